@@ -1,0 +1,157 @@
+// Package agent holds what both ends of the agent channel share: the paths, the bodies and the rules of the protocol.
+//
+// An agent dials GET ConnectPath on the control plane with its token. The WebSocket carries a yamux session
+// (package tunnel), and each end serves plain HTTP on the streams that the other end opens. Commands are desired
+// state in the control plane's database and messages are hints: Hello reconciles after every connect, so every
+// message may be sent again, and every handler is idempotent.
+package agent
+
+import "time"
+
+// ProtocolVersion is the version of the channel. It changes when an older peer could misread a newer one.
+const ProtocolVersion = 1
+
+// Paths of the protocol. Those under /v1/attempts take the attempt's id as {id}.
+const (
+	ConnectPath   = "/agent/v1/connect"      // on the control plane's public listener: GET, WebSocket
+	HelloPath     = "/v1/hello"              // agent → control plane: POST Hello, answers Welcome
+	HeartbeatPath = "/v1/heartbeat"          // agent → control plane: POST Heartbeat, answers HeartbeatReply
+	LogsPath      = "/v1/logs"               // agent → control plane: POST a log batch (see EncodeBatch), answers LogReply
+	StatusPath    = "/v1/attempts/%s/status" // agent → control plane: PUT Status, answers 204
+	AttemptPath   = "/v1/attempts/%s"        // control plane → agent: PUT Attempt, answers 204
+	CancelPath    = "/v1/attempts/%s/cancel" // control plane → agent: POST, answers 204; also for an unknown attempt
+)
+
+// State is how far an attempt has come on the agent.
+type State string
+
+// The states an agent reports. Exited is final; it is sent once every log byte has been acknowledged.
+const (
+	Starting State = "starting" // accepted, its process does not exist yet
+	Running  State = "running"  // its process exists
+	Exited   State = "exited"   // the process and all its descendants are gone, the log is complete
+)
+
+// Reason says why an exited attempt ended other than by its own exit.
+type Reason string
+
+// The reasons of an end. The empty reason means that the process ended by itself.
+const (
+	ReasonTimeout    Reason = "timeout"    // it ran longer than its time-out
+	ReasonCancelled  Reason = "cancelled"  // the control plane asked
+	ReasonLease      Reason = "lease"      // the agent could not renew its lease, so the process was killed
+	ReasonStart      Reason = "start"      // the process could not be started; Message says why
+	ReasonSupervisor Reason = "supervisor" // its shim was killed, so the process was killed and its exit code is unknown
+	ReasonUnknown    Reason = "unknown"    // the agent knows nothing of the attempt (its data directory was lost)
+)
+
+// Attempt is everything an agent needs to run one attempt of one task.
+type Attempt struct {
+	ID             string            `json:"id"`
+	RunID          string            `json:"run_id"`
+	TaskKey        string            `json:"task_key"`                  // empty for the single command of a job
+	Number         int               `json:"number"`                    // 1 for the first attempt
+	Command        string            `json:"command"`                   // run by sh -c
+	Env            map[string]string `json:"env"`                       // the complete environment but PATH, HOME, TMPDIR, USER, LANG, which the worker sets
+	TimeoutSeconds int               `json:"timeout_seconds,omitempty"` // 0 means none
+	GraceSeconds   int               `json:"grace_seconds"`             // between SIGTERM and SIGKILL
+	LogLimit       int64             `json:"log_limit,omitempty"`       // bytes; past it a line says that the log was cut; 0 means no limit
+	Files          []File            `json:"files,omitempty"`           // laid into the working directory before the start
+}
+
+// File is one file of an attempt's source, at most some megabytes.
+type File struct {
+	Path string `json:"path"` // relative, slash-separated, inside the working directory
+	Mode uint32 `json:"mode"` // permission bits
+	Data []byte `json:"data"`
+}
+
+// Status is an attempt's state as the agent knows it. Times are the agent's clock, UTC.
+type Status struct {
+	State      State      `json:"state"`
+	Reason     Reason     `json:"reason,omitempty"`
+	Message    string     `json:"message,omitempty"`   // a sentence for a person, when there is more to say
+	Held       string     `json:"held,omitempty"`      // why the process is held back ("the disk is full"), while it is
+	ExitCode   *int       `json:"exit_code,omitempty"` // of an exited process that ended by exit
+	Signal     string     `json:"signal,omitempty"`    // of an exited process that ended by a signal, e.g. "SIGKILL"
+	StartedAt  *time.Time `json:"started_at,omitempty"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+	LogEnd     int64      `json:"log_end"` // bytes of log the attempt has written so far; final once exited
+}
+
+// Hello is what an agent says first on every connection.
+type Hello struct {
+	Protocol int            `json:"protocol"`
+	Version  string         `json:"version"` // of the binary
+	Hostname string         `json:"hostname"`
+	OS       string         `json:"os"`
+	Arch     string         `json:"arch"`
+	Slots    int            `json:"slots"` // attempts it runs at once
+	Attempts []HelloAttempt `json:"attempts"`
+}
+
+// HelloAttempt is one attempt the agent still holds: running, or exited and not yet forgotten.
+type HelloAttempt struct {
+	ID string `json:"id"`
+	Status
+}
+
+// Welcome answers Hello with the desired state.
+type Welcome struct {
+	AgentID        string           `json:"agent_id"`
+	Lease          Duration         `json:"lease"`     // from the moment Hello or a Heartbeat was sent; past it every process must be gone
+	HeartbeatEvery Duration         `json:"heartbeat"` // how often to send Heartbeat
+	Attempts       []DesiredAttempt `json:"attempts"`  // for each attempt of Hello, and those to be started
+}
+
+// Desire is what the control plane wants of an attempt.
+type Desire string
+
+// The desires. An attempt that Welcome does not name is to be killed and forgotten.
+const (
+	DesireRun    Desire = "run"    // start it if it is unknown here, else let it run
+	DesireCancel Desire = "cancel" // end it with SIGTERM, grace, SIGKILL, and report
+	DesireForget Desire = "forget" // kill it at once if it runs; nothing of it is wanted, drop its spool
+)
+
+// DesiredAttempt is one attempt's desired state.
+type DesiredAttempt struct {
+	ID      string   `json:"id"`
+	Desire  Desire   `json:"desire"`
+	LogNext int64    `json:"log_next"`       // the first log byte the control plane does not have
+	Spec    *Attempt `json:"spec,omitempty"` // with DesireRun when Hello did not name the attempt
+}
+
+// Heartbeat extends the agent's lease, and with it that of every attempt on it.
+type Heartbeat struct {
+	Attempts []string `json:"attempts"` // ids of those that have not exited
+}
+
+// HeartbeatReply names the attempts whose desired state is not what the agent does, as Welcome would.
+type HeartbeatReply struct {
+	Attempts []DesiredAttempt `json:"attempts,omitempty"` // those to cancel or to forget
+}
+
+// LogReply answers a log batch. An attempt with another offset than the batch had did not fit: the agent goes on from there.
+type LogReply struct {
+	Next   map[string]int64 `json:"next"`             // attempt id → the next offset wanted
+	Forget []string         `json:"forget,omitempty"` // attempts whose log is not wanted (any more)
+}
+
+// Error is the body of every answer that is not 2xx.
+type Error struct {
+	Error string `json:"error"`
+}
+
+// Duration is a time.Duration that reads and writes JSON as a string such as "30s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}

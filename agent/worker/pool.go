@@ -1,0 +1,132 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// pool keeps shims ready, because starting a process of this size takes longer than the whole of a short task. An idle
+// shim goes when its agent does, since its socket ends.
+type pool struct {
+	argv   []string
+	dir    string
+	ready  int // shims kept waiting
+	most   int // idle shims kept after their attempt
+	log    *slog.Logger
+	refill chan struct{}
+
+	mu     sync.Mutex
+	idle   []*link
+	closed bool
+}
+
+func newPool(argv []string, dir string, slots int, log *slog.Logger) *pool {
+	ready := min(max(slots, 1), 4)
+	return &pool{argv: argv, dir: dir, ready: ready, most: max(ready, min(slots, 16)), log: log, refill: make(chan struct{}, 1)}
+}
+
+// run keeps the pool filled until ctx ends, then lets the idle shims go.
+func (p *pool) run(ctx context.Context) {
+	for {
+		for ctx.Err() == nil && p.short() {
+			l, err := p.spawn()
+			if err != nil {
+				p.log.Error("a shim could not be started", "error", err)
+				break
+			}
+			p.give(l)
+		}
+		select {
+		case <-p.refill:
+		case <-ctx.Done():
+			p.drop()
+			return
+		}
+	}
+}
+
+func (p *pool) short() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.idle) < p.ready
+}
+
+func (p *pool) drop() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.closed = nil, true
+	p.mu.Unlock()
+	for _, l := range idle {
+		l.bury()
+	}
+}
+
+// take gives an idle shim, or starts one.
+func (p *pool) take() (*link, error) {
+	p.mu.Lock()
+	var l *link
+	if n := len(p.idle); n > 0 {
+		l = p.idle[n-1]
+		p.idle = p.idle[:n-1]
+	}
+	p.mu.Unlock()
+	select {
+	case p.refill <- struct{}{}:
+	default:
+	}
+	if l != nil {
+		return l, nil
+	}
+	return p.spawn()
+}
+
+// give takes a shim whose attempt has ended.
+func (p *pool) give(l *link) {
+	p.mu.Lock()
+	keep := l.child != nil && !p.closed && len(p.idle) < p.most
+	if keep {
+		p.idle = append(p.idle, l)
+	}
+	p.mu.Unlock()
+	if !keep {
+		l.bury()
+	}
+}
+
+func (p *pool) spawn() (*link, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("making a shim's socket: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "shim"), os.NewFile(uintptr(fds[1]), "agent")
+	defer ours.Close()
+	defer theirs.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, err
+	}
+	stderr, err := os.OpenFile(p.dir, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	defer stderr.Close()
+	// Not the agent's own outputs, which whoever reads them would then wait for, and not its environment.
+	cmd := exec.Cmd{
+		Path: p.argv[0], Args: p.argv, Env: []string{}, Dir: "/", Stderr: stderr, ExtraFiles: []*os.File{theirs},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if err := cmd.Start(); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("starting a shim: %w", err)
+	}
+	return newLink(conn.(*net.UnixConn), cmd.Process), nil
+}

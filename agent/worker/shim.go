@@ -1,0 +1,406 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent"
+)
+
+// agentSocket is the descriptor on which a shim finds the agent that started it.
+const agentSocket = 3
+
+// ShimMain is the body of the shim: the process between an agent and the process of one attempt. It owns the attempt's
+// pipes, log and exit file, and outlives its agent. It waits on descriptor 3 for its attempt, and for another one after
+// that while the agent that started it is there. The result is the exit code.
+func ShimMain() int {
+	// The thread that forks must live as long as the shim: the child is killed when it ends (PR_SET_PDEATHSIG).
+	runtime.LockOSThread()
+	unix.CloseOnExec(agentSocket)
+	wakes, err := watchSignals()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "millpond shim:", err)
+		return 1
+	}
+	_ = os.Chdir("/")
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, "millpond shim: becoming a subreaper:", err)
+		return 1
+	}
+	if err := unix.SetNonblock(agentSocket, true); err != nil {
+		fmt.Fprintln(os.Stderr, "millpond shim: is started by millpond agent, never by hand.")
+		return 2
+	}
+	idle := rawReader(agentSocket)
+	for {
+		o, err := awaitStart(idle)
+		if err != nil {
+			return 0
+		}
+		s, err := newShim(o, idle, wakes)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "millpond shim:", err)
+			return 1
+		}
+		again := s.run()
+		s.close()
+		if !again {
+			return 0
+		}
+	}
+}
+
+// wakes carries signals into the loop: a descriptor to poll, and whether the shim was asked to end.
+type wakes struct {
+	event int
+	term  chan os.Signal
+}
+
+func watchSignals() (*wakes, error) {
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("making an eventfd: %w", err)
+	}
+	w := &wakes{event: event, term: make(chan os.Signal, 1)}
+	child, ignored := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	term := make(chan os.Signal, 1)
+	// Caught rather than ignored: an ignored signal would stay ignored in the process of the attempt.
+	signal.Notify(ignored, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	signal.Notify(child, syscall.SIGCHLD)
+	signal.Notify(term, syscall.SIGTERM)
+	go func() { // for the life of the process
+		one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
+		for {
+			select {
+			case <-ignored:
+				continue
+			case <-child:
+			case s := <-term:
+				w.term <- s
+			}
+			_, _ = unix.Write(event, one)
+		}
+	}()
+	return w, nil
+}
+
+// awaitStart waits for an attempt; an error means that the agent is gone.
+func awaitStart(r *lineReader) (*startOrder, error) {
+	for {
+		var o order
+		found, err := r.next(&o)
+		if err != nil {
+			return nil, err
+		}
+		if o.Start != nil && len(r.files) >= fileUserLock {
+			return o.Start, nil
+		}
+		if found {
+			continue // about an attempt that ended in the meantime
+		}
+		ready := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
+		if _, err := unix.Poll(ready, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return nil, err
+		}
+		if err := r.read(); err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			return nil, err
+		}
+	}
+}
+
+// pipe is the read end of one of the process's outputs.
+type pipe struct {
+	fd     int
+	stream agent.Stream
+	open   bool // not yet at its end
+	polled bool // in the epoll set
+}
+
+// shim runs one attempt. Everything happens in one loop on one thread.
+type shim struct {
+	dir      string
+	spec     spec
+	spool    *spool
+	wakes    *wakes
+	epoll    int
+	timer    int // timerfd, CLOCK_BOOTTIME
+	listener int
+	userLock int // -1 without a user of its own
+	pipes    [2]pipe
+
+	link   *lineReader // to the agent; nil while there is none
+	origin bool        // link is the agent that started this shim
+	out    []byte      // what the socket did not take yet
+	told   bool        // the agent knows that there is more log
+
+	proc   started
+	status agent.Status
+	exited bool // the process
+	alone  bool // no descendant is left
+
+	ackedLog, ackedMarks int64
+
+	held       string // why the process is held back
+	heldTold   bool
+	blocked    bool // the spool does not take bytes at present
+	killing    bool
+	forceDrain bool // the process is gone: what is in the pipes is kept whatever the limit
+
+	// Moments of CLOCK_BOOTTIME in ns; 0 means never.
+	killAt, timeoutAt, graceAt, retryAt, heldAt, sweepAt int64
+	timerAt                                              int64
+}
+
+func newShim(o *startOrder, link *lineReader, w *wakes) (*shim, error) {
+	s := &shim{dir: o.Dir, killAt: o.KillAt, link: link, origin: true, wakes: w, epoll: -1, timer: -1, userLock: -1}
+	files := link.files
+	link.files = nil
+	s.listener = files[fileListener]
+	s.pipes = [2]pipe{
+		{fd: files[fileStdoutRead], stream: agent.Stdout, open: true},
+		{fd: files[fileStderrRead], stream: agent.Stderr, open: true},
+	}
+	if len(files) > fileUserLock {
+		s.userLock = files[fileUserLock]
+	}
+	outputs := [2]int{files[fileStdoutWrite], files[fileStderrWrite]}
+	defer unix.Close(outputs[0])
+	defer unix.Close(outputs[1])
+
+	b, err := os.ReadFile(filepath.Join(s.dir, specFile))
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b, &s.spec); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", specFile, err)
+	}
+	if s.spool, err = openSpool(s.dir, s.spec.LogLimit); err != nil {
+		return nil, err
+	}
+	if err := s.watch(); err != nil {
+		return nil, err
+	}
+	s.launch(outputs)
+	return s, nil
+}
+
+func (s *shim) watch() (err error) {
+	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return err
+	}
+	if s.timer, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		return err
+	}
+	for _, fd := range []int{s.timer, s.wakes.event, s.listener, s.link.fd} {
+		if err := s.poll(fd, unix.EPOLLIN); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *shim) poll(fd int, events uint32) error {
+	return unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+}
+
+func (s *shim) close() {
+	fds := []int{s.epoll, s.timer, s.listener, s.userLock, s.pipes[0].fd, s.pipes[1].fd}
+	if s.link != nil && !s.origin {
+		fds = append(fds, s.link.fd)
+	}
+	for _, fd := range fds {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	s.spool.close()
+}
+
+// run is the loop. It reports whether the shim may take another attempt.
+func (s *shim) run() bool {
+	events := make([]unix.EpollEvent, 8)
+	for !s.finish() {
+		s.pollPipes()
+		s.setTimer()
+		n, err := unix.EpollWait(s.epoll, events, -1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			panic(err) // only a descriptor that is none can do this
+		}
+		for _, e := range events[:max(n, 0)] {
+			s.handle(int(e.Fd), e.Events)
+		}
+		s.checkTimes(bootNow())
+	}
+	return s.origin && s.link != nil
+}
+
+func (s *shim) handle(fd int, events uint32) {
+	switch {
+	case fd == s.pipes[0].fd:
+		s.pump(&s.pipes[0])
+	case fd == s.pipes[1].fd:
+		s.pump(&s.pipes[1])
+	case fd == s.wakes.event:
+		s.handleSignals()
+	case fd == s.listener:
+		s.adopt()
+	case s.link != nil && fd == s.link.fd:
+		s.handleLink(events)
+	case fd == s.timer:
+		s.timerAt = 0
+		drain(s.timer)
+	}
+}
+
+func drain(fd int) {
+	var b [8]byte
+	_, _ = unix.Read(fd, b[:])
+}
+
+// pump moves what a pipe has, up to some megabytes so that the other one has its turn.
+func (s *shim) pump(p *pipe) {
+	moved := false
+	for range 4 {
+		room := s.room()
+		if room <= 0 {
+			s.hold(fmt.Sprintf("%d bytes of its log wait to be sent", s.spool.end-s.ackedLog), 0)
+			break
+		}
+		n, err := s.spool.move(p.fd, p.stream, room)
+		if errors.Is(err, unix.EAGAIN) {
+			break
+		}
+		if err != nil {
+			s.hold(diskTrouble(err), retryDisk)
+			break
+		}
+		if n == 0 {
+			p.open = false
+			break
+		}
+		moved = true
+		if n < spliceMost/16 {
+			break // most likely all there was; if not, the poll says so at once
+		}
+	}
+	if moved {
+		s.release()
+		s.tellLog()
+	}
+}
+
+const (
+	retryDisk = 250 * time.Millisecond
+	tellHeld  = time.Second // a process that is held for less is not worth a message
+)
+
+// room is how many bytes the spool may still take. Marks count, since they need disk as well.
+func (s *shim) room() int64 {
+	if s.forceDrain || s.spec.SpoolLimit <= 0 {
+		return spliceMost
+	}
+	return s.spec.SpoolLimit - (s.spool.end - s.ackedLog) - markSize*(s.spool.count-s.ackedMarks)
+}
+
+func diskTrouble(err error) string {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return "the disk is full"
+	}
+	return fmt.Sprintf("its log cannot be written (%v)", err)
+}
+
+// hold leaves bytes in the pipe, which in the end blocks the process. It is tried again after retry, or when the agent
+// has taken more of the log.
+func (s *shim) hold(why string, retry time.Duration) {
+	now := bootNow()
+	if s.held == "" {
+		s.heldAt = now + int64(tellHeld)
+	} else if s.held != why && s.heldTold {
+		s.heldTold, s.heldAt = false, now
+	}
+	s.held, s.blocked = why, true
+	s.retryAt = 0
+	if retry > 0 {
+		s.retryAt = now + int64(retry)
+	}
+}
+
+func (s *shim) release() {
+	if s.held == "" {
+		return
+	}
+	s.held, s.heldAt, s.retryAt, s.blocked = "", 0, 0, false
+	if s.heldTold {
+		s.heldTold = false
+		s.tell(report{Held: new(string)})
+	}
+}
+
+// pollPipes puts the pipes into the epoll set or takes them out: a pipe that is held back would wake the loop for ever.
+func (s *shim) pollPipes() {
+	for i := range s.pipes {
+		p := &s.pipes[i]
+		want := p.open && !s.blocked
+		if want == p.polled {
+			continue
+		}
+		p.polled = want
+		op := unix.EPOLL_CTL_DEL
+		if want {
+			op = unix.EPOLL_CTL_ADD
+		}
+		_ = unix.EpollCtl(s.epoll, op, p.fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(p.fd)})
+	}
+}
+
+// setTimer arms the timer for the next moment at which something is due.
+func (s *shim) setTimer() {
+	var next int64
+	for _, at := range []int64{s.killAt, s.timeoutAt, s.graceAt, s.retryAt, s.heldAt, s.sweepAt} {
+		if at > 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	if next == s.timerAt {
+		return
+	}
+	s.timerAt = next
+	value := unix.ItimerSpec{Value: unix.NsecToTimespec(next)}
+	_ = unix.TimerfdSettime(s.timer, unix.TFD_TIMER_ABSTIME, &value, nil)
+}
+
+func (s *shim) checkTimes(now int64) {
+	if due(&s.killAt, now) {
+		s.killFor(agent.ReasonLease, "The agent lost its connection to the control plane for longer than its lease.")
+	}
+	if due(&s.timeoutAt, now) {
+		s.terminate(agent.ReasonTimeout, time.Duration(s.spec.GraceSeconds)*time.Second)
+	}
+	if due(&s.graceAt, now) || due(&s.sweepAt, now) {
+		s.killAll()
+	}
+	if due(&s.retryAt, now) {
+		s.blocked = false
+	}
+	if due(&s.heldAt, now) && s.held != "" {
+		s.heldTold = true
+		s.tell(report{Held: &s.held})
+	}
+}
+
+func due(at *int64, now int64) bool {
+	if *at == 0 || *at > now {
+		return false
+	}
+	*at = 0
+	return true
+}

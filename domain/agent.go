@@ -1,0 +1,168 @@
+package domain
+
+import (
+	"context"
+	"time"
+)
+
+// AgentTokenPrefix begins every agent token.
+const AgentTokenPrefix = "mp_agt_"
+
+// AgentStatus is how an agent stands, derived from its connection and its lease.
+type AgentStatus string
+
+// The statuses of an agent.
+const (
+	AgentNew          AgentStatus = "new"          // it never connected
+	AgentConnected    AgentStatus = "connected"    // a replica holds its session
+	AgentDisconnected AgentStatus = "disconnected" // away, and its lease still runs
+	AgentLost         AgentStatus = "lost"         // its lease has run out: what ran on it was declared lost
+)
+
+// Agent is a process in the customer's cloud that does the work, connected by one outbound WebSocket.
+type Agent struct {
+	ID             AgentID
+	Name           string
+	Version        string
+	Hostname       string
+	OS, Arch       string
+	Slots          int
+	Busy           int    // attempts on it now
+	Session        string // of its present connection; empty when away. It fences: an older connection can write nothing
+	Replica        string // that holds the connection
+	CreatedAt      time.Time
+	ConnectedAt    *time.Time
+	LastSeenAt     *time.Time
+	LeaseExpiresAt *time.Time
+}
+
+// Status derives the agent's status at the time given.
+func (a Agent) Status(now time.Time) AgentStatus {
+	switch {
+	case a.LastSeenAt == nil:
+		return AgentNew
+	case a.Session != "":
+		return AgentConnected
+	case a.LeaseExpiresAt != nil && a.LeaseExpiresAt.After(now):
+		return AgentDisconnected
+	}
+	return AgentLost
+}
+
+// AgentTx reads and writes agents.
+type AgentTx interface {
+	Agent(ctx context.Context, id AgentID) (Agent, error)
+	Agents(ctx context.Context, after AgentID, limit int) ([]Agent, error)
+	AgentsByID(ctx context.Context, ids []AgentID) ([]Agent, error)
+	// LockAgent returns the agent, locked until the end of the transaction.
+	LockAgent(ctx context.Context, id AgentID) (Agent, error)
+	// LockWorkspaceAgent locks the agent that runs the workspace's tasks by default.
+	LockWorkspaceAgent(ctx context.Context) (Agent, error)
+	InsertAgent(ctx context.Context, a Agent, tokenHash []byte) error
+	UpdateAgent(ctx context.Context, a Agent) error
+	UpdateAgentToken(ctx context.Context, id AgentID, tokenHash []byte) error
+	// LiveAttempts are the agent's attempts that have not ended.
+	LiveAttempts(ctx context.Context, id AgentID) ([]Attempt, error)
+}
+
+// Lease says how long the server believes in an agent it does not hear.
+type Lease struct {
+	Length    time.Duration // from the moment a heartbeat was sent
+	Heartbeat time.Duration // how often one is sent
+}
+
+// DefaultLease rides out a restart of the server and most network troubles, and finds a dead machine in two minutes.
+var DefaultLease = Lease{Length: 2 * time.Minute, Heartbeat: 10 * time.Second}
+
+// Agents keeps who works for a workspace, and what happens to their work when they are gone.
+type Agents struct {
+	Store   Store
+	System  System
+	Topics  Topics
+	Clock   Clock
+	Runs    *Runs
+	Lease   Lease
+	Replica string // this replica's id
+}
+
+// List returns agents, oldest first.
+func (a *Agents) List(ctx context.Context, s Scope, p Page) (List[Agent], error) {
+	const list = "agents"
+	if err := authorize(ctx, a.Store, s, AgentRead); err != nil {
+		return List[Agent]{}, err
+	}
+	after, limit, err := p.after(list)
+	if err != nil {
+		return List[Agent]{}, err
+	}
+	var rows []Agent
+	err = a.Store.In(ctx, s, func(tx Tx) (err error) {
+		rows, err = tx.Agents(ctx, AgentID(after), limit+1)
+		return err
+	})
+	return page(list, rows, limit, func(a Agent) string { return string(a.ID) }), err
+}
+
+// Get returns one agent.
+func (a *Agents) Get(ctx context.Context, s Scope, id AgentID) (agent Agent, err error) {
+	if err := authorize(ctx, a.Store, s, AgentRead); err != nil {
+		return Agent{}, err
+	}
+	err = a.Store.In(ctx, s, func(tx Tx) (err error) {
+		agent, err = tx.Agent(ctx, id)
+		return err
+	})
+	return agent, err
+}
+
+// ByID returns those of the agents that are in the workspace.
+func (a *Agents) ByID(ctx context.Context, s Scope, ids []AgentID) (agents []Agent, err error) {
+	if err := authorize(ctx, a.Store, s, AgentRead); err != nil {
+		return nil, err
+	}
+	err = a.Store.In(ctx, s, func(tx Tx) (err error) {
+		agents, err = tx.AgentsByID(ctx, ids)
+		return err
+	})
+	return agents, err
+}
+
+// Watch wakes the channel whenever an agent of the workspace may have changed.
+func (a *Agents) Watch(ctx context.Context, s Scope) (wake <-chan struct{}, stop func(), err error) {
+	if err := authorize(ctx, a.Store, s, AgentRead); err != nil {
+		return nil, nil, err
+	}
+	wake, stop = a.Topics.Subscribe(AgentsTopic(s.workspace))
+	return wake, stop, nil
+}
+
+// RotateToken gives the agent a new token and ends the connection made with the old one.
+func (a *Agents) RotateToken(ctx context.Context, s Scope, id AgentID) (agent Agent, token string, err error) {
+	if err := authorize(ctx, a.Store, s, AgentManage); err != nil {
+		return Agent{}, "", err
+	}
+	token = NewAgentToken()
+	err = a.Store.In(ctx, s, func(tx Tx) error {
+		if agent, err = tx.LockAgent(ctx, id); err != nil {
+			return err
+		}
+		agent.Session, agent.Replica = "", ""
+		if err := tx.UpdateAgent(ctx, agent); err != nil {
+			return err
+		}
+		if err := tx.UpdateAgentToken(ctx, id, HashSecret(token)); err != nil {
+			return err
+		}
+		tx.Notify(AgentTopic(id), AgentsTopic(s.workspace))
+		return audited(ctx, tx, s, AgentManage, "agent", id)
+	})
+	return agent, token, err
+}
+
+// NewAgentToken makes an agent's token. Only HashSecret of it is kept.
+func NewAgentToken() string { return AgentTokenPrefix + newSecret() }
+
+// NewAgent makes the agent that a new workspace starts with.
+func NewAgent(name string, now time.Time) Agent {
+	return Agent{ID: newID[AgentID](prefixAgent), Name: name, CreatedAt: now}
+}

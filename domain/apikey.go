@@ -1,0 +1,143 @@
+package domain
+
+import (
+	"context"
+	"time"
+)
+
+// APIKeyPrefix begins every API key's secret, from the specification.
+const APIKeyPrefix = "svc_sk_"
+
+// APIKeyRetention is how long an expired key stays in the list, from the specification.
+const APIKeyRetention = 30 * 24 * time.Hour
+
+// APIKey is a long-lived credential for CI and scripts. Its secret is shown once and only its hash is kept.
+type APIKey struct {
+	ID         APIKeyID
+	Name       string
+	Hint       string // the secret's first characters
+	Role       Role   // at most its maker's, at each use
+	CreatedBy  UserID
+	CreatedAt  time.Time
+	ExpiresAt  *time.Time
+	RevokedAt  *time.Time
+	LastUsedAt *time.Time // to the minute
+}
+
+// APIKeyTx reads and writes API keys.
+type APIKeyTx interface {
+	APIKey(ctx context.Context, id APIKeyID) (APIKey, error)
+	// APIKeys are newest first, of one maker or, with the empty id, of all.
+	APIKeys(ctx context.Context, maker UserID, before APIKeyID, limit int) ([]APIKey, error)
+	InsertAPIKey(ctx context.Context, k APIKey, hash []byte) error
+	RevokeAPIKey(ctx context.Context, id APIKeyID, at time.Time) error
+}
+
+// APIKeys mints and revokes API keys.
+type APIKeys struct {
+	Store Store
+	Clock Clock
+}
+
+// List returns keys, newest first: all of them to an admin, to others their own.
+func (a *APIKeys) List(ctx context.Context, s Scope, p Page) (List[APIKey], error) {
+	if err := authorize(ctx, a.Store, s, APIKeyRead); err != nil {
+		return List[APIKey]{}, err
+	}
+	maker := s.UserID()
+	if s.Role().Allows(APIKeyManage) {
+		maker = ""
+	} else if maker == "" {
+		return List[APIKey]{}, nil
+	}
+	list := listName("api_keys", maker)
+	before, limit, err := p.after(list)
+	if err != nil {
+		return List[APIKey]{}, err
+	}
+	var rows []APIKey
+	err = a.Store.In(ctx, s, func(tx Tx) (err error) {
+		rows, err = tx.APIKeys(ctx, maker, APIKeyID(before), limit+1)
+		return err
+	})
+	return page(list, rows, limit, func(k APIKey) string { return string(k.ID) }), err
+}
+
+// NewAPIKey is what a key is made from. The zero Role stands for the maker's.
+type NewAPIKey struct {
+	Name      string
+	Role      Role
+	ExpiresAt *time.Time
+}
+
+// Create mints a key and returns its secret, which is not kept. Only users make keys, so that each has somebody to answer for it.
+func (a *APIKeys) Create(ctx context.Context, s Scope, n NewAPIKey) (key APIKey, secret string, err error) {
+	if err := authorize(ctx, a.Store, s, APIKeyCreate); err != nil {
+		return APIKey{}, "", err
+	}
+	if s.UserID() == "" {
+		return APIKey{}, "", Errorf(CodeForbidden, "Only a signed-in user can make API keys.")
+	}
+	now := a.Clock.Now()
+	if key, err = n.key(s, now); err != nil {
+		return APIKey{}, "", err
+	}
+	secret = APIKeyPrefix + newSecret()
+	key.Hint = secret[:len(APIKeyPrefix)+4]
+	err = a.Store.In(ctx, s, func(tx Tx) error {
+		if err := tx.InsertAPIKey(ctx, key, HashSecret(secret)); err != nil {
+			return err
+		}
+		return audited(ctx, tx, s, APIKeyCreate, "api_key", key.ID)
+	})
+	return key, secret, err
+}
+
+func (n NewAPIKey) key(s Scope, now time.Time) (APIKey, error) {
+	name, err := validName("name", n.Name)
+	if err != nil {
+		return APIKey{}, err
+	}
+	role := n.Role
+	if role == "" {
+		role = s.Role()
+	}
+	if role, err = ParseRole(string(role)); err != nil {
+		return APIKey{}, err
+	}
+	if !role.AtMost(s.Role()) {
+		return APIKey{}, Errorf(CodeForbidden, "A key can have at most your own role, %s.", s.Role())
+	}
+	if n.ExpiresAt != nil && !n.ExpiresAt.After(now) {
+		return APIKey{}, Invalid("expires_at", "expires_at has passed; give a time in the future.")
+	}
+	return APIKey{
+		ID: newID[APIKeyID](prefixAPIKey), Name: name, Role: role,
+		CreatedBy: s.UserID(), CreatedAt: now, ExpiresAt: n.ExpiresAt,
+	}, nil
+}
+
+// Revoke refuses the key from now on. Others' keys are an admin's to revoke, and not found by anybody else.
+func (a *APIKeys) Revoke(ctx context.Context, s Scope, id APIKeyID) (key APIKey, err error) {
+	if err := authorize(ctx, a.Store, s, APIKeyRevoke); err != nil {
+		return APIKey{}, err
+	}
+	now := a.Clock.Now()
+	err = a.Store.In(ctx, s, func(tx Tx) error {
+		if key, err = tx.APIKey(ctx, id); err != nil {
+			return err
+		}
+		if key.CreatedBy != s.UserID() && !s.Role().Allows(APIKeyManage) {
+			return NotFound("API key", id)
+		}
+		if key.RevokedAt != nil {
+			return Errorf(CodeConflict, "The key is already revoked.")
+		}
+		key.RevokedAt = &now
+		if err := tx.RevokeAPIKey(ctx, id, now); err != nil {
+			return err
+		}
+		return audited(ctx, tx, s, APIKeyRevoke, "api_key", id)
+	})
+	return key, err
+}

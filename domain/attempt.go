@@ -1,0 +1,195 @@
+package domain
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// AttemptReport is an attempt's state as its agent tells it.
+type AttemptReport struct {
+	Attempt    AttemptID
+	Exited     bool   // the process and all its descendants are gone, and its log is complete
+	Started    bool   // its process exists or existed
+	Held       string // why the process is held back, while it is
+	Reason     string // of an end other than the process's own; see Reasons
+	Message    string
+	ExitCode   *int
+	Signal     string
+	StartedAt  *time.Time
+	FinishedAt *time.Time
+	LogEnd     int64
+}
+
+// Reasons an agent gives for an end that was not the process's own.
+const (
+	ReasonTimeout    = "timeout"
+	ReasonCancelled  = "cancelled"
+	ReasonLease      = "lease"
+	ReasonStart      = "start"
+	ReasonSupervisor = "supervisor"
+	ReasonUnknown    = "unknown"
+)
+
+// ErrAttemptOver says that nothing more is wanted of an attempt: it ended otherwise, or its run was deleted.
+var ErrAttemptOver = Errorf(CodeNotFound, "This attempt is over; nothing more of it is wanted.")
+
+// ErrLogIncomplete says that the end of an attempt was reported before all of its log had arrived.
+var ErrLogIncomplete = Errorf(CodeConflict, "The attempt's log has not arrived whole; send the rest of it first.")
+
+// Report takes an attempt's state from its agent. A report that was taken before is taken again without effect; one of an attempt
+// that is over otherwise, or of another agent's, is ErrAttemptOver.
+func (r *Runs) Report(ctx context.Context, s Scope, rep AttemptReport) error {
+	if err := authorize(ctx, r.Store, s, AgentConnect); err != nil {
+		return err
+	}
+	if rep.Exited {
+		return r.exited(ctx, s, rep)
+	}
+	var run *Run
+	return r.Store.In(ctx, s, func(tx Tx) error {
+		a, err := tx.Attempt(ctx, rep.Attempt)
+		if err != nil {
+			return err
+		}
+		if a.AgentID != AgentID(s.actor.ID) || a.Status.Final() {
+			return ErrAttemptOver
+		}
+		run, err = tx.UpdateRun(ctx, a.RunID, func(run *Run) error {
+			if rep.Started && rep.StartedAt != nil {
+				run.AttemptStarted(a.ID, a.TaskKey, *rep.StartedAt)
+			}
+			_, err := tx.UpdateAttempt(ctx, a.ID, func(a *Attempt) error { return a.report(rep) })
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		tx.Notify(RunTopic(run.ID), RunsTopic(s.workspace))
+		return nil
+	})
+}
+
+func (a *Attempt) report(rep AttemptReport) error {
+	if a.Status.Final() {
+		return ErrAttemptOver
+	}
+	a.Held = rep.Held
+	if rep.Started {
+		a.Status, a.StartedAt = AttemptRunning, rep.StartedAt
+	}
+	return nil
+}
+
+func (r *Runs) exited(ctx context.Context, s Scope, rep AttemptReport) error {
+	return r.endAttempt(ctx, s, rep.Attempt, rep.end())
+}
+
+// end translates an agent's report of an exit.
+func (rep AttemptReport) end() AttemptEnd {
+	e := AttemptEnd{
+		Status: AttemptFailed, Message: rep.Message, ExitCode: rep.ExitCode, Signal: rep.Signal,
+		StartedAt: rep.StartedAt, FinishedAt: rep.FinishedAt, LogEnd: rep.LogEnd,
+	}
+	switch {
+	case rep.Reason == ReasonCancelled:
+		e.Status = AttemptCancelled
+	case rep.Reason == ReasonLease || rep.Reason == ReasonUnknown:
+		e.Status = AttemptLost
+	case rep.Reason == "" && rep.ExitCode != nil && *rep.ExitCode == 0:
+		e.Status = AttemptSuccess
+	}
+	if e.Message == "" && e.Status != AttemptSuccess && e.Status != AttemptCancelled {
+		e.Message = rep.reason()
+	}
+	return e
+}
+
+func (rep AttemptReport) reason() string {
+	switch {
+	case rep.Reason == ReasonTimeout:
+		return "It ran longer than its time-out and was ended."
+	case rep.Reason == ReasonLease:
+		return "Its agent could not reach the platform for too long, so it was ended."
+	case rep.Reason == ReasonStart:
+		return "Its process could not be started."
+	case rep.Reason == ReasonSupervisor:
+		return "The process that supervised it was killed, so it was ended."
+	case rep.Reason == ReasonUnknown:
+		return "The agent no longer knows this attempt."
+	case rep.Signal != "":
+		return fmt.Sprintf("The process was ended by %s.", rep.Signal)
+	case rep.ExitCode != nil:
+		return fmt.Sprintf("The process ended with exit code %d.", *rep.ExitCode)
+	}
+	return "The process ended without an exit code."
+}
+
+// endAttempt ends an attempt once, whoever says so first: its agent, or the sweep of its lease. The task and the run move on in the same transaction.
+func (r *Runs) endAttempt(ctx context.Context, s Scope, id AttemptID, end AttemptEnd) error {
+	now := r.Clock.Now()
+	var run *Run
+	err := r.Store.In(ctx, s, func(tx Tx) error {
+		a, err := tx.Attempt(ctx, id)
+		if err != nil {
+			return err
+		}
+		if s.role == RoleAgent && a.AgentID != AgentID(s.actor.ID) {
+			return ErrAttemptOver
+		}
+		run, err = r.update(ctx, tx, s, a.RunID, func(run *Run) error {
+			already := false
+			a, err = tx.UpdateAttempt(ctx, id, func(a *Attempt) error {
+				already = a.Status.Final()
+				return a.end(ctx, tx, end, now)
+			})
+			if err != nil || already {
+				return err
+			}
+			if end.StartedAt != nil {
+				run.AttemptStarted(id, a.TaskKey, *end.StartedAt)
+			}
+			run.AttemptEnded(id, a.TaskKey, end, now)
+			return nil
+		})
+		tx.Notify(LogTopic(id), AgentsTopic(s.workspace))
+		return err
+	})
+	if err == nil {
+		r.deliver(s, run)
+	}
+	return err
+}
+
+func (a *Attempt) end(ctx context.Context, tx Tx, end AttemptEnd, now time.Time) error {
+	if a.Status.Final() {
+		if a.Status != end.Status {
+			return ErrAttemptOver
+		}
+		return nil // the same report again
+	}
+	ends, err := tx.LogEnds(ctx, []AttemptID{a.ID})
+	if err != nil {
+		return err
+	}
+	if end.Status != AttemptLost && ends[a.ID].Offset < end.LogEnd {
+		return ErrLogIncomplete
+	}
+	a.Status, a.Message, a.ExitCode, a.Signal, a.Held = end.Status, end.Message, end.ExitCode, end.Signal, ""
+	if end.StartedAt != nil {
+		a.StartedAt = end.StartedAt
+	}
+	a.FinishedAt, a.LogSize = &now, ends[a.ID].Offset
+	if end.FinishedAt != nil {
+		a.FinishedAt = end.FinishedAt
+	}
+	return nil
+}
+
+func attemptIDs(attempts []Attempt) []AttemptID {
+	ids := make([]AttemptID, len(attempts))
+	for i, a := range attempts {
+		ids[i] = a.ID
+	}
+	return ids
+}

@@ -1,0 +1,140 @@
+package auth
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// CookieName is the console's session cookie where the connection is secure or local; plainCookieName where it is neither.
+const (
+	CookieName      = "__Host-millpond"
+	plainCookieName = "millpond"
+)
+
+// ConsoleHeader must be on a request that changes something by the cookie's power: another site's page cannot set it.
+const ConsoleHeader = "X-Requested-With"
+
+type contextKey int
+
+const (
+	resultKey contextKey = iota
+	requestKey
+)
+
+type result struct {
+	scope domain.Scope
+	err   error
+}
+
+// Middleware recognises who makes a request: by its bearer token, or by the console's cookie where cookies says that it counts. It refuses
+// nothing itself: From does, where the request's handler asks.
+func (s *Service) Middleware(cookies func(*http.Request) bool) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			scope, err := s.recognise(r, cookies(r))
+			ctx := context.WithValue(r.Context(), resultKey, result{scope, err})
+			ctx = context.WithValue(ctx, requestKey, &exchange{w: w, r: r})
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+}
+
+// NoCookies is for what takes a bearer token only.
+func NoCookies(*http.Request) bool { return false }
+
+func (s *Service) recognise(r *http.Request, cookie bool) (domain.Scope, error) {
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, token, _ := strings.Cut(header, " ")
+		if !strings.EqualFold(scheme, "Bearer") || token == "" {
+			return domain.Scope{}, domain.Errorf(domain.CodeUnauthenticated, "Send the token as \"Authorization: Bearer <token>\".")
+		}
+		return s.Bearer(r.Context(), strings.TrimSpace(token))
+	}
+	if c, err := sessionCookie(r); cookie && err == nil {
+		return s.Cookie(r.Context(), c.Value)
+	}
+	return domain.Scope{}, errEnded()
+}
+
+func sessionCookie(r *http.Request) (*http.Cookie, error) {
+	if c, err := r.Cookie(CookieName); err == nil {
+		return c, nil
+	}
+	return r.Cookie(plainCookieName)
+}
+
+// From returns the scope that Middleware found, or why there is none. An agent's token opens nothing but its channel: see FromAgent.
+func From(ctx context.Context) (domain.Scope, error) {
+	scope, err := from(ctx)
+	if err == nil && scope.Role() == domain.RoleAgent {
+		return domain.Scope{}, domain.Errorf(domain.CodeForbidden, "An agent's token is good for the agent's connection and nothing else.")
+	}
+	return scope, err
+}
+
+// FromAgent is From for the agent channel, which takes nothing but an agent's token.
+func FromAgent(ctx context.Context) (domain.Scope, error) {
+	scope, err := from(ctx)
+	if err == nil && scope.Role() != domain.RoleAgent {
+		return domain.Scope{}, domain.Errorf(domain.CodeForbidden, "Only an agent's token opens this connection.")
+	}
+	return scope, err
+}
+
+func from(ctx context.Context) (domain.Scope, error) {
+	res, ok := ctx.Value(resultKey).(result)
+	if !ok {
+		return domain.Scope{}, errEnded()
+	}
+	return res.scope, res.err
+}
+
+// With returns a context in which From returns the scope: for WebSockets, whose credential comes in their first message.
+func With(ctx context.Context, scope domain.Scope) context.Context {
+	return context.WithValue(ctx, resultKey, result{scope: scope})
+}
+
+// exchange is the HTTP request in progress, for what sets or clears the console's cookie.
+type exchange struct {
+	w http.ResponseWriter
+	r *http.Request
+}
+
+// SetCookie gives the console its session. Only a page of ours gets one: the request must carry ConsoleHeader.
+func SetCookie(ctx context.Context, in SignedIn) {
+	x, ok := ctx.Value(requestKey).(*exchange)
+	if !ok || x.r.Header.Get(ConsoleHeader) == "" {
+		return
+	}
+	c := newCookie(x.r, in.Secret)
+	c.Expires = in.Session.ExpiresAt
+	http.SetCookie(x.w, c)
+}
+
+// ClearCookie takes the console's session away.
+func ClearCookie(ctx context.Context) {
+	if x, ok := ctx.Value(requestKey).(*exchange); ok {
+		c := newCookie(x.r, "")
+		c.MaxAge = -1
+		http.SetCookie(x.w, c)
+	}
+}
+
+func newCookie(r *http.Request, value string) *http.Cookie {
+	c := &http.Cookie{Name: CookieName, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: true}
+	if !Secure(r) {
+		c.Name, c.Secure = plainCookieName, false
+	}
+	return c
+}
+
+// ClientAddress returns the address the request came from, for rate limits.
+func ClientAddress(ctx context.Context) string {
+	if x, ok := ctx.Value(requestKey).(*exchange); ok {
+		return hostOf(x.r.RemoteAddr)
+	}
+	return ""
+}

@@ -1,0 +1,263 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// AgentHello is what an agent says of itself on every connection.
+type AgentHello struct {
+	Session  string // new for every connection
+	Version  string
+	Hostname string
+	OS, Arch string
+	Slots    int
+	Attempts []AttemptReport // what it holds
+	SentAt   time.Time       // when the request began to arrive: the lease counts from before that on the agent's side
+}
+
+// Desire is what the server wants of an attempt that an agent holds, or should.
+type Desire string
+
+// The desires.
+const (
+	DesireRun    Desire = "run"    // start it where it is unknown, else let it run
+	DesireCancel Desire = "cancel" // end it and report
+	DesireForget Desire = "forget" // kill it and drop it: nothing of it is wanted
+)
+
+// Desired is the desired state of one attempt.
+type Desired struct {
+	Attempt AttemptID
+	Desire  Desire
+	LogNext int64     // the first log byte the server does not have
+	Start   *Delivery // with DesireRun, when the agent does not hold the attempt
+}
+
+// maxSlots bounds what an agent may say of itself.
+const maxSlots = 4096
+
+// Hello makes the connection the agent's only one, and answers with the desired state of every attempt the agent holds or should hold.
+// Attempts that ended while the agent was away are reported here as well.
+func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, error) {
+	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+		return nil, err
+	}
+	if h.Slots < 1 || h.Slots > maxSlots {
+		return nil, Invalid("slots", "An agent has from 1 to %d slots.", maxSlots)
+	}
+	id := AgentID(s.actor.ID)
+	var live []Attempt
+	var ends map[AttemptID]LogEnd
+	err := a.Store.In(ctx, s, func(tx Tx) error {
+		agent, err := tx.LockAgent(ctx, id)
+		if err != nil {
+			return err
+		}
+		a.connect(&agent, h)
+		if err := tx.UpdateAgent(ctx, agent); err != nil {
+			return err
+		}
+		if live, err = tx.LiveAttempts(ctx, id); err != nil {
+			return err
+		}
+		ends, err = tx.LogEnds(ctx, attemptIDs(live))
+		tx.Notify(AgentTopic(id), AgentsTopic(s.workspace), DispatchTopic)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.desired(ctx, s, h, live, ends)
+}
+
+func (a *Agents) connect(agent *Agent, h AgentHello) {
+	now := a.Clock.Now()
+	until := now.Add(a.Lease.Length)
+	agent.Session, agent.Replica = h.Session, a.Replica
+	agent.Version, agent.Hostname, agent.OS, agent.Arch = h.Version, h.Hostname, h.OS, h.Arch
+	agent.Slots = h.Slots
+	agent.ConnectedAt, agent.LastSeenAt, agent.LeaseExpiresAt = &now, &now, &until
+}
+
+func (a *Agents) desired(ctx context.Context, s Scope, h AgentHello, live []Attempt, ends map[AttemptID]LogEnd) ([]Desired, error) {
+	held := map[AttemptID]bool{}
+	for _, r := range h.Attempts {
+		held[r.Attempt] = true
+	}
+	var all []Desired
+	alive := map[AttemptID]bool{}
+	for _, at := range live {
+		alive[at.ID] = true
+		d := Desired{Attempt: at.ID, Desire: DesireRun, LogNext: ends[at.ID].Offset}
+		if at.CancelRequestedAt != nil {
+			d.Desire = DesireCancel
+		}
+		if !held[at.ID] {
+			gone, start, err := a.absent(ctx, s, at)
+			if err != nil {
+				return nil, err
+			}
+			if gone {
+				continue
+			}
+			d.Start = start
+		}
+		all = append(all, d)
+	}
+	for _, r := range h.Attempts {
+		if !alive[r.Attempt] {
+			all = append(all, Desired{Attempt: r.Attempt, Desire: DesireForget})
+		}
+	}
+	return all, nil
+}
+
+// absent decides about a live attempt that its agent does not hold: one that was never delivered is to be started, unless it is to be
+// cancelled; one that ran there is lost, because the agent forgets nothing that we have not acknowledged.
+func (a *Agents) absent(ctx context.Context, s Scope, at Attempt) (gone bool, start *Delivery, err error) {
+	if at.Status == AttemptStarting && at.CancelRequestedAt == nil {
+		d, err := a.Runs.delivery(ctx, s, at)
+		return false, &d, err
+	}
+	end := AttemptEnd{Status: AttemptLost, Message: "The agent no longer knows this attempt: its data was lost."}
+	if at.CancelRequestedAt != nil {
+		end = AttemptEnd{Status: AttemptCancelled}
+	}
+	err = a.Runs.endAttempt(ctx, s, at.ID, end)
+	return true, nil, err
+}
+
+// ErrSuperseded says that the connection is no longer the agent's current one.
+var ErrSuperseded = Errorf(CodeConflict, "This connection has been replaced by a newer one of the same agent.")
+
+// Heartbeat extends the lease of the agent and of all that runs on it, and answers with what is wanted otherwise than the agent does:
+// attempts to cancel or forget, and attempts that never arrived.
+func (a *Agents) Heartbeat(ctx context.Context, s Scope, session string, running []AttemptID) ([]Desired, error) {
+	id := AgentID(s.actor.ID)
+	var live []Attempt
+	err := a.Store.In(ctx, s, func(tx Tx) error {
+		agent, err := tx.LockAgent(ctx, id)
+		if err != nil {
+			return err
+		}
+		if agent.Session != session {
+			return ErrSuperseded
+		}
+		now := a.Clock.Now()
+		until := now.Add(a.Lease.Length)
+		agent.LastSeenAt, agent.LeaseExpiresAt = &now, &until
+		if err := tx.UpdateAgent(ctx, agent); err != nil {
+			return err
+		}
+		live, err = tx.LiveAttempts(ctx, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.corrections(ctx, s, live, running)
+}
+
+// undelivered is how long an attempt may be on its way before it is sent again.
+const undelivered = 5 * time.Second
+
+func (a *Agents) corrections(ctx context.Context, s Scope, live []Attempt, running []AttemptID) ([]Desired, error) {
+	var all []Desired
+	alive, held := map[AttemptID]bool{}, map[AttemptID]bool{}
+	for _, id := range running {
+		held[id] = true
+	}
+	for _, at := range live {
+		alive[at.ID] = true
+		switch {
+		case at.CancelRequestedAt != nil:
+			all = append(all, Desired{Attempt: at.ID, Desire: DesireCancel})
+		case at.Status == AttemptStarting && !held[at.ID] && a.Clock.Now().Sub(at.CreatedAt) > undelivered:
+			d, err := a.Runs.delivery(ctx, s, at)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, Desired{Attempt: at.ID, Desire: DesireRun, Start: &d})
+		}
+	}
+	for _, id := range running {
+		if !alive[id] {
+			all = append(all, Desired{Attempt: id, Desire: DesireForget})
+		}
+	}
+	return all, nil
+}
+
+// Disconnected records that the connection is gone. The lease runs on.
+func (a *Agents) Disconnected(ctx context.Context, s Scope, session string) error {
+	id := AgentID(s.actor.ID)
+	return a.Store.In(ctx, s, func(tx Tx) error {
+		agent, err := tx.LockAgent(ctx, id)
+		if err != nil || agent.Session != session {
+			return err
+		}
+		now := a.Clock.Now()
+		agent.Session, agent.Replica, agent.LastSeenAt = "", "", &now
+		tx.Notify(AgentTopic(id), AgentsTopic(s.workspace))
+		return tx.UpdateAgent(ctx, agent)
+	})
+}
+
+// Current says whether the session is still the agent's only one; its connection is to be closed when not.
+func (a *Agents) Current(ctx context.Context, s Scope, session string) (current bool, err error) {
+	err = a.Store.In(ctx, s, func(tx Tx) error {
+		agent, err := tx.Agent(ctx, AgentID(s.actor.ID))
+		current = agent.Session == session
+		return err
+	})
+	if IsCode(err, CodeNotFound) {
+		return false, nil
+	}
+	return current, err
+}
+
+// Sweep declares lost what runs on agents whose lease has run out: their attempts can commit nothing more, and are tried again
+// elsewhere or later where the task may.
+func (a *Agents) Sweep(ctx context.Context) error {
+	expired, err := a.System.ExpiredAgents(ctx, a.Clock.Now())
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, ref := range expired {
+		failed = append(failed, a.lose(ctx, ref))
+	}
+	return errors.Join(failed...)
+}
+
+func (a *Agents) lose(ctx context.Context, ref AgentRef) error {
+	s := SystemScope(ref.Workspace, "agent lease")
+	var live []Attempt
+	err := a.Store.In(ctx, s, func(tx Tx) error {
+		agent, err := tx.LockAgent(ctx, ref.Agent)
+		if err != nil {
+			return err
+		}
+		if agent.LeaseExpiresAt != nil && agent.LeaseExpiresAt.After(a.Clock.Now()) {
+			return nil // it came back meanwhile
+		}
+		agent.Session, agent.Replica = "", ""
+		if err := tx.UpdateAgent(ctx, agent); err != nil {
+			return err
+		}
+		tx.Notify(AgentTopic(ref.Agent), AgentsTopic(ref.Workspace))
+		live, err = tx.LiveAttempts(ctx, ref.Agent)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, at := range live {
+		end := AttemptEnd{Status: AttemptLost, Message: "The agent was not heard of for too long, so this attempt was declared lost."}
+		failed = append(failed, a.Runs.endAttempt(ctx, s, at.ID, end))
+	}
+	return errors.Join(failed...)
+}

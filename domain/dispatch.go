@@ -1,0 +1,280 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+)
+
+// Delivery is an attempt on its way to an agent, with everything its process needs.
+type Delivery struct {
+	Attempt        Attempt
+	Command        string
+	Environment    map[string]string
+	TimeoutSeconds int
+	GraceSeconds   int
+}
+
+// stopGrace is the time between SIGTERM and SIGKILL.
+const stopGrace = 10
+
+// Fleet reaches agents wherever they are connected. Messages are hints: what is not delivered is made good by the next heartbeat or hello.
+type Fleet interface {
+	Start(ctx context.Context, agent AgentID, d Delivery) error
+	Cancel(ctx context.Context, agent AgentID, attempt AttemptID) error
+}
+
+// Tokens mints the credential of an attempt's process.
+type Tokens interface {
+	// RunToken is the attempt's bearer token: valid while the attempt is alive and for nothing else.
+	RunToken(ws WorkspaceID, attempt AttemptID) string
+	// Environment is what every process needs to find the platform: its addresses, by the names that clients read.
+	Environment(ws WorkspaceID) map[string]string
+}
+
+// update changes the run under its lock, then lets go what the change set free: the job's next run, and tasks that can start.
+func (r *Runs) update(ctx context.Context, tx Tx, s Scope, id RunID, fn func(*Run) error) (*Run, error) {
+	run, err := r.dispatch(ctx, tx, s, id, fn)
+	if err != nil {
+		return nil, err
+	}
+	if run.Status.Final() {
+		tx.Notify(ScheduleTopic, DispatchTopic) // a place in the quota is free, and perhaps in the job's own limit
+	}
+	return run, nil
+}
+
+// dispatch changes the run under its lock and gives its ready tasks to the workspace's agent while that has free slots. Where other
+// runs have tasks that wait, it leaves the slots to Dispatch, which goes by age.
+func (r *Runs) dispatch(ctx context.Context, tx Tx, s Scope, id RunID, fn func(*Run) error) (*Run, error) {
+	return r.change(ctx, tx, s, id, true, fn)
+}
+
+func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, fn func(*Run) error) (*Run, error) {
+	run, err := tx.UpdateRun(ctx, id, func(run *Run) error {
+		if err := fn(run); err != nil {
+			return err
+		}
+		return r.assign(ctx, tx, s, run, fair)
+	})
+	if err != nil {
+		return nil, err
+	}
+	tx.Notify(RunTopic(id), RunsTopic(s.workspace))
+	return run, nil
+}
+
+func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) error {
+	now := r.Clock.Now()
+	ready := run.Ready(now)
+	if len(ready) == 0 {
+		return nil
+	}
+	agent, err := tx.LockWorkspaceAgent(ctx)
+	if err != nil {
+		return err
+	}
+	if agent.Session == "" {
+		wait(run, ready, "Waits for the agent "+agent.Name+" to connect.")
+		return nil
+	}
+	others := false
+	if fair && agent.Busy > 0 {
+		if others, err = tx.OtherReadyRuns(ctx, run.ID, now); err != nil {
+			return err
+		}
+	}
+	free := agent.Slots - agent.Busy
+	if others {
+		free = 0
+		tx.Notify(DispatchTopic)
+	}
+	for i, t := range ready {
+		if i >= free {
+			wait(run, ready[i:], fmt.Sprintf("Waits for one of the %d slots of the agent %s.", agent.Slots, agent.Name))
+			break
+		}
+		a := run.Assign(t, agent.ID, now)
+		if err := tx.InsertAttempt(ctx, a); err != nil {
+			return err
+		}
+		run.assigned = append(run.assigned, a)
+	}
+	tx.Notify(AgentsTopic(s.workspace))
+	return nil
+}
+
+// wait says on the tasks, and on a run that has not begun, what they wait for.
+func wait(run *Run, tasks []*Task, message string) {
+	for _, t := range tasks {
+		t.Message = message
+	}
+	if run.Status == RunPending {
+		run.Message = message
+	}
+}
+
+// deliver sends the attempts that were just assigned, after the commit.
+func (r *Runs) deliver(s Scope, run *Run) {
+	for _, a := range run.assigned {
+		r.Outbox.start(run.delivery(a, r.Tokens, s.workspace))
+	}
+	run.assigned = nil
+}
+
+// delivery reads what the attempt's process needs, to send it again.
+func (r *Runs) delivery(ctx context.Context, s Scope, a Attempt) (d Delivery, err error) {
+	err = r.Store.In(ctx, s, func(tx Tx) error {
+		run, err := tx.Run(ctx, a.RunID)
+		if err != nil {
+			return err
+		}
+		if run.Tasks, err = tx.Tasks(ctx, []RunID{run.ID}); err != nil {
+			return err
+		}
+		d = run.delivery(a, r.Tokens, s.workspace)
+		return nil
+	})
+	return d, err
+}
+
+func (r *Run) delivery(a Attempt, tokens Tokens, ws WorkspaceID) Delivery {
+	t := r.spec(r.Task(a.TaskKey))
+	env := tokens.Environment(ws)
+	for _, vars := range [][]Variable{r.Spec.Environment, t.Environment, r.Parameters} {
+		for _, v := range vars {
+			env[v.Name] = v.Value
+		}
+	}
+	maps.Copy(env, map[string]string{
+		"MILLPOND_TOKEN":       tokens.RunToken(ws, a.ID),
+		"MILLPOND_WORKSPACE":   string(ws),
+		"MILLPOND_JOB_ID":      string(r.JobID),
+		"MILLPOND_RUN_ID":      string(r.ID),
+		"MILLPOND_TASK_KEY":    a.TaskKey,
+		"MILLPOND_ATTEMPT_ID":  string(a.ID),
+		"MILLPOND_ATTEMPT":     fmt.Sprint(a.Number),
+		"MILLPOND_RETRY_COUNT": fmt.Sprint(r.Task(a.TaskKey).RetryCount),
+	})
+	return Delivery{Attempt: a, Command: t.Command, Environment: env, TimeoutSeconds: t.TimeoutSeconds, GraceSeconds: stopGrace}
+}
+
+// Dispatch gives to agents what can start: retries whose back-off is over, tasks that waited for a slot or for their agent.
+// Every replica may do it at any time. It returns when the next back-off ends, the zero time when none runs.
+func (r *Runs) Dispatch(ctx context.Context) (next time.Time, err error) {
+	due, err := r.System.DueRuns(ctx, r.Clock.Now(), MaxLimit)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var failed []error
+	for _, ref := range due {
+		failed = append(failed, r.dispatchRun(ctx, ref))
+	}
+	if next, err = r.System.NextRetry(ctx, r.Clock.Now()); err != nil {
+		failed = append(failed, err)
+	}
+	return next, errors.Join(failed...)
+}
+
+func (r *Runs) dispatchRun(ctx context.Context, ref RunRef) error {
+	s := SystemScope(ref.Workspace, "dispatch")
+	var run *Run
+	err := r.Store.In(ctx, s, func(tx Tx) error {
+		waiting, err := tx.Run(ctx, ref.Run)
+		if err != nil {
+			return err
+		}
+		held, err := r.held(ctx, tx, &waiting)
+		if err != nil {
+			return err
+		}
+		run, err = r.change(ctx, tx, s, ref.Run, false, func(run *Run) error {
+			if !held {
+				run.Admit(r.Clock.Now())
+			}
+			return nil
+		})
+		return err
+	})
+	if err == nil {
+		r.deliver(s, run)
+	}
+	return err
+}
+
+// Outbox carries messages to agents after the commit that caused them, a bounded number at once. What it cannot deliver is left to the
+// agent's next heartbeat or hello.
+type Outbox struct {
+	fleet    Fleet
+	store    Store
+	report   func(error)
+	messages chan func(context.Context) error
+	closed   chan struct{} // nobody carries messages any more
+}
+
+// outboxSize bounds the messages that wait; past it the sender waits.
+const outboxSize = 1024
+
+// NewOutbox makes an outbox; Run carries its messages. Undelivered ones are reported, for the log.
+func NewOutbox(store Store, fleet Fleet, report func(error)) *Outbox {
+	return &Outbox{fleet: fleet, store: store, report: report, messages: make(chan func(context.Context) error, outboxSize), closed: make(chan struct{})}
+}
+
+// Run carries messages, workers at once, until ctx ends.
+func (o *Outbox) Run(ctx context.Context, workers int) {
+	defer close(o.closed)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() { o.work(ctx) })
+	}
+	wg.Wait()
+}
+
+// delivered bounds one message, so that a silent agent holds up a worker for no longer.
+const delivered = 10 * time.Second
+
+func (o *Outbox) work(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case send := <-o.messages:
+			ctx, cancel := context.WithTimeout(ctx, delivered)
+			if err := send(ctx); err != nil {
+				o.report(err)
+			}
+			cancel()
+		}
+	}
+}
+
+func (o *Outbox) send(message func(context.Context) error) {
+	select {
+	case o.messages <- message:
+	case <-o.closed:
+	}
+}
+
+func (o *Outbox) start(d Delivery) {
+	o.send(func(ctx context.Context) error { return o.fleet.Start(ctx, d.Attempt.AgentID, d) })
+}
+
+func (o *Outbox) cancel(s Scope, attempts []AttemptID) {
+	for _, id := range attempts {
+		o.send(func(ctx context.Context) error {
+			var agent AgentID
+			err := o.store.In(ctx, s, func(tx Tx) error {
+				a, err := tx.Attempt(ctx, id)
+				agent = a.AgentID
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return o.fleet.Cancel(ctx, agent, id)
+		})
+	}
+}

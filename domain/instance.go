@@ -1,0 +1,76 @@
+package domain
+
+import (
+	"context"
+)
+
+// NewWorkspace is a workspace with what it starts with. The tokens' hashes are kept, the tokens are shown once.
+type NewWorkspace struct {
+	Workspace      Workspace
+	Agent          Agent
+	AgentTokenHash []byte
+	Quotas         map[QuotaName]int
+	Invitation     Invitation
+}
+
+// InstanceStore is what the operator of an instance does across workspaces, outside any of them.
+type InstanceStore interface {
+	Workspaces(ctx context.Context) ([]Workspace, error)
+	// InsertWorkspace refuses a name that is taken with CodeConflict.
+	InsertWorkspace(ctx context.Context, n NewWorkspace) error
+	// InsertInvitation adds a one-time link to a workspace.
+	InsertInvitation(ctx context.Context, ws WorkspaceID, i Invitation) error
+	// HasPasswords says whether anybody can sign in already.
+	HasPasswords(ctx context.Context) (bool, error)
+}
+
+// Instance is this installation, as its operator sees it on the command line.
+type Instance struct {
+	Store InstanceStore
+	Clock Clock
+}
+
+// Credentials are the secrets that a new workspace comes with. They are shown once and not kept.
+type Credentials struct {
+	AgentToken string
+	SetUpToken string // of the first administrator's one-time link
+}
+
+// CreateWorkspace makes a workspace with its agent, its quotas and a one-time link for its first administrator.
+func (i *Instance) CreateWorkspace(ctx context.Context, name string) (Workspace, Agent, Credentials, error) {
+	name, err := validName("name", name)
+	if err != nil {
+		return Workspace{}, Agent{}, Credentials{}, err
+	}
+	now := i.Clock.Now()
+	c := Credentials{AgentToken: NewAgentToken(), SetUpToken: newSecret()}
+	n := NewWorkspace{
+		Workspace:      Workspace{ID: newID[WorkspaceID](prefixWorkspace), Name: name, CreatedAt: now},
+		Agent:          NewAgent(name+" agent", now),
+		AgentTokenHash: HashSecret(c.AgentToken),
+		Quotas:         DefaultQuotas,
+		Invitation:     Invitation{TokenHash: HashSecret(c.SetUpToken), Role: RoleAdmin, ExpiresAt: now.Add(invitationLife)},
+	}
+	if err := i.Store.InsertWorkspace(ctx, n); err != nil {
+		return Workspace{}, Agent{}, Credentials{}, err
+	}
+	return n.Workspace, n.Agent, c, nil
+}
+
+// InviteAdmin makes another one-time link for an administrator of the workspace, in place of one that was lost.
+func (i *Instance) InviteAdmin(ctx context.Context, ws WorkspaceID) (token string, err error) {
+	token = newSecret()
+	inv := Invitation{TokenHash: HashSecret(token), Role: RoleAdmin, ExpiresAt: i.Clock.Now().Add(invitationLife)}
+	return token, i.Store.InsertInvitation(ctx, ws, inv)
+}
+
+// Workspaces lists every workspace of the instance, oldest first.
+func (i *Instance) Workspaces(ctx context.Context) ([]Workspace, error) {
+	return i.Store.Workspaces(ctx)
+}
+
+// NeedsSetUp says that nobody can sign in yet.
+func (i *Instance) NeedsSetUp(ctx context.Context) (bool, error) {
+	has, err := i.Store.HasPasswords(ctx)
+	return !has, err
+}

@@ -1,0 +1,385 @@
+package domain
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Job is something to run: a single command, or tasks that depend on each other.
+type Job struct {
+	ID          JobID
+	Name        string // for people; two jobs may have the same
+	Description string
+	JobSpec
+	Schedule  *Schedule
+	Sample    bool
+	CreatedBy Actor
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// JobSpec is what a run freezes: what is run, and how.
+type JobSpec struct {
+	Command           string     `json:"command,omitempty"`
+	Tasks             []TaskSpec `json:"tasks,omitempty"` // nil or empty: a single command
+	MaxRetries        int        `json:"max_retries,omitempty"`
+	TimeoutSeconds    int        `json:"timeout_seconds,omitempty"`
+	Environment       []Variable `json:"environment,omitempty"`
+	Parameters        []Variable `json:"parameters,omitempty"` // names and defaults
+	MaxConcurrentRuns int        `json:"max_concurrent_runs,omitempty"`
+}
+
+// Variable is a name and a value, for environments and parameters; their order is kept.
+type Variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// JobFilter narrows a list of jobs.
+type JobFilter struct {
+	Search string // part of the name
+}
+
+// JobTx reads and writes jobs.
+type JobTx interface {
+	Job(ctx context.Context, id JobID) (Job, error)
+	JobsByID(ctx context.Context, ids []JobID) ([]Job, error)
+	// Jobs are newest first.
+	Jobs(ctx context.Context, f JobFilter, before JobID, limit int) ([]Job, error)
+	InsertJob(ctx context.Context, j Job) error
+	// UpdateJob locks the job, applies fn and writes it.
+	UpdateJob(ctx context.Context, id JobID, fn func(*Job) error) (Job, error)
+	// LockJob locks the job until the end of the transaction.
+	LockJob(ctx context.Context, id JobID) (Job, error)
+	DeleteJob(ctx context.Context, id JobID) error
+	SampleJobs(ctx context.Context) ([]JobID, error)
+}
+
+// Jobs keeps what can be run.
+type Jobs struct {
+	Store Store
+	Clock Clock
+}
+
+// NewJob is what a job is made from.
+type NewJob struct {
+	Name        string
+	Description string
+	JobSpec
+	Schedule *NewSchedule
+}
+
+// NewSchedule is what a schedule is made from.
+type NewSchedule struct {
+	Cron     string
+	TimeZone string // empty stands for UTC
+	Paused   bool
+}
+
+// JobChange changes the fields that are not nil. A nil *Tasks leaves the DAG intact, an empty one clears it; Schedule set to a nil
+// *NewSchedule removes the schedule.
+type JobChange struct {
+	Name              *string
+	Description       *string
+	Command           *string
+	Tasks             *[]TaskSpec
+	MaxRetries        *int
+	TimeoutSeconds    *int
+	Environment       *[]Variable
+	Parameters        *[]Variable
+	MaxConcurrentRuns *int
+	Schedule          **NewSchedule
+}
+
+// Create makes a job.
+func (j *Jobs) Create(ctx context.Context, s Scope, n NewJob, key Idempotency) (job Job, err error) {
+	if err := authorize(ctx, j.Store, s, JobCreate); err != nil {
+		return Job{}, err
+	}
+	job, err = n.job(s, j.Clock.Now())
+	if err != nil {
+		return Job{}, err
+	}
+	err = j.Store.In(ctx, s, func(tx Tx) error {
+		id, err := once(ctx, tx, s, key, JobCreate, n, func() (JobID, error) {
+			tx.Notify(ScheduleTopic)
+			if err := tx.InsertJob(ctx, job); err != nil {
+				return "", err
+			}
+			return job.ID, audited(ctx, tx, s, JobCreate, "job", job.ID)
+		})
+		if err != nil {
+			return err
+		}
+		job, err = tx.Job(ctx, id)
+		return err
+	})
+	return job, err
+}
+
+func (n NewJob) job(s Scope, now time.Time) (Job, error) {
+	job := Job{
+		ID: newID[JobID](prefixJob), Name: n.Name, Description: n.Description, JobSpec: n.JobSpec,
+		CreatedBy: s.actor, CreatedAt: now, UpdatedAt: now,
+	}
+	if n.Schedule != nil {
+		schedule, err := n.Schedule.schedule(now)
+		if err != nil {
+			return Job{}, err
+		}
+		job.Schedule = &schedule
+	}
+	return job, job.validate()
+}
+
+// Get returns one job.
+func (j *Jobs) Get(ctx context.Context, s Scope, id JobID) (job Job, err error) {
+	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
+		return Job{}, err
+	}
+	err = j.Store.In(ctx, s, func(tx Tx) (err error) {
+		job, err = tx.Job(ctx, id)
+		return err
+	})
+	return job, err
+}
+
+// ByID returns those of the jobs that exist in the workspace.
+func (j *Jobs) ByID(ctx context.Context, s Scope, ids []JobID) (jobs []Job, err error) {
+	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
+		return nil, err
+	}
+	err = j.Store.In(ctx, s, func(tx Tx) (err error) {
+		jobs, err = tx.JobsByID(ctx, ids)
+		return err
+	})
+	return jobs, err
+}
+
+// List returns jobs, newest first.
+func (j *Jobs) List(ctx context.Context, s Scope, f JobFilter, p Page) (List[Job], error) {
+	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
+		return List[Job]{}, err
+	}
+	if err := validText("search", f.Search, 256); err != nil {
+		return List[Job]{}, err
+	}
+	list := listName("jobs", f)
+	before, limit, err := p.after(list)
+	if err != nil {
+		return List[Job]{}, err
+	}
+	var rows []Job
+	err = j.Store.In(ctx, s, func(tx Tx) (err error) {
+		rows, err = tx.Jobs(ctx, f, JobID(before), limit+1)
+		return err
+	})
+	return page(list, rows, limit, func(j Job) string { return string(j.ID) }), err
+}
+
+// Update changes what later runs of the job do. Past runs are never rewritten.
+func (j *Jobs) Update(ctx context.Context, s Scope, id JobID, c JobChange) (job Job, err error) {
+	if err := authorize(ctx, j.Store, s, JobUpdate); err != nil {
+		return Job{}, err
+	}
+	now := j.Clock.Now()
+	err = j.Store.In(ctx, s, func(tx Tx) error {
+		job, err = tx.UpdateJob(ctx, id, func(job *Job) error {
+			job.UpdatedAt = now
+			return job.change(c, now)
+		})
+		if err != nil {
+			return err
+		}
+		tx.Notify(ScheduleTopic)
+		return audited(ctx, tx, s, JobUpdate, "job", id)
+	})
+	return job, err
+}
+
+func (j *Job) change(c JobChange, now time.Time) error {
+	set(&j.Name, c.Name)
+	set(&j.Description, c.Description)
+	set(&j.Command, c.Command)
+	set(&j.Tasks, c.Tasks)
+	set(&j.MaxRetries, c.MaxRetries)
+	set(&j.TimeoutSeconds, c.TimeoutSeconds)
+	set(&j.Environment, c.Environment)
+	set(&j.Parameters, c.Parameters)
+	set(&j.MaxConcurrentRuns, c.MaxConcurrentRuns)
+	if c.Schedule != nil {
+		if err := j.reschedule(*c.Schedule, now); err != nil {
+			return err
+		}
+	}
+	return j.validate()
+}
+
+func set[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}
+
+// Delete removes a job. Its runs stay; while one is pending or running it is refused.
+func (j *Jobs) Delete(ctx context.Context, s Scope, id JobID) error {
+	if err := authorize(ctx, j.Store, s, JobDelete); err != nil {
+		return err
+	}
+	return j.Store.In(ctx, s, func(tx Tx) error {
+		if err := deleteJob(ctx, tx, id); err != nil {
+			return err
+		}
+		return audited(ctx, tx, s, JobDelete, "job", id)
+	})
+}
+
+func deleteJob(ctx context.Context, tx Tx, id JobID) error {
+	job, err := tx.LockJob(ctx, id)
+	if err != nil {
+		return err
+	}
+	active, err := tx.ActiveRuns(ctx, id)
+	if err != nil {
+		return err
+	}
+	if len(active) > 0 {
+		return Errorf(CodeConflict, "%d run(s) of %q are pending or running; cancel them or wait for their end, then delete the job.", len(active), job.Name)
+	}
+	return tx.DeleteJob(ctx, id)
+}
+
+// RemoveSamples removes the jobs that a new workspace starts with and returns how many there were.
+func (j *Jobs) RemoveSamples(ctx context.Context, s Scope) (removed int, err error) {
+	if err := authorize(ctx, j.Store, s, SampleRemove); err != nil {
+		return 0, err
+	}
+	err = j.Store.In(ctx, s, func(tx Tx) error {
+		ids, err := tx.SampleJobs(ctx)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := deleteJob(ctx, tx, id); err != nil {
+				return err
+			}
+		}
+		removed = len(ids)
+		return audited(ctx, tx, s, SampleRemove, "workspace", s.workspace)
+	})
+	return removed, err
+}
+
+// Bounds of a job. They hold what one run's page and one database row carry well.
+const (
+	maxCommand        = 100 << 10 // Linux takes no argument of 128 KiB or more
+	maxDescription    = 4096
+	maxVariables      = 200
+	maxVariableValue  = 32 << 10
+	maxRetries        = 100
+	maxTimeoutSeconds = 30 * 24 * 3600
+	maxConcurrentRuns = 10_000
+	maxSpec           = 4 << 20
+)
+
+func (j *Job) validate() (err error) {
+	if j.Name, err = validName("name", j.Name); err != nil {
+		return err
+	}
+	if err := validText("description", j.Description, maxDescription); err != nil {
+		return err
+	}
+	return j.JobSpec.validate()
+}
+
+func (s *JobSpec) validate() error {
+	if s.Command != "" && len(s.Tasks) > 0 {
+		return Invalid("command", "A job has either a command or tasks; leave one of them out.")
+	}
+	if err := validText("command", s.Command, maxCommand); err != nil {
+		return err
+	}
+	if err := validBound("max_retries", s.MaxRetries, maxRetries); err != nil {
+		return err
+	}
+	if err := validBound("timeout_seconds", s.TimeoutSeconds, maxTimeoutSeconds); err != nil {
+		return err
+	}
+	if err := validBound("max_concurrent_runs", s.MaxConcurrentRuns, maxConcurrentRuns); err != nil {
+		return err
+	}
+	if err := validVariables("environment", s.Environment); err != nil {
+		return err
+	}
+	if err := validVariables("parameters", s.Parameters); err != nil {
+		return err
+	}
+	if err := validTasks(s.Tasks); err != nil {
+		return err
+	}
+	if s.size() > maxSpec {
+		return Errorf(CodeTooLarge, "The job's commands and variables add up to more than %d bytes; move some into files.", maxSpec)
+	}
+	return nil
+}
+
+func (s *JobSpec) size() int {
+	n := len(s.Command) + variablesSize(s.Environment) + variablesSize(s.Parameters)
+	for _, t := range s.Tasks {
+		n += len(t.Command) + variablesSize(t.Environment)
+	}
+	return n
+}
+
+func variablesSize(vars []Variable) (n int) {
+	for _, v := range vars {
+		n += len(v.Name) + len(v.Value)
+	}
+	return n
+}
+
+func validBound(field string, v, limit int) error {
+	if v < 0 || v > limit {
+		return Invalid(field, "%s is %d; it must be from 0 to %d.", field, v, limit)
+	}
+	return nil
+}
+
+// reservedVariable begins the names of variables that the platform sets itself.
+const reservedVariable = "MILLPOND_"
+
+func validVariables(field string, vars []Variable) error {
+	if len(vars) > maxVariables {
+		return Invalid(field, "%s has %d variables; use at most %d.", field, len(vars), maxVariables)
+	}
+	seen := map[string]bool{}
+	for _, v := range vars {
+		switch {
+		case !variableName(v.Name):
+			return Invalid(field, "%q is not a name of a variable; use letters, digits and underscores, not a digit first.", v.Name)
+		case strings.HasPrefix(v.Name, reservedVariable):
+			return Invalid(field, "%s: names that begin with %s are the platform's own.", v.Name, reservedVariable)
+		case seen[v.Name]:
+			return Invalid(field, "%s is given twice.", v.Name)
+		}
+		seen[v.Name] = true
+		if err := validText(field+"."+v.Name, v.Value, maxVariableValue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func variableName(s string) bool {
+	if s == "" || len(s) > maxName {
+		return false
+	}
+	for i, r := range s {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,232 @@
+package domain
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+)
+
+// LogStream is which of a process's outputs log bytes came from.
+type LogStream int16
+
+// The streams. Both share one sequence of offsets, in the order of arrival.
+const (
+	Stdout LogStream = 1
+	Stderr LogStream = 2
+)
+
+// String returns stdout or stderr.
+func (s LogStream) String() string {
+	if s == Stderr {
+		return "stderr"
+	}
+	return "stdout"
+}
+
+// LogChunk is a piece of an attempt's log: bytes of one stream that were emitted at one time.
+type LogChunk struct {
+	Offset    int64 // of Data's first byte
+	Stream    LogStream
+	FirstLine int64 // number of the line that Data begins in, from 1
+	EmittedAt time.Time
+	Data      []byte
+}
+
+// End is the offset after the chunk's last byte.
+func (c LogChunk) End() int64 { return c.Offset + int64(len(c.Data)) }
+
+// nextLine is the number of the line that follows the chunk's last byte.
+func (c LogChunk) nextLine() int64 { return c.FirstLine + int64(bytes.Count(c.Data, []byte{'\n'})) }
+
+// from returns the part of the chunk at and after offset.
+func (c LogChunk) from(offset int64) LogChunk {
+	if offset <= c.Offset {
+		return c
+	}
+	skipped := c.Data[:offset-c.Offset]
+	c.FirstLine += int64(bytes.Count(skipped, []byte{'\n'}))
+	c.Offset, c.Data = offset, c.Data[offset-c.Offset:]
+	return c
+}
+
+// LogEnd is where an attempt's stored log ends.
+type LogEnd struct {
+	Offset int64 // bytes stored
+	Line   int64 // number of the line that follows, from 1
+}
+
+// LogSegment is a sealed stretch of an attempt's log: compressed chunks in one object.
+type LogSegment struct {
+	Start, End int64
+	FirstLine  int64
+	NextLine   int64
+	Key        string // in the object store
+	Size       int64  // compressed, in bytes
+}
+
+// LogAppend is a chunk with the attempt it belongs to.
+type LogAppend struct {
+	Attempt AttemptID
+	LogChunk
+}
+
+// LogTx reads and writes the logs of attempts.
+type LogTx interface {
+	// FenceSession locks the agent's session for the rest of the transaction against being replaced, and says
+	// whether it is still the current one.
+	FenceSession(ctx context.Context, agent AgentID, session string) (current bool, err error)
+	// LogEnds returns where the logs end. An attempt without a log ends at offset 0 before line 1.
+	LogEnds(ctx context.Context, ids []AttemptID) (map[AttemptID]LogEnd, error)
+	InsertLog(ctx context.Context, chunks []LogAppend) error
+	// LogChunks returns stored chunks that reach past offset, in order, of about limit bytes, and one at least.
+	LogChunks(ctx context.Context, id AttemptID, offset int64, limit int) ([]LogChunk, error)
+	// LogSegmentAt returns the segment that holds the offset; nil when it is not sealed.
+	LogSegmentAt(ctx context.Context, id AttemptID, offset int64) (*LogSegment, error)
+	// LockSealing locks the attempt's sealing for the transaction and returns how far it has come; false when another
+	// replica is at it.
+	LockSealing(ctx context.Context, id AttemptID) (sealed LogEnd, free bool, err error)
+	InsertLogSegment(ctx context.Context, id AttemptID, s LogSegment) error
+	// SetSealed says that the log of an attempt that is over is sealed to its end.
+	SetSealed(ctx context.Context, id AttemptID) error
+}
+
+// Objects is the store of blobs.
+type Objects interface {
+	Put(ctx context.Context, key string, data []byte) error
+	// Get returns the whole object; an error of CodeNotFound when there is none.
+	Get(ctx context.Context, key string) ([]byte, error)
+}
+
+// Archive packs chunks into an object's bytes and back.
+type Archive interface {
+	Pack(chunks []LogChunk) []byte
+	Unpack(object []byte) ([]LogChunk, error)
+}
+
+// Logs stores what processes write and gives it out again, byte for byte, from any offset, while it grows and after.
+type Logs struct {
+	Store   Store
+	Topics  Topics
+	Clock   Clock
+	Objects Objects
+	Archive Archive
+
+	tails tails
+
+	lastMu      sync.Mutex
+	lastKey     string
+	lastSegment []LogChunk
+}
+
+// LogPage is a piece of an attempt's log.
+type LogPage struct {
+	Chunks []LogChunk
+	Next   int64 // where to read on
+	Size   int64 // bytes stored so far
+	EOF    bool  // the attempt is over and nothing follows Next
+}
+
+// MaxLogPage bounds what one read returns, in bytes.
+const MaxLogPage = 1 << 20
+
+// Read returns about limit bytes of an attempt's log from offset on. At the end of the log it returns an empty page; beyond it, an error
+// of CodeRange.
+func (l *Logs) Read(ctx context.Context, s Scope, id AttemptID, offset int64, limit int) (LogPage, error) {
+	if err := authorize(ctx, l.Store, s, RunRead); err != nil {
+		return LogPage{}, err
+	}
+	if limit < 1 || limit > MaxLogPage {
+		return LogPage{}, Invalid("max_bytes", "A page of a log has from 1 to %d bytes.", MaxLogPage)
+	}
+	return l.read(ctx, s, id, offset, limit)
+}
+
+func (l *Logs) read(ctx context.Context, s Scope, id AttemptID, offset int64, limit int) (page LogPage, err error) {
+	if offset < 0 {
+		return LogPage{}, Invalid("offset", "offset is %d; it cannot be negative.", offset)
+	}
+	var segment *LogSegment
+	err = l.Store.In(ctx, s, func(tx Tx) error {
+		attempt, err := tx.Attempt(ctx, id)
+		if err != nil {
+			return err
+		}
+		ends, err := tx.LogEnds(ctx, []AttemptID{id})
+		if err != nil {
+			return err
+		}
+		page = LogPage{Next: offset, Size: ends[id].Offset}
+		page.EOF = attempt.Status.Final() && offset == page.Size
+		if offset > page.Size {
+			return Errorf(CodeRange, "offset is %d and the log ends at %d.", offset, page.Size)
+		}
+		if offset == page.Size {
+			return nil
+		}
+		if segment, err = tx.LogSegmentAt(ctx, id, offset); err != nil || segment != nil {
+			return err
+		}
+		page.Chunks, err = tx.LogChunks(ctx, id, offset, limit)
+		return err
+	})
+	if err == nil && segment != nil {
+		page.Chunks, err = l.sealed(ctx, *segment, offset, limit)
+	}
+	if err != nil {
+		return LogPage{}, err
+	}
+	page.cut(offset, limit)
+	return page, nil
+}
+
+// cut trims the chunks to the bytes asked for. One chunk is returned at least, so that a reader always comes on.
+func (p *LogPage) cut(offset int64, limit int) {
+	for i := range p.Chunks {
+		p.Chunks[i] = p.Chunks[i].from(offset)
+		if c := p.Chunks[i]; c.End()-offset > int64(limit) {
+			p.Chunks[i].Data = c.Data[:min(len(c.Data), int(offset+int64(limit)-c.Offset))]
+			p.Chunks = p.Chunks[:i+1]
+			break
+		}
+	}
+	if n := len(p.Chunks); n > 0 {
+		p.Next = p.Chunks[n-1].End()
+	}
+}
+
+// Sizes returns how many bytes of the attempts' logs are stored.
+func (l *Logs) Sizes(ctx context.Context, s Scope, ids []AttemptID) (sizes map[AttemptID]int64, err error) {
+	if err := authorize(ctx, l.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	sizes = make(map[AttemptID]int64, len(ids))
+	err = l.Store.In(ctx, s, func(tx Tx) error {
+		ends, err := tx.LogEnds(ctx, ids)
+		for id, end := range ends {
+			sizes[id] = end.Offset
+		}
+		return err
+	})
+	return sizes, err
+}
+
+// Tail returns the last bytes of an attempt's log, at most limit.
+func (l *Logs) Tail(ctx context.Context, s Scope, id AttemptID, limit int) ([]byte, error) {
+	sizes, err := l.Sizes(ctx, s, []AttemptID{id})
+	if err != nil || sizes[id] == 0 {
+		return nil, err
+	}
+	var tail []byte
+	for offset := max(0, sizes[id]-int64(limit)); offset < sizes[id]; {
+		page, err := l.Read(ctx, s, id, offset, min(limit, MaxLogPage))
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range page.Chunks {
+			tail = append(tail, c.Data...)
+		}
+		offset = page.Next
+	}
+	return tail, nil
+}

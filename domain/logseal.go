@@ -1,0 +1,129 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+)
+
+// sealBytes is how much of a log one object holds.
+const sealBytes = 8 << 20
+
+// sealed reads a page from a segment's object.
+func (l *Logs) sealed(ctx context.Context, seg LogSegment, offset int64, limit int) ([]LogChunk, error) {
+	chunks, err := l.segment(ctx, seg.Key)
+	if err != nil {
+		return nil, fmt.Errorf("log segment %s: %w", seg.Key, err)
+	}
+	first := sort.Search(len(chunks), func(i int) bool { return chunks[i].End() > offset })
+	last := first
+	for size := 0; last < len(chunks) && size < limit; last++ {
+		size += len(chunks[last].Data)
+	}
+	return append([]LogChunk(nil), chunks[first:last]...), nil
+}
+
+// segment unpacks an object. The one read last is kept, because a reader asks for a segment's pages one after the other.
+func (l *Logs) segment(ctx context.Context, key string) ([]LogChunk, error) {
+	l.lastMu.Lock()
+	defer l.lastMu.Unlock()
+	if l.lastKey == key {
+		return l.lastSegment, nil
+	}
+	object, err := l.Objects.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	chunks, err := l.Archive.Unpack(object)
+	if err != nil {
+		return nil, err
+	}
+	l.lastKey, l.lastSegment = key, chunks
+	return chunks, nil
+}
+
+// Seal archives what is to be archived of the logs of attempts: whole stretches of 8 MiB while they run, the rest when they are over.
+func (l *Logs) Seal(ctx context.Context, system System) error {
+	refs, err := system.UnsealedAttempts(ctx, MaxLimit)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, ref := range refs {
+		if err := l.seal(ctx, SystemScope(ref.Workspace, "log archive"), ref.Attempt); err != nil {
+			failed = append(failed, fmt.Errorf("sealing the log of %s: %w", ref.Attempt, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (l *Logs) seal(ctx context.Context, s Scope, id AttemptID) error {
+	for more := true; more; {
+		err := l.Store.In(ctx, s, func(tx Tx) (err error) {
+			more, err = l.sealNext(ctx, tx, s, id)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sealNext seals one segment and says whether there may be another. The object is written before the row that names it, under a key that is the
+// same when it is tried again, so a crash between leaves nothing but an object that is written over.
+func (l *Logs) sealNext(ctx context.Context, tx Tx, s Scope, id AttemptID) (more bool, err error) {
+	sealed, free, err := tx.LockSealing(ctx, id)
+	if err != nil || !free {
+		return false, err
+	}
+	attempt, err := tx.Attempt(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	chunks, err := collect(ctx, tx, id, sealed.Offset)
+	if err != nil {
+		return false, err
+	}
+	end := sealed.Offset
+	if n := len(chunks); n > 0 {
+		end = chunks[n-1].End()
+	}
+	whole := end-sealed.Offset >= sealBytes
+	if len(chunks) > 0 && (whole || attempt.Status.Final()) {
+		if err := l.sealChunks(ctx, tx, s, id, chunks); err != nil {
+			return false, err
+		}
+	}
+	if attempt.Status.Final() && !whole {
+		return false, tx.SetSealed(ctx, id)
+	}
+	return whole, nil
+}
+
+func collect(ctx context.Context, tx Tx, id AttemptID, offset int64) (chunks []LogChunk, err error) {
+	for start := offset; offset-start < sealBytes; {
+		rows, err := tx.LogChunks(ctx, id, offset, MaxLogPage)
+		if err != nil || len(rows) == 0 {
+			return chunks, err
+		}
+		rows[0] = rows[0].from(offset)
+		chunks = append(chunks, rows...)
+		offset = rows[len(rows)-1].End()
+	}
+	return chunks, nil
+}
+
+func (l *Logs) sealChunks(ctx context.Context, tx Tx, s Scope, id AttemptID, chunks []LogChunk) error {
+	first, last := chunks[0], chunks[len(chunks)-1]
+	object := l.Archive.Pack(chunks)
+	seg := LogSegment{
+		Start: first.Offset, End: last.End(), FirstLine: first.FirstLine, NextLine: last.nextLine(),
+		Key: fmt.Sprintf("%s/logs/%s/%020d", s.workspace, id, first.Offset), Size: int64(len(object)),
+	}
+	if err := l.Objects.Put(ctx, seg.Key, object); err != nil {
+		return err
+	}
+	return tx.InsertLogSegment(ctx, id, seg)
+}

@@ -1,0 +1,146 @@
+package domain
+
+import (
+	"context"
+	"sync"
+)
+
+// LogWriter stores the logs that one connection of an agent brings. It knows where each attempt's log ends, so that a chunk fits or is
+// refused without reading; the session fences it, so that a connection that was replaced stores nothing.
+type LogWriter struct {
+	logs    *Logs
+	scope   Scope
+	session string
+
+	mu   sync.Mutex // one batch at a time: offsets are dense
+	ends map[AttemptID]LogEnd
+}
+
+// Writer returns a writer for the connection of the scope's agent.
+func (l *Logs) Writer(s Scope, session string) *LogWriter {
+	return &LogWriter{logs: l, scope: s, session: session, ends: map[AttemptID]LogEnd{}}
+}
+
+// LogReceipt answers a batch: where each attempt's log goes on, and which attempts' logs are not wanted.
+type LogReceipt struct {
+	Next   map[AttemptID]int64
+	Forget []AttemptID
+}
+
+// Append stores the chunks that continue their attempts' logs, in one transaction. A chunk that does not fit is left out, and the receipt says
+// which offset is wanted; bytes that are stored already are skipped. Cost: one fence, one insert for all chunks, and one
+// read for each attempt's first appearance on the connection.
+func (w *LogWriter) Append(ctx context.Context, chunks []LogAppend) (LogReceipt, error) {
+	if err := authorize(ctx, w.logs.Store, w.scope, AgentConnect); err != nil {
+		return LogReceipt{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var fitted []LogAppend
+	ends := map[AttemptID]LogEnd{}
+	err := w.logs.Store.In(ctx, w.scope, func(tx Tx) error {
+		current, err := tx.FenceSession(ctx, AgentID(w.scope.actor.ID), w.session)
+		if err != nil {
+			return err
+		}
+		if !current {
+			return ErrSuperseded
+		}
+		if err := w.learn(ctx, tx, chunks); err != nil {
+			return err
+		}
+		fitted, ends = w.fit(chunks)
+		if len(fitted) == 0 {
+			return nil
+		}
+		return tx.InsertLog(ctx, fitted)
+	})
+	if err != nil {
+		clear(w.ends) // the commit may have happened all the same: learn again
+		return LogReceipt{}, err
+	}
+	w.publish(fitted)
+	return w.receipt(chunks, ends), nil
+}
+
+// learn reads where the logs of attempts end that are new on this connection. Those that are over, or not this agent's, stay unknown.
+func (w *LogWriter) learn(ctx context.Context, tx Tx, chunks []LogAppend) error {
+	var fresh []AttemptID
+	asked := map[AttemptID]bool{}
+	for _, c := range chunks {
+		if _, known := w.ends[c.Attempt]; !known && !asked[c.Attempt] {
+			asked[c.Attempt] = true
+			fresh = append(fresh, c.Attempt)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	live, err := tx.LiveAttempts(ctx, AgentID(w.scope.actor.ID))
+	if err != nil {
+		return err
+	}
+	ends, err := tx.LogEnds(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	for _, a := range live {
+		if asked[a.ID] {
+			w.ends[a.ID] = ends[a.ID]
+		}
+	}
+	return nil
+}
+
+// fit returns the chunks that continue their logs, numbered, and the ends they make.
+func (w *LogWriter) fit(chunks []LogAppend) ([]LogAppend, map[AttemptID]LogEnd) {
+	ends := map[AttemptID]LogEnd{}
+	var fitted []LogAppend
+	for _, c := range chunks {
+		end, moved := ends[c.Attempt]
+		if !moved {
+			known := false
+			if end, known = w.ends[c.Attempt]; !known {
+				continue
+			}
+		}
+		if c.Offset > end.Offset || c.End() <= end.Offset {
+			ends[c.Attempt] = end
+			continue
+		}
+		c.LogChunk = c.from(end.Offset)
+		c.FirstLine = end.Line
+		ends[c.Attempt] = LogEnd{Offset: c.End(), Line: c.nextLine()}
+		fitted = append(fitted, c)
+	}
+	return fitted, ends
+}
+
+// publish hands the committed chunks to the followers here, and wakes those elsewhere.
+func (w *LogWriter) publish(fitted []LogAppend) {
+	for i := 0; i < len(fitted); {
+		id := fitted[i].Attempt
+		var run []LogChunk
+		for ; i < len(fitted) && fitted[i].Attempt == id; i++ {
+			run = append(run, fitted[i].LogChunk)
+		}
+		w.logs.offer(id, run)
+		w.logs.Topics.WakeOthers(LogTopic(id))
+	}
+}
+
+func (w *LogWriter) receipt(chunks []LogAppend, ends map[AttemptID]LogEnd) LogReceipt {
+	r := LogReceipt{Next: map[AttemptID]int64{}}
+	refused := map[AttemptID]bool{}
+	for id, end := range ends {
+		w.ends[id] = end
+		r.Next[id] = end.Offset
+	}
+	for _, c := range chunks {
+		if _, known := w.ends[c.Attempt]; !known && !refused[c.Attempt] {
+			refused[c.Attempt] = true
+			r.Forget = append(r.Forget, c.Attempt)
+		}
+	}
+	return r
+}

@@ -1,0 +1,85 @@
+package domain
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+)
+
+// Bounds of a page, from the specification.
+const (
+	DefaultLimit = 50
+	MaxLimit     = 200
+)
+
+// Page asks for one page of a list: at most Limit things after Cursor.
+type Page struct {
+	Limit  int    // 1 to MaxLimit; 0 stands for DefaultLimit
+	Cursor string // of the previous answer; empty for the first page
+}
+
+// List is one page. Next is the cursor of the following one, empty at the end; Cursor gives that of any item.
+type List[T any] struct {
+	Items  []T
+	Next   string
+	Cursor func(T) string
+}
+
+// cursor is what an opaque cursor holds: which list it is of, and the key of the last row seen. Keyset paging reads on from
+// there by index, however deep, and is not disturbed by new rows.
+type cursor struct {
+	List string `json:"l"`
+	Key  string `json:"k"`
+}
+
+// listName names a list with its filter, so that a cursor of another list or filter is refused.
+func listName(name string, filter any) string {
+	b, err := json.Marshal(filter)
+	if err != nil {
+		panic("domain: a filter of ours does not marshal: " + err.Error())
+	}
+	sum := sha256.Sum256(b)
+	return fmt.Sprintf("%s:%x", name, sum[:6])
+}
+
+func encodeCursor(list, key string) string {
+	b, err := json.Marshal(cursor{List: list, Key: key})
+	if err != nil {
+		panic("domain: a cursor of ours does not marshal: " + err.Error())
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// after returns the key to read on from, and the limit.
+func (p Page) after(list string) (key string, limit int, err error) {
+	limit = p.Limit
+	if limit == 0 {
+		limit = DefaultLimit
+	}
+	if limit < 1 || limit > MaxLimit {
+		return "", 0, Invalid("limit", "limit is %d; it must be from 1 to %d.", p.Limit, MaxLimit)
+	}
+	if p.Cursor == "" {
+		return "", limit, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(p.Cursor)
+	var c cursor
+	if err != nil || json.Unmarshal(b, &c) != nil {
+		return "", 0, Invalid("cursor", "The cursor is malformed; use next_cursor of the previous page as it came.")
+	}
+	if c.List != list {
+		return "", 0, Invalid("cursor", "The cursor belongs to another list or filter; start again without one.")
+	}
+	return c.Key, limit, nil
+}
+
+// page cuts rows, read with one more than the limit, into a List.
+func page[T any](list string, rows []T, limit int, key func(T) string) List[T] {
+	l := List[T]{Items: rows, Cursor: func(t T) string { return encodeCursor(list, key(t)) }}
+	if len(rows) > limit {
+		l.Items = rows[:limit]
+		l.Next = l.Cursor(rows[limit-1])
+	}
+	return l
+}

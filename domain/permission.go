@@ -1,0 +1,87 @@
+package domain
+
+import (
+	"context"
+	"slices"
+)
+
+// Action is something a role may or may not do: a noun and a verb.
+type Action string
+
+// The actions. Permissions says who may do them.
+const (
+	WorkspaceRead  Action = "workspace.read"
+	MemberRead     Action = "member.read"
+	MemberManage   Action = "member.manage"
+	PasswordChange Action = "password.change"
+	APIKeyRead     Action = "api_key.read"
+	APIKeyCreate   Action = "api_key.create"
+	APIKeyRevoke   Action = "api_key.revoke"
+	APIKeyManage   Action = "api_key.manage" // others' keys
+	AgentRead      Action = "agent.read"
+	AgentManage    Action = "agent.manage"
+	AgentConnect   Action = "agent.connect"
+	JobRead        Action = "job.read"
+	JobCreate      Action = "job.create"
+	JobUpdate      Action = "job.update"
+	JobDelete      Action = "job.delete"
+	RunRead        Action = "run.read"
+	RunStart       Action = "run.start"
+	RunCancel      Action = "run.cancel"
+	RunRepair      Action = "run.repair"
+	QuotaRead      Action = "quota.read"
+	QuotaUpdate    Action = "quota.update"
+	SampleRemove   Action = "sample.remove"
+)
+
+var (
+	readers  = []Role{RoleViewer, RoleEditor, RoleAdmin, RoleSystem}
+	editors  = []Role{RoleEditor, RoleAdmin, RoleSystem}
+	admins   = []Role{RoleAdmin, RoleSystem}
+	machines = []Role{RoleAgent}
+)
+
+// Permissions is the one table of what each role may do. It is tested whole and printed in docs/permissions.md.
+var Permissions = map[Action][]Role{
+	WorkspaceRead:  readers,
+	MemberRead:     readers,
+	MemberManage:   admins,
+	PasswordChange: readers,
+	APIKeyRead:     readers,
+	APIKeyCreate:   readers,
+	APIKeyRevoke:   readers,
+	APIKeyManage:   admins,
+	AgentRead:      readers,
+	AgentManage:    admins,
+	AgentConnect:   machines,
+	JobRead:        readers,
+	JobCreate:      editors,
+	JobUpdate:      editors,
+	JobDelete:      editors,
+	RunRead:        readers,
+	RunStart:       editors,
+	RunCancel:      editors,
+	RunRepair:      editors,
+	QuotaRead:      readers,
+	QuotaUpdate:    admins,
+	SampleRemove:   admins,
+}
+
+// Allows says whether the role may do the action.
+func (r Role) Allows(a Action) bool { return slices.Contains(Permissions[a], r) }
+
+// authorize refuses a scope whose role does not allow the action, and leaves an audit row of the denial.
+func authorize(ctx context.Context, store Store, s Scope, a Action) error {
+	if err := s.Valid(); err != nil {
+		return err
+	}
+	if s.role.Allows(a) {
+		return nil
+	}
+	denied := Errorf(CodeForbidden, "Your role, %s, may not do this (%s). Ask an admin of the workspace.", s.role, a)
+	err := store.In(ctx, s, func(tx Tx) error { return tx.InsertAudit(ctx, newAudit(s, a, OutcomeDenied, "", "")) })
+	if err != nil {
+		return AsError(err)
+	}
+	return denied
+}

@@ -1,0 +1,98 @@
+package domain
+
+import (
+	"context"
+)
+
+// QuotaName names a ceiling of a workspace.
+type QuotaName string
+
+// The quotas, from the specification.
+const (
+	MaxRunningRuns QuotaName = "max_running_runs" // runs pending or running
+	MaxEndpoints   QuotaName = "max_endpoints"    // serving endpoints
+)
+
+// DefaultQuotas are the ceilings of a new workspace.
+var DefaultQuotas = map[QuotaName]int{MaxRunningRuns: 10, MaxEndpoints: 10}
+
+// maxQuota bounds what an admin can set: far above what one database carries, so a typing error is refused.
+const maxQuota = 1_000_000
+
+// Quota is a ceiling and how far it is used.
+type Quota struct {
+	Name    QuotaName
+	Limit   int
+	Current int
+}
+
+// Description says what the quota counts.
+func (q Quota) Description() string {
+	switch q.Name {
+	case MaxRunningRuns:
+		return "Runs that are pending or running at the same time."
+	case MaxEndpoints:
+		return "Model serving endpoints."
+	}
+	return ""
+}
+
+// QuotaTx reads and writes quotas.
+type QuotaTx interface {
+	Quotas(ctx context.Context) ([]Quota, error)
+	UpdateQuota(ctx context.Context, name QuotaName, limit int) error
+	// LockQuota locks the quota's row until the end of the transaction and returns it as it is then, so that counting
+	// and inserting are one step.
+	LockQuota(ctx context.Context, name QuotaName) (Quota, error)
+}
+
+// Quotas are the ceilings of a workspace, and who may move them.
+type Quotas struct {
+	Store Store
+}
+
+// List returns every quota with its use.
+func (q *Quotas) List(ctx context.Context, s Scope) ([]Quota, error) {
+	if err := authorize(ctx, q.Store, s, QuotaRead); err != nil {
+		return nil, err
+	}
+	var quotas []Quota
+	err := q.Store.In(ctx, s, func(tx Tx) (err error) {
+		quotas, err = tx.Quotas(ctx)
+		return err
+	})
+	return quotas, err
+}
+
+// Update sets a quota's limit. A limit below the present use stops nothing that runs.
+func (q *Quotas) Update(ctx context.Context, s Scope, name QuotaName, limit int) (Quota, error) {
+	if err := authorize(ctx, q.Store, s, QuotaUpdate); err != nil {
+		return Quota{}, err
+	}
+	if _, known := DefaultQuotas[name]; !known {
+		return Quota{}, NotFound("quota", name)
+	}
+	if limit < 0 || limit > maxQuota {
+		return Quota{}, Invalid("limit", "A quota is a number from 0 to %d.", maxQuota)
+	}
+	var quota Quota
+	err := q.Store.In(ctx, s, func(tx Tx) (err error) {
+		if err := tx.UpdateQuota(ctx, name, limit); err != nil {
+			return err
+		}
+		if quota, err = tx.LockQuota(ctx, name); err != nil {
+			return err
+		}
+		return audited(ctx, tx, s, QuotaUpdate, "quota", name)
+	})
+	return quota, err
+}
+
+// require refuses one more of what the quota counts when its ceiling is reached. The message is the exact form that the
+// specification gives for status 429.
+func (q Quota) require() error {
+	if q.Current < q.Limit {
+		return nil
+	}
+	return Errorf(CodeQuota, "%s=%d, current=%d", q.Name, q.Limit, q.Current)
+}

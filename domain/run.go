@@ -1,0 +1,382 @@
+package domain
+
+import (
+	"slices"
+	"time"
+)
+
+// RunStatus is a run's state, from the specification.
+type RunStatus string
+
+// The states of a run.
+const (
+	RunPending   RunStatus = "pending"
+	RunRunning   RunStatus = "running"
+	RunSuccess   RunStatus = "success"
+	RunFailed    RunStatus = "failed"
+	RunCancelled RunStatus = "cancelled"
+)
+
+// RunStatuses lists the states of a run.
+var RunStatuses = []RunStatus{RunPending, RunRunning, RunSuccess, RunFailed, RunCancelled}
+
+// Final says that the run is over, unless it is repaired.
+func (s RunStatus) Final() bool { return s == RunSuccess || s == RunFailed || s == RunCancelled }
+
+// Trigger is what started a run.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerManual   Trigger = "manual"
+	TriggerSchedule Trigger = "schedule"
+	TriggerSample   Trigger = "sample"
+)
+
+// TaskStatus is a task's state.
+type TaskStatus string
+
+// The states of a task. Queued means that nothing but a free slot, or its back-off, holds it.
+const (
+	TaskPending   TaskStatus = "pending"
+	TaskQueued    TaskStatus = "queued"
+	TaskRunning   TaskStatus = "running"
+	TaskSuccess   TaskStatus = "success"
+	TaskFailed    TaskStatus = "failed"
+	TaskCancelled TaskStatus = "cancelled"
+	TaskSkipped   TaskStatus = "skipped"
+)
+
+// Final says that the task is over, unless the run is repaired.
+func (s TaskStatus) Final() bool {
+	return s == TaskSuccess || s == TaskFailed || s == TaskCancelled || s == TaskSkipped
+}
+
+// Run is one execution of a job: a frozen copy of it, and how far it has come.
+type Run struct {
+	ID                RunID
+	JobID             JobID
+	JobName           string
+	Spec              JobSpec // frozen
+	Parameters        []Variable
+	Status            RunStatus
+	Trigger           Trigger
+	StartedBy         Actor
+	Message           string
+	Admitted          bool // its tasks may start; false while the job's own limit holds it
+	CreatedAt         time.Time
+	StartedAt         *time.Time
+	FinishedAt        *time.Time
+	CancelRequestedAt *time.Time
+	Tasks             []Task // filled where a method needs them; in the order of the spec
+
+	assigned []Attempt // since the last commit, to be delivered
+}
+
+// Single says that the run is of a single command. It has one task with the empty key, which is not shown as a task.
+func (r *Run) Single() bool { return len(r.Spec.Tasks) == 0 }
+
+// Task is one task of a run.
+type Task struct {
+	RunID      RunID
+	Key        string // empty for a single command
+	Position   int    // in the spec
+	Status     TaskStatus
+	RetryCount int       // goes on rising through repairs
+	RetryBase  int       // RetryCount when the run was last repaired: retries are counted from there
+	Attempts   int       // made so far
+	Current    AttemptID // the attempt that is alive; empty when none is
+	Message    string
+	NotBefore  *time.Time // when a retry may start at the earliest
+	StartedAt  *time.Time // of its first attempt since the last repair
+	FinishedAt *time.Time
+}
+
+// AttemptStatus is the state of one try of a task.
+type AttemptStatus string
+
+// The states of an attempt.
+const (
+	AttemptStarting  AttemptStatus = "starting" // given to an agent
+	AttemptRunning   AttemptStatus = "running"  // its process exists
+	AttemptSuccess   AttemptStatus = "success"
+	AttemptFailed    AttemptStatus = "failed"
+	AttemptCancelled AttemptStatus = "cancelled"
+	AttemptLost      AttemptStatus = "lost" // its agent is gone; it can change nothing more
+)
+
+// Final says that the attempt is over, for good.
+func (s AttemptStatus) Final() bool { return s != AttemptStarting && s != AttemptRunning }
+
+// Attempt is one try of a task on an agent. Its id fences: what an ended attempt still says changes nothing.
+type Attempt struct {
+	ID                AttemptID
+	RunID             RunID
+	TaskKey           string
+	Number            int // from 1
+	AgentID           AgentID
+	Status            AttemptStatus
+	ExitCode          *int
+	Signal            string
+	Message           string
+	Held              string // why the process is held back, while it is
+	CreatedAt         time.Time
+	StartedAt         *time.Time
+	FinishedAt        *time.Time
+	CancelRequestedAt *time.Time
+	LogSize           int64 // bytes; final when the attempt is over
+}
+
+// newRun freezes the job.
+func newRun(job Job, actor Actor, params []Variable, trigger Trigger, now time.Time) *Run {
+	r := &Run{
+		ID: newID[RunID](prefixRun), JobID: job.ID, JobName: job.Name, Spec: job.JobSpec, Parameters: params,
+		Status: RunPending, Trigger: trigger, StartedBy: actor, CreatedAt: now,
+	}
+	if r.Single() {
+		r.Tasks = []Task{{RunID: r.ID, Status: TaskPending}}
+	}
+	for i, t := range r.Spec.Tasks {
+		r.Tasks = append(r.Tasks, Task{RunID: r.ID, Key: t.Key, Position: i, Status: TaskPending})
+	}
+	return r
+}
+
+// spec is the task's frozen declaration; a single command's is made from the job's own fields.
+func (r *Run) spec(t *Task) TaskSpec {
+	if r.Single() {
+		return TaskSpec{Command: r.Spec.Command, MaxRetries: r.Spec.MaxRetries, TimeoutSeconds: r.Spec.TimeoutSeconds}
+	}
+	return r.Spec.Tasks[t.Position]
+}
+
+// Task returns the task with the key, or nil.
+func (r *Run) Task(key string) *Task {
+	for i := range r.Tasks {
+		if r.Tasks[i].Key == key {
+			return &r.Tasks[i]
+		}
+	}
+	return nil
+}
+
+// Admit lets the run's tasks start: the job's limit of concurrent runs does not hold it any more.
+func (r *Run) Admit(now time.Time) {
+	if r.Status != RunPending || r.Admitted {
+		return
+	}
+	r.Admitted, r.Message = true, ""
+	r.advance(now)
+}
+
+// Ready are the queued tasks that can be given to an agent now.
+func (r *Run) Ready(now time.Time) []*Task {
+	if r.Status.Final() || !r.Admitted || r.CancelRequestedAt != nil {
+		return nil
+	}
+	var ready []*Task
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		if t.Status == TaskQueued && t.Current == "" && (t.NotBefore == nil || !t.NotBefore.After(now)) {
+			ready = append(ready, t)
+		}
+	}
+	return ready
+}
+
+// Assign makes the task's next attempt, on the agent. The task stays queued until its process exists.
+func (r *Run) Assign(t *Task, agent AgentID, now time.Time) Attempt {
+	t.Attempts++
+	a := Attempt{
+		ID: newID[AttemptID](prefixAttempt), RunID: r.ID, TaskKey: t.Key, Number: t.Attempts,
+		AgentID: agent, Status: AttemptStarting, CreatedAt: now,
+	}
+	t.Current, t.NotBefore, t.Message, r.Message = a.ID, nil, "", ""
+	return a
+}
+
+// AttemptStarted records that the attempt's process exists since at.
+func (r *Run) AttemptStarted(a AttemptID, key string, at time.Time) {
+	t := r.Task(key)
+	if t == nil || t.Current != a || t.Status != TaskQueued {
+		return
+	}
+	t.Status = TaskRunning
+	if t.StartedAt == nil {
+		t.StartedAt = &at
+	}
+	if r.Status == RunPending {
+		r.Status = RunRunning
+	}
+	if r.StartedAt == nil {
+		r.StartedAt = &at
+	}
+}
+
+// AttemptEnd is how an attempt ended.
+type AttemptEnd struct {
+	Status     AttemptStatus // a final one
+	Message    string
+	ExitCode   *int
+	Signal     string
+	StartedAt  *time.Time
+	FinishedAt *time.Time
+	LogEnd     int64
+}
+
+// AttemptEnded moves the task on after the attempt's end, and the run with it. An attempt that is not the task's current one
+// changes nothing.
+func (r *Run) AttemptEnded(a AttemptID, key string, end AttemptEnd, now time.Time) {
+	t := r.Task(key)
+	if t == nil || t.Current != a {
+		return
+	}
+	t.Current = ""
+	at := now
+	if end.FinishedAt != nil {
+		at = *end.FinishedAt
+	}
+	switch end.Status {
+	case AttemptSuccess:
+		t.end(TaskSuccess, "", at)
+	case AttemptCancelled:
+		t.end(TaskCancelled, end.Message, at)
+	default:
+		r.failed(t, end.Message, at, now)
+	}
+	r.advance(now)
+}
+
+func (r *Run) failed(t *Task, message string, at, now time.Time) {
+	switch {
+	case r.CancelRequestedAt != nil:
+		t.end(TaskCancelled, message, at)
+	case t.RetryCount-t.RetryBase < r.spec(t).MaxRetries:
+		notBefore := now.Add(backoff(t.RetryCount - t.RetryBase))
+		t.Status, t.Message, t.NotBefore = TaskQueued, message, &notBefore
+		t.RetryCount++
+	default:
+		t.end(TaskFailed, message, at)
+	}
+}
+
+// backoff is the pause before a retry: one second, doubled each time, a minute at most.
+func backoff(retries int) time.Duration {
+	return min(time.Second<<min(retries, 6), time.Minute)
+}
+
+func (t *Task) end(s TaskStatus, message string, at time.Time) {
+	t.Status, t.Message, t.NotBefore, t.FinishedAt = s, message, nil, &at
+}
+
+// advance queues the tasks whose dependencies have succeeded, skips those that cannot run any more, and ends the run when nothing
+// is left to do.
+func (r *Run) advance(now time.Time) {
+	if r.Status.Final() {
+		return
+	}
+	if r.Admitted && r.CancelRequestedAt == nil {
+		r.release(now)
+	}
+	for i := range r.Tasks {
+		if !r.Tasks[i].Status.Final() {
+			return
+		}
+	}
+	r.finish(now)
+}
+
+// release goes over the pending tasks until nothing changes: a skipped task skips those behind it.
+func (r *Run) release(now time.Time) {
+	status := make(map[string]TaskStatus, len(r.Tasks))
+	for i := range r.Tasks {
+		status[r.Tasks[i].Key] = r.Tasks[i].Status
+	}
+	for changed := true; changed; {
+		changed = false
+		for i := range r.Tasks {
+			t := &r.Tasks[i]
+			if t.Status != TaskPending {
+				continue
+			}
+			if next, blocker := dependencies(r.spec(t).DependsOn, status); next == TaskSkipped {
+				t.end(TaskSkipped, "Skipped because "+blocker+" did not succeed.", now)
+			} else {
+				t.Status = next
+			}
+			changed = changed || t.Status == TaskSkipped
+			status[t.Key] = t.Status
+		}
+	}
+}
+
+// dependencies says what a pending task becomes.
+func dependencies(on []string, status map[string]TaskStatus) (next TaskStatus, blocker string) {
+	next = TaskQueued
+	for _, d := range on {
+		switch s := status[d]; {
+		case s == TaskSuccess:
+		case s.Final():
+			return TaskSkipped, d
+		default:
+			next = TaskPending
+		}
+	}
+	return next, ""
+}
+
+func (r *Run) finish(now time.Time) {
+	r.FinishedAt, r.Status = &now, RunSuccess
+	if i := slices.IndexFunc(r.Tasks, func(t Task) bool { return t.Status == TaskFailed }); i >= 0 {
+		r.Status, r.Message = RunFailed, r.Tasks[i].Message
+		if key := r.Tasks[i].Key; key != "" {
+			r.Message = key + ": " + r.Message
+		}
+	}
+	if r.CancelRequestedAt != nil {
+		r.Status, r.Message = RunCancelled, ""
+	}
+}
+
+// Cancel ends what has not started and asks for the end of what runs: the attempts returned. A run without those is over at once.
+func (r *Run) Cancel(now time.Time) ([]AttemptID, error) {
+	if r.Status.Final() {
+		return nil, Errorf(CodeConflict, "The run is over (%s); there is nothing to cancel.", r.Status)
+	}
+	if r.CancelRequestedAt != nil {
+		return nil, Errorf(CodeConflict, "The run is being cancelled since %s.", r.CancelRequestedAt.Format(time.RFC3339))
+	}
+	r.CancelRequestedAt = &now
+	var live []AttemptID
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		switch {
+		case t.Current != "":
+			live = append(live, t.Current)
+		case !t.Status.Final():
+			t.end(TaskCancelled, "", now)
+		}
+	}
+	r.advance(now)
+	return live, nil
+}
+
+// Repair makes the run pending again, with every task that did not succeed. What depends on those did not succeed either.
+func (r *Run) Repair() error {
+	if r.Status != RunFailed && r.Status != RunCancelled {
+		return Errorf(CodeConflict, "The run is %s; only one that failed or was cancelled can be repaired.", r.Status)
+	}
+	r.Status, r.Message, r.FinishedAt, r.CancelRequestedAt, r.Admitted = RunPending, "", nil, nil, false
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		if t.Status == TaskSuccess {
+			continue
+		}
+		if t.Attempts > 0 {
+			t.RetryCount++
+		}
+		t.RetryBase = t.RetryCount
+		t.Status, t.Message, t.NotBefore, t.StartedAt, t.FinishedAt = TaskPending, "", nil, nil, nil
+	}
+	return nil
+}

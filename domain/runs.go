@@ -1,0 +1,369 @@
+package domain
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// RunFilter narrows a list of runs.
+type RunFilter struct {
+	JobID  JobID
+	Status []RunStatus
+}
+
+// RunTx reads and writes runs and their tasks.
+type RunTx interface {
+	// Run returns the run without its tasks.
+	Run(ctx context.Context, id RunID) (Run, error)
+	// Runs are newest first, without their tasks.
+	Runs(ctx context.Context, f RunFilter, before RunID, limit int) ([]Run, error)
+	// LatestRuns returns each job's newest run.
+	LatestRuns(ctx context.Context, jobs []JobID) ([]Run, error)
+	// Tasks are those of the runs, in the order of their specs, the one of a single command included.
+	Tasks(ctx context.Context, runs []RunID) ([]Task, error)
+	InsertRun(ctx context.Context, r *Run) error
+	// UpdateRun locks the run, loads its tasks, applies fn and writes what fn changed.
+	UpdateRun(ctx context.Context, id RunID, fn func(*Run) error) (*Run, error)
+	// ActiveRuns are the job's runs that are pending or running, oldest first.
+	ActiveRuns(ctx context.Context, job JobID) ([]Run, error)
+	// OtherReadyRuns says whether a run but this one has a queued task that may start now.
+	OtherReadyRuns(ctx context.Context, run RunID, now time.Time) (bool, error)
+}
+
+// AttemptTx reads and writes attempts.
+type AttemptTx interface {
+	Attempt(ctx context.Context, id AttemptID) (Attempt, error)
+	// Attempts are those of the runs, oldest first.
+	Attempts(ctx context.Context, runs []RunID) ([]Attempt, error)
+	InsertAttempt(ctx context.Context, a Attempt) error
+	// UpdateAttempt locks the attempt, applies fn and writes it.
+	UpdateAttempt(ctx context.Context, id AttemptID, fn func(*Attempt) error) (Attempt, error)
+	RequestCancel(ctx context.Context, ids []AttemptID, at time.Time) error
+}
+
+// Runs starts, watches, cancels and repairs runs, and moves them on as their attempts do.
+type Runs struct {
+	Store  Store
+	System System
+	Topics Topics
+	Clock  Clock
+	Tokens Tokens
+	Outbox *Outbox
+}
+
+// Start starts a run of the job as it is now. Parameters replace the job's defaults of the same names.
+func (r *Runs) Start(ctx context.Context, s Scope, job JobID, params []Variable, key Idempotency) (*Run, error) {
+	if err := authorize(ctx, r.Store, s, RunStart); err != nil {
+		return nil, err
+	}
+	request := struct {
+		Job    JobID
+		Params []Variable
+	}{job, params}
+	var run *Run
+	err := r.Store.In(ctx, s, func(tx Tx) error {
+		id, err := once(ctx, tx, s, key, RunStart, request, func() (RunID, error) {
+			j, err := tx.LockJob(ctx, job)
+			if err != nil {
+				return "", err
+			}
+			run, err = r.start(ctx, tx, s, j, params, TriggerManual)
+			if err != nil {
+				return "", err
+			}
+			return run.ID, nil
+		})
+		if err != nil || run != nil {
+			return err
+		}
+		earlier, err := tx.Run(ctx, id)
+		run = &earlier
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.deliver(s, run)
+	return run, nil
+}
+
+// start counts to the quota and inserts, under the lock of the quota's row. Locks are taken in the order job, quota, run, agent.
+func (r *Runs) start(ctx context.Context, tx Tx, s Scope, job Job, params []Variable, t Trigger) (*Run, error) {
+	quota, err := tx.LockQuota(ctx, MaxRunningRuns)
+	if err != nil {
+		return nil, err
+	}
+	if err := quota.require(); err != nil {
+		return nil, err
+	}
+	return r.insert(ctx, tx, s, job, params, t)
+}
+
+// insert adds the run of a locked job. The caller has counted to the quota.
+func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Variable, t Trigger) (*Run, error) {
+	if job.Command == "" && len(job.Tasks) == 0 {
+		return nil, Errorf(CodeConflict, "The job %q has neither a command nor tasks; give it one of them first.", job.Name)
+	}
+	values, err := mergeParameters(job.Parameters, params)
+	if err != nil {
+		return nil, err
+	}
+	run := newRun(job, s.actor, values, t, r.Clock.Now())
+	held, err := r.held(ctx, tx, run)
+	if err != nil {
+		return nil, err
+	}
+	if held {
+		run.Message = "Waits for an earlier run of the job to end."
+	} else {
+		run.Admit(run.CreatedAt)
+	}
+	if err := tx.InsertRun(ctx, run); err != nil {
+		return nil, err
+	}
+	tx.Notify(RunTopic(run.ID), RunsTopic(s.workspace))
+	if err := audited(ctx, tx, s, RunStart, "run", run.ID); err != nil {
+		return nil, err
+	}
+	return r.dispatch(ctx, tx, s, run.ID, func(*Run) error { return nil })
+}
+
+// held says whether the job's own limit of concurrent runs, as the run froze it, keeps the run from starting: earlier ones are admitted first. It locks
+// the job, so that two runs are not admitted to one place.
+func (r *Runs) held(ctx context.Context, tx Tx, run *Run) (bool, error) {
+	if run.Spec.MaxConcurrentRuns == 0 || run.Admitted {
+		return false, nil
+	}
+	if _, err := tx.LockJob(ctx, run.JobID); err != nil && !IsCode(err, CodeNotFound) {
+		return false, err
+	}
+	active, err := tx.ActiveRuns(ctx, run.JobID)
+	if err != nil {
+		return false, err
+	}
+	ahead := 0
+	for _, a := range active {
+		if a.ID != run.ID && (a.Admitted || a.ID < run.ID) {
+			ahead++
+		}
+	}
+	return ahead >= run.Spec.MaxConcurrentRuns, nil
+}
+
+func mergeParameters(declared, given []Variable) ([]Variable, error) {
+	if err := validVariables("parameters", given); err != nil {
+		return nil, err
+	}
+	values := slices.Clone(declared)
+	for _, g := range given {
+		i := slices.IndexFunc(values, func(v Variable) bool { return v.Name == g.Name })
+		if i < 0 {
+			return nil, Invalid("parameters", "The job declares no parameter %q.", g.Name)
+		}
+		values[i].Value = g.Value
+	}
+	return values, nil
+}
+
+// Get returns one run without its tasks.
+func (r *Runs) Get(ctx context.Context, s Scope, id RunID) (run Run, err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return Run{}, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+		run, err = tx.Run(ctx, id)
+		return err
+	})
+	return run, err
+}
+
+// List returns runs, newest first, without their tasks.
+func (r *Runs) List(ctx context.Context, s Scope, f RunFilter, p Page) (List[Run], error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return List[Run]{}, err
+	}
+	for _, status := range f.Status {
+		if !slices.Contains(RunStatuses, status) {
+			return List[Run]{}, Invalid("status", "%q is not a state of a run; use pending, running, success, failed or cancelled.", status)
+		}
+	}
+	list := listName("runs", f)
+	before, limit, err := p.after(list)
+	if err != nil {
+		return List[Run]{}, err
+	}
+	var rows []Run
+	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+		rows, err = tx.Runs(ctx, f, RunID(before), limit+1)
+		return err
+	})
+	return page(list, rows, limit, func(r Run) string { return string(r.ID) }), err
+}
+
+// Latest returns each job's newest run.
+func (r *Runs) Latest(ctx context.Context, s Scope, jobs []JobID) (runs []Run, err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+		runs, err = tx.LatestRuns(ctx, jobs)
+		return err
+	})
+	return runs, err
+}
+
+// Tasks returns the tasks of the runs, in the order of their specs. A single command has none.
+func (r *Runs) Tasks(ctx context.Context, s Scope, runs ...RunID) (tasks []Task, err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+		if len(runs) == 1 {
+			if _, err := tx.Run(ctx, runs[0]); err != nil {
+				return err
+			}
+		}
+		tasks, err = tx.Tasks(ctx, runs)
+		return err
+	})
+	return slices.DeleteFunc(tasks, func(t Task) bool { return t.Key == "" }), err
+}
+
+// Attempts returns the attempts of the runs' tasks, oldest first.
+func (r *Runs) Attempts(ctx context.Context, s Scope, runs ...RunID) (attempts []Attempt, err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+		attempts, err = tx.Attempts(ctx, runs)
+		return err
+	})
+	return attempts, err
+}
+
+// Attempt returns the attempt with that number of the run's task, the latest for 0. The key of a single command is empty. No attempt at
+// all yet is nil without an error.
+func (r *Runs) Attempt(ctx context.Context, s Scope, run RunID, key string, number int) (*Attempt, error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	var found *Attempt
+	err := r.Store.In(ctx, s, func(tx Tx) error {
+		tasks, err := tx.Tasks(ctx, []RunID{run})
+		if err != nil {
+			return err
+		}
+		if len(tasks) == 0 {
+			return NotFound("run", run)
+		}
+		if !slices.ContainsFunc(tasks, func(t Task) bool { return t.Key == key }) {
+			if key == "" {
+				return Errorf(CodeNotFound, "The run has tasks, and each has a log of its own: /runs/%s/tasks/{key}/logs.", run)
+			}
+			return NotFound("task", key)
+		}
+		attempts, err := tx.Attempts(ctx, []RunID{run})
+		if err != nil {
+			return err
+		}
+		for _, a := range attempts {
+			if a.TaskKey == key && (number == 0 || a.Number == number) {
+				found = &a
+			}
+		}
+		if found == nil && number != 0 {
+			return NotFound("attempt", number)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Watch wakes the channel whenever the run or one of its tasks may have changed.
+func (r *Runs) Watch(ctx context.Context, s Scope, id RunID) (wake <-chan struct{}, stop func(), err error) {
+	if _, err := r.Get(ctx, s, id); err != nil {
+		return nil, nil, err
+	}
+	wake, stop = r.Topics.Subscribe(RunTopic(id))
+	return wake, stop, nil
+}
+
+// WatchAll wakes the channel whenever a run of the workspace may have changed.
+func (r *Runs) WatchAll(ctx context.Context, s Scope) (wake <-chan struct{}, stop func(), err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, nil, err
+	}
+	wake, stop = r.Topics.Subscribe(RunsTopic(s.workspace))
+	return wake, stop, nil
+}
+
+// Cancel ends the run's pending and queued tasks at once and asks for the end of those that run; until the last has ended, the run stays running.
+func (r *Runs) Cancel(ctx context.Context, s Scope, id RunID) (*Run, error) {
+	if err := authorize(ctx, r.Store, s, RunCancel); err != nil {
+		return nil, err
+	}
+	now := r.Clock.Now()
+	var live []AttemptID
+	var run *Run
+	err := r.Store.In(ctx, s, func(tx Tx) (err error) {
+		run, err = r.update(ctx, tx, s, id, func(run *Run) (err error) {
+			live, err = run.Cancel(now)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := tx.RequestCancel(ctx, live, now); err != nil {
+			return err
+		}
+		return audited(ctx, tx, s, RunCancel, "run", id)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Outbox.cancel(s, live)
+	r.deliver(s, run)
+	return run, nil
+}
+
+// Repair runs again, in the same run, what did not succeed. It counts to the quota like a new run.
+func (r *Runs) Repair(ctx context.Context, s Scope, id RunID) (*Run, error) {
+	if err := authorize(ctx, r.Store, s, RunRepair); err != nil {
+		return nil, err
+	}
+	var run *Run
+	err := r.Store.In(ctx, s, func(tx Tx) error {
+		over, err := tx.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		over.Admitted = false
+		held, err := r.held(ctx, tx, &over)
+		if err != nil {
+			return err
+		}
+		quota, err := tx.LockQuota(ctx, MaxRunningRuns)
+		if err != nil {
+			return err
+		}
+		run, err = r.dispatch(ctx, tx, s, id, func(run *Run) error {
+			if err := run.Repair(); err != nil {
+				return err
+			}
+			if !held {
+				run.Admit(r.Clock.Now())
+			}
+			return quota.require()
+		})
+		if err != nil {
+			return err
+		}
+		return audited(ctx, tx, s, RunRepair, "run", id)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.deliver(s, run)
+	return run, nil
+}

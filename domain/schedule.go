@@ -1,0 +1,200 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	_ "time/tzdata" // time zones on machines that have none
+
+	"github.com/robfig/cron/v3"
+)
+
+// Schedule starts a job's runs by the clock.
+type Schedule struct {
+	Cron         string
+	TimeZone     string // IANA name
+	Paused       bool
+	NextAt       *time.Time // nil while paused
+	WaitingSince *time.Time // a tick that waits because the quota is reached; one at most
+	Missed       int        // ticks skipped: the platform was down, or an earlier tick still waited
+	LastMissedAt *time.Time
+}
+
+// maxPreview bounds how many coming ticks can be asked for.
+const maxPreview = 100
+
+func (n NewSchedule) schedule(now time.Time) (Schedule, error) {
+	s := Schedule{Cron: strings.TrimSpace(n.Cron), TimeZone: n.TimeZone, Paused: n.Paused}
+	if s.TimeZone == "" {
+		s.TimeZone = "UTC"
+	}
+	if _, err := s.parse(); err != nil {
+		return Schedule{}, err
+	}
+	s.arm(now)
+	if !s.Paused && s.NextAt == nil {
+		return Schedule{}, Invalid("schedule.cron", "%q never comes to pass; check the day and the month.", s.Cron)
+	}
+	return s, nil
+}
+
+// parse reads the cron line in its time zone. Around a change of the clocks robfig/cron follows Vixie cron: a tick in the hour that
+// is skipped does not come, one in the hour that repeats comes once.
+func (s Schedule) parse() (cron.Schedule, error) {
+	zone, err := time.LoadLocation(s.TimeZone)
+	if err != nil || s.TimeZone == "Local" {
+		return nil, Invalid("schedule.time_zone", "%q is not a time zone; use an IANA name such as Europe/Rome.", s.TimeZone)
+	}
+	if strings.HasPrefix(s.Cron, "TZ=") || strings.HasPrefix(s.Cron, "CRON_TZ=") || strings.HasPrefix(s.Cron, "@every") {
+		return nil, Invalid("schedule.cron", "Use five fields or @hourly, @daily, @weekly, @monthly, @yearly; the time zone has a field of its own.")
+	}
+	parsed, err := cron.ParseStandard(s.Cron)
+	if err != nil {
+		return nil, Invalid("schedule.cron", "%q is not a cron line: %s.", s.Cron, strings.TrimSuffix(err.Error(), "."))
+	}
+	if spec, ok := parsed.(*cron.SpecSchedule); ok {
+		spec.Location = zone
+	}
+	return parsed, nil
+}
+
+// arm sets NextAt to the first tick after now.
+func (s *Schedule) arm(now time.Time) {
+	s.NextAt = nil
+	if next := s.Next(now, 1); len(next) == 1 && !s.Paused {
+		s.NextAt = &next[0]
+	}
+}
+
+// Next returns the count ticks after now in UTC, fewer where no more come.
+func (s Schedule) Next(now time.Time, count int) []time.Time {
+	parsed, err := s.parse()
+	if err != nil {
+		return nil
+	}
+	var ticks []time.Time
+	for t := now; len(ticks) < count; {
+		if t = parsed.Next(t); t.IsZero() {
+			break
+		}
+		ticks = append(ticks, t.UTC())
+	}
+	return ticks
+}
+
+// grace is how late a tick may be noticed and still count: a restart of the server takes seconds.
+const grace = time.Minute
+
+// maxMissed bounds how many missed ticks are counted one by one.
+const maxMissed = 10_000
+
+// Tick takes the ticks that have come at now: at most one is due, which is to start a run or to go on waiting; the others were missed.
+func (s *Schedule) Tick(now time.Time) (due bool) {
+	if s.Paused {
+		s.WaitingSince = nil
+		return false
+	}
+	for n := 0; s.NextAt != nil && !s.NextAt.After(now) && n < maxMissed; n++ {
+		tick := *s.NextAt
+		switch {
+		case s.WaitingSince != nil, now.Sub(tick) > grace:
+			s.Missed++
+			s.LastMissedAt = &tick
+		default:
+			s.WaitingSince = &tick
+		}
+		s.arm(tick)
+	}
+	if s.NextAt != nil && !s.NextAt.After(now) {
+		s.arm(now)
+	}
+	return s.WaitingSince != nil
+}
+
+// reschedule replaces the schedule, or removes it. What was missed is kept while the job has one.
+func (j *Job) reschedule(n *NewSchedule, now time.Time) error {
+	if n == nil {
+		j.Schedule = nil
+		return nil
+	}
+	next, err := n.schedule(now)
+	if err != nil {
+		return err
+	}
+	if old := j.Schedule; old != nil {
+		next.Missed, next.LastMissedAt = old.Missed, old.LastMissedAt
+	}
+	j.Schedule = &next
+	return nil
+}
+
+// PreviewSchedule returns the coming ticks of a schedule that is not saved yet.
+func PreviewSchedule(n NewSchedule, now time.Time, count int) ([]time.Time, error) {
+	if count < 1 || count > maxPreview {
+		return nil, Invalid("count", "count is %d; it must be from 1 to %d.", count, maxPreview)
+	}
+	n.Paused = false
+	s, err := n.schedule(now)
+	if err != nil {
+		return nil, err
+	}
+	return s.Next(now, count), nil
+}
+
+// Scheduler starts runs by the clock, on every replica: whichever locks the job first does it.
+type Scheduler struct {
+	Store  Store
+	System System
+	Runs   *Runs
+	Clock  Clock
+}
+
+// Tick handles every schedule that is due.
+func (c *Scheduler) Tick(ctx context.Context) error {
+	due, err := c.System.DueSchedules(ctx, c.Clock.Now(), MaxLimit)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, ref := range due {
+		failed = append(failed, c.tick(ctx, ref))
+	}
+	return errors.Join(failed...)
+}
+
+// tick takes the job's ticks and starts its run in one transaction, so a tick starts exactly one run whatever is killed when. A
+// quota that is reached leaves the tick waiting.
+func (c *Scheduler) tick(ctx context.Context, ref JobRef) error {
+	s := SystemScope(ref.Workspace, "schedule")
+	now := c.Clock.Now()
+	var started *Run
+	err := c.Store.In(ctx, s, func(tx Tx) error {
+		var waiting *time.Time
+		job, err := tx.UpdateJob(ctx, ref.Job, func(j *Job) error {
+			if j.Schedule != nil && j.Schedule.Tick(now) {
+				waiting = j.Schedule.WaitingSince
+			}
+			return nil
+		})
+		if err != nil || waiting == nil {
+			return err
+		}
+		quota, err := tx.LockQuota(ctx, MaxRunningRuns)
+		if err != nil || quota.require() != nil {
+			return err
+		}
+		if started, err = c.Runs.insert(ctx, tx, s, job, nil, TriggerSchedule); err != nil {
+			return err
+		}
+		_, err = tx.UpdateJob(ctx, ref.Job, func(j *Job) error {
+			j.Schedule.WaitingSince = nil
+			return nil
+		})
+		return err
+	})
+	if err == nil && started != nil {
+		c.Runs.deliver(s, started)
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package domain
+
+import (
+	"context"
+	"time"
+)
+
+// Store is the one door to a workspace's rows. Everything done through a Tx sees and touches that workspace only.
+type Store interface {
+	// In runs fn in one transaction confined to the scope's workspace, and commits when fn returns nil. A zero scope is
+	// refused with ErrNoScope.
+	In(ctx context.Context, s Scope, fn func(Tx) error) error
+}
+
+// Tx is one transaction in one workspace: what each noun needs, declared beside it.
+type Tx interface {
+	WorkspaceTx
+	MemberTx
+	APIKeyTx
+	AgentTx
+	JobTx
+	RunTx
+	AttemptTx
+	LogTx
+	QuotaTx
+	AuditTx
+	IdempotencyTx
+
+	// Notify wakes the topics' subscribers on every replica, if and when the transaction commits.
+	Notify(topics ...Topic)
+}
+
+// System is what the platform reads across workspaces to know where there is work. It changes nothing: changes go through
+// Store.In with a SystemScope of the workspace concerned.
+type System interface {
+	// DueRuns are runs with a queued task that may start now on a connected agent with a free slot, oldest first.
+	DueRuns(ctx context.Context, now time.Time, limit int) ([]RunRef, error)
+	// NextRetry is when the next queued task's back-off ends; the zero time when none waits.
+	NextRetry(ctx context.Context, now time.Time) (time.Time, error)
+	// DueSchedules are jobs whose next tick has come or which have a tick waiting, oldest first.
+	DueSchedules(ctx context.Context, now time.Time, limit int) ([]JobRef, error)
+	// NextSchedule is when the next tick comes; the zero time when none will.
+	NextSchedule(ctx context.Context) (time.Time, error)
+	// ExpiredAgents are agents whose lease has run out while attempts of theirs are alive.
+	ExpiredAgents(ctx context.Context, now time.Time) ([]AgentRef, error)
+	// ExtendLeases makes no agent's lease end before until: the server was away, not the agents.
+	ExtendLeases(ctx context.Context, until time.Time) error
+	// UnsealedAttempts are attempts that are over and whose log is not sealed to its end, oldest first.
+	UnsealedAttempts(ctx context.Context, limit int) ([]AttemptRef, error)
+	// Housekeep makes the log partitions of the coming days, drops those that are sealed to the last byte and older than
+	// a day, and removes what has outlived its use: old idempotency keys, API keys 30 days after their expiry, sessions.
+	Housekeep(ctx context.Context, now time.Time) error
+}
+
+// RunRef names a run across workspaces.
+type RunRef struct {
+	Workspace WorkspaceID
+	Run       RunID
+}
+
+// JobRef names a job across workspaces.
+type JobRef struct {
+	Workspace WorkspaceID
+	Job       JobID
+}
+
+// AgentRef names an agent across workspaces.
+type AgentRef struct {
+	Workspace WorkspaceID
+	Agent     AgentID
+}
+
+// AttemptRef names an attempt across workspaces.
+type AttemptRef struct {
+	Workspace WorkspaceID
+	Attempt   AttemptID
+}

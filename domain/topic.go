@@ -1,0 +1,29 @@
+package domain
+
+// Topic names something that changes. A topic carries no data: a wake-up says "read the table again".
+type Topic string
+
+// The topics.
+func RunTopic(id RunID) Topic          { return Topic("run:" + id) }
+func RunsTopic(ws WorkspaceID) Topic   { return Topic("runs:" + ws) }
+func AgentsTopic(ws WorkspaceID) Topic { return Topic("agents:" + ws) }
+func AgentTopic(id AgentID) Topic      { return Topic("agent:" + id) }
+func SessionTopic(id SessionID) Topic  { return Topic("session:" + id) }
+func LogTopic(id AttemptID) Topic      { return Topic("log:" + id) }
+
+// Topics that only the platform listens to.
+const (
+	DispatchTopic Topic = "dispatch" // there may be a task that can start
+	ScheduleTopic Topic = "schedule" // a schedule changed
+)
+
+// Topics wakes subscribers, on this replica and on the others. Wake-ups coalesce: a subscriber's channel has a capacity of
+// one, publishers never block, and a slow subscriber harms no other.
+type Topics interface {
+	// Subscribe wakes the channel after each change of any of the topics, and also when wake-ups may have been missed.
+	// The caller calls stop when done.
+	Subscribe(topics ...Topic) (wake <-chan struct{}, stop func())
+	// WakeOthers wakes the subscribers of other replicas soon: at most one notification every 50 ms goes out, so it is for what
+	// changes often (logs). State changes use Tx.Notify.
+	WakeOthers(topic Topic)
+}

@@ -1,0 +1,56 @@
+package domain
+
+import (
+	"context"
+	"time"
+)
+
+// Workspace is a team's own part of the platform. Everything but users belongs to exactly one.
+type Workspace struct {
+	ID        WorkspaceID
+	Name      string // unique in the instance
+	CreatedAt time.Time
+}
+
+// WorkspaceTx reads the workspace the transaction is confined to.
+type WorkspaceTx interface {
+	Workspace(ctx context.Context) (Workspace, error)
+	// Overview counts what the overview shows; finished runs since the given time.
+	Overview(ctx context.Context, since time.Time) (Overview, error)
+}
+
+// Overview is where a workspace stands.
+type Overview struct {
+	RunningRuns, PendingRuns, SucceededRuns, FailedRuns int
+	ConnectedAgents, Agents                             int
+}
+
+// Workspaces reads workspaces. They are made by the operator (Instance).
+type Workspaces struct {
+	Store Store
+	Clock Clock
+}
+
+// Get returns the caller's workspace.
+func (w *Workspaces) Get(ctx context.Context, s Scope) (ws Workspace, err error) {
+	if err := authorize(ctx, w.Store, s, WorkspaceRead); err != nil {
+		return ws, err
+	}
+	err = w.Store.In(ctx, s, func(tx Tx) (err error) {
+		ws, err = tx.Workspace(ctx)
+		return err
+	})
+	return ws, err
+}
+
+// Overview counts running and pending runs, those finished in the last 24 hours, and agents.
+func (w *Workspaces) Overview(ctx context.Context, s Scope) (o Overview, err error) {
+	if err := authorize(ctx, w.Store, s, WorkspaceRead); err != nil {
+		return o, err
+	}
+	err = w.Store.In(ctx, s, func(tx Tx) (err error) {
+		o, err = tx.Overview(ctx, w.Clock.Now().Add(-24*time.Hour))
+		return err
+	})
+	return o, err
+}

@@ -1,0 +1,76 @@
+package storetest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/lib/pq"
+)
+
+// maintenance is the database from which others are made.
+const maintenance = "postgres"
+
+// roleLock keeps migrations of several test binaries on one server apart: they make the same roles.
+const roleLock = 0x6d696c6c706f6e64 % (1 << 31)
+
+func makeTemplate(ctx context.Context, s server, name string, migrate func(context.Context, string) error) error {
+	if err := create(ctx, s, name, "template0"); err != nil {
+		return err
+	}
+	err := on(ctx, s, func(conn *sql.Conn) error {
+		if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock($1)", roleLock); err != nil {
+			return err
+		}
+		if err := migrate(ctx, s.dsn(name)); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		// A connection that migrate forgot, or autovacuum, would keep the template from being cloned.
+		for _, statement := range []string{
+			"ALTER DATABASE " + pq.QuoteIdentifier(name) + " WITH ALLOW_CONNECTIONS false",
+			"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = " + pq.QuoteLiteral(name),
+		} {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return errors.Join(err, drop(ctx, s, name))
+	}
+	return nil
+}
+
+func create(ctx context.Context, s server, name, template string) error {
+	return execute(ctx, s, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY %s",
+		pq.QuoteIdentifier(name), pq.QuoteIdentifier(template), strategy))
+}
+
+func drop(ctx context.Context, s server, name string) error {
+	return execute(ctx, s, "DROP DATABASE IF EXISTS "+pq.QuoteIdentifier(name)+" WITH (FORCE)")
+}
+
+func execute(ctx context.Context, s server, statement string) error {
+	return on(ctx, s, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, statement)
+		return err
+	})
+}
+
+// on runs fn with a connection of its own, so that nothing is left open when a test looks for leaks.
+func on(ctx context.Context, s server, fn func(*sql.Conn) error) (err error) {
+	connector, err := pq.NewConnector(s.dsn(maintenance))
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	return fn(conn)
+}

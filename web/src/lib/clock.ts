@@ -1,0 +1,28 @@
+import { useSyncExternalStore } from "react";
+
+let now = Date.now();
+let timer: ReturnType<typeof setInterval> | undefined;
+const listeners = new Set<() => void>();
+
+function subscribe(f: () => void) {
+  listeners.add(f);
+  timer ??= setInterval(() => {
+    now = Date.now();
+    for (const l of listeners) l();
+  }, 1000);
+  return () => {
+    listeners.delete(f);
+    if (listeners.size) return;
+    clearInterval(timer);
+    timer = undefined;
+  };
+}
+const never = () => () => {};
+
+/** The time, which moves once a second for all who look while `ticking`. */
+export function useNow(ticking = true): number {
+  return useSyncExternalStore(ticking ? subscribe : never, () => {
+    if (!timer && Date.now() - now > 1000) now = Date.now();
+    return now;
+  });
+}

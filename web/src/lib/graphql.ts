@@ -1,0 +1,111 @@
+import { queryOptions, type UseQueryOptions } from "@tanstack/react-query";
+import type { TypedDocumentString } from "@/gql/gen";
+
+/** Stable codes of `extensions.code`. */
+export type ErrorCode =
+  | "INVALID"
+  | "UNAUTHENTICATED"
+  | "FORBIDDEN"
+  | "NOT_FOUND"
+  | "CONFLICT"
+  | "QUOTA_EXCEEDED"
+  | "TOO_LARGE"
+  | "UNAVAILABLE"
+  | "INTERNAL";
+
+export interface GqlError {
+  message: string;
+  path?: ReadonlyArray<string | number>;
+  extensions?: { code?: string; field?: string; requestId?: string; [k: string]: unknown };
+}
+
+/** A request that did not succeed: the first error's sentence, code and field, and how to find it in the server's log. */
+export class RequestError extends Error {
+  readonly code: string | undefined;
+  readonly field: string | undefined;
+  readonly requestId: string | null;
+  /** HTTP status; 0 when there was no answer. */
+  readonly status: number;
+  /** Seconds after which the server wants to be asked again. */
+  readonly retryAfter: number | undefined;
+  constructor(
+    errors: ReadonlyArray<GqlError>,
+    status: number,
+    headers: { requestId?: string | null; retryAfter?: string | null } = {},
+  ) {
+    super(errors.map((e) => e.message).join(" ") || fallback(status));
+    this.name = "RequestError";
+    const ext = errors[0]?.extensions;
+    this.code = ext?.code ?? codeOf(status);
+    this.field = ext?.field;
+    this.requestId = ext?.requestId ?? headers.requestId ?? null;
+    this.status = status;
+    const s = Number(headers.retryAfter);
+    this.retryAfter = headers.retryAfter && Number.isFinite(s) ? s : undefined;
+  }
+}
+
+function codeOf(status: number): string | undefined {
+  if (status === 401) return "UNAUTHENTICATED";
+  if (status === 403) return "FORBIDDEN";
+  if (status === 413) return "TOO_LARGE";
+  if (status === 429) return "QUOTA_EXCEEDED";
+  if (status === 0 || status >= 502) return "UNAVAILABLE";
+  return status >= 500 ? "INTERNAL" : undefined;
+}
+
+function fallback(status: number): string {
+  if (status === 0) return "The server cannot be reached.";
+  if (status === 429) return "Too many attempts. Wait a moment and try again.";
+  return `The server answered with HTTP ${status}.`;
+}
+
+export const isCode = (e: unknown, code: ErrorCode) => e instanceof RequestError && e.code === code;
+
+export const operationName = (q: string) => /(?:query|mutation|subscription)\s+(\w+)/.exec(q)?.[1] ?? "";
+
+/** Sends one query or mutation. Throws RequestError, or the signal's AbortError. */
+export async function request<R, V>(
+  doc: TypedDocumentString<R, V>,
+  variables: V,
+  signal?: AbortSignal,
+): Promise<R> {
+  const query = doc.toString();
+  let res: Response;
+  try {
+    res = await fetch("/graphql", {
+      method: "POST",
+      credentials: "same-origin",
+      headers: {
+        "content-type": "application/json",
+        accept: "application/graphql-response+json, application/json",
+        "x-requested-with": "console",
+      },
+      body: JSON.stringify({ operationName: operationName(query), query, variables }),
+      signal: signal ?? null,
+    });
+  } catch (e) {
+    if (signal?.aborted) throw e;
+    throw new RequestError([], 0);
+  }
+  const body = (await res.json().catch(() => ({}))) as { data?: R; errors?: GqlError[]; error?: string };
+  if (res.ok && body.data && !body.errors?.length) return body.data;
+  const errors = body.errors ?? (body.error ? [{ message: body.error }] : []);
+  throw new RequestError(errors, res.status, {
+    requestId: res.headers.get("x-request-id"),
+    retryAfter: res.headers.get("retry-after"),
+  });
+}
+
+/** Query options whose key is [operation name, variables]. */
+export function gql<R, V>(
+  doc: TypedDocumentString<R, V>,
+  variables: V,
+  extra?: Partial<UseQueryOptions<R, Error, R>>,
+) {
+  return queryOptions<R, Error, R>({
+    ...extra,
+    queryKey: [operationName(doc.toString()), variables],
+    queryFn: ({ signal }) => request(doc, variables, signal),
+  });
+}

@@ -1,0 +1,17 @@
+import { Tooltip } from "@mantine/core";
+import type { ReactElement } from "react";
+import type { Role } from "@/gql/gen";
+import { useRole } from "@/lib/session";
+import { includes } from "@/lib/auth";
+
+/** Gives its child `disabled`, with the reason on hover, to those whose role does not reach. */
+export function Allowed({ role, children }: { role: Role; children: (disabled: boolean) => ReactElement }) {
+  const mine = useRole();
+  const allowed = includes(mine, role);
+  if (allowed) return children(false);
+  return (
+    <Tooltip label={`This needs the role ${role.toLowerCase()}. An administrator can give it to you.`}>
+      <span>{children(true)}</span>
+    </Tooltip>
+  );
+}

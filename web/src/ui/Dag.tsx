@@ -1,0 +1,134 @@
+import "@xyflow/react/dist/style.css";
+import "./graph.css";
+import { Loader, useComputedColorScheme } from "@mantine/core";
+import {
+  Background,
+  Controls,
+  type Edge,
+  Handle,
+  MiniMap,
+  type Node,
+  type NodeProps,
+  Position,
+  ReactFlow,
+} from "@xyflow/react";
+import { memo, type ReactNode, useMemo } from "react";
+import type { TaskStatus } from "@/gql/gen";
+import { nodeHeight, nodeWidth } from "./dagLayout";
+import { StatusIcon, statusWord } from "./Status";
+import { useDagLayout } from "./useDagLayout";
+
+export interface DagTask {
+  key: string;
+  dependsOn: readonly string[];
+  /** Absent in the drawing of a job, which has no states. */
+  status?: TaskStatus;
+  /** Beside the status, such as a duration. */
+  detail?: ReactNode;
+  /** Something is wrong with how it is declared. */
+  invalid?: boolean;
+}
+type TaskNode = Node<{ task: DagTask; selected: boolean; onSelect?: (() => void) | undefined }, "task">;
+
+const TaskCard = memo(({ data: { task, selected, onSelect } }: NodeProps<TaskNode>) => (
+  <>
+    <Handle type="target" position={Position.Left} isConnectable={false} />
+    <button
+      type="button"
+      className="dag-node nopan"
+      data-status={task.status}
+      data-selected={selected || undefined}
+      data-invalid={task.invalid || undefined}
+      aria-pressed={selected}
+      onClick={onSelect}
+      disabled={!onSelect}
+    >
+      <span className="dag-key">{task.key || "(no key)"}</span>
+      {task.status ? (
+        <span className="dag-state">
+          <StatusIcon status={task.status} size={12} />
+          {statusWord(task.status)}
+          {task.detail && <span className="dag-detail">{task.detail}</span>}
+        </span>
+      ) : (
+        <span className="dag-state">{task.invalid ? "Needs attention" : task.detail}</span>
+      )}
+    </button>
+    <Handle type="source" position={Position.Right} isConnectable={false} />
+  </>
+));
+const nodeTypes = { task: TaskCard };
+
+/** The tasks of a DAG and what waits for what. A click selects a task by its index. */
+export function Dag({
+  tasks,
+  selected,
+  onSelect,
+  label,
+}: {
+  tasks: readonly DagTask[];
+  selected?: number | undefined;
+  onSelect?: (index: number) => void;
+  label: string;
+}) {
+  const scheme = useComputedColorScheme("light");
+  const { shape, positions } = useDagLayout(tasks);
+  const nodes = useMemo<TaskNode[]>(
+    () =>
+      tasks.map((task, i) => ({
+        id: String(i),
+        type: "task",
+        position: positions?.[i] ?? { x: 0, y: 0 },
+        width: nodeWidth,
+        height: nodeHeight,
+        data: { task, selected: selected === i, onSelect: onSelect && (() => onSelect(i)) },
+      })),
+    [tasks, positions, selected, onSelect],
+  );
+  const edges = useMemo<Edge[]>(
+    () =>
+      shape.edges.map(([from, to]) => ({
+        id: `${from}-${to}`,
+        source: String(from),
+        target: String(to),
+        focusable: false,
+        animated: tasks[to]?.status === "RUNNING",
+        ...(selected === from || selected === to ? { className: "dag-edge-selected" } : {}),
+      })),
+    [shape, tasks, selected],
+  );
+  if (!positions)
+    return (
+      <div className="dag dag-waiting" role="status" aria-label="Drawing the graph">
+        <Loader size="sm" />
+      </div>
+    );
+  return (
+    <section className="dag" aria-label={label}>
+      <ReactFlow
+        key={shape.ids.length}
+        nodes={nodes}
+        edges={edges}
+        nodeTypes={nodeTypes}
+        colorMode={scheme}
+        fitView
+        fitViewOptions={{ padding: 0.12, maxZoom: 1, minZoom: 0.35 }}
+        onlyRenderVisibleElements={tasks.length > 150}
+        nodesDraggable={false}
+        nodesConnectable={false}
+        nodesFocusable={false}
+        edgesFocusable={false}
+        elementsSelectable={false}
+        zoomOnScroll={false}
+        preventScrolling={false}
+        zoomActivationKeyCode={["Meta", "Control"]}
+        minZoom={0.05}
+        maxZoom={1.5}
+      >
+        <Background gap={20} size={1} />
+        <Controls showInteractive={false} position="bottom-right" />
+        {tasks.length > 40 && <MiniMap pannable zoomable ariaLabel="Overview of the graph" />}
+      </ReactFlow>
+    </section>
+  );
+}

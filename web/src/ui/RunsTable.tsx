@@ -1,0 +1,89 @@
+import { Table, Text } from "@mantine/core";
+import { IconCalendarClock, IconSparkles, IconUser } from "@tabler/icons-react";
+import { Link } from "@tanstack/react-router";
+import { type RunRowFragment, RunTrigger } from "@/gql/gen";
+import { CopyId } from "./Copy";
+import { runWord, StatusBadge } from "./Status";
+import { Ago, Duration } from "./Time";
+
+const triggers = {
+  [RunTrigger.Manual]: { icon: IconUser, word: "Started by hand" },
+  [RunTrigger.Schedule]: { icon: IconCalendarClock, word: "Schedule" },
+  [RunTrigger.Sample]: { icon: IconSparkles, word: "Sample" },
+};
+
+/** What started a run, by icon and name. */
+export function Trigger({ run }: { run: Pick<RunRowFragment, "trigger" | "startedBy"> }) {
+  const { icon: Icon, word } = triggers[run.trigger];
+  return (
+    <span className="trigger" title={word}>
+      <Icon size={14} stroke={1.6} aria-hidden />
+      <span>{run.startedBy}</span>
+    </span>
+  );
+}
+
+/** Runs, one per line, each a link. */
+export function RunsTable({
+  runs,
+  job = true,
+  label,
+}: {
+  runs: readonly RunRowFragment[];
+  /** Whether to name the job. */
+  job?: boolean;
+  label: string;
+}) {
+  return (
+    <Table.ScrollContainer minWidth={640}>
+      <Table aria-label={label} className="rows">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Status</Table.Th>
+            {job && <Table.Th>Job</Table.Th>}
+            <Table.Th>Run</Table.Th>
+            <Table.Th>Started by</Table.Th>
+            <Table.Th>Created</Table.Th>
+            <Table.Th ta="right">Duration</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {runs.map((r) => (
+            <Table.Tr key={r.id} className="row-link">
+              <Table.Td w={130}>
+                <StatusBadge status={r.status} word={runWord(r)} />
+              </Table.Td>
+              <Table.Td>
+                <Link to="/runs/$runId" params={{ runId: r.id }} className="row-main">
+                  {job ? r.jobName : <span className="mono">{shortId(r.id)}</span>}
+                </Link>
+                {r.message && (
+                  <Text size="xs" c="dimmed" lineClamp={1} maw={420}>
+                    {r.message}
+                  </Text>
+                )}
+              </Table.Td>
+              {job && (
+                <Table.Td>
+                  <CopyId id={r.id} short />
+                </Table.Td>
+              )}
+              <Table.Td>
+                <Trigger run={r} />
+              </Table.Td>
+              <Table.Td>
+                <Ago at={r.createdAt} />
+              </Table.Td>
+              <Table.Td ta="right">
+                <Duration from={r.startedAt} to={r.finishedAt} />
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+/** The end of an id, enough to tell runs apart. */
+export const shortId = (id: string) => `${id.slice(0, id.indexOf("_") + 1)}…${id.slice(-6)}`;

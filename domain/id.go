@@ -1,6 +1,9 @@
 package domain
 
 import (
+	"encoding/binary"
+	"time"
+
 	"go.jetify.com/typeid"
 )
 
@@ -38,4 +41,15 @@ func newID[T ~string](prefix string) T {
 		panic("domain: a prefix of ours is malformed: " + prefix)
 	}
 	return T(id.String())
+}
+
+// FirstAttemptID is the smallest id that an attempt made at t or later can have: a UUIDv7 begins with the time in milliseconds.
+func FirstAttemptID(t time.Time) AttemptID {
+	var uuid [16]byte
+	binary.BigEndian.PutUint64(uuid[:], uint64(t.UnixMilli())<<16)
+	id, err := typeid.FromUUIDBytesWithPrefix(prefixAttempt, uuid[:])
+	if err != nil {
+		panic("domain: a prefix of ours is malformed: " + prefixAttempt)
+	}
+	return AttemptID(id.String())
 }

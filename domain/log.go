@@ -36,8 +36,8 @@ type LogChunk struct {
 // End is the offset after the chunk's last byte.
 func (c LogChunk) End() int64 { return c.Offset + int64(len(c.Data)) }
 
-// nextLine is the number of the line that follows the chunk's last byte.
-func (c LogChunk) nextLine() int64 { return c.FirstLine + int64(bytes.Count(c.Data, []byte{'\n'})) }
+// NextLine is the number of the line that follows the chunk's last byte.
+func (c LogChunk) NextLine() int64 { return c.FirstLine + int64(bytes.Count(c.Data, []byte{'\n'})) }
 
 // from returns the part of the chunk at and after offset.
 func (c LogChunk) from(offset int64) LogChunk {

@@ -119,7 +119,7 @@ func (l *Logs) sealChunks(ctx context.Context, tx Tx, s Scope, id AttemptID, chu
 	first, last := chunks[0], chunks[len(chunks)-1]
 	object := l.Archive.Pack(chunks)
 	seg := LogSegment{
-		Start: first.Offset, End: last.End(), FirstLine: first.FirstLine, NextLine: last.nextLine(),
+		Start: first.Offset, End: last.End(), FirstLine: first.FirstLine, NextLine: last.NextLine(),
 		Key: fmt.Sprintf("%s/logs/%s/%020d", s.workspace, id, first.Offset), Size: int64(len(object)),
 	}
 	if err := l.Objects.Put(ctx, seg.Key, object); err != nil {

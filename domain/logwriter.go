@@ -110,7 +110,7 @@ func (w *LogWriter) fit(chunks []LogAppend) ([]LogAppend, map[AttemptID]LogEnd) 
 		}
 		c.LogChunk = c.from(end.Offset)
 		c.FirstLine = end.Line
-		ends[c.Attempt] = LogEnd{Offset: c.End(), Line: c.nextLine()}
+		ends[c.Attempt] = LogEnd{Offset: c.End(), Line: c.NextLine()}
 		fitted = append(fitted, c)
 	}
 	return fitted, ends

@@ -43,7 +43,7 @@ func TestRootRunsPostgresAsAnotherUser(t *testing.T) {
 
 func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 	needRoot(t)
-	dir := dataDir(t)
+	dir := usedDir(t)
 	s := startIn(t, dir)
 	try := func(dsn string) string {
 		cmd := exec.Command(os.Args[0])
@@ -108,7 +108,7 @@ func TestAnUnprivilegedServer(t *testing.T) {
 	closeServer(t, s)
 
 	// And the other way round: a cluster that belongs to someone else.
-	theirs := dataDir(t)
+	theirs := usedDir(t)
 	closeServer(t, startIn(t, theirs))
 	require.NoError(t, os.Chmod(theirs, 0o777))
 	refused := spawnOwner(t, theirs, as)

@@ -54,7 +54,7 @@ func mode(t *testing.T, dir, name string) os.FileMode {
 }
 
 func TestEnsureDatabase(t *testing.T) {
-	s := startIn(t, dataDir(t))
+	s := startIn(t, usedDir(t))
 	for range 2 {
 		require.NoError(t, s.EnsureDatabase(t.Context(), `odd "name"`))
 	}
@@ -63,7 +63,7 @@ func TestEnsureDatabase(t *testing.T) {
 
 func TestCloseStopsCleanlyAndStartFindsTheDataAgain(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	dir := dataDir(t)
+	dir := usedDir(t)
 	s := startIn(t, dir)
 	run(t, s.DSN("postgres"), "CREATE TABLE kept AS SELECT 1 AS x")
 	pid, dsn := s.running.pid, s.DSN("postgres")
@@ -85,7 +85,7 @@ func TestCloseStopsCleanlyAndStartFindsTheDataAgain(t *testing.T) {
 }
 
 func TestCloseEndsAtOnceWhenItsContextEnds(t *testing.T) {
-	dir := dataDir(t)
+	dir := usedDir(t)
 	s := startIn(t, dir)
 	run(t, s.DSN("postgres"), "CREATE TABLE kept AS SELECT 1 AS x")
 	ended, cancel := context.WithCancel(context.Background())
@@ -98,7 +98,7 @@ func TestCloseEndsAtOnceWhenItsContextEnds(t *testing.T) {
 
 func TestStartThatIsGivenUpLeavesNothingBehind(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	dir := dataDir(t)
+	dir := usedDir(t)
 	closeServer(t, startIn(t, dir))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -111,7 +111,7 @@ func TestStartThatIsGivenUpLeavesNothingBehind(t *testing.T) {
 
 func TestPostgresOutlivesAKilledServerAndIsAdopted(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	dir := dataDir(t)
+	dir := usedDir(t)
 	o := startOwner(t, dir)
 	run(t, o.dsn, "CREATE TABLE kept AS SELECT 1 AS x")
 	o.kill(t)
@@ -134,7 +134,7 @@ func TestPostgresOutlivesAKilledServerAndIsAdopted(t *testing.T) {
 }
 
 func TestAPostgresOnItsWayDownIsWaitedFor(t *testing.T) {
-	dir := dataDir(t)
+	dir := usedDir(t)
 	o := startOwner(t, dir)
 	db := open(t, o.dsn)
 	_, err := db.ExecContext(t.Context(), "SELECT 1") // a client holds up a smart shutdown
@@ -145,16 +145,21 @@ func TestAPostgresOnItsWayDownIsWaitedFor(t *testing.T) {
 		f, err := readPidFile(filepath.Join(dir, "postgres"))
 		return err == nil && f.status == "stopping"
 	}, 10*time.Second, 5*time.Millisecond)
+	came := make(chan error, 1)
+	var s *Server
 	go func() {
-		<-time.After(100 * time.Millisecond) // whether Start looks before or after, it must come up
-		_ = db.Close()
+		var err error
+		s, err = Start(t.Context(), Options{Dir: dir, Volatile: true})
+		came <- err
 	}()
-	s := startIn(t, dir)
+	require.NoError(t, db.Close()) // lets the old one go; whether Start looks before or after, it must come up
+	require.NoError(t, <-came)
 	require.NotEqual(t, o.pid, s.running.pid)
+	closeServer(t, s)
 }
 
 func TestSecondServerIsRefused(t *testing.T) {
-	dir := dataDir(t)
+	dir := usedDir(t)
 	o := startOwner(t, dir)
 	_, err := Lock(dir)
 	require.EqualError(t, err, "the data directory "+dir+" is in use by another millpond server (pid "+
@@ -169,7 +174,7 @@ func TestSecondServerIsRefused(t *testing.T) {
 }
 
 func TestServerStopsPostgresOnSIGTERM(t *testing.T) {
-	dir := dataDir(t)
+	dir := usedDir(t)
 	o := startOwner(t, dir)
 	require.NoError(t, o.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, "closed", o.line(t))
@@ -178,8 +183,11 @@ func TestServerStopsPostgresOnSIGTERM(t *testing.T) {
 }
 
 func TestCtrlCReachesTheServerAlone(t *testing.T) {
-	dir := dataDir(t)
+	dir := usedDir(t)
 	o := startOwner(t, dir)
+	group, err := syscall.Getpgid(o.pid)
+	require.NoError(t, err)
+	require.NotEqual(t, o.cmd.Process.Pid, group, "PostgreSQL is not in the terminal's group")
 	require.NoError(t, syscall.Kill(-o.cmd.Process.Pid, syscall.SIGINT), "as a terminal does, to the whole group")
 	require.Equal(t, "closed", o.line(t), "the owner checks that PostgreSQL was still there")
 	require.NoError(t, <-o.exited)
@@ -188,7 +196,7 @@ func TestCtrlCReachesTheServerAlone(t *testing.T) {
 
 func TestRestartAfterThePostmasterIsKilled(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	s := startIn(t, dataDir(t))
+	s := startIn(t, usedDir(t))
 	dsn := s.DSN("postgres")
 	run(t, dsn, "CREATE TABLE kept AS SELECT 1 AS x")
 
@@ -223,7 +231,7 @@ func TestRestartAfterThePostmasterIsKilled(t *testing.T) {
 }
 
 func TestStalePidFile(t *testing.T) {
-	dir := dataDir(t)
+	dir := usedDir(t)
 	closeServer(t, startIn(t, dir))
 	a, err := accountFor(filepath.Join(dir, "postgres"))
 	require.NoError(t, err)
@@ -288,7 +296,7 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 func TestALostPasswordIsReplaced(t *testing.T) {
 	for name, running := range map[string]bool{"stopped": false, "running": true} {
 		t.Run(name, func(t *testing.T) {
-			dir := dataDir(t)
+			dir := usedDir(t)
 			o := startOwner(t, dir)
 			run(t, o.dsn, "CREATE TABLE kept AS SELECT 1 AS x")
 			if running {
@@ -302,6 +310,23 @@ func TestALostPasswordIsReplaced(t *testing.T) {
 			require.NotEqual(t, o.dsn, s.DSN("postgres"))
 			require.Equal(t, "1", run(t, s.DSN("postgres"), "SELECT x FROM kept"))
 			require.Equal(t, os.FileMode(0o600), mode(t, dir, "postgres.password"))
+		})
+	}
+}
+
+func TestAWrongPasswordIsSaid(t *testing.T) {
+	for name, running := range map[string]bool{"stopped": false, "running": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := usedDir(t)
+			s := startIn(t, dir)
+			if !running {
+				closeServer(t, s)
+			}
+			file := filepath.Join(dir, "postgres.password")
+			require.NoError(t, os.WriteFile(file, []byte("guess\n"), 0o600))
+			_, err := Start(t.Context(), Options{Dir: dir, Volatile: true})
+			require.ErrorContains(t, err, "does not accept the password that is kept for it; remove the file "+file)
+			require.Equal(t, running, alive(s.running.pid))
 		})
 	}
 }

@@ -2,8 +2,10 @@ package embedded
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,9 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"database/sql"
-
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 )
 
 const (
@@ -22,12 +23,15 @@ const (
 	orphanGrace = time.Second
 	// answerGrace is how long a PostgreSQL that calls itself ready may refuse to answer.
 	answerGrace = 10 * time.Second
+	// socketGrace is the same for one whose socket is not there.
+	socketGrace = time.Second
 	// contention is how long a start is tried again while another PostgreSQL still holds the directory.
 	contention = 15 * time.Second
 )
 
 var (
 	errStopping = errors.New("PostgreSQL is shutting down")
+	errPassword = errors.New("PostgreSQL does not accept the password that is kept for it")
 	errSilent   = errors.New("PostgreSQL runs but does not answer")
 )
 
@@ -49,6 +53,8 @@ func (c *cluster) adopt(ctx context.Context) (*process, string, error) {
 		return p, version, nil
 	case ctx.Err() != nil:
 		return nil, "", ctx.Err()
+	case errors.Is(err, errPassword):
+		return nil, "", err
 	case errors.Is(err, errStopping):
 		select {
 		case <-p.exited:
@@ -145,7 +151,10 @@ func (c *cluster) ready(ctx context.Context, p *process) (string, error) {
 				version, _, _ = strings.Cut(version, " ")
 				return version, nil
 			}
-			if time.Since(claimed) > answerGrace {
+			if pq.As(err, pqerror.InvalidPassword) != nil {
+				return "", fmt.Errorf("%w; remove the file %s to have a new one set", errPassword, c.passwordFile())
+			}
+			if silent := time.Since(claimed); silent > answerGrace || silent > socketGrace && errors.Is(err, fs.ErrNotExist) {
 				return "", fmt.Errorf("%w: %w", errSilent, err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +32,46 @@ func TestMain(m *testing.M) {
 	case "client":
 		os.Exit(playClient(os.Getenv(subjectEnv)))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if used.dir != "" {
+		code = max(code, cleaned(os.RemoveAll(used.dir)))
+	}
+	os.Exit(code)
+}
+
+func cleaned(err error) int {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// used is a data directory with a cluster in it, made once, for usedDir to copy.
+var used struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// usedDir returns a data directory with a stopped cluster, for tests that are not about a new one.
+func usedDir(t testing.TB) string {
+	t.Helper()
+	used.once.Do(func() {
+		if used.dir, used.err = os.MkdirTemp("", "millpond-embedded-used-"); used.err != nil {
+			return
+		}
+		s, err := Start(context.Background(), Options{Dir: used.dir, Volatile: true})
+		if used.err = err; err == nil {
+			used.err = s.Close(context.Background())
+		}
+	})
+	require.NoError(t, used.err)
+	dir := dataDir(t)
+	for _, name := range []string{"postgres", "postgres.password"} {
+		require.NoError(t, exec.Command("cp", "-a", filepath.Join(used.dir, name), dir).Run())
+	}
+	return dir
 }
 
 // playOwner is a server: it locks the directory, runs PostgreSQL, says so, and stops cleanly when told to.
@@ -125,6 +165,9 @@ func spawnOwner(t *testing.T, dir string, change ...func(*exec.Cmd)) *owner {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // gone already, mostly
 		_ = r.Close()
+		if data := filepath.Join(dir, "postgres"); o.pid != 0 && worksIn(o.pid, data) { // the test failed
+			_ = syscall.Kill(o.pid, syscall.SIGQUIT)
+		}
 	})
 	return o
 }

@@ -34,13 +34,14 @@ func childProcess(cmd *exec.Cmd) *process {
 		exited: make(chan struct{}),
 		signal: func(sig syscall.Signal) error { return cmd.Process.Signal(sig) },
 	}
-	go func() {
-		defer close(p.exited)
-		// Its exit code tells nothing that its log does not.
-		_ = cmd.Wait()
-		p.state = cmd.ProcessState
-	}()
+	go p.reap(cmd)
 	return p
+}
+
+func (p *process) reap(cmd *exec.Cmd) {
+	defer close(p.exited)
+	_ = cmd.Wait() // how it ended is in the state
+	p.state = cmd.ProcessState
 }
 
 // end says how the process ended; it has exited.

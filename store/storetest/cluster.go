@@ -15,8 +15,13 @@ import (
 	"sync"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/millpond/millpond/store/embedded"
 )
+
+// generation is raised when a new cluster comes to be initialised in another way.
+const generation = "1"
 
 // cluster is the private, throw-away server of a test binary.
 type cluster struct {
@@ -28,7 +33,7 @@ type cluster struct {
 }
 
 func startCluster(ctx context.Context) (_ server, err error) {
-	dir, err := os.MkdirTemp(shortTemp(), "millpond-test-")
+	dir, err := os.MkdirTemp(temp(), "millpond-test-")
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +111,7 @@ func cachedCluster(installation embedded.Installation) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no place to keep a ready-made test cluster; set HOME or XDG_CACHE_HOME: %w", err)
 	}
-	sum := sha256.Sum256([]byte(installation.Dir + "\n" + installation.Version + "\n" + installation.User))
+	sum := sha256.Sum256([]byte(generation + "\n" + installation.Dir + "\n" + installation.Version + "\n" + installation.User))
 	return filepath.Join(cache, "millpond", "storetest", installation.Version+"-"+hex.EncodeToString(sum[:6])), nil
 }
 
@@ -117,11 +122,19 @@ func copyTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// shortTemp returns a temporary directory in which the cluster's socket fits, so that its path, and with
-// it every DSN, stays the same over a restart.
-func shortTemp() string {
-	if dir := os.TempDir(); len(dir) < 50 {
+// temp returns the place for the cluster: TMPDIR where it is set, else memory where there is plenty, since
+// a disk that files were just removed from is slow to make the hundreds of a new database (ext4: ten times),
+// else the system's temporary directory. The path is short enough for a socket, so that every DSN stays
+// the same over a restart.
+func temp() string {
+	const memory, plenty = "/dev/shm", 4 << 30
+	dir := os.Getenv("TMPDIR")
+	var fs unix.Statfs_t
+	switch {
+	case dir != "" && len(dir) < 50:
 		return dir
+	case dir == "" && unix.Statfs(memory, &fs) == nil && fs.Bavail*uint64(fs.Bsize) >= plenty:
+		return memory
 	}
 	return "/tmp"
 }

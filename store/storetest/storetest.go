@@ -114,7 +114,7 @@ func restart(t testing.TB, kill bool) {
 func IgnoreCluster() []goleak.Option {
 	const embedded = "github.com/millpond/millpond/store/embedded."
 	return []goleak.Option{
-		goleak.IgnoreAnyFunction(embedded + "childProcess.func2"),
+		goleak.IgnoreAnyFunction(embedded + "(*process).reap"),
 		goleak.IgnoreAnyFunction(embedded + "(*Server).watch"),
 	}
 }

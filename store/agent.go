@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type agentRow struct {
+	ID             domain.AgentID `db:"id"`
+	Name           string         `db:"name"`
+	Version        string         `db:"version"`
+	Hostname       string         `db:"hostname"`
+	OS             string         `db:"os"`
+	Arch           string         `db:"arch"`
+	Slots          int            `db:"slots"`
+	Busy           int            `db:"busy"`
+	Session        string         `db:"session"`
+	Replica        string         `db:"replica"`
+	CreatedAt      time.Time      `db:"created_at"`
+	ConnectedAt    sql.NullTime   `db:"connected_at"`
+	LastSeenAt     sql.NullTime   `db:"last_seen_at"`
+	LeaseExpiresAt sql.NullTime   `db:"lease_expires_at"`
+}
+
+const agentColumns = `a.id, a.name, a.version, a.hostname, a.os, a.arch, a.slots, a.session, a.replica, a.created_at, a.connected_at,
+	a.last_seen_at, a.lease_expires_at, (SELECT count(*) FROM attempts t WHERE t.workspace_id = a.workspace_id AND t.agent_id = a.id
+	AND t.status IN ('starting', 'running')) AS busy`
+
+func (r agentRow) toDomain() (domain.Agent, error) {
+	return domain.Agent{
+		ID: r.ID, Name: r.Name, Version: r.Version, Hostname: r.Hostname, OS: r.OS, Arch: r.Arch, Slots: r.Slots, Busy: r.Busy,
+		Session: r.Session, Replica: r.Replica, CreatedAt: r.CreatedAt.UTC(), ConnectedAt: timePtr(r.ConnectedAt),
+		LastSeenAt: timePtr(r.LastSeenAt), LeaseExpiresAt: timePtr(r.LeaseExpiresAt),
+	}, nil
+}
+
+func (t *Tx) agent(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
+	var row agentRow
+	if err := t.get(ctx, &row, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id = $2`, t.workspace, id); err != nil {
+		return domain.Agent{}, orMissing(err, domain.NotFound("agent", id))
+	}
+	return row.toDomain()
+}
+
+// Agent implements domain.AgentTx.
+func (t *Tx) Agent(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
+	return t.agent(ctx, id)
+}
+
+// Agents implements domain.AgentTx.
+func (t *Tx) Agents(ctx context.Context, after domain.AgentID, limit int) ([]domain.Agent, error) {
+	return rows(ctx, t.conn, agentRow.toDomain, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id > $2 ORDER BY a.id LIMIT $3`,
+		t.workspace, after, limit)
+}
+
+// AgentsByID implements domain.AgentTx.
+func (t *Tx) AgentsByID(ctx context.Context, ids []domain.AgentID) ([]domain.Agent, error) {
+	return rows(ctx, t.conn, agentRow.toDomain, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id = ANY($2)`, t.workspace, texts(ids))
+}
+
+// LockAgent implements domain.AgentTx. The lock is a statement of its own, so that what is read under it, the number of attempts included, is
+// what earlier holders of the lock have committed.
+func (t *Tx) LockAgent(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
+	var locked int
+	if err := t.get(ctx, &locked, `SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR NO KEY UPDATE`, t.workspace, id); err != nil {
+		return domain.Agent{}, orMissing(err, domain.NotFound("agent", id))
+	}
+	return t.agent(ctx, id)
+}
+
+// LockWorkspaceAgent implements domain.AgentTx: the oldest agent is the one that the workspace was made with.
+func (t *Tx) LockWorkspaceAgent(ctx context.Context) (domain.Agent, error) {
+	var id domain.AgentID
+	if err := t.get(ctx, &id, `SELECT id FROM agents WHERE workspace_id = $1 ORDER BY id LIMIT 1 FOR NO KEY UPDATE`, t.workspace); err != nil {
+		return domain.Agent{}, orMissing(err, domain.NotFound("agent", "of the workspace"))
+	}
+	return t.agent(ctx, id)
+}
+
+// InsertAgent implements domain.AgentTx.
+func (t *Tx) InsertAgent(ctx context.Context, a domain.Agent, tokenHash []byte) error {
+	return t.exec(ctx, insertAgent, t.workspace, a.ID, a.Name, tokenHash, a.CreatedAt)
+}
+
+const insertAgent = `INSERT INTO agents (workspace_id, id, name, token_hash, created_at) VALUES ($1, $2, $3, $4, $5)`
+
+// UpdateAgent implements domain.AgentTx.
+func (t *Tx) UpdateAgent(ctx context.Context, a domain.Agent) error {
+	return t.execOne(ctx, domain.NotFound("agent", a.ID), `UPDATE agents SET name = $3, version = $4, hostname = $5, os = $6, arch = $7, slots = $8,
+		session = $9, replica = $10, connected_at = $11, last_seen_at = $12, lease_expires_at = $13 WHERE workspace_id = $1 AND id = $2`,
+		t.workspace, a.ID, a.Name, a.Version, a.Hostname, a.OS, a.Arch, a.Slots, a.Session, a.Replica, a.ConnectedAt, a.LastSeenAt, a.LeaseExpiresAt)
+}
+
+// UpdateAgentToken implements domain.AgentTx.
+func (t *Tx) UpdateAgentToken(ctx context.Context, id domain.AgentID, tokenHash []byte) error {
+	return t.execOne(ctx, domain.NotFound("agent", id), `UPDATE agents SET token_hash = $3 WHERE workspace_id = $1 AND id = $2`, t.workspace, id, tokenHash)
+}
+
+// LiveAttempts implements domain.AgentTx.
+func (t *Tx) LiveAttempts(ctx context.Context, id domain.AgentID) ([]domain.Attempt, error) {
+	return rows(ctx, t.conn, attemptRow.toDomain, `SELECT `+attemptColumns+` FROM attempts
+		WHERE workspace_id = $1 AND agent_id = $2 AND status IN ('starting', 'running') ORDER BY id`, t.workspace, id)
+}

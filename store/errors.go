@@ -1,0 +1,50 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// constraints translates the names of constraints into what is wrong for a person.
+var constraints = map[string]*domain.Error{
+	"workspaces_name_key": domain.Errorf(domain.CodeConflict, "A workspace of this name exists already; choose another name."),
+	"members_pkey":        domain.Errorf(domain.CodeConflict, "This user is a member already."),
+}
+
+func openDB(c *pq.Connector) *sql.DB { return sql.OpenDB(c) }
+
+// mapError translates the database's errors into the domain's; those that are nobody's fault but ours stay as they are.
+func mapError(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if _, ours := errors.AsType[*domain.Error](err); ours {
+		return err
+	}
+	unavailable := domain.Errorf(domain.CodeUnavailable, "The database does not answer; try again in a moment.")
+	e, isPQ := errors.AsType[*pq.Error](err)
+	if !isPQ {
+		if _, isNet := errors.AsType[net.Error](err); isNet || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return unavailable.Because(err)
+		}
+		return err
+	}
+	if known := constraints[e.Constraint]; known != nil {
+		return domain.Errorf(known.Code, "%s", known.Message).Because(err)
+	}
+	switch {
+	case e.Code == pqerror.CharacterNotInRepertoire || e.Code == pqerror.UntranslatableCharacter:
+		return domain.Errorf(domain.CodeInvalid, "The text holds a NUL byte or is not valid UTF-8; leave that out.").Because(err)
+	case e.Code.Class() == pqerror.ClassConnectionException || e.Code.Class() == pqerror.ClassOperatorIntervention || e.Code == pqerror.TooManyConnections:
+		return unavailable.Because(err)
+	}
+	return err
+}

@@ -1,0 +1,50 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/millpond/millpond/domain"
+)
+
+var _ domain.InstanceStore = (*System)(nil)
+
+// Workspaces implements domain.InstanceStore.
+func (s *System) Workspaces(ctx context.Context) ([]domain.Workspace, error) {
+	all, err := rows(ctx, s.db, workspaceRow.toDomain, `SELECT workspace_id, name, created_at FROM workspaces ORDER BY workspace_id`)
+	return all, mapError(err)
+}
+
+// InsertWorkspace implements domain.InstanceStore.
+func (s *System) InsertWorkspace(ctx context.Context, n domain.NewWorkspace) error {
+	ws := n.Workspace.ID
+	return s.in(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, $3)`, ws, n.Workspace.Name, n.Workspace.CreatedAt); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, insertAgent, ws, n.Agent.ID, n.Agent.Name, n.AgentTokenHash, n.Agent.CreatedAt); err != nil {
+			return err
+		}
+		for name, limit := range n.Quotas {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO quotas (workspace_id, name, value) VALUES ($1, $2, $3)`, ws, name, limit); err != nil {
+				return err
+			}
+		}
+		i := n.Invitation
+		_, err := tx.ExecContext(ctx, insertInvitation, ws, i.TokenHash, i.Email, i.Role, i.ExpiresAt)
+		return err
+	})
+}
+
+// InsertInvitation implements domain.InstanceStore.
+func (s *System) InsertInvitation(ctx context.Context, ws domain.WorkspaceID, i domain.Invitation) error {
+	_, err := s.db.ExecContext(ctx, insertInvitation, ws, i.TokenHash, i.Email, i.Role, i.ExpiresAt)
+	return mapError(err)
+}
+
+// HasPasswords implements domain.InstanceStore.
+func (s *System) HasPasswords(ctx context.Context) (has bool, err error) {
+	err = s.db.GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM users WHERE password_hash IS NOT NULL)`)
+	return has, mapError(err)
+}

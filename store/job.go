@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type jobRow struct {
+	ID            domain.JobID     `db:"id"`
+	Name          string           `db:"name"`
+	Description   string           `db:"description"`
+	Spec          []byte           `db:"spec"`
+	Cron          sql.NullString   `db:"cron"`
+	TimeZone      sql.NullString   `db:"time_zone"`
+	Paused        bool             `db:"paused"`
+	NextAt        sql.NullTime     `db:"next_at"`
+	WaitingSince  sql.NullTime     `db:"waiting_since"`
+	Missed        int              `db:"missed"`
+	LastMissedAt  sql.NullTime     `db:"last_missed_at"`
+	Sample        bool             `db:"sample"`
+	CreatedByKind domain.ActorKind `db:"created_by_kind"`
+	CreatedByID   string           `db:"created_by_id"`
+	CreatedByName string           `db:"created_by_name"`
+	CreatedAt     time.Time        `db:"created_at"`
+	UpdatedAt     time.Time        `db:"updated_at"`
+}
+
+const jobColumns = `id, name, description, spec, cron, time_zone, paused, next_at, waiting_since, missed, last_missed_at, sample,
+	created_by_kind, created_by_id, created_by_name, created_at, updated_at`
+
+func (r jobRow) toDomain() (domain.Job, error) {
+	j := domain.Job{
+		ID: r.ID, Name: r.Name, Description: r.Description, Sample: r.Sample, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName},
+	}
+	if r.Cron.Valid {
+		j.Schedule = &domain.Schedule{
+			Cron: r.Cron.String, TimeZone: r.TimeZone.String, Paused: r.Paused, NextAt: timePtr(r.NextAt),
+			WaitingSince: timePtr(r.WaitingSince), Missed: r.Missed, LastMissedAt: timePtr(r.LastMissedAt),
+		}
+	}
+	return j, json.Unmarshal(r.Spec, &j.JobSpec)
+}
+
+// scheduleArgs are the schedule's columns, null without one.
+func scheduleArgs(s *domain.Schedule) []any {
+	if s == nil {
+		return []any{nil, nil, false, nil, nil, 0, nil}
+	}
+	return []any{s.Cron, s.TimeZone, s.Paused, s.NextAt, s.WaitingSince, s.Missed, s.LastMissedAt}
+}
+
+func (t *Tx) job(ctx context.Context, id domain.JobID, lock string) (domain.Job, error) {
+	var row jobRow
+	if err := t.get(ctx, &row, `SELECT `+jobColumns+` FROM jobs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
+		return domain.Job{}, orMissing(err, domain.NotFound("job", id))
+	}
+	return row.toDomain()
+}
+
+// Job implements domain.JobTx.
+func (t *Tx) Job(ctx context.Context, id domain.JobID) (domain.Job, error) { return t.job(ctx, id, "") }
+
+// LockJob implements domain.JobTx.
+func (t *Tx) LockJob(ctx context.Context, id domain.JobID) (domain.Job, error) {
+	return t.job(ctx, id, " FOR UPDATE")
+}
+
+// JobsByID implements domain.JobTx.
+func (t *Tx) JobsByID(ctx context.Context, ids []domain.JobID) ([]domain.Job, error) {
+	return rows(ctx, t.conn, jobRow.toDomain, `SELECT `+jobColumns+` FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids))
+}
+
+// Jobs implements domain.JobTx. A search reads the jobs in order until the page is full; a workspace has thousands of jobs, not millions.
+func (t *Tx) Jobs(ctx context.Context, f domain.JobFilter, before domain.JobID, limit int) ([]domain.Job, error) {
+	query := `SELECT ` + jobColumns + ` FROM jobs WHERE workspace_id = $1`
+	args := []any{t.workspace, limit}
+	if before != "" {
+		args = append(args, before)
+		query += ` AND id < $3`
+	}
+	if f.Search != "" {
+		args = append(args, "%"+escapeLike(f.Search)+"%")
+		query += ` AND name ILIKE ` + placeholder(len(args))
+	}
+	return rows(ctx, t.conn, jobRow.toDomain, query+` ORDER BY id DESC LIMIT $2`, args...)
+}
+
+func escapeLike(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s)
+}
+
+// InsertJob implements domain.JobTx.
+func (t *Tx) InsertJob(ctx context.Context, j domain.Job) error {
+	spec, err := json.Marshal(j.JobSpec)
+	if err != nil {
+		return err
+	}
+	args := append([]any{t.workspace, j.ID, j.Name, j.Description, string(spec)}, scheduleArgs(j.Schedule)...)
+	return t.exec(ctx, `INSERT INTO jobs (workspace_id, id, name, description, spec, cron, time_zone, paused, next_at, waiting_since, missed, last_missed_at,
+		sample, created_by_kind, created_by_id, created_by_name, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+		append(args, j.Sample, j.CreatedBy.Kind, j.CreatedBy.ID, j.CreatedBy.Name, j.CreatedAt, j.UpdatedAt)...)
+}
+
+// UpdateJob implements domain.JobTx.
+func (t *Tx) UpdateJob(ctx context.Context, id domain.JobID, fn func(*domain.Job) error) (domain.Job, error) {
+	j, err := t.LockJob(ctx, id)
+	if err != nil {
+		return domain.Job{}, err
+	}
+	if err := fn(&j); err != nil {
+		return domain.Job{}, err
+	}
+	spec, err := json.Marshal(j.JobSpec)
+	if err != nil {
+		return domain.Job{}, err
+	}
+	args := append([]any{t.workspace, id, j.Name, j.Description, string(spec)}, scheduleArgs(j.Schedule)...)
+	return j, t.exec(ctx, `UPDATE jobs SET name = $3, description = $4, spec = $5, cron = $6, time_zone = $7, paused = $8, next_at = $9,
+		waiting_since = $10, missed = $11, last_missed_at = $12, updated_at = $13 WHERE workspace_id = $1 AND id = $2`, append(args, j.UpdatedAt)...)
+}
+
+// DeleteJob implements domain.JobTx.
+func (t *Tx) DeleteJob(ctx context.Context, id domain.JobID) error {
+	return t.execOne(ctx, domain.NotFound("job", id), `DELETE FROM jobs WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
+}
+
+// SampleJobs implements domain.JobTx.
+func (t *Tx) SampleJobs(ctx context.Context) (ids []domain.JobID, err error) {
+	err = t.sel(ctx, &ids, `SELECT id FROM jobs WHERE workspace_id = $1 AND sample`, t.workspace)
+	return ids, err
+}

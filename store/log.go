@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// FenceSession implements domain.LogTx.
+func (t *Tx) FenceSession(ctx context.Context, agent domain.AgentID, session string) (current bool, err error) {
+	err = t.get(ctx, &current, `SELECT session = $3 FROM agents WHERE workspace_id = $1 AND id = $2 FOR KEY SHARE`, t.workspace, agent, session)
+	return current, orMissing(err, nil)
+}
+
+type logEndRow struct {
+	Attempt domain.AttemptID `db:"attempt_id"`
+	Offset  int64            `db:"stop"`
+	Line    int64            `db:"next_line"`
+}
+
+// LogEnds implements domain.LogTx. The last chunk tells, or where a day's chunks are dropped the last segment; each by the last entry of an index.
+func (t *Tx) LogEnds(ctx context.Context, ids []domain.AttemptID) (map[domain.AttemptID]domain.LogEnd, error) {
+	ends := make(map[domain.AttemptID]domain.LogEnd, len(ids))
+	if len(ids) == 0 {
+		return ends, nil
+	}
+	for _, id := range ids {
+		ends[id] = domain.LogEnd{Line: 1}
+	}
+	var found []logEndRow
+	err := t.sel(ctx, &found, `SELECT wanted.id AS attempt_id, e.stop, e.next_line FROM unnest($2::text[]) AS wanted (id) CROSS JOIN LATERAL (
+		(SELECT start + length(data) AS stop, next_line FROM log_chunks WHERE workspace_id = $1 AND attempt_id = wanted.id ORDER BY start DESC LIMIT 1)
+		UNION ALL
+		(SELECT stop, next_line FROM log_segments WHERE workspace_id = $1 AND attempt_id = wanted.id ORDER BY start DESC LIMIT 1)
+		ORDER BY stop DESC LIMIT 1) e`, t.workspace, texts(ids))
+	for _, f := range found {
+		ends[f.Attempt] = domain.LogEnd{Offset: f.Offset, Line: f.Line}
+	}
+	return ends, err
+}
+
+// InsertLog implements domain.LogTx: one statement for all chunks.
+func (t *Tx) InsertLog(ctx context.Context, chunks []domain.LogAppend) error {
+	n := len(chunks)
+	attempts, times, data := make([]string, n), make([]string, n), make([][]byte, n)
+	starts, streams, lines, nexts := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, c := range chunks {
+		attempts[i], starts[i], streams[i] = string(c.Attempt), c.Offset, int64(c.Stream)
+		lines[i], nexts[i] = c.FirstLine, c.NextLine()
+		times[i], data[i] = c.EmittedAt.Format(time.RFC3339Nano), c.Data
+	}
+	return t.exec(ctx, `INSERT INTO log_chunks (workspace_id, attempt_id, start, stream, first_line, next_line, emitted_at, data)
+		SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::timestamptz[], $8::bytea[])`,
+		t.workspace, pq.Array(attempts), pq.Array(starts), pq.Array(streams), pq.Array(lines), pq.Array(nexts), pq.Array(times), pq.Array(data))
+}
+
+type chunkRow struct {
+	Start     int64            `db:"start"`
+	Stream    domain.LogStream `db:"stream"`
+	FirstLine int64            `db:"first_line"`
+	EmittedAt time.Time        `db:"emitted_at"`
+	Data      []byte           `db:"data"`
+}
+
+// maxChunks bounds the chunks of one read, which may be as short as a line.
+const maxChunks = 4096
+
+// LogChunks implements domain.LogTx. The chunk that holds the offset is found by the index; the sum reads lengths only, so no byte past the limit
+// leaves the database.
+func (t *Tx) LogChunks(ctx context.Context, id domain.AttemptID, offset int64, limit int) ([]domain.LogChunk, error) {
+	return rows(ctx, t.conn, chunkRow.toDomain, `SELECT start, stream, first_line, emitted_at, data FROM (
+		SELECT start, stream, first_line, emitted_at, data, sum(length(data)) OVER (ORDER BY start) - length(data) AS before FROM (
+			SELECT start, stream, first_line, emitted_at, data FROM log_chunks
+			WHERE workspace_id = $1 AND attempt_id = $2 AND start >= COALESCE((SELECT max(start) FROM log_chunks
+				WHERE workspace_id = $1 AND attempt_id = $2 AND start <= $3), 0) ORDER BY start LIMIT $4) page) summed
+		WHERE before < $5 ORDER BY start`, t.workspace, id, offset, maxChunks, limit)
+}
+
+func (r chunkRow) toDomain() (domain.LogChunk, error) {
+	return domain.LogChunk{Offset: r.Start, Stream: r.Stream, FirstLine: r.FirstLine, EmittedAt: r.EmittedAt.UTC(), Data: r.Data}, nil
+}
+
+type segmentRow struct {
+	Start     int64  `db:"start"`
+	Stop      int64  `db:"stop"`
+	FirstLine int64  `db:"first_line"`
+	NextLine  int64  `db:"next_line"`
+	ObjectKey string `db:"object_key"`
+	Size      int64  `db:"size"`
+}
+
+// LogSegmentAt implements domain.LogTx.
+func (t *Tx) LogSegmentAt(ctx context.Context, id domain.AttemptID, offset int64) (*domain.LogSegment, error) {
+	var r segmentRow
+	err := t.get(ctx, &r, `SELECT start, stop, first_line, next_line, object_key, size FROM log_segments
+		WHERE workspace_id = $1 AND attempt_id = $2 AND start <= $3 ORDER BY start DESC LIMIT 1`, t.workspace, id, offset)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && r.Stop <= offset {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &domain.LogSegment{Start: r.Start, End: r.Stop, FirstLine: r.FirstLine, NextLine: r.NextLine, Key: r.ObjectKey, Size: r.Size}, nil
+}
+
+// LockSealing implements domain.LogTx.
+func (t *Tx) LockSealing(ctx context.Context, id domain.AttemptID) (sealed domain.LogEnd, free bool, err error) {
+	if err := t.get(ctx, &free, `SELECT pg_try_advisory_xact_lock(7236403, hashtext($1))`, id); err != nil || !free {
+		return sealed, false, err
+	}
+	var r segmentRow
+	err = t.get(ctx, &r, `SELECT start, stop, first_line, next_line, object_key, size FROM log_segments
+		WHERE workspace_id = $1 AND attempt_id = $2 ORDER BY start DESC LIMIT 1`, t.workspace, id)
+	return domain.LogEnd{Offset: r.Stop, Line: max(1, r.NextLine)}, true, orMissing(err, nil)
+}
+
+// InsertLogSegment implements domain.LogTx.
+func (t *Tx) InsertLogSegment(ctx context.Context, id domain.AttemptID, s domain.LogSegment) error {
+	return t.exec(ctx, `INSERT INTO log_segments (workspace_id, attempt_id, start, stop, first_line, next_line, object_key, size)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, t.workspace, id, s.Start, s.End, s.FirstLine, s.NextLine, s.Key, s.Size)
+}
+
+// SetSealed implements domain.LogTx.
+func (t *Tx) SetSealed(ctx context.Context, id domain.AttemptID) error {
+	return t.exec(ctx, `UPDATE attempts SET log_sealed = true WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
+}

@@ -1,0 +1,165 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type runRow struct {
+	ID                domain.RunID     `db:"id"`
+	JobID             domain.JobID     `db:"job_id"`
+	JobName           string           `db:"job_name"`
+	Spec              []byte           `db:"spec"`
+	Parameters        []byte           `db:"parameters"`
+	Status            domain.RunStatus `db:"status"`
+	Trigger           domain.Trigger   `db:"run_trigger"`
+	StartedByKind     domain.ActorKind `db:"started_by_kind"`
+	StartedByID       string           `db:"started_by_id"`
+	StartedByName     string           `db:"started_by_name"`
+	Message           string           `db:"message"`
+	Admitted          bool             `db:"admitted"`
+	CreatedAt         time.Time        `db:"created_at"`
+	StartedAt         sql.NullTime     `db:"started_at"`
+	FinishedAt        sql.NullTime     `db:"finished_at"`
+	CancelRequestedAt sql.NullTime     `db:"cancel_requested_at"`
+}
+
+const runColumns = `id, job_id, job_name, spec, parameters, status, run_trigger, started_by_kind, started_by_id, started_by_name, message, admitted,
+	created_at, started_at, finished_at, cancel_requested_at`
+
+func (r runRow) toDomain() (domain.Run, error) {
+	run := domain.Run{
+		ID: r.ID, JobID: r.JobID, JobName: r.JobName, Status: r.Status, Trigger: r.Trigger, Message: r.Message, Admitted: r.Admitted,
+		StartedBy: domain.Actor{Kind: r.StartedByKind, ID: r.StartedByID, Name: r.StartedByName}, CreatedAt: r.CreatedAt.UTC(),
+		StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt), CancelRequestedAt: timePtr(r.CancelRequestedAt),
+	}
+	if err := json.Unmarshal(r.Spec, &run.Spec); err != nil {
+		return run, err
+	}
+	return run, json.Unmarshal(r.Parameters, &run.Parameters)
+}
+
+func (t *Tx) run(ctx context.Context, id domain.RunID, lock string) (domain.Run, error) {
+	var row runRow
+	if err := t.get(ctx, &row, `SELECT `+runColumns+` FROM runs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
+		return domain.Run{}, orMissing(err, domain.NotFound("run", id))
+	}
+	return row.toDomain()
+}
+
+// Run implements domain.RunTx.
+func (t *Tx) Run(ctx context.Context, id domain.RunID) (domain.Run, error) { return t.run(ctx, id, "") }
+
+// Runs implements domain.RunTx. Each combination of filters reads one index in the order of the list, several states that of each state, so a
+// page costs the same however deep it lies.
+func (t *Tx) Runs(ctx context.Context, f domain.RunFilter, before domain.RunID, limit int) ([]domain.Run, error) {
+	where, args := `workspace_id = $1`, []any{t.workspace, limit}
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		where += ` AND ` + condition + placeholder(len(args))
+	}
+	if before != "" {
+		add(`id < `, before)
+	}
+	if f.JobID != "" {
+		add(`job_id = `, f.JobID)
+	}
+	if len(f.Status) == 0 {
+		return rows(ctx, t.conn, runRow.toDomain, `SELECT `+runColumns+` FROM runs WHERE `+where+` ORDER BY id DESC LIMIT $2`, args...)
+	}
+	args = append(args, texts(f.Status))
+	return rows(ctx, t.conn, runRow.toDomain, `SELECT r.* FROM (SELECT DISTINCT unnest(`+placeholder(len(args))+`::text[]) AS s) wanted
+		CROSS JOIN LATERAL (SELECT `+runColumns+` FROM runs WHERE `+where+` AND status = wanted.s ORDER BY id DESC LIMIT $2) r
+		ORDER BY r.id DESC LIMIT $2`, args...)
+}
+
+func placeholder(n int) string { return fmt.Sprintf("$%d", n) }
+
+// LatestRuns implements domain.RunTx.
+func (t *Tx) LatestRuns(ctx context.Context, jobs []domain.JobID) ([]domain.Run, error) {
+	return rows(ctx, t.conn, runRow.toDomain, `SELECT r.* FROM unnest($2::text[]) AS wanted (job)
+		CROSS JOIN LATERAL (SELECT `+runColumns+` FROM runs WHERE workspace_id = $1 AND job_id = wanted.job ORDER BY id DESC LIMIT 1) r`,
+		t.workspace, texts(jobs))
+}
+
+// ActiveRuns implements domain.RunTx.
+func (t *Tx) ActiveRuns(ctx context.Context, job domain.JobID) ([]domain.Run, error) {
+	return rows(ctx, t.conn, runRow.toDomain, `SELECT `+runColumns+` FROM runs
+		WHERE workspace_id = $1 AND job_id = $2 AND status IN ('pending', 'running') ORDER BY id`, t.workspace, job)
+}
+
+// OtherReadyRuns implements domain.RunTx.
+func (t *Tx) OtherReadyRuns(ctx context.Context, run domain.RunID, now time.Time) (ready bool, err error) {
+	err = t.get(ctx, &ready, `SELECT EXISTS (SELECT FROM tasks WHERE workspace_id = $1 AND run_id <> $2 AND status = 'queued' AND current IS NULL
+		AND (not_before IS NULL OR not_before <= $3))`, t.workspace, run, now)
+	return ready, err
+}
+
+// InsertRun implements domain.RunTx.
+func (t *Tx) InsertRun(ctx context.Context, r *domain.Run) error {
+	spec, err := json.Marshal(r.Spec)
+	if err != nil {
+		return err
+	}
+	parameters, err := json.Marshal(r.Parameters)
+	if err != nil {
+		return err
+	}
+	err = t.exec(ctx, `INSERT INTO runs (workspace_id, id, job_id, job_name, spec, parameters, status, run_trigger, started_by_kind, started_by_id,
+		started_by_name, message, admitted, created_at, started_at, finished_at, cancel_requested_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
+		t.workspace, r.ID, r.JobID, r.JobName, string(spec), string(parameters), r.Status, r.Trigger, r.StartedBy.Kind, r.StartedBy.ID, r.StartedBy.Name,
+		r.Message, r.Admitted, r.CreatedAt, r.StartedAt, r.FinishedAt, r.CancelRequestedAt)
+	if err != nil {
+		return err
+	}
+	return t.insertTasks(ctx, r)
+}
+
+func (t *Tx) insertTasks(ctx context.Context, r *domain.Run) error {
+	keys, positions, statuses := make([]string, len(r.Tasks)), make([]int64, len(r.Tasks)), make([]string, len(r.Tasks))
+	for i, task := range r.Tasks {
+		keys[i], positions[i], statuses[i] = task.Key, int64(task.Position), string(task.Status)
+	}
+	return t.exec(ctx, `INSERT INTO tasks (workspace_id, run_id, key, position, status)
+		SELECT $1, $2, k, p, s FROM unnest($3::text[], $4::int[], $5::text[]) AS t (k, p, s)`,
+		t.workspace, r.ID, pq.Array(keys), pq.Array(positions), pq.Array(statuses))
+}
+
+// UpdateRun implements domain.RunTx.
+func (t *Tx) UpdateRun(ctx context.Context, id domain.RunID, fn func(*domain.Run) error) (*domain.Run, error) {
+	r, err := t.run(ctx, id, " FOR NO KEY UPDATE")
+	if err != nil {
+		return nil, err
+	}
+	if r.Tasks, err = t.Tasks(ctx, []domain.RunID{id}); err != nil {
+		return nil, err
+	}
+	before := r
+	before.Tasks = append([]domain.Task(nil), r.Tasks...)
+	if err := fn(&r); err != nil {
+		return nil, err
+	}
+	if err := t.writeRun(ctx, &before, &r); err != nil {
+		return nil, err
+	}
+	return &r, t.writeTasks(ctx, before.Tasks, r.Tasks)
+}
+
+func (t *Tx) writeRun(ctx context.Context, before, r *domain.Run) error {
+	same := before.Status == r.Status && before.Message == r.Message && before.Admitted == r.Admitted && reflect.DeepEqual(before.StartedAt, r.StartedAt) &&
+		reflect.DeepEqual(before.FinishedAt, r.FinishedAt) && reflect.DeepEqual(before.CancelRequestedAt, r.CancelRequestedAt)
+	if same {
+		return nil
+	}
+	return t.exec(ctx, `UPDATE runs SET status = $3, message = $4, admitted = $5, started_at = $6, finished_at = $7, cancel_requested_at = $8
+		WHERE workspace_id = $1 AND id = $2`, t.workspace, r.ID, r.Status, r.Message, r.Admitted, r.StartedAt, r.FinishedAt, r.CancelRequestedAt)
+}

@@ -1,0 +1,159 @@
+// Package store keeps everything in PostgreSQL. Tenant SQL exists only on Tx, from Store.In, bound by row-level security to one workspace;
+// what has no tenant yet is on System, whose role has narrow grants.
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Roles of the database, made by the first migration.
+const (
+	appRole    = "millpond_app"
+	systemRole = "millpond_system"
+)
+
+// Options of a Store. The zero value has the defaults.
+type Options struct {
+	MaxConns int // of tenant transactions at once; 0 stands for 24
+}
+
+// Store is the database.
+type Store struct {
+	app    *sqlx.DB
+	system *sqlx.DB
+	topics *Topics
+}
+
+// Open connects to a migrated database. The login in the DSN must be a member of both roles, as the one that migrated is.
+func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
+	if o.MaxConns == 0 {
+		o.MaxConns = 24
+	}
+	app, err := connect(dsn, appRole, o.MaxConns)
+	if err != nil {
+		return nil, err
+	}
+	system, err := connect(dsn, systemRole, max(4, o.MaxConns/3))
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{app: app, system: system}
+	if err := app.PingContext(ctx); err != nil {
+		s.closePools()
+		return nil, fmt.Errorf("the database does not answer: %w", err)
+	}
+	if s.topics, err = listen(dsn, app); err != nil {
+		s.closePools()
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect opens a pool whose every connection is bound to the role. Parameters go along with the statement in one round trip.
+func connect(dsn, role string, conns int) (*sqlx.DB, error) {
+	cfg, err := pq.NewConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("the database's address: %w", err)
+	}
+	cfg.BinaryParameters = true
+	if cfg.Runtime == nil {
+		cfg.Runtime = map[string]string{}
+	}
+	cfg.Runtime["role"] = role
+	cfg.Runtime["timezone"] = "UTC"
+	connector, err := pq.NewConnectorConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("the database's address: %w", err)
+	}
+	db := sqlx.NewDb(openDB(connector), "postgres")
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	return db, nil
+}
+
+// Close ends all connections.
+func (s *Store) Close() error {
+	err := s.topics.close()
+	s.closePools()
+	return err
+}
+
+func (s *Store) closePools() {
+	_ = s.app.Close()
+	_ = s.system.Close()
+}
+
+// Topics returns the wake-ups of this database.
+func (s *Store) Topics() *Topics { return s.topics }
+
+// System returns what is allowed outside of a workspace.
+func (s *Store) System() *System { return &System{db: s.system} }
+
+// Ping asks whether the database answers.
+func (s *Store) Ping(ctx context.Context) error { return s.app.PingContext(ctx) }
+
+// maxTries bounds how often a transaction that lost a deadlock is run.
+const maxTries = 4
+
+// In implements domain.Store. It costs two round trips beside those of fn.
+func (s *Store) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) error {
+	if err := scope.Valid(); err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		err := s.once(ctx, scope, fn)
+		if lost := pq.As(err, pqerror.TRDeadlockDetected, pqerror.TRSerializationFailure); lost == nil || try == maxTries {
+			return mapError(err)
+		}
+	}
+}
+
+func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) (err error) {
+	conn, err := s.app.Connx(ctx)
+	if err != nil {
+		return err
+	}
+	tx := &Tx{conn: conn, workspace: scope.Workspace()}
+	committed := false
+	defer func() {
+		if !committed {
+			rollback(conn)
+		}
+		_ = conn.Close() // gives it back to the pool
+	}()
+	begin := "BEGIN; SELECT set_config('app.workspace', " + pq.QuoteLiteral(string(scope.Workspace())) + ", true)"
+	if _, err := conn.ExecContext(ctx, begin); err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, tx.end()); err != nil {
+		return err
+	}
+	committed = true
+	s.topics.wake(tx.topics)
+	return nil
+}
+
+// rollbackTime bounds a rollback, which must not depend on a request that has gone away.
+const rollbackTime = 5 * time.Second
+
+// rollback ends the transaction; a connection on which that fails is thrown away.
+func rollback(conn *sqlx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackTime)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+}

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// System is what is allowed outside of a workspace, under a database role of its own with narrow grants: to find work for schedulers, to
+// recognise credentials (auth.go), to make workspaces (instance.go), and to keep house.
+type System struct {
+	db *sqlx.DB
+}
+
+var _ domain.System = (*System)(nil)
+
+// DueRuns implements domain.System: runs with a ready task whose agent is connected and has a free slot, and pending runs that their job's own limit
+// held and may not hold any more.
+func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error) {
+	return rows(ctx, s.db, refRow.run, `
+		SELECT workspace_id, run_id AS id FROM (
+			SELECT DISTINCT t.workspace_id, t.run_id FROM tasks t WHERE t.status = 'queued' AND t.current IS NULL
+				AND (t.not_before IS NULL OR t.not_before <= $1) AND EXISTS (
+					SELECT FROM agents a WHERE a.workspace_id = t.workspace_id AND a.session <> '' AND a.slots > (SELECT count(*) FROM attempts r
+						WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))
+			UNION
+			SELECT h.workspace_id, h.id FROM runs h WHERE h.status = 'pending' AND NOT h.admitted AND (h.spec ->> 'max_concurrent_runs')::int >
+				(SELECT count(*) FROM runs o WHERE o.workspace_id = h.workspace_id AND o.job_id = h.job_id AND o.status IN ('pending', 'running') AND o.admitted)
+		) due ORDER BY run_id LIMIT $2`, now, limit)
+}
+
+type refRow struct {
+	Workspace domain.WorkspaceID `db:"workspace_id"`
+	ID        string             `db:"id"`
+}
+
+func (r refRow) run() (domain.RunRef, error) {
+	return domain.RunRef{Workspace: r.Workspace, Run: domain.RunID(r.ID)}, nil
+}
+
+func (r refRow) job() (domain.JobRef, error) {
+	return domain.JobRef{Workspace: r.Workspace, Job: domain.JobID(r.ID)}, nil
+}
+
+func (r refRow) agent() (domain.AgentRef, error) {
+	return domain.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, nil
+}
+
+func (r refRow) attempt() (domain.AttemptRef, error) {
+	return domain.AttemptRef{Workspace: r.Workspace, Attempt: domain.AttemptID(r.ID)}, nil
+}
+
+// NextRetry implements domain.System.
+func (s *System) NextRetry(ctx context.Context, now time.Time) (time.Time, error) {
+	return s.nextTime(ctx, `SELECT min(not_before) FROM tasks WHERE status = 'queued' AND current IS NULL AND not_before > $1`, now)
+}
+
+// DueSchedules implements domain.System.
+func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]domain.JobRef, error) {
+	return rows(ctx, s.db, refRow.job, `SELECT workspace_id, id FROM jobs WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL)
+		AND LEAST(next_at, waiting_since) <= $1 ORDER BY LEAST(next_at, waiting_since) LIMIT $2`, now, limit)
+}
+
+// NextSchedule implements domain.System.
+func (s *System) NextSchedule(ctx context.Context) (time.Time, error) {
+	return s.nextTime(ctx, `SELECT min(next_at) FROM jobs WHERE next_at IS NOT NULL`)
+}
+
+func (s *System) nextTime(ctx context.Context, query string, args ...any) (time.Time, error) {
+	var at sql.NullTime
+	if err := s.db.GetContext(ctx, &at, query, args...); err != nil {
+		return time.Time{}, mapError(err)
+	}
+	return at.Time.UTC(), nil
+}
+
+// ExpiredAgents implements domain.System.
+func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]domain.AgentRef, error) {
+	return rows(ctx, s.db, refRow.agent, `SELECT workspace_id, id FROM agents a WHERE lease_expires_at <= $1 AND (session <> '' OR EXISTS (
+		SELECT FROM attempts r WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))`, now)
+}
+
+// ExtendLeases implements domain.System.
+func (s *System) ExtendLeases(ctx context.Context, until time.Time) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE agents SET lease_expires_at = $1 WHERE lease_expires_at < $1 AND (session <> '' OR lease_expires_at > $1::timestamptz - interval '1 day')`, until)
+	return mapError(err)
+}
+
+// sealBacklog is how many bytes of a running attempt's log are sealed before its end.
+const sealBacklog = 8 << 20
+
+// UnsealedAttempts implements domain.System.
+func (s *System) UnsealedAttempts(ctx context.Context, limit int) ([]domain.AttemptRef, error) {
+	return rows(ctx, s.db, refRow.attempt, `SELECT workspace_id, id FROM attempts a WHERE NOT log_sealed AND (status NOT IN ('starting', 'running') OR
+		COALESCE((SELECT start FROM log_chunks c WHERE c.workspace_id = a.workspace_id AND c.attempt_id = a.id ORDER BY start DESC LIMIT 1), 0) -
+		COALESCE((SELECT stop FROM log_segments g WHERE g.workspace_id = a.workspace_id AND g.attempt_id = a.id ORDER BY start DESC LIMIT 1), 0) >= $2)
+		ORDER BY id LIMIT $1`, limit, sealBacklog)
+}
+
+// Housekeep implements domain.System.
+func (s *System) Housekeep(ctx context.Context, now time.Time) error {
+	if err := ensurePartitions(ctx, s.db, now); err != nil {
+		return err
+	}
+	if err := s.dropPartitions(ctx, now); err != nil {
+		return err
+	}
+	for _, statement := range []struct {
+		sql string
+		arg time.Time
+	}{
+		{`DELETE FROM idempotency_keys WHERE created_at < $1`, now.AddDate(0, 0, -1)},
+		{`DELETE FROM api_keys WHERE expires_at < $1`, now.Add(-domain.APIKeyRetention)},
+		{`DELETE FROM sessions WHERE expires_at < $1 OR ended_at < $1`, now.AddDate(0, 0, -7)},
+		{`DELETE FROM replicas WHERE seen_at < $1`, now.Add(-time.Hour)},
+		{`DELETE FROM signing_keys WHERE created_at < $1`, now.AddDate(-1, 0, 0)},
+	} {
+		if _, err := s.db.ExecContext(ctx, statement.sql, statement.arg); err != nil {
+			return mapError(err)
+		}
+	}
+	return nil
+}
+
+// keepDays is how many days of chunks stay in the database although they are sealed.
+const keepDays = 2
+
+func (s *System) dropPartitions(ctx context.Context, now time.Time) error {
+	var names []string
+	err := s.db.SelectContext(ctx, &names, `SELECT right(c.relname, 8) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'log_chunks'::regclass`)
+	if err != nil {
+		return mapError(err)
+	}
+	for _, name := range names {
+		day, err := time.Parse("20060102", name)
+		if err != nil {
+			return err
+		}
+		if now.Sub(day) < (keepDays+1)*24*time.Hour {
+			continue
+		}
+		_, err = s.db.ExecContext(ctx, `SELECT drop_log_partition($1::date, $2, $3)`, day.Format(time.DateOnly), firstAttempt(day), firstAttempt(day.AddDate(0, 0, 1)))
+		if err != nil {
+			return mapError(err)
+		}
+	}
+	return nil
+}

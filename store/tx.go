@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Tx is one transaction in one workspace. It implements domain.Tx: one file per noun.
+type Tx struct {
+	conn      *sqlx.Conn
+	workspace domain.WorkspaceID
+	topics    []domain.Topic
+}
+
+var _ domain.Tx = (*Tx)(nil)
+
+// Notify implements domain.Tx.
+func (t *Tx) Notify(topics ...domain.Topic) { t.topics = append(t.topics, topics...) }
+
+// end commits, with the notifications in the same round trip.
+func (t *Tx) end() string {
+	if len(t.topics) == 0 {
+		return "COMMIT"
+	}
+	var b strings.Builder
+	seen := map[domain.Topic]bool{}
+	for _, topic := range t.topics {
+		if !seen[topic] {
+			seen[topic] = true
+			b.WriteString("SELECT pg_notify('" + channel + "', " + pq.QuoteLiteral(string(topic)) + ");")
+		}
+	}
+	return b.String() + "COMMIT"
+}
+
+func (t *Tx) get(ctx context.Context, dest any, query string, args ...any) error {
+	return t.conn.GetContext(ctx, dest, query, args...)
+}
+
+func (t *Tx) sel(ctx context.Context, dest any, query string, args ...any) error {
+	return t.conn.SelectContext(ctx, dest, query, args...)
+}
+
+func (t *Tx) exec(ctx context.Context, query string, args ...any) error {
+	_, err := t.conn.ExecContext(ctx, query, args...)
+	return err
+}
+
+// execOne is exec for a statement that must touch a row; missing is the error when it does not.
+func (t *Tx) execOne(ctx context.Context, missing error, query string, args ...any) error {
+	res, err := t.conn.ExecContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n > 0 {
+		return err
+	}
+	return missing
+}
+
+// orMissing replaces "no rows" by the error given.
+func orMissing(err, missing error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return missing
+	}
+	return err
+}
+
+// rows reads many rows and translates each.
+func rows[R, T any](ctx context.Context, q sqlx.QueryerContext, translate func(R) (T, error), query string, args ...any) ([]T, error) {
+	var raw []R
+	if err := sqlx.SelectContext(ctx, q, &raw, query, args...); err != nil {
+		return nil, err
+	}
+	all := make([]T, len(raw))
+	for i, r := range raw {
+		var err error
+		if all[i], err = translate(r); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func timePtr(t sql.NullTime) *time.Time {
+	if !t.Valid {
+		return nil
+	}
+	utc := t.Time.UTC()
+	return &utc
+}
+
+// texts makes an array parameter of anything like a string.
+func texts[T ~string](all []T) any {
+	s := make([]string, len(all))
+	for i, v := range all {
+		s[i] = string(v)
+	}
+	return pq.Array(s)
+}

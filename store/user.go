@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type memberRow struct {
+	ID        domain.UserID `db:"id"`
+	Email     string        `db:"email"`
+	Name      string        `db:"name"`
+	CreatedAt time.Time     `db:"created_at"`
+	Role      domain.Role   `db:"role"`
+	JoinedAt  time.Time     `db:"joined_at"`
+}
+
+const memberColumns = `u.id, u.email, u.name, u.created_at, m.role, m.created_at AS joined_at`
+
+func (r memberRow) toDomain() (domain.Member, error) {
+	user := domain.User{ID: r.ID, Email: r.Email, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}
+	return domain.Member{User: user, Role: r.Role, CreatedAt: r.JoinedAt.UTC()}, nil
+}
+
+// Member implements domain.MemberTx.
+func (t *Tx) Member(ctx context.Context, id domain.UserID) (domain.Member, error) {
+	var row memberRow
+	err := t.get(ctx, &row, `SELECT `+memberColumns+` FROM members m JOIN users u ON u.id = m.user_id WHERE m.workspace_id = $1 AND m.user_id = $2`, t.workspace, id)
+	if err != nil {
+		return domain.Member{}, orMissing(err, domain.NotFound("member", id))
+	}
+	return row.toDomain()
+}
+
+// Members implements domain.MemberTx.
+func (t *Tx) Members(ctx context.Context, after domain.UserID, limit int) ([]domain.Member, error) {
+	return rows(ctx, t.conn, memberRow.toDomain, `SELECT `+memberColumns+` FROM members m JOIN users u ON u.id = m.user_id
+		WHERE m.workspace_id = $1 AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`, t.workspace, after, limit)
+}
+
+// Users implements domain.MemberTx.
+func (t *Tx) Users(ctx context.Context, ids []domain.UserID) ([]domain.User, error) {
+	translate := func(r memberRow) (domain.User, error) {
+		m, err := r.toDomain()
+		return m.User, err
+	}
+	return rows(ctx, t.conn, translate, `SELECT `+memberColumns+` FROM members m JOIN users u ON u.id = m.user_id
+		WHERE m.workspace_id = $1 AND m.user_id = ANY($2)`, t.workspace, texts(ids))
+}
+
+// InsertMember implements domain.MemberTx.
+func (t *Tx) InsertMember(ctx context.Context, u domain.User, role domain.Role, at time.Time) (m domain.Member, fresh bool, err error) {
+	var made struct {
+		ID    domain.UserID `db:"user_id"`
+		Fresh bool          `db:"fresh"`
+	}
+	if err := t.get(ctx, &made, `SELECT user_id, fresh FROM ensure_user($1, $2, $3, $4)`, u.ID, u.Email, u.Name, at); err != nil {
+		return m, false, err
+	}
+	err = t.exec(ctx, `INSERT INTO members (workspace_id, user_id, role, created_at) VALUES ($1, $2, $3, $4)`, t.workspace, made.ID, role, at)
+	if err != nil {
+		return m, false, err
+	}
+	m, err = t.Member(ctx, made.ID)
+	return m, made.Fresh, err
+}
+
+// UpdateMember implements domain.MemberTx.
+func (t *Tx) UpdateMember(ctx context.Context, id domain.UserID, role domain.Role) error {
+	return t.execOne(ctx, domain.NotFound("member", id), `UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2`, t.workspace, id, role)
+}
+
+// DeleteMember implements domain.MemberTx. Sessions and keys go with the membership, by their foreign keys.
+func (t *Tx) DeleteMember(ctx context.Context, id domain.UserID) error {
+	var sessions []domain.SessionID
+	if err := t.sel(ctx, &sessions, `SELECT id FROM sessions WHERE workspace_id = $1 AND user_id = $2 AND ended_at IS NULL`, t.workspace, id); err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		t.Notify(domain.SessionTopic(s))
+	}
+	return t.execOne(ctx, domain.NotFound("member", id), `DELETE FROM members WHERE workspace_id = $1 AND user_id = $2`, t.workspace, id)
+}
+
+// LockAdmins implements domain.MemberTx.
+func (t *Tx) LockAdmins(ctx context.Context) (int, error) {
+	var ids []domain.UserID
+	err := t.sel(ctx, &ids, `SELECT user_id FROM members WHERE workspace_id = $1 AND role = 'admin' ORDER BY user_id FOR UPDATE`, t.workspace)
+	return len(ids), err
+}
+
+// InsertInvitation implements domain.MemberTx.
+func (t *Tx) InsertInvitation(ctx context.Context, i domain.Invitation) error {
+	return t.exec(ctx, insertInvitation, t.workspace, i.TokenHash, i.Email, i.Role, i.ExpiresAt)
+}
+
+const insertInvitation = `INSERT INTO invitations (workspace_id, token_hash, email, role, expires_at) VALUES ($1, $2, NULLIF($3, ''), $4, $5)`

@@ -1,0 +1,40 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type workspaceRow struct {
+	ID        domain.WorkspaceID `db:"workspace_id"`
+	Name      string             `db:"name"`
+	CreatedAt time.Time          `db:"created_at"`
+}
+
+func (r workspaceRow) toDomain() (domain.Workspace, error) {
+	return domain.Workspace{ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}, nil
+}
+
+// Workspace implements domain.WorkspaceTx.
+func (t *Tx) Workspace(ctx context.Context) (domain.Workspace, error) {
+	var row workspaceRow
+	if err := t.get(ctx, &row, "SELECT workspace_id, name, created_at FROM workspaces WHERE workspace_id = $1", t.workspace); err != nil {
+		return domain.Workspace{}, orMissing(err, domain.NotFound("workspace", t.workspace))
+	}
+	return row.toDomain()
+}
+
+// Overview implements domain.WorkspaceTx. Its counts go by index and grow with what is active and what finished since, not with history.
+func (t *Tx) Overview(ctx context.Context, since time.Time) (o domain.Overview, err error) {
+	err = t.conn.QueryRowxContext(ctx, `
+		SELECT (SELECT count(*) FROM runs WHERE workspace_id = $1 AND status = 'running'),
+		       (SELECT count(*) FROM runs WHERE workspace_id = $1 AND status = 'pending'),
+		       (SELECT count(*) FROM runs WHERE workspace_id = $1 AND finished_at >= $2 AND status = 'success'),
+		       (SELECT count(*) FROM runs WHERE workspace_id = $1 AND finished_at >= $2 AND status = 'failed'),
+		       (SELECT count(*) FROM agents WHERE workspace_id = $1 AND session <> ''),
+		       (SELECT count(*) FROM agents WHERE workspace_id = $1)`, t.workspace, since).
+		Scan(&o.RunningRuns, &o.PendingRuns, &o.SucceededRuns, &o.FailedRuns, &o.ConnectedAgents, &o.Agents)
+	return o, err
+}

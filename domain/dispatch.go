@@ -16,6 +16,7 @@ type Delivery struct {
 	Environment    map[string]string
 	TimeoutSeconds int
 	GraceSeconds   int
+	Files          []File
 }
 
 // stopGrace is the time between SIGTERM and SIGKILL.
@@ -103,6 +104,11 @@ func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) 
 		}
 		run.assigned = append(run.assigned, a)
 	}
+	if len(run.assigned) > 0 && run.files == nil {
+		if run.files, err = loadFiles(ctx, tx, run.Spec.Files); err != nil {
+			return err
+		}
+	}
 	tx.Notify(AgentsTopic(s.workspace))
 	return nil
 }
@@ -120,7 +126,9 @@ func wait(run *Run, tasks []*Task, message string) {
 // deliver sends the attempts that were just assigned, after the commit.
 func (r *Runs) deliver(s Scope, run *Run) {
 	for _, a := range run.assigned {
-		r.Outbox.start(run.delivery(a, r.Tokens, s.workspace))
+		d := run.delivery(a, r.Tokens, s.workspace)
+		d.Files = run.files
+		r.Outbox.start(d)
 	}
 	run.assigned = nil
 }
@@ -136,7 +144,8 @@ func (r *Runs) delivery(ctx context.Context, s Scope, a Attempt) (d Delivery, er
 			return err
 		}
 		d = run.delivery(a, r.Tokens, s.workspace)
-		return nil
+		d.Files, err = loadFiles(ctx, tx, run.Spec.Files)
+		return err
 	})
 	return d, err
 }

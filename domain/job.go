@@ -28,6 +28,7 @@ type JobSpec struct {
 	Environment       []Variable `json:"environment,omitempty"`
 	Parameters        []Variable `json:"parameters,omitempty"` // names and defaults
 	MaxConcurrentRuns int        `json:"max_concurrent_runs,omitempty"`
+	Files             []File     `json:"files,omitempty"`
 }
 
 // Variable is a name and a value, for environments and parameters; their order is kept.
@@ -89,6 +90,7 @@ type JobChange struct {
 	Environment       *[]Variable
 	Parameters        *[]Variable
 	MaxConcurrentRuns *int
+	Files             *[]File // replaces all of them
 	Schedule          **NewSchedule
 }
 
@@ -104,7 +106,7 @@ func (j *Jobs) Create(ctx context.Context, s Scope, n NewJob, key Idempotency) (
 	err = j.Store.In(ctx, s, func(tx Tx) error {
 		id, err := once(ctx, tx, s, key, JobCreate, n, func() (JobID, error) {
 			tx.Notify(ScheduleTopic)
-			if err := tx.InsertJob(ctx, job); err != nil {
+			if err := insertJob(ctx, tx, job); err != nil {
 				return "", err
 			}
 			return job.ID, audited(ctx, tx, s, JobCreate, "job", job.ID)
@@ -116,6 +118,13 @@ func (j *Jobs) Create(ctx context.Context, s Scope, n NewJob, key Idempotency) (
 		return err
 	})
 	return job, err
+}
+
+func insertJob(ctx context.Context, tx Tx, job Job) error {
+	if err := tx.InsertFiles(ctx, job.Files); err != nil {
+		return err
+	}
+	return tx.InsertJob(ctx, job)
 }
 
 func (n NewJob) job(s Scope, now time.Time) (Job, error) {
@@ -187,7 +196,10 @@ func (j *Jobs) Update(ctx context.Context, s Scope, id JobID, c JobChange) (job 
 	err = j.Store.In(ctx, s, func(tx Tx) error {
 		job, err = tx.UpdateJob(ctx, id, func(job *Job) error {
 			job.UpdatedAt = now
-			return job.change(c, now)
+			if err := job.change(c, now); err != nil {
+				return err
+			}
+			return tx.InsertFiles(ctx, job.Files)
 		})
 		if err != nil {
 			return err
@@ -208,6 +220,7 @@ func (j *Job) change(c JobChange, now time.Time) error {
 	set(&j.Environment, c.Environment)
 	set(&j.Parameters, c.Parameters)
 	set(&j.MaxConcurrentRuns, c.MaxConcurrentRuns)
+	set(&j.Files, c.Files)
 	if c.Schedule != nil {
 		if err := j.reschedule(*c.Schedule, now); err != nil {
 			return err
@@ -316,6 +329,9 @@ func (s *JobSpec) validate() error {
 		return err
 	}
 	if err := validTasks(s.Tasks); err != nil {
+		return err
+	}
+	if err := prepareFiles(s.Files); err != nil {
 		return err
 	}
 	if s.size() > maxSpec {

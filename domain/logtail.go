@@ -252,3 +252,10 @@ func (t *tail) limit(first int) int {
 	}
 	return i
 }
+
+// Followed is how many attempts' logs are followed on this replica.
+func (l *Logs) Followed() int {
+	l.tails.mu.Lock()
+	defer l.tails.mu.Unlock()
+	return len(l.tails.open)
+}

@@ -71,6 +71,7 @@ type Run struct {
 	Tasks             []Task // filled where a method needs them; in the order of the spec
 
 	assigned []Attempt // since the last commit, to be delivered
+	files    []File    // with their contents, for those
 }
 
 // Single says that the run is of a single command. It has one task with the empty key, which is not shown as a task.

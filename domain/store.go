@@ -19,6 +19,7 @@ type Tx interface {
 	APIKeyTx
 	AgentTx
 	JobTx
+	FileTx
 	RunTx
 	AttemptTx
 	LogTx

@@ -157,3 +157,6 @@ func rollback(conn *sqlx.Conn) {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 }
+
+// Connections is how many connections of tenant transactions are open.
+func (s *Store) Connections() int { return s.app.Stats().OpenConnections }

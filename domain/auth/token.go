@@ -173,3 +173,6 @@ func mac(k SigningKey, purpose, of string) string {
 	h.Write([]byte(purpose + "\x00" + of))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
+
+// NewReplicaID names a replica for as long as it runs.
+func NewReplicaID() string { return "rep_" + randomHex(8) }

@@ -138,6 +138,14 @@ CREATE TABLE jobs (
 );
 CREATE INDEX jobs_due ON jobs (LEAST(next_at, waiting_since)) WHERE next_at IS NOT NULL OR waiting_since IS NOT NULL;
 
+-- Files that jobs bring along, once each.
+CREATE TABLE files (
+    workspace_id text COLLATE "C" NOT NULL REFERENCES workspaces,
+    hash         bytea NOT NULL, -- SHA-256
+    data         bytea NOT NULL,
+    PRIMARY KEY (workspace_id, hash)
+);
+
 CREATE TABLE runs (
     workspace_id        text COLLATE "C" NOT NULL REFERENCES workspaces,
     id                  text COLLATE "C" NOT NULL,
@@ -284,7 +292,7 @@ CREATE TABLE replicas (
 DO $$
 DECLARE t text;
 BEGIN
-    FOREACH t IN ARRAY ARRAY['workspaces', 'members', 'invitations', 'sessions', 'api_keys', 'agents', 'quotas', 'jobs', 'runs', 'tasks',
+    FOREACH t IN ARRAY ARRAY['workspaces', 'members', 'invitations', 'sessions', 'api_keys', 'agents', 'quotas', 'jobs', 'files', 'runs', 'tasks',
         'attempts', 'log_chunks', 'log_segments', 'audit_events', 'idempotency_keys']
     LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', t);
@@ -303,7 +311,7 @@ CREATE POLICY system ON users TO millpond_system USING (true) WITH CHECK (true);
 GRANT SELECT ON workspaces, users TO millpond_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON members, sessions, api_keys, jobs, runs, tasks, attempts TO millpond_app;
 GRANT SELECT, INSERT, UPDATE ON agents, quotas, idempotency_keys TO millpond_app;
-GRANT SELECT, INSERT ON log_chunks, log_segments, invitations TO millpond_app;
+GRANT SELECT, INSERT ON files, log_chunks, log_segments, invitations TO millpond_app;
 GRANT UPDATE ON log_segments TO millpond_app;
 GRANT INSERT ON audit_events TO millpond_app;
 
@@ -363,6 +371,6 @@ REVOKE ALL ON FUNCTION create_log_partition, drop_log_partition FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION create_log_partition, drop_log_partition TO millpond_system;
 
 -- +goose Down
-DROP TABLE replicas, signing_keys, idempotency_keys, audit_events, log_segments, log_chunks, attempts, tasks, runs, jobs, quotas, agents,
+DROP TABLE replicas, signing_keys, idempotency_keys, audit_events, log_segments, log_chunks, attempts, tasks, runs, files, jobs, quotas, agents,
     api_keys, sessions, invitations, members, users, workspaces;
 DROP FUNCTION ensure_user, create_log_partition, drop_log_partition, current_workspace;

@@ -1,0 +1,172 @@
+package hub
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/domain"
+)
+
+// maxBody bounds a JSON body from an agent; a hello names every attempt it holds.
+const maxBody = 8 << 20
+
+// routes are what an agent asks on its session.
+func (h *Hub) routes(s *session) http.Handler {
+	logs := h.o.Services.Logs.Writer(s.scope, s.id)
+	r := chi.NewRouter()
+	r.Post(agent.HelloPath, func(w http.ResponseWriter, r *http.Request) { h.hello(w, r, s) })
+	r.Post(agent.HeartbeatPath, func(w http.ResponseWriter, r *http.Request) { h.heartbeat(w, r, s) })
+	r.Post(agent.LogsPath, func(w http.ResponseWriter, r *http.Request) { h.logs(w, r, s, logs) })
+	r.Put(fmt.Sprintf(agent.StatusPath, "{id}"), func(w http.ResponseWriter, r *http.Request) { h.status(w, r, s) })
+	return r
+}
+
+func (h *Hub) hello(w http.ResponseWriter, r *http.Request, s *session) {
+	var in agent.Hello
+	if !read(w, r, &in) {
+		return
+	}
+	if in.Protocol != agent.ProtocolVersion {
+		w.WriteHeader(http.StatusUpgradeRequired)
+		_ = json.NewEncoder(w).Encode(agent.Error{Error: fmt.Sprintf("this server speaks version %d of the agent protocol, not %d; use an agent of the server's version", agent.ProtocolVersion, in.Protocol)})
+		return
+	}
+	hello := domain.AgentHello{Session: s.id, Version: in.Version, Hostname: in.Hostname, OS: in.OS, Arch: in.Arch, Slots: in.Slots}
+	for _, a := range in.Attempts {
+		hello.Attempts = append(hello.Attempts, report(a.ID, a.Status))
+	}
+	desired, err := h.o.Services.Agents.Hello(r.Context(), s.scope, hello)
+	if err != nil {
+		h.fail(w, s, err)
+		return
+	}
+	lease := h.o.Services.Agents.Lease
+	respond(w, agent.Welcome{
+		AgentID: string(s.agent()), Lease: agent.Duration(lease.Length), HeartbeatEvery: agent.Duration(lease.Heartbeat), Attempts: wireDesired(desired),
+	}, nil)
+}
+
+func (h *Hub) heartbeat(w http.ResponseWriter, r *http.Request, s *session) {
+	var in agent.Heartbeat
+	if !read(w, r, &in) {
+		return
+	}
+	running := make([]domain.AttemptID, len(in.Attempts))
+	for i, id := range in.Attempts {
+		running[i] = domain.AttemptID(id)
+	}
+	desired, err := h.o.Services.Agents.Heartbeat(r.Context(), s.scope, s.id, running)
+	if err != nil {
+		h.fail(w, s, err)
+		return
+	}
+	respond(w, agent.HeartbeatReply{Attempts: wireDesired(desired)}, nil)
+}
+
+func (h *Hub) logs(w http.ResponseWriter, r *http.Request, s *session, logs *domain.LogWriter) {
+	batch, err := agent.ReadBatch(r.Body)
+	if errors.Is(err, agent.ErrBatch) {
+		respond(w, nil, domain.Errorf(domain.CodeInvalid, "%v", err))
+		return
+	}
+	if err != nil {
+		return // the connection broke
+	}
+	chunks := make([]domain.LogAppend, len(batch))
+	for i, c := range batch {
+		chunks[i] = domain.LogAppend{
+			Attempt:  domain.AttemptID(c.Attempt),
+			LogChunk: domain.LogChunk{Offset: c.Offset, Stream: domain.LogStream(c.Stream), EmittedAt: c.Time, Data: c.Data},
+		}
+	}
+	receipt, err := logs.Append(r.Context(), chunks)
+	if err != nil {
+		h.fail(w, s, err)
+		return
+	}
+	reply := agent.LogReply{Next: make(map[string]int64, len(receipt.Next))}
+	for id, next := range receipt.Next {
+		reply.Next[string(id)] = next
+	}
+	for _, id := range receipt.Forget {
+		reply.Forget = append(reply.Forget, string(id))
+	}
+	respond(w, reply, nil)
+}
+
+func (h *Hub) status(w http.ResponseWriter, r *http.Request, s *session) {
+	var in agent.Status
+	if !read(w, r, &in) {
+		return
+	}
+	if err := h.o.Services.Runs.Report(r.Context(), s.scope, report(chi.URLParam(r, "id"), in)); err != nil {
+		h.fail(w, s, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func report(id string, s agent.Status) domain.AttemptReport {
+	return domain.AttemptReport{
+		Attempt: domain.AttemptID(id), Exited: s.State == agent.Exited, Started: s.State == agent.Running, Held: s.Held, Reason: string(s.Reason),
+		Message: s.Message, ExitCode: s.ExitCode, Signal: s.Signal, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, LogEnd: s.LogEnd,
+	}
+}
+
+func wireDesired(all []domain.Desired) []agent.DesiredAttempt {
+	wire := make([]agent.DesiredAttempt, len(all))
+	for i, d := range all {
+		wire[i] = agent.DesiredAttempt{ID: string(d.Attempt), Desire: agent.Desire(d.Desire), LogNext: d.LogNext}
+		if d.Start != nil {
+			spec := wireAttempt(*d.Start)
+			wire[i].Spec = &spec
+		}
+	}
+	return wire
+}
+
+// read decodes a JSON body, or answers why not.
+func read(w http.ResponseWriter, r *http.Request, into any) bool {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into); err != nil {
+		respond(w, nil, domain.Errorf(domain.CodeInvalid, "The body is not what this path takes: %v", err))
+		return false
+	}
+	return true
+}
+
+// fail answers with the error. A session that was superseded is closed: its agent has another.
+func (h *Hub) fail(w http.ResponseWriter, s *session, err error) {
+	if domain.AsError(err).Code == domain.CodeInternal {
+		h.o.Log.Error("answering an agent", "agent", s.agent(), "error", err)
+	}
+	respond(w, nil, err)
+	if errors.Is(err, domain.ErrSuperseded) {
+		_ = s.Close()
+	}
+}
+
+// statuses are the HTTP statuses of the domain's codes; what is not listed is 500, which an agent tries again.
+var statuses = map[domain.Code]int{
+	domain.CodeInvalid: http.StatusBadRequest, domain.CodeUnauthenticated: http.StatusUnauthorized, domain.CodeForbidden: http.StatusForbidden,
+	domain.CodeNotFound: http.StatusNotFound, domain.CodeConflict: http.StatusConflict, domain.CodeTooLarge: http.StatusRequestEntityTooLarge,
+	domain.CodeUnavailable: http.StatusServiceUnavailable,
+}
+
+func respond(w http.ResponseWriter, body any, err error) {
+	status := http.StatusOK
+	if err != nil {
+		e := domain.AsError(err)
+		body = agent.Error{Error: e.Message}
+		if status = statuses[e.Code]; status == 0 {
+			status = http.StatusInternalServerError
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // a peer that is gone needs no answer
+}

@@ -1,0 +1,61 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/domain"
+)
+
+// Start implements domain.Fleet: it gives the attempt to its agent, which takes it twice without harm.
+func (h *Hub) Start(ctx context.Context, id domain.AgentID, d domain.Delivery) error {
+	return h.send(ctx, id, http.MethodPut, fmt.Sprintf(agent.AttemptPath, d.Attempt.ID), wireAttempt(d))
+}
+
+// Cancel implements domain.Fleet: it asks for the attempt's end.
+func (h *Hub) Cancel(ctx context.Context, id domain.AgentID, attempt domain.AttemptID) error {
+	return h.send(ctx, id, http.MethodPost, fmt.Sprintf(agent.CancelPath, attempt), nil)
+}
+
+func (h *Hub) send(ctx context.Context, id domain.AgentID, method, path string, body any) error {
+	payload, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, bytes.NewReader(payload))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", path) // lets the client send again on a stream that had died unseen
+	res, err := h.client(id).Do(req)
+	if err != nil {
+		return fmt.Errorf("agent %s: %w", id, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode >= http.StatusMultipleChoices {
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+		return fmt.Errorf("agent %s answered %s to %s %s: %s", id, res.Status, method, path, said)
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	return err
+}
+
+func wireAttempt(d domain.Delivery) agent.Attempt {
+	files := make([]agent.File, len(d.Files))
+	for i, f := range d.Files {
+		files[i] = agent.File{Path: f.Path, Mode: 0o644, Data: f.Content}
+		if f.Executable {
+			files[i].Mode = 0o755
+		}
+	}
+	return agent.Attempt{
+		ID: string(d.Attempt.ID), RunID: string(d.Attempt.RunID), TaskKey: d.Attempt.TaskKey, Number: d.Attempt.Number,
+		Command: d.Command, Env: d.Environment, TimeoutSeconds: d.TimeoutSeconds, GraceSeconds: d.GraceSeconds, Files: files,
+	}
+}

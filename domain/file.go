@@ -1,0 +1,92 @@
+package domain
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// File is one of the files that a job brings along: laid into the working directory of each of its tasks. Its bytes are kept once, by their
+// hash, so that a run's frozen copy only names them.
+type File struct {
+	Path       string `json:"path"` // relative, slash-separated
+	SHA256     string `json:"sha256"`
+	Size       int    `json:"size"`
+	Executable bool   `json:"executable,omitempty"`
+	Content    []byte `json:"-"` // on its way in, and to an agent; nil on its way in means the file of that SHA256 that is here already
+}
+
+// FileTx keeps the bytes of files.
+type FileTx interface {
+	// InsertFiles keeps the contents that are there and refuses a file without one that is not kept yet.
+	InsertFiles(ctx context.Context, files []File) error
+	// FileContents returns the bytes by SHA256.
+	FileContents(ctx context.Context, hashes []string) (map[string][]byte, error)
+}
+
+// Bounds of a job's files: they travel to the agent with every attempt.
+const (
+	maxFiles     = 100
+	maxFileBytes = 4 << 20
+	maxFilePath  = 255
+)
+
+// prepareFiles checks the files and names them by their hashes.
+func prepareFiles(files []File) error {
+	if len(files) > maxFiles {
+		return Invalid("files", "The job has %d files; use at most %d.", len(files), maxFiles)
+	}
+	seen, total := map[string]bool{}, 0
+	for i := range files {
+		f := &files[i]
+		field := fmt.Sprintf("files[%d]", i)
+		if !filePath(f.Path) {
+			return Invalid(field+".path", "%q is not a path inside the working directory.", f.Path)
+		}
+		if seen[f.Path] {
+			return Invalid(field+".path", "The path %q is given twice.", f.Path)
+		}
+		seen[f.Path] = true
+		if f.Content != nil {
+			sum := sha256.Sum256(f.Content)
+			f.SHA256, f.Size = hex.EncodeToString(sum[:]), len(f.Content)
+		}
+		if len(f.SHA256) != 2*sha256.Size {
+			return Invalid(field, "The file %q has neither content nor the SHA-256 of a file that is here.", f.Path)
+		}
+		total += f.Size
+	}
+	if total > maxFileBytes {
+		return Errorf(CodeTooLarge, "The job's files have %d bytes; use at most %d.", total, maxFileBytes)
+	}
+	return nil
+}
+
+func filePath(p string) bool {
+	return p != "" && len(p) <= maxFilePath && path.IsAbs(p) == false && path.Clean(p) == p && p != "." && p != ".." &&
+		!strings.HasPrefix(p, "../") && validText("path", p, maxFilePath) == nil && !strings.Contains(p, "\\")
+}
+
+// loadFiles fills in the contents.
+func loadFiles(ctx context.Context, tx Tx, files []File) ([]File, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	hashes := make([]string, len(files))
+	for i, f := range files {
+		hashes[i] = f.SHA256
+	}
+	contents, err := tx.FileContents(ctx, hashes)
+	if err != nil {
+		return nil, err
+	}
+	loaded := make([]File, len(files))
+	for i, f := range files {
+		f.Content = contents[f.SHA256]
+		loaded[i] = f
+	}
+	return loaded, nil
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Files of the agent beside the server, in the data directory.
+const (
+	agentTokenFile   = "agent.token"
+	agentProcessFile = "agent.json" // an agentRecord
+	agentLogFile     = "agent.log"
+	agentDir         = "agent"
+)
+
+// agentRecord says which process is the agent, and what it was started with.
+type agentRecord struct {
+	PID    int
+	Start  string // of the process, in the kernel's ticks: a pid alone may be somebody else's by now
+	Binary string
+	Args   []string
+}
+
+// Pauses of the supervisor.
+const (
+	restartPause = 500 * time.Millisecond
+	adoptedPoll  = 100 * time.Millisecond
+)
+
+// superviseAgent runs an agent beside the server, adopts the one that an earlier server started, and starts it again when it dies. The function
+// returned ends the agent; its tasks run on under their shims until the lease ends.
+func (s *server) superviseAgent(ctx context.Context) (stop func()) {
+	if _, err := os.Stat(s.path(agentTokenFile)); !s.config.LocalAgent || errors.Is(err, fs.ErrNotExist) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if err := s.runAgent(ctx); ctx.Err() == nil {
+				s.log.Error("the agent beside the server has ended; starting it again", "error", err)
+				sleep(ctx, restartPause)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (s *server) path(name string) string { return filepath.Join(s.config.DataDir, name) }
+
+// runAgent runs the agent until it ends or ctx does. One that an earlier server left is kept when it was started alike, else replaced: the
+// tasks do not notice.
+func (s *server) runAgent(ctx context.Context) error {
+	want, err := s.agentRecord()
+	if err != nil {
+		return err
+	}
+	running, was := s.findAgent()
+	if running != nil && (was.Binary != want.Binary || strings.Join(was.Args, "\x00") != strings.Join(want.Args, "\x00")) {
+		running.stop()
+		running = nil
+	}
+	if running == nil {
+		if running, err = s.startAgent(want); err != nil {
+			return err
+		}
+	}
+	s.log.Info("the agent beside the server", "pid", running.process.Pid)
+	select {
+	case err := <-running.ended:
+		return err
+	case <-ctx.Done():
+		running.stop()
+		return ctx.Err()
+	}
+}
+
+// agentRecord says what the agent is to be started with.
+func (s *server) agentRecord() (agentRecord, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return agentRecord{}, err
+	}
+	binary, err := os.Stat(self)
+	if err != nil {
+		return agentRecord{}, err
+	}
+	args := []string{self, "agent", "--server", s.url, "--token-file", s.path(agentTokenFile), "--data-dir", s.path(agentDir), "--log-format", s.config.LogFormat}
+	if s.config.AgentSlots > 0 {
+		args = append(args, "--slots", fmt.Sprint(s.config.AgentSlots))
+	}
+	return agentRecord{Binary: fmt.Sprintf("%s %d %d", version, binary.Size(), binary.ModTime().UnixNano()), Args: args}, nil
+}
+
+// agentProcess is the agent, started by this server or by an earlier one.
+type agentProcess struct {
+	process *os.Process
+	ended   chan error
+}
+
+func (a *agentProcess) stop() {
+	_ = a.process.Signal(syscall.SIGTERM)
+	select {
+	case <-a.ended:
+	case <-time.After(stopTime):
+		_ = a.process.Kill()
+		<-a.ended
+	}
+}
+
+func (s *server) startAgent(r agentRecord) (*agentProcess, error) {
+	out, err := os.OpenFile(s.path(agentLogFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = out.Close() }()
+	cmd := exec.Command(r.Args[0], r.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl+C in the server's terminal is not for the agent
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	a := &agentProcess{process: cmd.Process, ended: make(chan error, 1)}
+	go func() { a.ended <- cmd.Wait() }()
+	r.PID, r.Start = cmd.Process.Pid, processStart(cmd.Process.Pid)
+	b, err := json.Marshal(r)
+	if err == nil {
+		err = os.WriteFile(s.path(agentProcessFile), b, 0o600)
+	}
+	if err != nil {
+		a.stop()
+		return nil, err
+	}
+	return a, nil
+}
+
+// findAgent returns the agent that an earlier server started and that still runs; nil when there is none.
+func (s *server) findAgent() (*agentProcess, agentRecord) {
+	var r agentRecord
+	b, err := os.ReadFile(s.path(agentProcessFile))
+	if err != nil || json.Unmarshal(b, &r) != nil || r.Start == "" || processStart(r.PID) != r.Start {
+		return nil, r
+	}
+	p, err := os.FindProcess(r.PID)
+	if err != nil {
+		return nil, r
+	}
+	a := &agentProcess{process: p, ended: make(chan error, 1)}
+	go func() { // not a child of ours, so it cannot be waited for
+		for processStart(r.PID) == r.Start {
+			<-time.After(adoptedPoll)
+		}
+		a.ended <- errors.New("the adopted agent has ended")
+	}()
+	return a, r
+}
+
+// processStart is when the process began, as the kernel tells it; empty when it is gone or dead.
+func processStart(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // the name before may hold anything but is followed by this, at last
+	fields := strings.Fields(rest[max(0, strings.LastIndex(rest, ") ")+1):])
+	const state, start = 0, 19 // fields 3 and 22 of proc(5)
+	if len(fields) <= start || fields[state] == "Z" {
+		return ""
+	}
+	return fields[start]
+}

@@ -1,0 +1,59 @@
+// Command millpond is the whole platform in one binary: the control plane, the agent that does the work, and the tools of its operator.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/millpond/millpond/agent/worker"
+)
+
+// version of the binary; a release sets it with -ldflags "-X main.version=v1.2.3".
+var version = "dev"
+
+// commands are the command line.
+type commands struct {
+	Serve     serveCommand     `cmd:"" default:"withargs" help:"Run the platform. With no options at all everything it needs is embedded."`
+	Agent     agentCommand     `cmd:"" help:"Run an agent: the process that does the work, here or in another cloud."`
+	Migrate   migrateCommand   `cmd:"" help:"Bring a database's schema up to this version."`
+	Workspace workspaceCommand `cmd:"" help:"Make and list workspaces."`
+	Version   versionCommand   `cmd:"" help:"Print the version."`
+	Shim      shimCommand      `cmd:"" hidden:""`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	var c commands
+	parser := kong.Must(&c, kong.Name("millpond"), kong.Description("A data platform for a team, in one binary."), kong.UsageOnError(),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.DefaultEnvars("MILLPOND"))
+	command, err := parser.Parse(os.Args[1:])
+	parser.FatalIfErrorf(err)
+	if err := command.Run(); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "millpond:", err)
+		os.Exit(1)
+	}
+}
+
+type versionCommand struct{}
+
+// Run prints the version.
+func (versionCommand) Run() error {
+	_, err := fmt.Println("millpond", version)
+	return err
+}
+
+// shimCommand is the small process beside each task; the agent starts it.
+type shimCommand struct{}
+
+// Run runs the shim.
+func (shimCommand) Run() error {
+	os.Exit(worker.ShimMain())
+	return nil
+}

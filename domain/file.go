@@ -66,7 +66,7 @@ func prepareFiles(files []File) error {
 }
 
 func filePath(p string) bool {
-	return p != "" && len(p) <= maxFilePath && path.IsAbs(p) == false && path.Clean(p) == p && p != "." && p != ".." &&
+	return p != "" && len(p) <= maxFilePath && !path.IsAbs(p) && path.Clean(p) == p && p != "." && p != ".." &&
 		!strings.HasPrefix(p, "../") && validText("path", p, maxFilePath) == nil && !strings.Contains(p, "\\")
 }
 

@@ -78,7 +78,7 @@ func (t *Tx) LogChunks(ctx context.Context, id domain.AttemptID, offset int64, l
 			SELECT start, stream, first_line, emitted_at, data FROM log_chunks
 			WHERE workspace_id = $1 AND attempt_id = $2 AND start >= COALESCE((SELECT max(start) FROM log_chunks
 				WHERE workspace_id = $1 AND attempt_id = $2 AND start <= $3), 0) ORDER BY start LIMIT $4) page) summed
-		WHERE before < $5 ORDER BY start`, t.workspace, id, offset, maxChunks, limit)
+		WHERE before < $5 AND start + length(data) > $3 ORDER BY start`, t.workspace, id, offset, maxChunks, limit)
 }
 
 func (r chunkRow) toDomain() (domain.LogChunk, error) {

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Fails when generated code is not what its sources say: it is written again, and git must see no difference.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+generated=(graph/generated graph/model web/src/gql)
+before=$(git status --porcelain -- "${generated[@]}"; git diff -- "${generated[@]}" | sha256sum)
+go generate ./graph
+(cd web && npm run --silent codegen >/dev/null)
+after=$(git status --porcelain -- "${generated[@]}"; git diff -- "${generated[@]}" | sha256sum)
+if [ "$before" != "$after" ]; then
+  echo "generated code was stale; it is fresh now: commit it" >&2
+  git status --short -- "${generated[@]}" >&2
+  exit 1
+fi

@@ -40,7 +40,7 @@ func (c *agentCommand) Run(ctx context.Context) error {
 
 func (c *agentCommand) token() (string, error) {
 	if c.TokenFile == "" && c.Token == "" {
-		return "", fmt.Errorf("give the agent's token with --token-file or MILLPOND_AGENT_TOKEN; the workspace's page of agents makes one")
+		return "", fmt.Errorf("give the agent's token with --token-file or MILLPOND_TOKEN; the workspace's page of agents makes one")
 	}
 	if c.TokenFile == "" {
 		return c.Token, nil

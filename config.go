@@ -12,7 +12,7 @@ import (
 	"github.com/millpond/millpond/store"
 )
 
-// serveCommand is the configuration of the server. Every flag is also an environment variable: --data-dir is MILLPOND_SERVE_DATA_DIR.
+// serveCommand is the configuration of the server. Every flag is also an environment variable: --data-dir is MILLPOND_DATA_DIR.
 type serveCommand struct {
 	Listen         string        `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	DataDir        string        `help:"Directory of everything embedded. Default: /var/lib/millpond for root, else millpond in the user's data directory." placeholder:"PATH"`

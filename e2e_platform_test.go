@@ -1,0 +1,324 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// platform is an instance with its own database, one or two servers and an agent beside the first.
+type platform struct {
+	*client // of the last server: with two replicas, the one without the agent
+	t       testing.TB
+	dir     string
+	arena   string // a directory that every task can write to
+	servers []*server
+}
+
+// options of a platform.
+type options struct {
+	replicas int // 1 or 2; 0 stands for 1
+	args     []string
+	agent    string // where the agent finds the server, when not at the first server's own address
+}
+
+// newPlatform starts a platform. Its agent is connected.
+func newPlatform(t testing.TB, o options) *platform {
+	t.Helper()
+	from := seed(t)
+	p := &platform{t: t, dir: newDir(t)}
+	out, err := exec.Command("cp", "-a", from.dir+"/.", p.dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	p.arena = filepath.Join(p.dir, "arena")
+	require.NoError(t, os.Mkdir(p.arena, 0o777))
+	require.NoError(t, os.Chmod(p.arena, 0o777))
+	t.Cleanup(p.end)
+	p.servers = []*server{newServer(t, p.dir, o.args...)}
+	p.client = &client{url: p.servers[0].url, key: from.key}
+	p.servers[0].start()
+	if o.replicas == 2 {
+		p.addReplica()
+	}
+	p.awaitAgent("connected")
+	return p
+}
+
+// addReplica starts a second server on the first one's database and storage.
+func (p *platform) addReplica() {
+	p.t.Helper()
+	dsn, err := os.ReadFile(filepath.Join(p.dir, "database.url"))
+	require.NoError(p.t, err)
+	s := newServer(p.t, newDir(p.t), "--database", string(dsn), "--storage", "file://"+filepath.Join(p.dir, "objects"), "--no-local-agent")
+	s.start()
+	p.servers = append(p.servers, s)
+	p.client = &client{url: s.url, key: p.key}
+}
+
+// end stops everything that belongs to the platform, whatever state the test has left it in.
+func (p *platform) end() {
+	if p.t.Failed() {
+		for _, name := range []string{"agent.log", "agent/shim.log"} {
+			if b, err := os.ReadFile(filepath.Join(p.dir, name)); err == nil {
+				p.t.Logf("%s:\n%s", name, last(string(b), 6<<10))
+			}
+		}
+	}
+	for i := len(p.servers) - 1; i >= 0; i-- {
+		if s := p.servers[i]; s.exited != nil && !s.over() {
+			s.signal(syscall.SIGTERM)
+		}
+	}
+	await(p.t, "nothing of the platform is left", func() bool {
+		left := p.processes()
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(left) == 0
+	})
+	p.racesReported()
+	require.NoError(p.t, os.RemoveAll(p.dir))
+}
+
+// racesReported fails the test when the race detector has found something in a server or the agent; see raceEnv.
+func (p *platform) racesReported() {
+	log, _ := os.ReadFile(filepath.Join(p.dir, "agent.log"))
+	all := [][]byte{log}
+	for _, s := range p.servers {
+		all = append(all, []byte(s.out.String()))
+	}
+	for _, text := range all {
+		if i := bytes.Index(text, []byte("WARNING: DATA RACE")); i >= 0 {
+			p.t.Errorf("%s", text[i:min(len(text), i+6<<10)])
+		}
+	}
+}
+
+// processes are the servers, the agents, PostgreSQL and the tasks of the platform. Shims end with what they supervise.
+func (p *platform) processes() (pids []int) {
+	for _, pr := range allProcesses() {
+		if strings.Contains(pr.command, p.dir+"/") || strings.Contains(pr.command, p.dir+"\x00") || strings.Contains(pr.environment, "E2E_ARENA="+p.arena+"\x00") {
+			pids = append(pids, pr.pid)
+		}
+	}
+	return pids
+}
+
+// process is a process of this machine.
+type process struct {
+	pid, parent          int
+	command, environment string // each part ends with a NUL byte
+}
+
+// allProcesses lists the living processes, zombies left out.
+func allProcesses() (all []process) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) < 2 || fields[0] == "Z" || fields[0] == "X" {
+			continue
+		}
+		parent, _ := strconv.Atoi(fields[1])
+		command, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		environment, _ := os.ReadFile("/proc/" + e.Name() + "/environ")
+		all = append(all, process{pid, parent, string(command), string(environment)})
+	}
+	return all
+}
+
+// ofAttempt are the processes of an attempt, and the shim that is their parent; 0 when there is none.
+func ofAttempt(id string) (pids []int, shim int) {
+	mark := "MILLPOND_ATTEMPT_ID=" + id + "\x00"
+	marked := map[int]bool{}
+	parents := map[int]int{}
+	for _, pr := range allProcesses() {
+		parents[pr.pid] = pr.parent
+		if strings.Contains(pr.environment, mark) {
+			pids = append(pids, pr.pid)
+			marked[pr.pid] = true
+		}
+	}
+	for _, pid := range pids {
+		if parent := parents[pid]; !marked[parent] {
+			shim = parent
+		}
+	}
+	return pids, shim
+}
+
+func kill9(t testing.TB, pid int) {
+	t.Helper()
+	require.Positive(t, pid)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+}
+
+// agentPID is the agent beside the first server.
+func (p *platform) agentPID() int {
+	var record struct{ PID int }
+	b, err := os.ReadFile(filepath.Join(p.dir, "agent.json"))
+	if err != nil || json.Unmarshal(b, &record) != nil || syscall.Kill(record.PID, 0) != nil {
+		return 0
+	}
+	return record.PID
+}
+
+// postmaster is the embedded PostgreSQL.
+func (p *platform) postmaster() int {
+	b, _ := os.ReadFile(filepath.Join(p.dir, "postgres", "postmaster.pid"))
+	first, _, _ := strings.Cut(string(b), "\n")
+	pid, _ := strconv.Atoi(strings.TrimSpace(first))
+	return pid
+}
+
+// get reads and says whether that worked: while something is down, it does not.
+func (p *platform) get(path string, into any) bool {
+	return p.do(p.t.Context(), http.MethodGet, path, nil, into) == nil
+}
+
+// must makes a request that has to succeed.
+func (p *platform) must(method, path string, body, into any) {
+	p.t.Helper()
+	require.NoError(p.t, p.do(p.t.Context(), method, path, body, into), "%s %s", method, path)
+}
+
+type page[T any] struct {
+	Data []T `json:"data"`
+}
+
+type agentRow struct {
+	ID, Status string
+	Busy       int
+}
+
+func (p *platform) awaitAgent(status string) {
+	p.t.Helper()
+	await(p.t, "the agent is "+status, func() bool {
+		var agents page[agentRow]
+		return p.get("/settings/agents", &agents) && len(agents.Data) == 1 && agents.Data[0].Status == status
+	})
+}
+
+type runRow struct {
+	ID              string
+	Status          string
+	Message         string
+	Trigger         string
+	CancelRequested *time.Time `json:"cancel_requested_at"`
+	CreatedAt       time.Time  `json:"created_at"`
+	StartedAt       *time.Time `json:"started_at"`
+	FinishedAt      *time.Time `json:"finished_at"`
+}
+
+func (r runRow) over() bool {
+	return r.Status == "success" || r.Status == "failed" || r.Status == "cancelled"
+}
+
+type taskRow struct {
+	Key, Status, Message string
+	RetryCount           int `json:"retry_count"`
+	Attempts             int
+	StartedAt            *time.Time `json:"started_at"`
+	FinishedAt           *time.Time `json:"finished_at"`
+}
+
+type attemptRow struct {
+	ID, Status, Message, Signal string
+	TaskKey                     string `json:"task_key"`
+	Number                      int
+	ExitCode                    *int       `json:"exit_code"`
+	StartedAt                   *time.Time `json:"started_at"`
+	FinishedAt                  *time.Time `json:"finished_at"`
+}
+
+// job makes a job and returns its id.
+func (p *platform) job(spec map[string]any) string {
+	p.t.Helper()
+	var made struct{ ID string }
+	if spec["name"] == nil {
+		spec["name"] = p.t.Name()
+	}
+	p.must(http.MethodPost, "/jobs", spec, &made)
+	return made.ID
+}
+
+// run starts a run of the job and returns its id.
+func (p *platform) run(job string) string {
+	p.t.Helper()
+	var started struct {
+		RunID string `json:"run_id"`
+	}
+	p.must(http.MethodPost, "/jobs/"+job+"/run", nil, &started)
+	return started.RunID
+}
+
+func (p *platform) runRow(run string) (r runRow) {
+	p.get("/runs/"+run, &r)
+	return r
+}
+
+func (p *platform) tasks(run string) (t []taskRow) {
+	p.get("/runs/"+run+"/tasks", &t)
+	return t
+}
+
+func (p *platform) attempts(run string) (a []attemptRow) {
+	p.get("/runs/"+run+"/attempts", &a)
+	return a
+}
+
+// awaitAttempt waits until the latest of number attempts has the status.
+func (p *platform) awaitAttempt(run string, number int, status string) (found attemptRow) {
+	p.t.Helper()
+	await(p.t, fmt.Sprintf("attempt %d of %s is %s", number, run, status), func() bool {
+		for _, a := range p.attempts(run) {
+			if a.Number == number && a.Status == status {
+				found = a
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// awaitRun waits for the run's end.
+func (p *platform) awaitRun(run string) (r runRow) {
+	p.t.Helper()
+	await(p.t, "the run "+run+" ends", func() bool {
+		r = p.runRow(run)
+		return r.over()
+	})
+	return r
+}
+
+// requireTrueEnd holds a run that is over to what that means: everything below it is over too.
+func (p *platform) requireTrueEnd(run, status string) []attemptRow {
+	p.t.Helper()
+	r := p.awaitRun(run)
+	require.Equal(p.t, status, r.Status, r.Message)
+	require.NotNil(p.t, r.FinishedAt)
+	for _, task := range p.tasks(run) {
+		require.Contains(p.t, []string{"success", "failed", "cancelled", "skipped"}, task.Status, task.Key)
+	}
+	attempts := p.attempts(run)
+	for _, a := range attempts {
+		require.NotContains(p.t, []string{"starting", "running"}, a.Status, a.ID)
+		require.NotNil(p.t, a.FinishedAt)
+	}
+	return attempts
+}

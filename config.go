@@ -25,7 +25,7 @@ type serveCommand struct {
 	TrustedProxies []string      `help:"Networks of the proxies whose X-Forwarded-For and -Proto are believed, such as 10.0.0.0/8." placeholder:"CIDR"`
 	Workspace      string        `help:"Name of the workspace made at the first start." default:"default"`
 	Samples        bool          `help:"Put a sample job into a new workspace and run it." default:"true" negatable:""`
-	LocalAgent     bool          `help:"Run an agent beside the server. Default: with the embedded database." default:"true" negatable:""`
+	LocalAgent     *bool         `help:"Run an agent beside the server. Default: only with the embedded database." negatable:""`
 	AgentSlots     int           `help:"Tasks the agent beside the server runs at once. Default: four for each core."`
 	Lease          time.Duration `help:"How long an agent may be silent before its tasks are declared lost." default:"2m"`
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text"`

@@ -39,7 +39,15 @@ const (
 // superviseAgent runs an agent beside the server, adopts the one that an earlier server started, and starts it again when it dies. The function
 // returned ends the agent; its tasks run on under their shims until the lease ends.
 func (s *server) superviseAgent(ctx context.Context) (stop func()) {
-	if _, err := os.Stat(s.path(agentTokenFile)); !s.config.LocalAgent || errors.Is(err, fs.ErrNotExist) {
+	wanted := s.database != nil
+	if s.config.LocalAgent != nil {
+		wanted = *s.config.LocalAgent
+	}
+	if _, err := os.Stat(s.path(agentTokenFile)); wanted && errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("no agent beside the server: its token is not in the data directory", "file", s.path(agentTokenFile))
+		wanted = false
+	}
+	if !wanted {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -76,6 +76,9 @@ func (c *serveCommand) publicURL(addr net.Addr) string {
 	if c.TLSCert != "" {
 		scheme = "https"
 	}
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("%s://localhost:%d", scheme, tcp.Port)
+	}
 	return scheme + "://" + addr.String()
 }
 

@@ -1,0 +1,70 @@
+package loader
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/graph-gophers/dataloader/v7"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// wait is how long a look-up waits for others to join it. They are made in parallel, within microseconds of each other.
+const wait = time.Millisecond
+
+// maxBatch bounds how many keys one read is for.
+const maxBatch = domain.MaxLimit
+
+// family is a loader that knows which keys belong together: the first look-up of one of them is for all. Time alone would tear them apart on
+// a busy machine.
+type family[K comparable, V any] struct {
+	loader *dataloader.Loader[K, V]
+
+	mu       sync.Mutex
+	siblings map[K]*siblings[K]
+}
+
+type siblings[K comparable] struct {
+	once sync.Once
+	keys []K
+}
+
+// newFamily makes a loader whose batches are read by read. A key that read does not find has the zero value.
+func newFamily[K comparable, V any](read func(context.Context, []K) (map[K]V, error)) *family[K, V] {
+	batch := func(ctx context.Context, keys []K) []*dataloader.Result[V] {
+		found, err := read(ctx, keys)
+		results := make([]*dataloader.Result[V], len(keys))
+		for i, k := range keys {
+			results[i] = &dataloader.Result[V]{Data: found[k], Error: err}
+		}
+		return results
+	}
+	loader := dataloader.NewBatchedLoader(batch, dataloader.WithWait[K, V](wait), dataloader.WithBatchCapacity[K, V](maxBatch))
+	return &family[K, V]{loader: loader, siblings: map[K]*siblings[K]{}}
+}
+
+// expect says that the keys belong together.
+func (f *family[K, V]) expect(keys []K) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &siblings[K]{keys: keys}
+	for _, k := range keys {
+		f.siblings[k] = s
+	}
+}
+
+// load returns the key's value, with that of its siblings on the way.
+func (f *family[K, V]) load(ctx context.Context, key K) (V, error) {
+	f.mu.Lock()
+	s := f.siblings[key]
+	f.mu.Unlock()
+	if s != nil {
+		s.once.Do(func() {
+			for _, k := range s.keys {
+				f.loader.Load(ctx, k)
+			}
+		})
+	}
+	return f.loader.Load(ctx, key)()
+}

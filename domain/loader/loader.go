@@ -1,0 +1,165 @@
+// Package loader gathers the single look-ups of one response into few reads of the domain: what fifty rows of a page each ask for is
+// asked once for all of them.
+package loader
+
+import (
+	"context"
+	"slices"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Loaders are the look-ups of one response, on behalf of one scope. What they found once they do not read again, so they are not to be kept
+// longer.
+type Loaders struct {
+	jobs       *family[domain.JobID, *domain.Job]
+	latestRuns *family[domain.JobID, *domain.Run]
+	users      *family[domain.UserID, *domain.User]
+	agents     *family[domain.AgentID, *domain.Agent]
+	tasks      *family[domain.RunID, []domain.Task]
+	attempts   *family[domain.RunID, map[string][]domain.Attempt]
+	logSizes   *family[domain.AttemptID, int64]
+}
+
+// New makes the loaders of one response.
+func New(s domain.Services, scope domain.Scope) *Loaders {
+	l := &Loaders{}
+	l.jobs = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*domain.Job, error) {
+		jobs, err := s.Jobs.ByID(ctx, scope, ids)
+		return index(jobs, func(j domain.Job) domain.JobID { return j.ID }), err
+	})
+	l.latestRuns = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*domain.Run, error) {
+		runs, err := s.Runs.Latest(ctx, scope, ids)
+		l.expectRuns(runs)
+		return index(runs, func(r domain.Run) domain.JobID { return r.JobID }), err
+	})
+	l.users = newFamily(func(ctx context.Context, ids []domain.UserID) (map[domain.UserID]*domain.User, error) {
+		users, err := s.Members.Users(ctx, scope, ids)
+		return index(users, func(u domain.User) domain.UserID { return u.ID }), err
+	})
+	l.agents = newFamily(func(ctx context.Context, ids []domain.AgentID) (map[domain.AgentID]*domain.Agent, error) {
+		agents, err := s.Agents.ByID(ctx, scope, ids)
+		return index(agents, func(a domain.Agent) domain.AgentID { return a.ID }), err
+	})
+	l.tasks = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]domain.Task, error) {
+		tasks, err := s.Runs.Tasks(ctx, scope, ids...)
+		return group(tasks, func(t domain.Task) domain.RunID { return t.RunID }), err
+	})
+	l.attempts = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]map[string][]domain.Attempt, error) {
+		attempts, err := s.Runs.Attempts(ctx, scope, ids...)
+		l.expectAttempts(attempts)
+		return byTask(attempts), err
+	})
+	l.logSizes = newFamily(func(ctx context.Context, ids []domain.AttemptID) (map[domain.AttemptID]int64, error) {
+		return s.Logs.Sizes(ctx, scope, ids)
+	})
+	return l
+}
+
+// Expect tells which jobs, runs or keys the response shows together, so that the first look-up for one of them is for all, however far
+// apart they come.
+func (l *Loaders) Expect(items any) {
+	switch items := items.(type) {
+	case []domain.Job:
+		l.latestRuns.expect(keys(items, func(j domain.Job) domain.JobID { return j.ID }))
+	case []domain.Run:
+		l.expectRuns(items)
+	case []domain.APIKey:
+		l.users.expect(keys(items, func(k domain.APIKey) domain.UserID { return k.CreatedBy }))
+	}
+}
+
+func (l *Loaders) expectRuns(runs []domain.Run) {
+	ids := keys(runs, func(r domain.Run) domain.RunID { return r.ID })
+	l.tasks.expect(ids)
+	l.attempts.expect(ids)
+	l.jobs.expect(keys(runs, func(r domain.Run) domain.JobID { return r.JobID }))
+}
+
+func (l *Loaders) expectAttempts(attempts []domain.Attempt) {
+	l.agents.expect(keys(attempts, func(a domain.Attempt) domain.AgentID { return a.AgentID }))
+	live := slices.DeleteFunc(slices.Clone(attempts), func(a domain.Attempt) bool { return a.Status.Final() })
+	l.logSizes.expect(keys(live, func(a domain.Attempt) domain.AttemptID { return a.ID }))
+}
+
+// Job returns the job, or nil where it is deleted.
+func (l *Loaders) Job(ctx context.Context, id domain.JobID) (*domain.Job, error) {
+	return l.jobs.load(ctx, id)
+}
+
+// LatestRun returns the job's newest run, or nil where it has none.
+func (l *Loaders) LatestRun(ctx context.Context, job domain.JobID) (*domain.Run, error) {
+	return l.latestRuns.load(ctx, job)
+}
+
+// User returns the user, or nil where the workspace does not know one with the id.
+func (l *Loaders) User(ctx context.Context, id domain.UserID) (*domain.User, error) {
+	return l.users.load(ctx, id)
+}
+
+// Agent returns the agent, or nil where there is none.
+func (l *Loaders) Agent(ctx context.Context, id domain.AgentID) (*domain.Agent, error) {
+	return l.agents.load(ctx, id)
+}
+
+// Tasks returns the run's tasks in the order of its spec; none for a single command.
+func (l *Loaders) Tasks(ctx context.Context, run domain.RunID) ([]domain.Task, error) {
+	return l.tasks.load(ctx, run)
+}
+
+// Attempts returns the attempts of the run's task, oldest first. The key of a single command is empty.
+func (l *Loaders) Attempts(ctx context.Context, run domain.RunID, key string) ([]domain.Attempt, error) {
+	byTask, err := l.attempts.load(ctx, run)
+	return byTask[key], err
+}
+
+// LogSize returns how many bytes of the attempt's log are stored.
+func (l *Loaders) LogSize(ctx context.Context, id domain.AttemptID) (int64, error) {
+	return l.logSizes.load(ctx, id)
+}
+
+func keys[T any, K comparable](items []T, key func(T) K) []K {
+	ks := make([]K, len(items))
+	for i, item := range items {
+		ks[i] = key(item)
+	}
+	return ks
+}
+
+func index[K comparable, V any](all []V, key func(V) K) map[K]*V {
+	m := make(map[K]*V, len(all))
+	for i := range all {
+		m[key(all[i])] = &all[i]
+	}
+	return m
+}
+
+func group[K comparable, V any](all []V, key func(V) K) map[K][]V {
+	m := map[K][]V{}
+	for _, v := range all {
+		m[key(v)] = append(m[key(v)], v)
+	}
+	return m
+}
+
+func byTask(attempts []domain.Attempt) map[domain.RunID]map[string][]domain.Attempt {
+	runs := group(attempts, func(a domain.Attempt) domain.RunID { return a.RunID })
+	m := make(map[domain.RunID]map[string][]domain.Attempt, len(runs))
+	for id, run := range runs {
+		m[id] = group(run, func(a domain.Attempt) string { return a.TaskKey })
+	}
+	return m
+}
+
+type contextKey struct{}
+
+// With returns a context that carries the loaders of one response.
+func With(ctx context.Context, l *Loaders) context.Context {
+	return context.WithValue(ctx, contextKey{}, l)
+}
+
+// From returns the context's loaders. There are none outside a response, such as where a subscription starts.
+func From(ctx context.Context) (*Loaders, bool) {
+	l, ok := ctx.Value(contextKey{}).(*Loaders)
+	return l, ok
+}

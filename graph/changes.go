@@ -1,0 +1,153 @@
+package graph
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// recent is how many of the newest runs are watched for changes, beside all that are active.
+const recent = 50
+
+// justNow is how far back changes are told when a subscription starts: a list that was read right before it is not left behind.
+const justNow = time.Minute
+
+// runChanges finds which runs are new or have changed since it was asked last. It watches the newest 50 runs and the newest 200 that are pending or running,
+// and follows each of these to its end. So every run that is started, and every change of one that is watched, is found, as it is by then: several
+// changes between two reads are one. What it can miss is a repaired run older than the newest 50 that starts and ends between two reads.
+type runChanges struct {
+	runs   *domain.Runs
+	scope  domain.Scope
+	filter domain.RunFilter
+	seen   map[domain.RunID]runState // nil before the first read
+	since  time.Time                 // changes before the first read count from here on
+}
+
+// runState is what of a run changes.
+type runState struct {
+	status                       domain.RunStatus
+	message                      string
+	started, finished, cancelled int64
+}
+
+func stateOf(r domain.Run) runState {
+	return runState{r.Status, r.Message, nanos(r.StartedAt), nanos(r.FinishedAt), nanos(r.CancelRequestedAt)}
+}
+
+func nanos(t *time.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// next returns the runs that changed and match, or matched before, oldest first.
+func (c *runChanges) next(ctx context.Context) ([]domain.Run, error) {
+	runs, err := c.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var changed []domain.Run
+	seen := make(map[domain.RunID]runState, len(runs))
+	for _, r := range runs {
+		state := stateOf(r)
+		before, known := c.seen[r.ID]
+		fresh := !known || before != state
+		if c.seen == nil {
+			fresh = c.isRecent(r)
+		}
+		if fresh && (c.matches(r.Status) || known && c.matches(before.status)) {
+			changed = append(changed, r)
+		}
+		seen[r.ID] = state
+	}
+	c.seen = seen
+	slices.SortFunc(changed, func(a, b domain.Run) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return changed, nil
+}
+
+// read returns what is watched, each run once.
+func (c *runChanges) read(ctx context.Context) ([]domain.Run, error) {
+	newest, err := c.runs.List(ctx, c.scope, domain.RunFilter{JobID: c.filter.JobID}, domain.Page{Limit: recent})
+	if err != nil {
+		return nil, err
+	}
+	alive := domain.RunFilter{JobID: c.filter.JobID, Status: []domain.RunStatus{domain.RunPending, domain.RunRunning}}
+	active, err := c.runs.List(ctx, c.scope, alive, domain.Page{Limit: domain.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	byID := map[domain.RunID]domain.Run{}
+	for _, r := range append(newest.Items, active.Items...) {
+		byID[r.ID] = r // the later read is the newer
+	}
+	runs := make([]domain.Run, 0, len(byID))
+	for _, r := range byID {
+		runs = append(runs, r)
+	}
+	return c.addEnded(ctx, runs, byID)
+}
+
+// addEnded reads the runs that were active and are neither that nor among the newest now.
+func (c *runChanges) addEnded(ctx context.Context, runs []domain.Run, have map[domain.RunID]domain.Run) ([]domain.Run, error) {
+	for id, state := range c.seen {
+		if _, ok := have[id]; ok || state.status.Final() {
+			continue
+		}
+		r, err := c.runs.Get(ctx, c.scope, id)
+		if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
+			return nil, err
+		}
+		if err == nil {
+			runs = append(runs, r)
+		}
+	}
+	return runs, nil
+}
+
+func (c *runChanges) matches(s domain.RunStatus) bool {
+	return len(c.filter.Status) == 0 || slices.Contains(c.filter.Status, s)
+}
+
+func (c *runChanges) isRecent(r domain.Run) bool {
+	return !r.Status.Final() || r.FinishedAt != nil && r.FinishedAt.After(c.since)
+}
+
+// agentChanges finds which agents are new or have changed since it was asked last; at first, all are new.
+type agentChanges struct {
+	agents *domain.Agents
+	scope  domain.Scope
+	clock  domain.Clock
+	seen   map[domain.AgentID]agentState
+}
+
+// agentState is what of an agent changes, but for the time it was last heard.
+type agentState struct {
+	name, version, hostname, os, arch, session string
+	slots, busy                                int
+	status                                     domain.AgentStatus
+}
+
+func (c *agentChanges) next(ctx context.Context) (changed []domain.Agent, err error) {
+	now := c.clock.Now()
+	seen := map[domain.AgentID]agentState{}
+	for p := (domain.Page{Limit: domain.MaxLimit}); ; {
+		l, err := c.agents.List(ctx, c.scope, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range l.Items {
+			state := agentState{a.Name, a.Version, a.Hostname, a.OS, a.Arch, a.Session, a.Slots, a.Busy, a.Status(now)}
+			if before, known := c.seen[a.ID]; !known || before != state {
+				changed = append(changed, a)
+			}
+			seen[a.ID] = state
+		}
+		if p.Cursor = l.Next; p.Cursor == "" {
+			c.seen = seen
+			return changed, nil
+		}
+	}
+}

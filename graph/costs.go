@@ -1,0 +1,96 @@
+package graph
+
+import (
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/graph/generated"
+	"github.com/millpond/millpond/graph/model"
+)
+
+// What a field costs beyond the fields asked of it, in units of one plain field.
+const (
+	costRead   = 50   // a transaction of its own
+	costWrite  = 50   // a transaction with its audit row
+	costHash   = 2000 // a password's hash: 19 MiB and tens of milliseconds
+	bytesAUnit = 256  // of a log
+)
+
+// How many things lists that are not paged are taken to hold.
+const (
+	fewTasks    = 5
+	fewAttempts = 2
+)
+
+// costs prices what is not one unit: a list costs its length times what is asked of each item, a log its bytes.
+func costs() (c generated.ComplexityRoot) {
+	c.Query.Instance, c.Query.Viewer, c.Query.Overview, c.Query.Quotas = read, read, read, read
+	c.Query.Agent, c.Query.Job, c.Query.Run = readByID, readByID, readByID
+	c.Query.Agents = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.Query.APIKeys = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.Query.Jobs = func(child int, first *int, _ *string, _ *domain.JobFilter) int { return list(child, first) }
+	c.Query.Members = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.Query.Runs = func(child int, first *int, _ *string, _ *domain.RunFilter) int { return list(child, first) }
+	c.Query.AttemptLog = func(child int, _ string, _ *int64, maxBytes *int) int { return logBytes(child, maxBytes) }
+	c.Query.CronPreview = func(child int, _, _ string, count *int) int { return child + ticks(count) }
+
+	c.Job.Runs = func(child int, first *int, _ *string, _ []domain.RunStatus) int { return list(child, first) }
+	c.Job.Tasks = func(child int) int { return 1 + fewTasks*child }
+	c.Schedule.Next = func(child int, count *int) int { return child + ticks(count) }
+	c.Run.Tasks = func(child int) int { return 1 + fewTasks*child }
+	c.Run.Attempts = func(child int) int { return 1 + fewAttempts*child }
+	c.Task.Attempts = func(child int) int { return 1 + fewAttempts*child }
+	c.Attempt.LogTail = func(child int, bytes *int) int { return logBytes(child, bytes) }
+	return writeCosts(c)
+}
+
+func read(child int) int { return costRead + child }
+
+func readByID(child int, _ string) int { return costRead + child }
+
+// writeCosts prices mutations. A test holds that none is left out.
+func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
+	c.Mutation.Login = func(child int, _ model.LoginInput) int { return costHash + child }
+	c.Mutation.SetUp = func(child int, _ auth.SetUp) int { return costHash + child }
+	c.Mutation.ChangePassword = func(child int, _ model.ChangePasswordInput) int { return costHash + child }
+	c.Mutation.AddMember = written[model.AddMemberInput]
+	c.Mutation.CancelRun = written[model.CancelRunInput]
+	c.Mutation.CreateAPIKey = written[domain.NewAPIKey]
+	c.Mutation.CreateJob = written[domain.NewJob]
+	c.Mutation.DeleteJob = written[model.DeleteJobInput]
+	c.Mutation.Logout = func(child int) int { return costWrite + child }
+	c.Mutation.RemoveMember = written[model.RemoveMemberInput]
+	c.Mutation.RemoveSamples = func(child int) int { return costWrite + child }
+	c.Mutation.RepairRun = written[model.RepairRunInput]
+	c.Mutation.RevokeAPIKey = written[model.RevokeAPIKeyInput]
+	c.Mutation.RotateAgentToken = written[model.RotateAgentTokenInput]
+	c.Mutation.StartRun = written[model.StartRunInput]
+	c.Mutation.UpdateJob = written[model.UpdateJobInput]
+	c.Mutation.UpdateMember = written[model.UpdateMemberInput]
+	c.Mutation.UpdateQuota = written[model.UpdateQuotaInput]
+	return c
+}
+
+func written[T any](child int, _ T) int { return costWrite + child }
+
+// list is the cost of a page: child holds an edge and pageInfo. A length out of bounds is refused by the resolver, at no cost.
+func list(child int, first *int) int {
+	n := domain.DefaultLimit
+	if first != nil {
+		n = min(max(*first, 1), domain.MaxLimit)
+	}
+	return costRead + n*child
+}
+
+func logBytes(child int, bytes *int) int {
+	if bytes == nil {
+		return costRead + child
+	}
+	return costRead + child + max(*bytes, 0)/bytesAUnit
+}
+
+func ticks(count *int) int {
+	if count == nil {
+		return 1
+	}
+	return 1 + max(*count, 0)
+}

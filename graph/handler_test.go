@@ -1,0 +1,121 @@
+package graph
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain/auth"
+)
+
+const viewerQuery = `{ viewer { id role user { email } workspace { name } sessionExpiresAt } }`
+
+func TestTheConsoleSignsInAndOut(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	page := func(h http.Header) { h.Set(auth.ConsoleHeader, "console") }
+
+	require.Nil(t, w.ok(page, viewerQuery, nil)["viewer"])
+	login := `mutation($input: LoginInput!) { login(input: $input) { viewer { role user { email } workspace { name } } } }`
+	input := map[string]any{"input": map[string]any{"email": a.admin.scope.Actor().Name, "password": password}}
+	in := w.query(page, login, input)
+	require.Equal(t, "ADMIN", at(in.Data, "login", "viewer", "role"))
+	require.Equal(t, "acme", at(in.Data, "login", "viewer", "workspace", "name"))
+
+	cookie := in.Header.Get("Set-Cookie")
+	require.Contains(t, cookie, "HttpOnly")
+	require.Contains(t, cookie, "SameSite=Lax")
+	secret, _, _ := strings.Cut(strings.TrimPrefix(cookie, auth.CookieName+"="), ";")
+	me := console(secret)
+	require.Equal(t, "acme-admin@example.com", at(w.ok(me, viewerQuery, nil), "viewer", "user", "email"))
+
+	out := w.query(me, `mutation { logout { done } }`, nil)
+	require.Equal(t, true, at(out.Data, "logout", "done"))
+	require.Contains(t, out.Header.Get("Set-Cookie"), "Max-Age=0")
+	// A dead cookie is no credential: the console shows the sign-in page, and signs in with it still there.
+	require.Nil(t, w.ok(me, viewerQuery, nil)["viewer"])
+	require.Equal(t, "UNAUTHENTICATED", w.query(me, `{ overview { agents } }`, nil).code())
+	require.Empty(t, w.query(me, login, input).Errors)
+}
+
+func TestWrongCredentialsAreToldAlike(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	login := `mutation($e: String!, $p: String!) { login(input: {email: $e, password: $p}) { viewer { id } } }`
+	wrong := w.query(nobody, login, map[string]any{"e": a.admin.scope.Actor().Name, "p": "not the password"})
+	unknown := w.query(nobody, login, map[string]any{"e": "nobody@example.com", "p": "not the password"})
+	require.Equal(t, "UNAUTHENTICATED", wrong.code())
+	require.Equal(t, wrong.Errors[0].Message, unknown.Errors[0].Message)
+	require.Equal(t, http.StatusOK, wrong.Status)
+	require.Empty(t, wrong.Header.Get("Set-Cookie"))
+	notMail := w.query(nobody, login, map[string]any{"e": "nobody", "p": "x"})
+	require.Equal(t, "INVALID", notMail.code())
+	require.Equal(t, "email", notMail.Errors[0].Extensions["field"])
+}
+
+func TestACookieAloneIsRefused(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	forged := func(h http.Header) { h.Set("Cookie", auth.CookieName+"="+a.admin.cookie) }
+	res := w.query(forged, viewerQuery, nil)
+	require.Equal(t, http.StatusForbidden, res.Status)
+	require.Equal(t, "FORBIDDEN", res.code())
+}
+
+func TestATokenThatDoesNotHoldIsRefusedBeforeParsing(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	require.NoError(t, w.auth.Logout(t.Context(), a.viewer.scope))
+	for name, token := range map[string]string{
+		"ended": a.viewer.token, "forged": a.editor.token[:len(a.editor.token)-4] + "AAAA", "unknown key": "svc_sk_no", "nonsense": "x",
+	} {
+		res := w.post(bearer(token), "application/json", `not even JSON`)
+		require.Equal(t, http.StatusUnauthorized, res.Status, name)
+		require.Equal(t, "UNAUTHENTICATED", res.code(), name)
+		require.NotEmpty(t, res.Errors[0].Extensions["requestId"], name)
+	}
+	basic := func(h http.Header) { h.Set("Authorization", "Basic YTpi") }
+	require.Equal(t, http.StatusUnauthorized, w.query(basic, viewerQuery, nil).Status)
+	require.Equal(t, "FORBIDDEN", w.query(bearer(a.agentToken), viewerQuery, nil).code(), "an agent's token is for its channel alone")
+}
+
+func TestWhatIsNotGraphQLIsRefused(t *testing.T) {
+	w := newWorld(t, quick)
+	for name, c := range map[string]struct {
+		contentType, body string
+		status            int
+		code              string
+	}{
+		"no JSON type": {"text/plain", `{"query":"{viewer{id}}"}`, http.StatusUnsupportedMediaType, "INVALID"},
+		"a form":       {"application/x-www-form-urlencoded", `query={viewer{id}}`, http.StatusUnsupportedMediaType, "INVALID"},
+		"not JSON":     {"application/json", `{"query":`, http.StatusBadRequest, "INVALID"},
+		"two values":   {"application/json", `{"query":"{viewer{id}}"}{}`, http.StatusBadRequest, "INVALID"},
+		"a batch":      {"application/json", `[{"query":"{viewer{id}}"}]`, http.StatusBadRequest, "INVALID"},
+		"no query":     {"application/json", `{}`, http.StatusBadRequest, "INVALID"},
+		"null":         {"application/json", `null`, http.StatusBadRequest, "INVALID"},
+		"syntax":       {"application/json", `{"query":"{viewer{"}`, http.StatusOK, "INVALID"},
+		"no field":     {"application/json", `{"query":"{nothing}"}`, http.StatusOK, "INVALID"},
+		"no operation": {"application/json", `{"query":"{viewer{id}}","operationName":"X"}`, http.StatusOK, "INVALID"},
+		"too large":    {"application/json", `{"query":"` + strings.Repeat("x", maxBody) + `"}`, http.StatusRequestEntityTooLarge, "TOO_LARGE"},
+		"subscription": {"application/json", `{"query":"subscription{agentUpdated{id}}"}`, http.StatusOK, "INVALID"},
+	} {
+		res := w.post(nobody, c.contentType, c.body)
+		require.Equal(t, c.status, res.Status, name)
+		require.Equal(t, c.code, res.code(), name)
+		require.Equal(t, "application/json; charset=utf-8", res.Header.Get("Content-Type"), name)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/graphql?query={viewer{id}}", nil)
+	require.NoError(t, err)
+	res := w.send(req)
+	require.Equal(t, http.StatusMethodNotAllowed, res.Status)
+	require.Equal(t, "POST", res.Header.Get("Allow"))
+}
+
+func TestARequestKeepsItsID(t *testing.T) {
+	w := newWorld(t, quick)
+	res := w.query(nobody, `{ overview { agents } }`, nil)
+	require.Equal(t, "UNAUTHENTICATED", res.code())
+	require.Equal(t, res.Header.Get("X-Request-Id"), res.Errors[0].Extensions["requestId"])
+}

@@ -1,0 +1,39 @@
+package graph
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/graph/model"
+)
+
+// jobChange reads which fields are to change. Null is left out, but for the schedule, which it removes.
+func jobChange(in model.UpdateJobInput) domain.JobChange {
+	c := domain.JobChange{
+		Name: in.Name, Description: in.Description, Command: in.Command, Tasks: given(in.Tasks),
+		MaxRetries: in.MaxRetries, TimeoutSeconds: in.TimeoutSeconds, Environment: given(in.Environment), Parameters: given(in.Parameters),
+		MaxConcurrentRuns: in.MaxConcurrentRuns,
+	}
+	if schedule, set := in.Schedule.ValueOK(); set {
+		c.Schedule = &schedule
+	}
+	return c
+}
+
+// given is nil for a list that was left out or null.
+func given[T any](list []T) *[]T {
+	if list == nil {
+		return nil
+	}
+	return &list
+}
+
+// setUpURL is the console's page that takes the one-time token; nil without one.
+func setUpURL(ctx context.Context, token string, m domain.Member) *string {
+	if token == "" {
+		return nil
+	}
+	query := url.Values{"token": {token}, "email": {m.User.Email}}
+	return optional(requestOf(ctx).origin + "/setup?" + query.Encode())
+}

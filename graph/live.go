@@ -1,0 +1,88 @@
+package graph
+
+import (
+	"context"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql/handler/transport"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// stream runs f on the WebSocket and yields what it sends. It ends with the subscription; an error of f is told to the client. done is called at the end.
+func stream[T any](ctx context.Context, s *server, done func(), f func(send func(T) error) error) (<-chan T, error) {
+	out := make(chan T)
+	send := func(v T) error {
+		select {
+		case out <- v:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	run := func() {
+		defer close(out)
+		defer done()
+		if err := f(send); err != nil && ctx.Err() == nil {
+			transport.AddSubscriptionError(ctx, s.presenter.present(ctx, err))
+		}
+	}
+	c := socketOf(ctx)
+	if c == nil {
+		done()
+		return nil, domain.Errorf(domain.CodeInvalid, "A subscription needs a WebSocket.")
+	}
+	if !c.spawn(run) {
+		done()
+		close(out) // the connection has just ended
+	}
+	return out, nil
+}
+
+// live reads at once, and again after each wake-up, until ctx ends. Wake-ups during a read or within the pace are one. A read that fails for reasons
+// that pass is tried again; any other error ends it.
+func (s *server) live(ctx context.Context, wake <-chan struct{}, read func() error) error {
+	for {
+		err := read()
+		if err != nil && (!passing(err) || ctx.Err() != nil) {
+			return err
+		}
+		var retry <-chan time.Time
+		if err != nil {
+			s.Log.WarnContext(ctx, "graphql: a live query waits for the database", "error", err, "request_id", requestID(ctx))
+			retry = time.After(s.timing.retry)
+		}
+		pace := time.After(s.timing.pace)
+		select {
+		case <-wake:
+		case <-retry:
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-pace:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// passing says whether an error is the platform's own trouble rather than an answer.
+func passing(err error) bool {
+	code := domain.AsError(err).Code
+	return code == domain.CodeInternal || code == domain.CodeUnavailable
+}
+
+// sendAll sends what has changed.
+func sendAll[T any](ctx context.Context, changed func(context.Context) ([]T, error), send func(T) error) error {
+	all, err := changed(ctx)
+	if err != nil {
+		return err
+	}
+	for _, v := range all {
+		if err := send(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,412 @@
+package graph
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/graph/generated"
+)
+
+// secret is in every name of the workspace that the stranger must not see.
+const secret = "alpha"
+
+// row is what each field of the schema's roots answers to whom: an error's code, "" for data, "null" for a look-up that finds nothing.
+type row struct {
+	args                                         string                              // of the field, with variables
+	declare                                      string                              // those variables' types
+	vars                                         func(f *matrixWorld) map[string]any // fresh for each caller, so that a mutation has something to change
+	viewer, editor, admin, run, stranger, nobody string
+}
+
+const (
+	denied  = "FORBIDDEN"
+	absent  = "NOT_FOUND"
+	unknown = "UNAUTHENTICATED"
+)
+
+// reads is a row that everybody in the workspace may read, and the stranger reads in his own.
+func reads() row { return row{nobody: unknown} }
+
+// pages is reads for a list.
+func pages() row { return row{args: "first: 5", nobody: unknown} }
+
+// finds is a row that looks up something of the workspace by its id.
+func finds(vars func(*matrixWorld) map[string]any) row {
+	return row{args: "id: $id", declare: "$id: ID!", vars: vars, stranger: "null", nobody: unknown}
+}
+
+// edits is a row that editors and admins may change.
+func edits(input string, vars func(*matrixWorld) map[string]any) row {
+	return row{args: "input: $input", declare: "$input: " + input, vars: vars, viewer: denied, stranger: absent, nobody: unknown}
+}
+
+// administers is a row that only admins may change.
+func administers(input string, vars func(*matrixWorld) map[string]any) row {
+	r := edits(input, vars)
+	r.editor, r.run = denied, denied
+	return r
+}
+
+func (r row) but(change func(*row)) row {
+	change(&r)
+	return r
+}
+
+var matrix = map[string]map[string]row{
+	"Query": {
+		"instance":    {},
+		"viewer":      {nobody: "null"},
+		"overview":    reads(),
+		"quotas":      reads(),
+		"members":     pages(),
+		"apiKeys":     pages(),
+		"agents":      pages(),
+		"jobs":        pages(),
+		"runs":        pages(),
+		"cronPreview": {args: `cron: "@daily", timeZone: "Europe/Rome"`, nobody: unknown},
+		"agent":       finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.alpha.agent.ID} }),
+		"job":         finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.job.ID} }),
+		"run":         finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.run.ID} }),
+		"attemptLog": {
+			args: "attempt: $id", declare: "$id: ID!", stranger: absent, nobody: unknown,
+			vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.attempt} },
+		},
+	},
+	"Mutation": {
+		"login": {args: "input: $input", declare: "$input: LoginInput!", vars: func(f *matrixWorld) map[string]any {
+			return in("email", f.beta.admin.scope.Actor().Name, "password", password)
+		}},
+		"setUp": {args: "input: $input", declare: "$input: SetUpInput!", vars: func(f *matrixWorld) map[string]any {
+			_, token, err := f.w.services.Members.Add(f.w.t.Context(), f.beta.admin.scope, f.fresh("email")+"@example.com", "x", domain.RoleViewer)
+			require.NoError(f.w.t, err)
+			return in("token", token, "email", f.last+"@example.com", "password", password)
+		}},
+		"logout":         {run: denied, nobody: unknown},
+		"changePassword": {args: "input: $input", declare: "$input: ChangePasswordInput!", run: denied, nobody: unknown, vars: func(*matrixWorld) map[string]any { return in("current", password, "new", password+" too") }},
+		"addMember": administers("AddMemberInput!", func(f *matrixWorld) map[string]any {
+			return in("email", f.fresh("new")+"@example.com", "role", "VIEWER")
+		}).but(func(r *row) { r.stranger = "" }),
+		"updateMember": administers("UpdateMemberInput!", func(f *matrixWorld) map[string]any { return in("id", f.member(), "role", "EDITOR") }),
+		"removeMember": administers("RemoveMemberInput!", func(f *matrixWorld) map[string]any { return in("id", f.member()) }),
+		"createApiKey": {args: "input: $input", declare: "$input: CreateAPIKeyInput!", run: denied, nobody: unknown, vars: func(*matrixWorld) map[string]any { return in("name", "a key") }},
+		// Whose key it is: the editor's.
+		"revokeApiKey": {
+			args: "input: $input", declare: "$input: RevokeAPIKeyInput!", viewer: absent, run: absent, stranger: absent, nobody: unknown,
+			vars: func(f *matrixWorld) map[string]any { return in("id", f.key()) },
+		},
+		"rotateAgentToken": administers("RotateAgentTokenInput!", func(f *matrixWorld) map[string]any { return in("id", f.alpha.agent.ID) }),
+		"createJob": edits("CreateJobInput!", func(*matrixWorld) map[string]any {
+			return in("name", "a job", "command", "true")
+		}).but(func(r *row) { r.stranger = "" }),
+		"updateJob": edits("UpdateJobInput!", func(f *matrixWorld) map[string]any { return in("id", f.job.ID, "description", "changed") }),
+		"deleteJob": edits("DeleteJobInput!", func(f *matrixWorld) map[string]any {
+			return in("id", f.alpha.job(domain.JobSpec{Command: "true"}).ID)
+		}),
+		"startRun":      edits("StartRunInput!", func(f *matrixWorld) map[string]any { return in("jobId", f.job.ID) }),
+		"cancelRun":     edits("CancelRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.alpha.run(f.job).ID) }),
+		"repairRun":     edits("RepairRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.cancelled()) }),
+		"updateQuota":   administers("UpdateQuotaInput!", func(*matrixWorld) map[string]any { return in("name", "max_running_runs", "limit", 1000) }).but(func(r *row) { r.stranger = "" }),
+		"removeSamples": administers("", nil).but(func(r *row) { r.args, r.declare, r.stranger = "", "", "" }),
+	},
+	"Subscription": {
+		"run":          {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.run.ID} }},
+		"runs":         reads(),
+		"agentUpdated": reads(),
+		"runLogs":      {args: "attempt: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.attempt} }},
+	},
+}
+
+func in(pairs ...any) map[string]any {
+	input := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		input[pairs[i].(string)] = pairs[i+1]
+	}
+	return map[string]any{"input": input}
+}
+
+// matrixWorld has the workspace that is asked, and the stranger's.
+type matrixWorld struct {
+	w           *world
+	alpha, beta *tenant
+	job         domain.Job // a DAG
+	run         domain.Run
+	attempt     domain.AttemptID
+	count       int
+	last        string
+}
+
+func newMatrixWorld(t *testing.T) *matrixWorld {
+	w := newWorld(t, quick)
+	f := &matrixWorld{w: w, alpha: w.tenant(secret), beta: w.tenant("beta")}
+	f.alpha.connect(500)
+	_, err := w.services.Quotas.Update(t.Context(), f.alpha.admin.scope, domain.MaxRunningRuns, 1000)
+	require.NoError(t, err)
+	schedule := domain.NewSchedule{Cron: "0 3 * * *", TimeZone: "Europe/Rome"}
+	f.job, err = w.services.Jobs.Create(t.Context(), f.alpha.editor.scope, domain.NewJob{
+		Name: secret + " job", Schedule: &schedule,
+		JobSpec: domain.JobSpec{
+			Tasks:       []domain.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}}},
+			Environment: []domain.Variable{{Name: "A", Value: "1"}}, Parameters: []domain.Variable{{Name: "P", Value: "2"}},
+		},
+	}, domain.Idempotency{})
+	require.NoError(t, err)
+	f.run = f.alpha.run(f.job)
+	f.attempt = f.alpha.attempt(f.run.ID).ID
+	f.alpha.begin(f.attempt)
+	f.alpha.write(f.attempt, 0, []byte(secret+" line\n"))
+	f.key()
+	f.beta.run(f.beta.job(domain.JobSpec{Command: "true"}))
+	return f
+}
+
+func (f *matrixWorld) fresh(what string) string {
+	f.count++
+	f.last = fmt.Sprintf("%s-%d", what, f.count)
+	return f.last
+}
+
+func (f *matrixWorld) member() domain.UserID {
+	m, _, err := f.w.services.Members.Add(f.w.t.Context(), f.alpha.admin.scope, f.fresh(secret)+"@example.com", "x", domain.RoleViewer)
+	require.NoError(f.w.t, err)
+	return m.User.ID
+}
+
+func (f *matrixWorld) key() domain.APIKeyID {
+	key, _, err := f.w.services.APIKeys.Create(f.w.t.Context(), f.alpha.editor.scope, domain.NewAPIKey{Name: f.fresh(secret)})
+	require.NoError(f.w.t, err)
+	return key.ID
+}
+
+func (f *matrixWorld) cancelled() domain.RunID {
+	run := f.alpha.run(f.job)
+	_, err := f.w.services.Runs.Cancel(f.w.t.Context(), f.alpha.editor.scope, run.ID)
+	require.NoError(f.w.t, err)
+	code := 1
+	require.NoError(f.w.t, f.w.services.Runs.Report(f.w.t.Context(), f.alpha.worker, domain.AttemptReport{
+		Attempt: f.alpha.attempt(run.ID).ID, Exited: true, Reason: domain.ReasonCancelled, ExitCode: &code,
+	}))
+	return run.ID
+}
+
+// caller is somebody who asks.
+type caller struct {
+	name  string
+	login func() header
+	want  func(row) string
+	known header
+}
+
+// credential is good until a call ends it, as those do that are made with a fresh one.
+func (c *caller) credential(fresh bool) header {
+	if fresh {
+		return c.login()
+	}
+	if c.known == nil {
+		c.known = c.login()
+	}
+	return c.known
+}
+
+func (f *matrixWorld) callers() []*caller {
+	member := func(n *tenant, role domain.Role) func() header {
+		return func() header { return bearer(n.add(f.fresh("caller"), role).token) }
+	}
+	return []*caller{
+		{name: "viewer", login: member(f.alpha, domain.RoleViewer), want: func(r row) string { return r.viewer }},
+		{name: "editor", login: func() header { return bearer(f.w.again(f.alpha.editor).token) }, want: func(r row) string { return r.editor }},
+		{name: "admin", login: member(f.alpha, domain.RoleAdmin), want: func(r row) string { return r.admin }},
+		{name: "run", login: func() header { return bearer(f.w.keys.RunToken(f.alpha.workspace.ID, f.attempt)) }, want: func(r row) string { return r.run }},
+		{name: "stranger", login: member(f.beta, domain.RoleAdmin), want: func(r row) string { return r.stranger }},
+		{name: "nobody", login: func() header { return nobody }, want: func(r row) string { return r.nobody }},
+	}
+}
+
+func TestEveryFieldForEverybody(t *testing.T) {
+	f := newMatrixWorld(t)
+	schema := generated.NewExecutableSchema(generated.Config{}).Schema()
+	sel := selector{schema: schema, asked: map[string]bool{}}
+	callers := f.callers()
+	for _, root := range []*ast.Definition{schema.Query, schema.Mutation} {
+		requireRows(t, root)
+		// In order: once its token is rotated, the agent is gone.
+		for _, name := range slices.Sorted(maps.Keys(matrix[root.Name])) {
+			r := matrix[root.Name][name]
+			for _, c := range callers {
+				if name == "changePassword" && c.name == "editor" {
+					continue // would change it for the callers to come; the viewer's and the admin's are their own
+				}
+				query, vars := f.operation(&sel, root, name, r)
+				res := f.w.query(c.credential(name == "logout" || name == "changePassword"), query, vars)
+				require.Equal(t, http.StatusOK, res.Status, "%s by %s", name, c.name)
+				requireOutcome(t, fmt.Sprintf("%s by %s", name, c.name), c.want(r), res, name)
+				if c.name == "stranger" || c.name == "nobody" {
+					require.NotContains(t, strings.ReplaceAll(res.Body, fmt.Sprint(vars["id"]), ""), secret, "%s shows %s what is not theirs", name, c.name)
+				}
+			}
+		}
+	}
+	requireAllAsked(t, schema, sel.asked)
+}
+
+func TestEverySubscriptionForEverybody(t *testing.T) {
+	f := newMatrixWorld(t)
+	schema := generated.NewExecutableSchema(generated.Config{}).Schema()
+	sel := selector{schema: schema, asked: map[string]bool{}}
+	requireRows(t, schema.Subscription)
+	callers := f.callers()
+	for name, r := range matrix["Subscription"] {
+		for _, c := range callers {
+			what := fmt.Sprintf("%s by %s", name, c.name)
+			query, vars := f.operation(&sel, schema.Subscription, name, r)
+			if c.name == "nobody" {
+				socket := f.w.dial(nobody)
+				socket.init(nil)
+				code, _, _ := socket.closed()
+				require.Equal(t, closeUnauthenticated, code, what)
+				continue
+			}
+			if c.name == "stranger" && name == "agentUpdated" {
+				f.beta.connect(1)
+			}
+			socket := f.w.open(c.credential(false), nil)
+			id := socket.subscribe(query, vars)
+			if want := c.want(r); want != "" {
+				require.Equal(t, want, socket.failure(), what)
+				continue
+			}
+			event := fmt.Sprint(socket.event(id))
+			require.Equal(t, c.name == "stranger", !strings.Contains(event, secret) && name != "runLogs", "%s: %s", what, event)
+		}
+	}
+}
+
+func TestExpiredAndRevokedCredentialsOpenNothing(t *testing.T) {
+	f := newMatrixWorld(t)
+	key, keySecret, err := f.w.services.APIKeys.Create(t.Context(), f.alpha.admin.scope, domain.NewAPIKey{Name: "revoked"})
+	require.NoError(t, err)
+	_, err = f.w.services.APIKeys.Revoke(t.Context(), f.alpha.admin.scope, key.ID)
+	require.NoError(t, err)
+	over := f.w.again(f.alpha.admin)
+	require.NoError(t, f.w.auth.Logout(t.Context(), over.scope))
+	schema := generated.NewExecutableSchema(generated.Config{}).Schema()
+	sel := selector{schema: schema, asked: map[string]bool{}}
+	for _, root := range []*ast.Definition{schema.Query, schema.Mutation, schema.Subscription} {
+		for name, r := range matrix[root.Name] {
+			for what, token := range map[string]string{"an ended session": over.token, "a revoked key": keySecret} {
+				if root == schema.Subscription {
+					socket := f.w.dial(nobody)
+					socket.init(map[string]any{"authorization": "Bearer " + token})
+					code, _, _ := socket.closed()
+					require.Equal(t, closeUnauthenticated, code, "%s with %s", name, what)
+					continue
+				}
+				query, vars := f.operation(&sel, root, name, r)
+				res := f.w.query(bearer(token), query, vars)
+				require.Equal(t, http.StatusUnauthorized, res.Status, "%s with %s", name, what)
+			}
+			// A dead cookie is no credential at all.
+			if root == schema.Query {
+				query, vars := f.operation(&sel, root, name, r)
+				requireOutcome(t, name+" with a dead cookie", r.nobody, f.w.query(console(over.cookie), query, vars), name)
+			}
+		}
+	}
+}
+
+func (f *matrixWorld) operation(sel *selector, root *ast.Definition, name string, r row) (string, map[string]any) {
+	field := root.Fields.ForName(name)
+	text := strings.ToLower(root.Name) + " "
+	if r.declare != "" {
+		text += "(" + r.declare + ") "
+	}
+	text += "{ " + name
+	if r.args != "" {
+		text += "(" + r.args + ")"
+	}
+	text += sel.of(field.Type.Name(), 5) + " }"
+	sel.asked[root.Name+"."+name] = true
+	if r.vars == nil {
+		return text, nil
+	}
+	return text, r.vars(f)
+}
+
+func requireRows(t *testing.T, root *ast.Definition) {
+	var fields []string
+	for _, field := range root.Fields {
+		if !strings.HasPrefix(field.Name, "__") {
+			fields = append(fields, field.Name)
+		}
+	}
+	require.ElementsMatch(t, fields, slices.Collect(maps.Keys(matrix[root.Name])), "each field of %s has a row in the matrix", root.Name)
+}
+
+func requireOutcome(t *testing.T, what, want string, res answer, field string) {
+	t.Helper()
+	switch want {
+	case "":
+		require.Empty(t, res.Errors, "%s: %s", what, res.Body)
+		require.NotNil(t, res.Data[field], what)
+	case "null":
+		require.Empty(t, res.Errors, "%s: %s", what, res.Body)
+		require.Nil(t, res.Data[field], what)
+	default:
+		require.Equal(t, want, res.code(), "%s: %s", what, res.Body)
+	}
+}
+
+// selector writes selections of everything there is.
+type selector struct {
+	schema *ast.Schema
+	asked  map[string]bool
+}
+
+// of selects every field of the type, so many levels deep; a list in a list holds one thing, so that the whole stays within the limits.
+func (s *selector) of(name string, depth int) string {
+	def := s.schema.Types[name]
+	if def.Kind != ast.Object {
+		return ""
+	}
+	var b strings.Builder
+	for _, field := range def.Fields {
+		inner := s.schema.Types[field.Type.Name()]
+		if strings.HasPrefix(field.Name, "__") || inner.Kind == ast.Object && depth == 0 {
+			continue
+		}
+		sub := s.of(field.Type.Name(), depth-1)
+		if inner.Kind == ast.Object && sub == "" {
+			continue
+		}
+		s.asked[name+"."+field.Name] = true
+		b.WriteString(" " + field.Name)
+		if field.Arguments.ForName("first") != nil {
+			b.WriteString("(first: 1)")
+		}
+		b.WriteString(sub)
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return " {" + b.String() + " }"
+}
+
+func requireAllAsked(t *testing.T, schema *ast.Schema, asked map[string]bool) {
+	for name, def := range schema.Types {
+		if def.Kind != ast.Object || def.BuiltIn || def == schema.Subscription {
+			continue
+		}
+		for _, field := range def.Fields {
+			if !strings.HasPrefix(field.Name, "__") {
+				require.True(t, asked[name+"."+field.Name], "%s.%s is asked for by no row", name, field.Name)
+			}
+		}
+	}
+}

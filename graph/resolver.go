@@ -1,0 +1,112 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/loader"
+	"github.com/millpond/millpond/graph/model"
+)
+
+// Resolver is the root of the resolvers. They are scope, call, return.
+type Resolver struct {
+	*server
+}
+
+// loaders are those of the response that is being made; fresh ones outside of any.
+func (r *Resolver) loaders(ctx context.Context) (*loader.Loaders, error) {
+	if l, ok := loader.From(ctx); ok {
+		return l, nil
+	}
+	scope, err := auth.From(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return loader.New(r.Services, scope), nil
+}
+
+// page reads a connection's arguments. Without first it is the default.
+func page(first *int, after *string) (domain.Page, error) {
+	p := domain.Page{Limit: domain.DefaultLimit, Cursor: value(after)}
+	if first != nil {
+		p.Limit = *first
+	}
+	if p.Limit < 1 || p.Limit > domain.MaxLimit {
+		return p, domain.Invalid("first", "first is %d; it must be from 1 to %d.", p.Limit, domain.MaxLimit)
+	}
+	return p, nil
+}
+
+// connection reads one page of a list.
+func connection[T any](ctx context.Context, first *int, after *string, list func(domain.Scope, domain.Page) (domain.List[T], error)) (model.Connection[T], error) {
+	scope, err := auth.From(ctx)
+	if err != nil {
+		return model.Connection[T]{}, err
+	}
+	p, err := page(first, after)
+	if err != nil {
+		return model.Connection[T]{}, err
+	}
+	l, err := list(scope, p)
+	if err != nil {
+		return model.Connection[T]{}, ofArguments(err)
+	}
+	if load, ok := loader.From(ctx); ok {
+		load.Expect(l.Items)
+	}
+	return model.NewConnection(l), nil
+}
+
+// ofArguments names a page's fields as a connection's arguments are named.
+func ofArguments(err error) error {
+	if e := domain.AsError(err); e.Field == "cursor" {
+		return domain.Invalid("after", "The cursor is malformed or belongs to another list or filter; use endCursor of the previous page, or start again without one.").Because(err)
+	}
+	return err
+}
+
+// found makes a look-up that finds nothing null.
+func found[T any](v T, err error) (*T, error) {
+	if domain.IsCode(err, domain.CodeNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
+
+// optional is null for text that is empty.
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// value is the zero value for null.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// byPost refuses what sets a cookie where none can be set.
+func byPost(ctx context.Context) error {
+	if socketOf(ctx) == nil {
+		return nil
+	}
+	return domain.Errorf(domain.CodeInvalid, "Send this by POST: a WebSocket cannot change the console's cookie.")
+}
+
+// signedIn answers with the new session's viewer, and gives the console its cookie.
+func (r *Resolver) signedIn(ctx context.Context, in auth.SignedIn) (model.Viewer, error) {
+	scope, err := r.Auth.Cookie(ctx, in.Secret)
+	if err != nil {
+		return model.Viewer{}, err
+	}
+	auth.SetCookie(ctx, in)
+	return model.Viewer{Scope: scope, Session: &in.Session}, nil
+}

@@ -1,0 +1,81 @@
+package scalar
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// GraphQL writes enums in upper case, the domain its own words in lower case: this is the one place that knows.
+
+func marshalEnum[T ~string](v T) graphql.Marshaler { return quoted(strings.ToUpper(string(v))) }
+
+// unmarshalEnum reads a value that validation has found in the schema's enum. Null, where the schema allows it, is empty.
+func unmarshalEnum[T ~string](v any) (T, error) {
+	switch s := v.(type) {
+	case string:
+		return T(strings.ToLower(s)), nil
+	case nil:
+		return "", nil
+	}
+	return "", domain.Errorf(domain.CodeInvalid, "%v is not a value of this enum.", v)
+}
+
+// MarshalRole writes a role.
+func MarshalRole(v domain.Role) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalRole reads a role.
+func UnmarshalRole(v any) (domain.Role, error) { return unmarshalEnum[domain.Role](v) }
+
+// MarshalRunStatus writes a run's status.
+func MarshalRunStatus(v domain.RunStatus) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalRunStatus reads a run's status.
+func UnmarshalRunStatus(v any) (domain.RunStatus, error) { return unmarshalEnum[domain.RunStatus](v) }
+
+// MarshalTaskStatus writes a task's status.
+func MarshalTaskStatus(v domain.TaskStatus) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalTaskStatus reads a task's status.
+func UnmarshalTaskStatus(v any) (domain.TaskStatus, error) {
+	return unmarshalEnum[domain.TaskStatus](v)
+}
+
+// MarshalAttemptStatus writes an attempt's status.
+func MarshalAttemptStatus(v domain.AttemptStatus) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalAttemptStatus reads an attempt's status.
+func UnmarshalAttemptStatus(v any) (domain.AttemptStatus, error) {
+	return unmarshalEnum[domain.AttemptStatus](v)
+}
+
+// MarshalAgentStatus writes an agent's status.
+func MarshalAgentStatus(v domain.AgentStatus) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalAgentStatus reads an agent's status.
+func UnmarshalAgentStatus(v any) (domain.AgentStatus, error) {
+	return unmarshalEnum[domain.AgentStatus](v)
+}
+
+// MarshalRunTrigger writes what started a run.
+func MarshalRunTrigger(v domain.Trigger) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalRunTrigger reads what started a run.
+func UnmarshalRunTrigger(v any) (domain.Trigger, error) { return unmarshalEnum[domain.Trigger](v) }
+
+// MarshalLogStream writes which stream log bytes came from.
+func MarshalLogStream(v domain.LogStream) graphql.Marshaler { return marshalEnum(v.String()) }
+
+// UnmarshalLogStream reads which stream log bytes came from.
+func UnmarshalLogStream(v any) (domain.LogStream, error) {
+	name, err := unmarshalEnum[string](v)
+	for _, s := range []domain.LogStream{domain.Stdout, domain.Stderr} {
+		if name == s.String() {
+			return s, err
+		}
+	}
+	return 0, fmt.Errorf("%v is not a stream", v)
+}

@@ -1,0 +1,278 @@
+package graph
+
+import (
+	"bytes"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store/storetest"
+)
+
+func TestASocketOpensWithAnyGoodCredential(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	_, key, err := w.services.APIKeys.Create(t.Context(), a.editor.scope, domain.NewAPIKey{Name: "ci"})
+	require.NoError(t, err)
+	for name, open := range map[string]func() *client{
+		"the console's cookie": func() *client {
+			return w.open(func(h http.Header) { h.Set("Cookie", "__Host-millpond="+a.viewer.cookie) }, nil)
+		},
+		"a token in the payload": func() *client { return w.open(nobody, map[string]any{"authorization": "Bearer " + a.viewer.token}) },
+		"a key in the payload":   func() *client { return w.open(nobody, map[string]any{"Authorization": "bearer " + key}) },
+		"a token in the request": func() *client { return w.open(bearer(a.viewer.token), nil) },
+		"a token before a cookie": func() *client {
+			return w.open(console("ended"), map[string]any{"authorization": "Bearer " + a.viewer.token})
+		},
+	} {
+		c := open()
+		id := c.subscribe(`{ viewer { workspace { name } } }`, nil)
+		require.Equal(t, "acme", at(c.event(id), "viewer", "workspace", "name"), name)
+		require.Equal(t, "complete", c.read().Type, name)
+	}
+}
+
+func TestASocketWithoutAGoodCredentialCloses(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	for name, c := range map[string]struct {
+		who     header
+		payload map[string]any
+		code    int
+	}{
+		"nothing":          {nobody, nil, closeUnauthenticated},
+		"a dead cookie":    {console("ended"), nil, closeUnauthenticated},
+		"a bad token":      {nobody, map[string]any{"authorization": "Bearer x"}, closeUnauthenticated},
+		"no scheme":        {nobody, map[string]any{"authorization": a.admin.token}, closeUnauthenticated},
+		"not text":         {nobody, map[string]any{"authorization": 5}, closeUnauthenticated},
+		"an agent's token": {nobody, map[string]any{"authorization": "Bearer " + a.agentToken}, closeForbidden},
+	} {
+		s := w.dial(c.who)
+		s.init(c.payload)
+		code, reason, _ := s.closed()
+		require.Equal(t, c.code, code, name)
+		require.NotEmpty(t, reason, name)
+	}
+}
+
+func TestAnotherSitesSocketIsRefused(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	h := http.Header{"Origin": {"https://evil.example"}, "Cookie": {"__Host-millpond=" + a.admin.cookie}}
+	d := websocket.Dialer{Subprotocols: []string{subprotocol}}
+	_, res, err := d.DialContext(t.Context(), "ws"+w.url[len("http"):], h)
+	require.ErrorIs(t, err, websocket.ErrBadHandshake)
+	require.Equal(t, http.StatusForbidden, res.StatusCode)
+	d.Subprotocols = []string{"graphql-ws"}
+	_, res, err = d.DialContext(t.Context(), "ws"+w.url[len("http"):], nil)
+	require.ErrorIs(t, err, websocket.ErrBadHandshake)
+	require.Equal(t, http.StatusBadRequest, res.StatusCode)
+}
+
+func TestLogoutClosesTheSocketAtOnce(t *testing.T) {
+	w := newWorld(t, quick) // whose next look at the credential would be in a minute
+	a := w.tenant("acme")
+	c := w.open(console(a.viewer.cookie), nil)
+	a.connect(1)
+	id := c.subscribe(`subscription { agentUpdated { id } }`, nil)
+	c.event(id)
+	start := time.Now()
+	require.Empty(t, w.query(console(a.viewer.cookie), `mutation { logout { done } }`, nil).Errors)
+	code, reason, before := c.closed()
+	require.Equal(t, closeUnauthenticated, code)
+	require.Equal(t, "The session has ended.", reason)
+	require.Empty(t, before, "a client takes a complete for the end of what it follows")
+	require.Less(t, time.Since(start), 5*time.Second)
+}
+
+func TestAPasswordChangeClosesTheOtherSessions(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	other := w.again(a.viewer)
+	mine, others := w.open(bearer(a.viewer.token), nil), w.open(bearer(other.token), nil)
+	change := `mutation { changePassword(input: {current: "correct horse battery", new: "another horse battery"}) { user { email } } }`
+	require.Empty(t, w.query(bearer(a.viewer.token), change, nil).Errors)
+	code, _, _ := others.closed()
+	require.Equal(t, closeUnauthenticated, code)
+	id := mine.subscribe(`{ viewer { id } }`, nil)
+	mine.event(id)
+}
+
+func TestAChangedRoleAndARevokedKeyCloseTheSocket(t *testing.T) {
+	soon := quick
+	soon.recheck = 20 * time.Millisecond
+	w := newWorld(t, soon)
+	a := w.tenant("acme")
+	key, secret, err := w.services.APIKeys.Create(t.Context(), a.editor.scope, domain.NewAPIKey{Name: "ci"})
+	require.NoError(t, err)
+	byRole, byKey, removed := w.open(bearer(a.viewer.token), nil), w.open(bearer(secret), nil), w.open(bearer(a.editor.token), nil)
+
+	_, err = w.services.Members.Update(t.Context(), a.admin.scope, a.viewer.id, domain.RoleEditor)
+	require.NoError(t, err)
+	code, reason, _ := byRole.closed()
+	require.Equal(t, closeUnauthenticated, code)
+	require.Equal(t, "The role has changed.", reason)
+
+	_, err = w.services.APIKeys.Revoke(t.Context(), a.editor.scope, key.ID)
+	require.NoError(t, err)
+	code, _, _ = byKey.closed()
+	require.Equal(t, closeUnauthenticated, code)
+
+	require.NoError(t, w.services.Members.Remove(t.Context(), a.admin.scope, a.editor.id))
+	code, _, _ = removed.closed()
+	require.Equal(t, closeUnauthenticated, code)
+}
+
+func TestTheServersEndClosesSocketsToComeAgain(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	a.connect(1)
+	c := w.open(bearer(a.viewer.token), nil)
+	c.event(c.subscribe(`subscription { agentUpdated { id } }`, nil))
+	w.shutdown()
+	code, _, before := c.closed()
+	require.Equal(t, closeGoingAway, code)
+	require.Empty(t, before)
+}
+
+func TestMalformedMessagesCloseTheSocket(t *testing.T) {
+	soon := quick
+	soon.init = 50 * time.Millisecond
+	w := newWorld(t, soon)
+	a := w.tenant("acme")
+	me := bearer(a.viewer.token)
+	for name, text := range map[string]string{"not JSON": "{", "not a message": `{"type":"nonsense"}`, "no type": `{}`, "an array": `[]`} {
+		c := w.open(me, nil)
+		require.NoError(t, c.conn.WriteMessage(websocket.TextMessage, []byte(text)))
+		code, _, _ := c.closed()
+		require.Equal(t, closeInvalid, code, name)
+	}
+	large := w.open(me, nil)
+	require.NoError(t, large.conn.WriteMessage(websocket.TextMessage, bytes.Repeat([]byte{' '}, maxMessage+1)))
+	code, _, _ := large.closed()
+	require.Equal(t, websocket.CloseMessageTooBig, code)
+
+	late := w.dial(me)
+	code, _, _ = late.closed()
+	require.Equal(t, websocket.CloseProtocolError, code, "the first message did not come")
+	early := w.dial(me)
+	early.subscribe(`{ viewer { id } }`, nil)
+	code, _, _ = early.closed()
+	require.Equal(t, websocket.CloseProtocolError, code, "a subscription before the first message")
+}
+
+func TestRefusedOperationsLeaveTheSocketOpen(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	c := w.open(bearer(a.viewer.token), nil)
+	for query, want := range map[string]string{
+		`{ nothing }`: "INVALID",
+		`subscription { run(id: "run_x") { id } }`:                                               "NOT_FOUND",
+		`subscription { runLogs(attempt: "att_x") { eof } }`:                                     "NOT_FOUND",
+		`subscription { runLogs(attempt: "att_x", offset: "x") { eof } }`:                        "INVALID",
+		`mutation { logout { done } }`:                                                           "INVALID",
+		`mutation { login(input: {email: "a@b.c", password: "x"}) { viewer { id } } }`:           "INVALID",
+		`{ jobs(first: 200) { edges { node { runs(first: 200) { edges { node { id } } } } } } }`: "TOO_LARGE",
+		`mutation { createJob(input: {name: "x", command: "true"}) { job { id } } }`:             "FORBIDDEN",
+	} {
+		c.subscribe(query, nil)
+		require.Equal(t, want, c.failure(), query)
+		c.write("ping", "", nil)
+		for m := c.read(); m.Type != "pong"; m = c.read() {
+			require.Equal(t, "complete", m.Type)
+		}
+	}
+}
+
+func TestOneSocketHoldsSoManySubscriptions(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	a.connect(1)
+	c := w.open(bearer(a.viewer.token), nil)
+	for range maxSubscriptions {
+		c.subscribe(`subscription { agentUpdated { id } }`, nil)
+	}
+	for range maxSubscriptions {
+		require.Equal(t, "next", c.read().Type)
+	}
+	refused := c.subscribe(`subscription { agentUpdated { id } }`, nil)
+	require.Equal(t, "RATE_LIMITED", c.failure())
+	require.Equal(t, refused, c.read().ID)
+	c.write("complete", "1", nil)
+	require.Equal(t, message{Type: "complete", ID: "1"}, c.read())
+	require.Eventually(t, func() bool { // the server counts it out right after saying so
+		c.subscribe(`subscription { agentUpdated { id } }`, nil)
+		return c.failure() == ""
+	}, 5*time.Second, time.Millisecond)
+}
+
+// A client that answered pings and then stops reading holds its subscription's writer for as long as a write may take, and no longer.
+func TestAReaderThatStopsIsCut(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	a.connect(2)
+	run := a.run(a.job(domain.JobSpec{Command: "yes"}))
+	attempt := a.attempt(run.ID).ID
+	a.begin(attempt)
+	line := bytes.Repeat([]byte("0123456789abcde\n"), 64<<10)
+	for i := range 8 {
+		a.write(attempt, int64(i*len(line)), line)
+	}
+	stuck := w.open(bearer(a.viewer.token), nil)
+	stuck.write("pong", "", nil)
+	stuck.event(stuck.subscribe(`subscription($a: ID!) { runLogs(attempt: $a) { chunks { data } } }`, map[string]any{"a": attempt}))
+	require.Equal(t, int64(1), w.sockets.Load())
+	// Another reader of the same log is not held up by it.
+	good := w.open(bearer(a.editor.token), nil)
+	id := good.subscribe(`subscription($a: ID!) { runLogs(attempt: $a) { nextOffset } }`, map[string]any{"a": attempt})
+	for next := ""; next != "8388608"; {
+		next = at(good.event(id), "runLogs", "nextOffset").(string)
+	}
+	require.Eventually(t, func() bool { return w.sockets.Load() == 1 }, 10*time.Second, 10*time.Millisecond, "the stuck reader is still served")
+}
+
+func TestAPeerThatIsSilentIsCut(t *testing.T) {
+	soon := quick
+	soon.ping = 50 * time.Millisecond
+	w := newWorld(t, soon)
+	a := w.tenant("acme")
+	silent, alive := w.open(bearer(a.viewer.token), nil), w.open(bearer(a.editor.token), nil)
+	_ = silent
+	go func() { // reads, and so answers pings
+		for {
+			if _, err := alive.tryRead(); err != nil {
+				return
+			}
+		}
+	}()
+	require.Eventually(t, func() bool { return w.sockets.Load() == 1 }, 5*time.Second, 5*time.Millisecond)
+	require.Never(t, func() bool { return w.sockets.Load() == 0 }, 300*time.Millisecond, 10*time.Millisecond)
+}
+
+func TestNothingOutlivesItsSocket(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	a.connect(5)
+	run := a.run(a.job(domain.JobSpec{Command: "sleep"}))
+	vars := map[string]any{"r": run.ID, "a": a.attempt(run.ID).ID}
+	before := append(storetest.IgnoreCluster(), goleak.IgnoreCurrent())
+	c := w.open(bearer(a.viewer.token), nil)
+	for _, q := range []string{
+		`subscription($r: ID!) { run(id: $r) { id } }`, `subscription { runs { id } }`, `subscription { agentUpdated { id } }`,
+		`subscription($a: ID!) { runLogs(attempt: $a) { eof } }`,
+	} {
+		c.subscribe(q, vars)
+	}
+	for range 3 {
+		c.read()
+	}
+	require.NoError(t, c.conn.Close())
+	require.Eventually(t, func() bool { return w.sockets.Load() == 0 }, 5*time.Second, 5*time.Millisecond)
+	http.DefaultClient.CloseIdleConnections()
+	goleak.VerifyNone(t, before...)
+}

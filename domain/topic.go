@@ -9,6 +9,7 @@ func RunsTopic(ws WorkspaceID) Topic   { return Topic("runs:" + ws) }
 func AgentsTopic(ws WorkspaceID) Topic { return Topic("agents:" + ws) }
 func AgentTopic(id AgentID) Topic      { return Topic("agent:" + id) }
 func SessionTopic(id SessionID) Topic  { return Topic("session:" + id) }
+func APIKeyTopic(id APIKeyID) Topic    { return Topic("key:" + id) }
 func LogTopic(id AttemptID) Topic      { return Topic("log:" + id) }
 
 // Topics that only the platform listens to.

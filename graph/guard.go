@@ -70,12 +70,9 @@ func closeCode(err error) int {
 
 // guard closes the WebSocket as soon as its credential has ended or grants something else.
 func (s *server) guard(ctx context.Context, c *socket, cred credential) {
-	var wake <-chan struct{}
-	if session := cred.scope.Actor().Session; session != "" {
-		topic, stop := s.Topics.Subscribe(domain.SessionTopic(session))
-		defer stop()
-		wake = topic
-	}
+	actor := cred.scope.Actor()
+	wake, stop := s.Topics.Subscribe(domain.SessionTopic(actor.Session), domain.APIKeyTopic(domain.APIKeyID(actor.ID)))
+	defer stop()
 	tick := time.NewTicker(s.timing.recheck)
 	defer tick.Stop()
 	for {

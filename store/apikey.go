@@ -57,5 +57,6 @@ func (t *Tx) InsertAPIKey(ctx context.Context, k domain.APIKey, hash []byte) err
 
 // RevokeAPIKey implements domain.APIKeyTx.
 func (t *Tx) RevokeAPIKey(ctx context.Context, id domain.APIKeyID, at time.Time) error {
+	t.Notify(domain.APIKeyTopic(id))
 	return t.execOne(ctx, domain.NotFound("API key", id), `UPDATE api_keys SET revoked_at = $3 WHERE workspace_id = $1 AND id = $2`, t.workspace, id, at)
 }

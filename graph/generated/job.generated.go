@@ -371,6 +371,38 @@ func (ec *executionContext) fieldContext_Job_parameters(_ context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Job_files(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_files(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Files, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []domain.File) graphql.Marshaler {
+			return ec.marshalNJobFile2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Job_files(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Job",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JobFile(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Job_schedule(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -688,6 +720,98 @@ func (ec *executionContext) fieldContext_JobEdge_node(_ context.Context, field g
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _JobFile_path(ctx context.Context, field graphql.CollectedField, obj *domain.File) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobFile_path(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Path, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobFile_path(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobFile", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _JobFile_size(ctx context.Context, field graphql.CollectedField, obj *domain.File) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobFile_size(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Size, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobFile_size(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobFile", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _JobFile_sha256(ctx context.Context, field graphql.CollectedField, obj *domain.File) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobFile_sha256(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.SHA256, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobFile_sha256(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobFile", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _JobFile_executable(ctx context.Context, field graphql.CollectedField, obj *domain.File) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobFile_executable(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Executable, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobFile_executable(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobFile", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _Schedule_cron(ctx context.Context, field graphql.CollectedField, obj *domain.Schedule) (ret graphql.Marshaler) {
@@ -1112,7 +1236,7 @@ func (ec *executionContext) unmarshalInputCreateJobInput(ctx context.Context, ob
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"name", "description", "command", "tasks", "maxRetries", "timeoutSeconds", "environment", "parameters", "schedule", "maxConcurrentRuns"}
+	fieldsInOrder := [...]string{"name", "description", "command", "tasks", "maxRetries", "timeoutSeconds", "environment", "parameters", "schedule", "maxConcurrentRuns", "files"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1189,6 +1313,13 @@ func (ec *executionContext) unmarshalInputCreateJobInput(ctx context.Context, ob
 				return it, err
 			}
 			it.MaxConcurrentRuns = data
+		case "files":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("files"))
+			data, err := ec.unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Files = data
 		}
 	}
 	return it, nil
@@ -1219,6 +1350,68 @@ func (ec *executionContext) unmarshalInputDeleteJobInput(ctx context.Context, ob
 				return it, err
 			}
 			it.ID = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputJobFileInput(ctx context.Context, obj any) (domain.File, error) {
+	var it domain.File
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["executable"]; !present {
+		asMap["executable"] = false
+	}
+
+	fieldsInOrder := [...]string{"path", "content", "sha256", "size", "executable"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "path":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("path"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Path = data
+		case "content":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("content"))
+			data, err := ec.unmarshalOBase642ᚕbyte(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Content = data
+		case "sha256":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sha256"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SHA256 = data
+		case "size":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("size"))
+			data, err := ec.unmarshalOInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Size = data
+		case "executable":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("executable"))
+			data, err := ec.unmarshalOBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Executable = data
 		}
 	}
 	return it, nil
@@ -1394,7 +1587,7 @@ func (ec *executionContext) unmarshalInputUpdateJobInput(ctx context.Context, ob
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"id", "name", "description", "command", "tasks", "maxRetries", "timeoutSeconds", "environment", "parameters", "schedule", "maxConcurrentRuns"}
+	fieldsInOrder := [...]string{"id", "name", "description", "command", "tasks", "maxRetries", "timeoutSeconds", "environment", "parameters", "schedule", "maxConcurrentRuns", "files"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1478,6 +1671,13 @@ func (ec *executionContext) unmarshalInputUpdateJobInput(ctx context.Context, ob
 				return it, err
 			}
 			it.MaxConcurrentRuns = data
+		case "files":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("files"))
+			data, err := ec.unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Files = data
 		}
 	}
 	return it, nil
@@ -1727,6 +1927,11 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "files":
+			out.Values[i] = ec._Job_files(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "schedule":
 			out.Values[i] = ec._Job_schedule(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -1911,6 +2116,59 @@ func (ec *executionContext) _JobEdge(ctx context.Context, sel ast.SelectionSet, 
 			}
 		case "node":
 			out.Values[i] = ec._JobEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var jobFileImplementors = []string{"JobFile"}
+
+func (ec *executionContext) _JobFile(ctx context.Context, sel ast.SelectionSet, obj *domain.File) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, jobFileImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JobFile")
+		case "path":
+			out.Values[i] = ec._JobFile_path(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "size":
+			out.Values[i] = ec._JobFile_size(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "sha256":
+			out.Values[i] = ec._JobFile_sha256(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "executable":
+			out.Values[i] = ec._JobFile_executable(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -2230,6 +2488,31 @@ func (ec *executionContext) marshalNJobEdge2ᚕgithubᚗcomᚋmillpondᚋmillpon
 	return ret
 }
 
+func (ec *executionContext) marshalNJobFile2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFile(ctx context.Context, sel ast.SelectionSet, v domain.File) graphql.Marshaler {
+	return ec._JobFile(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNJobFile2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.File) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNJobFile2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFile(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNJobFileInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFile(ctx context.Context, v any) (domain.File, error) {
+	res, err := ec.unmarshalInputJobFileInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalNTaskSpec2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpec(ctx context.Context, sel ast.SelectionSet, v domain.TaskSpec) graphql.Marshaler {
 	return ec._TaskSpec(ctx, sel, &v)
 }
@@ -2278,6 +2561,23 @@ func (ec *executionContext) marshalOJob2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋ
 		return graphql.Null
 	}
 	return ec._Job(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx context.Context, v any) ([]domain.File, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]domain.File, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNJobFileInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFile(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
 }
 
 func (ec *executionContext) unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJobFilter(ctx context.Context, v any) (*domain.JobFilter, error) {

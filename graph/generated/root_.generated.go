@@ -143,6 +143,7 @@ type ComplexityRoot struct {
 		CreatedAt         func(childComplexity int) int
 		Description       func(childComplexity int) int
 		Environment       func(childComplexity int) int
+		Files             func(childComplexity int) int
 		ID                func(childComplexity int) int
 		LatestRun         func(childComplexity int) int
 		MaxConcurrentRuns func(childComplexity int) int
@@ -165,6 +166,13 @@ type ComplexityRoot struct {
 	JobEdge struct {
 		Cursor func(childComplexity int) int
 		Node   func(childComplexity int) int
+	}
+
+	JobFile struct {
+		Executable func(childComplexity int) int
+		Path       func(childComplexity int) int
+		SHA256     func(childComplexity int) int
+		Size       func(childComplexity int) int
 	}
 
 	LogChunk struct {
@@ -781,6 +789,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Job.Environment(childComplexity), true
+	case "Job.files":
+		if e.ComplexityRoot.Job.Files == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Job.Files(childComplexity), true
 	case "Job.id":
 		if e.ComplexityRoot.Job.ID == nil {
 			break
@@ -884,6 +898,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.JobEdge.Node(childComplexity), true
+
+	case "JobFile.executable":
+		if e.ComplexityRoot.JobFile.Executable == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JobFile.Executable(childComplexity), true
+	case "JobFile.path":
+		if e.ComplexityRoot.JobFile.Path == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JobFile.Path(childComplexity), true
+	case "JobFile.sha256":
+		if e.ComplexityRoot.JobFile.SHA256 == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JobFile.SHA256(childComplexity), true
+	case "JobFile.size":
+		if e.ComplexityRoot.JobFile.Size == nil {
+			break
+		}
+
+		return e.ComplexityRoot.JobFile.Size(childComplexity), true
 
 	case "LogChunk.data":
 		if e.ComplexityRoot.LogChunk.Data == nil {
@@ -1917,6 +1956,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateAPIKeyInput,
 		ec.unmarshalInputCreateJobInput,
 		ec.unmarshalInputDeleteJobInput,
+		ec.unmarshalInputJobFileInput,
 		ec.unmarshalInputJobFilter,
 		ec.unmarshalInputLoginInput,
 		ec.unmarshalInputRemoveMemberInput,
@@ -2120,6 +2160,8 @@ type Job {
   environment: [Variable!]!
   "Names and defaults. Their values reach a task as environment variables of the same name."
   parameters: [Variable!]!
+  "Files it brings along, laid into the working directory of each of its tasks."
+  files: [JobFile!]!
   "Null when it runs only on demand."
   schedule: Schedule
   "Runs of this job at once; the next ones wait as pending. 0 means no limit."
@@ -2135,6 +2177,16 @@ type Job {
 
 type Variable { name: String! value: String! }
 input VariableInput { name: String! value: String! }
+
+"One of the files that a job brings along."
+type JobFile {
+  "Relative, slash-separated."
+  path: String!
+  "In bytes."
+  size: Int!
+  sha256: String!
+  executable: Boolean!
+}
 
 "One task of a DAG, as it is declared."
 type TaskSpec {
@@ -2186,6 +2238,14 @@ input TaskSpecInput {
   timeoutSeconds: Int = 0
   environment: [VariableInput!] = []
 }
+"A file with its content, or with the SHA-256 and the size of one that is here already."
+input JobFileInput {
+  path: String!
+  content: Base64
+  sha256: String
+  size: Int
+  executable: Boolean = false
+}
 input ScheduleInput { cron: String! timeZone: String = "UTC" paused: Boolean = false }
 
 input CreateJobInput {
@@ -2199,6 +2259,8 @@ input CreateJobInput {
   parameters: [VariableInput!]
   schedule: ScheduleInput
   maxConcurrentRuns: Int
+  "At most 100, 4 MiB together. They replace all that were there."
+  files: [JobFileInput!]
 }
 "A field that is left out stays as it is. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule."
 input UpdateJobInput {
@@ -2213,6 +2275,8 @@ input UpdateJobInput {
   parameters: [VariableInput!]
   schedule: ScheduleInput
   maxConcurrentRuns: Int
+  "At most 100, 4 MiB together. They replace all that were there."
+  files: [JobFileInput!]
 }
 type CreateJobPayload { job: Job! }
 type UpdateJobPayload { job: Job! }
@@ -2739,6 +2803,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_environment(ctx, field)
 	case "parameters":
 		return ec.fieldContext_Job_parameters(ctx, field)
+	case "files":
+		return ec.fieldContext_Job_files(ctx, field)
 	case "schedule":
 		return ec.fieldContext_Job_schedule(ctx, field)
 	case "maxConcurrentRuns":
@@ -2775,6 +2841,20 @@ func (ec *executionContext) childFields_JobEdge(ctx context.Context, field graph
 		return ec.fieldContext_JobEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JobEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_JobFile(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "path":
+		return ec.fieldContext_JobFile_path(ctx, field)
+	case "size":
+		return ec.fieldContext_JobFile_size(ctx, field)
+	case "sha256":
+		return ec.fieldContext_JobFile_sha256(ctx, field)
+	case "executable":
+		return ec.fieldContext_JobFile_executable(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JobFile", field.Name)
 }
 
 func (ec *executionContext) childFields_LogChunk(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

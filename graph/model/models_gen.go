@@ -138,6 +138,8 @@ type UpdateJobInput struct {
 	Parameters        []domain.Variable                      `json:"parameters,omitempty"`
 	Schedule          graphql.Omittable[*domain.NewSchedule] `json:"schedule,omitempty"`
 	MaxConcurrentRuns *int                                   `json:"maxConcurrentRuns,omitempty"`
+	// At most 100, 4 MiB together. They replace all that were there.
+	Files []domain.File `json:"files,omitempty"`
 }
 
 type UpdateJobPayload struct {

@@ -56,6 +56,8 @@ type AgentTx interface {
 	AgentsByID(ctx context.Context, ids []AgentID) ([]Agent, error)
 	// LockAgent returns the agent, locked until the end of the transaction.
 	LockAgent(ctx context.Context, id AgentID) (Agent, error)
+	// LockSession is LockAgent for what replaces the agent's session: it also waits for logs that are being stored under it (FenceSession).
+	LockSession(ctx context.Context, id AgentID) (Agent, error)
 	// LockWorkspaceAgent locks the agent that runs the workspace's tasks by default.
 	LockWorkspaceAgent(ctx context.Context) (Agent, error)
 	InsertAgent(ctx context.Context, a Agent, tokenHash []byte) error
@@ -143,7 +145,7 @@ func (a *Agents) RotateToken(ctx context.Context, s Scope, id AgentID) (agent Ag
 	}
 	token = NewAgentToken()
 	err = a.Store.In(ctx, s, func(tx Tx) error {
-		if agent, err = tx.LockAgent(ctx, id); err != nil {
+		if agent, err = tx.LockSession(ctx, id); err != nil {
 			return err
 		}
 		agent.Session, agent.Replica = "", ""

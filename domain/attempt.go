@@ -3,6 +3,7 @@ package domain
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -74,7 +75,7 @@ func (a *Attempt) report(rep AttemptReport) error {
 	if a.Status.Final() {
 		return ErrAttemptOver
 	}
-	a.Held = rep.Held
+	a.Held = shown(rep.Held)
 	if rep.Started {
 		a.Status, a.StartedAt = AttemptRunning, rep.StartedAt
 	}
@@ -88,7 +89,7 @@ func (r *Runs) exited(ctx context.Context, s Scope, rep AttemptReport) error {
 // end translates an agent's report of an exit.
 func (rep AttemptReport) end() AttemptEnd {
 	e := AttemptEnd{
-		Status: AttemptFailed, Message: rep.Message, ExitCode: rep.ExitCode, Signal: rep.Signal,
+		Status: AttemptFailed, Message: shown(rep.Message), ExitCode: rep.ExitCode, Signal: shown(rep.Signal),
 		StartedAt: rep.StartedAt, FinishedAt: rep.FinishedAt, LogEnd: rep.LogEnd,
 	}
 	switch {
@@ -103,6 +104,15 @@ func (rep AttemptReport) end() AttemptEnd {
 		e.Message = rep.reason()
 	}
 	return e
+}
+
+// maxShown bounds what is kept of an agent's message, in bytes.
+const maxShown = 4096
+
+// shown makes an agent's text one that can be kept: what an agent says of an end must never keep the end from being taken.
+func shown(s string) string {
+	s = strings.ReplaceAll(s[:min(len(s), maxShown)], "\x00", "")
+	return strings.ToValidUTF8(s, "")
 }
 
 func (rep AttemptReport) reason() string {
@@ -127,6 +137,11 @@ func (rep AttemptReport) reason() string {
 
 // endAttempt ends an attempt once, whoever says so first: its agent, or the sweep of its lease. The task and the run move on in the same transaction.
 func (r *Runs) endAttempt(ctx context.Context, s Scope, id AttemptID, end AttemptEnd) error {
+	return r.endAttemptIf(ctx, s, id, end, func(Tx) (bool, error) { return true, nil })
+}
+
+// endAttemptIf is endAttempt unless still, asked under the locks of the run and the attempt, says that the reason is gone.
+func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end AttemptEnd, still func(Tx) (bool, error)) error {
 	now := r.Clock.Now()
 	var run *Run
 	err := r.Store.In(ctx, s, func(tx Tx) error {
@@ -138,12 +153,15 @@ func (r *Runs) endAttempt(ctx context.Context, s Scope, id AttemptID, end Attemp
 			return ErrAttemptOver
 		}
 		run, err = r.update(ctx, tx, s, a.RunID, func(run *Run) error {
-			already := false
+			unchanged := false
 			a, err = tx.UpdateAttempt(ctx, id, func(a *Attempt) error {
-				already = a.Status.Final()
+				holds, err := still(tx)
+				if unchanged = !holds || a.Status.Final(); err != nil || !holds {
+					return err
+				}
 				return a.end(ctx, tx, end, now)
 			})
-			if err != nil || already {
+			if err != nil || unchanged {
 				return err
 			}
 			if end.StartedAt != nil {

@@ -51,7 +51,7 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, e
 	var live []Attempt
 	var ends map[AttemptID]LogEnd
 	err := a.Store.In(ctx, s, func(tx Tx) error {
-		agent, err := tx.LockAgent(ctx, id)
+		agent, err := tx.LockSession(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (a *Agents) corrections(ctx context.Context, s Scope, live []Attempt, runni
 func (a *Agents) Disconnected(ctx context.Context, s Scope, session string) error {
 	id := AgentID(s.actor.ID)
 	return a.Store.In(ctx, s, func(tx Tx) error {
-		agent, err := tx.LockAgent(ctx, id)
+		agent, err := tx.LockSession(ctx, id)
 		if err != nil || agent.Session != session {
 			return err
 		}
@@ -236,12 +236,10 @@ func (a *Agents) lose(ctx context.Context, ref AgentRef) error {
 	s := SystemScope(ref.Workspace, "agent lease")
 	var live []Attempt
 	err := a.Store.In(ctx, s, func(tx Tx) error {
-		agent, err := tx.LockAgent(ctx, ref.Agent)
-		if err != nil {
+		live = nil // of an earlier try
+		agent, err := tx.LockSession(ctx, ref.Agent)
+		if err != nil || !a.expired(agent) {
 			return err
-		}
-		if agent.LeaseExpiresAt != nil && agent.LeaseExpiresAt.After(a.Clock.Now()) {
-			return nil // it came back meanwhile
 		}
 		agent.Session, agent.Replica = "", ""
 		if err := tx.UpdateAgent(ctx, agent); err != nil {
@@ -257,7 +255,15 @@ func (a *Agents) lose(ctx context.Context, ref AgentRef) error {
 	var failed []error
 	for _, at := range live {
 		end := AttemptEnd{Status: AttemptLost, Message: "The agent was not heard of for too long, so this attempt was declared lost."}
-		failed = append(failed, a.Runs.endAttempt(ctx, s, at.ID, end))
+		failed = append(failed, a.Runs.endAttemptIf(ctx, s, at.ID, end, func(tx Tx) (bool, error) {
+			agent, err := tx.LockAgent(ctx, ref.Agent)
+			return a.expired(agent), err
+		}))
 	}
 	return errors.Join(failed...)
+}
+
+// expired says that the agent's lease has run out. It may come back at any moment, so it is asked under the agent's lock.
+func (a *Agents) expired(agent Agent) bool {
+	return agent.LeaseExpiresAt == nil || !agent.LeaseExpiresAt.After(a.Clock.Now())
 }

@@ -54,10 +54,18 @@ func prepareFiles(files []File) error {
 			sum := sha256.Sum256(f.Content)
 			f.SHA256, f.Size = hex.EncodeToString(sum[:]), len(f.Content)
 		}
-		if len(f.SHA256) != 2*sha256.Size {
+		f.SHA256 = strings.ToLower(f.SHA256)
+		if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != sha256.Size {
 			return Invalid(field, "The file %q has neither content nor the SHA-256 of a file that is here.", f.Path)
 		}
 		total += f.Size
+	}
+	for p := range seen {
+		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+			if seen[dir] {
+				return Invalid("files", "The path %q is that of a file and of a directory, of %q; change one of them.", dir, p)
+			}
+		}
 	}
 	if total > maxFileBytes {
 		return Errorf(CodeTooLarge, "The job's files have %d bytes; use at most %d.", total, maxFileBytes)

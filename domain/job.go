@@ -344,9 +344,15 @@ func (s *JobSpec) size() int {
 	n := len(s.Command) + variablesSize(s.Environment) + variablesSize(s.Parameters)
 	for _, t := range s.Tasks {
 		n += len(t.Command) + variablesSize(t.Environment)
+		for _, d := range t.DependsOn {
+			n += len(d)
+		}
 	}
 	return n
 }
+
+// empty says that there is nothing to run.
+func (s *JobSpec) empty() bool { return s.Command == "" && len(s.Tasks) == 0 }
 
 func variablesSize(vars []Variable) (n int) {
 	for _, v := range vars {

@@ -73,9 +73,9 @@ type LogAppend struct {
 
 // LogTx reads and writes the logs of attempts.
 type LogTx interface {
-	// FenceSession locks the agent's session for the rest of the transaction against being replaced, and says
-	// whether it is still the current one.
-	FenceSession(ctx context.Context, agent AgentID, session string) (current bool, err error)
+	// FenceSession locks the agent's session for the rest of the transaction against being replaced, says whether it is still
+	// the current one, and returns the agent's attempts that have not ended.
+	FenceSession(ctx context.Context, agent AgentID, session string) (current bool, live []AttemptID, err error)
 	// LogEnds returns where the logs end. An attempt without a log ends at offset 0 before line 1.
 	LogEnds(ctx context.Context, ids []AttemptID) (map[AttemptID]LogEnd, error)
 	InsertLog(ctx context.Context, chunks []LogAppend) error
@@ -147,6 +147,7 @@ func (l *Logs) read(ctx context.Context, s Scope, id AttemptID, offset int64, li
 		return LogPage{}, Invalid("offset", "offset is %d; it cannot be negative.", offset)
 	}
 	var segment *LogSegment
+	over := false
 	err = l.Store.In(ctx, s, func(tx Tx) error {
 		attempt, err := tx.Attempt(ctx, id)
 		if err != nil {
@@ -157,7 +158,7 @@ func (l *Logs) read(ctx context.Context, s Scope, id AttemptID, offset int64, li
 			return err
 		}
 		page = LogPage{Next: offset, Size: ends[id].Offset}
-		page.EOF = attempt.Status.Final() && offset == page.Size
+		over = attempt.Status.Final()
 		if offset > page.Size {
 			return Errorf(CodeRange, "offset is %d and the log ends at %d.", offset, page.Size)
 		}
@@ -177,18 +178,21 @@ func (l *Logs) read(ctx context.Context, s Scope, id AttemptID, offset int64, li
 		return LogPage{}, err
 	}
 	page.cut(offset, limit)
+	page.EOF = over && page.Next == page.Size
 	return page, nil
 }
 
 // cut trims the chunks to the bytes asked for. One chunk is returned at least, so that a reader always comes on.
 func (p *LogPage) cut(offset int64, limit int) {
+	end := offset + int64(limit)
 	for i := range p.Chunks {
-		p.Chunks[i] = p.Chunks[i].from(offset)
-		if c := p.Chunks[i]; c.End()-offset > int64(limit) {
-			p.Chunks[i].Data = c.Data[:min(len(c.Data), int(offset+int64(limit)-c.Offset))]
-			p.Chunks = p.Chunks[:i+1]
+		c := p.Chunks[i].from(offset)
+		if c.Offset >= end {
+			p.Chunks = p.Chunks[:i]
 			break
 		}
+		c.Data = c.Data[:min(int64(len(c.Data)), end-c.Offset)]
+		p.Chunks[i] = c
 	}
 	if n := len(p.Chunks); n > 0 {
 		p.Next = p.Chunks[n-1].End()
@@ -211,8 +215,11 @@ func (l *Logs) Sizes(ctx context.Context, s Scope, ids []AttemptID) (sizes map[A
 	return sizes, err
 }
 
-// Tail returns the last bytes of an attempt's log, at most limit.
+// Tail returns the last bytes of an attempt's log, at most limit, which is from 1 to MaxLogPage.
 func (l *Logs) Tail(ctx context.Context, s Scope, id AttemptID, limit int) ([]byte, error) {
+	if limit < 1 || limit > MaxLogPage {
+		return nil, Invalid("bytes", "The end of a log has from 1 to %d bytes.", MaxLogPage)
+	}
 	sizes, err := l.Sizes(ctx, s, []AttemptID{id})
 	if err != nil || sizes[id] == 0 {
 		return nil, err

@@ -143,6 +143,17 @@ func (l *Logs) catchUp(ctx context.Context, s Scope, id AttemptID, t *tail) erro
 	}
 }
 
+// stir makes whoever follows the attempt, here and elsewhere, read the table: something may be stored that was not offered.
+func (l *Logs) stir(id AttemptID) {
+	l.tails.mu.Lock()
+	t := l.tails.open[id]
+	l.tails.mu.Unlock()
+	if t != nil {
+		t.lag()
+	}
+	l.Topics.WakeOthers(LogTopic(id))
+}
+
 // offer gives the chunks of an attempt that this replica has just committed to whoever follows it here.
 func (l *Logs) offer(id AttemptID, chunks []LogChunk) {
 	l.tails.mu.Lock()
@@ -201,9 +212,8 @@ func (t *tail) trim() {
 		t.size -= len(t.chunks[drop].Data)
 		drop++
 	}
-	if drop > 0 {
-		t.chunks = slices.Clone(t.chunks[drop:])
-	}
+	clear(t.chunks[:drop]) // followers have copies; append moves what is left when the array is full
+	t.chunks = t.chunks[drop:]
 }
 
 // page returns what the tail has at offset; a channel to wait on when that is nothing yet; kept false and no channel when the

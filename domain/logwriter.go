@@ -2,6 +2,8 @@ package domain
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -12,13 +14,14 @@ type LogWriter struct {
 	scope   Scope
 	session string
 
-	mu   sync.Mutex // one batch at a time: offsets are dense
-	ends map[AttemptID]LogEnd
+	mu      sync.Mutex // one batch at a time: offsets are dense
+	ends    map[AttemptID]LogEnd
+	unknown map[AttemptID]bool // whether a batch of theirs was stored is not known
 }
 
 // Writer returns a writer for the connection of the scope's agent.
 func (l *Logs) Writer(s Scope, session string) *LogWriter {
-	return &LogWriter{logs: l, scope: s, session: session, ends: map[AttemptID]LogEnd{}}
+	return &LogWriter{logs: l, scope: s, session: session, ends: map[AttemptID]LogEnd{}, unknown: map[AttemptID]bool{}}
 }
 
 // LogReceipt answers a batch: where each attempt's log goes on, and which attempts' logs are not wanted.
@@ -39,14 +42,14 @@ func (w *LogWriter) Append(ctx context.Context, chunks []LogAppend) (LogReceipt,
 	var fitted []LogAppend
 	ends := map[AttemptID]LogEnd{}
 	err := w.logs.Store.In(ctx, w.scope, func(tx Tx) error {
-		current, err := tx.FenceSession(ctx, AgentID(w.scope.actor.ID), w.session)
+		current, live, err := tx.FenceSession(ctx, AgentID(w.scope.actor.ID), w.session)
 		if err != nil {
 			return err
 		}
 		if !current {
 			return ErrSuperseded
 		}
-		if err := w.learn(ctx, tx, chunks); err != nil {
+		if err := w.learn(ctx, tx, live, chunks); err != nil {
 			return err
 		}
 		fitted, ends = w.fit(chunks)
@@ -57,39 +60,31 @@ func (w *LogWriter) Append(ctx context.Context, chunks []LogAppend) (LogReceipt,
 	})
 	if err != nil {
 		clear(w.ends) // the commit may have happened all the same: learn again
+		for _, c := range fitted {
+			w.unknown[c.Attempt] = true
+		}
 		return LogReceipt{}, err
 	}
 	w.publish(fitted)
+	w.settle(chunks)
 	return w.receipt(chunks, ends), nil
 }
 
-// learn reads where the logs of attempts end that are new on this connection. Those that are over, or not this agent's, stay unknown.
-func (w *LogWriter) learn(ctx context.Context, tx Tx, chunks []LogAppend) error {
+// learn reads where the logs of live attempts end that are new on this connection. Those that are over, or not this agent's, are unknown.
+func (w *LogWriter) learn(ctx context.Context, tx Tx, live []AttemptID, chunks []LogAppend) error {
+	maps.DeleteFunc(w.ends, func(id AttemptID, _ LogEnd) bool { return !slices.Contains(live, id) })
 	var fresh []AttemptID
-	asked := map[AttemptID]bool{}
 	for _, c := range chunks {
-		if _, known := w.ends[c.Attempt]; !known && !asked[c.Attempt] {
-			asked[c.Attempt] = true
+		if _, known := w.ends[c.Attempt]; !known && slices.Contains(live, c.Attempt) && !slices.Contains(fresh, c.Attempt) {
 			fresh = append(fresh, c.Attempt)
 		}
 	}
 	if len(fresh) == 0 {
 		return nil
 	}
-	live, err := tx.LiveAttempts(ctx, AgentID(w.scope.actor.ID))
-	if err != nil {
-		return err
-	}
 	ends, err := tx.LogEnds(ctx, fresh)
-	if err != nil {
-		return err
-	}
-	for _, a := range live {
-		if asked[a.ID] {
-			w.ends[a.ID] = ends[a.ID]
-		}
-	}
-	return nil
+	maps.Copy(w.ends, ends)
+	return err
 }
 
 // fit returns the chunks that continue their logs, numbered, and the ends they make.
@@ -126,6 +121,16 @@ func (w *LogWriter) publish(fitted []LogAppend) {
 		}
 		w.logs.offer(id, run)
 		w.logs.Topics.WakeOthers(LogTopic(id))
+	}
+}
+
+// settle makes followers read what an earlier batch may have stored without being published.
+func (w *LogWriter) settle(chunks []LogAppend) {
+	for _, c := range chunks {
+		if w.unknown[c.Attempt] {
+			delete(w.unknown, c.Attempt)
+			w.logs.stir(c.Attempt)
+		}
 	}
 }
 

@@ -68,6 +68,9 @@ func (p Page) after(list string) (key string, limit int, err error) {
 	if err != nil || json.Unmarshal(b, &c) != nil {
 		return "", 0, Invalid("cursor", "The cursor is malformed; use next_cursor of the previous page as it came.")
 	}
+	if err := validText("cursor", c.Key, 256); err != nil {
+		return "", 0, err
+	}
 	if c.List != list {
 		return "", 0, Invalid("cursor", "The cursor belongs to another list or filter; start again without one.")
 	}

@@ -237,11 +237,11 @@ func (r *Run) AttemptEnded(a AttemptID, key string, end AttemptEnd, now time.Tim
 	if end.FinishedAt != nil {
 		at = *end.FinishedAt
 	}
-	switch end.Status {
-	case AttemptSuccess:
+	switch {
+	case end.Status == AttemptSuccess:
 		t.end(TaskSuccess, "", at)
-	case AttemptCancelled:
-		t.end(TaskCancelled, end.Message, at)
+	case end.Status == AttemptCancelled && r.CancelRequestedAt == nil:
+		r.failed(t, "Its agent cancelled it although nobody had asked for that.", at, now)
 	default:
 		r.failed(t, end.Message, at, now)
 	}
@@ -373,9 +373,7 @@ func (r *Run) Repair() error {
 		if t.Status == TaskSuccess {
 			continue
 		}
-		if t.Attempts > 0 {
-			t.RetryCount++
-		}
+		t.RetryCount = t.Attempts // what was made before makes the next attempt a retry
 		t.RetryBase = t.RetryCount
 		t.Status, t.Message, t.NotBefore, t.StartedAt, t.FinishedAt = TaskPending, "", nil, nil, nil
 	}

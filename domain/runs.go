@@ -63,6 +63,7 @@ func (r *Runs) Start(ctx context.Context, s Scope, job JobID, params []Variable,
 	}{job, params}
 	var run *Run
 	err := r.Store.In(ctx, s, func(tx Tx) error {
+		run = nil // of an earlier try
 		id, err := once(ctx, tx, s, key, RunStart, request, func() (RunID, error) {
 			j, err := tx.LockJob(ctx, job)
 			if err != nil {
@@ -102,7 +103,7 @@ func (r *Runs) start(ctx context.Context, tx Tx, s Scope, job Job, params []Vari
 
 // insert adds the run of a locked job. The caller has counted to the quota.
 func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Variable, t Trigger) (*Run, error) {
-	if job.Command == "" && len(job.Tasks) == 0 {
+	if job.empty() {
 		return nil, Errorf(CodeConflict, "The job %q has neither a command nor tasks; give it one of them first.", job.Name)
 	}
 	values, err := mergeParameters(job.Parameters, params)
@@ -115,7 +116,7 @@ func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Var
 		return nil, err
 	}
 	if held {
-		run.Message = "Waits for an earlier run of the job to end."
+		run.Message = heldMessage
 	} else {
 		run.Admit(run.CreatedAt)
 	}
@@ -128,6 +129,8 @@ func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Var
 	}
 	return r.dispatch(ctx, tx, s, run.ID, func(*Run) error { return nil })
 }
+
+const heldMessage = "Waits for an earlier run of the job to end."
 
 // held says whether the job's own limit of concurrent runs, as the run froze it, keeps the run from starting: earlier ones are admitted first. It locks
 // the job, so that two runs are not admitted to one place.
@@ -351,7 +354,9 @@ func (r *Runs) Repair(ctx context.Context, s Scope, id RunID) (*Run, error) {
 			if err := run.Repair(); err != nil {
 				return err
 			}
-			if !held {
+			if held {
+				run.Message = heldMessage
+			} else {
 				run.Admit(r.Clock.Now())
 			}
 			return quota.require()

@@ -78,10 +78,36 @@ func (s Schedule) Next(now time.Time, count int) []time.Time {
 		if t = parsed.Next(t); t.IsZero() {
 			break
 		}
-		ticks = append(ticks, t.UTC())
+		if !repeated(parsed, t) {
+			ticks = append(ticks, t.UTC())
+		}
 	}
 	return ticks
 }
+
+// starBit is set by robfig/cron in a field that was written with a star.
+const starBit = 1 << 63
+
+// repeated says that the tick's time of day has come once already, before the clocks were set back. A schedule of every hour goes on by the hour.
+func repeated(parsed cron.Schedule, t time.Time) bool {
+	spec, ok := parsed.(*cron.SpecSchedule)
+	if !ok || spec.Hour&starBit != 0 {
+		return false
+	}
+	local := t.In(spec.Location)
+	_, offset := local.Zone()
+	_, before := local.Add(-setBack).Zone()
+	if before <= offset {
+		return false
+	}
+	earlier := local.Add(-time.Duration(before-offset) * time.Second)
+	return earlier.Format(wallClock) == local.Format(wallClock)
+}
+
+// setBack is longer than the clocks are ever set back by.
+const setBack = 3 * time.Hour
+
+const wallClock = "2006-01-02T15:04:05"
 
 // grace is how late a tick may be noticed and still count: a restart of the server takes seconds.
 const grace = time.Minute
@@ -110,6 +136,12 @@ func (s *Schedule) Tick(now time.Time) (due bool) {
 		s.arm(now)
 	}
 	return s.WaitingSince != nil
+}
+
+// miss gives up the tick that waits.
+func (s *Schedule) miss() {
+	s.Missed++
+	s.LastMissedAt, s.WaitingSince = s.WaitingSince, nil
 }
 
 // reschedule replaces the schedule, or removes it. What was missed is kept while the job has one.
@@ -170,9 +202,14 @@ func (c *Scheduler) tick(ctx context.Context, ref JobRef) error {
 	now := c.Clock.Now()
 	var started *Run
 	err := c.Store.In(ctx, s, func(tx Tx) error {
+		started = nil // of an earlier try
 		var waiting *time.Time
 		job, err := tx.UpdateJob(ctx, ref.Job, func(j *Job) error {
-			if j.Schedule != nil && j.Schedule.Tick(now) {
+			switch {
+			case j.Schedule == nil || !j.Schedule.Tick(now):
+			case j.empty():
+				j.Schedule.miss()
+			default:
 				waiting = j.Schedule.WaitingSince
 			}
 			return nil

@@ -8,6 +8,7 @@ import (
 	"net/mail"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // User is somebody with a password. A user may be a member of several workspaces.
@@ -67,8 +68,14 @@ func NormalizeEmail(s string) (string, error) {
 	if err != nil || a.Address != s || len(s) > 254 {
 		return "", Invalid("email", "%q is not an e-mail address.", s)
 	}
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return "", Invalid("email", "%q holds a character that cannot be shown; leave it out.", s)
+	}
 	return strings.ToLower(s), nil
 }
+
+// NormalizeUserName returns a user's name, which may be empty, without space around it, or an error of the field "name".
+func NormalizeUserName(s string) (string, error) { return optionalName("name", s) }
 
 // List returns members, oldest first.
 func (m *Members) List(ctx context.Context, s Scope, p Page) (List[Member], error) {
@@ -111,7 +118,7 @@ func (m *Members) Add(ctx context.Context, s Scope, email, name string, role Rol
 	if role, err = ParseRole(string(role)); err != nil {
 		return Member{}, "", err
 	}
-	if name, err = optionalName("name", name); err != nil {
+	if name, err = NormalizeUserName(name); err != nil {
 		return Member{}, "", err
 	}
 	now := m.Clock.Now()

@@ -71,6 +71,16 @@ func (t *Tx) LockAgent(ctx context.Context, id domain.AgentID) (domain.Agent, er
 	return t.agent(ctx, id)
 }
 
+// LockSession implements domain.AgentTx. FenceSession's lock conflicts with this one and with nothing less, so logs are stored while agents are locked
+// for other reasons.
+func (t *Tx) LockSession(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
+	var locked int
+	if err := t.get(ctx, &locked, `SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR UPDATE`, t.workspace, id); err != nil {
+		return domain.Agent{}, orMissing(err, domain.NotFound("agent", id))
+	}
+	return t.agent(ctx, id)
+}
+
 // LockWorkspaceAgent implements domain.AgentTx: the oldest agent is the one that the workspace was made with.
 func (t *Tx) LockWorkspaceAgent(ctx context.Context) (domain.Agent, error) {
 	var id domain.AgentID

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"io"
 	"net"
@@ -21,6 +22,12 @@ var constraints = map[string]*domain.Error{
 
 func openDB(c *pq.Connector) *sql.DB { return sql.OpenDB(c) }
 
+// lostConnection says that the error is the connection's. lib/pq says driver.ErrBadConn for most of them.
+func lostConnection(err error) bool {
+	_, isNet := errors.AsType[net.Error](err)
+	return isNet || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
 // mapError translates the database's errors into the domain's; those that are nobody's fault but ours stay as they are.
 func mapError(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -32,7 +39,7 @@ func mapError(err error) error {
 	unavailable := domain.Errorf(domain.CodeUnavailable, "The database does not answer; try again in a moment.")
 	e, isPQ := errors.AsType[*pq.Error](err)
 	if !isPQ {
-		if _, isNet := errors.AsType[net.Error](err); isNet || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if lostConnection(err) {
 			return unavailable.Because(err)
 		}
 		return err

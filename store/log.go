@@ -12,9 +12,17 @@ import (
 )
 
 // FenceSession implements domain.LogTx.
-func (t *Tx) FenceSession(ctx context.Context, agent domain.AgentID, session string) (current bool, err error) {
-	err = t.get(ctx, &current, `SELECT session = $3 FROM agents WHERE workspace_id = $1 AND id = $2 FOR KEY SHARE`, t.workspace, agent, session)
-	return current, orMissing(err, nil)
+func (t *Tx) FenceSession(ctx context.Context, agent domain.AgentID, session string) (current bool, live []domain.AttemptID, err error) {
+	var row struct {
+		Current bool           `db:"current"`
+		Live    pq.StringArray `db:"live"`
+	}
+	err = t.get(ctx, &row, `SELECT a.session = $3 AS current, ARRAY(SELECT t.id FROM attempts t WHERE t.workspace_id = a.workspace_id AND t.agent_id = a.id
+		AND t.status IN ('starting', 'running')) AS live FROM agents a WHERE a.workspace_id = $1 AND a.id = $2 FOR KEY SHARE OF a`, t.workspace, agent, session)
+	for _, id := range row.Live {
+		live = append(live, domain.AttemptID(id))
+	}
+	return row.Current, live, orMissing(err, nil)
 }
 
 type logEndRow struct {

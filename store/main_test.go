@@ -2,13 +2,18 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
+	"sync"
 	"testing"
+	"time"
 
+	_ "github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/store"
+	"github.com/millpond/millpond/store/objects"
 	"github.com/millpond/millpond/store/storetest"
 )
 
@@ -21,29 +26,243 @@ func open(t testing.TB) *store.Store {
 
 func openDSN(t testing.TB) (*store.Store, string) {
 	dsn := storetest.Database(t, store.Migrate)
+	return connect(t, dsn), dsn
+}
+
+func connect(t testing.TB, dsn string) *store.Store {
 	s, err := store.Open(t.Context(), dsn, store.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	return s, dsn
+	return s
+}
+
+// superuser reads and changes what no role of ours may.
+func superuser(t testing.TB, dsn string) *sql.DB {
+	db, err := sql.Open("postgres", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func execute(t testing.TB, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), query, args...)
+	require.NoError(t, err)
+}
+
+func count(t testing.TB, db *sql.DB, query string, args ...any) (n int) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(), query, args...).Scan(&n))
+	return n
+}
+
+// clock is a clock that stands still until it is moved.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *clock { return &clock{at: time.Now().UTC().Truncate(time.Microsecond)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// fleet keeps what is sent to agents.
+type fleet struct {
+	started   chan domain.Delivery
+	cancelled chan domain.AttemptID
+}
+
+func (f *fleet) Start(_ context.Context, _ domain.AgentID, d domain.Delivery) error {
+	f.started <- d
+	return nil
+}
+
+func (f *fleet) Cancel(_ context.Context, _ domain.AgentID, id domain.AttemptID) error {
+	f.cancelled <- id
+	return nil
+}
+
+type tokens struct{ *auth.Keys }
+
+func (tokens) Environment(domain.WorkspaceID) map[string]string {
+	return map[string]string{"MILLPOND_URL": "http://localhost"}
+}
+
+// tenant is one workspace: its administrator, its agent, and everybody's services on one store.
+type tenant struct {
+	t         testing.TB
+	store     *store.Store
+	clock     *clock
+	fleet     *fleet
+	admin     domain.Scope
+	agent     domain.Scope
+	auth      *auth.Service
+	services  *domain.Services
+	scheduler *domain.Scheduler
+	system    *store.System
+}
+
+// replica makes the services of one server on the store.
+func replica(t testing.TB, s *store.Store, c *clock) *tenant {
+	keys, err := auth.NewKeys(t.Context(), s.System(), c)
+	require.NoError(t, err)
+	bucket, err := objects.Open("file://" + t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = bucket.Close() })
+	archive, err := objects.NewArchive()
+	require.NoError(t, err)
+	f := &fleet{started: make(chan domain.Delivery, 10_000), cancelled: make(chan domain.AttemptID, 10_000)}
+	outbox := domain.NewOutbox(s, f, func(err error) { t.Errorf("a message was not delivered: %v", err) })
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { outbox.Run(ctx, 2) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	runs := &domain.Runs{Store: s, System: s.System(), Topics: s.Topics(), Clock: c, Tokens: tokens{keys}, Outbox: outbox}
+	return &tenant{
+		t: t, store: s, clock: c, fleet: f, system: s.System(), auth: auth.NewService(s.System(), s, keys, c),
+		scheduler: &domain.Scheduler{Store: s, System: s.System(), Runs: runs, Clock: c},
+		services: &domain.Services{
+			Clock: c, Instance: &domain.Instance{Store: s.System(), Clock: c}, Workspaces: &domain.Workspaces{Store: s, Clock: c},
+			Members: &domain.Members{Store: s, Clock: c}, APIKeys: &domain.APIKeys{Store: s, Clock: c}, Jobs: &domain.Jobs{Store: s, Clock: c}, Runs: runs,
+			Agents: &domain.Agents{Store: s, System: s.System(), Topics: s.Topics(), Clock: c, Runs: runs, Lease: domain.DefaultLease, Replica: "rep_1"},
+			Logs:   &domain.Logs{Store: s, Topics: s.Topics(), Clock: c, Objects: bucket, Archive: archive}, Quotas: &domain.Quotas{Store: s},
+		},
+	}
+}
+
+// newTenant makes a workspace on the store.
+func newTenant(t testing.TB, s *store.Store, name string) *tenant {
+	w := replica(t, s, newClock())
+	w.admin, w.agent = w.workspace(name)
+	return w
+}
+
+const password = "correct horse battery"
+
+// workspace makes a workspace and returns the scopes of its administrator and its agent.
+func (w *tenant) workspace(name string) (admin, agent domain.Scope) {
+	ctx := w.t.Context()
+	_, _, credentials, err := w.services.Instance.CreateWorkspace(ctx, name)
+	require.NoError(w.t, err)
+	in, err := w.auth.SetUp(ctx, auth.SetUp{Token: credentials.SetUpToken, Email: name + "@example.com", Name: name, Password: password})
+	require.NoError(w.t, err)
+	admin, err = w.auth.Bearer(ctx, in.Token)
+	require.NoError(w.t, err)
+	agent, err = w.auth.Bearer(ctx, credentials.AgentToken)
+	require.NoError(w.t, err)
+	return admin, agent
 }
 
 // workspace makes a workspace and returns the scope of its administrator.
 func workspace(t testing.TB, s *store.Store, name string) domain.Scope {
-	ctx := t.Context()
-	instance := &domain.Instance{Store: s.System(), Clock: domain.SystemClock{}}
-	_, _, credentials, err := instance.CreateWorkspace(ctx, name)
-	require.NoError(t, err)
-	keys, err := auth.NewKeys(ctx, s.System(), domain.SystemClock{})
-	require.NoError(t, err)
-	service := auth.NewService(s.System(), s, keys, domain.SystemClock{})
-	in, err := service.SetUp(ctx, auth.SetUp{Token: credentials.SetUpToken, Email: name + "@example.com", Name: name, Password: "correct horse battery"})
-	require.NoError(t, err)
-	scope, err := service.Bearer(ctx, in.Token)
-	require.NoError(t, err)
-	return scope
+	return newTenant(t, s, name).admin
+}
+
+// connect is the agent's hello, holding what it says.
+func (w *tenant) connect(session string, slots int, held ...domain.AttemptID) []domain.Desired {
+	w.t.Helper()
+	h := domain.AgentHello{Session: session, Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots, SentAt: w.clock.Now()}
+	for _, id := range held {
+		h.Attempts = append(h.Attempts, domain.AttemptReport{Attempt: id, Started: true})
+	}
+	desired, err := w.services.Agents.Hello(w.t.Context(), w.agent, h)
+	require.NoError(w.t, err)
+	return desired
+}
+
+func (w *tenant) job(spec domain.JobSpec) domain.Job {
+	w.t.Helper()
+	job, err := w.services.Jobs.Create(w.t.Context(), w.admin, domain.NewJob{Name: "job", JobSpec: spec}, domain.Idempotency{})
+	require.NoError(w.t, err)
+	return job
+}
+
+func (w *tenant) start(job domain.JobID) *domain.Run {
+	w.t.Helper()
+	run, err := w.services.Runs.Start(w.t.Context(), w.admin, job, nil, domain.Idempotency{})
+	require.NoError(w.t, err)
+	return run
+}
+
+func (w *tenant) run(id domain.RunID) domain.Run {
+	w.t.Helper()
+	run, err := w.services.Runs.Get(w.t.Context(), w.admin, id)
+	require.NoError(w.t, err)
+	return run
+}
+
+// begin reports that the attempt's process exists.
+func (w *tenant) begin(id domain.AttemptID) {
+	w.t.Helper()
+	now := w.clock.Now()
+	require.NoError(w.t, w.services.Runs.Report(w.t.Context(), w.agent, domain.AttemptReport{Attempt: id, Started: true, StartedAt: &now}))
+}
+
+// exit reports the attempt's end with the exit code.
+func (w *tenant) exit(id domain.AttemptID, code int) error {
+	now := w.clock.Now()
+	return w.services.Runs.Report(w.t.Context(), w.agent, domain.AttemptReport{Attempt: id, Exited: true, ExitCode: &code, StartedAt: &now, FinishedAt: &now})
+}
+
+// delivered waits for the next attempt that is sent to the agent.
+func (w *tenant) delivered() domain.Delivery {
+	w.t.Helper()
+	select {
+	case d := <-w.fleet.started:
+		return d
+	case <-time.After(20 * time.Second):
+		w.t.Fatal("nothing was sent to the agent")
+		return domain.Delivery{}
+	}
+}
+
+// attempt starts a single-command run on the connected agent and returns its attempt, running.
+func (w *tenant) attempt() domain.AttemptID {
+	w.t.Helper()
+	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	id := w.delivered().Attempt.ID
+	w.begin(id)
+	return id
 }
 
 func in(t testing.TB, s *store.Store, scope domain.Scope, fn func(ctx context.Context, tx domain.Tx) error) {
 	t.Helper()
 	require.NoError(t, s.In(t.Context(), scope, func(tx domain.Tx) error { return fn(t.Context(), tx) }))
+}
+
+// woken waits for a wake-up.
+func woken(t testing.TB, wake <-chan struct{}, why string) {
+	t.Helper()
+	select {
+	case <-wake:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("no wake-up: %s", why)
+	}
+}
+
+func code(err error) domain.Code {
+	if err == nil {
+		return ""
+	}
+	return domain.AsError(err).Code
+}
+
+// accept uses the one-time link and returns the scope of the session.
+func (w *tenant) accept(token, email string) domain.Scope {
+	w.t.Helper()
+	in, err := w.auth.SetUp(w.t.Context(), auth.SetUp{Token: token, Email: email, Password: password})
+	require.NoError(w.t, err)
+	scope, err := w.auth.Bearer(w.t.Context(), in.Token)
+	require.NoError(w.t, err)
+	return scope
 }

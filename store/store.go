@@ -112,6 +112,9 @@ func (s *Store) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) e
 	}
 	for try := 1; ; try++ {
 		err := s.once(ctx, scope, fn)
+		if ended := ctx.Err(); ended != nil && pq.As(err, pqerror.QueryCanceled) != nil {
+			return fmt.Errorf("%w: %w", ended, err)
+		}
 		if lost := pq.As(err, pqerror.TRDeadlockDetected, pqerror.TRSerializationFailure); lost == nil || try == maxTries {
 			return mapError(err)
 		}
@@ -119,7 +122,7 @@ func (s *Store) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) e
 }
 
 func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) (err error) {
-	conn, err := s.app.Connx(ctx)
+	conn, err := s.begin(ctx, scope)
 	if err != nil {
 		return err
 	}
@@ -131,10 +134,6 @@ func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(domain.Tx)
 		}
 		_ = conn.Close() // gives it back to the pool
 	}()
-	begin := "BEGIN; SELECT set_config('app.workspace', " + pq.QuoteLiteral(string(scope.Workspace())) + ", true)"
-	if _, err := conn.ExecContext(ctx, begin); err != nil {
-		return err
-	}
 	if err := fn(tx); err != nil {
 		return err
 	}
@@ -144,6 +143,25 @@ func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(domain.Tx)
 	committed = true
 	s.topics.wake(tx.topics)
 	return nil
+}
+
+// begin opens the transaction. A connection that broke while it was idle, as all do when the database restarts, is thrown away for the next.
+func (s *Store) begin(ctx context.Context, scope domain.Scope) (*sqlx.Conn, error) {
+	begin := "BEGIN; SELECT set_config('app.workspace', " + pq.QuoteLiteral(string(scope.Workspace())) + ", true)"
+	for try := 0; ; try++ {
+		conn, err := s.app.Connx(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err = conn.ExecContext(ctx, begin); err == nil {
+			return conn, nil
+		}
+		rollback(conn)
+		_ = conn.Close()
+		if !lostConnection(err) || ctx.Err() != nil || try == s.app.Stats().MaxOpenConnections {
+			return nil, err
+		}
+	}
 }
 
 // rollbackTime bounds a rollback, which must not depend on a request that has gone away.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -21,12 +22,13 @@ var _ domain.System = (*System)(nil)
 // DueRuns implements domain.System: runs with a ready task whose agent is connected and has a free slot, and pending runs that their job's own limit
 // held and may not hold any more.
 func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error) {
-	return rows(ctx, s.db, refRow.run, `
+	return refs(ctx, s, refRow.run, `
+		WITH free AS MATERIALIZED (
+			SELECT DISTINCT a.workspace_id FROM agents a WHERE a.session <> '' AND a.slots > (SELECT count(*) FROM attempts r
+				WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))
 		SELECT workspace_id, run_id AS id FROM (
-			SELECT DISTINCT t.workspace_id, t.run_id FROM tasks t WHERE t.status = 'queued' AND t.current IS NULL
-				AND (t.not_before IS NULL OR t.not_before <= $1) AND EXISTS (
-					SELECT FROM agents a WHERE a.workspace_id = t.workspace_id AND a.session <> '' AND a.slots > (SELECT count(*) FROM attempts r
-						WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))
+			SELECT DISTINCT t.workspace_id, t.run_id FROM free JOIN tasks t USING (workspace_id) WHERE t.status = 'queued' AND t.current IS NULL
+				AND (t.not_before IS NULL OR t.not_before <= $1)
 			UNION
 			SELECT h.workspace_id, h.id FROM runs h WHERE h.status = 'pending' AND NOT h.admitted AND (h.spec ->> 'max_concurrent_runs')::int >
 				(SELECT count(*) FROM runs o WHERE o.workspace_id = h.workspace_id AND o.job_id = h.job_id AND o.status IN ('pending', 'running') AND o.admitted)
@@ -54,15 +56,22 @@ func (r refRow) attempt() (domain.AttemptRef, error) {
 	return domain.AttemptRef{Workspace: r.Workspace, Attempt: domain.AttemptID(r.ID)}, nil
 }
 
+func refs[T any](ctx context.Context, s *System, translate func(refRow) (T, error), query string, args ...any) ([]T, error) {
+	all, err := rows(ctx, s.db, translate, query, args...)
+	return all, mapError(err)
+}
+
 // NextRetry implements domain.System.
 func (s *System) NextRetry(ctx context.Context, now time.Time) (time.Time, error) {
 	return s.nextTime(ctx, `SELECT min(not_before) FROM tasks WHERE status = 'queued' AND current IS NULL AND not_before > $1`, now)
 }
 
-// DueSchedules implements domain.System.
+// DueSchedules implements domain.System. Ticks that wait for their workspace's quota are due when there is room, so that they keep no other from being seen.
 func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]domain.JobRef, error) {
-	return rows(ctx, s.db, refRow.job, `SELECT workspace_id, id FROM jobs WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL)
-		AND LEAST(next_at, waiting_since) <= $1 ORDER BY LEAST(next_at, waiting_since) LIMIT $2`, now, limit)
+	return refs(ctx, s, refRow.job, `SELECT workspace_id, id FROM jobs j WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL)
+		AND LEAST(next_at, waiting_since) <= $1 AND (next_at <= $1 OR EXISTS (SELECT FROM quotas q WHERE q.workspace_id = j.workspace_id
+			AND q.name = 'max_running_runs' AND q.value > (SELECT count(*) FROM runs r WHERE r.workspace_id = q.workspace_id AND r.status IN ('pending', 'running'))))
+		ORDER BY LEAST(next_at, waiting_since) LIMIT $2`, now, limit)
 }
 
 // NextSchedule implements domain.System.
@@ -80,7 +89,7 @@ func (s *System) nextTime(ctx context.Context, query string, args ...any) (time.
 
 // ExpiredAgents implements domain.System.
 func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]domain.AgentRef, error) {
-	return rows(ctx, s.db, refRow.agent, `SELECT workspace_id, id FROM agents a WHERE lease_expires_at <= $1 AND (session <> '' OR EXISTS (
+	return refs(ctx, s, refRow.agent, `SELECT workspace_id, id FROM agents a WHERE lease_expires_at <= $1 AND (session <> '' OR EXISTS (
 		SELECT FROM attempts r WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))`, now)
 }
 
@@ -95,7 +104,7 @@ const sealBacklog = 8 << 20
 
 // UnsealedAttempts implements domain.System.
 func (s *System) UnsealedAttempts(ctx context.Context, limit int) ([]domain.AttemptRef, error) {
-	return rows(ctx, s.db, refRow.attempt, `SELECT workspace_id, id FROM attempts a WHERE NOT log_sealed AND (status NOT IN ('starting', 'running') OR
+	return refs(ctx, s, refRow.attempt, `SELECT workspace_id, id FROM attempts a WHERE NOT log_sealed AND (status NOT IN ('starting', 'running') OR
 		COALESCE((SELECT start FROM log_chunks c WHERE c.workspace_id = a.workspace_id AND c.attempt_id = a.id ORDER BY start DESC LIMIT 1), 0) -
 		COALESCE((SELECT stop FROM log_segments g WHERE g.workspace_id = a.workspace_id AND g.attempt_id = a.id ORDER BY start DESC LIMIT 1), 0) >= $2)
 		ORDER BY id LIMIT $1`, limit, sealBacklog)
@@ -106,9 +115,7 @@ func (s *System) Housekeep(ctx context.Context, now time.Time) error {
 	if err := ensurePartitions(ctx, s.db, now); err != nil {
 		return err
 	}
-	if err := s.dropPartitions(ctx, now); err != nil {
-		return err
-	}
+	failed := []error{s.dropPartitions(ctx, now)} // one that is in use is dropped at the next time
 	for _, statement := range []struct {
 		sql string
 		arg time.Time
@@ -119,11 +126,10 @@ func (s *System) Housekeep(ctx context.Context, now time.Time) error {
 		{`DELETE FROM replicas WHERE seen_at < $1`, now.Add(-time.Hour)},
 		{`DELETE FROM signing_keys WHERE created_at < $1`, now.AddDate(-1, 0, 0)},
 	} {
-		if _, err := s.db.ExecContext(ctx, statement.sql, statement.arg); err != nil {
-			return mapError(err)
-		}
+		_, err := s.db.ExecContext(ctx, statement.sql, statement.arg)
+		failed = append(failed, mapError(err))
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // keepDays is how many days of chunks stay in the database although they are sealed.
@@ -131,6 +137,7 @@ const keepDays = 2
 
 func (s *System) dropPartitions(ctx context.Context, now time.Time) error {
 	var names []string
+	var failed []error
 	err := s.db.SelectContext(ctx, &names, `SELECT right(c.relname, 8) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'log_chunks'::regclass`)
 	if err != nil {
 		return mapError(err)
@@ -144,9 +151,7 @@ func (s *System) dropPartitions(ctx context.Context, now time.Time) error {
 			continue
 		}
 		_, err = s.db.ExecContext(ctx, `SELECT drop_log_partition($1::date, $2, $3)`, day.Format(time.DateOnly), firstAttempt(day), firstAttempt(day.AddDate(0, 0, 1)))
-		if err != nil {
-			return mapError(err)
-		}
+		failed = append(failed, mapError(err))
 	}
-	return nil
+	return errors.Join(failed...)
 }

@@ -25,12 +25,11 @@ var _ domain.Tx = (*Tx)(nil)
 // Notify implements domain.Tx.
 func (t *Tx) Notify(topics ...domain.Topic) { t.topics = append(t.topics, topics...) }
 
-// end commits, with the notifications in the same round trip.
+// end commits, with the notifications in the same round trip. The SELECT before fails where a statement has failed and its error was passed over:
+// PostgreSQL would answer COMMIT with a rollback, and no error.
 func (t *Tx) end() string {
-	if len(t.topics) == 0 {
-		return "COMMIT"
-	}
 	var b strings.Builder
+	b.WriteString("SELECT;")
 	seen := map[domain.Topic]bool{}
 	for _, topic := range t.topics {
 		if !seen[topic] {

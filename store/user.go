@@ -68,17 +68,20 @@ func (t *Tx) InsertMember(ctx context.Context, u domain.User, role domain.Role, 
 
 // UpdateMember implements domain.MemberTx.
 func (t *Tx) UpdateMember(ctx context.Context, id domain.UserID, role domain.Role) error {
+	if err := t.notifySessions(ctx, id); err != nil {
+		return err
+	}
 	return t.execOne(ctx, domain.NotFound("member", id), `UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2`, t.workspace, id, role)
 }
 
-// DeleteMember implements domain.MemberTx. Sessions and keys go with the membership, by their foreign keys.
+// DeleteMember implements domain.MemberTx. Sessions and keys go with the membership, by their foreign keys; a one-time link that was not used is used up.
 func (t *Tx) DeleteMember(ctx context.Context, id domain.UserID) error {
-	var sessions []domain.SessionID
-	if err := t.sel(ctx, &sessions, `SELECT id FROM sessions WHERE workspace_id = $1 AND user_id = $2 AND ended_at IS NULL`, t.workspace, id); err != nil {
+	if err := t.notifySessions(ctx, id); err != nil {
 		return err
 	}
-	for _, s := range sessions {
-		t.Notify(domain.SessionTopic(s))
+	err := t.exec(ctx, `UPDATE invitations i SET used_at = now() FROM users u WHERE i.workspace_id = $1 AND u.id = $2 AND i.email = u.email AND i.used_at IS NULL`, t.workspace, id)
+	if err != nil {
+		return err
 	}
 	return t.execOne(ctx, domain.NotFound("member", id), `DELETE FROM members WHERE workspace_id = $1 AND user_id = $2`, t.workspace, id)
 }
@@ -96,3 +99,15 @@ func (t *Tx) InsertInvitation(ctx context.Context, i domain.Invitation) error {
 }
 
 const insertInvitation = `INSERT INTO invitations (workspace_id, token_hash, email, role, expires_at) VALUES ($1, $2, NULLIF($3, ''), $4, $5)`
+
+// notifySessions wakes what the user's open sessions in this workspace hold open: they are looked at again.
+func (t *Tx) notifySessions(ctx context.Context, id domain.UserID) error {
+	var sessions []domain.SessionID
+	if err := t.sel(ctx, &sessions, `SELECT id FROM sessions WHERE workspace_id = $1 AND user_id = $2 AND ended_at IS NULL`, t.workspace, id); err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		t.Notify(domain.SessionTopic(s))
+	}
+	return nil
+}

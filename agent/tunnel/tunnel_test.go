@@ -314,8 +314,10 @@ func TestABrowserOfAnotherOriginIsRefused(t *testing.T) {
 	defer web.Close()
 	r, err := http.NewRequest(http.MethodGet, web.URL+agent.ConnectPath, nil)
 	require.NoError(t, err)
-	for k, v := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-		"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Origin": "https://elsewhere.example"} {
+	for k, v := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+		"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Origin": "https://elsewhere.example",
+	} {
 		r.Header.Set(k, v)
 	}
 	res, err := http.DefaultClient.Do(r)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -60,9 +61,6 @@ func (l *link) note(r report) {
 func (l *link) send(o order, files ...int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o.Start != nil {
-		l.over = false
-	}
 	if l.over {
 		return nil
 	}
@@ -80,6 +78,30 @@ func (l *link) send(o order, files ...int) error {
 	}
 	return err
 }
+
+// takeFiles gives the descriptors that came with the last report.
+func (l *link) takeFiles() []int {
+	files := l.in.files
+	l.in.files = nil
+	return files
+}
+
+// alive reports whether the other end of an idle link is still open.
+func (l *link) alive() bool {
+	raw, err := l.conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	alive := false
+	err = raw.Control(func(fd uintptr) {
+		_, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		alive = errors.Is(err, unix.EAGAIN)
+	})
+	return err == nil && alive
+}
+
+// interrupt ends receive.
+func (l *link) interrupt() { _ = l.conn.SetReadDeadline(time.Unix(1, 0)) }
 
 // leave closes the link and lets the shim live.
 func (l *link) leave() {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -17,9 +18,10 @@ import (
 // shim goes when its agent does, since its socket ends.
 type pool struct {
 	argv   []string
-	dir    string
-	ready  int // shims kept waiting
-	most   int // idle shims kept after their attempt
+	stderr string // the file that takes what a shim has to say when it cannot go on
+	low    int    // with fewer idle shims than this, more are started …
+	ready  int    // … until there are as many as this; between the two, those that come back from an attempt will do
+	most   int    // idle shims kept after their attempt
 	log    *slog.Logger
 	refill chan struct{}
 
@@ -28,15 +30,15 @@ type pool struct {
 	closed bool
 }
 
-func newPool(argv []string, dir string, slots int, log *slog.Logger) *pool {
+func newPool(argv []string, stderr string, slots int, log *slog.Logger) *pool {
 	ready := min(max(slots, 1), 4)
-	return &pool{argv: argv, dir: dir, ready: ready, most: max(ready, min(slots, 16)), log: log, refill: make(chan struct{}, 1)}
+	return &pool{argv: argv, stderr: stderr, low: max(1, ready/2), ready: ready, most: max(ready, min(slots, 16)), log: log, refill: make(chan struct{}, 1)}
 }
 
 // run keeps the pool filled until ctx ends, then lets the idle shims go.
 func (p *pool) run(ctx context.Context) {
-	for {
-		for ctx.Err() == nil && p.short() {
+	for want := p.ready; ; want = p.low {
+		for ; ctx.Err() == nil && p.idles() < want; want = p.ready {
 			l, err := p.spawn()
 			if err != nil {
 				p.log.Error("a shim could not be started", "error", err)
@@ -53,10 +55,22 @@ func (p *pool) run(ctx context.Context) {
 	}
 }
 
-func (p *pool) short() bool {
+func (p *pool) idles() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.idle) < p.ready
+	p.prune()
+	return len(p.idle)
+}
+
+// prune drops shims that died while they were idle.
+func (p *pool) prune() {
+	p.idle = slices.DeleteFunc(p.idle, func(l *link) bool {
+		if l.alive() {
+			return false
+		}
+		l.bury()
+		return true
+	})
 }
 
 func (p *pool) drop() {
@@ -73,6 +87,7 @@ func (p *pool) drop() {
 func (p *pool) take() (*link, error) {
 	p.mu.Lock()
 	var l *link
+	p.prune()
 	if n := len(p.idle); n > 0 {
 		l = p.idle[n-1]
 		p.idle = p.idle[:n-1]
@@ -93,7 +108,7 @@ func (p *pool) give(l *link) {
 	p.mu.Lock()
 	keep := l.child != nil && !p.closed && len(p.idle) < p.most
 	if keep {
-		p.idle = append(p.idle, l)
+		p.idle = append(p.idle, newLink(l.conn, l.child)) // nobody can order the next attempt about by the old link
 	}
 	p.mu.Unlock()
 	if !keep {
@@ -113,7 +128,7 @@ func (p *pool) spawn() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := os.OpenFile(p.dir, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	stderr, err := os.OpenFile(p.stderr, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		conn.Close()
 		return nil, err

@@ -131,16 +131,26 @@ func realUser(pid int) string {
 // thread that has become this user, since kill(-1) reaches all that its caller may signal; the thread ends with it.
 func signalUser(uid uint32, sig unix.Signal) {
 	var done sync.WaitGroup
-	done.Go(func() {
-		runtime.LockOSThread() // and never unlocked: the thread is thrown away
-		id := uintptr(uid)
-		if _, _, e := syscall.RawSyscall(unix.SYS_SETRESUID, id, id, id); e != 0 {
-			return
-		}
-		if now, _, _ := syscall.RawSyscall(unix.SYS_GETUID, 0, 0, 0); uid == 0 || now != id {
-			return // as root the next call would end the machine
-		}
-		_, _, _ = syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(sig), 0)
-	})
+	done.Go(func() { signalAs(uid, sig) })
 	done.Wait()
+}
+
+func signalAs(uid uint32, sig unix.Signal) {
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		// The main thread cannot be thrown away, and what it is, the process is. While it is locked here, another
+		// goroutine has another thread.
+		defer runtime.UnlockOSThread()
+		signalUser(uid, sig)
+		return
+	}
+	// Never unlocked from here on: the thread ends with the goroutine.
+	id := uintptr(uid)
+	if _, _, e := syscall.RawSyscall(unix.SYS_SETRESUID, id, id, id); e != 0 {
+		return
+	}
+	if now, _, _ := syscall.RawSyscall(unix.SYS_GETUID, 0, 0, 0); uid == 0 || now != id {
+		return // as root the next call would end the machine
+	}
+	_, _, _ = syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(sig), 0)
 }

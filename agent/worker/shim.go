@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -23,9 +24,8 @@ const agentSocket = 3
 // pipes, log and exit file, and outlives its agent. It waits on descriptor 3 for its attempt, and for another one after
 // that while the agent that started it is there. The result is the exit code.
 func ShimMain() int {
-	// The thread that forks must live as long as the shim: the child is killed when it ends (PR_SET_PDEATHSIG).
-	runtime.LockOSThread()
-	unix.CloseOnExec(agentSocket)
+	runtime.GOMAXPROCS(1) // there is one loop; more would only wake each other
+	keepFilesIn()
 	wakes, err := watchSignals()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "millpond shim:", err)
@@ -55,6 +55,16 @@ func ShimMain() int {
 		s.close()
 		if !again {
 			return 0
+		}
+	}
+}
+
+// keepFilesIn sees to it that no process inherits a file that this one inherited by somebody's carelessness.
+func keepFilesIn() {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
 		}
 	}
 }
@@ -131,23 +141,24 @@ type shim struct {
 	spec     spec
 	spool    *spool
 	wakes    *wakes
-	epoll    int
+	poller   *poller
 	timer    int // timerfd, CLOCK_BOOTTIME
 	listener int
 	userLock int // -1 without a user of its own
+	memory   int // the descriptor of shared
+	shared   *shared
 	pipes    [2]pipe
 
 	link   *lineReader // to the agent; nil while there is none
 	origin bool        // link is the agent that started this shim
 	out    []byte      // what the socket did not take yet
-	told   bool        // the agent knows that there is more log
+
+	outPolled bool // the epoll set tells when the socket takes more
 
 	proc   started
 	status agent.Status
 	exited bool // the process
 	alone  bool // no descendant is left
-
-	ackedLog, ackedMarks int64
 
 	held       string // why the process is held back
 	heldTold   bool
@@ -161,7 +172,7 @@ type shim struct {
 }
 
 func newShim(o *startOrder, link *lineReader, w *wakes) (*shim, error) {
-	s := &shim{dir: o.Dir, killAt: o.KillAt, link: link, origin: true, wakes: w, epoll: -1, timer: -1, userLock: -1}
+	s := &shim{dir: o.Dir, killAt: o.KillAt, link: link, origin: true, wakes: w, timer: -1, userLock: -1}
 	files := link.files
 	link.files = nil
 	s.listener = files[fileListener]
@@ -172,6 +183,7 @@ func newShim(o *startOrder, link *lineReader, w *wakes) (*shim, error) {
 	if len(files) > fileUserLock {
 		s.userLock = files[fileUserLock]
 	}
+	s.memory = files[fileShared]
 	outputs := [2]int{files[fileStdoutWrite], files[fileStderrWrite]}
 	defer unix.Close(outputs[0])
 	defer unix.Close(outputs[1])
@@ -182,6 +194,9 @@ func newShim(o *startOrder, link *lineReader, w *wakes) (*shim, error) {
 	}
 	if err := json.Unmarshal(b, &s.spec); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", specFile, err)
+	}
+	if s.shared, err = mapShared(s.memory); err != nil {
+		return nil, err
 	}
 	if s.spool, err = openSpool(s.dir, s.spec.LogLimit); err != nil {
 		return nil, err
@@ -194,26 +209,23 @@ func newShim(o *startOrder, link *lineReader, w *wakes) (*shim, error) {
 }
 
 func (s *shim) watch() (err error) {
-	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+	if s.poller, err = newPoller(); err != nil {
 		return err
 	}
 	if s.timer, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
 		return err
 	}
 	for _, fd := range []int{s.timer, s.wakes.event, s.listener, s.link.fd} {
-		if err := s.poll(fd, unix.EPOLLIN); err != nil {
+		if err := s.poller.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *shim) poll(fd int, events uint32) error {
-	return unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
-}
-
 func (s *shim) close() {
-	fds := []int{s.epoll, s.timer, s.listener, s.userLock, s.pipes[0].fd, s.pipes[1].fd}
+	s.poller.close()
+	fds := []int{s.timer, s.listener, s.userLock, s.memory, s.pipes[0].fd, s.pipes[1].fd}
 	if s.link != nil && !s.origin {
 		fds = append(fds, s.link.fd)
 	}
@@ -223,6 +235,7 @@ func (s *shim) close() {
 		}
 	}
 	s.spool.close()
+	s.shared.unmap()
 }
 
 // run is the loop. It reports whether the shim may take another attempt.
@@ -231,14 +244,13 @@ func (s *shim) run() bool {
 	for !s.finish() {
 		s.pollPipes()
 		s.setTimer()
-		n, err := unix.EpollWait(s.epoll, events, -1)
-		if err != nil && !errors.Is(err, unix.EINTR) {
+		n, err := s.poller.wait(events)
+		if err != nil {
 			panic(err) // only a descriptor that is none can do this
 		}
-		for _, e := range events[:max(n, 0)] {
+		for _, e := range events[:n] {
 			s.handle(int(e.Fd), e.Events)
 		}
-		s.checkTimes(bootNow())
 	}
 	return s.origin && s.link != nil
 }
@@ -258,6 +270,7 @@ func (s *shim) handle(fd int, events uint32) {
 	case fd == s.timer:
 		s.timerAt = 0
 		drain(s.timer)
+		s.checkTimes(bootNow())
 	}
 }
 
@@ -271,11 +284,11 @@ func (s *shim) pump(p *pipe) {
 	moved := false
 	for range 4 {
 		room := s.room()
-		if room <= 0 {
-			s.hold(fmt.Sprintf("%d bytes of its log wait to be sent", s.spool.end-s.ackedLog), 0)
+		if room <= 0 && !s.roomAfterAsking() {
+			s.hold(fmt.Sprintf("more than %d bytes of its log wait to be sent", s.spec.SpoolLimit), 0)
 			break
 		}
-		n, err := s.spool.move(p.fd, p.stream, room)
+		n, err := s.spool.move(p.fd, p.stream, max(room, 1))
 		if errors.Is(err, unix.EAGAIN) {
 			break
 		}
@@ -308,7 +321,13 @@ func (s *shim) room() int64 {
 	if s.forceDrain || s.spec.SpoolLimit <= 0 {
 		return spliceMost
 	}
-	return s.spec.SpoolLimit - (s.spool.end - s.ackedLog) - markSize*(s.spool.count-s.ackedMarks)
+	return s.spec.SpoolLimit - (s.spool.end - s.shared.acked.Load()) - markSize*(s.spool.count-s.shared.marks.Load())
+}
+
+// roomAfterAsking asks the agent to say when there is room, and looks again in case it was made in between.
+func (s *shim) roomAfterAsking() bool {
+	s.shared.short.Store(1)
+	return s.room() > 0
 }
 
 func diskTrouble(err error) string {
@@ -358,7 +377,7 @@ func (s *shim) pollPipes() {
 		if want {
 			op = unix.EPOLL_CTL_ADD
 		}
-		_ = unix.EpollCtl(s.epoll, op, p.fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(p.fd)})
+		_ = s.poller.control(op, p.fd, unix.EPOLLIN)
 	}
 }
 

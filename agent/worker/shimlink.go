@@ -14,15 +14,16 @@ func (s *shim) adopt() {
 		return
 	}
 	s.unlink()
-	if err := s.poll(fd, unix.EPOLLIN); err != nil {
+	if err := s.poller.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN); err != nil {
 		unix.Close(fd)
 		return
 	}
 	s.link, s.origin = rawReader(fd), false
-	rights := unix.UnixRights(s.pipes[0].fd, s.pipes[1].fd)
+	files := []int{s.pipes[0].fd, s.pipes[1].fd, s.memory}
 	if s.userLock >= 0 {
-		rights = unix.UnixRights(s.pipes[0].fd, s.pipes[1].fd, s.userLock)
+		files = append(files, s.userLock)
 	}
+	rights := unix.UnixRights(files...)
 	hello := report{Adopted: true, Started: &s.proc}
 	if s.held != "" {
 		hello.Held = &s.held
@@ -30,9 +31,7 @@ func (s *shim) adopt() {
 	line := encodeLine(hello)
 	if n, err := unix.SendmsgN(fd, line, rights, nil, unix.MSG_NOSIGNAL); err != nil || n != len(line) {
 		s.unlink()
-		return
 	}
-	s.tellLog()
 }
 
 // unlink forgets the agent's connection: the attempt goes on, and an agent may connect again.
@@ -40,9 +39,9 @@ func (s *shim) unlink() {
 	if s.link == nil {
 		return
 	}
-	_ = unix.EpollCtl(s.epoll, unix.EPOLL_CTL_DEL, s.link.fd, nil)
+	_ = s.poller.control(unix.EPOLL_CTL_DEL, s.link.fd, 0)
 	unix.Close(s.link.fd)
-	s.link, s.origin, s.out, s.told, s.heldTold = nil, false, nil, false, false
+	s.link, s.origin, s.out, s.outPolled, s.heldTold = nil, false, nil, false, false
 }
 
 func (s *shim) handleLink(events uint32) {
@@ -52,7 +51,7 @@ func (s *shim) handleLink(events uint32) {
 	if s.link == nil || events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) == 0 {
 		return
 	}
-	err := s.link.read()
+	err := s.link.readPlain()
 	if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 		s.unlink()
 		return
@@ -72,8 +71,8 @@ func (s *shim) handleLink(events uint32) {
 }
 
 func (s *shim) obey(o order) {
-	if o.Ack != nil {
-		s.acknowledge(*o.Ack)
+	if o.Room && s.blocked && s.retryAt == 0 {
+		s.blocked = false
 	}
 	if o.KillAt != 0 {
 		s.killAt = o.KillAt
@@ -86,25 +85,15 @@ func (s *shim) obey(o order) {
 	}
 }
 
-func (s *shim) acknowledge(a ackOrder) {
-	s.ackedLog, s.ackedMarks = a.Log, a.Marks
-	s.told = false
-	if s.spool.end > a.Log {
-		s.tellLog()
-	}
-	if s.blocked && s.retryAt == 0 && s.room() > 0 {
-		s.blocked = false
+// tellLog wakes the agent if it asked for it, so a fast writer does not flood it.
+func (s *shim) tellLog() {
+	if s.link != nil && s.shared.asked.CompareAndSwap(1, 0) {
+		s.out = append(s.out, logLine...)
+		s.flush()
 	}
 }
 
-// tellLog wakes the agent once; the next wake waits for its ack, so a fast writer does not flood it.
-func (s *shim) tellLog() {
-	if s.told || s.link == nil || s.spool.end == s.ackedLog {
-		return
-	}
-	s.told = true
-	s.tell(report{Log: true})
-}
+const logLine = `{"log":true}` + "\n"
 
 func (s *shim) tell(r report) {
 	if s.link == nil {
@@ -117,7 +106,7 @@ func (s *shim) tell(r report) {
 // flush writes without blocking: an agent that is stopped must not stop its attempts.
 func (s *shim) flush() {
 	for s.link != nil && len(s.out) > 0 {
-		n, err := unix.SendmsgN(s.link.fd, s.out, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		n, err := rawSend(s.link.fd, s.out)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -130,14 +119,18 @@ func (s *shim) flush() {
 		}
 		s.out = s.out[n:]
 	}
-	if s.link == nil {
-		return
+	if waits := len(s.out) > 0; s.link != nil && waits != s.outPolled {
+		s.pollOut(waits)
 	}
+}
+
+func (s *shim) pollOut(on bool) {
+	s.outPolled = on
 	events := uint32(unix.EPOLLIN)
-	if len(s.out) > 0 {
+	if on {
 		events |= unix.EPOLLOUT
 	}
-	_ = unix.EpollCtl(s.epoll, unix.EPOLL_CTL_MOD, s.link.fd, &unix.EpollEvent{Events: events, Fd: int32(s.link.fd)})
+	_ = s.poller.control(unix.EPOLL_CTL_MOD, s.link.fd, events)
 }
 
 // flushLast gives a slow agent a moment to take the last line; the exit file has it anyhow.

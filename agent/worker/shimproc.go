@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -42,6 +43,10 @@ func (s *shim) launch(outputs [2]int) {
 }
 
 func (s *shim) fork(outputs [2]int) (int, error) {
+	// PR_SET_PDEATHSIG kills the child when the thread ends that forked, and no_new_privs is a thread's too. Go ends no
+	// thread but those of signalUser, when the child is to be killed.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return 0, err
@@ -59,7 +64,16 @@ func (s *shim) fork(outputs [2]int) (int, error) {
 		Dir: filepath.Join(s.dir, workDir), Env: s.spec.Environ, Sys: sys,
 		Files: []uintptr{null.Fd(), uintptr(outputs[0]), uintptr(outputs[1])},
 	}
-	pid, err := syscall.ForkExec(shell, []string{"sh", "-c", s.spec.Command}, attr)
+	argv := []string{"sh", "-c", s.spec.Command}
+	if group := openCgroup(s.spec.Cgroup); group >= 0 {
+		defer unix.Close(group)
+		sys.UseCgroupFD, sys.CgroupFD = true, group
+		if pid, err := syscall.ForkExec(shell, argv, attr); err == nil {
+			return pid, nil
+		}
+		sys.UseCgroupFD = false // a group is a help, and not a condition
+	}
+	pid, err := syscall.ForkExec(shell, argv, attr)
 	if err != nil {
 		return 0, fmt.Errorf("running %s: %w", shell, err)
 	}
@@ -140,9 +154,12 @@ func (s *shim) killAll() {
 }
 
 func (s *shim) signalAll(sig unix.Signal) {
-	if s.spec.User != 0 {
+	if s.spec.User != 0 && sig == unix.SIGKILL {
 		signalUser(s.spec.User, sig)
 		return
+	}
+	if sig == unix.SIGKILL {
+		killCgroup(s.spec.Cgroup)
 	}
 	for _, pid := range descendants(os.Getpid()) {
 		_ = unix.Kill(pid, sig)
@@ -163,7 +180,8 @@ func (s *shim) finish() bool {
 		return false
 	}
 	s.status.State, s.status.LogEnd = agent.Exited, s.spool.end
-	if err := writeJSON(filepath.Join(s.dir, exitFile), s.status); err != nil {
+	err := writeJSON(filepath.Join(s.dir, exitFile), s.status)
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // without its directory, nobody can ask for the attempt again
 		s.hold(diskTrouble(err), retryDisk)
 		return false
 	}

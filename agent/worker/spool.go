@@ -134,7 +134,7 @@ func (s *spool) move(pipe int, stream agent.Stream, room int64) (int64, error) {
 
 func splice(pipe, file int, at *int64, most int64) (int64, error) {
 	for {
-		n, err := unix.Splice(pipe, nil, file, at, int(most), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		n, err := rawSplice(pipe, file, at, most)
 		if !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
@@ -153,7 +153,7 @@ func (s *spool) mark(stream agent.Stream, now time.Time) error {
 			index--
 		}
 	}
-	n, err := unix.Pwrite(s.marks, m.encode(), index*markSize)
+	n, err := rawPwrite(s.marks, m.encode(), index*markSize)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 // order is one line from the agent to a shim.
 type order struct {
 	Start  *startOrder  `json:"start,omitempty"` // with descriptors, see fileListener
-	Ack    *ackOrder    `json:"ack,omitempty"`
+	Room   bool         `json:"room,omitempty"`  // the spool takes more again
 	Cancel *cancelOrder `json:"cancel,omitempty"`
 	Kill   bool         `json:"kill,omitempty"`    // at once; nothing of the attempt is wanted
 	KillAt int64        `json:"kill_at,omitempty"` // CLOCK_BOOTTIME ns at which the lease counts as lost
@@ -39,23 +39,19 @@ const (
 	fileStdoutWrite
 	fileStderrRead
 	fileStderrWrite
+	fileShared
 	fileUserLock
 	maxFiles
 )
 
-// The descriptors that go with the first report to an agent that connected: the read ends, and the user's lock.
+// The descriptors that go with the first report to an agent that connected: the read ends, the memory, the user's lock.
 const (
 	adoptedStdout = iota
 	adoptedStderr
+	adoptedShared
 	adoptedUserLock
 	minAdopted = adoptedUserLock
 )
-
-// ackOrder says how much of the spool is no longer needed.
-type ackOrder struct {
-	Log   int64 `json:"log"`   // bytes
-	Marks int64 `json:"marks"` // records
-}
 
 type cancelOrder struct {
 	Grace time.Duration `json:"grace"`
@@ -65,7 +61,7 @@ type cancelOrder struct {
 type report struct {
 	Adopted bool          `json:"adopted,omitempty"` // the first line to an agent that connected; with descriptors, see adoptedStdout
 	Started *started      `json:"started,omitempty"`
-	Log     bool          `json:"log,omitempty"`  // there is more log; said once until the next ack
+	Log     bool          `json:"log,omitempty"`  // there is more log; said once when shared.asked is set
 	Held    *string       `json:"held,omitempty"` // why the process is held back, "" once it is not
 	Exited  *agent.Status `json:"exited,omitempty"`
 }
@@ -107,24 +103,18 @@ type lineReader struct {
 	fd    int // the shim's, whose loop never blocks in a read
 	buf   []byte
 	files []int
-}
 
-func rawReader(fd int) *lineReader {
-	return &lineReader{fd: fd, recv: func(p, oob []byte) (int, int, error) {
-		n, oobn, _, _, err := unix.Recvmsg(fd, p, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
-		return n, oobn, err
-	}}
+	chunk, oob []byte
 }
 
 // read takes what there is; io.EOF when the peer is gone.
 func (r *lineReader) read() error {
-	chunk := make([]byte, 4096)
-	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
-	n, oobn, err := r.recv(chunk, oob)
+	r.room()
+	n, oobn, err := r.recv(r.chunk, r.oob)
 	if err != nil {
 		return err
 	}
-	files, err := parseRights(oob[:oobn])
+	files, err := parseRights(r.oob[:oobn])
 	if err != nil {
 		return err
 	}
@@ -132,7 +122,17 @@ func (r *lineReader) read() error {
 	if n == 0 {
 		return io.EOF
 	}
-	if r.buf = append(r.buf, chunk[:n]...); len(r.buf) > maxLine {
+	return r.add(r.chunk[:n])
+}
+
+func (r *lineReader) room() {
+	if r.chunk == nil {
+		r.chunk, r.oob = make([]byte, 4096), make([]byte, unix.CmsgSpace(4*maxFiles))
+	}
+}
+
+func (r *lineReader) add(p []byte) error {
+	if r.buf = append(r.buf, p...); len(r.buf) > maxLine {
 		return errors.New("a line on the control socket is too long")
 	}
 	return nil
@@ -144,9 +144,9 @@ func (r *lineReader) next(v any) (bool, error) {
 	if i < 0 {
 		return false, nil
 	}
-	line := r.buf[:i]
-	r.buf = r.buf[i+1:]
-	if err := json.Unmarshal(line, v); err != nil {
+	err := json.Unmarshal(r.buf[:i], v)
+	r.buf = append(r.buf[:0], r.buf[i+1:]...)
+	if err != nil {
 		return false, fmt.Errorf("a line on the control socket: %w", err)
 	}
 	return true, nil

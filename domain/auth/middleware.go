@@ -59,12 +59,8 @@ func (s *Service) recognise(r *http.Request, cookie bool) (domain.Scope, error) 
 	return domain.Scope{}, errEnded()
 }
 
-func sessionCookie(r *http.Request) (*http.Cookie, error) {
-	if c, err := r.Cookie(CookieName); err == nil {
-		return c, nil
-	}
-	return r.Cookie(plainCookieName)
-}
+// sessionCookie takes the one cookie that newCookie would give on this connection: the plain one can be planted from elsewhere.
+func sessionCookie(r *http.Request) (*http.Cookie, error) { return r.Cookie(newCookie(r, "").Name) }
 
 // From returns the scope that Middleware found, or why there is none. An agent's token opens nothing but its channel: see FromAgent.
 func From(ctx context.Context) (domain.Scope, error) {

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"time"
 
-	"github.com/go-chi/httprate"
 	"go.jetify.com/typeid"
 
 	"github.com/millpond/millpond/domain"
@@ -29,15 +28,15 @@ type Service struct {
 	keys    *Keys
 	hashing hashing
 
-	byAddress, byEmail *httprate.RateLimiter
+	byAddress, byEmail failures
 }
 
 // NewService makes the service.
 func NewService(store Store, tenants domain.Store, keys *Keys, clock domain.Clock) *Service {
 	return &Service{
 		store: store, tenants: tenants, clock: clock, keys: keys, hashing: newHashing(),
-		byAddress: httprate.NewRateLimiter(failuresByAddress, time.Minute),
-		byEmail:   httprate.NewRateLimiter(failuresByEmail, time.Minute),
+		byAddress: newFailures(failuresByAddress),
+		byEmail:   newFailures(failuresByEmail),
 	}
 }
 
@@ -68,15 +67,19 @@ func (s *Service) Login(ctx context.Context, in Login) (SignedIn, error) {
 	if err != nil {
 		return SignedIn{}, err
 	}
-	if err := s.allowed(in.Address, email); err != nil {
+	end, err := s.attempt(in.Address, email)
+	if err != nil {
 		return SignedIn{}, err
 	}
 	user, hash, err := s.store.UserByEmail(ctx, email)
 	if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
+		end(true)
 		return SignedIn{}, err
 	}
-	if len(in.Password) > maxPassword || !s.hashing.matches(in.Password, hash) {
-		return SignedIn{}, s.refused(ctx, in.Address, email, user)
+	matches := len(in.Password) <= maxPassword && s.hashing.matches(in.Password, hash)
+	end(matches)
+	if !matches {
+		return SignedIn{}, s.refused(ctx, user)
 	}
 	memberships, err := s.store.Memberships(ctx, user.ID)
 	if err != nil {
@@ -89,24 +92,26 @@ func (s *Service) Login(ctx context.Context, in Login) (SignedIn, error) {
 	return s.open(ctx, user, m, domain.SessionLogin)
 }
 
-func (s *Service) allowed(address, email string) error {
-	for limiter, key := range map[*httprate.RateLimiter]string{s.byAddress: address, s.byEmail: email} {
-		under, _, err := limiter.Status(key)
-		if err != nil {
-			return err
-		}
-		if !under {
-			return domain.Errorf(domain.CodeRate, "Too many failed logins; wait a minute and try again.")
-		}
+// attempt counts somebody's try of a password, unless there were too many failures.
+func (s *Service) attempt(address, email string) (end func(succeeded bool), err error) {
+	now := s.clock.Now()
+	byAddress, err := s.byAddress.begin(address, now)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	byEmail, err := s.byEmail.begin(email, now)
+	if err != nil {
+		byAddress(true)
+		return nil, err
+	}
+	return func(succeeded bool) {
+		byAddress(succeeded)
+		byEmail(succeeded)
+	}, nil
 }
 
-// refused counts the failure, and leaves an audit row in the workspaces of a user who exists.
-func (s *Service) refused(ctx context.Context, address, email string, user domain.User) error {
-	now := s.clock.Now().Truncate(time.Minute)
-	_ = s.byAddress.Counter().Increment(address, now) // in memory: never fails
-	_ = s.byEmail.Counter().Increment(email, now)
+// refused leaves an audit row in the workspaces of a user who exists.
+func (s *Service) refused(ctx context.Context, user domain.User) error {
 	if user.ID == "" {
 		return errCredentials()
 	}
@@ -230,6 +235,10 @@ func (s *Service) SetUp(ctx context.Context, in SetUp) (SignedIn, error) {
 	if err != nil {
 		return SignedIn{}, err
 	}
+	name, err := domain.NormalizeUserName(in.Name)
+	if err != nil {
+		return SignedIn{}, err
+	}
 	if err := validPassword("password", in.Password); err != nil {
 		return SignedIn{}, err
 	}
@@ -238,7 +247,7 @@ func (s *Service) SetUp(ctx context.Context, in SetUp) (SignedIn, error) {
 		return SignedIn{}, err
 	}
 	now := s.clock.Now()
-	user := domain.User{ID: domain.UserID(id.String()), Email: email, Name: in.Name, CreatedAt: now}
+	user := domain.User{ID: domain.UserID(id.String()), Email: email, Name: name, CreatedAt: now}
 	ws, user, err := s.store.AcceptInvitation(ctx, domain.HashSecret(in.Token), user, s.hashing.hash(in.Password), now)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return SignedIn{}, domain.Invalid("token", "This link is unknown, used or older than a week; ask for a new one.")
@@ -266,15 +275,18 @@ func (s *Service) ChangePassword(ctx context.Context, scope domain.Scope, curren
 	if err := validPassword("new", next); err != nil {
 		return domain.User{}, err
 	}
-	if err := s.allowed("", session.User.Email); err != nil {
+	end, err := s.attempt("", session.User.Email)
+	if err != nil {
 		return domain.User{}, err
 	}
 	_, hash, err := s.store.UserByEmail(ctx, session.User.Email)
 	if err != nil {
+		end(true)
 		return domain.User{}, err
 	}
-	if len(current) > maxPassword || !s.hashing.matches(current, hash) {
-		_ = s.byEmail.Counter().Increment(session.User.Email, s.clock.Now().Truncate(time.Minute)) // in memory: never fails
+	matches := len(current) <= maxPassword && s.hashing.matches(current, hash)
+	end(matches)
+	if !matches {
 		return domain.User{}, domain.Invalid("current", "The current password is wrong.")
 	}
 	ended, err := s.store.SetPassword(ctx, session.User.ID, s.hashing.hash(next), session.ID, s.clock.Now())

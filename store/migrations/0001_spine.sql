@@ -312,7 +312,7 @@ GRANT SELECT ON workspaces, users TO millpond_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON members, sessions, api_keys, jobs, runs, tasks, attempts TO millpond_app;
 GRANT SELECT, INSERT, UPDATE ON agents, quotas, idempotency_keys TO millpond_app;
 GRANT SELECT, INSERT ON files, log_chunks, log_segments, invitations TO millpond_app;
-GRANT UPDATE ON log_segments TO millpond_app;
+GRANT UPDATE ON invitations TO millpond_app;
 GRANT INSERT ON audit_events TO millpond_app;
 
 GRANT SELECT, INSERT ON workspaces, quotas TO millpond_system;
@@ -352,10 +352,11 @@ END
 $$;
 -- +goose StatementEnd
 
--- Drops the day's partition when every attempt of that day is sealed to its end; says whether it did.
+-- Drops the day's partition when every attempt of that day is sealed to its end; says whether it did. It does not wait long for readers: writers
+-- would wait behind it.
 -- +goose StatementBegin
 CREATE FUNCTION drop_log_partition(day date, lower_id text, upper_id text)
-RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = public SET lock_timeout = '2s' AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(7236402);
     IF to_regclass(format('log_chunks_%s', to_char(day, 'YYYYMMDD'))) IS NULL

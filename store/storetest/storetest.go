@@ -49,7 +49,10 @@ type server interface {
 }
 
 // Main runs the tests, stops the cluster that they started, if any, and exits.
-func Main(m *testing.M) {
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run is Main for a package that has more to clear away: it returns the exit code.
+func Run(m *testing.M) int {
 	shared.mu.Lock()
 	shared.main = true
 	shared.mu.Unlock()
@@ -58,7 +61,7 @@ func Main(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "stop the test cluster:", err)
 		code = max(code, 1)
 	}
-	os.Exit(code)
+	return code
 }
 
 // Database returns the DSN of a fresh database for t, as the cluster's superuser. It is a clone of one

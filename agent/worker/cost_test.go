@@ -1,0 +1,43 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/millpond/millpond/agent"
+)
+
+// BenchmarkShimCost is the processor time a shim takes for one line of a process that writes 1000 a second.
+func BenchmarkShimCost(b *testing.B) {
+	c := newControl(b)
+	o := c.options()
+	c.agent(o)
+	const count = 3000
+	for b.Loop() {
+		id := fmt.Sprint("att_", b.N)
+		c.start(agent.Attempt{ID: id, Command: testBinary(b) + " tick 1ms " + fmt.Sprint(count) + "; cat >/dev/null; sleep 1"})
+		dir := filepath.Join(o.Dir, "attempts", id)
+		c.reached(id, 1)
+		shim := shimOf(b, dir)
+		before := cpuTime(shim)
+		c.reached(id, 20*count)
+		b.ReportMetric(float64(cpuTime(shim)-before)/count/1000, "µs/line")
+		c.exited(id)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// cpuTime is what all threads of a process have run, in ns.
+func cpuTime(pid int) (sum int64) {
+	tasks, _ := os.ReadDir(procPath(pid, "task"))
+	for _, t := range tasks {
+		var ran int64
+		if b, err := os.ReadFile(filepath.Join(procPath(pid, "task"), t.Name(), "schedstat")); err == nil {
+			_, _ = fmt.Sscan(string(b), &ran)
+			sum += ran
+		}
+	}
+	return sum
+}

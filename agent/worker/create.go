@@ -1,0 +1,254 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent"
+)
+
+// pipeSize is asked for, so that a process that writes much waits seldom. The kernel may give less. A user who is not
+// root has 64 MiB of it for all pipes together, which is enough for 128 attempts.
+const pipeSize = 256 << 10
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+var attemptID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// invalidError is the caller's fault: nothing was changed.
+type invalidError struct{ message string }
+
+func (e invalidError) Error() string { return e.message }
+
+func invalid(format string, args ...any) error { return invalidError{fmt.Sprintf(format, args...)} }
+
+// checkAttempt refuses what could reach outside the attempt's directory or cannot be started at all.
+func checkAttempt(a *agent.Attempt) error {
+	if !attemptID.MatchString(a.ID) {
+		return invalid("The attempt's id %q is not one: use letters, digits, _ and -, at most 64.", a.ID)
+	}
+	if strings.ContainsRune(a.Command, 0) {
+		return invalid("The command contains a NUL byte; remove it.")
+	}
+	for k, v := range a.Env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
+			return invalid("The environment variable %q cannot be set: its name must not be empty or contain =, and neither name nor value a NUL byte.", k)
+		}
+	}
+	for _, f := range a.Files {
+		if !filepath.IsLocal(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "." || strings.ContainsRune(f.Path, 0) {
+			return invalid("The file name %q is not a plain relative path inside the working directory.", f.Path)
+		}
+		if f.Path == tempDir || strings.HasPrefix(f.Path, tempDir+"/") {
+			return invalid("The file name %q is taken by the directory for temporary files; choose another.", f.Path)
+		}
+	}
+	if a.GraceSeconds < 0 || a.TimeoutSeconds < 0 || a.LogLimit < 0 {
+		return invalid("The attempt has a negative time or limit.")
+	}
+	return nil
+}
+
+// create makes the attempt's directory and its pipes. On an error nothing of it is left.
+func (w *worker) create(in agent.Attempt) (_ *attempt, err error) {
+	if err := checkAttempt(&in); err != nil {
+		return nil, err
+	}
+	a := newAttempt(filepath.Join(w.attemptsDir(), in.ID), spec{Attempt: in, SpoolLimit: w.options.SpoolLimit})
+	defer func() {
+		if err != nil {
+			w.discard(a)
+		}
+	}()
+	if w.users != nil {
+		if a.user, err = w.users.take(); err != nil {
+			return nil, err
+		}
+		a.spec.User = a.user.id
+	}
+	if w.cgroup != "" {
+		a.spec.Cgroup = filepath.Join(w.cgroup, cgroupPrefix+in.ID)
+		if os.Mkdir(a.spec.Cgroup, 0o755) != nil {
+			a.spec.Cgroup = ""
+		}
+	}
+	if err := w.layOut(a); err != nil {
+		return nil, fmt.Errorf("preparing the attempt's directory: %w", err)
+	}
+	a.spec.Environ = w.environ(a)
+	a.spec.Files, a.spec.Env = nil, nil
+	if err := writeJSON(filepath.Join(a.dir, specFile), a.spec); err != nil {
+		return nil, fmt.Errorf("writing the attempt's description: %w", err)
+	}
+	return a, a.openLog()
+}
+
+func (w *worker) layOut(a *attempt) error {
+	work := filepath.Join(a.dir, workDir)
+	if err := os.Mkdir(a.dir, 0o711); err != nil {
+		return err
+	}
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(work, tempDir), 0o700); err != nil {
+		return err
+	}
+	for _, f := range a.spec.Files {
+		if err := layFile(work, f); err != nil {
+			return err
+		}
+	}
+	if a.user == nil {
+		return nil
+	}
+	return filepath.WalkDir(work, func(p string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(p, int(a.user.id), int(a.user.id))
+	})
+}
+
+// layFile is called before there is a process, so no link can lead it elsewhere.
+func layFile(work string, f agent.File) error {
+	name := filepath.Join(work, filepath.FromSlash(f.Path))
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	var file *os.File
+	if err == nil {
+		file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	}
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.EISDIR) {
+		return invalid("The file name %q is there twice, or as a directory too.", f.Path)
+	}
+	if errors.Is(err, unix.ENOTDIR) {
+		return invalid("The file name %q lies in another file.", f.Path)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(f.Data)
+	return errors.Join(err, file.Chmod(fs.FileMode(f.Mode)&fs.ModePerm), file.Close())
+}
+
+// environ is the whole environment of the attempt's process: nothing of the agent's own but the search path.
+func (w *worker) environ(a *attempt) []string {
+	work := filepath.Join(a.dir, workDir)
+	name := w.userName
+	if a.user != nil {
+		name = fmt.Sprintf("task-%d", a.user.id)
+	}
+	vars := map[string]string{
+		"PATH": w.path, "HOME": work, "TMPDIR": filepath.Join(work, tempDir), "USER": name, "LANG": "C.UTF-8",
+	}
+	for k, v := range a.spec.Env {
+		vars[k] = v
+	}
+	vars[marker] = a.id
+	environ := make([]string, 0, len(vars))
+	for k, v := range vars {
+		environ = append(environ, k+"="+v)
+	}
+	slices.Sort(environ)
+	return environ
+}
+
+// launch hands the attempt to a shim.
+func (w *worker) launch(a *attempt) error {
+	files := make([]int, fileUserLock, maxFiles)
+	for i := range files {
+		files[i] = -1
+	}
+	defer func() {
+		for _, i := range []int{fileListener, fileStdoutWrite, fileStderrWrite, fileShared} {
+			if files[i] >= 0 {
+				unix.Close(files[i])
+			}
+		}
+	}()
+	a.closePipes()
+	var err error
+	for i, ends := range [2][2]int{{fileStdoutRead, fileStdoutWrite}, {fileStderrRead, fileStderrWrite}} {
+		if a.pipes[i], files[ends[1]], err = makePipe(a.user); err != nil {
+			return err
+		}
+		files[ends[0]] = a.pipes[i]
+	}
+	if err := removeIfThere(filepath.Join(a.dir, socketFile)); err != nil {
+		return err
+	}
+	if files[fileListener], err = listenIn(a.dir); err != nil {
+		return err
+	}
+	memory, fd, err := newShared()
+	if err != nil {
+		return err
+	}
+	files[fileShared] = fd
+	a.mu.Lock()
+	a.share(memory)
+	a.mu.Unlock()
+	send := files
+	if a.user != nil {
+		send = append(send, int(a.user.lock.Fd()))
+	}
+	return w.handOver(a, send)
+}
+
+// handOver finds a shim that takes the attempt; one that died while it was idle is passed over.
+func (w *worker) handOver(a *attempt, files []int) error {
+	for tries := 0; ; tries++ {
+		l, err := w.pool.take()
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		a.link = l
+		a.mu.Unlock()
+		// The lease is read last: a renewal from here on finds the link.
+		err = l.send(order{Start: &startOrder{Dir: a.dir, KillAt: w.killAt()}}, files...)
+		if err == nil {
+			return nil
+		}
+		l.bury()
+		if tries == startingRetries {
+			return fmt.Errorf("handing the attempt to a shim: %w", err)
+		}
+	}
+}
+
+func makePipe(u *user) (read, write int, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return -1, -1, fmt.Errorf("making a pipe: %w", err)
+	}
+	_, _ = unix.FcntlInt(uintptr(p[0]), unix.F_SETPIPE_SZ, pipeSize)
+	if u != nil {
+		// Else the process could not open /dev/stdout.
+		if err := unix.Fchown(p[1], int(u.id), int(u.id)); err != nil {
+			unix.Close(p[0])
+			unix.Close(p[1])
+			return -1, -1, fmt.Errorf("giving a pipe to the task's user: %w", err)
+		}
+	}
+	return p[0], p[1], nil
+}
+
+func readSpec(dir string) (spec, error) {
+	var s spec
+	b, err := os.ReadFile(filepath.Join(dir, specFile))
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(b, &s)
+}

@@ -1,0 +1,71 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/millpond/millpond/agent"
+)
+
+// handler answers the control plane.
+func (s *session) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT "+fmt.Sprintf(agent.AttemptPath, "{id}"), s.putAttempt)
+	mux.HandleFunc("POST "+fmt.Sprintf(agent.CancelPath, "{id}"), s.cancelAttempt)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-s.ready:
+			mux.ServeHTTP(w, r)
+		case <-s.tunnel.Done():
+		}
+	})
+}
+
+func (s *session) putAttempt(w http.ResponseWriter, r *http.Request) {
+	var in agent.Attempt
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyLimit)).Decode(&in); err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			answer(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The attempt is over %d bytes.", bodyLimit))
+			return
+		}
+		answer(w, http.StatusBadRequest, fmt.Sprintf("The attempt cannot be read: %v.", err))
+		return
+	}
+	if in.ID != r.PathValue("id") {
+		answer(w, http.StatusBadRequest, "The attempt's id is not the one of the address.")
+		return
+	}
+	var bad invalidError
+	err := s.w.start(in)
+	switch {
+	case err == nil, errors.Is(err, errOver): // a start said again, late
+		w.WriteHeader(http.StatusNoContent)
+	case errors.As(err, &bad):
+		answer(w, http.StatusBadRequest, bad.message)
+	default:
+		s.w.log.Error("an attempt could not be accepted", "attempt", in.ID, "error", err)
+		answer(w, http.StatusServiceUnavailable, fmt.Sprintf("The agent cannot take the attempt now: %v.", err))
+	}
+}
+
+func (s *session) cancelAttempt(w http.ResponseWriter, r *http.Request) {
+	if a := s.w.find(r.PathValue("id")); a != nil {
+		a.cancel()
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func answer(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(agent.Error{Error: message})
+}
+
+// cancel asks the attempt's process to end.
+func (a *attempt) cancel() {
+	a.order(order{Cancel: &cancelOrder{Grace: time.Duration(a.spec.GraceSeconds) * time.Second}})
+}

@@ -1,0 +1,277 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/tunnel"
+)
+
+const (
+	reporters      = 16               // status reports under way at once
+	steady         = time.Second      // a session that lasted this long starts the delays anew
+	lateHeartbeats = 5 * time.Second  // between heartbeats where the control plane does not say
+	killMargin     = 5 * time.Second  // before the lease ends
+	bodyLimit      = 256 << 20        // of a request from the control plane
+	drainTimeout   = 10 * time.Second // for requests that are being answered when a session ends
+)
+
+// session is one connection to the control plane.
+type session struct {
+	w       *worker
+	tunnel  *tunnel.Session
+	welcome agent.Welcome
+	ready   chan struct{} // closed once Welcome was applied: until then no request is answered
+}
+
+// connectForever keeps a session until ctx ends or the control plane refuses for good.
+func (w *worker) connectForever(ctx context.Context) error {
+	for pause := (backoff{}); ; {
+		begun := time.Now()
+		err := w.connect(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if isFinal(err) {
+			return err
+		}
+		w.log.Warn("no connection to the control plane; it is tried again", "server", w.options.Server, "error", err)
+		if time.Since(begun) > steady {
+			pause.reset()
+		}
+		if !pause.wait(ctx) {
+			return nil
+		}
+	}
+}
+
+func isFinal(err error) bool {
+	var final *tunnel.FinalError
+	return errors.As(err, &final)
+}
+
+// connect runs one session from its first to its last message.
+func (w *worker) connect(ctx context.Context) error {
+	t, err := tunnel.Dial(ctx, w.options.Server, w.options.Token, w.options.TLS)
+	if err != nil {
+		return err
+	}
+	s := &session{w: w, tunnel: t, ready: make(chan struct{})}
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelWarn),
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(t) })
+	group.Go(func() error {
+		select {
+		case <-t.Done():
+		case <-ctx.Done():
+		}
+		t.Close()
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		_ = server.Shutdown(drain) // requests being answered
+		return cmpErr(t.Err(), ctx.Err())
+	})
+	group.Go(func() error { return s.greet(ctx, group) })
+	return group.Wait()
+}
+
+func cmpErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// greet says Hello, applies the answer, and only then lets everything else begin.
+func (s *session) greet(ctx context.Context, group *errgroup.Group) error {
+	hello := s.w.hello()
+	versions := map[string]int{}
+	for _, a := range s.w.held() {
+		version, wanted := a.current()
+		if !wanted {
+			continue
+		}
+		versions[a.id] = version
+		hello.Attempts = append(hello.Attempts, agent.HelloAttempt{ID: a.id, Status: a.status()})
+	}
+	sent := bootNow()
+	if err := s.callJSON(ctx, http.MethodPost, agent.HelloPath, hello, &s.welcome); err != nil {
+		return fmt.Errorf("greeting the control plane: %w", err)
+	}
+	s.extend(sent)
+	s.apply(versions)
+	close(s.ready)
+	s.w.log.Info("connected to the control plane", "server", s.w.options.Server, "agent", s.welcome.AgentID, "attempts", len(hello.Attempts))
+	group.Go(func() error { return s.beat(ctx) })
+	group.Go(func() error { return s.shipLogs(ctx) })
+	for range reporters {
+		group.Go(func() error { return s.reportStatus(ctx) })
+	}
+	return nil
+}
+
+// extend moves the lease of every attempt, counted from the moment at which the control plane was asked for it. The
+// processes are killed a little before its end, so that no two attempts of one task ever run together.
+func (s *session) extend(sent int64) {
+	lease := time.Duration(s.welcome.Lease)
+	if lease <= 0 {
+		return
+	}
+	s.w.setLease(sent + int64(lease-min(killMargin, lease/4)))
+}
+
+// apply makes what runs here what is wanted. versions are the attempts that Hello named, with the state it told of.
+func (s *session) apply(versions map[string]int) {
+	for _, d := range s.welcome.Attempts {
+		version, named := versions[d.ID]
+		delete(versions, d.ID)
+		if a := s.w.find(d.ID); a != nil {
+			s.w.desire(a, d)
+			if named {
+				a.known(version)
+			}
+			s.w.logged(a, d.LogNext)
+			s.w.reports.add(a)
+			continue
+		}
+		if d.Desire == agent.DesireForget || named {
+			continue
+		}
+		s.w.startWanted(d)
+	}
+	for id := range versions {
+		if a := s.w.find(id); a != nil {
+			s.w.log.Warn("the control plane does not know an attempt; it is dropped", "attempt", id)
+			s.w.forget(a)
+		}
+	}
+}
+
+// desire applies what is wanted of an attempt that is here.
+func (w *worker) desire(a *attempt, d agent.DesiredAttempt) {
+	switch d.Desire {
+	case agent.DesireForget:
+		w.forget(a)
+	case agent.DesireCancel:
+		a.cancel()
+	case agent.DesireRun:
+	}
+}
+
+// startWanted starts an attempt that Welcome asks for. Where that cannot be, the attempt has ended with the reason.
+func (w *worker) startWanted(d agent.DesiredAttempt) {
+	reason, message := agent.ReasonUnknown, "The agent knows nothing of this attempt: its data directory was lost or is another one."
+	if d.Desire == agent.DesireCancel {
+		reason, message = agent.ReasonCancelled, "The attempt was cancelled before it was started."
+	}
+	if d.Desire == agent.DesireRun && d.Spec != nil {
+		err := w.start(*d.Spec)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, errOver) {
+			reason = agent.ReasonStart
+		}
+		message = fmt.Sprintf("The attempt could not be started: %v.", err)
+	}
+	a := newAttempt("", spec{Attempt: agent.Attempt{ID: d.ID}})
+	a.final = &agent.Status{State: agent.Exited, Reason: reason, Message: message, LogEnd: d.LogNext, FinishedAt: new(time.Now().UTC())}
+	a.acked = d.LogNext
+	w.mu.Lock()
+	w.attempts[d.ID] = a
+	w.mu.Unlock()
+	w.reports.add(a)
+}
+
+// beat sends heartbeats. A control plane in trouble is asked again at the next one; any other error ends the session, and
+// Hello sets things right.
+func (s *session) beat(ctx context.Context) error {
+	every := time.Duration(s.welcome.HeartbeatEvery)
+	if every <= 0 {
+		every = lateHeartbeats
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		err := s.heartbeat(ctx)
+		if unavailable(err) {
+			s.w.log.Warn("a heartbeat was not taken", "error", err) // the lease runs on; its margin is for this
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("sending a heartbeat: %w", err)
+		}
+	}
+}
+
+func (s *session) heartbeat(ctx context.Context) error {
+	beat := agent.Heartbeat{Attempts: []string{}}
+	for _, a := range s.w.held() {
+		beat.Attempts = append(beat.Attempts, a.id) // also of one that has ended, while its log and its end are still to be told
+	}
+	sent := bootNow()
+	var reply agent.HeartbeatReply
+	if err := s.callJSON(ctx, http.MethodPost, agent.HeartbeatPath, beat, &reply); err != nil {
+		return err
+	}
+	s.extend(sent)
+	for _, d := range reply.Attempts {
+		if a := s.w.find(d.ID); a != nil {
+			s.w.desire(a, d)
+		}
+	}
+	return nil
+}
+
+func (s *session) callJSON(ctx context.Context, method, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	return s.call(ctx, method, path, body, out)
+}
+
+// refusedError is an answer that is not 2xx.
+type refusedError struct {
+	status  int
+	message string
+}
+
+func (e *refusedError) Error() string { return e.message }
+
+// unavailable reports whether the control plane answered that it cannot at present.
+func unavailable(err error) bool {
+	var r *refusedError
+	return errors.As(err, &r) && r.status >= http.StatusInternalServerError
+}
+
+func refused(method, path string, res *http.Response) error {
+	var said agent.Error
+	body, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+	if json.Unmarshal(body, &said) != nil || said.Error == "" {
+		said.Error = res.Status
+	}
+	switch res.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusUpgradeRequired:
+		return &tunnel.FinalError{Status: res.StatusCode, Message: fmt.Sprintf("The control plane refuses this agent (%s).", said.Error)}
+	}
+	return &refusedError{res.StatusCode, fmt.Sprintf("%s %s: answered %d: %s", method, path, res.StatusCode, said.Error)}
+}

@@ -1,0 +1,157 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent"
+)
+
+func TestTheEnvironmentIsTheAttemptsAlone(t *testing.T) {
+	t.Setenv("MILLPOND_AGENT_SECRET", "leaked")
+	bothUsers(t, func(t *testing.T, c *control, o Options) {
+		c.agent(o)
+		c.start(agent.Attempt{
+			ID: "att_1", Command: "env -0 | tr '\\0' '\\n'; pwd; cat; ls -A; stat -c %a \"$TMPDIR\"; ls /proc/self/fd",
+			Env: map[string]string{"MILLPOND_RUN": "run_1", "LANG": "de_DE.UTF-8", "MULTI": "a b=c"},
+		})
+		require.Equal(t, 0, *c.exited("att_1").ExitCode)
+		out := lines(c.record("att_1").head)
+		work := filepath.Join(o.Dir, "attempts", "att_1", "work")
+		var names []string
+		for _, line := range out[:slices.Index(out, work)] {
+			name, _, _ := strings.Cut(line, "=")
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		names = slices.DeleteFunc(names, func(n string) bool { return n == "_" || n == "OLDPWD" || n == "PWD" || n == "SHLVL" }) // sh's own
+		require.Equal(t, []string{"HOME", "LANG", marker, "MILLPOND_RUN", "MULTI", "PATH", "TMPDIR", "USER"}, names)
+		require.Subset(t, out, []string{"HOME=" + work, "TMPDIR=" + work + "/.tmp", "LANG=de_DE.UTF-8", "MULTI=a b=c", "700"})
+		require.NotContains(t, string(c.record("att_1").head), "leaked")
+		// Standard input is at its end, and no descriptor of the shim is inherited: 0, 1, 2 and ls's own.
+		require.Equal(t, []string{"0", "1", "2", "3"}, out[len(out)-4:])
+	})
+}
+
+func TestNoShimHasTheAgentsEnvironment(t *testing.T) {
+	t.Setenv("MILLPOND_AGENT_SECRET", "leaked")
+	c := newControl(t)
+	c.agent(c.options())
+	waitFor(t, func() bool { return len(idleShims()) > 0 })
+	for _, pid := range idleShims() {
+		b, err := os.ReadFile(procPath(pid, "environ"))
+		require.NoError(t, err)
+		require.Empty(t, b)
+	}
+}
+
+func TestTasksAreKeptApart(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give tasks users of their own")
+	}
+	c := newControl(t)
+	o := c.options()
+	c.agent(o)
+	other := filepath.Join(o.Dir, "attempts", "att_2")
+	c.start(agent.Attempt{
+		ID: "att_2", Command: "echo $$; id -u; echo secret > mine; exec sleep 1000", Env: map[string]string{"TOKEN": "run-token"},
+		Files: []agent.File{{Path: "dir/script.sh", Mode: 0o750, Data: []byte("exit 0")}},
+	})
+	c.until("two lines", patience, func() bool { return len(lines(c.attempts["att_2"].head)) == 2 })
+	second := lines(c.record("att_2").head)
+	c.start(agent.Attempt{ID: "att_1", Command: fmt.Sprintf(`id -u; id -G; grep NoNewPrivs /proc/self/status | tr -d '\t'
+		for f in %[1]s/spec.json %[1]s/log %[1]s/work/mine %[1]s/work/dir/script.sh %[2]s/agent.lock ../spec.json ../log ../marks ../started.json /proc/$PPID/environ /proc/%[3]s/environ; do
+			cat $f 2>/dev/null && echo "could read $f"
+		done
+		ls %[2]s %[2]s/attempts .. 2>/dev/null && echo could list
+		kill -9 %[3]s 2>/dev/null && echo could kill
+		echo x 2>/dev/null > ../log && echo could write
+		echo out > /dev/stdout; echo err > /dev/stderr`, other, o.Dir, second[0])})
+	c.exited("att_1")
+	first := lines(c.record("att_1").head)
+	require.Len(t, first, 5, "%s", first)
+	require.NotEqual(t, first[0], second[1])
+	require.NotEqual(t, "0", first[0])
+	require.Equal(t, []string{first[0], "NoNewPrivs:1", "out", "err"}, first[1:])
+	c.cancel("att_2")
+	c.exited("att_2")
+}
+
+func TestTwoAgentsOfOneMachineShareTheUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give tasks users of their own")
+	}
+	r := Users{First: 65400, Last: 65403}
+	one, two := mustUsers(t, r), mustUsers(t, r)
+	var taken []*user
+	seen := map[uint32]bool{}
+	for i := range 4 {
+		u, err := []*users{one, two}[i%2].take()
+		require.NoError(t, err)
+		require.False(t, seen[u.id])
+		seen[u.id] = true
+		taken = append(taken, u)
+	}
+	_, err := one.take()
+	require.ErrorContains(t, err, "in use")
+	taken[2].release()
+	u, err := two.take()
+	require.NoError(t, err)
+	require.Equal(t, taken[2].id, u.id)
+	for _, u := range append(taken, u) {
+		u.release()
+	}
+}
+
+func mustUsers(t *testing.T, r Users) *users {
+	u, err := newUsers(r)
+	require.NoError(t, err)
+	return u
+}
+
+func TestTheMetadataAddressIsClosedToTasks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can set routing rules")
+	}
+	if err := closeMetadata(context.Background(), dynamicUsers); err != nil {
+		t.Skip("this machine sets no routing rules: ", err)
+	}
+	require.NoError(t, closeMetadata(context.Background(), dynamicUsers), "it is safe to repeat")
+	c := newControl(t)
+	c.agent(c.options())
+	c.start(agent.Attempt{ID: "att_1", Command: testBinary(t) + " connect 169.254.169.254:80"})
+	require.Equal(t, 1, *c.exited("att_1").ExitCode)
+	require.Contains(t, string(c.record("att_1").head), "permission denied")
+}
+
+func connectMain(address string) int {
+	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	conn.Close()
+	return 0
+}
+
+func TestADirectoryTasksCannotReachIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives tasks users of their own")
+	}
+	c := newControl(t)
+	o := c.options()
+	closed := filepath.Join(o.Dir, "closed")
+	require.NoError(t, os.MkdirAll(closed, 0o755))
+	require.NoError(t, os.Chmod(closed, 0o700))
+	o.Dir = filepath.Join(closed, "agent")
+	require.ErrorContains(t, Run(t.Context(), o), "chmod o+x "+closed)
+}

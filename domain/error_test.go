@@ -1,0 +1,63 @@
+package domain
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestEveryCodeIsListed reads the constants: a transport's table is proven complete against Codes.
+func TestEveryCodeIsListed(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "error.go", nil, 0)
+	require.NoError(t, err)
+	listed := map[string]bool{}
+	for _, c := range Codes {
+		require.False(t, listed[string(c)], "%s is listed twice", c)
+		listed[string(c)] = true
+	}
+	found := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if name, ok := spec.Type.(*ast.Ident); !ok || name.Name != "Code" {
+			return true
+		}
+		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		require.NoError(t, err)
+		require.True(t, listed[value], "%s is not in Codes", value)
+		found++
+		return true
+	})
+	require.Equal(t, len(Codes), found)
+}
+
+func TestErrors(t *testing.T) {
+	cause := errors.New("pq: no route to host")
+	err := error(Errorf(CodeUnavailable, "Try again.").Because(cause))
+	require.Equal(t, "Try again.: pq: no route to host", err.Error(), "for the log")
+	require.Equal(t, "Try again.", AsError(err).Message, "for people")
+	require.ErrorIs(t, err, cause)
+	require.True(t, IsCode(fmt.Errorf("starting: %w", err), CodeUnavailable))
+	require.False(t, IsCode(err, CodeInternal))
+	require.False(t, IsCode(nil, CodeInternal))
+
+	hidden := AsError(cause)
+	require.Equal(t, CodeInternal, hidden.Code)
+	require.NotContains(t, hidden.Message, "pq")
+	require.ErrorIs(t, hidden, cause)
+
+	require.Equal(t, `There is no run "run_1" in this workspace.`, NotFound("run", RunID("run_1")).Message)
+	require.Equal(t, "limit", Invalid("limit", "x").Field)
+	require.Equal(t, "max_running_runs=10, current=10", AsError(Quota{Name: MaxRunningRuns, Limit: 10, Current: 10}.require()).Message)
+	require.Equal(t, CodeQuota, AsError(Quota{Name: MaxRunningRuns, Limit: 10, Current: 11}.require()).Code)
+	require.NoError(t, Quota{Name: MaxRunningRuns, Limit: 10, Current: 9}.require())
+	require.Equal(t, CodeQuota, AsError(Quota{Name: MaxRunningRuns}.require()).Code, "a limit of nothing allows nothing")
+}

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,7 +32,7 @@ type platform struct {
 type options struct {
 	replicas int // 1 or 2; 0 stands for 1
 	args     []string
-	agent    string // where the agent finds the server, when not at the first server's own address
+	noAgent  bool // the test starts one by hand
 }
 
 // newPlatform starts a platform. Its agent is connected.
@@ -44,14 +46,42 @@ func newPlatform(t testing.TB, o options) *platform {
 	require.NoError(t, os.Mkdir(p.arena, 0o777))
 	require.NoError(t, os.Chmod(p.arena, 0o777))
 	t.Cleanup(p.end)
-	p.servers = []*server{newServer(t, p.dir, o.args...)}
+	args := o.args
+	if o.noAgent {
+		args = append([]string{"--no-local-agent"}, args...)
+	}
+	p.servers = []*server{newServer(t, p.dir, args...)}
 	p.client = &client{url: p.servers[0].url, key: from.key}
 	p.servers[0].start()
 	if o.replicas == 2 {
 		p.addReplica()
 	}
-	p.awaitAgent("connected")
+	if !o.noAgent {
+		p.awaitAgent("connected")
+	}
 	return p
+}
+
+// agentByHand starts an agent that finds the platform at the address, and returns how to kill it with SIGKILL. A second one works in the
+// directory of the first.
+func (p *platform) agentByHand(address string) (kill func()) {
+	p.t.Helper()
+	cmd := command(p.t, "agent", "--server", address, "--token-file", filepath.Join(p.dir, "agent.token"), "--data-dir", filepath.Join(p.dir, "agent"))
+	log, err := os.OpenFile(filepath.Join(p.dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(p.t, err)
+	defer func() { require.NoError(p.t, log.Close()) }()
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(p.t, cmd.Start())
+	var once sync.Once
+	kill = func() {
+		once.Do(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+	p.t.Cleanup(kill)
+	p.awaitAgent("connected")
+	return kill
 }
 
 // addReplica starts a second server on the first one's database and storage.
@@ -63,6 +93,19 @@ func (p *platform) addReplica() {
 	s.start()
 	p.servers = append(p.servers, s)
 	p.client = &client{url: s.url, key: p.key}
+}
+
+// lend makes what fails while t runs fail t, a subtest.
+func (p *platform) lend(t testing.TB) {
+	owner := p.t
+	hold := func(t testing.TB) {
+		p.t = t
+		for _, s := range p.servers {
+			s.t = t
+		}
+	}
+	hold(t)
+	t.Cleanup(func() { hold(owner) })
 }
 
 // end stops everything that belongs to the platform, whatever state the test has left it in.
@@ -181,7 +224,10 @@ func (p *platform) agentPID() int {
 func (p *platform) postmaster() int {
 	b, _ := os.ReadFile(filepath.Join(p.dir, "postgres", "postmaster.pid"))
 	first, _, _ := strings.Cut(string(b), "\n")
-	pid, _ := strconv.Atoi(strings.TrimSpace(first))
+	pid, err := strconv.Atoi(strings.TrimSpace(first))
+	if err != nil || syscall.Kill(pid, 0) != nil {
+		return 0
+	}
 	return pid
 }
 
@@ -310,6 +356,9 @@ func (p *platform) awaitRun(run string) (r runRow) {
 func (p *platform) requireTrueEnd(run, status string) []attemptRow {
 	p.t.Helper()
 	r := p.awaitRun(run)
+	if r.Status != status {
+		p.showLogs(run)
+	}
 	require.Equal(p.t, status, r.Status, r.Message)
 	require.NotNil(p.t, r.FinishedAt)
 	for _, task := range p.tasks(run) {
@@ -321,4 +370,35 @@ func (p *platform) requireTrueEnd(run, status string) []attemptRow {
 		require.NotNil(p.t, a.FinishedAt)
 	}
 	return attempts
+}
+
+// showLogs prints the ends of the logs of a run that did not come to what it should.
+func (p *platform) showLogs(run string) {
+	for _, a := range p.attempts(run) {
+		res, err := p.send(p.t.Context(), http.MethodGet, fmt.Sprintf("/runs/%s/tasks/%s/logs?attempt=%d", run, a.TaskKey, a.Number), nil, nil)
+		if err != nil {
+			continue
+		}
+		text, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		p.t.Logf("%s %d %s: %s\n%q", a.TaskKey, a.Number, a.Status, a.Message, last(string(text), 600))
+	}
+}
+
+// text is the whole log of a task's latest attempt so far; of a single command, where the key is empty.
+func (p *platform) text(run, key string) string {
+	path := "/runs/" + run + "/logs"
+	if key != "" {
+		path = "/runs/" + run + "/tasks/" + key + "/logs"
+	}
+	res, err := p.send(p.t.Context(), http.MethodGet, path, nil, nil)
+	if err != nil {
+		return ""
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	if res.StatusCode != http.StatusOK {
+		return ""
+	}
+	return string(text)
 }

@@ -96,6 +96,10 @@ func runTask(name string) int {
 			}
 		}()
 	}
+	if err := os.WriteFile(w.path("token."+os.Getenv("MILLPOND_ATTEMPT")), []byte(os.Getenv("MILLPOND_TOKEN")), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 98
+	}
 	w.record("start", 0, "")
 	n, sum, err := w.write(os.Stdout)
 	if err != nil {
@@ -184,6 +188,14 @@ func (w work) written(number int) int64 {
 	return n
 }
 
+// token is what the attempt's process has to show to the platform.
+func (w work) token(t testing.TB, number int) string {
+	t.Helper()
+	b, err := os.ReadFile(w.path(fmt.Sprintf("token.%d", number)))
+	require.NoError(t, err)
+	return string(b)
+}
+
 // release opens the gate.
 func (w work) release(t testing.TB) {
 	t.Helper()
@@ -202,13 +214,28 @@ func (w work) requireOneAtATime(t testing.TB) {
 }
 
 // newStream makes the bytes that a task writes; everybody who knows its name can make them again. binary is random bytes. mixed alternates
-// those with lines of text in several scripts, so that chunks are cut in runes, in lines and in neither.
+// those with lines of text in several scripts, so that chunks are cut in runes, in lines and in neither. line never ends its line.
 func newStream(kind, name string) io.Reader {
 	random := rand.NewChaCha8(sha256.Sum256([]byte(name)))
-	if kind == "binary" {
+	switch kind {
+	case "binary":
 		return random
+	case "line":
+		return endless{random}
 	}
 	return &mixed{random: random}
+}
+
+// endless is letters without the end of a line.
+type endless struct{ random io.Reader }
+
+// Read implements io.Reader.
+func (e endless) Read(p []byte) (int, error) {
+	n, err := e.random.Read(p)
+	for i := range p[:n] {
+		p[i] = 'a' + p[i]%26
+	}
+	return n, err
 }
 
 const mixedBlock = 3000

@@ -62,8 +62,42 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	dismiss, err := watch(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer dismiss()
 	workshop.dir = dir
 	return storetest.Run(m)
+}
+
+// watchdog waits for a line that says that all is well. When the pipe closes instead, this test binary has died, and agents, PostgreSQL and tasks,
+// which outlive their server, are ended by what they have of the workshop on their command line or in their environment.
+const watchdog = `
+read -r word && [ "$word" = dismissed ] && exit 0
+for round in 1 2 3; do
+	for p in /proc/[0-9]*; do
+		[ "${p#/proc/}" = "$$" ] && continue
+		grep -qaF "$DIR/" "$p/cmdline" "$p/environ" 2>/dev/null && kill -9 "${p#/proc/}" 2>/dev/null
+	done
+	sleep 1
+done
+rm -rf -- "$DIR"
+`
+
+func watch(dir string) (dismiss func(), err error) {
+	cmd := exec.Command("/bin/sh", "-c", watchdog)
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), "DIR="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what kills the tests' group must not kill it
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		_, _ = io.WriteString(stdin, "dismissed\n")
+		_ = cmd.Wait()
+	}, cmd.Start()
 }
 
 // binary builds the platform, once, and returns its path.
@@ -79,7 +113,7 @@ func binary(t testing.TB) string {
 			workshop.buildErr = fmt.Errorf("building the platform: %w: %s", err, out)
 		}
 		// Tasks run this test binary, which the go command keeps where other users cannot go.
-		if out, err := exec.Command("cp", "/proc/self/exe", taskProgram()).CombinedOutput(); err != nil {
+		if out, err := exec.Command("cp", os.Args[0], taskProgram()).CombinedOutput(); err != nil {
 			workshop.buildErr = errors.Join(workshop.buildErr, fmt.Errorf("%w: %s", err, out))
 		}
 	})
@@ -353,4 +387,13 @@ func status(err error) int {
 		return e.status
 	}
 	return 0
+}
+
+// trimmed is the body of an answer other than 2xx.
+func trimmed(err error) string {
+	var e *statusError
+	if errors.As(err, &e) {
+		return strings.TrimSpace(e.body)
+	}
+	return ""
 }

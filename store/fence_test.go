@@ -3,8 +3,6 @@ package store_test
 import (
 	"context"
 	"database/sql"
-	"os"
-	"path/filepath"
 	"testing"
 
 	_ "github.com/lib/pq"
@@ -96,19 +94,6 @@ func TestAZeroScopeIsRefused(t *testing.T) {
 	s := open(t)
 	err := s.In(t.Context(), domain.Scope{}, func(domain.Tx) error { t.Fatal("ran"); return nil })
 	require.ErrorIs(t, err, domain.ErrNoScope)
-}
-
-// TestSchemaGolden keeps the migrated schema readable in one file, as pg_dump prints it. UPDATE_GOLDEN=1 writes it.
-func xTestSchemaGolden(t *testing.T) {
-	dsn := storetest.Database(t, store.Migrate)
-	got := dsn
-	path := filepath.Join("schema.sql")
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got, "the schema has changed: UPDATE_GOLDEN=1 go test ./store")
 }
 
 // TestMigrateTwiceAtOnce: several servers may start on one empty database.

@@ -1,12 +1,8 @@
 package worker
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // adoptAll takes over what the agent before this one held.
@@ -61,21 +57,4 @@ func (w *worker) adopt(dir string) {
 		return
 	}
 	w.supervised.Go(func() { w.supervise(a, w.shimDied(a)) })
-}
-
-// removeTree deletes a directory, also where a task took away its own rights to it.
-func removeTree(path string) error {
-	if err := os.RemoveAll(path); err == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = unix.Chmod(p, 0o700)
-		}
-		if err != nil && !errors.Is(err, fs.ErrPermission) {
-			return err
-		}
-		return nil
-	})
-	return os.RemoveAll(path)
 }

@@ -171,15 +171,18 @@ type child struct {
 }
 
 func (c *control) child(o Options) *child {
-	log := o.Log
 	o.Log = nil
 	cmd := exec.Command(testBinary(c.t), "agent", encode(o))
-	if log != nil {
-		cmd.Stderr = os.Stderr
-	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
 	require.NoError(c.t, cmd.Start())
 	k := &child{cmd: cmd}
-	c.t.Cleanup(k.kill)
+	c.t.Cleanup(func() {
+		k.kill()
+		if c.t.Failed() {
+			c.t.Log("the agent said: ", said.String())
+		}
+	})
 	return k
 }
 

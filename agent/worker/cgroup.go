@@ -2,6 +2,8 @@ package worker
 
 import (
 	"bytes"
+	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -36,6 +38,13 @@ func findCgroup() string {
 		return ""
 	}
 	return base
+}
+
+// cgroupOf is the group of an attempt. Agents of one machine may have attempts of the same name.
+func cgroupOf(base, agentDir, id string) string {
+	sum := fnv.New64a()
+	sum.Write([]byte(agentDir))
+	return filepath.Join(base, fmt.Sprintf("%s%x-%s", cgroupPrefix, sum.Sum64(), id))
 }
 
 // cgroupDir finds this process's own group of version 2 in the two files of /proc.

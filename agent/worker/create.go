@@ -77,7 +77,7 @@ func (w *worker) create(in agent.Attempt) (_ *attempt, err error) {
 		a.spec.User = a.user.id
 	}
 	if w.cgroup != "" {
-		a.spec.Cgroup = filepath.Join(w.cgroup, cgroupPrefix+in.ID)
+		a.spec.Cgroup = cgroupOf(w.cgroup, w.options.Dir, in.ID)
 		if os.Mkdir(a.spec.Cgroup, 0o755) != nil {
 			a.spec.Cgroup = ""
 		}

@@ -50,10 +50,11 @@ func gone(pid int) bool {
 	return !ok || p.zombie
 }
 
+// requireGone requires that processes are gone, or on their way through the kernel's exit.
 func requireGone(t *testing.T, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
-		require.True(t, gone(pid), "process %d still runs", pid)
+		require.Eventually(t, func() bool { return gone(pid) }, 2*time.Second, time.Millisecond, "process %d still runs", pid)
 	}
 }
 
@@ -120,8 +121,9 @@ func TestControlGroupsAreFoundAndRemoved(t *testing.T) {
 	c.agent(o)
 	c.start(agent.Attempt{ID: "att_cgroup", Command: "cat /proc/self/cgroup"})
 	c.exited("att_cgroup")
-	require.Contains(t, string(c.record("att_cgroup").head), cgroupPrefix+"att_cgroup")
-	waitFor(t, func() bool { return !fileExists(filepath.Join(base, cgroupPrefix+"att_cgroup")) })
+	group := cgroupOf(base, o.Dir, "att_cgroup")
+	require.Contains(t, string(c.record("att_cgroup").head), filepath.Base(group))
+	waitFor(t, func() bool { return !fileExists(group) })
 }
 
 func TestGrace(t *testing.T) {
@@ -191,7 +193,7 @@ func TestTheLeaseKillsInTime(t *testing.T) {
 		k.kill()
 		c.silent.Store(false)
 		c.refuse.Store(0)
-		k = c.child(o)
+		c.child(o)
 		for _, id := range []string{"att_1", "att_2"} {
 			s := c.exited(id)
 			require.Equal(t, agent.ReasonLease, s.Reason)

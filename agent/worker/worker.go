@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -135,7 +136,7 @@ func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 			return nil, fmt.Errorf("making the agent's directory: %w", err)
 		}
 	}
-	lock, err := lockDir(dir)
+	lock, err := lockDir(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -159,17 +160,28 @@ func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
+// lockWait is how long a lock may still be held by a process that an agent was just starting when it was killed.
+const lockWait = 2 * time.Second
+
 // lockDir refuses a second agent on the same directory. The lock goes with the process.
-func lockDir(dir string) (*os.File, error) {
+func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "agent.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the agent's lock: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		pid := make([]byte, 20)
-		n, _ := f.ReadAt(pid, 0)
-		f.Close()
-		return nil, fmt.Errorf("another agent (process %s) works in %s: stop it, or give this one a directory of its own", strings.TrimSpace(string(pid[:n])), dir)
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	for pause := (backoff{}); ; {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if !pause.wait(ctx) {
+			pid := make([]byte, 20)
+			n, _ := f.ReadAt(pid, 0)
+			f.Close()
+			return nil, fmt.Errorf("another agent (process %s) works in %s: stop it, or give this one a directory of its own", strings.TrimSpace(string(pid[:n])), dir)
+		}
 	}
 	err = errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintln(os.Getpid())))
 	if err != nil {

@@ -1,0 +1,82 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Agent is a process in the customer's cloud that does the work.
+type Agent struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Status      string `json:"status" enum:"new,connected,disconnected,lost" doc:"lost: away for so long that what ran on it was declared lost."`
+	Version     string `json:"version"`
+	Hostname    string `json:"hostname"`
+	OS          string `json:"os"`
+	Arch        string `json:"arch"`
+	Slots       int    `json:"slots" doc:"Tasks it runs at the same time."`
+	Busy        int    `json:"busy" doc:"Slots in use."`
+	CreatedAt   Time   `json:"created_at"`
+	ConnectedAt *Time  `json:"connected_at" nullable:"true"`
+	LastSeenAt  *Time  `json:"last_seen_at" nullable:"true"`
+}
+
+// AgentToken is an agent with its new token.
+type AgentToken struct {
+	Agent
+	Token string `json:"token" example:"mp_agt_…" doc:"Shown once and not kept."`
+}
+
+// AgentPath is the path of what concerns one agent.
+type AgentPath struct {
+	ID string `path:"id" doc:"The agent's id."`
+}
+
+func (a *api) showAgent(g domain.Agent) Agent {
+	return Agent{
+		ID: string(g.ID), Name: g.Name, Status: string(g.Status(a.Clock.Now())), Version: g.Version, Hostname: g.Hostname, OS: g.OS, Arch: g.Arch,
+		Slots: g.Slots, Busy: g.Busy, CreatedAt: Time(g.CreatedAt), ConnectedAt: optionalTime(g.ConnectedAt), LastSeenAt: optionalTime(g.LastSeenAt),
+	}
+}
+
+func (a *api) agentRoutes() {
+	const tag = "Agents"
+	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: "/settings/agents", OperationID: "list-agents", Tags: []string{tag}, Summary: "List agents, oldest first",
+	}, a.listAgents)
+	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: "/settings/agents/{id}", OperationID: "get-agent", Tags: []string{tag}, Summary: "Get an agent",
+	}, a.getAgent)
+	operate(a, huma.Operation{
+		Method: http.MethodPost, Path: "/settings/agents/{id}/rotate-token", OperationID: "rotate-agent-token", Tags: []string{tag},
+		Summary: "Give an agent a new token", Description: "The connection made with the old one ends.",
+	}, a.rotateAgentToken)
+}
+
+func (a *api) listAgents(ctx context.Context, s domain.Scope, in *PageQuery) (*answer[List[Agent]], error) {
+	agents, err := a.Agents.List(ctx, s, in.page())
+	if err != nil {
+		return nil, err
+	}
+	return list(agents, a.showAgent), nil
+}
+
+func (a *api) getAgent(ctx context.Context, s domain.Scope, in *AgentPath) (*answer[Agent], error) {
+	agent, err := a.Agents.Get(ctx, s, domain.AgentID(in.ID))
+	if err != nil {
+		return nil, err
+	}
+	return &answer[Agent]{a.showAgent(agent)}, nil
+}
+
+func (a *api) rotateAgentToken(ctx context.Context, s domain.Scope, in *AgentPath) (*answer[AgentToken], error) {
+	agent, token, err := a.Agents.RotateToken(ctx, s, domain.AgentID(in.ID))
+	if err != nil {
+		return nil, err
+	}
+	return &answer[AgentToken]{AgentToken{Agent: a.showAgent(agent), Token: token}}, nil
+}

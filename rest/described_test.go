@@ -1,0 +1,99 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+)
+
+// pathTemplate is a path of the document, and how requests for it look.
+type pathTemplate struct {
+	pattern *regexp.Regexp
+	item    *openapi3.PathItem
+}
+
+// templates are the document's paths, those without parameters first.
+var templates = sync.OnceValues(func() ([]pathTemplate, error) {
+	h, err := described()
+	if err != nil {
+		return nil, err
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(serveOnce(h, Prefix+"/openapi.json").Body.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	var all []pathTemplate
+	for path, item := range doc.Paths.Map() {
+		pattern := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), `[^/]+`)
+		all = append(all, pathTemplate{regexp.MustCompile("^" + pattern + "$"), item})
+	}
+	return all, nil
+})
+
+// requireDescribed checks an answer against the document: its status is there, and its body is what the schema says.
+func requireDescribed(t testing.TB, method, path string, r reply) {
+	t.Helper()
+	op := operationOf(t, method, path)
+	if op == nil || r.status == 405 {
+		return
+	}
+	response := op.Responses.Value(strconv.Itoa(r.status))
+	require.NotNil(t, response, "%s %s answers %d, which is not described: %s", method, path, r.status, r.body)
+	media := response.Value.Content.Get("application/json")
+	if media == nil || method == "HEAD" || !strings.HasPrefix(r.header.Get("Content-Type"), "application/json") {
+		return
+	}
+	var v any
+	require.NoError(t, json.Unmarshal([]byte(r.body), &v), r.body)
+	if _, seen := shapes.LoadOrStore(fmt.Sprint(op.OperationID, r.status, shape(v)), true); seen {
+		return // a schema is slow to compile
+	}
+	require.NoError(t, media.Schema.Value.VisitJSON(v, openapi3.EnableJSONSchema2020()), "%s %s: %s", method, path, r.body)
+}
+
+// shapes are those of answers that were found as described.
+var shapes sync.Map
+
+// shape is a value's types without its values.
+func shape(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		fields := []string{}
+		for name, field := range v {
+			fields = append(fields, name+shape(field))
+		}
+		slices.Sort(fields)
+		return fmt.Sprint(fields)
+	case []any:
+		items := map[string]bool{}
+		for _, item := range v {
+			items[shape(item)] = true
+		}
+		return fmt.Sprint(items)
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+func operationOf(t testing.TB, method, path string) *openapi3.Operation {
+	t.Helper()
+	path, _, _ = strings.Cut(path, "?")
+	all, err := templates()
+	require.NoError(t, err)
+	for _, c := range all {
+		if method == "HEAD" {
+			method = "GET"
+		}
+		if c.pattern.MatchString(path) && c.item.GetOperation(method) != nil {
+			return c.item.GetOperation(method)
+		}
+	}
+	return nil
+}

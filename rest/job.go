@@ -1,0 +1,322 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Job is something to run.
+type Job struct {
+	ID                string    `json:"id" example:"job_01k2v9c5x8e6t9f3m0a7r4d1nq"`
+	Name              string    `json:"name"`
+	Description       string    `json:"description"`
+	Command           string    `json:"command" doc:"What a job without tasks runs, with sh -c. Empty when it has tasks."`
+	Tasks             []JobTask `json:"tasks" doc:"The DAG; empty for a single command."`
+	MaxRetries        int       `json:"max_retries" doc:"Of the single command."`
+	TimeoutSeconds    int       `json:"timeout_seconds" doc:"Of the single command; 0 is no time-out."`
+	Environment       Variables `json:"environment" doc:"Environment variables of every task."`
+	Parameters        Variables `json:"parameters" doc:"The parameters that a run can be started with, and their defaults. Tasks see them as environment variables."`
+	MaxConcurrentRuns int       `json:"max_concurrent_runs" doc:"Runs of the job at the same time; more wait as pending. 0 is no limit."`
+	Schedule          *Schedule `json:"schedule"`
+	Sample            bool      `json:"sample" doc:"Whether it came with the workspace."`
+	CreatedBy         Actor     `json:"created_by"`
+	CreatedAt         Time      `json:"created_at"`
+	UpdatedAt         Time      `json:"updated_at"`
+}
+
+// JobTask is one task of a DAG as it is declared.
+type JobTask struct {
+	Key            string    `json:"key" example:"load"`
+	Command        string    `json:"command" example:"./load.sh"`
+	DependsOn      []string  `json:"depends_on"`
+	MaxRetries     int       `json:"max_retries"`
+	TimeoutSeconds int       `json:"timeout_seconds"`
+	Environment    Variables `json:"environment"`
+}
+
+// NewJobTask declares one task of a DAG.
+type NewJobTask struct {
+	Key            string    `json:"key" example:"load" doc:"Names the task within the job: letters, digits, '_', '-' and '.'."`
+	Command        string    `json:"command" example:"./load.sh" doc:"Run with sh -c."`
+	DependsOn      []string  `json:"depends_on,omitempty" nullable:"true" doc:"Keys of the tasks that must succeed first."`
+	MaxRetries     int       `json:"max_retries,omitempty" doc:"How often it is tried again after a failure."`
+	TimeoutSeconds int       `json:"timeout_seconds,omitempty" doc:"After so many seconds a try is ended; 0 is never."`
+	Environment    Variables `json:"environment,omitempty" doc:"Environment variables of this task, before those of the job."`
+}
+
+// Schedule starts a job's runs by the clock.
+type Schedule struct {
+	_            struct{} `nullable:"true"`
+	Cron         string   `json:"cron" example:"30 6 * * 1-5"`
+	TimeZone     string   `json:"time_zone" example:"Europe/Rome"`
+	Paused       bool     `json:"paused"`
+	NextAt       *Time    `json:"next_at" nullable:"true" doc:"The next tick; null while paused."`
+	WaitingSince *Time    `json:"waiting_since" nullable:"true" doc:"A tick that waits, because max_running_runs is reached."`
+	Missed       int      `json:"missed" doc:"Ticks that started no run: the platform was down, or an earlier tick still waited."`
+	LastMissedAt *Time    `json:"last_missed_at" nullable:"true"`
+}
+
+// NewSchedule is what a schedule is made from.
+type NewSchedule struct {
+	_        struct{} `nullable:"true"`
+	Cron     string   `json:"cron" example:"30 6 * * 1-5" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly."`
+	TimeZone string   `json:"time_zone,omitempty" example:"Europe/Rome" doc:"An IANA name; UTC when left out."`
+	Paused   bool     `json:"paused,omitempty"`
+}
+
+func (n *NewSchedule) domain() *domain.NewSchedule {
+	if n == nil {
+		return nil
+	}
+	return &domain.NewSchedule{Cron: n.Cron, TimeZone: n.TimeZone, Paused: n.Paused}
+}
+
+// NewJob is what a job is made from.
+type NewJob struct {
+	Name              string       `json:"name" doc:"For people; two jobs may have the same."`
+	Description       string       `json:"description,omitempty"`
+	Command           string       `json:"command,omitempty" doc:"A job has either a command, run with sh -c, or tasks."`
+	Tasks             []NewJobTask `json:"tasks,omitempty" nullable:"true" doc:"A DAG. Left out or null: a single command."`
+	MaxRetries        int          `json:"max_retries,omitempty"`
+	TimeoutSeconds    int          `json:"timeout_seconds,omitempty"`
+	Environment       Variables    `json:"environment,omitempty"`
+	Parameters        Variables    `json:"parameters,omitempty" doc:"Names and defaults. Tasks see them as environment variables."`
+	MaxConcurrentRuns int          `json:"max_concurrent_runs,omitempty"`
+	Schedule          *NewSchedule `json:"schedule,omitempty"`
+}
+
+func (n NewJob) domain() domain.NewJob {
+	return domain.NewJob{
+		Name: n.Name, Description: n.Description, Schedule: n.Schedule.domain(),
+		JobSpec: domain.JobSpec{
+			Command: n.Command, Tasks: taskSpecs(n.Tasks), MaxRetries: n.MaxRetries, TimeoutSeconds: n.TimeoutSeconds,
+			Environment: n.Environment, Parameters: n.Parameters, MaxConcurrentRuns: n.MaxConcurrentRuns,
+		},
+	}
+}
+
+func taskSpecs(tasks []NewJobTask) []domain.TaskSpec {
+	return each(tasks, func(t NewJobTask) domain.TaskSpec {
+		return domain.TaskSpec{
+			Key: t.Key, Command: t.Command, DependsOn: t.DependsOn,
+			MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds, Environment: t.Environment,
+		}
+	})
+}
+
+// JobChange changes the fields that are given. A field that is absent or null stays as it is, but for schedule, where null removes it.
+type JobChange struct {
+	Name              *string        `json:"name,omitempty" nullable:"true"`
+	Description       *string        `json:"description,omitempty" nullable:"true"`
+	Command           *string        `json:"command,omitempty" nullable:"true"`
+	Tasks             *[]NewJobTask  `json:"tasks,omitempty" nullable:"true" doc:"null leaves the DAG intact, [] clears it."`
+	MaxRetries        *int           `json:"max_retries,omitempty" nullable:"true"`
+	TimeoutSeconds    *int           `json:"timeout_seconds,omitempty" nullable:"true"`
+	Environment       *Variables     `json:"environment,omitempty" nullable:"true" doc:"Replaces all of them."`
+	Parameters        *Variables     `json:"parameters,omitempty" nullable:"true" doc:"Replaces all of them."`
+	MaxConcurrentRuns *int           `json:"max_concurrent_runs,omitempty" nullable:"true"`
+	Schedule          ScheduleChange `json:"schedule,omitempty" doc:"Replaces the schedule; null removes it."`
+}
+
+func (c JobChange) domain() domain.JobChange {
+	change := domain.JobChange{
+		Name: c.Name, Description: c.Description, Command: c.Command, MaxRetries: c.MaxRetries, TimeoutSeconds: c.TimeoutSeconds,
+		Environment: (*[]domain.Variable)(c.Environment), Parameters: (*[]domain.Variable)(c.Parameters),
+		MaxConcurrentRuns: c.MaxConcurrentRuns,
+	}
+	if c.Tasks != nil {
+		tasks := taskSpecs(*c.Tasks)
+		change.Tasks = &tasks
+	}
+	if c.Schedule.given {
+		schedule := c.Schedule.schedule.domain()
+		change.Schedule = &schedule
+	}
+	return change
+}
+
+// ScheduleChange tells null, which removes a schedule, from absence, which leaves it.
+type ScheduleChange struct {
+	given    bool
+	schedule *NewSchedule
+}
+
+// UnmarshalJSON is called for null as well.
+func (c *ScheduleChange) UnmarshalJSON(data []byte) error {
+	c.given = true
+	if bytes.Equal(data, []byte("null")) {
+		return nil
+	}
+	return json.Unmarshal(data, &c.schedule)
+}
+
+// Schema implements huma.SchemaProvider.
+func (ScheduleChange) Schema(r huma.Registry) *huma.Schema {
+	return r.Schema(reflect.TypeFor[NewSchedule](), true, "")
+}
+
+func showJob(j domain.Job) Job {
+	return Job{
+		ID: string(j.ID), Name: j.Name, Description: j.Description, Command: j.Command, Tasks: each(j.Tasks, showJobTask),
+		MaxRetries: j.MaxRetries, TimeoutSeconds: j.TimeoutSeconds, Environment: j.Environment, Parameters: j.Parameters,
+		MaxConcurrentRuns: j.MaxConcurrentRuns, Schedule: showSchedule(j.Schedule), Sample: j.Sample,
+		CreatedBy: showActor(j.CreatedBy), CreatedAt: Time(j.CreatedAt), UpdatedAt: Time(j.UpdatedAt),
+	}
+}
+
+func showJobTask(t domain.TaskSpec) JobTask {
+	return JobTask{
+		Key: t.Key, Command: t.Command, DependsOn: append([]string{}, t.DependsOn...),
+		MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds, Environment: t.Environment,
+	}
+}
+
+func showSchedule(s *domain.Schedule) *Schedule {
+	if s == nil {
+		return nil
+	}
+	return &Schedule{
+		Cron: s.Cron, TimeZone: s.TimeZone, Paused: s.Paused, NextAt: optionalTime(s.NextAt),
+		WaitingSince: optionalTime(s.WaitingSince), Missed: s.Missed, LastMissedAt: optionalTime(s.LastMissedAt),
+	}
+}
+
+// JobPath is the path of what concerns one job.
+type JobPath struct {
+	ID string `path:"id" doc:"The job's id." example:"job_01k2v9c5x8e6t9f3m0a7r4d1nq"`
+}
+
+// Once is the header that makes a create or a start safe to send again.
+type Once struct {
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[ -~]*$" doc:"The same key answers with the same resource for a day; with another body it is 409."`
+}
+
+func (o Once) domain() domain.Idempotency { return domain.Idempotency{Key: o.IdempotencyKey} }
+
+type created[T any] struct {
+	Location string `header:"Location" doc:"The path of what was made."`
+	Body     T
+}
+
+func (a *api) jobRoutes() {
+	const tag = "Jobs"
+	operate(a, huma.Operation{
+		Method: http.MethodPost, Path: "/jobs", OperationID: "create-job", Tags: []string{tag}, DefaultStatus: http.StatusCreated,
+		Summary: "Create a job", Errors: []int{http.StatusConflict},
+		Description: "Decided here: a single command is given as `command`, the answer is 201 with the whole job, and `tasks: []` without a command is saved but cannot be started.",
+	}, a.createJob)
+	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: "/jobs", OperationID: "list-jobs", Tags: []string{tag}, Summary: "List jobs, newest first",
+	}, a.listJobs)
+	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: "/jobs/{id}", OperationID: "get-job", Tags: []string{tag}, Summary: "Get a job",
+	}, a.getJob)
+	for _, method := range []string{http.MethodPatch, http.MethodPut} {
+		id, summary := "update-job", "Change a job"
+		if method == http.MethodPut {
+			id, summary = "put-job", "Change a job, exactly as PATCH does"
+		}
+		operate(a, huma.Operation{
+			Method: method, Path: "/jobs/{id}", OperationID: id, Tags: []string{tag}, Summary: summary,
+			Description: "Changes what later runs do; past runs are never rewritten. `tasks: null` leaves the DAG intact, `tasks: []` clears it. " +
+				"A field that is absent or null stays as it is, but for `schedule`, where null removes the schedule.\n\n" +
+				"Decided here: the method is PATCH, PUT is an alias of it, and both answer with the whole job.",
+		}, a.updateJob)
+	}
+	operate(a, huma.Operation{
+		Method: http.MethodDelete, Path: "/jobs/{id}", OperationID: "delete-job", Tags: []string{tag}, Summary: "Delete a job",
+		Description: "Its runs stay. A job with a pending or running run is 409.", Errors: []int{http.StatusConflict},
+	}, a.deleteJob)
+	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: "/jobs/{id}/runs", OperationID: "list-job-runs", Tags: []string{tag}, Summary: "List a job's runs, newest first",
+	}, a.listJobRuns)
+	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: "/schedules/preview", OperationID: "preview-schedule", Tags: []string{tag},
+		Summary: "Show the coming ticks of a schedule before it is saved",
+	}, a.previewSchedule)
+}
+
+func (a *api) createJob(ctx context.Context, s domain.Scope, in *struct {
+	Once
+	Body NewJob `example:"{\"name\":\"nightly\",\"tasks\":[{\"key\":\"extract\",\"command\":\"./extract.sh\",\"max_retries\":2},{\"key\":\"load\",\"command\":\"./load.sh\",\"depends_on\":[\"extract\"]}]}"`
+},
+) (*created[Job], error) {
+	job, err := a.Jobs.Create(ctx, s, in.Body.domain(), in.Once.domain())
+	if err != nil {
+		return nil, err
+	}
+	return &created[Job]{Location: Prefix + "/jobs/" + string(job.ID), Body: showJob(job)}, nil
+}
+
+func (a *api) listJobs(ctx context.Context, s domain.Scope, in *struct {
+	PageQuery
+	Search string `query:"search" maxLength:"256" doc:"A part of the name."`
+},
+) (*answer[List[Job]], error) {
+	jobs, err := a.Jobs.List(ctx, s, domain.JobFilter{Search: in.Search}, in.page())
+	if err != nil {
+		return nil, err
+	}
+	return list(jobs, showJob), nil
+}
+
+func (a *api) getJob(ctx context.Context, s domain.Scope, in *JobPath) (*answer[Job], error) {
+	job, err := a.Jobs.Get(ctx, s, domain.JobID(in.ID))
+	if err != nil {
+		return nil, err
+	}
+	return &answer[Job]{showJob(job)}, nil
+}
+
+func (a *api) updateJob(ctx context.Context, s domain.Scope, in *struct {
+	JobPath
+	Body JobChange `example:"{\"description\":\"Every night\",\"schedule\":{\"cron\":\"30 2 * * *\",\"time_zone\":\"Europe/Rome\"}}"`
+},
+) (*answer[Job], error) {
+	job, err := a.Jobs.Update(ctx, s, domain.JobID(in.ID), in.Body.domain())
+	if err != nil {
+		return nil, err
+	}
+	return &answer[Job]{showJob(job)}, nil
+}
+
+func (a *api) deleteJob(ctx context.Context, s domain.Scope, in *JobPath) (*nothing, error) {
+	return nil, a.Jobs.Delete(ctx, s, domain.JobID(in.ID))
+}
+
+func (a *api) listJobRuns(ctx context.Context, s domain.Scope, in *struct {
+	JobPath
+	RunQuery
+},
+) (*answer[List[Run]], error) {
+	if _, err := a.Jobs.Get(ctx, s, domain.JobID(in.ID)); err != nil {
+		return nil, err
+	}
+	return a.runs(ctx, s, domain.JobID(in.ID), in.RunQuery)
+}
+
+// Ticks are moments at which a schedule starts a run.
+type Ticks struct {
+	Data []Time `json:"data"`
+}
+
+func (a *api) previewSchedule(_ context.Context, _ domain.Scope, in *struct {
+	Cron     string `query:"cron" required:"true" example:"30 6 * * 1-5"`
+	TimeZone string `query:"time_zone" example:"Europe/Rome"`
+	Count    int    `query:"count" minimum:"1" maximum:"100" default:"5"`
+},
+) (*answer[Ticks], error) {
+	ticks, err := domain.PreviewSchedule(domain.NewSchedule{Cron: in.Cron, TimeZone: in.TimeZone}, a.Clock.Now(), in.Count)
+	if err != nil {
+		return nil, err
+	}
+	return &answer[Ticks]{Ticks{each(ticks, func(t time.Time) Time { return Time(t) })}}, nil
+}

@@ -1,0 +1,73 @@
+package rest
+
+import (
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// PageQuery is the query of every list.
+type PageQuery struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many things to answer with at most."`
+	Cursor string `query:"cursor" maxLength:"2048" doc:"next_cursor of the previous answer, as it came; without it the list begins."`
+}
+
+func (q PageQuery) page() domain.Page { return domain.Page{Limit: q.Limit, Cursor: q.Cursor} }
+
+// List is one page of a list.
+type List[T any] struct {
+	Data       []T    `json:"data"`
+	NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page. Present only when more rows exist."`
+}
+
+func list[D, T any](l domain.List[D], show func(D) T) *answer[List[T]] {
+	return &answer[List[T]]{Body: List[T]{Data: each(l.Items, show), NextCursor: l.Next}}
+}
+
+// each is never nil, because an empty array is [].
+func each[D, T any](items []D, show func(D) T) []T {
+	shown := make([]T, len(items))
+	for i, item := range items {
+		shown[i] = show(item)
+	}
+	return shown
+}
+
+// Time is a moment in UTC with microseconds.
+type Time time.Time
+
+const timeLayout = "2006-01-02T15:04:05.000000Z"
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Time) MarshalText() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, timeLayout), nil
+}
+
+// Schema implements huma.SchemaProvider.
+func (Time) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{
+		Type: huma.TypeString, Format: "date-time", Description: "ISO 8601 in UTC, with microseconds.",
+		Examples: []any{"2026-03-01T08:30:00.000000Z"},
+	}
+}
+
+func optionalTime(t *time.Time) *Time {
+	if t == nil {
+		return nil
+	}
+	shown := Time(*t)
+	return &shown
+}
+
+// Actor is who did something.
+type Actor struct {
+	Kind string `json:"kind" enum:"user,api_key,run,agent,system" doc:"What acted."`
+	ID   string `json:"id" doc:"Of the user, the key, the attempt or the agent."`
+	Name string `json:"name" doc:"The e-mail or name that people know it by."`
+}
+
+func showActor(a domain.Actor) Actor {
+	return Actor{Kind: string(a.Kind), ID: a.ID, Name: a.Name}
+}

@@ -1,0 +1,85 @@
+package rest
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Quota is a ceiling of the workspace and how far it is used.
+type Quota struct {
+	Name        string `json:"name" example:"max_running_runs"`
+	Limit       int    `json:"limit"`
+	Current     int    `json:"current"`
+	Description string `json:"description" doc:"What it counts."`
+}
+
+// QuotaChange sets a quota's limit.
+type QuotaChange struct {
+	Limit int `json:"limit" doc:"A limit below the present use stops nothing that runs."`
+}
+
+func showQuota(q domain.Quota) Quota {
+	return Quota{Name: string(q.Name), Limit: q.Limit, Current: q.Current, Description: q.Description()}
+}
+
+func (a *api) quotaRoutes() {
+	const tag = "Quotas"
+	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: "/settings/quotas", OperationID: "list-quotas", Tags: []string{tag}, Summary: "List quotas with their use",
+		Description: "Decided here: max_running_runs and max_endpoints are 10 in a new workspace.",
+	}, a.listQuotas)
+	operate(a, huma.Operation{
+		Method: http.MethodPatch, Path: "/settings/quotas/{name}", OperationID: "update-quota", Tags: []string{tag}, Summary: "Set a quota's limit",
+	}, a.updateQuota)
+}
+
+func (a *api) listQuotas(ctx context.Context, s domain.Scope, in *PageQuery) (*answer[List[Quota]], error) {
+	quotas, err := a.Quotas.List(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	page, err := quotaPage(quotas, in.page())
+	if err != nil {
+		return nil, err
+	}
+	return list(page, showQuota), nil
+}
+
+// quotaPage cuts the few quotas that there are into pages, by name, since every list has them.
+func quotaPage(quotas []domain.Quota, p domain.Page) (domain.List[domain.Quota], error) {
+	slices.SortFunc(quotas, func(a, b domain.Quota) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	after, err := base64.RawURLEncoding.DecodeString(p.Cursor)
+	first := 0
+	if p.Cursor != "" {
+		last := slices.IndexFunc(quotas, func(q domain.Quota) bool { return string(q.Name) == string(after) })
+		if err != nil || last < 0 {
+			return domain.List[domain.Quota]{}, domain.Invalid("cursor", "The cursor is malformed; use next_cursor of the previous page as it came.")
+		}
+		first = last + 1
+	}
+	page := domain.List[domain.Quota]{Items: quotas[first:]}
+	if len(page.Items) > p.Limit {
+		page.Items = page.Items[:p.Limit]
+		page.Next = base64.RawURLEncoding.EncodeToString([]byte(page.Items[p.Limit-1].Name))
+	}
+	return page, nil
+}
+
+func (a *api) updateQuota(ctx context.Context, s domain.Scope, in *struct {
+	Name string `path:"name" doc:"The quota's name." example:"max_running_runs"`
+	Body QuotaChange
+},
+) (*answer[Quota], error) {
+	quota, err := a.Quotas.Update(ctx, s, domain.QuotaName(in.Name), in.Body.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return &answer[Quota]{showQuota(quota)}, nil
+}

@@ -1,0 +1,330 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/store"
+	"github.com/millpond/millpond/store/objects"
+	"github.com/millpond/millpond/store/storetest"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m) }
+
+// patience bounds what a test waits for.
+const patience = 20 * time.Second
+
+// clock can be moved forward.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return domain.SystemClock{}.Now().Add(c.ahead)
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+// cloud stands for the agents' end: what is sent to an agent arrives in a channel.
+type cloud struct{ starts chan domain.Delivery }
+
+func (c cloud) Start(ctx context.Context, _ domain.AgentID, d domain.Delivery) error {
+	select {
+	case c.starts <- d:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (cloud) Cancel(context.Context, domain.AgentID, domain.AttemptID) error { return nil }
+
+type tokens struct{ *auth.Keys }
+
+func (tokens) Environment(domain.WorkspaceID) map[string]string { return map[string]string{} }
+
+// world is an instance with two workspaces behind the API.
+type world struct {
+	t        *testing.T
+	url      string
+	services domain.Services
+	auth     *auth.Service
+	clock    *clock
+	cloud    cloud
+	logged   *buffer
+	ours     tenant
+	theirs   tenant
+}
+
+// tenant is a workspace with somebody in each role.
+type tenant struct {
+	id                    domain.WorkspaceID
+	agent                 domain.Agent
+	agentToken            string
+	admin, editor, viewer string // access tokens
+	scope                 domain.Scope
+}
+
+// buffer takes the log of several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		goleak.VerifyNone(t, append(storetest.IgnoreCluster(), before)...)
+	})
+	w := &world{t: t, clock: &clock{}, cloud: cloud{make(chan domain.Delivery, 1000)}, logged: &buffer{}}
+	st, err := store.Open(t.Context(), storetest.Database(t, store.Migrate), store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	w.assemble(st)
+	log := slog.New(slog.NewJSONHandler(w.logged, nil))
+	handler, err := routesWith(Options{Services: w.services, Auth: w.auth, Log: log, MaxBody: 1 << 20}, 20*time.Millisecond)
+	require.NoError(t, err)
+	mounted := chi.NewRouter() // as the server mounts it
+	mounted.Handle("/api/*", handler)
+	mounted.MethodNotAllowed(handler.ServeHTTP) // for methods that chi does not know
+	server := httptest.NewServer(mounted)
+	t.Cleanup(server.Close)
+	w.url = server.URL
+	w.ours, w.theirs = w.tenant("ours"), w.tenant("theirs")
+	return w
+}
+
+// routesWith is Handler with another interval of looking after the credentials of followed logs.
+func routesWith(o Options, recheck time.Duration) (http.Handler, error) {
+	a := &api{Services: o.Services, auth: o.Auth, log: o.Log, maxBody: o.MaxBody, recheck: recheck}
+	return a.routes()
+}
+
+func (w *world) assemble(st *store.Store) {
+	system := st.System()
+	keys, err := auth.NewKeys(w.t.Context(), system, w.clock)
+	require.NoError(w.t, err)
+	blobs, err := objects.Open("file://" + w.t.TempDir())
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, blobs.Close()) })
+	archive, err := objects.NewArchive()
+	require.NoError(w.t, err)
+	w.auth = auth.NewService(system, st, keys, w.clock)
+	outbox := domain.NewOutbox(st, w.cloud, func(err error) { w.t.Log("undelivered:", err) })
+	ctx, cancel := context.WithCancel(context.Background())
+	var carrier sync.WaitGroup
+	carrier.Go(func() { outbox.Run(ctx, 2) })
+	w.t.Cleanup(func() { cancel(); carrier.Wait() })
+	runs := &domain.Runs{Store: st, System: system, Topics: st.Topics(), Clock: w.clock, Tokens: tokens{keys}, Outbox: outbox}
+	w.services = domain.Services{
+		Clock: w.clock, Version: "test", Instance: &domain.Instance{Store: system, Clock: w.clock},
+		Workspaces: &domain.Workspaces{Store: st, Clock: w.clock}, Members: &domain.Members{Store: st, Clock: w.clock},
+		APIKeys: &domain.APIKeys{Store: st, Clock: w.clock}, Jobs: &domain.Jobs{Store: st, Clock: w.clock}, Runs: runs,
+		Agents: &domain.Agents{Store: st, System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: domain.DefaultLease, Replica: "r1"},
+		Logs:   &domain.Logs{Store: st, Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &domain.Quotas{Store: st},
+	}
+}
+
+const password = "correct horse battery"
+
+func (w *world) tenant(name string) tenant {
+	ctx := w.t.Context()
+	workspace, agent, credentials, err := w.services.Instance.CreateWorkspace(ctx, name)
+	require.NoError(w.t, err)
+	in, err := w.auth.SetUp(ctx, auth.SetUp{Token: credentials.SetUpToken, Email: "admin@" + name + ".example", Password: password})
+	require.NoError(w.t, err)
+	scope, err := w.auth.Bearer(ctx, in.Token)
+	require.NoError(w.t, err)
+	t := tenant{id: workspace.ID, agent: agent, agentToken: credentials.AgentToken, admin: in.Token, scope: scope}
+	t.editor, t.viewer = w.member(t, "editor", domain.RoleEditor), w.member(t, "viewer", domain.RoleViewer)
+	return t
+}
+
+func (w *world) member(t tenant, name string, role domain.Role) string {
+	_, token, err := w.services.Members.Add(w.t.Context(), t.scope, name+"@"+string(t.id)+".example", name, role)
+	require.NoError(w.t, err)
+	in, err := w.auth.SetUp(w.t.Context(), auth.SetUp{Token: token, Email: name + "@" + string(t.id) + ".example", Password: password})
+	require.NoError(w.t, err)
+	return in.Token
+}
+
+// reply is an answer that was read whole.
+type reply struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   string
+}
+
+// call sends a request; a body that is not a string is sent as JSON. Headers come in pairs.
+func (w *world) call(token, method, path string, body any, headers ...string) reply {
+	w.t.Helper()
+	r := w.request(w.t.Context(), token, method, path, body, headers...)
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(w.t, err)
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	require.NoError(w.t, err)
+	answered := reply{w.t, res.StatusCode, res.Header, string(b)}
+	requireDescribed(w.t, method, path, answered)
+	return answered
+}
+
+func (w *world) request(ctx context.Context, token, method, path string, body any, headers ...string) *http.Request {
+	w.t.Helper()
+	var content io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		content = strings.NewReader(b)
+	case io.Reader:
+		content = b
+	default:
+		encoded, err := json.Marshal(b)
+		require.NoError(w.t, err)
+		content = bytes.NewReader(encoded)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, w.url+Prefix+path, content)
+	require.NoError(w.t, err)
+	if content != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+		if headers[i+1] == "" {
+			r.Header.Del(headers[i])
+		}
+	}
+	return r
+}
+
+// object is the body of an answer with that status.
+func (r reply) object(status int) map[string]any {
+	r.t.Helper()
+	require.Equal(r.t, status, r.status, r.body)
+	var v map[string]any
+	require.NoError(r.t, json.Unmarshal([]byte(r.body), &v), r.body)
+	return v
+}
+
+// refused checks that the body is an error and nothing else, and returns its sentence.
+func (r reply) refused(status int) string {
+	r.t.Helper()
+	v := r.object(status)
+	require.Len(r.t, v, 1, r.body)
+	require.Equal(r.t, "application/json", r.header.Get("Content-Type"))
+	require.NotEmpty(r.t, r.header.Get(requestIDHeader))
+	message, _ := v["error"].(string)
+	require.NotEmpty(r.t, message, r.body)
+	return message
+}
+
+func (r reply) data(status int) []any {
+	r.t.Helper()
+	v := r.object(status)
+	list, ok := v["data"].([]any)
+	require.True(r.t, ok, r.body)
+	return list
+}
+
+// worker plays the workspace's agent.
+type worker struct {
+	w       *world
+	scope   domain.Scope
+	session string
+	log     *domain.LogWriter
+}
+
+func (w *world) connect(t tenant) *worker {
+	w.t.Helper()
+	scope, err := w.auth.Bearer(w.t.Context(), t.agentToken)
+	require.NoError(w.t, err)
+	k := &worker{w: w, scope: scope, session: fmt.Sprintf("session-%d", time.Now().UnixNano())}
+	_, err = w.services.Agents.Hello(w.t.Context(), scope, domain.AgentHello{Session: k.session, Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: 100})
+	require.NoError(w.t, err)
+	k.log = w.services.Logs.Writer(scope, k.session)
+	return k
+}
+
+// next is the next attempt that the agent is given; it starts it.
+func (k *worker) next() domain.Attempt {
+	k.w.t.Helper()
+	select {
+	case d := <-k.w.cloud.starts:
+		now := k.w.clock.Now()
+		require.NoError(k.w.t, k.w.services.Runs.Report(k.w.t.Context(), k.scope, domain.AttemptReport{Attempt: d.Attempt.ID, Started: true, StartedAt: &now}))
+		return d.Attempt
+	case <-time.After(patience):
+		require.Fail(k.w.t, "no attempt was delivered")
+		return domain.Attempt{}
+	}
+}
+
+func (k *worker) writes(a domain.Attempt, offset int64, stream domain.LogStream, text string) int64 {
+	k.w.t.Helper()
+	chunk := domain.LogChunk{Offset: offset, Stream: stream, EmittedAt: k.w.clock.Now(), Data: []byte(text)}
+	_, err := k.log.Append(k.w.t.Context(), []domain.LogAppend{{Attempt: a.ID, LogChunk: chunk}})
+	require.NoError(k.w.t, err)
+	return offset + int64(len(text))
+}
+
+func (k *worker) ends(a domain.Attempt, exit int, size int64) {
+	k.w.t.Helper()
+	now := k.w.clock.Now()
+	require.NoError(k.w.t, k.w.services.Runs.Report(k.w.t.Context(), k.scope, domain.AttemptReport{
+		Attempt: a.ID, Exited: true, Started: true, ExitCode: &exit, StartedAt: &now, FinishedAt: &now, LogEnd: size,
+	}))
+}
+
+// job creates a job and returns its id.
+func (w *world) job(token string, body map[string]any) string {
+	w.t.Helper()
+	id, _ := w.call(token, "POST", "/jobs", body).object(http.StatusCreated)["id"].(string)
+	return id
+}
+
+func (w *world) start(token, job string) string {
+	w.t.Helper()
+	id, _ := w.call(token, "POST", "/jobs/"+job+"/run", nil).object(http.StatusCreated)["run_id"].(string)
+	return id
+}

@@ -1,0 +1,219 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// spec is the API as one caller meets it.
+type spec struct {
+	require.TestingT
+	T          *testing.T
+	url        string
+	token      string // of the caller
+	stranger   string // an administrator's of another workspace
+	agentToken string
+}
+
+// Bodies that rows send.
+var (
+	login  = map[string]any{"email": "ada@example.com", "password": "correct horse battery"}
+	single = map[string]any{"name": "single", "command": "true"}
+	dag    = map[string]any{"name": "dag", "tasks": []any{
+		map[string]any{"key": "extract", "command": "true"},
+		map[string]any{"key": "load", "command": "true", "depends_on": []string{"extract"}, "max_retries": 1, "timeout_seconds": 30},
+	}}
+	compute = map[string]any{"name": "machine", "flavor": "cpu.32"}
+	metric  = map[string]any{"key": "loss", "value": 0.5, "step": 1}
+)
+
+var createdToken = regexp.MustCompile(`mp_agt_\S+`)
+
+// newSpec signs in, and makes another workspace with an administrator.
+func newSpec(t *testing.T, p *platform) *spec {
+	t.Helper()
+	s := &spec{TestingT: t, T: t, url: p.url}
+	s.token = s.post("/auth/login", login).is(200).text("access_token")
+	s.call("PATCH", "/settings/quotas/max_running_runs", `{"limit":1000}`).is(200)
+	out, err := execute(t, "workspace", "create", "other", "--data-dir", p.dir)
+	require.NoError(t, err, out)
+	link := setUpLink.FindStringSubmatch(out)
+	require.NotNil(t, link, out)
+	s.agentToken = createdToken.FindString(out)
+	require.NotEmpty(t, s.agentToken, out)
+	s.stranger = s.as("").post("/auth/setup", map[string]any{"token": link[1], "email": "bob@example.com", "password": "correct horse battery"}).is(200).text("access_token")
+	return s
+}
+
+// execute runs the binary to its end.
+func execute(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	out, err := command(t, args...).CombinedOutput()
+	return string(out), err
+}
+
+func (s *spec) with(t *testing.T) *spec {
+	row := *s
+	row.TestingT, row.T = t, t
+	return &row
+}
+
+func (s *spec) as(token string) *spec {
+	other := *s
+	other.token = token
+	return &other
+}
+
+// probe is a test whose failure is an answer.
+type probe struct{ failed bool }
+
+// Errorf implements require.TestingT.
+func (p *probe) Errorf(string, ...any) { p.failed = true }
+
+// FailNow implements require.TestingT.
+func (p *probe) FailNow() {
+	p.failed = true
+	runtime.Goexit()
+}
+
+// holds says whether the row holds, without failing where it does not.
+func (s *spec) holds(t *testing.T, asks func(*spec)) bool {
+	t.Helper()
+	p := &probe{failed: true}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }() // an answer of another shape than expected
+		row := s.with(t)
+		row.TestingT = p
+		p.failed = false
+		asks(row)
+	}()
+	<-done
+	return !p.failed
+}
+
+func (s *spec) get(path string) answer            { return s.call("GET", path, nil) }
+func (s *spec) post(path string, body any) answer { return s.call("POST", path, body) }
+
+// call sends one request; a body that is a string is sent as it is.
+func (s *spec) call(method, path string, body any) answer {
+	var content io.Reader
+	if text, raw := body.(string); raw {
+		content = strings.NewReader(text)
+	} else if body != nil {
+		b, err := json.Marshal(body)
+		require.NoError(s, err)
+		content = strings.NewReader(string(b))
+	}
+	r, err := http.NewRequestWithContext(s.T.Context(), method, s.url+"/api/v1"+path, content)
+	require.NoError(s, err)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if s.token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	res, err := web.Do(r)
+	require.NoError(s, err)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	require.NoError(s, err)
+	return answer{s, fmt.Sprintf("%s %s", method, path), res.StatusCode, res.Header, string(b)}
+}
+
+func (s *spec) made(path string, body any) string { return s.post(path, body).is(201).text("id") }
+func (s *spec) job(body any) string               { return s.made("/jobs", body) }
+func (s *spec) run(job string) string             { return s.post("/jobs/"+job+"/run", nil).is(201).text("run_id") }
+
+// jobs sees to it that there are so many at least.
+func (s *spec) jobs(n int) {
+	for range n - len(s.get("/jobs?limit=200").list()) {
+		s.job(single)
+	}
+}
+
+// over waits for the run's end and returns its status.
+func (s *spec) over(run string) (status string) {
+	await(s.T, "the run is over", func() bool {
+		status = s.get("/runs/" + run).is(200).text("status")
+		return status != "pending" && status != "running"
+	})
+	return status
+}
+
+func (s *spec) quota(name string) map[string]any {
+	for _, q := range s.get("/settings/quotas").list() {
+		if quota, _ := q.(map[string]any); quota["name"] == name {
+			return quota
+		}
+	}
+	require.Fail(s, "there is no quota "+name)
+	return nil
+}
+
+// quotaReached holds in the other workspace, whose runs wait for an agent that is not there.
+func (s *spec) quotaReached() {
+	other := s.as(s.stranger)
+	job := other.job(single)
+	current, _ := other.quota("max_running_runs")["current"].(float64)
+	for range 10 - int(current) {
+		other.run(job)
+	}
+	refused := other.post("/jobs/"+job+"/run", nil).fails(429)
+	require.Equal(s, `{"error":"max_running_runs=10, current=10"}`, refused.body)
+	require.Len(s, other.get("/runs").list(), 10)
+}
+
+// answer is what a request was answered with.
+type answer struct {
+	s       *spec
+	request string
+	status  int
+	header  http.Header
+	body    string
+}
+
+func (a answer) is(status int) answer {
+	require.Equal(a.s, status, a.status, "%s answered %s", a.request, a.body)
+	return a
+}
+
+// fails checks the status and that the body is {"error": "…"} and nothing else.
+func (a answer) fails(status int) answer {
+	body := a.is(status).object()
+	require.Len(a.s, body, 1, a.body)
+	require.NotEmpty(a.s, body["error"], a.body)
+	return a
+}
+
+func (a answer) object() (v map[string]any) {
+	require.NoError(a.s, json.Unmarshal([]byte(a.body), &v), "%s answered %s", a.request, a.body)
+	return v
+}
+
+func (a answer) array() (v []any) {
+	require.NoError(a.s, json.Unmarshal([]byte(a.body), &v), "%s answered %s", a.request, a.body)
+	return v
+}
+
+func (a answer) text(field string) string {
+	text, _ := a.object()[field].(string)
+	require.NotEmpty(a.s, text, "%s answered %s", a.request, a.body)
+	return text
+}
+
+// list is the data of a page.
+func (a answer) list() []any {
+	data, ok := a.is(200).object()["data"].([]any)
+	require.True(a.s, ok, "%s answered %s", a.request, a.body)
+	return data
+}

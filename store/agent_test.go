@@ -1,0 +1,244 @@
+package store_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+)
+
+func (w *tenant) get(id domain.AgentID) domain.Agent {
+	w.t.Helper()
+	a, err := w.services.Agents.Get(w.t.Context(), w.admin, id)
+	require.NoError(w.t, err)
+	return a
+}
+
+func (w *tenant) agentID() domain.AgentID { return domain.AgentID(w.agent.Actor().ID) }
+
+func TestAnAgentsLife(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	status := func() domain.AgentStatus { return w.get(w.agentID()).Status(w.clock.Now()) }
+	require.Equal(t, domain.AgentNew, status())
+	w.connect("s1", 4)
+	require.Equal(t, domain.AgentConnected, status())
+	require.NoError(t, w.services.Agents.Disconnected(ctx, w.agent, "s0"), "an older connection's end")
+	require.Equal(t, domain.AgentConnected, status())
+	require.NoError(t, w.services.Agents.Disconnected(ctx, w.agent, "s1"))
+	require.Equal(t, domain.AgentDisconnected, status())
+	w.clock.move(domain.DefaultLease.Length)
+	require.Equal(t, domain.AgentLost, status())
+	w.connect("s2", 4)
+	require.Equal(t, domain.AgentConnected, status())
+
+	_, err := w.services.Agents.Heartbeat(ctx, w.agent, "s1", nil)
+	require.ErrorIs(t, err, domain.ErrSuperseded)
+	_, err = w.services.Agents.Heartbeat(ctx, w.agent, "s2", nil)
+	require.NoError(t, err)
+	for _, slots := range []int{0, -1, 4097} {
+		_, err = w.services.Agents.Hello(ctx, w.agent, domain.AgentHello{Session: "s3", Slots: slots})
+		require.Equal(t, domain.CodeInvalid, code(err))
+	}
+	_, err = w.services.Agents.Hello(ctx, w.admin, domain.AgentHello{Session: "s3", Slots: 1})
+	require.Equal(t, domain.CodeForbidden, code(err), "nobody but an agent")
+	current, err := w.services.Agents.Current(ctx, w.agent, "s2")
+	require.NoError(t, err)
+	require.True(t, current)
+
+	_, token, err := w.services.Agents.RotateToken(ctx, w.admin, w.agentID())
+	require.NoError(t, err)
+	current, err = w.services.Agents.Current(ctx, w.agent, "s2")
+	require.NoError(t, err)
+	require.False(t, current, "the connection made with the old token is to end")
+	scope, err := w.auth.Bearer(ctx, token)
+	require.NoError(t, err)
+	require.Equal(t, w.agent.Actor().ID, scope.Actor().ID)
+}
+
+// TestHelloReconciles says of each attempt what is wanted, whoever knows of it.
+func TestHelloReconciles(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	w.connect("s1", 10)
+	held, unheld := w.attempt(), w.attempt()
+	cancelling := w.attempt()
+	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelling).RunID)))
+	w.start(w.job(domain.JobSpec{Command: "echo lost on the way"}).ID)
+	undelivered := w.delivered().Attempt.ID
+	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	cancelledOnTheWay := w.delivered().Attempt.ID
+	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelledOnTheWay).RunID)))
+
+	desired := map[domain.AttemptID]domain.Desired{}
+	for _, d := range w.connect("s2", 10, held, cancelling, "att_stranger") {
+		desired[d.Attempt] = d
+	}
+	require.Len(t, desired, 4)
+	require.Equal(t, domain.Desired{Attempt: held, Desire: domain.DesireRun}, desired[held])
+	require.Equal(t, domain.Desired{Attempt: cancelling, Desire: domain.DesireCancel}, desired[cancelling])
+	require.Equal(t, domain.Desired{Attempt: "att_stranger", Desire: domain.DesireForget}, desired["att_stranger"])
+	require.Equal(t, domain.DesireRun, desired[undelivered].Desire)
+	require.Equal(t, "echo lost on the way", desired[undelivered].Start.Command)
+	require.Equal(t, domain.AttemptLost, w.attemptsOf(unheld).Status, "it ran there, and the agent knows nothing of it")
+	require.Equal(t, domain.AttemptCancelled, w.attemptsOf(cancelledOnTheWay).Status)
+}
+
+// TestHeartbeatCorrects what is wanted otherwise than the agent does.
+func TestHeartbeatCorrects(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	w.connect("s1", 10)
+	fine, cancelling := w.attempt(), w.attempt()
+	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelling).RunID)))
+	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	undelivered := w.delivered().Attempt.ID
+	beat := func() map[domain.AttemptID]domain.Desire {
+		all, err := w.services.Agents.Heartbeat(ctx, w.agent, "s1", []domain.AttemptID{fine, cancelling, "att_stranger"})
+		require.NoError(t, err)
+		desires := map[domain.AttemptID]domain.Desire{}
+		for _, d := range all {
+			desires[d.Attempt] = d.Desire
+		}
+		return desires
+	}
+	require.Equal(t, map[domain.AttemptID]domain.Desire{cancelling: domain.DesireCancel, "att_stranger": domain.DesireForget}, beat())
+	w.clock.move(6 * time.Second)
+	require.Equal(t, map[domain.AttemptID]domain.Desire{
+		cancelling: domain.DesireCancel, "att_stranger": domain.DesireForget, undelivered: domain.DesireRun,
+	}, beat(), "what did not arrive is sent again")
+	require.Equal(t, w.clock.Now().Add(domain.DefaultLease.Length), *w.get(w.agentID()).LeaseExpiresAt)
+}
+
+func TestASilentAgentsWorkIsLostAndTriedAgain(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	w.connect("s1", 10)
+	w.start(w.job(domain.JobSpec{Command: "true", MaxRetries: 1}).ID)
+	id := w.delivered().Attempt.ID
+	w.begin(id)
+	w.clock.move(domain.DefaultLease.Length - time.Second)
+	require.NoError(t, w.services.Agents.Sweep(ctx))
+	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status, "its lease runs")
+	w.clock.move(time.Second)
+	require.NoError(t, w.services.Agents.Sweep(ctx))
+	require.Equal(t, domain.AttemptLost, w.attemptsOf(id).Status)
+	require.Empty(t, w.get(w.agentID()).Session)
+	require.ErrorIs(t, w.exit(id, 0), domain.ErrAttemptOver, "it can change nothing more")
+	require.NoError(t, w.services.Agents.Sweep(ctx), "nothing is left to do")
+	w.clock.move(time.Minute)
+	require.NoError(t, second(w.services.Runs.Dispatch(ctx)))
+	require.Empty(t, w.fleet.started, "nobody is there to do it")
+	desired := w.connect("s2", 10, id)
+	require.Equal(t, []domain.Desired{{Attempt: id, Desire: domain.DesireForget}}, desired)
+	require.NoError(t, second(w.services.Runs.Dispatch(ctx)))
+	require.Equal(t, 2, w.delivered().Attempt.Number)
+}
+
+// TestTheServerWasAwayNotTheAgents: when it starts, nobody's lease ends at once.
+func TestTheServerWasAwayNotTheAgents(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	w.connect("s1", 10)
+	id := w.attempt()
+	w.clock.move(time.Hour)
+	require.NoError(t, w.system.ExtendLeases(ctx, w.clock.Now().Add(domain.DefaultLease.Length)))
+	require.NoError(t, w.services.Agents.Sweep(ctx))
+	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status)
+	expired, err := w.system.ExpiredAgents(ctx, w.clock.Now())
+	require.NoError(t, err)
+	require.Empty(t, expired)
+}
+
+// TestTheSweepAgainstHello: an agent that comes back while it is declared lost either keeps its attempt, or is told to forget it. Never is the
+// attempt lost and wanted.
+func TestTheSweepAgainstHello(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	w.connect("s1", 100)
+	for range 15 {
+		var held []domain.AttemptID
+		for range 3 {
+			held = append(held, w.attempt())
+		}
+		w.clock.move(domain.DefaultLease.Length)
+		var both sync.WaitGroup
+		var desired []domain.Desired
+		both.Go(func() { desired = w.connect("s2", 100, held...) })
+		both.Go(func() { _ = w.services.Agents.Sweep(context.Background()) })
+		both.Wait()
+		require.Len(t, desired, 3)
+		for _, d := range desired {
+			status := w.attemptsOf(d.Attempt).Status
+			require.Equal(t, d.Desire == domain.DesireForget, status == domain.AttemptLost, "%s is %s and the agent is told %s", d.Attempt, status, d.Desire)
+			if status == domain.AttemptRunning {
+				require.NoError(t, w.exit(d.Attempt, 0))
+			}
+		}
+	}
+}
+
+// TestHelloAgainstDispatch: an agent that connects again and again while work is given out gets each attempt once, and what it is told to run is alive.
+func TestHelloAgainstDispatch(t *testing.T) {
+	s, dsn := openDSN(t)
+	w, db := newTenant(t, s, "one"), superuser(t, dsn)
+	ctx := t.Context()
+	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, domain.MaxRunningRuns, 1000)))
+	job := w.job(domain.JobSpec{Command: "true", MaxRetries: 3})
+	w.connect("s", 5)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for range 15 {
+				_, _ = w.services.Runs.Start(context.Background(), w.admin, job.ID, nil, domain.Idempotency{})
+				_, _ = w.services.Runs.Dispatch(context.Background())
+			}
+		})
+	}
+	all.Go(func() {
+		for range 30 {
+			for _, d := range w.connect("s", 5) {
+				if d.Desire == domain.DesireRun && d.Start == nil {
+					t.Error("the agent is to run what it does not know")
+				}
+			}
+		}
+	})
+	all.Wait()
+	require.Zero(t, count(t, db, `SELECT count(*) FROM (SELECT FROM attempts WHERE status IN ('starting', 'running') GROUP BY run_id, task_key HAVING count(*) > 1) x`))
+	require.LessOrEqual(t, count(t, db, `SELECT count(*) FROM attempts WHERE status IN ('starting', 'running')`), 5)
+	require.Zero(t, count(t, db, `SELECT count(*) FROM attempts WHERE status = 'lost'`), "what was on its way was sent again")
+	require.Zero(t, count(t, db, `SELECT count(*) FROM tasks t WHERE current IS NOT NULL AND NOT EXISTS
+		(SELECT FROM attempts a WHERE a.id = t.current AND a.status IN ('starting', 'running'))`))
+}
+
+// TestAnotherAgentsAttempt is over for whoever asks.
+func TestAnotherAgentsAttempt(t *testing.T) {
+	s := open(t)
+	w, other := newTenant(t, s, "one"), newTenant(t, s, "two")
+	w.connect("s1", 4)
+	id := w.attempt()
+	other.connect("s1", 4)
+	require.Equal(t, domain.CodeNotFound, code(other.exit(id, 0)))
+	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status)
+	desired := other.connect("s2", 4, id)
+	require.Equal(t, []domain.Desired{{Attempt: id, Desire: domain.DesireForget}}, desired)
+}
+
+// TestAnEndIsStoredWhateverIsSaidOfIt: hostile words of a process must not keep its run from ending.
+func TestAnEndIsStoredWhateverIsSaidOfIt(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	w.connect("s1", 4)
+	id := w.attempt()
+	long := make([]byte, 1<<20)
+	require.NoError(t, w.services.Runs.Report(t.Context(), w.agent, domain.AttemptReport{
+		Attempt: id, Exited: true, Reason: domain.ReasonStart, Message: "no \x00 such \xff file" + string(long), Signal: "SIG\x00",
+	}))
+	a := w.attemptsOf(id)
+	require.Equal(t, domain.AttemptFailed, a.Status)
+	require.Equal(t, "no  such  file", a.Message)
+	require.Equal(t, domain.RunFailed, w.run(a.RunID).Status)
+}

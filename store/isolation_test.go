@@ -1,0 +1,357 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// belongings are the ids of one of everything that a workspace can have.
+type belongings struct {
+	ws      domain.WorkspaceID
+	user    domain.UserID
+	key     domain.APIKeyID
+	agent   domain.AgentID
+	job     domain.JobID
+	run     domain.RunID
+	attempt domain.AttemptID
+	sealed  domain.AttemptID
+	file    string
+}
+
+// furnish gives the workspace one of everything.
+func (w *tenant) furnish() belongings {
+	w.t.Helper()
+	ctx := w.t.Context()
+	w.connect("s1", 4)
+	job := w.job(domain.JobSpec{Command: "true", Files: []domain.File{{Path: "f", Content: []byte("secret")}}})
+	sealed := w.attempt()
+	writer := w.services.Logs.Writer(w.agent, "s1")
+	w.write(writer, sealed, 0, []byte("secret\n"))
+	require.NoError(w.t, w.exit(sealed, 0))
+	w.seal()
+	run := w.start(job.ID)
+	attempt := w.delivered().Attempt.ID
+	w.begin(attempt)
+	w.write(writer, attempt, 0, []byte("secret\n"))
+	key, _, err := w.services.APIKeys.Create(ctx, w.admin, domain.NewAPIKey{Name: "key"})
+	require.NoError(w.t, err)
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+		_, _, _, err := tx.ClaimKey(ctx, "user:me", "key", []byte("hash"))
+		return err
+	})
+	return belongings{
+		ws: w.admin.Workspace(), user: w.admin.UserID(), key: key.ID, agent: w.agentID(), job: job.ID, run: run.ID, attempt: attempt, sealed: sealed,
+		file: job.Files[0].SHA256,
+	}
+}
+
+var (
+	now     = time.Now().UTC()
+	noError = func(err error) bool { return err == nil }
+	missing = func(err error) bool { return domain.IsCode(err, domain.CodeNotFound) }
+)
+
+// trespass calls a method in another workspace's transaction with what belongs to b. The error must satisfy want, and what is found must be nothing.
+type trespass struct {
+	want func(error) bool
+	call func(ctx context.Context, tx domain.Tx, b belongings) (found int, err error)
+}
+
+func nobody[T any](v []T, err error) (int, error)                    { return len(v), err }
+func nothing[K comparable, T any](v map[K]T, err error) (int, error) { return len(v), err }
+func none(err error) (int, error)                                    { return 0, err }
+func one[T any](_ T, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+
+// trespasses has every method of domain.Tx: a new one fails the test until it is here.
+var trespasses = map[string]trespass{
+	"Member": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Member(ctx, b.user)) }},
+	"Users": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.Users(ctx, []domain.UserID{b.user}))
+	}},
+	"UpdateMember": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.UpdateMember(ctx, b.user, domain.RoleViewer))
+	}},
+	"DeleteMember": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.DeleteMember(ctx, b.user))
+	}},
+	"APIKey": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.APIKey(ctx, b.key)) }},
+	"APIKeys": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.APIKeys(ctx, b.user, "", 100))
+	}},
+	"RevokeAPIKey": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.RevokeAPIKey(ctx, b.key, now))
+	}},
+	"Agent": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Agent(ctx, b.agent)) }},
+	"AgentsByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.AgentsByID(ctx, []domain.AgentID{b.agent}))
+	}},
+	"LockAgent": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.LockAgent(ctx, b.agent))
+	}},
+	"LockSession": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.LockSession(ctx, b.agent))
+	}},
+	"UpdateAgent": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.UpdateAgent(ctx, domain.Agent{ID: b.agent, Name: "mine"}))
+	}},
+	"UpdateAgentToken": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.UpdateAgentToken(ctx, b.agent, []byte("x")))
+	}},
+	"LiveAttempts": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.LiveAttempts(ctx, b.agent))
+	}},
+	"Job": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Job(ctx, b.job)) }},
+	"JobsByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.JobsByID(ctx, []domain.JobID{b.job}))
+	}},
+	"UpdateJob": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.UpdateJob(ctx, b.job, func(j *domain.Job) error { j.Name = "mine"; return nil }))
+	}},
+	"LockJob": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.LockJob(ctx, b.job)) }},
+	"DeleteJob": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.DeleteJob(ctx, b.job))
+	}},
+	"InsertFiles": {func(err error) bool { return domain.IsCode(err, domain.CodeInvalid) }, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.InsertFiles(ctx, []domain.File{{Path: "f", SHA256: b.file, Size: 6}}))
+	}},
+	"FileContents": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nothing(tx.FileContents(ctx, []string{b.file}))
+	}},
+	"Run": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Run(ctx, b.run)) }},
+	"Runs": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.Runs(ctx, domain.RunFilter{JobID: b.job}, "", 100))
+	}},
+	"LatestRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.LatestRuns(ctx, []domain.JobID{b.job}))
+	}},
+	"Tasks": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.Tasks(ctx, []domain.RunID{b.run}))
+	}},
+	"UpdateRun": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.UpdateRun(ctx, b.run, func(r *domain.Run) error { r.Message = "mine"; return nil }))
+	}},
+	"ActiveRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.ActiveRuns(ctx, b.job))
+	}},
+	"Attempt": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.Attempt(ctx, b.attempt))
+	}},
+	"Attempts": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.Attempts(ctx, []domain.RunID{b.run}))
+	}},
+	"UpdateAttempt": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.UpdateAttempt(ctx, b.attempt, func(a *domain.Attempt) error { a.Status = domain.AttemptSuccess; return nil }))
+	}},
+	"RequestCancel": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.RequestCancel(ctx, []domain.AttemptID{b.attempt}, now))
+	}},
+	"FenceSession": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		current, live, err := tx.FenceSession(ctx, b.agent, "s1")
+		if current {
+			return 1, err
+		}
+		return len(live), err
+	}},
+	"LogEnds": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		ends, err := tx.LogEnds(ctx, []domain.AttemptID{b.attempt, b.sealed})
+		return int(ends[b.attempt].Offset + ends[b.sealed].Offset), err
+	}},
+	"LogChunks": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.LogChunks(ctx, b.attempt, 0, 1000))
+	}},
+	"LogSegmentAt": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		s, err := tx.LogSegmentAt(ctx, b.sealed, 0)
+		if s != nil {
+			return 1, err
+		}
+		return 0, err
+	}},
+	"LockSealing": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		sealed, _, err := tx.LockSealing(ctx, b.sealed)
+		return int(sealed.Offset), err
+	}},
+	"SetSealed": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.SetSealed(ctx, b.attempt))
+	}},
+	"ClaimKey": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+		claimed, hash, resource, err := tx.ClaimKey(ctx, "user:me", "key", []byte("other"))
+		if !claimed {
+			return 1, fmt.Errorf("found %q %q: %w", hash, resource, err)
+		}
+		return 0, err
+	}},
+	"BindKey": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+		return none(tx.BindKey(ctx, "user:me", "key", "mine"))
+	}},
+	// What adds a thing that hangs on another's, which is not there.
+	"InsertAttempt": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.InsertAttempt(ctx, domain.Attempt{ID: "att_new", RunID: b.run, Number: 9, AgentID: b.agent, Status: domain.AttemptLost, CreatedAt: now}))
+	}},
+	"InsertAPIKey": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.InsertAPIKey(ctx, domain.APIKey{ID: "key_new", Role: domain.RoleViewer, CreatedBy: b.user, CreatedAt: now}, []byte("h")))
+	}},
+	"InsertLogSegment": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.InsertLogSegment(ctx, b.attempt, domain.LogSegment{End: 1, Key: "mine"}))
+	}},
+}
+
+func refused(err error) bool { return pq.As(err) != nil }
+
+// own are the methods that take no id of another's: they touch the workspace of the transaction and no other, as the comparison at the end shows.
+var own = []string{
+	"Workspace", "Overview", "Members", "InsertMember", "LockAdmins", "InsertInvitation", "Agents", "LockWorkspaceAgent", "InsertAgent", "Jobs", "InsertJob",
+	"SampleJobs", "InsertRun", "OtherReadyRuns", "InsertLog", "Quotas", "UpdateQuota", "LockQuota", "InsertAudit", "Notify",
+}
+
+// TestWorkspacesAreApart calls every method of a transaction in one workspace with what belongs to another: it is not there, and does not change.
+func TestWorkspacesAreApart(t *testing.T) {
+	s, dsn := openDSN(t)
+	db := superuser(t, dsn)
+	victim, intruder := newTenant(t, s, "victim"), newTenant(t, s, "intruder")
+	b := victim.furnish()
+	before := contents(t, db, b.ws)
+	ctx := t.Context()
+	for method := range reflect.TypeFor[domain.Tx]().Methods() {
+		tp, known := trespasses[method.Name]
+		if !known {
+			require.Contains(t, own, method.Name, "domain.Tx has a new method: say here how it behaves in another workspace")
+			continue
+		}
+		t.Run(method.Name, func(t *testing.T) {
+			for _, rollback := range []bool{true, false} {
+				err := s.In(ctx, intruder.admin, func(tx domain.Tx) error {
+					found, err := tp.call(ctx, tx, b)
+					require.Zero(t, found)
+					require.True(t, tp.want(err), "%v", err)
+					if rollback {
+						return errMine
+					}
+					return err
+				})
+				require.True(t, err == nil || rollback || tp.want(domain.AsError(err)) || tp.want(err), "%v", err)
+			}
+		})
+	}
+	in(t, s, intruder.admin, func(ctx context.Context, tx domain.Tx) error {
+		jobs, err := tx.Jobs(ctx, domain.JobFilter{}, "", 100)
+		require.Empty(t, jobs)
+		require.NoError(t, err)
+		runs, err := tx.Runs(ctx, domain.RunFilter{}, "", 100)
+		require.Empty(t, runs)
+		require.NoError(t, err)
+		agents, err := tx.Agents(ctx, "", 100)
+		require.Len(t, agents, 1)
+		require.NoError(t, err)
+		members, err := tx.Members(ctx, "", 100)
+		require.Len(t, members, 1)
+		require.NoError(t, err)
+		ready, err := tx.OtherReadyRuns(ctx, "run_0", now.Add(time.Hour))
+		require.False(t, ready)
+		require.NoError(t, err)
+		o, err := tx.Overview(ctx, now.Add(-time.Hour))
+		require.Equal(t, domain.Overview{Agents: 1}, o)
+		return err
+	})
+	// A log written under another's attempt id lands in the writer's own workspace, where no attempt has it.
+	in(t, s, intruder.admin, func(ctx context.Context, tx domain.Tx) error {
+		return tx.InsertLog(ctx, []domain.LogAppend{chunkAt(b.attempt, 0, []byte("forged"))})
+	})
+	require.Equal(t, "secret\n", string(victim.whole(b.attempt, 0, 100)))
+	require.Equal(t, before, contents(t, db, b.ws), "another workspace's transaction changed something")
+}
+
+// contents is everything that belongs to the workspace, by table, as text.
+func contents(t testing.TB, db *sql.DB, ws domain.WorkspaceID) map[string]string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'workspace_id'
+		WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = 'public'::regnamespace`)
+	require.NoError(t, err)
+	defer rows.Close()
+	all := map[string]string{}
+	for rows.Next() {
+		var name, text string
+		require.NoError(t, rows.Scan(&name))
+		require.NoError(t, db.QueryRow(fmt.Sprintf(`SELECT COALESCE(string_agg(x::text, E'\n' ORDER BY x::text), '') FROM %s x WHERE workspace_id = $1`, name), ws).Scan(&text))
+		all[name] = text
+	}
+	require.NoError(t, rows.Err())
+	require.Greater(t, len(all), 10)
+	return all
+}
+
+// TestPoliciesHoldWithoutTheStore: even SQL that names another workspace, or none, gets nothing as app.
+func TestPoliciesHoldWithoutTheStore(t *testing.T) {
+	s, dsn := openDSN(t)
+	db := superuser(t, dsn)
+	victim, intruder := newTenant(t, s, "victim"), newTenant(t, s, "intruder")
+	b := victim.furnish()
+	tables := contents(t, db, b.ws)
+	as := func(ws string, check func(*sql.Tx)) {
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		_, err = tx.Exec(`SELECT set_config('role', 'millpond_app', true)`)
+		require.NoError(t, err)
+		if ws != "" {
+			_, err = tx.Exec(`SELECT set_config('app.workspace', $1, true)`, ws)
+			require.NoError(t, err)
+		}
+		check(tx)
+	}
+	for _, ws := range []string{"", string(intruder.admin.Workspace())} {
+		for name := range tables {
+			as(ws, func(tx *sql.Tx) {
+				var n int
+				err := tx.QueryRow(fmt.Sprintf(`SELECT count(*) FROM %s WHERE workspace_id = $1`, name), b.ws).Scan(&n)
+				require.True(t, refused(err) || err == nil && n == 0, "%s as %q: %d rows, %v", name, ws, n, err)
+			})
+			as(ws, func(tx *sql.Tx) {
+				res, err := tx.Exec(fmt.Sprintf(`UPDATE %s SET workspace_id = workspace_id WHERE workspace_id = $1`, name), b.ws)
+				if err == nil {
+					n, _ := res.RowsAffected()
+					require.Zero(t, n, name)
+				}
+			})
+			as(ws, func(tx *sql.Tx) {
+				res, err := tx.Exec(fmt.Sprintf(`DELETE FROM %s WHERE workspace_id = $1`, name), b.ws)
+				if err == nil {
+					n, _ := res.RowsAffected()
+					require.Zero(t, n, name)
+				}
+			})
+		}
+		as(ws, func(tx *sql.Tx) {
+			var n int
+			require.NoError(t, tx.QueryRow(`SELECT count(*) FROM users WHERE id = $1`, b.user).Scan(&n))
+			require.Zero(t, n, "users are seen by the workspaces they belong to")
+		})
+		for _, forbidden := range []string{
+			`INSERT INTO audit_events SELECT * FROM audit_events`, `UPDATE audit_events SET detail = ''`, `DELETE FROM audit_events`,
+			`UPDATE users SET password_hash = ''`, `SELECT * FROM signing_keys`, `SELECT create_log_partition(now()::date, 'a', 'b')`,
+			`INSERT INTO workspaces VALUES ('ws_x', 'x', now())`, `DELETE FROM log_chunks`, `TRUNCATE runs`, `CREATE TABLE mine ()`,
+		} {
+			as(ws, func(tx *sql.Tx) {
+				_, err := tx.Exec(forbidden)
+				require.ErrorContains(t, err, "permission denied", forbidden)
+			})
+		}
+		as(ws, func(tx *sql.Tx) {
+			_, err := tx.Exec(`INSERT INTO quotas VALUES ($1, 'x', 1)`, b.ws)
+			require.ErrorContains(t, err, "row-level security")
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+)
+
+func (w *tenant) scheduled(cron string, spec domain.JobSpec) domain.Job {
+	w.t.Helper()
+	job, err := w.services.Jobs.Create(w.t.Context(), w.admin,
+		domain.NewJob{Name: "scheduled", JobSpec: spec, Schedule: &domain.NewSchedule{Cron: cron}}, domain.Idempotency{})
+	require.NoError(w.t, err)
+	return job
+}
+
+func (w *tenant) read(id domain.JobID) domain.Schedule {
+	w.t.Helper()
+	job, err := w.services.Jobs.Get(w.t.Context(), w.admin, id)
+	require.NoError(w.t, err)
+	return *job.Schedule
+}
+
+func (w *tenant) runsOf(id domain.JobID) []domain.Run {
+	w.t.Helper()
+	list, err := w.services.Runs.List(w.t.Context(), w.admin, domain.RunFilter{JobID: id}, domain.Page{})
+	require.NoError(w.t, err)
+	return list.Items
+}
+
+// due moves the clock to the job's next tick.
+func (w *tenant) due(id domain.JobID) {
+	w.clock.move(w.read(id).NextAt.Sub(w.clock.Now()))
+}
+
+func TestATickStartsOneRunOnHoweverManyReplicas(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	job := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
+	require.NoError(t, w.scheduler.Tick(ctx))
+	require.Empty(t, w.runsOf(job.ID), "not yet")
+	next, err := w.system.NextSchedule(ctx)
+	require.NoError(t, err)
+	require.Equal(t, *w.read(job.ID).NextAt, next)
+	w.due(job.ID)
+	require.Equal(t, map[domain.Code]int{"": 8}, atOnce(8, func(int) error { return w.scheduler.Tick(ctx) }))
+	runs := w.runsOf(job.ID)
+	require.Len(t, runs, 1)
+	require.Equal(t, domain.TriggerSchedule, runs[0].Trigger)
+	require.Equal(t, domain.ActorSystem, runs[0].StartedBy.Kind)
+	require.Equal(t, next.Add(time.Hour), *w.read(job.ID).NextAt)
+}
+
+func TestATickWaitsForTheQuota(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	job := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
+	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, domain.MaxRunningRuns, 1)))
+	blocker := w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	w.due(job.ID)
+	require.NoError(t, w.scheduler.Tick(ctx))
+	require.Empty(t, w.runsOf(job.ID))
+	since := *w.read(job.ID).WaitingSince
+	due, err := w.system.DueSchedules(ctx, w.clock.Now(), 10)
+	require.NoError(t, err)
+	require.Empty(t, due, "there is no room for it, so it keeps no other from being seen")
+	quotas, err := w.services.Quotas.List(ctx, w.admin)
+	require.NoError(t, err)
+	require.Equal(t, 1, quotas[0].Current, "what waits is not counted")
+	w.due(job.ID)
+	require.NoError(t, w.scheduler.Tick(ctx))
+	require.Equal(t, 1, w.read(job.ID).Missed)
+	require.Equal(t, since, *w.read(job.ID).WaitingSince)
+
+	wake, stop := w.store.Topics().Subscribe(domain.ScheduleTopic)
+	defer stop()
+	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, blocker.ID)))
+	woken(t, wake, "a place is free")
+	require.NoError(t, w.scheduler.Tick(ctx))
+	require.Len(t, w.runsOf(job.ID), 1)
+	require.Nil(t, w.read(job.ID).WaitingSince)
+	require.NoError(t, w.scheduler.Tick(ctx))
+	require.Len(t, w.runsOf(job.ID), 1)
+}
+
+// TestAScheduleWithNothingToRun misses its ticks and holds up nobody else's.
+func TestAScheduleWithNothingToRun(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	empty, full := w.scheduled("0 * * * *", domain.JobSpec{Tasks: []domain.TaskSpec{}}), w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
+	w.due(empty.ID)
+	require.NoError(t, w.scheduler.Tick(ctx))
+	require.Len(t, w.runsOf(full.ID), 1)
+	require.Empty(t, w.runsOf(empty.ID))
+	require.Equal(t, 1, w.read(empty.ID).Missed)
+	require.True(t, w.read(empty.ID).NextAt.After(w.clock.Now()))
+	require.Nil(t, w.read(empty.ID).WaitingSince)
+}
+
+func TestAScheduleThatIsChangedOrRemoved(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	wake, stop := w.store.Topics().Subscribe(domain.ScheduleTopic)
+	defer stop()
+	job := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
+	woken(t, wake, "a new schedule")
+	paused := &domain.NewSchedule{Cron: "0 * * * *", Paused: true}
+	_, err := w.services.Jobs.Update(ctx, w.admin, job.ID, domain.JobChange{Schedule: &paused})
+	require.NoError(t, err)
+	woken(t, wake, "another")
+	require.Nil(t, w.read(job.ID).NextAt)
+	w.clock.move(48 * time.Hour)
+	require.NoError(t, w.scheduler.Tick(ctx))
+	require.Empty(t, w.runsOf(job.ID))
+	next, err := w.system.NextSchedule(ctx)
+	require.NoError(t, err)
+	require.True(t, next.IsZero(), "%v", next)
+	var none *domain.NewSchedule
+	updated, err := w.services.Jobs.Update(ctx, w.admin, job.ID, domain.JobChange{Schedule: &none})
+	require.NoError(t, err)
+	require.Nil(t, updated.Schedule)
+}
+
+func TestASchedulesConcurrencyLimitQueuesItsRuns(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	job := w.scheduled("0 * * * *", domain.JobSpec{Command: "true", MaxConcurrentRuns: 1})
+	for range 3 {
+		w.due(job.ID)
+		require.NoError(t, w.scheduler.Tick(ctx))
+	}
+	admitted := 0
+	for _, run := range w.runsOf(job.ID) {
+		require.Equal(t, domain.RunPending, run.Status)
+		if run.Admitted {
+			admitted++
+		}
+	}
+	require.Equal(t, 1, admitted)
+	require.Len(t, w.runsOf(job.ID), 3)
+}

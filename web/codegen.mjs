@@ -2,7 +2,7 @@
 // Reads ../graph/schema/*.graphqls (gqlgen's own schema) and src/**/*.graphql, validates the
 // operations, writes src/gql/gen.ts and src/gql/operations.json.
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { codegen } from "@graphql-codegen/core";
 import * as typedDocument from "@graphql-codegen/typed-document-node";

@@ -7,35 +7,42 @@ import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
 
 /** Empties dist before a build, but for .gitkeep: `go build` needs the folder to exist. */
-const clean = (): Plugin => ({
-  name: "clean",
-  apply: "build",
-  buildStart() {
-    for (const f of readdirSync("dist")) {
-      if (f !== ".gitkeep") rmSync(join("dist", f), { recursive: true });
-    }
-  },
-});
+function clean(): Plugin {
+  let out = "";
+  return {
+    name: "clean",
+    apply: "build",
+    configResolved: (c) => {
+      out = c.build.outDir;
+    },
+    buildStart: () => {
+      for (const f of readdirSync(out)) if (f !== ".gitkeep") rmSync(join(out, f), { recursive: true });
+    },
+  };
+}
 
-const precompress = (): Plugin => ({
-  name: "precompress",
-  apply: "build",
-  closeBundle() {
-    for (const f of readdirSync("dist/assets")) {
-      if (!/\.(js|css|svg|json)$/.test(f)) continue;
-      const p = join("dist/assets", f);
-      const b = readFileSync(p);
-      if (b.length < 1400) continue;
-      writeFileSync(
-        `${p}.br`,
-        brotliCompressSync(b, {
-          params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: b.length },
-        }),
-      );
-      writeFileSync(`${p}.gz`, gzipSync(b, { level: 9 }));
-    }
-  },
-});
+const compress = (b: Buffer) =>
+  brotliCompressSync(b, {
+    params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: b.length },
+  });
+
+/** Puts a .br and a .gz beside each text file that is worth it; the server never compresses. */
+function precompress(): Plugin {
+  return {
+    name: "precompress",
+    apply: "build",
+    writeBundle: ({ dir = "" }) => {
+      for (const f of readdirSync(join(dir, "assets"))) {
+        if (!/\.(js|css|svg|json)$/.test(f)) continue;
+        const path = join(dir, "assets", f);
+        const b = readFileSync(path);
+        if (b.length < 1400) continue;
+        writeFileSync(`${path}.br`, compress(b));
+        writeFileSync(`${path}.gz`, gzipSync(b, { level: 9 }));
+      }
+    },
+  };
+}
 
 /** Where `vite` finds a running millpond while the console is being worked on. */
 const target = process.env.MILLPOND_URL ?? "http://127.0.0.1:8080";

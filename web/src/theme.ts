@@ -40,8 +40,15 @@ export const theme = createTheme({
   components: {
     Tooltip: { defaultProps: { withArrow: true, openDelay: 250, fz: "xs" } },
     Button: { defaultProps: { size: "sm" } },
-    Modal: { defaultProps: { centered: true, closeButtonProps: { "aria-label": "Close" } } },
+    Modal: {
+      defaultProps: {
+        centered: true,
+        closeButtonProps: { "aria-label": "Close" },
+        attributes: { header: { role: "presentation" } },
+      },
+    },
     Table: { defaultProps: { verticalSpacing: 7, horizontalSpacing: "sm", highlightOnHover: true } },
+    Notification: { defaultProps: { closeButtonProps: { "aria-label": "Dismiss" } } },
     Menu: { defaultProps: { shadow: "md", position: "bottom-end" } },
     Paper: { defaultProps: { radius: "md" } },
   },
@@ -59,6 +66,8 @@ export const cssVariablesResolver: CSSVariablesResolver = (t) => {
     "--pond-sunken": "#f1f4f7",
   };
   const dark: Record<string, string> = {
+    "--mantine-color-text": "#e4e9ef",
+    "--mantine-color-bright": "#f4f6f9",
     "--mantine-color-dimmed": slate[1],
     "--mantine-color-placeholder": slate[2],
     "--mantine-color-anchor": pond[3],

@@ -2,7 +2,8 @@
 export async function describeCron(cron: string): Promise<string | null> {
   const { toString: describe } = await import("cronstrue");
   try {
-    return describe(cron, { use24HourTimeFormat: true, verbose: false, throwExceptionOnParseError: true });
+    const words = describe(cron, { use24HourTimeFormat: true, throwExceptionOnParseError: true });
+    return /^At \d\d:\d\d$/.test(words) ? `${words}, every day` : words;
   } catch {
     return null;
   }

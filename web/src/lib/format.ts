@@ -32,7 +32,8 @@ const steps: [Intl.RelativeTimeFormatUnit, number][] = [
 export function formatAgo(t: string, now: number): string {
   const s = (Date.parse(t) - now) / 1000;
   if (Math.abs(s) < 10) return s > 1 ? "in a moment" : "just now";
-  for (const [unit, size] of steps) if (Math.abs(s) >= size) return relative.format(Math.trunc(s / size), unit);
+  for (const [unit, size] of steps)
+    if (Math.abs(s) >= size) return relative.format(Math.trunc(s / size), unit);
   return relative.format(Math.trunc(s), "second");
 }
 
@@ -60,4 +61,5 @@ export function formatBytes(n: number): string {
 }
 
 /** "1 run", "3 runs". */
-export const plural = (n: number, one: string, many = `${one}s`) => `${formatCount(n)} ${n === 1 ? one : many}`;
+export const plural = (n: number, one: string, many = `${one}s`) =>
+  `${formatCount(n)} ${n === 1 ? one : many}`;

@@ -1,8 +1,8 @@
 import { Tooltip } from "@mantine/core";
 import type { ReactElement } from "react";
 import type { Role } from "@/gql/gen";
-import { useRole } from "@/lib/session";
 import { includes } from "@/lib/auth";
+import { useRole } from "@/lib/session";
 
 /** Gives its child `disabled`, with the reason on hover, to those whose role does not reach. */
 export function Allowed({ role, children }: { role: Role; children: (disabled: boolean) => ReactElement }) {

@@ -36,7 +36,7 @@ export function CopyId({ id, short }: { id: string; short?: boolean }) {
   const shown = short ? `${id.slice(0, id.indexOf("_") + 1)}…${id.slice(-6)}` : id;
   return (
     <Tooltip label={clip.copied ? "Copied" : `Copy ${id}`}>
-      <UnstyledButton className="copy-id" onClick={() => clip.copy(id)} aria-label={`Copy id ${id}`}>
+      <UnstyledButton className="copy-id" onClick={() => clip.copy(id)} aria-label={`Copy ${shown}`}>
         {shown}
       </UnstyledButton>
     </Tooltip>
@@ -93,7 +93,10 @@ export function CopyMenu<R, V>({
         <Menu.Item
           leftSection={<IconBraces size={14} />}
           onClick={() =>
-            copy("the query", `${doc.toString().trim()}\n\n# variables\n${JSON.stringify(variables, null, 2)}`)
+            copy(
+              "the query",
+              `${doc.toString().trim()}\n\n# variables\n${JSON.stringify(variables, null, 2)}`,
+            )
           }
         >
           Copy GraphQL
@@ -102,10 +105,7 @@ export function CopyMenu<R, V>({
           <Menu.Item
             leftSection={<IconApi size={14} />}
             onClick={() =>
-              copy(
-                "the REST call",
-                `curl -sS ${origin}${rest} -H "Authorization: Bearer $MILLPOND_TOKEN"`,
-              )
+              copy("the REST call", `curl -sS ${origin}${rest} -H "Authorization: Bearer $MILLPOND_TOKEN"`)
             }
           >
             Copy REST call

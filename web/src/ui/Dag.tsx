@@ -11,6 +11,7 @@ import {
   type NodeProps,
   Position,
   ReactFlow,
+  type ReactFlowInstance,
 } from "@xyflow/react";
 import { memo, type ReactNode, useMemo } from "react";
 import type { TaskStatus } from "@/gql/gen";
@@ -57,6 +58,9 @@ const TaskCard = memo(({ data: { task, selected, onSelect } }: NodeProps<TaskNod
     <Handle type="source" position={Position.Right} isConnectable={false} />
   </>
 ));
+/** Below this nodes are too small to be read, and to be hit. */
+const smallest = 0.52;
+const manyTasks = 40;
 const nodeTypes = { task: TaskCard };
 
 /** The tasks of a DAG and what waits for what. A click selects a task by its index. */
@@ -97,6 +101,12 @@ export function Dag({
       })),
     [shape, tasks, selected],
   );
+  const place = selected === undefined ? undefined : positions?.[selected];
+  /** A graph that cannot be shown whole at a size that can be read opens at the selected task. */
+  const showSelected = (flow: ReactFlowInstance<TaskNode>) => {
+    if (!place || tasks.length <= manyTasks) return;
+    void flow.setCenter(place.x + nodeWidth / 2, place.y + nodeHeight / 2, { zoom: 0.8 });
+  };
   if (!positions)
     return (
       <div className="dag dag-waiting" role="status" aria-label="Drawing the graph">
@@ -112,7 +122,8 @@ export function Dag({
         nodeTypes={nodeTypes}
         colorMode={scheme}
         fitView
-        fitViewOptions={{ padding: 0.12, maxZoom: 1, minZoom: 0.35 }}
+        fitViewOptions={{ padding: 0.12, maxZoom: 1, minZoom: smallest }}
+        onInit={showSelected}
         onlyRenderVisibleElements={tasks.length > 150}
         nodesDraggable={false}
         nodesConnectable={false}
@@ -126,8 +137,16 @@ export function Dag({
         maxZoom={1.5}
       >
         <Background gap={20} size={1} />
-        <Controls showInteractive={false} position="bottom-right" />
-        {tasks.length > 40 && <MiniMap pannable zoomable ariaLabel="Overview of the graph" />}
+        <Controls showInteractive={false} position="bottom-left" />
+        {tasks.length > manyTasks && (
+          <MiniMap
+            pannable
+            zoomable
+            position="top-right"
+            style={{ width: 150, height: 84 }}
+            ariaLabel="Overview of the graph"
+          />
+        )}
       </ReactFlow>
     </section>
   );

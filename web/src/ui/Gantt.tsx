@@ -82,7 +82,15 @@ export function Gantt({
                 <i key={x} className="gantt-grid" style={{ left: at(t0 + x) }} />
               ))}
               {t.attempts.map((a) => (
-                <Bar key={a.number} task={t} attempt={a} t0={t0} span={span} now={now} onSelect={() => onSelect(i, a.number)} />
+                <Bar
+                  key={a.number}
+                  task={t}
+                  attempt={a}
+                  t0={t0}
+                  span={span}
+                  now={now}
+                  onSelect={() => onSelect(i, a.number)}
+                />
               ))}
             </div>
           </li>

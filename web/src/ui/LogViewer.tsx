@@ -129,7 +129,7 @@ export function LogViewer({
           <TextInput
             ref={field}
             size="xs"
-            w={190}
+            w={150}
             placeholder="Search the log"
             aria-label="Search the log"
             leftSection={<IconSearch size={13} aria-hidden />}
@@ -184,15 +184,16 @@ export function LogViewer({
       </div>
       {notice && <div className="log-notice">{notice}</div>}
       <div className="log-frame">
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard */}
         <div
           ref={scroll.box}
           className="log-box"
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard
           tabIndex={0}
           role="log"
           aria-label="Lines of the log"
           aria-live="off"
           onScroll={scroll.onScroll}
+          onWheel={scroll.onWheel}
         >
           {n === 0 && <p className="log-empty">{empty}</p>}
           <div

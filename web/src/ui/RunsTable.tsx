@@ -27,11 +27,14 @@ export function Trigger({ run }: { run: Pick<RunRowFragment, "trigger" | "starte
 export function RunsTable({
   runs,
   job = true,
+  ids = job,
   label,
 }: {
   runs: readonly RunRowFragment[];
   /** Whether to name the job. */
   job?: boolean;
+  /** Whether to show the ids of the runs in a column of their own. */
+  ids?: boolean;
   label: string;
 }) {
   return (
@@ -41,7 +44,7 @@ export function RunsTable({
           <Table.Tr>
             <Table.Th>Status</Table.Th>
             {job && <Table.Th>Job</Table.Th>}
-            <Table.Th>Run</Table.Th>
+            {(ids || !job) && <Table.Th>Run</Table.Th>}
             <Table.Th>Started by</Table.Th>
             <Table.Th>Created</Table.Th>
             <Table.Th ta="right">Duration</Table.Th>
@@ -63,7 +66,7 @@ export function RunsTable({
                   </Text>
                 )}
               </Table.Td>
-              {job && (
+              {ids && (
                 <Table.Td>
                   <CopyId id={r.id} short />
                 </Table.Td>

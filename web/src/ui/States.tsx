@@ -1,5 +1,11 @@
 import { Alert, Button, Code, Group, Skeleton, Stack, Table, Text, Title } from "@mantine/core";
-import { IconAlertTriangle, IconFilterOff, IconLock, IconRefresh, type TablerIcon } from "@tabler/icons-react";
+import {
+  IconAlertTriangle,
+  IconFilterOff,
+  IconLock,
+  IconRefresh,
+  type TablerIcon,
+} from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { RequestError } from "@/lib/graphql";
 import { CopyButton } from "./Copy";

@@ -37,7 +37,5 @@ export function When({ at }: { at: string }) {
 export function Duration({ from, to }: { from: string | null; to: string | null }) {
   const now = useNow(from !== null && to === null);
   if (!from) return <span className="dim">–</span>;
-  return (
-    <span className="nowrap">{formatDuration((to ? Date.parse(to) : now) - Date.parse(from))}</span>
-  );
+  return <span className="nowrap">{formatDuration((to ? Date.parse(to) : now) - Date.parse(from))}</span>;
 }

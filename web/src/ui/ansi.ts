@@ -1,11 +1,12 @@
 import Anser from "anser";
 import type { CSSProperties } from "react";
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are control sequences
+/** Every terminal sequence. */
 const sequences = /\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][0-9A-B]|[=>78cDEHMN])/g;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: every sequence but colours (which end in m)
-const movements = /\x1b(?:\[[0-9;:?]*[ -/]*[@-ln-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][0-9A-B]|[=>78cDEHMN])/g;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: what is left of control characters
+/** Every one but colours, which end in m. */
+const movements =
+  /\x1b(?:\[[0-9;:?]*[ -/]*[@-ln-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][0-9A-B]|[=>78cDEHMN])/g;
+/** What is left of control characters: all but tab, newline and escape. */
 const controls = /[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]/g;
 
 /** Text without terminal sequences. */
@@ -30,7 +31,10 @@ const cube = [0, 95, 135, 175, 215, 255];
 
 /** Colour n of the 256 of xterm, from 16 on. */
 function palette(n: number): string {
-  if (n >= 232) return `rgb(${Array(3).fill(8 + (n - 232) * 10).join(",")})`;
+  if (n >= 232)
+    return `rgb(${Array(3)
+      .fill(8 + (n - 232) * 10)
+      .join(",")})`;
   const c = n - 16;
   return `rgb(${cube[Math.floor(c / 36)]},${cube[Math.floor(c / 6) % 6]},${cube[c % 6]})`;
 }
@@ -49,7 +53,11 @@ export function ansiSpans(line: string): Span[] {
   return Anser.ansiToJson(text, { use_classes: true, remove_empty: true }).map((p) => {
     const fg = colour(p.fg, p.fg_truecolor);
     const bg = colour(p.bg, p.bg_truecolor);
-    const classes = [fg.className, bg.className && `${bg.className}-bg`, ...p.decorations.map((d) => `ansi-${d}`)];
+    const classes = [
+      fg.className,
+      bg.className && `${bg.className}-bg`,
+      ...p.decorations.map((d) => `ansi-${d}`),
+    ];
     const style = {
       ...(fg.value ? { color: fg.value } : {}),
       ...(bg.value ? { backgroundColor: bg.value } : {}),

@@ -29,7 +29,12 @@ export function dagShape(tasks: readonly { key: string; dependsOn: readonly stri
 /** Where each node goes, left to right. */
 export function layoutDag({ ids, edges }: DagShape): Positions {
   const g = new graphlib.Graph();
-  g.setGraph({ rankdir: "LR", nodesep: 16, ranksep: 52, ranker: ids.length > 60 ? "tight-tree" : "network-simplex" });
+  g.setGraph({
+    rankdir: "LR",
+    nodesep: 16,
+    ranksep: 52,
+    ranker: ids.length > 60 ? "tight-tree" : "network-simplex",
+  });
   g.setDefaultEdgeLabel(() => ({}));
   ids.forEach((id) => {
     g.setNode(id, { width: nodeWidth, height: nodeHeight });

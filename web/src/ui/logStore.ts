@@ -58,7 +58,6 @@ export class LogStore {
   /** Indexes of lines that speak of an error. */
   readonly problems: number[] = [];
   private static readonly problem =
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: an escape sequence may end where the word begins
     /(?:\x1b\[[\d;]*m|\b)(?:ERROR|FATAL|CRITICAL|PANIC|Traceback|panic:|error:)/;
 
   constructor(start = 0) {
@@ -100,7 +99,8 @@ export class LogStore {
     while (from < bytes.length) {
       const nl = bytes.indexOf(newline, from);
       const to = nl < 0 ? bytes.length : nl;
-      if (to > from || nl >= 0) this.grow(this.decoder.decode(bytes.subarray(from, to), { stream: true }), c.stderr, c.at);
+      if (to > from || nl >= 0)
+        this.grow(this.decoder.decode(bytes.subarray(from, to), { stream: true }), c.stderr, c.at);
       if (nl < 0) return;
       this.close();
       from = nl + 1;
@@ -212,7 +212,9 @@ function findLines(text: string, needle: string, first: number, limit: number, o
 
 function ended(line: { text: string; over: number }): string {
   const text = line.text.endsWith("\r") ? line.text.slice(0, -1) : line.text;
-  return line.over ? `${text} … ${line.over.toLocaleString()} more characters: download the log to read them` : text;
+  return line.over
+    ? `${text} … ${line.over.toLocaleString()} more characters: download the log to read them`
+    : text;
 }
 
 /** Bytes of standard base64. */

@@ -1,4 +1,4 @@
-import { type UIEvent, useLayoutEffect, useRef, useState } from "react";
+import { type UIEvent, useLayoutEffect, useRef, useState, type WheelEvent } from "react";
 
 export const rowHeight = 20;
 /** Browsers clamp the height of an element (Firefox at about 17.8 M px): beyond this, scrolling is scaled. */
@@ -40,6 +40,10 @@ export function useLogScroll(n: number, version: number, following: boolean) {
     setTop(el.scrollTop);
     if (follow !== atEnd && el.scrollHeight > el.clientHeight) setFollow(atEnd);
   };
+  /** A wheel turned up means that the reader wants to stay, even while new lines arrive. */
+  const onWheel = (e: WheelEvent<HTMLDivElement>) => {
+    if (e.deltaY < 0 && real > height) setFollow(false);
+  };
   /** Brings line i to the middle. */
   const goTo = (i: number) => {
     setFollow(false);
@@ -49,5 +53,5 @@ export function useLogScroll(n: number, version: number, following: boolean) {
       if (box.current) box.current.scrollTop = to;
     });
   };
-  return { box, follow, setFollow, first, last, shift, height, pixels, goTo, onScroll };
+  return { box, follow, setFollow, first, last, shift, height, pixels, goTo, onScroll, onWheel };
 }

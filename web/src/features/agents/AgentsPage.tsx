@@ -1,0 +1,150 @@
+import { Button, Progress, Table, Text, VisuallyHidden } from "@mantine/core";
+import { IconRefresh, IconServer2 } from "@tabler/icons-react";
+import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
+import { type AgentRowFragment, Role, RotateAgentTokenDocument } from "@/gql/gen";
+import { useTab } from "@/lib/favicon";
+import { request } from "@/lib/graphql";
+import { failed } from "@/lib/notify";
+import { Allowed } from "@/ui/Allowed";
+import { CopyId } from "@/ui/Copy";
+import { confirm, showSecret } from "@/ui/dialogs";
+import { PageHeader } from "@/ui/PageHeader";
+import { EmptyState, ErrorPanel, TableSkeleton } from "@/ui/States";
+import { StatusBadge } from "@/ui/Status";
+import { Ago } from "@/ui/Time";
+import { agentsQuery } from "./queries";
+import { agentCommand, StartByHand } from "./StartByHand";
+
+/** The agents of the workspace: which are there, and how much they do. */
+export function AgentsPage() {
+  useTab("Agents");
+  const q = useInfiniteQuery(agentsQuery);
+  const agents = q.data?.pages.flatMap((p) => p.agents.edges.map((e) => e.node)) ?? [];
+  return (
+    <div className="page">
+      <PageHeader
+        title="Agents"
+        description="Agents run the work in your own cloud. Each keeps one outbound connection to here; nothing connects to them."
+      />
+      {q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
+      <div className="card">
+        {q.isPending && !q.error && <TableSkeleton rows={3} columns={6} />}
+        {agents.length > 0 && <AgentsTable agents={agents} />}
+        {q.isSuccess && agents.length === 0 && (
+          <EmptyState icon={IconServer2} title="No agents">
+            Without an agent nothing runs. The server makes one for each workspace when it starts.
+          </EmptyState>
+        )}
+        {q.hasNextPage && (
+          <div className="table-foot">
+            <Button
+              variant="default"
+              size="xs"
+              loading={q.isFetchingNextPage}
+              onClick={() => void q.fetchNextPage()}
+            >
+              Show more agents
+            </Button>
+          </div>
+        )}
+      </div>
+      <StartByHand />
+    </div>
+  );
+}
+
+function AgentsTable({ agents }: { agents: readonly AgentRowFragment[] }) {
+  const rotate = useMutation({
+    mutationFn: (a: AgentRowFragment) => request(RotateAgentTokenDocument, { input: { id: a.id } }),
+    onSuccess: ({ rotateAgentToken: { agent, token } }) =>
+      showSecret({
+        title: `New token of ${agent.name}`,
+        secret: token,
+        note: "The old token has ended, and so has its connection. Start the agent again with this one.",
+        use: <pre className="code-block">{agentCommand(token)}</pre>,
+      }),
+    onError: (e) => failed("The token was not rotated", e),
+  });
+  const ask = (a: AgentRowFragment) =>
+    confirm({
+      title: `Rotate the token of ${a.name}?`,
+      effect: `The agent is disconnected at once and has to be started again with the new token. ${
+        a.busy ? `What runs on it now (${a.busy}) goes on for as long as its lease allows.` : ""
+      }`,
+      action: "Rotate the token",
+      cancel: "Not now",
+      run: () => rotate.mutate(a),
+    });
+  return (
+    <Table.ScrollContainer minWidth={820}>
+      <Table aria-label="Agents" className="rows">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Agent</Table.Th>
+            <Table.Th>Status</Table.Th>
+            <Table.Th>Slots in use</Table.Th>
+            <Table.Th>Machine</Table.Th>
+            <Table.Th>Version</Table.Th>
+            <Table.Th>Last seen</Table.Th>
+            <Table.Th>
+              <VisuallyHidden>Actions</VisuallyHidden>
+            </Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {agents.map((a) => (
+            <Table.Tr key={a.id}>
+              <Table.Td>
+                <span className="row-main">{a.name}</span>
+                <div>
+                  <CopyId id={a.id} short />
+                </div>
+              </Table.Td>
+              <Table.Td>
+                <StatusBadge status={a.status} />
+              </Table.Td>
+              <Table.Td miw={130}>
+                <Text size="sm">
+                  {a.busy} of {a.slots}
+                </Text>
+                <Progress
+                  value={a.slots ? (a.busy / a.slots) * 100 : 0}
+                  size={4}
+                  mt={3}
+                  aria-label={`${a.busy} of ${a.slots} slots in use`}
+                />
+              </Table.Td>
+              <Table.Td>
+                {a.hostname ?? <span className="dim">–</span>}
+                {a.os && (
+                  <Text size="xs" c="dimmed">
+                    {a.os}/{a.arch}
+                  </Text>
+                )}
+              </Table.Td>
+              <Table.Td className="mono">{a.version ?? <span className="dim">–</span>}</Table.Td>
+              <Table.Td>
+                {a.lastSeenAt ? <Ago at={a.lastSeenAt} /> : <span className="dim">never</span>}
+              </Table.Td>
+              <Table.Td ta="right">
+                <Allowed role={Role.Admin}>
+                  {(disabled) => (
+                    <Button
+                      size="xs"
+                      variant="default"
+                      leftSection={<IconRefresh size={14} />}
+                      disabled={disabled}
+                      onClick={() => ask(a)}
+                    >
+                      Rotate token
+                    </Button>
+                  )}
+                </Allowed>
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}

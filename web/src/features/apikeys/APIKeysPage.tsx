@@ -1,0 +1,149 @@
+import { Button, Modal, Table, VisuallyHidden } from "@mantine/core";
+import { IconKey, IconPlus } from "@tabler/icons-react";
+import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { type ApiKeyRowFragment, RevokeApiKeyDocument } from "@/gql/gen";
+import { useNow } from "@/lib/clock";
+import { useTab } from "@/lib/favicon";
+import { request } from "@/lib/graphql";
+import { useShortcuts } from "@/lib/hotkeys";
+import { done, failed } from "@/lib/notify";
+import { patchEntity } from "@/lib/patch";
+import { confirm } from "@/ui/dialogs";
+import { PageHeader } from "@/ui/PageHeader";
+import { EmptyState, ErrorPanel, TableSkeleton } from "@/ui/States";
+import { Ago } from "@/ui/Time";
+import { CreateKey } from "./CreateKey";
+import { apiKeysQuery } from "./queries";
+
+/** Long-lived credentials for CI and scripts. */
+export function APIKeysPage({ create }: { create: boolean }) {
+  useTab("API keys");
+  const navigate = useNavigate();
+  const q = useInfiniteQuery(apiKeysQuery);
+  const keys = q.data?.pages.flatMap((p) => p.apiKeys.edges.map((e) => e.node)) ?? [];
+  const show = (on: boolean) =>
+    void navigate({ to: "/api-keys", search: on ? { create: true } : {}, replace: true });
+  useShortcuts("API keys", [{ keys: ["c"], label: "New API key", run: () => show(true) }]);
+  const button = (
+    <Button leftSection={<IconPlus size={16} />} onClick={() => show(true)}>
+      New API key
+    </Button>
+  );
+  return (
+    <div className="page">
+      <PageHeader
+        title="API keys"
+        description="For CI and scripts, in REST and GraphQL alike: everything this console does, a key can do."
+        actions={button}
+      />
+      {q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
+      <div className="card">
+        {q.isPending && !q.error && <TableSkeleton rows={4} columns={6} />}
+        {keys.length > 0 && <KeysTable keys={keys} />}
+        {q.isSuccess && keys.length === 0 && (
+          <EmptyState icon={IconKey} title="No API keys yet" action={button}>
+            A key is a credential of its own, with a role and an end. Its secret is shown once, when it is
+            made.
+          </EmptyState>
+        )}
+        {q.hasNextPage && (
+          <div className="table-foot">
+            <Button
+              variant="default"
+              size="xs"
+              loading={q.isFetchingNextPage}
+              onClick={() => void q.fetchNextPage()}
+            >
+              Show older keys
+            </Button>
+          </div>
+        )}
+      </div>
+      <Modal opened={create} onClose={() => show(false)} title="New API key">
+        <CreateKey onClose={() => show(false)} />
+      </Modal>
+    </div>
+  );
+}
+
+function KeysTable({ keys }: { keys: readonly ApiKeyRowFragment[] }) {
+  const qc = useQueryClient();
+  const revoke = useMutation({
+    mutationFn: (k: ApiKeyRowFragment) => request(RevokeApiKeyDocument, { input: { id: k.id } }),
+    onSuccess: ({ revokeApiKey: { apiKey } }) => {
+      patchEntity(qc, apiKey);
+      done(`${apiKey.name} is refused from now on.`);
+    },
+    onError: (e) => failed("The key was not revoked", e),
+  });
+  const ask = (k: ApiKeyRowFragment) =>
+    confirm({
+      title: `Revoke ${k.name}?`,
+      effect: "Whatever uses it is refused from now on. This cannot be taken back; a new key can be made.",
+      action: "Revoke the key",
+      run: () => revoke.mutate(k),
+    });
+  return (
+    <Table.ScrollContainer minWidth={820}>
+      <Table aria-label="API keys" className="rows">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Name</Table.Th>
+            <Table.Th>Secret</Table.Th>
+            <Table.Th>Role</Table.Th>
+            <Table.Th>Made</Table.Th>
+            <Table.Th>Last used</Table.Th>
+            <Table.Th>Ends</Table.Th>
+            <Table.Th>
+              <VisuallyHidden>Actions</VisuallyHidden>
+            </Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {keys.map((k) => (
+            <Table.Tr key={k.id}>
+              <Table.Td className="row-main">{k.name}</Table.Td>
+              <Table.Td className="mono">{k.hint}…</Table.Td>
+              <Table.Td>{k.role.toLowerCase()}</Table.Td>
+              <Table.Td>
+                <Ago at={k.createdAt} />
+                {k.createdBy && <div className="dim">{k.createdBy.name || k.createdBy.email}</div>}
+              </Table.Td>
+              <Table.Td>
+                {k.lastUsedAt ? <Ago at={k.lastUsedAt} /> : <span className="dim">never</span>}
+              </Table.Td>
+              <Table.Td>
+                <Ends apiKey={k} />
+              </Table.Td>
+              <Table.Td ta="right">
+                {!k.revokedAt && (
+                  <Button size="xs" variant="default" onClick={() => ask(k)} aria-label={`Revoke ${k.name}`}>
+                    Revoke
+                  </Button>
+                )}
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+function Ends({ apiKey: k }: { apiKey: ApiKeyRowFragment }) {
+  const now = useNow();
+  if (k.revokedAt)
+    return (
+      <>
+        Revoked <Ago at={k.revokedAt} />
+      </>
+    );
+  if (!k.expiresAt) return <span className="dim">never</span>;
+  return (
+    <>
+      {Date.parse(k.expiresAt) < now ? "Ended " : ""}
+      <Ago at={k.expiresAt} />
+    </>
+  );
+}

@@ -1,0 +1,50 @@
+import type { JobFullFragment } from "@/gql/gen";
+import { Ago } from "@/ui/Time";
+
+/** How a job is declared, but for what it runs and when. */
+export function JobFacts({ job }: { job: JobFullFragment }) {
+  return (
+    <section className="card" aria-label="Declaration">
+      <div className="section-title">
+        <h2>Declaration</h2>
+      </div>
+      <dl className="facts card-pad" style={{ paddingTop: 0 }}>
+        <dt>Parameters</dt>
+        <dd>
+          <Variables list={job.parameters} />
+        </dd>
+        <dt>Environment</dt>
+        <dd>
+          <Variables list={job.environment} />
+        </dd>
+        {!job.tasks?.length && (
+          <>
+            <dt>Retries</dt>
+            <dd>{job.maxRetries}</dd>
+            <dt>Time-out</dt>
+            <dd>{job.timeoutSeconds ? `${job.timeoutSeconds} s` : "none"}</dd>
+          </>
+        )}
+        <dt>Runs at once</dt>
+        <dd>{job.maxConcurrentRuns || "no limit"}</dd>
+        <dt>Created</dt>
+        <dd>
+          <Ago at={job.createdAt} />
+        </dd>
+        <dt>Changed</dt>
+        <dd>
+          <Ago at={job.updatedAt} />
+        </dd>
+      </dl>
+    </section>
+  );
+}
+
+function Variables({ list }: { list: readonly { name: string; value: string }[] }) {
+  if (list.length === 0) return <span className="dim">none</span>;
+  return list.map((v) => (
+    <div key={v.name} className="mono">
+      {v.name}={v.value}
+    </div>
+  ));
+}

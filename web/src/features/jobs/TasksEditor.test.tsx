@@ -1,0 +1,45 @@
+import { MantineProvider } from "@mantine/core";
+import { render, screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { useState } from "react";
+import { expect, it } from "vitest";
+import { newTask, type TaskModel } from "./model";
+import { TasksEditor } from "./TasksEditor";
+import { byPath, validateTasks } from "./validate";
+
+let now: TaskModel[] = [];
+function Editor({ initial }: { initial: TaskModel[] }) {
+  const [tasks, setTasks] = useState(initial);
+  now = tasks;
+  return <TasksEditor tasks={tasks} onChange={setTasks} errors={byPath(validateTasks(tasks))} />;
+}
+const task = (key: string, ...dependsOn: string[]) => ({ ...newTask(key, dependsOn), command: "true" });
+const show = (...tasks: TaskModel[]) =>
+  render(
+    <MantineProvider env="test">
+      <Editor initial={tasks} />
+    </MantineProvider>,
+  );
+
+it("renames a task in what waits for it", async () => {
+  show(task("a"), task("b", "a"));
+  await userEvent.type(screen.getByRole("textbox", { name: "Key" }), "lpha");
+  expect(now[1]?.dependsOn).toEqual(["alpha"]);
+});
+
+it("adds a task after the chosen one, with a key of its own", async () => {
+  show(task("a"), task("task-3"));
+  await userEvent.click(screen.getByRole("button", { name: "Add a task after a" }));
+  expect(now[2]).toMatchObject({ key: "task-4", dependsOn: ["a"] });
+});
+
+it("removes a task from what waited for it", async () => {
+  show(task("a"), task("b", "a"));
+  await userEvent.click(screen.getByRole("button", { name: "Remove this task" }));
+  expect(now).toMatchObject([{ key: "b", dependsOn: [] }]);
+});
+
+it("lists what is wrong, and leads to it", async () => {
+  show(task("a", "b"), task("b", "a"));
+  expect(screen.getByRole("list", { name: "To put right" })).toHaveTextContent("in a circle: ");
+});

@@ -1,0 +1,116 @@
+import { z } from "zod";
+import type { CreateJobInput, JobFullFragment, UpdateJobInput } from "@/gql/gen";
+
+const whole = z.number().int().min(0);
+const variable = z.strictObject({ name: z.string(), value: z.string() });
+const task = z.strictObject({
+  key: z.string(),
+  command: z.string(),
+  dependsOn: z.array(z.string()).default([]),
+  maxRetries: whole.default(0),
+  timeoutSeconds: whole.default(0),
+  environment: z.array(variable).default([]),
+});
+
+/** A job as the editor has it: the same fields as createJob's input, so that its JSON is that input. */
+export const jobModel = z.strictObject({
+  name: z.string(),
+  description: z.string().default(""),
+  command: z.string().nullable().default(null),
+  tasks: z.array(task).nullable().default(null),
+  maxRetries: whole.default(0),
+  timeoutSeconds: whole.default(0),
+  environment: z.array(variable).default([]),
+  parameters: z.array(variable).default([]),
+  schedule: z
+    .strictObject({
+      cron: z.string(),
+      timeZone: z.string().default("UTC"),
+      paused: z.boolean().default(false),
+    })
+    .nullable()
+    .default(null),
+  maxConcurrentRuns: whole.default(0),
+});
+
+export type JobModel = z.infer<typeof jobModel>;
+export type TaskModel = z.infer<typeof task>;
+export type VariableModel = z.infer<typeof variable>;
+
+export const newTask = (key: string, dependsOn: string[] = []): TaskModel => ({
+  key,
+  command: "",
+  dependsOn,
+  maxRetries: 0,
+  timeoutSeconds: 0,
+  environment: [],
+});
+
+export const emptyJob: JobModel = {
+  name: "",
+  description: "",
+  command: "",
+  tasks: null,
+  maxRetries: 0,
+  timeoutSeconds: 0,
+  environment: [],
+  parameters: [],
+  schedule: null,
+  maxConcurrentRuns: 0,
+};
+
+/** The model of a job that exists. */
+export function modelOf(j: JobFullFragment): JobModel {
+  const copy = (v: readonly VariableModel[]) => v.map(({ name, value }) => ({ name, value }));
+  return {
+    name: j.name,
+    description: j.description,
+    command: j.command,
+    tasks:
+      j.tasks?.length || !j.command
+        ? (j.tasks ?? []).map((t) => ({
+            ...t,
+            dependsOn: [...t.dependsOn],
+            environment: copy(t.environment),
+          }))
+        : null,
+    maxRetries: j.maxRetries,
+    timeoutSeconds: j.timeoutSeconds,
+    environment: copy(j.environment),
+    parameters: copy(j.parameters),
+    schedule: j.schedule && {
+      cron: j.schedule.cron,
+      timeZone: j.schedule.timeZone,
+      paused: j.schedule.paused,
+    },
+    maxConcurrentRuns: j.maxConcurrentRuns,
+  };
+}
+
+/** Input that makes the job. */
+export function toCreate(m: JobModel): CreateJobInput {
+  const { command, tasks, ...rest } = m;
+  return tasks ? { ...rest, tasks } : { ...rest, command };
+}
+
+/** Input that makes a job that exists equal to the model: of a command and tasks, one is cleared. */
+export function toUpdate(id: string, m: JobModel): UpdateJobInput {
+  const { command, tasks, ...rest } = m;
+  return tasks ? { id, ...rest, tasks, command: "" } : { id, ...rest, command, tasks: [] };
+}
+
+export type Parsed = { model: JobModel; error: null } | { model: null; error: string };
+
+/** The model that a JSON text holds, or what is wrong with it. */
+export function parseModel(text: string): Parsed {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (e) {
+    return { model: null, error: `This is not JSON yet: ${(e as Error).message}.` };
+  }
+  const r = jobModel.safeParse(value);
+  if (r.success) return { model: r.data, error: null };
+  const issue = r.error.issues[0];
+  return { model: null, error: `${issue?.path.join(".") || "The job"}: ${issue?.message}.` };
+}

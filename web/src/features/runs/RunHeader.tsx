@@ -1,0 +1,129 @@
+import { Button } from "@mantine/core";
+import { IconPlayerPlay, IconPlayerStop, IconTool } from "@tabler/icons-react";
+import { Link } from "@tanstack/react-router";
+import { Role, RunDetailDocument } from "@/gql/gen";
+import { Allowed } from "@/ui/Allowed";
+import { CopyId, CopyMenu } from "@/ui/Copy";
+import { PageHeader } from "@/ui/PageHeader";
+import { Trigger } from "@/ui/RunsTable";
+import { useStartRun } from "@/ui/StartRun";
+import { isActive, runWord, StatusBadge } from "@/ui/Status";
+import { Ago, Duration } from "@/ui/Time";
+import { useRunActions } from "./actions";
+import type { RunDetail } from "./queries";
+
+/** Which run this is, how it stands, and what can be done with it. */
+export function RunHeader({ run }: { run: RunDetail }) {
+  return (
+    <>
+      <PageHeader
+        trail={[
+          <Link key="runs" to="/runs">
+            Runs
+          </Link>,
+          run.job ? (
+            <Link key="job" to="/jobs/$jobId" params={{ jobId: run.job.id }}>
+              {run.jobName}
+            </Link>
+          ) : (
+            <span key="job">{run.jobName} (deleted)</span>
+          ),
+        ]}
+        title={run.jobName}
+        meta={<StatusBadge status={run.status} word={runWord(run)} />}
+        actions={<Actions run={run} />}
+      />
+      <Facts run={run} />
+    </>
+  );
+}
+
+function Facts({ run }: { run: RunDetail }) {
+  return (
+    <div>
+      <div className="run-facts">
+        <CopyId id={run.id} />
+        <span>
+          by <Trigger run={run} />
+        </span>
+        <span>
+          created{" "}
+          <b>
+            <Ago at={run.createdAt} />
+          </b>
+        </span>
+        <span>
+          took{" "}
+          <b>
+            <Duration from={run.startedAt} to={run.finishedAt} />
+          </b>
+        </span>
+        {run.parameters.length > 0 && (
+          <span className="run-parameters">
+            {run.parameters.map((p) => (
+              <span key={p.name} className="parameter" title={`${p.name}=${p.value}`}>
+                <i>{p.name}=</i>
+                {p.value}
+              </span>
+            ))}
+          </span>
+        )}
+      </div>
+      {run.message && run.status !== "FAILED" && <div className="run-facts">{run.message}</div>}
+    </div>
+  );
+}
+
+function Actions({ run }: { run: RunDetail }) {
+  const { cancel, repair } = useRunActions(run);
+  const start = useStartRun();
+  const job = { id: run.jobId, name: run.jobName, parameters: run.parameters };
+  return (
+    <>
+      {isActive(run.status) && (
+        <Allowed role={Role.Editor}>
+          {(disabled) => (
+            <Button
+              variant="default"
+              leftSection={<IconPlayerStop size={16} />}
+              disabled={disabled || run.cancelRequestedAt !== null}
+              onClick={() => cancel.mutate()}
+            >
+              {run.cancelRequestedAt ? "Cancelling" : "Cancel"}
+            </Button>
+          )}
+        </Allowed>
+      )}
+      {(run.status === "FAILED" || run.status === "CANCELLED") && (
+        <Allowed role={Role.Editor}>
+          {(disabled) => (
+            <Button
+              leftSection={<IconTool size={16} />}
+              disabled={disabled}
+              loading={repair.isPending}
+              onClick={() => repair.mutate()}
+            >
+              Repair
+            </Button>
+          )}
+        </Allowed>
+      )}
+      {!isActive(run.status) && run.job && (
+        <Allowed role={Role.Editor}>
+          {(disabled) => (
+            <Button
+              variant="default"
+              leftSection={<IconPlayerPlay size={16} />}
+              disabled={disabled}
+              loading={start.pending}
+              onClick={() => start.ask(job)}
+            >
+              Run again
+            </Button>
+          )}
+        </Allowed>
+      )}
+      <CopyMenu doc={RunDetailDocument} variables={{ id: run.id }} rest={`/api/v1/runs/${run.id}`} />
+    </>
+  );
+}

@@ -1,0 +1,38 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { CancelRunDocument, RepairRunDocument } from "@/gql/gen";
+import { request } from "@/lib/graphql";
+import { done, failed } from "@/lib/notify";
+import { type Entity, patchEntity } from "@/lib/patch";
+import { useTakeState } from "./live";
+import { type RunDetail, runQuery } from "./queries";
+
+/** Cancel, shown at once and taken back when it is refused; and repair. */
+export function useRunActions(run: RunDetail) {
+  const qc = useQueryClient();
+  const take = useTakeState();
+  const reload = () => qc.invalidateQueries({ queryKey: runQuery(run.id).queryKey });
+  const cancel = useMutation({
+    mutationFn: () => request(CancelRunDocument, { input: { id: run.id } }),
+    onMutate: () => {
+      const asked = { __typename: "Run", id: run.id, cancelRequestedAt: new Date().toISOString() };
+      patchEntity(qc, asked as Entity);
+    },
+    onSuccess: (d) => take(d.cancelRun.run),
+    onError: (e) => {
+      failed("The run was not cancelled", e);
+      void reload();
+    },
+  });
+  const repair = useMutation({
+    mutationFn: () => request(RepairRunDocument, { input: { id: run.id } }),
+    onSuccess: (d) => {
+      take(d.repairRun.run);
+      done("Running again what did not succeed.");
+    },
+    onError: (e) => {
+      failed("The run was not repaired", e);
+      void reload();
+    },
+  });
+  return { cancel, repair };
+}

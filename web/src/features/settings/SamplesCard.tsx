@@ -1,0 +1,56 @@
+import { Button, Text } from "@mantine/core";
+import { IconTrash } from "@tabler/icons-react";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { RemoveSamplesDocument, Role } from "@/gql/gen";
+import { plural } from "@/lib/format";
+import { request } from "@/lib/graphql";
+import { done, failed } from "@/lib/notify";
+import { Allowed } from "@/ui/Allowed";
+import { confirm } from "@/ui/dialogs";
+
+/** Removes what a new workspace starts with. */
+export function SamplesCard() {
+  const qc = useQueryClient();
+  const remove = useMutation({
+    mutationFn: () => request(RemoveSamplesDocument, {}),
+    onSuccess: ({ removeSamples: { removedJobs } }) => {
+      void qc.invalidateQueries();
+      done(removedJobs ? `Removed ${plural(removedJobs, "sample job")}.` : "There were no samples left.");
+    },
+    onError: (e) => failed("The samples were not removed", e),
+  });
+  const ask = () =>
+    confirm({
+      title: "Remove the samples?",
+      effect: "The sample jobs are deleted. Their runs and logs stay in the list of runs.",
+      action: "Remove the samples",
+      run: () => remove.mutate(),
+    });
+  return (
+    <section className="card" aria-label="Samples">
+      <div className="section-title">
+        <h2>Samples</h2>
+      </div>
+      <div className="card-pad" style={{ paddingTop: 0 }}>
+        <Text size="sm" mb="sm">
+          A new workspace starts with sample jobs, so that there is something to look at. They are marked
+          “sample”.
+        </Text>
+        <Allowed role={Role.Admin}>
+          {(disabled) => (
+            <Button
+              size="xs"
+              variant="default"
+              leftSection={<IconTrash size={14} />}
+              disabled={disabled}
+              loading={remove.isPending}
+              onClick={ask}
+            >
+              Remove the samples
+            </Button>
+          )}
+        </Allowed>
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,4 @@
+import { SettingsDocument } from "@/gql/gen";
+import { gql } from "@/lib/graphql";
+
+export const settingsQuery = gql(SettingsDocument, {});

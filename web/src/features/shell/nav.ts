@@ -1,0 +1,32 @@
+import {
+  IconAffiliate,
+  IconHome,
+  IconKey,
+  IconListDetails,
+  IconServer2,
+  IconSettings,
+  IconUsers,
+} from "@tabler/icons-react";
+
+/** The pages of the console, as they stand in the side bar. `key` follows g. */
+export const sections = [
+  {
+    title: "Work",
+    pages: [
+      { to: "/", label: "Overview", icon: IconHome, key: "o" },
+      { to: "/jobs", label: "Jobs", icon: IconAffiliate, key: "j" },
+      { to: "/runs", label: "Runs", icon: IconListDetails, key: "r" },
+    ],
+  },
+  {
+    title: "Workspace",
+    pages: [
+      { to: "/agents", label: "Agents", icon: IconServer2, key: "a" },
+      { to: "/api-keys", label: "API keys", icon: IconKey, key: "k" },
+      { to: "/members", label: "Members", icon: IconUsers, key: "m" },
+      { to: "/settings", label: "Settings", icon: IconSettings, key: "s" },
+    ],
+  },
+] as const;
+
+export const pages = [...sections[0].pages, ...sections[1].pages];

@@ -1,0 +1,19 @@
+import { createFileRoute } from "@tanstack/react-router";
+import { z } from "zod";
+import { JobPage } from "@/features/jobs/JobPage";
+import { jobQuery } from "@/features/jobs/queries";
+import { RunStatus } from "@/gql/gen";
+import { list } from "@/lib/search";
+
+export const Route = createFileRoute("/_app/jobs/$jobId/")({
+  validateSearch: z.object({ status: list(z.enum(RunStatus)) }),
+  loader: ({ context, params }) => {
+    void context.queryClient.prefetchQuery(jobQuery(params.jobId));
+  },
+  component: Page,
+});
+
+function Page() {
+  const { jobId } = Route.useParams();
+  return <JobPage key={jobId} id={jobId} status={Route.useSearch().status} />;
+}

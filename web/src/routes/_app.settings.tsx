@@ -1,0 +1,10 @@
+import { createFileRoute } from "@tanstack/react-router";
+import { settingsQuery } from "@/features/settings/queries";
+import { SettingsPage } from "@/features/settings/SettingsPage";
+
+export const Route = createFileRoute("/_app/settings")({
+  loader: ({ context }) => {
+    void context.queryClient.prefetchQuery(settingsQuery);
+  },
+  component: SettingsPage,
+});

@@ -1,0 +1,41 @@
+import { Button } from "@mantine/core";
+import { IconMapOff } from "@tabler/icons-react";
+import { type ErrorComponentProps, Link } from "@tanstack/react-router";
+import { useTab } from "@/lib/favicon";
+import { PageHeader } from "./PageHeader";
+import { EmptyState, ErrorPanel } from "./States";
+
+/** A page that failed as a whole. */
+export function ErrorPage({ error, reset }: ErrorComponentProps) {
+  useTab("Something failed");
+  return (
+    <div className="page page-narrow">
+      <PageHeader title="Something failed" />
+      <ErrorPanel error={error} retry={reset} />
+    </div>
+  );
+}
+
+/** There is no such page, or no such thing in this workspace. */
+export function LostPage({ what = "page" }: { what?: string }) {
+  useTab("Not found");
+  return (
+    <div className="page page-narrow">
+      <PageHeader title="Not found" />
+      <div className="card">
+        <EmptyState
+          icon={IconMapOff}
+          title={`There is no such ${what} in this workspace`}
+          action={
+            <Button renderRoot={(p) => <Link to="/" {...p} />} variant="default">
+              Back to the overview
+            </Button>
+          }
+        >
+          It may have been deleted, or the address has a typing error. Somebody who belongs to several
+          workspaces may also be signed in to another one.
+        </EmptyState>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,86 @@
+// The console in a real browser, against a running millpond.
+//
+//   MILLPOND_URL        its address
+//   MILLPOND_SETUP_URL  the one-time link it printed, unless there is an administrator already; then
+//   MILLPOND_EMAIL, MILLPOND_PASSWORD  are used to sign in
+//   CHROMIUM            the browser, unless it is found
+//   SHOTS               a folder for pictures
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, openPage } from "./browser.mjs";
+import * as first from "./first-minute.mjs";
+import * as jobs from "./jobs.mjs";
+import { everyPage, smallWindow } from "./pages.mjs";
+import * as workspace from "./workspace.mjs";
+
+const base = process.env.MILLPOND_URL;
+const setUpUrl = process.env.MILLPOND_SETUP_URL;
+let browser;
+let storage;
+
+before(async () => {
+  assert.ok(base, "Set MILLPOND_URL to the address of a running millpond.");
+  browser = await launch();
+});
+after(() => browser?.close());
+
+/** One step in a window of its own, signed in; afterwards the window must be without faults. */
+async function step(t, name, run) {
+  await t.test(name, async () => {
+    const w = await openPage(browser, { base, storage });
+    await run(w.page, w.context);
+    w.clean();
+    await w.close();
+  });
+}
+
+test("the console", async (t) => {
+  await t.test("first administrator, or sign-in", async () => {
+    const w = await openPage(browser, { base });
+    if (setUpUrl) await first.setUp(w.page, setUpUrl);
+    else await first.signIn(w.page);
+    storage = await w.context.storageState();
+    w.clean();
+    await w.close();
+  });
+  assert.ok(storage, "Nothing can be tested without a session.");
+  if (setUpUrl)
+    await t.test("the one-time link works once", async () => {
+      const w = await openPage(browser, { base });
+      await first.linkWorksOnce(w.page, setUpUrl);
+      w.clean();
+      await w.close();
+    });
+  await t.test("sign-in leads back", async () => {
+    const w = await openPage(browser, { base });
+    await first.signIn(w.page);
+    w.clean();
+    await w.close();
+  });
+  await step(t, "overview", first.overview);
+  await step(t, "the sample's run", first.sampleRun);
+  await step(t, "running the sample", first.runSample);
+  await step(t, "a job of one command; watch, cancel and repair a run", async (page) => {
+    await jobs.createCommand(page);
+    await jobs.watchCancelRepair(page);
+  });
+  await step(t, "a job of tasks, with a schedule", async (page) => {
+    await jobs.createGraph(page);
+    await jobs.editGraph(page);
+  });
+  await step(t, "API keys", (page) => workspace.apiKeys(page, base));
+  await step(t, "agents", workspace.agents);
+  await step(t, "members", (page) => workspace.members(page, browser, base));
+  await step(t, "quotas", workspace.quotas);
+  await step(t, "keyboard", workspace.keyboard);
+  await t.test("a log over a broken connection", async () => {
+    const w = await openPage(browser, { base, storage });
+    await jobs.logSurvivesReconnect(w.page, w.context);
+    await w.close();
+  });
+  for (const scheme of ["light", "dark"])
+    await t.test(`every page, ${scheme}`, (t2) => everyPage(browser, base, storage, scheme, t2));
+  await t.test("small window", () => smallWindow(browser, base, storage));
+  await step(t, "deleting jobs", jobs.deleteJobs);
+  await t.test("signing out", () => workspace.signOut(browser, base, storage));
+});

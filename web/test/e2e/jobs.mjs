@@ -1,0 +1,196 @@
+import assert from "node:assert/strict";
+import { assertAccessible, eventually, label, lineNumbers, settled, shot } from "./browser.mjs";
+
+const loop = 'i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo "tick $i"; sleep 0.05; done';
+const unique = Date.now().toString(36);
+export const names = { loop: `loop-${unique}`, graph: `graph-${unique}` };
+
+async function fillCommand(page, name, command) {
+  await page.goto("/jobs/new");
+  await page.getByLabel(label("Name")).fill(name);
+  await page.getByLabel(label("Command")).fill(command);
+}
+
+/** A single command, made in the form; what is missing is said at its field. */
+export async function createCommand(page) {
+  await page.goto("/jobs/new");
+  await page.getByRole("button", { name: "Create job" }).click();
+  await page.getByText("Give the job a name.", { exact: true }).waitFor();
+  await page.getByText("Say what to run.", { exact: true }).waitFor();
+  await fillCommand(page, names.loop, loop);
+  await page.getByRole("button", { name: "Create job" }).click();
+  await page.getByRole("heading", { name: names.loop, level: 1 }).waitFor();
+  await page.getByText("This job has not run yet").waitFor();
+}
+
+/** Its log arrives line by line; it is cancelled, and repaired. */
+export async function watchCancelRepair(page) {
+  await page.keyboard.press("r");
+  await page.waitForURL("**/runs/run_*");
+  await page.locator(".log-row").first().waitFor({ timeout: 60_000 });
+  const seen = new Set();
+  await eventually(async () => {
+    const last = (await lineNumbers(page)).at(-1);
+    if (last) seen.add(last);
+    return seen.size >= 8;
+  }, "lines arriving one after another");
+  await shot(page, "log-live");
+
+  const text = await page.locator(".log-row").last().locator(".log-text").textContent();
+  assert.match(text, /^tick \d+$/);
+  await eventually(async () => (await lineNumbers(page)).at(-1) > 60, "more lines than fit", 60_000);
+  await page.locator(".log-box").hover();
+  await page.mouse.wheel(0, -400);
+  await page.getByRole("button", { name: "Jump to the end" }).waitFor();
+  await page.getByRole("button", { name: "Jump to the end" }).click();
+
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await eventually(
+    () => page.locator(".page-header .status[data-status=CANCELLED]").count(),
+    "the cancelled run",
+    60_000,
+  );
+  await settled(page);
+  await assertAccessible(page, "cancelled run");
+  await shot(page, "run-cancelled");
+
+  await page.getByRole("button", { name: "Repair" }).click();
+  await page.getByText("Attempt 2", { exact: true }).waitFor({ timeout: 60_000 });
+  await eventually(
+    () => page.locator(".page-header .status[data-status=RUNNING]").count(),
+    "the repaired run",
+    60_000,
+  );
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await eventually(
+    () => page.locator(".page-header .status[data-status=CANCELLED]").count(),
+    "the second cancellation",
+    60_000,
+  );
+  await page.getByText("Attempt 1", { exact: true }).click();
+  await page.waitForURL("**attempt=1*");
+}
+
+/** A connection that breaks while a log arrives: nothing is lost, nothing is doubled. */
+export async function logSurvivesReconnect(page, context) {
+  const id = await page.evaluate(() => location.pathname.split("/").pop());
+  await page.goto("/jobs");
+  await page.getByRole("link", { name: names.loop, exact: true }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await page.waitForURL((u) => /\/runs\/run_/.test(u.pathname) && !u.pathname.endsWith(id));
+  await page.locator(".log-row").first().waitFor({ timeout: 60_000 });
+  await context.setOffline(true);
+  await page.evaluate(() => window.dispatchEvent(new Event("offline")));
+  await context.setOffline(false);
+  const from = (await lineNumbers(page)).at(-1);
+  await eventually(
+    async () => (await lineNumbers(page)).at(-1) > from + 20,
+    "more lines after the break",
+    60_000,
+  );
+  const lines = await page
+    .locator(".log-row")
+    .evaluateAll((rows) =>
+      rows.map((r) => [
+        Number(r.querySelector(".log-n").textContent),
+        r.querySelector(".log-text").textContent,
+      ]),
+    );
+  const ticks = lines.filter(([, t]) => t.startsWith("tick ")).map(([n, t]) => n - Number(t.slice(5)));
+  assert.equal(new Set(ticks).size, 1, "line numbers and what the lines say run together");
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await eventually(
+    () => page.locator(".page-header .status[data-status=CANCELLED]").count(),
+    "its end",
+    60_000,
+  );
+}
+
+/** Tasks in the form: the graph, renaming, cycles, duplicate keys; then the same as JSON; a schedule with a preview. */
+export async function createGraph(page) {
+  await fillCommand(page, names.graph, "echo first");
+  await page.getByText("Tasks", { exact: true }).click();
+  await page.locator(".dag-node", { hasText: "first" }).waitFor();
+  await page.getByRole("button", { name: "Add a task after first" }).click();
+  await page.getByRole("textbox", { name: "Key", exact: true }).fill("second");
+  await page.getByLabel(label("Command")).fill("echo second");
+  await page.locator(".dag-node", { hasText: "second" }).waitFor();
+  assert.equal(await page.locator(".dag .react-flow__edge").count(), 1);
+
+  await page.getByRole("textbox", { name: "Key", exact: true }).fill("first");
+  await page.getByText("Another task has the key first already.").first().waitFor();
+  await page.getByRole("textbox", { name: "Key", exact: true }).fill("second");
+
+  await page.locator(".dag-node", { hasText: "first" }).click();
+  await page.getByRole("combobox", { name: "Runs after" }).click();
+  await page.getByRole("option", { name: "second" }).click();
+  await page.getByText("in a circle", { exact: false }).first().waitFor();
+  await settled(page);
+  await shot(page, "job-editor-cycle");
+  await page.getByRole("button", { name: "Create job" }).click();
+  await page.getByText(/to put right/).waitFor();
+  await page.getByRole("combobox", { name: "Runs after" }).press("Backspace");
+  await page.getByText("in a circle", { exact: false }).first().waitFor({ state: "hidden" });
+  await page.keyboard.press("Escape");
+
+  await page.getByText("Run by itself").click();
+  const cron = page.getByLabel("Cron");
+  await cron.fill("not a cron");
+  await page.getByTestId("cron-error").waitFor();
+  await cron.fill("*/15 * * * *");
+  await page.getByText("Every 15 minutes").waitFor();
+  await eventually(() => page.getByRole("list", { name: "Next times" }).locator("li").count(), "next times");
+  await settled(page);
+  await assertAccessible(page, "job editor");
+  await shot(page, "job-editor");
+
+  await page.getByText("JSON", { exact: true }).click();
+  await page.locator(".cm-content").waitFor();
+  assert.match(await page.locator(".cm-content").textContent(), /"dependsOn"/);
+  await settled(page);
+  await assertAccessible(page, "job as JSON");
+  await shot(page, "job-json");
+  await page.locator(".cm-content").click();
+  await page.keyboard.press("Control+End");
+  await page.keyboard.type("x");
+  await page.getByText("The JSON is not valid yet.").waitFor();
+  await page.keyboard.press("Backspace");
+  await page.getByText("The JSON is not valid yet.").waitFor({ state: "hidden" });
+  await page.getByText("Form", { exact: true }).click();
+  await page.getByRole("button", { name: "Create job" }).click();
+
+  await page.getByRole("heading", { name: names.graph, level: 1 }).waitFor();
+  await page.getByText("Every 15 minutes").waitFor();
+  assert.equal(await page.locator(".dag-node").count(), 2);
+}
+
+/** A schedule is paused and resumed; the job is changed; leaving without saving is asked about. */
+export async function editGraph(page) {
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByText("Paused: it starts nothing until it is resumed.").waitFor();
+  await page.getByRole("button", { name: "Resume" }).click();
+  await page.getByText("Paused: it starts nothing until it is resumed.").waitFor({ state: "hidden" });
+
+  await page.getByRole("link", { name: "Edit", exact: true }).click();
+  await page.getByLabel("Description").fill("Says two things.");
+  await page.getByRole("link", { name: "Cancel", exact: true }).click();
+  await page.getByRole("dialog", { name: "Leave without saving?" }).waitFor();
+  await page.getByRole("button", { name: "Stay" }).click();
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByText("Says two things.").waitFor();
+}
+
+/** Deleting asks first, and says what stays. */
+export async function deleteJobs(page) {
+  for (const name of Object.values(names)) {
+    await page.goto(`/jobs?q=${name}`);
+    await page.getByRole("link", { name, exact: true }).click();
+    await page.getByRole("button", { name: "More" }).click();
+    await page.getByRole("menuitem", { name: "Delete the job" }).click();
+    const dialog = page.getByRole("dialog", { name: `Delete ${name}?` });
+    await dialog.getByRole("button", { name: "Delete the job" }).click();
+    await page.waitForURL("**/jobs");
+  }
+  await page.goto(`/jobs?q=${unique}`);
+  await page.getByText("No jobs match this filter.").waitFor();
+}

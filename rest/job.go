@@ -25,6 +25,7 @@ type Job struct {
 	Environment       Variables `json:"environment" doc:"Environment variables of every task."`
 	Parameters        Variables `json:"parameters" doc:"The parameters that a run can be started with, and their defaults. Tasks see them as environment variables."`
 	MaxConcurrentRuns int       `json:"max_concurrent_runs" doc:"Runs of the job at the same time; more wait as pending. 0 is no limit."`
+	Files             []JobFile `json:"files" doc:"Files it brings along, laid into the working directory of each of its tasks."`
 	Schedule          *Schedule `json:"schedule"`
 	Sample            bool      `json:"sample" doc:"Whether it came with the workspace."`
 	CreatedBy         Actor     `json:"created_by"`
@@ -90,6 +91,7 @@ type NewJob struct {
 	Environment       Variables    `json:"environment,omitempty"`
 	Parameters        Variables    `json:"parameters,omitempty" doc:"Names and defaults. Tasks see them as environment variables."`
 	MaxConcurrentRuns int          `json:"max_concurrent_runs,omitempty"`
+	Files             []NewJobFile `json:"files,omitempty" nullable:"true" doc:"At most 100, 4 MiB together."`
 	Schedule          *NewSchedule `json:"schedule,omitempty"`
 }
 
@@ -99,6 +101,7 @@ func (n NewJob) domain() domain.NewJob {
 		JobSpec: domain.JobSpec{
 			Command: n.Command, Tasks: taskSpecs(n.Tasks), MaxRetries: n.MaxRetries, TimeoutSeconds: n.TimeoutSeconds,
 			Environment: n.Environment, Parameters: n.Parameters, MaxConcurrentRuns: n.MaxConcurrentRuns,
+			Files: each(n.Files, NewJobFile.domain),
 		},
 	}
 }
@@ -123,6 +126,7 @@ type JobChange struct {
 	Environment       *Variables     `json:"environment,omitempty" nullable:"true" doc:"Replaces all of them."`
 	Parameters        *Variables     `json:"parameters,omitempty" nullable:"true" doc:"Replaces all of them."`
 	MaxConcurrentRuns *int           `json:"max_concurrent_runs,omitempty" nullable:"true"`
+	Files             *[]NewJobFile  `json:"files,omitempty" nullable:"true" doc:"Replaces all of them."`
 	Schedule          ScheduleChange `json:"schedule,omitempty" doc:"Replaces the schedule; null removes it."`
 }
 
@@ -135,6 +139,10 @@ func (c JobChange) domain() domain.JobChange {
 	if c.Tasks != nil {
 		tasks := taskSpecs(*c.Tasks)
 		change.Tasks = &tasks
+	}
+	if c.Files != nil {
+		files := each(*c.Files, NewJobFile.domain)
+		change.Files = &files
 	}
 	if c.Schedule.given {
 		schedule := c.Schedule.schedule.domain()
@@ -167,7 +175,7 @@ func showJob(j domain.Job) Job {
 	return Job{
 		ID: string(j.ID), Name: j.Name, Description: j.Description, Command: j.Command, Tasks: each(j.Tasks, showJobTask),
 		MaxRetries: j.MaxRetries, TimeoutSeconds: j.TimeoutSeconds, Environment: j.Environment, Parameters: j.Parameters,
-		MaxConcurrentRuns: j.MaxConcurrentRuns, Schedule: showSchedule(j.Schedule), Sample: j.Sample,
+		MaxConcurrentRuns: j.MaxConcurrentRuns, Files: each(j.Files, jobFile), Schedule: showSchedule(j.Schedule), Sample: j.Sample,
 		CreatedBy: showActor(j.CreatedBy), CreatedAt: Time(j.CreatedAt), UpdatedAt: Time(j.UpdatedAt),
 	}
 }

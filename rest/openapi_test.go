@@ -43,7 +43,7 @@ func serveOnce(h http.Handler, path string) *httptest.ResponseRecorder {
 func TestOpenAPIGolden(t *testing.T) {
 	got := get(t, Prefix+"/openapi.yaml").Body.Bytes()
 	if *update {
-		require.NoError(t, os.WriteFile("openapi.yaml", got, 0o600))
+		require.NoError(t, os.WriteFile("openapi.yaml", got, 0o644))
 	}
 	want, err := os.ReadFile("openapi.yaml")
 	require.NoError(t, err)

@@ -60,7 +60,8 @@ generate: web/node_modules/.stamp ## Write the generated code again
 
 .PHONY: golden
 golden: ## Write the golden files again: schema.sql, openapi.yaml, permissions.md
-	UPDATE_GOLDEN=1 go test ./store ./rest ./domain -run 'Golden' -count=1
+	UPDATE_GOLDEN=1 go test ./store ./domain -run 'Schema|PermissionsPage' -count=1
+	go test ./rest -run OpenAPI -count=1 -update
 
 .PHONY: bench
 bench: millpond ## Measure: ratios within one run, see docs/performance.md

@@ -141,4 +141,3 @@ func (p *platform) requireRanges(run string, w work, size int64) {
 		require.Equal(p.t, http.StatusRequestedRangeNotSatisfiable, status(err), beyond)
 	}
 }
-

@@ -43,8 +43,7 @@ func newPlatform(t testing.TB, o options) *platform {
 	out, err := exec.Command("cp", "-a", from.dir+"/.", p.dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	p.arena = filepath.Join(p.dir, "arena")
-	require.NoError(t, os.Mkdir(p.arena, 0o777))
-	require.NoError(t, os.Chmod(p.arena, 0o777))
+	p.mkdir(p.arena)
 	t.Cleanup(p.end)
 	args := o.args
 	if o.noAgent {
@@ -401,4 +400,17 @@ func (p *platform) text(run, key string) string {
 		return ""
 	}
 	return string(text)
+}
+
+// release makes a file that tasks wait for.
+func (p *platform) release(file string) {
+	p.t.Helper()
+	require.NoError(p.t, os.WriteFile(file, nil, 0o644))
+}
+
+// mkdir makes a directory that every task can write to.
+func (p *platform) mkdir(dir string) {
+	p.t.Helper()
+	require.NoError(p.t, os.Mkdir(dir, 0o777))
+	require.NoError(p.t, os.Chmod(dir, 0o777))
 }

@@ -230,4 +230,3 @@ func (f *faults) cancelling() {
 	require.GreaterOrEqual(f, got.n, w.written(1))
 	require.Equal(f, got.SHA256(), f.readLog(run, 1, newCheck(w.stream, w.name)).SHA256())
 }
-

@@ -141,7 +141,6 @@ func (w *wire) wasCut() int {
 	return w.cuts
 }
 
-
 // onWire is a platform whose agent reaches it over a wire.
 func onWire(t *testing.T) (*platform, *wire) {
 	p := newPlatform(t, options{noAgent: true})

@@ -116,4 +116,3 @@ func childrenOf(pid int) (children []int) {
 	}
 	return children
 }
-

@@ -170,6 +170,9 @@ func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end Atte
 			run.AttemptEnded(id, a.TaskKey, end, now)
 			return nil
 		})
+		if err == nil && len(run.assigned) == 0 {
+			tx.Notify(DispatchTopic) // its slot is free for other runs, or the task waits until its back-off is over
+		}
 		tx.Notify(LogTopic(id), AgentsTopic(s.workspace))
 		return err
 	})

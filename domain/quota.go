@@ -83,6 +83,7 @@ func (q *Quotas) Update(ctx context.Context, s Scope, name QuotaName, limit int)
 		if quota, err = tx.LockQuota(ctx, name); err != nil {
 			return err
 		}
+		tx.Notify(ScheduleTopic) // a tick may have waited for the room
 		return audited(ctx, tx, s, QuotaUpdate, "quota", name)
 	})
 	return quota, err

@@ -1,6 +1,13 @@
 package rest
 
-import "github.com/millpond/millpond/domain"
+import (
+	"encoding/base64"
+	"errors"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/millpond/millpond/domain"
+)
 
 // JobFile is one of the files that a job brings along.
 type JobFile struct {
@@ -17,7 +24,7 @@ func jobFile(f domain.File) JobFile {
 // NewJobFile is a file with its content, or with the SHA-256 and the size of one that is here already.
 type NewJobFile struct {
 	Path       string  `json:"path" example:"data/penguins.csv" doc:"Relative to the working directory, slash-separated."`
-	Content    *[]byte `json:"content,omitempty" nullable:"true" doc:"Its bytes, in base64."`
+	Content    *Base64 `json:"content,omitempty" nullable:"true" doc:"Its bytes, in base64; empty for an empty file."`
 	SHA256     string  `json:"sha256,omitempty" doc:"Of a file that an earlier job brought, in place of its content."`
 	Size       int     `json:"size,omitempty" doc:"Goes with sha256."`
 	Executable bool    `json:"executable,omitempty"`
@@ -29,4 +36,20 @@ func (n NewJobFile) domain() domain.File {
 		f.Content = append([]byte{}, *n.Content...)
 	}
 	return f
+}
+
+// Base64 are bytes as text. Unlike []byte it may be empty: huma holds that an empty text is no base64.
+type Base64 []byte
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *Base64) UnmarshalText(text []byte) (err error) {
+	if *b, err = base64.StdEncoding.AppendDecode([]byte{}, text); err != nil {
+		return errors.New("content is not base64, in the standard alphabet and with padding")
+	}
+	return nil
+}
+
+// Schema implements huma.SchemaProvider.
+func (Base64) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "byte", Examples: []any{"YSxiCjEsMgo="}}
 }

@@ -26,13 +26,15 @@ func TestFilesOfAJob(t *testing.T) {
 	require.Equal(t, []any{map[string]any{"path": "other.csv", "size": 8.0, "sha256": file["sha256"], "executable": true}}, changed)
 
 	for _, bad := range []string{
-		`[{"path":"../out","content":""}]`, `[{"path":"/etc/passwd","content":""}]`, `[{"path":"a"}]`, `[{"path":"a","content":"!"}]`,
+		`[{"path":"../out","content":""}]`, `[{"path":"/etc/passwd","content":""}]`, `[{"path":"a"}]`, `[{"path":"a","content":"!"}]`, `[{"path":"a","content":"YQ"}]`, `[{"path":"a","content":1}]`,
 		`[{"path":"a","content":""},{"path":"a","content":""}]`, fmt.Sprintf(`[{"path":"a","sha256":"%064d","size":1}]`, 0),
 	} {
 		w.call(token, "PATCH", path, `{"files":`+bad+`}`).refused(400)
 	}
 	require.Equal(t, changed, w.call(token, "GET", path, nil).object(200)["files"])
 	require.Equal(t, []any{}, w.call(token, "PATCH", path, `{"files":[]}`).object(200)["files"])
+	empty, _ := w.call(token, "PATCH", path, `{"files":[{"path":"empty","content":""}]}`).object(200)["files"].([]any)
+	require.EqualValues(t, 0, empty[0].(map[string]any)["size"])
 	theirs := w.call(w.theirs.admin, "POST", "/jobs", fmt.Sprintf(`{"name":"x","command":"true","files":[{"path":"a","sha256":%q,"size":8}]}`, file["sha256"]))
 	theirs.refused(400)
 }

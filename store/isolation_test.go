@@ -341,7 +341,7 @@ func TestPoliciesHoldWithoutTheStore(t *testing.T) {
 		})
 		for _, forbidden := range []string{
 			`INSERT INTO audit_events SELECT * FROM audit_events`, `UPDATE audit_events SET detail = ''`, `DELETE FROM audit_events`,
-			`UPDATE users SET password_hash = ''`, `SELECT * FROM signing_keys`, `SELECT create_log_partition(now()::date, 'a', 'b')`,
+			`UPDATE users SET password_hash = ''`, `SELECT password_hash FROM users`, `SELECT * FROM signing_keys`, `SELECT create_log_partition(now()::date, 'a', 'b')`,
 			`INSERT INTO workspaces VALUES ('ws_x', 'x', now())`, `DELETE FROM log_chunks`, `TRUNCATE runs`, `CREATE TABLE mine ()`,
 		} {
 			as(ws, func(tx *sql.Tx) {

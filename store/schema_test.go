@@ -51,6 +51,9 @@ var schemaQueries = []string{
 	`SELECT format('GRANT %s ON %I TO %s;', string_agg(g.privilege_type, ', ' ORDER BY g.privilege_type), c.relname, g.grantee::regrole)
 		FROM pg_class c, aclexplode(c.relacl) g WHERE c.relnamespace = 'public'::regnamespace AND NOT c.relispartition AND c.relkind IN ('r', 'p')
 			AND g.grantee <> c.relowner GROUP BY c.relname, g.grantee ORDER BY c.relname, g.grantee::regrole::text`,
+	`SELECT format('GRANT %s (%s) ON %I TO %s;', g.privilege_type, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum), c.relname, g.grantee::regrole)
+		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid, aclexplode(a.attacl) g WHERE c.relnamespace = 'public'::regnamespace AND NOT c.relispartition
+		GROUP BY c.relname, g.grantee, g.privilege_type ORDER BY c.relname, g.grantee::regrole::text, g.privilege_type`,
 	`SELECT format('GRANT EXECUTE ON FUNCTION %I TO %s;', p.proname, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE g.grantee::regrole::text END)
 		FROM pg_proc p, aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) g
 		WHERE p.pronamespace = 'public'::regnamespace AND g.grantee <> p.proowner ORDER BY 1`,
@@ -116,7 +119,7 @@ func TestAnOwnerWhoIsNoSuperuser(t *testing.T) {
 	execute(t, db, `GRANT millpond_app, millpond_system TO plain WITH ADMIN OPTION`)
 	execute(t, db, `ALTER SCHEMA public OWNER TO plain`)
 	t.Cleanup(func() {
-		_, err := db.Exec(`DROP OWNED BY plain CASCADE; ALTER SCHEMA public OWNER TO CURRENT_USER; DROP ROLE plain`)
+		_, err := db.Exec(`ALTER SCHEMA public OWNER TO CURRENT_USER; DROP OWNED BY plain CASCADE; DROP ROLE plain`)
 		require.NoError(t, err)
 	})
 	address, err := url.Parse(dsn)

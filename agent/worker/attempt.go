@@ -23,10 +23,9 @@ type attempt struct {
 	user *user // nil when its processes run as the agent's own user
 
 	log, marks *os.File
+	mu         sync.Mutex
 	// The read ends of its pipes. The shim empties them; they are held here so that what is in them outlives the shim.
-	pipes [2]int
-
-	mu        sync.Mutex
+	pipes     [2]int
 	shared    *shared // with the shim; nil while there is none
 	link      *link   // to its shim; nil when it has ended
 	retries   int
@@ -60,6 +59,7 @@ func (a *attempt) openLog() (err error) {
 	return err
 }
 
+// closePipes is called with mu held.
 func (a *attempt) closePipes() {
 	for i, fd := range a.pipes {
 		if fd >= 0 {

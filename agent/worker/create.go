@@ -176,33 +176,41 @@ func (w *worker) launch(a *attempt) error {
 			}
 		}
 	}()
-	a.closePipes()
+	if err := a.makePipes(files); err != nil {
+		return err
+	}
+	if err := removeIfThere(filepath.Join(a.dir, socketFile)); err != nil {
+		return err
+	}
 	var err error
+	if files[fileListener], err = listenIn(a.dir); err != nil {
+		return err
+	}
+	send := files
+	if a.user != nil {
+		send = append(send, int(a.user.lock.Fd()))
+	}
+	return w.handOver(a, send)
+}
+
+// makePipes makes what the attempt and a new shim have in common: its pipes and a page of memory.
+func (a *attempt) makePipes(files []int) (err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closePipes()
 	for i, ends := range [2][2]int{{fileStdoutRead, fileStdoutWrite}, {fileStderrRead, fileStderrWrite}} {
 		if a.pipes[i], files[ends[1]], err = makePipe(a.user); err != nil {
 			return err
 		}
 		files[ends[0]] = a.pipes[i]
 	}
-	if err := removeIfThere(filepath.Join(a.dir, socketFile)); err != nil {
-		return err
-	}
-	if files[fileListener], err = listenIn(a.dir); err != nil {
-		return err
-	}
 	memory, fd, err := newShared()
 	if err != nil {
 		return err
 	}
 	files[fileShared] = fd
-	a.mu.Lock()
 	a.share(memory)
-	a.mu.Unlock()
-	send := files
-	if a.user != nil {
-		send = append(send, int(a.user.lock.Fd()))
-	}
-	return w.handOver(a, send)
+	return nil
 }
 
 // handOver finds a shim that takes the attempt; one that died while it was idle is passed over.

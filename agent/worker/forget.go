@@ -47,8 +47,8 @@ const pastKept = 1024
 func (w *worker) discard(a *attempt) {
 	a.mu.Lock()
 	a.share(nil)
-	a.mu.Unlock()
 	a.closePipes()
+	a.mu.Unlock()
 	a.closeFiles()
 	// The id stays its own until what belongs to it is out of reach.
 	err := os.Rename(a.dir, filepath.Join(w.trashDir(), fmt.Sprintf("%s-%d", a.id, time.Now().UnixNano())))

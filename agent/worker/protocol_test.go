@@ -225,3 +225,36 @@ func TestLogTheControlPlaneHasLostIsNamed(t *testing.T) {
 	s := c.exited("att_1")
 	require.Equal(t, s.LogEnd, c.taken("att_1"))
 }
+
+func TestNothingIsLeakedByAttempts(t *testing.T) {
+	c := newControl(t)
+	o := c.options()
+	c.agent(o)
+	n := 0
+	run := func(count int) {
+		for range count {
+			n++
+			id := fmt.Sprint("att_", n)
+			c.start(agent.Attempt{ID: id, Command: "echo hello; echo world >&2"})
+			c.exited(id)
+		}
+	}
+	open := func(pid int) int {
+		fds, _ := os.ReadDir(procPath(pid, "fd"))
+		maps, _ := os.ReadFile(procPath(pid, "maps"))
+		return len(fds) + strings.Count(string(maps), "memfd:millpond")
+	}
+	settled := func() bool {
+		entries, err := os.ReadDir(filepath.Join(o.Dir, "trash"))
+		return err == nil && len(entries) == 0
+	}
+	run(10)
+	waitFor(t, settled)
+	before := open(os.Getpid())
+	run(40)
+	waitFor(t, settled)
+	waitFor(t, func() bool { return open(os.Getpid()) <= before+4 }) // streams of the tunnel come and go
+	for _, pid := range idleShims() {
+		require.Less(t, open(pid), 20)
+	}
+}

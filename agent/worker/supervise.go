@@ -135,11 +135,11 @@ func (w *worker) ended(a *attempt, s agent.Status) {
 	a.mu.Lock()
 	a.final = &s
 	a.share(nil)
+	a.closePipes()
 	a.held = ""
 	a.version++
 	forgotten, sent := a.forgotten, a.acked >= s.LogEnd
 	a.mu.Unlock()
-	a.closePipes()
 	switch {
 	case forgotten:
 		w.remove(a)

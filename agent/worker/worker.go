@@ -268,8 +268,10 @@ func (w *worker) closeAll() {
 		if a.link != nil {
 			a.link.leave()
 		}
+		a.mu.Lock()
 		a.share(nil)
 		a.closePipes()
+		a.mu.Unlock()
 		a.closeFiles()
 		a.user.release()
 	}

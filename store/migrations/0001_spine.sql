@@ -20,7 +20,7 @@ GRANT USAGE ON SCHEMA public TO millpond_app, millpond_system;
 
 -- The workspace a transaction is confined to; empty outside of one, which matches no row.
 -- +goose StatementBegin
-CREATE FUNCTION current_workspace() RETURNS text LANGUAGE sql STABLE LEAKPROOF PARALLEL SAFE
+CREATE FUNCTION current_workspace() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
     RETURN current_setting('app.workspace', true);
 -- +goose StatementEnd
 
@@ -308,7 +308,8 @@ ALTER TABLE users ENABLE ROW LEVEL SECURITY;
 CREATE POLICY app ON users TO millpond_app USING (EXISTS (SELECT FROM members m WHERE m.user_id = users.id AND m.workspace_id = current_workspace()));
 CREATE POLICY system ON users TO millpond_system USING (true) WITH CHECK (true);
 
-GRANT SELECT ON workspaces, users TO millpond_app;
+GRANT SELECT ON workspaces TO millpond_app;
+GRANT SELECT (id, email, name, created_at) ON users TO millpond_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON members, sessions, api_keys, jobs, runs, tasks, attempts TO millpond_app;
 GRANT SELECT, INSERT, UPDATE ON agents, quotas, idempotency_keys TO millpond_app;
 GRANT SELECT, INSERT ON files, log_chunks, log_segments, invitations TO millpond_app;
@@ -326,7 +327,7 @@ GRANT SELECT, DELETE ON idempotency_keys TO millpond_system;
 -- A member who is new to the instance is made by a function: app may not write users otherwise.
 -- +goose StatementBegin
 CREATE FUNCTION ensure_user(new_id text, new_email text, new_name text, at timestamptz)
-RETURNS TABLE (user_id text, fresh boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+RETURNS TABLE (user_id text, fresh boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO users (id, email, name, created_at) VALUES (new_id, new_email, new_name, at) ON CONFLICT (email) DO NOTHING;
     RETURN QUERY SELECT u.id, u.password_hash IS NULL AND NOT EXISTS (SELECT FROM members m WHERE m.user_id = u.id)
@@ -341,12 +342,14 @@ GRANT EXECUTE ON FUNCTION ensure_user TO millpond_app;
 -- the smallest attempt ids of that day and of the next.
 -- +goose StatementBegin
 CREATE FUNCTION create_log_partition(day date, lower_id text, upper_id text)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(7236402);
     IF to_regclass(format('log_chunks_%s', to_char(day, 'YYYYMMDD'))) IS NULL THEN
-        EXECUTE format('CREATE TABLE log_chunks_%s PARTITION OF log_chunks FOR VALUES FROM (%L) TO (%L)', to_char(day, 'YYYYMMDD'), lower_id, upper_id);
+        -- Attached, not created in its place: that would wait for every reader, with every writer behind it.
+        EXECUTE format('CREATE TABLE log_chunks_%s (LIKE log_chunks INCLUDING STORAGE)', to_char(day, 'YYYYMMDD'));
         EXECUTE format('ALTER TABLE log_chunks_%s ENABLE ROW LEVEL SECURITY', to_char(day, 'YYYYMMDD'));
+        EXECUTE format('ALTER TABLE log_chunks ATTACH PARTITION log_chunks_%s FOR VALUES FROM (%L) TO (%L)', to_char(day, 'YYYYMMDD'), lower_id, upper_id);
     END IF;
 END
 $$;
@@ -356,7 +359,7 @@ $$;
 -- would wait behind it.
 -- +goose StatementBegin
 CREATE FUNCTION drop_log_partition(day date, lower_id text, upper_id text)
-RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = public SET lock_timeout = '2s' AS $$
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '500ms' AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(7236402);
     IF to_regclass(format('log_chunks_%s', to_char(day, 'YYYYMMDD'))) IS NULL

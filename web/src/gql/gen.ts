@@ -49,6 +49,15 @@ export type TaskSpecInput = {
   readonly environment?: ReadonlyArray<VariableInput> | null | undefined;
 };
 
+/** A file with its content, or with the SHA-256 and the size of one that is here already. */
+export type JobFileInput = {
+  readonly path: string;
+  readonly content?: string | null | undefined;
+  readonly sha256?: string | null | undefined;
+  readonly size?: number | null | undefined;
+  readonly executable?: boolean | null | undefined;
+};
+
 export type ScheduleInput = {
   readonly cron: string;
   readonly timeZone?: string | null | undefined;
@@ -66,6 +75,8 @@ export type CreateJobInput = {
   readonly parameters?: ReadonlyArray<VariableInput> | null | undefined;
   readonly schedule?: ScheduleInput | null | undefined;
   readonly maxConcurrentRuns?: number | null | undefined;
+  /** At most 100, 4 MiB together. They replace all that were there. */
+  readonly files?: ReadonlyArray<JobFileInput> | null | undefined;
 };
 
 /** A field that is left out stays as it is. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule. */
@@ -81,6 +92,8 @@ export type UpdateJobInput = {
   readonly parameters?: ReadonlyArray<VariableInput> | null | undefined;
   readonly schedule?: ScheduleInput | null | undefined;
   readonly maxConcurrentRuns?: number | null | undefined;
+  /** At most 100, 4 MiB together. They replace all that were there. */
+  readonly files?: ReadonlyArray<JobFileInput> | null | undefined;
 };
 
 export type DeleteJobInput = {
@@ -271,7 +284,7 @@ export type ScheduleFieldsFragment = { readonly cron: string, readonly timeZone:
 
 export type JobRowFragment = { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string> } | null, readonly runs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null } }> } };
 
-export type JobFullFragment = { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null };
+export type JobFullFragment = { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null };
 
 export type JobsListQueryVariables = Exact<{
   first: number;
@@ -287,7 +300,7 @@ export type JobDetailQueryVariables = Exact<{
 }>;
 
 
-export type JobDetailQuery = { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } | null };
+export type JobDetailQuery = { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } | null };
 
 export type JobRunsQueryVariables = Exact<{
   id: string;
@@ -313,14 +326,14 @@ export type CreateJobMutationVariables = Exact<{
 }>;
 
 
-export type CreateJobMutation = { readonly createJob: { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } } };
+export type CreateJobMutation = { readonly createJob: { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } } };
 
 export type UpdateJobMutationVariables = Exact<{
   input: UpdateJobInput;
 }>;
 
 
-export type UpdateJobMutation = { readonly updateJob: { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } } };
+export type UpdateJobMutation = { readonly updateJob: { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } } };
 
 export type DeleteJobMutationVariables = Exact<{
   input: DeleteJobInput;
@@ -634,6 +647,12 @@ export const JobFullFragmentDoc = new TypedDocumentString(`
   parameters {
     name
     value
+  }
+  files {
+    path
+    size
+    sha256
+    executable
   }
   schedule {
     ...ScheduleFields
@@ -1123,6 +1142,12 @@ fragment JobFull on Job {
     name
     value
   }
+  files {
+    path
+    size
+    sha256
+    executable
+  }
   schedule {
     ...ScheduleFields
   }
@@ -1212,6 +1237,12 @@ fragment JobFull on Job {
     name
     value
   }
+  files {
+    path
+    size
+    sha256
+    executable
+  }
   schedule {
     ...ScheduleFields
   }
@@ -1263,6 +1294,12 @@ fragment JobFull on Job {
   parameters {
     name
     value
+  }
+  files {
+    path
+    size
+    sha256
+    executable
   }
   schedule {
     ...ScheduleFields

@@ -9,6 +9,7 @@ export type ErrorCode =
   | "NOT_FOUND"
   | "CONFLICT"
   | "QUOTA_EXCEEDED"
+  | "RATE_LIMITED"
   | "TOO_LARGE"
   | "UNAVAILABLE"
   | "INTERNAL";
@@ -49,7 +50,7 @@ function codeOf(status: number): string | undefined {
   if (status === 401) return "UNAUTHENTICATED";
   if (status === 403) return "FORBIDDEN";
   if (status === 413) return "TOO_LARGE";
-  if (status === 429) return "QUOTA_EXCEEDED";
+  if (status === 429) return "RATE_LIMITED";
   if (status === 0 || status >= 502) return "UNAVAILABLE";
   return status >= 500 ? "INTERNAL" : undefined;
 }

@@ -84,7 +84,7 @@ describe("request", () => {
     );
     await expect(request(SessionDocument, {})).rejects.toMatchObject({
       message: "Slow down.",
-      code: "QUOTA_EXCEEDED",
+      code: "RATE_LIMITED",
       retryAfter: 30,
       requestId: "req_2",
     });

@@ -103,7 +103,7 @@ export function JsonEditor({
           linter(jsonParseLinter(), { delay: 250 }),
           keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
           theme.current.of(look(scheme)),
-          EditorView.contentAttributes.of({ "aria-label": label }),
+          EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
           EditorView.updateListener.of((u) => {
             if (u.docChanged) changed(u.state.doc.toString());
           }),

@@ -68,7 +68,7 @@ export async function openPage(browser, { base, scheme = "light", storage, size 
     storageState: storage,
     permissions: ["clipboard-read", "clipboard-write"],
   });
-  context.setDefaultTimeout(20_000);
+  context.setDefaultTimeout(30_000);
   const page = await context.newPage();
   const faults = await watch(page);
   return {

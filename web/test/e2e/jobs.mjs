@@ -133,7 +133,7 @@ export async function createGraph(page) {
   await page.getByText("in a circle", { exact: false }).first().waitFor({ state: "hidden" });
   await page.keyboard.press("Escape");
 
-  await page.getByText("Run by itself").click();
+  await page.getByRole("switch", { name: "Run by itself" }).click();
   const cron = page.getByLabel("Cron");
   await cron.fill("not a cron");
   await page.getByTestId("cron-error").waitFor();

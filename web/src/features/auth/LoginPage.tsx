@@ -82,7 +82,7 @@ export function LoginPage({ to }: { to: string | undefined }) {
 function Refusal({ error }: { error: Error }) {
   const e = error instanceof RequestError ? error : undefined;
   if (e?.code === "UNAVAILABLE" || e?.code === "INTERNAL") return <ErrorPanel error={error} />;
-  if (e?.code !== "QUOTA_EXCEEDED")
+  if (e?.code !== "RATE_LIMITED")
     return (
       <Alert color="red" icon={<IconAlertTriangle size={18} aria-hidden />}>
         {error.message}

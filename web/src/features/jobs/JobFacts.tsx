@@ -1,4 +1,5 @@
 import type { JobFullFragment } from "@/gql/gen";
+import { formatBytes } from "@/lib/format";
 import { Ago } from "@/ui/Time";
 
 /** How a job is declared, but for what it runs and when. */
@@ -17,6 +18,18 @@ export function JobFacts({ job }: { job: JobFullFragment }) {
         <dd>
           <Variables list={job.environment} />
         </dd>
+        {job.files.length > 0 && (
+          <>
+            <dt>Files</dt>
+            <dd>
+              {job.files.map((f) => (
+                <div key={f.path}>
+                  <span className="mono">{f.path}</span> <span className="dim">{formatBytes(f.size)}</span>
+                </div>
+              ))}
+            </dd>
+          </>
+        )}
         {!job.tasks?.length && (
           <>
             <dt>Retries</dt>

@@ -1,4 +1,5 @@
 import { NumberInput, SegmentedControl, SimpleGrid, Stack, Text, Textarea, TextInput } from "@mantine/core";
+import { FilesForm } from "./FilesForm";
 import { type JobModel, newTask } from "./model";
 import { ScheduleForm } from "./ScheduleForm";
 import { TasksEditor } from "./TasksEditor";
@@ -120,6 +121,7 @@ export function JobForm({
           />
         </section>
       </SimpleGrid>
+      <FilesForm files={m.files} onChange={(files) => set({ files })} errors={errors} />
       <section className="card card-pad" aria-label="Limits">
         <SimpleGrid cols={{ base: 1, sm: 2 }}>
           <NumberInput

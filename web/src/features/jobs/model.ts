@@ -12,6 +12,15 @@ const task = z.strictObject({
   environment: z.array(variable).default([]),
 });
 
+const file = z.strictObject({
+  path: z.string(),
+  /** Base64; absent for a file that the server has already. */
+  content: z.string().optional(),
+  sha256: z.string().optional(),
+  size: whole.optional(),
+  executable: z.boolean().default(false),
+});
+
 /** A job as the editor has it: the same fields as createJob's input, so that its JSON is that input. */
 export const jobModel = z.strictObject({
   name: z.string(),
@@ -31,10 +40,12 @@ export const jobModel = z.strictObject({
     .nullable()
     .default(null),
   maxConcurrentRuns: whole.default(0),
+  files: z.array(file).default([]),
 });
 
 export type JobModel = z.infer<typeof jobModel>;
 export type TaskModel = z.infer<typeof task>;
+export type FileModel = z.infer<typeof file>;
 export type VariableModel = z.infer<typeof variable>;
 
 export const newTask = (key: string, dependsOn: string[] = []): TaskModel => ({
@@ -57,6 +68,7 @@ export const emptyJob: JobModel = {
   parameters: [],
   schedule: null,
   maxConcurrentRuns: 0,
+  files: [],
 };
 
 /** The model of a job that exists. */
@@ -84,6 +96,7 @@ export function modelOf(j: JobFullFragment): JobModel {
       paused: j.schedule.paused,
     },
     maxConcurrentRuns: j.maxConcurrentRuns,
+    files: j.files.map(({ path, sha256, size, executable }) => ({ path, sha256, size, executable })),
   };
 }
 

@@ -94,6 +94,15 @@ describe("job", () => {
     expect(toCreate(dag)).not.toHaveProperty("command");
     expect(toUpdate("job_1", dag)).toMatchObject({ command: "", tasks: [{ key: "a" }] });
   });
+  it("refuses paths out of the working directory, twice, and too many bytes", () => {
+    const file = (path: string, size = 1) => ({ path, size, sha256: "", executable: false });
+    const files = ["a.sh", "/etc/passwd", "../x", "a//b", "a.sh", "", "lib/b.sh"].map((p) => file(p));
+    expect(validateJob({ ...job, files }).map((i) => i.path)).toEqual(
+      [1, 2, 3, 4, 5].map((i) => `files.${i}.path`),
+    );
+    expect(validateJob({ ...job, files: [file("a", 3 << 20), file("b", 2 << 20)] })[0]?.path).toBe("files");
+    expect(validateJob({ ...job, files: [file("a", 4 << 20)] })).toEqual([]);
+  });
   it("reads its own JSON back", () => {
     const dag = { ...job, command: null, tasks: [task("a"), task("b", "a")] };
     expect(parseModel(JSON.stringify(dag))).toEqual({ model: dag, error: null });

@@ -1,4 +1,4 @@
-import type { JobModel, TaskModel, VariableModel } from "./model";
+import type { FileModel, JobModel, TaskModel, VariableModel } from "./model";
 
 /** Something to put right, and where: a field's path, such as tasks.2.key. */
 export interface Issue {
@@ -7,6 +7,9 @@ export interface Issue {
 }
 
 export const maxTasks = 1000;
+export const maxFiles = 100;
+/** Bytes of all files of a job together. */
+export const maxFileBytes = 4 << 20;
 const variableName = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const taskKey = /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$/;
 const reserved = "MILLPOND_";
@@ -19,6 +22,7 @@ export function validateJob(m: JobModel): Issue[] {
   else if (!m.command?.trim()) issues.push({ path: "command", message: "Say what to run." });
   issues.push(...validateVariables(m.environment, "environment"));
   issues.push(...validateVariables(m.parameters, "parameters"));
+  issues.push(...validateFiles(m.files));
   if (m.schedule && !m.schedule.cron.trim())
     issues.push({ path: "schedule.cron", message: "Give a cron line, or turn the schedule off." });
   return issues;
@@ -35,6 +39,31 @@ function validateVariables(list: readonly VariableModel[], path: string): Issue[
       return [{ path: at, message: `${v.name} is here twice.` }];
     return [];
   });
+}
+
+/** Bytes of a file, which the content says when it is not here yet. */
+export const fileSize = (f: FileModel) =>
+  f.content === undefined ? (f.size ?? 0) : Math.floor((f.content.replace(/=+$/, "").length * 3) / 4);
+
+const insideDirectory = (path: string) =>
+  path !== "" &&
+  path.split("/").every((part) => part !== "" && part !== "." && part !== "..") &&
+  !path.includes("\\");
+
+function validateFiles(files: readonly FileModel[]): Issue[] {
+  const issues = files.flatMap((f, i) => {
+    const path = `files.${i}.path`;
+    if (!insideDirectory(f.path))
+      return [{ path, message: "A path inside the working directory, such as lib/a.sh." }];
+    const first = files.findIndex((x) => x.path === f.path);
+    return first < i ? [{ path, message: `Another file is ${f.path} already.` }] : [];
+  });
+  const total = files.reduce((n, f) => n + fileSize(f), 0);
+  if (files.length > maxFiles)
+    issues.push({ path: "files", message: `A job has at most ${maxFiles} files.` });
+  if (total > maxFileBytes)
+    issues.push({ path: "files", message: "The files of a job have at most 4 MiB together." });
+  return issues;
 }
 
 /** What is wrong with the tasks of a DAG: keys, commands, dependencies, cycles. */

@@ -3,13 +3,11 @@ import { CancelRunDocument, RepairRunDocument } from "@/gql/gen";
 import { request } from "@/lib/graphql";
 import { done, failed } from "@/lib/notify";
 import { type Entity, patchEntity } from "@/lib/patch";
-import { useTakeState } from "./live";
 import { type RunDetail, runQuery } from "./queries";
 
 /** Cancel, shown at once and taken back when it is refused; and repair. */
 export function useRunActions(run: RunDetail) {
   const qc = useQueryClient();
-  const take = useTakeState();
   const reload = () => qc.invalidateQueries({ queryKey: runQuery(run.id).queryKey });
   const cancel = useMutation({
     mutationFn: () => request(CancelRunDocument, { input: { id: run.id } }),
@@ -17,7 +15,7 @@ export function useRunActions(run: RunDetail) {
       const asked = { __typename: "Run", id: run.id, cancelRequestedAt: new Date().toISOString() };
       patchEntity(qc, asked as Entity);
     },
-    onSuccess: (d) => take(d.cancelRun.run),
+    onSuccess: reload,
     onError: (e) => {
       failed("The run was not cancelled", e);
       void reload();
@@ -25,8 +23,8 @@ export function useRunActions(run: RunDetail) {
   });
   const repair = useMutation({
     mutationFn: () => request(RepairRunDocument, { input: { id: run.id } }),
-    onSuccess: (d) => {
-      take(d.repairRun.run);
+    onSuccess: () => {
+      void reload();
       done("Running again what did not succeed.");
     },
     onError: (e) => {

@@ -1,0 +1,59 @@
+package auth
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hashes counts how often a password is hashed while fn runs: the semaphore is taken once for each.
+func hashes(fn func(hashing)) int {
+	taken := make(chan int)
+	h := make(hashing)
+	done := make(chan struct{})
+	go func() {
+		n := 0
+		for {
+			select {
+			case <-h: // hashing.key begins
+				n++
+				h <- struct{}{} // and ends
+			case <-done:
+				taken <- n
+				return
+			}
+		}
+	}()
+	fn(h)
+	close(done)
+	return <-taken
+}
+
+// TestAnUnknownEmailCostsAsMuchAsAWrongPassword: one hash of the same strength, whether there is a user, a password, or neither.
+func TestAnUnknownEmailCostsAsMuchAsAWrongPassword(t *testing.T) {
+	known := newHashing().hash("correct horse battery")
+	for name, hash := range map[string]string{"wrong password": known, "unknown e-mail": ""} {
+		require.Equal(t, 1, hashes(func(h hashing) { require.False(t, h.matches("wrong", hash)) }), name)
+	}
+	require.Equal(t, strings.Split(known, "$")[:4], strings.Split(nobody, "$")[:4], "nobody's hash has the present cost")
+	require.Len(t, nobody, len(known))
+}
+
+func TestPasswords(t *testing.T) {
+	h := newHashing()
+	hash := h.hash("correct horse battery")
+	require.True(t, h.matches("correct horse battery", hash))
+	require.NotEqual(t, hash, h.hash("correct horse battery"), "each has a salt of its own")
+	for _, wrong := range []string{"", "correct horse batter", "correct horse battery\x00", "CORRECT HORSE BATTERY"} {
+		require.False(t, h.matches(wrong, hash))
+		require.False(t, h.matches(wrong, ""), "nobody has no password")
+	}
+	for _, broken := range []string{"x", "$argon2id$v=19$m=19456,t=2,p=1$!!$AAAA", "$argon2id$v=19$m=19456,t=2,p=1$AAAA$!!", "$$$$$$$"} {
+		require.False(t, h.matches("correct horse battery", broken))
+	}
+	require.NoError(t, validPassword("password", "twelve chars"))
+	require.NoError(t, validPassword("password", "zwölf本ßßßß€€"))
+	require.Error(t, validPassword("password", "eleven char"))
+	require.Error(t, validPassword("password", strings.Repeat("x", 1025)))
+}

@@ -1,0 +1,524 @@
+-- The schema after all migrations, read from the catalogue. UPDATE_GOLDEN=1 go test ./store writes it.
+
+CREATE TABLE agents (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    token_hash bytea NOT NULL,
+    version text DEFAULT ''::text NOT NULL,
+    hostname text DEFAULT ''::text NOT NULL,
+    os text DEFAULT ''::text NOT NULL,
+    arch text DEFAULT ''::text NOT NULL,
+    slots integer DEFAULT 0 NOT NULL,
+    session text DEFAULT ''::text NOT NULL,
+    replica text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    connected_at timestamp with time zone,
+    last_seen_at timestamp with time zone,
+    lease_expires_at timestamp with time zone,
+    CONSTRAINT agents_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT agents_token_hash_key UNIQUE (token_hash),
+    CONSTRAINT agents_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE agents ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE api_keys (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    hint text NOT NULL,
+    role text NOT NULL,
+    secret_hash bytea NOT NULL,
+    created_by text COLLATE "C" NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    CONSTRAINT api_keys_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT api_keys_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'editor'::text, 'admin'::text]))),
+    CONSTRAINT api_keys_secret_hash_key UNIQUE (secret_hash),
+    CONSTRAINT api_keys_workspace_id_created_by_fkey FOREIGN KEY (workspace_id, created_by) REFERENCES members(workspace_id, user_id) ON DELETE CASCADE
+);
+ALTER TABLE api_keys ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE attempts (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    task_key text COLLATE "C" NOT NULL,
+    number integer NOT NULL,
+    agent_id text COLLATE "C" NOT NULL,
+    status text NOT NULL,
+    exit_code integer,
+    signal text DEFAULT ''::text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    held text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    cancel_requested_at timestamp with time zone,
+    log_size bigint DEFAULT 0 NOT NULL,
+    log_sealed boolean DEFAULT false NOT NULL,
+    CONSTRAINT attempts_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT attempts_status_check CHECK ((status = ANY (ARRAY['starting'::text, 'running'::text, 'success'::text, 'failed'::text, 'cancelled'::text, 'lost'::text]))),
+    CONSTRAINT attempts_workspace_id_agent_id_fkey FOREIGN KEY (workspace_id, agent_id) REFERENCES agents(workspace_id, id),
+    CONSTRAINT attempts_workspace_id_run_id_task_key_fkey FOREIGN KEY (workspace_id, run_id, task_key) REFERENCES tasks(workspace_id, run_id, key) ON DELETE CASCADE,
+    CONSTRAINT attempts_workspace_id_run_id_task_key_number_key UNIQUE (workspace_id, run_id, task_key, number)
+);
+ALTER TABLE attempts ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE audit_events (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    actor_kind text NOT NULL,
+    actor_id text NOT NULL,
+    actor_name text NOT NULL,
+    action text NOT NULL,
+    resource_type text NOT NULL,
+    resource_id text NOT NULL,
+    outcome text NOT NULL,
+    detail text NOT NULL,
+    CONSTRAINT audit_events_outcome_check CHECK ((outcome = ANY (ARRAY['success'::text, 'denied'::text, 'failure'::text]))),
+    CONSTRAINT audit_events_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT audit_events_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE audit_events ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE files (
+    workspace_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    data bytea NOT NULL,
+    CONSTRAINT files_pkey PRIMARY KEY (workspace_id, hash),
+    CONSTRAINT files_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE files ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE idempotency_keys (
+    workspace_id text COLLATE "C" NOT NULL,
+    actor text NOT NULL,
+    key text NOT NULL,
+    hash bytea NOT NULL,
+    resource text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT idempotency_keys_pkey PRIMARY KEY (workspace_id, actor, key),
+    CONSTRAINT idempotency_keys_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE idempotency_keys ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE invitations (
+    workspace_id text COLLATE "C" NOT NULL,
+    token_hash bytea NOT NULL,
+    email text,
+    role text NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone,
+    CONSTRAINT invitations_pkey PRIMARY KEY (workspace_id, token_hash),
+    CONSTRAINT invitations_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'editor'::text, 'admin'::text]))),
+    CONSTRAINT invitations_token_hash_key UNIQUE (token_hash),
+    CONSTRAINT invitations_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE invitations ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE jobs (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    description text NOT NULL,
+    spec jsonb NOT NULL,
+    cron text,
+    time_zone text,
+    paused boolean DEFAULT false NOT NULL,
+    next_at timestamp with time zone,
+    waiting_since timestamp with time zone,
+    missed integer DEFAULT 0 NOT NULL,
+    last_missed_at timestamp with time zone,
+    sample boolean DEFAULT false NOT NULL,
+    created_by_kind text NOT NULL,
+    created_by_id text NOT NULL,
+    created_by_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT jobs_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT jobs_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE log_chunks (
+    workspace_id text COLLATE "C" NOT NULL,
+    attempt_id text COLLATE "C" NOT NULL,
+    start bigint NOT NULL,
+    stream smallint NOT NULL,
+    first_line bigint NOT NULL,
+    next_line bigint NOT NULL,
+    emitted_at timestamp with time zone NOT NULL,
+    data bytea STORAGE external NOT NULL,
+    CONSTRAINT log_chunks_pkey PRIMARY KEY (workspace_id, attempt_id, start)
+) PARTITION BY RANGE (attempt_id);
+ALTER TABLE log_chunks ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE log_segments (
+    workspace_id text COLLATE "C" NOT NULL,
+    attempt_id text COLLATE "C" NOT NULL,
+    start bigint NOT NULL,
+    stop bigint NOT NULL,
+    first_line bigint NOT NULL,
+    next_line bigint NOT NULL,
+    object_key text NOT NULL,
+    size bigint NOT NULL,
+    CONSTRAINT log_segments_pkey PRIMARY KEY (workspace_id, attempt_id, start),
+    CONSTRAINT log_segments_workspace_id_attempt_id_fkey FOREIGN KEY (workspace_id, attempt_id) REFERENCES attempts(workspace_id, id) ON DELETE CASCADE
+);
+ALTER TABLE log_segments ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE members (
+    workspace_id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    role text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT members_pkey PRIMARY KEY (workspace_id, user_id),
+    CONSTRAINT members_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'editor'::text, 'admin'::text]))),
+    CONSTRAINT members_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id),
+    CONSTRAINT members_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE members ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE quotas (
+    workspace_id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    value integer NOT NULL,
+    CONSTRAINT quotas_pkey PRIMARY KEY (workspace_id, name),
+    CONSTRAINT quotas_value_check CHECK ((value >= 0)),
+    CONSTRAINT quotas_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE quotas ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE replicas (
+    id text NOT NULL,
+    url text NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    CONSTRAINT replicas_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE runs (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    job_id text COLLATE "C" NOT NULL,
+    job_name text NOT NULL,
+    spec jsonb NOT NULL,
+    parameters jsonb NOT NULL,
+    status text NOT NULL,
+    run_trigger text NOT NULL,
+    started_by_kind text NOT NULL,
+    started_by_id text NOT NULL,
+    started_by_name text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    admitted boolean NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    cancel_requested_at timestamp with time zone,
+    CONSTRAINT runs_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT runs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'running'::text, 'success'::text, 'failed'::text, 'cancelled'::text]))),
+    CONSTRAINT runs_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE runs ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE sessions (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    secret_hash bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT sessions_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT sessions_secret_hash_key UNIQUE (secret_hash),
+    CONSTRAINT sessions_workspace_id_user_id_fkey FOREIGN KEY (workspace_id, user_id) REFERENCES members(workspace_id, user_id) ON DELETE CASCADE
+);
+ALTER TABLE sessions ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE signing_keys (
+    id text NOT NULL,
+    secret bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT signing_keys_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE tasks (
+    workspace_id text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    "position" integer NOT NULL,
+    status text NOT NULL,
+    retry_count integer DEFAULT 0 NOT NULL,
+    retry_base integer DEFAULT 0 NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    current text COLLATE "C",
+    message text DEFAULT ''::text NOT NULL,
+    not_before timestamp with time zone,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    CONSTRAINT tasks_pkey PRIMARY KEY (workspace_id, run_id, key),
+    CONSTRAINT tasks_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'queued'::text, 'running'::text, 'success'::text, 'failed'::text, 'cancelled'::text, 'skipped'::text]))),
+    CONSTRAINT tasks_workspace_id_run_id_fkey FOREIGN KEY (workspace_id, run_id) REFERENCES runs(workspace_id, id) ON DELETE CASCADE
+);
+ALTER TABLE tasks ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE users (
+    id text COLLATE "C" NOT NULL,
+    email text NOT NULL,
+    name text NOT NULL,
+    password_hash text,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT users_email_key UNIQUE (email),
+    CONSTRAINT users_pkey PRIMARY KEY (id)
+);
+ALTER TABLE users ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE workspaces (
+    workspace_id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT workspaces_name_key UNIQUE (name),
+    CONSTRAINT workspaces_pkey PRIMARY KEY (workspace_id)
+);
+ALTER TABLE workspaces ENABLE ROW LEVEL SECURITY;
+
+CREATE INDEX api_keys_maker ON public.api_keys USING btree (workspace_id, created_by, id);
+
+CREATE INDEX attempts_agent ON public.attempts USING btree (workspace_id, agent_id) WHERE (status = ANY (ARRAY['starting'::text, 'running'::text]));
+
+CREATE UNIQUE INDEX attempts_alive ON public.attempts USING btree (workspace_id, run_id, task_key) WHERE (status = ANY (ARRAY['starting'::text, 'running'::text]));
+
+CREATE INDEX attempts_unsealed ON public.attempts USING btree (id) WHERE (NOT log_sealed);
+
+CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
+
+CREATE INDEX jobs_due ON public.jobs USING btree (LEAST(next_at, waiting_since)) WHERE ((next_at IS NOT NULL) OR (waiting_since IS NOT NULL));
+
+CREATE INDEX members_user ON public.members USING btree (user_id);
+
+CREATE INDEX runs_finished ON public.runs USING btree (workspace_id, finished_at) WHERE (finished_at IS NOT NULL);
+
+CREATE INDEX runs_held ON public.runs USING btree (id) WHERE ((status = 'pending'::text) AND (NOT admitted));
+
+CREATE INDEX runs_job ON public.runs USING btree (workspace_id, job_id, id);
+
+CREATE INDEX runs_job_status ON public.runs USING btree (workspace_id, job_id, status, id);
+
+CREATE INDEX runs_status ON public.runs USING btree (workspace_id, status, id);
+
+CREATE INDEX sessions_user ON public.sessions USING btree (workspace_id, user_id);
+
+CREATE INDEX tasks_ready ON public.tasks USING btree (run_id, not_before) WHERE ((status = 'queued'::text) AND (current IS NULL));
+
+CREATE INDEX tasks_retry ON public.tasks USING btree (not_before) WHERE ((status = 'queued'::text) AND (current IS NULL) AND (not_before IS NOT NULL));
+
+CREATE POLICY app ON agents FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON agents FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON api_keys FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON api_keys FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON attempts FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON attempts FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON audit_events FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON audit_events FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON files FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON files FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON idempotency_keys FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON idempotency_keys FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON invitations FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON invitations FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON jobs FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON jobs FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON log_chunks FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON log_chunks FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON log_segments FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON log_segments FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON members FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON members FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON quotas FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON quotas FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON runs FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON runs FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON sessions FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON sessions FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON tasks FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON tasks FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON users FOR ALL TO millpond_app USING ((EXISTS ( SELECT
+   FROM members m
+  WHERE ((m.user_id = users.id) AND (m.workspace_id = current_workspace())))));
+
+CREATE POLICY system ON users FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON workspaces FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON workspaces FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE OR REPLACE FUNCTION public.create_log_partition(day date, lower_id text, upper_id text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(7236402);
+    IF to_regclass(format('log_chunks_%s', to_char(day, 'YYYYMMDD'))) IS NULL THEN
+        -- Attached, not created in its place: that would wait for every reader, with every writer behind it.
+        EXECUTE format('CREATE TABLE log_chunks_%s (LIKE log_chunks INCLUDING STORAGE)', to_char(day, 'YYYYMMDD'));
+        EXECUTE format('ALTER TABLE log_chunks_%s ENABLE ROW LEVEL SECURITY', to_char(day, 'YYYYMMDD'));
+        EXECUTE format('ALTER TABLE log_chunks ATTACH PARTITION log_chunks_%s FOR VALUES FROM (%L) TO (%L)', to_char(day, 'YYYYMMDD'), lower_id, upper_id);
+    END IF;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION public.current_workspace()
+ RETURNS text
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN current_setting('app.workspace'::text, true);
+
+CREATE OR REPLACE FUNCTION public.drop_log_partition(day date, lower_id text, upper_id text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET lock_timeout TO '2s'
+AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(7236402);
+    IF to_regclass(format('log_chunks_%s', to_char(day, 'YYYYMMDD'))) IS NULL
+        OR EXISTS (SELECT FROM attempts WHERE NOT log_sealed AND id COLLATE "C" >= lower_id AND id COLLATE "C" < upper_id) THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('DROP TABLE log_chunks_%s', to_char(day, 'YYYYMMDD'));
+    RETURN true;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION public.ensure_user(new_id text, new_email text, new_name text, at timestamp with time zone)
+ RETURNS TABLE(user_id text, fresh boolean)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    INSERT INTO users (id, email, name, created_at) VALUES (new_id, new_email, new_name, at) ON CONFLICT (email) DO NOTHING;
+    RETURN QUERY SELECT u.id, u.password_hash IS NULL AND NOT EXISTS (SELECT FROM members m WHERE m.user_id = u.id)
+        FROM users u WHERE u.email = new_email;
+END
+$function$;
+
+GRANT INSERT, SELECT, UPDATE ON agents TO millpond_app;
+
+GRANT INSERT, SELECT, UPDATE ON agents TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON api_keys TO millpond_app;
+
+GRANT DELETE, SELECT, UPDATE ON api_keys TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON attempts TO millpond_app;
+
+GRANT SELECT ON attempts TO millpond_system;
+
+GRANT INSERT ON audit_events TO millpond_app;
+
+GRANT INSERT, SELECT ON files TO millpond_app;
+
+GRANT INSERT, SELECT, UPDATE ON idempotency_keys TO millpond_app;
+
+GRANT DELETE, SELECT ON idempotency_keys TO millpond_system;
+
+GRANT INSERT, SELECT, UPDATE ON invitations TO millpond_app;
+
+GRANT INSERT, SELECT, UPDATE ON invitations TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON jobs TO millpond_app;
+
+GRANT SELECT ON jobs TO millpond_system;
+
+GRANT INSERT, SELECT ON log_chunks TO millpond_app;
+
+GRANT SELECT ON log_chunks TO millpond_system;
+
+GRANT INSERT, SELECT ON log_segments TO millpond_app;
+
+GRANT SELECT ON log_segments TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON members TO millpond_app;
+
+GRANT INSERT, SELECT, UPDATE ON members TO millpond_system;
+
+GRANT INSERT, SELECT, UPDATE ON quotas TO millpond_app;
+
+GRANT INSERT, SELECT ON quotas TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON replicas TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON runs TO millpond_app;
+
+GRANT SELECT ON runs TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON sessions TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON sessions TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON signing_keys TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tasks TO millpond_app;
+
+GRANT SELECT ON tasks TO millpond_system;
+
+GRANT INSERT, SELECT, UPDATE ON users TO millpond_system;
+
+GRANT SELECT ON workspaces TO millpond_app;
+
+GRANT INSERT, SELECT ON workspaces TO millpond_system;
+
+GRANT SELECT (id, email, name, created_at) ON users TO millpond_app;
+
+GRANT EXECUTE ON FUNCTION create_log_partition TO millpond_system;
+
+GRANT EXECUTE ON FUNCTION current_workspace TO PUBLIC;
+
+GRANT EXECUTE ON FUNCTION drop_log_partition TO millpond_system;
+
+GRANT EXECUTE ON FUNCTION ensure_user TO millpond_app;
+
+GRANT USAGE ON SCHEMA public TO millpond_app;
+
+GRANT USAGE ON SCHEMA public TO millpond_system;
+
+ROLE millpond_app NOLOGIN;
+
+ROLE millpond_system NOLOGIN;

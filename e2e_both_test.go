@@ -207,6 +207,7 @@ func (d restDriver) log(run, key string) string {
 }
 
 func (d restDriver) cancel(run string) *seenError { return d.call("/runs/"+run+"/cancel", nil, nil) }
+
 func (d restDriver) repair(run string) *seenError { return d.call("/runs/"+run+"/repair", nil, nil) }
 
 // graphDriver is told.

@@ -70,8 +70,11 @@ func TestKill9(t *testing.T) {
 				name string
 				test func(*faults)
 			}{
-				{"queued", (*faults).queued}, {"starting", (*faults).starting}, {"running", (*faults).running},
-				{"ending", (*faults).ending}, {"cancelling", (*faults).cancelling},
+				{"queued", (*faults).queued},
+				{"starting", (*faults).starting},
+				{"running", (*faults).running},
+				{"ending", (*faults).ending},
+				{"cancelling", (*faults).cancelling},
 			} {
 				if t.Failed() {
 					break // the platform is in the state that the failure has left

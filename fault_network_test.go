@@ -206,3 +206,20 @@ func TestNetworkSwallows(t *testing.T) {
 		})
 	}
 }
+
+// TestHelloTellsWhatRuns: a process whose start the platform has not heard of, because the connection broke, is known after the next one.
+func TestHelloTellsWhatRuns(t *testing.T) {
+	t.Parallel()
+	p, wire := onWire(t)
+	w := steady(p, "unheard")
+	wire.swallow(true, false)
+	run := p.run(p.job(w.spec(0)))
+	await(t, "the process has started", func() bool { return len(w.events(t, "start")) > 0 })
+	require.Equal(t, "starting", p.attempts(run)[0].Status)
+	wire.flow()
+	wire.cut()
+	a := p.awaitAttempt(run, 1, "running")
+	require.Equal(t, "running", p.runRow(run).Status)
+	require.NotNil(t, a.StartedAt)
+	finish(t, p, w, run, p.follow(run, 1, newCheck("", w.name)))
+}

@@ -39,7 +39,7 @@ type Desired struct {
 const maxSlots = 4096
 
 // Hello makes the connection the agent's only one, and answers with the desired state of every attempt the agent holds or should hold.
-// Attempts that ended while the agent was away are reported here as well.
+// What the agent tells of those that run is taken note of; it does not say it again.
 func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, error) {
 	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return nil, err
@@ -82,9 +82,9 @@ func (a *Agents) connect(agent *Agent, h AgentHello) {
 }
 
 func (a *Agents) desired(ctx context.Context, s Scope, h AgentHello, live []Attempt, ends map[AttemptID]LogEnd) ([]Desired, error) {
-	held := map[AttemptID]bool{}
+	held := map[AttemptID]AttemptReport{}
 	for _, r := range h.Attempts {
-		held[r.Attempt] = true
+		held[r.Attempt] = r
 	}
 	var all []Desired
 	alive := map[AttemptID]bool{}
@@ -94,17 +94,22 @@ func (a *Agents) desired(ctx context.Context, s Scope, h AgentHello, live []Atte
 		if at.CancelRequestedAt != nil {
 			d.Desire = DesireCancel
 		}
-		if !held[at.ID] {
-			gone, start, err := a.absent(ctx, s, at)
-			if err != nil {
+		rep, holds := held[at.ID]
+		if holds {
+			if err := a.news(ctx, s, at, rep); err != nil {
 				return nil, err
 			}
-			if gone {
-				continue
-			}
-			d.Start = start
+			all = append(all, d)
+			continue
 		}
-		all = append(all, d)
+		gone, start, err := a.absent(ctx, s, at)
+		if err != nil {
+			return nil, err
+		}
+		if !gone {
+			d.Start = start
+			all = append(all, d)
+		}
 	}
 	for _, r := range h.Attempts {
 		if !alive[r.Attempt] {
@@ -112,6 +117,18 @@ func (a *Agents) desired(ctx context.Context, s Scope, h AgentHello, live []Atte
 		}
 	}
 	return all, nil
+}
+
+// news takes what a hello tells of an attempt that is not over. An end is reported by itself, after its log.
+func (a *Agents) news(ctx context.Context, s Scope, at Attempt, rep AttemptReport) error {
+	started := rep.Started && at.Status == AttemptStarting
+	if rep.Exited || !started && shown(rep.Held) == at.Held {
+		return nil
+	}
+	if err := a.Runs.Report(ctx, s, rep); !errors.Is(err, ErrAttemptOver) {
+		return err
+	}
+	return nil // it ended meanwhile, and the next heartbeat says so
 }
 
 // absent decides about a live attempt that its agent does not hold: one that was never delivered is to be started, unless it is to be

@@ -306,14 +306,14 @@ func TestAnOldConnectionStoresNothing(t *testing.T) {
 	}
 }
 
-// lossy is a store whose answer to a commit gets lost.
+// lossy is a store whose answer to an agent's commit gets lost.
 type lossy struct {
 	domain.Store
 	lose bool
 }
 
 func (l *lossy) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
-	if err := l.Store.In(ctx, s, fn); err != nil || !l.lose {
+	if err := l.Store.In(ctx, s, fn); err != nil || s.Role() != domain.RoleAgent || !l.lose {
 		return err
 	}
 	l.lose = false

@@ -343,7 +343,7 @@ func TestSlotsGoByAge(t *testing.T) {
 	w.clock.move(2 * time.Millisecond)
 	older, younger := w.start(short.ID), w.start(long.ID)
 	if older.ID > younger.ID {
-		older, younger = younger, older
+		older = younger
 	}
 	require.Equal(t, "Waits for one of the 1 slots of the agent one agent.", w.run(older.ID).Message)
 	codes := atOnce(4, func(int) error { return second(w.services.Runs.Dispatch(ctx)) })

@@ -413,7 +413,7 @@ CREATE OR REPLACE FUNCTION public.drop_log_partition(day date, lower_id text, up
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
- SET lock_timeout TO '2s'
+ SET lock_timeout TO '500ms'
 AS $function$
 BEGIN
     PERFORM pg_advisory_xact_lock(7236402);

@@ -233,7 +233,7 @@ func TestDeadlocksAreTriedAgain(t *testing.T) {
 	go func() { errs <- lock(b, a) }()
 	require.NoError(t, <-errs)
 	require.NoError(t, <-errs)
-	require.Len(t, tries, 3, "one of the two was run twice")
+	require.GreaterOrEqual(t, len(tries), 3, "one of the two was run again")
 }
 
 func TestNULBytesAreTheCallersMistake(t *testing.T) {

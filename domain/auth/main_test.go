@@ -132,7 +132,7 @@ func code(err error) domain.Code {
 }
 
 // serve sends the request through the middleware, cookies counting or not, and returns what From says and the answer.
-func (i *instance) serve(r *http.Request, cookies bool, handle func(ctx context.Context)) (domain.Scope, error, *http.Response) {
+func (i *instance) serve(r *http.Request, cookies bool, handle func(ctx context.Context)) (domain.Scope, *http.Response, error) {
 	var scope domain.Scope
 	var err error
 	w := httptest.NewRecorder()
@@ -142,5 +142,5 @@ func (i *instance) serve(r *http.Request, cookies bool, handle func(ctx context.
 			handle(r.Context())
 		}
 	})).ServeHTTP(w, r)
-	return scope, err, w.Result()
+	return scope, w.Result(), err
 }

@@ -34,7 +34,7 @@ func TestBearers(t *testing.T) {
 		if header != "" {
 			r.Header.Set("Authorization", header)
 		}
-		_, err, _ := i.serve(r, false, nil)
+		_, _, err := i.serve(r, false, nil)
 		require.Equal(t, want, code(err), "%.20q", header)
 	}
 	_, err := auth.From(context.Background())
@@ -63,10 +63,10 @@ func TestCookies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request(c.host, c.tls)
-			_, _, answer := i.serve(r, true, func(ctx context.Context) { auth.SetCookie(ctx, in) })
+			_, answer, _ := i.serve(r, true, func(ctx context.Context) { auth.SetCookie(ctx, in) })
 			require.Empty(t, answer.Cookies(), "only a page of ours gets one")
 			r.Header.Set(auth.ConsoleHeader, "millpond")
-			_, _, answer = i.serve(r, true, func(ctx context.Context) { auth.SetCookie(ctx, in) })
+			_, answer, _ = i.serve(r, true, func(ctx context.Context) { auth.SetCookie(ctx, in) })
 			require.Len(t, answer.Cookies(), 1)
 			got := answer.Cookies()[0]
 			require.Equal(t, c.cookie, got.Name)
@@ -79,22 +79,22 @@ func TestCookies(t *testing.T) {
 
 			r = request(c.host, c.tls)
 			r.AddCookie(&http.Cookie{Name: got.Name, Value: got.Value})
-			scope, err, _ := i.serve(r, true, nil)
+			scope, _, err := i.serve(r, true, nil)
 			require.NoError(t, err)
 			require.Equal(t, "one@example.com", scope.Actor().Name)
-			_, err, _ = i.serve(r, false, nil)
+			_, _, err = i.serve(r, false, nil)
 			require.Equal(t, domain.CodeUnauthenticated, code(err), "where cookies do not count")
 			r.Header.Set("Authorization", "Bearer nonsense")
-			_, err, _ = i.serve(r, true, nil)
+			_, _, err = i.serve(r, true, nil)
 			require.Equal(t, domain.CodeUnauthenticated, code(err), "a bearer that does not hold is not made good by a cookie")
 
 			r = request(c.host, c.tls)
 			other := map[string]string{"__Host-millpond": "millpond", "millpond": "__Host-millpond"}[got.Name]
 			r.AddCookie(&http.Cookie{Name: other, Value: got.Value})
-			_, err, _ = i.serve(r, true, nil)
+			_, _, err = i.serve(r, true, nil)
 			require.Equal(t, domain.CodeUnauthenticated, code(err), "a cookie of the other name can be planted by another host")
 
-			_, _, answer = i.serve(request(c.host, c.tls), true, auth.ClearCookie)
+			_, answer, _ = i.serve(request(c.host, c.tls), true, auth.ClearCookie)
 			require.Equal(t, got.Name, answer.Cookies()[0].Name)
 			require.Negative(t, answer.Cookies()[0].MaxAge)
 		})

@@ -282,8 +282,10 @@ func TestInvitations(t *testing.T) {
 	require.Equal(t, "token", domain.AsError(accept(token+"x", "ada@example.com")).Field)
 	require.Equal(t, "token", domain.AsError(accept("", "ada@example.com")).Field)
 	for _, bad := range []auth.SetUp{
-		{Token: token, Email: "ada@example.com", Password: "short"}, {Token: token, Email: "ada", Password: password},
-		{Token: token, Email: "ada@example.com", Password: password, Name: "a\x00"}, {Token: token, Email: "ada@example.com", Password: password, Name: strings.Repeat("x", 200)},
+		{Token: token, Email: "ada@example.com", Password: "short"},
+		{Token: token, Email: "ada", Password: password},
+		{Token: token, Email: "ada@example.com", Password: password, Name: "a\x00"},
+		{Token: token, Email: "ada@example.com", Password: password, Name: strings.Repeat("x", 200)},
 	} {
 		_, err := i.auth.SetUp(t.Context(), bad)
 		require.Equal(t, domain.CodeInvalid, code(err))

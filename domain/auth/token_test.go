@@ -120,7 +120,7 @@ func TestAnAgentsTokenOpensItsConnection(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", "Bearer "+bearer)
 		var asAgent error
-		_, err, _ := i.serve(r, true, func(ctx context.Context) { _, asAgent = auth.FromAgent(ctx) })
+		_, _, err := i.serve(r, true, func(ctx context.Context) { _, asAgent = auth.FromAgent(ctx) })
 		if agent {
 			require.Equal(t, domain.CodeForbidden, code(err))
 			require.NoError(t, asAgent)

@@ -5,6 +5,7 @@ let timer: ReturnType<typeof setInterval> | undefined;
 const listeners = new Set<() => void>();
 
 function subscribe(f: () => void) {
+  if (!timer) now = Date.now();
   listeners.add(f);
   timer ??= setInterval(() => {
     now = Date.now();

@@ -93,12 +93,12 @@ function useSteps({ jobs, latest, hasKey, sampleRun }: Parameters<typeof Checkli
       ),
     },
     {
-      title: "Start a run and watch it",
+      title: sample?.sample ? "Run the sample and watch it" : "Start a run and watch it",
       text: "The log arrives line by line.",
       done: latest.some((r) => r.trigger === "MANUAL"),
       action: sample && (
         <Button {...button} onClick={() => start.ask(sample)} loading={start.pending}>
-          Run {sample.name}
+          Run it
         </Button>
       ),
     },

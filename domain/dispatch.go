@@ -251,8 +251,8 @@ func (o *Outbox) work(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case send := <-o.messages:
-			ctx, cancel := context.WithTimeout(ctx, delivered)
-			if err := send(ctx); err != nil {
+			bounded, cancel := context.WithTimeout(ctx, delivered)
+			if err := send(bounded); err != nil && ctx.Err() == nil {
 				o.report(err)
 			}
 			cancel()

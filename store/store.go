@@ -112,13 +112,18 @@ func (s *Store) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) e
 	}
 	for try := 1; ; try++ {
 		err := s.once(ctx, scope, fn)
-		if ended := ctx.Err(); ended != nil && pq.As(err, pqerror.QueryCanceled) != nil {
-			return fmt.Errorf("%w: %w", ended, err)
-		}
 		if lost := pq.As(err, pqerror.TRDeadlockDetected, pqerror.TRSerializationFailure); lost == nil || try == maxTries {
-			return mapError(err)
+			return mapError(orCancelled(ctx, err))
 		}
 	}
+}
+
+// orCancelled says that the request was cancelled where that is why the driver failed: it reports a broken connection then.
+func orCancelled(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
 func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) (err error) {
@@ -135,6 +140,9 @@ func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(domain.Tx)
 		_ = conn.Close() // gives it back to the pool
 	}()
 	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil { // the driver may have come through before it noticed
 		return err
 	}
 	if _, err := conn.ExecContext(ctx, tx.end()); err != nil {

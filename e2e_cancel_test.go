@@ -20,13 +20,15 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		name, command string
 		cancel        bool
 		status        string
+		text          string // what it writes, after ready
 	}{
-		{"cancelled: ends by SIGTERM", `echo ready; exec sleep $SECONDS_OF_MINE`, true, "cancelled"},
-		{"cancelled: ignores SIGTERM", `trap '' TERM; echo ready; while :; do sleep $SECONDS_OF_MINE; done`, true, "cancelled"},
-		{"cancelled: detached", detached + `sleep $SECONDS_OF_MINE`, true, "cancelled"},
-		{"cancelled: detached and ignores SIGTERM", `trap '' TERM; ` + detached + `while :; do sleep $SECONDS_OF_MINE; done`, true, "cancelled"},
-		{"ends while its children hold the pipe", detached + `exit 0`, false, "success"},
-		{"fails while its children hold the pipe", detached + `exit 3`, false, "failed"},
+		{"cancelled: ends by SIGTERM", `echo ready; exec sleep $SECONDS_OF_MINE`, true, "cancelled", ""},
+		{"cancelled: ignores SIGTERM", `trap '' TERM; echo ready; while :; do sleep $SECONDS_OF_MINE; done`, true, "cancelled", ""},
+		{"cancelled: detached", detached + `sleep $SECONDS_OF_MINE`, true, "cancelled", ""},
+		{"cancelled: detached and ignores SIGTERM", `trap '' TERM; ` + detached + `while :; do sleep $SECONDS_OF_MINE; done`, true, "cancelled", ""},
+		{"cancelled: its child has something to say", `(trap 'echo bye; exit' TERM; echo ready; while :; do sleep 0.05; done) & trap 'wait; exit' TERM; wait`, true, "cancelled", "bye\n"},
+		{"ends while its children hold the pipe", detached + `exit 0`, false, "success", ""},
+		{"fails while its children hold the pipe", detached + `exit 3`, false, "failed", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mine := fmt.Sprintf("31%02d%d", i, time.Now().UnixNano()%100000)
@@ -43,7 +45,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 			for _, pr := range allProcesses() {
 				require.NotContains(t, pr.command, mine, "process %d is left", pr.pid)
 			}
-			require.Equal(t, "ready\n", p.text(run, ""))
+			require.Equal(t, "ready\n"+c.text, p.text(run, ""))
 		})
 	}
 }

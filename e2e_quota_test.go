@@ -13,9 +13,11 @@ func TestFiftyStartsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t, options{replicas: 2})
 	w := work{arena: p.arena, name: "one of ten", gate: "ten.gate", pause: 1e7}
-	job := p.job(map[string]any{"command": `until test -e "$E2E_ARENA/$E2E_GATE"; do sleep 0.1; done`, "environment": w.environment()})
-
 	const requests = 50
+	var jobs []string // one for each, since a job's own lock would keep its starts apart
+	for range requests {
+		jobs = append(jobs, p.job(map[string]any{"command": `until test -e "$E2E_ARENA/$E2E_GATE"; do sleep 0.1; done`, "environment": w.environment()}))
+	}
 	answers := make([]error, requests)
 	ready := make(chan struct{})
 	var all sync.WaitGroup
@@ -23,7 +25,7 @@ func TestFiftyStartsAtOnce(t *testing.T) {
 		c := &client{url: p.servers[i%2].url, key: p.key}
 		all.Go(func() {
 			<-ready
-			answers[i] = c.do(t.Context(), http.MethodPost, "/jobs/"+job+"/run", nil, nil)
+			answers[i] = c.do(t.Context(), http.MethodPost, "/jobs/"+jobs[i]+"/run", nil, nil)
 		})
 	}
 	close(ready)
@@ -46,5 +48,5 @@ func TestFiftyStartsAtOnce(t *testing.T) {
 	for _, r := range runs.Data {
 		p.requireTrueEnd(r.ID, "success")
 	}
-	p.requireTrueEnd(p.run(job), "success")
+	p.requireTrueEnd(p.run(jobs[0]), "success")
 }

@@ -81,6 +81,9 @@ type LogTx interface {
 	InsertLog(ctx context.Context, chunks []LogAppend) error
 	// LogChunks returns stored chunks that reach past offset, in order, of about limit bytes, and one at least.
 	LogChunks(ctx context.Context, id AttemptID, offset int64, limit int) ([]LogChunk, error)
+	// LogNews returns what each of the attempts has from its offset on, of the chunks that are not only archived: about limit bytes of each, and one chunk
+	// at least. An attempt that is not there has no answer.
+	LogNews(ctx context.Context, wants []LogWant, limit int) (map[AttemptID]LogNews, error)
 	// LogSegmentAt returns the segment that holds the offset; nil when it is not sealed.
 	LogSegmentAt(ctx context.Context, id AttemptID, offset int64) (*LogSegment, error)
 	// LockSealing locks the attempt's sealing for the transaction and returns how far it has come; false when another
@@ -113,6 +116,7 @@ type Logs struct {
 	Archive Archive
 
 	tails tails
+	desk  desk
 
 	lastMu      sync.Mutex
 	lastKey     string

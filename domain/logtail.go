@@ -130,7 +130,24 @@ func (l *Logs) watch(ctx context.Context, s Scope, id AttemptID, t *tail) {
 	}
 }
 
+// catchUp reads what is stored beyond the tail. The end of the log is told by the same read that pages are, which knows what is archived.
 func (l *Logs) catchUp(ctx context.Context, s Scope, id AttemptID, t *tail) error {
+	for {
+		news, err := l.news(ctx, s, id, t.known())
+		if err != nil {
+			return err
+		}
+		t.add(news.Chunks, false)
+		if news.Over {
+			return l.finish(ctx, s, id, t)
+		}
+		if !news.More {
+			return nil
+		}
+	}
+}
+
+func (l *Logs) finish(ctx context.Context, s Scope, id AttemptID, t *tail) error {
 	for {
 		page, err := l.read(ctx, s, id, t.known(), MaxLogPage)
 		if err != nil {

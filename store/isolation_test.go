@@ -173,6 +173,10 @@ var trespasses = map[string]trespass{
 	"LogChunks": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return nobody(tx.LogChunks(ctx, b.attempt, 0, 1000))
 	}},
+	"LogNews": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		news, err := tx.LogNews(ctx, []domain.LogWant{{Attempt: b.attempt}}, 1000)
+		return len(news), err
+	}},
 	"LogSegmentAt": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		s, err := tx.LogSegmentAt(ctx, b.sealed, 0)
 		if s != nil {

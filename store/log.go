@@ -99,6 +99,53 @@ func (t *Tx) LogChunks(ctx context.Context, id domain.AttemptID, offset int64, l
 		WHERE before < $5 AND start + length(data) > $3 ORDER BY start`, t.workspace, id, offset, maxChunks, limit)
 }
 
+type newsRow struct {
+	Attempt   domain.AttemptID     `db:"id"`
+	Status    domain.AttemptStatus `db:"status"`
+	Start     sql.NullInt64        `db:"start"`
+	Stream    sql.NullInt16        `db:"stream"`
+	FirstLine sql.NullInt64        `db:"first_line"`
+	EmittedAt sql.NullTime         `db:"emitted_at"`
+	Data      []byte               `db:"data"`
+}
+
+// LogNews implements domain.LogTx: LogChunks for many attempts in one statement.
+func (t *Tx) LogNews(ctx context.Context, wants []domain.LogWant, limit int) (map[domain.AttemptID]domain.LogNews, error) {
+	ids, offsets := make([]string, len(wants)), make([]int64, len(wants))
+	for i, w := range wants {
+		ids[i], offsets[i] = string(w.Attempt), w.Offset
+	}
+	var found []newsRow
+	err := t.sel(ctx, &found, `SELECT a.id, a.status, c.start, c.stream, c.first_line, c.emitted_at, c.data
+		FROM unnest($2::text[], $3::bigint[]) AS wanted (id, at) JOIN attempts a ON a.workspace_id = $1 AND a.id = wanted.id
+		LEFT JOIN LATERAL (SELECT * FROM (
+			SELECT *, sum(length(data)) OVER (ORDER BY start) - length(data) AS before FROM (
+				SELECT start, stream, first_line, emitted_at, data FROM log_chunks
+				WHERE workspace_id = $1 AND attempt_id = wanted.id AND start + length(data) > wanted.at AND start >= COALESCE((SELECT max(start)
+					FROM log_chunks WHERE workspace_id = $1 AND attempt_id = wanted.id AND start <= wanted.at), 0)
+				ORDER BY start LIMIT $4) page) summed
+			WHERE before < $5) c ON true
+		ORDER BY a.id, c.start`, t.workspace, pq.Array(ids), pq.Array(offsets), maxChunks, limit)
+	if err != nil {
+		return nil, err
+	}
+	news := make(map[domain.AttemptID]domain.LogNews, len(wants))
+	size := map[domain.AttemptID]int{}
+	for _, r := range found {
+		n := news[r.Attempt]
+		n.Over = r.Status.Final()
+		if r.Start.Valid {
+			n.Chunks = append(n.Chunks, domain.LogChunk{
+				Offset: r.Start.Int64, Stream: domain.LogStream(r.Stream.Int16), FirstLine: r.FirstLine.Int64, EmittedAt: r.EmittedAt.Time.UTC(), Data: r.Data,
+			})
+			size[r.Attempt] += len(r.Data)
+			n.More = size[r.Attempt] >= limit || len(n.Chunks) == maxChunks
+		}
+		news[r.Attempt] = n
+	}
+	return news, nil
+}
+
 func (r chunkRow) toDomain() (domain.LogChunk, error) {
 	return domain.LogChunk{Offset: r.Start, Stream: r.Stream, FirstLine: r.FirstLine, EmittedAt: r.EmittedAt.UTC(), Data: r.Data}, nil
 }

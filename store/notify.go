@@ -179,11 +179,12 @@ func (t *Topics) send() {
 			return
 		case <-t.armed:
 		}
+		pause := time.After(coalesce) // the time that sending takes is a part of it
 		t.flush()
 		select {
 		case <-t.stop:
 			return
-		case <-time.After(coalesce):
+		case <-pause:
 		}
 	}
 }

@@ -75,13 +75,14 @@ func BenchmarkLogLatency(b *testing.B) {
 				}
 			}
 			c.agent(c.options())
+			round := 0
 			for b.Loop() {
-				took = took[:0]
+				round++
 				for i := range attempts {
-					c.start(agent.Attempt{ID: fmt.Sprintf("att_%d_%d", b.N, i), Command: "exec " + testBinary(b) + " tick 10ms 500"})
+					c.start(agent.Attempt{ID: fmt.Sprintf("att_%d_%d", round, i), Command: "exec " + testBinary(b) + " tick 10ms 500"})
 				}
 				for i := range attempts {
-					c.exited(fmt.Sprintf("att_%d_%d", b.N, i))
+					c.exited(fmt.Sprintf("att_%d_%d", round, i))
 				}
 			}
 			slices.Sort(took)

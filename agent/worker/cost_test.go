@@ -15,8 +15,10 @@ func BenchmarkShimCost(b *testing.B) {
 	o := c.options()
 	c.agent(o)
 	const count = 3000
+	n := 0
 	for b.Loop() {
-		id := fmt.Sprint("att_", b.N)
+		n++
+		id := fmt.Sprint("att_", n)
 		c.start(agent.Attempt{ID: id, Command: testBinary(b) + " tick 1ms " + fmt.Sprint(count) + "; cat >/dev/null; sleep 1"})
 		dir := filepath.Join(o.Dir, "attempts", id)
 		c.reached(id, 1)

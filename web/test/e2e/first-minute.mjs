@@ -89,7 +89,7 @@ export async function sampleRun(page) {
   await page.waitForURL("**task=*");
   await page.keyboard.press("v");
   await page.getByRole("region", { name: "Timeline of the tasks" }).waitFor();
-  assert.equal(await page.locator(".gantt-row").count(), tasks);
+  await eventually(async () => (await page.locator(".gantt-row").count()) === tasks, "a row for each task");
   assert.ok((await page.locator(".gantt-bar").count()) >= tasks);
   await settled(page);
   await shot(page, "sample-timeline");

@@ -77,7 +77,10 @@ function Facts({ run }: { run: RunDetail }) {
 function Actions({ run }: { run: RunDetail }) {
   const { cancel, repair } = useRunActions(run);
   const start = useStartRun();
-  const job = { id: run.jobId, name: run.jobName, parameters: run.parameters };
+  // What the job declares now, with the values that this run had.
+  const had = new Map(run.parameters.map((p) => [p.name, p.value]));
+  const parameters = run.job?.parameters.map((p) => ({ ...p, value: had.get(p.name) ?? p.value })) ?? [];
+  const job = { id: run.jobId, name: run.jobName, parameters };
   return (
     <>
       {isActive(run.status) && (

@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cpuTimes is how much CPU time each part of a platform has used, of which the first server's database is one, and the benchmark's own clients another.
+type cpuTimes map[string]time.Duration
+
+// cpu adds up what the platform's living processes have used so far.
+func (p *platform) cpu() cpuTimes {
+	p.b.Helper()
+	parents, used := processes()
+	part := map[int]string{os.Getpid(): "clients", p.agentPID(): "agent", p.postgresPIDs()[0]: "postgres"}
+	for _, s := range p.servers {
+		part[s.cmd.Process.Pid] = "server"
+	}
+	below := map[string]string{"agent": "shims", "shims": "tasks", "tasks": "tasks", "postgres": "postgres"}
+	times := cpuTimes{}
+	for pid, spent := range used {
+		name := part[pid]
+		for at, depth := pid, 0; name == "" && parents[at] != 0; depth++ {
+			at = parents[at]
+			if name = part[at]; name == "" {
+				continue
+			}
+			for range depth + 1 {
+				name = below[name]
+			}
+		}
+		times[name] += spent
+	}
+	return times
+}
+
+// processes reads the parent and the CPU time of every process.
+func processes() (parents map[int]int, used map[int]time.Duration) {
+	parents, used = map[int]int{}, map[int]time.Duration{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // from the state on
+		parents[pid], _ = strconv.Atoi(string(fields[1]))
+		threads, _ := filepath.Glob("/proc/" + e.Name() + "/task/*/schedstat")
+		for _, thread := range threads {
+			text, _ := os.ReadFile(thread)
+			ran, _, _ := strings.Cut(string(text), " ")
+			ns, _ := strconv.ParseInt(ran, 10, 64)
+			used[pid] += time.Duration(ns)
+		}
+	}
+	return parents, used
+}
+
+// shares reports how many cores each part has kept busy between two moments.
+func (t cpuTimes) shares(b *testing.B, before cpuTimes, over time.Duration) {
+	for _, part := range []string{"server", "agent", "shims", "tasks", "postgres", "clients"} {
+		b.ReportMetric(float64(t[part]-before[part])/float64(over), part+"-cores")
+	}
+}

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	latencyRate   = 10 * time.Millisecond // between two lines of a process
+	latencyTime   = 12 * time.Second      // that processes write
+	latencyWarm   = 2 * time.Second       // of these not counted
+	referenceRuns = 300
+)
+
+// BenchmarkLogLatency measures the way of a line, from the moment before its process's write to the moment a subscriber has it, while attempts write
+// 100 lines a second each. Each attempt has one subscriber, half of them by REST and half by GraphQL.
+func BenchmarkLogLatency(b *testing.B) {
+	for _, attempts := range []int{1, 40, 200} {
+		for _, replica := range []string{"own", "other"} {
+			b.Run(fmt.Sprintf("attempts=%d/replica=%s", attempts, replica), func(b *testing.B) { logLatency(b, attempts, replica) })
+		}
+	}
+}
+
+func logLatency(b *testing.B, attempts int, replica string) {
+	p := newPlatform(b, 256)
+	from := p.client
+	if replica == "other" {
+		from = p.addReplica()
+	}
+	reference := p.roundTrips(referenceRuns)
+	j := p.newJob(attempts, writing{kind: "lines", count: int(latencyTime / latencyRate), every: latencyRate, size: lineBytes})
+	run := p.startRun(j.id)
+	running := p.awaitProcesses(run, attempts)
+	rest, graphql := p.measureLines(from, j, run, running)
+	p.awaitRun(run, 100*time.Millisecond)
+
+	rest.report(b, "rest")
+	graphql.report(b, "graphql")
+	b.ReportMetric(ms(reference.median()), "reference-p50-ms")
+	b.ReportMetric(ms(reference.at(0.99)), "reference-p99-ms")
+	worst := max(rest.at(0.99), graphql.at(0.99))
+	b.ReportMetric(float64(worst)/float64(reference.median()), "p99/reference-p50")
+	b.ReportMetric(float64(worst)/float64(reference.at(0.99)), "p99/reference-p99")
+	quiet(b)
+}
+
+// measureLines follows every attempt, opens the gate, and returns how long the lines took. One attempt alone is followed both ways.
+func (p *platform) measureLines(from *client, j job, run string, attempts map[string]string) (rest, graphql sample) {
+	p.b.Helper()
+	var group errgroup.Group
+	var byREST, byGraphQL []*lines
+	var on *socket
+	counted := &atomic.Int64{}
+	add := func(to *[]*lines) *lines {
+		l := newLines()
+		l.from = counted
+		*to = append(*to, l)
+		return l
+	}
+	for i := range len(attempts) {
+		if i%2 == 0 || len(attempts) == 1 {
+			read, err := from.follow(context.Background(), run, taskKey(i), add(&byREST).take)
+			require.NoError(p.b, err)
+			group.Go(read)
+		}
+		if i%2 == 1 || len(attempts) == 1 {
+			if on == nil {
+				var err error
+				on, err = from.dial()
+				require.NoError(p.b, err)
+			}
+			require.NoError(p.b, on.subscribe(attempts[taskKey(i)], add(&byGraphQL).take))
+		}
+	}
+	group.Go(on.read)
+	counted.Store(now() + int64(latencyWarm))
+	require.NoError(p.b, j.open())
+	before, start := p.cpu(), time.Now()
+	time.Sleep(latencyTime / 2) // not until the end: a process that has ended has no figures
+	p.cpu().shares(p.b, before, time.Since(start))
+	require.NoError(p.b, group.Wait())
+	for _, l := range byREST {
+		require.Equal(p.b, int(latencyTime/latencyRate), l.seen, "every line has arrived")
+		rest = append(rest, l.times...)
+	}
+	for _, l := range byGraphQL {
+		require.Equal(p.b, int(latencyTime/latencyRate), l.seen, "every line has arrived")
+		graphql = append(graphql, l.times...)
+	}
+	return rest, graphql
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"database/sql"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const startRepeats = 5
+
+// BenchmarkStart measures from the start of the process to its first 200, on a database that exists: stopped with the server before, and left running by a
+// server that was killed. The reference of the first is PostgreSQL's own start on the same directory, that of the second the start of the binary for
+// its version.
+func BenchmarkStart(b *testing.B) {
+	b.Run("database=stopped", func(b *testing.B) { measureStart(b, syscall.SIGTERM, (*platform).barePostgres) })
+	b.Run("database=running", func(b *testing.B) { measureStart(b, syscall.SIGKILL, (*platform).bareBinary) })
+}
+
+func measureStart(b *testing.B, end syscall.Signal, bare func(*platform) time.Duration) {
+	p := newPlatform(b, 8)
+	s := p.servers[0]
+	var ready, reference sample
+	for range startRepeats {
+		s.end(end)
+		reference = append(reference, bare(p))
+		start := time.Now()
+		s.launch()
+		s.awaitReady(time.Millisecond)
+		ready = append(ready, time.Since(start))
+	}
+	b.ReportMetric(ms(ready.median()), "ready-ms")
+	b.ReportMetric(ms(reference.median()), "reference-ms")
+	b.ReportMetric(float64(ready.median())/float64(reference.median()), "ratio")
+	quiet(b)
+}
+
+// bareBinary is how long the binary takes to start and to say its version.
+func (p *platform) bareBinary() time.Duration {
+	p.b.Helper()
+	start := time.Now()
+	shell(p.b, binary(p.b)+" version")
+	return time.Since(start)
+}
+
+// barePostgres is how long the platform's own PostgreSQL takes, on its directory, from its start to the first answer to a query.
+func (p *platform) barePostgres() time.Duration {
+	p.b.Helper()
+	data := filepath.Join(p.dir, "postgres")
+	info, err := os.Stat(data)
+	require.NoError(p.b, err)
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	require.True(p.b, ok)
+	options, err := os.ReadFile(filepath.Join(data, "postmaster.opts")) // the program, and how it was started last
+	require.NoError(p.b, err)
+	cmd := exec.Command("sh", "-c", "exec "+string(options))
+	cmd.Dir = data
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
+	}
+	start := time.Now()
+	require.NoError(p.b, cmd.Start())
+	await(p.b, "PostgreSQL answers", time.Millisecond, func() bool {
+		db, err := sql.Open("postgres", p.database)
+		require.NoError(p.b, err)
+		defer db.Close()
+		_, err = db.Exec("SELECT 1")
+		return err == nil
+	})
+	took := time.Since(start)
+	require.NoError(p.b, cmd.Process.Signal(syscall.SIGINT)) // PostgreSQL's fast shutdown
+	require.NoError(p.b, cmd.Wait())
+	return took
+}
+
+// idleTime is how long the platform is left alone before its memory is read.
+const idleTime = 5 * time.Second
+
+// BenchmarkIdle measures the memory of a platform that does nothing, with each process's share of what it shares with others, and the size of the binary.
+func BenchmarkIdle(b *testing.B) {
+	p := newPlatform(b, 8)
+	time.Sleep(idleTime)
+	var postgres int64
+	for _, pid := range p.postgresPIDs() {
+		postgres += pss(b, pid)
+	}
+	server, agent := pss(b, p.serverPID()), pss(b, p.agentPID())
+	info, err := os.Stat(binary(b))
+	require.NoError(b, err)
+	b.ReportMetric(inMiB(server), "server-MiB")
+	b.ReportMetric(inMiB(agent), "agent-MiB")
+	b.ReportMetric(inMiB(postgres), "postgres-MiB")
+	b.ReportMetric(float64(server+agent+postgres)/float64(postgres), "all/postgres")
+	b.ReportMetric(inMiB(info.Size()), "binary-MiB")
+	quiet(b)
+}

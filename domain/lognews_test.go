@@ -1,0 +1,123 @@
+package domain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// inLine is how many wait in the workspace's line.
+func (d *desk) inLine(ws WorkspaceID) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.lines[ws]; l != nil {
+		return len(l.waiting)
+	}
+	return 0
+}
+
+// TestQuestionsGatherWhileOneIsAnswered: while a read is under way all others that are asked wait, and one read answers them all, each with its own; other
+// workspaces do not wait.
+func TestQuestionsGatherWhileOneIsAnswered(t *testing.T) {
+	var d desk
+	var mu sync.Mutex
+	var reads [][]LogWant
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	read := func(wants []LogWant) (map[AttemptID]LogNews, error) {
+		mu.Lock()
+		reads = append(reads, slices.Clone(wants))
+		first := len(reads) == 1
+		mu.Unlock()
+		if first {
+			begun <- struct{}{}
+			<-release
+		}
+		news := map[AttemptID]LogNews{}
+		for _, w := range wants {
+			if w.Attempt != "gone" {
+				news[w.Attempt] = LogNews{Chunks: []LogChunk{{Offset: w.Offset, Data: []byte(w.Attempt)}}}
+			}
+		}
+		return news, nil
+	}
+	var asking sync.WaitGroup
+	ask := func(ws WorkspaceID, id AttemptID, offset int64, check func(LogNews, error)) {
+		asking.Go(func() { check(d.ask(ws, LogWant{Attempt: id, Offset: offset}, read)) })
+	}
+	own := func(id AttemptID) func(LogNews, error) {
+		return func(n LogNews, err error) {
+			require.NoError(t, err)
+			require.Equal(t, string(id), string(n.Chunks[0].Data))
+		}
+	}
+	ask("ws", "first", 0, own("first"))
+	<-begun
+	for i := range 100 {
+		id := AttemptID(fmt.Sprint(i))
+		ask("ws", id, 7, own(id))
+	}
+	ask("ws", "twice", 9, own("twice"))
+	ask("ws", "twice", 5, func(n LogNews, err error) {
+		require.NoError(t, err)
+		require.EqualValues(t, 5, n.Chunks[0].Offset, "the lower offset of the two")
+	})
+	ask("ws", "gone", 0, func(n LogNews, err error) {
+		require.NoError(t, err)
+		require.True(t, n.Over)
+	})
+	require.Eventually(t, func() bool { return d.inLine("ws") == 103 }, time.Minute, time.Millisecond)
+	elsewhere, err := d.ask("other", LogWant{Attempt: "x"}, read)
+	own("x")(elsewhere, err)
+	close(release)
+	asking.Wait()
+	require.Len(t, reads, 3)
+	require.Len(t, reads[2], 102, "an attempt that is asked for twice is read once")
+	require.Empty(t, d.lines)
+}
+
+// TestAFailedReadFailsThoseItWasFor and nobody else.
+func TestAFailedReadFailsThoseItWasFor(t *testing.T) {
+	var d desk
+	broken := errors.New("the database is away")
+	_, err := d.ask("ws", LogWant{Attempt: "a"}, func([]LogWant) (map[AttemptID]LogNews, error) { return nil, broken })
+	require.ErrorIs(t, err, broken)
+	news, err := d.ask("ws", LogWant{Attempt: "a"}, func([]LogWant) (map[AttemptID]LogNews, error) { return map[AttemptID]LogNews{"a": {More: true}}, nil })
+	require.NoError(t, err)
+	require.True(t, news.More)
+}
+
+// TestALongLineIsServedInTurns: more questions than one read takes are all answered.
+func TestALongLineIsServedInTurns(t *testing.T) {
+	var d desk
+	most := 0
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	read := func(wants []LogWant) (map[AttemptID]LogNews, error) {
+		if wants[0].Attempt == "first" {
+			begun <- struct{}{}
+			<-release
+		}
+		most = max(most, len(wants)) // one read at a time
+		return nil, nil
+	}
+	var asking sync.WaitGroup
+	ask := func(id AttemptID) {
+		asking.Go(func() {
+			_, err := d.ask("ws", LogWant{Attempt: id}, read)
+			require.NoError(t, err)
+		})
+	}
+	ask("first")
+	<-begun
+	for i := range 3 * newsQuestions {
+		ask(AttemptID(fmt.Sprint(i)))
+	}
+	require.Eventually(t, func() bool { return d.inLine("ws") == 3*newsQuestions }, time.Minute, time.Millisecond)
+	close(release)
+	asking.Wait()
+	require.Equal(t, newsQuestions, most)
+}

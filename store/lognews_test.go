@@ -1,0 +1,59 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// TestNewsOfManyLogs: one read brings of each log what lies beyond its offset, says where there is more, and says which attempts are over.
+func TestNewsOfManyLogs(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	w.connect("s", 10)
+	writer := w.services.Logs.Writer(w.agent, "s")
+	log := noise(200_000)
+	long, short, silent, over := w.attempt(), w.attempt(), w.attempt(), w.attempt()
+	for offset := 0; offset < len(log); offset += 10_000 {
+		w.write(writer, long, int64(offset), log[offset:offset+10_000])
+	}
+	w.write(writer, short, 0, log[:100])
+	w.write(writer, over, 0, log[:50])
+	require.NoError(t, w.exit(over, 0))
+
+	news := func(limit int, wants ...domain.LogWant) (found map[domain.AttemptID]domain.LogNews) {
+		in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) (err error) {
+			found, err = tx.LogNews(ctx, wants, limit)
+			return err
+		})
+		return found
+	}
+	found := news(1<<20, domain.LogWant{Attempt: long, Offset: 15_000}, domain.LogWant{Attempt: short, Offset: 100}, domain.LogWant{Attempt: silent},
+		domain.LogWant{Attempt: over}, domain.LogWant{Attempt: "att_none"})
+	require.Len(t, found, 4, "an attempt that is not there has no news")
+	require.True(t, bytes.Equal(log[10_000:], joined(found[long].Chunks)), "from the chunk on that holds the offset")
+	require.EqualValues(t, 10_000, found[long].Chunks[0].Offset)
+	require.Equal(t, [2]bool{false, false}, [2]bool{found[long].More, found[long].Over})
+	require.Empty(t, found[short].Chunks)
+	require.Equal(t, domain.LogNews{}, found[silent])
+	require.True(t, found[over].Over)
+	require.Equal(t, log[:50], joined(found[over].Chunks))
+
+	var got []byte
+	for more, at := true, int64(0); more; at = int64(len(got)) { // by pieces, as a tail that has fallen behind reads
+		n := news(25_000, domain.LogWant{Attempt: long, Offset: at})[long]
+		require.LessOrEqual(t, len(joined(n.Chunks)), 30_000)
+		got, more = append(got, joined(n.Chunks)...), n.More
+	}
+	require.True(t, bytes.Equal(log, got))
+}
+
+func joined(chunks []domain.LogChunk) (all []byte) {
+	for _, c := range chunks {
+		all = append(all, c.Data...)
+	}
+	return all
+}

@@ -2,7 +2,9 @@ package main_test
 
 import (
 	"net"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,7 +48,10 @@ func newWire(t testing.TB, target string) *wire {
 }
 
 func (w *wire) carry(agent net.Conn) {
-	platform, err := net.Dial("tcp", w.target)
+	w.mu.Lock()
+	target := w.target
+	w.mu.Unlock()
+	platform, err := net.Dial("tcp", target)
 	if err != nil {
 		_ = agent.Close()
 		return
@@ -98,6 +103,13 @@ func (w *wire) copy(to, from net.Conn, up bool) {
 	}
 }
 
+// lead makes new connections go to another server, as a load balancer does.
+func (w *wire) lead(target string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.target = target
+}
+
 // cut ends all connections.
 func (w *wire) cut() {
 	w.mu.Lock()
@@ -144,7 +156,7 @@ func (w *wire) wasCut() int {
 // onWire is a platform whose agent reaches it over a wire.
 func onWire(t *testing.T) (*platform, *wire) {
 	p := newPlatform(t, options{noAgent: true})
-	w := newWire(t, p.servers[0].url[len("http://"):])
+	w := newWire(t, strings.TrimPrefix(p.servers[0].url, "http://"))
 	p.agentByHand(w.addr)
 	return p, w
 }
@@ -205,6 +217,28 @@ func TestNetworkSwallows(t *testing.T) {
 			finish(t, p, w, run, reader)
 		})
 	}
+}
+
+// TestFailover: a replica is killed and does not come back. Its agent finds the other one, and whoever reads there notices nothing.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t, options{replicas: 2, noAgent: true})
+	wire := newWire(t, strings.TrimPrefix(p.servers[0].url, "http://"))
+	p.agentByHand(wire.addr)
+	w := steady(p, "failover")
+	run := p.run(p.job(w.spec(0)))
+	p.awaitAttempt(run, 1, "running")
+	reader := p.follow(run, 1, newCheck("", w.name))
+	reader.awaitRead(t, 40<<10)
+	wire.lead(strings.TrimPrefix(p.servers[1].url, "http://"))
+	p.servers[0].signal(syscall.SIGKILL)
+	reader.awaitRead(t, reader.read.Load()+100<<10)
+	next := steady(p, "next")
+	after := p.run(p.job(next.spec(0)))
+	p.awaitAttempt(after, 1, "running")
+	next.release(t)
+	p.requireTrueEnd(after, "success")
+	finish(t, p, w, run, reader)
 }
 
 // TestHelloTellsWhatRuns: a process whose start the platform has not heard of, because the connection broke, is known after the next one.

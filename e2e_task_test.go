@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -129,7 +130,11 @@ func (w work) write(out io.Writer) (n int64, sum string, err error) {
 	block := make([]byte, max(w.block, 1))
 	pace := time.NewTicker(max(w.pause, time.Microsecond))
 	defer pace.Stop()
-	written := w.path("written." + os.Getenv("MILLPOND_ATTEMPT"))
+	written, err := os.Create(w.path("written." + os.Getenv("MILLPOND_ATTEMPT")))
+	if err != nil {
+		return 0, "", err
+	}
+	defer written.Close()
 	for n < w.bytes || !w.open() {
 		if w.block > 0 {
 			if _, err := io.ReadFull(source, block); err != nil {
@@ -143,7 +148,7 @@ func (w work) write(out io.Writer) (n int64, sum string, err error) {
 		}
 		if w.pause > 0 {
 			<-pace.C
-			if err := os.WriteFile(written, []byte(strconv.FormatInt(n, 10)), 0o666); err != nil {
+			if _, err := fmt.Fprintf(io.NewOffsetWriter(written, 0), "%020d", n); err != nil { // one width, in place: it is read at any time
 				return n, "", err
 			}
 		}
@@ -291,10 +296,12 @@ func (c *check) Write(p []byte) (int, error) {
 	if _, err := io.ReadFull(c.source, want); err != nil {
 		return 0, err
 	}
-	for i := range p {
-		if p[i] != want[i] {
-			return i, fmt.Errorf("the byte at offset %d is %#x and should be %#x (%q where %q was written)", c.n+int64(i), p[i], want[i], around(p, i), around(want, i))
+	if !bytes.Equal(p, want) {
+		i := 0
+		for p[i] == want[i] {
+			i++
 		}
+		return i, fmt.Errorf("the byte at offset %d is %#x and should be %#x (%q where %q was written)", c.n+int64(i), p[i], want[i], around(p, i), around(want, i))
 	}
 	c.sum.Write(p)
 	c.n += int64(len(p))

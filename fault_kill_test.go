@@ -198,6 +198,8 @@ func (f *faults) ending() {
 		_, stopped = ofAttempt(a.ID)
 	}
 	require.NoError(f, syscall.Kill(stopped, syscall.SIGSTOP))
+	unread := w.written(1) + 40<<10 // which a pipe holds
+	await(f.T, "the process has written on", func() bool { return w.written(1) >= unread })
 	w.release(f)
 	await(f.T, "the process has ended", func() bool {
 		pids, _ := ofAttempt(a.ID)

@@ -195,10 +195,10 @@ func TestLogsAreFollowedByteForByteToTheirEnd(t *testing.T) {
 	end := c.subscribe(logsSubscription, map[string]any{"a": attempt, "o": strconv.Itoa(len(log))})
 	require.Equal(t, true, at(c.event(end), "runLogs", "eof"), "the end of a log that is over is told at once")
 	require.Equal(t, message{Type: "complete", ID: end}, c.read())
-	c.subscribe(logsSubscription, map[string]any{"a": attempt, "o": strconv.Itoa(len(log) + 1)})
-	require.Equal(t, "RANGE", c.failure())
-	c.subscribe(logsSubscription, map[string]any{"a": attempt, "o": "-1"})
-	require.Equal(t, "INVALID", c.failure())
+	beyond := c.subscribe(logsSubscription, map[string]any{"a": attempt, "o": strconv.Itoa(len(log) + 1)})
+	require.Equal(t, "RANGE", c.failure(beyond))
+	negative := c.subscribe(logsSubscription, map[string]any{"a": attempt, "o": "-1"})
+	require.Equal(t, "INVALID", c.failure(negative))
 
 	page := `query($a: ID!, $o: Int64!, $n: Int!) { attemptLog(attempt: $a, offset: $o, maxBytes: $n) { chunks { offset firstLine data stream emittedAt } nextOffset size eof } }`
 	var read []byte

@@ -279,7 +279,7 @@ func TestEverySubscriptionForEverybody(t *testing.T) {
 			socket := f.w.open(c.credential(false), nil)
 			id := socket.subscribe(query, vars)
 			if want := c.want(r); want != "" {
-				require.Equal(t, want, socket.failure(), what)
+				require.Equal(t, want, socket.failure(id), what)
 				continue
 			}
 			event := fmt.Sprint(socket.event(id))

@@ -122,10 +122,14 @@ func (c *client) event(id string) map[string]any {
 	return a.Data
 }
 
-// failure returns the code of the error that ends the operation, or of its next event.
-func (c *client) failure() string {
+// failure returns the code of the error that ends the operation, or of its next event. An operation before it may only now complete.
+func (c *client) failure(id string) string {
 	c.w.t.Helper()
 	m := c.read()
+	for m.ID != id && m.Type == "complete" {
+		m = c.read()
+	}
+	require.Equal(c.w.t, id, m.ID)
 	var a answer
 	if m.Type == "error" {
 		require.NoError(c.w.t, json.Unmarshal(m.Payload, &a.Errors))

@@ -88,14 +88,14 @@ type chunkRow struct {
 // maxChunks bounds the chunks of one read, which may be as short as a line.
 const maxChunks = 4096
 
-// LogChunks implements domain.LogTx. The chunk that holds the offset is found by the index; the sum reads lengths only, so no byte past the limit
-// leaves the database.
+// LogChunks implements domain.LogTx. The chunk that holds the offset is found by the index, which neither max() nor, under the policies, a condition with COALESCE
+// makes sure of; there always is one, since the first begins at 0. The sum reads lengths only, so no byte past the limit leaves the database.
 func (t *Tx) LogChunks(ctx context.Context, id domain.AttemptID, offset int64, limit int) ([]domain.LogChunk, error) {
 	return rows(ctx, t.conn, chunkRow.toDomain, `SELECT start, stream, first_line, emitted_at, data FROM (
 		SELECT start, stream, first_line, emitted_at, data, sum(length(data)) OVER (ORDER BY start) - length(data) AS before FROM (
 			SELECT start, stream, first_line, emitted_at, data FROM log_chunks
-			WHERE workspace_id = $1 AND attempt_id = $2 AND start >= COALESCE((SELECT max(start) FROM log_chunks
-				WHERE workspace_id = $1 AND attempt_id = $2 AND start <= $3), 0) ORDER BY start LIMIT $4) page) summed
+			WHERE workspace_id = $1 AND attempt_id = $2 AND start >= (SELECT start FROM log_chunks
+				WHERE workspace_id = $1 AND attempt_id = $2 AND start <= $3 ORDER BY start DESC LIMIT 1) ORDER BY start LIMIT $4) page) summed
 		WHERE before < $5 AND start + length(data) > $3 ORDER BY start`, t.workspace, id, offset, maxChunks, limit)
 }
 
@@ -121,8 +121,8 @@ func (t *Tx) LogNews(ctx context.Context, wants []domain.LogWant, limit int) (ma
 		LEFT JOIN LATERAL (SELECT * FROM (
 			SELECT *, sum(length(data)) OVER (ORDER BY start) - length(data) AS before FROM (
 				SELECT start, stream, first_line, emitted_at, data FROM log_chunks
-				WHERE workspace_id = $1 AND attempt_id = wanted.id AND start + length(data) > wanted.at AND start >= COALESCE((SELECT max(start)
-					FROM log_chunks WHERE workspace_id = $1 AND attempt_id = wanted.id AND start <= wanted.at), 0)
+				WHERE workspace_id = $1 AND attempt_id = wanted.id AND start + length(data) > wanted.at AND start >= (SELECT start
+					FROM log_chunks WHERE workspace_id = $1 AND attempt_id = wanted.id AND start <= wanted.at ORDER BY start DESC LIMIT 1)
 				ORDER BY start LIMIT $4) page) summed
 			WHERE before < $5) c ON true
 		ORDER BY a.id, c.start`, t.workspace, pq.Array(ids), pq.Array(offsets), maxChunks, limit)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,4 +57,37 @@ func joined(chunks []domain.LogChunk) (all []byte) {
 		all = append(all, c.Data...)
 	}
 	return all
+}
+
+// TestAPageDeepInALogReadsFewRows: what a reader or a tail asks for is found by the index, however much of the log lies before it.
+func TestAPageDeepInALogReadsFewRows(t *testing.T) {
+	const count = 20_000 // chunks
+	s, dsn := openDSN(t)
+	w, db := newTenant(t, s, "one"), superuser(t, dsn)
+	w.connect("s", 10)
+	id := w.attempt()
+	log := noise(count)
+	writer := w.services.Logs.Writer(w.agent, "s")
+	for offset := 0; offset < count; offset += 5000 {
+		_, err := writer.Append(t.Context(), chunks(id, int64(offset), log[offset:offset+5000], 1))
+		require.NoError(t, err)
+	}
+	// Each connection counts what it has read, and tells when it has done nothing for a while.
+	rowsRead := func() (n int) {
+		require.NoError(t, db.QueryRow(`SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'log_chunks%'`).Scan(&n))
+		return n
+	}
+	for name, read := range map[string]func(ctx context.Context, tx domain.Tx) error{
+		"a page": func(ctx context.Context, tx domain.Tx) error { return second(tx.LogChunks(ctx, id, count-10, 1000)) },
+		"news": func(ctx context.Context, tx domain.Tx) error {
+			return second(tx.LogNews(ctx, []domain.LogWant{{Attempt: id, Offset: count - 10}}, 1000))
+		},
+	} {
+		settled := rowsRead()
+		require.Eventually(t, func() bool { before := settled; settled = rowsRead(); return before == settled }, time.Minute, 1500*time.Millisecond)
+		in(t, s, w.admin, read)
+		after := 0
+		require.Eventually(t, func() bool { after = rowsRead(); return after > settled }, time.Minute, 100*time.Millisecond)
+		require.Less(t, after-settled, 100, name)
+	}
 }

@@ -53,7 +53,13 @@ func (s *server) routes() (http.Handler, error) {
 	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: *s.services, Auth: s.auth, Log: s.log, Topics: s.store.Topics(), Version: version}), "graphql"))
 	r.Handle("/api/*", otelhttp.NewHandler(api, "rest"))
 	r.NotFound(console.ServeHTTP)
-	r.MethodNotAllowed(console.ServeHTTP)
+	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { // the method may be one that the router does not know
+		if strings.HasPrefix(req.URL.Path, "/api/") {
+			api.ServeHTTP(w, req)
+			return
+		}
+		console.ServeHTTP(w, req)
+	})
 	return r, nil
 }
 

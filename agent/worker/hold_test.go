@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -88,6 +89,22 @@ func TestAProcessHeldBackCanBeCancelled(t *testing.T) {
 	require.Equal(t, agent.ReasonCancelled, s.Reason)
 	require.Empty(t, s.Held)
 	require.Equal(t, s.LogEnd, c.taken("att_1"))
+}
+
+// TestAShimGathersWhileTheAgentIsAway: a shim that wakes for every line takes the time that a busy agent needs; each wake that moves bytes leaves a mark.
+func TestAShimGathersWhileTheAgentIsAway(t *testing.T) {
+	c := newControl(t)
+	o := c.options()
+	c.agent(o)
+	c.slow.Store(int64(250 * time.Millisecond))
+	const writes = 1000
+	c.start(agent.Attempt{ID: "att_1", Command: testBinary(t) + " tick 1ms " + strconv.Itoa(writes) + "; sleep 60"})
+	c.reached("att_1", 20*writes)
+	info, err := os.Stat(filepath.Join(o.Dir, "attempts/att_1", marksFile))
+	require.NoError(t, err)
+	require.Less(t, info.Size()/markSize, int64(writes/2))
+	c.cancel("att_1")
+	c.exited("att_1")
 }
 
 func TestAFullDiskHoldsTheProcessBackAndLosesNothing(t *testing.T) {

@@ -126,6 +126,17 @@ func TestControlGroupsAreFoundAndRemoved(t *testing.T) {
 	waitFor(t, func() bool { return !fileExists(group) })
 }
 
+func TestTasksStandBack(t *testing.T) {
+	bothUsers(t, func(t *testing.T, c *control, o Options) {
+		c.agent(o)
+		c.start(agent.Attempt{ID: "att_1", Command: `until [ "$(nice)" = 10 ]; do sleep 0.01; done; cat /proc/self/autogroup`})
+		require.Zero(t, *c.exited("att_1").ExitCode)
+		if group := c.record("att_1").head; len(group) > 0 { // a kernel that schedules by session
+			require.Regexp(t, "nice 10$", strings.TrimSpace(string(group)))
+		}
+	})
+}
+
 func TestGrace(t *testing.T) {
 	c := newControl(t)
 	c.agent(c.options())

@@ -47,6 +47,20 @@ func rawRecv(fd int, p []byte) (int, error) {
 	return int(n), nil
 }
 
+func rawRead(fd int, p []byte) (int, error) {
+	n, _, e := syscall.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), nil
+}
+
+// rawArm sets a timerfd to a moment of its clock.
+func rawArm(timer int, at int64) {
+	value := unix.ItimerSpec{Value: unix.NsecToTimespec(at)}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(timer), unix.TFD_TIMER_ABSTIME, uintptr(unsafe.Pointer(&value)), 0, 0, 0)
+}
+
 // poller is an epoll set that a goroutine waits for in Go's poller.
 type poller struct {
 	fd   int
@@ -73,7 +87,11 @@ func newPoller() (*poller, error) {
 func (p *poller) close() { p.file.Close() }
 
 func (p *poller) control(op, fd int, events uint32) error {
-	return unix.EpollCtl(p.fd, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+	event := unix.EpollEvent{Events: events, Fd: int32(fd)}
+	if _, _, e := syscall.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(p.fd), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(&event)), 0, 0); e != 0 {
+		return e
+	}
+	return nil
 }
 
 // wait waits for events.

@@ -24,6 +24,7 @@ const agentSocket = 3
 // that while the agent that started it is there. The result is the exit code.
 func ShimMain() int {
 	runtime.GOMAXPROCS(1) // there is one loop; more would only wake each other
+	stepBack(os.Getpid())
 	keepFilesIn()
 	wakes, err := watchSignals()
 	if err != nil {
@@ -166,12 +167,13 @@ type shim struct {
 	forceDrain bool // the process is gone: what is in the pipes is kept whatever the limit
 
 	// Moments of CLOCK_BOOTTIME in ns; 0 means never.
-	killAt, timeoutAt, graceAt, retryAt, heldAt, sweepAt int64
-	timerAt                                              int64
+	killAt, timeoutAt, graceAt, retryAt, heldAt, sweepAt, restAt int64
+	timerAt                                                      int64
+	toldAt                                                       int64 // when the agent was last told of more log
 }
 
 func newShim(o *startOrder, link *lineReader, w *wakes) (*shim, error) {
-	s := &shim{dir: o.Dir, killAt: o.KillAt, link: link, origin: true, wakes: w, timer: -1, userLock: -1}
+	s := &shim{dir: o.Dir, killAt: o.KillAt, toldAt: bootNow(), link: link, origin: true, wakes: w, timer: -1, userLock: -1}
 	files := link.files
 	link.files = nil
 	s.listener = files[fileListener]

@@ -18,7 +18,7 @@ func (s *shim) adopt() {
 		unix.Close(fd)
 		return
 	}
-	s.link, s.origin = rawReader(fd), false
+	s.link, s.origin, s.toldAt = rawReader(fd), false, bootNow()
 	files := []int{s.pipes[0].fd, s.pipes[1].fd, s.memory}
 	if s.userLock >= 0 {
 		files = append(files, s.userLock)
@@ -87,11 +87,31 @@ func (s *shim) obey(o order) {
 
 // tellLog wakes the agent if it asked for it, so a fast writer does not flood it.
 func (s *shim) tellLog() {
-	if s.link != nil && s.shared.asked.CompareAndSwap(1, 0) {
+	if s.link == nil {
+		return
+	}
+	if s.shared.asked.CompareAndSwap(1, 0) {
 		s.out = append(s.out, logLine...)
+		s.toldAt = bootNow()
 		s.flush()
+		return
+	}
+	s.rest()
+}
+
+// rest leaves what comes next in the pipe for as long again as the agent has been away, once that is long: on a machine that is full, a shim that wakes for
+// every line takes the time that the agent needs to fetch them.
+func (s *shim) rest() {
+	now := bootNow()
+	if away := now - s.toldAt; away > int64(longAway) {
+		s.restAt = now + min(away, int64(longestRest))
 	}
 }
+
+const (
+	longAway    = 20 * time.Millisecond
+	longestRest = 100 * time.Millisecond
+)
 
 const logLine = `{"log":true}` + "\n"
 

@@ -48,7 +48,7 @@ func (s *shim) handle(fd int, events uint32) {
 
 func drain(fd int) {
 	var b [8]byte
-	_, _ = unix.Read(fd, b[:])
+	_, _ = rawRead(fd, b[:])
 }
 
 // pump moves what a pipe has, up to some megabytes so that the other one has its turn.
@@ -140,7 +140,7 @@ func (s *shim) release() {
 func (s *shim) pollPipes() {
 	for i := range s.pipes {
 		p := &s.pipes[i]
-		want := p.open && !s.blocked
+		want := p.open && !s.blocked && s.restAt == 0
 		if want == p.polled {
 			continue
 		}
@@ -156,7 +156,7 @@ func (s *shim) pollPipes() {
 // setTimer arms the timer for the next moment at which something is due.
 func (s *shim) setTimer() {
 	var next int64
-	for _, at := range []int64{s.killAt, s.timeoutAt, s.graceAt, s.retryAt, s.heldAt, s.sweepAt} {
+	for _, at := range []int64{s.killAt, s.timeoutAt, s.graceAt, s.retryAt, s.heldAt, s.sweepAt, s.restAt} {
 		if at > 0 && (next == 0 || at < next) {
 			next = at
 		}
@@ -165,8 +165,7 @@ func (s *shim) setTimer() {
 		return
 	}
 	s.timerAt = next
-	value := unix.ItimerSpec{Value: unix.NsecToTimespec(next)}
-	_ = unix.TimerfdSettime(s.timer, unix.TFD_TIMER_ABSTIME, &value, nil)
+	rawArm(s.timer, next)
 }
 
 func (s *shim) checkTimes(now int64) {
@@ -179,6 +178,7 @@ func (s *shim) checkTimes(now int64) {
 	if due(&s.graceAt, now) || due(&s.sweepAt, now) {
 		s.killAll()
 	}
+	due(&s.restAt, now)
 	if due(&s.retryAt, now) {
 		s.blocked = false
 	}

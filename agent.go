@@ -17,6 +17,7 @@ type agentCommand struct {
 	DataDir    string `help:"Directory of this agent's own: what runs, and logs on their way. Default: millpond-agent in the user's data directory." placeholder:"PATH"`
 	Slots      int    `help:"Tasks to run at once. Default: four for each core."`
 	SpoolLimit int64  `help:"Bytes of a task's log to keep here before the task is held back." default:"67108864"`
+	LogLimit   int64  `help:"Bytes of log that a task may write; the rest is thrown away, which a line at the end of its log says. Default: no limit." placeholder:"BYTES"`
 	OneUser    bool   `help:"Run tasks as this user even when it is root: this machine is then one trust domain."`
 	LogFormat  string `help:"text or json." enum:"text,json" default:"text"`
 }
@@ -34,7 +35,7 @@ func (c *agentCommand) Run(ctx context.Context) error {
 		}
 	}
 	return worker.Run(ctx, worker.Options{
-		Server: c.Server, Token: token, Dir: dir, Slots: c.Slots, Version: version, Log: newLog(c.LogFormat), SpoolLimit: c.SpoolLimit, OneUser: c.OneUser,
+		Server: c.Server, Token: token, Dir: dir, Slots: c.Slots, Version: version, Log: newLog(c.LogFormat), SpoolLimit: c.SpoolLimit, LogLimit: c.LogLimit, OneUser: c.OneUser,
 	})
 }
 

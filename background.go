@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -16,7 +17,6 @@ const (
 	houseEvery    = time.Hour
 	replicaEvery  = 10 * time.Second
 	keysEvery     = 5 * time.Minute
-	outboxWorkers = 32
 	databaseEvery = time.Second
 )
 
@@ -26,22 +26,21 @@ func (s *server) background(ctx context.Context, fail context.CancelCauseFunc) {
 	system := s.store.System()
 	clock := domain.SystemClock{}
 	scheduler := &domain.Scheduler{Store: s.store, System: system, Runs: s.services.Runs, Clock: clock}
-	if err := system.ExtendLeases(ctx, clock.Now().Add(s.config.Lease)); err != nil {
+	if err := system.ExtendLeases(ctx, clock.Now(), clock.Now().Add(s.config.Lease)); err != nil {
 		fail(err)
 		return
 	}
 	var group sync.WaitGroup
-	group.Go(func() { s.outbox.Run(ctx, outboxWorkers) })
+	group.Go(func() { s.outbox.Run(ctx) })
 	group.Go(func() { s.loop(ctx, "dispatch", dispatchEvery, domain.DispatchTopic, s.services.Runs.Dispatch) })
 	group.Go(func() {
 		s.loop(ctx, "schedules", scheduleEvery, domain.ScheduleTopic, func(ctx context.Context) (time.Time, error) {
-			if err := scheduler.Tick(ctx); err != nil {
-				return time.Time{}, err
-			}
-			return system.NextSchedule(ctx)
+			failed := scheduler.Tick(ctx) // one that fails makes no other late
+			next, err := system.NextSchedule(ctx)
+			return next, errors.Join(failed, err)
 		})
 	})
-	group.Go(func() { s.every(ctx, "agent leases", s.config.lease().Heartbeat/2, s.services.Agents.Sweep) })
+	group.Go(func() { s.leases(ctx) })
 	group.Go(func() {
 		s.every(ctx, "log archive", sealEvery, func(ctx context.Context) error { return s.services.Logs.Seal(ctx, system) })
 	})
@@ -54,15 +53,40 @@ func (s *server) background(ctx context.Context, fail context.CancelCauseFunc) {
 	group.Wait()
 }
 
+// maxStep is how far the clock may be set between two sweeps without anybody's minding.
+const maxStep = 5 * time.Second
+
+// leases declares lost what runs on agents that were not heard of for too long, by this server's clock. When that is set, leases begin anew.
+func (s *server) leases(ctx context.Context) {
+	last := time.Now()
+	s.every(ctx, "agent leases", s.config.lease().Heartbeat/2, func(ctx context.Context) error {
+		now := time.Now()
+		passed, shown := now.Sub(last), now.Round(0).Sub(last.Round(0)) // by the monotonic clock, and by the wall clock
+		if step := (shown - passed).Abs(); step > maxStep {
+			s.log.Warn("the clock was set; the agents' leases begin anew", "step", shown-passed)
+			if err := s.store.System().RenewLeases(ctx, now.Add(s.config.Lease)); err != nil {
+				return err
+			}
+		}
+		last = now
+		return s.services.Agents.Sweep(ctx)
+	})
+}
+
 // every does the work now and then at the interval. An error is logged, and the work done again at the next turn.
 func (s *server) every(ctx context.Context, name string, interval time.Duration, work func(context.Context) error) {
 	s.loop(ctx, name, interval, "", func(ctx context.Context) (time.Time, error) { return time.Time{}, work(ctx) })
 }
 
-// loop does the work whenever the topic wakes it, at the time that the work itself named last, and at the interval in any case.
+// loop does the work whenever the topic wakes it, at the time that the work itself named last, and at the interval in any case. Without a topic
+// nothing wakes it.
 func (s *server) loop(ctx context.Context, name string, interval time.Duration, topic domain.Topic, work func(context.Context) (time.Time, error)) {
-	wake, stop := s.store.Topics().Subscribe(topic)
-	defer stop()
+	var wake <-chan struct{}
+	if topic != "" {
+		var stop func()
+		wake, stop = s.store.Topics().Subscribe(topic)
+		defer stop()
+	}
 	for {
 		next, err := work(ctx)
 		if ctx.Err() != nil {

@@ -25,8 +25,9 @@ type serveCommand struct {
 	TrustedProxies []string      `help:"Networks of the proxies whose X-Forwarded-For and -Proto are believed, such as 10.0.0.0/8." placeholder:"CIDR"`
 	Workspace      string        `help:"Name of the workspace made at the first start." default:"default"`
 	Samples        bool          `help:"Put a sample job into a new workspace and run it." default:"true" negatable:""`
-	LocalAgent     *bool         `help:"Run an agent beside the server. Default: only with the embedded database." negatable:""`
+	LocalAgent     *bool         `help:"Run an agent beside the server, or none. Default: one with the embedded database, none with --database." negatable:""`
 	AgentSlots     int           `help:"Tasks the agent beside the server runs at once. Default: four for each core."`
+	AgentLogLimit  int64         `help:"Bytes of log that a task of the agent beside the server may write; the rest is thrown away. Default: no limit." placeholder:"BYTES"`
 	Lease          time.Duration `help:"How long an agent may be silent before its tasks are declared lost." default:"2m"`
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text"`
 }
@@ -102,7 +103,7 @@ type databaseFlags struct {
 }
 
 func (f *databaseFlags) instance(ctx context.Context) (*domain.Instance, func(), error) {
-	dsn, err := f.dsn(ctx)
+	dsn, err := f.dsn()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,7 +114,7 @@ func (f *databaseFlags) instance(ctx context.Context) (*domain.Instance, func(),
 	return &domain.Instance{Store: s.System(), Clock: domain.SystemClock{}}, func() { _ = s.Close() }, nil
 }
 
-func (f *databaseFlags) dsn(context.Context) (string, error) {
+func (f *databaseFlags) dsn() (string, error) {
 	if f.Database != "" {
 		return f.Database, nil
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/millpond/millpond/domain"
 )
 
 // Files of the agent beside the server, in the data directory.
@@ -30,11 +32,15 @@ type agentRecord struct {
 	Args   []string
 }
 
-// Pauses of the supervisor.
+// Pauses of the supervisor. The one before a restart doubles with every agent that does not live four times as long.
 const (
-	restartPause = 500 * time.Millisecond
-	adoptedPoll  = 100 * time.Millisecond
+	minRestartPause = 500 * time.Millisecond
+	maxRestartPause = time.Minute
+	adoptedPoll     = 100 * time.Millisecond
 )
+
+// agentLogLimit is how many bytes of the agent's log a start appends to; then the log is put aside, in place of the one put aside before.
+const agentLogLimit = 16 << 20
 
 // superviseAgent runs an agent beside the server, adopts the one that an earlier server started, and starts it again when it dies. The function
 // returned ends the agent; its tasks run on under their shims until the lease ends.
@@ -43,10 +49,6 @@ func (s *server) superviseAgent(ctx context.Context) (stop func()) {
 	if s.config.LocalAgent != nil {
 		wanted = *s.config.LocalAgent
 	}
-	if _, err := os.Stat(s.path(agentTokenFile)); wanted && errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("no agent beside the server: its token is not in the data directory", "file", s.path(agentTokenFile))
-		wanted = false
-	}
 	if !wanted {
 		return func() {}
 	}
@@ -54,16 +56,28 @@ func (s *server) superviseAgent(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ctx.Err() == nil {
-			if err := s.runAgent(ctx); ctx.Err() == nil {
-				s.log.Error("the agent beside the server has ended; starting it again", "error", err)
-				sleep(ctx, restartPause)
-			}
-		}
+		s.keepAgent(ctx)
 	}()
 	return func() {
 		cancel()
 		<-done
+	}
+}
+
+func (s *server) keepAgent(ctx context.Context) {
+	pause := minRestartPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := s.runAgent(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > 4*pause {
+			pause = minRestartPause
+		}
+		s.log.Error("there is no agent beside the server; starting it again", "error", err, "pause", pause)
+		sleep(ctx, pause)
+		pause = min(2*pause, maxRestartPause)
 	}
 }
 
@@ -89,6 +103,9 @@ func (s *server) runAgent(ctx context.Context) error {
 		running = nil
 	}
 	if running == nil {
+		if err := s.ownAgentToken(ctx); err != nil {
+			return err
+		}
 		if running, err = s.startAgent(want); err != nil {
 			return err
 		}
@@ -103,6 +120,46 @@ func (s *server) runAgent(ctx context.Context) error {
 	}
 }
 
+// ownAgentToken sees to it that the token in the data directory is the agent's: a first start may have been cut off before it was kept, and
+// somebody may have replaced it since. Beside the embedded database the agent is this server's own, and gets another token; but not while somebody
+// runs it elsewhere.
+func (s *server) ownAgentToken(ctx context.Context) error {
+	token, err := os.ReadFile(s.path(agentTokenFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_, _, err = s.store.System().Agent(ctx, domain.HashSecret(strings.TrimSpace(string(token))))
+	if !domain.IsCode(err, domain.CodeNotFound) {
+		return err
+	}
+	if s.database == nil {
+		return fmt.Errorf("%s does not hold an agent's token; replace the token on the console's page of agents and write the new one there", s.path(agentTokenFile))
+	}
+	return s.replaceAgentToken(ctx)
+}
+
+func (s *server) replaceAgentToken(ctx context.Context) error {
+	all, err := s.services.Instance.Workspaces(ctx)
+	if err != nil {
+		return err
+	}
+	scope := domain.SystemScope(all[0].ID, "agent beside the server")
+	agents, err := s.services.Agents.List(ctx, scope, domain.Page{Limit: 1})
+	if err != nil {
+		return err
+	}
+	own := agents.Items[0]
+	if own.Session != "" {
+		return fmt.Errorf("the agent %q runs on %s, with a token that replaced this server's; stop it there, or start the server with --no-local-agent", own.Name, own.Hostname)
+	}
+	_, fresh, err := s.services.Agents.RotateToken(ctx, scope, own.ID)
+	if err != nil {
+		return err
+	}
+	s.log.Info("the agent beside the server has a new token: the one in the data directory was not its own", "agent", own.ID)
+	return s.keepAgentToken(fresh)
+}
+
 // agentRecord says what the agent is to be started with.
 func (s *server) agentRecord() (agentRecord, error) {
 	self, err := os.Executable()
@@ -114,6 +171,9 @@ func (s *server) agentRecord() (agentRecord, error) {
 		return agentRecord{}, err
 	}
 	args := []string{self, "agent", "--server", s.url, "--token-file", s.path(agentTokenFile), "--data-dir", s.path(agentDir), "--log-format", s.config.LogFormat}
+	if s.config.AgentLogLimit > 0 {
+		args = append(args, "--log-limit", fmt.Sprint(s.config.AgentLogLimit))
+	}
 	if s.config.AgentSlots > 0 {
 		args = append(args, "--slots", fmt.Sprint(s.config.AgentSlots))
 	}
@@ -137,6 +197,11 @@ func (a *agentProcess) stop() {
 }
 
 func (s *server) startAgent(r agentRecord) (*agentProcess, error) {
+	if old, err := os.Stat(s.path(agentLogFile)); err == nil && old.Size() > agentLogLimit {
+		if err := os.Rename(s.path(agentLogFile), s.path(agentLogFile+".1")); err != nil {
+			return nil, err
+		}
+	}
 	out, err := os.OpenFile(s.path(agentLogFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err

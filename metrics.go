@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -38,7 +39,16 @@ func newMetrics(s *server) *metrics {
 }
 
 func (m *metrics) request(route, method string, status int, took time.Duration) {
-	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Observe(took.Seconds())
+	m.requests.WithLabelValues(route, knownMethod(method), strconv.Itoa(status)).Observe(took.Seconds())
+}
+
+// knownMethod is "other" for what HTTP does not define: a client may invent methods without end, and each would be a series for ever.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect, http.MethodTrace:
+		return method
+	}
+	return "other"
 }
 
 // startTracing sends traces to an OpenTelemetry collector when OTEL_EXPORTER_OTLP_ENDPOINT, which the library reads itself, names one.

@@ -111,8 +111,11 @@ func trustProxies(networks []netip.Prefix) func(http.Handler) http.Handler {
 			r.URL.Scheme = ""
 			host, port, err := net.SplitHostPort(r.RemoteAddr)
 			if err == nil && trusted(host) {
-				r.URL.Scheme = r.Header.Get("X-Forwarded-Proto")
-				hops := strings.Split(r.Header.Get("X-Forwarded-For"), ",")
+				// A client may have sent lines of its own; some proxies put theirs below.
+				if schemes := r.Header.Values("X-Forwarded-Proto"); len(schemes) > 0 {
+					r.URL.Scheme = schemes[len(schemes)-1]
+				}
+				hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 				for i := len(hops) - 1; i >= 0 && trusted(host); i-- {
 					if hop := strings.TrimSpace(hops[i]); hop != "" {
 						host = hop

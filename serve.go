@@ -149,11 +149,11 @@ func (s *server) assemble(ctx context.Context) (err error) {
 	}
 	s.auth = auth.NewService(system, s.store, s.keys, clock)
 	replica := auth.NewReplicaID()
-	s.services = &domain.Services{Clock: clock, Version: version}
+	s.services = new(domain.Services) // filled below: its parts need the hub, which needs it
 	s.hub = hub.New(hub.Options{
 		Services: s.services, Topics: s.store.Topics(), Replicas: system, Tokens: s.keys, Replica: replica, Scope: auth.FromAgent, Clock: clock, Log: s.log,
 	})
-	s.outbox = domain.NewOutbox(s.store, s.hub, func(err error) { s.log.Warn("a message to an agent was not delivered", "error", err) })
+	s.outbox = domain.NewOutbox(s.hub, func(err error) { s.log.Warn("a message to an agent was not delivered", "error", err) })
 	runs := &domain.Runs{Store: s.store, System: system, Topics: s.store.Topics(), Clock: clock, Tokens: taskTokens{s.keys, s.url}, Outbox: s.outbox}
 	*s.services = domain.Services{
 		Clock:      clock,

@@ -42,7 +42,6 @@ const (
 	ReasonLease      Reason = "lease"      // the agent could not renew its lease, so the process was killed
 	ReasonStart      Reason = "start"      // the process could not be started; Message says why
 	ReasonSupervisor Reason = "supervisor" // its shim was killed, so the process was killed and its exit code is unknown
-	ReasonUnknown    Reason = "unknown"    // the agent knows nothing of the attempt (its data directory was lost)
 )
 
 // Attempt is everything an agent needs to run one attempt of one task.
@@ -84,6 +83,7 @@ type Hello struct {
 	Protocol int            `json:"protocol"`
 	Version  string         `json:"version"` // of the binary
 	Hostname string         `json:"hostname"`
+	Instance string         `json:"instance"` // of the data directory, random: two that have one token are told apart by it
 	OS       string         `json:"os"`
 	Arch     string         `json:"arch"`
 	Slots    int            `json:"slots"` // attempts it runs at once
@@ -101,7 +101,7 @@ type Welcome struct {
 	AgentID        string           `json:"agent_id"`
 	Lease          Duration         `json:"lease"`     // from the moment Hello or a Heartbeat was sent; past it every process must be gone
 	HeartbeatEvery Duration         `json:"heartbeat"` // how often to send Heartbeat
-	Attempts       []DesiredAttempt `json:"attempts"`  // for each attempt of Hello, and those to be started
+	Attempts       []DesiredAttempt `json:"attempts"`  // for each attempt of Hello; others come by AttemptPath
 }
 
 // Desire is what the control plane wants of an attempt.
@@ -109,17 +109,16 @@ type Desire string
 
 // The desires. An attempt that Welcome does not name is to be killed and forgotten.
 const (
-	DesireRun    Desire = "run"    // start it if it is unknown here, else let it run
+	DesireRun    Desire = "run"    // let it run
 	DesireCancel Desire = "cancel" // end it with SIGTERM, grace, SIGKILL, and report
 	DesireForget Desire = "forget" // kill it at once if it runs; nothing of it is wanted, drop its spool
 )
 
 // DesiredAttempt is one attempt's desired state.
 type DesiredAttempt struct {
-	ID      string   `json:"id"`
-	Desire  Desire   `json:"desire"`
-	LogNext int64    `json:"log_next"`       // the first log byte the control plane does not have
-	Spec    *Attempt `json:"spec,omitempty"` // with DesireRun when Hello did not name the attempt
+	ID      string `json:"id"`
+	Desire  Desire `json:"desire"`
+	LogNext int64  `json:"log_next"` // the first log byte the control plane does not have
 }
 
 // Heartbeat extends the agent's lease, and with it that of every attempt on it.

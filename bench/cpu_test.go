@@ -10,10 +10,16 @@ import (
 	"time"
 )
 
-// cpuTimes is how much CPU time each part of a platform has used, of which the first server's database is one, and the benchmark's own clients another.
-type cpuTimes map[string]time.Duration
+// cpuTimes is how much CPU time each process has used, and to which part of a platform it belongs, of which the first server's database is one, and the
+// benchmark's own clients another.
+type cpuTimes map[int]cpuTime
 
-// cpu adds up what the platform's living processes have used so far.
+type cpuTime struct {
+	part string
+	used time.Duration
+}
+
+// cpu reads what the platform's living processes have used so far.
 func (p *platform) cpu() cpuTimes {
 	p.b.Helper()
 	parents, used := processes()
@@ -34,7 +40,7 @@ func (p *platform) cpu() cpuTimes {
 				name = below[name]
 			}
 		}
-		times[name] += spent
+		times[pid] = cpuTime{name, spent}
 	}
 	return times
 }
@@ -65,9 +71,21 @@ func processes() (parents map[int]int, used map[int]time.Duration) {
 	return parents, used
 }
 
+// since is what each part has used after an earlier moment, in the processes that lived at both.
+func (t cpuTimes) since(before cpuTimes) map[string]time.Duration {
+	spent := map[string]time.Duration{}
+	for pid, now := range t {
+		if was, living := before[pid]; living {
+			spent[now.part] += now.used - was.used
+		}
+	}
+	return spent
+}
+
 // shares reports how many cores each part has kept busy between two moments.
 func (t cpuTimes) shares(b *testing.B, before cpuTimes, over time.Duration) {
+	spent := t.since(before)
 	for _, part := range []string{"server", "agent", "shims", "tasks", "postgres", "clients"} {
-		b.ReportMetric(float64(t[part]-before[part])/float64(over), part+"-cores")
+		b.ReportMetric(float64(spent[part])/float64(over), part+"-cores")
 	}
 }

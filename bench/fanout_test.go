@@ -134,7 +134,7 @@ func logFanOut(b *testing.B, follow followAll) {
 	cpu := p.cpu()
 	require.NoError(b, j.open())
 	require.NoError(b, group.Wait())
-	used := p.cpu()
+	used := p.cpu().since(cpu)
 	memory.end()
 	p.awaitRun(run, 100*time.Millisecond)
 
@@ -148,7 +148,7 @@ func logFanOut(b *testing.B, follow followAll) {
 	b.ReportMetric(took.Seconds(), "opening-s")
 	latencies(all).report(b, "line")
 	for _, part := range []string{"server", "clients"} {
-		b.ReportMetric(float64((used[part]-cpu[part]).Microseconds())/(followers*fanoutLines), part+"-µs/line")
+		b.ReportMetric(float64(used[part].Microseconds())/(followers*fanoutLines), part+"-µs/line")
 	}
 	quiet(b)
 }

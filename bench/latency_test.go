@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,7 +49,31 @@ func logLatency(b *testing.B, attempts int, replica string) {
 	worst := max(rest.at(0.99), graphql.at(0.99))
 	b.ReportMetric(float64(worst)/float64(reference.median()), "p99/reference-p50")
 	b.ReportMetric(float64(worst)/float64(reference.at(0.99)), "p99/reference-p99")
+	b.ReportMetric(bareCores(b, attempts), "bare-cores")
 	quiet(b)
+}
+
+// bareCores is how many cores the same processes keep busy without any platform, each with a cat at its pipe. What they leave is what there is for one.
+func bareCores(b *testing.B, processes int) float64 {
+	b.Helper()
+	const lines = 300
+	w := writing{kind: "lines", count: lines, every: latencyRate, size: lineBytes}
+	var group errgroup.Group
+	var used atomic.Int64
+	for range processes {
+		cmd := exec.Command("sh", "-c", taskProgram()+" | cat >/dev/null")
+		for name, value := range w.environment() {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		require.NoError(b, cmd.Start())
+		group.Go(func() error {
+			err := cmd.Wait()
+			used.Add(int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()))
+			return err
+		})
+	}
+	require.NoError(b, group.Wait())
+	return float64(used.Load()) / float64(lines*latencyRate)
 }
 
 // measureLines follows every attempt, opens the gate, and returns how long the lines took. One attempt alone is followed both ways.

@@ -27,6 +27,8 @@ type Agent struct {
 	Hostname       string
 	OS, Arch       string
 	Slots          int
+	Instance       string // of the data directory that it was last started with
+	TokenHash      []byte // of the token that opens its connection
 	Busy           int    // attempts on it now
 	Session        string // of its present connection; empty when away. It fences: an older connection can write nothing
 	Replica        string // that holds the connection

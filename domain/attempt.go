@@ -29,7 +29,6 @@ const (
 	ReasonLease      = "lease"
 	ReasonStart      = "start"
 	ReasonSupervisor = "supervisor"
-	ReasonUnknown    = "unknown"
 )
 
 // ErrAttemptOver says that nothing more is wanted of an attempt: it ended otherwise, or its run was deleted.
@@ -95,7 +94,7 @@ func (rep AttemptReport) end() AttemptEnd {
 	switch {
 	case rep.Reason == ReasonCancelled:
 		e.Status = AttemptCancelled
-	case rep.Reason == ReasonLease || rep.Reason == ReasonUnknown:
+	case rep.Reason == ReasonLease:
 		e.Status = AttemptLost
 	case rep.Reason == "" && rep.ExitCode != nil && *rep.ExitCode == 0:
 		e.Status = AttemptSuccess
@@ -125,8 +124,6 @@ func (rep AttemptReport) reason() string {
 		return "Its process could not be started."
 	case rep.Reason == ReasonSupervisor:
 		return "The process that supervised it was killed, so it was ended."
-	case rep.Reason == ReasonUnknown:
-		return "The agent no longer knows this attempt."
 	case rep.Signal != "":
 		return fmt.Sprintf("The process was ended by %s.", rep.Signal)
 	case rep.ExitCode != nil:

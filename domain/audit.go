@@ -51,9 +51,11 @@ func NewAudit(s Scope, a Action, o Outcome, resourceType, resourceID, detail str
 	return e
 }
 
-// The actions of authentication. Nobody needs a permission for them.
+// The actions of authentication and of the instance's operator. Nobody needs a permission for them.
 const (
-	SessionLogin  Action = "session.login"
-	SessionLogout Action = "session.logout"
-	UserSetUp     Action = "user.set_up"
+	SessionLogin    Action = "session.login"
+	SessionLogout   Action = "session.logout"
+	UserSetUp       Action = "user.set_up"
+	WorkspaceCreate Action = "workspace.create"
+	AdminInvite     Action = "admin.invite"
 )

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -9,12 +10,13 @@ import (
 // AgentHello is what an agent says of itself on every connection.
 type AgentHello struct {
 	Session  string // new for every connection
+	Token    []byte // hash of the token that the connection was opened with
+	Instance string // of the agent's data directory
 	Version  string
 	Hostname string
 	OS, Arch string
 	Slots    int
 	Attempts []AttemptReport // what it holds
-	SentAt   time.Time       // when the request began to arrive: the lease counts from before that on the agent's side
 }
 
 // Desire is what the server wants of an attempt that an agent holds, or should.
@@ -22,30 +24,40 @@ type Desire string
 
 // The desires.
 const (
-	DesireRun    Desire = "run"    // start it where it is unknown, else let it run
+	DesireRun    Desire = "run"    // let it run
 	DesireCancel Desire = "cancel" // end it and report
 	DesireForget Desire = "forget" // kill it and drop it: nothing of it is wanted
 )
 
-// Desired is the desired state of one attempt.
+// Desired is the desired state of one attempt that the agent holds.
 type Desired struct {
 	Attempt AttemptID
 	Desire  Desire
-	LogNext int64     // the first log byte the server does not have
-	Start   *Delivery // with DesireRun, when the agent does not hold the attempt
+	LogNext int64 // the first log byte the server does not have
 }
 
-// maxSlots bounds what an agent may say of itself.
-const maxSlots = 4096
+// Bounds of what an agent may say of itself.
+const (
+	maxSlots = 4096
+	maxNamed = 256 // bytes
+)
 
-// Hello makes the connection the agent's only one, and answers with the desired state of every attempt the agent holds or should hold.
-// What the agent tells of those that run is taken note of; it does not say it again.
+// ErrTokenReplaced says that the connection was opened with a token that is one no more.
+var ErrTokenReplaced = Errorf(CodeUnauthenticated, "This agent's token has been replaced. Start the agent with the new one.")
+
+// Hello makes the connection the agent's only one, and answers with the desired state of every attempt the agent holds. What the agent tells of those that
+// run is taken note of; it does not say it again. Those it should hold are sent to it.
 func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, error) {
 	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return nil, err
 	}
 	if h.Slots < 1 || h.Slots > maxSlots {
 		return nil, Invalid("slots", "An agent has from 1 to %d slots.", maxSlots)
+	}
+	for field, text := range map[string]string{"instance": h.Instance, "version": h.Version, "hostname": h.Hostname, "os": h.OS, "arch": h.Arch} {
+		if err := validText(field, text, maxNamed); err != nil {
+			return nil, err
+		}
 	}
 	id := AgentID(s.actor.ID)
 	var live []Attempt
@@ -55,11 +67,17 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, e
 		if err != nil {
 			return err
 		}
-		a.connect(&agent, h)
-		if err := tx.UpdateAgent(ctx, agent); err != nil {
-			return err
+		if !bytes.Equal(agent.TokenHash, h.Token) {
+			return ErrTokenReplaced
 		}
 		if live, err = tx.LiveAttempts(ctx, id); err != nil {
+			return err
+		}
+		if err := a.replaces(agent, h, live); err != nil {
+			return err
+		}
+		a.connect(&agent, h)
+		if err := tx.UpdateAgent(ctx, agent); err != nil {
 			return err
 		}
 		ends, err = tx.LogEnds(ctx, attemptIDs(live))
@@ -72,10 +90,19 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, e
 	return a.desired(ctx, s, h, live, ends)
 }
 
+// replaces refuses another instance of the agent than the one whose lease runs: what that one runs would go on beside what the new one starts.
+func (a *Agents) replaces(agent Agent, h AgentHello, live []Attempt) error {
+	if agent.Instance == h.Instance || a.expired(agent) || agent.Session == "" && len(live) == 0 {
+		return nil
+	}
+	return Errorf(CodeConflict, "Another instance of the agent %s, on %s, may still be at work until %s. Start this one with that one's data directory, or give each agent a token of its own.",
+		agent.Name, agent.Hostname, agent.LeaseExpiresAt.UTC().Format(time.RFC3339))
+}
+
 func (a *Agents) connect(agent *Agent, h AgentHello) {
 	now := a.Clock.Now()
 	until := now.Add(a.Lease.Length)
-	agent.Session, agent.Replica = h.Session, a.Replica
+	agent.Session, agent.Replica, agent.Instance = h.Session, a.Replica, h.Instance
 	agent.Version, agent.Hostname, agent.OS, agent.Arch = h.Version, h.Hostname, h.OS, h.Arch
 	agent.Slots = h.Slots
 	agent.ConnectedAt, agent.LastSeenAt, agent.LeaseExpiresAt = &now, &now, &until
@@ -90,26 +117,21 @@ func (a *Agents) desired(ctx context.Context, s Scope, h AgentHello, live []Atte
 	alive := map[AttemptID]bool{}
 	for _, at := range live {
 		alive[at.ID] = true
+		rep, holds := held[at.ID]
+		if !holds {
+			if err := a.absent(ctx, s, at); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := a.news(ctx, s, at, rep); err != nil {
+			return nil, err
+		}
 		d := Desired{Attempt: at.ID, Desire: DesireRun, LogNext: ends[at.ID].Offset}
 		if at.CancelRequestedAt != nil {
 			d.Desire = DesireCancel
 		}
-		rep, holds := held[at.ID]
-		if holds {
-			if err := a.news(ctx, s, at, rep); err != nil {
-				return nil, err
-			}
-			all = append(all, d)
-			continue
-		}
-		gone, start, err := a.absent(ctx, s, at)
-		if err != nil {
-			return nil, err
-		}
-		if !gone {
-			d.Start = start
-			all = append(all, d)
-		}
+		all = append(all, d)
 	}
 	for _, r := range h.Attempts {
 		if !alive[r.Attempt] {
@@ -131,27 +153,29 @@ func (a *Agents) news(ctx context.Context, s Scope, at Attempt, rep AttemptRepor
 	return nil // it ended meanwhile, and the next heartbeat says so
 }
 
-// absent decides about a live attempt that its agent does not hold: one that was never delivered is to be started, unless it is to be
-// cancelled; one that ran there is lost, because the agent forgets nothing that we have not acknowledged.
-func (a *Agents) absent(ctx context.Context, s Scope, at Attempt) (gone bool, start *Delivery, err error) {
-	if at.Status == AttemptStarting && at.CancelRequestedAt == nil {
-		d, err := a.Runs.delivery(ctx, s, at)
-		return false, &d, err
-	}
+// absent decides about a live attempt that its agent does not hold: one that did not arrive is sent again, unless it is to be cancelled; one that ran there
+// is lost, because the agent forgets nothing that we have not acknowledged.
+func (a *Agents) absent(ctx context.Context, s Scope, at Attempt) error {
 	end := AttemptEnd{Status: AttemptLost, Message: "The agent no longer knows this attempt: its data was lost."}
-	if at.CancelRequestedAt != nil {
+	switch {
+	case at.CancelRequestedAt != nil:
 		end = AttemptEnd{Status: AttemptCancelled}
+	case at.Status == AttemptStarting:
+		a.Runs.redeliver(s, at)
+		return nil
 	}
-	err = a.Runs.endAttempt(ctx, s, at.ID, end)
-	return true, nil, err
+	return a.Runs.endAttempt(ctx, s, at.ID, end)
 }
 
 // ErrSuperseded says that the connection is no longer the agent's current one.
 var ErrSuperseded = Errorf(CodeConflict, "This connection has been replaced by a newer one of the same agent.")
 
-// Heartbeat extends the lease of the agent and of all that runs on it, and answers with what is wanted otherwise than the agent does:
-// attempts to cancel or forget, and attempts that never arrived.
+// Heartbeat extends the lease of the agent and of all that runs on it, and answers with what is wanted otherwise than the agent does: attempts to cancel or
+// forget. Those that did not arrive are sent again.
 func (a *Agents) Heartbeat(ctx context.Context, s Scope, session string, running []AttemptID) ([]Desired, error) {
+	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+		return nil, err
+	}
 	id := AgentID(s.actor.ID)
 	var live []Attempt
 	err := a.Store.In(ctx, s, func(tx Tx) error {
@@ -189,14 +213,12 @@ func (a *Agents) corrections(ctx context.Context, s Scope, live []Attempt, runni
 	for _, at := range live {
 		alive[at.ID] = true
 		switch {
-		case at.CancelRequestedAt != nil:
+		case held[at.ID] && at.CancelRequestedAt != nil:
 			all = append(all, Desired{Attempt: at.ID, Desire: DesireCancel})
-		case at.Status == AttemptStarting && !held[at.ID] && a.Clock.Now().Sub(at.CreatedAt) > undelivered:
-			d, err := a.Runs.delivery(ctx, s, at)
-			if err != nil {
+		case !held[at.ID] && at.Status == AttemptStarting && a.Clock.Now().Sub(at.CreatedAt) > undelivered:
+			if err := a.absent(ctx, s, at); err != nil {
 				return nil, err
 			}
-			all = append(all, Desired{Attempt: at.ID, Desire: DesireRun, Start: &d})
 		}
 	}
 	for _, id := range running {
@@ -209,6 +231,9 @@ func (a *Agents) corrections(ctx context.Context, s Scope, live []Attempt, runni
 
 // Disconnected records that the connection is gone. The lease runs on.
 func (a *Agents) Disconnected(ctx context.Context, s Scope, session string) error {
+	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+		return err
+	}
 	id := AgentID(s.actor.ID)
 	return a.Store.In(ctx, s, func(tx Tx) error {
 		agent, err := tx.LockSession(ctx, id)
@@ -222,17 +247,21 @@ func (a *Agents) Disconnected(ctx context.Context, s Scope, session string) erro
 	})
 }
 
-// Current says whether the session is still the agent's only one; its connection is to be closed when not.
-func (a *Agents) Current(ctx context.Context, s Scope, session string) (current bool, err error) {
+// Current says whether the session is the agent's only one, and whether its connection is to be closed: it was replaced, or its token was.
+func (a *Agents) Current(ctx context.Context, s Scope, session string, token []byte) (current, over bool, err error) {
+	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+		return false, false, err
+	}
 	err = a.Store.In(ctx, s, func(tx Tx) error {
 		agent, err := tx.Agent(ctx, AgentID(s.actor.ID))
 		current = agent.Session == session
+		over = !bytes.Equal(agent.TokenHash, token)
 		return err
 	})
 	if IsCode(err, CodeNotFound) {
-		return false, nil
+		return false, true, nil
 	}
-	return current, err
+	return current, over, err
 }
 
 // Sweep declares lost what runs on agents whose lease has run out: their attempts can commit nothing more, and are tried again

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 )
 
@@ -24,6 +23,7 @@ const stopGrace = 10
 
 // Fleet reaches agents wherever they are connected. Messages are hints: what is not delivered is made good by the next heartbeat or hello.
 type Fleet interface {
+	// Start gives the attempt to its agent. CodeInvalid says that the agent will never take it.
 	Start(ctx context.Context, agent AgentID, d Delivery) error
 	Cancel(ctx context.Context, agent AgentID, attempt AttemptID) error
 }
@@ -36,24 +36,13 @@ type Tokens interface {
 	Environment(ws WorkspaceID) map[string]string
 }
 
-// update changes the run under its lock, then lets go what the change set free: the job's next run, and tasks that can start.
+// update changes the run under its lock and gives its ready tasks to the workspace's agent while that has free slots. Where other runs have tasks that
+// wait, it leaves the slots to Dispatch, which goes by age.
 func (r *Runs) update(ctx context.Context, tx Tx, s Scope, id RunID, fn func(*Run) error) (*Run, error) {
-	run, err := r.dispatch(ctx, tx, s, id, fn)
-	if err != nil {
-		return nil, err
-	}
-	if run.Status.Final() {
-		tx.Notify(ScheduleTopic, DispatchTopic) // a place in the quota is free, and perhaps in the job's own limit
-	}
-	return run, nil
-}
-
-// dispatch changes the run under its lock and gives its ready tasks to the workspace's agent while that has free slots. Where other
-// runs have tasks that wait, it leaves the slots to Dispatch, which goes by age.
-func (r *Runs) dispatch(ctx context.Context, tx Tx, s Scope, id RunID, fn func(*Run) error) (*Run, error) {
 	return r.change(ctx, tx, s, id, true, fn)
 }
 
+// change is update; without fair the run takes free slots whoever else waits.
 func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, fn func(*Run) error) (*Run, error) {
 	run, err := tx.UpdateRun(ctx, id, func(run *Run) error {
 		if err := fn(run); err != nil {
@@ -65,6 +54,9 @@ func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, 
 		return nil, err
 	}
 	tx.Notify(RunTopic(id), RunsTopic(s.workspace))
+	if run.Status.Final() {
+		tx.Notify(ScheduleTopic, DispatchTopic) // a place in the quota is free, and perhaps in the job's own limit
+	}
 	return run, nil
 }
 
@@ -128,26 +120,61 @@ func (r *Runs) deliver(s Scope, run *Run) {
 	for _, a := range run.assigned {
 		d := run.delivery(a, r.Tokens, s.workspace)
 		d.Files = run.files
-		r.Outbox.start(d)
+		r.Outbox.send(a.AgentID, func(ctx context.Context) error { return r.launch(ctx, s, d) })
 	}
 	run.assigned = nil
 }
 
-// delivery reads what the attempt's process needs, to send it again.
-func (r *Runs) delivery(ctx context.Context, s Scope, a Attempt) (d Delivery, err error) {
-	err = r.Store.In(ctx, s, func(tx Tx) error {
-		run, err := tx.Run(ctx, a.RunID)
-		if err != nil {
+// redeliver sends an attempt that its agent has not got. What its process needs is read when the message's turn comes, one attempt at a time, if it is still
+// to be started then.
+func (r *Runs) redeliver(s Scope, a Attempt) {
+	r.Outbox.send(a.AgentID, func(ctx context.Context) error {
+		var d Delivery
+		wanted := false
+		err := r.Store.In(ctx, s, func(tx Tx) error {
+			now, err := tx.Attempt(ctx, a.ID)
+			wanted = now.Status == AttemptStarting && now.CancelRequestedAt == nil
+			if err != nil || !wanted {
+				return err
+			}
+			d, err = r.delivery(ctx, tx, s, a)
+			return err
+		})
+		if err != nil || !wanted {
 			return err
 		}
-		if run.Tasks, err = tx.Tasks(ctx, []RunID{run.ID}); err != nil {
-			return err
-		}
-		d = run.delivery(a, r.Tokens, s.workspace)
-		d.Files, err = loadFiles(ctx, tx, run.Spec.Files)
-		return err
+		return r.launch(ctx, s, d)
 	})
+}
+
+// delivery reads what the attempt's process needs.
+func (r *Runs) delivery(ctx context.Context, tx Tx, s Scope, a Attempt) (Delivery, error) {
+	run, err := tx.Run(ctx, a.RunID)
+	if err != nil {
+		return Delivery{}, err
+	}
+	if run.Tasks, err = tx.Tasks(ctx, []RunID{run.ID}); err != nil {
+		return Delivery{}, err
+	}
+	d := run.delivery(a, r.Tokens, s.workspace)
+	d.Files, err = loadFiles(ctx, tx, run.Spec.Files)
 	return d, err
+}
+
+// launch gives the attempt to its agent. One that the agent will never take has failed.
+func (r *Runs) launch(ctx context.Context, s Scope, d Delivery) error {
+	size := 0
+	for _, f := range d.Files {
+		size += len(f.Content)
+	}
+	bounded, cancel := context.WithTimeout(ctx, delivered+time.Duration(size/slowLink)*time.Second)
+	defer cancel()
+	err := r.Outbox.fleet.Start(bounded, d.Attempt.AgentID, d)
+	if !IsCode(err, CodeInvalid) {
+		return err
+	}
+	end := AttemptEnd{Status: AttemptFailed, Message: shown("The agent refuses the attempt: " + AsError(err).Message)}
+	return errors.Join(err, r.endAttempt(ctx, SystemScope(s.workspace, "refused attempt"), d.Attempt.ID, end))
 }
 
 func (r *Run) delivery(a Attempt, tokens Tokens, ws WorkspaceID) Delivery {
@@ -212,78 +239,4 @@ func (r *Runs) dispatchRun(ctx context.Context, ref RunRef) error {
 		r.deliver(s, run)
 	}
 	return err
-}
-
-// Outbox carries messages to agents after the commit that caused them, a bounded number at once. What it cannot deliver is left to the
-// agent's next heartbeat or hello.
-type Outbox struct {
-	fleet    Fleet
-	store    Store
-	report   func(error)
-	messages chan func(context.Context) error
-	closed   chan struct{} // nobody carries messages any more
-}
-
-// outboxSize bounds the messages that wait; past it the sender waits.
-const outboxSize = 1024
-
-// NewOutbox makes an outbox; Run carries its messages. Undelivered ones are reported, for the log.
-func NewOutbox(store Store, fleet Fleet, report func(error)) *Outbox {
-	return &Outbox{fleet: fleet, store: store, report: report, messages: make(chan func(context.Context) error, outboxSize), closed: make(chan struct{})}
-}
-
-// Run carries messages, workers at once, until ctx ends.
-func (o *Outbox) Run(ctx context.Context, workers int) {
-	defer close(o.closed)
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() { o.work(ctx) })
-	}
-	wg.Wait()
-}
-
-// delivered bounds one message, so that a silent agent holds up a worker for no longer.
-const delivered = 10 * time.Second
-
-func (o *Outbox) work(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case send := <-o.messages:
-			bounded, cancel := context.WithTimeout(ctx, delivered)
-			if err := send(bounded); err != nil && ctx.Err() == nil {
-				o.report(err)
-			}
-			cancel()
-		}
-	}
-}
-
-func (o *Outbox) send(message func(context.Context) error) {
-	select {
-	case o.messages <- message:
-	case <-o.closed:
-	}
-}
-
-func (o *Outbox) start(d Delivery) {
-	o.send(func(ctx context.Context) error { return o.fleet.Start(ctx, d.Attempt.AgentID, d) })
-}
-
-func (o *Outbox) cancel(s Scope, attempts []AttemptID) {
-	for _, id := range attempts {
-		o.send(func(ctx context.Context) error {
-			var agent AgentID
-			err := o.store.In(ctx, s, func(tx Tx) error {
-				a, err := tx.Attempt(ctx, id)
-				agent = a.AgentID
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			return o.fleet.Cancel(ctx, agent, id)
-		})
-	}
 }

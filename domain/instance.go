@@ -11,15 +11,16 @@ type NewWorkspace struct {
 	AgentTokenHash []byte
 	Quotas         map[QuotaName]int
 	Invitation     Invitation
+	Sample         bool // Runs.CreateSample is to make the sample
 }
 
 // InstanceStore is what the operator of an instance does across workspaces, outside any of them.
 type InstanceStore interface {
 	Workspaces(ctx context.Context) ([]Workspace, error)
-	// InsertWorkspace refuses a name that is taken with CodeConflict.
-	InsertWorkspace(ctx context.Context, n NewWorkspace) error
-	// InsertInvitation adds a one-time link to a workspace.
-	InsertInvitation(ctx context.Context, ws WorkspaceID, i Invitation) error
+	// InsertWorkspace adds a workspace, with its audit row. It refuses a name that is taken with CodeConflict.
+	InsertWorkspace(ctx context.Context, n NewWorkspace, row AuditEvent) error
+	// InsertInvitation adds a one-time link to a workspace, with its audit row.
+	InsertInvitation(ctx context.Context, ws WorkspaceID, i Invitation, row AuditEvent) error
 	// HasPasswords says whether anybody can sign in already.
 	HasPasswords(ctx context.Context) (bool, error)
 }
@@ -38,6 +39,15 @@ type Credentials struct {
 
 // CreateWorkspace makes a workspace with its agent, its quotas and a one-time link for its first administrator.
 func (i *Instance) CreateWorkspace(ctx context.Context, name string) (Workspace, Agent, Credentials, error) {
+	return i.create(ctx, name, false)
+}
+
+// CreateFirstWorkspace is CreateWorkspace for a new instance. With sample it is kept that Runs.CreateSample is to follow, whatever happens meanwhile.
+func (i *Instance) CreateFirstWorkspace(ctx context.Context, name string, sample bool) (Workspace, Agent, Credentials, error) {
+	return i.create(ctx, name, sample)
+}
+
+func (i *Instance) create(ctx context.Context, name string, sample bool) (Workspace, Agent, Credentials, error) {
 	name, err := validName("name", name)
 	if err != nil {
 		return Workspace{}, Agent{}, Credentials{}, err
@@ -50,8 +60,9 @@ func (i *Instance) CreateWorkspace(ctx context.Context, name string) (Workspace,
 		AgentTokenHash: HashSecret(c.AgentToken),
 		Quotas:         DefaultQuotas,
 		Invitation:     Invitation{TokenHash: HashSecret(c.SetUpToken), Role: RoleAdmin, ExpiresAt: now.Add(invitationLife)},
+		Sample:         sample,
 	}
-	if err := i.Store.InsertWorkspace(ctx, n); err != nil {
+	if err := i.Store.InsertWorkspace(ctx, n, operated(n.Workspace.ID, WorkspaceCreate)); err != nil {
 		return Workspace{}, Agent{}, Credentials{}, err
 	}
 	return n.Workspace, n.Agent, c, nil
@@ -61,7 +72,12 @@ func (i *Instance) CreateWorkspace(ctx context.Context, name string) (Workspace,
 func (i *Instance) InviteAdmin(ctx context.Context, ws WorkspaceID) (token string, err error) {
 	token = newSecret()
 	inv := Invitation{TokenHash: HashSecret(token), Role: RoleAdmin, ExpiresAt: i.Clock.Now().Add(invitationLife)}
-	return token, i.Store.InsertInvitation(ctx, ws, inv)
+	return token, i.Store.InsertInvitation(ctx, ws, inv, operated(ws, AdminInvite))
+}
+
+// operated is the audit row of what the operator did to a workspace.
+func operated(ws WorkspaceID, a Action) AuditEvent {
+	return newAudit(SystemScope(ws, "operator"), a, OutcomeSuccess, "workspace", string(ws))
 }
 
 // Workspaces lists every workspace of the instance, oldest first.

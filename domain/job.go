@@ -12,6 +12,7 @@ type Job struct {
 	Name        string // for people; two jobs may have the same
 	Description string
 	JobSpec
+	SpecSize  int // stored bytes of JobSpec, known without it
 	Schedule  *Schedule
 	Sample    bool
 	CreatedBy Actor
@@ -45,8 +46,11 @@ type JobFilter struct {
 // JobTx reads and writes jobs.
 type JobTx interface {
 	Job(ctx context.Context, id JobID) (Job, error)
+	// JobsByID returns those of the jobs that exist, without their specs.
 	JobsByID(ctx context.Context, ids []JobID) ([]Job, error)
-	// Jobs are newest first.
+	// JobSpecs returns the jobs' specs.
+	JobSpecs(ctx context.Context, ids []JobID) (map[JobID]JobSpec, error)
+	// Jobs are newest first, without their specs.
 	Jobs(ctx context.Context, f JobFilter, before JobID, limit int) ([]Job, error)
 	InsertJob(ctx context.Context, j Job) error
 	// UpdateJob locks the job, applies fn and writes it.
@@ -154,20 +158,45 @@ func (j *Jobs) Get(ctx context.Context, s Scope, id JobID) (job Job, err error) 
 	return job, err
 }
 
-// ByID returns those of the jobs that exist in the workspace.
+// maxJobs bounds the specs of jobs that are asked for by id, in stored bytes: more than one job can have.
+const maxJobs = 32 << 20
+
+// ByID returns those of the jobs that exist in the workspace. More than 32 MiB of them are an error of CodeTooLarge.
 func (j *Jobs) ByID(ctx context.Context, s Scope, ids []JobID) (jobs []Job, err error) {
 	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
 		return nil, err
 	}
 	err = j.Store.In(ctx, s, func(tx Tx) (err error) {
-		jobs, err = tx.JobsByID(ctx, ids)
-		return err
+		if jobs, err = tx.JobsByID(ctx, ids); err != nil {
+			return err
+		}
+		size := 0
+		for _, job := range jobs {
+			size += job.SpecSize
+		}
+		if size > maxJobs {
+			return Errorf(CodeTooLarge, "The jobs have %d bytes together and the limit is %d; ask for fewer at once.", size, maxJobs)
+		}
+		return fillSpecs(ctx, tx, jobs)
 	})
 	return jobs, err
 }
 
-// List returns jobs, newest first.
-func (j *Jobs) List(ctx context.Context, s Scope, f JobFilter, p Page) (List[Job], error) {
+// fillSpecs reads the jobs' specs.
+func fillSpecs(ctx context.Context, tx Tx, jobs []Job) error {
+	ids := make([]JobID, len(jobs))
+	for i, job := range jobs {
+		ids[i] = job.ID
+	}
+	specs, err := tx.JobSpecs(ctx, ids)
+	for i := range jobs {
+		jobs[i].JobSpec = specs[jobs[i].ID]
+	}
+	return err
+}
+
+// List returns jobs, newest first. A page whose specs would be more than 8 MiB is shorter.
+func (j *Jobs) List(ctx context.Context, s Scope, f JobFilter, p Page) (l List[Job], err error) {
 	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
 		return List[Job]{}, err
 	}
@@ -179,12 +208,16 @@ func (j *Jobs) List(ctx context.Context, s Scope, f JobFilter, p Page) (List[Job
 	if err != nil {
 		return List[Job]{}, err
 	}
-	var rows []Job
-	err = j.Store.In(ctx, s, func(tx Tx) (err error) {
-		rows, err = tx.Jobs(ctx, f, JobID(before), limit+1)
-		return err
+	err = j.Store.In(ctx, s, func(tx Tx) error {
+		rows, err := tx.Jobs(ctx, f, JobID(before), limit+1)
+		if err != nil {
+			return err
+		}
+		l = page(list, rows, limit, func(j Job) string { return string(j.ID) })
+		l.fit(pageBytes, func(j Job) int { return j.SpecSize })
+		return fillSpecs(ctx, tx, l.Items)
 	})
-	return page(list, rows, limit, func(j Job) string { return string(j.ID) }), err
+	return l, err
 }
 
 // Update changes what later runs of the job do. Past runs are never rewritten.

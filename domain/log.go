@@ -176,7 +176,7 @@ func (l *Logs) read(ctx context.Context, s Scope, id AttemptID, offset int64, li
 		return err
 	})
 	if err == nil && segment != nil {
-		page.Chunks, err = l.sealed(ctx, *segment, offset, limit)
+		page.Chunks, err = l.archived(ctx, s, id, *segment, offset, limit)
 	}
 	if err != nil {
 		return LogPage{}, err

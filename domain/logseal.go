@@ -10,9 +10,25 @@ import (
 // sealBytes is how much of a log one object holds.
 const sealBytes = 8 << 20
 
+// archived reads a page of what is sealed: from the object, or where that is missing or broken from the rows, which stay for some days.
+func (l *Logs) archived(ctx context.Context, s Scope, id AttemptID, seg LogSegment, offset int64, limit int) ([]LogChunk, error) {
+	chunks, broken := l.sealed(ctx, seg, offset, limit)
+	if broken == nil || ctx.Err() != nil {
+		return chunks, broken
+	}
+	err := l.Store.In(ctx, s, func(tx Tx) (err error) {
+		chunks, err = tx.LogChunks(ctx, id, offset, limit)
+		return err
+	})
+	if err == nil && len(chunks) == 0 {
+		err = broken
+	}
+	return chunks, err
+}
+
 // sealed reads a page from a segment's object.
 func (l *Logs) sealed(ctx context.Context, seg LogSegment, offset int64, limit int) ([]LogChunk, error) {
-	chunks, err := l.segment(ctx, seg.Key)
+	chunks, err := l.segment(ctx, seg)
 	if err != nil {
 		return nil, fmt.Errorf("log segment %s: %w", seg.Key, err)
 	}
@@ -25,13 +41,23 @@ func (l *Logs) sealed(ctx context.Context, seg LogSegment, offset int64, limit i
 }
 
 // segment unpacks an object. The one read last is kept, because a reader asks for a segment's pages one after the other.
-func (l *Logs) segment(ctx context.Context, key string) ([]LogChunk, error) {
+func (l *Logs) segment(ctx context.Context, seg LogSegment) ([]LogChunk, error) {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
-	if l.lastKey == key {
+	if l.lastKey == seg.Key {
 		return l.lastSegment, nil
 	}
-	object, err := l.Objects.Get(ctx, key)
+	chunks, err := l.open(ctx, seg)
+	if err != nil {
+		return nil, err
+	}
+	l.lastKey, l.lastSegment = seg.Key, chunks
+	return chunks, nil
+}
+
+// open reads the segment's object and holds it against what the segment says.
+func (l *Logs) open(ctx context.Context, seg LogSegment) ([]LogChunk, error) {
+	object, err := l.Objects.Get(ctx, seg.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +65,16 @@ func (l *Logs) segment(ctx context.Context, key string) ([]LogChunk, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.lastKey, l.lastSegment = key, chunks
+	end := seg.Start
+	for _, c := range chunks {
+		if c.Offset != end {
+			return nil, fmt.Errorf("the object has no chunk at %d", end)
+		}
+		end = c.End()
+	}
+	if end != seg.End {
+		return nil, fmt.Errorf("the object ends at %d and not at %d", end, seg.End)
+	}
 	return chunks, nil
 }
 
@@ -124,6 +159,9 @@ func (l *Logs) sealChunks(ctx context.Context, tx Tx, s Scope, id AttemptID, chu
 	}
 	if err := l.Objects.Put(ctx, seg.Key, object); err != nil {
 		return err
+	}
+	if _, err := l.open(ctx, seg); err != nil {
+		return fmt.Errorf("the archive %s does not read as it was written: %w", seg.Key, err) // the rows stay
 	}
 	return tx.InsertLogSegment(ctx, id, seg)
 }

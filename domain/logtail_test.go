@@ -263,7 +263,6 @@ func TestAnAgentsWordsCanBeKept(t *testing.T) {
 		"time-out":      {AttemptReport{Reason: ReasonTimeout, ExitCode: &zero}, AttemptFailed, "It ran longer than its time-out and was ended."},
 		"cancelled":     {AttemptReport{Reason: ReasonCancelled}, AttemptCancelled, ""},
 		"lease":         {AttemptReport{Reason: ReasonLease}, AttemptLost, "Its agent could not reach the platform for too long, so it was ended."},
-		"unknown":       {AttemptReport{Reason: ReasonUnknown}, AttemptLost, "The agent no longer knows this attempt."},
 		"start":         {AttemptReport{Reason: ReasonStart, Message: "No shell."}, AttemptFailed, "No shell."},
 		"supervisor":    {AttemptReport{Reason: ReasonSupervisor}, AttemptFailed, "The process that supervised it was killed, so it was ended."},
 		"a new reason":  {AttemptReport{Reason: "moon", ExitCode: &zero}, AttemptFailed, "The process ended with exit code 0."},

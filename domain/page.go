@@ -77,6 +77,17 @@ func (p Page) after(list string) (key string, limit int, err error) {
 	return c.Key, limit, nil
 }
 
+// fit shortens the page to about the bytes given, to one item at least: the cursor leads to the others.
+func (l *List[T]) fit(bytes int, size func(T) int) {
+	for i, item := range l.Items {
+		if bytes -= size(item); bytes < 0 && i > 0 {
+			l.Items = l.Items[:i]
+			l.Next = l.Cursor(l.Items[i-1])
+			return
+		}
+	}
+}
+
 // page cuts rows, read with one more than the limit, into a List.
 func page[T any](list string, rows []T, limit int, key func(T) string) List[T] {
 	l := List[T]{Items: rows, Cursor: func(t T) string { return encodeCursor(list, key(t)) }}

@@ -57,8 +57,12 @@ type Run struct {
 	ID                RunID
 	JobID             JobID
 	JobName           string
-	Spec              JobSpec // frozen
-	Parameters        []Variable
+	Spec              JobSpec    // frozen; filled where a method needs it
+	Parameters        []Variable // filled where a method needs them
+	SpecSize          int        // stored bytes of Spec, known without it
+	ParametersSize    int        // stored bytes of Parameters
+	TaskCount         int        // as declared; 0 for a single command
+	MaxConcurrentRuns int        // the job's own limit, as it was frozen
 	Status            RunStatus
 	Trigger           Trigger
 	StartedBy         Actor
@@ -75,7 +79,7 @@ type Run struct {
 }
 
 // Single says that the run is of a single command. It has one task with the empty key, which is not shown as a task.
-func (r *Run) Single() bool { return len(r.Spec.Tasks) == 0 }
+func (r *Run) Single() bool { return r.TaskCount == 0 }
 
 // Task is one task of a run.
 type Task struct {
@@ -132,6 +136,7 @@ type Attempt struct {
 func newRun(job Job, actor Actor, params []Variable, trigger Trigger, now time.Time) *Run {
 	r := &Run{
 		ID: newID[RunID](prefixRun), JobID: job.ID, JobName: job.Name, Spec: job.JobSpec, Parameters: params,
+		TaskCount: len(job.Tasks), MaxConcurrentRuns: job.MaxConcurrentRuns,
 		Status: RunPending, Trigger: trigger, StartedBy: actor, CreatedAt: now,
 	}
 	if r.Single() {

@@ -14,19 +14,29 @@ type RunFilter struct {
 
 // RunTx reads and writes runs and their tasks.
 type RunTx interface {
-	// Run returns the run without its tasks.
+	// Run returns the run with its spec and parameters, without its tasks.
 	Run(ctx context.Context, id RunID) (Run, error)
-	// Runs are newest first, without their tasks.
+	// RunsByID returns the heads of those of the runs that exist: without spec, parameters and tasks.
+	RunsByID(ctx context.Context, ids []RunID) ([]Run, error)
+	// Runs are heads, newest first.
 	Runs(ctx context.Context, f RunFilter, before RunID, limit int) ([]Run, error)
-	// LatestRuns returns each job's newest run.
+	// RunSpecs returns the frozen specs.
+	RunSpecs(ctx context.Context, ids []RunID) (map[RunID]JobSpec, error)
+	// RunParameters returns what the runs were started with.
+	RunParameters(ctx context.Context, ids []RunID) (map[RunID][]Variable, error)
+	// LatestRuns returns the head of each job's newest run.
 	LatestRuns(ctx context.Context, jobs []JobID) ([]Run, error)
 	// Tasks are those of the runs, in the order of their specs, the one of a single command included.
 	Tasks(ctx context.Context, runs []RunID) ([]Task, error)
 	InsertRun(ctx context.Context, r *Run) error
 	// UpdateRun locks the run, loads its tasks, applies fn and writes what fn changed.
 	UpdateRun(ctx context.Context, id RunID, fn func(*Run) error) (*Run, error)
-	// ActiveRuns are the job's runs that are pending or running, oldest first.
+	// RecentRuns returns the heads of each job's newest runs, limit of each at most, newest first; of those in one of the states where there are any.
+	RecentRuns(ctx context.Context, jobs []JobID, status []RunStatus, limit int) ([]Run, error)
+	// ActiveRuns are the heads of the job's runs that are pending or running, oldest first.
 	ActiveRuns(ctx context.Context, job JobID) ([]Run, error)
+	// AttemptCount is how many attempts the runs have made together.
+	AttemptCount(ctx context.Context, runs []RunID) (int, error)
 	// OtherReadyRuns says whether a run but this one has a queued task that may start now.
 	OtherReadyRuns(ctx context.Context, run RunID, now time.Time) (bool, error)
 }
@@ -39,7 +49,8 @@ type AttemptTx interface {
 	InsertAttempt(ctx context.Context, a Attempt) error
 	// UpdateAttempt locks the attempt, applies fn and writes it.
 	UpdateAttempt(ctx context.Context, id AttemptID, fn func(*Attempt) error) (Attempt, error)
-	RequestCancel(ctx context.Context, ids []AttemptID, at time.Time) error
+	// RequestCancel notes that the attempts are to end, and returns them.
+	RequestCancel(ctx context.Context, ids []AttemptID, at time.Time) ([]Attempt, error)
 }
 
 // Runs starts, watches, cancels and repairs runs, and moves them on as their attempts do.
@@ -61,16 +72,21 @@ func (r *Runs) Start(ctx context.Context, s Scope, job JobID, params []Variable,
 		Job    JobID
 		Params []Variable
 	}{job, params}
-	var run *Run
-	err := r.Store.In(ctx, s, func(tx Tx) error {
+	return r.once(ctx, s, key, RunStart, request, func(tx Tx) (*Run, error) {
+		j, err := tx.LockJob(ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		return r.start(ctx, tx, s, j, params, TriggerManual)
+	})
+}
+
+// once makes a run go, or for a key used before finds the run that went then.
+func (r *Runs) once(ctx context.Context, s Scope, key Idempotency, operation Action, request any, start func(Tx) (*Run, error)) (run *Run, err error) {
+	err = r.Store.In(ctx, s, func(tx Tx) error {
 		run = nil // of an earlier try
-		id, err := once(ctx, tx, s, key, RunStart, request, func() (RunID, error) {
-			j, err := tx.LockJob(ctx, job)
-			if err != nil {
-				return "", err
-			}
-			run, err = r.start(ctx, tx, s, j, params, TriggerManual)
-			if err != nil {
+		id, err := once(ctx, tx, s, key, operation, request, func() (RunID, error) {
+			if run, err = start(tx); err != nil {
 				return "", err
 			}
 			return run.ID, nil
@@ -78,7 +94,7 @@ func (r *Runs) Start(ctx context.Context, s Scope, job JobID, params []Variable,
 		if err != nil || run != nil {
 			return err
 		}
-		earlier, err := tx.Run(ctx, id)
+		earlier, err := runHead(ctx, tx, id)
 		run = &earlier
 		return err
 	})
@@ -127,7 +143,7 @@ func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Var
 	if err := audited(ctx, tx, s, RunStart, "run", run.ID); err != nil {
 		return nil, err
 	}
-	return r.dispatch(ctx, tx, s, run.ID, func(*Run) error { return nil })
+	return r.update(ctx, tx, s, run.ID, func(*Run) error { return nil })
 }
 
 const heldMessage = "Waits for an earlier run of the job to end."
@@ -135,7 +151,7 @@ const heldMessage = "Waits for an earlier run of the job to end."
 // held says whether the job's own limit of concurrent runs, as the run froze it, keeps the run from starting: earlier ones are admitted first. It locks
 // the job, so that two runs are not admitted to one place.
 func (r *Runs) held(ctx context.Context, tx Tx, run *Run) (bool, error) {
-	if run.Spec.MaxConcurrentRuns == 0 || run.Admitted {
+	if run.MaxConcurrentRuns == 0 || run.Admitted {
 		return false, nil
 	}
 	if _, err := tx.LockJob(ctx, run.JobID); err != nil && !IsCode(err, CodeNotFound) {
@@ -151,7 +167,7 @@ func (r *Runs) held(ctx context.Context, tx Tx, run *Run) (bool, error) {
 			ahead++
 		}
 	}
-	return ahead >= run.Spec.MaxConcurrentRuns, nil
+	return ahead >= run.MaxConcurrentRuns, nil
 }
 
 func mergeParameters(declared, given []Variable) ([]Variable, error) {
@@ -169,53 +185,6 @@ func mergeParameters(declared, given []Variable) ([]Variable, error) {
 	return values, nil
 }
 
-// Get returns one run without its tasks.
-func (r *Runs) Get(ctx context.Context, s Scope, id RunID) (run Run, err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
-		return Run{}, err
-	}
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
-		run, err = tx.Run(ctx, id)
-		return err
-	})
-	return run, err
-}
-
-// List returns runs, newest first, without their tasks.
-func (r *Runs) List(ctx context.Context, s Scope, f RunFilter, p Page) (List[Run], error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
-		return List[Run]{}, err
-	}
-	for _, status := range f.Status {
-		if !slices.Contains(RunStatuses, status) {
-			return List[Run]{}, Invalid("status", "%q is not a state of a run; use pending, running, success, failed or cancelled.", status)
-		}
-	}
-	list := listName("runs", f)
-	before, limit, err := p.after(list)
-	if err != nil {
-		return List[Run]{}, err
-	}
-	var rows []Run
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
-		rows, err = tx.Runs(ctx, f, RunID(before), limit+1)
-		return err
-	})
-	return page(list, rows, limit, func(r Run) string { return string(r.ID) }), err
-}
-
-// Latest returns each job's newest run.
-func (r *Runs) Latest(ctx context.Context, s Scope, jobs []JobID) (runs []Run, err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
-		return nil, err
-	}
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
-		runs, err = tx.LatestRuns(ctx, jobs)
-		return err
-	})
-	return runs, err
-}
-
 // Tasks returns the tasks of the runs, in the order of their specs. A single command has none.
 func (r *Runs) Tasks(ctx context.Context, s Scope, runs ...RunID) (tasks []Task, err error) {
 	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
@@ -223,7 +192,7 @@ func (r *Runs) Tasks(ctx context.Context, s Scope, runs ...RunID) (tasks []Task,
 	}
 	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
 		if len(runs) == 1 {
-			if _, err := tx.Run(ctx, runs[0]); err != nil {
+			if _, err := runHead(ctx, tx, runs[0]); err != nil {
 				return err
 			}
 		}
@@ -307,9 +276,10 @@ func (r *Runs) Cancel(ctx context.Context, s Scope, id RunID) (*Run, error) {
 		return nil, err
 	}
 	now := r.Clock.Now()
-	var live []AttemptID
+	var ending []Attempt
 	var run *Run
 	err := r.Store.In(ctx, s, func(tx Tx) (err error) {
+		var live []AttemptID
 		run, err = r.update(ctx, tx, s, id, func(run *Run) (err error) {
 			live, err = run.Cancel(now)
 			return err
@@ -317,7 +287,7 @@ func (r *Runs) Cancel(ctx context.Context, s Scope, id RunID) (*Run, error) {
 		if err != nil {
 			return err
 		}
-		if err := tx.RequestCancel(ctx, live, now); err != nil {
+		if ending, err = tx.RequestCancel(ctx, live, now); err != nil {
 			return err
 		}
 		return audited(ctx, tx, s, RunCancel, "run", id)
@@ -325,50 +295,46 @@ func (r *Runs) Cancel(ctx context.Context, s Scope, id RunID) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Outbox.cancel(s, live)
+	r.Outbox.cancel(ending)
 	r.deliver(s, run)
 	return run, nil
 }
 
 // Repair runs again, in the same run, what did not succeed. It counts to the quota like a new run.
-func (r *Runs) Repair(ctx context.Context, s Scope, id RunID) (*Run, error) {
+func (r *Runs) Repair(ctx context.Context, s Scope, id RunID, key Idempotency) (*Run, error) {
 	if err := authorize(ctx, r.Store, s, RunRepair); err != nil {
 		return nil, err
 	}
-	var run *Run
-	err := r.Store.In(ctx, s, func(tx Tx) error {
-		over, err := tx.Run(ctx, id)
-		if err != nil {
+	return r.once(ctx, s, key, RunRepair, id, func(tx Tx) (*Run, error) { return r.repair(ctx, tx, s, id) })
+}
+
+func (r *Runs) repair(ctx context.Context, tx Tx, s Scope, id RunID) (*Run, error) {
+	over, err := runHead(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	over.Admitted = false
+	held, err := r.held(ctx, tx, &over)
+	if err != nil {
+		return nil, err
+	}
+	quota, err := tx.LockQuota(ctx, MaxRunningRuns)
+	if err != nil {
+		return nil, err
+	}
+	run, err := r.update(ctx, tx, s, id, func(run *Run) error {
+		if err := run.Repair(); err != nil {
 			return err
 		}
-		over.Admitted = false
-		held, err := r.held(ctx, tx, &over)
-		if err != nil {
-			return err
+		if held {
+			run.Message = heldMessage
+		} else {
+			run.Admit(r.Clock.Now())
 		}
-		quota, err := tx.LockQuota(ctx, MaxRunningRuns)
-		if err != nil {
-			return err
-		}
-		run, err = r.dispatch(ctx, tx, s, id, func(run *Run) error {
-			if err := run.Repair(); err != nil {
-				return err
-			}
-			if held {
-				run.Message = heldMessage
-			} else {
-				run.Admit(r.Clock.Now())
-			}
-			return quota.require()
-		})
-		if err != nil {
-			return err
-		}
-		return audited(ctx, tx, s, RunRepair, "run", id)
+		return quota.require()
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.deliver(s, run)
-	return run, nil
+	return run, audited(ctx, tx, s, RunRepair, "run", id)
 }

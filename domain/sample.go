@@ -44,7 +44,7 @@ func sampleJob(s Scope, now time.Time) Job {
 	}
 }
 
-// CreateSample adds the sample to a new workspace and starts its first run.
+// CreateSample adds the sample to a workspace where it is still to be made (NewWorkspace), once, and starts its first run.
 func (r *Runs) CreateSample(ctx context.Context, s Scope) error {
 	if err := authorize(ctx, r.Store, s, JobCreate); err != nil {
 		return err
@@ -54,14 +54,19 @@ func (r *Runs) CreateSample(ctx context.Context, s Scope) error {
 		return err
 	}
 	var run *Run
-	err := r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := r.Store.In(ctx, s, func(tx Tx) error {
+		run = nil // of a try that lost a deadlock
+		due, err := tx.TakeSample(ctx)
+		if err != nil || !due {
+			return err
+		}
 		if err := insertJob(ctx, tx, job); err != nil {
 			return err
 		}
 		run, err = r.start(ctx, tx, s, job, nil, TriggerSample)
 		return err
 	})
-	if err == nil {
+	if err == nil && run != nil {
 		r.deliver(s, run)
 	}
 	return err

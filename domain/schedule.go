@@ -144,7 +144,8 @@ func (s *Schedule) miss() {
 	s.LastMissedAt, s.WaitingSince = s.WaitingSince, nil
 }
 
-// reschedule replaces the schedule, or removes it. What was missed is kept while the job has one.
+// reschedule replaces the schedule, or removes it. What was missed is kept while the job has one. A tick of the old schedule that has come is not lost: it
+// waits under the new one, or counts as missed where that is paused.
 func (j *Job) reschedule(n *NewSchedule, now time.Time) error {
 	if n == nil {
 		j.Schedule = nil
@@ -155,7 +156,13 @@ func (j *Job) reschedule(n *NewSchedule, now time.Time) error {
 		return err
 	}
 	if old := j.Schedule; old != nil {
-		next.Missed, next.LastMissedAt = old.Missed, old.LastMissedAt
+		if old.Cron == next.Cron && old.TimeZone == next.TimeZone && old.Paused == next.Paused {
+			return nil
+		}
+		if old.Tick(now) && next.Paused {
+			old.miss()
+		}
+		next.WaitingSince, next.Missed, next.LastMissedAt = old.WaitingSince, old.Missed, old.LastMissedAt
 	}
 	j.Schedule = &next
 	return nil

@@ -156,11 +156,40 @@ func TestANewScheduleKeepsWhatWasMissed(t *testing.T) {
 	job := Job{Name: "j"}
 	require.NoError(t, job.reschedule(&NewSchedule{Cron: "0 * * * *"}, epoch))
 	missed := at(3)
-	job.Schedule.Missed, job.Schedule.LastMissedAt, job.Schedule.WaitingSince = 4, &missed, &missed
+	job.Schedule.Missed, job.Schedule.LastMissedAt = 4, &missed
 	require.NoError(t, job.reschedule(&NewSchedule{Cron: "5 * * * *"}, epoch))
 	require.Equal(t, 4, job.Schedule.Missed)
-	require.Nil(t, job.Schedule.WaitingSince, "the old schedule's tick is not the new one's")
+	require.Equal(t, missed, *job.Schedule.LastMissedAt)
 	require.NoError(t, job.reschedule(nil, epoch))
 	require.Nil(t, job.Schedule)
 	require.Error(t, job.reschedule(&NewSchedule{Cron: "x"}, epoch))
+}
+
+// TestSavingAJobLosesNoTick: the tick that comes between two looks of the scheduler starts its run, waits, or is counted.
+func TestSavingAJobLosesNoTick(t *testing.T) {
+	before, tick, now := when(t, "2026-03-02T10:30:00Z"), when(t, "2026-03-02T11:00:00Z"), when(t, "2026-03-02T11:00:01Z")
+	saved := func(n NewSchedule, at time.Time) Schedule {
+		job := Job{Name: "j"}
+		require.NoError(t, job.reschedule(&NewSchedule{Cron: "0 * * * *"}, before))
+		require.NoError(t, job.reschedule(&n, at))
+		return *job.Schedule
+	}
+	same := saved(NewSchedule{Cron: " 0 * * * *", TimeZone: "UTC"}, now)
+	require.Equal(t, tick, *same.NextAt, "a schedule that is saved as it was is left alone")
+	require.True(t, same.Tick(now))
+
+	other := saved(NewSchedule{Cron: "30 * * * *"}, now)
+	require.Equal(t, tick, *other.WaitingSince)
+	require.Equal(t, when(t, "2026-03-02T11:30:00Z"), *other.NextAt)
+	require.Zero(t, other.Missed)
+
+	paused := saved(NewSchedule{Cron: "0 * * * *", Paused: true}, now)
+	require.Nil(t, paused.WaitingSince)
+	require.Nil(t, paused.NextAt)
+	require.Equal(t, 1, paused.Missed)
+	require.Equal(t, tick, *paused.LastMissedAt)
+
+	late := saved(NewSchedule{Cron: "30 * * * *"}, when(t, "2026-03-02T12:10:00Z"))
+	require.Nil(t, late.WaitingSince)
+	require.Equal(t, 2, late.Missed, "after a time away both are missed")
 }

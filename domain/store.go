@@ -44,8 +44,10 @@ type System interface {
 	NextSchedule(ctx context.Context) (time.Time, error)
 	// ExpiredAgents are agents whose lease has run out while attempts of theirs are alive.
 	ExpiredAgents(ctx context.Context, now time.Time) ([]AgentRef, error)
-	// ExtendLeases makes no agent's lease end before until: the server was away, not the agents.
-	ExtendLeases(ctx context.Context, until time.Time) error
+	// ExtendLeases makes no agent's lease end before until, unless another replica was here all the time: the server was away, not the agents.
+	ExtendLeases(ctx context.Context, now, until time.Time) error
+	// RenewLeases makes the leases of all agents that are connected, or have work, end at until: the clock by which they ended was set.
+	RenewLeases(ctx context.Context, until time.Time) error
 	// UnsealedAttempts are attempts that are over and whose log is not sealed to its end, oldest first.
 	UnsealedAttempts(ctx context.Context, limit int) ([]AttemptRef, error)
 	// Housekeep makes the log partitions of the coming days, drops those that are sealed to the last byte and older than

@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// User is somebody with a password. A user may be a member of several workspaces.
+// User is somebody who signs in with a password, once it is set. A user may be a member of several workspaces.
 type User struct {
 	ID        UserID
 	Email     string // lower case, unique in the instance
@@ -19,14 +19,16 @@ type User struct {
 	CreatedAt time.Time
 }
 
-// Member is a user's place in a workspace.
+// Member is a user's place in a workspace. It opens nothing until the user has accepted it by a one-time link.
 type Member struct {
-	User      User
-	Role      Role
-	CreatedAt time.Time
+	User       User
+	Role       Role
+	CreatedAt  time.Time
+	AcceptedAt *time.Time // nil for who is invited only
 }
 
-// Invitation lets somebody set the password of a new user, once. Only the hash of its token is kept.
+// Invitation lets somebody enter a workspace, once: with the password that the account has, or with the one that is set with it. Only the hash of
+// its token is kept.
 type Invitation struct {
 	TokenHash []byte // SHA-256
 	Email     string // empty for the first administrator, who chooses
@@ -40,18 +42,18 @@ const invitationLife = 7 * 24 * time.Hour
 // MemberTx reads and writes the members of the workspace.
 type MemberTx interface {
 	Member(ctx context.Context, id UserID) (Member, error)
-	// Members are in the order of joining: after the user with that id, at most limit.
+	// Members are in the order in which their users were made: after the user with that id, at most limit.
 	Members(ctx context.Context, after UserID, limit int) ([]Member, error)
-	// Users returns those of the ids that are or were members of the workspace.
+	// Users returns those of the ids that are members of the workspace.
 	Users(ctx context.Context, ids []UserID) ([]User, error)
-	// InsertMember adds the user with the e-mail, made when there is none; fresh says that it has no password and is
-	// a member of no other workspace, so that an invitation may be given.
-	InsertMember(ctx context.Context, u User, role Role, at time.Time) (m Member, fresh bool, err error)
+	// InsertMember invites the user with the e-mail, made when there is none. Who is invited already gets the role, and earlier invitations hold no
+	// longer; who has accepted is CodeConflict.
+	InsertMember(ctx context.Context, u User, role Role, at time.Time) (Member, error)
 	UpdateMember(ctx context.Context, id UserID, role Role) error
-	// DeleteMember ends the membership, the member's sessions and keys in this workspace.
+	// DeleteMember ends the membership, and the member's sessions, keys and invitations in this workspace.
 	DeleteMember(ctx context.Context, id UserID) error
-	// LockAdmins locks the memberships of admins and returns how many there are.
-	LockAdmins(ctx context.Context) (int, error)
+	// LockAdmins locks the memberships of the admins who have accepted, and returns who they are.
+	LockAdmins(ctx context.Context) ([]UserID, error)
 	InsertInvitation(ctx context.Context, i Invitation) error
 }
 
@@ -77,7 +79,7 @@ func NormalizeEmail(s string) (string, error) {
 // NormalizeUserName returns a user's name, which may be empty, without space around it, or an error of the field "name".
 func NormalizeUserName(s string) (string, error) { return optionalName("name", s) }
 
-// List returns members, oldest first.
+// List returns members, in the order in which their accounts were made.
 func (m *Members) List(ctx context.Context, s Scope, p Page) (List[Member], error) {
 	const list = "members"
 	if err := authorize(ctx, m.Store, s, MemberRead); err != nil {
@@ -95,7 +97,7 @@ func (m *Members) List(ctx context.Context, s Scope, p Page) (List[Member], erro
 	return page(list, rows, limit, func(m Member) string { return string(m.User.ID) }), err
 }
 
-// Users returns those of the ids that are or were members of the workspace.
+// Users returns those of the ids that are members of the workspace.
 func (m *Members) Users(ctx context.Context, s Scope, ids []UserID) (users []User, err error) {
 	if err := authorize(ctx, m.Store, s, MemberRead); err != nil {
 		return nil, err
@@ -107,7 +109,8 @@ func (m *Members) Users(ctx context.Context, s Scope, ids []UserID) (users []Use
 	return users, err
 }
 
-// Add makes somebody a member. For somebody who has no password yet it returns the token of a one-time link; it is not kept.
+// Add invites somebody to become a member, and returns the token of the one-time link by which they accept; it is not kept. For who is invited
+// already it makes another link, in place of the one before.
 func (m *Members) Add(ctx context.Context, s Scope, email, name string, role Role) (member Member, token string, err error) {
 	if err := authorize(ctx, m.Store, s, MemberManage); err != nil {
 		return Member{}, "", err
@@ -124,23 +127,23 @@ func (m *Members) Add(ctx context.Context, s Scope, email, name string, role Rol
 	now := m.Clock.Now()
 	user := User{ID: newID[UserID](prefixUser), Email: email, Name: name, CreatedAt: now}
 	err = m.Store.In(ctx, s, func(tx Tx) error {
-		var fresh bool
-		if member, fresh, err = tx.InsertMember(ctx, user, role, now); err != nil {
+		if member, err = tx.InsertMember(ctx, user, role, now); err != nil {
 			return err
 		}
-		if fresh {
-			token = newSecret()
-			inv := Invitation{TokenHash: HashSecret(token), Email: email, Role: role, ExpiresAt: now.Add(invitationLife)}
-			if err := tx.InsertInvitation(ctx, inv); err != nil {
-				return err
-			}
+		token = newSecret()
+		inv := Invitation{TokenHash: HashSecret(token), Email: email, Role: role, ExpiresAt: now.Add(invitationLife)}
+		if err := tx.InsertInvitation(ctx, inv); err != nil {
+			return err
 		}
 		return audited(ctx, tx, s, MemberManage, "member", member.User.ID)
 	})
-	return member, token, err
+	if err != nil {
+		return Member{}, "", err
+	}
+	return member, token, nil
 }
 
-// Update changes a member's role, at once for the sessions that are open. The last admin stays one.
+// Update changes a member's role, at once for the sessions that are open. The last admin who can sign in stays one.
 func (m *Members) Update(ctx context.Context, s Scope, id UserID, role Role) (member Member, err error) {
 	if err := authorize(ctx, m.Store, s, MemberManage); err != nil {
 		return Member{}, err
@@ -163,7 +166,7 @@ func (m *Members) Update(ctx context.Context, s Scope, id UserID, role Role) (me
 	return member, err
 }
 
-// Remove ends a membership: the member's sessions and keys in this workspace end with it.
+// Remove ends a membership or an invitation: the member's sessions, keys and links in this workspace end with it. The last admin who can sign in stays.
 func (m *Members) Remove(ctx context.Context, s Scope, id UserID) error {
 	if err := authorize(ctx, m.Store, s, MemberManage); err != nil {
 		return err
@@ -188,8 +191,8 @@ func keepAnAdmin(ctx context.Context, tx Tx, id UserID, role Role) error {
 	if err != nil {
 		return err
 	}
-	if member.Role == RoleAdmin && role != RoleAdmin && admins == 1 {
-		return Errorf(CodeConflict, "%s is the only admin; make somebody else an admin first.", member.User.Email)
+	if role != RoleAdmin && len(admins) == 1 && admins[0] == id {
+		return Errorf(CodeConflict, "%s is the only admin who can sign in; make somebody an admin first who has accepted the invitation.", member.User.Email)
 	}
 	return nil
 }

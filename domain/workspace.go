@@ -15,6 +15,8 @@ type Workspace struct {
 // WorkspaceTx reads the workspace the transaction is confined to.
 type WorkspaceTx interface {
 	Workspace(ctx context.Context) (Workspace, error)
+	// TakeSample says whether the workspace's sample is still to be made; whoever commits makes it.
+	TakeSample(ctx context.Context) (due bool, err error)
 	// Overview counts what the overview shows; finished runs since the given time.
 	Overview(ctx context.Context, since time.Time) (Overview, error)
 }

@@ -70,12 +70,12 @@ func (c *runChanges) next(ctx context.Context) ([]domain.Run, error) {
 
 // read returns what is watched, each run once.
 func (c *runChanges) read(ctx context.Context) ([]domain.Run, error) {
-	newest, err := c.runs.List(ctx, c.scope, domain.RunFilter{JobID: c.filter.JobID}, domain.Page{Limit: recent})
+	newest, err := c.runs.Heads(ctx, c.scope, domain.RunFilter{JobID: c.filter.JobID}, domain.Page{Limit: recent})
 	if err != nil {
 		return nil, err
 	}
 	alive := domain.RunFilter{JobID: c.filter.JobID, Status: []domain.RunStatus{domain.RunPending, domain.RunRunning}}
-	active, err := c.runs.List(ctx, c.scope, alive, domain.Page{Limit: domain.MaxLimit})
+	active, err := c.runs.Heads(ctx, c.scope, alive, domain.Page{Limit: domain.MaxLimit})
 	if err != nil {
 		return nil, err
 	}
@@ -92,19 +92,17 @@ func (c *runChanges) read(ctx context.Context) ([]domain.Run, error) {
 
 // addEnded reads the runs that were active and are neither that nor among the newest now.
 func (c *runChanges) addEnded(ctx context.Context, runs []domain.Run, have map[domain.RunID]domain.Run) ([]domain.Run, error) {
+	var ended []domain.RunID
 	for id, state := range c.seen {
-		if _, ok := have[id]; ok || state.status.Final() {
-			continue
-		}
-		r, err := c.runs.Get(ctx, c.scope, id)
-		if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
-			return nil, err
-		}
-		if err == nil {
-			runs = append(runs, r)
+		if _, ok := have[id]; !ok && !state.status.Final() {
+			ended = append(ended, id)
 		}
 	}
-	return runs, nil
+	if len(ended) == 0 {
+		return runs, nil
+	}
+	found, err := c.runs.ByID(ctx, c.scope, ended)
+	return append(runs, found...), err
 }
 
 func (c *runChanges) matches(s domain.RunStatus) bool {

@@ -55,7 +55,7 @@ func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Mutation.AddMember = written[model.AddMemberInput]
 	c.Mutation.CancelRun = written[model.CancelRunInput]
 	c.Mutation.CreateAPIKey = written[domain.NewAPIKey]
-	c.Mutation.CreateJob = written[domain.NewJob]
+	c.Mutation.CreateJob = written[model.CreateJobInput]
 	c.Mutation.DeleteJob = written[model.DeleteJobInput]
 	c.Mutation.Logout = func(child int) int { return costWrite + child }
 	c.Mutation.RemoveMember = written[model.RemoveMemberInput]

@@ -14,6 +14,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
+	"github.com/gorilla/websocket"
 	"github.com/vektah/gqlparser/v2/ast"
 	"go.jetify.com/typeid"
 
@@ -69,8 +70,8 @@ func newHandler(o Options, t timing) http.Handler {
 	s := &server{Options: o, timing: t, presenter: presenter{log: o.Log}}
 	schema := generated.NewExecutableSchema(generated.Config{Resolvers: &Resolver{server: s}, Complexity: costs()})
 	s.gqlgen = handler.New(schema)
+	s.gqlgen.AddTransport(post{presenter: s.presenter}) // asked first: gqlgen's WebSocket takes whatever offers an upgrade
 	s.gqlgen.AddTransport(s.webSocket())
-	s.gqlgen.AddTransport(post{presenter: s.presenter})
 	s.gqlgen.SetQueryCache(lru.New[*ast.QueryDocument](parsedQueries))
 	s.gqlgen.SetParserTokenLimit(maxTokens)
 	s.gqlgen.SetErrorPresenter(s.presenter.present)
@@ -84,7 +85,7 @@ func newHandler(o Options, t timing) http.Handler {
 // aroundResponse gives each response loaders of its own: a subscription's next event must not see what the last one read.
 func (s *server) aroundResponse(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 	if scope, err := auth.From(ctx); err == nil {
-		ctx = loader.With(ctx, loader.New(s.Services, scope))
+		ctx = withBudget(loader.With(ctx, loader.New(s.Services, scope)))
 	}
 	return next(ctx)
 }
@@ -113,7 +114,8 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, err 
 	writeErrors(w, status, s.presenter.present(r.Context(), err))
 }
 
-func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+// isUpgrade recognises a WebSocket. Another upgrade that a client offers, such as Java's and curl's to HTTP/2, may be passed over.
+func isUpgrade(r *http.Request) bool { return websocket.IsWebSocketUpgrade(r) }
 
 func isJSON(r *http.Request) bool {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

@@ -23,12 +23,19 @@ func (r *jobResolver) Tasks(ctx context.Context, obj *domain.Job) ([]domain.Task
 	if obj.JobSpec.Command != "" {
 		return nil, nil
 	}
-	return append([]domain.TaskSpec{}, obj.JobSpec.Tasks...), nil
+	return append([]domain.TaskSpec{}, obj.JobSpec.Tasks...), affordRows(ctx, len(obj.JobSpec.Tasks))
 }
 
 func (r *jobResolver) Runs(ctx context.Context, obj *domain.Job, first *int, after *string, status []domain.RunStatus) (model.Connection[domain.Run], error) {
+	load, err := r.loaders(ctx)
+	if err != nil {
+		return model.Connection[domain.Run]{}, err
+	}
 	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Run], error) {
-		return r.Services.Runs.List(ctx, s, domain.RunFilter{JobID: obj.ID, Status: status}, p)
+		if p.Cursor == "" {
+			return load.RecentRuns(ctx, obj.ID, status, p.Limit)
+		}
+		return r.Services.Runs.Heads(ctx, s, domain.RunFilter{JobID: obj.ID, Status: status}, p)
 	})
 }
 
@@ -40,12 +47,12 @@ func (r *jobResolver) LatestRun(ctx context.Context, obj *domain.Job) (*domain.R
 	return load.LatestRun(ctx, obj.ID)
 }
 
-func (r *mutationResolver) CreateJob(ctx context.Context, input domain.NewJob) (model.CreateJobPayload, error) {
+func (r *mutationResolver) CreateJob(ctx context.Context, input model.CreateJobInput) (model.CreateJobPayload, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return model.CreateJobPayload{}, err
 	}
-	job, err := r.Services.Jobs.Create(ctx, scope, input, domain.Idempotency{})
+	job, err := r.Services.Jobs.Create(ctx, scope, input.NewJob, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateJobPayload{Job: job}, err
 }
 

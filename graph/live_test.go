@@ -92,7 +92,7 @@ func TestRunsTellsWhatIsNewAndWhatChanges(t *testing.T) {
 	require.Equal(t, map[string]any{"id": string(fresh.ID), "status": "RUNNING"}, c.event(id)["runs"])
 	a.exit(a.attempt(running.ID).ID, 1, 0)
 	require.Equal(t, map[string]any{"id": string(running.ID), "status": "FAILED"}, c.event(id)["runs"])
-	_, err := w.services.Runs.Repair(t.Context(), a.editor.scope, running.ID)
+	_, err := w.services.Runs.Repair(t.Context(), a.editor.scope, running.ID, domain.Idempotency{})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"id": string(running.ID), "status": "PENDING"}, c.event(id)["runs"])
 }

@@ -109,10 +109,10 @@ func newWorld(t testing.TB, wait timing) *world {
 	t.Cleanup(func() { _ = bucket.Close() })
 	archive, err := objects.NewArchive()
 	require.NoError(t, err)
-	outbox := domain.NewOutbox(w.counted, idleFleet{}, func(err error) { t.Error(err) })
+	outbox := domain.NewOutbox(idleFleet{}, func(err error) { t.Error(err) })
 	carry, stop := context.WithCancel(context.Background())
 	var carrying sync.WaitGroup
-	carrying.Go(func() { outbox.Run(carry, 2) })
+	carrying.Go(func() { outbox.Run(carry) })
 	t.Cleanup(func() { stop(); carrying.Wait() })
 	runs := &domain.Runs{Store: w.counted, System: db.System(), Topics: db.Topics(), Clock: clock, Tokens: tokens{w.keys}, Outbox: outbox}
 	w.services = domain.Services{
@@ -217,7 +217,7 @@ func (w *world) again(p person) person {
 func (n *tenant) connect(slots int) {
 	n.session = newRequestID()
 	_, err := n.w.services.Agents.Hello(n.w.t.Context(), n.worker, domain.AgentHello{
-		Session: n.session, Version: "1.2.3", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots, SentAt: time.Now(),
+		Session: n.session, Version: "1.2.3", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots, Token: domain.HashSecret(n.agentToken),
 	})
 	require.NoError(n.w.t, err)
 }

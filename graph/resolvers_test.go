@@ -49,6 +49,14 @@ func TestAPageCostsAConstantNumberOfReads(t *testing.T) {
 
 	latest := `query($n: Int!) { jobs(first: $n) { edges { node { latestRun { id } } } } }`
 	require.Equal(t, int64(2), reads(latest, 5))
+	bars := `query($n: Int!) { jobs(first: $n) { edges { node { id runs(first: 4, status: [RUNNING, PENDING]) { pageInfo { endCursor hasNextPage } edges { node { id jobId } } } } } } }`
+	require.Equal(t, int64(2), reads(bars, 5))
+	page := at(w.ok(me, bars, map[string]any{"n": 5}), "jobs", "edges", 3, "node")
+	require.Len(t, at(page, "runs", "edges"), 4)
+	require.Equal(t, at(page, "id"), at(page, "runs", "edges", 0, "node", "jobId"))
+	next := w.ok(me, `query($id: ID!, $after: String) { job(id: $id) { runs(first: 9, status: [RUNNING, PENDING], after: $after) { edges { node { id } } } } }`,
+		map[string]any{"id": at(page, "id"), "after": at(page, "runs", "pageInfo", "endCursor")})
+	require.Len(t, at(next, "job", "runs", "edges"), 6, "its cursor reads on")
 	for range 3 {
 		_, _, err := w.services.APIKeys.Create(t.Context(), a.admin.scope, domain.NewAPIKey{Name: "key"})
 		require.NoError(t, err)
@@ -113,6 +121,12 @@ func TestAJobIsChangedFieldByField(t *testing.T) {
 	require.Equal(t, made, same, "what is left out or null stays")
 	paused := change(map[string]any{"id": id, "schedule": map[string]any{"cron": "0 3 * * *", "paused": true}})
 	require.Empty(t, at(paused, "schedule", "next"))
+	for _, count := range []int{0, -1, 101} {
+		refused := w.query(me, `query($id: ID!, $n: Int) { job(id: $id) { schedule { next(count: $n) } } }`, map[string]any{"id": at(w.ok(me, create, map[string]any{
+			"input": map[string]any{"name": "x", "schedule": map[string]any{"cron": "@daily"}},
+		}), "createJob", "job", "id"), "n": count})
+		require.Equal(t, "INVALID", refused.code())
+	}
 	require.Nil(t, at(change(map[string]any{"id": id, "schedule": nil}), "schedule"), "but a schedule of null is removed")
 	single := change(map[string]any{"id": id, "tasks": []any{}, "command": "date", "environment": []any{}})
 	require.Nil(t, at(single, "tasks"))
@@ -145,6 +159,33 @@ func TestAnIdempotentStartMakesOneRun(t *testing.T) {
 	require.Empty(t, at(run, "tasks"))
 	input["parameters"] = nil
 	require.Equal(t, "CONFLICT", w.query(bearer(a.editor.token), start, map[string]any{"input": input}).code())
+}
+
+func TestAnIdempotentCreateAndRepairAreDoneOnce(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	me := bearer(a.editor.token)
+	create := `mutation($input: CreateJobInput!) { createJob(input: $input) { job { id name } } }`
+	input := map[string]any{"name": "etl", "command": "true", "idempotencyKey": "k", "files": []any{map[string]any{"path": "a", "content": "YQ=="}}}
+	first := w.ok(me, create, map[string]any{"input": input})
+	require.Equal(t, first, w.ok(me, create, map[string]any{"input": input}))
+	input["name"] = "other"
+	require.Equal(t, "CONFLICT", w.query(me, create, map[string]any{"input": input}).code())
+	delete(input, "idempotencyKey")
+	require.NotEqual(t, at(first, "createJob", "job", "id"), at(w.ok(me, create, map[string]any{"input": input}), "createJob", "job", "id"))
+
+	run := a.run(a.job(domain.JobSpec{Command: "false"}))
+	repair := `mutation($input: RepairRunInput!) { repairRun(input: $input) { run { id status } } }`
+	cancelled := func() {
+		_, err := w.services.Runs.Cancel(t.Context(), a.editor.scope, run.ID)
+		require.NoError(t, err)
+	}
+	cancelled()
+	repaired := w.ok(me, repair, map[string]any{"input": map[string]any{"id": run.ID, "idempotencyKey": "r"}})
+	require.Equal(t, "PENDING", at(repaired, "repairRun", "run", "status"))
+	cancelled()
+	again := w.ok(me, repair, map[string]any{"input": map[string]any{"id": run.ID, "idempotencyKey": "r"}})
+	require.Equal(t, "CANCELLED", at(again, "repairRun", "run", "status"), "the same run, which is not repaired again")
 }
 
 func TestAQuotaSaysExactlyHowItStands(t *testing.T) {

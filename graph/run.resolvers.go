@@ -50,6 +50,9 @@ func (r *attemptResolver) LogTail(ctx context.Context, obj *domain.Attempt, byte
 	if err != nil {
 		return nil, err
 	}
+	if err := affordTail(ctx, value(bytes)); err != nil {
+		return nil, err
+	}
 	tail, err := r.Services.Logs.Tail(ctx, scope, obj.ID, value(bytes))
 	return append([]byte{}, tail...), err
 }
@@ -78,13 +81,13 @@ func (r *mutationResolver) RepairRun(ctx context.Context, input model.RepairRunI
 	if err != nil {
 		return model.RepairRunPayload{}, err
 	}
-	run, err := r.Services.Runs.Repair(ctx, scope, domain.RunID(input.ID))
+	run, err := r.Services.Runs.Repair(ctx, scope, domain.RunID(input.ID), domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.RepairRunPayload{Run: value(run)}, err
 }
 
 func (r *queryResolver) Runs(ctx context.Context, first *int, after *string, filter *domain.RunFilter) (model.Connection[domain.Run], error) {
 	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Run], error) {
-		return r.Services.Runs.List(ctx, s, value(filter), p)
+		return r.Services.Runs.Heads(ctx, s, value(filter), p)
 	})
 }
 
@@ -120,13 +123,34 @@ func (r *runResolver) Message(ctx context.Context, obj *domain.Run) (*string, er
 	return optional(obj.Message), nil
 }
 
-func (r *runResolver) Tasks(ctx context.Context, obj *domain.Run) ([]model.Task, error) {
+func (r *runResolver) Parameters(ctx context.Context, obj *domain.Run) ([]domain.Variable, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := load.Tasks(ctx, obj.ID)
-	return model.NewTasks(*obj, tasks), err
+	parameters, err := load.Parameters(ctx, *obj)
+	return append([]domain.Variable{}, parameters...), err
+}
+
+func (r *runResolver) Tasks(ctx context.Context, obj *domain.Run) ([]model.Task, error) {
+	if obj.Single() {
+		return []model.Task{}, nil
+	}
+	load, err := r.loaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var spec domain.JobSpec
+	if asksFor(ctx, "command", "dependsOn", "maxRetries", "timeoutSeconds") {
+		if spec, err = load.Spec(ctx, *obj); err != nil {
+			return nil, err
+		}
+	}
+	tasks, err := load.Tasks(ctx, *obj)
+	if err != nil {
+		return nil, err
+	}
+	return model.NewTasks(spec.Tasks, tasks), affordRows(ctx, len(tasks))
 }
 
 func (r *runResolver) Attempts(ctx context.Context, obj *domain.Run) ([]domain.Attempt, error) {
@@ -137,11 +161,23 @@ func (r *runResolver) Attempts(ctx context.Context, obj *domain.Run) ([]domain.A
 	if err != nil {
 		return nil, err
 	}
-	return load.Attempts(ctx, obj.ID, "")
+	attempts, err := load.Attempts(ctx, obj.ID, "")
+	if err != nil {
+		return nil, err
+	}
+	return attempts, affordRows(ctx, len(attempts))
 }
 
 func (r *runResolver) Command(ctx context.Context, obj *domain.Run) (*string, error) {
-	return optional(obj.Spec.Command), nil
+	if !obj.Single() {
+		return nil, nil
+	}
+	load, err := r.loaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := load.Spec(ctx, *obj)
+	return optional(spec.Command), err
 }
 
 func (r *subscriptionResolver) Run(ctx context.Context, id string) (<-chan domain.Run, error) {
@@ -198,7 +234,11 @@ func (r *taskResolver) Attempts(ctx context.Context, obj *model.Task) ([]domain.
 	if err != nil {
 		return nil, err
 	}
-	return load.Attempts(ctx, obj.RunID, obj.Key)
+	attempts, err := load.Attempts(ctx, obj.RunID, obj.Key)
+	if err != nil {
+		return nil, err
+	}
+	return attempts, affordRows(ctx, len(attempts))
 }
 
 func (r *Resolver) Attempt() generated.AttemptResolver { return &attemptResolver{r} }

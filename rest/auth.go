@@ -17,12 +17,12 @@ type Login struct {
 	Workspace string `json:"workspace,omitempty" doc:"Id or name; needed by those who belong to several workspaces."`
 }
 
-// SetUp is what somebody with a one-time link chooses.
+// SetUp is what somebody with a one-time link answers.
 type SetUp struct {
 	Token    string `json:"token" doc:"Of the one-time link: what follows ?token=."`
 	Email    string `json:"email" example:"ada@example.com"`
-	Name     string `json:"name,omitempty"`
-	Password string `json:"password" doc:"At least 12 characters."`
+	Name     string `json:"name,omitempty" doc:"Of a new account; one that has a password keeps its name."`
+	Password string `json:"password" doc:"The account's; a first one has at least 12 characters."`
 }
 
 // PasswordChange is a new password.
@@ -81,8 +81,10 @@ func (a *api) authRoutes() {
 		Method: http.MethodGet, Path: "/auth/me", OperationID: "me", Tags: []string{tag}, Summary: "Show who the credential belongs to",
 	}, a.me)
 	operatePublic(a, huma.Operation{
-		Method: http.MethodPost, Path: "/auth/setup", OperationID: "set-up", Tags: []string{tag}, Summary: "Set the first password by a one-time link, and sign in",
-		Errors: []int{http.StatusConflict},
+		Method: http.MethodPost, Path: "/auth/setup", OperationID: "set-up", Tags: []string{tag}, Summary: "Accept an invitation by its one-time link, and sign in",
+		Errors: []int{http.StatusUnauthorized, http.StatusConflict, http.StatusTooManyRequests},
+		Description: "Who has no password yet sets one. Where the e-mail has an account, the password is the account's and stays as it is: a wrong one is 401, changes nothing, leaves the link " +
+			"as it was and counts as a failed login (too many are 429). A link of the operator's, which names no e-mail, is 409 for somebody who is invited elsewhere and has no password yet.",
 	}, a.setUp)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/auth/password", OperationID: "change-password", Tags: []string{tag},

@@ -223,6 +223,7 @@ func (a *api) jobRoutes() {
 	}, a.createJob)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/jobs", OperationID: "list-jobs", Tags: []string{tag}, Summary: "List jobs, newest first",
+		Description: "Decided here: each job is whole. A page ends before its jobs have more than 8 MiB, so it may be shorter than limit; next_cursor leads on.",
 	}, a.listJobs)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/jobs/{id}", OperationID: "get-job", Tags: []string{tag}, Summary: "Get a job",

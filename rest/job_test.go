@@ -151,6 +151,12 @@ func TestIdempotencyKeys(t *testing.T) {
 	require.Equal(t, first, w.call(token, "POST", "/jobs/"+job+"/run", nil, "Idempotency-Key", "r1").object(201))
 	require.Len(t, w.call(token, "GET", "/runs", nil).data(200), 1)
 	w.call(token, "POST", "/jobs/"+job+"/run", nil, "Idempotency-Key", strings.Repeat("x", 256)).refused(400)
+
+	run := "/runs/" + first["run_id"].(string)
+	w.call(token, "POST", run+"/cancel", nil).object(200)
+	require.Equal(t, "pending", w.call(token, "POST", run+"/repair", nil, "Idempotency-Key", "p1").object(200)["status"])
+	w.call(token, "POST", run+"/cancel", nil).object(200)
+	require.Equal(t, "cancelled", w.call(token, "POST", run+"/repair", nil, "Idempotency-Key", "p1").object(200)["status"], "it is not repaired again")
 }
 
 // Quotas: the body is exactly that of the specification, and fifty requests at once get exactly what the ceiling allows.

@@ -12,8 +12,28 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// sendTime is how long a client may take to accept what it is sent: one that has stopped reading holds nothing up for longer.
-const sendTime = time.Minute
+// A client may take sendTime to accept sendPiece bytes: one that reads slowly gets the whole log, and one that has stopped reading holds nothing up for longer.
+const (
+	sendTime  = time.Minute
+	sendPiece = 32 << 10
+)
+
+// patient writes to a client in pieces, each with a deadline of its own.
+type patient struct {
+	w     http.ResponseWriter
+	reply *http.ResponseController
+}
+
+// Write implements io.Writer.
+func (p patient) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		_ = p.reply.SetWriteDeadline(time.Now().Add(sendTime)) // where the connection has none, its server bounds it
+		var wrote int
+		wrote, err = p.w.Write(b[n:min(len(b), n+sendPiece)])
+		n += wrote
+	}
+	return n, err
+}
 
 // sink writes chunks of a log to the client.
 type sink struct {
@@ -23,7 +43,8 @@ type sink struct {
 }
 
 func (l *logAnswer) sink() *sink {
-	s := &sink{out: bufio.NewWriterSize(l.w, 8<<10), reply: http.NewResponseController(l.w)}
+	reply := http.NewResponseController(l.w)
+	s := &sink{out: bufio.NewWriterSize(patient{l.w, reply}, 8<<10), reply: reply}
 	if l.query.json {
 		s.lines = &lines{emit: func(line LogLine) error { return writeLine(s.out, line) }}
 	}
@@ -31,7 +52,6 @@ func (l *logAnswer) sink() *sink {
 }
 
 func (s *sink) write(chunks []domain.LogChunk) error {
-	_ = s.reply.SetWriteDeadline(time.Now().Add(sendTime)) // where the connection has none, its server bounds it
 	for _, c := range chunks {
 		if err := s.chunk(c); err != nil {
 			return fmt.Errorf("%w: %w", errClient, err)
@@ -55,6 +75,7 @@ func (s *sink) chunk(c domain.LogChunk) error {
 func (s *sink) flush() error {
 	err := s.out.Flush()
 	if err == nil {
+		_ = s.reply.SetWriteDeadline(time.Now().Add(sendTime))
 		err = s.reply.Flush()
 	}
 	if err != nil {

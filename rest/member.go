@@ -9,22 +9,24 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Member is a user's place in the workspace.
+// Member is a user's place in the workspace: invited, until it is accepted.
 type Member struct {
 	ID        string `json:"id" doc:"Of the user."`
 	Email     string `json:"email"`
 	Name      string `json:"name"`
 	Role      string `json:"role" enum:"viewer,editor,admin"`
-	CreatedAt Time   `json:"created_at" doc:"When the user became a member."`
+	CreatedAt Time   `json:"created_at" doc:"When the user was first invited, or came by the operator's link."`
+
+	AcceptedAt *Time `json:"accepted_at,omitempty" doc:"When the user accepted. Absent for who is invited only: until then the membership opens nothing."`
 }
 
-// AddedMember is a new member, with a one-time token for somebody who has no password yet.
+// AddedMember is somebody invited, with the one-time token by which they accept.
 type AddedMember struct {
 	Member
-	SetupToken string `json:"setup_token,omitempty" doc:"Shown once: /setup?token=… lets the member set a password, for a week. Absent where the user has one."`
+	SetupToken string `json:"setup_token" doc:"Shown once: by /setup?token=… the user accepts within a week, with the password of the account or setting a first one."`
 }
 
-// NewMember is who becomes a member.
+// NewMember is who is invited.
 type NewMember struct {
 	Email string `json:"email" example:"ada@example.com"`
 	Name  string `json:"name,omitempty"`
@@ -42,25 +44,27 @@ type MemberPath struct {
 }
 
 func showMember(m domain.Member) Member {
-	return Member{ID: string(m.User.ID), Email: m.User.Email, Name: m.User.Name, Role: string(m.Role), CreatedAt: Time(m.CreatedAt)}
+	return Member{ID: string(m.User.ID), Email: m.User.Email, Name: m.User.Name, Role: string(m.Role), CreatedAt: Time(m.CreatedAt), AcceptedAt: optionalTime(m.AcceptedAt)}
 }
 
 func (a *api) memberRoutes() {
 	const tag = "Members"
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/settings/members", OperationID: "list-members", Tags: []string{tag}, Summary: "List members, oldest first",
+		Method: http.MethodGet, Path: "/settings/members", OperationID: "list-members", Tags: []string{tag}, Summary: "List members, in the order in which their accounts were made",
 	}, a.listMembers)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/settings/members", OperationID: "add-member", Tags: []string{tag}, DefaultStatus: http.StatusCreated,
-		Summary: "Make somebody a member", Errors: []int{http.StatusConflict},
+		Summary: "Invite somebody to become a member", Errors: []int{http.StatusConflict},
+		Description: "The answer has a one-time token, whether the e-mail has an account or not; the membership opens nothing before it is used. For who is invited already it is a new one, " +
+			"in place of the one before, with the role given now. Who has accepted is 409.",
 	}, a.addMember)
 	operate(a, huma.Operation{
 		Method: http.MethodPatch, Path: "/settings/members/{id}", OperationID: "update-member", Tags: []string{tag},
-		Summary: "Change a member's role", Description: "At once, also for sessions that are open. The last admin stays one: 409.", Errors: []int{http.StatusConflict},
+		Summary: "Change a member's role", Description: "At once, also for sessions that are open. The last admin who has accepted stays one: 409.", Errors: []int{http.StatusConflict},
 	}, a.updateMember)
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: "/settings/members/{id}", OperationID: "remove-member", Tags: []string{tag},
-		Summary: "End a membership", Description: "The member's sessions and keys in this workspace end with it. The last admin stays: 409.", Errors: []int{http.StatusConflict},
+		Summary: "End a membership", Description: "The member's sessions, keys and links in this workspace end with it. The last admin who has accepted stays: 409.", Errors: []int{http.StatusConflict},
 	}, a.removeMember)
 }
 

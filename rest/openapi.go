@@ -27,7 +27,7 @@ exist; a cursor of another list or filter is 400. Every answer has an X-Request-
 **Errors** have the body ` + "`{\"error\": \"…\"}`" + ` and nothing else. 401, 403 and 404 mean what they say; 409 is a conflict with the state that something is in; 429 states a quota's exact ceiling,
 or comes with Retry-After where too many logins failed; 500 and 503 are ours, and their X-Request-Id leads to the cause in the server's log.
 
-**Retries.** Creating a job and starting a run take an Idempotency-Key.
+**Retries.** Creating a job, starting a run and repairing one take an Idempotency-Key.
 
 **Versions.** A deprecation is announced by the headers Deprecation and Sunset.`
 

@@ -93,6 +93,7 @@ func (a *api) runRoutes() {
 	}, a.startRun)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/runs", OperationID: "list-runs", Tags: []string{tag}, Summary: "List runs, newest first",
+		Description: "Decided here: a page ends before its parameters have more than 8 MiB, so it may be shorter than limit; next_cursor leads on.",
 	}, a.listRuns)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/runs/{id}", OperationID: "get-run", Tags: []string{tag}, Summary: "Get a run's status and timing",
@@ -162,8 +163,12 @@ func (a *api) cancelRun(ctx context.Context, s domain.Scope, in *RunPath) (*answ
 	return &answer[Run]{a.showRun(*run)}, nil
 }
 
-func (a *api) repairRun(ctx context.Context, s domain.Scope, in *RunPath) (*answer[Run], error) {
-	run, err := a.Runs.Repair(ctx, s, domain.RunID(in.ID))
+func (a *api) repairRun(ctx context.Context, s domain.Scope, in *struct {
+	RunPath
+	Once
+},
+) (*answer[Run], error) {
+	run, err := a.Runs.Repair(ctx, s, domain.RunID(in.ID), in.Once.domain())
 	if err != nil {
 		return nil, err
 	}

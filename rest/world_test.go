@@ -147,10 +147,10 @@ func (w *world) assemble(st *store.Store) {
 	archive, err := objects.NewArchive()
 	require.NoError(w.t, err)
 	w.auth = auth.NewService(system, st, keys, w.clock)
-	outbox := domain.NewOutbox(st, w.cloud, func(err error) { w.t.Log("undelivered:", err) })
+	outbox := domain.NewOutbox(w.cloud, func(err error) { w.t.Log("undelivered:", err) })
 	ctx, cancel := context.WithCancel(context.Background())
 	var carrier sync.WaitGroup
-	carrier.Go(func() { outbox.Run(ctx, 2) })
+	carrier.Go(func() { outbox.Run(ctx) })
 	w.t.Cleanup(func() { cancel(); carrier.Wait() })
 	runs := &domain.Runs{Store: st, System: system, Topics: st.Topics(), Clock: w.clock, Tokens: tokens{keys}, Outbox: outbox}
 	w.services = domain.Services{
@@ -280,7 +280,7 @@ func (w *world) connect(t tenant) *worker {
 	scope, err := w.auth.Bearer(w.t.Context(), t.agentToken)
 	require.NoError(w.t, err)
 	k := &worker{w: w, scope: scope, session: fmt.Sprintf("session-%d", time.Now().UnixNano())}
-	_, err = w.services.Agents.Hello(w.t.Context(), scope, domain.AgentHello{Session: k.session, Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: 100})
+	_, err = w.services.Agents.Hello(w.t.Context(), scope, domain.AgentHello{Session: k.session, Token: domain.HashSecret(t.agentToken), Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: 100})
 	require.NoError(w.t, err)
 	k.log = w.services.Logs.Writer(scope, k.session)
 	return k

@@ -16,6 +16,8 @@ type agentRow struct {
 	OS             string         `db:"os"`
 	Arch           string         `db:"arch"`
 	Slots          int            `db:"slots"`
+	Instance       string         `db:"instance"`
+	TokenHash      []byte         `db:"token_hash"`
 	Busy           int            `db:"busy"`
 	Session        string         `db:"session"`
 	Replica        string         `db:"replica"`
@@ -25,13 +27,14 @@ type agentRow struct {
 	LeaseExpiresAt sql.NullTime   `db:"lease_expires_at"`
 }
 
-const agentColumns = `a.id, a.name, a.version, a.hostname, a.os, a.arch, a.slots, a.session, a.replica, a.created_at, a.connected_at,
+const agentColumns = `a.id, a.name, a.version, a.hostname, a.os, a.arch, a.slots, a.instance, a.token_hash, a.session, a.replica, a.created_at, a.connected_at,
 	a.last_seen_at, a.lease_expires_at, (SELECT count(*) FROM attempts t WHERE t.workspace_id = a.workspace_id AND t.agent_id = a.id
 	AND t.status IN ('starting', 'running')) AS busy`
 
 func (r agentRow) toDomain() (domain.Agent, error) {
 	return domain.Agent{
 		ID: r.ID, Name: r.Name, Version: r.Version, Hostname: r.Hostname, OS: r.OS, Arch: r.Arch, Slots: r.Slots, Busy: r.Busy,
+		Instance: r.Instance, TokenHash: r.TokenHash,
 		Session: r.Session, Replica: r.Replica, CreatedAt: r.CreatedAt.UTC(), ConnectedAt: timePtr(r.ConnectedAt),
 		LastSeenAt: timePtr(r.LastSeenAt), LeaseExpiresAt: timePtr(r.LeaseExpiresAt),
 	}, nil
@@ -100,8 +103,8 @@ const insertAgent = `INSERT INTO agents (workspace_id, id, name, token_hash, cre
 // UpdateAgent implements domain.AgentTx.
 func (t *Tx) UpdateAgent(ctx context.Context, a domain.Agent) error {
 	return t.execOne(ctx, domain.NotFound("agent", a.ID), `UPDATE agents SET name = $3, version = $4, hostname = $5, os = $6, arch = $7, slots = $8,
-		session = $9, replica = $10, connected_at = $11, last_seen_at = $12, lease_expires_at = $13 WHERE workspace_id = $1 AND id = $2`,
-		t.workspace, a.ID, a.Name, a.Version, a.Hostname, a.OS, a.Arch, a.Slots, a.Session, a.Replica, a.ConnectedAt, a.LastSeenAt, a.LeaseExpiresAt)
+		session = $9, replica = $10, connected_at = $11, last_seen_at = $12, lease_expires_at = $13, instance = $14 WHERE workspace_id = $1 AND id = $2`,
+		t.workspace, a.ID, a.Name, a.Version, a.Hostname, a.OS, a.Arch, a.Slots, a.Session, a.Replica, a.ConnectedAt, a.LastSeenAt, a.LeaseExpiresAt, a.Instance)
 }
 
 // UpdateAgentToken implements domain.AgentTx.

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,20 +42,24 @@ func TestAnAgentsLife(t *testing.T) {
 	_, err = w.services.Agents.Heartbeat(ctx, w.agent, "s2", nil)
 	require.NoError(t, err)
 	for _, slots := range []int{0, -1, 4097} {
-		_, err = w.services.Agents.Hello(ctx, w.agent, domain.AgentHello{Session: "s3", Slots: slots})
+		_, err = w.services.Agents.Hello(ctx, w.agent, w.hello("s3", slots))
 		require.Equal(t, domain.CodeInvalid, code(err))
 	}
-	_, err = w.services.Agents.Hello(ctx, w.admin, domain.AgentHello{Session: "s3", Slots: 1})
+	_, err = w.services.Agents.Hello(ctx, w.admin, w.hello("s3", 1))
 	require.Equal(t, domain.CodeForbidden, code(err), "nobody but an agent")
-	current, err := w.services.Agents.Current(ctx, w.agent, "s2")
+	old := w.hello("s2", 4)
+	current, over, err := w.services.Agents.Current(ctx, w.agent, "s2", old.Token)
 	require.NoError(t, err)
 	require.True(t, current)
+	require.False(t, over)
 
 	_, token, err := w.services.Agents.RotateToken(ctx, w.admin, w.agentID())
 	require.NoError(t, err)
-	current, err = w.services.Agents.Current(ctx, w.agent, "s2")
+	current, over, err = w.services.Agents.Current(ctx, w.agent, "s2", old.Token)
 	require.NoError(t, err)
-	require.False(t, current, "the connection made with the old token is to end")
+	require.False(t, current)
+	require.True(t, over, "the connection made with the old token is to end")
+	require.ErrorIs(t, second(w.services.Agents.Hello(ctx, w.agent, old)), domain.ErrTokenReplaced, "whenever it says hello")
 	scope, err := w.auth.Bearer(ctx, token)
 	require.NoError(t, err)
 	require.Equal(t, w.agent.Actor().ID, scope.Actor().ID)
@@ -78,12 +83,13 @@ func TestHelloReconciles(t *testing.T) {
 	for _, d := range w.connect("s2", 10, held, cancelling, "att_stranger") {
 		desired[d.Attempt] = d
 	}
-	require.Len(t, desired, 4)
+	require.Len(t, desired, 3)
 	require.Equal(t, domain.Desired{Attempt: held, Desire: domain.DesireRun}, desired[held])
 	require.Equal(t, domain.Desired{Attempt: cancelling, Desire: domain.DesireCancel}, desired[cancelling])
 	require.Equal(t, domain.Desired{Attempt: "att_stranger", Desire: domain.DesireForget}, desired["att_stranger"])
-	require.Equal(t, domain.DesireRun, desired[undelivered].Desire)
-	require.Equal(t, "echo lost on the way", desired[undelivered].Start.Command)
+	again := w.delivered()
+	require.Equal(t, undelivered, again.Attempt.ID)
+	require.Equal(t, "echo lost on the way", again.Command)
 	require.Equal(t, domain.AttemptLost, w.attemptsOf(unheld).Status, "it ran there, and the agent knows nothing of it")
 	require.Equal(t, domain.AttemptCancelled, w.attemptsOf(cancelledOnTheWay).Status)
 }
@@ -107,11 +113,49 @@ func TestHeartbeatCorrects(t *testing.T) {
 		return desires
 	}
 	require.Equal(t, map[domain.AttemptID]domain.Desire{cancelling: domain.DesireCancel, "att_stranger": domain.DesireForget}, beat())
+	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	cancelledOnTheWay := w.delivered().Attempt.ID
+	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelledOnTheWay).RunID)))
 	w.clock.move(6 * time.Second)
-	require.Equal(t, map[domain.AttemptID]domain.Desire{
-		cancelling: domain.DesireCancel, "att_stranger": domain.DesireForget, undelivered: domain.DesireRun,
-	}, beat(), "what did not arrive is sent again")
+	require.Equal(t, map[domain.AttemptID]domain.Desire{cancelling: domain.DesireCancel, "att_stranger": domain.DesireForget}, beat())
+	require.Equal(t, undelivered, w.delivered().Attempt.ID, "what did not arrive is sent again")
+	require.Equal(t, domain.AttemptCancelled, w.attemptsOf(cancelledOnTheWay).Status, "and ends when it is not wanted any more")
 	require.Equal(t, w.clock.Now().Add(domain.DefaultLease.Length), *w.get(w.agentID()).LeaseExpiresAt)
+}
+
+// TestAnotherInstanceWaitsForTheLease: what the one before it started may still run, on another machine or from another directory.
+func TestAnotherInstanceWaitsForTheLease(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	hello := func(session, instance string) error {
+		h := w.hello(session, 10)
+		h.Instance = instance
+		return second(w.services.Agents.Hello(ctx, w.agent, h))
+	}
+	require.NoError(t, hello("s1", "first"))
+	require.Equal(t, domain.CodeConflict, code(hello("s2", "second")), "the first one is connected")
+	require.NoError(t, w.services.Agents.Disconnected(ctx, w.agent, "s1"))
+	require.NoError(t, hello("s2", "second"), "nothing of the first one's runs")
+
+	id := w.attempt()
+	require.NoError(t, w.services.Agents.Disconnected(ctx, w.agent, "s2"))
+	require.Equal(t, domain.CodeConflict, code(hello("s3", "third")), "something of the second one's runs")
+	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status)
+	w.clock.move(domain.DefaultLease.Length)
+	require.NoError(t, hello("s3", "third"))
+	require.Equal(t, domain.AttemptLost, w.attemptsOf(id).Status)
+	require.Equal(t, domain.CodeInvalid, code(hello("s4", strings.Repeat("x", 257))))
+}
+
+// TestARefusedAttemptFails with what the agent says: sending it again would change nothing.
+func TestARefusedAttemptFails(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	w.connect("s1", 10)
+	refused := error(domain.Errorf(domain.CodeInvalid, "the path of a file is too long"))
+	w.fleet.refuse.Store(&refused)
+	run := w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	require.Eventually(t, func() bool { return w.run(run.ID).Status == domain.RunFailed }, 20*time.Second, time.Millisecond)
+	require.Contains(t, w.run(run.ID).Message, "the path of a file is too long")
 }
 
 func TestASilentAgentsWorkIsLostAndTriedAgain(t *testing.T) {
@@ -146,12 +190,37 @@ func TestTheServerWasAwayNotTheAgents(t *testing.T) {
 	w.connect("s1", 10)
 	id := w.attempt()
 	w.clock.move(time.Hour)
-	require.NoError(t, w.system.ExtendLeases(ctx, w.clock.Now().Add(domain.DefaultLease.Length)))
+	require.NoError(t, w.system.ExtendLeases(ctx, w.clock.Now(), w.clock.Now().Add(domain.DefaultLease.Length)))
 	require.NoError(t, w.services.Agents.Sweep(ctx))
 	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status)
 	expired, err := w.system.ExpiredAgents(ctx, w.clock.Now())
 	require.NoError(t, err)
 	require.Empty(t, expired)
+}
+
+// TestAReplicaThatStartsExtendsNoLeaseWhileAnotherOneListens: one that starts again and again would keep a dead agent alive for ever.
+func TestAReplicaThatStartsExtendsNoLeaseWhileAnotherOneListens(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	ctx := t.Context()
+	w.connect("s1", 10)
+	id := w.attempt()
+	w.clock.move(domain.DefaultLease.Length)
+	require.NoError(t, w.system.SaveReplica(ctx, "rep_2", "http://two", w.clock.Now()))
+	require.NoError(t, w.system.ExtendLeases(ctx, w.clock.Now(), w.clock.Now().Add(domain.DefaultLease.Length)))
+	require.NoError(t, w.services.Agents.Sweep(ctx))
+	require.Equal(t, domain.AttemptLost, w.attemptsOf(id).Status)
+}
+
+// TestLeasesBeginAnewWhenTheClockIsSet, forward or back.
+func TestLeasesBeginAnewWhenTheClockIsSet(t *testing.T) {
+	w := newTenant(t, open(t), "one")
+	w.connect("s1", 10)
+	for _, step := range []time.Duration{time.Hour, -2 * time.Hour} {
+		w.clock.move(step)
+		until := w.clock.Now().Add(domain.DefaultLease.Length)
+		require.NoError(t, w.system.RenewLeases(t.Context(), until))
+		require.Equal(t, until, *w.get(w.agentID()).LeaseExpiresAt)
+	}
 }
 
 // TestTheSweepAgainstHello: an agent that comes back while it is declared lost either keeps its attempt, or is told to forget it. Never is the
@@ -200,10 +269,8 @@ func TestHelloAgainstDispatch(t *testing.T) {
 	}
 	all.Go(func() {
 		for range 30 {
-			for _, d := range w.connect("s", 5) {
-				if d.Desire == domain.DesireRun && d.Start == nil {
-					t.Error("the agent is to run what it does not know")
-				}
+			if desired := w.connect("s", 5); len(desired) > 0 {
+				t.Errorf("the agent holds nothing and is told of %v", desired)
 			}
 		}
 	})

@@ -76,9 +76,10 @@ func (t *Tx) UpdateAttempt(ctx context.Context, id domain.AttemptID, fn func(*do
 }
 
 // RequestCancel implements domain.AttemptTx.
-func (t *Tx) RequestCancel(ctx context.Context, ids []domain.AttemptID, at time.Time) error {
+func (t *Tx) RequestCancel(ctx context.Context, ids []domain.AttemptID, at time.Time) ([]domain.Attempt, error) {
 	if len(ids) == 0 {
-		return nil
+		return nil, nil
 	}
-	return t.exec(ctx, `UPDATE attempts SET cancel_requested_at = $3 WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids), at)
+	return rows(ctx, t.conn, attemptRow.toDomain, `UPDATE attempts SET cancel_requested_at = $3 WHERE workspace_id = $1 AND id = ANY($2) RETURNING `+attemptColumns,
+		t.workspace, texts(ids), at)
 }

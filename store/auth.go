@@ -38,15 +38,22 @@ func (s *System) Memberships(ctx context.Context, user domain.UserID) ([]auth.Me
 	}
 	translate := func(r row) (auth.Membership, error) { return auth.Membership(r), nil }
 	all, err := rows(ctx, s.db, translate, `SELECT w.workspace_id, w.name, m.role FROM members m JOIN workspaces w USING (workspace_id)
-		WHERE m.user_id = $1 ORDER BY m.created_at`, user)
+		WHERE m.user_id = $1 AND m.accepted_at IS NOT NULL ORDER BY m.created_at, m.workspace_id`, user)
 	return all, mapError(err)
 }
 
 // InsertSession implements auth.Store.
-func (s *System) InsertSession(ctx context.Context, n auth.NewSession) error {
-	_, err := s.db.ExecContext(ctx, `INSERT INTO sessions (workspace_id, id, user_id, secret_hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+func (s *System) InsertSession(ctx context.Context, n auth.NewSession, row domain.AuditEvent) error {
+	return s.in(ctx, func(tx *sqlx.Tx) error { return insertSession(ctx, tx, n, row) })
+}
+
+func insertSession(ctx context.Context, tx *sqlx.Tx, n auth.NewSession, row domain.AuditEvent) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO sessions (workspace_id, id, user_id, secret_hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 		n.Workspace, n.ID, n.User, n.Secret, n.CreatedAt, n.ExpiresAt)
-	return mapError(err)
+	if err != nil {
+		return err
+	}
+	return insertAudit(ctx, tx, n.Workspace, row)
 }
 
 type sessionRow struct {
@@ -61,7 +68,8 @@ type sessionRow struct {
 }
 
 const selectSession = `SELECT s.id, s.workspace_id, s.user_id, u.email, u.name, u.created_at, m.role, s.expires_at
-	FROM sessions s JOIN members m USING (workspace_id, user_id) JOIN users u ON u.id = s.user_id WHERE s.ended_at IS NULL AND s.expires_at > $1 AND `
+	FROM sessions s JOIN members m USING (workspace_id, user_id) JOIN users u ON u.id = s.user_id
+	WHERE s.ended_at IS NULL AND s.expires_at > $1 AND m.accepted_at IS NOT NULL AND `
 
 func (s *System) session(ctx context.Context, where string, args ...any) (auth.Session, error) {
 	var r sessionRow
@@ -83,20 +91,45 @@ func (s *System) SessionBySecret(ctx context.Context, hash []byte, now time.Time
 }
 
 // EndSession implements auth.Store.
-func (s *System) EndSession(ctx context.Context, ws domain.WorkspaceID, id domain.SessionID, at time.Time) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE sessions SET ended_at = $3 WHERE workspace_id = $1 AND id = $2 AND ended_at IS NULL`, ws, id, at)
-	return mapError(err)
+func (s *System) EndSession(ctx context.Context, ws domain.WorkspaceID, id domain.SessionID, at time.Time, row domain.AuditEvent) error {
+	return s.in(ctx, func(tx *sqlx.Tx) error {
+		ended, err := endSessions(ctx, tx, `workspace_id = $2 AND id = $3`, at, ws, id)
+		if err != nil {
+			return err
+		}
+		if ended == 0 {
+			return errUnknown
+		}
+		return insertAudit(ctx, tx, ws, row)
+	})
 }
 
 // SetPassword implements auth.Store.
-func (s *System) SetPassword(ctx context.Context, user domain.UserID, hash string, keep domain.SessionID, at time.Time) (ended []domain.SessionID, err error) {
-	err = s.in(ctx, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, `UPDATE users SET password_hash = $2 WHERE id = $1`, user, hash); err != nil {
+func (s *System) SetPassword(ctx context.Context, keep auth.Session, hash string, at time.Time, row domain.AuditEvent) error {
+	return s.in(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE users SET password_hash = $2 WHERE id = $1`, keep.User.ID, hash); err != nil {
 			return err
 		}
-		return tx.SelectContext(ctx, &ended, `UPDATE sessions SET ended_at = $3 WHERE user_id = $1 AND id <> $2 AND ended_at IS NULL RETURNING id`, user, keep, at)
+		if _, err := endSessions(ctx, tx, `user_id = $2 AND id <> $3`, at, keep.User.ID, keep.ID); err != nil {
+			return err
+		}
+		return insertAudit(ctx, tx, keep.Workspace, row)
 	})
-	return ended, err
+}
+
+// endSessions ends those of the sessions that are open, and wakes what they hold open.
+func endSessions(ctx context.Context, tx *sqlx.Tx, where string, at time.Time, args ...any) (n int, err error) {
+	var ended []domain.SessionID
+	err = tx.SelectContext(ctx, &ended, `UPDATE sessions SET ended_at = $1 WHERE ended_at IS NULL AND `+where+` RETURNING id`, append([]any{at}, args...)...)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ended {
+		if _, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, domain.SessionTopic(id)); err != nil {
+			return 0, err
+		}
+	}
+	return len(ended), nil
 }
 
 // in runs fn in one transaction of the system role.
@@ -112,46 +145,6 @@ func (s *System) in(ctx context.Context, fn func(*sqlx.Tx) error) error {
 	return mapError(tx.Commit())
 }
 
-// AcceptInvitation implements auth.Store.
-func (s *System) AcceptInvitation(ctx context.Context, tokenHash []byte, u domain.User, passwordHash string, at time.Time) (ws domain.WorkspaceID, user domain.User, err error) {
-	err = s.in(ctx, func(tx *sqlx.Tx) error {
-		var inv struct {
-			Workspace domain.WorkspaceID `db:"workspace_id"`
-			Email     string             `db:"email"`
-			Role      domain.Role        `db:"role"`
-		}
-		err := tx.GetContext(ctx, &inv, `UPDATE invitations SET used_at = $2 WHERE token_hash = $1 AND used_at IS NULL AND expires_at > $2
-			RETURNING workspace_id, COALESCE(email, '') AS email, role`, tokenHash, at)
-		if err != nil {
-			return orMissing(err, errUnknown)
-		}
-		if inv.Email != "" && inv.Email != u.Email {
-			return domain.Invalid("email", "This link is for another e-mail address.")
-		}
-		ws = inv.Workspace
-		if user, err = setUpUser(ctx, tx, u, passwordHash); err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO members (workspace_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, ws, user.ID, inv.Role, at)
-		return err
-	})
-	return ws, user, err
-}
-
-// setUpUser gives the user with the e-mail, made when there is none, a first password and never another.
-func setUpUser(ctx context.Context, tx *sqlx.Tx, u domain.User, passwordHash string) (domain.User, error) {
-	var row struct {
-		ID        domain.UserID `db:"id"`
-		Name      string        `db:"name"`
-		CreatedAt time.Time     `db:"created_at"`
-	}
-	err := tx.GetContext(ctx, &row, `INSERT INTO users AS u (id, email, name, password_hash, created_at) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (email) DO UPDATE SET password_hash = excluded.password_hash, name = COALESCE(NULLIF(excluded.name, ''), u.name)
-		WHERE u.password_hash IS NULL RETURNING id, name, created_at`, u.ID, u.Email, u.Name, passwordHash, u.CreatedAt)
-	taken := domain.Errorf(domain.CodeConflict, "%s has a password already; sign in with it.", u.Email)
-	return domain.User{ID: row.ID, Email: u.Email, Name: row.Name, CreatedAt: row.CreatedAt.UTC()}, orMissing(err, taken)
-}
-
 // APIKey implements auth.Store. A maker who has become less takes the key along.
 func (s *System) APIKey(ctx context.Context, hash []byte, now time.Time) (auth.Key, error) {
 	var r struct {
@@ -163,7 +156,7 @@ func (s *System) APIKey(ctx context.Context, hash []byte, now time.Time) (auth.K
 		LastUsedAt sql.NullTime       `db:"last_used_at"`
 	}
 	err := s.db.GetContext(ctx, &r, `SELECT k.id, k.workspace_id, k.name, k.role, m.role AS maker_role, k.last_used_at FROM api_keys k
-		JOIN members m ON m.workspace_id = k.workspace_id AND m.user_id = k.created_by
+		JOIN members m ON m.workspace_id = k.workspace_id AND m.user_id = k.created_by AND m.accepted_at IS NOT NULL
 		WHERE k.secret_hash = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)`, hash, now)
 	if err != nil {
 		return auth.Key{}, mapError(orMissing(err, errUnknown))

@@ -17,10 +17,12 @@ func (s *System) Workspaces(ctx context.Context) ([]domain.Workspace, error) {
 }
 
 // InsertWorkspace implements domain.InstanceStore.
-func (s *System) InsertWorkspace(ctx context.Context, n domain.NewWorkspace) error {
+func (s *System) InsertWorkspace(ctx context.Context, n domain.NewWorkspace, row domain.AuditEvent) error {
 	ws := n.Workspace.ID
 	return s.in(ctx, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, $3)`, ws, n.Workspace.Name, n.Workspace.CreatedAt); err != nil {
+		_, err := tx.ExecContext(ctx, `INSERT INTO workspaces (workspace_id, name, sample_due, created_at) VALUES ($1, $2, $3, $4)`,
+			ws, n.Workspace.Name, n.Sample, n.Workspace.CreatedAt)
+		if err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, insertAgent, ws, n.Agent.ID, n.Agent.Name, n.AgentTokenHash, n.Agent.CreatedAt); err != nil {
@@ -31,16 +33,20 @@ func (s *System) InsertWorkspace(ctx context.Context, n domain.NewWorkspace) err
 				return err
 			}
 		}
-		i := n.Invitation
-		_, err := tx.ExecContext(ctx, insertInvitation, ws, i.TokenHash, i.Email, i.Role, i.ExpiresAt)
-		return err
+		return invite(ctx, tx, ws, n.Invitation, row)
 	})
 }
 
 // InsertInvitation implements domain.InstanceStore.
-func (s *System) InsertInvitation(ctx context.Context, ws domain.WorkspaceID, i domain.Invitation) error {
-	_, err := s.db.ExecContext(ctx, insertInvitation, ws, i.TokenHash, i.Email, i.Role, i.ExpiresAt)
-	return mapError(err)
+func (s *System) InsertInvitation(ctx context.Context, ws domain.WorkspaceID, i domain.Invitation, row domain.AuditEvent) error {
+	return s.in(ctx, func(tx *sqlx.Tx) error { return invite(ctx, tx, ws, i, row) })
+}
+
+func invite(ctx context.Context, tx *sqlx.Tx, ws domain.WorkspaceID, i domain.Invitation, row domain.AuditEvent) error {
+	if _, err := tx.ExecContext(ctx, insertInvitation, ws, i.TokenHash, i.Email, i.Role, i.ExpiresAt); err != nil {
+		return err
+	}
+	return insertAudit(ctx, tx, ws, row)
 }
 
 // HasPasswords implements domain.InstanceStore.

@@ -118,6 +118,9 @@ var trespasses = map[string]trespass{
 	"JobsByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return nobody(tx.JobsByID(ctx, []domain.JobID{b.job}))
 	}},
+	"JobSpecs": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nothing(tx.JobSpecs(ctx, []domain.JobID{b.job}))
+	}},
 	"UpdateJob": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return one(tx.UpdateJob(ctx, b.job, func(j *domain.Job) error { j.Name = "mine"; return nil }))
 	}},
@@ -135,6 +138,18 @@ var trespasses = map[string]trespass{
 	"Runs": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return nobody(tx.Runs(ctx, domain.RunFilter{JobID: b.job}, "", 100))
 	}},
+	"RunsByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.RunsByID(ctx, []domain.RunID{b.run}))
+	}},
+	"RunSpecs": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nothing(tx.RunSpecs(ctx, []domain.RunID{b.run}))
+	}},
+	"RunParameters": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nothing(tx.RunParameters(ctx, []domain.RunID{b.run}))
+	}},
+	"AttemptCount": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return tx.AttemptCount(ctx, []domain.RunID{b.run})
+	}},
 	"LatestRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return nobody(tx.LatestRuns(ctx, []domain.JobID{b.job}))
 	}},
@@ -143,6 +158,9 @@ var trespasses = map[string]trespass{
 	}},
 	"UpdateRun": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return one(tx.UpdateRun(ctx, b.run, func(r *domain.Run) error { r.Message = "mine"; return nil }))
+	}},
+	"RecentRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.RecentRuns(ctx, []domain.JobID{b.job}, nil, 100))
 	}},
 	"ActiveRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return nobody(tx.ActiveRuns(ctx, b.job))
@@ -157,7 +175,7 @@ var trespasses = map[string]trespass{
 		return one(tx.UpdateAttempt(ctx, b.attempt, func(a *domain.Attempt) error { a.Status = domain.AttemptSuccess; return nil }))
 	}},
 	"RequestCancel": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.RequestCancel(ctx, []domain.AttemptID{b.attempt}, now))
+		return nobody(tx.RequestCancel(ctx, []domain.AttemptID{b.attempt}, now))
 	}},
 	"FenceSession": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		current, live, err := tx.FenceSession(ctx, b.agent, "s1")
@@ -217,7 +235,7 @@ func refused(err error) bool { return pq.As(err) != nil }
 
 // own are the methods that take no id of another's: they touch the workspace of the transaction and no other, as the comparison at the end shows.
 var own = []string{
-	"Workspace", "Overview", "Members", "InsertMember", "LockAdmins", "InsertInvitation", "Agents", "LockWorkspaceAgent", "InsertAgent", "Jobs", "InsertJob",
+	"Workspace", "TakeSample", "Overview", "Members", "InsertMember", "LockAdmins", "InsertInvitation", "Agents", "LockWorkspaceAgent", "InsertAgent", "Jobs", "InsertJob",
 	"SampleJobs", "InsertRun", "OtherReadyRuns", "InsertLog", "Quotas", "UpdateQuota", "LockQuota", "InsertAudit", "Notify",
 }
 

@@ -14,7 +14,7 @@ type jobRow struct {
 	ID            domain.JobID     `db:"id"`
 	Name          string           `db:"name"`
 	Description   string           `db:"description"`
-	Spec          []byte           `db:"spec"`
+	SpecSize      int              `db:"spec_size"`
 	Cron          sql.NullString   `db:"cron"`
 	TimeZone      sql.NullString   `db:"time_zone"`
 	Paused        bool             `db:"paused"`
@@ -30,13 +30,14 @@ type jobRow struct {
 	UpdatedAt     time.Time        `db:"updated_at"`
 }
 
-const jobColumns = `id, name, description, spec, cron, time_zone, paused, next_at, waiting_since, missed, last_missed_at, sample,
+// jobColumns are a job without its spec, which may have megabytes.
+const jobColumns = `id, name, description, spec_size, cron, time_zone, paused, next_at, waiting_since, missed, last_missed_at, sample,
 	created_by_kind, created_by_id, created_by_name, created_at, updated_at`
 
 func (r jobRow) toDomain() (domain.Job, error) {
 	j := domain.Job{
 		ID: r.ID, Name: r.Name, Description: r.Description, Sample: r.Sample, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
-		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName},
+		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, SpecSize: r.SpecSize,
 	}
 	if r.Cron.Valid {
 		j.Schedule = &domain.Schedule{
@@ -44,7 +45,13 @@ func (r jobRow) toDomain() (domain.Job, error) {
 			WaitingSince: timePtr(r.WaitingSince), Missed: r.Missed, LastMissedAt: timePtr(r.LastMissedAt),
 		}
 	}
-	return j, json.Unmarshal(r.Spec, &j.JobSpec)
+	return j, nil
+}
+
+// wholeJobRow is a job with its spec.
+type wholeJobRow struct {
+	jobRow
+	Spec []byte `db:"spec"`
 }
 
 // scheduleArgs are the schedule's columns, null without one.
@@ -56,11 +63,15 @@ func scheduleArgs(s *domain.Schedule) []any {
 }
 
 func (t *Tx) job(ctx context.Context, id domain.JobID, lock string) (domain.Job, error) {
-	var row jobRow
-	if err := t.get(ctx, &row, `SELECT `+jobColumns+` FROM jobs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
+	var row wholeJobRow
+	if err := t.get(ctx, &row, `SELECT `+jobColumns+`, spec FROM jobs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
 		return domain.Job{}, orMissing(err, domain.NotFound("job", id))
 	}
-	return row.toDomain()
+	job, err := row.toDomain()
+	if err != nil {
+		return job, err
+	}
+	return job, json.Unmarshal(row.Spec, &job.JobSpec)
 }
 
 // Job implements domain.JobTx.
@@ -74,6 +85,11 @@ func (t *Tx) LockJob(ctx context.Context, id domain.JobID) (domain.Job, error) {
 // JobsByID implements domain.JobTx.
 func (t *Tx) JobsByID(ctx context.Context, ids []domain.JobID) ([]domain.Job, error) {
 	return rows(ctx, t.conn, jobRow.toDomain, `SELECT `+jobColumns+` FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids))
+}
+
+// JobSpecs implements domain.JobTx.
+func (t *Tx) JobSpecs(ctx context.Context, ids []domain.JobID) (map[domain.JobID]domain.JobSpec, error) {
+	return documents[domain.JobID, domain.JobSpec](ctx, t, `SELECT id, spec AS document FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
 }
 
 // Jobs implements domain.JobTx. A search reads the jobs in order until the page is full; a workspace has thousands of jobs, not millions.

@@ -76,6 +76,17 @@ func TestPagesMakeTheWholeList(t *testing.T) {
 			require.Equal(t, want, got, "%+v by %d", f, limit)
 		}
 	}
+	for _, f := range filters() {
+		jobs := []domain.JobID{"job_1", "job_3", "job_none"}
+		recent, err := w.services.Runs.Recent(t.Context(), w.admin, jobs, f.Status, 5)
+		require.NoError(t, err)
+		for _, job := range jobs {
+			want, err := w.services.Runs.Heads(t.Context(), w.admin, domain.RunFilter{JobID: job, Status: f.Status}, domain.Page{Limit: 5})
+			require.NoError(t, err)
+			require.Equal(t, want.Next, recent[job].Next)
+			require.Equal(t, append([]domain.Run{}, want.Items...), append([]domain.Run{}, recent[job].Items...))
+		}
+	}
 	list, err := w.services.Runs.List(t.Context(), w.admin, domain.RunFilter{}, domain.Page{Limit: 1})
 	require.NoError(t, err)
 	_, err = w.services.Runs.List(t.Context(), w.admin, domain.RunFilter{JobID: "job_3"}, domain.Page{Cursor: list.Next})
@@ -115,6 +126,10 @@ func TestEveryListGoesByIndex(t *testing.T) {
 		return second(tx.LatestRuns(ctx, []domain.JobID{"job_1", "job_2"}))
 	})
 	require.LessOrEqual(t, scanned(t, plan), 2, plan)
+	plan = w.plan(db, []any{w.admin.Workspace(), pq.Array([]string{"job_1", "job_2"}), 15}, func(ctx context.Context, tx domain.Tx) error {
+		return second(tx.RecentRuns(ctx, []domain.JobID{"job_1", "job_2"}, nil, 15))
+	})
+	require.LessOrEqual(t, scanned(t, plan), 30, plan)
 	plan = w.plan(db, []any{w.admin.Workspace(), domain.MaxRunningRuns}, func(ctx context.Context, tx domain.Tx) error {
 		return second(tx.LockQuota(ctx, domain.MaxRunningRuns))
 	})

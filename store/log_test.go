@@ -240,6 +240,9 @@ func TestReadsThatAreRefused(t *testing.T) {
 	require.Equal(t, domain.CodeInvalid, code(read(-1, 1)))
 	require.Equal(t, domain.CodeInvalid, code(read(0, 0)))
 	require.Equal(t, domain.CodeInvalid, code(read(0, domain.MaxLogPage+1)))
+	for _, limit := range []int{-1, 0, domain.MaxLogPage + 1} {
+		require.Equal(t, domain.CodeInvalid, code(second(w.services.Logs.Tail(t.Context(), w.admin, id, limit))), "an end of %d bytes", limit)
+	}
 	require.Equal(t, domain.CodeNotFound, code(second(other.services.Logs.Read(t.Context(), other.admin, id, 0, 1))))
 	require.Equal(t, domain.CodeNotFound, code(other.services.Logs.Follow(t.Context(), other.admin, id, 0, nil)))
 	sizes, err := other.services.Logs.Sizes(t.Context(), other.admin, []domain.AttemptID{id})

@@ -3,7 +3,9 @@ package store_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,9 +82,13 @@ func (c *clock) move(d time.Duration) {
 type fleet struct {
 	started   chan domain.Delivery
 	cancelled chan domain.AttemptID
+	refuse    atomic.Pointer[error] // what every start is answered with
 }
 
 func (f *fleet) Start(_ context.Context, _ domain.AgentID, d domain.Delivery) error {
+	if err := f.refuse.Load(); err != nil {
+		return *err
+	}
 	f.started <- d
 	return nil
 }
@@ -122,10 +128,14 @@ func replica(t testing.TB, s *store.Store, c *clock) *tenant {
 	archive, err := objects.NewArchive()
 	require.NoError(t, err)
 	f := &fleet{started: make(chan domain.Delivery, 10_000), cancelled: make(chan domain.AttemptID, 10_000)}
-	outbox := domain.NewOutbox(s, f, func(err error) { t.Errorf("a message was not delivered: %v", err) })
+	outbox := domain.NewOutbox(f, func(err error) {
+		if refused := f.refuse.Load(); refused == nil || !errors.Is(err, *refused) {
+			t.Errorf("a message was not delivered: %v", err)
+		}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { outbox.Run(ctx, 2) })
+	running.Go(func() { outbox.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	runs := &domain.Runs{Store: s, System: s.System(), Topics: s.Topics(), Clock: c, Tokens: tokens{keys}, Outbox: outbox}
 	return &tenant{
@@ -168,10 +178,16 @@ func workspace(t testing.TB, s *store.Store, name string) domain.Scope {
 	return newTenant(t, s, name).admin
 }
 
+// hello is what the agent says with the token that it has now.
+func (w *tenant) hello(session string, slots int) domain.AgentHello {
+	w.t.Helper()
+	return domain.AgentHello{Session: session, Token: w.get(w.agentID()).TokenHash, Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots}
+}
+
 // connect is the agent's hello, holding what it says.
 func (w *tenant) connect(session string, slots int, held ...domain.AttemptID) []domain.Desired {
 	w.t.Helper()
-	h := domain.AgentHello{Session: session, Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots, SentAt: w.clock.Now()}
+	h := w.hello(session, slots)
 	for _, id := range held {
 		h.Attempts = append(h.Attempts, domain.AttemptReport{Attempt: id, Started: true})
 	}

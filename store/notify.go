@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,8 +21,10 @@ const channel = "millpond"
 
 // Intervals of notifications.
 const (
-	coalesce     = 50 * time.Millisecond // between two NOTIFYs of what changes often
+	coalesce     = 40 * time.Millisecond // between two NOTIFYs of what changes often
 	safetyTick   = 30 * time.Second      // after which everyone is woken, whatever was missed
+	pingEvery    = 10 * time.Second      // between two looks whether the listening connection still lives
+	pingTime     = 5 * time.Second       // for its answer
 	minReconnect = 100 * time.Millisecond
 	maxReconnect = 5 * time.Second
 	maxPayload   = 7000 // bytes; PostgreSQL takes 8,000
@@ -31,6 +35,7 @@ type Topics struct {
 	origin   string // tells this replica's own bulk notifications from others'
 	db       *sqlx.DB
 	listener *pq.Listener
+	line     *line // the listener's connection
 	stop     chan struct{}
 	stopped  sync.WaitGroup
 
@@ -44,25 +49,27 @@ type Topics struct {
 
 var _ domain.Topics = (*Topics)(nil)
 
-func listen(dsn string, db *sqlx.DB) (*Topics, error) {
+func listen(dsn string, db *sqlx.DB, ping time.Duration) (*Topics, error) {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	t := &Topics{
 		origin: hex.EncodeToString(id[:]), db: db, stop: make(chan struct{}), armed: make(chan struct{}, 1),
-		subscribers: map[domain.Topic]map[chan struct{}]struct{}{}, pending: map[domain.Topic]struct{}{},
-		listener: pq.NewListener(dsn, minReconnect, maxReconnect, nil),
+		subscribers: map[domain.Topic]map[chan struct{}]struct{}{}, pending: map[domain.Topic]struct{}{}, line: &line{},
 	}
+	t.listener = pq.NewDialListener(t.line, dsn, minReconnect, maxReconnect, nil)
 	if err := t.listener.Listen(channel); err != nil {
 		_ = t.listener.Close()
 		return nil, err
 	}
 	t.stopped.Go(t.receive)
 	t.stopped.Go(t.send)
+	t.stopped.Go(func() { t.ping(ping) })
 	return t, nil
 }
 
 func (t *Topics) close() error {
 	close(t.stop)
+	t.line.expire(time.Now()) // a ping that waits holds up the listener's end
 	err := t.listener.Close()
 	t.stopped.Wait()
 	return err
@@ -171,16 +178,22 @@ func (t *Topics) parse(payload string) []domain.Topic {
 	return topics
 }
 
-// send tells other replicas what changes often, at most once in the coalescing interval.
+// send tells other replicas what changes often, at most once in the coalescing interval; less often while the database does not take it.
 func (t *Topics) send() {
+	interval := coalesce
 	for {
 		select {
 		case <-t.stop:
 			return
 		case <-t.armed:
 		}
-		pause := time.After(coalesce) // the time that sending takes is a part of it
-		t.flush()
+		pause := time.After(interval) // the time that sending takes is a part of it
+		if t.flush() {
+			interval = coalesce
+		} else {
+			interval = min(2*interval, maxReconnect)
+			nudge(t.armed)
+		}
 		select {
 		case <-t.stop:
 			return
@@ -189,27 +202,39 @@ func (t *Topics) send() {
 	}
 }
 
-func (t *Topics) flush() {
+// flush sends what is pending. What the database does not take stays pending, and flush says false.
+func (t *Topics) flush() bool {
 	t.pendingMu.Lock()
-	topics := t.pending
-	t.pending = map[domain.Topic]struct{}{}
+	topics := slices.Collect(maps.Keys(t.pending))
+	clear(t.pending)
 	t.pendingMu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTime)
 	defer cancel()
-	payload := "=" + t.origin
-	for topic := range topics {
-		if len(payload)+len(topic)+1 > maxPayload {
-			t.notify(ctx, payload)
-			payload = "=" + t.origin
+	for len(topics) > 0 {
+		payload, n := t.payload(topics)
+		if _, err := t.db.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
+			t.keep(topics)
+			return false
 		}
-		payload += "\n" + string(topic)
+		topics = topics[n:]
 	}
-	if strings.Contains(payload, "\n") {
-		t.notify(ctx, payload)
-	}
+	return true
 }
 
-// notify may fail with the connection. Others then notice by their safety tick, or by the nil that follows their own reconnect.
-func (t *Topics) notify(ctx context.Context, payload string) {
-	_, _ = t.db.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, payload)
+// payload is a notification of the first n of the topics, as many as it takes, and one at least.
+func (t *Topics) payload(topics []domain.Topic) (payload string, n int) {
+	payload = "=" + t.origin
+	for n < len(topics) && (n == 0 || len(payload)+len(topics[n])+1 <= maxPayload) {
+		payload += "\n" + string(topics[n])
+		n++
+	}
+	return payload, n
+}
+
+func (t *Topics) keep(topics []domain.Topic) {
+	t.pendingMu.Lock()
+	defer t.pendingMu.Unlock()
+	for _, topic := range topics {
+		t.pending[topic] = struct{}{}
+	}
 }

@@ -17,8 +17,10 @@ type runRow struct {
 	ID                domain.RunID     `db:"id"`
 	JobID             domain.JobID     `db:"job_id"`
 	JobName           string           `db:"job_name"`
-	Spec              []byte           `db:"spec"`
-	Parameters        []byte           `db:"parameters"`
+	SpecSize          int              `db:"spec_size"`
+	ParametersSize    int              `db:"parameters_size"`
+	TaskCount         int              `db:"task_count"`
+	MaxConcurrentRuns int              `db:"max_concurrent_runs"`
 	Status            domain.RunStatus `db:"status"`
 	Trigger           domain.Trigger   `db:"run_trigger"`
 	StartedByKind     domain.ActorKind `db:"started_by_kind"`
@@ -32,31 +34,59 @@ type runRow struct {
 	CancelRequestedAt sql.NullTime     `db:"cancel_requested_at"`
 }
 
-const runColumns = `id, job_id, job_name, spec, parameters, status, run_trigger, started_by_kind, started_by_id, started_by_name, message, admitted,
-	created_at, started_at, finished_at, cancel_requested_at`
+// runColumns are a run's head: spec and parameters may have megabytes.
+const runColumns = `id, job_id, job_name, spec_size, parameters_size, task_count, max_concurrent_runs, status, run_trigger,
+	started_by_kind, started_by_id, started_by_name, message, admitted, created_at, started_at, finished_at, cancel_requested_at`
 
 func (r runRow) toDomain() (domain.Run, error) {
-	run := domain.Run{
+	return domain.Run{
 		ID: r.ID, JobID: r.JobID, JobName: r.JobName, Status: r.Status, Trigger: r.Trigger, Message: r.Message, Admitted: r.Admitted,
+		SpecSize: r.SpecSize, ParametersSize: r.ParametersSize, TaskCount: r.TaskCount, MaxConcurrentRuns: r.MaxConcurrentRuns,
 		StartedBy: domain.Actor{Kind: r.StartedByKind, ID: r.StartedByID, Name: r.StartedByName}, CreatedAt: r.CreatedAt.UTC(),
 		StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt), CancelRequestedAt: timePtr(r.CancelRequestedAt),
-	}
-	if err := json.Unmarshal(r.Spec, &run.Spec); err != nil {
-		return run, err
-	}
-	return run, json.Unmarshal(r.Parameters, &run.Parameters)
+	}, nil
+}
+
+// wholeRunRow is a run with what it froze.
+type wholeRunRow struct {
+	runRow
+	Spec       []byte `db:"spec"`
+	Parameters []byte `db:"parameters"`
 }
 
 func (t *Tx) run(ctx context.Context, id domain.RunID, lock string) (domain.Run, error) {
-	var row runRow
-	if err := t.get(ctx, &row, `SELECT `+runColumns+` FROM runs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
+	var row wholeRunRow
+	err := t.get(ctx, &row, `SELECT `+runColumns+`, spec, parameters FROM runs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id)
+	if err != nil {
 		return domain.Run{}, orMissing(err, domain.NotFound("run", id))
 	}
-	return row.toDomain()
+	run, err := row.toDomain()
+	if err != nil {
+		return run, err
+	}
+	if err := json.Unmarshal(row.Spec, &run.Spec); err != nil {
+		return run, err
+	}
+	return run, json.Unmarshal(row.Parameters, &run.Parameters)
 }
 
 // Run implements domain.RunTx.
 func (t *Tx) Run(ctx context.Context, id domain.RunID) (domain.Run, error) { return t.run(ctx, id, "") }
+
+// RunsByID implements domain.RunTx.
+func (t *Tx) RunsByID(ctx context.Context, ids []domain.RunID) ([]domain.Run, error) {
+	return rows(ctx, t.conn, runRow.toDomain, `SELECT `+runColumns+` FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids))
+}
+
+// RunSpecs implements domain.RunTx.
+func (t *Tx) RunSpecs(ctx context.Context, ids []domain.RunID) (map[domain.RunID]domain.JobSpec, error) {
+	return documents[domain.RunID, domain.JobSpec](ctx, t, `SELECT id, spec AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+}
+
+// RunParameters implements domain.RunTx.
+func (t *Tx) RunParameters(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]domain.Variable, error) {
+	return documents[domain.RunID, []domain.Variable](ctx, t, `SELECT id, parameters AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+}
 
 // Runs implements domain.RunTx. Each combination of filters reads one index in the order of the list, several states that of each state, so a
 // page costs the same however deep it lies.
@@ -88,6 +118,20 @@ func (t *Tx) LatestRuns(ctx context.Context, jobs []domain.JobID) ([]domain.Run,
 	return rows(ctx, t.conn, runRow.toDomain, `SELECT r.* FROM unnest($2::text[]) AS wanted (job)
 		CROSS JOIN LATERAL (SELECT `+runColumns+` FROM runs WHERE workspace_id = $1 AND job_id = wanted.job ORDER BY id DESC LIMIT 1) r`,
 		t.workspace, texts(jobs))
+}
+
+// RecentRuns implements domain.RunTx: Runs for many jobs in one statement.
+func (t *Tx) RecentRuns(ctx context.Context, jobs []domain.JobID, status []domain.RunStatus, limit int) ([]domain.Run, error) {
+	if len(status) == 0 {
+		return rows(ctx, t.conn, runRow.toDomain, `SELECT r.* FROM unnest($2::text[]) AS wanted (job) CROSS JOIN LATERAL (
+				SELECT `+runColumns+` FROM runs WHERE workspace_id = $1 AND job_id = wanted.job ORDER BY id DESC LIMIT $3) r
+			ORDER BY r.id DESC`, t.workspace, texts(jobs), limit)
+	}
+	return rows(ctx, t.conn, runRow.toDomain, `SELECT r.* FROM unnest($2::text[]) AS wanted (job) CROSS JOIN LATERAL (
+			SELECT q.* FROM (SELECT DISTINCT unnest($4::text[]) AS s) states CROSS JOIN LATERAL (SELECT `+runColumns+` FROM runs
+				WHERE workspace_id = $1 AND job_id = wanted.job AND status = states.s ORDER BY id DESC LIMIT $3) q
+			ORDER BY q.id DESC LIMIT $3) r
+		ORDER BY r.id DESC`, t.workspace, texts(jobs), limit, texts(status))
 }
 
 // ActiveRuns implements domain.RunTx.

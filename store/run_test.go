@@ -236,12 +236,12 @@ func TestCancelAndRepair(t *testing.T) {
 	require.Equal(t, d.Attempt.ID, <-w.fleet.cancelled)
 	_, err = w.services.Runs.Cancel(ctx, w.admin, run.ID)
 	require.Equal(t, domain.CodeConflict, code(err))
-	_, err = w.services.Runs.Repair(ctx, w.admin, run.ID)
+	_, err = w.services.Runs.Repair(ctx, w.admin, run.ID, domain.Idempotency{})
 	require.Equal(t, domain.CodeConflict, code(err))
 	require.NoError(t, w.services.Runs.Report(ctx, w.agent, domain.AttemptReport{Attempt: d.Attempt.ID, Exited: true, Reason: domain.ReasonCancelled}))
 	require.Equal(t, domain.RunCancelled, w.run(run.ID).Status)
 
-	repaired, err := w.services.Runs.Repair(ctx, w.admin, run.ID)
+	repaired, err := w.services.Runs.Repair(ctx, w.admin, run.ID, domain.Idempotency{})
 	require.NoError(t, err)
 	require.Equal(t, domain.RunPending, repaired.Status)
 	again := w.delivered()
@@ -249,7 +249,7 @@ func TestCancelAndRepair(t *testing.T) {
 	w.begin(again.Attempt.ID)
 	require.NoError(t, w.exit(again.Attempt.ID, 0))
 	require.Equal(t, domain.RunSuccess, w.run(run.ID).Status)
-	_, err = w.services.Runs.Repair(ctx, w.admin, run.ID)
+	_, err = w.services.Runs.Repair(ctx, w.admin, run.ID, domain.Idempotency{})
 	require.Equal(t, domain.CodeConflict, code(err), "a success needs none")
 }
 
@@ -270,7 +270,7 @@ func TestRepairCountsToTheQuota(t *testing.T) {
 			if i%2 == 0 {
 				return second(w.services.Runs.Start(ctx, w.admin, job.ID, nil, domain.Idempotency{}))
 			}
-			return second(w.services.Runs.Repair(ctx, w.admin, over[i/2]))
+			return second(w.services.Runs.Repair(ctx, w.admin, over[i/2], domain.Idempotency{}))
 		})
 		require.Equal(t, map[domain.Code]int{"": 5, domain.CodeQuota: 11}, codes)
 		list, err := w.services.Runs.List(ctx, w.admin, domain.RunFilter{JobID: job.ID, Status: []domain.RunStatus{domain.RunPending}}, domain.Page{})
@@ -323,6 +323,9 @@ func TestHeldRunsAreAdmittedInOrder(t *testing.T) {
 		active = active[1:]
 		require.NoError(t, w.exit(d.Attempt.ID, 0))
 		woken(t, wake, "a place is free")
+		due, err := w.system.DueRuns(ctx, w.clock.Now(), 100)
+		require.NoError(t, err)
+		require.Equal(t, []domain.RunRef{{Workspace: w.admin.Workspace(), Run: runs[i].ID}}, due)
 		atOnce(3, func(int) error { return second(w.services.Runs.Dispatch(ctx)) })
 		next()
 		require.True(t, started[runs[i].ID], "the oldest of those that wait")
@@ -399,7 +402,7 @@ func TestDueRunsStayQuick(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, due, "no slot is free")
 	full := time.Since(began)
-	require.NoError(t, second(w.services.Agents.Hello(ctx, w.agent, domain.AgentHello{Session: "s2", Slots: 2})))
+	require.NoError(t, second(w.services.Agents.Hello(ctx, w.agent, w.hello("s2", 2))))
 	began = time.Now()
 	due, err = w.system.DueRuns(ctx, w.clock.Now(), domain.MaxLimit)
 	require.NoError(t, err)

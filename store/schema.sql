@@ -10,6 +10,7 @@ CREATE TABLE agents (
     os text DEFAULT ''::text NOT NULL,
     arch text DEFAULT ''::text NOT NULL,
     slots integer DEFAULT 0 NOT NULL,
+    instance text DEFAULT ''::text NOT NULL,
     session text DEFAULT ''::text NOT NULL,
     replica text DEFAULT ''::text NOT NULL,
     created_at timestamp with time zone NOT NULL,
@@ -126,6 +127,7 @@ CREATE TABLE jobs (
     name text NOT NULL,
     description text NOT NULL,
     spec jsonb NOT NULL,
+    spec_size integer GENERATED ALWAYS AS (octet_length((spec)::text)) STORED,
     cron text,
     time_zone text,
     paused boolean DEFAULT false NOT NULL,
@@ -176,6 +178,7 @@ CREATE TABLE members (
     user_id text COLLATE "C" NOT NULL,
     role text NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    accepted_at timestamp with time zone,
     CONSTRAINT members_pkey PRIMARY KEY (workspace_id, user_id),
     CONSTRAINT members_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'editor'::text, 'admin'::text]))),
     CONSTRAINT members_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id),
@@ -206,7 +209,11 @@ CREATE TABLE runs (
     job_id text COLLATE "C" NOT NULL,
     job_name text NOT NULL,
     spec jsonb NOT NULL,
+    spec_size integer GENERATED ALWAYS AS (octet_length((spec)::text)) STORED,
+    task_count integer GENERATED ALWAYS AS (COALESCE(jsonb_array_length((spec -> 'tasks'::text)), 0)) STORED,
+    max_concurrent_runs integer GENERATED ALWAYS AS (COALESCE(((spec ->> 'max_concurrent_runs'::text))::integer, 0)) STORED,
     parameters jsonb NOT NULL,
+    parameters_size integer GENERATED ALWAYS AS (octet_length((parameters)::text)) STORED,
     status text NOT NULL,
     run_trigger text NOT NULL,
     started_by_kind text NOT NULL,
@@ -280,6 +287,7 @@ CREATE TABLE workspaces (
     workspace_id text COLLATE "C" NOT NULL,
     name text NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    sample_due boolean DEFAULT false NOT NULL,
     CONSTRAINT workspaces_name_key UNIQUE (name),
     CONSTRAINT workspaces_pkey PRIMARY KEY (workspace_id)
 );
@@ -427,15 +435,16 @@ END
 $function$;
 
 CREATE OR REPLACE FUNCTION public.ensure_user(new_id text, new_email text, new_name text, at timestamp with time zone)
- RETURNS TABLE(user_id text, fresh boolean)
+ RETURNS text
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
 AS $function$
+DECLARE found_id text;
 BEGIN
     INSERT INTO users (id, email, name, created_at) VALUES (new_id, new_email, new_name, at) ON CONFLICT (email) DO NOTHING;
-    RETURN QUERY SELECT u.id, u.password_hash IS NULL AND NOT EXISTS (SELECT FROM members m WHERE m.user_id = u.id)
-        FROM users u WHERE u.email = new_email;
+    SELECT id INTO found_id FROM users WHERE email = new_email FOR UPDATE;
+    RETURN found_id;
 END
 $function$;
 
@@ -452,6 +461,8 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON attempts TO millpond_app;
 GRANT SELECT ON attempts TO millpond_system;
 
 GRANT INSERT ON audit_events TO millpond_app;
+
+GRANT INSERT ON audit_events TO millpond_system;
 
 GRANT INSERT, SELECT ON files TO millpond_app;
 
@@ -475,7 +486,7 @@ GRANT INSERT, SELECT ON log_segments TO millpond_app;
 
 GRANT SELECT ON log_segments TO millpond_system;
 
-GRANT DELETE, INSERT, SELECT, UPDATE ON members TO millpond_app;
+GRANT DELETE, SELECT ON members TO millpond_app;
 
 GRANT INSERT, SELECT, UPDATE ON members TO millpond_system;
 
@@ -505,7 +516,13 @@ GRANT SELECT ON workspaces TO millpond_app;
 
 GRANT INSERT, SELECT ON workspaces TO millpond_system;
 
+GRANT INSERT (workspace_id, user_id, role, created_at) ON members TO millpond_app;
+
+GRANT UPDATE (role) ON members TO millpond_app;
+
 GRANT SELECT (id, email, name, created_at) ON users TO millpond_app;
+
+GRANT UPDATE (sample_due) ON workspaces TO millpond_app;
 
 GRANT EXECUTE ON FUNCTION create_log_partition TO millpond_system;
 

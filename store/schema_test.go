@@ -25,7 +25,8 @@ var schemaQueries = []string{
 				SELECT 1 AS kind, a.attnum AS n, format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod))
 					|| CASE WHEN a.attcollation <> t.typcollation THEN format(' COLLATE %I', co.collname) ELSE '' END
 					|| CASE WHEN a.attstorage <> t.typstorage THEN ' STORAGE ' || CASE a.attstorage WHEN 'e' THEN 'external' WHEN 'm' THEN 'main' ELSE a.attstorage::text END ELSE '' END
-					|| COALESCE(' DEFAULT ' || pg_get_expr(d.adbin, d.adrelid), '')
+					|| CASE WHEN a.attgenerated = 's' THEN ' GENERATED ALWAYS AS (' || pg_get_expr(d.adbin, d.adrelid) || ') STORED'
+						ELSE COALESCE(' DEFAULT ' || pg_get_expr(d.adbin, d.adrelid), '') END
 					|| CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END AS line
 				FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation co ON co.oid = a.attcollation
 				LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum

@@ -51,7 +51,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		s.closePools()
 		return nil, fmt.Errorf("the database does not answer: %w", err)
 	}
-	if s.topics, err = listen(dsn, app); err != nil {
+	if s.topics, err = listen(dsn, app, pingEvery); err != nil {
 		s.closePools()
 		return nil, err
 	}

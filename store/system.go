@@ -19,8 +19,8 @@ type System struct {
 
 var _ domain.System = (*System)(nil)
 
-// DueRuns implements domain.System: runs with a ready task whose agent is connected and has a free slot, and pending runs that their job's own limit
-// held and may not hold any more.
+// DueRuns implements domain.System: runs with a ready task whose agent is connected and has a free slot, and of the pending runs that their job's own limit
+// held, the oldest for which there is a place now.
 func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error) {
 	return refs(ctx, s, refRow.run, `
 		WITH free AS MATERIALIZED (
@@ -30,8 +30,9 @@ func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]domai
 			SELECT DISTINCT t.workspace_id, t.run_id FROM free JOIN tasks t USING (workspace_id) WHERE t.status = 'queued' AND t.current IS NULL
 				AND (t.not_before IS NULL OR t.not_before <= $1)
 			UNION
-			SELECT h.workspace_id, h.id FROM runs h WHERE h.status = 'pending' AND NOT h.admitted AND (h.spec ->> 'max_concurrent_runs')::int >
-				(SELECT count(*) FROM runs o WHERE o.workspace_id = h.workspace_id AND o.job_id = h.job_id AND o.status IN ('pending', 'running') AND o.admitted)
+			SELECT workspace_id, id FROM (SELECT h.workspace_id, h.id, h.max_concurrent_runs - row_number() OVER (PARTITION BY h.workspace_id, h.job_id ORDER BY h.id) AS rest,
+					(SELECT count(*) FROM runs o WHERE o.workspace_id = h.workspace_id AND o.job_id = h.job_id AND o.status IN ('pending', 'running') AND o.admitted) AS admitted
+				FROM runs h WHERE h.status = 'pending' AND NOT h.admitted) held WHERE admitted <= rest
 		) due ORDER BY run_id LIMIT $2`, now, limit)
 }
 
@@ -94,8 +95,16 @@ func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]domain.Age
 }
 
 // ExtendLeases implements domain.System.
-func (s *System) ExtendLeases(ctx context.Context, until time.Time) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE agents SET lease_expires_at = $1 WHERE lease_expires_at < $1 AND (session <> '' OR lease_expires_at > $1::timestamptz - interval '1 day')`, until)
+func (s *System) ExtendLeases(ctx context.Context, now, until time.Time) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE agents SET lease_expires_at = $1 WHERE lease_expires_at < $1
+		AND (session <> '' OR lease_expires_at > $1::timestamptz - interval '1 day') AND NOT EXISTS (SELECT FROM replicas WHERE seen_at > $2)`, until, now.Add(-replicaSilence))
+	return mapError(err)
+}
+
+// RenewLeases implements domain.System.
+func (s *System) RenewLeases(ctx context.Context, until time.Time) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE agents a SET lease_expires_at = $1 WHERE lease_expires_at IS NOT NULL AND (session <> '' OR EXISTS (
+		SELECT FROM attempts r WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))`, until)
 	return mapError(err)
 }
 

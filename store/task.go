@@ -41,6 +41,12 @@ func (t *Tx) Tasks(ctx context.Context, runs []domain.RunID) ([]domain.Task, err
 		t.workspace, texts(runs))
 }
 
+// AttemptCount implements domain.RunTx.
+func (t *Tx) AttemptCount(ctx context.Context, runs []domain.RunID) (n int, err error) {
+	err = t.get(ctx, &n, `SELECT COALESCE(sum(attempts), 0) FROM tasks WHERE workspace_id = $1 AND run_id = ANY($2)`, t.workspace, texts(runs))
+	return n, err
+}
+
 // taskUpdate is a task's changed row as it goes to the database in one JSON array: one statement for any number of tasks.
 type taskUpdate struct {
 	Key        string            `json:"key"`

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -85,6 +86,28 @@ func rows[R, T any](ctx context.Context, q sqlx.QueryerContext, translate func(R
 		if all[i], err = translate(r); err != nil {
 			return nil, err
 		}
+	}
+	return all, nil
+}
+
+type documentRow struct {
+	ID       string `db:"id"`
+	Document []byte `db:"document"`
+}
+
+// documents reads the JSON documents of the ids, $2 of the query, which answers with id and document.
+func documents[K ~string, V any](ctx context.Context, t *Tx, query string, ids []K) (map[K]V, error) {
+	var found []documentRow
+	if err := t.sel(ctx, &found, query, t.workspace, texts(ids)); err != nil {
+		return nil, err
+	}
+	all := make(map[K]V, len(found))
+	for _, row := range found {
+		var v V
+		if err := json.Unmarshal(row.Document, &v); err != nil {
+			return nil, err
+		}
+		all[K(row.ID)] = v
 	}
 	return all, nil
 }

@@ -2,25 +2,27 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/millpond/millpond/domain"
 )
 
 type memberRow struct {
-	ID        domain.UserID `db:"id"`
-	Email     string        `db:"email"`
-	Name      string        `db:"name"`
-	CreatedAt time.Time     `db:"created_at"`
-	Role      domain.Role   `db:"role"`
-	JoinedAt  time.Time     `db:"joined_at"`
+	ID         domain.UserID `db:"id"`
+	Email      string        `db:"email"`
+	Name       string        `db:"name"`
+	CreatedAt  time.Time     `db:"created_at"`
+	Role       domain.Role   `db:"role"`
+	AddedAt    time.Time     `db:"added_at"`
+	AcceptedAt sql.NullTime  `db:"accepted_at"`
 }
 
-const memberColumns = `u.id, u.email, u.name, u.created_at, m.role, m.created_at AS joined_at`
+const memberColumns = `u.id, u.email, u.name, u.created_at, m.role, m.created_at AS added_at, m.accepted_at`
 
 func (r memberRow) toDomain() (domain.Member, error) {
 	user := domain.User{ID: r.ID, Email: r.Email, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}
-	return domain.Member{User: user, Role: r.Role, CreatedAt: r.JoinedAt.UTC()}, nil
+	return domain.Member{User: user, Role: r.Role, CreatedAt: r.AddedAt.UTC(), AcceptedAt: timePtr(r.AcceptedAt)}, nil
 }
 
 // Member implements domain.MemberTx.
@@ -49,21 +51,27 @@ func (t *Tx) Users(ctx context.Context, ids []domain.UserID) ([]domain.User, err
 		WHERE m.workspace_id = $1 AND m.user_id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// InsertMember implements domain.MemberTx.
-func (t *Tx) InsertMember(ctx context.Context, u domain.User, role domain.Role, at time.Time) (m domain.Member, fresh bool, err error) {
-	var made struct {
-		ID    domain.UserID `db:"user_id"`
-		Fresh bool          `db:"fresh"`
+// InsertMember implements domain.MemberTx. Whatever concerns the user waits for the other: ensure_user locks it, as AcceptInvitation does. Locks are
+// taken in the order user, invitation, member.
+func (t *Tx) InsertMember(ctx context.Context, u domain.User, role domain.Role, at time.Time) (domain.Member, error) {
+	var id domain.UserID
+	if err := t.get(ctx, &id, `SELECT ensure_user($1, $2, $3, $4)`, u.ID, u.Email, u.Name, at); err != nil {
+		return domain.Member{}, err
 	}
-	if err := t.get(ctx, &made, `SELECT user_id, fresh FROM ensure_user($1, $2, $3, $4)`, u.ID, u.Email, u.Name, at); err != nil {
-		return m, false, err
+	if err := t.voidInvitations(ctx, id); err != nil {
+		return domain.Member{}, err
 	}
-	err = t.exec(ctx, `INSERT INTO members (workspace_id, user_id, role, created_at) VALUES ($1, $2, $3, $4)`, t.workspace, made.ID, role, at)
+	err := t.exec(ctx, `WITH again AS (UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2 AND accepted_at IS NULL RETURNING user_id)
+		INSERT INTO members (workspace_id, user_id, role, created_at) SELECT $1, $2, $3, $4 WHERE NOT EXISTS (SELECT FROM again)`, t.workspace, id, role, at)
 	if err != nil {
-		return m, false, err
+		return domain.Member{}, err
 	}
-	m, err = t.Member(ctx, made.ID)
-	return m, made.Fresh, err
+	return t.Member(ctx, id)
+}
+
+func (t *Tx) voidInvitations(ctx context.Context, id domain.UserID) error {
+	return t.exec(ctx, `UPDATE invitations i SET used_at = now() FROM users u
+		WHERE i.workspace_id = $1 AND u.id = $2 AND i.email = u.email AND i.used_at IS NULL`, t.workspace, id)
 }
 
 // UpdateMember implements domain.MemberTx.
@@ -79,18 +87,17 @@ func (t *Tx) DeleteMember(ctx context.Context, id domain.UserID) error {
 	if err := t.notifySessions(ctx, id); err != nil {
 		return err
 	}
-	err := t.exec(ctx, `UPDATE invitations i SET used_at = now() FROM users u WHERE i.workspace_id = $1 AND u.id = $2 AND i.email = u.email AND i.used_at IS NULL`, t.workspace, id)
-	if err != nil {
+	if err := t.voidInvitations(ctx, id); err != nil {
 		return err
 	}
 	return t.execOne(ctx, domain.NotFound("member", id), `DELETE FROM members WHERE workspace_id = $1 AND user_id = $2`, t.workspace, id)
 }
 
 // LockAdmins implements domain.MemberTx.
-func (t *Tx) LockAdmins(ctx context.Context) (int, error) {
-	var ids []domain.UserID
-	err := t.sel(ctx, &ids, `SELECT user_id FROM members WHERE workspace_id = $1 AND role = 'admin' ORDER BY user_id FOR UPDATE`, t.workspace)
-	return len(ids), err
+func (t *Tx) LockAdmins(ctx context.Context) (able []domain.UserID, err error) {
+	err = t.sel(ctx, &able, `SELECT user_id FROM members WHERE workspace_id = $1 AND role = 'admin' AND accepted_at IS NOT NULL
+		ORDER BY user_id FOR UPDATE`, t.workspace)
+	return able, err
 }
 
 // InsertInvitation implements domain.MemberTx.

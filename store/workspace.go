@@ -26,6 +26,16 @@ func (t *Tx) Workspace(ctx context.Context) (domain.Workspace, error) {
 	return row.toDomain()
 }
 
+// TakeSample implements domain.WorkspaceTx.
+func (t *Tx) TakeSample(ctx context.Context) (due bool, err error) {
+	res, err := t.conn.ExecContext(ctx, `UPDATE workspaces SET sample_due = false WHERE workspace_id = $1 AND sample_due`, t.workspace)
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
 // Overview implements domain.WorkspaceTx. Its counts go by index and grow with what is active and what finished since, not with history.
 func (t *Tx) Overview(ctx context.Context, since time.Time) (o domain.Overview, err error) {
 	err = t.conn.QueryRowxContext(ctx, `

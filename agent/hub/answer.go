@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/go-chi/chi/v5"
 
@@ -14,6 +15,9 @@ import (
 
 // maxBody bounds a JSON body from an agent; a hello names every attempt it holds.
 const maxBody = 8 << 20
+
+// maxBatch bounds the wire form of a log batch: many small chunks weigh more than their data, on the wire and still more in memory.
+const maxBatch = 4 * agent.MaxBatchBytes
 
 // routes are what an agent asks on its session.
 func (h *Hub) routes(s *session) http.Handler {
@@ -32,19 +36,21 @@ func (h *Hub) hello(w http.ResponseWriter, r *http.Request, s *session) {
 		return
 	}
 	if in.Protocol != agent.ProtocolVersion {
-		w.WriteHeader(http.StatusUpgradeRequired)
-		_ = json.NewEncoder(w).Encode(agent.Error{Error: fmt.Sprintf("this server speaks version %d of the agent protocol, not %d; use an agent of the server's version", agent.ProtocolVersion, in.Protocol)})
+		answer(w, http.StatusUpgradeRequired, agent.Error{Error: fmt.Sprintf("this server speaks version %d of the agent protocol, not %d; use an agent of the server's version", agent.ProtocolVersion, in.Protocol)})
 		return
 	}
-	hello := domain.AgentHello{Session: s.id, Version: in.Version, Hostname: in.Hostname, OS: in.OS, Arch: in.Arch, Slots: in.Slots}
+	hello := domain.AgentHello{
+		Session: s.id, Token: s.token, Instance: in.Instance, Version: in.Version, Hostname: in.Hostname, OS: in.OS, Arch: in.Arch, Slots: in.Slots,
+	}
 	for _, a := range in.Attempts {
 		hello.Attempts = append(hello.Attempts, report(a.ID, a.Status))
 	}
 	desired, err := h.o.Services.Agents.Hello(r.Context(), s.scope, hello)
 	if err != nil {
-		h.fail(w, s, err)
+		h.fail(w, r, s, err)
 		return
 	}
+	s.greet()
 	lease := h.o.Services.Agents.Lease
 	respond(w, agent.Welcome{
 		AgentID: string(s.agent()), Lease: agent.Duration(lease.Length), HeartbeatEvery: agent.Duration(lease.Heartbeat), Attempts: wireDesired(desired),
@@ -62,14 +68,14 @@ func (h *Hub) heartbeat(w http.ResponseWriter, r *http.Request, s *session) {
 	}
 	desired, err := h.o.Services.Agents.Heartbeat(r.Context(), s.scope, s.id, running)
 	if err != nil {
-		h.fail(w, s, err)
+		h.fail(w, r, s, err)
 		return
 	}
 	respond(w, agent.HeartbeatReply{Attempts: wireDesired(desired)}, nil)
 }
 
 func (h *Hub) logs(w http.ResponseWriter, r *http.Request, s *session, logs *domain.LogWriter) {
-	batch, err := agent.ReadBatch(r.Body)
+	batch, err := agent.ReadBatch(http.MaxBytesReader(w, r.Body, maxBatch))
 	if errors.Is(err, agent.ErrBatch) {
 		respond(w, nil, domain.Errorf(domain.CodeInvalid, "%v", err))
 		return
@@ -86,7 +92,7 @@ func (h *Hub) logs(w http.ResponseWriter, r *http.Request, s *session, logs *dom
 	}
 	receipt, err := logs.Append(r.Context(), chunks)
 	if err != nil {
-		h.fail(w, s, err)
+		h.fail(w, r, s, err)
 		return
 	}
 	reply := agent.LogReply{Next: make(map[string]int64, len(receipt.Next))}
@@ -105,7 +111,7 @@ func (h *Hub) status(w http.ResponseWriter, r *http.Request, s *session) {
 		return
 	}
 	if err := h.o.Services.Runs.Report(r.Context(), s.scope, report(chi.URLParam(r, "id"), in)); err != nil {
-		h.fail(w, s, err)
+		h.fail(w, r, s, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -122,30 +128,33 @@ func wireDesired(all []domain.Desired) []agent.DesiredAttempt {
 	wire := make([]agent.DesiredAttempt, len(all))
 	for i, d := range all {
 		wire[i] = agent.DesiredAttempt{ID: string(d.Attempt), Desire: agent.Desire(d.Desire), LogNext: d.LogNext}
-		if d.Start != nil {
-			spec := wireAttempt(*d.Start)
-			wire[i].Spec = &spec
-		}
 	}
 	return wire
 }
 
 // read decodes a JSON body, or answers why not.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into); err != nil {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		respond(w, nil, domain.Errorf(domain.CodeTooLarge, "The body is larger than the %d bytes that this path takes.", maxBody))
+		return false
+	}
+	if err != nil {
 		respond(w, nil, domain.Errorf(domain.CodeInvalid, "The body is not what this path takes: %v", err))
 		return false
 	}
 	return true
 }
 
-// fail answers with the error. A session that was superseded is closed: its agent has another.
-func (h *Hub) fail(w http.ResponseWriter, s *session, err error) {
-	if domain.AsError(err).Code == domain.CodeInternal {
+// fail answers with the error. A session that was superseded is closed: its agent has another. What fails because the agent has gone is no
+// error of ours.
+func (h *Hub) fail(w http.ResponseWriter, r *http.Request, s *session, err error) {
+	if domain.AsError(err).Code == domain.CodeInternal && r.Context().Err() == nil {
 		h.o.Log.Error("answering an agent", "agent", s.agent(), "error", err)
 	}
 	respond(w, nil, err)
 	if errors.Is(err, domain.ErrSuperseded) {
+		_ = http.NewResponseController(w).Flush() // the agent is told why before the stream ends
 		_ = s.Close()
 	}
 }
@@ -166,7 +175,17 @@ func respond(w http.ResponseWriter, body any, err error) {
 			status = http.StatusInternalServerError
 		}
 	}
+	answer(w, status, body)
+}
+
+// answer writes the body whole and with its length, so that one flush delivers it.
+func answer(w http.ResponseWriter, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		status, text = http.StatusInternalServerError, nil // no type of the protocol does this
+	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a peer that is gone needs no answer
+	_, _ = w.Write(text) // a peer that is gone needs no answer
 }

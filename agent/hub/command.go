@@ -12,7 +12,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Start implements domain.Fleet: it gives the attempt to its agent, which takes it twice without harm.
+// Start implements domain.Fleet: it gives the attempt to its agent, which takes it twice without harm. domain.CodeInvalid says that the agent will never take it.
 func (h *Hub) Start(ctx context.Context, id domain.AgentID, d domain.Delivery) error {
 	return h.send(ctx, id, http.MethodPut, fmt.Sprintf(agent.AttemptPath, d.Attempt.ID), wireAttempt(d))
 }
@@ -40,6 +40,10 @@ func (h *Hub) send(ctx context.Context, id domain.AgentID, method, path string, 
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode >= http.StatusMultipleChoices {
 		said, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+		var refused agent.Error
+		if json.Unmarshal(said, &refused) == nil && (res.StatusCode == http.StatusBadRequest || res.StatusCode == http.StatusRequestEntityTooLarge) {
+			return domain.Errorf(domain.CodeInvalid, "%s", refused.Error)
+		}
 		return fmt.Errorf("agent %s answered %s to %s %s: %s", id, res.Status, method, path, said)
 	}
 	_, err = io.Copy(io.Discard, res.Body)

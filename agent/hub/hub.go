@@ -8,8 +8,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +67,14 @@ type session struct {
 	*tunnel.Session
 	id    string
 	scope domain.Scope
+	token []byte // hash of the token that it was opened with
+
+	greeting sync.Once
+	greeted  chan struct{} // closed when its first hello was taken
 }
+
+// greet notes that a hello was taken.
+func (s *session) greet() { s.greeting.Do(func() { close(s.greeted) }) }
 
 func (s *session) agent() domain.AgentID { return domain.AgentID(s.scope.Actor().ID) }
 
@@ -79,7 +89,8 @@ func (h *Hub) Connect(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // Accept has answered
 	}
-	s := &session{Session: t, id: newSessionID(), scope: scope}
+	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	s := &session{Session: t, id: newSessionID(), scope: scope, token: domain.HashSecret(strings.TrimSpace(token)), greeted: make(chan struct{})}
 	if !h.add(s) {
 		_ = t.Close()
 		return
@@ -96,15 +107,17 @@ func newSessionID() string {
 
 func (h *Hub) add(s *session) bool {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.closed {
+		h.mu.Unlock()
 		return false
 	}
-	if old := h.sessions[s.agent()]; old != nil {
-		_ = old.Close()
-	}
+	old := h.sessions[s.agent()]
 	h.sessions[s.agent()] = s
 	h.serving.Add(1)
+	h.mu.Unlock()
+	if old != nil {
+		_ = old.Close() // takes a second where its peer reads no more, which no other agent shall wait for
+	}
 	return true
 }
 
@@ -116,6 +129,7 @@ func (h *Hub) remove(s *session) {
 		delete(h.sessions, s.agent())
 		if c := h.clients[s.agent()]; c != nil {
 			c.CloseIdleConnections()
+			delete(h.clients, s.agent())
 		}
 	}
 	h.mu.Unlock()
@@ -133,10 +147,13 @@ const goodbye = 5 * time.Second
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
-	for _, s := range h.sessions {
-		_ = s.Close()
-	}
+	sessions := slices.Collect(maps.Values(h.sessions))
 	h.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, s := range sessions {
+		closing.Go(func() { _ = s.Close() })
+	}
+	closing.Wait()
 	h.serving.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,40 +177,53 @@ func (h *Hub) serve(ctx context.Context, s *session) {
 	h.o.Log.Info("agent disconnected", "agent", s.agent(), "session", s.id, "reason", errors.Join(s.Err(), err))
 }
 
-// watch closes a session that was replaced, or whose token was rotated.
+// watch closes a session that was replaced, whose token was rotated, or that does not say hello.
 func (h *Hub) watch(ctx context.Context, s *session) {
 	wake, stop := h.o.Topics.Subscribe(domain.AgentTopic(s.agent()))
 	defer stop()
-	greeted := false
+	late := time.After(greeting)
+	first, greeted, isLate := s.greeted, false, false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-wake:
+		case <-first: // wake-ups coalesce: that of a newer session's hello may have been the same one as that of this session's
+			first, greeted = nil, true
+		case <-late:
+			isLate = true
 		}
-		current, err := h.o.Services.Agents.Current(ctx, s.scope, s.id)
+		current, over, err := h.o.Services.Agents.Current(ctx, s.scope, s.id, s.token)
 		if err != nil {
 			continue // the database is away; the next wake-up asks again
 		}
-		if !current && greeted {
+		greeted = greeted || current
+		if over || !current && (greeted || isLate) {
 			_ = s.Close()
 			return
 		}
-		greeted = greeted || current
 	}
 }
 
+// greeting bounds the time to a session's first hello.
+const greeting = time.Minute
+
 // Dial opens a stream to the agent wherever it is connected; domain.CodeUnavailable when it is not.
 func (h *Hub) Dial(ctx context.Context, id domain.AgentID) (net.Conn, error) {
+	away := domain.Errorf(domain.CodeUnavailable, "The agent is not connected.")
 	if s := h.local(id); s != nil {
-		return s.Open(ctx)
+		stream, err := s.Open(ctx)
+		if err == nil || ctx.Err() != nil {
+			return stream, err
+		}
+		away = away.Because(err) // the session is just ending; its agent may be elsewhere by now
 	}
 	replica, url, err := h.o.Replicas.AgentReplica(ctx, id, h.o.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
 	if replica == h.o.Replica {
-		return nil, domain.Errorf(domain.CodeUnavailable, "The agent is not connected.")
+		return nil, away
 	}
 	return dialReplica(ctx, url, id, h.o.Tokens.ReplicaToken())
 }

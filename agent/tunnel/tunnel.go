@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,20 +28,21 @@ import (
 const (
 	streamWindow = 4 << 20  // bytes one stream may have in flight
 	frameBuffer  = 64 << 10 // a WebSocket frame is written from a buffer of this size
+	frameMost    = 64 << 10 // bytes of one stream that go out before another has its turn
 	readLimit    = 16 << 20 // of one WebSocket message; a yamux frame never exceeds the window
 	maxStreams   = 256      // opened and not yet accepted
 	answerLimit  = 4 << 10  // of the body of a refused upgrade
 	openTimeout  = time.Minute
+	sendTimeout  = 5 * time.Minute // for a frame to have its turn, on the slowest link
 )
 
 // timing is how fast a session notices that its peer is gone.
 type timing struct {
-	ping  time.Duration // between two pings
-	pong  time.Duration // without any byte from the peer the session ends
-	write time.Duration // for one frame
+	ping time.Duration // between two pings
+	pong time.Duration // without any byte from the peer the session ends
 }
 
-var standard = timing{ping: 10 * time.Second, pong: 25 * time.Second, write: 20 * time.Second}
+var standard = timing{ping: 10 * time.Second, pong: 25 * time.Second}
 
 // FinalError is a refusal that no retry can change: the token is wrong, or this version is not supported.
 type FinalError struct {
@@ -131,11 +133,14 @@ func accept(w http.ResponseWriter, r *http.Request, t timing) (*Session, error) 
 }
 
 func newSession(ws *websocket.Conn, t timing, open func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) (*Session, error) {
-	c := newConn(ws, t)
+	c, err := newConn(ws, t)
+	if err != nil {
+		return nil, errors.Join(err, ws.Close())
+	}
 	config := yamux.DefaultConfig()
 	config.AcceptBacklog = maxStreams
-	config.KeepAliveInterval = t.ping
-	config.ConnectionWriteTimeout = t.pong
+	config.EnableKeepAlive = false // its pings would wait behind data; the WebSocket's are answered by any byte
+	config.ConnectionWriteTimeout = sendTimeout
 	config.MaxStreamWindowSize = streamWindow
 	config.StreamOpenTimeout = openTimeout
 	config.LogOutput, config.Logger = nil, log.New(io.Discard, "", 0) // what ends a session is told by Err
@@ -153,7 +158,7 @@ func newSession(ws *websocket.Conn, t timing, open func(io.ReadWriteCloser, *yam
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.pings.Go(func() {
-		c.pingUntil(mux.CloseChan())
+		c.control(mux.CloseChan())
 		s.client.CloseIdleConnections()
 	})
 	return s, nil
@@ -161,11 +166,11 @@ func newSession(ws *websocket.Conn, t timing, open func(io.ReadWriteCloser, *yam
 
 // Accept waits for the next stream that the peer opens. It implements net.Listener.
 func (s *Session) Accept() (net.Conn, error) {
-	stream, err := s.mux.AcceptStream()
+	mux, err := s.mux.AcceptStream()
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	return stream, nil
+	return stream{mux}, nil
 }
 
 // Addr is this end's address. It implements net.Listener.
@@ -185,14 +190,14 @@ func (s *Session) Open(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	type opened struct {
-		stream *yamux.Stream
+		stream stream
 		err    error
 	}
 	// OpenStream blocks while the peer has not accepted the last 256; the session's end releases it.
 	result := make(chan opened, 1)
 	go func() {
-		stream, err := s.mux.OpenStream()
-		result <- opened{stream, err}
+		mux, err := s.mux.OpenStream()
+		result <- opened{stream{mux}, err}
 	}()
 	select {
 	case o := <-result:
@@ -208,6 +213,22 @@ func (s *Session) Open(ctx context.Context) (net.Conn, error) {
 		}()
 		return nil, ctx.Err()
 	}
+}
+
+// stream is a stream that leaves the others their turn: the multiplexer sends a write as one frame, up to the whole window.
+type stream struct{ *yamux.Stream }
+
+// Write implements net.Conn.
+func (s stream) Write(p []byte) (int, error) {
+	done := 0
+	for part := range slices.Chunk(p, frameMost) {
+		n, err := s.Stream.Write(part)
+		done += n
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
 }
 
 // Done is closed when the session has ended.

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var quick = timing{ping: 50 * time.Millisecond, pong: 300 * time.Millisecond, write: time.Second}
+var quick = timing{ping: 50 * time.Millisecond, pong: 300 * time.Millisecond}
 
 // pair is both ends of one tunnel, each serving a handler.
 type pair struct{ agent, control *Session }
@@ -36,12 +36,13 @@ type wire struct {
 	mu     sync.Mutex
 	conns  []net.Conn
 	hole   chan struct{} // closed: nothing is relayed any more, nothing is closed
+	rate   int           // bytes a second that go towards the target; 0 means no limit
 }
 
-func newWire(t *testing.T, target string) *wire {
+func newWire(t *testing.T, target string, rate int) *wire {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	w := &wire{Listener: l, target: target, hole: make(chan struct{})}
+	w := &wire{Listener: l, target: target, rate: rate, hole: make(chan struct{})}
 	w.group.Go(w.serve)
 	t.Cleanup(func() { l.Close(); w.cut(); w.group.Wait() })
 	return w
@@ -61,15 +62,22 @@ func (w *wire) serve() {
 		w.mu.Lock()
 		w.conns = append(w.conns, in, out)
 		w.mu.Unlock()
-		w.group.Go(func() { w.relay(in, out) })
-		w.group.Go(func() { w.relay(out, in) })
+		buf := make([]byte, 32<<10)
+		if w.rate > 0 {
+			_ = in.(*net.TCPConn).SetReadBuffer(16 << 10) // else it takes what the link does not
+			buf = buf[:4<<10]
+		}
+		w.group.Go(func() { w.relay(in, out, buf, w.rate) })
+		w.group.Go(func() { w.relay(out, in, make([]byte, 32<<10), 0) })
 	}
 }
 
-func (w *wire) relay(from, to net.Conn) {
-	buf := make([]byte, 32<<10)
+func (w *wire) relay(from, to net.Conn, buf []byte, rate int) {
 	for {
 		n, err := from.Read(buf)
+		if rate > 0 {
+			<-time.After(time.Duration(n) * time.Second / time.Duration(rate))
+		}
 		select {
 		case <-w.hole:
 			continueUntilClosed(from)
@@ -209,6 +217,64 @@ func TestASlowStreamHoldsNobodyUp(t *testing.T) {
 	slow.Wait()
 }
 
+// TestASlowLinkCarriesWhatIsLarge: what goes through slowly keeps the session, and what is small does not wait for all of it.
+func TestASlowLinkCarriesWhatIsLarge(t *testing.T) {
+	large := make([]byte, 1<<20)
+	for name, carry := range map[string]func(p pair) (*http.Response, error){
+		"a request": func(p pair) (*http.Response, error) {
+			return p.agent.Client().Post("http://peer/", "", bytes.NewReader(large))
+		},
+		"an answer in one write": func(p pair) (*http.Response, error) { return p.control.Client().Get("http://peer/large") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := connect(t, patient, func(target string) string { return newWire(t, target, 128<<10).Addr().String() },
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					if r.URL.Path == "/large" {
+						_, _ = w.Write(large)
+					}
+				}))
+			begun, through := time.Now(), make(chan struct{})
+			var group sync.WaitGroup
+			group.Go(func() {
+				defer close(through)
+				res, err := carry(p)
+				if assertNoError(t, err) {
+					_, err := io.Copy(io.Discard, res.Body)
+					assertNoError(t, err)
+					res.Body.Close()
+				}
+			})
+			slowest := slowestRequest(t, p.agent, through)
+			group.Wait()
+			t.Logf("all of it took %s, the slowest small request %s", time.Since(begun), slowest)
+			require.Greater(t, time.Since(begun), 2*patient.pong, "the link is not slow, so nothing is shown")
+			require.Less(t, slowest, patient.pong)
+			require.NoError(t, errors.Join(p.agent.Err(), p.control.Err()))
+		})
+	}
+}
+
+// slowestRequest makes small requests, one after the other, until something is over.
+func slowestRequest(t *testing.T, s *Session, over <-chan struct{}) (slowest time.Duration) {
+	for {
+		begun := time.Now()
+		res, err := s.Client().Post("http://peer/", "", bytes.NewReader(make([]byte, 1000)))
+		require.NoError(t, err)
+		res.Body.Close()
+		slowest = max(slowest, time.Since(begun))
+		select {
+		case <-over:
+			return slowest
+		default:
+		}
+	}
+}
+
+// patient leaves a busy machine time.
+var patient = timing{ping: 300 * time.Millisecond, pong: 3 * time.Second}
+
 // notifying closes reached once a number of bytes has been read.
 type notifying struct {
 	io.Reader
@@ -227,7 +293,7 @@ func (n *notifying) Read(p []byte) (int, error) {
 
 func TestACutConnectionEndsBothSessions(t *testing.T) {
 	var w *wire
-	p := connect(t, standard, func(target string) string { w = newWire(t, target); return w.Addr().String() }, http.NotFoundHandler())
+	p := connect(t, standard, func(target string) string { w = newWire(t, target, 0); return w.Addr().String() }, http.NotFoundHandler())
 	w.cut()
 	for _, s := range []*Session{p.agent, p.control} {
 		waitDone(t, s, 5*time.Second)
@@ -242,7 +308,7 @@ func TestACutConnectionEndsBothSessions(t *testing.T) {
 func TestABlackHoleIsNoticedByKeepalive(t *testing.T) {
 	var w *wire
 	hang := make(chan struct{})
-	p := connect(t, quick, func(target string) string { w = newWire(t, target); return w.Addr().String() },
+	p := connect(t, quick, func(target string) string { w = newWire(t, target, 0); return w.Addr().String() },
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -252,8 +318,10 @@ func TestABlackHoleIsNoticedByKeepalive(t *testing.T) {
 		}
 	})
 	close(w.hole)
-	waitDone(t, p.agent, 10*quick.pong)
-	waitDone(t, p.control, 10*quick.pong)
+	for _, s := range []*Session{p.agent, p.control} {
+		waitDone(t, s, 10*quick.pong)
+		require.ErrorContains(t, s.Err(), "nothing was heard of the other end for 300ms")
+	}
 	group.Wait()
 	close(hang)
 }

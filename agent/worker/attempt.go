@@ -34,6 +34,7 @@ type attempt struct {
 	held      string
 	final     *agent.Status // set when it has ended
 	forgotten bool          // nothing of it is wanted any more
+	leased    int64         // the lease that its shim was started with
 
 	acked        int64 // log bytes the control plane has
 	punched      int64 // log bytes freed
@@ -120,9 +121,17 @@ func (a *attempt) adoptFiles(files []int) {
 func (a *attempt) share(memory *shared) {
 	a.shared.unmap()
 	if a.shared = memory; memory != nil {
-		memory.acked.Store(a.acked)
-		memory.marks.Store(a.hint)
 		memory.asked.Store(1)
+		a.makeRoom()
+	}
+}
+
+// makeRoom tells the shim what is needed no more. It is called with mu held.
+func (a *attempt) makeRoom() {
+	a.shared.acked.Store(a.acked)
+	a.shared.marks.Store(a.hint)
+	if a.shared.short.CompareAndSwap(1, 0) && a.link != nil {
+		_ = a.link.send(order{Room: true})
 	}
 }
 
@@ -214,18 +223,29 @@ func (a *attempt) setAcked(next int64) {
 		a.hint = 0
 	}
 	a.acked = next
+	a.findHint()
 	if a.final != nil && next > a.final.LogEnd {
 		// A machine that went down took with it the end of a log that had been sent already.
 		a.final.LogEnd = next
 	}
 	a.free()
-	if a.shared == nil {
+	if a.shared != nil {
+		a.makeRoom()
+	}
+}
+
+// findHint finds the mark of the first byte that is still to be sent, where it is not known: an agent that has adopted the attempt must free the marks
+// before it, also when it has nothing to send.
+func (a *attempt) findHint() {
+	if a.hint > 0 || a.acked == 0 || a.final != nil || a.marks == nil {
 		return
 	}
-	a.shared.acked.Store(a.acked)
-	a.shared.marks.Store(a.hint)
-	if a.shared.short.CompareAndSwap(1, 0) && a.link != nil {
-		_ = a.link.send(order{Room: true})
+	if info, err := a.marks.Stat(); err != nil || info.Size() <= markSize {
+		return
+	}
+	marks := markReader{file: a.marks}
+	if marks.search(a.acked) == nil {
+		a.hint = marks.hint
 	}
 }
 

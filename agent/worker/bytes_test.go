@@ -149,6 +149,21 @@ func TestLogLimitCutsTheLogAndLetsTheProcessGoOn(t *testing.T) {
 	}
 }
 
+func TestTheSmallerLogLimitCounts(t *testing.T) {
+	c := newControl(t)
+	o := c.options()
+	o.LogLimit = 1000
+	c.agent(o)
+	for own, want := range map[int64]int{0: 1000, 500: 500, 2000: 1000} {
+		id := fmt.Sprint("att_", own)
+		c.start(agent.Attempt{ID: id, Command: "yes | head -c 3000", LogLimit: own})
+		c.exited(id)
+		require.Equal(t, strings.Repeat("y\n", want/2)+fmt.Sprintf("[millpond] log cut after %d bytes\n", want), string(c.record(id).head))
+	}
+	o.LogLimit = -1
+	require.ErrorContains(t, Run(t.Context(), o), "the log limit is -1 bytes")
+}
+
 func TestACutConnectionLosesNothing(t *testing.T) {
 	c := newControl(t)
 	c.agent(c.options())

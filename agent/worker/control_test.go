@@ -76,11 +76,17 @@ type control struct {
 	refuse  atomic.Int32 // status to refuse connections with
 	silent  atomic.Bool  // heartbeats are not answered
 	failing atomic.Int32 // log batches to be answered 500
+	hanging atomic.Int32 // heartbeats not to be answered, from the next one on
+	busy    atomic.Int32 // hellos to be answered 409
 
+	sending  sync.WaitGroup // attempts on their way to the agent
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at every change
 	tunnel   *tunnel.Session
 	hellos   int
+	last     agent.Hello
+	beats    int
+	extra    []agent.DesiredAttempt // said in every Welcome and HeartbeatReply
 	attempts map[string]*record
 	chunks   bool // keep chunks
 	seen     func(agent.Chunk)
@@ -105,6 +111,7 @@ func newControl(t testing.TB) *control {
 	c.web = httptest.NewServer(http.HandlerFunc(c.connect))
 	t.Cleanup(func() {
 		c.cut()
+		c.sending.Wait()
 		c.web.Close()
 	})
 	return c
@@ -138,8 +145,14 @@ func (c *control) hello(w http.ResponseWriter, r *http.Request, s *tunnel.Sessio
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tunnel = s
 	c.hellos++
+	c.last = h
+	c.touch()
+	if c.busy.Add(-1) >= 0 {
+		answer(w, http.StatusConflict, "Another instance of the agent may still be at work.")
+		return
+	}
+	c.tunnel = s
 	welcome := agent.Welcome{AgentID: "agt_1", Lease: agent.Duration(c.lease), HeartbeatEvery: agent.Duration(c.beat)}
 	named := map[string]bool{}
 	for _, a := range h.Attempts {
@@ -153,24 +166,27 @@ func (c *control) hello(w http.ResponseWriter, r *http.Request, s *tunnel.Sessio
 		}
 	}
 	for id, a := range c.attempts {
-		if !named[id] && a.final() == nil {
-			welcome.Attempts = append(welcome.Attempts, agent.DesiredAttempt{ID: id, Desire: a.desire, LogNext: a.next, Spec: &a.spec})
+		if !named[id] && a.final() == nil && a.desire == agent.DesireRun {
+			c.sending.Go(func() { _, _ = put(s, id, a.spec) }) // taken once Welcome was; a broken session brings another Hello
 		}
 	}
-	c.touch()
+	welcome.Attempts = append(welcome.Attempts, c.extra...)
 	_ = json.NewEncoder(w).Encode(welcome)
 }
 
 func (c *control) heartbeat(w http.ResponseWriter, r *http.Request) {
-	if c.silent.Load() {
+	var beat agent.Heartbeat
+	_ = json.NewDecoder(r.Body).Decode(&beat)
+	_, _ = io.Copy(io.Discard, r.Body) // up to its end, so that the end of the request is noticed
+	if c.silent.Load() || c.hanging.Add(-1) >= 0 {
 		<-r.Context().Done()
 		return
 	}
-	var beat agent.Heartbeat
-	_ = json.NewDecoder(r.Body).Decode(&beat)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var reply agent.HeartbeatReply
+	c.beats++
+	c.touch()
+	reply := agent.HeartbeatReply{Attempts: slices.Clone(c.extra)}
 	for _, id := range beat.Attempts {
 		if a := c.attempts[id]; a != nil && a.desire != agent.DesireRun {
 			reply.Attempts = append(reply.Attempts, agent.DesiredAttempt{ID: id, Desire: a.desire, LogNext: a.next})
@@ -310,15 +326,27 @@ func (c *control) start(a agent.Attempt) {
 
 func (c *control) put(id string, a any) int {
 	c.t.Helper()
+	status, err := put(c.session(), id, a)
+	require.NoError(c.t, err)
+	return status
+}
+
+func put(s *tunnel.Session, id string, a any) (status int, err error) {
 	body, err := json.Marshal(a)
-	require.NoError(c.t, err)
+	if err != nil {
+		return 0, err
+	}
 	r, err := http.NewRequest(http.MethodPut, "http://agent"+fmt.Sprintf(agent.AttemptPath, id), bytes.NewReader(body))
-	require.NoError(c.t, err)
-	res, err := c.session().Client().Do(r)
-	require.NoError(c.t, err)
+	if err != nil {
+		return 0, err
+	}
+	res, err := s.Client().Do(r)
+	if err != nil {
+		return 0, err
+	}
 	_, _ = io.Copy(io.Discard, res.Body)
 	res.Body.Close()
-	return res.StatusCode
+	return res.StatusCode, nil
 }
 
 // desire changes what is wanted; the agent learns of it by a heartbeat or at the next Hello.

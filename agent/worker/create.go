@@ -64,6 +64,7 @@ func (w *worker) create(in agent.Attempt) (_ *attempt, err error) {
 	if err := checkAttempt(&in); err != nil {
 		return nil, err
 	}
+	in.LogLimit = w.options.logLimit(in.LogLimit)
 	a := newAttempt(filepath.Join(w.attemptsDir(), in.ID), spec{Attempt: in, SpoolLimit: w.options.SpoolLimit})
 	defer func() {
 		if err != nil {
@@ -223,8 +224,9 @@ func (w *worker) handOver(a *attempt, files []int) error {
 		a.mu.Lock()
 		a.link = l
 		a.mu.Unlock()
-		// The lease is read last: a renewal from here on finds the link.
-		err = l.send(order{Start: &startOrder{Dir: a.dir, KillAt: w.killAt()}}, files...)
+		// The lease is read last: a renewal from here on finds the link, where the attempt is listed already.
+		a.leased = w.killAt()
+		err = l.send(order{Start: &startOrder{Dir: a.dir, KillAt: a.leased}}, files...)
 		if err == nil {
 			return nil
 		}

@@ -21,11 +21,10 @@ func (w *worker) forget(a *attempt) {
 	final := a.final != nil
 	a.mu.Unlock()
 	switch {
-	case done:
-	case final:
+	case !final:
+		a.order(order{Kill: true}) // each time, as it may be lost with its link; supervise removes the attempt at its end
+	case !done:
 		w.remove(a)
-	default:
-		a.order(order{Kill: true}) // supervise removes it at its end
 	}
 }
 

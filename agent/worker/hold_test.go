@@ -91,6 +91,45 @@ func TestAProcessHeldBackCanBeCancelled(t *testing.T) {
 	require.Equal(t, s.LogEnd, c.taken("att_1"))
 }
 
+// TestAnAdoptedProcessIsNotHeldBackForWhatIsDone: its log has been taken whole, so nothing is sent that would tell the next agent which marks are needed
+// no more.
+func TestAnAdoptedProcessIsNotHeldBackForWhatIsDone(t *testing.T) {
+	c := newControl(t)
+	o := c.options()
+	o.SpoolLimit = 4 << 10
+	stop := c.agent(o)
+	const writes = 2000
+	c.start(agent.Attempt{ID: "att_1", Command: testBinary(t) + " tick 1ms " + strconv.Itoa(writes) + "; while [ ! -e go ]; do sleep 0.02; done; echo more; exec sleep 1000"})
+	c.reached("att_1", 20*writes)
+	dir := filepath.Join(o.Dir, "attempts/att_1")
+	marks, err := os.Stat(filepath.Join(dir, marksFile))
+	require.NoError(t, err)
+	require.Greater(t, marks.Size(), o.SpoolLimit, "the marks would not hold it back")
+	stop()
+	c.cut()
+	c.agent(o)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, workDir, "go"), nil, 0o644))
+	c.contains("att_1", "more\n")
+	c.cancel("att_1")
+	c.exited("att_1")
+}
+
+// TestAShimThatWaitsIsToldOfRoomWhenItIsAdopted: the answer to Hello may come before the shim's memory does.
+func TestAShimThatWaitsIsToldOfRoomWhenItIsAdopted(t *testing.T) {
+	l, shim := shimEnds(t)
+	memory, fd, err := newShared()
+	require.NoError(t, err)
+	require.NoError(t, syscall.Close(fd))
+	a := newAttempt(t.TempDir(), spec{})
+	a.link = l
+	a.setAcked(100)
+	memory.short.Store(1)
+	a.share(memory)
+	require.True(t, orders(t, shim)().Room)
+	require.Equal(t, int64(100), memory.acked.Load())
+	a.share(nil)
+}
+
 // TestAShimGathersWhileTheAgentIsAway: a shim that wakes for every line takes the time that a busy agent needs; each wake that moves bytes leaves a mark.
 func TestAShimGathersWhileTheAgentIsAway(t *testing.T) {
 	c := newControl(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -137,19 +138,44 @@ func TestWhatTheControlPlaneForgotIsKilled(t *testing.T) {
 	requireForgotten("att_hello", pid["att_hello"])
 }
 
-func TestHelloStartsAndEndsWhatIsWanted(t *testing.T) {
+// TestOrdersAboutAnAttemptThatIsNotHereChangeNothing: what they mean is for the control plane to know. It starts an attempt by PUT alone.
+func TestOrdersAboutAnAttemptThatIsNotHereChangeNothing(t *testing.T) {
 	c := newControl(t)
-	c.want(agent.Attempt{ID: "att_1", Command: "echo started by hello"})
-	c.want(agent.Attempt{ID: "att_2", Command: "true"})
-	c.want(agent.Attempt{ID: "att_3", Files: []agent.File{{Path: "../x"}}})
-	c.desire("att_2", agent.DesireCancel)
+	ids := map[agent.Desire]string{agent.DesireRun: "att_run", agent.DesireCancel: "att_cancel", agent.DesireForget: "att_forget"}
+	for desire, id := range ids {
+		c.extra = append(c.extra, agent.DesiredAttempt{ID: id, Desire: desire})
+	}
 	c.agent(c.options())
+	c.until("two heartbeats", patience, func() bool { return c.beats >= 2 })
+	for _, id := range ids {
+		c.cancel(id)
+	}
+	c.mu.Lock()
+	c.extra = nil
+	c.mu.Unlock()
+	c.cut()
+	c.until("another hello", patience, func() bool { return c.hellos >= 2 })
+	require.Empty(t, c.last.Attempts)
+	for _, id := range ids {
+		c.start(agent.Attempt{ID: id, Command: "echo started"})
+		require.Equal(t, 0, *c.exited(id).ExitCode)
+		require.Equal(t, "started\n", string(c.record(id).head))
+	}
+}
+
+func TestAnAttemptSentTwiceAcrossAHelloRunsOnce(t *testing.T) {
+	c := newControl(t)
+	c.agent(c.options())
+	a := agent.Attempt{ID: "att_1", Command: "echo once; exec sleep 1000"}
+	c.start(a)
+	c.contains("att_1", "once\n")
+	c.cut()
+	require.Equal(t, http.StatusNoContent, c.put("att_1", a))
+	c.cancel("att_1")
 	c.exited("att_1")
-	require.Equal(t, "started by hello\n", string(c.record("att_1").head))
-	require.Equal(t, agent.ReasonCancelled, c.exited("att_2").Reason)
-	s := c.exited("att_3")
-	require.Equal(t, agent.ReasonStart, s.Reason)
-	require.Contains(t, s.Message, "../x")
+	require.Equal(t, http.StatusNoContent, c.put("att_1", a))
+	c.until("two heartbeats", patience, func() bool { return c.beats >= 2 })
+	require.Equal(t, "once\n", string(c.record("att_1").head))
 }
 
 func TestAHeartbeatCancels(t *testing.T) {
@@ -181,6 +207,74 @@ func TestFinalRefusalsEndTheAgent(t *testing.T) {
 		require.Equal(t, status, final.Status)
 		require.ErrorContains(t, err, "refused by the test")
 	}
+}
+
+// said collects what an agent logs.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+func TestAConflictIsSaidAndTriedAgain(t *testing.T) {
+	c := newControl(t)
+	c.busy.Store(3)
+	o := c.options()
+	log := &said{}
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	c.agent(o)
+	require.Equal(t, 4, c.hellos)
+	require.Equal(t, 3, strings.Count(log.String(), "Another instance of the agent may still be at work."))
+}
+
+func TestTheInstanceIsTheDirectorys(t *testing.T) {
+	c := newControl(t)
+	o := c.options()
+	hello := func() string {
+		stop := c.agent(o)
+		defer c.cut()
+		defer stop()
+		return c.last.Instance
+	}
+	first := hello()
+	require.Regexp(t, "^[A-Z2-7]{26}$", first)
+	require.Equal(t, first, hello())
+	path := filepath.Join(o.Dir, instanceFile)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	require.NoError(t, os.Truncate(path, 0)) // a crash of the machine
+	second := hello()
+	require.Regexp(t, "^[A-Z2-7]{26}$", second)
+	require.NotEqual(t, first, second)
+	o.Dir += "-other"
+	require.NotEqual(t, second, hello())
+}
+
+func TestTheLogSaysWhyASessionEnded(t *testing.T) {
+	c := newControl(t)
+	o := c.options()
+	log := &said{}
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	c.agent(o)
+	const cuts = 5
+	for range cuts {
+		c.cut()
+		c.session()
+	}
+	require.Equal(t, cuts, strings.Count(log.String(), "it is tried again"))
+	require.Equal(t, cuts, strings.Count(log.String(), `error="the agent's connection ended: websocket: close 1000 (normal)"`), log.String())
 }
 
 func TestASecondAgentOnTheDirectoryIsRefused(t *testing.T) {

@@ -42,7 +42,7 @@ func (s *session) putAttempt(w http.ResponseWriter, r *http.Request) {
 	var bad invalidError
 	err := s.w.start(in)
 	switch {
-	case err == nil, errors.Is(err, errOver): // a start said again, late
+	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
 	case errors.As(err, &bad):
 		answer(w, http.StatusBadRequest, bad.message)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,7 @@ type session struct {
 func (w *worker) connectForever(ctx context.Context) error {
 	for pause := (backoff{}); ; {
 		begun := time.Now()
-		err := w.connect(ctx)
+		welcome, err := w.connect(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -45,7 +46,7 @@ func (w *worker) connectForever(ctx context.Context) error {
 			return err
 		}
 		w.log.Warn("no connection to the control plane; it is tried again", "server", w.options.Server, "error", err)
-		if time.Since(begun) > steady {
+		if welcome && time.Since(begun) > steady {
 			pause.reset()
 		}
 		if !pause.wait(ctx) {
@@ -59,40 +60,46 @@ func isFinal(err error) bool {
 	return errors.As(err, &final)
 }
 
-// connect runs one session from its first to its last message.
-func (w *worker) connect(ctx context.Context) error {
+// connect runs one session from its first to its last message. It reports whether the control plane took this agent, and why the session ended.
+func (w *worker) connect(ctx context.Context) (welcome bool, err error) {
 	t, err := tunnel.Dial(ctx, w.options.Server, w.options.Token, w.options.TLS)
 	if err != nil {
-		return err
+		return false, err
 	}
 	s := &session{w: w, tunnel: t, ready: make(chan struct{})}
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelWarn),
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	var broken error // why the tunnel ended, if that came first
 	group.Go(func() error { return server.Serve(t) })
 	group.Go(func() error {
 		select {
 		case <-t.Done():
 		case <-ctx.Done():
 		}
+		broken = t.Err()
 		t.Close()
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		_ = server.Shutdown(drain) // requests being answered
-		return cmpErr(t.Err(), ctx.Err())
+		return cmp.Or(broken, ctx.Err())
 	})
 	group.Go(func() error { return s.greet(ctx, group) })
-	return group.Wait()
+	err = group.Wait()
+	if broken != nil && !answered(err) {
+		err = broken // what failed for that reason only hides it
+	}
+	return s.isReady(), err
 }
 
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+func (s *session) isReady() bool {
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
 	}
-	return nil
 }
 
 // greet says Hello, applies the answer, and only then lets everything else begin.
@@ -133,24 +140,22 @@ func (s *session) extend(sent int64) {
 	s.w.setLease(sent + int64(lease-min(killMargin, lease/4)))
 }
 
-// apply makes what runs here what is wanted. versions are the attempts that Hello named, with the state it told of.
+// apply makes what runs here what is wanted. versions are the attempts that Hello named, with the state it told of. Of an attempt that is not here it
+// means nothing: one to be started comes by a request of its own.
 func (s *session) apply(versions map[string]int) {
 	for _, d := range s.welcome.Attempts {
 		version, named := versions[d.ID]
 		delete(versions, d.ID)
-		if a := s.w.find(d.ID); a != nil {
-			s.w.desire(a, d)
-			if named {
-				a.known(version)
-			}
-			s.w.logged(a, d.LogNext)
-			s.w.reports.add(a)
+		a := s.w.find(d.ID)
+		if a == nil {
 			continue
 		}
-		if d.Desire == agent.DesireForget || named {
-			continue
+		s.w.desire(a, d)
+		if named {
+			a.known(version)
 		}
-		s.w.startWanted(d)
+		s.w.logged(a, d.LogNext)
+		s.w.reports.add(a)
 	}
 	for id := range versions {
 		if a := s.w.find(id); a != nil {
@@ -171,33 +176,8 @@ func (w *worker) desire(a *attempt, d agent.DesiredAttempt) {
 	}
 }
 
-// startWanted starts an attempt that Welcome asks for. Where that cannot be, the attempt has ended with the reason.
-func (w *worker) startWanted(d agent.DesiredAttempt) {
-	reason, message := agent.ReasonUnknown, "The agent knows nothing of this attempt: its data directory was lost or is another one."
-	if d.Desire == agent.DesireCancel {
-		reason, message = agent.ReasonCancelled, "The attempt was cancelled before it was started."
-	}
-	if d.Desire == agent.DesireRun && d.Spec != nil {
-		err := w.start(*d.Spec)
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, errOver) {
-			reason = agent.ReasonStart
-		}
-		message = fmt.Sprintf("The attempt could not be started: %v.", err)
-	}
-	a := newAttempt("", spec{Attempt: agent.Attempt{ID: d.ID}})
-	a.final = &agent.Status{State: agent.Exited, Reason: reason, Message: message, LogEnd: d.LogNext, FinishedAt: new(time.Now().UTC())}
-	a.acked = d.LogNext
-	w.mu.Lock()
-	w.attempts[d.ID] = a
-	w.mu.Unlock()
-	w.reports.add(a)
-}
-
-// beat sends heartbeats. A control plane in trouble is asked again at the next one; any other error ends the session, and
-// Hello sets things right.
+// beat sends heartbeats. A control plane in trouble, or one that does not answer, is asked again at the next one; any other
+// error ends the session, and Hello sets things right.
 func (s *session) beat(ctx context.Context) error {
 	every := time.Duration(s.welcome.HeartbeatEvery)
 	if every <= 0 {
@@ -212,7 +192,7 @@ func (s *session) beat(ctx context.Context) error {
 			return ctx.Err()
 		}
 		err := s.heartbeat(ctx)
-		if unavailable(err) {
+		if unavailable(err) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			s.w.log.Warn("a heartbeat was not taken", "error", err) // the lease runs on; its margin is for this
 			continue
 		}
@@ -227,6 +207,8 @@ func (s *session) heartbeat(ctx context.Context) error {
 	for _, a := range s.w.held() {
 		beat.Attempts = append(beat.Attempts, a.id) // also of one that has ended, while its log and its end are still to be told
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.beatTimeout())
+	defer cancel()
 	sent := bootNow()
 	var reply agent.HeartbeatReply
 	if err := s.callJSON(ctx, http.MethodPost, agent.HeartbeatPath, beat, &reply); err != nil {
@@ -239,6 +221,14 @@ func (s *session) heartbeat(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// beatTimeout leaves the lease time for others when a heartbeat is not answered.
+func (s *session) beatTimeout() time.Duration {
+	if lease := time.Duration(s.welcome.Lease); lease > 0 {
+		return lease / 3
+	}
+	return callTimeout
 }
 
 func (s *session) callJSON(ctx context.Context, method, path string, in, out any) error {
@@ -256,6 +246,12 @@ type refusedError struct {
 }
 
 func (e *refusedError) Error() string { return e.message }
+
+// answered reports whether an error is what the control plane said.
+func answered(err error) bool {
+	_, refused := errors.AsType[*refusedError](err)
+	return refused || isFinal(err)
+}
 
 // unavailable reports whether the control plane answered that it cannot at present.
 func unavailable(err error) bool {

@@ -212,7 +212,7 @@ func (w *worker) logged(a *attempt, next int64) {
 
 // call makes one request to the control plane.
 func (s *session) call(ctx context.Context, method, path string, body []byte, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout+time.Duration(len(body))*time.Second/slowest)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://control"+path, bytes.NewReader(body))
 	if err != nil {
@@ -241,4 +241,7 @@ func (s *session) call(ctx context.Context, method, path string, body []byte, an
 	return err
 }
 
-const callTimeout = time.Minute
+const (
+	callTimeout = time.Minute
+	slowest     = 4 << 10 // bytes a second of a link on which a body still gets through
+)

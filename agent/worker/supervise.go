@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,14 +14,11 @@ import (
 // quiet is how long an end is waited for before a start is reported: a short task needs one message, not two.
 const quiet = 5 * time.Millisecond
 
-// errOver says that an attempt has ended here and was forgotten.
-var errOver = errors.New("the attempt has already ended on this agent")
-
-// start accepts an attempt and hands it to a shim. It is idempotent. An error means that the attempt does not exist
-// here; errOver that it did.
+// start accepts an attempt and hands it to a shim. It is idempotent, also when the attempt has ended here and was
+// forgotten. An error means that the attempt does not exist here.
 func (w *worker) start(in agent.Attempt) error {
-	if free, err := w.reserve(in.ID); !free {
-		return err
+	if !w.reserve(in.ID) {
+		return nil
 	}
 	a, err := w.create(in)
 	if err == nil {
@@ -31,29 +27,33 @@ func (w *worker) start(in agent.Attempt) error {
 		}
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	delete(w.starting, in.ID)
+	if err == nil {
+		w.attempts[a.id] = a
+	}
+	w.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	w.attempts[a.id] = a
+	// A renewal from here on finds the attempt; those since its shim was told of the lease did not.
+	for leased := a.leased; leased != w.killAt(); {
+		leased = w.killAt()
+		a.order(order{KillAt: leased})
+	}
 	l := a.link
 	w.supervised.Go(func() { w.supervise(a, l) })
 	return nil
 }
 
 // reserve reports whether the caller may start the attempt: nobody does or did.
-func (w *worker) reserve(id string) (free bool, err error) {
+func (w *worker) reserve(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.attempts[id] != nil || w.starting[id] {
-		return false, nil
-	}
-	if slices.Contains(w.past, id) {
-		return false, errOver
+	if w.attempts[id] != nil || w.starting[id] || slices.Contains(w.past, id) {
+		return false
 	}
 	w.starting[id] = true
-	return true, nil
+	return true
 }
 
 // supervise follows one attempt until it has ended or the agent stops.

@@ -38,6 +38,9 @@ type Options struct {
 	// SpoolLimit is how many bytes of log that were not yet sent an attempt may have on disk before its process is held
 	// back; 0 means 64 MiB.
 	SpoolLimit int64
+	// LogLimit is how many bytes of log an attempt may write; what follows is thrown away, which a line at the end of its log says.
+	// 0 means no limit.
+	LogLimit int64
 	// Users are the users that tasks run as when the agent is root. OneUser runs them as the agent's own user even so.
 	Users   Users
 	OneUser bool
@@ -56,6 +59,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	o.Dir = dir
+	if o.LogLimit < 0 {
+		return o, fmt.Errorf("the log limit is %d bytes; give a positive number, or 0 for none", o.LogLimit)
+	}
 	if o.Slots <= 0 {
 		o.Slots = 4 * runtime.NumCPU()
 	}
@@ -72,9 +78,18 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
+// logLimit is the smaller limit of the agent's and an attempt's own.
+func (o Options) logLimit(own int64) int64 {
+	if own == 0 || o.LogLimit > 0 && o.LogLimit < own {
+		return o.LogLimit
+	}
+	return own
+}
+
 // worker is a running agent.
 type worker struct {
 	options  Options
+	instance string
 	log      *slog.Logger
 	users    *users // nil when tasks run as the agent's own user
 	cgroup   string // where control groups for attempts are made; "" for none
@@ -145,6 +160,9 @@ func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 			lock.Close()
 		}
 	}()
+	if w.instance, err = instanceOf(dir); err != nil {
+		return nil, fmt.Errorf("naming the agent's directory: %w", err)
+	}
 	if err := probeSpool(dir); err != nil {
 		return nil, err
 	}
@@ -281,7 +299,7 @@ func (w *worker) closeAll() {
 func (w *worker) hello() agent.Hello {
 	host, _ := os.Hostname()
 	return agent.Hello{
-		Protocol: agent.ProtocolVersion, Version: w.options.Version, Hostname: host, OS: runtime.GOOS, Arch: runtime.GOARCH,
+		Protocol: agent.ProtocolVersion, Instance: w.instance, Version: w.options.Version, Hostname: host, OS: runtime.GOOS, Arch: runtime.GOARCH,
 		Slots: w.options.Slots, Attempts: []agent.HelloAttempt{},
 	}
 }

@@ -11,7 +11,7 @@ import (
 // limitWindow is the time that failures are counted over. It slides.
 const limitWindow = time.Minute
 
-// failures counts failed logins by key. An attempt counts from its beginning and is taken back when it succeeds, so that many at once are no more
+// failures counts failed logins and links by key. An attempt counts from its beginning and is taken back when it succeeds, so that many at once are no more
 // than one after another.
 type failures struct {
 	counter httprate.LimitCounter
@@ -43,7 +43,7 @@ func (f failures) begin(key string, now time.Time) (end func(succeeded bool), er
 	left := limitWindow - now.UTC().Sub(window)
 	if float64(current)+float64(previous)*float64(left)/float64(limitWindow) > float64(f.limit) {
 		end(true)
-		return nil, domain.Errorf(domain.CodeRate, "Too many failed logins; wait a minute and try again.")
+		return nil, domain.Errorf(domain.CodeRate, "Too many failed attempts; wait a minute and try again.")
 	}
 	return end, nil
 }

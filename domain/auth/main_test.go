@@ -94,14 +94,27 @@ func (i *instance) scope(token string) domain.Scope {
 	return s
 }
 
-// member adds somebody and signs them in.
+// member adds somebody and signs them in with the password, set or given.
 func (i *instance) member(admin domain.Scope, name string, role domain.Role) auth.SignedIn {
 	i.t.Helper()
-	_, token, err := i.members.Add(i.t.Context(), admin, name+"@example.com", name, role)
-	require.NoError(i.t, err)
-	in, err := i.auth.SetUp(i.t.Context(), auth.SetUp{Token: token, Email: name + "@example.com", Password: password})
+	in, err := i.accept(i.invite(admin, name, role), name, password)
 	require.NoError(i.t, err)
 	return in
+}
+
+// invite adds somebody and returns the token of the link.
+func (i *instance) invite(admin domain.Scope, name string, role domain.Role) string {
+	i.t.Helper()
+	m, token, err := i.members.Add(i.t.Context(), admin, name+"@example.com", name, role)
+	require.NoError(i.t, err)
+	require.NotEmpty(i.t, token)
+	require.Nil(i.t, m.AcceptedAt)
+	return token
+}
+
+// accept opens a link.
+func (i *instance) accept(token, name, pw string) (auth.SignedIn, error) {
+	return i.auth.SetUp(i.t.Context(), auth.SetUp{Token: token, Email: name + "@example.com", Password: pw})
 }
 
 func (i *instance) login(email, pw string) (auth.SignedIn, error) {

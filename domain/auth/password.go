@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
@@ -34,44 +35,56 @@ type hashing chan struct{}
 
 func newHashing() hashing { return make(hashing, max(2, runtime.NumCPU())) }
 
-func (h hashing) key(password string, salt []byte) []byte {
-	h <- struct{}{}
+// key computes the password's key when it is its turn. Its error is ctx's: who has gone away waits for nothing.
+func (h hashing) key(ctx context.Context, password string, salt []byte) ([]byte, error) {
+	select {
+	case h <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	defer func() { <-h }()
-	return argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonLanes, argonKey)
+	return argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonLanes, argonKey), nil
 }
 
 // hash returns the password's hash in the PHC string format.
-func (h hashing) hash(password string) string {
+func (h hashing) hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, argonSalt)
 	_, _ = rand.Read(salt) // never fails
+	key, err := h.key(ctx, password, salt)
+	if err != nil {
+		return "", err
+	}
 	b64 := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, argonMemory, argonTime, argonLanes,
-		b64.EncodeToString(salt), b64.EncodeToString(h.key(password, salt)))
+		b64.EncodeToString(salt), b64.EncodeToString(key)), nil
 }
 
 // nobody's hash is checked where there is no user or no password, so that an unknown e-mail takes as long as a wrong password.
 const nobody = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// matches says whether the password has the hash; never for nobody's.
-func (h hashing) matches(password, hash string) bool {
+// matches says whether the password has the hash; never for nobody's. Its error is ctx's.
+func (h hashing) matches(ctx context.Context, password, hash string) (bool, error) {
 	known := hash != ""
 	if !known {
 		hash = nobody
 	}
 	parts := strings.Split(hash, "$")
 	if len(parts) != 6 {
-		return false
+		return false, nil
 	}
 	salt, err := base64.RawStdEncoding.DecodeString(parts[4])
 	if err != nil {
-		return false
+		return false, nil
 	}
 	want, err := base64.RawStdEncoding.DecodeString(parts[5])
 	if err != nil {
-		return false
+		return false, nil
 	}
-	same := subtle.ConstantTimeCompare(want, h.key(password, salt)) == 1
-	return same && known
+	key, err := h.key(ctx, password, salt)
+	if err != nil {
+		return false, err
+	}
+	return known && subtle.ConstantTimeCompare(want, key) == 1, nil
 }
 
 func validPassword(field, password string) error {

@@ -32,9 +32,14 @@ func hashes(fn func(hashing)) int {
 
 // TestAnUnknownEmailCostsAsMuchAsAWrongPassword: one hash of the same strength, whether there is a user, a password, or neither.
 func TestAnUnknownEmailCostsAsMuchAsAWrongPassword(t *testing.T) {
-	known := newHashing().hash("correct horse battery")
+	known, err := newHashing().hash(t.Context(), "correct horse battery")
+	require.NoError(t, err)
 	for name, hash := range map[string]string{"wrong password": known, "unknown e-mail": ""} {
-		require.Equal(t, 1, hashes(func(h hashing) { require.False(t, h.matches("wrong", hash)) }), name)
+		require.Equal(t, 1, hashes(func(h hashing) {
+			matches, err := h.matches(t.Context(), "wrong", hash)
+			require.NoError(t, err)
+			require.False(t, matches)
+		}), name)
 	}
 	require.Equal(t, strings.Split(known, "$")[:4], strings.Split(nobody, "$")[:4], "nobody's hash has the present cost")
 	require.Len(t, nobody, len(known))
@@ -42,15 +47,23 @@ func TestAnUnknownEmailCostsAsMuchAsAWrongPassword(t *testing.T) {
 
 func TestPasswords(t *testing.T) {
 	h := newHashing()
-	hash := h.hash("correct horse battery")
-	require.True(t, h.matches("correct horse battery", hash))
-	require.NotEqual(t, hash, h.hash("correct horse battery"), "each has a salt of its own")
+	matches := func(password, hash string) bool {
+		matches, err := h.matches(t.Context(), password, hash)
+		require.NoError(t, err)
+		return matches
+	}
+	hash, err := h.hash(t.Context(), "correct horse battery")
+	require.NoError(t, err)
+	require.True(t, matches("correct horse battery", hash))
+	again, err := h.hash(t.Context(), "correct horse battery")
+	require.NoError(t, err)
+	require.NotEqual(t, hash, again, "each has a salt of its own")
 	for _, wrong := range []string{"", "correct horse batter", "correct horse battery\x00", "CORRECT HORSE BATTERY"} {
-		require.False(t, h.matches(wrong, hash))
-		require.False(t, h.matches(wrong, ""), "nobody has no password")
+		require.False(t, matches(wrong, hash))
+		require.False(t, matches(wrong, ""), "nobody has no password")
 	}
 	for _, broken := range []string{"x", "$argon2id$v=19$m=19456,t=2,p=1$!!$AAAA", "$argon2id$v=19$m=19456,t=2,p=1$AAAA$!!", "$$$$$$$"} {
-		require.False(t, h.matches("correct horse battery", broken))
+		require.False(t, matches("correct horse battery", broken))
 	}
 	require.NoError(t, validPassword("password", "twelve chars"))
 	require.NoError(t, validPassword("password", "zwölf本ßßßß€€"))

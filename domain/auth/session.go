@@ -76,8 +76,11 @@ func (s *Service) Login(ctx context.Context, in Login) (SignedIn, error) {
 		end(true)
 		return SignedIn{}, err
 	}
-	matches := len(in.Password) <= maxPassword && s.hashing.matches(in.Password, hash)
-	end(matches)
+	matches, err := s.matches(ctx, in.Password, hash)
+	end(matches || err != nil)
+	if err != nil {
+		return SignedIn{}, err
+	}
 	if !matches {
 		return SignedIn{}, s.refused(ctx, user)
 	}
@@ -89,10 +92,17 @@ func (s *Service) Login(ctx context.Context, in Login) (SignedIn, error) {
 	if err != nil {
 		return SignedIn{}, err
 	}
-	return s.open(ctx, user, m, domain.SessionLogin)
+	return s.open(ctx, user, m)
 }
 
-// attempt counts somebody's try of a password, unless there were too many failures.
+func (s *Service) matches(ctx context.Context, password, hash string) (bool, error) {
+	if len(password) > maxPassword {
+		return false, nil
+	}
+	return s.hashing.matches(ctx, password, hash)
+}
+
+// attempt counts somebody's try of a password or of a link, unless there were too many failures.
 func (s *Service) attempt(address, email string) (end func(succeeded bool), err error) {
 	now := s.clock.Now()
 	byAddress, err := s.byAddress.begin(address, now)
@@ -121,13 +131,20 @@ func (s *Service) refused(ctx context.Context, user domain.User) error {
 	}
 	for _, m := range memberships {
 		scope := userScope(Session{Workspace: m.Workspace, User: user, Role: m.Role})
-		if err := s.audit(ctx, scope, domain.SessionLogin, domain.OutcomeFailure, ""); err != nil {
+		if err := s.failed(ctx, scope, domain.SessionLogin); err != nil {
 			return err
 		}
 	}
 	return errCredentials()
 }
 
+// failed leaves an audit row of what the scope's user did not succeed in.
+func (s *Service) failed(ctx context.Context, scope domain.Scope, a domain.Action) error {
+	row := domain.NewAudit(scope, a, domain.OutcomeFailure, "session", "", "")
+	return s.tenants.In(ctx, scope, func(tx domain.Tx) error { return tx.InsertAudit(ctx, row) })
+}
+
+// choose finds the workspace by its id or name; without one there must be no choice.
 func choose(memberships []Membership, workspace string) (Membership, error) {
 	var names string
 	for _, m := range memberships {
@@ -138,44 +155,50 @@ func choose(memberships []Membership, workspace string) (Membership, error) {
 	}
 	switch {
 	case len(memberships) == 0:
-		return Membership{}, domain.Errorf(domain.CodeForbidden, "You are not a member of any workspace; ask an admin to add you.")
+		return Membership{}, domain.Errorf(domain.CodeForbidden, "You are not a member of any workspace; open the link of an invitation, or ask an admin for one.")
 	case workspace == "":
 		return Membership{}, domain.Invalid("workspace", "You belong to several workspaces; name one of them: %s.", names[2:])
 	}
 	return Membership{}, domain.Invalid("workspace", "You do not belong to the workspace %q; yours: %s.", workspace, names[2:])
 }
 
-func (s *Service) open(ctx context.Context, user domain.User, m Membership, action domain.Action) (SignedIn, error) {
+func (s *Service) open(ctx context.Context, user domain.User, m Membership) (SignedIn, error) {
+	n, secret, err := s.newSession()
+	if err != nil {
+		return SignedIn{}, err
+	}
+	n.Workspace, n.User = m.Workspace, user.ID
+	session := Session{ID: n.ID, Workspace: m.Workspace, User: user, Role: m.Role, ExpiresAt: n.ExpiresAt}
+	if err := s.store.InsertSession(ctx, n, succeeded(userScope(session), domain.SessionLogin)); err != nil {
+		return SignedIn{}, err
+	}
+	return s.signedIn(session, secret)
+}
+
+// newSession makes a session of nobody's yet, and the value of its cookie.
+func (s *Service) newSession() (NewSession, string, error) {
 	id, err := typeid.WithPrefix("ses")
 	if err != nil {
-		return SignedIn{}, err
+		return NewSession{}, "", err
 	}
-	now := s.clock.Now()
-	session := Session{ID: domain.SessionID(id.String()), Workspace: m.Workspace, User: user, Role: m.Role, ExpiresAt: now.Add(SessionLife)}
-	secret := randomSecret()
-	err = s.store.InsertSession(ctx, NewSession{
-		ID: session.ID, Workspace: m.Workspace, User: user.ID, Secret: domain.HashSecret(secret), CreatedAt: now, ExpiresAt: session.ExpiresAt,
-	})
-	if err != nil {
-		return SignedIn{}, err
-	}
-	token, err := s.keys.accessToken(session, now)
-	if err != nil {
-		return SignedIn{}, err
-	}
-	return SignedIn{Session: session, Token: token, Secret: secret}, s.audit(ctx, userScope(session), action, domain.OutcomeSuccess, "")
+	now, secret := s.clock.Now(), randomSecret()
+	return NewSession{ID: domain.SessionID(id.String()), Secret: domain.HashSecret(secret), CreatedAt: now, ExpiresAt: now.Add(SessionLife)}, secret, nil
+}
+
+func (s *Service) signedIn(session Session, secret string) (SignedIn, error) {
+	token, err := s.keys.accessToken(session, s.clock.Now())
+	return SignedIn{Session: session, Token: token, Secret: secret}, err
+}
+
+// succeeded is the audit row of what was done to the scope's session.
+func succeeded(scope domain.Scope, a domain.Action) domain.AuditEvent {
+	return domain.NewAudit(scope, a, domain.OutcomeSuccess, "session", string(scope.Actor().Session), "")
 }
 
 func randomSecret() string {
 	b := make([]byte, 32)
 	_, _ = rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-func (s *Service) audit(ctx context.Context, scope domain.Scope, a domain.Action, o domain.Outcome, detail string) error {
-	return s.tenants.In(ctx, scope, func(tx domain.Tx) error {
-		return tx.InsertAudit(ctx, domain.NewAudit(scope, a, o, "session", string(scope.Actor().Session), detail))
-	})
 }
 
 // Refresh gives the session of the scope a fresh access token. The session's end stays where it is.
@@ -205,65 +228,11 @@ func (s *Service) Logout(ctx context.Context, scope domain.Scope) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.EndSession(ctx, session.Workspace, session.ID, s.clock.Now()); err != nil {
-		return err
-	}
-	return s.ended(ctx, scope, domain.SessionLogout, session.ID)
-}
-
-// ended wakes what the sessions still hold open, and leaves an audit row.
-func (s *Service) ended(ctx context.Context, scope domain.Scope, a domain.Action, sessions ...domain.SessionID) error {
-	return s.tenants.In(ctx, scope, func(tx domain.Tx) error {
-		for _, id := range sessions {
-			tx.Notify(domain.SessionTopic(id))
-		}
-		return tx.InsertAudit(ctx, domain.NewAudit(scope, a, domain.OutcomeSuccess, "session", string(scope.Actor().Session), ""))
-	})
-}
-
-// SetUp is what somebody with a one-time link chooses.
-type SetUp struct {
-	Token    string
-	Email    string
-	Name     string
-	Password string
-}
-
-// SetUp sets the password of a new user by a one-time link, and signs in.
-func (s *Service) SetUp(ctx context.Context, in SetUp) (SignedIn, error) {
-	email, err := domain.NormalizeEmail(in.Email)
-	if err != nil {
-		return SignedIn{}, err
-	}
-	name, err := domain.NormalizeUserName(in.Name)
-	if err != nil {
-		return SignedIn{}, err
-	}
-	if err := validPassword("password", in.Password); err != nil {
-		return SignedIn{}, err
-	}
-	id, err := typeid.WithPrefix("usr")
-	if err != nil {
-		return SignedIn{}, err
-	}
-	now := s.clock.Now()
-	user := domain.User{ID: domain.UserID(id.String()), Email: email, Name: name, CreatedAt: now}
-	ws, user, err := s.store.AcceptInvitation(ctx, domain.HashSecret(in.Token), user, s.hashing.hash(in.Password), now)
+	err = s.store.EndSession(ctx, session.Workspace, session.ID, s.clock.Now(), succeeded(scope, domain.SessionLogout))
 	if domain.IsCode(err, domain.CodeNotFound) {
-		return SignedIn{}, domain.Invalid("token", "This link is unknown, used or older than a week; ask for a new one.")
+		return errEnded()
 	}
-	if err != nil {
-		return SignedIn{}, err
-	}
-	memberships, err := s.store.Memberships(ctx, user.ID)
-	if err != nil {
-		return SignedIn{}, err
-	}
-	m, err := choose(memberships, string(ws))
-	if err != nil {
-		return SignedIn{}, err
-	}
-	return s.open(ctx, user, m, domain.UserSetUp)
+	return err
 }
 
 // ChangePassword sets a new password and ends the user's other sessions.
@@ -284,14 +253,16 @@ func (s *Service) ChangePassword(ctx context.Context, scope domain.Scope, curren
 		end(true)
 		return domain.User{}, err
 	}
-	matches := len(current) <= maxPassword && s.hashing.matches(current, hash)
-	end(matches)
-	if !matches {
-		return domain.User{}, domain.Invalid("current", "The current password is wrong.")
-	}
-	ended, err := s.store.SetPassword(ctx, session.User.ID, s.hashing.hash(next), session.ID, s.clock.Now())
+	matches, err := s.matches(ctx, current, hash)
+	end(matches || err != nil)
 	if err != nil {
 		return domain.User{}, err
 	}
-	return session.User, s.ended(ctx, scope, domain.PasswordChange, ended...)
+	if !matches {
+		return domain.User{}, domain.Invalid("current", "The current password is wrong.")
+	}
+	if hash, err = s.hashing.hash(ctx, next); err != nil {
+		return domain.User{}, err
+	}
+	return session.User, s.store.SetPassword(ctx, session, hash, s.clock.Now(), succeeded(scope, domain.PasswordChange))
 }

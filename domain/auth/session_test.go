@@ -112,10 +112,8 @@ func TestSeveralWorkspaces(t *testing.T) {
 	_, one, _ := i.workspace("one")
 	_, two, _ := i.workspace("two")
 	in := i.member(one, "ada", domain.RoleViewer)
-	_, token, err := i.members.Add(t.Context(), two, "ada@example.com", "", domain.RoleEditor)
-	require.NoError(t, err)
-	require.Empty(t, token, "somebody who has a password needs no link")
-	_, err = i.login("ada@example.com", password)
+	i.member(two, "ada", domain.RoleEditor)
+	_, err := i.login("ada@example.com", password)
 	require.Equal(t, domain.CodeInvalid, code(err))
 	require.Equal(t, "workspace", domain.AsError(err).Field)
 	require.Contains(t, domain.AsError(err).Message, "one, two")
@@ -126,6 +124,8 @@ func TestSeveralWorkspaces(t *testing.T) {
 	}
 	_, err = i.auth.Login(t.Context(), auth.Login{Email: "ada@example.com", Password: password, Workspace: "three"})
 	require.Equal(t, domain.CodeInvalid, code(err))
+	require.Equal(t, "workspace", domain.AsError(err).Field)
+	require.Contains(t, domain.AsError(err).Message, "one, two")
 	require.Equal(t, one.Workspace(), i.scope(in.Token).Workspace(), "a session is of one of them")
 
 	user := in.Session.User.ID
@@ -196,10 +196,7 @@ func TestANewPasswordEndsOtherSessions(t *testing.T) {
 	_, one, _ := i.workspace("one")
 	_, two, _ := i.workspace("two")
 	here := i.member(one, "ada", domain.RoleViewer)
-	_, _, err := i.members.Add(t.Context(), two, "ada@example.com", "", domain.RoleViewer)
-	require.NoError(t, err)
-	elsewhere, err := i.auth.Login(t.Context(), auth.Login{Email: "ada@example.com", Password: password, Workspace: "two"})
-	require.NoError(t, err)
+	elsewhere := i.member(two, "ada", domain.RoleViewer)
 	wake, stop := i.store.Topics().Subscribe(domain.SessionTopic(elsewhere.Session.ID))
 	defer stop()
 	scope := i.scope(here.Token)
@@ -216,7 +213,7 @@ func TestANewPasswordEndsOtherSessions(t *testing.T) {
 	<-wake
 	require.True(t, i.opens(here.Token), "the session that changed it stays")
 	require.False(t, i.opens(elsewhere.Token), "the others end, in other workspaces too")
-	_, err = i.auth.Login(t.Context(), auth.Login{Email: "ada@example.com", Password: password, Workspace: "one"})
+	_, err := i.auth.Login(t.Context(), auth.Login{Email: "ada@example.com", Password: password, Workspace: "one"})
 	require.Equal(t, domain.CodeUnauthenticated, code(err))
 	_, err = i.auth.Login(t.Context(), auth.Login{Email: "ada@example.com", Password: "a new password at last", Workspace: "one"})
 	require.NoError(t, err)
@@ -263,6 +260,32 @@ func TestTheLastAdminStays(t *testing.T) {
 	one, two := code(<-errs), code(<-errs)
 	require.ElementsMatch(t, []domain.Code{"", domain.CodeConflict}, []domain.Code{one, two}, "two admins cannot remove each other at once")
 	require.Equal(t, 1, i.count(`SELECT count(*) FROM members WHERE role = 'admin'`))
+}
+
+// TestWhoHasNotAcceptedIsNoAdminYet: an admin who is invited only, with a password of another workspace or without, cannot look after the workspace.
+func TestWhoHasNotAcceptedIsNoAdminYet(t *testing.T) {
+	i := newInstance(t)
+	first, admin, _ := i.workspace("one")
+	id := first.Session.User.ID
+	_, _, _ = i.workspace("ada")
+	_, _, err := i.members.Add(t.Context(), admin, "new@example.com", "", domain.RoleAdmin)
+	require.NoError(t, err)
+	invited, token, err := i.members.Add(t.Context(), admin, "ada@example.com", "", domain.RoleAdmin)
+	require.NoError(t, err)
+	require.Equal(t, domain.CodeConflict, code(i.members.Remove(t.Context(), admin, id)))
+	_, err = i.members.Update(t.Context(), admin, id, domain.RoleEditor)
+	require.Equal(t, domain.CodeConflict, code(err))
+	require.Contains(t, domain.AsError(err).Message, "one@example.com is the only admin who can sign in")
+	_, err = i.members.Update(t.Context(), admin, id, domain.RoleAdmin)
+	require.NoError(t, err, "nothing is lost by this")
+	_, err = i.members.Update(t.Context(), admin, invited.User.ID, domain.RoleViewer)
+	require.NoError(t, err)
+	_, err = i.members.Update(t.Context(), admin, invited.User.ID, domain.RoleAdmin)
+	require.NoError(t, err)
+
+	_, err = i.auth.SetUp(t.Context(), auth.SetUp{Token: token, Email: "ada@example.com", Password: password})
+	require.NoError(t, err)
+	require.NoError(t, i.members.Remove(t.Context(), admin, id))
 }
 
 func TestInvitations(t *testing.T) {
@@ -316,32 +339,4 @@ func TestInvitations(t *testing.T) {
 
 	_, _, err := i.members.Add(t.Context(), admin, "ada@example.com", "", domain.RoleViewer)
 	require.Equal(t, domain.CodeConflict, code(err), "a member already")
-}
-
-// TestALinkSetsNoSecondPassword: who has one keeps it, whoever holds a link.
-func TestALinkSetsNoSecondPassword(t *testing.T) {
-	i := newInstance(t)
-	in, _, _ := i.workspace("one")
-	ws, _, credentials, err := i.root.CreateWorkspace(t.Context(), "two")
-	require.NoError(t, err)
-	setUp := auth.SetUp{Token: credentials.SetUpToken, Email: in.Session.User.Email, Password: "another password here"}
-	_, err = i.auth.SetUp(t.Context(), setUp)
-	require.Equal(t, domain.CodeConflict, code(err))
-	_, err = i.login("one@example.com", password)
-	require.NoError(t, err)
-	setUp.Email = "new@example.com"
-	accepted, err := i.auth.SetUp(t.Context(), setUp)
-	require.NoError(t, err, "the link was not used up by the refusal")
-	require.Equal(t, ws.ID, accepted.Session.Workspace)
-	require.Equal(t, domain.RoleAdmin, accepted.Session.Role)
-
-	again, err := i.root.InviteAdmin(t.Context(), ws.ID)
-	require.NoError(t, err)
-	_, err = i.auth.SetUp(t.Context(), auth.SetUp{Token: again, Email: "second@example.com", Password: password})
-	require.NoError(t, err)
-	needed, err := i.root.NeedsSetUp(t.Context())
-	require.NoError(t, err)
-	require.False(t, needed)
-	_, _, _, err = i.root.CreateWorkspace(t.Context(), "two")
-	require.Equal(t, domain.CodeConflict, code(err))
 }

@@ -54,6 +54,16 @@ func (f *family[K, V]) expect(keys []K) {
 	}
 }
 
+// expectOnce is expect for what is known only when the first of the keys is looked up.
+func (f *family[K, V]) expectOnce(key K, together func() []K) {
+	f.mu.Lock()
+	known := f.siblings[key] != nil
+	f.mu.Unlock()
+	if !known {
+		f.expect(together())
+	}
+}
+
 // load returns the key's value, with that of its siblings on the way.
 func (f *family[K, V]) load(ctx context.Context, key K) (V, error) {
 	f.mu.Lock()

@@ -5,6 +5,7 @@ package loader
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/millpond/millpond/domain"
 )
@@ -14,16 +15,35 @@ import (
 type Loaders struct {
 	jobs       *family[domain.JobID, *domain.Job]
 	latestRuns *family[domain.JobID, *domain.Run]
+	recent     *family[recentKey, domain.List[domain.Run]]
 	users      *family[domain.UserID, *domain.User]
 	agents     *family[domain.AgentID, *domain.Agent]
+	specs      *family[domain.RunID, domain.JobSpec]
+	parameters *family[domain.RunID, []domain.Variable]
 	tasks      *family[domain.RunID, []domain.Task]
 	attempts   *family[domain.RunID, map[string][]domain.Attempt]
 	logSizes   *family[domain.AttemptID, int64]
+
+	mu    sync.Mutex
+	pages map[domain.JobID][]domain.JobID // those that are shown together
+	runs  map[domain.RunID]weight
+	rows  int // of tasks and attempts that may still be read
+	bytes int // of specs and parameters that may still be read
 }
+
+// weight is how much there is to read of a run.
+type weight struct{ tasks, spec, parameters int }
+
+// Bounds of what is read for one response. A run has 1,000 tasks and, with each byte escaped, 24 MiB of a spec at most: one is always shown, a page of such
+// runs is not.
+const (
+	maxRows  = 20_000
+	maxBytes = 32 << 20
+)
 
 // New makes the loaders of one response.
 func New(s domain.Services, scope domain.Scope) *Loaders {
-	l := &Loaders{}
+	l := &Loaders{pages: map[domain.JobID][]domain.JobID{}, runs: map[domain.RunID]weight{}, rows: maxRows, bytes: maxBytes}
 	l.jobs = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*domain.Job, error) {
 		jobs, err := s.Jobs.ByID(ctx, scope, ids)
 		return index(jobs, func(j domain.Job) domain.JobID { return j.ID }), err
@@ -33,6 +53,9 @@ func New(s domain.Services, scope domain.Scope) *Loaders {
 		l.expectRuns(runs)
 		return index(runs, func(r domain.Run) domain.JobID { return r.JobID }), err
 	})
+	l.recent = newFamily(func(ctx context.Context, wanted []recentKey) (map[recentKey]domain.List[domain.Run], error) {
+		return l.readRecent(ctx, s.Runs, scope, wanted)
+	})
 	l.users = newFamily(func(ctx context.Context, ids []domain.UserID) (map[domain.UserID]*domain.User, error) {
 		users, err := s.Members.Users(ctx, scope, ids)
 		return index(users, func(u domain.User) domain.UserID { return u.ID }), err
@@ -41,12 +64,33 @@ func New(s domain.Services, scope domain.Scope) *Loaders {
 		agents, err := s.Agents.ByID(ctx, scope, ids)
 		return index(agents, func(a domain.Agent) domain.AgentID { return a.ID }), err
 	})
+	l.specs = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]domain.JobSpec, error) {
+		if err := l.take(ids, func(w weight) (rows, bytes int) { return 0, w.spec }); err != nil {
+			return nil, err
+		}
+		return s.Runs.Specs(ctx, scope, ids)
+	})
+	l.parameters = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]domain.Variable, error) {
+		if err := l.take(ids, func(w weight) (rows, bytes int) { return 0, w.parameters }); err != nil {
+			return nil, err
+		}
+		return s.Runs.Parameters(ctx, scope, ids)
+	})
 	l.tasks = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]domain.Task, error) {
+		if err := l.take(ids, func(w weight) (rows, bytes int) { return w.tasks, 0 }); err != nil {
+			return nil, err
+		}
 		tasks, err := s.Runs.Tasks(ctx, scope, ids...)
 		return group(tasks, func(t domain.Task) domain.RunID { return t.RunID }), err
 	})
 	l.attempts = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]map[string][]domain.Attempt, error) {
-		attempts, err := s.Runs.Attempts(ctx, scope, ids...)
+		attempts, err := s.Runs.AttemptsWithin(ctx, scope, l.rowsLeft(), ids...)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.spend(len(attempts), 0); err != nil {
+			return nil, err
+		}
 		l.expectAttempts(attempts)
 		return byTask(attempts), err
 	})
@@ -61,7 +105,7 @@ func New(s domain.Services, scope domain.Scope) *Loaders {
 func (l *Loaders) Expect(items any) {
 	switch items := items.(type) {
 	case []domain.Job:
-		l.latestRuns.expect(keys(items, func(j domain.Job) domain.JobID { return j.ID }))
+		l.expectJobs(keys(items, func(j domain.Job) domain.JobID { return j.ID }))
 	case []domain.Run:
 		l.expectRuns(items)
 	case []domain.APIKey:
@@ -69,8 +113,22 @@ func (l *Loaders) Expect(items any) {
 	}
 }
 
+func (l *Loaders) expectJobs(ids []domain.JobID) {
+	l.latestRuns.expect(ids)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		l.pages[id] = ids
+	}
+}
+
 func (l *Loaders) expectRuns(runs []domain.Run) {
+	for _, r := range runs {
+		l.weigh(r)
+	}
 	ids := keys(runs, func(r domain.Run) domain.RunID { return r.ID })
+	l.specs.expect(ids)
+	l.parameters.expect(ids)
 	l.tasks.expect(ids)
 	l.attempts.expect(ids)
 	l.jobs.expect(keys(runs, func(r domain.Run) domain.JobID { return r.JobID }))
@@ -102,9 +160,22 @@ func (l *Loaders) Agent(ctx context.Context, id domain.AgentID) (*domain.Agent, 
 	return l.agents.load(ctx, id)
 }
 
+// Spec returns the run's frozen spec.
+func (l *Loaders) Spec(ctx context.Context, run domain.Run) (domain.JobSpec, error) {
+	l.weigh(run)
+	return l.specs.load(ctx, run.ID)
+}
+
+// Parameters returns what the run was started with.
+func (l *Loaders) Parameters(ctx context.Context, run domain.Run) ([]domain.Variable, error) {
+	l.weigh(run)
+	return l.parameters.load(ctx, run.ID)
+}
+
 // Tasks returns the run's tasks in the order of its spec; none for a single command.
-func (l *Loaders) Tasks(ctx context.Context, run domain.RunID) ([]domain.Task, error) {
-	return l.tasks.load(ctx, run)
+func (l *Loaders) Tasks(ctx context.Context, run domain.Run) ([]domain.Task, error) {
+	l.weigh(run)
+	return l.tasks.load(ctx, run.ID)
 }
 
 // Attempts returns the attempts of the run's task, oldest first. The key of a single command is empty.
@@ -116,6 +187,42 @@ func (l *Loaders) Attempts(ctx context.Context, run domain.RunID, key string) ([
 // LogSize returns how many bytes of the attempt's log are stored.
 func (l *Loaders) LogSize(ctx context.Context, id domain.AttemptID) (int64, error) {
 	return l.logSizes.load(ctx, id)
+}
+
+func (l *Loaders) weigh(r domain.Run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs[r.ID] = weight{tasks: r.TaskCount, spec: r.SpecSize, parameters: r.ParametersSize}
+}
+
+// take spends what the runs weigh, before it is read.
+func (l *Loaders) take(ids []domain.RunID, of func(weight) (rows, bytes int)) error {
+	rows, bytes := 0, 0
+	l.mu.Lock()
+	for _, id := range ids {
+		r, b := of(l.runs[id])
+		rows, bytes = rows+r, bytes+b
+	}
+	l.mu.Unlock()
+	return l.spend(rows, bytes)
+}
+
+func (l *Loaders) spend(rows, bytes int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if rows > l.rows || bytes > l.bytes {
+		return domain.Errorf(domain.CodeTooLarge, "The runs have more tasks and attempts than %d, or more than %d bytes of commands and parameters; ask for fewer runs at once.",
+			maxRows, maxBytes)
+	}
+	l.rows -= rows
+	l.bytes -= bytes
+	return nil
+}
+
+func (l *Loaders) rowsLeft() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rows
 }
 
 func keys[T any, K comparable](items []T, key func(T) K) []K {

@@ -1225,8 +1225,8 @@ func (ec *executionContext) fieldContext_Variable_value(_ context.Context, field
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputCreateJobInput(ctx context.Context, obj any) (domain.NewJob, error) {
-	var it domain.NewJob
+func (ec *executionContext) unmarshalInputCreateJobInput(ctx context.Context, obj any) (model.CreateJobInput, error) {
+	var it model.CreateJobInput
 	if obj == nil {
 		return it, nil
 	}
@@ -1236,7 +1236,7 @@ func (ec *executionContext) unmarshalInputCreateJobInput(ctx context.Context, ob
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"name", "description", "command", "tasks", "maxRetries", "timeoutSeconds", "environment", "parameters", "schedule", "maxConcurrentRuns", "files"}
+	fieldsInOrder := [...]string{"name", "description", "command", "tasks", "maxRetries", "timeoutSeconds", "environment", "parameters", "schedule", "maxConcurrentRuns", "files", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1320,6 +1320,13 @@ func (ec *executionContext) unmarshalInputCreateJobInput(ctx context.Context, ob
 				return it, err
 			}
 			it.Files = data
+		case "idempotencyKey":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.IdempotencyKey = data
 		}
 	}
 	return it, nil
@@ -2442,7 +2449,7 @@ func (ec *executionContext) _Variable(ctx context.Context, sel ast.SelectionSet,
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) unmarshalNCreateJobInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐNewJob(ctx context.Context, v any) (domain.NewJob, error) {
+func (ec *executionContext) unmarshalNCreateJobInput2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐCreateJobInput(ctx context.Context, v any) (model.CreateJobInput, error) {
 	res, err := ec.unmarshalInputCreateJobInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }

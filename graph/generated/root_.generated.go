@@ -199,10 +199,11 @@ type ComplexityRoot struct {
 	}
 
 	Member struct {
-		CreatedAt func(childComplexity int) int
-		ID        func(childComplexity int) int
-		Role      func(childComplexity int) int
-		User      func(childComplexity int) int
+		AcceptedAt func(childComplexity int) int
+		CreatedAt  func(childComplexity int) int
+		ID         func(childComplexity int) int
+		Role       func(childComplexity int) int
+		User       func(childComplexity int) int
 	}
 
 	MemberConnection struct {
@@ -220,7 +221,7 @@ type ComplexityRoot struct {
 		CancelRun        func(childComplexity int, input model.CancelRunInput) int
 		ChangePassword   func(childComplexity int, input model.ChangePasswordInput) int
 		CreateAPIKey     func(childComplexity int, input domain.NewAPIKey) int
-		CreateJob        func(childComplexity int, input domain.NewJob) int
+		CreateJob        func(childComplexity int, input model.CreateJobInput) int
 		DeleteJob        func(childComplexity int, input model.DeleteJobInput) int
 		Login            func(childComplexity int, input model.LoginInput) int
 		Logout           func(childComplexity int) int
@@ -994,6 +995,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LogoutPayload.Done(childComplexity), true
 
+	case "Member.acceptedAt":
+		if e.ComplexityRoot.Member.AcceptedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Member.AcceptedAt(childComplexity), true
 	case "Member.createdAt":
 		if e.ComplexityRoot.Member.CreatedAt == nil {
 			break
@@ -1099,7 +1106,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Mutation.CreateJob(childComplexity, args["input"].(domain.NewJob)), true
+		return e.ComplexityRoot.Mutation.CreateJob(childComplexity, args["input"].(model.CreateJobInput)), true
 	case "Mutation.deleteJob":
 		if e.ComplexityRoot.Mutation.DeleteJob == nil {
 			break
@@ -2223,7 +2230,7 @@ input JobFilter {
 }
 
 extend type Query {
-  "Newest first."
+  "Newest first. A page of large jobs is shorter than asked for: it ends before their definitions are more than 8 MiB."
   jobs(first: Int = 50, after: String, filter: JobFilter): JobConnection!
   job(id: ID!): Job
   "What a cron line means, before it is saved."
@@ -2259,8 +2266,10 @@ input CreateJobInput {
   parameters: [VariableInput!]
   schedule: ScheduleInput
   maxConcurrentRuns: Int
-  "At most 100, 4 MiB together. They replace all that were there."
+  "At most 100, 4 MiB together."
   files: [JobFileInput!]
+  "The same key answers with the same job, for a day."
+  idempotencyKey: String
 }
 "A field that is left out stays as it is. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule."
 input UpdateJobInput {
@@ -2335,7 +2344,7 @@ type Run {
   job: Job
   status: RunStatus!
   trigger: RunTrigger!
-  "Who started it: a member's name, an API key's name, or the schedule."
+  "Who started it: a member's e-mail, an API key's name, or what the platform does by itself, such as schedule."
   startedBy: String!
   "Why it failed or why it waits, in a sentence."
   message: String
@@ -2392,7 +2401,7 @@ type Attempt {
   finishedAt: Time
   "Bytes of log stored so far."
   logSize: Int64!
-  "The end of the log, at most so many bytes; for what went wrong."
+  "The end of the log, at most so many bytes; for what went wrong. One answer has 128 of them at most, and 8 MiB together."
   logTail(bytes: Int = 4096): Base64!
 }
 
@@ -2446,7 +2455,11 @@ type StartRunPayload { run: Run! }
 input CancelRunInput { id: ID! }
 type CancelRunPayload { run: Run! }
 "Runs again, in the same run, what failed or was cancelled or skipped, and what depends on it."
-input RepairRunInput { id: ID! }
+input RepairRunInput {
+  id: ID!
+  "The same key repairs once, for a day."
+  idempotencyKey: String
+}
 type RepairRunPayload { run: Run! }
 
 extend type Mutation {
@@ -2458,7 +2471,10 @@ extend type Mutation {
 extend type Subscription {
   "The run now, and again whenever it or one of its tasks changes."
   run(id: ID!): Run!
-  "Runs of the workspace that match, whenever one is new or changes."
+  """
+  Runs of the workspace that match, as each is new or changes, or stops matching: at first those that are active or ended in the last minute. Watched are the
+  newest 50 and the newest 200 that are pending or running, each to its end. Changes in quick succession are told as one.
+  """
   runs(filter: RunFilter): Run!
   "An attempt's log from offset on, and then as it grows, until eof."
   runLogs(attempt: ID!, offset: Int64 = "0"): LogPage!
@@ -2506,19 +2522,22 @@ type Workspace {
   createdAt: Time!
 }
 
-"Somebody with a password. One person may be a member of several workspaces."
+"Somebody with an account. One person may be a member of several workspaces."
 type User {
   id: ID!
   email: String!
   name: String!
 }
 
-"A user's place in this workspace."
+"A user's place in this workspace. It opens nothing before the user has accepted."
 type Member {
   id: ID!
   user: User!
   role: Role!
+  "When the user was first invited, or came by the operator's link."
   createdAt: Time!
+  "Null for who is invited only."
+  acceptedAt: Time
 }
 
 type MemberEdge { cursor: String! node: Member! }
@@ -2538,7 +2557,7 @@ type Viewer {
 extend type Query {
   "Whoever is asking; null when not signed in."
   viewer: Viewer
-  "Members of the workspace, oldest first."
+  "Members of the workspace, in the order in which their accounts were made."
   members(first: Int = 50, after: String): MemberConnection!
 }
 
@@ -2552,12 +2571,16 @@ type LoginPayload { viewer: Viewer! }
 
 type LogoutPayload { done: Boolean! }
 
-"Sets the first administrator's password with the one-time token from the link that the server printed."
+"""
+Accepts an invitation with the token of its one-time link, and signs in. Who has no password yet sets one. Where the e-mail has an account, the
+password is the account's and stays as it is; a wrong one changes nothing and counts as a failed login.
+"""
 input SetUpInput {
   token: String!
   email: String!
+  "Of a new account; one that has a password keeps its name."
   name: String
-  "At least 12 characters."
+  "The account's; a first one has at least 12 characters."
   password: String!
 }
 type SetUpPayload { viewer: Viewer! }
@@ -2565,7 +2588,10 @@ type SetUpPayload { viewer: Viewer! }
 input ChangePasswordInput { current: String! new: String! }
 type ChangePasswordPayload { user: User! }
 
-"Adds a member. Somebody who is new to this instance gets a one-time link to set a password, which is shown once."
+"""
+Invites a member. The link by which they accept works once and is shown once. For who is invited already it is another one, in place of the one
+before, with the role given now.
+"""
 input AddMemberInput { email: String! name: String role: Role! }
 type AddMemberPayload { member: Member! setUpUrl: String }
 input UpdateMemberInput { id: ID! role: Role! }
@@ -2578,6 +2604,7 @@ extend type Mutation {
   login(input: LoginInput!): LoginPayload!
   "Ends this session at once, everywhere."
   logout: LogoutPayload!
+  "Accepts an invitation, and signs in as login does."
   setUp(input: SetUpInput!): SetUpPayload!
   "Sets a new password and ends all other sessions of the user."
   changePassword(input: ChangePasswordInput!): ChangePasswordPayload!
@@ -2913,6 +2940,8 @@ func (ec *executionContext) childFields_Member(ctx context.Context, field graphq
 		return ec.fieldContext_Member_role(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Member_createdAt(ctx, field)
+	case "acceptedAt":
+		return ec.fieldContext_Member_acceptedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Member", field.Name)
 }

@@ -36,6 +36,7 @@ type RunResolver interface {
 	StartedBy(ctx context.Context, obj *domain.Run) (string, error)
 	Message(ctx context.Context, obj *domain.Run) (*string, error)
 
+	Parameters(ctx context.Context, obj *domain.Run) ([]domain.Variable, error)
 	Tasks(ctx context.Context, obj *domain.Run) ([]model.Task, error)
 	Attempts(ctx context.Context, obj *domain.Run) ([]domain.Attempt, error)
 
@@ -995,7 +996,7 @@ func (ec *executionContext) _Run_parameters(ctx context.Context, field graphql.C
 			return ec.fieldContext_Run_parameters(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Parameters, nil
+			return ec.Resolvers.Run().Parameters(ctx, obj)
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []domain.Variable) graphql.Marshaler {
@@ -1009,8 +1010,8 @@ func (ec *executionContext) fieldContext_Run_parameters(_ context.Context, field
 	fc = &graphql.FieldContext{
 		Object:     "Run",
 		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
+		IsMethod:   true,
+		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Variable(ctx, field)
 		},
@@ -1655,7 +1656,7 @@ func (ec *executionContext) unmarshalInputRepairRunInput(ctx context.Context, ob
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"id"}
+	fieldsInOrder := [...]string{"id", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1669,6 +1670,13 @@ func (ec *executionContext) unmarshalInputRepairRunInput(ctx context.Context, ob
 				return it, err
 			}
 			it.ID = data
+		case "idempotencyKey":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.IdempotencyKey = data
 		}
 	}
 	return it, nil
@@ -2423,10 +2431,43 @@ func (ec *executionContext) _Run(ctx context.Context, sel ast.SelectionSet, obj 
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "parameters":
-			out.Values[i] = ec._Run_parameters(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Run_parameters(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "tasks":
 			field := field
 

@@ -26,7 +26,7 @@ type MutationResolver interface {
 	RotateAgentToken(ctx context.Context, input model.RotateAgentTokenInput) (model.RotateAgentTokenPayload, error)
 	CreateAPIKey(ctx context.Context, input domain.NewAPIKey) (model.CreateAPIKeyPayload, error)
 	RevokeAPIKey(ctx context.Context, input model.RevokeAPIKeyInput) (model.RevokeAPIKeyPayload, error)
-	CreateJob(ctx context.Context, input domain.NewJob) (model.CreateJobPayload, error)
+	CreateJob(ctx context.Context, input model.CreateJobInput) (model.CreateJobPayload, error)
 	UpdateJob(ctx context.Context, input model.UpdateJobInput) (model.UpdateJobPayload, error)
 	DeleteJob(ctx context.Context, input model.DeleteJobInput) (model.DeleteJobPayload, error)
 	UpdateQuota(ctx context.Context, input model.UpdateQuotaInput) (model.UpdateQuotaPayload, error)
@@ -129,8 +129,8 @@ func (ec *executionContext) field_Mutation_createJob_args(ctx context.Context, r
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (domain.NewJob, error) {
-			return ec.unmarshalNCreateJobInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐNewJob(ctx, v)
+		func(ctx context.Context, v any) (model.CreateJobInput, error) {
+			return ec.unmarshalNCreateJobInput2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐCreateJobInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -777,7 +777,7 @@ func (ec *executionContext) _Mutation_createJob(ctx context.Context, field graph
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CreateJob(ctx, fc.Args["input"].(domain.NewJob))
+			return ec.Resolvers.Mutation().CreateJob(ctx, fc.Args["input"].(model.CreateJobInput))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.CreateJobPayload) graphql.Marshaler {

@@ -8,7 +8,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Adds a member. Somebody who is new to this instance gets a one-time link to set a password, which is shown once.
+// Invites a member. The link by which they accept works once and is shown once. For who is invited already it is another one, in place of the one
+// before, with the role given now.
 type AddMemberInput struct {
 	Email string      `json:"email"`
 	Name  *string     `json:"name,omitempty"`
@@ -85,6 +86,8 @@ type RemoveSamplesPayload struct {
 // Runs again, in the same run, what failed or was cancelled or skipped, and what depends on it.
 type RepairRunInput struct {
 	ID string `json:"id"`
+	// The same key repairs once, for a day.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 type RepairRunPayload struct {

@@ -10,11 +10,14 @@ type Task struct {
 	Spec domain.TaskSpec
 }
 
-// NewTasks joins a run's tasks to their declarations.
-func NewTasks(run domain.Run, tasks []domain.Task) []Task {
+// NewTasks joins a run's tasks to their declarations, which are empty where there are none.
+func NewTasks(declared []domain.TaskSpec, tasks []domain.Task) []Task {
 	joined := make([]Task, len(tasks))
 	for i, t := range tasks {
-		joined[i] = Task{Task: t, Spec: run.Spec.Tasks[t.Position]}
+		joined[i].Task = t
+		if t.Position < len(declared) {
+			joined[i].Spec = declared[t.Position]
+		}
 	}
 	return joined
 }

@@ -29,7 +29,8 @@ CREATE FUNCTION current_workspace() RETURNS text LANGUAGE sql STABLE PARALLEL SA
 CREATE TABLE workspaces (
     workspace_id text COLLATE "C" PRIMARY KEY,
     name         text NOT NULL UNIQUE,
-    created_at   timestamptz NOT NULL
+    created_at   timestamptz NOT NULL,
+    sample_due   boolean NOT NULL DEFAULT false -- the sample is still to be made
 );
 
 CREATE TABLE users (
@@ -45,6 +46,7 @@ CREATE TABLE members (
     user_id      text COLLATE "C" NOT NULL REFERENCES users,
     role         text NOT NULL CHECK (role IN ('viewer', 'editor', 'admin')),
     created_at   timestamptz NOT NULL,
+    accepted_at  timestamptz, -- by the user: until then the membership opens nothing
     PRIMARY KEY (workspace_id, user_id)
 );
 CREATE INDEX members_user ON members (user_id);
@@ -99,6 +101,7 @@ CREATE TABLE agents (
     os               text NOT NULL DEFAULT '',
     arch             text NOT NULL DEFAULT '',
     slots            int NOT NULL DEFAULT 0,
+    instance         text NOT NULL DEFAULT '', -- the data directory it was last started with
     session          text NOT NULL DEFAULT '',
     replica          text NOT NULL DEFAULT '',
     created_at       timestamptz NOT NULL,
@@ -121,6 +124,7 @@ CREATE TABLE jobs (
     name            text NOT NULL,
     description     text NOT NULL,
     spec            jsonb NOT NULL,
+    spec_size       int GENERATED ALWAYS AS (octet_length(spec::text)) STORED, -- known without reading it
     cron            text,
     time_zone       text,
     paused          boolean NOT NULL DEFAULT false,
@@ -152,7 +156,11 @@ CREATE TABLE runs (
     job_id              text COLLATE "C" NOT NULL, -- outlives the job
     job_name            text NOT NULL,
     spec                jsonb NOT NULL,
+    spec_size           int GENERATED ALWAYS AS (octet_length(spec::text)) STORED, -- what lists and limits need of the spec, known without reading it
+    task_count          int GENERATED ALWAYS AS (COALESCE(jsonb_array_length(spec -> 'tasks'), 0)) STORED,
+    max_concurrent_runs int GENERATED ALWAYS AS (COALESCE((spec ->> 'max_concurrent_runs')::int, 0)) STORED,
     parameters          jsonb NOT NULL,
+    parameters_size     int GENERATED ALWAYS AS (octet_length(parameters::text)) STORED,
     status              text NOT NULL CHECK (status IN ('pending', 'running', 'success', 'failed', 'cancelled')),
     run_trigger         text NOT NULL,
     started_by_kind     text NOT NULL,
@@ -303,14 +311,16 @@ END
 $$;
 -- +goose StatementEnd
 
--- Users are seen by the workspaces they are members of, or have made runs or keys in.
+-- Users are seen by the workspaces they are members of.
 ALTER TABLE users ENABLE ROW LEVEL SECURITY;
 CREATE POLICY app ON users TO millpond_app USING (EXISTS (SELECT FROM members m WHERE m.user_id = users.id AND m.workspace_id = current_workspace()));
 CREATE POLICY system ON users TO millpond_system USING (true) WITH CHECK (true);
 
-GRANT SELECT ON workspaces TO millpond_app;
+GRANT SELECT, UPDATE (sample_due) ON workspaces TO millpond_app;
 GRANT SELECT (id, email, name, created_at) ON users TO millpond_app;
-GRANT SELECT, INSERT, UPDATE, DELETE ON members, sessions, api_keys, jobs, runs, tasks, attempts TO millpond_app;
+-- A workspace invites; only the user accepts, which is system's to write.
+GRANT SELECT, INSERT (workspace_id, user_id, role, created_at), UPDATE (role), DELETE ON members TO millpond_app;
+GRANT SELECT, INSERT, UPDATE, DELETE ON sessions, api_keys, jobs, runs, tasks, attempts TO millpond_app;
 GRANT SELECT, INSERT, UPDATE ON agents, quotas, idempotency_keys TO millpond_app;
 GRANT SELECT, INSERT ON files, log_chunks, log_segments, invitations TO millpond_app;
 GRANT UPDATE ON invitations TO millpond_app;
@@ -320,18 +330,21 @@ GRANT SELECT, INSERT ON workspaces, quotas TO millpond_system;
 GRANT SELECT, INSERT, UPDATE ON users, members, invitations TO millpond_system;
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions, replicas, signing_keys TO millpond_system;
 GRANT SELECT, UPDATE, DELETE ON api_keys TO millpond_system;
+GRANT INSERT ON audit_events TO millpond_system;
 GRANT SELECT, INSERT, UPDATE ON agents TO millpond_system;
 GRANT SELECT ON jobs, runs, tasks, attempts, log_chunks, log_segments TO millpond_system;
 GRANT SELECT, DELETE ON idempotency_keys TO millpond_system;
 
--- A member who is new to the instance is made by a function: app may not write users otherwise.
+-- A member who is new to the instance is made by a function: app may not write users otherwise. The user stays locked: who adds or accepts at the
+-- same moment waits.
 -- +goose StatementBegin
 CREATE FUNCTION ensure_user(new_id text, new_email text, new_name text, at timestamptz)
-RETURNS TABLE (user_id text, fresh boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE found_id text;
 BEGIN
     INSERT INTO users (id, email, name, created_at) VALUES (new_id, new_email, new_name, at) ON CONFLICT (email) DO NOTHING;
-    RETURN QUERY SELECT u.id, u.password_hash IS NULL AND NOT EXISTS (SELECT FROM members m WHERE m.user_id = u.id)
-        FROM users u WHERE u.email = new_email;
+    SELECT id INTO found_id FROM users WHERE email = new_email FOR UPDATE;
+    RETURN found_id;
 END
 $$;
 -- +goose StatementEnd

@@ -3,10 +3,12 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
@@ -18,6 +20,7 @@ import (
 // Objects is a bucket. It implements domain.Objects.
 type Objects struct {
 	bucket *blob.Bucket
+	root   string // directory of a bucket of files
 }
 
 var _ domain.Objects = (*Objects)(nil)
@@ -38,15 +41,62 @@ func Open(address string) (*Objects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the storage: %w", err)
 	}
-	return &Objects{bucket: b}, nil
+	root, err := filepath.Abs(u.Path)
+	if err == nil {
+		err = syncPath(filepath.Dir(root))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the storage: %w", err), b.Close())
+	}
+	return &Objects{bucket: b, root: root}, nil
 }
 
 // Close lets the bucket go.
 func (o *Objects) Close() error { return o.bucket.Close() }
 
-// Put implements domain.Objects. An object is there whole or not at all.
+// Put implements domain.Objects. An object is there whole or not at all, and when Put has returned without an error it outlives a power cut.
 func (o *Objects) Put(ctx context.Context, key string, data []byte) error {
-	return o.bucket.WriteAll(ctx, key, data, nil)
+	if err := o.bucket.WriteAll(ctx, key, data, nil); err != nil {
+		return err
+	}
+	path, err := o.path(ctx, key)
+	if err != nil {
+		return err
+	}
+	if err := syncPath(path); err != nil {
+		return err
+	}
+	for dir := filepath.Dir(path); strings.HasPrefix(dir, o.root); dir = filepath.Dir(dir) {
+		if err := syncPath(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// path is where the driver keeps the object, which is for it to say.
+func (o *Objects) path(ctx context.Context, key string) (path string, err error) {
+	r, err := o.bucket.NewReader(ctx, key, &blob.ReaderOptions{BeforeRead: func(as func(any) bool) error {
+		var f *os.File
+		if !as(&f) {
+			return fmt.Errorf("the object %q is not a file", key)
+		}
+		path = f.Name()
+		return nil
+	}})
+	if err != nil {
+		return "", err
+	}
+	return path, r.Close()
+}
+
+// syncPath waits until the file's bytes, or the directory's names, are on the disk.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // Get implements domain.Objects.

@@ -75,8 +75,10 @@ export type CreateJobInput = {
   readonly parameters?: ReadonlyArray<VariableInput> | null | undefined;
   readonly schedule?: ScheduleInput | null | undefined;
   readonly maxConcurrentRuns?: number | null | undefined;
-  /** At most 100, 4 MiB together. They replace all that were there. */
+  /** At most 100, 4 MiB together. */
   readonly files?: ReadonlyArray<JobFileInput> | null | undefined;
+  /** The same key answers with the same job, for a day. */
+  readonly idempotencyKey?: string | null | undefined;
 };
 
 /** A field that is left out stays as it is. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule. */
@@ -168,6 +170,8 @@ export type CancelRunInput = {
 /** Runs again, in the same run, what failed or was cancelled or skipped, and what depends on it. */
 export type RepairRunInput = {
   readonly id: string;
+  /** The same key repairs once, for a day. */
+  readonly idempotencyKey?: string | null | undefined;
 };
 
 /** What a member may do: a viewer reads, an editor makes, runs and changes, an admin also manages members, keys and quotas. */
@@ -185,12 +189,16 @@ export type LoginInput = {
   readonly workspace?: string | null | undefined;
 };
 
-/** Sets the first administrator's password with the one-time token from the link that the server printed. */
+/**
+ * Accepts an invitation with the token of its one-time link, and signs in. Who has no password yet sets one. Where the e-mail has an account, the
+ * password is the account's and stays as it is; a wrong one changes nothing and counts as a failed login.
+ */
 export type SetUpInput = {
   readonly token: string;
   readonly email: string;
+  /** Of a new account; one that has a password keeps its name. */
   readonly name?: string | null | undefined;
-  /** At least 12 characters. */
+  /** The account's; a first one has at least 12 characters. */
   readonly password: string;
 };
 
@@ -199,7 +207,10 @@ export type ChangePasswordInput = {
   readonly new: string;
 };
 
-/** Adds a member. Somebody who is new to this instance gets a one-time link to set a password, which is shown once. */
+/**
+ * Invites a member. The link by which they accept works once and is shown once. For who is invited already it is another one, in place of the one
+ * before, with the role given now.
+ */
 export type AddMemberInput = {
   readonly email: string;
   readonly name?: string | null | undefined;
@@ -342,7 +353,7 @@ export type DeleteJobMutationVariables = Exact<{
 
 export type DeleteJobMutation = { readonly deleteJob: { readonly id: string } };
 
-export type MemberRowFragment = { readonly __typename: 'Member', readonly id: string, readonly role: Role, readonly createdAt: string, readonly user: { readonly __typename: 'User', readonly id: string, readonly name: string, readonly email: string } };
+export type MemberRowFragment = { readonly __typename: 'Member', readonly id: string, readonly role: Role, readonly createdAt: string, readonly acceptedAt: string | null, readonly user: { readonly __typename: 'User', readonly id: string, readonly name: string, readonly email: string } };
 
 export type MembersQueryVariables = Exact<{
   first: number;
@@ -350,21 +361,21 @@ export type MembersQueryVariables = Exact<{
 }>;
 
 
-export type MembersQuery = { readonly members: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Member', readonly id: string, readonly role: Role, readonly createdAt: string, readonly user: { readonly __typename: 'User', readonly id: string, readonly name: string, readonly email: string } } }> } };
+export type MembersQuery = { readonly members: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Member', readonly id: string, readonly role: Role, readonly createdAt: string, readonly acceptedAt: string | null, readonly user: { readonly __typename: 'User', readonly id: string, readonly name: string, readonly email: string } } }> } };
 
 export type AddMemberMutationVariables = Exact<{
   input: AddMemberInput;
 }>;
 
 
-export type AddMemberMutation = { readonly addMember: { readonly setUpUrl: string | null, readonly member: { readonly __typename: 'Member', readonly id: string, readonly role: Role, readonly createdAt: string, readonly user: { readonly __typename: 'User', readonly id: string, readonly name: string, readonly email: string } } } };
+export type AddMemberMutation = { readonly addMember: { readonly setUpUrl: string | null, readonly member: { readonly __typename: 'Member', readonly id: string, readonly role: Role, readonly createdAt: string, readonly acceptedAt: string | null, readonly user: { readonly __typename: 'User', readonly id: string, readonly name: string, readonly email: string } } } };
 
 export type UpdateMemberMutationVariables = Exact<{
   input: UpdateMemberInput;
 }>;
 
 
-export type UpdateMemberMutation = { readonly updateMember: { readonly member: { readonly __typename: 'Member', readonly id: string, readonly role: Role, readonly createdAt: string, readonly user: { readonly __typename: 'User', readonly id: string, readonly name: string, readonly email: string } } } };
+export type UpdateMemberMutation = { readonly updateMember: { readonly member: { readonly __typename: 'Member', readonly id: string, readonly role: Role, readonly createdAt: string, readonly acceptedAt: string | null, readonly user: { readonly __typename: 'User', readonly id: string, readonly name: string, readonly email: string } } } };
 
 export type RemoveMemberMutationVariables = Exact<{
   input: RemoveMemberInput;
@@ -673,6 +684,7 @@ export const MemberRowFragmentDoc = new TypedDocumentString(`
   id
   role
   createdAt
+  acceptedAt
   user {
     __typename
     id
@@ -1331,6 +1343,7 @@ export const MembersDocument = new TypedDocumentString(`
   id
   role
   createdAt
+  acceptedAt
   user {
     __typename
     id
@@ -1352,6 +1365,7 @@ export const AddMemberDocument = new TypedDocumentString(`
   id
   role
   createdAt
+  acceptedAt
   user {
     __typename
     id
@@ -1372,6 +1386,7 @@ export const UpdateMemberDocument = new TypedDocumentString(`
   id
   role
   createdAt
+  acceptedAt
   user {
     __typename
     id

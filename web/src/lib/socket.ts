@@ -1,7 +1,7 @@
 import { createClient } from "graphql-ws";
 import { useEffect, useEffectEvent } from "react";
 import type { TypedDocumentString } from "@/gql/gen";
-import { operationName } from "./graphql";
+import { type GqlError, operationName } from "./graphql";
 
 export type ConnectionState = "idle" | "connecting" | "live" | "retrying" | "denied";
 
@@ -24,7 +24,7 @@ export const connection = {
 };
 
 const reconnectListeners = new Set<() => void>();
-/** Calls f whenever the socket is back: events were missed, so what is cached has to be asked for again. */
+/** Calls f whenever the socket or a stream on it is back: events were missed, so what is cached has to be asked for again. */
 export const onReconnect = (f: () => void) => {
   reconnectListeners.add(f);
   return () => {
@@ -42,6 +42,11 @@ export const onDenied = (f: () => void) => {
 };
 
 const denied = (code: number) => code === 4401 || code === 4403;
+
+/** Has everything that is cached asked for again: events were missed. */
+const missed = () => {
+  for (const f of reconnectListeners) f();
+};
 
 let connectedBefore = false;
 let socket: WebSocket | undefined;
@@ -61,7 +66,7 @@ const client = createClient({
     connected: (s) => {
       socket = s as WebSocket;
       setState("live");
-      if (connectedBefore) for (const f of reconnectListeners) f();
+      if (connectedBefore) missed();
       connectedBefore = true;
     },
     ping: (received) => {
@@ -82,6 +87,13 @@ const client = createClient({
   },
 });
 
+/** Says whether what ended a stream is the platform's own trouble, which passes, rather than an answer. */
+const passes = (e: unknown) =>
+  Array.isArray(e) &&
+  (e as GqlError[]).some((g) =>
+    ["INTERNAL", "UNAVAILABLE", "RATE_LIMITED"].includes(g.extensions?.code ?? ""),
+  );
+
 export interface Sink<R> {
   next: (d: R) => void;
   error?: (e: unknown) => void;
@@ -91,8 +103,10 @@ export interface Sink<R> {
 /**
  * Subscribes, and resubscribes with backoff when the server ends the stream: gqlgen sends
  * `complete` to every operation when it cancels a connection (shutdown, session end), and the
- * client library takes that for a normal end. `variables` is read again at each start, so a log
- * resumes from its cursor. `finished` says whether a `complete` is a real end.
+ * client library takes that for a normal end. An error that passes, such as a database that is
+ * away, is tried again in the same way; any other goes to the sink and ends it. `variables` is read
+ * again at each start, so a log resumes from its cursor. `finished` says whether a `complete` is a
+ * real end.
  */
 export function subscribe<R, V>(
   doc: TypedDocumentString<R, V>,
@@ -112,6 +126,13 @@ export function subscribe<R, V>(
   let timer: ReturnType<typeof setTimeout> | undefined;
   let stopped = false;
   let tries = 0;
+  const soon = (f: () => void) => {
+    timer = setTimeout(f, Math.min(15_000, 250 * 2 ** tries++) * (0.5 + Math.random()));
+  };
+  const resume = () => {
+    missed();
+    start();
+  };
   const start = () => {
     dispose = client.subscribe<R>(payload, {
       next: (m) => {
@@ -120,6 +141,8 @@ export function subscribe<R, V>(
         if (m.errors) sink.error?.(m.errors);
       },
       error: (e) => {
+        if (stopped) return;
+        if (passes(e)) return soon(resume);
         stopped = true;
         sink.error?.(e);
       },
@@ -130,7 +153,7 @@ export function subscribe<R, V>(
           sink.complete?.();
           return;
         }
-        timer = setTimeout(start, Math.min(15_000, 250 * 2 ** tries++) * (0.5 + Math.random()));
+        soon(start);
       },
     });
   };

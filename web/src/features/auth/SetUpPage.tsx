@@ -1,47 +1,41 @@
-import { Alert, Button, PasswordInput, Progress, Stack, Text, TextInput } from "@mantine/core";
-import { schemaResolver, useForm } from "@mantine/form";
+import { Alert, Anchor, Button, PasswordInput, Progress, Stack, Text, TextInput } from "@mantine/core";
+import { schemaResolver, type UseFormReturnType, useForm } from "@mantine/form";
 import { IconAlertTriangle } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { z } from "zod";
 import { SetUpDocument } from "@/gql/gen";
-import { RequestError, request } from "@/lib/graphql";
+import { isCode, RequestError, request } from "@/lib/graphql";
 import { sessionQuery } from "@/lib/session";
 import { Gate } from "./Gate";
+import { minimum, type SetUpValues, setUpSchema, setUpTexts } from "./setup";
 
-const minimum = 12;
-const schema = z
-  .object({
-    email: z.email("Enter an e-mail address, such as ada@example.org."),
-    name: z.string(),
-    password: z
-      .string()
-      .min(minimum, `Use at least ${minimum} characters; a few words are easy to remember.`),
-    again: z.string(),
-  })
-  .refine((v) => v.password === v.again, { path: ["again"], message: "This is not the same password." });
-
-/** From a one-time link: the first administrator's account, or an invited member's password. */
+/** From a one-time link: the first administrator's account, an invited member's password, or the one they have already. */
 export function SetUpPage({ token, email }: { token: string | undefined; email: string | undefined }) {
   const navigate = useNavigate();
   const qc = useQueryClient();
   const { data: session } = useQuery(sessionQuery);
+  const [account, setAccount] = useState(false);
   const [length, setLength] = useState(0);
-  const form = useForm({
+  const form = useForm<SetUpValues>({
     mode: "uncontrolled",
-    initialValues: { email: email ?? "", name: "", password: "", again: "" },
-    validate: schemaResolver(schema, { sync: true }),
+    initialValues: { account: false, email: email ?? "", name: "", password: "", again: "" },
+    validate: schemaResolver(setUpSchema, { sync: true }),
     onValuesChange: (v) => setLength([...v.password].length),
   });
+  const show = (has: boolean) => {
+    form.setFieldValue("account", has);
+    form.clearErrors();
+    setAccount(has);
+  };
   const setUp = useMutation({
-    mutationFn: (v: z.infer<typeof schema>) =>
+    mutationFn: (v: SetUpValues) =>
       request(SetUpDocument, {
         input: {
           token: token ?? "",
           email: v.email,
           password: v.password,
-          ...(v.name ? { name: v.name } : {}),
+          ...(v.name && !v.account ? { name: v.name } : {}),
         },
       }),
     onSuccess: async () => {
@@ -49,21 +43,16 @@ export function SetUpPage({ token, email }: { token: string | undefined; email: 
       await navigate({ to: "/", replace: true });
     },
     onError: (e) => {
+      if (isCode(e, "UNAUTHENTICATED")) show(true);
       if (e instanceof RequestError && e.field && e.field in form.getValues())
         form.setFieldError(e.field, e.message);
     },
   });
   const first = session?.instance.needsSetup ?? true;
   if (!token) return <NoToken />;
+  const { title, lead, action } = setUpTexts(first, account);
   return (
-    <Gate
-      title={first ? "Create the administrator" : "Set your password"}
-      lead={
-        first
-          ? "This is the first start. The account you make now manages members, keys and quotas. Nothing else needs to be configured."
-          : "You were invited to this workspace. Use the e-mail address of the invitation."
-      }
-    >
+    <Gate title={title} lead={lead}>
       <form onSubmit={form.onSubmit((v) => setUp.mutate(v))} noValidate>
         <Stack>
           {setUp.error && (
@@ -79,47 +68,73 @@ export function SetUpPage({ token, email }: { token: string | undefined; email: 
             key={form.key("email")}
             {...form.getInputProps("email")}
           />
-          <TextInput
-            label="Name"
-            description="How others see you on runs you start."
-            autoComplete="name"
-            key={form.key("name")}
-            {...form.getInputProps("name")}
-          />
-          <div>
+          {account ? (
             <PasswordInput
               label="Password"
-              autoComplete="new-password"
+              autoComplete="current-password"
               withAsterisk
               key={form.key("password")}
               {...form.getInputProps("password")}
             />
-            <Progress
-              value={Math.min(100, (length / minimum) * 100)}
-              color={length >= minimum ? "green" : "yellow"}
-              size={3}
-              mt={6}
-              aria-label="Length of the password"
-            />
-            <Text size="xs" c="dimmed" mt={4} aria-live="polite">
-              {length >= minimum
-                ? "Long enough."
-                : `At least ${minimum} characters${length ? `, ${minimum - length} more` : ""}.`}
-            </Text>
-          </div>
-          <PasswordInput
-            label="Password, once more"
-            autoComplete="new-password"
-            withAsterisk
-            key={form.key("again")}
-            {...form.getInputProps("again")}
-          />
+          ) : (
+            <NewAccount form={form} length={length} />
+          )}
           <Button type="submit" loading={setUp.isPending} fullWidth>
-            {first ? "Create the administrator" : "Set the password"}
+            {action}
           </Button>
+          {!first && (
+            <Text size="sm">
+              {account ? "You have no account yet? " : "You have an account already? "}
+              <Anchor component="button" type="button" size="sm" onClick={() => show(!account)}>
+                {account ? "Set a first password." : "Enter its password."}
+              </Anchor>
+            </Text>
+          )}
         </Stack>
       </form>
     </Gate>
+  );
+}
+
+function NewAccount({ form, length }: { form: UseFormReturnType<SetUpValues>; length: number }) {
+  return (
+    <>
+      <TextInput
+        label="Name"
+        description="How others see you on runs you start."
+        autoComplete="name"
+        key={form.key("name")}
+        {...form.getInputProps("name")}
+      />
+      <div>
+        <PasswordInput
+          label="Password"
+          autoComplete="new-password"
+          withAsterisk
+          key={form.key("password")}
+          {...form.getInputProps("password")}
+        />
+        <Progress
+          value={Math.min(100, (length / minimum) * 100)}
+          color={length >= minimum ? "green" : "yellow"}
+          size={3}
+          mt={6}
+          aria-label="Length of the password"
+        />
+        <Text size="xs" c="dimmed" mt={4} aria-live="polite">
+          {length >= minimum
+            ? "Long enough."
+            : `At least ${minimum} characters${length ? `, ${minimum - length} more` : ""}.`}
+        </Text>
+      </div>
+      <PasswordInput
+        label="Password, once more"
+        autoComplete="new-password"
+        withAsterisk
+        key={form.key("again")}
+        {...form.getInputProps("again")}
+      />
+    </>
   );
 }
 

@@ -4,9 +4,8 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { z } from "zod";
 import { AddMemberDocument, Role } from "@/gql/gen";
 import { RequestError, request } from "@/lib/graphql";
-import { done } from "@/lib/notify";
-import { showSecret } from "@/ui/dialogs";
 import { ErrorPanel } from "@/ui/States";
+import { showInvitation } from "./invite";
 import { membersQuery } from "./queries";
 import { roleOptions } from "./roles";
 
@@ -16,7 +15,7 @@ const schema = z.object({
   role: z.enum(Role),
 });
 
-/** Adds somebody. Who is new to the instance gets a one-time link, which is shown once. */
+/** Invites somebody: the one-time link by which they accept is shown once. */
 export function AddMember({ onClose }: { onClose: () => void }) {
   const qc = useQueryClient();
   const form = useForm<z.infer<typeof schema>>({
@@ -32,13 +31,7 @@ export function AddMember({ onClose }: { onClose: () => void }) {
     onSuccess: ({ addMember: { member, setUpUrl } }) => {
       void qc.invalidateQueries({ queryKey: membersQuery.queryKey });
       onClose();
-      const who = member.user.name || member.user.email;
-      if (!setUpUrl) return done(`${who} is a member now, and can sign in with the password they have.`);
-      showSecret({
-        title: `Invite ${who}`,
-        secret: setUpUrl,
-        note: "Send this link to the new member: it works once, and lets them set their password.",
-      });
+      if (setUpUrl) showInvitation(member.user.name || member.user.email, setUpUrl);
     },
     onError: (e) => {
       if (e instanceof RequestError && e.field && e.field in form.getValues())

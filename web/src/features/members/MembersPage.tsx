@@ -12,9 +12,15 @@ import {
   VisuallyHidden,
 } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { IconPlus, IconUserMinus } from "@tabler/icons-react";
+import { IconLink, IconPlus, IconUserMinus } from "@tabler/icons-react";
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
-import { type MemberRowFragment, RemoveMemberDocument, Role, UpdateMemberDocument } from "@/gql/gen";
+import {
+  AddMemberDocument,
+  type MemberRowFragment,
+  RemoveMemberDocument,
+  Role,
+  UpdateMemberDocument,
+} from "@/gql/gen";
 import { includes } from "@/lib/auth";
 import { useTab } from "@/lib/favicon";
 import { request } from "@/lib/graphql";
@@ -27,6 +33,7 @@ import { PageHeader } from "@/ui/PageHeader";
 import { ErrorPanel, TableSkeleton } from "@/ui/States";
 import { Ago } from "@/ui/Time";
 import { AddMember } from "./AddMember";
+import { showInvitation } from "./invite";
 import { membersQuery } from "./queries";
 import { roleOptions } from "./roles";
 
@@ -40,7 +47,7 @@ export function MembersPage() {
     <div className="page page-narrow">
       <PageHeader
         title="Members"
-        description="A viewer reads; an editor makes, runs and changes; an admin also manages members, keys and quotas."
+        description="A viewer reads; an editor makes, runs and changes; an admin also manages members, keys and quotas. Who is invited comes in once they have opened their link."
         actions={
           <Allowed role={Role.Admin}>
             {(disabled) => (
@@ -95,14 +102,27 @@ function MembersTable({ members }: { members: readonly MemberRowFragment[] }) {
     mutationFn: (m: MemberRowFragment) => request(RemoveMemberDocument, { input: { id: m.id } }),
     onSuccess: (_, m) => {
       void qc.invalidateQueries({ queryKey: membersQuery.queryKey });
-      done(`${m.user.name || m.user.email} is no longer a member.`);
+      done(`${m.user.name || m.user.email} is no longer ${m.acceptedAt ? "a member" : "invited"}.`);
     },
     onError: (e) => failed("The member was not removed", e),
+  });
+  const link = useMutation({
+    mutationFn: (m: MemberRowFragment) =>
+      request(AddMemberDocument, { input: { email: m.user.email, role: m.role } }),
+    onSuccess: ({ addMember: { setUpUrl } }, m) => {
+      if (setUpUrl) showInvitation(m.user.name || m.user.email, setUpUrl);
+    },
+    onError: (e) => {
+      failed("There is no new link", e);
+      void qc.invalidateQueries({ queryKey: membersQuery.queryKey });
+    },
   });
   const ask = (m: MemberRowFragment) =>
     confirm({
       title: `Remove ${m.user.name || m.user.email}?`,
-      effect: "They lose access to this workspace at once. What they made stays.",
+      effect: m.acceptedAt
+        ? "They lose access to this workspace at once. What they made stays."
+        : "The link that they were sent no longer works.",
       action: "Remove the member",
       run: () => remove.mutate(m),
     });
@@ -135,6 +155,11 @@ function MembersTable({ members }: { members: readonly MemberRowFragment[] }) {
                           you
                         </Badge>
                       )}
+                      {!m.acceptedAt && (
+                        <Badge size="xs" variant="light" tt="none">
+                          invited
+                        </Badge>
+                      )}
                       <Text size="xs" c="dimmed">
                         {m.user.email}
                       </Text>
@@ -157,9 +182,21 @@ function MembersTable({ members }: { members: readonly MemberRowFragment[] }) {
                   )}
                 </Table.Td>
                 <Table.Td>
-                  <Ago at={m.createdAt} />
+                  <Ago at={m.acceptedAt ?? m.createdAt} />
                 </Table.Td>
                 <Table.Td ta="right">
+                  {admin && !m.acceptedAt && (
+                    <Tooltip label="Make another link; the one before no longer works">
+                      <ActionIcon
+                        variant="subtle"
+                        color="gray"
+                        aria-label={`Make another link for ${name}`}
+                        onClick={() => link.mutate(m)}
+                      >
+                        <IconLink size={17} />
+                      </ActionIcon>
+                    </Tooltip>
+                  )}
                   {admin && !self && (
                     <Tooltip label={`Remove ${name}`}>
                       <ActionIcon

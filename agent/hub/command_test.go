@@ -1,0 +1,282 @@
+package hub_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/hub"
+	"github.com/millpond/millpond/domain"
+)
+
+// executing says whether a goroutine is in the function.
+func executing(function string) bool {
+	stacks := make([]byte, 4<<20)
+	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(function))
+}
+
+func delivery(id domain.AgentID) domain.Delivery {
+	return domain.Delivery{
+		Attempt: domain.Attempt{ID: "att_1", RunID: "run_1", TaskKey: "load", Number: 2, AgentID: id},
+		Command: "run", Environment: map[string]string{"A": "b=c\n"}, TimeoutSeconds: 3, GraceSeconds: 4,
+		Files: []domain.File{{Path: "a/b", Content: []byte{0, 255}}, {Path: "run", Executable: true, Content: []byte("#!")}},
+	}
+}
+
+// delivered is what delivery is on the wire.
+var delivered = agent.Attempt{
+	ID: "att_1", RunID: "run_1", TaskKey: "load", Number: 2, Command: "run", Env: map[string]string{"A": "b=c\n"}, TimeoutSeconds: 3, GraceSeconds: 4,
+	Files: []agent.File{{Path: "a/b", Mode: 0o644, Data: []byte{0, 255}}, {Path: "run", Mode: 0o755, Data: []byte("#!")}},
+}
+
+// everywhere runs the test with an agent that is connected to the replica that is asked, and to another one.
+func everywhere(t *testing.T, test func(t *testing.T, asked, holds *replica)) {
+	w := newWorld(t)
+	for name, holds := range map[string]*replica{"here": w.first, "on another replica": w.replica("second")} {
+		t.Run(name, func(t *testing.T) {
+			defer func(outer *testing.T) { w.t = outer }(w.t)
+			w.t = t
+			w.eventually("the last test's agent is gone", func() bool { return w.status() != domain.AgentConnected && w.first.hub.Connected() == 0 })
+			test(t, w.first, holds)
+		})
+	}
+}
+
+func TestAMessageReachesTheAgentWhereverItIsConnected(t *testing.T) {
+	everywhere(t, func(t *testing.T, asked, holds *replica) {
+		w := asked.w
+		for range 2 { // on a connection, and on the next one
+			c := holds.connect()
+			c.hello()
+			for range 2 {
+				require.NoError(t, asked.hub.Start(t.Context(), w.agent.ID, delivery(w.agent.ID)))
+				m := c.next()
+				var a agent.Attempt
+				require.NoError(t, json.Unmarshal(m.body, &a))
+				require.Equal(t, message{http.MethodPut, "/v1/attempts/att_1", m.body}, m)
+				require.Equal(t, delivered, a)
+				require.NoError(t, asked.hub.Cancel(t.Context(), w.agent.ID, "att_1"))
+				require.Equal(t, "/v1/attempts/att_1/cancel", c.next().path)
+			}
+			require.Empty(t, c.got)
+		}
+	})
+}
+
+// An agent that goes from one replica to another is found again.
+func TestAMessageFollowsTheAgent(t *testing.T) {
+	w := newWorld(t)
+	second := w.replica("second")
+	for _, holds := range []*replica{w.first, second, w.first} {
+		c := holds.connect()
+		c.hello()
+		w.eventually("the old session ends", func() bool { return w.first.hub.Connected()+second.hub.Connected() == 1 })
+		for _, asked := range []*replica{w.first, second} {
+			require.NoError(t, asked.hub.Cancel(t.Context(), w.agent.ID, "att_1"))
+			c.next()
+		}
+	}
+}
+
+func TestWhatAnAgentRefusesIsAnError(t *testing.T) {
+	everywhere(t, func(t *testing.T, asked, holds *replica) {
+		c := holds.connectWith(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `{"error":"the disk is full"}`, http.StatusInsufficientStorage)
+		})
+		c.hello()
+		err := asked.hub.Start(t.Context(), asked.w.agent.ID, delivery(asked.w.agent.ID))
+		require.ErrorContains(t, err, "507")
+		require.ErrorContains(t, err, "the disk is full")
+		require.ErrorContains(t, err, string(asked.w.agent.ID))
+	})
+}
+
+// What an agent will never take, the platform must not send again.
+func TestWhatAnAgentRefusesForGoodIsInvalid(t *testing.T) {
+	everywhere(t, func(t *testing.T, asked, holds *replica) {
+		for _, status := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
+			c := holds.connectWith(func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, `{"error":"The command has a NUL."}`, status)
+			})
+			c.hello()
+			err := asked.hub.Start(t.Context(), asked.w.agent.ID, delivery(asked.w.agent.ID))
+			require.True(t, domain.IsCode(err, domain.CodeInvalid), "%v", err)
+			require.ErrorContains(t, err, "The command has a NUL.")
+		}
+	})
+}
+
+func TestAnAgentThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
+	everywhere(t, func(t *testing.T, asked, holds *replica) {
+		givenUp := make(chan struct{}, 1)
+		c := holds.connectWith(func(_ http.ResponseWriter, req *http.Request) {
+			<-req.Context().Done()
+			givenUp <- struct{}{}
+		})
+		c.hello()
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- asked.hub.Start(ctx, asked.w.agent.ID, delivery(asked.w.agent.ID)) }()
+		c.next()
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		select {
+		case <-givenUp:
+		case <-time.After(patience):
+			t.Fatal("the agent does not learn that nobody waits any more")
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, asked.hub.Cancel(ctx, asked.w.agent.ID, "att_1"), context.DeadlineExceeded)
+		c.beat() // the session is none the worse
+	})
+}
+
+func TestAnAgentThatDiesWithAMessageIsAnError(t *testing.T) {
+	everywhere(t, func(t *testing.T, asked, holds *replica) {
+		c := holds.connectWith(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
+		c.hello()
+		result := make(chan error, 1)
+		go func() { result <- asked.hub.Cancel(t.Context(), asked.w.agent.ID, "att_1") }()
+		c.next()
+		require.NoError(t, c.link.Close())
+		select {
+		case err := <-result:
+			require.Error(t, err)
+		case <-time.After(patience):
+			t.Fatal("the message waits for an agent that is gone")
+		}
+	})
+}
+
+func TestAnAgentThatIsConnectedNowhere(t *testing.T) {
+	w := newWorld(t)
+	for _, away := range []struct {
+		name string
+		make func()
+	}{
+		{"it never was", func() {}},
+		{"it went", func() {
+			c := w.first.connect()
+			c.hello()
+			require.NoError(t, c.link.Close())
+			w.eventually("it is gone", func() bool { return w.status() == domain.AgentDisconnected })
+		}},
+		{"this replica forgot it", func() { w.exec(`UPDATE agents SET session = 's', replica = 'first'`) }},
+		{"its replica is unknown", func() { w.exec(`UPDATE agents SET session = 's', replica = 'ended'`) }},
+		{"its replica fell silent", func() { w.exec(`UPDATE agents SET session = 's', replica = 'silent'`); w.silent() }},
+		{"there is no agent any more", func() { w.exec(`DELETE FROM agents`) }},
+	} {
+		away.make()
+		err := w.first.hub.Start(t.Context(), w.agent.ID, delivery(w.agent.ID))
+		require.True(t, domain.IsCode(err, domain.CodeUnavailable), "%s: %v", away.name, err)
+		require.ErrorContains(t, err, "The agent is not connected.", away.name)
+	}
+}
+
+// silent adds a replica that was heard of a minute ago.
+func (w *world) silent() {
+	require.NoError(w.t, w.first.db.System().SaveReplica(w.t.Context(), "silent", w.first.url, time.Now().Add(-time.Minute)))
+}
+
+func TestAReplicaThatDoesNotHaveTheAgentSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.replica("second")
+	w.exec(`UPDATE agents SET session = 's', replica = 'second'`)
+	err := w.first.hub.Cancel(t.Context(), w.agent.ID, "att_1")
+	require.ErrorContains(t, err, "503")
+	require.ErrorContains(t, err, "The agent is not connected here.")
+}
+
+func TestAReplicaThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
+	w := newWorld(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	require.NoError(t, w.first.db.System().SaveReplica(t.Context(), "mute", "http://"+l.Addr().String(), time.Now()))
+	w.exec(`UPDATE agents SET session = 's', replica = 'mute'`)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, w.first.hub.Cancel(ctx, w.agent.ID, "att_1"), context.DeadlineExceeded)
+	require.NoError(t, l.Close())
+	require.Error(t, w.first.hub.Cancel(t.Context(), w.agent.ID, "att_1"))
+}
+
+// stranger shows the token of another instance's replicas.
+type stranger struct{ hub.Tokens }
+
+// ReplicaToken implements hub.Tokens.
+func (stranger) ReplicaToken() string { return "0123456789abcdef.forged" }
+
+func TestOnlyAReplicaIsGivenAStream(t *testing.T) {
+	w := newWorld(t)
+	c := w.first.connect()
+	c.hello()
+	path := strings.Replace(hub.RelayPath, "{id}", string(w.agent.ID), 1)
+	own := w.first.keys.ReplicaToken()
+	key, _, _ := strings.Cut(own, ".")
+	for name, token := range map[string]string{
+		"none": "", "garbage": "x", "another key's": "0123456789abcdef.forged", "forged": key + ".forged", "without MAC": key + ".", "cut": own[:len(own)-1],
+		"the agent's": w.token,
+	} {
+		status, body := w.first.get(path, token)
+		require.Equal(t, http.StatusUnauthorized, status, name)
+		require.Contains(t, body, "Only a replica of this instance", name)
+	}
+	other := hub.New(hub.Options{Replicas: w.first.db.System(), Tokens: stranger{}, Replica: "other", Clock: domain.SystemClock{}})
+	t.Cleanup(other.Close)
+	err := other.Start(t.Context(), w.agent.ID, delivery(w.agent.ID))
+	require.ErrorContains(t, err, "401")
+	require.ErrorContains(t, err, "Only a replica of this instance opens this connection.")
+	require.Empty(t, c.got)
+}
+
+// A replica that ends takes its relayed streams with it, and those who use them are told.
+func TestAReplicaThatEndsEndsItsStreams(t *testing.T) {
+	w := newWorld(t)
+	second := w.replica("second")
+	c := second.connectWith(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
+	c.hello()
+	result := make(chan error, 1)
+	go func() { result <- w.first.hub.Cancel(t.Context(), w.agent.ID, "att_1") }()
+	c.next()
+	second.hub.Close()
+	select {
+	case err := <-result:
+		require.Error(t, err)
+	case <-time.After(patience):
+		t.Fatal("the stream outlives its replica")
+	}
+}
+
+// TestAStartThatFailedIsSentAgain at a later heartbeat of the agent, which does not hold the attempt.
+func TestAStartThatFailedIsSentAgain(t *testing.T) {
+	w := newWorld(t)
+	var refused atomic.Bool
+	c := w.first.connectWith(func(rw http.ResponseWriter, _ *http.Request) {
+		if refused.CompareAndSwap(false, true) {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		rw.WriteHeader(http.StatusNoContent)
+	})
+	c.hello()
+	a := c.attempt(w.first)
+	require.Empty(t, c.beat().Attempts)
+	require.Empty(t, c.got, "it may still be on its way")
+	w.exec(`UPDATE attempts SET created_at = created_at - interval '6 seconds'`)
+	require.Empty(t, c.beat().Attempts)
+	again := c.next()
+	require.Equal(t, "/v1/attempts/"+a.ID, again.path)
+	require.Contains(t, string(again.body), `"command":"true"`)
+}

@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent"
+)
+
+func TestAHeartbeatThatIsNotAnsweredCostsNoLease(t *testing.T) {
+	c := newControl(t)
+	c.lease, c.beat = 6*time.Second, 500*time.Millisecond
+	c.agent(c.options())
+	c.start(agent.Attempt{ID: "att_1", Command: "echo $$; exec sleep 1000"})
+	pid := c.pids("att_1", 1)[0]
+	c.hanging.Store(1)
+	until := time.Now().Add(c.lease)
+	waitFor(t, func() bool { return time.Now().After(until) })
+	require.False(t, gone(pid))
+	require.Equal(t, 1, c.hellos, "the session has ended, and there was no need")
+	c.cancel("att_1")
+	require.Equal(t, agent.ReasonCancelled, c.exited("att_1").Reason)
+}
+
+// shimEnds makes a link and the end at which a shim would be.
+func shimEnds(t *testing.T) (*link, *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socket")
+		conn, err := net.FileConn(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		ends[i] = conn.(*net.UnixConn)
+		t.Cleanup(func() { conn.Close() })
+	}
+	return newLink(ends[0], nil), ends[1]
+}
+
+// orders reads what a shim is told, and takes the files that come along.
+func orders(t *testing.T, shim *net.UnixConn) func() order {
+	in := lineReader{recv: func(p, oob []byte) (int, int, error) {
+		n, oobn, _, _, err := shim.ReadMsgUnix(p, oob)
+		return n, oobn, err
+	}}
+	t.Cleanup(func() {
+		for _, fd := range in.files {
+			unix.Close(fd)
+		}
+	})
+	return func() (o order) {
+		t.Helper()
+		require.NoError(t, shim.SetReadDeadline(time.Now().Add(patience)))
+		for {
+			found, err := in.next(&o)
+			require.NoError(t, err)
+			if found {
+				return o
+			}
+			require.NoError(t, in.read())
+		}
+	}
+}
+
+// alone is a worker without a control plane, with one idle shim.
+func alone(t *testing.T, idle *link) *worker {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &worker{
+		options: Options{Dir: t.TempDir()}, log: slog.New(slog.DiscardHandler), attempts: map[string]*attempt{}, starting: map[string]bool{},
+		ship: newQueue(), reports: newQueue(), sweep: make(chan struct{}, 1), ctx: ctx,
+	}
+	for _, dir := range []string{w.attemptsDir(), w.trashDir()} {
+		require.NoError(t, os.Mkdir(dir, 0o700))
+	}
+	w.pool = newPool([]string{"/bin/false"}, filepath.Join(w.options.Dir, "shim.log"), 1, w.log)
+	w.pool.idle = []*link{idle}
+	t.Cleanup(func() {
+		cancel()
+		w.supervised.Wait()
+		w.closeAll()
+	})
+	return w
+}
+
+// fill sends a shim orders until its socket takes no more, and answers how many.
+func fill(t *testing.T, l *link) (n int) {
+	t.Helper()
+	line := encodeLine(order{Room: true})
+	for ; ; n++ {
+		require.NoError(t, l.conn.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
+		if written, _, err := l.conn.WriteMsgUnix(line, nil, nil); err != nil {
+			require.Zero(t, written)
+			return n
+		}
+	}
+}
+
+// TestALeaseRenewedDuringAStartReachesTheShim: the renewal comes while the shim is being told of an attempt that is not listed yet.
+func TestALeaseRenewedDuringAStartReachesTheShim(t *testing.T) {
+	idle, shim := shimEnds(t)
+	w := alone(t, idle)
+	w.setLease(1000)
+	waiting := fill(t, idle)
+	started := make(chan error, 1)
+	go func() { started <- w.start(agent.Attempt{ID: "att_1", Command: "true"}) }()
+	waitFor(t, func() bool {
+		if idle.mu.TryLock() {
+			idle.mu.Unlock()
+			return false
+		}
+		return true
+	})
+	w.setLease(2000)
+	next := orders(t, shim)
+	for range waiting {
+		require.True(t, next().Room)
+	}
+	require.Equal(t, int64(1000), next().Start.KillAt)
+	require.Equal(t, int64(2000), next().KillAt)
+	require.NoError(t, <-started)
+}
+
+// TestAKillThatWasLostIsSentAgain: the control plane says at every heartbeat what it wants nothing of.
+func TestAKillThatWasLostIsSentAgain(t *testing.T) {
+	gone, _ := shimEnds(t)
+	l, shim := shimEnds(t)
+	w := alone(t, l)
+	a := newAttempt(filepath.Join(w.attemptsDir(), "att_1"), spec{Attempt: agent.Attempt{ID: "att_1"}})
+	gone.leave()
+	a.setLink(gone)
+	w.forget(a)
+	a.setLink(l)
+	w.forget(a)
+	require.True(t, orders(t, shim)().Kill)
+	l.leave()
+}

@@ -1,0 +1,59 @@
+package loader
+
+import (
+	"context"
+	"strings"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// recentKey is the first page of a job's runs.
+type recentKey struct {
+	job    domain.JobID
+	status string // separated by commas; empty for any
+	limit  int
+}
+
+// RecentRuns returns the first page of the job's runs, in one of the states where there are any, and reads it together with those of the jobs beside it.
+func (l *Loaders) RecentRuns(ctx context.Context, job domain.JobID, status []domain.RunStatus, limit int) (domain.List[domain.Run], error) {
+	names := make([]string, len(status))
+	for i, s := range status {
+		names[i] = string(s)
+	}
+	key := recentKey{job, strings.Join(names, ","), limit}
+	l.mu.Lock()
+	page := l.pages[job]
+	l.mu.Unlock()
+	l.recent.expectOnce(key, func() []recentKey {
+		return keys(page, func(id domain.JobID) recentKey { return recentKey{id, key.status, limit} })
+	})
+	return l.recent.load(ctx, key)
+}
+
+// readRecent reads the pages that are wanted, those of one shape at once.
+func (l *Loaders) readRecent(ctx context.Context, runs *domain.Runs, s domain.Scope, wanted []recentKey) (map[recentKey]domain.List[domain.Run], error) {
+	found := make(map[recentKey]domain.List[domain.Run], len(wanted))
+	for shape, of := range group(wanted, func(k recentKey) recentKey { return recentKey{status: k.status, limit: k.limit} }) {
+		lists, err := runs.Recent(ctx, s, keys(of, func(k recentKey) domain.JobID { return k.job }), shape.states(), shape.limit)
+		if err != nil {
+			return nil, err
+		}
+		var all []domain.Run
+		for _, k := range of {
+			found[k] = lists[k.job]
+			all = append(all, lists[k.job].Items...)
+		}
+		l.expectRuns(all)
+	}
+	return found, nil
+}
+
+func (k recentKey) states() (states []domain.RunStatus) {
+	if k.status == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(k.status, ",") {
+		states = append(states, domain.RunStatus(name))
+	}
+	return states
+}

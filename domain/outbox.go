@@ -1,0 +1,113 @@
+package domain
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Outbox carries messages to agents after the commit that caused them. They are hints: what it cannot deliver, or has no room for, is left to the agent's
+// next heartbeat or hello. Each agent has a queue of its own, so that one which does not answer holds up no other.
+type Outbox struct {
+	fleet  Fleet
+	report func(error)
+
+	mu      sync.Mutex
+	life    context.Context // of Run; nil before it
+	over    bool            // nobody carries messages any more
+	queues  map[AgentID]*outboxQueue
+	working sync.WaitGroup
+}
+
+// outboxQueue holds the messages for one agent; guarded by Outbox.mu.
+type outboxQueue struct {
+	waiting []func(context.Context) error
+	workers int
+}
+
+const (
+	outboxSize    = 1024             // messages that may wait for one agent
+	outboxWorkers = 8                // messages under way to one agent
+	delivered     = 10 * time.Second // bounds one message, and
+	slowLink      = 64 << 10         // a second more for each so many bytes of files
+)
+
+// NewOutbox makes an outbox; Run carries its messages. Undelivered ones are reported, for the log.
+func NewOutbox(fleet Fleet, report func(error)) *Outbox {
+	return &Outbox{fleet: fleet, report: report, queues: map[AgentID]*outboxQueue{}}
+}
+
+// Run carries messages until ctx ends, and waits for those under way.
+func (o *Outbox) Run(ctx context.Context) {
+	o.mu.Lock()
+	o.life = ctx
+	for agent, q := range o.queues {
+		o.carry(agent, q)
+	}
+	o.mu.Unlock()
+	<-ctx.Done()
+	o.mu.Lock()
+	o.over = true
+	o.mu.Unlock()
+	o.working.Wait()
+}
+
+func (o *Outbox) send(agent AgentID, message func(context.Context) error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	q := o.queues[agent]
+	if q == nil {
+		q = &outboxQueue{}
+		o.queues[agent] = q
+	}
+	if len(q.waiting) >= outboxSize {
+		o.report(fmt.Errorf("agent %s: %d messages wait for it; one more is left to its next heartbeat", agent, outboxSize))
+		return
+	}
+	q.waiting = append(q.waiting, message)
+	o.carry(agent, q)
+}
+
+func (o *Outbox) cancel(attempts []Attempt) {
+	for _, a := range attempts {
+		o.send(a.AgentID, func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, delivered)
+			defer cancel()
+			return o.fleet.Cancel(ctx, a.AgentID, a.ID)
+		})
+	}
+}
+
+// carry starts workers for the messages that wait.
+func (o *Outbox) carry(agent AgentID, q *outboxQueue) {
+	if o.life == nil || o.over {
+		return
+	}
+	for range min(outboxWorkers-q.workers, len(q.waiting)) {
+		q.workers++
+		o.working.Go(func() { o.work(agent, q) })
+	}
+}
+
+func (o *Outbox) work(agent AgentID, q *outboxQueue) {
+	for message := o.next(agent, q); message != nil; message = o.next(agent, q) {
+		if err := message(o.life); err != nil && o.life.Err() == nil {
+			o.report(err)
+		}
+	}
+}
+
+// next takes a message off the queue; nil ends the worker.
+func (o *Outbox) next(agent AgentID, q *outboxQueue) (message func(context.Context) error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(q.waiting) > 0 && !o.over {
+		message, q.waiting = q.waiting[0], q.waiting[1:]
+		return message
+	}
+	if q.workers--; q.workers == 0 && len(q.waiting) == 0 {
+		delete(o.queues, agent)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package domain
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// messenger is a fleet whose silent agent answers nothing.
+type messenger struct {
+	silent AgentID
+	got    chan AttemptID
+	under  chan struct{} // one for each message under way to the silent agent
+}
+
+func (m *messenger) Start(ctx context.Context, agent AgentID, d Delivery) error {
+	return m.Cancel(ctx, agent, d.Attempt.ID)
+}
+
+func (m *messenger) Cancel(ctx context.Context, agent AgentID, attempt AttemptID) error {
+	if agent != m.silent {
+		m.got <- attempt
+		return nil
+	}
+	m.under <- struct{}{}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestASilentAgentHoldsUpNobody(t *testing.T) {
+	m := &messenger{silent: "agt_silent", got: make(chan AttemptID, 10), under: make(chan struct{}, 10*outboxSize)}
+	var mu sync.Mutex
+	dropped := 0
+	o := NewOutbox(m, func(error) { mu.Lock(); dropped++; mu.Unlock() })
+	o.cancel([]Attempt{{ID: "att_early", AgentID: "agt_fine"}}) // before anybody carries it
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { o.Run(ctx) })
+	require.Equal(t, AttemptID("att_early"), <-m.got)
+
+	for range outboxWorkers { // each has its worker
+		o.cancel([]Attempt{{ID: "att_stuck", AgentID: m.silent}})
+		<-m.under
+	}
+	for range outboxSize + 5 {
+		o.cancel([]Attempt{{ID: "att_stuck", AgentID: m.silent}})
+	}
+	mu.Lock()
+	require.Equal(t, 5, dropped, "what there is no room for is left to the heartbeat, and nobody waits for it")
+	mu.Unlock()
+	o.cancel([]Attempt{{ID: "att_fine", AgentID: "agt_fine"}})
+	select {
+	case id := <-m.got:
+		require.Equal(t, AttemptID("att_fine"), id)
+	case <-time.After(delivered / 2):
+		t.Fatal("the message waits for an agent that does not answer")
+	}
+	require.Empty(t, m.under, "so many messages are under way to one agent, and no more")
+	end()
+	running.Wait()
+	o.cancel([]Attempt{{ID: "att_late", AgentID: "agt_fine"}})
+	require.Empty(t, m.got)
+}

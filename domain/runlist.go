@@ -1,0 +1,198 @@
+package domain
+
+import (
+	"context"
+	"slices"
+)
+
+// pageBytes bounds the specs or parameters on one page of a list, in stored bytes. A page that would have more ends earlier and goes on after its cursor.
+const pageBytes = 8 << 20
+
+// runHead returns the run without spec, parameters and tasks.
+func runHead(ctx context.Context, tx Tx, id RunID) (Run, error) {
+	runs, err := tx.RunsByID(ctx, []RunID{id})
+	if err == nil && len(runs) == 0 {
+		err = NotFound("run", id)
+	}
+	if err != nil {
+		return Run{}, err
+	}
+	return runs[0], nil
+}
+
+// fillParameters reads the runs' parameters.
+func fillParameters(ctx context.Context, tx Tx, runs []Run) error {
+	ids := make([]RunID, len(runs))
+	for i, r := range runs {
+		ids[i] = r.ID
+	}
+	parameters, err := tx.RunParameters(ctx, ids)
+	for i := range runs {
+		runs[i].Parameters = parameters[runs[i].ID]
+	}
+	return err
+}
+
+// Get returns one run with its parameters, without its spec and tasks.
+func (r *Runs) Get(ctx context.Context, s Scope, id RunID) (Run, error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return Run{}, err
+	}
+	one := make([]Run, 1)
+	err := r.Store.In(ctx, s, func(tx Tx) (err error) {
+		if one[0], err = runHead(ctx, tx, id); err != nil {
+			return err
+		}
+		return fillParameters(ctx, tx, one)
+	})
+	return one[0], err
+}
+
+// ByID returns those of the runs that exist in the workspace, without spec, parameters and tasks.
+func (r *Runs) ByID(ctx context.Context, s Scope, ids []RunID) (runs []Run, err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+		runs, err = tx.RunsByID(ctx, ids)
+		return err
+	})
+	return runs, err
+}
+
+// List returns runs with their parameters, newest first. A page whose parameters would be more than 8 MiB is shorter.
+func (r *Runs) List(ctx context.Context, s Scope, f RunFilter, p Page) (List[Run], error) {
+	return r.list(ctx, s, f, p, func(tx Tx, l *List[Run]) error {
+		l.fit(pageBytes, func(r Run) int { return r.ParametersSize })
+		return fillParameters(ctx, tx, l.Items)
+	})
+}
+
+// Heads returns what List does, without parameters.
+func (r *Runs) Heads(ctx context.Context, s Scope, f RunFilter, p Page) (List[Run], error) {
+	return r.list(ctx, s, f, p, func(Tx, *List[Run]) error { return nil })
+}
+
+// list reads a page and lets fill add to it.
+func (r *Runs) list(ctx context.Context, s Scope, f RunFilter, p Page, fill func(Tx, *List[Run]) error) (l List[Run], err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return List[Run]{}, err
+	}
+	if err := f.validate(); err != nil {
+		return List[Run]{}, err
+	}
+	list := f.list()
+	before, limit, err := p.after(list)
+	if err != nil {
+		return List[Run]{}, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) error {
+		rows, err := tx.Runs(ctx, f, RunID(before), limit+1)
+		if err != nil {
+			return err
+		}
+		l = page(list, rows, limit, func(r Run) string { return string(r.ID) })
+		return fill(tx, &l)
+	})
+	return l, err
+}
+
+// list names the list; no states are as good as an empty list of them.
+func (f RunFilter) list() string {
+	if len(f.Status) == 0 {
+		f.Status = nil
+	}
+	return listName("runs", f)
+}
+
+func (f RunFilter) validate() error {
+	for _, status := range f.Status {
+		if !slices.Contains(RunStatuses, status) {
+			return Invalid("status", "%q is not a state of a run; use pending, running, success, failed or cancelled.", status)
+		}
+	}
+	return nil
+}
+
+// Recent returns the first page of each job's runs, as Heads with a filter of that job does.
+func (r *Runs) Recent(ctx context.Context, s Scope, jobs []JobID, status []RunStatus, limit int) (map[JobID]List[Run], error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	if err := (RunFilter{Status: status}).validate(); err != nil {
+		return nil, err
+	}
+	if _, _, err := (Page{Limit: limit}).after(""); err != nil {
+		return nil, err
+	}
+	byJob := make(map[JobID][]Run, len(jobs))
+	err := r.Store.In(ctx, s, func(tx Tx) error {
+		clear(byJob) // of an earlier try
+		rows, err := tx.RecentRuns(ctx, jobs, status, limit+1)
+		for _, run := range rows {
+			byJob[run.JobID] = append(byJob[run.JobID], run)
+		}
+		return err
+	})
+	lists := make(map[JobID]List[Run], len(jobs))
+	for _, job := range jobs {
+		list := RunFilter{JobID: job, Status: status}.list()
+		lists[job] = page(list, byJob[job], limit, func(r Run) string { return string(r.ID) })
+	}
+	return lists, err
+}
+
+// Latest returns each job's newest run, without spec, parameters and tasks.
+func (r *Runs) Latest(ctx context.Context, s Scope, jobs []JobID) (runs []Run, err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+		runs, err = tx.LatestRuns(ctx, jobs)
+		return err
+	})
+	return runs, err
+}
+
+// Specs returns the runs' frozen specs. Whoever asks for many looks at their SpecSize first.
+func (r *Runs) Specs(ctx context.Context, s Scope, ids []RunID) (specs map[RunID]JobSpec, err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+		specs, err = tx.RunSpecs(ctx, ids)
+		return err
+	})
+	return specs, err
+}
+
+// Parameters returns what the runs were started with. Whoever asks for many looks at their ParametersSize first.
+func (r *Runs) Parameters(ctx context.Context, s Scope, ids []RunID) (parameters map[RunID][]Variable, err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+		parameters, err = tx.RunParameters(ctx, ids)
+		return err
+	})
+	return parameters, err
+}
+
+// AttemptsWithin is Attempts where the runs have made limit attempts together at most; more of them are an error of CodeTooLarge.
+func (r *Runs) AttemptsWithin(ctx context.Context, s Scope, limit int, runs ...RunID) (attempts []Attempt, err error) {
+	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+		return nil, err
+	}
+	err = r.Store.In(ctx, s, func(tx Tx) error {
+		n, err := tx.AttemptCount(ctx, runs)
+		if err != nil {
+			return err
+		}
+		if n > limit {
+			return Errorf(CodeTooLarge, "The runs have made %d attempts and %d can be shown here; ask for fewer runs at once.", n, limit)
+		}
+		attempts, err = tx.Attempts(ctx, runs)
+		return err
+	})
+	return attempts, err
+}

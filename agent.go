@@ -12,8 +12,8 @@ import (
 // agentCommand runs an agent by hand or by a service manager.
 type agentCommand struct {
 	Server     string `help:"Address of the platform." default:"http://127.0.0.1:8080" placeholder:"URL"`
-	Token      string `help:"The agent's token. Better in a file or the environment, where other users do not see it." xor:"token"`
-	TokenFile  string `help:"File that holds the agent's token." xor:"token" placeholder:"PATH"`
+	Token      string `help:"The agent's token. Better in a file or the environment, where other users do not see it." env:"MILLPOND_AGENT_TOKEN"`
+	TokenFile  string `help:"File that holds the agent's token. It goes before --token." env:"MILLPOND_AGENT_TOKEN_FILE" placeholder:"PATH"`
 	DataDir    string `help:"Directory of this agent's own: what runs, and logs on their way. Default: millpond-agent in the user's data directory." placeholder:"PATH"`
 	Slots      int    `help:"Tasks to run at once. Default: four for each core."`
 	SpoolLimit int64  `help:"Bytes of a task's log to keep here before the task is held back." default:"67108864"`
@@ -41,7 +41,7 @@ func (c *agentCommand) Run(ctx context.Context) error {
 
 func (c *agentCommand) token() (string, error) {
 	if c.TokenFile == "" && c.Token == "" {
-		return "", fmt.Errorf("give the agent's token with --token-file or MILLPOND_TOKEN; the workspace's page of agents makes one")
+		return "", fmt.Errorf("give the agent's token with --token-file or MILLPOND_AGENT_TOKEN; the workspace's page of agents makes one (MILLPOND_TOKEN holds an API key or a task's own token, with which no agent can connect)")
 	}
 	if c.TokenFile == "" {
 		return c.Token, nil

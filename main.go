@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/millpond/millpond/agent/worker"
+	"github.com/millpond/millpond/domain"
 )
 
 // version of the binary; a release sets it with -ldflags "-X main.version=v1.2.3".
@@ -36,9 +37,17 @@ func main() {
 	command, err := parser.Parse(os.Args[1:])
 	parser.FatalIfErrorf(err)
 	if err := command.Run(); err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "millpond:", err)
+		fmt.Fprintln(os.Stderr, "millpond:", complaint(err))
 		os.Exit(1)
 	}
+}
+
+// complaint is what the operator is told: what is wrong and what to do, without the cause where that says it all.
+func complaint(err error) string {
+	if e, ok := errors.AsType[*domain.Error](err); ok && e.Code != domain.CodeInternal && e.Code != domain.CodeUnavailable {
+		return e.Message
+	}
+	return err.Error()
 }
 
 type versionCommand struct{}

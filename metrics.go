@@ -24,7 +24,7 @@ type metrics struct {
 
 func newMetrics(s *server) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "millpond_http_request_seconds", Help: "Time to answer requests; streams count for as long as they are open.",
+		Name: "millpond_http_request_seconds", Help: "Time to answer requests, by the pattern of their path. Streams, which are open for as long as they are followed, are left out.",
 		Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10},
 	}, []string{"route", "method", "status"})}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {

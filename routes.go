@@ -31,7 +31,7 @@ func (s *server) routes() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := rest.Handler(rest.Options{Services: *s.services, Auth: s.auth, Log: s.log})
+	api, err := rest.Handler(rest.Options{Services: *s.services, Auth: s.auth, Topics: s.store.Topics(), Log: s.log})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *server) routes() (http.Handler, error) {
 		return nil, err
 	}
 	r := chi.NewRouter()
-	r.Use(trustProxies(proxies), s.observe)
+	r.Use(trustProxies(proxies), s.observe, timely(s.bodyTime))
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	r.Get("/readyz", s.ready)
 	r.Handle("/metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
@@ -143,7 +143,9 @@ func (s *server) observe(next http.Handler) http.Handler {
 					answer(rec, http.StatusInternalServerError, "something went wrong")
 				}
 			}
-			s.metrics.request(route(r), r.Method, rec.status, time.Since(began))
+			if !rec.stream() {
+				s.metrics.request(route(r), r.Method, rec.status, time.Since(began))
+			}
 			s.log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
 				slog.Int("status", rec.status), slog.Duration("took", time.Since(began)), slog.String("request_id", rec.Header().Get("X-Request-Id")))
 		}()
@@ -151,12 +153,14 @@ func (s *server) observe(next http.Handler) http.Handler {
 	})
 }
 
-// route is the part of the path that metrics are kept by: few values, whatever is asked.
+// route is what metrics are kept by: the pattern of the route that was taken, in which ids are names. What has no route of its own is the console, or
+// nothing. So there are few values, whatever is asked.
 func route(r *http.Request) string {
-	for _, prefix := range []string{"/api/v1", "/graphql", "/agent", "/internal", "/assets"} {
-		if strings.HasPrefix(r.URL.Path, prefix) {
-			return prefix
-		}
+	if routed := chi.RouteContext(r.Context()); routed != nil && routed.RoutePattern() != "" {
+		return routed.RoutePattern()
+	}
+	if strings.HasPrefix(r.URL.Path, "/assets/") {
+		return "/assets"
 	}
 	return "/"
 }
@@ -166,7 +170,11 @@ type recorder struct {
 	http.ResponseWriter
 	status int
 	wrote  bool
+	taken  bool // the connection was hijacked
 }
+
+// stream says whether the answer is one that lasts for as long as it is followed: a WebSocket, or one that tells proxies not to gather it.
+func (r *recorder) stream() bool { return r.taken || r.Header().Get("X-Accel-Buffering") == "no" }
 
 // WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(status int) {
@@ -182,10 +190,11 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.ResponseWriter.Write(b)
 }
 
-// Unwrap gives http.ResponseController what is below: flushing and hijacking.
+// Unwrap gives http.ResponseController what is below: flushing and deadlines.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // Hijack implements http.Hijacker, which WebSockets need.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	r.taken = true
 	return http.NewResponseController(r.ResponseWriter).Hijack()
 }

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
 )
 
 // TestForwardedAddresses: what a trusted proxy says is believed, from right to left as far as it is trusted; what the client has sent along is not,
@@ -42,6 +49,14 @@ func TestForwardedAddresses(t *testing.T) {
 	}
 }
 
+// TestTheOperatorIsSpokenToInSentences: what the database says of it is for logs, but where nothing else says what to mend.
+func TestTheOperatorIsSpokenToInSentences(t *testing.T) {
+	cause := errors.New("pq: duplicate key value (23505)")
+	require.Equal(t, "Choose another name.", complaint(fmt.Errorf("making it: %w", domain.Errorf(domain.CodeConflict, "Choose another name.").Because(cause))))
+	require.Contains(t, complaint(domain.Errorf(domain.CodeUnavailable, "The database does not answer.").Because(cause)), "23505")
+	require.Contains(t, complaint(fmt.Errorf("listening: %w", cause)), "listening")
+}
+
 // TestInventedMethodsAreOneSeries: a client cannot fill the memory with metrics.
 func TestInventedMethodsAreOneSeries(t *testing.T) {
 	s := &server{log: slog.New(slog.DiscardHandler)}
@@ -64,4 +79,69 @@ func TestInventedMethodsAreOneSeries(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]uint64{"other": 100, "PATCH": 1}, methods)
+}
+
+// TestMetricsTellOperationsApart by patterns, of which there are few whatever is asked, and leave out what is open for as long as it is followed.
+func TestMetricsTellOperationsApart(t *testing.T) {
+	i := newInstance(t)
+	call := func(method, path, body string) map[string]any {
+		req, err := http.NewRequestWithContext(t.Context(), method, i.web.URL+path, strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+i.token)
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer func() { _ = res.Body.Close() }()
+		b, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		var v map[string]any
+		_ = json.Unmarshal(b, &v) // pages are none
+		return v
+	}
+	job := call("POST", "/api/v1/jobs", `{"name":"waits","command":"true"}`)["id"].(string)
+	call("GET", "/api/v1/jobs/"+job, "")
+	call("GET", "/api/v1/jobs/other", "")
+	call("POST", "/api/v1/auth/login", `{"email":"a@example.com","password":"x"}`)
+	run := call("POST", "/api/v1/jobs/"+job+"/run", "")["run_id"].(string)
+	call("GET", "/api/v1/runs/"+run+"/logs", "")
+	call("POST", "/api/v1/runs/"+run+"/cancel", "")
+	call("GET", "/api/v1/runs/"+run+"/logs?follow=true", "")
+	call("POST", "/graphql", `{"query":"{viewer{id}}"}`)
+	call("GET", "/api/v1/"+strings.Repeat("nothing/", 20), "")
+	call("GET", "/assets/gone.js", "")
+	call("GET", "/some.file", "")
+	socket, res, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(i.web.URL, "http")+"/graphql",
+		http.Header{"Sec-Websocket-Protocol": {"graphql-transport-ws"}})
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.NoError(t, socket.Close())
+	i.web.Close() // every request is over
+
+	families, err := i.server.metrics.registry.Gather()
+	require.NoError(t, err)
+	counted := map[string]uint64{}
+	for _, family := range families {
+		if family.GetName() != "millpond_http_request_seconds" {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			var route, method, status string
+			for _, label := range series.GetLabel() {
+				switch label.GetName() {
+				case "route":
+					route = label.GetValue()
+				case "method":
+					method = label.GetValue()
+				case "status":
+					status = label.GetValue()
+				}
+			}
+			counted[method+" "+route+" "+status] = series.GetHistogram().GetSampleCount()
+		}
+	}
+	require.Equal(t, map[string]uint64{
+		"POST /api/v1/jobs 201": 1, "GET /api/v1/jobs/{id} 200": 1, "GET /api/v1/jobs/{id} 404": 1, "POST /api/v1/auth/login 401": 1,
+		"POST /api/v1/jobs/{id}/run 201": 1, "GET /api/v1/runs/{id}/logs 200": 1, "POST /api/v1/runs/{id}/cancel 200": 1,
+		"POST /graphql 200": 1, "GET /api/v1/* 404": 1, "GET /assets 404": 1, "GET / 404": 1,
+	}, counted)
 }

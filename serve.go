@@ -37,7 +37,8 @@ type server struct {
 	services *domain.Services
 	outbox   *domain.Outbox
 	metrics  *metrics
-	url      string // that people, agents and tasks use
+	bodyTime time.Duration // in which the body of a request must arrive
+	url      string        // that people, agents and tasks use
 	closers  []func()
 }
 
@@ -46,7 +47,7 @@ func (c *serveCommand) Run(ctx context.Context) error {
 	if err := c.complete(); err != nil {
 		return err
 	}
-	s := &server{config: c, log: newLog(c.LogFormat)}
+	s := &server{config: c, log: newLog(c.LogFormat), bodyTime: bodyTime}
 	defer s.close()
 	if err := s.openDatabase(ctx); err != nil {
 		return err

@@ -3,6 +3,8 @@ package domain
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 )
 
 // Code is the kind of an error; each transport has one table from codes to its own.
@@ -50,12 +52,30 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // Errorf makes an Error with a message for people.
 func Errorf(code Code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	return &Error{Code: code, Message: sprintf(format, args)}
 }
 
 // Invalid is an error of the input's field.
 func Invalid(field, format string, args ...any) *Error {
-	return &Error{Code: CodeInvalid, Field: field, Message: fmt.Sprintf(format, args...)}
+	return &Error{Code: CodeInvalid, Field: field, Message: sprintf(format, args)}
+}
+
+// maxEchoed bounds how much of one value a message repeats, in bytes: a caller may have sent any length of it.
+const maxEchoed = 200
+
+func sprintf(format string, args []any) string {
+	shown := make([]any, len(args))
+	for i, arg := range args {
+		shown[i] = arg
+		text := reflect.ValueOf(arg)
+		if err, ok := arg.(error); ok {
+			text = reflect.ValueOf(err.Error())
+		}
+		if text.Kind() == reflect.String && text.Len() > maxEchoed {
+			shown[i] = strings.ToValidUTF8(text.String()[:maxEchoed], "") + "…"
+		}
+	}
+	return fmt.Sprintf(format, shown...)
 }
 
 // NotFound says that there is no such thing in the caller's workspace: another workspace's things are not found either.

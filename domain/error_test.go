@@ -7,7 +7,9 @@ import (
 	"go/parser"
 	"go/token"
 	"strconv"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -60,4 +62,18 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, CodeQuota, AsError(Quota{Name: MaxRunningRuns, Limit: 10, Current: 11}.require()).Code)
 	require.NoError(t, Quota{Name: MaxRunningRuns, Limit: 10, Current: 9}.require())
 	require.Equal(t, CodeQuota, AsError(Quota{Name: MaxRunningRuns}.require()).Code, "a limit of nothing allows nothing")
+}
+
+// TestMessagesRepeatLittleOfWhatWasSent: a caller may have sent any length of it.
+func TestMessagesRepeatLittleOfWhatWasSent(t *testing.T) {
+	long := strings.Repeat("é", 25_000)
+	for _, err := range []*Error{
+		Invalid("email", "%q is not an e-mail address.", long), NotFound("run", RunID(long)), Errorf(CodeInvalid, "%s: %s.", "x", errors.New(long)),
+	} {
+		require.Less(t, len(err.Message), 2*maxEchoed)
+		require.True(t, utf8.ValidString(err.Message))
+		require.Contains(t, err.Message, "…")
+	}
+	_, err := NormalizeEmail(strings.Repeat("a", 50_000) + "@example.com")
+	require.Less(t, len(err.Error()), 2*maxEchoed)
 }

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"go.jetify.com/typeid"
@@ -32,7 +33,19 @@ const (
 	prefixRun       = "run"
 	prefixAttempt   = "att"
 	prefixEvent     = "evt"
+	prefixRequest   = "req"
 )
+
+// RequestID is the id of a request that came with the given one: that one where it is sane, else a new one.
+func RequestID(given string) string {
+	odd := func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("-_.:/+=", c)
+	}
+	if given == "" || len(given) > 128 || strings.ContainsFunc(given, odd) {
+		return newID[string](prefixRequest)
+	}
+	return given
+}
 
 // newID makes a TypeID. The only error is a malformed prefix, and ours are constants.
 func newID[T ~string](prefix string) T {

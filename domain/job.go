@@ -82,8 +82,15 @@ type NewSchedule struct {
 	Paused   bool
 }
 
+// ScheduleChange changes the fields of a job's schedule that are not nil. A job without a schedule gets one, which needs a Cron.
+type ScheduleChange struct {
+	Cron     *string
+	TimeZone *string
+	Paused   *bool
+}
+
 // JobChange changes the fields that are not nil. A nil *Tasks leaves the DAG intact, an empty one clears it; Schedule set to a nil
-// *NewSchedule removes the schedule.
+// *ScheduleChange removes the schedule.
 type JobChange struct {
 	Name              *string
 	Description       *string
@@ -95,7 +102,7 @@ type JobChange struct {
 	Parameters        *[]Variable
 	MaxConcurrentRuns *int
 	Files             *[]File // replaces all of them
-	Schedule          **NewSchedule
+	Schedule          **ScheduleChange
 }
 
 // Create makes a job.
@@ -259,7 +266,23 @@ func (j *Job) change(c JobChange, now time.Time) error {
 			return err
 		}
 	}
+	if err := j.oneKind(c); err != nil {
+		return err
+	}
 	return j.validate()
+}
+
+// oneKind tells who gives a job tasks in place of its command, or the other way round, what else to send.
+func (j *Job) oneKind(c JobChange) error {
+	switch {
+	case j.Command == "" || len(j.Tasks) == 0:
+		return nil
+	case c.Command == nil:
+		return Invalid("command", `The job has a command; send "command": "" too, and the tasks take its place.`)
+	case c.Tasks == nil:
+		return Invalid("tasks", `The job has tasks; send "tasks": [] too, and the command takes their place.`)
+	}
+	return nil
 }
 
 func set[T any](field *T, value *T) {
@@ -333,8 +356,11 @@ func (j *Job) validate() (err error) {
 	if j.Name, err = validName("name", j.Name); err != nil {
 		return err
 	}
-	if err := validText("description", j.Description, maxDescription); err != nil {
+	if err := validProse("description", j.Description, maxDescription); err != nil {
 		return err
+	}
+	if j.Schedule != nil && j.empty() {
+		return Invalid("schedule", "A job with nothing to run cannot have a schedule; give it a command or tasks, or remove the schedule.")
 	}
 	return j.JobSpec.validate()
 }

@@ -35,6 +35,22 @@ func optionalName(field, s string) (string, error) {
 	return s, nil
 }
 
+// validProse is validText for what people read: what no screen shows is refused but for line ends and tabs, and so is what makes a screen
+// show the characters in another order than they are in.
+func validProse(field, s string, limit int) error {
+	if err := validText(field, s, limit); err != nil {
+		return err
+	}
+	for _, r := range s {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+		case unicode.IsControl(r), r >= '\u202A' && r <= '\u202E', r >= '\u2066' && r <= '\u2069':
+			return Invalid(field, "%s holds the character %U, which cannot be shown; leave it out.", field, r)
+		}
+	}
+	return nil
+}
+
 // validText refuses text that PostgreSQL or a process could not take: NUL bytes and invalid UTF-8, or more than limit bytes.
 func validText(field, s string, limit int) error {
 	if len(s) > limit {

@@ -140,3 +140,13 @@ func TestJobsThatAreRefused(t *testing.T) {
 	require.NoError(t, empty.validate(), "a job without anything to run can be saved")
 	require.True(t, empty.empty())
 }
+
+// TestProseHidesNothing: a description is shown as it is written.
+func TestProseHidesNothing(t *testing.T) {
+	for _, s := range []string{"", "two\nlines\r\n\tand a tab", "שלום עולם", "👩‍👩‍👧 é"} {
+		require.NoError(t, validProse("description", s, maxDescription), "%q", s)
+	}
+	for _, s := range []string{"x\u202eevil", "\u2066x\u2069", "\x1b[31m", "\a", "\u0085", "\x7f", "\x00"} {
+		require.True(t, IsCode(validProse("description", s, maxDescription), CodeInvalid), "%q", s)
+	}
+}

@@ -233,7 +233,7 @@ func (r *Runs) Attempt(ctx context.Context, s Scope, run RunID, key string, numb
 			if key == "" {
 				return Errorf(CodeNotFound, "The run has tasks, and each has a log of its own: /runs/%s/tasks/{key}/logs.", run)
 			}
-			return NotFound("task", key)
+			return Errorf(CodeNotFound, "There is no task %q in this run.", key)
 		}
 		attempts, err := tx.Attempts(ctx, []RunID{run})
 		if err != nil {
@@ -245,7 +245,10 @@ func (r *Runs) Attempt(ctx context.Context, s Scope, run RunID, key string, numb
 			}
 		}
 		if found == nil && number != 0 {
-			return NotFound("attempt", number)
+			if key == "" {
+				return Errorf(CodeNotFound, "There is no attempt %d of this run.", number)
+			}
+			return Errorf(CodeNotFound, "There is no attempt %d of the task %q.", number, key)
 		}
 		return nil
 	})

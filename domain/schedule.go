@@ -144,12 +144,29 @@ func (s *Schedule) miss() {
 	s.LastMissedAt, s.WaitingSince = s.WaitingSince, nil
 }
 
-// reschedule replaces the schedule, or removes it. What was missed is kept while the job has one. A tick of the old schedule that has come is not lost: it
+// of is the schedule that the change makes of the present one, which may be nil.
+func (c ScheduleChange) of(present *Schedule) (n NewSchedule, err error) {
+	if present != nil {
+		n = NewSchedule{Cron: present.Cron, TimeZone: present.TimeZone, Paused: present.Paused}
+	} else if c.Cron == nil {
+		return n, Invalid("schedule.cron", "The job has no schedule yet; give schedule.cron.")
+	}
+	set(&n.Cron, c.Cron)
+	set(&n.TimeZone, c.TimeZone)
+	set(&n.Paused, c.Paused)
+	return n, nil
+}
+
+// reschedule changes the schedule, or removes it. What was missed is kept while the job has one. A tick of the old schedule that has come is not lost: it
 // waits under the new one, or counts as missed where that is paused.
-func (j *Job) reschedule(n *NewSchedule, now time.Time) error {
-	if n == nil {
+func (j *Job) reschedule(c *ScheduleChange, now time.Time) error {
+	if c == nil {
 		j.Schedule = nil
 		return nil
+	}
+	n, err := c.of(j.Schedule)
+	if err != nil {
+		return err
 	}
 	next, err := n.schedule(now)
 	if err != nil {

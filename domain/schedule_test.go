@@ -152,17 +152,68 @@ func TestAMonthAwayIsCountedUpToABound(t *testing.T) {
 	require.True(t, s.NextAt.After(now))
 }
 
+// whole changes every field.
+func whole(n NewSchedule) *ScheduleChange {
+	if n.TimeZone == "" {
+		n.TimeZone = "UTC"
+	}
+	return &ScheduleChange{Cron: &n.Cron, TimeZone: &n.TimeZone, Paused: &n.Paused}
+}
+
+// TestAScheduleKeepsWhatAChangeLeavesOut, so pausing needs no cron line.
+func TestAScheduleKeepsWhatAChangeLeavesOut(t *testing.T) {
+	yes, zone := true, "Europe/Rome"
+	job := Job{Name: "j", JobSpec: JobSpec{Command: "true"}}
+	err := job.change(JobChange{Schedule: new(&ScheduleChange{Paused: &yes})}, epoch)
+	require.ErrorContains(t, err, "schedule.cron")
+	require.Nil(t, job.Schedule)
+
+	require.NoError(t, job.reschedule(whole(NewSchedule{Cron: "0 3 * * *", TimeZone: zone}), epoch))
+	require.NoError(t, job.reschedule(&ScheduleChange{Paused: &yes}, epoch))
+	require.Equal(t, Schedule{Cron: "0 3 * * *", TimeZone: zone, Paused: true}, *job.Schedule)
+	cron := "30 3 * * *"
+	require.NoError(t, job.reschedule(&ScheduleChange{Cron: &cron}, epoch))
+	require.Equal(t, Schedule{Cron: cron, TimeZone: zone, Paused: true}, *job.Schedule)
+}
+
+// TestAJobWithNothingToRunHasNoSchedule: its ticks would start nothing, and nothing would say why.
+func TestAJobWithNothingToRunHasNoSchedule(t *testing.T) {
+	scope := SystemScope("ws_1", "test")
+	daily := &NewSchedule{Cron: "@daily"}
+	_, err := NewJob{Name: "j", Schedule: daily}.job(scope, epoch)
+	require.ErrorContains(t, err, "nothing to run")
+	_, err = NewJob{Name: "j", JobSpec: JobSpec{Tasks: []TaskSpec{}}}.job(scope, epoch)
+	require.NoError(t, err, "it can be saved without one")
+	job, err := NewJob{Name: "j", JobSpec: JobSpec{Command: "true"}, Schedule: daily}.job(scope, epoch)
+	require.NoError(t, err)
+	none := ""
+	require.ErrorContains(t, job.change(JobChange{Command: &none}, epoch), "remove the schedule")
+}
+
+// TestChangingACommandIntoTasksSaysWhatElseToSend, and the other way round.
+func TestChangingACommandIntoTasksSaysWhatElseToSend(t *testing.T) {
+	command, none := "true", ""
+	tasks, noTasks := []TaskSpec{{Key: "a", Command: "true"}}, []TaskSpec{}
+	single, dag := Job{Name: "j", JobSpec: JobSpec{Command: command}}, Job{Name: "j", JobSpec: JobSpec{Tasks: tasks}}
+	try := func(j Job, c JobChange) error { return j.change(c, epoch) }
+	require.ErrorContains(t, try(single, JobChange{Tasks: &tasks}), `send "command": "" too`)
+	require.NoError(t, try(single, JobChange{Tasks: &tasks, Command: &none}))
+	require.ErrorContains(t, try(dag, JobChange{Command: &command}), `send "tasks": [] too`)
+	require.NoError(t, try(dag, JobChange{Command: &command, Tasks: &noTasks}))
+	require.ErrorContains(t, try(single, JobChange{Command: &command, Tasks: &tasks}), "leave one of them out")
+}
+
 func TestANewScheduleKeepsWhatWasMissed(t *testing.T) {
 	job := Job{Name: "j"}
-	require.NoError(t, job.reschedule(&NewSchedule{Cron: "0 * * * *"}, epoch))
+	require.NoError(t, job.reschedule(whole(NewSchedule{Cron: "0 * * * *"}), epoch))
 	missed := at(3)
 	job.Schedule.Missed, job.Schedule.LastMissedAt = 4, &missed
-	require.NoError(t, job.reschedule(&NewSchedule{Cron: "5 * * * *"}, epoch))
+	require.NoError(t, job.reschedule(whole(NewSchedule{Cron: "5 * * * *"}), epoch))
 	require.Equal(t, 4, job.Schedule.Missed)
 	require.Equal(t, missed, *job.Schedule.LastMissedAt)
 	require.NoError(t, job.reschedule(nil, epoch))
 	require.Nil(t, job.Schedule)
-	require.Error(t, job.reschedule(&NewSchedule{Cron: "x"}, epoch))
+	require.Error(t, job.reschedule(whole(NewSchedule{Cron: "x"}), epoch))
 }
 
 // TestSavingAJobLosesNoTick: the tick that comes between two looks of the scheduler starts its run, waits, or is counted.
@@ -170,8 +221,8 @@ func TestSavingAJobLosesNoTick(t *testing.T) {
 	before, tick, now := when(t, "2026-03-02T10:30:00Z"), when(t, "2026-03-02T11:00:00Z"), when(t, "2026-03-02T11:00:01Z")
 	saved := func(n NewSchedule, at time.Time) Schedule {
 		job := Job{Name: "j"}
-		require.NoError(t, job.reschedule(&NewSchedule{Cron: "0 * * * *"}, before))
-		require.NoError(t, job.reschedule(&n, at))
+		require.NoError(t, job.reschedule(whole(NewSchedule{Cron: "0 * * * *"}), before))
+		require.NoError(t, job.reschedule(whole(n), at))
 		return *job.Schedule
 	}
 	same := saved(NewSchedule{Cron: " 0 * * * *", TimeZone: "UTC"}, now)

@@ -31,6 +31,9 @@ var codes = map[domain.Code]string{
 	domain.CodeInternal:        "INTERNAL",
 }
 
+// unnamedOperation is what gqlgen says of a query with several operations, or none, where the request names none of them.
+const unnamedOperation = "operation  not found"
+
 // errors' extensions.
 const (
 	extCode    = "code"
@@ -83,6 +86,9 @@ func asError(err error) *domain.Error {
 		return domain.Errorf(domain.CodeUnavailable, "The request was given up before it was answered.")
 	}
 	if g, ok := errors.AsType[*gqlerror.Error](err); ok && g.Err == nil {
+		if g.Message == unnamedOperation {
+			return domain.Errorf(domain.CodeInvalid, "Say in operationName which of the query's operations is meant; it needs one.")
+		}
 		return domain.Errorf(domain.CodeInvalid, "%s", sentence(g.Message))
 	}
 	return domain.AsError(err)

@@ -4,7 +4,6 @@ package graph
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler/lru"
 	"github.com/gorilla/websocket"
 	"github.com/vektah/gqlparser/v2/ast"
-	"go.jetify.com/typeid"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
@@ -56,7 +54,7 @@ var defaultTiming = timing{
 }
 
 // Handler serves POST /graphql and its WebSocket (graphql-transport-ws) at the path it is mounted on. A request whose answer has an X-Request-Id
-// already keeps it, else it gets one. When the context of the server's connections ends, WebSockets close with 1001.
+// already keeps it, else it gets the caller's or a new one. When the context of the server's connections ends, WebSockets close with 1001.
 func Handler(o Options) http.Handler { return newHandler(o, defaultTiming) }
 
 type server struct {
@@ -100,6 +98,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, http.StatusMethodNotAllowed, domain.Errorf(domain.CodeInvalid, "GraphQL is asked by POST, and followed by WebSocket."))
 	case !isJSON(r):
 		s.refuse(w, r, http.StatusUnsupportedMediaType, domain.Errorf(domain.CodeInvalid, "Send the query as JSON, with Content-Type: application/json."))
+	case isCoded(r):
+		w.Header().Set("Accept-Encoding", "identity")
+		s.refuse(w, r, http.StatusUnsupportedMediaType, domain.Errorf(domain.CodeInvalid, "Send the query as it is, without Content-Encoding."))
 	case isForgeable(r):
 		s.refuse(w, r, http.StatusForbidden, domain.Errorf(domain.CodeForbidden, "With the console's cookie, send the header %s too.", auth.ConsoleHeader))
 	case isBearer(r) && unauthenticated(r.Context()) != nil:
@@ -120,6 +121,12 @@ func isUpgrade(r *http.Request) bool { return websocket.IsWebSocketUpgrade(r) }
 func isJSON(r *http.Request) bool {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && media == "application/json"
+}
+
+// isCoded recognises a body that is not what its sender means: no coding is undone.
+func isCoded(r *http.Request) bool {
+	coding := r.Header.Get("Content-Encoding")
+	return coding != "" && !strings.EqualFold(coding, "identity")
 }
 
 func isBearer(r *http.Request) bool { return r.Header.Get("Authorization") != "" }
@@ -166,24 +173,16 @@ type request struct {
 
 const requestIDHeader = "X-Request-Id"
 
-// identified gives each request an id, unless somebody before us has.
+// identified gives each request an id, unless somebody before us has: the caller's own where it is sane.
 func identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := request{id: w.Header().Get(requestIDHeader), origin: originOf(r), authorization: r.Header.Get("Authorization")}
 		if req.id == "" {
-			req.id = newRequestID()
+			req.id = domain.RequestID(r.Header.Get(requestIDHeader))
 			w.Header().Set(requestIDHeader, req.id)
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey, req)))
 	})
-}
-
-func newRequestID() string {
-	id, err := typeid.WithPrefix("req")
-	if err != nil {
-		panic(fmt.Sprintf("graph: a prefix of ours is malformed: %v", err))
-	}
-	return id.String()
 }
 
 func requestOf(ctx context.Context) request {

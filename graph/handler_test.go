@@ -88,22 +88,25 @@ func TestWhatIsNotGraphQLIsRefused(t *testing.T) {
 		status            int
 		code              string
 	}{
-		"no JSON type": {"text/plain", `{"query":"{viewer{id}}"}`, http.StatusUnsupportedMediaType, "INVALID"},
-		"a form":       {"application/x-www-form-urlencoded", `query={viewer{id}}`, http.StatusUnsupportedMediaType, "INVALID"},
-		"not JSON":     {"application/json", `{"query":`, http.StatusBadRequest, "INVALID"},
-		"two values":   {"application/json", `{"query":"{viewer{id}}"}{}`, http.StatusBadRequest, "INVALID"},
-		"a batch":      {"application/json", `[{"query":"{viewer{id}}"}]`, http.StatusBadRequest, "INVALID"},
-		"no query":     {"application/json", `{}`, http.StatusBadRequest, "INVALID"},
-		"null":         {"application/json", `null`, http.StatusBadRequest, "INVALID"},
-		"syntax":       {"application/json", `{"query":"{viewer{"}`, http.StatusOK, "INVALID"},
-		"no field":     {"application/json", `{"query":"{nothing}"}`, http.StatusOK, "INVALID"},
-		"no operation": {"application/json", `{"query":"{viewer{id}}","operationName":"X"}`, http.StatusOK, "INVALID"},
-		"too large":    {"application/json", `{"query":"` + strings.Repeat("x", maxBody) + `"}`, http.StatusRequestEntityTooLarge, "TOO_LARGE"},
-		"subscription": {"application/json", `{"query":"subscription{agentUpdated{id}}"}`, http.StatusOK, "INVALID"},
+		"no JSON type":        {"text/plain", `{"query":"{viewer{id}}"}`, http.StatusUnsupportedMediaType, "INVALID"},
+		"a form":              {"application/x-www-form-urlencoded", `query={viewer{id}}`, http.StatusUnsupportedMediaType, "INVALID"},
+		"not JSON":            {"application/json", `{"query":`, http.StatusBadRequest, "INVALID"},
+		"two values":          {"application/json", `{"query":"{viewer{id}}"}{}`, http.StatusBadRequest, "INVALID"},
+		"a batch":             {"application/json", `[{"query":"{viewer{id}}"}]`, http.StatusBadRequest, "INVALID"},
+		"no query":            {"application/json", `{}`, http.StatusBadRequest, "INVALID"},
+		"null":                {"application/json", `null`, http.StatusBadRequest, "INVALID"},
+		"syntax":              {"application/json", `{"query":"{viewer{"}`, http.StatusOK, "INVALID"},
+		"no field":            {"application/json", `{"query":"{nothing}"}`, http.StatusOK, "INVALID"},
+		"no operation":        {"application/json", `{"query":"{viewer{id}}","operationName":"X"}`, http.StatusOK, "INVALID"},
+		"two unnamed":         {"application/json", `{"query":"query a{viewer{id}} query b{viewer{id}}"}`, http.StatusOK, "INVALID"},
+		"no operation at all": {"application/json", `{"query":"fragment f on Query{viewer{id}}"}`, http.StatusOK, "INVALID"},
+		"too large":           {"application/json", `{"query":"` + strings.Repeat("x", maxBody) + `"}`, http.StatusRequestEntityTooLarge, "TOO_LARGE"},
+		"subscription":        {"application/json", `{"query":"subscription{agentUpdated{id}}"}`, http.StatusOK, "INVALID"},
 	} {
 		res := w.post(nobody, c.contentType, c.body)
 		require.Equal(t, c.status, res.Status, name)
 		require.Equal(t, c.code, res.code(), name)
+		require.NotContains(t, res.Errors[0].Message, "  ", name)
 		require.Equal(t, "application/json; charset=utf-8", res.Header.Get("Content-Type"), name)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/graphql?query={viewer{id}}", nil)
@@ -111,6 +114,28 @@ func TestWhatIsNotGraphQLIsRefused(t *testing.T) {
 	res := w.send(req)
 	require.Equal(t, http.StatusMethodNotAllowed, res.Status)
 	require.Equal(t, "POST", res.Header.Get("Allow"))
+}
+
+func TestACodedBodyIsRefused(t *testing.T) {
+	w := newWorld(t, quick)
+	for coding, status := range map[string]int{"gzip": http.StatusUnsupportedMediaType, "identity": http.StatusOK} {
+		res := w.query(func(h http.Header) { h.Set("Content-Encoding", coding) }, viewerQuery, nil)
+		require.Equal(t, status, res.Status, coding)
+	}
+}
+
+// TestACallersIDIsKept where it is sane, as REST keeps it.
+func TestACallersIDIsKept(t *testing.T) {
+	w := newWorld(t, quick)
+	ask := func(id string) answer {
+		return w.query(func(h http.Header) { h.Set("X-Request-Id", id) }, `{ overview { agents } }`, nil)
+	}
+	res := ask("my-id-1")
+	require.Equal(t, "my-id-1", res.Header.Get("X-Request-Id"))
+	require.Equal(t, "my-id-1", res.Errors[0].Extensions["requestId"])
+	for _, odd := range []string{"a b", "<x>", strings.Repeat("x", 129)} {
+		require.NotEqual(t, odd, ask(odd).Header.Get("X-Request-Id"))
+	}
 }
 
 func TestARequestKeepsItsID(t *testing.T) {

@@ -215,7 +215,7 @@ func (w *world) again(p person) person {
 
 // connect plays the agent's hello.
 func (n *tenant) connect(slots int) {
-	n.session = newRequestID()
+	n.session = domain.RequestID("")
 	_, err := n.w.services.Agents.Hello(n.w.t.Context(), n.worker, domain.AgentHello{
 		Session: n.session, Version: "1.2.3", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots, Token: domain.HashSecret(n.agentToken),
 	})

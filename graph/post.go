@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -53,6 +54,9 @@ func readParams(r *http.Request) (*graphql.RawParams, int, error) {
 	body, err := io.ReadAll(r.Body)
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, http.StatusRequestEntityTooLarge, domain.Errorf(domain.CodeTooLarge, "The request is larger than %d bytes.", tooLarge.Limit)
+	}
+	if slow, ok := errors.AsType[net.Error](err); ok && slow.Timeout() {
+		return nil, http.StatusRequestTimeout, domain.Errorf(domain.CodeInvalid, "The body did not arrive in time; send the request again.")
 	}
 	if err != nil {
 		return nil, http.StatusBadRequest, domain.Errorf(domain.CodeInvalid, "The request's body broke off.")

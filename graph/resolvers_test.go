@@ -119,11 +119,13 @@ func TestAJobIsChangedFieldByField(t *testing.T) {
 
 	same := change(map[string]any{"id": id, "tasks": nil, "environment": nil, "name": nil})
 	require.Equal(t, made, same, "what is left out or null stays")
-	paused := change(map[string]any{"id": id, "schedule": map[string]any{"cron": "0 3 * * *", "paused": true}})
+	change(map[string]any{"id": id, "schedule": map[string]any{"timeZone": "Europe/Rome"}})
+	paused := change(map[string]any{"id": id, "schedule": map[string]any{"paused": true}})
 	require.Empty(t, at(paused, "schedule", "next"))
+	require.Equal(t, "Europe/Rome", at(paused, "schedule", "timeZone"), "what is left out of a schedule stays")
 	for _, count := range []int{0, -1, 101} {
 		refused := w.query(me, `query($id: ID!, $n: Int) { job(id: $id) { schedule { next(count: $n) } } }`, map[string]any{"id": at(w.ok(me, create, map[string]any{
-			"input": map[string]any{"name": "x", "schedule": map[string]any{"cron": "@daily"}},
+			"input": map[string]any{"name": "x", "command": "true", "schedule": map[string]any{"cron": "@daily"}},
 		}), "createJob", "job", "id"), "n": count})
 		require.Equal(t, "INVALID", refused.code())
 	}

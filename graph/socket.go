@@ -35,6 +35,9 @@ const (
 	closeInvalid         = 4400
 	closeUnauthenticated = 4401
 	closeForbidden       = 4403
+	closeInitialiseLate  = 4408
+	closeSubscriberTaken = 4409
+	closeInitialisedOnce = 4429
 )
 
 // socket is one WebSocket. gqlgen's transport speaks through it; what it adds is a deadline for each write, a close with a code of ours that
@@ -44,12 +47,14 @@ type socket struct {
 	conn   *websocket.Conn
 	cancel context.CancelFunc // ends what lives on the connection
 
-	reading sync.Mutex // gqlgen leaves a reader behind when the first message is late
+	reading     sync.Mutex // gqlgen leaves a reader behind when the first message is late
+	initialised bool       // a first message came; of the reader
 
 	mu         sync.Mutex
 	ended      bool // a close was sent: nothing but its answer is awaited
 	gone       bool // nothing starts any more
 	operations int
+	open       map[string]bool // ids of operations that neither end has completed
 	group      sync.WaitGroup
 }
 
@@ -69,7 +74,7 @@ func (s *server) serveSocket(w http.ResponseWriter, r *http.Request) {
 		HandshakeTimeout: s.timing.write,
 		Subprotocols:     []string{subprotocol},
 		Error: func(w http.ResponseWriter, r *http.Request, status int, reason error) {
-			s.refuse(w, r, status, domain.Errorf(domain.CodeInvalid, "The WebSocket cannot be opened: %s.", reason))
+			s.refuse(w, r, status, refusedUpgrade(status).Because(reason))
 		},
 	}
 	conn, err := upgrader.Upgrade(w, r, nil) // refuses the origin of another site
@@ -77,11 +82,19 @@ func (s *server) serveSocket(w http.ResponseWriter, r *http.Request) {
 		return // Error has answered
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	c := &socket{timing: s.timing, conn: conn, cancel: cancel}
+	c := &socket{timing: s.timing, conn: conn, cancel: cancel, open: map[string]bool{}}
 	defer c.finish()
 	stop := context.AfterFunc(r.Context(), func() { c.end(closeGoingAway, "The server is going away.") })
 	defer stop()
 	s.gqlgen.ServeHTTP(w, r.WithContext(context.WithValue(ctx, socketKey, c)))
+}
+
+// refusedUpgrade is why a WebSocket was not opened, by the status that its library has chosen.
+func refusedUpgrade(status int) *domain.Error {
+	if status == http.StatusForbidden {
+		return domain.Errorf(domain.CodeForbidden, "The WebSocket cannot be opened by a page of another site; open it from this server's own address.")
+	}
+	return domain.Errorf(domain.CodeInvalid, "The WebSocket cannot be opened: the request to upgrade is malformed.")
 }
 
 // finish waits for the peer's answer to a close, then for what lived on the connection.
@@ -142,26 +155,63 @@ func (c *socket) NextReader() (int, io.Reader, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	for {
-		kind, message, err := c.conn.ReadMessage()
+		kind, content, err := c.conn.ReadMessage()
 		switch {
 		case err != nil && (c.isEnded() || websocket.IsCloseError(err, websocket.CloseNormalClosure, websocket.CloseGoingAway, websocket.CloseNoStatusReceived)):
 			return kind, nil, transport.ErrWebsocketClosed
 		case err != nil:
 			return kind, nil, err
-		case !isMessage(message):
-			c.end(closeInvalid, "This is not a message of "+subprotocol+".")
-		case !c.isEnded():
-			return kind, bytes.NewReader(message), nil
+		}
+		if code, reason := c.breach(content); code != 0 {
+			c.end(code, reason)
+		}
+		if !c.isEnded() {
+			return kind, bytes.NewReader(content), nil
 		}
 	}
 }
 
-func isMessage(b []byte) bool {
-	var message struct {
-		Type string `json:"type"`
+// breach is the close with which the protocol answers a message that it does not allow, or not now; 0 for one that it does.
+func (c *socket) breach(content []byte) (code int, reason string) {
+	var m struct{ Type, ID string }
+	if json.Unmarshal(content, &m) != nil || !slices.Contains(messageTypes, m.Type) {
+		return closeInvalid, "This is not a message of " + subprotocol + "."
 	}
-	return json.Unmarshal(b, &message) == nil && slices.Contains(messageTypes, message.Type)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case m.Type == "connection_init" && c.initialised:
+		return closeInitialisedOnce, "Too many initialisation requests"
+	case m.Type == "connection_init":
+		c.initialised = true
+	case m.Type == "subscribe" && !c.initialised: // gqlgen reads on only when the first message has been acknowledged
+		return closeUnauthenticated, "Unauthorized"
+	case m.Type == "subscribe" && c.open[m.ID]:
+		return closeSubscriberTaken, short("Subscriber for " + m.ID + " already exists")
+	case m.Type == "subscribe":
+		c.open[m.ID] = true
+	case m.Type == "complete":
+		delete(c.open, m.ID)
+	}
+	return 0, ""
 }
+
+// completed notes that a message of ours ends an operation. gqlgen writes the type last.
+func (c *socket) completed(content []byte) {
+	if !bytes.HasSuffix(content, []byte(`"type":"complete"}`)) && !bytes.HasSuffix(content, []byte(`"type":"error"}`)) {
+		return
+	}
+	var m struct{ ID string }
+	if err := json.Unmarshal(content, &m); err != nil {
+		panic(err) // it was just marshalled
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, m.ID)
+}
+
+// initialiseLate is gqlgen's reason to close when the first message is late.
+const initialiseLate = "connection initialisation timeout"
 
 // messageTypes are those that a client sends.
 var messageTypes = []string{"connection_init", "ping", "pong", "subscribe", "complete"}
@@ -175,6 +225,7 @@ func (c *socket) WriteJSON(v any) error {
 	if err != nil {
 		return err
 	}
+	c.completed(message)                                        // before the peer knows, who may use the id again
 	_ = c.conn.SetWriteDeadline(time.Now().Add(c.timing.write)) // the write fails then
 	if err := c.conn.WriteMessage(websocket.TextMessage, message); err != nil {
 		_ = c.conn.Close() // unblocks the reader
@@ -186,6 +237,9 @@ func (c *socket) WriteJSON(v any) error {
 
 // WriteClose implements transport.WebsocketConn.
 func (c *socket) WriteClose(code int, reason string) error {
+	if reason == initialiseLate { // with a code of WebSocket's own
+		code = closeInitialiseLate
+	}
 	c.end(code, reason)
 	return nil
 }

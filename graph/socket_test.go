@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -68,6 +69,10 @@ func TestAnotherSitesSocketIsRefused(t *testing.T) {
 	_, res, err := d.DialContext(t.Context(), "ws"+w.url[len("http"):], h)
 	require.ErrorIs(t, err, websocket.ErrBadHandshake)
 	require.Equal(t, http.StatusForbidden, res.StatusCode)
+	says, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(says), "another site")
+	require.NotContains(t, string(says), "Upgrader")
 	d.Subprotocols = []string{"graphql-ws"}
 	_, res, err = d.DialContext(t.Context(), "ws"+w.url[len("http"):], nil)
 	require.ErrorIs(t, err, websocket.ErrBadHandshake)
@@ -159,11 +164,7 @@ func TestMalformedMessagesCloseTheSocket(t *testing.T) {
 
 	late := w.dial(me)
 	code, _, _ = late.closed()
-	require.Equal(t, websocket.CloseProtocolError, code, "the first message did not come")
-	early := w.dial(me)
-	early.subscribe(`{ viewer { id } }`, nil)
-	code, _, _ = early.closed()
-	require.Equal(t, websocket.CloseProtocolError, code, "a subscription before the first message")
+	require.Equal(t, closeInitialiseLate, code, "the first message did not come")
 }
 
 func TestRefusedOperationsLeaveTheSocketOpen(t *testing.T) {
@@ -228,6 +229,49 @@ func TestAReaderThatStopsIsCut(t *testing.T) {
 		next = at(good.event(id), "runLogs", "nextOffset").(string)
 	}
 	require.Eventually(t, func() bool { return w.sockets.Load() == 1 }, 10*time.Second, 10*time.Millisecond, "the stuck reader is still served")
+}
+
+// TestWhatTheProtocolForbidsClosesWithItsOwnCode: clients tell their own faults from the network's by it.
+func TestWhatTheProtocolForbidsClosesWithItsOwnCode(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	a.connect(1)
+	const live = `subscription { agentUpdated { id } }`
+
+	early := w.dial(bearer(a.viewer.token))
+	early.subscribe(live, nil)
+	code, reason, _ := early.closed()
+	require.Equal(t, closeUnauthenticated, code)
+	require.Equal(t, "Unauthorized", reason)
+
+	twice := w.open(bearer(a.viewer.token), nil)
+	twice.init(nil)
+	code, reason, _ = twice.closed()
+	require.Equal(t, closeInitialisedOnce, code)
+	require.Equal(t, "Too many initialisation requests", reason)
+
+	taken := w.open(bearer(a.viewer.token), nil)
+	taken.event(taken.subscribe(live, nil))
+	taken.next--
+	taken.subscribe(live, nil)
+	code, reason, _ = taken.closed()
+	require.Equal(t, closeSubscriberTaken, code)
+	require.Equal(t, "Subscriber for 1 already exists", reason)
+
+	again := w.open(bearer(a.viewer.token), nil)
+	for _, query := range []string{`{ viewer { id } }`, `{ nothing }`, `{ viewer { id } }`} {
+		again.next = 0 // an id is free when its operation is over
+		again.subscribe(query, nil)
+		for m := again.read(); m.Type != "complete"; {
+			m = again.read()
+		}
+	}
+	again.next = 0
+	again.event(again.subscribe(live, nil))
+	again.write("complete", "1", nil)
+	require.Equal(t, "complete", again.read().Type)
+	again.next = 0
+	again.event(again.subscribe(live, nil))
 }
 
 func TestAPeerThatIsSilentIsCut(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,28 +19,29 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// bodyTime is how long a body may take to arrive.
-const bodyTime = time.Minute
-
 // maxPublicBody bounds the bodies of those whom nobody knows yet, in bytes.
 const maxPublicBody = 64 << 10
 
 // readBody reads the body of an operation that has one, and refuses what is not one sound JSON value: huma reads leniently. An operation
-// without a body ignores what is sent to it.
+// without a body refuses any: who sends one means something by it.
 func (a *api) readBody(ctx huma.Context, next func(huma.Context)) {
 	op := ctx.Operation()
+	r, w := humachi.Unwrap(ctx)
 	if op.RequestBody == nil {
+		if err := noBody(w, r); err != nil {
+			a.fail(w, r, err)
+			return
+		}
 		next(ctx)
 		return
 	}
-	r, w := humachi.Unwrap(ctx)
 	limit := a.maxBody
 	if len(op.Security) == 0 {
 		limit = min(limit, maxPublicBody)
 	}
 	body, err := receive(w, r, limit)
 	if err == nil && len(body) > 0 {
-		err = sound(r.Header.Get("Content-Type"), body)
+		err = sound(r.Header, body)
 	}
 	if err == nil && len(body) == 0 && op.RequestBody.Required {
 		err = domain.Invalid("body", "The body is missing; send a JSON object.")
@@ -54,23 +54,28 @@ func (a *api) readBody(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// receive reads the whole body, in a bounded time and to a bounded size.
+// noBody refuses a body. Its length may not be known beforehand: a body in chunks may be empty.
+func noBody(w http.ResponseWriter, r *http.Request) error {
+	if _, err := receive(w, r, 0); !domain.IsCode(err, domain.CodeTooLarge) {
+		return err
+	}
+	return domain.Invalid("body", "This operation takes no body; leave it out.")
+}
+
+// receive reads the whole body, to a bounded size. The server bounds the time.
 func receive(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	tooLarge := domain.Errorf(domain.CodeTooLarge, "The body is larger than %d bytes.", limit)
 	if r.ContentLength > limit {
 		w.Header().Set("Connection", "close") // the rest is not read
 		return nil, tooLarge
 	}
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime)) // where the connection has none, its server bounds it
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	_ = deadline.SetReadDeadline(time.Time{})
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		w.Header().Set("Connection", "close")
 		return nil, tooLarge
 	}
 	if slow, ok := errors.AsType[net.Error](err); ok && slow.Timeout() {
-		return nil, newError(http.StatusRequestTimeout, fmt.Sprintf("The body did not arrive within %s.", bodyTime))
+		return nil, newError(http.StatusRequestTimeout, "The body did not arrive in time; send the request again.")
 	}
 	if err != nil {
 		return nil, domain.Invalid("body", "The body could not be read to its end.").Because(err)
@@ -79,7 +84,13 @@ func receive(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 }
 
 // sound refuses a body that is not exactly one JSON value, in UTF-8, without names that are given twice and without NUL characters.
-func sound(contentType string, body []byte) error {
+func sound(header http.Header, body []byte) error {
+	contentType := header.Get("Content-Type")
+	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		refusal := newError(http.StatusUnsupportedMediaType, fmt.Sprintf("Send the body as it is, without Content-Encoding: %s.", shorten(coding)))
+		refusal.headers.Set("Accept-Encoding", "identity")
+		return refusal
+	}
 	kind, params, err := mime.ParseMediaType(contentType)
 	charset := strings.ToLower(params["charset"])
 	if err != nil || kind != "application/json" || charset != "" && charset != "utf-8" {
@@ -149,6 +160,11 @@ func (v *reader) value() error {
 		return v.object()
 	case json.Delim('['):
 		return v.array()
+	}
+	if n, ok := t.(json.Number); ok {
+		if _, err := n.Float64(); err != nil {
+			return domain.Errorf(domain.CodeInvalid, "The value of %q is too large a number.", v.where())
+		}
 	}
 	return v.noNUL(t)
 }

@@ -2,6 +2,8 @@ package rest
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -15,44 +17,91 @@ func TestSoundBodies(t *testing.T) {
 		`{}`, `[]`, `null`, `"x"`, `1e2`, ` {"a": [1, {"b": "\u00e9 \ud83d\ude00 \\ud800"}]} `, `{"a":{"b":1},"b":{"b":1}}`,
 		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth),
 	} {
-		require.NoError(t, sound("application/json", []byte(body)), body)
+		require.NoError(t, sound(typed("application/json"), []byte(body)), body)
 	}
-	require.NoError(t, sound("application/json; charset=UTF-8", []byte("{}")))
-	require.NoError(t, sound("Application/JSON", []byte("{}")))
+	require.NoError(t, sound(typed("application/json; charset=UTF-8"), []byte("{}")))
+	require.NoError(t, sound(typed("Application/JSON"), []byte("{}")))
+	require.NoError(t, sound(http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"identity"}}, []byte("{}")))
 }
 
 func TestUnsoundBodies(t *testing.T) {
 	for body, says := range map[string]string{
-		`{`:                        "ends too early",
-		`{"a":1,}`:                 "not JSON",
-		`{'a':1}`:                  "not JSON",
-		`nil`:                      "not JSON",
-		`{"a":1} x`:                "goes on",
-		`{"a":1}{"a":1}`:           "goes on",
-		`{"a":1,"a":2}`:            `"a" is given twice`,
-		`{"t":[{"k":1,"k":2}]}`:    `"t[0].k" is given twice`,
-		`{"a":1,"\u0061":2}`:       "given twice",
-		`{"name":"a\u0000b"}`:      `"name" holds a NUL`,
-		`{"a\u0000":1}`:            "NUL",
-		"{\"a\":\"\xff\"}":         "UTF-8",
-		`{"a":"\ud800"}`:           "surrogate",
-		`{"a":"\ud800\u0041"}`:     "surrogate",
-		`{"a":"\udc00\ud800"}`:     "surrogate",
-		"\xef\xbb\xbf{}":           "not JSON",
+		`{`:                     "ends too early",
+		`{"a":1,}`:              "not JSON",
+		`{'a':1}`:               "not JSON",
+		`nil`:                   "not JSON",
+		`{"a":1} x`:             "goes on",
+		`{"a":1}{"a":1}`:        "goes on",
+		`{"a":1,"a":2}`:         `"a" is given twice`,
+		`{"t":[{"k":1,"k":2}]}`: `"t[0].k" is given twice`,
+		`{"a":1,"\u0061":2}`:    "given twice",
+		`{"name":"a\u0000b"}`:   `"name" holds a NUL`,
+		`{"a\u0000":1}`:         "NUL",
+		"{\"a\":\"\xff\"}":      "UTF-8",
+		`{"a":"\ud800"}`:        "surrogate",
+		`{"a":"\ud800\u0041"}`:  "surrogate",
+		`{"a":"\udc00\ud800"}`:  "surrogate",
+		"\xef\xbb\xbf{}":        "not JSON",
+		`{"t":[{"n":1e999}]}`:   `"t[0].n" is too large`,
+		`{"n":1` + strings.Repeat("0", 1000) + `}`: `"n" is too large`,
 		"":                         "ends too early",
 		strings.Repeat("[", 1<<20): "deeper",
 	} {
-		err := sound("application/json", []byte(body))
+		err := sound(typed("application/json"), []byte(body))
 		require.Error(t, err, body)
 		require.True(t, domain.IsCode(err, domain.CodeInvalid), body)
 		require.Contains(t, err.Error(), says, shorten(body))
 	}
 	for _, kind := range []string{"", "text/plain", "application/xml", "application/json; charset=latin1", "application/x-www-form-urlencoded", ";"} {
-		err := sound(kind, []byte("{}"))
+		err := sound(typed(kind), []byte("{}"))
 		shown, ok := err.(*Error) //nolint:errorlint // it is made here
 		require.True(t, ok, kind)
 		require.Equal(t, 415, shown.status)
 	}
+}
+
+func typed(contentType string) http.Header { return http.Header{"Content-Type": {contentType}} }
+
+// TestACodingIsRefused: it is not undone, so the body would not be what its sender means.
+func TestACodingIsRefused(t *testing.T) {
+	w := newWorld(t)
+	for _, coding := range []string{"gzip", "br", "identity, gzip", "GZIP"} {
+		res := w.call(w.ours.editor, "POST", "/jobs", `{"name":"x","command":"true"}`, "Content-Encoding", coding)
+		require.Contains(t, res.refused(http.StatusUnsupportedMediaType), "Content-Encoding")
+		require.Equal(t, "identity", res.header.Get("Accept-Encoding"))
+	}
+	require.Equal(t, 201, w.call(w.ours.editor, "POST", "/jobs", `{"name":"x","command":"true"}`, "Content-Encoding", "identity").status)
+}
+
+// TestNumbersThatDoNotFit are told by the field they stand in, without their length.
+func TestNumbersThatDoNotFit(t *testing.T) {
+	w := newWorld(t)
+	for _, number := range []string{"1" + strings.Repeat("0", 1000), "1e999", "1e0", "99999999999999999999", "1.5", `"1"`, "true"} {
+		says := w.call(w.ours.editor, "POST", "/jobs", `{"name":"x","command":"true","max_retries":`+number+`}`).refused(http.StatusBadRequest)
+		require.Contains(t, says, `"max_retries"`, number)
+		require.Regexp(t, `^[A-Z].*\.$`, says)
+		require.Less(t, len(says), 200)
+	}
+	says := w.call(w.ours.editor, "POST", "/jobs", `{"name":"x","tasks":[{"key":"a","command":"true","max_retries":1e0}]}`).refused(http.StatusBadRequest)
+	require.Contains(t, says, "max_retries")
+}
+
+// TestAnOperationWithoutABodyRefusesOne: who sends one means something by it.
+func TestAnOperationWithoutABodyRefusesOne(t *testing.T) {
+	w := newWorld(t)
+	job := w.job(w.ours.editor, map[string]any{"name": "x", "command": "true"})
+	run := w.start(w.ours.editor, job)
+	chunked := func(s string) any { return io.MultiReader(strings.NewReader(s)) } // of a length that nobody knows beforehand
+	for _, c := range []struct{ method, path string }{
+		{"POST", "/runs/" + run + "/repair"}, {"POST", "/runs/" + run + "/cancel"}, {"DELETE", "/jobs/" + job},
+		{"GET", "/jobs"}, {"GET", "/runs/" + run + "/logs"}, {"POST", "/auth/logout"},
+	} {
+		for _, body := range []any{`{"parameters":{"OK":"1"}}`, `{bad json`, `{}`, chunked(`{}`)} {
+			require.Contains(t, w.call(w.ours.editor, c.method, c.path, body).refused(http.StatusBadRequest), "takes no body", c.path)
+		}
+	}
+	require.Equal(t, "pending", w.call(w.ours.editor, "GET", "/runs/"+run, chunked("")).object(200)["status"], "nothing was done")
+	require.Equal(t, 200, w.call(w.ours.editor, "POST", "/runs/"+run+"/cancel", chunked("")).status)
 }
 
 func FuzzSound(f *testing.F) {
@@ -60,7 +109,7 @@ func FuzzSound(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if sound("application/json", body) == nil && !json.Valid(body) {
+		if sound(typed("application/json"), body) == nil && !json.Valid(body) {
 			t.Fatalf("%q is taken and is not JSON", body)
 		}
 	})
@@ -92,7 +141,8 @@ func TestJobChangeTellsAbsentFromNullFromEmpty(t *testing.T) {
 	require.Nil(t, *removed.Schedule)
 
 	given := decode[JobChange](t, `{"schedule":{"cron":"@daily","time_zone":"Europe/Rome"}}`).domain()
-	require.Equal(t, &domain.NewSchedule{Cron: "@daily", TimeZone: "Europe/Rome"}, *given.Schedule)
+	cron, zone := "@daily", "Europe/Rome"
+	require.Equal(t, &domain.ScheduleChange{Cron: &cron, TimeZone: &zone}, *given.Schedule)
 }
 
 func TestVariablesKeepTheirOrder(t *testing.T) {

@@ -96,8 +96,13 @@ var jsonFormat = huma.Format{
 
 func unmarshal(data []byte, v any) error {
 	err := json.Unmarshal(data, v)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("the value of %q cannot be a %s", wrong.Field, shorten(wrong.Value))
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err
 	}
-	return err
+	kind, digits, isNumber := strings.Cut(wrong.Value, " ")
+	if isNumber && kind == "number" { // its schema has found it whole
+		return fmt.Errorf("The value of %q must be a whole number in plain digits, not %s.", wrong.Field, shorten(digits)) //nolint:staticcheck // a message for people
+	}
+	return fmt.Errorf("The value of %q cannot be of the type %s.", wrong.Field, kind) //nolint:staticcheck // a message for people
 }

@@ -68,7 +68,7 @@ type Schedule struct {
 // NewSchedule is what a schedule is made from.
 type NewSchedule struct {
 	_        struct{} `nullable:"true"`
-	Cron     string   `json:"cron" example:"30 6 * * 1-5" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly."`
+	Cron     string   `json:"cron" example:"30 6 * * 1-5" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly. Where the clocks are set forward, a tick in the hour that is skipped does not come that day; where they are set back, one in the hour that repeats comes once."`
 	TimeZone string   `json:"time_zone,omitempty" example:"Europe/Rome" doc:"An IANA name; UTC when left out."`
 	Paused   bool     `json:"paused,omitempty"`
 }
@@ -127,7 +127,7 @@ type JobChange struct {
 	Parameters        *Variables     `json:"parameters,omitempty" nullable:"true" doc:"Replaces all of them."`
 	MaxConcurrentRuns *int           `json:"max_concurrent_runs,omitempty" nullable:"true"`
 	Files             *[]NewJobFile  `json:"files,omitempty" nullable:"true" doc:"Replaces all of them."`
-	Schedule          ScheduleChange `json:"schedule,omitempty" doc:"Replaces the schedule; null removes it."`
+	Schedule          ScheduleChange `json:"schedule,omitempty" doc:"Changes the schedule: a field that is left out stays as it is. null removes the schedule."`
 }
 
 func (c JobChange) domain() domain.JobChange {
@@ -151,10 +151,25 @@ func (c JobChange) domain() domain.JobChange {
 	return change
 }
 
+// ScheduleFields changes the fields of a schedule that are given.
+type ScheduleFields struct {
+	_        struct{} `nullable:"true"`
+	Cron     *string  `json:"cron,omitempty" nullable:"true" example:"30 6 * * 1-5" doc:"Required where the job has no schedule yet. As in a new schedule."`
+	TimeZone *string  `json:"time_zone,omitempty" nullable:"true" example:"Europe/Rome" doc:"An IANA name."`
+	Paused   *bool    `json:"paused,omitempty" nullable:"true"`
+}
+
+func (f *ScheduleFields) domain() *domain.ScheduleChange {
+	if f == nil {
+		return nil
+	}
+	return &domain.ScheduleChange{Cron: f.Cron, TimeZone: f.TimeZone, Paused: f.Paused}
+}
+
 // ScheduleChange tells null, which removes a schedule, from absence, which leaves it.
 type ScheduleChange struct {
 	given    bool
-	schedule *NewSchedule
+	schedule *ScheduleFields
 }
 
 // UnmarshalJSON is called for null as well.
@@ -168,7 +183,7 @@ func (c *ScheduleChange) UnmarshalJSON(data []byte) error {
 
 // Schema implements huma.SchemaProvider.
 func (ScheduleChange) Schema(r huma.Registry) *huma.Schema {
-	return r.Schema(reflect.TypeFor[NewSchedule](), true, "")
+	return r.Schema(reflect.TypeFor[ScheduleFields](), true, "")
 }
 
 func showJob(j domain.Job) Job {
@@ -219,7 +234,7 @@ func (a *api) jobRoutes() {
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/jobs", OperationID: "create-job", Tags: []string{tag}, DefaultStatus: http.StatusCreated,
 		Summary: "Create a job", Errors: []int{http.StatusConflict},
-		Description: "Decided here: a single command is given as `command`, the answer is 201 with the whole job, and `tasks: []` without a command is saved but cannot be started.",
+		Description: "Decided here: a single command is given as `command`, the answer is 201 with the whole job, and `tasks: []` without a command is saved but cannot be started, nor have a schedule.",
 	}, a.createJob)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/jobs", OperationID: "list-jobs", Tags: []string{tag}, Summary: "List jobs, newest first",
@@ -236,7 +251,7 @@ func (a *api) jobRoutes() {
 		operate(a, huma.Operation{
 			Method: method, Path: "/jobs/{id}", OperationID: id, Tags: []string{tag}, Summary: summary,
 			Description: "Changes what later runs do; past runs are never rewritten. `tasks: null` leaves the DAG intact, `tasks: []` clears it. " +
-				"A field that is absent or null stays as it is, but for `schedule`, where null removes the schedule.\n\n" +
+				"A field that is absent or null stays as it is, but for `schedule`, where null removes the schedule; a field that is left out of a given schedule stays as it is as well.\n\n" +
 				"Decided here: the method is PATCH, PUT is an alias of it, and both answer with the whole job.",
 		}, a.updateJob)
 	}
@@ -250,6 +265,8 @@ func (a *api) jobRoutes() {
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/schedules/preview", OperationID: "preview-schedule", Tags: []string{tag},
 		Summary: "Show the coming ticks of a schedule before it is saved",
+		Description: "Decided here: around a change of the clocks ticks come as cron has it. One in the hour that is skipped does not come that day, so a daily job at 02:30 misses " +
+			"one day a year in Europe/Rome; one in the hour that repeats comes once. An hour that is never skipped, or UTC, avoids it.",
 	}, a.previewSchedule)
 }
 

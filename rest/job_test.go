@@ -187,3 +187,29 @@ func TestQuotaOfRuns(t *testing.T) {
 	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_running_runs", `{"limit":-1}`).refused(400)
 	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_jokes", `{"limit":1}`).refused(404)
 }
+
+// TestChangingASchedule changes what is given and nothing else.
+func TestChangingASchedule(t *testing.T) {
+	w := newWorld(t)
+	job := w.job(w.ours.editor, map[string]any{"name": "nightly", "command": "true"})
+	patch := func(schedule string) reply {
+		return w.call(w.ours.editor, "PATCH", "/jobs/"+job, `{"schedule":`+schedule+`}`)
+	}
+	require.Contains(t, patch(`{"paused":true}`).refused(400), "schedule.cron")
+	require.Equal(t, 200, patch(`{"cron":"30 2 * * *","time_zone":"Europe/Rome"}`).status)
+	for _, c := range []struct {
+		given, cron, zone string
+		paused            bool
+	}{
+		{`{"paused":true}`, "30 2 * * *", "Europe/Rome", true},
+		{`{"cron":"0 4 * * *","time_zone":null}`, "0 4 * * *", "Europe/Rome", true},
+		{`{"paused":false}`, "0 4 * * *", "Europe/Rome", false},
+		{`{}`, "0 4 * * *", "Europe/Rome", false},
+	} {
+		schedule, _ := patch(c.given).object(200)["schedule"].(map[string]any)
+		require.Equal(t, []any{c.cron, c.zone, c.paused}, []any{schedule["cron"], schedule["time_zone"], schedule["paused"]}, c.given)
+	}
+	require.Contains(t, w.call(w.ours.editor, "PATCH", "/jobs/"+job, `{"command":""}`).refused(400), "nothing to run")
+	require.Nil(t, patch(`null`).object(200)["schedule"])
+	require.Contains(t, w.call(w.ours.editor, "POST", "/jobs", `{"name":"x","schedule":{"cron":"* * * * *"}}`).refused(400), "nothing to run")
+}

@@ -62,6 +62,9 @@ func (a *api) serveLog(w http.ResponseWriter, r *http.Request, op *huma.Operatio
 	if err := checkQuery(op, r.URL.Query()); err != nil {
 		return err
 	}
+	if err := noBody(w, r); err != nil {
+		return err
+	}
 	q, err := parseLogQuery(r)
 	if err != nil {
 		return err

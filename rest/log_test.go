@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -272,6 +273,15 @@ func TestFollowedLogs(t *testing.T) {
 		_, err := io.ReadAll(s.body)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "cut, not ended")
 	})
+	t.Run("until the member is removed", func(t *testing.T) {
+		_, run, _ := w.running(t)
+		gone := w.member(w.ours, "gone", domain.RoleViewer)
+		me, _ := w.call(gone, "GET", "/auth/me", nil).object(200)["actor"].(map[string]any)["id"].(string)
+		s := w.follow(gone, "/runs/"+run+"/logs?follow=true")
+		require.Equal(t, 204, w.call(w.ours.admin, "DELETE", "/settings/members/"+me, nil).status)
+		_, err := io.ReadAll(s.body)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "cut, not ended")
+	})
 	t.Run("until the client goes", func(t *testing.T) {
 		_, run, _ := w.running(t)
 		s := w.follow(w.ours.editor, "/runs/"+run+"/logs?follow=true")
@@ -284,4 +294,26 @@ func TestFollowedLogs(t *testing.T) {
 		require.Equal(t, 200, w.call(w.ours.editor, "HEAD", "/runs/"+run+"/logs?follow=true", nil).status)
 	})
 	require.NotContains(t, w.logged.String(), "request failed")
+}
+
+// TestAFollowedLogEndsSoonAfterAKeyExpires, whose end wakes nobody.
+func TestAFollowedLogEndsSoonAfterAKeyExpires(t *testing.T) {
+	w := newWorldThatLooks(t, 20*time.Millisecond)
+	_, run, _ := w.running(t)
+	expires := w.clock.Now().Add(time.Hour).Format(time.RFC3339)
+	secret, _ := w.call(w.ours.admin, "POST", "/settings/api-keys", `{"name":"tail","role":"viewer","expires_at":"`+expires+`"}`).object(201)["secret"].(string)
+	s := w.follow(secret, "/runs/"+run+"/logs?follow=true")
+	w.clock.advance(2 * time.Hour)
+	_, err := io.ReadAll(s.body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "cut, not ended")
+}
+
+// TestWhatALogIsMissingIsSaidOfItsRun, not of the workspace: that is where to look again.
+func TestWhatALogIsMissingIsSaidOfItsRun(t *testing.T) {
+	w := newWorld(t)
+	_, run, _ := w.running(t)
+	require.Equal(t, `There is no task "zzz" in this run.`, w.call(w.ours.viewer, "GET", "/runs/"+run+"/tasks/zzz/logs", nil).refused(404))
+	require.Equal(t, "There is no attempt 2 of this run.", w.call(w.ours.viewer, "GET", "/runs/"+run+"/logs?attempt=2", nil).refused(404))
+	dag := w.start(w.ours.editor, w.job(w.ours.editor, map[string]any{"name": "dag", "tasks": []map[string]any{{"key": "a", "command": "true"}}}))
+	require.Equal(t, `There is no attempt 7 of the task "a".`, w.call(w.ours.viewer, "GET", "/runs/"+dag+"/tasks/a/logs?attempt=7", nil).refused(404))
 }

@@ -95,19 +95,23 @@ func (l *logAnswer) taskOver(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// watchCredential ends the answer soon after the session, the key or the run whose token it was opened with.
+// watchCredential ends the answer with the session or the key it was opened with, and soon after the run whose token it was.
 func (l *logAnswer) watchCredential(ctx context.Context, end context.CancelCauseFunc) {
+	actor := l.scope.Actor()
+	wake, stop := l.topics.Subscribe(domain.SessionTopic(actor.Session), domain.APIKeyTopic(domain.APIKeyID(actor.ID)))
+	defer stop()
 	tick := time.NewTicker(l.recheck)
 	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for { // asked first: it may have ended since the request came
 		if err := l.credential(ctx); domain.IsCode(err, domain.CodeUnauthenticated) {
 			end(err)
 			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-tick.C:
 		}
 	}
 }

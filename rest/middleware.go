@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -35,26 +34,10 @@ func requestID(ctx context.Context) string {
 // identified gives every request an id: the caller's own where it is sane, else a new one. It is on every answer.
 func identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get(requestIDHeader)
-		if !saneID(id) {
-			id = "req_" + strings.ToLower(rand.Text())
-		}
+		id := domain.RequestID(r.Header.Get(requestIDHeader))
 		w.Header().Set(requestIDHeader, id)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey, id)))
 	})
-}
-
-func saneID(id string) bool {
-	if id == "" || len(id) > 128 {
-		return false
-	}
-	for _, c := range []byte(id) {
-		ok := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("-_.:/+=", c) >= 0
-		if !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // recovered answers 500 where a handler panics, and ends the connection where the answer had begun.

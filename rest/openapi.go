@@ -13,8 +13,8 @@ import (
 // about heads the API's description. What the specification leaves open is decided there and at each operation.
 const about = `The REST API of Millpond. All paths are relative to the server's URL, which ends with the version.
 
-**Requests.** Bodies are JSON in UTF-8 with ` + "`Content-Type: application/json`" + `; anything else is 415, more than 8 MiB (64 KiB without a credential) is 413. A body is
-exactly one value; fields that are unknown or given twice, NUL characters and wrong types are 400. Query parameters that an operation does not have are 400 as well. Names are case-sensitive.
+**Requests.** Bodies are JSON in UTF-8 with ` + "`Content-Type: application/json`" + `; anything else, and any Content-Encoding, is 415, more than 8 MiB (64 KiB without a credential) is 413. A body is
+exactly one value; fields that are unknown or given twice, NUL characters and wrong types are 400, and so is a body where an operation takes none. One that does not arrive within a minute is 408. Query parameters that an operation does not have are 400 as well. Names are case-sensitive.
 
 **Credentials.** An access token of ` + "`POST /auth/login`" + `, an API key (` + "`svc_sk_…`" + `) or, in a task's process, its ` + "`MILLPOND_TOKEN`" + `, sent as
 ` + "`Authorization: Bearer <token>`" + `. A token that is missing, expired or revoked is 401 with WWW-Authenticate. Everything is scoped to one workspace: another workspace's resources are 404.
@@ -40,7 +40,7 @@ var failures = map[int]string{
 	http.StatusRequestTimeout:               "The body did not arrive within a minute.",
 	http.StatusConflict:                     "It conflicts with the state that something is in, or an idempotency key was used for another request.",
 	http.StatusRequestEntityTooLarge:        "The body is too large.",
-	http.StatusUnsupportedMediaType:         "The body has no or another Content-Type than application/json.",
+	http.StatusUnsupportedMediaType:         "The body has no or another Content-Type than application/json, or a Content-Encoding.",
 	http.StatusRequestedRangeNotSatisfiable: "The offset or the range begins beyond the end; Content-Range has the size.",
 	http.StatusTooManyRequests:              "A quota is reached; the body states it exactly: max_running_runs=10, current=10. Or too many logins failed; Retry-After says how many seconds to wait.",
 	http.StatusInternalServerError:          "Something went wrong on our side. X-Request-Id leads to it in the server's log.",
@@ -139,6 +139,7 @@ func taskLogs() *huma.Operation {
 }
 
 const aboutLogs = `The exact bytes that the process wrote to stdout and stderr, in the order of arrival, live and from the archive alike. An offset is a number of bytes and means the same everywhere.
+The two are pipes of their own: the bytes of each keep their order, and between the two the order within a few milliseconds is not known; ` + "`exec 2>&1`" + ` merges them.
 
 Decided here: the log is of one attempt, the latest unless ` + "`attempt`" + ` says otherwise. Offset = end is legal, and waits when following; beyond it is 416. Before the first attempt the log is empty,
 and following waits for it. ` + "`follow`" + ` streams until the attempt's end, this attempt's and no later one's; the connection is cut, not ended, where the log could not be sent whole or the credential no longer

@@ -23,7 +23,9 @@ var update = flag.Bool("update", false, "write openapi.yaml instead of comparing
 
 // described is the API without anything behind it, for what concerns its description only.
 var described = sync.OnceValues(func() (http.Handler, error) {
-	return Handler(Options{Services: domain.Services{Clock: domain.SystemClock{}}, Auth: &auth.Service{}, Log: slog.New(slog.DiscardHandler)})
+	return Handler(Options{
+		Services: domain.Services{Clock: domain.SystemClock{}}, Auth: &auth.Service{}, Topics: struct{ domain.Topics }{}, Log: slog.New(slog.DiscardHandler),
+	})
 })
 
 func get(t *testing.T, path string) *httptest.ResponseRecorder {

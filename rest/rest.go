@@ -29,6 +29,7 @@ const defaultMaxBody = 8 << 20
 type Options struct {
 	Services domain.Services
 	Auth     *auth.Service
+	Topics   domain.Topics
 	Log      *slog.Logger // of internal errors, each with its request id
 	MaxBody  int64        // of a request, in bytes; 0 stands for 8 MiB
 }
@@ -38,24 +39,25 @@ type api struct {
 	huma.API
 	domain.Services
 	auth    *auth.Service
+	topics  domain.Topics
 	log     *slog.Logger
 	maxBody int64
-	recheck time.Duration // how often a log that is followed asks whether its credential still holds
+	recheck time.Duration // how often a log that is followed asks whether its credential still holds, beside the wake-up of its end
 }
 
-// recheckCredential bounds how long a followed log outlives the credential it was opened with.
+// recheckCredential bounds how long a followed log outlives a credential whose end wakes nobody: one that expires.
 const recheckCredential = 30 * time.Second
 
 // Handler serves the operations below Prefix, their description at Prefix/openapi.json and Prefix/openapi.yaml, and a page to read it at
 // Prefix/docs. Everything else is 404.
 func Handler(o Options) (http.Handler, error) {
-	if o.Auth == nil || o.Log == nil {
-		return nil, errors.New("rest: Auth and Log are required")
+	if o.Auth == nil || o.Topics == nil || o.Log == nil {
+		return nil, errors.New("rest: Auth, Topics and Log are required")
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody
 	}
-	a := &api{Services: o.Services, auth: o.Auth, log: o.Log, maxBody: o.MaxBody, recheck: recheckCredential}
+	a := &api{Services: o.Services, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, recheck: recheckCredential}
 	return a.routes()
 }
 
@@ -81,10 +83,15 @@ func (a *api) routes() (http.Handler, error) {
 	return ownRoutes(root), err
 }
 
-// ownRoutes routes afresh, whatever router this one is mounted in: chi would go on with the other's state.
-func ownRoutes(root http.Handler) http.Handler {
+// ownRoutes routes afresh, whatever router this one is mounted in: chi would go on with the other's state. The other learns the pattern of the route.
+func ownRoutes(root chi.Router) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		root.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, nil)))
+		own := chi.NewRouteContext()
+		own.Routes = root
+		if outer := chi.RouteContext(r.Context()); outer != nil {
+			defer func() { outer.RoutePatterns = own.RoutePatterns }()
+		}
+		root.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, own)))
 	})
 }
 

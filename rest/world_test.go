@@ -108,6 +108,12 @@ func (b *buffer) String() string {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldThatLooks(t, time.Minute)
+}
+
+// newWorldThatLooks looks that often after the credentials of followed logs.
+func newWorldThatLooks(t *testing.T, recheck time.Duration) *world {
+	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
@@ -119,7 +125,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	w.assemble(st)
 	log := slog.New(slog.NewJSONHandler(w.logged, nil))
-	handler, err := routesWith(Options{Services: w.services, Auth: w.auth, Log: log, MaxBody: 1 << 20}, 20*time.Millisecond)
+	handler, err := routesWith(Options{Services: w.services, Auth: w.auth, Topics: st.Topics(), Log: log, MaxBody: 1 << 20}, recheck)
 	require.NoError(t, err)
 	mounted := chi.NewRouter() // as the server mounts it
 	mounted.Handle("/api/*", handler)
@@ -133,7 +139,7 @@ func newWorld(t *testing.T) *world {
 
 // routesWith is Handler with another interval of looking after the credentials of followed logs.
 func routesWith(o Options, recheck time.Duration) (http.Handler, error) {
-	a := &api{Services: o.Services, auth: o.Auth, log: o.Log, maxBody: o.MaxBody, recheck: recheck}
+	a := &api{Services: o.Services, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, recheck: recheck}
 	return a.routes()
 }
 

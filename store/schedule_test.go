@@ -86,11 +86,17 @@ func TestATickWaitsForTheQuota(t *testing.T) {
 	require.Len(t, w.runsOf(job.ID), 1)
 }
 
-// TestAScheduleWithNothingToRun misses its ticks and holds up nobody else's.
+// TestAScheduleWithNothingToRun, which can be there from before it was refused, misses its ticks and holds up nobody else's.
 func TestAScheduleWithNothingToRun(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	empty, full := w.scheduled("0 * * * *", domain.JobSpec{Tasks: []domain.TaskSpec{}}), w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
+	empty, full := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"}), w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
+	require.NoError(t, w.store.In(ctx, w.admin, func(tx domain.Tx) error {
+		return second(tx.UpdateJob(ctx, empty.ID, func(j *domain.Job) error {
+			j.Command = ""
+			return nil
+		}))
+	}))
 	w.due(empty.ID)
 	require.NoError(t, w.scheduler.Tick(ctx))
 	require.Len(t, w.runsOf(full.ID), 1)
@@ -107,7 +113,8 @@ func TestAScheduleThatIsChangedOrRemoved(t *testing.T) {
 	defer stop()
 	job := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
 	woken(t, wake, "a new schedule")
-	paused := &domain.NewSchedule{Cron: "0 * * * *", Paused: true}
+	yes := true
+	paused := &domain.ScheduleChange{Paused: &yes}
 	_, err := w.services.Jobs.Update(ctx, w.admin, job.ID, domain.JobChange{Schedule: &paused})
 	require.NoError(t, err)
 	woken(t, wake, "another")
@@ -118,7 +125,7 @@ func TestAScheduleThatIsChangedOrRemoved(t *testing.T) {
 	next, err := w.system.NextSchedule(ctx)
 	require.NoError(t, err)
 	require.True(t, next.IsZero(), "%v", next)
-	var none *domain.NewSchedule
+	var none *domain.ScheduleChange
 	updated, err := w.services.Jobs.Update(ctx, w.admin, job.ID, domain.JobChange{Schedule: &none})
 	require.NoError(t, err)
 	require.Nil(t, updated.Schedule)

@@ -96,8 +96,9 @@ func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]domain.Age
 
 // ExtendLeases implements domain.System.
 func (s *System) ExtendLeases(ctx context.Context, now, until time.Time) error {
+	away := min(replicaSilence, until.Sub(now)/4) // a replica that was seen since then, this one's last process included, has left the agents time to come back
 	_, err := s.db.ExecContext(ctx, `UPDATE agents SET lease_expires_at = $1 WHERE lease_expires_at < $1
-		AND (session <> '' OR lease_expires_at > $1::timestamptz - interval '1 day') AND NOT EXISTS (SELECT FROM replicas WHERE seen_at > $2)`, until, now.Add(-replicaSilence))
+		AND (session <> '' OR lease_expires_at > $1::timestamptz - interval '1 day') AND NOT EXISTS (SELECT FROM replicas WHERE seen_at > $2)`, until, now.Add(-away))
 	return mapError(err)
 }
 

@@ -8,7 +8,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
+	"net/netip"
 	"path"
 	"strconv"
 	"strings"
@@ -71,6 +73,9 @@ func Handler(dist fs.FS) (http.Handler, error) {
 			return nil, fmt.Errorf("the console's file %s is there only compressed; build it again", name)
 		}
 	}
+	if svg := c.files["favicon.svg"]; svg != nil && c.files["favicon.ico"] == nil {
+		c.files["favicon.ico"] = svg // what browsers ask for that have not read the page
+	}
 	if f := c.files["index.html"]; f != nil {
 		c.index = f.bodies[""]
 		delete(c.files, "index.html")
@@ -119,20 +124,32 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case c.index == nil:
 		serveNotBuilt(w, r)
+	case noPage(name):
+		c.servePage(w, r, http.StatusNotFound)
 	default:
-		c.servePage(w, r)
+		c.servePage(w, r, http.StatusOK)
 	}
 }
 
-// wantsPage says whether the request is for a page of the console. A name with an extension is a file's
-// unless a browser asks for a page.
+// wantsPage says whether the request is for a page of the console, be it the one that says that there is none. A name with an extension
+// is a file's unless a browser asks for a page.
 func wantsPage(r *http.Request, name string) bool {
 	accept := r.Header.Get("Accept")
 	html := strings.Contains(accept, "text/html")
-	if path.Ext(name) != "" {
+	if noPage(name) {
 		return html
 	}
 	return html || accept == "" || strings.Contains(accept, "*/*")
+}
+
+// noPage recognises names that no page of the console has: files, what other servers keep private, and our own paths beside it. Whoever
+// looks for these learns from the status that they are not here.
+func noPage(name string) bool {
+	if name == "index.html" {
+		return false
+	}
+	first, _, _ := strings.Cut(name, "/")
+	return path.Ext(name) != "" || strings.HasPrefix(first, ".") || first == "internal" || first == "debug"
 }
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request, hashed bool) {
@@ -206,26 +223,39 @@ func weight(params string) float64 {
 	return q
 }
 
-func (c *console) servePage(w http.ResponseWriter, r *http.Request) {
+func (c *console) servePage(w http.ResponseWriter, r *http.Request, status int) {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	nonce := base64.RawURLEncoding.EncodeToString(b[:])
 	h := w.Header()
-	pageHeaders(h)
+	pageHeaders(h, r)
 	h.Set("Content-Security-Policy", policy(nonce, r.Host))
 	body := bytes.ReplaceAll(c.index, []byte(noncePlace), []byte(nonce))
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(http.StatusOK)
+	w.WriteHeader(status)
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(body) // the client has gone; there is nobody to tell
 	}
 }
 
-func pageHeaders(h http.Header) {
+func pageHeaders(h http.Header, r *http.Request) {
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Content-Type", contentTypes[".html"])
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if trustworthy(r) {
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
+}
+
+// trustworthy says whether a browser takes the page's origin for trustworthy: over TLS, which a trusted proxy may have ended (it is then
+// in the URL's scheme), or from this very machine. On any other page it complains of headers that it passes over.
+func trustworthy(r *http.Request) bool {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return r.TLS != nil || r.URL.Scheme == "https" || host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && addr.IsLoopback()
 }
 
 const notBuilt = `<!doctype html>
@@ -236,7 +266,7 @@ const notBuilt = `<!doctype html>
 `
 
 func serveNotBuilt(w http.ResponseWriter, r *http.Request) {
-	pageHeaders(w.Header())
+	pageHeaders(w.Header(), r)
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'")
 	w.WriteHeader(http.StatusNotFound)
 	if r.Method == http.MethodGet {

@@ -123,7 +123,7 @@ func TestHEADHasTheHeadersAndNoBody(t *testing.T) {
 
 func TestEveryPageIsTheIndexWithANonceOfItsOwn(t *testing.T) {
 	seen := map[string]bool{}
-	for _, target := range []string{"/", "/runs/run_1?task=a", "/jobs/new", "/index.html", "/a.b"} {
+	for _, target := range []string{"/", "/runs/run_1?task=a", "/jobs/new", "/index.html", "/internals"} {
 		res := get(t, built(), "GET", target, "Accept", "text/html,application/xhtml+xml")
 		require.Equal(t, http.StatusOK, res.StatusCode, target)
 		require.Equal(t, "no-cache", res.Header.Get("Cache-Control"))
@@ -139,6 +139,31 @@ func TestEveryPageIsTheIndexWithANonceOfItsOwn(t *testing.T) {
 		require.NotContains(t, csp, "unsafe-eval")
 		require.False(t, seen[nonce], "a nonce was used twice")
 		seen[nonce] = true
+	}
+}
+
+// TestWhatIsNotThereIs404: the console says so to a browser, and the status to everybody.
+func TestWhatIsNotThereIs404(t *testing.T) {
+	for _, target := range []string{"/.git/config", "/.env", "/.well-known/x", "/debug/pprof/", "/debug", "/internal/x", "/wp-login.php", "/a/b.c", "/runs/x.zip"} {
+		res := get(t, built(), "GET", target, "Accept", "text/html")
+		require.Equal(t, http.StatusNotFound, res.StatusCode, target)
+		require.Contains(t, body(t, res), "<!doctype html>", target)
+		require.NotEmpty(t, res.Header.Get("Content-Security-Policy"), target)
+		require.Equal(t, http.StatusNotFound, get(t, built(), "GET", target, "Accept", "*/*").StatusCode, target)
+		require.Equal(t, http.StatusNotFound, get(t, built(), "GET", target).StatusCode, target)
+	}
+	res := get(t, built(), "GET", "/favicon.ico")
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.Equal(t, "image/svg+xml", res.Header.Get("Content-Type"))
+}
+
+// TestTheOpenerPolicyIsSentWhereBrowsersHeedIt: elsewhere they complain of it in the console of every page.
+func TestTheOpenerPolicyIsSentWhereBrowsersHeedIt(t *testing.T) {
+	for target, want := range map[string]string{
+		"http://192.0.2.1:8080/": "", "http://millpond.example/": "", "http://[2001:db8::1]:8080/": "",
+		"http://localhost:8080/": "same-origin", "http://127.0.0.1:8080/": "same-origin", "http://[::1]/": "same-origin", "https://millpond.example/": "same-origin",
+	} {
+		require.Equal(t, want, get(t, built(), "GET", target).Header.Get("Cross-Origin-Opener-Policy"), target)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestChunksEndAtRunesAndLines(t *testing.T) {
 	c.chunks = true
 	c.agent(c.options())
 	// A rune is written in two halves, a line in two parts; then many lines of three-byte runes.
-	c.start(agent.Attempt{ID: "att_1", Command: `printf 'a\303'; sleep 0.02; printf '\251b'; sleep 0.1; printf 'c\n'
+	c.start(agent.Attempt{ID: "att_1", Command: `printf 'a\303'; printf '\251b'; sleep 0.1; printf 'c\n'
 		i=0; while [ $i -lt 20 ]; do i=$((i+1)); printf '€%.0s' $(seq 1 2000); echo; done | cat
 		printf '\377\376 broken \303'`})
 	s := c.exited("att_1")

@@ -161,6 +161,8 @@ func (c *control) hello(w http.ResponseWriter, r *http.Request, s *tunnel.Sessio
 			d := agent.DesiredAttempt{ID: a.ID, Desire: known.desire, LogNext: known.next}
 			if known.final() != nil {
 				d.Desire = agent.DesireForget
+			} else if a.State != agent.Exited {
+				known.statuses = append(known.statuses, a.Status) // what Hello tells is not told again
 			}
 			welcome.Attempts = append(welcome.Attempts, d)
 		}

@@ -349,6 +349,6 @@ func TestNothingIsLeakedByAttempts(t *testing.T) {
 	waitFor(t, settled)
 	waitFor(t, func() bool { return open(os.Getpid()) <= before+4 }) // streams of the tunnel come and go
 	for _, pid := range idleShims() {
-		require.Less(t, open(pid), 20)
+		waitFor(t, func() bool { return open(pid) < 20 }) // one that has just reported an end has still to close its files
 	}
 }

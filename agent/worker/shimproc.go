@@ -77,6 +77,13 @@ func (s *shim) fork(outputs [2]int) (int, error) {
 		Files: []uintptr{null.Fd(), uintptr(outputs[0]), uintptr(outputs[1])},
 	}
 	argv := []string{"sh", "-c", s.spec.Command}
+	if len(s.spec.PrivateDirs) > 0 {
+		leave, err := hideDirs(s.spec.PrivateDirs, filepath.Join(s.dir, workDir, tempDir))
+		defer leave()
+		if err != nil { // the agent saw this work at its start; the task's user is still its own
+			fmt.Fprintf(os.Stderr, "millpond shim: the attempt %s shares its temporary directories: %v\n", s.spec.ID, err)
+		}
+	}
 	if group := openCgroup(s.spec.Cgroup); group >= 0 {
 		defer unix.Close(group)
 		sys.UseCgroupFD, sys.CgroupFD = true, group

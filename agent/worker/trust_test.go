@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -90,7 +91,7 @@ func TestTwoAgentsOfOneMachineShareTheUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give tasks users of their own")
 	}
-	r := Users{First: 65400, Last: 65403}
+	r := ownUsers(t, 4)
 	one, two := mustUsers(t, r), mustUsers(t, r)
 	var taken []*user
 	seen := map[uint32]bool{}
@@ -115,7 +116,70 @@ func TestTwoAgentsOfOneMachineShareTheUsers(t *testing.T) {
 func mustUsers(t *testing.T, r Users) *users {
 	u, err := newUsers(r)
 	require.NoError(t, err)
+	t.Cleanup(func() { u.turn.Close() })
 	return u
+}
+
+// ownUsers is a range that no other test process of this machine uses, and of which nothing is left.
+func ownUsers(t *testing.T, n uint32) Users {
+	first := 1_000_000 + 16*uint32(os.Getpid())
+	r := Users{First: first, Last: first + n - 1}
+	t.Cleanup(func() {
+		for _, dir := range []string{userTurns, userLocks} {
+			_ = os.Remove(filepath.Join(dir, fmt.Sprintf("last-of-%d-%d", r.First, r.Last)))
+		}
+		for id := r.First; id <= r.Last; id++ {
+			_ = os.Remove(filepath.Join(userLocks, fmt.Sprint(id)))
+		}
+		for _, m := range metadata {
+			for exec.Command("ip", m.family, "rule", "del", "uidrange", fmt.Sprintf("%d-%d", r.First, r.Last), "to", m.address, "prohibit").Run() == nil {
+			}
+		}
+	})
+	return r
+}
+
+// What a task leaves in a shared place belongs to the next one with its user: to nobody else's before all others had their turn.
+func TestAUserComesBackAfterAllOthersOfTheMachine(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give tasks users of their own")
+	}
+	r := ownUsers(t, 5)
+	running := mustUsers(t, r)
+	var order []uint32
+	for i := range 10 {
+		from := running
+		if i%2 == 1 {
+			from = mustUsers(t, r) // an agent that has just been started
+		}
+		u, err := from.take()
+		require.NoError(t, err)
+		order = append(order, u.id-r.First)
+		u.release()
+	}
+	require.Equal(t, []uint32{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}, order)
+}
+
+func TestTheTurnOfTheUsersIsFoundAgain(t *testing.T) {
+	r := Users{First: 10, Last: 12}
+	closed := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(closed, nil, 0o600))
+	open := t.TempDir()
+	for range 2 {
+		f, err := openTurn(r, filepath.Join(closed, "dir"), open)
+		require.NoError(t, err)
+		require.Equal(t, open, filepath.Dir(f.Name()))
+		require.NoError(t, f.Close())
+	}
+	_, err := openTurn(r, filepath.Join(closed, "dir"))
+	require.ErrorContains(t, err, closed)
+	for content, want := range map[string]uint32{"": 0, "0000000011\n": 11, "nonsense": 0, "99999999999999": 0} {
+		require.NoError(t, os.WriteFile(filepath.Join(open, "last-of-10-12"), []byte(content), 0o600))
+		f, err := openTurn(r, open)
+		require.NoError(t, err)
+		require.Equal(t, want, (&users{Users: r, turn: f}).last())
+		require.NoError(t, f.Close())
+	}
 }
 
 func TestTheMetadataAddressIsClosedToTasks(t *testing.T) {
@@ -125,12 +189,28 @@ func TestTheMetadataAddressIsClosedToTasks(t *testing.T) {
 	if err := closeMetadata(context.Background(), dynamicUsers); err != nil {
 		t.Skip("this machine sets no routing rules: ", err)
 	}
-	require.NoError(t, closeMetadata(context.Background(), dynamicUsers), "it is safe to repeat")
 	c := newControl(t)
 	c.agent(c.options())
 	c.start(agent.Attempt{ID: "att_1", Command: testBinary(t) + " connect 169.254.169.254:80"})
 	require.Equal(t, 1, *c.exited("att_1").ExitCode)
 	require.Contains(t, string(c.record("att_1").head), "permission denied")
+}
+
+func TestTheMetadataAddressIsClosedOnce(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can set routing rules")
+	}
+	r := ownUsers(t, 4)
+	uids := fmt.Sprintf("%d-%d", r.First, r.Last)
+	if err := closeMetadata(t.Context(), r); err != nil {
+		t.Skip("this machine sets no routing rules: ", err)
+	}
+	require.NoError(t, closeMetadata(t.Context(), r), "it is safe to repeat")
+	for _, m := range metadata {
+		rules, err := exec.Command("ip", m.family, "rule").Output()
+		require.NoError(t, err)
+		require.Equal(t, 1, strings.Count(string(rules), "uidrange "+uids))
+	}
 }
 
 func connectMain(address string) int {

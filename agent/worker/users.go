@@ -1,16 +1,13 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,15 +18,19 @@ type Users struct{ First, Last uint32 }
 
 var dynamicUsers = Users{First: 61184, Last: 65519}
 
-// userLocks is where agents of one machine agree who uses which id.
-const userLocks = "/run/millpond/users"
+// Agents of one machine agree in userLocks who uses which id, and in userTurns whose turn is next, which is to outlast a
+// restart of the machine.
+const (
+	userLocks = "/run/millpond/users"
+	userTurns = "/var/lib/millpond-users"
+)
 
-// users hands out ids. Each is used for one attempt at a time, on the whole machine, and after the last one all others
-// come first, so that what a task leaves in a shared place does not soon belong to another.
+// users hands out ids. Each is used for one attempt at a time, and after its end all others of the range come first, on
+// the whole machine and whatever agent asks, so that what a task leaves in a shared place does not soon belong to another.
 type users struct {
 	Users
-	mu   sync.Mutex
-	next uint32
+	mu   sync.Mutex // a file's lock does not keep the goroutines of one process apart
+	turn *os.File   // holds the id that was handed out last
 }
 
 // user is an id in use. Its lock is shared with the shim, so that it outlives the agent.
@@ -48,22 +49,69 @@ func newUsers(r Users) (*users, error) {
 	if err := os.MkdirAll(userLocks, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of task users: %w", err)
 	}
-	return &users{Users: r, next: r.First}, nil
+	// A machine whose /var/lib cannot be written keeps nothing over a restart, the turn included.
+	turn, err := openTurn(r, userTurns, userLocks)
+	if err != nil {
+		return nil, fmt.Errorf("opening the turn of task users: %w", err)
+	}
+	return &users{Users: r, turn: turn}, nil
 }
 
+// openTurn opens the turn of a range in the first directory that takes it.
+func openTurn(r Users, dirs ...string) (*os.File, error) {
+	var failed []error
+	for _, dir := range dirs {
+		err := os.MkdirAll(dir, 0o700)
+		var f *os.File
+		if err == nil {
+			f, err = os.OpenFile(filepath.Join(dir, fmt.Sprintf("last-of-%d-%d", r.First, r.Last)), os.O_RDWR|os.O_CREATE, 0o600)
+		}
+		if err == nil {
+			return f, nil
+		}
+		failed = append(failed, err)
+	}
+	return nil, errors.Join(failed...)
+}
+
+// take hands out the first free id whose turn it is.
 func (u *users) take() (*user, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if err := unix.Flock(int(u.turn.Fd()), unix.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("waiting for the turn of task users: %w", err)
+	}
+	defer func() { _ = unix.Flock(int(u.turn.Fd()), unix.LOCK_UN) }()
+	id := u.last()
 	for range u.Last - u.First + 1 {
-		id := u.next
-		if u.next++; u.next > u.Last {
-			u.next = u.First
+		if id++; id < u.First || id > u.Last {
+			id = u.First
 		}
-		if found, err := lockUser(id); err != nil || found != nil {
-			return found, err
+		found, err := lockUser(id)
+		if err != nil {
+			return nil, err
 		}
+		if found == nil {
+			continue
+		}
+		if err := writeAt(u.turn, fmt.Sprintf("%010d\n", id)); err != nil {
+			found.release()
+			return nil, fmt.Errorf("noting the turn of task users: %w", err)
+		}
+		return found, nil
 	}
 	return nil, fmt.Errorf("all task users from %d to %d are in use", u.First, u.Last)
+}
+
+// last is the id that was handed out last; 0 where none is known.
+func (u *users) last() uint32 {
+	b := make([]byte, 10)
+	n, _ := u.turn.ReadAt(b, 0)
+	id, err := strconv.ParseUint(strings.TrimSpace(string(b[:n])), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(id)
 }
 
 // lockUser answers nil when somebody else uses the id.
@@ -86,25 +134,6 @@ func (u *user) release() {
 	if u != nil {
 		u.lock.Close()
 	}
-}
-
-// metadata are the addresses at which clouds hand a machine's credentials to whoever asks.
-var metadata = []struct{ family, address string }{{"-4", "169.254.169.254/32"}, {"-6", "fd00:ec2::254/128"}}
-
-// closeMetadata closes them to the task users by a routing rule. The rules stay, as tasks may outlive the agent.
-func closeMetadata(ctx context.Context, r Users) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	var failed []error
-	for _, m := range metadata {
-		args := []string{m.family, "rule", "add", "uidrange", fmt.Sprintf("%d-%d", r.First, r.Last), "to", m.address, "prohibit"}
-		cmd := exec.CommandContext(ctx, "ip", args...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "LC_ALL=C"}
-		if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "File exists") {
-			failed = append(failed, fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out))))
-		}
-	}
-	return errors.Join(failed...)
 }
 
 // checkReachable makes sure that a task user can get to its working directory below dir.

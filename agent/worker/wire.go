@@ -81,7 +81,8 @@ type spec struct {
 	Environ       []string `json:"environ"`        // the process's whole environment
 	User          uint32   `json:"user,omitempty"` // the uid and gid of its processes; 0 means the agent's own
 	SpoolLimit    int64    `json:"spool_limit"`
-	Cgroup        string   `json:"cgroup,omitempty"` // directory of its control group, where there is one
+	Cgroup        string   `json:"cgroup,omitempty"`       // directory of its control group, where there is one
+	PrivateDirs   []string `json:"private_dirs,omitempty"` // where its processes do not see what others do
 }
 
 // The files of an attempt's directory.

@@ -91,8 +91,9 @@ type worker struct {
 	options  Options
 	instance string
 	log      *slog.Logger
-	users    *users // nil when tasks run as the agent's own user
-	cgroup   string // where control groups for attempts are made; "" for none
+	users    *users   // nil when tasks run as the agent's own user
+	private  []string // directories that each attempt has for itself
+	cgroup   string   // where control groups for attempts are made; "" for none
 	userName string
 	path     string
 	pool     *pool
@@ -239,13 +240,17 @@ func (w *worker) settleUsers(ctx context.Context) error {
 		w.log.Info("tasks run as the agent's own user: this machine is one trust domain", "user", w.userName, "control groups", w.cgroup != "")
 		return nil
 	}
-	if err := checkReachable(w.options.Dir); err != nil {
+	err := checkReachable(w.options.Dir)
+	if err != nil {
 		return err
 	}
 	if err := closeMetadata(ctx, w.users.Users); err != nil {
 		w.log.Warn("tasks can reach the cloud's metadata address, since no routing rule could be set", "error", err)
 	} else {
 		w.log.Info("the cloud's metadata address is closed to tasks")
+	}
+	if w.private, err = privateDirs(w.options.Dir); err != nil {
+		w.log.Warn("tasks share temporary directories with all of this machine", "error", err, "still private", w.private)
 	}
 	w.log.Info("each task runs as a user of its own", "first", w.users.First, "last", w.users.Last)
 	return nil
@@ -292,6 +297,9 @@ func (w *worker) closeAll() {
 		a.mu.Unlock()
 		a.closeFiles()
 		a.user.release()
+	}
+	if w.users != nil {
+		w.users.turn.Close()
 	}
 }
 

@@ -1454,6 +1454,50 @@ func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputScheduleChangeInput(ctx context.Context, obj any) (domain.ScheduleChange, error) {
+	var it domain.ScheduleChange
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"cron", "timeZone", "paused"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "cron":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cron"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Cron = data
+		case "timeZone":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("timeZone"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.TimeZone = data
+		case "paused":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("paused"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Paused = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj any) (domain.NewSchedule, error) {
 	var it domain.NewSchedule
 	if obj == nil {
@@ -1666,7 +1710,7 @@ func (ec *executionContext) unmarshalInputUpdateJobInput(ctx context.Context, ob
 			it.Parameters = data
 		case "schedule":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("schedule"))
-			data, err := ec.unmarshalOScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐNewSchedule(ctx, v)
+			data, err := ec.unmarshalOScheduleChangeInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐScheduleChange(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2600,6 +2644,14 @@ func (ec *executionContext) marshalOSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpo
 		return graphql.Null
 	}
 	return ec._Schedule(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOScheduleChangeInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐScheduleChange(ctx context.Context, v any) (*domain.ScheduleChange, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputScheduleChangeInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalOScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐNewSchedule(ctx context.Context, v any) (*domain.NewSchedule, error) {

@@ -1971,6 +1971,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRevokeAPIKeyInput,
 		ec.unmarshalInputRotateAgentTokenInput,
 		ec.unmarshalInputRunFilter,
+		ec.unmarshalInputScheduleChangeInput,
 		ec.unmarshalInputScheduleInput,
 		ec.unmarshalInputSetUpInput,
 		ec.unmarshalInputStartRunInput,
@@ -2207,7 +2208,10 @@ type TaskSpec {
 }
 
 type Schedule {
-  "Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily and so on."
+  """
+  Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily and so on. Where the clocks are set forward, a tick in the hour that is
+  skipped does not come that day; where they are set back, one in the hour that repeats comes once.
+  """
   cron: String!
   "IANA name, such as Europe/Rome."
   timeZone: String!
@@ -2233,7 +2237,7 @@ extend type Query {
   "Newest first. A page of large jobs is shorter than asked for: it ends before their definitions are more than 8 MiB."
   jobs(first: Int = 50, after: String, filter: JobFilter): JobConnection!
   job(id: ID!): Job
-  "What a cron line means, before it is saved."
+  "What a cron line means, before it is saved: a day on which its hour is skipped, because the clocks are set forward, is left out."
   cronPreview(cron: String!, timeZone: String!, count: Int = 5): [Time!]!
 }
 
@@ -2254,6 +2258,8 @@ input JobFileInput {
   executable: Boolean = false
 }
 input ScheduleInput { cron: String! timeZone: String = "UTC" paused: Boolean = false }
+"A field that is left out stays as it is. A job without a schedule gets one, which needs a cron line; its time zone is UTC unless given."
+input ScheduleChangeInput { cron: String timeZone: String paused: Boolean }
 
 input CreateJobInput {
   name: String!
@@ -2271,7 +2277,7 @@ input CreateJobInput {
   "The same key answers with the same job, for a day."
   idempotencyKey: String
 }
-"A field that is left out stays as it is. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule."
+"A field that is left out stays as it is, in a given schedule too. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule."
 input UpdateJobInput {
   id: ID!
   name: String
@@ -2282,7 +2288,7 @@ input UpdateJobInput {
   timeoutSeconds: Int
   environment: [VariableInput!]
   parameters: [VariableInput!]
-  schedule: ScheduleInput
+  schedule: ScheduleChangeInput
   maxConcurrentRuns: Int
   "At most 100, 4 MiB together. They replace all that were there."
   files: [JobFileInput!]

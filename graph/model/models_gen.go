@@ -128,19 +128,19 @@ type StartRunPayload struct {
 	Run domain.Run `json:"run"`
 }
 
-// A field that is left out stays as it is. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule.
+// A field that is left out stays as it is, in a given schedule too. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule.
 type UpdateJobInput struct {
-	ID                string                                 `json:"id"`
-	Name              *string                                `json:"name,omitempty"`
-	Description       *string                                `json:"description,omitempty"`
-	Command           *string                                `json:"command,omitempty"`
-	Tasks             []domain.TaskSpec                      `json:"tasks,omitempty"`
-	MaxRetries        *int                                   `json:"maxRetries,omitempty"`
-	TimeoutSeconds    *int                                   `json:"timeoutSeconds,omitempty"`
-	Environment       []domain.Variable                      `json:"environment,omitempty"`
-	Parameters        []domain.Variable                      `json:"parameters,omitempty"`
-	Schedule          graphql.Omittable[*domain.NewSchedule] `json:"schedule,omitempty"`
-	MaxConcurrentRuns *int                                   `json:"maxConcurrentRuns,omitempty"`
+	ID                string                                    `json:"id"`
+	Name              *string                                   `json:"name,omitempty"`
+	Description       *string                                   `json:"description,omitempty"`
+	Command           *string                                   `json:"command,omitempty"`
+	Tasks             []domain.TaskSpec                         `json:"tasks,omitempty"`
+	MaxRetries        *int                                      `json:"maxRetries,omitempty"`
+	TimeoutSeconds    *int                                      `json:"timeoutSeconds,omitempty"`
+	Environment       []domain.Variable                         `json:"environment,omitempty"`
+	Parameters        []domain.Variable                         `json:"parameters,omitempty"`
+	Schedule          graphql.Omittable[*domain.ScheduleChange] `json:"schedule,omitempty"`
+	MaxConcurrentRuns *int                                      `json:"maxConcurrentRuns,omitempty"`
 	// At most 100, 4 MiB together. They replace all that were there.
 	Files []domain.File `json:"files,omitempty"`
 }

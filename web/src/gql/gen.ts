@@ -64,6 +64,13 @@ export type ScheduleInput = {
   readonly paused?: boolean | null | undefined;
 };
 
+/** A field that is left out stays as it is. A job without a schedule gets one, which needs a cron line; its time zone is UTC unless given. */
+export type ScheduleChangeInput = {
+  readonly cron?: string | null | undefined;
+  readonly timeZone?: string | null | undefined;
+  readonly paused?: boolean | null | undefined;
+};
+
 export type CreateJobInput = {
   readonly name: string;
   readonly description?: string | null | undefined;
@@ -81,7 +88,7 @@ export type CreateJobInput = {
   readonly idempotencyKey?: string | null | undefined;
 };
 
-/** A field that is left out stays as it is. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule. */
+/** A field that is left out stays as it is, in a given schedule too. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule. */
 export type UpdateJobInput = {
   readonly id: string;
   readonly name?: string | null | undefined;
@@ -92,7 +99,7 @@ export type UpdateJobInput = {
   readonly timeoutSeconds?: number | null | undefined;
   readonly environment?: ReadonlyArray<VariableInput> | null | undefined;
   readonly parameters?: ReadonlyArray<VariableInput> | null | undefined;
-  readonly schedule?: ScheduleInput | null | undefined;
+  readonly schedule?: ScheduleChangeInput | null | undefined;
   readonly maxConcurrentRuns?: number | null | undefined;
   /** At most 100, 4 MiB together. They replace all that were there. */
   readonly files?: ReadonlyArray<JobFileInput> | null | undefined;

@@ -8,7 +8,7 @@ import { formatAgo, formatBytes, formatDuration } from "./format";
 import { request } from "./graphql";
 import { isTyping } from "./hotkeys";
 import { patchEntity, patchValue } from "./patch";
-import { count, list, parseSearch, stringifySearch, text } from "./search";
+import { choices, count, parseSearch, split, stringifySearch, text } from "./search";
 
 describe("addresses", () => {
   it("write lists as repeated parameters and read them back", () => {
@@ -18,14 +18,24 @@ describe("addresses", () => {
     expect(stringifySearch({ a: undefined, b: null, c: "" })).toBe("");
   });
   it("never break a page: what is not understood is as good as absent", () => {
-    const schema = z.object({ status: list(z.enum(RunStatus)), line: count, q: text });
+    const schema = z.object({ status: choices, line: count, q: text });
     expect(schema.parse({ status: "FAILED", line: "12", q: "x" })).toEqual({
       status: ["FAILED"],
       line: 12,
       q: "x",
     });
-    expect(schema.parse({ status: ["FAILED", "nope"], line: "-1", q: "" })).toEqual({});
-    expect(schema.parse({ status: "<script>", line: "1e999", q: ["a", "b"] })).toEqual({ q: "a" });
+    expect(schema.parse({ status: "", line: "-1", q: "" })).toEqual({});
+    expect(schema.parse({ status: [{}], line: "1e999", q: ["a", "b"] })).toMatchObject({ q: "a" });
+  });
+  it("choose in either case, and what there is not is kept apart, to be named", () => {
+    const chosen = choices.parse(["failed", "FAILED", "Running", "nope"]);
+    expect(chosen).toEqual(["FAILED", "RUNNING", "NOPE"]);
+    expect(split(chosen, Object.values(RunStatus))).toEqual({
+      known: ["FAILED", "RUNNING"],
+      unknown: ["NOPE"],
+    });
+    expect(split(["NOPE"], Object.values(RunStatus))).toEqual({ known: undefined, unknown: ["NOPE"] });
+    expect(split(undefined, Object.values(RunStatus))).toEqual({ known: undefined, unknown: [] });
   });
 });
 

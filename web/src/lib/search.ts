@@ -16,9 +16,24 @@ export const stringifySearch = (o: Record<string, unknown>): string => {
   return s ? `?${s}` : "";
 };
 
-/** A repeated parameter. One that is not understood is as good as absent: a URL never breaks a page. */
-export const list = <T extends z.ZodType>(item: T) =>
-  z.preprocess((v) => (v === undefined ? undefined : [v].flat()), z.array(item).optional()).catch(undefined);
+/** What an address chooses, each once, in capitals as the API has it. What there is not stays: a page says so. */
+export const choices = z
+  .preprocess(
+    (v) => (v === undefined ? undefined : [v].flat().map((x) => String(x).trim().toUpperCase())),
+    z
+      .array(z.string())
+      .transform((a) => [...new Set(a)].filter(Boolean))
+      .transform((a) => (a.length ? a : undefined))
+      .optional(),
+  )
+  .catch(undefined);
+
+/** What is chosen, in what there is to choose and what there is not. */
+export function split<T extends string>(chosen: readonly string[] | undefined, all: readonly T[]) {
+  const there = (s: string): s is T => (all as readonly string[]).includes(s);
+  const known = chosen?.filter(there);
+  return { known: known?.length ? known : undefined, unknown: chosen?.filter((s) => !there(s)) ?? [] };
+}
 
 /** A whole number from 1. */
 export const count = z.coerce.number().int().min(1).optional().catch(undefined);

@@ -2,11 +2,10 @@ import { createFileRoute } from "@tanstack/react-router";
 import { z } from "zod";
 import { JobPage } from "@/features/jobs/JobPage";
 import { jobQuery } from "@/features/jobs/queries";
-import { RunStatus } from "@/gql/gen";
-import { list } from "@/lib/search";
+import { choices } from "@/lib/search";
 
 export const Route = createFileRoute("/_app/jobs/$jobId/")({
-  validateSearch: z.object({ status: list(z.enum(RunStatus)) }),
+  validateSearch: z.object({ status: choices }),
   loader: ({ context, params }) => {
     void context.queryClient.prefetchQuery(jobQuery(params.jobId));
   },

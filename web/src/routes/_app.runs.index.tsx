@@ -1,15 +1,15 @@
 import { createFileRoute } from "@tanstack/react-router";
 import { z } from "zod";
-import { runsQuery } from "@/features/runs/queries";
+import { runsFilter, runsQuery } from "@/features/runs/queries";
 import { RunsPage } from "@/features/runs/RunsPage";
-import { RunStatus } from "@/gql/gen";
-import { list, text } from "@/lib/search";
+import { choices, text } from "@/lib/search";
 
 export const Route = createFileRoute("/_app/runs/")({
-  validateSearch: z.object({ status: list(z.enum(RunStatus)), job: text }),
+  validateSearch: z.object({ status: choices, job: text }),
   loaderDeps: ({ search }) => search,
   loader: ({ context, deps }) => {
-    void context.queryClient.prefetchInfiniteQuery(runsQuery(deps));
+    const { filter, unknown } = runsFilter(deps);
+    if (unknown.length === 0) void context.queryClient.prefetchInfiniteQuery(runsQuery(filter));
   },
-  component: () => <RunsPage filter={Route.useSearch()} />,
+  component: () => <RunsPage {...runsFilter(Route.useSearch())} />,
 });

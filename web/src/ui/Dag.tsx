@@ -12,8 +12,10 @@ import {
   Position,
   ReactFlow,
   type ReactFlowInstance,
+  useReactFlow,
+  useStore,
 } from "@xyflow/react";
-import { memo, type ReactNode, useMemo } from "react";
+import { memo, type ReactNode, useEffect, useEffectEvent, useMemo, useRef } from "react";
 import type { TaskStatus } from "@/gql/gen";
 import { nodeHeight, nodeWidth } from "./dagLayout";
 import { StatusIcon, statusWord } from "./Status";
@@ -61,7 +63,21 @@ const TaskCard = memo(({ data: { task, selected, onSelect } }: NodeProps<TaskNod
 /** Below this nodes are too small to be read, and to be hit. */
 const smallest = 0.52;
 const manyTasks = 40;
+const fit = { padding: 0.12, maxZoom: 1, minZoom: smallest };
 const nodeTypes = { task: TaskCard };
+
+/** Runs when the room for the graph has become another one. */
+function OnResize({ run }: { run: (flow: ReactFlowInstance<TaskNode>) => void }) {
+  const flow = useReactFlow<TaskNode>();
+  const room = useStore((s) => (s.width && s.height ? `${s.width} ${s.height}` : ""));
+  const last = useRef("");
+  const resized = useEffectEvent(() => run(flow));
+  useEffect(() => {
+    if (last.current && room && last.current !== room) resized();
+    last.current = room || last.current;
+  }, [room]);
+  return null;
+}
 
 /** The tasks of a DAG and what waits for what. A click selects a task by its index. */
 export function Dag({
@@ -107,6 +123,13 @@ export function Dag({
     if (!place || tasks.length <= manyTasks) return;
     void flow.setCenter(place.x + nodeWidth / 2, place.y + nodeHeight / 2, { zoom: 0.8 });
   };
+  /** Whoever has moved the graph has chosen what to see of it. */
+  const moved = useRef(false);
+  const refit = (flow: ReactFlowInstance<TaskNode>) => {
+    if (moved.current) return;
+    void flow.fitView(fit);
+    showSelected(flow);
+  };
   if (!positions)
     return (
       <div className="dag dag-waiting" role="status" aria-label="Drawing the graph">
@@ -122,8 +145,11 @@ export function Dag({
         nodeTypes={nodeTypes}
         colorMode={scheme}
         fitView
-        fitViewOptions={{ padding: 0.12, maxZoom: 1, minZoom: smallest }}
+        fitViewOptions={fit}
         onInit={showSelected}
+        onMoveStart={(event) => {
+          if (event) moved.current = true;
+        }}
         onlyRenderVisibleElements={tasks.length > 150}
         nodesDraggable={false}
         nodesConnectable={false}
@@ -137,7 +163,15 @@ export function Dag({
         maxZoom={1.5}
       >
         <Background gap={20} size={1} />
-        <Controls showInteractive={false} position="bottom-left" />
+        <Controls
+          showInteractive={false}
+          position="bottom-left"
+          fitViewOptions={fit}
+          onFitView={() => {
+            moved.current = false;
+          }}
+        />
+        <OnResize run={refit} />
         {tasks.length > manyTasks && (
           <MiniMap
             pannable

@@ -1,6 +1,7 @@
 import { Button } from "@mantine/core";
-import { IconMapOff } from "@tabler/icons-react";
+import { IconLock, IconMapOff } from "@tabler/icons-react";
 import { type ErrorComponentProps, Link } from "@tanstack/react-router";
+import type { Role } from "@/gql/gen";
 import { useTab } from "@/lib/favicon";
 import { PageHeader } from "./PageHeader";
 import { EmptyState, ErrorPanel } from "./States";
@@ -34,6 +35,21 @@ export function LostPage({ what = "page" }: { what?: string }) {
         >
           It may have been deleted, or the address has a typing error. Somebody who belongs to several
           workspaces may also be signed in to another one.
+        </EmptyState>
+      </div>
+    </div>
+  );
+}
+
+/** A page for those of another role. */
+export function ForbiddenPage({ title, role, mine }: { title: string; role: Role; mine: Role }) {
+  return (
+    <div className="page page-narrow">
+      <PageHeader title={title} />
+      <div className="card">
+        <EmptyState icon={IconLock} title={`This needs the role ${role.toLowerCase()}`}>
+          Your role in this workspace is {mine.toLowerCase()}. An administrator can give you another, under
+          Members.
         </EmptyState>
       </div>
     </div>

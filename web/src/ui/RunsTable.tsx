@@ -16,9 +16,9 @@ const triggers = {
 export function Trigger({ run }: { run: Pick<RunRowFragment, "trigger" | "startedBy"> }) {
   const { icon: Icon, word } = triggers[run.trigger];
   return (
-    <span className="trigger" title={word}>
+    <span className="trigger" title={`${word}: ${run.startedBy}`}>
       <Icon size={14} stroke={1.6} aria-hidden />
-      <span>{run.startedBy}</span>
+      <span className="trigger-name">{run.startedBy}</span>
     </span>
   );
 }
@@ -56,7 +56,7 @@ export function RunsTable({
               <Table.Td w={130}>
                 <StatusBadge status={r.status} word={runWord(r)} />
               </Table.Td>
-              <Table.Td>
+              <Table.Td miw={150} className="wraps">
                 <Link to="/runs/$runId" params={{ runId: r.id }} className="row-main">
                   {job ? r.jobName : <span className="mono">{shortId(r.id)}</span>}
                 </Link>

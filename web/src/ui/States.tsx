@@ -51,6 +51,31 @@ export function NoMatch({ what, onClear }: { what: string; onClear: () => void }
   );
 }
 
+/** The filter asks for what there is not: nothing is shown, rather than all. */
+export function UnknownChoice({
+  what,
+  unknown,
+  all,
+  onClear,
+}: {
+  what: string;
+  unknown: readonly string[];
+  all: readonly string[];
+  onClear: () => void;
+}) {
+  return (
+    <div className="empty empty-small">
+      <IconFilterOff size={22} stroke={1.5} aria-hidden />
+      <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+        There is no {what} {unknown.join(" or ")}. Choose from {all.join(", ")}.
+      </Text>
+      <Button variant="default" size="xs" onClick={onClear}>
+        Clear the filter
+      </Button>
+    </div>
+  );
+}
+
 const titles: Record<string, string> = {
   FORBIDDEN: "You may not see this",
   NOT_FOUND: "Not found",

@@ -10,7 +10,7 @@ import { after, before, test } from "node:test";
 import { launch, openPage } from "./browser.mjs";
 import * as first from "./first-minute.mjs";
 import * as jobs from "./jobs.mjs";
-import { everyPage, smallWindow } from "./pages.mjs";
+import { everyPage, narrowedWindow, smallWindow } from "./pages.mjs";
 import * as workspace from "./workspace.mjs";
 
 const base = process.env.MILLPOND_URL;
@@ -80,6 +80,7 @@ test("the console", async (t) => {
   });
   for (const scheme of ["light", "dark"])
     await t.test(`every page, ${scheme}`, (t2) => everyPage(browser, base, storage, scheme, t2));
+  await t.test("narrowed window", () => narrowedWindow(browser, base, storage));
   await t.test("small window", () => smallWindow(browser, base, storage));
   await step(t, "deleting jobs", jobs.deleteJobs);
   await t.test("signing out", () => workspace.signOut(browser, base, storage));

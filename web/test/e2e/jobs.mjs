@@ -11,6 +11,13 @@ async function fillCommand(page, name, command) {
   await page.getByLabel(label("Command")).fill(command);
 }
 
+/** Cancels the run of the page, which asks first. */
+async function cancel(page) {
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  const dialog = page.getByRole("dialog", { name: /^Cancel this run of/ });
+  await dialog.getByRole("button", { name: "Cancel the run" }).click();
+}
+
 /** A single command, made in the form; what is missing is said at its field. */
 export async function createCommand(page) {
   await page.goto("/jobs/new");
@@ -45,6 +52,10 @@ export async function watchCancelRepair(page) {
   await page.getByRole("button", { name: "Jump to the end" }).click();
 
   await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await page.getByRole("button", { name: "Let it run" }).click();
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  assert.equal(await page.locator(".page-header .status[data-status=RUNNING]").count(), 1, "it runs on");
+  await cancel(page);
   await eventually(
     () => page.locator(".page-header .status[data-status=CANCELLED]").count(),
     "the cancelled run",
@@ -61,7 +72,7 @@ export async function watchCancelRepair(page) {
     "the repaired run",
     60_000,
   );
-  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await cancel(page);
   await eventually(
     () => page.locator(".page-header .status[data-status=CANCELLED]").count(),
     "the second cancellation",
@@ -100,7 +111,7 @@ export async function logSurvivesReconnect(page, context) {
       ]),
     );
   for (const [number, text] of lines) assert.equal(text, `tick ${number}`, "every line stands at its number");
-  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await cancel(page);
   await eventually(
     () => page.locator(".page-header .status[data-status=CANCELLED]").count(),
     "its end",

@@ -1,4 +1,4 @@
-import { assertAccessible, openPage, settled, shot } from "./browser.mjs";
+import { assertAccessible, eventually, openPage, settled, shot } from "./browser.mjs";
 
 /** Addresses of one job and one run that exist. */
 async function places(page) {
@@ -23,6 +23,7 @@ export async function everyPage(browser, base, storage, scheme, t) {
     "job-edit": `${job}/edit`,
     runs: "/runs",
     "runs-none-match": "/runs?status=PENDING&job=job_00000000000000000000000000",
+    "runs-unknown-status": "/runs?status=nope",
     "run-graph": run,
     "run-timeline": `${run}?view=gantt`,
     agents: "/agents",
@@ -46,6 +47,33 @@ export async function everyPage(browser, base, storage, scheme, t) {
       await p.close();
     });
   }
+}
+
+/** On a window made narrower every column of the tables is there to be seen, and the whole graph. */
+export async function narrowedWindow(browser, base, storage) {
+  const wide = { width: 1440, height: 900 };
+  const p = await openPage(browser, { base, storage, size: wide });
+  const { run } = await places(p.page);
+  for (const path of ["/", "/jobs", "/runs", "/agents", "/api-keys", "/members", run]) {
+    await p.page.setViewportSize(wide);
+    await p.page.goto(path);
+    await p.page.getByRole("heading", { level: 1 }).waitFor();
+    if (path === run) await p.page.locator(".dag-node").first().waitFor();
+    await settled(p.page);
+    await p.page.setViewportSize({ width: 1024, height: 768 });
+    const beyond = () =>
+      p.page.locator("th, .dag-node").evaluateAll((all) =>
+        all
+          .filter((e) => {
+            const room = e.closest(".mantine-ScrollArea-viewport, .dag")?.getBoundingClientRect();
+            return room && e.getBoundingClientRect().right > room.right + 1;
+          })
+          .map((e) => e.textContent),
+      );
+    await eventually(async () => (await beyond()).length === 0, `all of ${path} in sight`, 5_000);
+  }
+  p.clean();
+  await p.close();
 }
 
 /** On a small window nothing is wider than the window, and the navigation opens. */

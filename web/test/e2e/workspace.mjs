@@ -77,6 +77,11 @@ export async function members(page, browser, base) {
   const run = guest.page.getByRole("button", { name: /^Run / }).first();
   await run.waitFor();
   assert.ok(await run.isDisabled(), "a viewer cannot start runs");
+  assert.ok(await guest.page.getByRole("button", { name: "New job" }).isDisabled(), "nor make jobs");
+  await guest.page.goto("/jobs/new");
+  await guest.page.getByRole("heading", { name: "This needs the role editor" }).waitFor();
+  await settled(guest.page);
+  await assertAccessible(guest.page, "a page for editors");
   guest.clean();
   await guest.close();
 

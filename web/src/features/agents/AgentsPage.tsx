@@ -76,7 +76,7 @@ function AgentsTable({ agents }: { agents: readonly AgentRowFragment[] }) {
       run: () => rotate.mutate(a),
     });
   return (
-    <Table.ScrollContainer minWidth={820}>
+    <Table.ScrollContainer minWidth={700}>
       <Table aria-label="Agents" className="rows">
         <Table.Thead>
           <Table.Tr>
@@ -84,7 +84,6 @@ function AgentsTable({ agents }: { agents: readonly AgentRowFragment[] }) {
             <Table.Th>Status</Table.Th>
             <Table.Th>Slots in use</Table.Th>
             <Table.Th>Machine</Table.Th>
-            <Table.Th>Version</Table.Th>
             <Table.Th>Last seen</Table.Th>
             <Table.Th>
               <VisuallyHidden>Actions</VisuallyHidden>
@@ -114,15 +113,14 @@ function AgentsTable({ agents }: { agents: readonly AgentRowFragment[] }) {
                   aria-label={`${a.busy} of ${a.slots} slots in use`}
                 />
               </Table.Td>
-              <Table.Td>
+              <Table.Td className="wraps">
                 {a.hostname ?? <span className="dim">–</span>}
-                {a.os && (
-                  <Text size="xs" c="dimmed">
-                    {a.os}/{a.arch}
-                  </Text>
-                )}
+                <Text size="xs" c="dimmed">
+                  {[a.os && `${a.os}/${a.arch}`, a.version && `Millpond ${a.version}`]
+                    .filter(Boolean)
+                    .join(", ")}
+                </Text>
               </Table.Td>
-              <Table.Td className="mono">{a.version ?? <span className="dim">–</span>}</Table.Td>
               <Table.Td>
                 {a.lastSeenAt ? <Ago at={a.lastSeenAt} /> : <span className="dim">never</span>}
               </Table.Td>

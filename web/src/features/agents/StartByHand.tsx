@@ -3,7 +3,7 @@ import { CopyIcon } from "@/ui/Copy";
 
 /** The command that starts an agent of this server. */
 export const agentCommand = (token: string) =>
-  `MILLPOND_TOKEN=${token} millpond agent --server ${location.origin}`;
+  `MILLPOND_AGENT_TOKEN=${token} millpond agent --server ${location.origin}`;
 
 /** How to start an agent on another machine. */
 export function StartByHand() {

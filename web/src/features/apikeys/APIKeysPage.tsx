@@ -34,7 +34,7 @@ export function APIKeysPage({ create }: { create: boolean }) {
     <div className="page">
       <PageHeader
         title="API keys"
-        description="For CI and scripts, in REST and GraphQL alike: everything this console does, a key can do."
+        description="For CI and scripts, in REST and GraphQL alike. A key does what its role may; making keys, changing a password and renewing a session need somebody who has signed in."
         actions={button}
       />
       {q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
@@ -85,7 +85,7 @@ function KeysTable({ keys }: { keys: readonly ApiKeyRowFragment[] }) {
       run: () => revoke.mutate(k),
     });
   return (
-    <Table.ScrollContainer minWidth={820}>
+    <Table.ScrollContainer minWidth={740}>
       <Table aria-label="API keys" className="rows">
         <Table.Thead>
           <Table.Tr>
@@ -103,7 +103,7 @@ function KeysTable({ keys }: { keys: readonly ApiKeyRowFragment[] }) {
         <Table.Tbody>
           {keys.map((k) => (
             <Table.Tr key={k.id}>
-              <Table.Td className="row-main">{k.name}</Table.Td>
+              <Table.Td className="row-main wraps">{k.name}</Table.Td>
               <Table.Td className="mono">{k.hint}…</Table.Td>
               <Table.Td>{k.role.toLowerCase()}</Table.Td>
               <Table.Td>

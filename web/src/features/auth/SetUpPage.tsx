@@ -101,7 +101,7 @@ function NewAccount({ form, length }: { form: UseFormReturnType<SetUpValues>; le
     <>
       <TextInput
         label="Name"
-        description="How others see you on runs you start."
+        description="How the members list shows you."
         autoComplete="name"
         key={form.key("name")}
         {...form.getInputProps("name")}

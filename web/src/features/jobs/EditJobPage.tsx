@@ -1,14 +1,32 @@
 import { useQuery } from "@tanstack/react-query";
+import { Role } from "@/gql/gen";
+import { includes } from "@/lib/auth";
 import { useTab } from "@/lib/favicon";
-import { LostPage } from "@/ui/Fallbacks";
+import { sessionQuery } from "@/lib/session";
+import { ForbiddenPage, LostPage } from "@/ui/Fallbacks";
 import { ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { JobEditor } from "./JobEditor";
 import { emptyJob, modelOf } from "./model";
 import { jobQuery } from "./queries";
 
-/** Makes a job, or changes one. */
+/** Makes a job, or changes one: for those who may. */
 export function EditJobPage({ id }: { id: string | undefined }) {
-  useTab(id ? "Edit job" : "New job");
+  const title = id ? "Edit job" : "New job";
+  useTab(title);
+  const session = useQuery(sessionQuery);
+  const viewer = session.data?.viewer;
+  if (session.isPending)
+    return (
+      <div className="page page-narrow">
+        <PanelSkeleton height={480} />
+      </div>
+    );
+  if (viewer && !includes(viewer.role, Role.Editor))
+    return <ForbiddenPage title={title} role={Role.Editor} mine={viewer.role} />;
+  return <Editor id={id} />;
+}
+
+function Editor({ id }: { id: string | undefined }) {
   const q = useQuery({
     ...jobQuery(id ?? ""),
     enabled: id !== undefined,

@@ -105,7 +105,7 @@ export function JobEditor({
           <div className="section-title">
             <h2>JSON</h2>
             <Text size="xs" c="dimmed">
-              The input of createJob in the API
+              The input of createJob in GraphQL; that of POST /jobs in REST is understood as well
             </Text>
           </div>
           <div className="json-editor">

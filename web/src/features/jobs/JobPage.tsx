@@ -4,9 +4,12 @@ import { IconDotsVertical, IconPencil, IconPlayerPlay, IconTrash } from "@tabler
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { JobDetailDocument, type JobFullFragment, Role, RunStatus } from "@/gql/gen";
+import { includes } from "@/lib/auth";
 import { useTab } from "@/lib/favicon";
 import { plural } from "@/lib/format";
 import { useShortcuts } from "@/lib/hotkeys";
+import { split } from "@/lib/search";
+import { useRole } from "@/lib/session";
 import { Allowed } from "@/ui/Allowed";
 import { CopyId, CopyMenu } from "@/ui/Copy";
 import { confirm } from "@/ui/dialogs";
@@ -14,7 +17,7 @@ import { LostPage } from "@/ui/Fallbacks";
 import { PageHeader } from "@/ui/PageHeader";
 import { RunsTable } from "@/ui/RunsTable";
 import { useStartRun } from "@/ui/StartRun";
-import { EmptyState, ErrorPanel, NoMatch, PanelSkeleton, TableSkeleton } from "@/ui/States";
+import { EmptyState, ErrorPanel, NoMatch, PanelSkeleton, TableSkeleton, UnknownChoice } from "@/ui/States";
 import { statusWord } from "@/ui/Status";
 import { useDeleteJob } from "./actions";
 import { JobFacts } from "./JobFacts";
@@ -23,7 +26,7 @@ import { jobQuery, jobRunsQuery } from "./queries";
 import { ScheduleCard } from "./ScheduleCard";
 
 /** One job: what it does, when, and how its runs went. */
-export function JobPage({ id, status }: { id: string; status: RunStatus[] | undefined }) {
+export function JobPage({ id, status }: { id: string; status: string[] | undefined }) {
   const q = useQuery(jobQuery(id));
   const job = q.data?.job;
   useTab(job?.name ?? "Job");
@@ -82,14 +85,16 @@ function Actions({ job }: { job: JobFullFragment }) {
   const start = useStartRun();
   const remove = useDeleteJob();
   const navigate = useNavigate();
-  useShortcuts("Job", [
+  const editor = includes(useRole(), Role.Editor);
+  const shortcuts = [
     { keys: ["r"], label: "Run the job", run: () => start.ask(job) },
     {
       keys: ["E"],
       label: "Edit the job",
       run: () => void navigate({ to: "/jobs/$jobId/edit", params: { jobId: job.id } }),
     },
-  ]);
+  ];
+  useShortcuts("Job", editor ? shortcuts : []);
   const ask = () =>
     confirm({
       title: `Delete ${job.name}?`,
@@ -113,7 +118,9 @@ function Actions({ job }: { job: JobFullFragment }) {
             variant="default"
             leftSection={<IconPencil size={16} />}
             disabled={disabled}
-            renderRoot={(p) => <Link to="/jobs/$jobId/edit" params={{ jobId: job.id }} {...p} />}
+            renderRoot={
+              disabled ? undefined : (p) => <Link to="/jobs/$jobId/edit" params={{ jobId: job.id }} {...p} />
+            }
           >
             Edit
           </Button>
@@ -138,10 +145,13 @@ function Actions({ job }: { job: JobFullFragment }) {
 
 const statuses = Object.values(RunStatus).map((value) => ({ value, label: statusWord(value) }));
 
-function Runs({ job, status }: { job: JobFullFragment; status: RunStatus[] | undefined }) {
+function Runs({ job, status: chosen }: { job: JobFullFragment; status: string[] | undefined }) {
   const navigate = useNavigate();
-  const q = useInfiniteQuery(jobRunsQuery(job.id, status));
-  const runs = q.data?.pages.flatMap((p) => p.job?.runs.edges.map((e) => e.node) ?? []) ?? [];
+  const { known: status, unknown } = split(chosen, Object.values(RunStatus));
+  const valid = unknown.length === 0;
+  const q = useInfiniteQuery({ ...jobRunsQuery(job.id, status), enabled: valid });
+  const data = valid ? q.data : undefined;
+  const runs = data?.pages.flatMap((p) => p.job?.runs.edges.map((e) => e.node) ?? []) ?? [];
   const filter = (s: RunStatus[]) =>
     void navigate({
       to: "/jobs/$jobId",
@@ -165,19 +175,25 @@ function Runs({ job, status }: { job: JobFullFragment; status: RunStatus[] | und
           clearable
         />
       </div>
-      {q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
-      {q.isPending && !q.error && <TableSkeleton rows={6} columns={5} />}
-      {runs.length > 0 && <RunsTable runs={runs} job={false} label="Runs of this job" />}
-      {q.isSuccess && runs.length === 0 && status?.length && (
-        <NoMatch what="runs" onClear={() => filter([])} />
+      {!valid && (
+        <UnknownChoice
+          what="status"
+          unknown={unknown}
+          all={Object.values(RunStatus)}
+          onClear={() => filter([])}
+        />
       )}
-      {q.isSuccess && runs.length === 0 && !status?.length && (
+      {valid && q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
+      {valid && q.isPending && !q.error && <TableSkeleton rows={6} columns={5} />}
+      {runs.length > 0 && <RunsTable runs={runs} job={false} label="Runs of this job" />}
+      {data && runs.length === 0 && status?.length && <NoMatch what="runs" onClear={() => filter([])} />}
+      {data && runs.length === 0 && !status?.length && (
         <EmptyState icon={IconPlayerPlay} title="This job has not run yet">
           Press Run to start it now
           {job.schedule ? ", or wait for its schedule." : ", or give it a schedule under Edit."}
         </EmptyState>
       )}
-      {q.hasNextPage && (
+      {valid && q.hasNextPage && (
         <div className="table-foot">
           <Button
             variant="default"

@@ -5,8 +5,10 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useEffect, useRef } from "react";
 import { type JobRowFragment, Role } from "@/gql/gen";
+import { includes } from "@/lib/auth";
 import { useTab } from "@/lib/favicon";
 import { useShortcuts } from "@/lib/hotkeys";
+import { useRole } from "@/lib/session";
 import { Allowed } from "@/ui/Allowed";
 import { PageHeader } from "@/ui/PageHeader";
 import { RunBars } from "@/ui/RunBars";
@@ -86,14 +88,16 @@ function SearchField({ value, onSearch }: { value: string | undefined; onSearch:
 
 function NewJob() {
   const navigate = useNavigate();
-  useShortcuts("Jobs", [{ keys: ["c"], label: "New job", run: () => void navigate({ to: "/jobs/new" }) }]);
+  const editor = includes(useRole(), Role.Editor);
+  const shortcut = { keys: ["c"], label: "New job", run: () => void navigate({ to: "/jobs/new" }) };
+  useShortcuts("Jobs", editor ? [shortcut] : []);
   return (
     <Allowed role={Role.Editor}>
       {(disabled) => (
         <Button
           leftSection={<IconPlus size={16} />}
           disabled={disabled}
-          renderRoot={(p) => <Link to="/jobs/new" {...p} />}
+          renderRoot={disabled ? undefined : (p) => <Link to="/jobs/new" {...p} />}
         >
           New job
         </Button>
@@ -105,15 +109,15 @@ function NewJob() {
 function JobsTable({ jobs }: { jobs: readonly JobRowFragment[] }) {
   const start = useStartRun();
   return (
-    <Table.ScrollContainer minWidth={760}>
-      <Table aria-label="Jobs" className="rows">
+    <Table.ScrollContainer minWidth={700}>
+      <Table aria-label="Jobs" className="rows" layout="fixed">
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Job</Table.Th>
-            <Table.Th>Last runs</Table.Th>
-            <Table.Th>Latest</Table.Th>
-            <Table.Th>Next</Table.Th>
-            <Table.Th>
+            <Table.Th w={150}>Last runs</Table.Th>
+            <Table.Th w={135}>Latest</Table.Th>
+            <Table.Th w={165}>Next</Table.Th>
+            <Table.Th w={60}>
               <VisuallyHidden>Actions</VisuallyHidden>
             </Table.Th>
           </Table.Tr>
@@ -124,7 +128,7 @@ function JobsTable({ jobs }: { jobs: readonly JobRowFragment[] }) {
             const latest = runs[0];
             return (
               <Table.Tr key={j.id} className="row-link">
-                <Table.Td maw={420}>
+                <Table.Td className="wraps">
                   <Link to="/jobs/$jobId" params={{ jobId: j.id }} className="row-main">
                     {j.name}
                   </Link>{" "}

@@ -2,7 +2,9 @@ import { Button, Text } from "@mantine/core";
 import { IconAlertTriangle, IconPlayerPause, IconPlayerPlay } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import { type JobFullFragment, Role } from "@/gql/gen";
+import { includes } from "@/lib/auth";
 import { plural } from "@/lib/format";
+import { useRole } from "@/lib/session";
 import { Allowed } from "@/ui/Allowed";
 import { Ago, When } from "@/ui/Time";
 import { usePauseSchedule } from "./actions";
@@ -11,6 +13,7 @@ import { CronText } from "./ScheduleText";
 /** When a job runs by itself: in words, the next times, and what was missed. */
 export function ScheduleCard({ job }: { job: JobFullFragment }) {
   const pause = usePauseSchedule(job);
+  const editor = includes(useRole(), Role.Editor);
   const s = job.schedule;
   return (
     <section className="card" aria-label="Schedule">
@@ -36,9 +39,11 @@ export function ScheduleCard({ job }: { job: JobFullFragment }) {
         {!s && (
           <Text size="sm" c="dimmed">
             Runs on demand only.{" "}
-            <Link to="/jobs/$jobId/edit" params={{ jobId: job.id }}>
-              Add a schedule
-            </Link>
+            {editor && (
+              <Link to="/jobs/$jobId/edit" params={{ jobId: job.id }}>
+                Add a schedule
+              </Link>
+            )}
           </Text>
         )}
         {s && (

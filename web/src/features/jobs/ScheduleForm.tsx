@@ -45,7 +45,7 @@ export function ScheduleForm({
             <TextInput
               className="code-input"
               label="Cron"
-              description="Minute, hour, day of month, month, day of week; or @hourly, @daily and so on."
+              description="Minute, hour, day of month, month, day of week; or @hourly, @daily and so on. A time of day that the clocks skip in spring does not come that day; one that they repeat in autumn comes once."
               value={s.cron}
               spellCheck={false}
               onChange={(e) => onChange({ ...s, cron: e.currentTarget.value })}

@@ -21,7 +21,7 @@ const file = z.strictObject({
   executable: z.boolean().default(false),
 });
 
-/** A job as the editor has it: the same fields as createJob's input, so that its JSON is that input. */
+/** A job as the editor has it: the same fields as createJob's input in GraphQL, so that its JSON is that input. */
 export const jobModel = z.strictObject({
   name: z.string(),
   description: z.string().default(""),
@@ -114,7 +114,36 @@ export function toUpdate(id: string, m: JobModel): UpdateJobInput {
 
 export type Parsed = { model: JobModel; error: null } | { model: null; error: string };
 
-/** The model that a JSON text holds, or what is wrong with it. */
+const isObject = (v: unknown): v is Record<string, unknown> =>
+  typeof v === "object" && v !== null && !Array.isArray(v);
+/** Fields that REST names otherwise. */
+const names: Readonly<Record<string, string>> = {
+  depends_on: "dependsOn",
+  max_retries: "maxRetries",
+  timeout_seconds: "timeoutSeconds",
+  max_concurrent_runs: "maxConcurrentRuns",
+  time_zone: "timeZone",
+};
+
+/** Variables as GraphQL has them, a list of names and values, of those as REST has them, one object. */
+const listed = (v: unknown) =>
+  isObject(v) ? Object.entries(v).map(([name, value]) => ({ name, value })) : v;
+
+/** An object of REST with the names of GraphQL; null is as good as left out. A name that is there both ways stays both ways. */
+function renamed(v: unknown): unknown {
+  if (Array.isArray(v)) return v.map(renamed);
+  if (!isObject(v)) return v;
+  const entries = Object.entries(v).filter(([, value]) => value !== null);
+  return Object.fromEntries(
+    entries.map(([key, value]) => {
+      const name = names[key] ?? key;
+      const to = name in v ? key : name;
+      return [to, to === "environment" || to === "parameters" ? listed(value) : renamed(value)];
+    }),
+  );
+}
+
+/** The model that a JSON text holds, in the form of GraphQL or of REST, or what is wrong with it. */
 export function parseModel(text: string): Parsed {
   let value: unknown;
   try {
@@ -122,7 +151,7 @@ export function parseModel(text: string): Parsed {
   } catch (e) {
     return { model: null, error: `This is not JSON yet: ${(e as Error).message}.` };
   }
-  const r = jobModel.safeParse(value);
+  const r = jobModel.safeParse(renamed(value));
   if (r.success) return { model: r.data, error: null };
   const issue = r.error.issues[0];
   return { model: null, error: `${issue?.path.join(".") || "The job"}: ${issue?.message}.` };

@@ -107,7 +107,45 @@ describe("job", () => {
     const dag = { ...job, command: null, tasks: [task("a"), task("b", "a")] };
     expect(parseModel(JSON.stringify(dag))).toEqual({ model: dag, error: null });
   });
+  it("reads the API's JSON: REST's names, variables as an object, null for what is left out", () => {
+    const rest = {
+      name: "hello",
+      command: null,
+      parameters: { WHO: "pond", SNAKE_CASE: "stays" },
+      max_concurrent_runs: 2,
+      tasks: [
+        { key: "some_key", command: "true", environment: { A: "1" } },
+        { key: "b", command: "true", depends_on: ["some_key"], max_retries: 1, timeout_seconds: 9 },
+      ],
+      schedule: { cron: "@daily", time_zone: "Europe/Rome" },
+      files: null,
+    };
+    const { model, error } = parseModel(JSON.stringify(rest));
+    expect(error).toBeNull();
+    expect(model).toEqual({
+      ...emptyJob,
+      name: "hello",
+      command: null,
+      parameters: [
+        { name: "WHO", value: "pond" },
+        { name: "SNAKE_CASE", value: "stays" },
+      ],
+      maxConcurrentRuns: 2,
+      tasks: [
+        { ...task("some_key"), environment: [{ name: "A", value: "1" }] },
+        { ...task("b", "some_key"), maxRetries: 1, timeoutSeconds: 9 },
+      ],
+      schedule: { cron: "@daily", timeZone: "Europe/Rome", paused: false },
+    });
+  });
+  it("refuses a field that is there by both names, and a command beside tasks", () => {
+    expect(parseModel('{"name": "x", "maxRetries": 1, "max_retries": 2}').error).toMatch(/"max_retries"/);
+    const both = parseModel('{"name": "x", "command": "a", "tasks": [{"key": "a", "command": "b"}]}').model;
+    expect(both && validateJob(both).map((i) => i.path)).toEqual(["command"]);
+  });
   it("says what is wrong with JSON that is no job", () => {
+    expect(parseModel('{"name": "x", "parameters": {"A": 1}}').error).toMatch(/^parameters\.0\.value: /);
+    expect(parseModel('{"name": "x", "max_retry": 1}').error).toMatch(/"max_retry"/);
     expect(parseModel("{").error).toMatch(/not JSON yet/);
     expect(parseModel('{"name": 1}').error).toMatch(/^name: /);
     expect(parseModel('{"name": "x", "task": []}').error).toMatch(/task/);

@@ -18,6 +18,8 @@ const reserved = "MILLPOND_";
 export function validateJob(m: JobModel): Issue[] {
   const issues: Issue[] = [];
   if (!m.name.trim()) issues.push({ path: "name", message: "Give the job a name." });
+  if (m.tasks?.length && m.command?.trim())
+    issues.push({ path: "command", message: "A job has either a command or tasks: leave one of them out." });
   if (m.tasks) issues.push(...validateTasks(m.tasks));
   else if (!m.command?.trim()) issues.push({ path: "command", message: "Say what to run." });
   issues.push(...validateVariables(m.environment, "environment"));

@@ -3,7 +3,8 @@ import { useLocalStorage } from "@mantine/hooks";
 import { IconCircle, IconCircleCheckFilled, IconX } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import type { RunRowFragment } from "@/gql/gen";
+import { Role, type RunRowFragment } from "@/gql/gen";
+import { Allowed } from "@/ui/Allowed";
 import { useStartRun } from "@/ui/StartRun";
 import type { OverviewJob } from "./queries";
 
@@ -97,9 +98,13 @@ function useSteps({ jobs, latest, hasKey, sampleRun }: Parameters<typeof Checkli
       text: "The log arrives line by line.",
       done: latest.some((r) => r.trigger === "MANUAL"),
       action: sample && (
-        <Button {...button} onClick={() => start.ask(sample)} loading={start.pending}>
-          Run it
-        </Button>
+        <Allowed role={Role.Editor}>
+          {(disabled) => (
+            <Button {...button} disabled={disabled} onClick={() => start.ask(sample)} loading={start.pending}>
+              Run it
+            </Button>
+          )}
+        </Allowed>
       ),
     },
     {
@@ -107,9 +112,17 @@ function useSteps({ jobs, latest, hasKey, sampleRun }: Parameters<typeof Checkli
       text: "A command, or tasks that depend on each other.",
       done: own,
       action: (
-        <Button {...button} renderRoot={(p) => <Link to="/jobs/new" {...p} />}>
-          New job
-        </Button>
+        <Allowed role={Role.Editor}>
+          {(disabled) => (
+            <Button
+              {...button}
+              disabled={disabled}
+              renderRoot={disabled ? undefined : (p) => <Link to="/jobs/new" {...p} />}
+            >
+              New job
+            </Button>
+          )}
+        </Allowed>
       ),
     },
     {

@@ -33,7 +33,7 @@ export function OverviewPage() {
               <Button
                 leftSection={<IconPlus size={16} />}
                 disabled={disabled}
-                renderRoot={(p) => <Link to="/jobs/new" {...p} />}
+                renderRoot={disabled ? undefined : (p) => <Link to="/jobs/new" {...p} />}
               >
                 New job
               </Button>

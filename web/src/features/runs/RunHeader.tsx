@@ -4,6 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { Role, RunDetailDocument } from "@/gql/gen";
 import { Allowed } from "@/ui/Allowed";
 import { CopyId, CopyMenu } from "@/ui/Copy";
+import { confirm } from "@/ui/dialogs";
 import { PageHeader } from "@/ui/PageHeader";
 import { Trigger } from "@/ui/RunsTable";
 import { useStartRun } from "@/ui/StartRun";
@@ -81,6 +82,15 @@ function Actions({ run }: { run: RunDetail }) {
   const had = new Map(run.parameters.map((p) => [p.name, p.value]));
   const parameters = run.job?.parameters.map((p) => ({ ...p, value: had.get(p.name) ?? p.value })) ?? [];
   const job = { id: run.jobId, name: run.jobName, parameters };
+  const askCancel = () =>
+    confirm({
+      title: `Cancel this run of ${run.jobName}?`,
+      effect:
+        "What runs is asked to end and is ended ten seconds later; what waits does not start. What has succeeded stays, and the run can be repaired.",
+      action: "Cancel the run",
+      cancel: "Let it run",
+      run: () => cancel.mutate(),
+    });
   return (
     <>
       {isActive(run.status) && (
@@ -90,7 +100,7 @@ function Actions({ run }: { run: RunDetail }) {
               variant="default"
               leftSection={<IconPlayerStop size={16} />}
               disabled={disabled || run.cancelRequestedAt !== null}
-              onClick={() => cancel.mutate()}
+              onClick={askCancel}
             >
               {run.cancelRequestedAt ? "Cancelling" : "Cancel"}
             </Button>

@@ -9,18 +9,20 @@ import { plural } from "@/lib/format";
 import { useRunEvents } from "@/lib/runEvents";
 import { PageHeader } from "@/ui/PageHeader";
 import { RunsTable } from "@/ui/RunsTable";
-import { EmptyState, ErrorPanel, NoMatch, TableSkeleton } from "@/ui/States";
+import { EmptyState, ErrorPanel, NoMatch, TableSkeleton, UnknownChoice } from "@/ui/States";
 import { statusWord } from "@/ui/Status";
 import { type RunsFilter, runsJobsQuery, runsQuery } from "./queries";
 
 const statuses = Object.values(RunStatus).map((value) => ({ value, label: statusWord(value) }));
 
 /** All runs, newest first, filtered by what the address says. */
-export function RunsPage({ filter }: { filter: RunsFilter }) {
+export function RunsPage({ filter, unknown }: { filter: RunsFilter; unknown: readonly string[] }) {
   useTab("Runs");
   const navigate = useNavigate();
-  const q = useInfiniteQuery(runsQuery(filter));
-  const rows = q.data?.pages.flatMap((p) => p.runs.edges.map((e) => e.node)) ?? [];
+  const valid = unknown.length === 0;
+  const q = useInfiniteQuery({ ...runsQuery(filter), enabled: valid });
+  const data = valid ? q.data : undefined;
+  const rows = data?.pages.flatMap((p) => p.runs.edges.map((e) => e.node)) ?? [];
   const fresh = useFreshRuns(filter, rows);
   const filtered = Boolean(filter.status?.length || filter.job);
   const set = (f: Partial<RunsFilter>) =>
@@ -32,22 +34,30 @@ export function RunsPage({ filter }: { filter: RunsFilter }) {
         description="Every execution of a job, newest first."
         actions={<Filters filter={filter} set={set} />}
       />
-      {q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
+      {valid && q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
       <div className="card">
-        {fresh.count > 0 && (
+        {!valid && (
+          <UnknownChoice
+            what="status"
+            unknown={unknown}
+            all={Object.values(RunStatus)}
+            onClear={() => set({ status: undefined })}
+          />
+        )}
+        {valid && fresh.count > 0 && (
           <div className="table-foot" style={{ borderTop: 0 }}>
             <Button size="compact-sm" radius="xl" onClick={fresh.show}>
               {plural(fresh.count, "new run")}
             </Button>
           </div>
         )}
-        {q.isPending && !q.error && <TableSkeleton rows={12} columns={6} />}
+        {valid && q.isPending && !q.error && <TableSkeleton rows={12} columns={6} />}
         {rows.length > 0 && <RunsTable runs={rows} label="Runs" />}
-        {q.isSuccess && rows.length === 0 && filtered && (
+        {data && rows.length === 0 && filtered && (
           <NoMatch what="runs" onClear={() => set({ status: undefined, job: undefined })} />
         )}
-        {q.isSuccess && rows.length === 0 && !filtered && <Nothing />}
-        {q.hasNextPage && (
+        {data && rows.length === 0 && !filtered && <Nothing />}
+        {valid && q.hasNextPage && (
           <div className="table-foot">
             <Button
               variant="default"

@@ -3,16 +3,24 @@ import {
   RunDetailDocument,
   type RunDetailQuery,
   type RunStateFragment,
-  type RunStatus,
+  RunStatus,
   RunsJobsDocument,
   RunsListDocument,
 } from "@/gql/gen";
 import { gql, request } from "@/lib/graphql";
+import { split } from "@/lib/search";
 
 /** What the address of the runs page filters by. */
 export interface RunsFilter {
   status?: RunStatus[] | undefined;
   job?: string | undefined;
+}
+
+/** What an address filters by, and the statuses in it that there are not. */
+export function runsFilter(a: { status?: string[] | undefined; job?: string | undefined }) {
+  const { known, unknown } = split(a.status, Object.values(RunStatus));
+  const filter: RunsFilter = { status: known, job: a.job };
+  return { filter, unknown };
 }
 
 export const runsQuery = (f: RunsFilter) =>

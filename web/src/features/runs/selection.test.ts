@@ -38,10 +38,10 @@ const run = (tasks: TaskDetail[], attempts: Attempt[] = []) =>
   ({ id: "run_1", tasks, attempts, singleCommand: tasks.length === 0 }) as unknown as RunDetail;
 
 describe("what a run's page shows", () => {
-  it("is what failed first, with its latest attempt", () => {
-    const r = run([task("a", "SUCCESS", 1), task("c", "FAILED", 4), task("b", "FAILED", 2, 3)]);
+  it("is what failed and is declared first, as in the run's message, with its latest attempt", () => {
+    const r = run([task("a", "SUCCESS", 1), task("c", "FAILED", 4, 3), task("b", "FAILED", 2)]);
     const s = select(r, {});
-    expect([s.task?.key, s.attempt?.number, s.index]).toEqual(["b", 3, 2]);
+    expect([s.task?.key, s.attempt?.number, s.index]).toEqual(["c", 3, 1]);
   });
   it("is what began last of what runs", () => {
     const r = run([task("a", "SUCCESS", 5), task("b", "RUNNING", 1), task("c", "RUNNING", 3)]);

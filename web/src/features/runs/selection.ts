@@ -11,12 +11,12 @@ export interface Place {
 const later = (a: TaskDetail, b: TaskDetail) => ((a.startedAt ?? "") > (b.startedAt ?? "") ? a : b);
 
 /**
- * The task to show when nobody has chosen one: what failed first, else what runs, else what ran last,
- * else the first.
+ * The task to show when nobody has chosen one: of what failed the one declared first, which is the one that
+ * the run's own message names; else what runs, else what ran last, else the first.
  */
 export function defaultTask(run: RunDetail): TaskDetail | undefined {
-  const failed = run.tasks.filter((t) => t.status === "FAILED");
-  if (failed.length) return failed.reduce((a, b) => ((a.finishedAt ?? "") <= (b.finishedAt ?? "") ? a : b));
+  const failed = run.tasks.find((t) => t.status === "FAILED");
+  if (failed) return failed;
   const running = run.tasks.filter((t) => t.status === "RUNNING");
   if (running.length) return running.reduce(later);
   const started = run.tasks.filter((t) => t.attempts.length > 0);

@@ -8,14 +8,18 @@ import { done, failed } from "@/lib/notify";
 import { Allowed } from "@/ui/Allowed";
 import { confirm } from "@/ui/dialogs";
 
-/** Removes what a new workspace starts with. */
+/** Removes what the first workspace starts with. */
 export function SamplesCard() {
   const qc = useQueryClient();
   const remove = useMutation({
     mutationFn: () => request(RemoveSamplesDocument, {}),
     onSuccess: ({ removeSamples: { removedJobs } }) => {
       void qc.invalidateQueries();
-      done(removedJobs ? `Removed ${plural(removedJobs, "sample job")}.` : "There were no samples left.");
+      done(
+        removedJobs
+          ? `Removed ${plural(removedJobs, "sample job")}.`
+          : "There are no samples in this workspace.",
+      );
     },
     onError: (e) => failed("The samples were not removed", e),
   });
@@ -33,8 +37,8 @@ export function SamplesCard() {
       </div>
       <div className="card-pad" style={{ paddingTop: 0 }}>
         <Text size="sm" mb="sm">
-          A new workspace starts with sample jobs, so that there is something to look at. They are marked
-          “sample”.
+          The first workspace of an installation starts with a sample job, so that there is something to look
+          at. Samples are marked “sample”; other workspaces start empty.
         </Text>
         <Allowed role={Role.Admin}>
           {(disabled) => (

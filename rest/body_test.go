@@ -93,8 +93,12 @@ func TestAnOperationWithoutABodyRefusesOne(t *testing.T) {
 	run := w.start(w.ours.editor, job)
 	chunked := func(s string) any { return io.MultiReader(strings.NewReader(s)) } // of a length that nobody knows beforehand
 	for _, c := range []struct{ method, path string }{
-		{"POST", "/runs/" + run + "/repair"}, {"POST", "/runs/" + run + "/cancel"}, {"DELETE", "/jobs/" + job},
-		{"GET", "/jobs"}, {"GET", "/runs/" + run + "/logs"}, {"POST", "/auth/logout"},
+		{"POST", "/runs/" + run + "/repair"},
+		{"POST", "/runs/" + run + "/cancel"},
+		{"DELETE", "/jobs/" + job},
+		{"GET", "/jobs"},
+		{"GET", "/runs/" + run + "/logs"},
+		{"POST", "/auth/logout"},
 	} {
 		for _, body := range []any{`{"parameters":{"OK":"1"}}`, `{bad json`, `{}`, chunked(`{}`)} {
 			require.Contains(t, w.call(w.ours.editor, c.method, c.path, body).refused(http.StatusBadRequest), "takes no body", c.path)

@@ -102,7 +102,9 @@ func unmarshal(data []byte, v any) error {
 	}
 	kind, digits, isNumber := strings.Cut(wrong.Value, " ")
 	if isNumber && kind == "number" { // its schema has found it whole
-		return fmt.Errorf("The value of %q must be a whole number in plain digits, not %s.", wrong.Field, shorten(digits)) //nolint:staticcheck // a message for people
+		//lint:ignore ST1005 it is shown to people
+		return fmt.Errorf("The value of %q must be a whole number in plain digits, not %s.", wrong.Field, shorten(digits))
 	}
-	return fmt.Errorf("The value of %q cannot be of the type %s.", wrong.Field, kind) //nolint:staticcheck // a message for people
+	//lint:ignore ST1005 it is shown to people
+	return fmt.Errorf("The value of %q cannot be of the type %s.", wrong.Field, kind)
 }

@@ -167,10 +167,13 @@ type lines struct {
 	seen  int
 	times sample
 	rest  []byte
+
+	mark   int           // of lines
+	marked chan struct{} // closed when so many were seen
 }
 
 // newLines counts every line.
-func newLines() *lines { return &lines{from: &atomic.Int64{}} }
+func newLines() *lines { return &lines{from: &atomic.Int64{}, marked: make(chan struct{})} }
 
 func (l *lines) take(data []byte, at int64) error {
 	l.rest = append(l.rest, data...)
@@ -185,6 +188,9 @@ func (l *lines) take(data []byte, at int64) error {
 		}
 		if l.seen++; written >= l.from.Load() {
 			l.times = append(l.times, time.Duration(at-written))
+		}
+		if l.seen == l.mark {
+			close(l.marked)
 		}
 		l.rest = append(l.rest[:0], l.rest[i+1:]...)
 	}

@@ -85,7 +85,7 @@ func (p *platform) measureLines(from *client, j job, run string, attempts map[st
 	counted := &atomic.Int64{}
 	add := func(to *[]*lines) *lines {
 		l := newLines()
-		l.from = counted
+		l.from, l.mark = counted, int(latencyTime/latencyRate)/2
 		*to = append(*to, l)
 		return l
 	}
@@ -106,9 +106,13 @@ func (p *platform) measureLines(from *client, j job, run string, attempts map[st
 	}
 	group.Go(on.read)
 	counted.Store(now() + int64(latencyWarm))
-	require.NoError(p.b, j.open())
 	before, start := p.cpu(), time.Now()
-	time.Sleep(latencyTime / 2) // not until the end: a process that has ended has no figures
+	require.NoError(p.b, j.open())
+	select {
+	case <-byREST[0].marked: // half its lines, and not all of them: a process that has ended has no figures
+	case <-time.After(patience):
+		p.b.Fatalf("after %s not half of the lines of an attempt have arrived", patience)
+	}
 	p.cpu().shares(p.b, before, time.Since(start))
 	require.NoError(p.b, group.Wait())
 	for _, l := range byREST {

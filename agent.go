@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"strings"
+	"time"
 
 	"github.com/millpond/millpond/agent/worker"
 )
 
-// agentCommand runs an agent by hand or by a service manager.
+// agentCommand runs an agent by hand, by a service manager or by the provider of a machine.
 type agentCommand struct {
 	Server     string `help:"Address of the platform." default:"http://127.0.0.1:8080" placeholder:"URL"`
 	Token      string `help:"The agent's token. Better in a file or the environment, where other users do not see it." env:"MILLPOND_AGENT_TOKEN"`
@@ -20,32 +20,58 @@ type agentCommand struct {
 	LogLimit   int64  `help:"Bytes of log that a task may write; the rest is thrown away, which a line at the end of its log says. Default: no limit." placeholder:"BYTES"`
 	OneUser    bool   `help:"Run tasks as this user even when it is root: this machine is then one trust domain."`
 	LogFormat  string `help:"text or json." enum:"text,json" default:"text"`
+	Clear      bool   `help:"Run no agent: end everything that an agent which was killed has left running in --data-dir, and delete it. It is not reported." env:"-"`
+
+	// What the provider of a machine says of it.
+	BootstrapFile string        `help:"File with a bootstrap token, which is exchanged once for the token that goes into --token-file." env:"MILLPOND_AGENT_BOOTSTRAP_FILE" placeholder:"PATH" hidden:""`
+	Metrics       string        `help:"Send metrics of nothing (none), of the agent and what it runs (own), or of the whole host (host)." enum:"none,own,host" default:"none" env:"MILLPOND_AGENT_METRICS" hidden:""`
+	Cores         float64       `help:"Cores of the machine, for --metrics=own. Default: the host's." env:"MILLPOND_AGENT_CORES" hidden:""`
+	Alone         time.Duration `help:"End when the platform has not answered for so long. Default: never." env:"MILLPOND_AGENT_ALONE" hidden:""`
+	Memory        int64         `help:"Bytes of memory of the machine, for --metrics=own. Default: the host's." env:"MILLPOND_AGENT_MEMORY" placeholder:"BYTES" hidden:""`
 }
+
+// clearTime is how long --clear looks for an end of what is left.
+const clearTime = time.Minute
 
 // Run runs the agent until it is told to stop. Tasks run on under their shims, for the next agent on the directory.
 func (c *agentCommand) Run(ctx context.Context) error {
-	token, err := c.token()
+	o, err := c.options()
 	if err != nil {
 		return err
 	}
-	dir := c.DataDir
-	if dir == "" {
-		if dir, err = dataDir("millpond-agent"); err != nil {
-			return err
-		}
+	if c.Clear {
+		return clearAgent(ctx, o)
 	}
-	return worker.Run(ctx, worker.Options{
-		Server: c.Server, Token: token, Dir: dir, Slots: c.Slots, Version: version, Log: newLog(c.LogFormat), SpoolLimit: c.SpoolLimit, LogLimit: c.LogLimit, OneUser: c.OneUser,
-	})
+	return worker.Run(ctx, o)
 }
 
-func (c *agentCommand) token() (string, error) {
-	if c.TokenFile == "" && c.Token == "" {
-		return "", fmt.Errorf("give the agent's token with --token-file or MILLPOND_AGENT_TOKEN; the workspace's page of agents makes one (MILLPOND_TOKEN holds an API key or a task's own token, with which no agent can connect)")
+func clearAgent(ctx context.Context, o worker.Options) error {
+	ctx, cancel := context.WithTimeout(ctx, clearTime)
+	defer cancel()
+	err := worker.Clear(ctx, o)
+	if errors.Is(err, context.Canceled) {
+		return errors.New(err.Error()) // something is left, also when this is what the operator chose
 	}
-	if c.TokenFile == "" {
-		return c.Token, nil
+	return err
+}
+
+// options are the worker's.
+func (c *agentCommand) options() (worker.Options, error) {
+	o := worker.Options{
+		Server: c.Server, Token: c.Token, TokenFile: c.TokenFile, BootstrapFile: c.BootstrapFile, Dir: c.DataDir, Slots: c.Slots, Version: version,
+		Log: newLog(c.LogFormat), SpoolLimit: c.SpoolLimit, LogLimit: c.LogLimit, OneUser: c.OneUser,
+		Metrics: worker.MetricsOf(c.Metrics), Cores: c.Cores, Memory: c.Memory, Alone: c.Alone,
 	}
-	b, err := os.ReadFile(c.TokenFile)
-	return strings.TrimSpace(string(b)), err
+	if o.Token == "" && o.TokenFile == "" && !c.Clear {
+		return o, fmt.Errorf("give the agent's token with --token-file or MILLPOND_AGENT_TOKEN; the workspace's page of agents makes one (MILLPOND_TOKEN holds an API key or a task's own token, with which no agent can connect)")
+	}
+	if o.Dir != "" {
+		return o, nil
+	}
+	if c.Clear {
+		return o, errors.New("give the directory that is to be cleared with --data-dir")
+	}
+	var err error
+	o.Dir, err = dataDir("millpond-agent")
+	return o, err
 }

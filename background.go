@@ -13,6 +13,7 @@ import (
 const (
 	dispatchEvery = 5 * time.Second
 	scheduleEvery = 20 * time.Second
+	machinesEvery = 30 * time.Second
 	sealEvery     = 2 * time.Second
 	houseEvery    = time.Hour
 	replicaEvery  = 10 * time.Second
@@ -40,6 +41,7 @@ func (s *server) background(ctx context.Context, fail context.CancelCauseFunc) {
 			return next, errors.Join(failed, err)
 		})
 	})
+	group.Go(func() { s.machines(ctx) })
 	group.Go(func() { s.leases(ctx) })
 	group.Go(func() {
 		s.every(ctx, "log archive", sealEvery, func(ctx context.Context) error { return s.services.Logs.Seal(ctx, system) })
@@ -65,6 +67,9 @@ func (s *server) leases(ctx context.Context) {
 		if step := (shown - passed).Abs(); step > maxStep {
 			s.log.Warn("the clock was set; the agents' leases begin anew", "step", shown-passed)
 			if err := s.store.System().RenewLeases(ctx, now.Add(s.config.Lease)); err != nil {
+				return err
+			}
+			if err := s.store.System().ShiftMachines(ctx, shown-passed); err != nil {
 				return err
 			}
 		}

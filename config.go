@@ -28,6 +28,9 @@ type serveCommand struct {
 	LocalAgent     *bool         `help:"Run an agent beside the server, or none. Default: one with the embedded database, none with --database." negatable:""`
 	AgentSlots     int           `help:"Tasks the agent beside the server runs at once. Default: four for each core."`
 	AgentLogLimit  int64         `help:"Bytes of log that a task of the agent beside the server may write; the rest is thrown away. Default: no limit." placeholder:"BYTES"`
+	LocalMachines  *bool         `help:"Run compute instances and warehouses as processes on this machine, or do not. Default: with the embedded database only." negatable:""`
+	MachineStart   time.Duration `help:"How long a machine may take from its start to a connected agent." default:"5m"`
+	MachineStop    time.Duration `help:"How long a machine may take to be gone after its stop." default:"2m"`
 	Lease          time.Duration `help:"How long an agent may be silent before its tasks are declared lost." default:"2m"`
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text"`
 }
@@ -49,6 +52,9 @@ func (c *serveCommand) complete() (err error) {
 	}
 	if c.Lease < time.Second {
 		return fmt.Errorf("--lease is %s; a lease shorter than a second is lost by any pause", c.Lease)
+	}
+	if c.MachineStart < time.Second || c.MachineStop < time.Second {
+		return fmt.Errorf("--machine-start is %s and --machine-stop %s; give each a second at least", c.MachineStart, c.MachineStop)
 	}
 	return nil
 }

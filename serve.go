@@ -26,20 +26,21 @@ const databaseFile = "database.url"
 
 // server is a running control plane: what serve puts together, in the order of its fields.
 type server struct {
-	config   *serveCommand
-	log      *slog.Logger
-	database *embedded.Server // nil with --database
-	store    *store.Store
-	objects  *objects.Objects
-	keys     *auth.Keys
-	auth     *auth.Service
-	hub      *hub.Hub
-	services *domain.Services
-	outbox   *domain.Outbox
-	metrics  *metrics
-	bodyTime time.Duration // in which the body of a request must arrive
-	url      string        // that people, agents and tasks use
-	closers  []func()
+	config     *serveCommand
+	log        *slog.Logger
+	database   *embedded.Server // nil with --database
+	store      *store.Store
+	objects    *objects.Objects
+	keys       *auth.Keys
+	auth       *auth.Service
+	hub        *hub.Hub
+	services   *domain.Services
+	reconciler *domain.Reconciler
+	outbox     *domain.Outbox
+	metrics    *metrics
+	bodyTime   time.Duration // in which the body of a request must arrive
+	url        string        // that people, agents and tasks use
+	closers    []func()
 }
 
 // Run runs the server until it is told to stop.
@@ -156,10 +157,25 @@ func (s *server) assemble(ctx context.Context) (err error) {
 	})
 	s.outbox = domain.NewOutbox(s.hub, func(err error) { s.log.Warn("a message to an agent was not delivered", "error", err) })
 	runs := &domain.Runs{Store: s.store, System: system, Topics: s.store.Topics(), Clock: clock, Tokens: taskTokens{s.keys, s.url}, Outbox: s.outbox}
+	host, err := s.host()
+	if err != nil {
+		return err
+	}
+	s.reconciler = &domain.Reconciler{ // without its providers, which tell it of machines that go
+		Store: s.store, System: system, Clock: clock, Runs: runs, Host: host, Server: s.url,
+		Times:     domain.MachineTimes{Start: s.config.MachineStart, Stop: s.config.MachineStop},
+		Heartbeat: s.config.lease().Heartbeat,
+		Report:    func(err error) { s.log.Error("a machine; it is tried again", "error", err) },
+	}
+	providers, err := s.openProviders(ctx)
+	if err != nil {
+		return err
+	}
+	s.reconciler.Providers = providers
 	*s.services = domain.Services{
 		Clock:      clock,
 		Version:    version,
-		Instance:   &domain.Instance{Store: system, Clock: clock},
+		Instance:   &domain.Instance{Store: system, Clock: clock, Size: warehouseSize(ctx, providers)},
 		Workspaces: &domain.Workspaces{Store: s.store, Clock: clock},
 		Members:    &domain.Members{Store: s.store, Clock: clock},
 		APIKeys:    &domain.APIKeys{Store: s.store, Clock: clock},
@@ -168,6 +184,9 @@ func (s *server) assemble(ctx context.Context) (err error) {
 		Runs:       runs,
 		Logs:       &domain.Logs{Store: s.store, Topics: s.store.Topics(), Clock: clock, Objects: s.objects, Archive: archive},
 		Quotas:     &domain.Quotas{Store: s.store},
+		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers},
+		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers},
+		Settings:   &domain.Settings{Store: s.store, Clock: clock, Providers: providers, Objects: s.objects, Storage: s.config.Storage},
 	}
 	s.metrics = newMetrics(s)
 	return nil

@@ -35,17 +35,22 @@ var specification = []struct {
 		require.NotContains(s, s.get("/runs?job_id="+s.job(single)).is(200).object(), "next_cursor")
 	}},
 	{"resources: compute instance: id, name, flavor, status, region, auto_stop, image", func(s *spec) {
-		s.post("/compute", compute).is(201)
-		first, _ := s.get("/compute").list()[0].(map[string]any)
-		for _, field := range []string{"name", "flavor", "status", "region", "auto_stop"} {
-			require.Contains(s, first, field)
+		s.post("/compute", `{"flavor":"cpu.1"}`).fails(400)
+		s.post("/compute", `{"name":"x"}`).fails(400)
+		require.Contains(s, s.post("/compute", `{"name":"x","flavor":"gpu.a100"}`).fails(400).body, "cpu.1", "it lists those that there are")
+		body := compute()
+		id := s.made("/compute", body)
+		require.Regexp(s, `^cmp_\w+$`, id)
+		s.post("/compute", body).fails(409)
+		made := s.get("/compute/" + id).is(200).object()
+		for field, want := range map[string]any{"name": body["name"], "flavor": "cpu.1", "status": "stopped", "region": "local", "auto_stop": "1h", "image": ""} {
+			require.Equal(s, want, made[field], field)
 		}
-		require.Regexp(s, `^cmp_\w+$`, first["id"])
 	}},
 	{"resources: SQL warehouse: id and state", func(s *spec) {
 		first, _ := s.get("/sql/warehouses").list()[0].(map[string]any)
 		require.Regexp(s, `^wh_\w+$`, first["id"])
-		require.Contains(s, []any{"stopped", "starting", "running", "stopping"}, first["state"])
+		require.Equal(s, "stopped", first["state"])
 	}},
 	{"resources: SQL execution result: columns, rows, engine, elapsed_ms, lineage", func(s *spec) {
 		result := s.post("/sql/execute", map[string]any{"query": "SELECT 1 AS n", "warehouse_id": "wh_1"}).is(200).object()
@@ -94,18 +99,47 @@ var specification = []struct {
 	{"resources: invoice and usage", func(s *spec) { s.get("/settings/billing/usage?from=2026-01-01&to=2026-01-31").list() }},
 
 	{"states: compute: POST /compute makes it stopped", func(s *spec) {
-		made := s.post("/compute", compute).is(201)
-		require.Equal(s, "stopped", made.text("status"))
+		require.Equal(s, "stopped", s.post("/compute", compute()).is(201).text("status"))
 	}},
-	{"states: compute: start runs a stopped one", func(s *spec) { s.post("/compute/"+s.made("/compute", compute)+"/start", nil).is(200) }},
-	{"states: compute: stop stops a running one", func(s *spec) { s.post("/compute/"+s.made("/compute", compute)+"/stop", nil).fails(409) }},
+	{"states: compute: start runs a stopped one, and its image is kept from the first start", func(s *spec) {
+		one := "/compute/" + s.made("/compute", compute())
+		require.Equal(s, "", s.get(one).is(200).object()["image_ref"])
+		require.Equal(s, "starting", s.post(one+"/start", nil).is(200).text("status"))
+		image := s.reaches(one, "running").text("image_ref")
+		require.Contains(s, image, "@sha256:")
+		s.post(one+"/start", nil).fails(409)
+		s.post(one+"/stop", nil).is(200)
+		require.Equal(s, image, s.reaches(one, "stopped").text("image_ref"))
+	}},
+	{"states: compute: stop stops a running one, and its machine is released", func(s *spec) {
+		one := s.running("/compute")
+		require.Equal(s, "stopping", s.post(one+"/stop", nil).is(200).text("status"))
+		s.reaches(one, "stopped")
+		s.post(one+"/stop", nil).fails(409)
+	}},
 	{"states: compute: DELETE of a running one is 409 and changes nothing", func(s *spec) {
-		id := s.made("/compute", compute)
-		s.post("/compute/"+id+"/start", nil).is(200)
-		s.call("DELETE", "/compute/"+id, nil).fails(409)
+		one := s.running("/compute")
+		before := s.get(one).is(200).object()
+		s.call("DELETE", one, nil).fails(409)
+		after := s.get(one).is(200).object()
+		for _, field := range []string{"id", "name", "status", "status_since", "image_ref"} {
+			require.Equal(s, before[field], after[field], field)
+		}
 	}},
-	{"states: compute: DELETE removes a stopped one", func(s *spec) { s.call("DELETE", "/compute/"+s.made("/compute", compute), nil).is(204) }},
-	{"states: SQL warehouse: start provisions a stopped one", func(s *spec) { s.post("/sql/warehouses/wh_1/start", nil).is(202) }},
+	{"states: compute: DELETE removes a stopped one", func(s *spec) {
+		one := "/compute/" + s.made("/compute", compute())
+		s.call("DELETE", one, nil).is(204)
+		s.get(one).fails(404)
+	}},
+	{"states: SQL warehouse: start provisions a stopped one: starting, then running", func(s *spec) {
+		one := s.first("/sql/warehouses")
+		require.Equal(s, "starting", s.post(one+"/start", nil).is(200).text("state"))
+		engines, _ := s.reaches(one, "running").object()["engines"].([]any)
+		require.NotNil(s, engines)
+		s.post(one+"/start", nil).fails(409)
+		require.Equal(s, "stopping", s.post(one+"/stop", nil).is(200).text("state"))
+		s.reaches(one, "stopped")
+	}},
 	{"states: run: POST /jobs/:id/run makes it pending, and carries run_id and status", func(s *spec) {
 		started := s.post("/jobs/"+s.job(single)+"/run", nil).is(201).object()
 		require.Equal(s, map[string]any{"run_id": started["run_id"], "status": "pending"}, started)
@@ -136,13 +170,41 @@ var specification = []struct {
 		fresh := s.post("/auth/refresh", nil).is(200).text("access_token")
 		s.as(fresh).get("/workspace").is(200)
 	}},
-	{"endpoints: GET /compute", func(s *spec) { s.get("/compute?limit=5").list() }},
-	{"endpoints: POST /compute", func(s *spec) { require.Regexp(s, `^cmp_`, s.post("/compute", compute).is(201).text("id")) }},
-	{"endpoints: POST /compute/:id/start", func(s *spec) { s.post("/compute/"+s.made("/compute", compute)+"/start", nil).is(200) }},
-	{"endpoints: POST /compute/:id/stop", func(s *spec) { s.post("/compute/"+s.made("/compute", compute)+"/stop", nil).fails(409) }},
-	{"endpoints: DELETE /compute/:id", func(s *spec) { s.call("DELETE", "/compute/"+s.made("/compute", compute), nil).is(204) }},
-	{"endpoints: GET /sql/warehouses", func(s *spec) { s.get("/sql/warehouses").list() }},
-	{"endpoints: POST /sql/warehouses/:id/start", func(s *spec) { s.post("/sql/warehouses/wh_1/start", nil).is(202) }},
+	{"endpoints: GET /compute", func(s *spec) {
+		s.post("/compute", compute()).is(201)
+		s.post("/compute", compute()).is(201)
+		first := s.get("/compute?limit=1").is(200)
+		instance, _ := first.list()[0].(map[string]any)
+		for _, field := range []string{"id", "name", "flavor", "status", "region", "auto_stop"} {
+			require.NotEmpty(s, instance[field], field)
+		}
+		require.NotEqual(s, first.list(), s.get("/compute?limit=1&cursor="+first.text("next_cursor")).list())
+	}},
+	{"endpoints: POST /compute", func(s *spec) {
+		made := s.post("/compute", compute()).is(201).object()
+		require.Regexp(s, `^cmp_`, made["id"])
+		require.Equal(s, map[string]any{"id": made["id"], "status": "stopped"}, made)
+	}},
+	{"endpoints: POST /compute/:id/start", func(s *spec) { s.post(s.running("/compute")+"/start", nil).fails(409) }},
+	{"endpoints: POST /compute/:id/stop", func(s *spec) {
+		s.post("/compute/"+s.made("/compute", compute())+"/stop", nil).fails(409)
+		s.post(s.running("/compute")+"/stop", nil).is(200)
+		s.reaches(s.first("/compute"), "stopped")
+	}},
+	{"endpoints: DELETE /compute/:id", func(s *spec) {
+		s.call("DELETE", "/compute/"+s.made("/compute", compute()), nil).is(204)
+		s.call("DELETE", s.running("/compute"), nil).fails(409)
+	}},
+	{"endpoints: GET /sql/warehouses", func(s *spec) {
+		for _, item := range s.get("/sql/warehouses").list() {
+			warehouse, _ := item.(map[string]any)
+			require.Contains(s, []any{"stopped", "starting", "running", "stopping"}, warehouse["state"])
+		}
+	}},
+	{"endpoints: POST /sql/warehouses/:id/start", func(s *spec) {
+		s.post(s.running("/sql/warehouses")+"/start", nil).fails(409)
+		s.post("/sql/warehouses/wh_x/start", nil).fails(404)
+	}},
 	{"endpoints: POST /sql/execute", func(s *spec) {
 		s.post("/sql/execute", map[string]any{"query": "SELECT 1", "warehouse_id": "wh_1"}).is(200)
 	}},
@@ -216,18 +278,19 @@ var specification = []struct {
 	}},
 	{"authentication: an agent token opens the agent's WebSocket and nothing else", func(s *spec) { s.as(s.agentToken).get("/workspace").fails(403) }},
 	{"authentication: every endpoint except login needs a bearer credential; a missing one is 401", func(s *spec) {
-		for _, path := range []string{"/jobs", "/runs", "/runs/run_x/logs", "/settings/members", "/auth/me"} {
+		for _, path := range []string{"/jobs", "/runs", "/runs/run_x/logs", "/settings/members", "/auth/me", "/compute", "/sql/warehouses"} {
 			require.Contains(s, s.as("").get(path).fails(401).header.Get("WWW-Authenticate"), "Bearer", path)
 		}
 		s.as(s.token + "x").get("/jobs").fails(401)
 	}},
 	{"authentication: another workspace's resource is 404", func(s *spec) {
 		job := s.job(single)
-		for _, path := range []string{"/jobs/" + job, "/jobs/" + job + "/runs", "/runs/" + s.run(job), "/runs/" + s.run(job) + "/logs"} {
+		for _, path := range []string{"/jobs/" + job, "/jobs/" + job + "/runs", "/runs/" + s.run(job), "/runs/" + s.run(job) + "/logs", s.first("/compute"), s.first("/sql/warehouses")} {
 			s.get(path).is(200)
 			s.as(s.stranger).get(path).fails(404)
 		}
 		s.as(s.stranger).post("/jobs/"+job+"/run", nil).fails(404)
+		s.as(s.stranger).post(s.first("/compute")+"/start", nil).fails(404)
 		require.NotContains(s, s.as(s.stranger).get("/jobs").is(200).body, job)
 	}},
 	{"authentication: authenticated but not permitted is 403", func(s *spec) {
@@ -255,9 +318,7 @@ var specification = []struct {
 		s.post("/runs/"+run+"/cancel", nil).fails(409)
 	}},
 	{"errors: 409: DELETE /compute/:id while the instance is running", func(s *spec) {
-		id := s.made("/compute", compute)
-		s.post("/compute/"+id+"/start", nil).is(200)
-		s.call("DELETE", "/compute/"+id, nil).fails(409)
+		require.Contains(s, s.call("DELETE", s.running("/compute"), nil).fails(409).body, "running")
 	}},
 	{"errors: 429: the body states the exact ceiling: max_running_runs=<n>, current=<n>", func(s *spec) { s.quotaReached() }},
 	{"errors: 429: POST /endpoints at max_endpoints", func(s *spec) {
@@ -277,7 +338,19 @@ var specification = []struct {
 		require.Contains(s, s.get("/settings/api-keys").is(200).body, key.text("id"))
 	}},
 	{"limits: auto_stop is 30m, 2h or never, and 1h by default", func(s *spec) {
-		s.post("/compute", map[string]any{"name": "odd", "flavor": "cpu.32", "auto_stop": "5m"}).fails(400)
+		body := compute()
+		require.Equal(s, "1h", s.get("/compute/"+s.made("/compute", body)).is(200).text("auto_stop"))
+		for _, choice := range []string{"30m", "2h", "never"} {
+			body = compute()
+			body["auto_stop"] = choice
+			require.Equal(s, choice, s.get("/compute/"+s.made("/compute", body)).is(200).text("auto_stop"))
+		}
+		body["auto_stop"] = "5m"
+		s.post("/compute", body).fails(400)
+	}},
+	{"limits: a warehouse starts in about three minutes", func(s *spec) {
+		require.Less(s, patience, 3*time.Minute)
+		s.running("/sql/warehouses")
 	}},
 
 	{"versioning: the path prefix is /api/v1", func(s *spec) {
@@ -292,7 +365,7 @@ var specification = []struct {
 // notYet are the beginnings of rows, or words in them, whose nouns the platform does not have yet. A row that holds is taken out: the
 // list only gets shorter.
 var notYet = []string{
-	"compute", "SQL", "/sql/", "auto_stop", "/databases", "database,", "metric", "/experiments/", "/models/", "serving", "/endpoints", "invoice", "/billing/", "/audit/", "/lineage",
+	"SQL execution", "/sql/execute", "/databases", "database,", "metric", "/experiments/", "/models/", "serving", "/endpoints", "invoice", "/billing/", "/audit/", "/lineage",
 }
 
 func TestSpecification(t *testing.T) {

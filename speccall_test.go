@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -31,9 +32,11 @@ var (
 		map[string]any{"key": "extract", "command": "true"},
 		map[string]any{"key": "load", "command": "true", "depends_on": []string{"extract"}, "max_retries": 1, "timeout_seconds": 30},
 	}}
-	compute = map[string]any{"name": "machine", "flavor": "cpu.32"}
-	metric  = map[string]any{"key": "loss", "value": 0.5, "step": 1}
+	metric = map[string]any{"key": "loss", "value": 0.5, "step": 1}
 )
+
+// compute is a new instance's body, of the flavor that every host has room for.
+func compute() map[string]any { return map[string]any{"name": rand.Text(), "flavor": "cpu.1"} }
 
 var createdToken = regexp.MustCompile(`mp_agt_\S+`)
 
@@ -139,6 +142,40 @@ func (s *spec) jobs(n int) {
 	for range n - len(s.get("/jobs?limit=200").list()) {
 		s.job(single)
 	}
+}
+
+// first is the path of the oldest thing in a list.
+func (s *spec) first(list string) string {
+	oldest, _ := s.get(list + "?limit=1").list()[0].(map[string]any)
+	return fmt.Sprint(list, "/", oldest["id"])
+}
+
+// running is the path of the oldest machine in a list, which runs.
+func (s *spec) running(list string) string {
+	one := s.first(list)
+	if s.standing(one) == "stopped" {
+		s.post(one+"/start", nil).is(200)
+	}
+	s.reaches(one, "running")
+	return one
+}
+
+// reaches waits until the machine is in the state.
+func (s *spec) reaches(one, state string) answer {
+	await(s.T, one+" is "+state, func() bool {
+		now := s.standing(one)
+		return now == state || now == "failed"
+	})
+	require.Equal(s, state, s.standing(one), s.get(one).body)
+	return s.get(one).is(200)
+}
+
+// standing is a machine's state: a warehouse has a state where a compute instance has a status.
+func (s *spec) standing(one string) string {
+	if strings.HasPrefix(one, "/compute") {
+		return s.get(one).is(200).text("status")
+	}
+	return s.get(one).is(200).text("state")
 }
 
 // over waits for the run's end and returns its status.

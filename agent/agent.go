@@ -14,8 +14,10 @@ const ProtocolVersion = 1
 // Paths of the protocol. Those under /v1/attempts take the attempt's id as {id}.
 const (
 	ConnectPath   = "/agent/v1/connect"      // on the control plane's public listener: GET, WebSocket
+	EnrollPath    = "/agent/v1/enroll"       // on the control plane's public listener: POST with a bootstrap token as bearer, answers Enrollment
 	HelloPath     = "/v1/hello"              // agent → control plane: POST Hello, answers Welcome
 	HeartbeatPath = "/v1/heartbeat"          // agent → control plane: POST Heartbeat, answers HeartbeatReply
+	MetricsPath   = "/v1/metrics"            // agent → control plane: POST Metrics, answers 204; of machines only
 	LogsPath      = "/v1/logs"               // agent → control plane: POST a log batch (see EncodeBatch), answers LogReply
 	StatusPath    = "/v1/attempts/%s/status" // agent → control plane: PUT Status, answers 204
 	AttemptPath   = "/v1/attempts/%s"        // control plane → agent: PUT Attempt, answers 204
@@ -87,7 +89,15 @@ type Hello struct {
 	OS       string         `json:"os"`
 	Arch     string         `json:"arch"`
 	Slots    int            `json:"slots"` // attempts it runs at once
+	Idle     Duration       `json:"idle"`  // for how long nothing has run here, by a clock that nobody sets; 0 while something does
+	Engines  []Engine       `json:"engines,omitempty"`
 	Attempts []HelloAttempt `json:"attempts"`
+}
+
+// Engine is something on the agent's machine that runs SQL.
+type Engine struct {
+	Name    string `json:"name"` // such as duckdb
+	Version string `json:"version"`
 }
 
 // HelloAttempt is one attempt the agent still holds: running, or exited and not yet forgotten.
@@ -124,11 +134,40 @@ type DesiredAttempt struct {
 // Heartbeat extends the agent's lease, and with it that of every attempt on it.
 type Heartbeat struct {
 	Attempts []string `json:"attempts"` // ids of those that have not exited
+	Idle     Duration `json:"idle"`     // as in Hello
 }
 
 // HeartbeatReply names the attempts whose desired state is not what the agent does, as Welcome would.
 type HeartbeatReply struct {
 	Attempts []DesiredAttempt `json:"attempts,omitempty"` // those to cancel or to forget
+}
+
+// Metrics are how much of its machine an agent and all that it runs use, at one moment.
+type Metrics struct {
+	CPU         float64      `json:"cpu"`          // cores in use, on the average since the metrics before
+	Cores       float64      `json:"cores"`        // that there are
+	Memory      int64        `json:"memory"`       // bytes in use
+	MemoryTotal int64        `json:"memory_total"` // bytes that there are
+	Disk        int64        `json:"disk"`         // bytes in use on the file system of the data directory
+	DiskTotal   int64        `json:"disk_total"`
+	GPUs        []GPUMetrics `json:"gpus,omitempty"`
+}
+
+// GPUMetrics are how much of one GPU is used.
+type GPUMetrics struct {
+	Name        string  `json:"name"`
+	Load        float64 `json:"load"` // from 0 to 1
+	Memory      int64   `json:"memory"`
+	MemoryTotal int64   `json:"memory_total"`
+}
+
+// MetricsEvery is how often a machine's agent sends its metrics.
+const MetricsEvery = 5 * time.Second
+
+// Enrollment answers an agent that came with a bootstrap token, which is good for no second time.
+type Enrollment struct {
+	AgentID string `json:"agent_id"`
+	Token   string `json:"token"` // the agent's own
 }
 
 // LogReply answers a log batch. An attempt with another offset than the batch had did not fit: the agent goes on from there.

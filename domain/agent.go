@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
-// AgentTokenPrefix begins every agent token.
-const AgentTokenPrefix = "mp_agt_"
+// AgentTokenPrefix begins every agent token, and BootstrapTokenPrefix the single-use ones that are given for them.
+const (
+	AgentTokenPrefix     = "mp_agt_"
+	BootstrapTokenPrefix = "mp_boot_"
+)
 
 // AgentStatus is how an agent stands, derived from its connection and its lease.
 type AgentStatus string
@@ -27,11 +30,12 @@ type Agent struct {
 	Hostname       string
 	OS, Arch       string
 	Slots          int
-	Instance       string // of the data directory that it was last started with
-	TokenHash      []byte // of the token that opens its connection
-	Busy           int    // attempts on it now
-	Session        string // of its present connection; empty when away. It fences: an older connection can write nothing
-	Replica        string // that holds the connection
+	MachineID      MachineID // that it is the agent of; empty for the workspace's own
+	Instance       string    // of the data directory that it was last started with
+	TokenHash      []byte    // of the token that opens its connection
+	Busy           int       // attempts on it now
+	Session        string    // of its present connection; empty when away. It fences: an older connection can write nothing
+	Replica        string    // that holds the connection
 	CreatedAt      time.Time
 	ConnectedAt    *time.Time
 	LastSeenAt     *time.Time
@@ -54,6 +58,7 @@ func (a Agent) Status(now time.Time) AgentStatus {
 // AgentTx reads and writes agents.
 type AgentTx interface {
 	Agent(ctx context.Context, id AgentID) (Agent, error)
+	// Agents are those without a machine, oldest first.
 	Agents(ctx context.Context, after AgentID, limit int) ([]Agent, error)
 	AgentsByID(ctx context.Context, ids []AgentID) ([]Agent, error)
 	// LockAgent returns the agent, locked until the end of the transaction.
@@ -89,7 +94,7 @@ type Agents struct {
 	Replica string // this replica's id
 }
 
-// List returns agents, oldest first.
+// List returns the workspace's own agents, oldest first. Those of machines are seen with their machines.
 func (a *Agents) List(ctx context.Context, s Scope, p Page) (List[Agent], error) {
 	const list = "agents"
 	if err := authorize(ctx, a.Store, s, AgentRead); err != nil {
@@ -150,6 +155,9 @@ func (a *Agents) RotateToken(ctx context.Context, s Scope, id AgentID) (agent Ag
 		if agent, err = tx.LockSession(ctx, id); err != nil {
 			return err
 		}
+		if agent.MachineID != "" {
+			return Errorf(CodeConflict, "This agent belongs to %s, and gets a token with each start of it; stop and start that.", agent.MachineID)
+		}
 		agent.Session, agent.Replica = "", ""
 		if err := tx.UpdateAgent(ctx, agent); err != nil {
 			return err
@@ -165,6 +173,9 @@ func (a *Agents) RotateToken(ctx context.Context, s Scope, id AgentID) (agent Ag
 
 // NewAgentToken makes an agent's token. Only HashSecret of it is kept.
 func NewAgentToken() string { return AgentTokenPrefix + newSecret() }
+
+// NewBootstrapToken makes a single-use token. Only HashSecret of it is kept.
+func NewBootstrapToken() string { return BootstrapTokenPrefix + newSecret() }
 
 // NewAgent makes the agent that a new workspace starts with.
 func NewAgent(name string, now time.Time) Agent {

@@ -142,6 +142,7 @@ func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end Atte
 	now := r.Clock.Now()
 	var run *Run
 	err := r.Store.In(ctx, s, func(tx Tx) error {
+		var machine MachineID
 		a, err := tx.Attempt(ctx, id)
 		if err != nil {
 			return err
@@ -156,17 +157,24 @@ func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end Atte
 				if unchanged = !holds || a.Status.Final(); err != nil || !holds {
 					return err
 				}
+				if a.CancelReason != "" && end.Status != AttemptSuccess && run.CancelRequestedAt == nil {
+					end.Evicted, end.Message = true, a.CancelReason
+				}
 				return a.end(ctx, tx, end, now)
 			})
 			if err != nil || unchanged {
 				return err
 			}
+			machine = run.Task(a.TaskKey).Compute
 			if end.StartedAt != nil {
 				run.AttemptStarted(id, a.TaskKey, *end.StartedAt)
 			}
 			run.AttemptEnded(id, a.TaskKey, end, now)
 			return nil
 		})
+		if err == nil && machine != "" {
+			err = r.machineIdle(ctx, tx, s, machine, now)
+		}
 		if err == nil && len(run.assigned) == 0 {
 			tx.Notify(DispatchTopic) // its slot is free for other runs, or the task waits until its back-off is over
 		}

@@ -16,6 +16,8 @@ type AgentHello struct {
 	Hostname string
 	OS, Arch string
 	Slots    int
+	Idle     time.Duration // since when nothing runs there, by a clock that nobody sets
+	Engines  []Engine
 	Attempts []AttemptReport // what it holds
 }
 
@@ -80,6 +82,11 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, e
 		if err := tx.UpdateAgent(ctx, agent); err != nil {
 			return err
 		}
+		if agent.MachineID != "" {
+			if err := a.ready(ctx, tx, s, agent, h); err != nil {
+				return err
+			}
+		}
 		ends, err = tx.LogEnds(ctx, attemptIDs(live))
 		tx.Notify(AgentTopic(id), AgentsTopic(s.workspace), DispatchTopic)
 		return err
@@ -92,7 +99,7 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, e
 
 // replaces refuses another instance of the agent than the one whose lease runs: what that one runs would go on beside what the new one starts.
 func (a *Agents) replaces(agent Agent, h AgentHello, live []Attempt) error {
-	if agent.Instance == h.Instance || a.expired(agent) || agent.Session == "" && len(live) == 0 {
+	if agent.Instance == "" || agent.Instance == h.Instance || a.expired(agent) || agent.Session == "" && len(live) == 0 {
 		return nil
 	}
 	return Errorf(CodeConflict, "Another instance of the agent %s, on %s, may still be at work until %s. Start this one with that one's data directory, or give each agent a token of its own.",
@@ -171,8 +178,8 @@ func (a *Agents) absent(ctx context.Context, s Scope, at Attempt) error {
 var ErrSuperseded = Errorf(CodeConflict, "This connection has been replaced by a newer one of the same agent.")
 
 // Heartbeat extends the lease of the agent and of all that runs on it, and answers with what is wanted otherwise than the agent does: attempts to cancel or
-// forget. Those that did not arrive are sent again.
-func (a *Agents) Heartbeat(ctx context.Context, s Scope, session string, running []AttemptID) ([]Desired, error) {
+// forget. Those that did not arrive are sent again. Idle is as in AgentHello.
+func (a *Agents) Heartbeat(ctx context.Context, s Scope, session string, running []AttemptID, idle time.Duration) ([]Desired, error) {
 	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return nil, err
 	}
@@ -192,8 +199,10 @@ func (a *Agents) Heartbeat(ctx context.Context, s Scope, session string, running
 		if err := tx.UpdateAgent(ctx, agent); err != nil {
 			return err
 		}
-		live, err = tx.LiveAttempts(ctx, id)
-		return err
+		if live, err = tx.LiveAttempts(ctx, id); err != nil || agent.MachineID == "" || len(live) > 0 {
+			return err
+		}
+		return a.idle(ctx, tx, s, agent, idle)
 	})
 	if err != nil {
 		return nil, err
@@ -243,7 +252,10 @@ func (a *Agents) Disconnected(ctx context.Context, s Scope, session string) erro
 		now := a.Clock.Now()
 		agent.Session, agent.Replica, agent.LastSeenAt = "", "", &now
 		tx.Notify(AgentTopic(id), AgentsTopic(s.workspace))
-		return tx.UpdateAgent(ctx, agent)
+		if err := tx.UpdateAgent(ctx, agent); err != nil || agent.MachineID == "" {
+			return err
+		}
+		return a.machineDue(ctx, tx, s, agent.MachineID)
 	})
 }
 
@@ -290,6 +302,11 @@ func (a *Agents) lose(ctx context.Context, ref AgentRef) error {
 		agent.Session, agent.Replica = "", ""
 		if err := tx.UpdateAgent(ctx, agent); err != nil {
 			return err
+		}
+		if agent.MachineID != "" {
+			if err := a.machineDue(ctx, tx, s, agent.MachineID); err != nil {
+				return err
+			}
 		}
 		tx.Notify(AgentTopic(ref.Agent), AgentsTopic(ref.Workspace))
 		live, err = tx.LiveAttempts(ctx, ref.Agent)

@@ -13,6 +13,7 @@ type TaskSpec struct {
 	MaxRetries     int        `json:"max_retries,omitempty"`
 	TimeoutSeconds int        `json:"timeout_seconds,omitempty"`
 	Environment    []Variable `json:"environment,omitempty"`
+	Compute        string     `json:"compute,omitempty"` // as the job's own, in place of it
 }
 
 // maxTasks bounds a DAG, from the issue's own figure: larger ones are several jobs.
@@ -61,6 +62,9 @@ func (t TaskSpec) validate(field string) error {
 		return err
 	}
 	if err := validBound(field+".timeout_seconds", t.TimeoutSeconds, maxTimeoutSeconds); err != nil {
+		return err
+	}
+	if err := validText(field+".compute", t.Compute, maxNamed); err != nil {
 		return err
 	}
 	return validVariables(field+".environment", t.Environment)

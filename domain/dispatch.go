@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -60,23 +61,81 @@ func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, 
 	return run, nil
 }
 
+// assign gives the run's ready tasks to agents: those of machines first, in the order of their ids, as some of theirs may fall to the workspace's agent.
 func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) error {
 	now := r.Clock.Now()
-	ready := run.Ready(now)
-	if len(ready) == 0 {
-		return nil
+	var machines []MachineID
+	for _, t := range run.Ready(now) {
+		if t.Compute != "" && !slices.Contains(machines, t.Compute) {
+			machines = append(machines, t.Compute)
+		}
 	}
-	agent, err := tx.LockWorkspaceAgent(ctx)
+	slices.Sort(machines)
+	for _, machine := range append(machines, "") {
+		ready := slices.DeleteFunc(run.Ready(now), func(t *Task) bool { return t.Compute != machine })
+		if len(ready) == 0 {
+			continue
+		}
+		agent, reason, err := r.place(ctx, tx, s, run, machine, now)
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			wait(run, ready, reason)
+			continue
+		}
+		if err := r.fill(ctx, tx, s, run, ready, agent, fair, now); err != nil {
+			return err
+		}
+	}
+	if len(run.assigned) > 0 && run.files == nil {
+		var err error
+		if run.files, err = loadFiles(ctx, tx, run.Spec.Files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place is the agent that tasks of the machine, or of the workspace's agent, can be given to now, or the reason why they wait. A machine that is stopped is
+// started for them.
+func (r *Runs) place(ctx context.Context, tx Tx, s Scope, run *Run, machine MachineID, now time.Time) (agent Agent, reason string, err error) {
+	if machine == "" {
+		if agent, err = tx.LockWorkspaceAgent(ctx); err == nil && agent.Session == "" {
+			reason = "Waits for the agent " + agent.Name + " to connect."
+		}
+		return agent, reason, err
+	}
+	m, agent, err := tx.LockMachine(ctx, machine)
+	if IsCode(err, CodeNotFound) {
+		gone := fmt.Sprintf("Its compute instance %s was deleted.", machine)
+		run.PlaceFailed(machine, gone, now)
+		return agent, gone, nil
+	}
 	if err != nil {
-		return err
+		return agent, "", err
 	}
-	if agent.Session == "" {
-		wait(run, ready, "Waits for the agent "+agent.Name+" to connect.")
-		return nil
+	switch {
+	case m.resting() && m.HeldAt != nil && !run.CreatedAt.After(*m.HeldAt):
+		return agent, m.held(), nil
+	case m.resting():
+		return agent, fmt.Sprintf("Waits for the compute instance %s, which is being started.", m.Name),
+			startMachine(ctx, tx, s, &m, "Started for a task that waits.", now)
+	case m.State != MachineRunning:
+		return agent, fmt.Sprintf("Waits for the compute instance %s, which is %s.", m.Name, m.State), nil
+	case agent.Session == "":
+		return agent, fmt.Sprintf("Waits for the agent of the compute instance %s to connect.", m.Name), nil
 	}
+	m.IdleSince, m.DueAt, m.LastUsedAt = nil, nil, &now
+	tx.Notify(MachineTopic(s.workspace))
+	return agent, "", tx.UpdateMachine(ctx, m)
+}
+
+// fill gives the tasks to the agent while it has free slots.
+func (r *Runs) fill(ctx context.Context, tx Tx, s Scope, run *Run, ready []*Task, agent Agent, fair bool, now time.Time) (err error) {
 	others := false
 	if fair && agent.Busy > 0 {
-		if others, err = tx.OtherReadyRuns(ctx, run.ID, now); err != nil {
+		if others, err = tx.OtherReadyRuns(ctx, run.ID, agent.MachineID, now); err != nil {
 			return err
 		}
 	}
@@ -95,11 +154,6 @@ func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) 
 			return err
 		}
 		run.assigned = append(run.assigned, a)
-	}
-	if len(run.assigned) > 0 && run.files == nil {
-		if run.files, err = loadFiles(ctx, tx, run.Spec.Files); err != nil {
-			return err
-		}
 	}
 	tx.Notify(AgentsTopic(s.workspace))
 	return nil

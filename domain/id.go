@@ -20,9 +20,10 @@ type (
 	RunID       string
 	AttemptID   string
 	EventID     string
+	MachineID   string // of a compute instance (cmp_…) or a warehouse (wh_…)
 )
 
-// The prefixes of ids. The specification names those of runs; the others are ours in its manner.
+// The prefixes of ids. The specification names those of runs, compute instances and warehouses; the others are ours in its manner.
 const (
 	prefixWorkspace = "ws"
 	prefixUser      = "usr"
@@ -34,6 +35,8 @@ const (
 	prefixAttempt   = "att"
 	prefixEvent     = "evt"
 	prefixRequest   = "req"
+	prefixCompute   = "cmp"
+	prefixWarehouse = "wh"
 )
 
 // RequestID is the id of a request that came with the given one: that one where it is sane, else a new one.

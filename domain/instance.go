@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 )
 
@@ -9,6 +10,8 @@ type NewWorkspace struct {
 	Workspace      Workspace
 	Agent          Agent
 	AgentTokenHash []byte
+	Warehouse      Machine
+	WarehouseAgent Agent
 	Quotas         map[QuotaName]int
 	Invitation     Invitation
 	Sample         bool // Runs.CreateSample is to make the sample
@@ -29,6 +32,8 @@ type InstanceStore interface {
 type Instance struct {
 	Store InstanceStore
 	Clock Clock
+	// Size is that of the warehouse that a workspace starts with: a flavor. Empty stands for the smallest, cpu.1.
+	Size string
 }
 
 // Credentials are the secrets that a new workspace comes with. They are shown once and not kept.
@@ -62,10 +67,18 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (Worksp
 		Invitation:     Invitation{TokenHash: HashSecret(c.SetUpToken), Role: RoleAdmin, ExpiresAt: now.Add(invitationLife)},
 		Sample:         sample,
 	}
+	n.Warehouse, n.WarehouseAgent = i.warehouse(n.Workspace)
 	if err := i.Store.InsertWorkspace(ctx, n, operated(n.Workspace.ID, WorkspaceCreate)); err != nil {
 		return Workspace{}, Agent{}, Credentials{}, err
 	}
 	return n.Workspace, n.Agent, c, nil
+}
+
+// warehouse is the one that the workspace starts with.
+func (i *Instance) warehouse(ws Workspace) (Machine, Agent) {
+	by := SystemScope(ws.ID, "workspace").actor
+	m := newMachine(KindWarehouse, "default", cmp.Or(i.Size, "cpu.1"), DefaultProvider, by, ws.CreatedAt)
+	return m, m.newAgent()
 }
 
 // InviteAdmin makes another one-time link for an administrator of the workspace, in place of one that was lost.

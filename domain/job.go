@@ -30,6 +30,8 @@ type JobSpec struct {
 	Parameters        []Variable `json:"parameters,omitempty"` // names and defaults
 	MaxConcurrentRuns int        `json:"max_concurrent_runs,omitempty"`
 	Files             []File     `json:"files,omitempty"`
+	Compute           string     `json:"compute,omitempty"`          // id of the compute instance that its tasks run on; a name where it is given. Empty: the workspace's agent
+	ComputeFallback   bool       `json:"compute_fallback,omitempty"` // run them on the workspace's agent when that cannot be had
 }
 
 // Variable is a name and a value, for environments and parameters; their order is kept.
@@ -102,6 +104,8 @@ type JobChange struct {
 	Parameters        *[]Variable
 	MaxConcurrentRuns *int
 	Files             *[]File // replaces all of them
+	Compute           *string // empty for the workspace's agent
+	ComputeFallback   *bool
 	Schedule          **ScheduleChange
 }
 
@@ -132,6 +136,9 @@ func (j *Jobs) Create(ctx context.Context, s Scope, n NewJob, key Idempotency) (
 }
 
 func insertJob(ctx context.Context, tx Tx, job Job) error {
+	if err := job.resolveCompute(ctx, tx); err != nil {
+		return err
+	}
 	if err := tx.InsertFiles(ctx, job.Files); err != nil {
 		return err
 	}
@@ -239,6 +246,11 @@ func (j *Jobs) Update(ctx context.Context, s Scope, id JobID, c JobChange) (job 
 			if err := job.change(c, now); err != nil {
 				return err
 			}
+			if c.Compute != nil || c.Tasks != nil {
+				if err := job.resolveCompute(ctx, tx); err != nil {
+					return err
+				}
+			}
 			return tx.InsertFiles(ctx, job.Files)
 		})
 		if err != nil {
@@ -261,6 +273,8 @@ func (j *Job) change(c JobChange, now time.Time) error {
 	set(&j.Parameters, c.Parameters)
 	set(&j.MaxConcurrentRuns, c.MaxConcurrentRuns)
 	set(&j.Files, c.Files)
+	set(&j.Compute, c.Compute)
+	set(&j.ComputeFallback, c.ComputeFallback)
 	if c.Schedule != nil {
 		if err := j.reschedule(*c.Schedule, now); err != nil {
 			return err
@@ -379,6 +393,9 @@ func (s *JobSpec) validate() error {
 		return err
 	}
 	if err := validBound("max_concurrent_runs", s.MaxConcurrentRuns, maxConcurrentRuns); err != nil {
+		return err
+	}
+	if err := validText("compute", s.Compute, maxNamed); err != nil {
 		return err
 	}
 	if err := validVariables("environment", s.Environment); err != nil {

@@ -99,6 +99,8 @@ type Objects interface {
 	Put(ctx context.Context, key string, data []byte) error
 	// Get returns the whole object; an error of CodeNotFound when there is none.
 	Get(ctx context.Context, key string) ([]byte, error)
+	// Delete removes the object. One that is not there is removed.
+	Delete(ctx context.Context, key string) error
 }
 
 // Archive packs chunks into an object's bytes and back.

@@ -10,28 +10,43 @@ type Action string
 
 // The actions. Permissions says who may do them.
 const (
-	WorkspaceRead  Action = "workspace.read"
-	MemberRead     Action = "member.read"
-	MemberManage   Action = "member.manage"
-	PasswordChange Action = "password.change"
-	APIKeyRead     Action = "api_key.read"
-	APIKeyCreate   Action = "api_key.create"
-	APIKeyRevoke   Action = "api_key.revoke"
-	APIKeyManage   Action = "api_key.manage" // others' keys
-	AgentRead      Action = "agent.read"
-	AgentManage    Action = "agent.manage"
-	AgentConnect   Action = "agent.connect"
-	JobRead        Action = "job.read"
-	JobCreate      Action = "job.create"
-	JobUpdate      Action = "job.update"
-	JobDelete      Action = "job.delete"
-	RunRead        Action = "run.read"
-	RunStart       Action = "run.start"
-	RunCancel      Action = "run.cancel"
-	RunRepair      Action = "run.repair"
-	QuotaRead      Action = "quota.read"
-	QuotaUpdate    Action = "quota.update"
-	SampleRemove   Action = "sample.remove"
+	WorkspaceRead   Action = "workspace.read"
+	MemberRead      Action = "member.read"
+	MemberManage    Action = "member.manage"
+	PasswordChange  Action = "password.change"
+	APIKeyRead      Action = "api_key.read"
+	APIKeyCreate    Action = "api_key.create"
+	APIKeyRevoke    Action = "api_key.revoke"
+	APIKeyManage    Action = "api_key.manage" // others' keys
+	AgentRead       Action = "agent.read"
+	AgentManage     Action = "agent.manage"
+	AgentConnect    Action = "agent.connect"
+	JobRead         Action = "job.read"
+	JobCreate       Action = "job.create"
+	JobUpdate       Action = "job.update"
+	JobDelete       Action = "job.delete"
+	RunRead         Action = "run.read"
+	RunStart        Action = "run.start"
+	RunCancel       Action = "run.cancel"
+	RunRepair       Action = "run.repair"
+	ComputeRead     Action = "compute.read"
+	ComputeCreate   Action = "compute.create"
+	ComputeUpdate   Action = "compute.update"
+	ComputeStart    Action = "compute.start"
+	ComputeStop     Action = "compute.stop"
+	ComputeDelete   Action = "compute.delete"
+	WarehouseRead   Action = "warehouse.read"
+	WarehouseCreate Action = "warehouse.create"
+	WarehouseUpdate Action = "warehouse.update"
+	WarehouseStart  Action = "warehouse.start"
+	WarehouseStop   Action = "warehouse.stop"
+	WarehouseDelete Action = "warehouse.delete"
+	SettingsRead    Action = "settings.read"
+	ProviderUpdate  Action = "provider.update"
+	StorageUpdate   Action = "storage.update"
+	QuotaRead       Action = "quota.read"
+	QuotaUpdate     Action = "quota.update"
+	SampleRemove    Action = "sample.remove"
 )
 
 var (
@@ -43,28 +58,43 @@ var (
 
 // Permissions is the one table of what each role may do. It is tested whole and printed in docs/permissions.md.
 var Permissions = map[Action][]Role{
-	WorkspaceRead:  readers,
-	MemberRead:     readers,
-	MemberManage:   admins,
-	PasswordChange: readers,
-	APIKeyRead:     readers,
-	APIKeyCreate:   readers,
-	APIKeyRevoke:   readers,
-	APIKeyManage:   admins,
-	AgentRead:      readers,
-	AgentManage:    admins,
-	AgentConnect:   machines,
-	JobRead:        readers,
-	JobCreate:      editors,
-	JobUpdate:      editors,
-	JobDelete:      editors,
-	RunRead:        readers,
-	RunStart:       editors,
-	RunCancel:      editors,
-	RunRepair:      editors,
-	QuotaRead:      readers,
-	QuotaUpdate:    admins,
-	SampleRemove:   admins,
+	WorkspaceRead:   readers,
+	MemberRead:      readers,
+	MemberManage:    admins,
+	PasswordChange:  readers,
+	APIKeyRead:      readers,
+	APIKeyCreate:    readers,
+	APIKeyRevoke:    readers,
+	APIKeyManage:    admins,
+	AgentRead:       readers,
+	AgentManage:     admins,
+	AgentConnect:    machines,
+	JobRead:         readers,
+	JobCreate:       editors,
+	JobUpdate:       editors,
+	JobDelete:       editors,
+	RunRead:         readers,
+	RunStart:        editors,
+	RunCancel:       editors,
+	RunRepair:       editors,
+	ComputeRead:     readers,
+	ComputeCreate:   editors,
+	ComputeUpdate:   editors,
+	ComputeStart:    editors,
+	ComputeStop:     editors,
+	ComputeDelete:   editors,
+	WarehouseRead:   readers,
+	WarehouseCreate: editors,
+	WarehouseUpdate: editors,
+	WarehouseStart:  editors,
+	WarehouseStop:   editors,
+	WarehouseDelete: editors,
+	SettingsRead:    readers,
+	ProviderUpdate:  admins,
+	StorageUpdate:   admins,
+	QuotaRead:       readers,
+	QuotaUpdate:     admins,
+	SampleRemove:    admins,
 }
 
 // Allows says whether the role may do the action.

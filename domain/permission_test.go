@@ -60,6 +60,9 @@ func TestPermissionsWhole(t *testing.T) {
 		AgentRead: RoleViewer, AgentManage: RoleAdmin, AgentConnect: RoleAgent,
 		JobRead: RoleViewer, JobCreate: RoleEditor, JobUpdate: RoleEditor, JobDelete: RoleEditor,
 		RunRead: RoleViewer, RunStart: RoleEditor, RunCancel: RoleEditor, RunRepair: RoleEditor,
+		ComputeRead: RoleViewer, ComputeCreate: RoleEditor, ComputeUpdate: RoleEditor, ComputeStart: RoleEditor, ComputeStop: RoleEditor, ComputeDelete: RoleEditor,
+		WarehouseRead: RoleViewer, WarehouseCreate: RoleEditor, WarehouseUpdate: RoleEditor, WarehouseStart: RoleEditor, WarehouseStop: RoleEditor,
+		WarehouseDelete: RoleEditor, SettingsRead: RoleViewer, ProviderUpdate: RoleAdmin, StorageUpdate: RoleAdmin,
 		QuotaRead: RoleViewer, QuotaUpdate: RoleAdmin, SampleRemove: RoleAdmin,
 	}
 	require.Equal(t, len(Permissions), len(lowest))

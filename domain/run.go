@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -84,8 +85,9 @@ func (r *Run) Single() bool { return r.TaskCount == 0 }
 // Task is one task of a run.
 type Task struct {
 	RunID      RunID
-	Key        string // empty for a single command
-	Position   int    // in the spec
+	Key        string    // empty for a single command
+	Position   int       // in the spec
+	Compute    MachineID // that it runs on; empty for the workspace's agent
 	Status     TaskStatus
 	RetryCount int       // goes on rising through repairs
 	RetryBase  int       // RetryCount when the run was last repaired: retries are counted from there
@@ -129,7 +131,8 @@ type Attempt struct {
 	StartedAt         *time.Time
 	FinishedAt        *time.Time
 	CancelRequestedAt *time.Time
-	LogSize           int64 // bytes; final when the attempt is over
+	CancelReason      string // where it is not its run's cancellation
+	LogSize           int64  // bytes; final when the attempt is over
 }
 
 // newRun freezes the job.
@@ -140,10 +143,10 @@ func newRun(job Job, actor Actor, params []Variable, trigger Trigger, now time.T
 		Status: RunPending, Trigger: trigger, StartedBy: actor, CreatedAt: now,
 	}
 	if r.Single() {
-		r.Tasks = []Task{{RunID: r.ID, Status: TaskPending}}
+		r.Tasks = []Task{{RunID: r.ID, Status: TaskPending, Compute: MachineID(job.Compute)}}
 	}
 	for i, t := range r.Spec.Tasks {
-		r.Tasks = append(r.Tasks, Task{RunID: r.ID, Key: t.Key, Position: i, Status: TaskPending})
+		r.Tasks = append(r.Tasks, Task{RunID: r.ID, Key: t.Key, Position: i, Status: TaskPending, Compute: MachineID(cmp.Or(t.Compute, job.Compute))})
 	}
 	return r
 }
@@ -228,6 +231,7 @@ type AttemptEnd struct {
 	StartedAt  *time.Time
 	FinishedAt *time.Time
 	LogEnd     int64
+	Evicted    bool // its machine was stopped or has failed
 }
 
 // AttemptEnded moves the task on after the attempt's end, and the run with it. An attempt that is not the task's current one
@@ -245,10 +249,34 @@ func (r *Run) AttemptEnded(a AttemptID, key string, end AttemptEnd, now time.Tim
 	switch {
 	case end.Status == AttemptSuccess:
 		t.end(TaskSuccess, "", at)
-	case end.Status == AttemptCancelled && r.CancelRequestedAt == nil:
+	case end.Status == AttemptCancelled && r.CancelRequestedAt == nil && !end.Evicted:
 		r.failed(t, "Its agent cancelled it although nobody had asked for that.", at, now)
 	default:
+		if end.Evicted {
+			r.fallBack(t)
+		}
 		r.failed(t, end.Message, at, now)
+	}
+	r.advance(now)
+}
+
+// fallBack gives the task to the workspace's agent, where its job allows that.
+func (r *Run) fallBack(t *Task) {
+	if r.Spec.ComputeFallback {
+		t.Compute = ""
+	}
+}
+
+// PlaceFailed moves on the tasks that can start but for their machine, which cannot be had: to the workspace's agent where the job allows that; others have
+// failed, and are retried as often as they may be.
+func (r *Run) PlaceFailed(machine MachineID, message string, now time.Time) {
+	for _, t := range r.Ready(now) {
+		if t.Compute != machine {
+			continue
+		}
+		if r.fallBack(t); t.Compute == machine {
+			r.failed(t, message, now, now)
+		}
 	}
 	r.advance(now)
 }

@@ -37,8 +37,8 @@ type RunTx interface {
 	ActiveRuns(ctx context.Context, job JobID) ([]Run, error)
 	// AttemptCount is how many attempts the runs have made together.
 	AttemptCount(ctx context.Context, runs []RunID) (int, error)
-	// OtherReadyRuns says whether a run but this one has a queued task that may start now.
-	OtherReadyRuns(ctx context.Context, run RunID, now time.Time) (bool, error)
+	// OtherReadyRuns says whether a run but this one has a queued task for the machine, or the workspace's agent, that may start now.
+	OtherReadyRuns(ctx context.Context, run RunID, machine MachineID, now time.Time) (bool, error)
 }
 
 // AttemptTx reads and writes attempts.
@@ -51,6 +51,8 @@ type AttemptTx interface {
 	UpdateAttempt(ctx context.Context, id AttemptID, fn func(*Attempt) error) (Attempt, error)
 	// RequestCancel notes that the attempts are to end, and returns them.
 	RequestCancel(ctx context.Context, ids []AttemptID, at time.Time) ([]Attempt, error)
+	// Evict is RequestCancel for another reason than their runs' cancellation.
+	Evict(ctx context.Context, ids []AttemptID, reason string, at time.Time) ([]Attempt, error)
 }
 
 // Runs starts, watches, cancels and repairs runs, and moves them on as their attempts do.

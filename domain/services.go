@@ -11,6 +11,9 @@ type Services struct {
 	Runs       *Runs
 	Logs       *Logs
 	Quotas     *Quotas
+	Compute    *Machines
+	Warehouses *Machines
+	Settings   *Settings
 	Clock      Clock
 	Version    string // of the binary
 }

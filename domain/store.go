@@ -23,6 +23,8 @@ type Tx interface {
 	RunTx
 	AttemptTx
 	LogTx
+	MachineTx
+	ProviderTx
 	QuotaTx
 	AuditTx
 	IdempotencyTx
@@ -48,6 +50,18 @@ type System interface {
 	ExtendLeases(ctx context.Context, now, until time.Time) error
 	// RenewLeases makes the leases of all agents that are connected, or have work, end at until: the clock by which they ended was set.
 	RenewLeases(ctx context.Context, until time.Time) error
+	// DueMachines are the machines of the providers that are due or will be, the earliest first: those of the host, and those of no host.
+	DueMachines(ctx context.Context, providers []ProviderKind, host string, limit int) ([]DueMachine, error)
+	// CheckMachines makes every machine of the host of which something may be left due now.
+	CheckMachines(ctx context.Context, host string, now time.Time) error
+	// ShiftMachines moves the times that machines are judged by: the clock was set.
+	ShiftMachines(ctx context.Context, by time.Duration) error
+	// KnownMachines are those of the ids that exist.
+	KnownMachines(ctx context.Context, ids []MachineID) ([]MachineID, error)
+	// BootstrapAgent is the agent that the bootstrap token with the hash was made for.
+	BootstrapAgent(ctx context.Context, hash []byte) (AgentRef, error)
+	// InsertPrices gives flavors that have no price one, effective from the time given.
+	InsertPrices(ctx context.Context, provider ProviderKind, region string, from time.Time, prices map[string]Price) error
 	// UnsealedAttempts are attempts that are over and whose log is not sealed to its end, oldest first.
 	UnsealedAttempts(ctx context.Context, limit int) ([]AttemptRef, error)
 	// Housekeep makes the log partitions of the coming days, drops those that are sealed to the last byte and older than
@@ -71,6 +85,12 @@ type JobRef struct {
 type AgentRef struct {
 	Workspace WorkspaceID
 	Agent     AgentID
+}
+
+// DueMachine is a machine that the reconciler is to look at, and when.
+type DueMachine struct {
+	MachineRef // without the incarnation
+	At         time.Time
 }
 
 // AttemptRef names an attempt across workspaces.

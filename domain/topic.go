@@ -4,18 +4,21 @@ package domain
 type Topic string
 
 // The topics.
-func RunTopic(id RunID) Topic          { return Topic("run:" + id) }
-func RunsTopic(ws WorkspaceID) Topic   { return Topic("runs:" + ws) }
-func AgentsTopic(ws WorkspaceID) Topic { return Topic("agents:" + ws) }
-func AgentTopic(id AgentID) Topic      { return Topic("agent:" + id) }
-func SessionTopic(id SessionID) Topic  { return Topic("session:" + id) }
-func APIKeyTopic(id APIKeyID) Topic    { return Topic("key:" + id) }
-func LogTopic(id AttemptID) Topic      { return Topic("log:" + id) }
+func RunTopic(id RunID) Topic           { return Topic("run:" + id) }
+func RunsTopic(ws WorkspaceID) Topic    { return Topic("runs:" + ws) }
+func AgentsTopic(ws WorkspaceID) Topic  { return Topic("agents:" + ws) }
+func AgentTopic(id AgentID) Topic       { return Topic("agent:" + id) }
+func SessionTopic(id SessionID) Topic   { return Topic("session:" + id) }
+func APIKeyTopic(id APIKeyID) Topic     { return Topic("key:" + id) }
+func LogTopic(id AttemptID) Topic       { return Topic("log:" + id) }
+func MachineTopic(ws WorkspaceID) Topic { return Topic("machines:" + ws) }
+func MetricsTopic(id MachineID) Topic   { return Topic("metrics:" + id) }
 
 // Topics that only the platform listens to.
 const (
 	DispatchTopic Topic = "dispatch" // there may be a task that can start
 	ScheduleTopic Topic = "schedule" // a schedule changed
+	MachinesTopic Topic = "machines" // a machine is due
 )
 
 // Topics wakes subscribers, on this replica and on the others. Wake-ups coalesce: a subscriber's channel has a capacity of
@@ -24,6 +27,8 @@ type Topics interface {
 	// Subscribe wakes the channel after each change of any of the topics, and also when wake-ups may have been missed.
 	// The caller calls stop when done.
 	Subscribe(topics ...Topic) (wake <-chan struct{}, stop func())
+	// Wake wakes the subscribers of this replica.
+	Wake(topic Topic)
 	// WakeOthers wakes the subscribers of other replicas soon: at most one notification every 50 ms goes out, so it is for what
 	// changes often (logs). State changes use Tx.Notify.
 	WakeOthers(topic Topic)

@@ -43,7 +43,7 @@ func (b *budget) spend(left *int, n int) bool {
 func affordRows(ctx context.Context, n int) error {
 	b, ok := ctx.Value(budgetKey{}).(*budget)
 	if ok && !b.spend(&b.values, n*len(graphql.CollectFieldsCtx(ctx, nil))) {
-		return domain.Errorf(domain.CodeTooLarge, "The answer would have more than %d fields of tasks and attempts; ask for fewer runs at once, or for fewer fields of them.", maxValues)
+		return domain.Errorf(domain.CodeTooLarge, "The answer would have more than %d fields of tasks, attempts and samples; ask for fewer runs or machines at once, or for fewer fields of them.", maxValues)
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func affordRows(ctx context.Context, n int) error {
 func affordTail(ctx context.Context, bytes int) error {
 	b, ok := ctx.Value(budgetKey{}).(*budget)
 	if ok && !b.spend(&b.tails, max(bytes, minTail)) {
-		return domain.Errorf(domain.CodeTooLarge, "The answer would have more than %d ends of logs, or more than %d bytes of them; ask for fewer, or for each by attemptLog.", maxTails/minTail, maxTails)
+		return domain.Errorf(domain.CodeTooLarge, "The answer would have more than %d ends of logs, or more than %d bytes of them; ask for fewer, or for an attempt's by attemptLog.", maxTails/minTail, maxTails)
 	}
 	return nil
 }

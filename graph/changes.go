@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -148,4 +149,76 @@ func (c *agentChanges) next(ctx context.Context) (changed []domain.Agent, err er
 			return changed, nil
 		}
 	}
+}
+
+// machineChanges finds which machines of a kind are new or have changed since it was asked last; at first, all are new.
+type machineChanges struct {
+	machines *domain.Machines
+	scope    domain.Scope
+	seen     map[domain.MachineID]machineState
+}
+
+// machineState is what of a machine changes.
+type machineState struct {
+	name, flavor, image, imageRef, message, engines string
+	autoStop                                        domain.AutoStop
+	slots, incarnation, restarts                    int
+	desired, state                                  domain.MachineState
+	since                                           time.Time
+	stops, used                                     int64
+}
+
+func stateOfMachine(m domain.Machine) machineState {
+	return machineState{
+		m.Name, m.Flavor, m.Image, m.ImageRef, m.Message, fmt.Sprint(m.Engines), m.AutoStop, m.Slots, m.Incarnation, m.Restarts, m.Desired, m.State,
+		m.StateSince, nanos(m.AutoStopAt()), nanos(m.LastUsedAt),
+	}
+}
+
+func (c *machineChanges) next(ctx context.Context) (changed []domain.Machine, err error) {
+	seen := map[domain.MachineID]machineState{}
+	for p := (domain.Page{Limit: domain.MaxLimit}); ; {
+		l, err := c.machines.List(ctx, c.scope, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range l.Items {
+			state := stateOfMachine(m)
+			if before, known := c.seen[m.ID]; !known || before != state {
+				changed = append(changed, m)
+			}
+			seen[m.ID] = state
+		}
+		if p.Cursor = l.Next; p.Cursor == "" {
+			c.seen = seen
+			return changed, nil
+		}
+	}
+}
+
+// newSamples finds what was measured of a machine since it was asked last.
+type newSamples struct {
+	machines *domain.Machines // of its kind; watch finds which
+	scope    domain.Scope
+	id       domain.MachineID
+	since    time.Time
+}
+
+// watch wakes the channel whenever there is more. The machine is of one of the kinds.
+func (n *newSamples) watch(ctx context.Context, kinds ...*domain.Machines) (wake <-chan struct{}, stop func(), err error) {
+	for _, n.machines = range kinds {
+		wake, stop, err = n.machines.WatchMetrics(ctx, n.scope, n.id)
+		if !domain.IsCode(err, domain.CodeNotFound) {
+			return wake, stop, err
+		}
+	}
+	return nil, nil, domain.NotFound("machine", n.id)
+}
+
+func (n *newSamples) next(ctx context.Context) ([]domain.MachineMetrics, error) {
+	all, err := n.machines.Metrics(ctx, n.scope, n.id, n.since)
+	if len(all) > 0 {
+		n.since = all[len(all)-1].At
+	}
+	return all, err
 }

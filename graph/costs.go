@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"time"
+
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/graph/generated"
@@ -19,14 +21,20 @@ const (
 const (
 	fewTasks    = 5
 	fewAttempts = 2
+	fewFlavors  = 10
+	fewSamples  = 10 // an hour has 720 of them, of a few numbers each: the response's budget counts those that there are
 )
 
 // costs prices what is not one unit: a list costs its length times what is asked of each item, a log its bytes.
 func costs() (c generated.ComplexityRoot) {
 	c.Query.Instance, c.Query.Viewer, c.Query.Overview, c.Query.Quotas = read, read, read, read
-	c.Query.Agent, c.Query.Job, c.Query.Run = readByID, readByID, readByID
+	c.Query.Provider, c.Query.Storage = read, read
+	c.Query.Flavors = func(child int) int { return costRead + fewFlavors*child }
+	c.Query.Agent, c.Query.Job, c.Query.Run, c.Query.Compute, c.Query.Warehouse = readByID, readByID, readByID, readByID, readByID
 	c.Query.Agents = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Query.APIKeys = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.Query.ComputeInstances = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.Query.Warehouses = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Query.Jobs = func(child int, first *int, _ *string, _ *domain.JobFilter) int { return list(child, first) }
 	c.Query.Members = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Query.Runs = func(child int, first *int, _ *string, _ *domain.RunFilter) int { return list(child, first) }
@@ -40,10 +48,14 @@ func costs() (c generated.ComplexityRoot) {
 	c.Run.Attempts = func(child int) int { return 1 + fewAttempts*child }
 	c.Task.Attempts = func(child int) int { return 1 + fewAttempts*child }
 	c.Attempt.LogTail = func(child int, bytes *int) int { return logBytes(child, bytes) }
+	c.Compute.Metrics, c.Warehouse.Metrics = samples, samples
+	c.Compute.Log, c.Warehouse.Log = logBytes, logBytes
 	return writeCosts(c)
 }
 
 func read(child int) int { return costRead + child }
+
+func samples(child int, _ *time.Time) int { return costRead + fewSamples*child }
 
 func readByID(child int, _ string) int { return costRead + child }
 
@@ -67,6 +79,18 @@ func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Mutation.UpdateJob = written[model.UpdateJobInput]
 	c.Mutation.UpdateMember = written[model.UpdateMemberInput]
 	c.Mutation.UpdateQuota = written[model.UpdateQuotaInput]
+	c.Mutation.CreateCompute = written[model.CreateComputeInput]
+	c.Mutation.CreateWarehouse = written[model.CreateWarehouseInput]
+	c.Mutation.UpdateCompute = written[model.UpdateComputeInput]
+	c.Mutation.UpdateWarehouse = written[model.UpdateWarehouseInput]
+	c.Mutation.StartCompute = written[model.StartComputeInput]
+	c.Mutation.StartWarehouse = written[model.StartWarehouseInput]
+	c.Mutation.StopCompute = written[model.StopComputeInput]
+	c.Mutation.StopWarehouse = written[model.StopWarehouseInput]
+	c.Mutation.DeleteCompute = written[model.DeleteComputeInput]
+	c.Mutation.DeleteWarehouse = written[model.DeleteWarehouseInput]
+	c.Mutation.UpdateProvider = written[model.UpdateProviderInput]
+	c.Mutation.UpdateStorage = written[model.UpdateStorageInput]
 	return c
 }
 

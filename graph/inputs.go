@@ -14,6 +14,7 @@ func jobChange(in model.UpdateJobInput) domain.JobChange {
 		Name: in.Name, Description: in.Description, Command: in.Command, Tasks: given(in.Tasks),
 		MaxRetries: in.MaxRetries, TimeoutSeconds: in.TimeoutSeconds, Environment: given(in.Environment), Parameters: given(in.Parameters),
 		MaxConcurrentRuns: in.MaxConcurrentRuns, Files: given(in.Files),
+		Compute: in.Compute, ComputeFallback: in.ComputeFallback,
 	}
 	if schedule, set := in.Schedule.ValueOK(); set {
 		c.Schedule = &schedule

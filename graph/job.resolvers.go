@@ -26,6 +26,14 @@ func (r *jobResolver) Tasks(ctx context.Context, obj *domain.Job) ([]domain.Task
 	return append([]domain.TaskSpec{}, obj.JobSpec.Tasks...), affordRows(ctx, len(obj.JobSpec.Tasks))
 }
 
+func (r *jobResolver) Compute(ctx context.Context, obj *domain.Job) (*model.Compute, error) {
+	return r.computeOf(ctx, domain.MachineID(obj.JobSpec.Compute))
+}
+
+func (r *jobResolver) ComputeID(ctx context.Context, obj *domain.Job) (*string, error) {
+	return optional(obj.JobSpec.Compute), nil
+}
+
 func (r *jobResolver) Runs(ctx context.Context, obj *domain.Job, first *int, after *string, status []domain.RunStatus) (model.Connection[domain.Run], error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
@@ -102,11 +110,22 @@ func (r *scheduleResolver) Next(ctx context.Context, obj *domain.Schedule, count
 	return domain.PreviewSchedule(coming, r.Services.Clock.Now(), value(count))
 }
 
+func (r *taskSpecResolver) Compute(ctx context.Context, obj *domain.TaskSpec) (*model.Compute, error) {
+	return r.computeOf(ctx, domain.MachineID(obj.Compute))
+}
+
+func (r *taskSpecResolver) ComputeID(ctx context.Context, obj *domain.TaskSpec) (*string, error) {
+	return optional(obj.Compute), nil
+}
+
 func (r *Resolver) Job() generated.JobResolver { return &jobResolver{r} }
 
 func (r *Resolver) Schedule() generated.ScheduleResolver { return &scheduleResolver{r} }
 
+func (r *Resolver) TaskSpec() generated.TaskSpecResolver { return &taskSpecResolver{r} }
+
 type (
 	jobResolver      struct{ *Resolver }
 	scheduleResolver struct{ *Resolver }
+	taskSpecResolver struct{ *Resolver }
 )

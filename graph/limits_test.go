@@ -68,6 +68,8 @@ func TestCosts(t *testing.T) {
 		"a fragment":           {`{ runs(first: 10) { edges { node { ...F } } } } fragment F on Run { id status }`, nil, costRead + 10*4},
 		"log bytes":            {`query($n: Int) { attemptLog(attempt: "a", maxBytes: $n) { eof } }`, map[string]any{"n": 1 << 20}, costRead + 1 + 4096},
 		"a huge tail":          {`{ run(id: "r") { attempts { logTail(bytes: 2000000000) } } }`, nil, 2 + fewAttempts*(costRead+1+7812500)},
+		"sparklines":           {`{ computeInstances { edges { node { metrics { at cpu memory } } } } }`, nil, costRead + 50*(2+costRead+10*3)},
+		"a machine's log":      {`{ warehouse(id: "w") { log(bytes: 2560) } }`, nil, costRead + costRead + 10},
 		"aliases of a login":   {`mutation { a: login(input: {email: "a", password: "b"}) { viewer { id } } b: login(input: {email: "a", password: "b"}) { viewer { id } } }`, nil, 2 * (costHash + 2)},
 	} {
 		got := cost(t, c.query, c.vars)
@@ -153,7 +155,7 @@ func TestTheSchemaIsShownToThoseSignedIn(t *testing.T) {
 // The schema's own files are the contract: what is generated says the same.
 func TestGeneratedSchemaIsTheFiles(t *testing.T) {
 	es := testSchema()
-	for _, name := range []string{"schema", "agent", "apikey", "job", "quota", "run", "user"} {
+	for _, name := range []string{"schema", "agent", "apikey", "compute", "job", "machine", "quota", "run", "settings", "user", "warehouse"} {
 		text, err := os.ReadFile("schema/" + name + ".graphqls")
 		require.NoError(t, err)
 		found := false

@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shopspring/decimal"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/store"
@@ -39,8 +41,9 @@ type world struct {
 	keys     *auth.Keys
 	url      string
 	log      *logBuffer
-	shutdown context.CancelFunc // ends the server's connections, as its end does
-	sockets  atomic.Int64       // requests being served
+	cloud    *provisiontest.Simulated // where machines come from
+	shutdown context.CancelFunc       // ends the server's connections, as its end does
+	sockets  atomic.Int64             // requests being served
 }
 
 // countingStore counts transactions, and fails them while it is told to.
@@ -104,7 +107,13 @@ func newWorld(t testing.TB, wait timing) *world {
 	w.keys, err = auth.NewKeys(ctx, db.System(), clock)
 	require.NoError(t, err)
 	w.auth = auth.NewService(db.System(), db, w.keys, clock)
-	bucket, err := objects.Open("file://" + t.TempDir())
+	w.cloud = provisiontest.NewSimulated(provisiontest.Hooks{})
+	require.NoError(t, db.System().InsertPrices(ctx, domain.ProviderLocal, domain.DefaultProvider.Region, time.Unix(0, 0), map[string]domain.Price{
+		"cpu.1": {Hourly: decimal.RequireFromString("0.0400"), Currency: "USD"}, "cpu.2": {Hourly: decimal.RequireFromString("0.08"), Currency: "USD"},
+	}))
+	providers := domain.Providers{domain.ProviderLocal: w.cloud}
+	storage := "file://" + t.TempDir()
+	bucket, err := objects.Open(storage)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = bucket.Close() })
 	archive, err := objects.NewArchive()
@@ -125,6 +134,9 @@ func newWorld(t testing.TB, wait timing) *world {
 		Runs:       runs,
 		Logs:       &domain.Logs{Store: w.counted, Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
 		Quotas:     &domain.Quotas{Store: w.counted},
+		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: w.counted, Topics: db.Topics(), Clock: clock, Providers: providers},
+		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: w.counted, Topics: db.Topics(), Clock: clock, Providers: providers},
+		Settings:   &domain.Settings{Store: w.counted, Clock: clock, Providers: providers, Objects: bucket, Storage: storage},
 		Clock:      clock,
 		Version:    "1.2.3",
 	}

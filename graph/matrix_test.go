@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -36,7 +37,7 @@ const (
 func reads() row { return row{nobody: unknown} }
 
 // pages is reads for a list.
-func pages() row { return row{args: "first: 5", nobody: unknown} }
+func pages() row { return row{args: "first: 2", nobody: unknown} }
 
 // finds is a row that looks up something of the workspace by its id.
 func finds(vars func(*matrixWorld) map[string]any) row {
@@ -62,19 +63,26 @@ func (r row) but(change func(*row)) row {
 
 var matrix = map[string]map[string]row{
 	"Query": {
-		"instance":    {},
-		"viewer":      {nobody: "null"},
-		"overview":    reads(),
-		"quotas":      reads(),
-		"members":     pages(),
-		"apiKeys":     pages(),
-		"agents":      pages(),
-		"jobs":        pages(),
-		"runs":        pages(),
-		"cronPreview": {args: `cron: "@daily", timeZone: "Europe/Rome"`, nobody: unknown},
-		"agent":       finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.alpha.agent.ID} }),
-		"job":         finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.job.ID} }),
-		"run":         finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.run.ID} }),
+		"instance":         {},
+		"viewer":           {nobody: "null"},
+		"overview":         reads(),
+		"quotas":           reads(),
+		"members":          pages(),
+		"apiKeys":          pages(),
+		"agents":           pages(),
+		"jobs":             pages(),
+		"runs":             pages(),
+		"cronPreview":      {args: `cron: "@daily", timeZone: "Europe/Rome"`, nobody: unknown},
+		"computeInstances": pages(),
+		"warehouses":       pages(),
+		"flavors":          reads(),
+		"provider":         reads(),
+		"storage":          reads(),
+		"compute":          finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.compute.ID} }),
+		"warehouse":        finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.warehouse.ID} }),
+		"agent":            finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.alpha.agent.ID} }),
+		"job":              finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.job.ID} }),
+		"run":              finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.run.ID} }),
 		"attemptLog": {
 			args: "attempt: $id", declare: "$id: ID!", stranger: absent, nobody: unknown,
 			vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.attempt} },
@@ -110,6 +118,24 @@ var matrix = map[string]map[string]row{
 		"deleteJob": edits("DeleteJobInput!", func(f *matrixWorld) map[string]any {
 			return in("id", f.alpha.job(domain.JobSpec{Command: "true"}).ID)
 		}),
+		"createCompute": edits("CreateComputeInput!", func(f *matrixWorld) map[string]any {
+			return in("name", f.fresh("machine"), "flavor", "cpu.1")
+		}).but(func(r *row) { r.stranger = "" }),
+		"updateCompute": edits("UpdateComputeInput!", func(f *matrixWorld) map[string]any { return in("id", f.compute.ID, "autoStop", "2h") }),
+		"startCompute":  edits("StartComputeInput!", func(f *matrixWorld) map[string]any { return in("id", f.machine(f.w.services.Compute).ID) }),
+		"stopCompute":   edits("StopComputeInput!", func(f *matrixWorld) map[string]any { return in("id", f.started(f.w.services.Compute).ID) }),
+		"deleteCompute": edits("DeleteComputeInput!", func(f *matrixWorld) map[string]any { return in("id", f.machine(f.w.services.Compute).ID) }),
+		"createWarehouse": edits("CreateWarehouseInput!", func(f *matrixWorld) map[string]any {
+			return in("name", f.fresh("machine"), "size", "cpu.1")
+		}).but(func(r *row) { r.stranger = "" }),
+		"updateWarehouse": edits("UpdateWarehouseInput!", func(f *matrixWorld) map[string]any { return in("id", f.warehouse.ID, "autoStop", "2h") }),
+		"startWarehouse":  edits("StartWarehouseInput!", func(f *matrixWorld) map[string]any { return in("id", f.machine(f.w.services.Warehouses).ID) }),
+		"stopWarehouse":   edits("StopWarehouseInput!", func(f *matrixWorld) map[string]any { return in("id", f.started(f.w.services.Warehouses).ID) }),
+		"deleteWarehouse": edits("DeleteWarehouseInput!", func(f *matrixWorld) map[string]any { return in("id", f.machine(f.w.services.Warehouses).ID) }),
+		"updateProvider":  administers("UpdateProviderInput!", func(*matrixWorld) map[string]any { return in("kind", "local") }).but(func(r *row) { r.stranger = "" }),
+		"updateStorage": administers("UpdateStorageInput!", func(f *matrixWorld) map[string]any {
+			return in("url", f.w.services.Settings.Storage)
+		}).but(func(r *row) { r.stranger = "" }),
 		"startRun":      edits("StartRunInput!", func(f *matrixWorld) map[string]any { return in("jobId", f.job.ID) }),
 		"cancelRun":     edits("CancelRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.alpha.run(f.job).ID) }),
 		"repairRun":     edits("RepairRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.cancelled()) }),
@@ -117,10 +143,13 @@ var matrix = map[string]map[string]row{
 		"removeSamples": administers("", nil).but(func(r *row) { r.args, r.declare, r.stranger = "", "", "" }),
 	},
 	"Subscription": {
-		"run":          {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.run.ID} }},
-		"runs":         reads(),
-		"agentUpdated": reads(),
-		"runLogs":      {args: "attempt: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.attempt} }},
+		"run":              {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.run.ID} }},
+		"runs":             reads(),
+		"agentUpdated":     reads(),
+		"computeUpdated":   reads(),
+		"warehouseUpdated": reads(),
+		"machineMetrics":   {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.warehouse.ID} }},
+		"runLogs":          {args: "attempt: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.attempt} }},
 	},
 }
 
@@ -134,13 +163,14 @@ func in(pairs ...any) map[string]any {
 
 // matrixWorld has the workspace that is asked, and the stranger's.
 type matrixWorld struct {
-	w           *world
-	alpha, beta *tenant
-	job         domain.Job // a DAG
-	run         domain.Run
-	attempt     domain.AttemptID
-	count       int
-	last        string
+	w                  *world
+	alpha, beta        *tenant
+	job                domain.Job // a DAG
+	run                domain.Run
+	attempt            domain.AttemptID
+	compute, warehouse domain.Machine
+	count              int
+	last               string
 }
 
 func newMatrixWorld(t *testing.T) *matrixWorld {
@@ -149,11 +179,12 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	f.alpha.connect(500)
 	_, err := w.services.Quotas.Update(t.Context(), f.alpha.admin.scope, domain.MaxRunningRuns, 1000)
 	require.NoError(t, err)
+	f.machines()
 	schedule := domain.NewSchedule{Cron: "0 3 * * *", TimeZone: "Europe/Rome"}
 	f.job, err = w.services.Jobs.Create(t.Context(), f.alpha.editor.scope, domain.NewJob{
 		Name: secret + " job", Schedule: &schedule,
 		JobSpec: domain.JobSpec{
-			Tasks:       []domain.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}}},
+			Tasks:       []domain.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}, Compute: f.compute.Name}},
 			Environment: []domain.Variable{{Name: "A", Value: "1"}}, Parameters: []domain.Variable{{Name: "P", Value: "2"}},
 		},
 	}, domain.Idempotency{})
@@ -165,6 +196,28 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	f.key()
 	f.beta.run(f.beta.job(domain.JobSpec{Command: "true"}))
 	return f
+}
+
+// machines gives both workspaces a compute instance, and names alpha's warehouse after it.
+func (f *matrixWorld) machines() {
+	ctx := f.w.t.Context()
+	f.compute = f.alpha.machine(f.w.services.Compute, secret+" machine")
+	f.beta.machine(f.w.services.Compute, "machine")
+	warehouses, err := f.w.services.Warehouses.List(ctx, f.alpha.viewer.scope, domain.Page{})
+	require.NoError(f.w.t, err)
+	f.warehouse, err = f.w.services.Warehouses.Update(ctx, f.alpha.editor.scope, warehouses.Items[0].ID, domain.MachineChange{Name: new(secret + " warehouse")})
+	require.NoError(f.w.t, err)
+	f.alpha.measured(f.warehouse.ID, domain.MachineMetrics{At: time.Now(), GPUs: []domain.GPUMetrics{{Name: secret + " gpu"}}})
+}
+
+func (f *matrixWorld) machine(of *domain.Machines) domain.Machine {
+	return f.alpha.machine(of, f.fresh("machine"))
+}
+
+func (f *matrixWorld) started(of *domain.Machines) domain.Machine {
+	m, err := of.Start(f.w.t.Context(), f.alpha.editor.scope, f.machine(of).ID, domain.Idempotency{})
+	require.NoError(f.w.t, err)
+	return m
 }
 
 func (f *matrixWorld) fresh(what string) string {
@@ -369,7 +422,7 @@ type selector struct {
 	asked  map[string]bool
 }
 
-// of selects every field of the type, so many levels deep; a list in a list holds one thing, so that the whole stays within the limits.
+// of selects every field of the type, so many levels deep; a list in a list holds one thing and a log one byte, so that the whole stays within the limits.
 func (s *selector) of(name string, depth int) string {
 	def := s.schema.Types[name]
 	if def.Kind != ast.Object {
@@ -387,8 +440,10 @@ func (s *selector) of(name string, depth int) string {
 		}
 		s.asked[name+"."+field.Name] = true
 		b.WriteString(" " + field.Name)
-		if field.Arguments.ForName("first") != nil {
-			b.WriteString("(first: 1)")
+		for _, bounded := range []string{"first", "bytes"} {
+			if field.Arguments.ForName(bounded) != nil {
+				b.WriteString("(" + bounded + ": 1)")
+			}
 		}
 		b.WriteString(sub)
 	}

@@ -225,6 +225,10 @@ func (r *subscriptionResolver) RunLogs(ctx context.Context, attempt string, offs
 	})
 }
 
+func (r *taskResolver) Compute(ctx context.Context, obj *model.Task) (*model.Compute, error) {
+	return r.computeOf(ctx, obj.Task.Compute)
+}
+
 func (r *taskResolver) Message(ctx context.Context, obj *model.Task) (*string, error) {
 	return optional(obj.Message), nil
 }

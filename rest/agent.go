@@ -47,13 +47,15 @@ func (a *api) agentRoutes() {
 	const tag = "Agents"
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/settings/agents", OperationID: "list-agents", Tags: []string{tag}, Summary: "List agents, oldest first",
+		Description: "The workspace's own; those of compute instances and warehouses are found by the agent_id of these.",
 	}, a.listAgents)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/settings/agents/{id}", OperationID: "get-agent", Tags: []string{tag}, Summary: "Get an agent",
 	}, a.getAgent)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/settings/agents/{id}/rotate-token", OperationID: "rotate-agent-token", Tags: []string{tag},
-		Summary: "Give an agent a new token", Description: "The connection made with the old one ends.",
+		Summary: "Give an agent a new token", Description: "The connection made with the old one ends. The agent of a compute instance or a warehouse gets its token when that starts: here it is 409.",
+		Errors: []int{http.StatusConflict},
 	}, a.rotateAgentToken)
 }
 

@@ -26,6 +26,8 @@ type Job struct {
 	Parameters        Variables `json:"parameters" doc:"The parameters that a run can be started with, and their defaults. Tasks see them as environment variables."`
 	MaxConcurrentRuns int       `json:"max_concurrent_runs" doc:"Runs of the job at the same time; more wait as pending. 0 is no limit."`
 	Files             []JobFile `json:"files" doc:"Files it brings along, laid into the working directory of each of its tasks."`
+	Compute           string    `json:"compute" doc:"The id of the compute instance that its tasks run on; empty for the workspace's agent."`
+	ComputeFallback   bool      `json:"compute_fallback" doc:"Whether its tasks run on the workspace's agent when their compute instance cannot be had: it failed, was stopped or deleted."`
 	Schedule          *Schedule `json:"schedule"`
 	Sample            bool      `json:"sample" doc:"Whether it came with the workspace."`
 	CreatedBy         Actor     `json:"created_by"`
@@ -41,6 +43,7 @@ type JobTask struct {
 	MaxRetries     int       `json:"max_retries"`
 	TimeoutSeconds int       `json:"timeout_seconds"`
 	Environment    Variables `json:"environment"`
+	Compute        string    `json:"compute" doc:"The id of the compute instance that it runs on, in place of the job's; empty for the job's."`
 }
 
 // NewJobTask declares one task of a DAG.
@@ -51,6 +54,7 @@ type NewJobTask struct {
 	MaxRetries     int       `json:"max_retries,omitempty" doc:"How often it is tried again after a failure."`
 	TimeoutSeconds int       `json:"timeout_seconds,omitempty" doc:"After so many seconds a try is ended; 0 is never."`
 	Environment    Variables `json:"environment,omitempty" doc:"Environment variables of this task, before those of the job."`
+	Compute        string    `json:"compute,omitempty" doc:"Id or name of the compute instance that it runs on, in place of the job's."`
 }
 
 // Schedule starts a job's runs by the clock.
@@ -92,6 +96,8 @@ type NewJob struct {
 	Parameters        Variables    `json:"parameters,omitempty" doc:"Names and defaults. Tasks see them as environment variables."`
 	MaxConcurrentRuns int          `json:"max_concurrent_runs,omitempty"`
 	Files             []NewJobFile `json:"files,omitempty" nullable:"true" doc:"At most 100, 4 MiB together."`
+	Compute           string       `json:"compute,omitempty" doc:"Id or name of the compute instance that its tasks run on: started for them where it is stopped. The workspace's agent when left out."`
+	ComputeFallback   bool         `json:"compute_fallback,omitempty" doc:"Run them on the workspace's agent when the compute instance cannot be had: it failed, was stopped or deleted."`
 	Schedule          *NewSchedule `json:"schedule,omitempty"`
 }
 
@@ -101,7 +107,7 @@ func (n NewJob) domain() domain.NewJob {
 		JobSpec: domain.JobSpec{
 			Command: n.Command, Tasks: taskSpecs(n.Tasks), MaxRetries: n.MaxRetries, TimeoutSeconds: n.TimeoutSeconds,
 			Environment: n.Environment, Parameters: n.Parameters, MaxConcurrentRuns: n.MaxConcurrentRuns,
-			Files: each(n.Files, NewJobFile.domain),
+			Files: each(n.Files, NewJobFile.domain), Compute: n.Compute, ComputeFallback: n.ComputeFallback,
 		},
 	}
 }
@@ -110,7 +116,7 @@ func taskSpecs(tasks []NewJobTask) []domain.TaskSpec {
 	return each(tasks, func(t NewJobTask) domain.TaskSpec {
 		return domain.TaskSpec{
 			Key: t.Key, Command: t.Command, DependsOn: t.DependsOn,
-			MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds, Environment: t.Environment,
+			MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds, Environment: t.Environment, Compute: t.Compute,
 		}
 	})
 }
@@ -127,6 +133,8 @@ type JobChange struct {
 	Parameters        *Variables     `json:"parameters,omitempty" nullable:"true" doc:"Replaces all of them."`
 	MaxConcurrentRuns *int           `json:"max_concurrent_runs,omitempty" nullable:"true"`
 	Files             *[]NewJobFile  `json:"files,omitempty" nullable:"true" doc:"Replaces all of them."`
+	Compute           *string        `json:"compute,omitempty" nullable:"true" doc:"Empty for the workspace's agent."`
+	ComputeFallback   *bool          `json:"compute_fallback,omitempty" nullable:"true"`
 	Schedule          ScheduleChange `json:"schedule,omitempty" doc:"Changes the schedule: a field that is left out stays as it is. null removes the schedule."`
 }
 
@@ -134,7 +142,7 @@ func (c JobChange) domain() domain.JobChange {
 	change := domain.JobChange{
 		Name: c.Name, Description: c.Description, Command: c.Command, MaxRetries: c.MaxRetries, TimeoutSeconds: c.TimeoutSeconds,
 		Environment: (*[]domain.Variable)(c.Environment), Parameters: (*[]domain.Variable)(c.Parameters),
-		MaxConcurrentRuns: c.MaxConcurrentRuns,
+		MaxConcurrentRuns: c.MaxConcurrentRuns, Compute: c.Compute, ComputeFallback: c.ComputeFallback,
 	}
 	if c.Tasks != nil {
 		tasks := taskSpecs(*c.Tasks)
@@ -190,7 +198,7 @@ func showJob(j domain.Job) Job {
 	return Job{
 		ID: string(j.ID), Name: j.Name, Description: j.Description, Command: j.Command, Tasks: each(j.Tasks, showJobTask),
 		MaxRetries: j.MaxRetries, TimeoutSeconds: j.TimeoutSeconds, Environment: j.Environment, Parameters: j.Parameters,
-		MaxConcurrentRuns: j.MaxConcurrentRuns, Files: each(j.Files, jobFile), Schedule: showSchedule(j.Schedule), Sample: j.Sample,
+		MaxConcurrentRuns: j.MaxConcurrentRuns, Files: each(j.Files, jobFile), Compute: j.Compute, ComputeFallback: j.ComputeFallback, Schedule: showSchedule(j.Schedule), Sample: j.Sample,
 		CreatedBy: showActor(j.CreatedBy), CreatedAt: Time(j.CreatedAt), UpdatedAt: Time(j.UpdatedAt),
 	}
 }
@@ -198,7 +206,7 @@ func showJob(j domain.Job) Job {
 func showJobTask(t domain.TaskSpec) JobTask {
 	return JobTask{
 		Key: t.Key, Command: t.Command, DependsOn: append([]string{}, t.DependsOn...),
-		MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds, Environment: t.Environment,
+		MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds, Environment: t.Environment, Compute: t.Compute,
 	}
 }
 

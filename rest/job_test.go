@@ -31,9 +31,11 @@ func TestJobs(t *testing.T) {
 	require.Equal(t, made, w.call(token, "GET", "/jobs/"+id, nil).object(200))
 	require.Regexp(t, "^job_", id)
 	require.Equal(t, []any{
-		map[string]any{"key": "extract", "command": "./extract.sh", "depends_on": []any{}, "max_retries": 2.0, "timeout_seconds": 60.0, "environment": map[string]any{}},
-		map[string]any{"key": "load", "command": "./load.sh", "depends_on": []any{"extract"}, "max_retries": 0.0, "timeout_seconds": 0.0, "environment": map[string]any{"A": "1"}},
+		map[string]any{"key": "extract", "command": "./extract.sh", "depends_on": []any{}, "max_retries": 2.0, "timeout_seconds": 60.0, "environment": map[string]any{}, "compute": ""},
+		map[string]any{"key": "load", "command": "./load.sh", "depends_on": []any{"extract"}, "max_retries": 0.0, "timeout_seconds": 0.0, "environment": map[string]any{"A": "1"}, "compute": ""},
 	}, made["tasks"])
+	require.Empty(t, made["compute"])
+	require.Equal(t, false, made["compute_fallback"])
 	schedule, _ := made["schedule"].(map[string]any)
 	require.Equal(t, "Europe/Rome", schedule["time_zone"])
 	require.NotNil(t, schedule["next_at"])
@@ -112,7 +114,9 @@ func TestPaging(t *testing.T) {
 
 	cursor, _ := w.call(token, "GET", "/jobs?limit=3", nil).object(200)["next_cursor"].(string)
 	require.Contains(t, w.call(token, "GET", "/jobs?search=job&cursor="+cursor, nil).refused(400), "another list or filter")
-	for _, list := range []string{"/jobs", "/runs", "/settings/members", "/settings/api-keys", "/settings/agents", "/settings/quotas"} {
+	for _, list := range []string{
+		"/jobs", "/runs", "/settings/members", "/settings/api-keys", "/settings/agents", "/settings/quotas", "/compute", "/sql/warehouses", "/flavors",
+	} {
 		for _, limit := range []string{"0", "201", "-1", "x", "1.5", "99999999999999999999"} {
 			require.Contains(t, w.call(token, "GET", list+"?limit="+limit, nil).refused(400), "limit", list)
 		}

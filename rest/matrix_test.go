@@ -19,42 +19,65 @@ var matrix = map[string]struct {
 	action domain.Action // empty where any signed-in user may
 	body   string
 }{
-	"refresh":            {},
-	"logout":             {},
-	"me":                 {action: domain.WorkspaceRead},
-	"change-password":    {body: `{"current":"x","new":"a new good password"}`},
-	"create-job":         {domain.JobCreate, `{"name":"made","command":"true"}`},
-	"list-jobs":          {action: domain.JobRead},
-	"get-job":            {action: domain.JobRead},
-	"update-job":         {domain.JobUpdate, `{"name":"changed"}`},
-	"put-job":            {domain.JobUpdate, `{"name":"changed"}`},
-	"delete-job":         {action: domain.JobDelete},
-	"list-job-runs":      {action: domain.RunRead},
-	"preview-schedule":   {},
-	"start-run":          {domain.RunStart, `{"parameters":{}}`},
-	"list-runs":          {action: domain.RunRead},
-	"get-run":            {action: domain.RunRead},
-	"cancel-run":         {action: domain.RunCancel},
-	"repair-run":         {action: domain.RunRepair},
-	"list-tasks":         {action: domain.RunRead},
-	"list-attempts":      {action: domain.RunRead},
-	"get-run-logs":       {action: domain.RunRead},
-	"get-task-logs":      {action: domain.RunRead},
-	"list-members":       {action: domain.MemberRead},
-	"add-member":         {domain.MemberManage, `{"email":"more@example.com","role":"viewer"}`},
-	"update-member":      {domain.MemberManage, `{"role":"editor"}`},
-	"remove-member":      {action: domain.MemberManage},
-	"list-api-keys":      {action: domain.APIKeyRead},
-	"create-api-key":     {domain.APIKeyCreate, `{"name":"k"}`},
-	"revoke-api-key":     {action: domain.APIKeyRevoke},
-	"list-agents":        {action: domain.AgentRead},
-	"get-agent":          {action: domain.AgentRead},
-	"rotate-agent-token": {action: domain.AgentManage},
-	"list-quotas":        {action: domain.QuotaRead},
-	"update-quota":       {domain.QuotaUpdate, `{"limit":500}`},
-	"get-workspace":      {action: domain.WorkspaceRead},
-	"get-overview":       {action: domain.WorkspaceRead},
-	"remove-samples":     {action: domain.SampleRemove},
+	"refresh":                {},
+	"logout":                 {},
+	"me":                     {action: domain.WorkspaceRead},
+	"change-password":        {body: `{"current":"x","new":"a new good password"}`},
+	"create-job":             {domain.JobCreate, `{"name":"made","command":"true"}`},
+	"list-jobs":              {action: domain.JobRead},
+	"get-job":                {action: domain.JobRead},
+	"update-job":             {domain.JobUpdate, `{"name":"changed"}`},
+	"put-job":                {domain.JobUpdate, `{"name":"changed"}`},
+	"delete-job":             {action: domain.JobDelete},
+	"list-job-runs":          {action: domain.RunRead},
+	"preview-schedule":       {},
+	"start-run":              {domain.RunStart, `{"parameters":{}}`},
+	"list-runs":              {action: domain.RunRead},
+	"get-run":                {action: domain.RunRead},
+	"cancel-run":             {action: domain.RunCancel},
+	"repair-run":             {action: domain.RunRepair},
+	"list-tasks":             {action: domain.RunRead},
+	"list-attempts":          {action: domain.RunRead},
+	"get-run-logs":           {action: domain.RunRead},
+	"get-task-logs":          {action: domain.RunRead},
+	"list-members":           {action: domain.MemberRead},
+	"add-member":             {domain.MemberManage, `{"email":"more@example.com","role":"viewer"}`},
+	"update-member":          {domain.MemberManage, `{"role":"editor"}`},
+	"remove-member":          {action: domain.MemberManage},
+	"list-api-keys":          {action: domain.APIKeyRead},
+	"create-api-key":         {domain.APIKeyCreate, `{"name":"k"}`},
+	"revoke-api-key":         {action: domain.APIKeyRevoke},
+	"list-agents":            {action: domain.AgentRead},
+	"get-agent":              {action: domain.AgentRead},
+	"rotate-agent-token":     {action: domain.AgentManage},
+	"list-compute-instances": {action: domain.ComputeRead},
+	"create-compute":         {domain.ComputeCreate, `{"name":"made","flavor":"cpu.1"}`},
+	"get-compute":            {action: domain.ComputeRead},
+	"update-compute":         {domain.ComputeUpdate, `{"name":"changed"}`},
+	"delete-compute":         {action: domain.ComputeDelete},
+	"start-compute":          {action: domain.ComputeStart},
+	"stop-compute":           {action: domain.ComputeStop},
+	"get-compute-metrics":    {action: domain.ComputeRead},
+	"get-compute-logs":       {action: domain.ComputeRead},
+	"list-warehouses":        {action: domain.WarehouseRead},
+	"create-warehouse":       {domain.WarehouseCreate, `{"name":"made","size":"cpu.1"}`},
+	"get-warehouse":          {action: domain.WarehouseRead},
+	"update-warehouse":       {domain.WarehouseUpdate, `{"name":"changed"}`},
+	"delete-warehouse":       {action: domain.WarehouseDelete},
+	"start-warehouse":        {action: domain.WarehouseStart},
+	"stop-warehouse":         {action: domain.WarehouseStop},
+	"get-warehouse-metrics":  {action: domain.WarehouseRead},
+	"get-warehouse-logs":     {action: domain.WarehouseRead},
+	"list-flavors":           {action: domain.ComputeRead},
+	"get-provider":           {action: domain.SettingsRead},
+	"update-provider":        {domain.ProviderUpdate, `{"kind":"local"}`},
+	"get-storage":            {action: domain.SettingsRead},
+	"update-storage":         {domain.StorageUpdate, `{"url":"file:///nowhere"}`},
+	"list-quotas":            {action: domain.QuotaRead},
+	"update-quota":           {domain.QuotaUpdate, `{"limit":500}`},
+	"get-workspace":          {action: domain.WorkspaceRead},
+	"get-overview":           {action: domain.WorkspaceRead},
+	"remove-samples":         {action: domain.SampleRemove},
 }
 
 // operation is one of the document's.
@@ -103,9 +126,13 @@ func (w *world) made(c operationCase) string {
 		id, _ := w.call(w.ours.editor, "POST", "/settings/api-keys", `{"name":"victim"}`).object(201)["id"].(string)
 		path = strings.Replace(path, "{id}", id, 1)
 	case strings.HasPrefix(path, "/settings/members/{id}"):
-		email := fmt.Sprintf("victim%d@example.com", time.Now().UnixNano())
+		email := unique("victim") + "@example.com"
 		id, _ := w.call(w.ours.admin, "POST", "/settings/members", map[string]any{"email": email, "role": "viewer"}).object(201)["id"].(string)
 		path = strings.Replace(path, "{id}", id, 1)
+	case strings.HasPrefix(path, "/compute/{id}"):
+		path = strings.Replace(path, "{id}", w.machine(computeNoun, w.ours.editor, unique("victim")), 1)
+	case strings.HasPrefix(path, "/sql/warehouses/{id}"):
+		path = strings.Replace(path, "{id}", w.machine(warehouseNoun, w.ours.editor, unique("victim")), 1)
 	case strings.HasPrefix(path, "/settings/agents/{id}"):
 		path = strings.Replace(path, "{id}", string(w.ours.agent.ID), 1)
 	}
@@ -115,11 +142,17 @@ func (w *world) made(c operationCase) string {
 	return strings.Replace(path, "{name}", "max_endpoints", 1)
 }
 
+// unique is a name that nothing else has.
+func unique(name string) string { return fmt.Sprint(name, time.Now().UnixNano()) }
+
 // snapshot is what the API shows of our workspace to an admin.
 func (w *world) snapshot() string {
 	w.t.Helper()
 	var b strings.Builder
-	for _, path := range []string{"/jobs?limit=200", "/runs?limit=200", "/settings/members?limit=200", "/settings/api-keys?limit=200", "/settings/agents", "/settings/quotas", "/workspace"} {
+	for _, path := range []string{
+		"/jobs?limit=200", "/runs?limit=200", "/settings/members?limit=200", "/settings/api-keys?limit=200", "/settings/agents", "/settings/quotas", "/workspace",
+		"/compute?limit=200", "/sql/warehouses?limit=200", "/settings/provider", "/settings/storage",
+	} {
 		b.WriteString(w.call(w.ours.admin, "GET", path, nil).body + "\n")
 	}
 	return b.String()
@@ -164,7 +197,7 @@ func TestMatrix(t *testing.T) {
 		})
 	}
 	t.Run("their lists show nothing of ours", func(t *testing.T) {
-		for _, path := range []string{"/jobs", "/runs", "/settings/members", "/settings/api-keys", "/settings/agents"} {
+		for _, path := range []string{"/jobs", "/runs", "/settings/members", "/settings/api-keys", "/settings/agents", "/compute", "/sql/warehouses"} {
 			for _, item := range w.call(w.ours.admin, "GET", path, nil).data(200) {
 				thing, _ := item.(map[string]any)
 				require.NotContains(t, w.call(w.theirs.admin, "GET", path, nil).body, thing["id"])

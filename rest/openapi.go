@@ -19,7 +19,7 @@ exactly one value; fields that are unknown or given twice, NUL characters and wr
 **Credentials.** An access token of ` + "`POST /auth/login`" + `, an API key (` + "`svc_sk_…`" + `) or, in a task's process, its ` + "`MILLPOND_TOKEN`" + `, sent as
 ` + "`Authorization: Bearer <token>`" + `. A token that is missing, expired or revoked is 401 with WWW-Authenticate. Everything is scoped to one workspace: another workspace's resources are 404.
 
-**Roles.** A viewer reads, an editor makes, runs and changes, an admin manages members, others' keys, agents and quotas. What a role may not do is 403.
+**Roles.** A viewer reads, an editor makes, runs and changes, an admin manages members, others' keys, agents, quotas, and where machines and storage come from. What a role may not do is 403.
 
 **Answers.** Times are ISO 8601 in UTC with microseconds. Arrays are never null. Every list takes limit (1 to 200, 50 by default) and cursor, and has next_cursor only when more rows
 exist; a cursor of another list or filter is 400. Every answer has an X-Request-Id, the caller's own where it sent a sane one. HEAD works wherever GET does.
@@ -27,7 +27,7 @@ exist; a cursor of another list or filter is 400. Every answer has an X-Request-
 **Errors** have the body ` + "`{\"error\": \"…\"}`" + ` and nothing else. 401, 403 and 404 mean what they say; 409 is a conflict with the state that something is in; 429 states a quota's exact ceiling,
 or comes with Retry-After where too many logins failed; 500 and 503 are ours, and their X-Request-Id leads to the cause in the server's log.
 
-**Retries.** Creating a job, starting a run and repairing one take an Idempotency-Key.
+**Retries.** Creating a job, a compute instance or a warehouse, starting a run or one of these, and repairing a run take an Idempotency-Key.
 
 **Versions.** A deprecation is announced by the headers Deprecation and Sunset.`
 

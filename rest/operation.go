@@ -18,6 +18,16 @@ type answer[T any] struct {
 	Body T
 }
 
+// answered makes the answer of what a service returns, as it is shown.
+func answered[D, T any](show func(D) T) func(D, error) (*answer[T], error) {
+	return func(d D, err error) (*answer[T], error) {
+		if err != nil {
+			return nil, err
+		}
+		return &answer[T]{show(d)}, nil
+	}
+}
+
 // nothing is the input of an operation without any, and the output of one that answers 204.
 type nothing struct{}
 

@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"encoding/base64"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -33,6 +35,36 @@ func each[D, T any](items []D, show func(D) T) []T {
 		shown[i] = show(item)
 	}
 	return shown
+}
+
+// cut cuts the few things that there are into pages, in the order given, since every list has them. key tells them apart.
+func cut[T any](all []T, p domain.Page, key func(T) string) (domain.List[T], error) {
+	first := 0
+	if p.Cursor != "" {
+		after, err := base64.RawURLEncoding.DecodeString(p.Cursor)
+		last := slices.IndexFunc(all, func(t T) bool { return key(t) == string(after) })
+		if err != nil || last < 0 {
+			return domain.List[T]{}, domain.Invalid("cursor", "The cursor is malformed; use next_cursor of the previous page as it came.")
+		}
+		first = last + 1
+	}
+	page := domain.List[T]{Items: all[first:]}
+	if len(page.Items) > p.Limit {
+		page.Items = page.Items[:p.Limit]
+		page.Next = base64.RawURLEncoding.EncodeToString([]byte(key(page.Items[p.Limit-1])))
+	}
+	return page, nil
+}
+
+// Number is a decimal with all its digits.
+type Number string
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
+
+// Schema implements huma.SchemaProvider.
+func (Number) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeNumber, Examples: []any{0.08}}
 }
 
 // Time is a moment in UTC with microseconds.

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/base64"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,31 +44,12 @@ func (a *api) listQuotas(ctx context.Context, s domain.Scope, in *PageQuery) (*a
 	if err != nil {
 		return nil, err
 	}
-	page, err := quotaPage(quotas, in.page())
+	slices.SortFunc(quotas, func(a, b domain.Quota) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	page, err := cut(quotas, in.page(), func(q domain.Quota) string { return string(q.Name) })
 	if err != nil {
 		return nil, err
 	}
 	return list(page, showQuota), nil
-}
-
-// quotaPage cuts the few quotas that there are into pages, by name, since every list has them.
-func quotaPage(quotas []domain.Quota, p domain.Page) (domain.List[domain.Quota], error) {
-	slices.SortFunc(quotas, func(a, b domain.Quota) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	after, err := base64.RawURLEncoding.DecodeString(p.Cursor)
-	first := 0
-	if p.Cursor != "" {
-		last := slices.IndexFunc(quotas, func(q domain.Quota) bool { return string(q.Name) == string(after) })
-		if err != nil || last < 0 {
-			return domain.List[domain.Quota]{}, domain.Invalid("cursor", "The cursor is malformed; use next_cursor of the previous page as it came.")
-		}
-		first = last + 1
-	}
-	page := domain.List[domain.Quota]{Items: quotas[first:]}
-	if len(page.Items) > p.Limit {
-		page.Items = page.Items[:p.Limit]
-		page.Next = base64.RawURLEncoding.EncodeToString([]byte(page.Items[p.Limit-1].Name))
-	}
-	return page, nil
 }
 
 func (a *api) updateQuota(ctx context.Context, s domain.Scope, in *struct {

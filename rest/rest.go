@@ -108,6 +108,10 @@ func (a *api) operations() {
 	a.apiKeyRoutes()
 	a.agentRoutes()
 	a.quotaRoutes()
+	a.computeRoutes()
+	a.warehouseRoutes()
+	a.flavorRoutes()
+	a.settingsRoutes()
 }
 
 func (a *api) unknownRoute(w http.ResponseWriter, r *http.Request) {

@@ -15,6 +15,7 @@ type TaskRow struct {
 	Status     string `json:"status" enum:"pending,queued,running,success,failed,cancelled,skipped"`
 	RetryCount int    `json:"retry_count" doc:"Tries after the first; a repair counts as well."`
 	Attempts   int    `json:"attempts" doc:"Tries so far."`
+	Compute    string `json:"compute" doc:"The id of the compute instance that it runs on; empty for the workspace's agent."`
 	Message    string `json:"message" doc:"Why it failed or was skipped, or what it waits for; else empty."`
 	NotBefore  *Time  `json:"not_before" nullable:"true" doc:"When a retry starts at the earliest."`
 	StartedAt  *Time  `json:"started_at" nullable:"true"`
@@ -28,7 +29,7 @@ type Attempt struct {
 	TaskKey           string `json:"task_key" doc:"Empty for a single command."`
 	Number            int    `json:"number" doc:"From 1; the attempt parameter of the logs."`
 	Status            string `json:"status" enum:"starting,running,success,failed,cancelled,lost"`
-	AgentID           string `json:"agent_id" doc:"The agent it runs on."`
+	AgentID           string `json:"agent_id" doc:"The agent it runs on: the workspace's, or that of a compute instance."`
 	ExitCode          *int   `json:"exit_code" nullable:"true"`
 	Signal            string `json:"signal" doc:"The signal that ended the process; else empty."`
 	Message           string `json:"message"`
@@ -42,7 +43,7 @@ type Attempt struct {
 
 func (a *api) showTask(t domain.Task) TaskRow {
 	return TaskRow{
-		Key: t.Key, Status: string(t.Status), RetryCount: t.RetryCount, Attempts: t.Attempts, Message: t.Message,
+		Key: t.Key, Status: string(t.Status), RetryCount: t.RetryCount, Attempts: t.Attempts, Compute: string(t.Compute), Message: t.Message,
 		NotBefore: optionalTime(t.NotBefore), StartedAt: optionalTime(t.StartedAt), FinishedAt: optionalTime(t.FinishedAt),
 		DurationMS: a.duration(t.StartedAt, t.FinishedAt),
 	}

@@ -74,6 +74,8 @@ type world struct {
 	auth     *auth.Service
 	clock    *clock
 	cloud    cloud
+	machines *machines
+	storage  string // the server's own
 	logged   *buffer
 	ours     tenant
 	theirs   tenant
@@ -147,7 +149,8 @@ func (w *world) assemble(st *store.Store) {
 	system := st.System()
 	keys, err := auth.NewKeys(w.t.Context(), system, w.clock)
 	require.NoError(w.t, err)
-	blobs, err := objects.Open("file://" + w.t.TempDir())
+	w.storage = "file://" + w.t.TempDir()
+	blobs, err := objects.Open(w.storage)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { require.NoError(w.t, blobs.Close()) })
 	archive, err := objects.NewArchive()
@@ -159,12 +162,18 @@ func (w *world) assemble(st *store.Store) {
 	carrier.Go(func() { outbox.Run(ctx) })
 	w.t.Cleanup(func() { cancel(); carrier.Wait() })
 	runs := &domain.Runs{Store: st, System: system, Topics: st.Topics(), Clock: w.clock, Tokens: tokens{keys}, Outbox: outbox}
+	w.machines = newMachines(st, w.clock, runs)
+	machinesOf := func(kind domain.MachineKind) *domain.Machines {
+		return &domain.Machines{Kind: kind, Store: st, Topics: st.Topics(), Clock: w.clock, Providers: w.machines.Providers}
+	}
 	w.services = domain.Services{
 		Clock: w.clock, Version: "test", Instance: &domain.Instance{Store: system, Clock: w.clock},
 		Workspaces: &domain.Workspaces{Store: st, Clock: w.clock}, Members: &domain.Members{Store: st, Clock: w.clock},
 		APIKeys: &domain.APIKeys{Store: st, Clock: w.clock}, Jobs: &domain.Jobs{Store: st, Clock: w.clock}, Runs: runs,
 		Agents: &domain.Agents{Store: st, System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: domain.DefaultLease, Replica: "r1"},
 		Logs:   &domain.Logs{Store: st, Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &domain.Quotas{Store: st},
+		Compute: machinesOf(domain.KindCompute), Warehouses: machinesOf(domain.KindWarehouse),
+		Settings: &domain.Settings{Store: st, Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
 	}
 }
 
@@ -273,7 +282,7 @@ func (r reply) data(status int) []any {
 	return list
 }
 
-// worker plays the workspace's agent.
+// worker plays an agent.
 type worker struct {
 	w       *world
 	scope   domain.Scope
@@ -281,12 +290,21 @@ type worker struct {
 	log     *domain.LogWriter
 }
 
+// connect connects the workspace's agent.
 func (w *world) connect(t tenant) *worker {
 	w.t.Helper()
-	scope, err := w.auth.Bearer(w.t.Context(), t.agentToken)
+	return w.connectWith(t.agentToken)
+}
+
+func (w *world) connectWith(token string) *worker {
+	w.t.Helper()
+	scope, err := w.auth.Bearer(w.t.Context(), token)
 	require.NoError(w.t, err)
 	k := &worker{w: w, scope: scope, session: fmt.Sprintf("session-%d", time.Now().UnixNano())}
-	_, err = w.services.Agents.Hello(w.t.Context(), scope, domain.AgentHello{Session: k.session, Token: domain.HashSecret(t.agentToken), Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: 100})
+	_, err = w.services.Agents.Hello(w.t.Context(), scope, domain.AgentHello{
+		Session: k.session, Token: domain.HashSecret(token), Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: 100,
+		Engines: []domain.Engine{{Name: "duckdb", Version: "1.5.5"}},
+	})
 	require.NoError(w.t, err)
 	k.log = w.services.Logs.Writer(scope, k.session)
 	return k

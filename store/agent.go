@@ -9,32 +9,33 @@ import (
 )
 
 type agentRow struct {
-	ID             domain.AgentID `db:"id"`
-	Name           string         `db:"name"`
-	Version        string         `db:"version"`
-	Hostname       string         `db:"hostname"`
-	OS             string         `db:"os"`
-	Arch           string         `db:"arch"`
-	Slots          int            `db:"slots"`
-	Instance       string         `db:"instance"`
-	TokenHash      []byte         `db:"token_hash"`
-	Busy           int            `db:"busy"`
-	Session        string         `db:"session"`
-	Replica        string         `db:"replica"`
-	CreatedAt      time.Time      `db:"created_at"`
-	ConnectedAt    sql.NullTime   `db:"connected_at"`
-	LastSeenAt     sql.NullTime   `db:"last_seen_at"`
-	LeaseExpiresAt sql.NullTime   `db:"lease_expires_at"`
+	ID             domain.AgentID   `db:"id"`
+	Name           string           `db:"name"`
+	Version        string           `db:"version"`
+	Hostname       string           `db:"hostname"`
+	OS             string           `db:"os"`
+	Arch           string           `db:"arch"`
+	Slots          int              `db:"slots"`
+	Instance       string           `db:"instance"`
+	MachineID      domain.MachineID `db:"machine_id"`
+	TokenHash      []byte           `db:"token_hash"`
+	Busy           int              `db:"busy"`
+	Session        string           `db:"session"`
+	Replica        string           `db:"replica"`
+	CreatedAt      time.Time        `db:"created_at"`
+	ConnectedAt    sql.NullTime     `db:"connected_at"`
+	LastSeenAt     sql.NullTime     `db:"last_seen_at"`
+	LeaseExpiresAt sql.NullTime     `db:"lease_expires_at"`
 }
 
-const agentColumns = `a.id, a.name, a.version, a.hostname, a.os, a.arch, a.slots, a.instance, a.token_hash, a.session, a.replica, a.created_at, a.connected_at,
+const agentColumns = `a.id, a.name, a.version, a.hostname, a.os, a.arch, a.slots, a.instance, a.machine_id, a.token_hash, a.session, a.replica, a.created_at, a.connected_at,
 	a.last_seen_at, a.lease_expires_at, (SELECT count(*) FROM attempts t WHERE t.workspace_id = a.workspace_id AND t.agent_id = a.id
 	AND t.status IN ('starting', 'running')) AS busy`
 
 func (r agentRow) toDomain() (domain.Agent, error) {
 	return domain.Agent{
 		ID: r.ID, Name: r.Name, Version: r.Version, Hostname: r.Hostname, OS: r.OS, Arch: r.Arch, Slots: r.Slots, Busy: r.Busy,
-		Instance: r.Instance, TokenHash: r.TokenHash,
+		Instance: r.Instance, TokenHash: r.TokenHash, MachineID: r.MachineID,
 		Session: r.Session, Replica: r.Replica, CreatedAt: r.CreatedAt.UTC(), ConnectedAt: timePtr(r.ConnectedAt),
 		LastSeenAt: timePtr(r.LastSeenAt), LeaseExpiresAt: timePtr(r.LeaseExpiresAt),
 	}, nil
@@ -55,7 +56,7 @@ func (t *Tx) Agent(ctx context.Context, id domain.AgentID) (domain.Agent, error)
 
 // Agents implements domain.AgentTx.
 func (t *Tx) Agents(ctx context.Context, after domain.AgentID, limit int) ([]domain.Agent, error) {
-	return rows(ctx, t.conn, agentRow.toDomain, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id > $2 ORDER BY a.id LIMIT $3`,
+	return rows(ctx, t.conn, agentRow.toDomain, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id > $2 AND a.machine_id = '' ORDER BY a.id LIMIT $3`,
 		t.workspace, after, limit)
 }
 
@@ -87,7 +88,7 @@ func (t *Tx) LockSession(ctx context.Context, id domain.AgentID) (domain.Agent, 
 // LockWorkspaceAgent implements domain.AgentTx: the oldest agent is the one that the workspace was made with.
 func (t *Tx) LockWorkspaceAgent(ctx context.Context) (domain.Agent, error) {
 	var id domain.AgentID
-	if err := t.get(ctx, &id, `SELECT id FROM agents WHERE workspace_id = $1 ORDER BY id LIMIT 1 FOR NO KEY UPDATE`, t.workspace); err != nil {
+	if err := t.get(ctx, &id, `SELECT id FROM agents WHERE workspace_id = $1 AND machine_id = '' ORDER BY id LIMIT 1 FOR NO KEY UPDATE`, t.workspace); err != nil {
 		return domain.Agent{}, orMissing(err, domain.NotFound("agent", "of the workspace"))
 	}
 	return t.agent(ctx, id)

@@ -23,17 +23,18 @@ type attemptRow struct {
 	StartedAt         sql.NullTime         `db:"started_at"`
 	FinishedAt        sql.NullTime         `db:"finished_at"`
 	CancelRequestedAt sql.NullTime         `db:"cancel_requested_at"`
+	CancelReason      string               `db:"cancel_reason"`
 	LogSize           int64                `db:"log_size"`
 }
 
 const attemptColumns = `id, run_id, task_key, number, agent_id, status, exit_code, signal, message, held, created_at, started_at, finished_at,
-	cancel_requested_at, log_size`
+	cancel_requested_at, cancel_reason, log_size`
 
 func (r attemptRow) toDomain() (domain.Attempt, error) {
 	return domain.Attempt{
 		ID: r.ID, RunID: r.RunID, TaskKey: r.TaskKey, Number: r.Number, AgentID: r.AgentID, Status: r.Status, ExitCode: r.ExitCode, Signal: r.Signal,
 		Message: r.Message, Held: r.Held, CreatedAt: r.CreatedAt.UTC(), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt),
-		CancelRequestedAt: timePtr(r.CancelRequestedAt), LogSize: r.LogSize,
+		CancelRequestedAt: timePtr(r.CancelRequestedAt), CancelReason: r.CancelReason, LogSize: r.LogSize,
 	}, nil
 }
 
@@ -73,6 +74,12 @@ func (t *Tx) UpdateAttempt(ctx context.Context, id domain.AttemptID, fn func(*do
 	}
 	return a, t.exec(ctx, `UPDATE attempts SET status = $3, exit_code = $4, signal = $5, message = $6, held = $7, started_at = $8, finished_at = $9, log_size = $10
 		WHERE workspace_id = $1 AND id = $2`, t.workspace, id, a.Status, a.ExitCode, a.Signal, a.Message, a.Held, a.StartedAt, a.FinishedAt, a.LogSize)
+}
+
+// Evict implements domain.AttemptTx.
+func (t *Tx) Evict(ctx context.Context, ids []domain.AttemptID, reason string, at time.Time) ([]domain.Attempt, error) {
+	return rows(ctx, t.conn, attemptRow.toDomain, `UPDATE attempts SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = $4
+		WHERE workspace_id = $1 AND id = ANY($2) AND status IN ('starting', 'running') RETURNING `+attemptColumns, t.workspace, texts(ids), at, reason)
 }
 
 // RequestCancel implements domain.AttemptTx.

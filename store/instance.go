@@ -28,6 +28,13 @@ func (s *System) InsertWorkspace(ctx context.Context, n domain.NewWorkspace, row
 		if _, err := tx.ExecContext(ctx, insertAgent, ws, n.Agent.ID, n.Agent.Name, n.AgentTokenHash, n.Agent.CreatedAt); err != nil {
 			return err
 		}
+		w, agent := n.Warehouse, n.WarehouseAgent
+		if _, err := tx.ExecContext(ctx, insertMachineAgent, ws, agent.ID, agent.Name, agent.TokenHash, agent.CreatedAt, w.ID); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, insertMachine, machineArgs(ws, w)...); err != nil {
+			return err
+		}
 		for name, limit := range n.Quotas {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO quotas (workspace_id, name, value) VALUES ($1, $2, $3)`, ws, name, limit); err != nil {
 				return err

@@ -24,6 +24,8 @@ type belongings struct {
 	run     domain.RunID
 	attempt domain.AttemptID
 	sealed  domain.AttemptID
+	machine domain.MachineID
+	maid    domain.AgentID // the machine's agent
 	file    string
 }
 
@@ -48,7 +50,17 @@ func (w *tenant) furnish() belongings {
 		_, _, _, err := tx.ClaimKey(ctx, "user:me", "key", []byte("hash"))
 		return err
 	})
+	machine := domain.Machine{
+		ID: domain.MachineID("cmp_" + string(w.admin.Workspace())), Kind: domain.KindCompute, Name: "m", AutoStop: domain.AutoStop1h, AgentID: domain.AgentID("agt_m" + string(w.admin.Workspace())), CreatedAt: now,
+	}
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+		agent := domain.Agent{ID: machine.AgentID, MachineID: machine.ID, TokenHash: []byte(machine.ID), CreatedAt: now}
+		require.NoError(w.t, tx.InsertMachine(ctx, machine, agent))
+		require.NoError(w.t, tx.SetBootstrap(ctx, agent.ID, []byte("boot"+machine.ID), now.Add(time.Hour)))
+		return tx.SaveMetrics(ctx, machine.ID, domain.MachineMetrics{At: now})
+	})
 	return belongings{
+		machine: machine.ID, maid: machine.AgentID,
 		ws: w.admin.Workspace(), user: w.admin.UserID(), key: key.ID, agent: w.agentID(), job: job.ID, run: run.ID, attempt: attempt, sealed: sealed,
 		file: job.Files[0].SHA256,
 	}
@@ -219,6 +231,55 @@ var trespasses = map[string]trespass{
 	"BindKey": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
 		return none(tx.BindKey(ctx, "user:me", "key", "mine"))
 	}},
+	"Evict": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.Evict(ctx, []domain.AttemptID{b.attempt}, "mine", now))
+	}},
+	"Machine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.Machine(ctx, b.machine))
+	}},
+	"LockMachine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		_, _, err := tx.LockMachine(ctx, b.machine)
+		return 0, err
+	}},
+	"MachineByName": {missing, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+		return one(tx.MachineByName(ctx, domain.KindCompute, "m"))
+	}},
+	"Machines": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+		return nobody(tx.Machines(ctx, domain.KindCompute, "", 100))
+	}},
+	"MachinesByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.MachinesByID(ctx, []domain.MachineID{b.machine}))
+	}},
+	"UpdateMachine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.UpdateMachine(ctx, domain.Machine{
+			ID: b.machine, Name: "mine", AutoStop: domain.AutoStop1h, State: domain.MachineFailed, Desired: domain.MachineStopped,
+		}))
+	}},
+	"DeleteMachine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.DeleteMachine(ctx, b.machine))
+	}},
+	"SetBootstrap": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.SetBootstrap(ctx, b.maid, []byte("mine"), now))
+	}},
+	"TakeBootstrap": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		taken, err := tx.TakeBootstrap(ctx, b.maid, []byte("boot"+b.machine), now)
+		if taken {
+			return 1, err
+		}
+		return 0, err
+	}},
+	"SetEngines": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.SetEngines(ctx, b.maid, []domain.Engine{{Name: "mine"}}))
+	}},
+	"WaitingRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.WaitingRuns(ctx, b.machine))
+	}},
+	"Metrics": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.Metrics(ctx, b.machine, time.Time{}))
+	}},
+	"SaveMetrics": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.SaveMetrics(ctx, b.machine, domain.MachineMetrics{At: now}))
+	}},
 	// What adds a thing that hangs on another's, which is not there.
 	"InsertAttempt": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.InsertAttempt(ctx, domain.Attempt{ID: "att_new", RunID: b.run, Number: 9, AgentID: b.agent, Status: domain.AttemptLost, CreatedAt: now}))
@@ -236,7 +297,8 @@ func refused(err error) bool { return pq.As(err) != nil }
 // own are the methods that take no id of another's: they touch the workspace of the transaction and no other, as the comparison at the end shows.
 var own = []string{
 	"Workspace", "TakeSample", "Overview", "Members", "InsertMember", "LockAdmins", "InsertInvitation", "Agents", "LockWorkspaceAgent", "InsertAgent", "Jobs", "InsertJob",
-	"SampleJobs", "InsertRun", "OtherReadyRuns", "InsertLog", "Quotas", "UpdateQuota", "LockQuota", "InsertAudit", "Notify",
+	"SampleJobs", "InsertRun", "OtherReadyRuns", "InsertLog", "Quotas", "UpdateQuota", "LockQuota", "InsertAudit", "Notify", "InsertMachine", "Prices",
+	"Provider", "SaveProvider", "Storage", "SaveStorage",
 }
 
 // TestWorkspacesAreApart calls every method of a transaction in one workspace with what belongs to another: it is not there, and does not change.
@@ -281,7 +343,7 @@ func TestWorkspacesAreApart(t *testing.T) {
 		members, err := tx.Members(ctx, "", 100)
 		require.Len(t, members, 1)
 		require.NoError(t, err)
-		ready, err := tx.OtherReadyRuns(ctx, "run_0", now.Add(time.Hour))
+		ready, err := tx.OtherReadyRuns(ctx, "run_0", "", now.Add(time.Hour))
 		require.False(t, ready)
 		require.NoError(t, err)
 		o, err := tx.Overview(ctx, now.Add(-time.Hour))

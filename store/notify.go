@@ -111,6 +111,9 @@ func (t *Topics) WakeOthers(topic domain.Topic) {
 	}
 }
 
+// Wake implements domain.Topics.
+func (t *Topics) Wake(topic domain.Topic) { t.wake([]domain.Topic{topic}) }
+
 func (t *Topics) wake(topics []domain.Topic) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -141,9 +141,9 @@ func (t *Tx) ActiveRuns(ctx context.Context, job domain.JobID) ([]domain.Run, er
 }
 
 // OtherReadyRuns implements domain.RunTx.
-func (t *Tx) OtherReadyRuns(ctx context.Context, run domain.RunID, now time.Time) (ready bool, err error) {
+func (t *Tx) OtherReadyRuns(ctx context.Context, run domain.RunID, machine domain.MachineID, now time.Time) (ready bool, err error) {
 	err = t.get(ctx, &ready, `SELECT EXISTS (SELECT FROM tasks WHERE workspace_id = $1 AND run_id <> $2 AND status = 'queued' AND current IS NULL
-		AND (not_before IS NULL OR not_before <= $3))`, t.workspace, run, now)
+		AND machine_id = $4 AND (not_before IS NULL OR not_before <= $3))`, t.workspace, run, now, machine)
 	return ready, err
 }
 
@@ -169,13 +169,15 @@ func (t *Tx) InsertRun(ctx context.Context, r *domain.Run) error {
 }
 
 func (t *Tx) insertTasks(ctx context.Context, r *domain.Run) error {
-	keys, positions, statuses := make([]string, len(r.Tasks)), make([]int64, len(r.Tasks)), make([]string, len(r.Tasks))
+	n := len(r.Tasks)
+	keys, positions, statuses, machines := make([]string, n), make([]int64, n), make([]string, n), make([]string, n)
 	for i, task := range r.Tasks {
 		keys[i], positions[i], statuses[i] = task.Key, int64(task.Position), string(task.Status)
+		machines[i] = string(task.Compute)
 	}
-	return t.exec(ctx, `INSERT INTO tasks (workspace_id, run_id, key, position, status)
-		SELECT $1, $2, k, p, s FROM unnest($3::text[], $4::int[], $5::text[]) AS t (k, p, s)`,
-		t.workspace, r.ID, pq.Array(keys), pq.Array(positions), pq.Array(statuses))
+	return t.exec(ctx, `INSERT INTO tasks (workspace_id, run_id, key, position, status, machine_id)
+		SELECT $1, $2, k, p, s, m FROM unnest($3::text[], $4::int[], $5::text[], $6::text[]) AS t (k, p, s, m)`,
+		t.workspace, r.ID, pq.Array(keys), pq.Array(positions), pq.Array(statuses), pq.Array(machines))
 }
 
 // UpdateRun implements domain.RunTx.

@@ -17,6 +17,11 @@ CREATE TABLE agents (
     connected_at timestamp with time zone,
     last_seen_at timestamp with time zone,
     lease_expires_at timestamp with time zone,
+    machine_id text COLLATE "C" DEFAULT ''::text NOT NULL,
+    bootstrap_hash bytea,
+    bootstrap_expires_at timestamp with time zone,
+    engines jsonb DEFAULT '[]'::jsonb NOT NULL,
+    CONSTRAINT agents_bootstrap_hash_key UNIQUE (bootstrap_hash),
     CONSTRAINT agents_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT agents_token_hash_key UNIQUE (token_hash),
     CONSTRAINT agents_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
@@ -60,6 +65,7 @@ CREATE TABLE attempts (
     cancel_requested_at timestamp with time zone,
     log_size bigint DEFAULT 0 NOT NULL,
     log_sealed boolean DEFAULT false NOT NULL,
+    cancel_reason text DEFAULT ''::text NOT NULL,
     CONSTRAINT attempts_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT attempts_status_check CHECK ((status = ANY (ARRAY['starting'::text, 'running'::text, 'success'::text, 'failed'::text, 'cancelled'::text, 'lost'::text]))),
     CONSTRAINT attempts_workspace_id_agent_id_fkey FOREIGN KEY (workspace_id, agent_id) REFERENCES agents(workspace_id, id),
@@ -173,6 +179,66 @@ CREATE TABLE log_segments (
 );
 ALTER TABLE log_segments ENABLE ROW LEVEL SECURITY;
 
+CREATE TABLE machine_metrics (
+    workspace_id text COLLATE "C" NOT NULL,
+    machine_id text COLLATE "C" NOT NULL,
+    slot integer NOT NULL,
+    at timestamp with time zone NOT NULL,
+    cpu real NOT NULL,
+    cores real NOT NULL,
+    memory bigint NOT NULL,
+    memory_total bigint NOT NULL,
+    disk bigint NOT NULL,
+    disk_total bigint NOT NULL,
+    gpus jsonb DEFAULT '[]'::jsonb NOT NULL,
+    CONSTRAINT machine_metrics_pkey PRIMARY KEY (workspace_id, machine_id, slot),
+    CONSTRAINT machine_metrics_workspace_id_machine_id_fkey FOREIGN KEY (workspace_id, machine_id) REFERENCES machines(workspace_id, id) ON DELETE CASCADE
+);
+ALTER TABLE machine_metrics ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE machines (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    flavor text NOT NULL,
+    provider text NOT NULL,
+    region text NOT NULL,
+    image text DEFAULT ''::text NOT NULL,
+    image_ref text DEFAULT ''::text NOT NULL,
+    auto_stop text NOT NULL,
+    slots integer DEFAULT 0 NOT NULL,
+    write_engine text DEFAULT ''::text NOT NULL,
+    agent_id text COLLATE "C" NOT NULL,
+    host text DEFAULT ''::text NOT NULL,
+    created_by_kind text NOT NULL,
+    created_by_id text NOT NULL,
+    created_by_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    last_used_at timestamp with time zone,
+    desired text DEFAULT 'stopped'::text NOT NULL,
+    state text DEFAULT 'stopped'::text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    incarnation integer DEFAULT 0 NOT NULL,
+    restarts integer DEFAULT 0 NOT NULL,
+    made boolean DEFAULT false NOT NULL,
+    released boolean DEFAULT true NOT NULL,
+    idle_since timestamp with time zone,
+    held_at timestamp with time zone,
+    due_at timestamp with time zone,
+    CONSTRAINT machines_auto_stop_check CHECK ((auto_stop = ANY (ARRAY['30m'::text, '1h'::text, '2h'::text, 'never'::text]))),
+    CONSTRAINT machines_desired_check CHECK ((desired = ANY (ARRAY['stopped'::text, 'running'::text]))),
+    CONSTRAINT machines_kind_check CHECK ((kind = ANY (ARRAY['compute'::text, 'warehouse'::text]))),
+    CONSTRAINT machines_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT machines_state_check CHECK ((state = ANY (ARRAY['stopped'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'failed'::text]))),
+    CONSTRAINT machines_workspace_id_agent_id_fkey FOREIGN KEY (workspace_id, agent_id) REFERENCES agents(workspace_id, id),
+    CONSTRAINT machines_workspace_id_agent_id_key UNIQUE (workspace_id, agent_id),
+    CONSTRAINT machines_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT machines_workspace_id_kind_name_key UNIQUE (workspace_id, kind, name)
+);
+ALTER TABLE machines ENABLE ROW LEVEL SECURITY;
+
 CREATE TABLE members (
     workspace_id text COLLATE "C" NOT NULL,
     user_id text COLLATE "C" NOT NULL,
@@ -185,6 +251,29 @@ CREATE TABLE members (
     CONSTRAINT members_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
 );
 ALTER TABLE members ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE prices (
+    provider text NOT NULL,
+    region text NOT NULL,
+    flavor text NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    hourly numeric(18,6) NOT NULL,
+    currency text NOT NULL,
+    CONSTRAINT prices_hourly_check CHECK ((hourly >= (0)::numeric)),
+    CONSTRAINT prices_pkey PRIMARY KEY (provider, region, flavor, effective_from)
+);
+
+CREATE TABLE providers (
+    workspace_id text COLLATE "C" NOT NULL,
+    kind text NOT NULL,
+    region text NOT NULL,
+    role text NOT NULL,
+    external_id text NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT providers_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT providers_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE providers ENABLE ROW LEVEL SECURITY;
 
 CREATE TABLE quotas (
     workspace_id text COLLATE "C" NOT NULL,
@@ -252,6 +341,17 @@ CREATE TABLE signing_keys (
     CONSTRAINT signing_keys_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE storages (
+    workspace_id text COLLATE "C" NOT NULL,
+    url text NOT NULL,
+    role text NOT NULL,
+    external_id text NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT storages_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT storages_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE storages ENABLE ROW LEVEL SECURITY;
+
 CREATE TABLE tasks (
     workspace_id text COLLATE "C" NOT NULL,
     run_id text COLLATE "C" NOT NULL,
@@ -266,6 +366,7 @@ CREATE TABLE tasks (
     not_before timestamp with time zone,
     started_at timestamp with time zone,
     finished_at timestamp with time zone,
+    machine_id text COLLATE "C" DEFAULT ''::text NOT NULL,
     CONSTRAINT tasks_pkey PRIMARY KEY (workspace_id, run_id, key),
     CONSTRAINT tasks_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'queued'::text, 'running'::text, 'success'::text, 'failed'::text, 'cancelled'::text, 'skipped'::text]))),
     CONSTRAINT tasks_workspace_id_run_id_fkey FOREIGN KEY (workspace_id, run_id) REFERENCES runs(workspace_id, id) ON DELETE CASCADE
@@ -305,6 +406,8 @@ CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (create
 
 CREATE INDEX jobs_due ON public.jobs USING btree (LEAST(next_at, waiting_since)) WHERE ((next_at IS NOT NULL) OR (waiting_since IS NOT NULL));
 
+CREATE INDEX machines_due ON public.machines USING btree (due_at) WHERE (due_at IS NOT NULL);
+
 CREATE INDEX members_user ON public.members USING btree (user_id);
 
 CREATE INDEX runs_finished ON public.runs USING btree (workspace_id, finished_at) WHERE (finished_at IS NOT NULL);
@@ -318,6 +421,8 @@ CREATE INDEX runs_job_status ON public.runs USING btree (workspace_id, job_id, s
 CREATE INDEX runs_status ON public.runs USING btree (workspace_id, status, id);
 
 CREATE INDEX sessions_user ON public.sessions USING btree (workspace_id, user_id);
+
+CREATE INDEX tasks_machine ON public.tasks USING btree (workspace_id, machine_id) WHERE ((status = 'queued'::text) AND (current IS NULL) AND (machine_id <> ''::text));
 
 CREATE INDEX tasks_ready ON public.tasks USING btree (run_id, not_before) WHERE ((status = 'queued'::text) AND (current IS NULL));
 
@@ -363,9 +468,21 @@ CREATE POLICY app ON log_segments FOR ALL TO millpond_app USING ((workspace_id =
 
 CREATE POLICY system ON log_segments FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
+CREATE POLICY app ON machine_metrics FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON machine_metrics FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON machines FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON machines FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
 CREATE POLICY app ON members FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON members FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON providers FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON providers FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
 CREATE POLICY app ON quotas FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
@@ -378,6 +495,10 @@ CREATE POLICY system ON runs FOR ALL TO millpond_system USING (true) WITH CHECK 
 CREATE POLICY app ON sessions FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON sessions FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON storages FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON storages FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
 CREATE POLICY app ON tasks FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
@@ -486,9 +607,21 @@ GRANT INSERT, SELECT ON log_segments TO millpond_app;
 
 GRANT SELECT ON log_segments TO millpond_system;
 
+GRANT DELETE, INSERT, SELECT, UPDATE ON machine_metrics TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON machines TO millpond_app;
+
+GRANT INSERT, SELECT ON machines TO millpond_system;
+
 GRANT DELETE, SELECT ON members TO millpond_app;
 
 GRANT INSERT, SELECT, UPDATE ON members TO millpond_system;
+
+GRANT SELECT ON prices TO millpond_app;
+
+GRANT INSERT, SELECT ON prices TO millpond_system;
+
+GRANT INSERT, SELECT, UPDATE ON providers TO millpond_app;
 
 GRANT INSERT, SELECT, UPDATE ON quotas TO millpond_app;
 
@@ -506,6 +639,8 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON sessions TO millpond_system;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON signing_keys TO millpond_system;
 
+GRANT INSERT, SELECT, UPDATE ON storages TO millpond_app;
+
 GRANT DELETE, INSERT, SELECT, UPDATE ON tasks TO millpond_app;
 
 GRANT SELECT ON tasks TO millpond_system;
@@ -515,6 +650,8 @@ GRANT INSERT, SELECT, UPDATE ON users TO millpond_system;
 GRANT SELECT ON workspaces TO millpond_app;
 
 GRANT INSERT, SELECT ON workspaces TO millpond_system;
+
+GRANT UPDATE (state_since, idle_since, due_at) ON machines TO millpond_system;
 
 GRANT INSERT (workspace_id, user_id, role, created_at) ON members TO millpond_app;
 

@@ -14,6 +14,7 @@ type taskRow struct {
 	RunID      domain.RunID      `db:"run_id"`
 	Key        string            `db:"key"`
 	Position   int               `db:"position"`
+	Compute    domain.MachineID  `db:"machine_id"`
 	Status     domain.TaskStatus `db:"status"`
 	RetryCount int               `db:"retry_count"`
 	RetryBase  int               `db:"retry_base"`
@@ -25,11 +26,11 @@ type taskRow struct {
 	FinishedAt sql.NullTime      `db:"finished_at"`
 }
 
-const taskColumns = `run_id, key, position, status, retry_count, retry_base, attempts, current, message, not_before, started_at, finished_at`
+const taskColumns = `run_id, key, position, machine_id, status, retry_count, retry_base, attempts, current, message, not_before, started_at, finished_at`
 
 func (r taskRow) toDomain() (domain.Task, error) {
 	return domain.Task{
-		RunID: r.RunID, Key: r.Key, Position: r.Position, Status: r.Status, RetryCount: r.RetryCount, RetryBase: r.RetryBase, Attempts: r.Attempts,
+		RunID: r.RunID, Key: r.Key, Position: r.Position, Compute: r.Compute, Status: r.Status, RetryCount: r.RetryCount, RetryBase: r.RetryBase, Attempts: r.Attempts,
 		Current: domain.AttemptID(r.Current.String), Message: r.Message, NotBefore: timePtr(r.NotBefore), StartedAt: timePtr(r.StartedAt),
 		FinishedAt: timePtr(r.FinishedAt),
 	}, nil
@@ -51,6 +52,7 @@ func (t *Tx) AttemptCount(ctx context.Context, runs []domain.RunID) (n int, err 
 type taskUpdate struct {
 	Key        string            `json:"key"`
 	Status     domain.TaskStatus `json:"status"`
+	Compute    domain.MachineID  `json:"machine_id"`
 	RetryCount int               `json:"retry_count"`
 	RetryBase  int               `json:"retry_base"`
 	Attempts   int               `json:"attempts"`
@@ -68,7 +70,7 @@ func (t *Tx) writeTasks(ctx context.Context, before, after []domain.Task) error 
 			continue
 		}
 		u := taskUpdate{
-			Key: task.Key, Status: task.Status, RetryCount: task.RetryCount, RetryBase: task.RetryBase, Attempts: task.Attempts,
+			Key: task.Key, Status: task.Status, Compute: task.Compute, RetryCount: task.RetryCount, RetryBase: task.RetryBase, Attempts: task.Attempts,
 			Message: task.Message, NotBefore: task.NotBefore, StartedAt: task.StartedAt, FinishedAt: task.FinishedAt,
 		}
 		if task.Current != "" {
@@ -83,9 +85,9 @@ func (t *Tx) writeTasks(ctx context.Context, before, after []domain.Task) error 
 	if err != nil {
 		return err
 	}
-	return t.exec(ctx, `UPDATE tasks t SET status = c.status, retry_count = c.retry_count, retry_base = c.retry_base, attempts = c.attempts,
+	return t.exec(ctx, `UPDATE tasks t SET status = c.status, machine_id = c.machine_id, retry_count = c.retry_count, retry_base = c.retry_base, attempts = c.attempts,
 		current = c.current, message = c.message, not_before = c.not_before, started_at = c.started_at, finished_at = c.finished_at
-		FROM jsonb_to_recordset($3::jsonb) AS c (key text, status text, retry_count int, retry_base int, attempts int, current text, message text,
+		FROM jsonb_to_recordset($3::jsonb) AS c (key text, status text, machine_id text, retry_count int, retry_base int, attempts int, current text, message text,
 		not_before timestamptz, started_at timestamptz, finished_at timestamptz)
 		WHERE t.workspace_id = $1 AND t.run_id = $2 AND t.key = c.key`, t.workspace, after[0].RunID, string(body))
 }

@@ -43,8 +43,8 @@ func (t *Tx) Overview(ctx context.Context, since time.Time) (o domain.Overview, 
 		       (SELECT count(*) FROM runs WHERE workspace_id = $1 AND status = 'pending'),
 		       (SELECT count(*) FROM runs WHERE workspace_id = $1 AND finished_at >= $2 AND status = 'success'),
 		       (SELECT count(*) FROM runs WHERE workspace_id = $1 AND finished_at >= $2 AND status = 'failed'),
-		       (SELECT count(*) FROM agents WHERE workspace_id = $1 AND session <> ''),
-		       (SELECT count(*) FROM agents WHERE workspace_id = $1)`, t.workspace, since).
+		       (SELECT count(*) FROM agents WHERE workspace_id = $1 AND machine_id = '' AND session <> ''),
+		       (SELECT count(*) FROM agents WHERE workspace_id = $1 AND machine_id = '')`, t.workspace, since).
 		Scan(&o.RunningRuns, &o.PendingRuns, &o.SucceededRuns, &o.FailedRuns, &o.ConnectedAgents, &o.Agents)
 	return o, err
 }

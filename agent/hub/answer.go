@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -25,6 +27,7 @@ func (h *Hub) routes(s *session) http.Handler {
 	r := chi.NewRouter()
 	r.Post(agent.HelloPath, func(w http.ResponseWriter, r *http.Request) { h.hello(w, r, s) })
 	r.Post(agent.HeartbeatPath, func(w http.ResponseWriter, r *http.Request) { h.heartbeat(w, r, s) })
+	r.Post(agent.MetricsPath, func(w http.ResponseWriter, r *http.Request) { h.metrics(w, r, s) })
 	r.Post(agent.LogsPath, func(w http.ResponseWriter, r *http.Request) { h.logs(w, r, s, logs) })
 	r.Put(fmt.Sprintf(agent.StatusPath, "{id}"), func(w http.ResponseWriter, r *http.Request) { h.status(w, r, s) })
 	return r
@@ -41,6 +44,10 @@ func (h *Hub) hello(w http.ResponseWriter, r *http.Request, s *session) {
 	}
 	hello := domain.AgentHello{
 		Session: s.id, Token: s.token, Instance: in.Instance, Version: in.Version, Hostname: in.Hostname, OS: in.OS, Arch: in.Arch, Slots: in.Slots,
+		Idle: time.Duration(in.Idle),
+	}
+	for _, e := range in.Engines {
+		hello.Engines = append(hello.Engines, domain.Engine(e))
 	}
 	for _, a := range in.Attempts {
 		hello.Attempts = append(hello.Attempts, report(a.ID, a.Status))
@@ -66,12 +73,40 @@ func (h *Hub) heartbeat(w http.ResponseWriter, r *http.Request, s *session) {
 	for i, id := range in.Attempts {
 		running[i] = domain.AttemptID(id)
 	}
-	desired, err := h.o.Services.Agents.Heartbeat(r.Context(), s.scope, s.id, running)
+	desired, err := h.o.Services.Agents.Heartbeat(r.Context(), s.scope, s.id, running, time.Duration(in.Idle))
 	if err != nil {
 		h.fail(w, r, s, err)
 		return
 	}
 	respond(w, agent.HeartbeatReply{Attempts: wireDesired(desired)}, nil)
+}
+
+func (h *Hub) metrics(w http.ResponseWriter, r *http.Request, s *session) {
+	var in agent.Metrics
+	if !read(w, r, &in) {
+		return
+	}
+	metrics := domain.MachineMetrics{
+		CPU: in.CPU, Cores: in.Cores, Memory: in.Memory, MemoryTotal: in.MemoryTotal, Disk: in.Disk, DiskTotal: in.DiskTotal,
+	}
+	for _, g := range in.GPUs {
+		metrics.GPUs = append(metrics.GPUs, domain.GPUMetrics(g))
+	}
+	if err := h.o.Services.Agents.Measured(r.Context(), s.scope, metrics); err != nil {
+		h.fail(w, r, s, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Enroll serves agent.EnrollPath: it gives the agent that comes with a bootstrap token its own.
+func (h *Hub) Enroll(w http.ResponseWriter, r *http.Request) {
+	_, bootstrap, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	id, token, err := h.o.Services.Agents.Enroll(r.Context(), strings.TrimSpace(bootstrap))
+	if err != nil && domain.AsError(err).Code == domain.CodeInternal {
+		h.o.Log.Error("enrolling an agent", "error", err)
+	}
+	respond(w, agent.Enrollment{AgentID: string(id), Token: token}, err)
 }
 
 func (h *Hub) logs(w http.ResponseWriter, r *http.Request, s *session, logs *domain.LogWriter) {

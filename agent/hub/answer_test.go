@@ -28,7 +28,7 @@ func encode(t *testing.T, v any) []byte {
 func TestUnknownFieldsAreLeftAside(t *testing.T) {
 	w := newWorld(t)
 	c := w.first.connect()
-	c.ok(http.MethodPost, agent.HelloPath, []byte(`{"protocol": 1, "slots": 2, "engines": ["x"], "attempts": [], "later": {"a": 1}}`), nil)
+	c.ok(http.MethodPost, agent.HelloPath, []byte(`{"protocol": 1, "slots": 2, "colour": ["x"], "attempts": [], "later": {"a": 1}}`), nil)
 	a := c.attempt(w.first)
 	c.ok(http.MethodPost, agent.HeartbeatPath, []byte(`{"attempts": ["`+a.ID+`"], "load": 0.5}`), nil)
 	c.ok(http.MethodPut, "/v1/attempts/"+a.ID+"/status", []byte(`{"state": "running", "memory": 1}`), nil)

@@ -175,7 +175,7 @@ func TestAnAgentThatIsConnectedNowhere(t *testing.T) {
 		{"this replica forgot it", func() { w.exec(`UPDATE agents SET session = 's', replica = 'first'`) }},
 		{"its replica is unknown", func() { w.exec(`UPDATE agents SET session = 's', replica = 'ended'`) }},
 		{"its replica fell silent", func() { w.exec(`UPDATE agents SET session = 's', replica = 'silent'`); w.silent() }},
-		{"there is no agent any more", func() { w.exec(`DELETE FROM agents`) }},
+		{"there is no agent any more", func() { w.exec(`DELETE FROM machines`); w.exec(`DELETE FROM agents`) }},
 	} {
 		away.make()
 		err := w.first.hub.Start(t.Context(), w.agent.ID, delivery(w.agent.ID))

@@ -202,7 +202,7 @@ func TestARotatedTokenEndsTheConnectionThatHasNotSaidHello(t *testing.T) {
 func TestHelloWithAReplacedTokenIsRefused(t *testing.T) {
 	w := newWorld(t)
 	c := w.first.connect()
-	w.exec(`UPDATE agents SET token_hash = 'another'`) // and the replica has not heard of it
+	w.exec(`UPDATE agents SET token_hash = 'another' WHERE machine_id = ''`) // and the replica has not heard of it
 	require.Contains(t, c.refused(http.StatusUnauthorized, http.MethodPost, agent.HelloPath, encode(t, greeting())), "token has been replaced")
 	require.Equal(t, domain.AgentNew, w.status())
 }

@@ -209,6 +209,13 @@ func (a *attempt) current() (version int, wanted bool) {
 	return a.version, !a.forgotten
 }
 
+// exited reports whether nothing of the attempt runs any more.
+func (a *attempt) exited() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.final != nil
+}
+
 func (a *attempt) setHint(hint int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -78,6 +78,8 @@ type control struct {
 	failing atomic.Int32 // log batches to be answered 500
 	hanging atomic.Int32 // heartbeats not to be answered, from the next one on
 	busy    atomic.Int32 // hellos to be answered 409
+	enroll  atomic.Pointer[func(w http.ResponseWriter, boot string)]
+	metrics atomic.Pointer[func(w http.ResponseWriter, m agent.Metrics)]
 
 	sending  sync.WaitGroup // attempts on their way to the agent
 	mu       sync.Mutex
@@ -86,6 +88,8 @@ type control struct {
 	hellos   int
 	last     agent.Hello
 	beats    int
+	token    string                 // that is accepted; empty means any
+	idle     agent.Duration         // as it was told last
 	extra    []agent.DesiredAttempt // said in every Welcome and HeartbeatReply
 	attempts map[string]*record
 	chunks   bool // keep chunks
@@ -122,6 +126,19 @@ func (c *control) connect(w http.ResponseWriter, r *http.Request) {
 		answer(w, status, "refused by the test")
 		return
 	}
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if f := c.enroll.Load(); f != nil && r.URL.Path == agent.EnrollPath {
+		(*f)(w, token)
+		return
+	}
+	if r.URL.Path != agent.ConnectPath {
+		http.NotFound(w, r)
+		return
+	}
+	if !c.accepts(token) {
+		answer(w, http.StatusUnauthorized, "no agent has this token")
+		return
+	}
 	s, err := tunnel.Accept(w, r)
 	if err != nil {
 		return
@@ -130,11 +147,24 @@ func (c *control) connect(w http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("POST "+agent.HelloPath, func(w http.ResponseWriter, r *http.Request) { c.hello(w, r, s) })
 	mux.HandleFunc("POST "+agent.HeartbeatPath, c.heartbeat)
 	mux.HandleFunc("POST "+agent.LogsPath, c.logs)
+	if f := c.metrics.Load(); f != nil {
+		mux.HandleFunc("POST "+agent.MetricsPath, func(w http.ResponseWriter, r *http.Request) {
+			var m agent.Metrics
+			assertNoError(c.t, json.NewDecoder(r.Body).Decode(&m))
+			(*f)(w, m)
+		})
+	}
 	mux.HandleFunc("PUT "+fmt.Sprintf(agent.StatusPath, "{id}"), c.status)
 	server := &http.Server{Handler: mux}
 	_ = server.Serve(s)
 	s.Close()
 	server.Close()
+}
+
+func (c *control) accepts(token string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.token == "" || c.token == token
 }
 
 func (c *control) hello(w http.ResponseWriter, r *http.Request, s *tunnel.Session) {
@@ -146,7 +176,7 @@ func (c *control) hello(w http.ResponseWriter, r *http.Request, s *tunnel.Sessio
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hellos++
-	c.last = h
+	c.last, c.idle = h, h.Idle
 	c.touch()
 	if c.busy.Add(-1) >= 0 {
 		answer(w, http.StatusConflict, "Another instance of the agent may still be at work.")
@@ -187,6 +217,7 @@ func (c *control) heartbeat(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.beats++
+	c.idle = beat.Idle
 	c.touch()
 	reply := agent.HeartbeatReply{Attempts: slices.Clone(c.extra)}
 	for _, id := range beat.Attempts {
@@ -450,6 +481,12 @@ func (c *control) killAll(o Options) {
 func waitFor(t testing.TB, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, patience, 5*time.Millisecond)
+}
+
+func assertNoError(t testing.TB, err error) {
+	if err != nil {
+		t.Error(err) // of a goroutine that is not the test's
+	}
 }
 
 func lines(b []byte) []string { return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n") }

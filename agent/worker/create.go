@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -143,6 +144,9 @@ func layFile(work string, f agent.File) error {
 }
 
 // environ is the whole environment of the attempt's process: nothing of the agent's own but the search path.
+// gpuVariables say which GPUs of its host are this machine's; tasks are to keep to them.
+var gpuVariables = []string{"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
+
 func (w *worker) environ(a *attempt) []string {
 	work := filepath.Join(a.dir, workDir)
 	name := w.userName
@@ -152,9 +156,12 @@ func (w *worker) environ(a *attempt) []string {
 	vars := map[string]string{
 		"PATH": w.path, "HOME": work, "TMPDIR": filepath.Join(work, tempDir), "USER": name, "LANG": "C.UTF-8",
 	}
-	for k, v := range a.spec.Env {
-		vars[k] = v
+	for _, name := range gpuVariables {
+		if v, given := os.LookupEnv(name); given {
+			vars[name] = v
+		}
 	}
+	maps.Copy(vars, a.spec.Env)
 	vars[marker] = a.id
 	environ := make([]string, 0, len(vars))
 	for k, v := range vars {

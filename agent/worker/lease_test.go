@@ -145,3 +145,11 @@ func TestAKillThatWasLostIsSentAgain(t *testing.T) {
 	require.True(t, orders(t, shim)().Kill)
 	l.leave()
 }
+
+// TestAnAgentThatIsLeftAloneEnds: nobody would stop the agent of a machine whose server does not come back.
+func TestAnAgentThatIsLeftAloneEnds(t *testing.T) {
+	o := newControl(t).options()
+	o.Server, o.Alone = "http://127.0.0.1:1", time.Millisecond
+	err := Run(t.Context(), o)
+	require.ErrorContains(t, err, "has not answered for 1ms; this agent ends")
+}

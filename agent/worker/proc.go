@@ -48,8 +48,7 @@ func readProcess(pid int) (process, bool) {
 	if err != nil {
 		return process{}, false
 	}
-	// The name is in parentheses and may contain anything; after it: state, parent, group, session.
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	fields := statFields(b)
 	if len(fields) < 4 {
 		return process{}, false
 	}
@@ -58,16 +57,22 @@ func readProcess(pid int) (process, bool) {
 	return process{pid: pid, parent: parent, session: session, zombie: fields[0][0] == 'Z' || fields[0][0] == 'X'}, true
 }
 
+// statFields are what a stat file of /proc has after the name, which is in parentheses and may contain anything: state, parent, group, session and so on.
+func statFields(b []byte) [][]byte { return bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:]) }
+
 func procPath(pid int, file string) string { return filepath.Join("/proc", strconv.Itoa(pid), file) }
 
 // descendants lists the living processes below root.
-func descendants(root int) []int {
+func descendants(root int) []int { return below(processes(), root) }
+
+// below lists the living ones of processes that are descendants of roots.
+func below(all []process, roots ...int) []int {
 	children := map[int][]process{}
-	for _, p := range processes() {
+	for _, p := range all {
 		children[p.parent] = append(children[p.parent], p)
 	}
 	var found []int
-	next := []int{root}
+	next := slices.Clone(roots)
 	for len(next) > 0 {
 		pid := next[0]
 		next = next[1:]
@@ -103,11 +108,20 @@ func hasEntry(pid int, entry []byte) bool {
 }
 
 // ofUser lists the living processes of a user.
-func ofUser(uid uint32) []int {
-	want := strconv.FormatUint(uint64(uid), 10)
+func ofUser(uid uint32) []int { return ofUsers(processes(), []uint32{uid}) }
+
+// ofUsers lists the living ones of processes that belong to users.
+func ofUsers(all []process, users []uint32) []int {
+	if len(users) == 0 {
+		return nil
+	}
+	want := map[string]bool{}
+	for _, uid := range users {
+		want[strconv.FormatUint(uint64(uid), 10)] = true
+	}
 	var found []int
-	for _, p := range processes() {
-		if !p.zombie && realUser(p.pid) == want {
+	for _, p := range all {
+		if !p.zombie && want[realUser(p.pid)] {
 			found = append(found, p.pid)
 		}
 	}

@@ -34,16 +34,23 @@ type session struct {
 	ready   chan struct{} // closed once Welcome was applied: until then no request is answered
 }
 
-// connectForever keeps a session until ctx ends or the control plane refuses for good.
+// connectForever keeps a session until ctx ends, the control plane refuses for good, or it does not answer for longer than this agent waits for it.
 func (w *worker) connectForever(ctx context.Context) error {
+	answered := time.Now()
 	for pause := (backoff{}); ; {
 		begun := time.Now()
 		welcome, err := w.connect(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if isFinal(err) {
+		if isFinal(err) && !w.credential.renewed(err) {
 			return err
+		}
+		if welcome {
+			answered = time.Now()
+		}
+		if alone := w.options.Alone; alone > 0 && time.Since(answered) > alone {
+			return fmt.Errorf("%s has not answered for %s; this agent ends: %w", w.options.Server, alone, err)
 		}
 		w.log.Warn("no connection to the control plane; it is tried again", "server", w.options.Server, "error", err)
 		if welcome && time.Since(begun) > steady {
@@ -62,7 +69,11 @@ func isFinal(err error) bool {
 
 // connect runs one session from its first to its last message. It reports whether the control plane took this agent, and why the session ended.
 func (w *worker) connect(ctx context.Context) (welcome bool, err error) {
-	t, err := tunnel.Dial(ctx, w.options.Server, w.options.Token, w.options.TLS)
+	token, err := w.credential.current(ctx)
+	if err != nil {
+		return false, err
+	}
+	t, err := tunnel.Dial(ctx, w.options.Server, token, w.options.TLS)
 	if err != nil {
 		return false, err
 	}
@@ -121,9 +132,13 @@ func (s *session) greet(ctx context.Context, group *errgroup.Group) error {
 	s.extend(sent)
 	s.apply(versions)
 	close(s.ready)
+	s.w.credential.proven()
 	s.w.log.Info("connected to the control plane", "server", s.w.options.Server, "agent", s.welcome.AgentID, "attempts", len(hello.Attempts))
 	group.Go(func() error { return s.beat(ctx) })
 	group.Go(func() error { return s.shipLogs(ctx) })
+	if s.w.options.Metrics != MetricsNone {
+		group.Go(func() error { return s.sendMetrics(ctx) })
+	}
 	for range reporters {
 		group.Go(func() error { return s.reportStatus(ctx) })
 	}
@@ -203,7 +218,7 @@ func (s *session) beat(ctx context.Context) error {
 }
 
 func (s *session) heartbeat(ctx context.Context) error {
-	beat := agent.Heartbeat{Attempts: []string{}}
+	beat := agent.Heartbeat{Attempts: []string{}, Idle: s.w.idle()}
 	for _, a := range s.w.held() {
 		beat.Attempts = append(beat.Attempts, a.id) // also of one that has ended, while its log and its end are still to be told
 	}
@@ -260,14 +275,20 @@ func unavailable(err error) bool {
 }
 
 func refused(method, path string, res *http.Response) error {
+	said := reasonOf(res)
+	switch res.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusUpgradeRequired:
+		return &tunnel.FinalError{Status: res.StatusCode, Message: fmt.Sprintf("The control plane refuses this agent (%s).", said)}
+	}
+	return &refusedError{res.StatusCode, fmt.Sprintf("%s %s: answered %d: %s", method, path, res.StatusCode, said)}
+}
+
+// reasonOf is what the control plane says in an answer that is not 2xx.
+func reasonOf(res *http.Response) string {
 	var said agent.Error
 	body, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
 	if json.Unmarshal(body, &said) != nil || said.Error == "" {
-		said.Error = res.Status
+		return res.Status
 	}
-	switch res.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusUpgradeRequired:
-		return &tunnel.FinalError{Status: res.StatusCode, Message: fmt.Sprintf("The control plane refuses this agent (%s).", said.Error)}
-	}
-	return &refusedError{res.StatusCode, fmt.Sprintf("%s %s: answered %d: %s", method, path, res.StatusCode, said.Error)}
+	return said.Error
 }

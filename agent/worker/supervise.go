@@ -26,6 +26,7 @@ func (w *worker) start(in agent.Attempt) error {
 			w.discard(a)
 		}
 	}
+	w.busy()
 	w.mu.Lock()
 	delete(w.starting, in.ID)
 	if err == nil {
@@ -132,6 +133,7 @@ func (w *worker) heard(a *attempt, l *link, r report) {
 
 // ended notes the end of an attempt. Its log is sent next, then its status.
 func (w *worker) ended(a *attempt, s agent.Status) {
+	w.busy()
 	a.mu.Lock()
 	a.final = &s
 	a.share(nil)

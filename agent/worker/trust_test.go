@@ -19,6 +19,7 @@ import (
 
 func TestTheEnvironmentIsTheAttemptsAlone(t *testing.T) {
 	t.Setenv("MILLPOND_AGENT_SECRET", "leaked")
+	t.Setenv("CUDA_VISIBLE_DEVICES", "1") // which of the host's GPUs are the machine's, its tasks are told
 	bothUsers(t, func(t *testing.T, c *control, o Options) {
 		c.agent(o)
 		c.start(agent.Attempt{
@@ -35,8 +36,8 @@ func TestTheEnvironmentIsTheAttemptsAlone(t *testing.T) {
 		}
 		slices.Sort(names)
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "_" || n == "OLDPWD" || n == "PWD" || n == "SHLVL" }) // sh's own
-		require.Equal(t, []string{"HOME", "LANG", marker, "MILLPOND_RUN", "MULTI", "PATH", "TMPDIR", "USER"}, names)
-		require.Subset(t, out, []string{"HOME=" + work, "TMPDIR=" + work + "/.tmp", "LANG=de_DE.UTF-8", "MULTI=a b=c", "700"})
+		require.Equal(t, []string{"CUDA_VISIBLE_DEVICES", "HOME", "LANG", marker, "MILLPOND_RUN", "MULTI", "PATH", "TMPDIR", "USER"}, names)
+		require.Subset(t, out, []string{"CUDA_VISIBLE_DEVICES=1", "HOME=" + work, "TMPDIR=" + work + "/.tmp", "LANG=de_DE.UTF-8", "MULTI=a b=c", "700"})
 		require.NotContains(t, string(c.record("att_1").head), "leaked")
 		// Standard input is at its end, and no descriptor of the shim is inherited: 0, 1, 2 and ls's own.
 		require.Equal(t, []string{"0", "1", "2", "3"}, out[len(out)-4:])

@@ -7,7 +7,6 @@ package worker
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,82 +24,24 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// Options configure an agent.
-type Options struct {
-	Server  string       // the control plane's http or https URL
-	Token   string       // of the agent
-	TLS     *tls.Config  // nil means the system's roots
-	Dir     string       // data directory of this agent; made if it is not there
-	Slots   int          // attempts it offers to run at once; 0 means four for each core
-	Version string       // of the binary, for people
-	Log     *slog.Logger // nil means none
-
-	// SpoolLimit is how many bytes of log that were not yet sent an attempt may have on disk before its process is held
-	// back; 0 means 64 MiB.
-	SpoolLimit int64
-	// LogLimit is how many bytes of log an attempt may write; what follows is thrown away, which a line at the end of its log says.
-	// 0 means no limit.
-	LogLimit int64
-	// Users are the users that tasks run as when the agent is root. OneUser runs them as the agent's own user even so.
-	Users   Users
-	OneUser bool
-	// Shim is the command that runs ShimMain; empty means this program with the argument "shim".
-	Shim []string
-}
-
-const defaultSpool = 64 << 20
-
-func (o Options) withDefaults() (Options, error) {
-	if o.Dir == "" {
-		return o, errors.New("the agent needs a data directory")
-	}
-	dir, err := filepath.Abs(o.Dir)
-	if err != nil {
-		return o, err
-	}
-	o.Dir = dir
-	if o.LogLimit < 0 {
-		return o, fmt.Errorf("the log limit is %d bytes; give a positive number, or 0 for none", o.LogLimit)
-	}
-	if o.Slots <= 0 {
-		o.Slots = 4 * runtime.NumCPU()
-	}
-	if o.SpoolLimit <= 0 {
-		o.SpoolLimit = defaultSpool
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if len(o.Shim) == 0 {
-		// The running image, also after an upgrade has replaced the file.
-		o.Shim = []string{"/proc/self/exe", "shim"}
-	}
-	return o, nil
-}
-
-// logLimit is the smaller limit of the agent's and an attempt's own.
-func (o Options) logLimit(own int64) int64 {
-	if own == 0 || o.LogLimit > 0 && o.LogLimit < own {
-		return o.LogLimit
-	}
-	return own
-}
-
 // worker is a running agent.
 type worker struct {
-	options  Options
-	instance string
-	log      *slog.Logger
-	users    *users   // nil when tasks run as the agent's own user
-	private  []string // directories that each attempt has for itself
-	cgroup   string   // where control groups for attempts are made; "" for none
-	userName string
-	path     string
-	pool     *pool
+	options    Options
+	credential *credential
+	instance   string
+	log        *slog.Logger
+	users      *users   // nil when tasks run as the agent's own user
+	private    []string // directories that each attempt has for itself
+	cgroup     string   // where control groups for attempts are made; "" for none
+	userName   string
+	path       string
+	pool       *pool
+	gpus       *gpus // nil for none
 
 	ctx        context.Context // ends with Run
 	supervised sync.WaitGroup
 	lease      atomic.Int64 // CLOCK_BOOTTIME ns at which processes are killed; 0 while there is none
+	busyAt     atomic.Int64 // CLOCK_BOOTTIME ns at which something ran last, as far as nothing does
 	sweep      chan struct{}
 
 	mu       sync.Mutex
@@ -118,9 +59,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{
-		options: o, log: o.Log, attempts: map[string]*attempt{}, starting: map[string]bool{},
-		ship: newQueue(), reports: newQueue(), sweep: make(chan struct{}, 1),
+	w := newWorker(o)
+	if w.credential, err = newCredential(o); err != nil {
+		return err
 	}
 	unlock, err := w.prepare(ctx)
 	if err != nil {
@@ -141,7 +82,15 @@ func Run(ctx context.Context, o Options) error {
 	if err := w.adoptAll(); err != nil {
 		return err
 	}
+	w.busy()
 	return w.connectForever(ctx)
+}
+
+func newWorker(o Options) *worker {
+	return &worker{
+		options: o, log: o.Log, attempts: map[string]*attempt{}, starting: map[string]bool{},
+		ship: newQueue(), reports: newQueue(), sweep: make(chan struct{}, 1),
+	}
 }
 
 // prepare makes the directory this agent's own and settles what the machine allows.
@@ -152,7 +101,7 @@ func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 			return nil, fmt.Errorf("making the agent's directory: %w", err)
 		}
 	}
-	lock, err := lockDir(ctx, dir)
+	lock, err := lockDir(ctx, dir, "stop it, or give this one a directory of its own")
 	if err != nil {
 		return nil, err
 	}
@@ -170,20 +119,24 @@ func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 	if err := w.settleUsers(ctx); err != nil {
 		return nil, err
 	}
-	stderr := filepath.Join(dir, "shim.log")
+	stderr := filepath.Join(dir, shimLog)
 	if info, err := os.Stat(stderr); err == nil && info.Size() > 1<<20 {
 		_ = os.Truncate(stderr, 0)
 	}
 	w.pool = newPool(w.options.Shim, stderr, w.options.Slots, w.log)
+	w.gpus = findGPUs(w.options)
 	w.path = cmp.Or(os.Getenv("PATH"), defaultPath)
 	return func() { lock.Close() }, nil
 }
 
+// shimLog takes what shims have to say when they cannot go on. Every shim of the directory has it as its standard error.
+const shimLog = "shim.log"
+
 // lockWait is how long a lock may still be held by a process that an agent was just starting when it was killed.
 const lockWait = 2 * time.Second
 
-// lockDir refuses a second agent on the same directory. The lock goes with the process.
-func lockDir(ctx context.Context, dir string) (*os.File, error) {
+// lockDir refuses a second agent on the same directory, with advice. The lock goes with the process.
+func lockDir(ctx context.Context, dir, advice string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "agent.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the agent's lock: %w", err)
@@ -199,7 +152,7 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 			pid := make([]byte, 20)
 			n, _ := f.ReadAt(pid, 0)
 			f.Close()
-			return nil, fmt.Errorf("another agent (process %s) works in %s: stop it, or give this one a directory of its own", strings.TrimSpace(string(pid[:n])), dir)
+			return nil, fmt.Errorf("another agent (process %s) works in %s: %s", strings.TrimSpace(string(pid[:n])), dir, advice)
 		}
 	}
 	err = errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintln(os.Getpid())))
@@ -308,6 +261,6 @@ func (w *worker) hello() agent.Hello {
 	host, _ := os.Hostname()
 	return agent.Hello{
 		Protocol: agent.ProtocolVersion, Instance: w.instance, Version: w.options.Version, Hostname: host, OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Slots: w.options.Slots, Attempts: []agent.HelloAttempt{},
+		Slots: w.options.Slots, Idle: w.idle(), Engines: w.options.Engines, Attempts: []agent.HelloAttempt{},
 	}
 }

@@ -18,6 +18,8 @@ type Loaders struct {
 	recent     *family[recentKey, domain.List[domain.Run]]
 	users      *family[domain.UserID, *domain.User]
 	agents     *family[domain.AgentID, *domain.Agent]
+	computes   *family[domain.MachineID, *domain.Machine]
+	flavors    *family[struct{}, map[string]domain.Flavor]
 	specs      *family[domain.RunID, domain.JobSpec]
 	parameters *family[domain.RunID, []domain.Variable]
 	tasks      *family[domain.RunID, []domain.Task]
@@ -46,6 +48,7 @@ func New(s domain.Services, scope domain.Scope) *Loaders {
 	l := &Loaders{pages: map[domain.JobID][]domain.JobID{}, runs: map[domain.RunID]weight{}, rows: maxRows, bytes: maxBytes}
 	l.jobs = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*domain.Job, error) {
 		jobs, err := s.Jobs.ByID(ctx, scope, ids)
+		l.expectComputes(jobs)
 		return index(jobs, func(j domain.Job) domain.JobID { return j.ID }), err
 	})
 	l.latestRuns = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*domain.Run, error) {
@@ -64,6 +67,19 @@ func New(s domain.Services, scope domain.Scope) *Loaders {
 		agents, err := s.Agents.ByID(ctx, scope, ids)
 		return index(agents, func(a domain.Agent) domain.AgentID { return a.ID }), err
 	})
+	l.computes = newFamily(func(ctx context.Context, ids []domain.MachineID) (map[domain.MachineID]*domain.Machine, error) {
+		machines, err := s.Compute.ByID(ctx, scope, ids)
+		l.expectMachines(machines)
+		return index(machines, func(m domain.Machine) domain.MachineID { return m.ID }), err
+	})
+	l.flavors = newFamily(func(ctx context.Context, _ []struct{}) (map[struct{}]map[string]domain.Flavor, error) {
+		flavors, err := s.Compute.Flavors(ctx, scope)
+		byName := make(map[string]domain.Flavor, len(flavors))
+		for _, f := range flavors {
+			byName[f.Name] = f
+		}
+		return map[struct{}]map[string]domain.Flavor{{}: byName}, err
+	})
 	l.specs = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]domain.JobSpec, error) {
 		if err := l.take(ids, func(w weight) (rows, bytes int) { return 0, w.spec }); err != nil {
 			return nil, err
@@ -81,6 +97,7 @@ func New(s domain.Services, scope domain.Scope) *Loaders {
 			return nil, err
 		}
 		tasks, err := s.Runs.Tasks(ctx, scope, ids...)
+		l.computes.expect(named(keys(tasks, func(t domain.Task) domain.MachineID { return t.Compute })))
 		return group(tasks, func(t domain.Task) domain.RunID { return t.RunID }), err
 	})
 	l.attempts = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]map[string][]domain.Attempt, error) {
@@ -100,17 +117,34 @@ func New(s domain.Services, scope domain.Scope) *Loaders {
 	return l
 }
 
-// Expect tells which jobs, runs or keys the response shows together, so that the first look-up for one of them is for all, however far
+// Expect tells which jobs, runs, keys or machines the response shows together, so that the first look-up for one of them is for all, however far
 // apart they come.
 func (l *Loaders) Expect(items any) {
 	switch items := items.(type) {
 	case []domain.Job:
 		l.expectJobs(keys(items, func(j domain.Job) domain.JobID { return j.ID }))
+		l.expectComputes(items)
 	case []domain.Run:
 		l.expectRuns(items)
 	case []domain.APIKey:
 		l.users.expect(keys(items, func(k domain.APIKey) domain.UserID { return k.CreatedBy }))
+	case []domain.Machine:
+		l.expectMachines(items)
 	}
+}
+
+// expectComputes is for what the jobs run on.
+func (l *Loaders) expectComputes(jobs []domain.Job) {
+	var ids []domain.MachineID
+	for _, j := range jobs {
+		ids = append(ids, domain.MachineID(j.Compute))
+		ids = append(ids, keys(j.Tasks, func(t domain.TaskSpec) domain.MachineID { return domain.MachineID(t.Compute) })...)
+	}
+	l.computes.expect(named(ids))
+}
+
+func (l *Loaders) expectMachines(machines []domain.Machine) {
+	l.agents.expect(keys(machines, func(m domain.Machine) domain.AgentID { return m.AgentID }))
 }
 
 func (l *Loaders) expectJobs(ids []domain.JobID) {
@@ -158,6 +192,17 @@ func (l *Loaders) User(ctx context.Context, id domain.UserID) (*domain.User, err
 // Agent returns the agent, or nil where there is none.
 func (l *Loaders) Agent(ctx context.Context, id domain.AgentID) (*domain.Agent, error) {
 	return l.agents.load(ctx, id)
+}
+
+// Compute returns the compute instance, or nil where it is deleted.
+func (l *Loaders) Compute(ctx context.Context, id domain.MachineID) (*domain.Machine, error) {
+	return l.computes.load(ctx, id)
+}
+
+// Flavor returns the flavor of the workspace's provider, with its price; the zero value where there is none of the name.
+func (l *Loaders) Flavor(ctx context.Context, name string) (domain.Flavor, error) {
+	all, err := l.flavors.load(ctx, struct{}{})
+	return all[name], err
 }
 
 // Spec returns the run's frozen spec.
@@ -231,6 +276,12 @@ func keys[T any, K comparable](items []T, key func(T) K) []K {
 		ks[i] = key(item)
 	}
 	return ks
+}
+
+// named leaves out what is empty, and what is there twice.
+func named[K ~string](ids []K) []K {
+	slices.Sort(ids)
+	return slices.DeleteFunc(slices.Compact(ids), func(id K) bool { return id == "" })
 }
 
 func index[K comparable, V any](all []V, key func(V) K) map[K]*V {

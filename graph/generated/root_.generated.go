@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	gqlparser "github.com/vektah/gqlparser/v2"
@@ -28,6 +29,7 @@ type ResolverRoot interface {
 	APIKey() APIKeyResolver
 	Agent() AgentResolver
 	Attempt() AttemptResolver
+	Compute() ComputeResolver
 	Job() JobResolver
 	Member() MemberResolver
 	Mutation() MutationResolver
@@ -36,7 +38,9 @@ type ResolverRoot interface {
 	Schedule() ScheduleResolver
 	Subscription() SubscriptionResolver
 	Task() TaskResolver
+	TaskSpec() TaskSpecResolver
 	Viewer() ViewerResolver
+	Warehouse() WarehouseResolver
 }
 
 type DirectiveRoot struct {
@@ -120,17 +124,92 @@ type ComplexityRoot struct {
 		User func(childComplexity int) int
 	}
 
+	Compute struct {
+		Agent        func(childComplexity int) int
+		AutoStop     func(childComplexity int) int
+		AutoStopAt   func(childComplexity int) int
+		CreatedAt    func(childComplexity int) int
+		CreatedBy    func(childComplexity int) int
+		Currency     func(childComplexity int) int
+		Desired      func(childComplexity int) int
+		Flavor       func(childComplexity int) int
+		ID           func(childComplexity int) int
+		Image        func(childComplexity int) int
+		ImageRef     func(childComplexity int) int
+		Incarnation  func(childComplexity int) int
+		LastUsedAt   func(childComplexity int) int
+		Log          func(childComplexity int, bytes *int) int
+		Message      func(childComplexity int) int
+		Metrics      func(childComplexity int, since *time.Time) int
+		Name         func(childComplexity int) int
+		PricePerHour func(childComplexity int) int
+		Region       func(childComplexity int) int
+		Restarts     func(childComplexity int) int
+		Slots        func(childComplexity int) int
+		State        func(childComplexity int) int
+		StateSince   func(childComplexity int) int
+	}
+
+	ComputeConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	ComputeEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	CreateAPIKeyPayload struct {
 		APIKey func(childComplexity int) int
 		Secret func(childComplexity int) int
+	}
+
+	CreateComputePayload struct {
+		Compute func(childComplexity int) int
 	}
 
 	CreateJobPayload struct {
 		Job func(childComplexity int) int
 	}
 
+	CreateWarehousePayload struct {
+		Warehouse func(childComplexity int) int
+	}
+
+	DeleteComputePayload struct {
+		ID func(childComplexity int) int
+	}
+
 	DeleteJobPayload struct {
 		ID func(childComplexity int) int
+	}
+
+	DeleteWarehousePayload struct {
+		ID func(childComplexity int) int
+	}
+
+	Engine struct {
+		Name    func(childComplexity int) int
+		Version func(childComplexity int) int
+	}
+
+	Flavor struct {
+		Available    func(childComplexity int) int
+		Cores        func(childComplexity int) int
+		Currency     func(childComplexity int) int
+		GPU          func(childComplexity int) int
+		GPUs         func(childComplexity int) int
+		Memory       func(childComplexity int) int
+		Name         func(childComplexity int) int
+		PricePerHour func(childComplexity int) int
+	}
+
+	GPUSample struct {
+		Load        func(childComplexity int) int
+		Memory      func(childComplexity int) int
+		MemoryTotal func(childComplexity int) int
+		Name        func(childComplexity int) int
 	}
 
 	Instance struct {
@@ -140,6 +219,9 @@ type ComplexityRoot struct {
 
 	Job struct {
 		Command           func(childComplexity int) int
+		Compute           func(childComplexity int) int
+		ComputeFallback   func(childComplexity int) int
+		ComputeID         func(childComplexity int) int
 		CreatedAt         func(childComplexity int) int
 		Description       func(childComplexity int) int
 		Environment       func(childComplexity int) int
@@ -198,6 +280,17 @@ type ComplexityRoot struct {
 		Done func(childComplexity int) int
 	}
 
+	MachineSample struct {
+		At          func(childComplexity int) int
+		CPU         func(childComplexity int) int
+		Cores       func(childComplexity int) int
+		Disk        func(childComplexity int) int
+		DiskTotal   func(childComplexity int) int
+		GPUs        func(childComplexity int) int
+		Memory      func(childComplexity int) int
+		MemoryTotal func(childComplexity int) int
+	}
+
 	Member struct {
 		AcceptedAt func(childComplexity int) int
 		CreatedAt  func(childComplexity int) int
@@ -221,8 +314,12 @@ type ComplexityRoot struct {
 		CancelRun        func(childComplexity int, input model.CancelRunInput) int
 		ChangePassword   func(childComplexity int, input model.ChangePasswordInput) int
 		CreateAPIKey     func(childComplexity int, input domain.NewAPIKey) int
+		CreateCompute    func(childComplexity int, input model.CreateComputeInput) int
 		CreateJob        func(childComplexity int, input model.CreateJobInput) int
+		CreateWarehouse  func(childComplexity int, input model.CreateWarehouseInput) int
+		DeleteCompute    func(childComplexity int, input model.DeleteComputeInput) int
 		DeleteJob        func(childComplexity int, input model.DeleteJobInput) int
+		DeleteWarehouse  func(childComplexity int, input model.DeleteWarehouseInput) int
 		Login            func(childComplexity int, input model.LoginInput) int
 		Logout           func(childComplexity int) int
 		RemoveMember     func(childComplexity int, input model.RemoveMemberInput) int
@@ -231,10 +328,18 @@ type ComplexityRoot struct {
 		RevokeAPIKey     func(childComplexity int, input model.RevokeAPIKeyInput) int
 		RotateAgentToken func(childComplexity int, input model.RotateAgentTokenInput) int
 		SetUp            func(childComplexity int, input auth.SetUp) int
+		StartCompute     func(childComplexity int, input model.StartComputeInput) int
 		StartRun         func(childComplexity int, input model.StartRunInput) int
+		StartWarehouse   func(childComplexity int, input model.StartWarehouseInput) int
+		StopCompute      func(childComplexity int, input model.StopComputeInput) int
+		StopWarehouse    func(childComplexity int, input model.StopWarehouseInput) int
+		UpdateCompute    func(childComplexity int, input model.UpdateComputeInput) int
 		UpdateJob        func(childComplexity int, input model.UpdateJobInput) int
 		UpdateMember     func(childComplexity int, input model.UpdateMemberInput) int
+		UpdateProvider   func(childComplexity int, input model.UpdateProviderInput) int
 		UpdateQuota      func(childComplexity int, input model.UpdateQuotaInput) int
+		UpdateStorage    func(childComplexity int, input model.UpdateStorageInput) int
+		UpdateWarehouse  func(childComplexity int, input model.UpdateWarehouseInput) int
 	}
 
 	Overview struct {
@@ -251,21 +356,36 @@ type ComplexityRoot struct {
 		HasNextPage func(childComplexity int) int
 	}
 
+	ProviderSettings struct {
+		ExternalID func(childComplexity int) int
+		Kind       func(childComplexity int) int
+		Region     func(childComplexity int) int
+		Role       func(childComplexity int) int
+		UpdatedAt  func(childComplexity int) int
+	}
+
 	Query struct {
-		APIKeys     func(childComplexity int, first *int, after *string) int
-		Agent       func(childComplexity int, id string) int
-		Agents      func(childComplexity int, first *int, after *string) int
-		AttemptLog  func(childComplexity int, attempt string, offset *int64, maxBytes *int) int
-		CronPreview func(childComplexity int, cron string, timeZone string, count *int) int
-		Instance    func(childComplexity int) int
-		Job         func(childComplexity int, id string) int
-		Jobs        func(childComplexity int, first *int, after *string, filter *domain.JobFilter) int
-		Members     func(childComplexity int, first *int, after *string) int
-		Overview    func(childComplexity int) int
-		Quotas      func(childComplexity int) int
-		Run         func(childComplexity int, id string) int
-		Runs        func(childComplexity int, first *int, after *string, filter *domain.RunFilter) int
-		Viewer      func(childComplexity int) int
+		APIKeys          func(childComplexity int, first *int, after *string) int
+		Agent            func(childComplexity int, id string) int
+		Agents           func(childComplexity int, first *int, after *string) int
+		AttemptLog       func(childComplexity int, attempt string, offset *int64, maxBytes *int) int
+		Compute          func(childComplexity int, id string) int
+		ComputeInstances func(childComplexity int, first *int, after *string) int
+		CronPreview      func(childComplexity int, cron string, timeZone string, count *int) int
+		Flavors          func(childComplexity int) int
+		Instance         func(childComplexity int) int
+		Job              func(childComplexity int, id string) int
+		Jobs             func(childComplexity int, first *int, after *string, filter *domain.JobFilter) int
+		Members          func(childComplexity int, first *int, after *string) int
+		Overview         func(childComplexity int) int
+		Provider         func(childComplexity int) int
+		Quotas           func(childComplexity int) int
+		Run              func(childComplexity int, id string) int
+		Runs             func(childComplexity int, first *int, after *string, filter *domain.RunFilter) int
+		Storage          func(childComplexity int) int
+		Viewer           func(childComplexity int) int
+		Warehouse        func(childComplexity int, id string) int
+		Warehouses       func(childComplexity int, first *int, after *string) int
 	}
 
 	Quota struct {
@@ -340,20 +460,48 @@ type ComplexityRoot struct {
 		Viewer func(childComplexity int) int
 	}
 
+	StartComputePayload struct {
+		Compute func(childComplexity int) int
+	}
+
 	StartRunPayload struct {
 		Run func(childComplexity int) int
 	}
 
+	StartWarehousePayload struct {
+		Warehouse func(childComplexity int) int
+	}
+
+	StopComputePayload struct {
+		Compute func(childComplexity int) int
+	}
+
+	StopWarehousePayload struct {
+		Warehouse func(childComplexity int) int
+	}
+
+	StorageSettings struct {
+		ExternalID func(childComplexity int) int
+		Role       func(childComplexity int) int
+		URL        func(childComplexity int) int
+		UpdatedAt  func(childComplexity int) int
+	}
+
 	Subscription struct {
-		AgentUpdated func(childComplexity int) int
-		Run          func(childComplexity int, id string) int
-		RunLogs      func(childComplexity int, attempt string, offset *int64) int
-		Runs         func(childComplexity int, filter *domain.RunFilter) int
+		AgentUpdated     func(childComplexity int) int
+		ComputeUpdated   func(childComplexity int) int
+		MachineMetrics   func(childComplexity int, id string, since *time.Time) int
+		Run              func(childComplexity int, id string) int
+		RunLogs          func(childComplexity int, attempt string, offset *int64) int
+		Runs             func(childComplexity int, filter *domain.RunFilter) int
+		WarehouseUpdated func(childComplexity int) int
 	}
 
 	Task struct {
 		Attempts       func(childComplexity int) int
 		Command        func(childComplexity int) int
+		Compute        func(childComplexity int) int
+		ComputeID      func(childComplexity int) int
 		DependsOn      func(childComplexity int) int
 		FinishedAt     func(childComplexity int) int
 		ID             func(childComplexity int) int
@@ -370,11 +518,17 @@ type ComplexityRoot struct {
 
 	TaskSpec struct {
 		Command        func(childComplexity int) int
+		Compute        func(childComplexity int) int
+		ComputeID      func(childComplexity int) int
 		DependsOn      func(childComplexity int) int
 		Environment    func(childComplexity int) int
 		Key            func(childComplexity int) int
 		MaxRetries     func(childComplexity int) int
 		TimeoutSeconds func(childComplexity int) int
+	}
+
+	UpdateComputePayload struct {
+		Compute func(childComplexity int) int
 	}
 
 	UpdateJobPayload struct {
@@ -385,8 +539,20 @@ type ComplexityRoot struct {
 		Member func(childComplexity int) int
 	}
 
+	UpdateProviderPayload struct {
+		Provider func(childComplexity int) int
+	}
+
 	UpdateQuotaPayload struct {
 		Quota func(childComplexity int) int
+	}
+
+	UpdateStoragePayload struct {
+		Storage func(childComplexity int) int
+	}
+
+	UpdateWarehousePayload struct {
+		Warehouse func(childComplexity int) int
 	}
 
 	User struct {
@@ -406,6 +572,44 @@ type ComplexityRoot struct {
 		SessionExpiresAt func(childComplexity int) int
 		User             func(childComplexity int) int
 		Workspace        func(childComplexity int) int
+	}
+
+	Warehouse struct {
+		Agent        func(childComplexity int) int
+		AutoStop     func(childComplexity int) int
+		AutoStopAt   func(childComplexity int) int
+		CreatedAt    func(childComplexity int) int
+		CreatedBy    func(childComplexity int) int
+		Currency     func(childComplexity int) int
+		Desired      func(childComplexity int) int
+		Engines      func(childComplexity int) int
+		Flavor       func(childComplexity int) int
+		ID           func(childComplexity int) int
+		Image        func(childComplexity int) int
+		ImageRef     func(childComplexity int) int
+		Incarnation  func(childComplexity int) int
+		LastUsedAt   func(childComplexity int) int
+		Log          func(childComplexity int, bytes *int) int
+		Message      func(childComplexity int) int
+		Metrics      func(childComplexity int, since *time.Time) int
+		Name         func(childComplexity int) int
+		PricePerHour func(childComplexity int) int
+		Region       func(childComplexity int) int
+		Restarts     func(childComplexity int) int
+		Slots        func(childComplexity int) int
+		State        func(childComplexity int) int
+		StateSince   func(childComplexity int) int
+		WriteEngine  func(childComplexity int) int
+	}
+
+	WarehouseConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	WarehouseEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	Workspace struct {
@@ -726,6 +930,181 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ChangePasswordPayload.User(childComplexity), true
 
+	case "Compute.agent":
+		if e.ComplexityRoot.Compute.Agent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Agent(childComplexity), true
+	case "Compute.autoStop":
+		if e.ComplexityRoot.Compute.AutoStop == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.AutoStop(childComplexity), true
+	case "Compute.autoStopAt":
+		if e.ComplexityRoot.Compute.AutoStopAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.AutoStopAt(childComplexity), true
+	case "Compute.createdAt":
+		if e.ComplexityRoot.Compute.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.CreatedAt(childComplexity), true
+	case "Compute.createdBy":
+		if e.ComplexityRoot.Compute.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.CreatedBy(childComplexity), true
+	case "Compute.currency":
+		if e.ComplexityRoot.Compute.Currency == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Currency(childComplexity), true
+	case "Compute.desired":
+		if e.ComplexityRoot.Compute.Desired == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Desired(childComplexity), true
+	case "Compute.flavor":
+		if e.ComplexityRoot.Compute.Flavor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Flavor(childComplexity), true
+	case "Compute.id":
+		if e.ComplexityRoot.Compute.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.ID(childComplexity), true
+	case "Compute.image":
+		if e.ComplexityRoot.Compute.Image == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Image(childComplexity), true
+	case "Compute.imageRef":
+		if e.ComplexityRoot.Compute.ImageRef == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.ImageRef(childComplexity), true
+	case "Compute.incarnation":
+		if e.ComplexityRoot.Compute.Incarnation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Incarnation(childComplexity), true
+	case "Compute.lastUsedAt":
+		if e.ComplexityRoot.Compute.LastUsedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.LastUsedAt(childComplexity), true
+	case "Compute.log":
+		if e.ComplexityRoot.Compute.Log == nil {
+			break
+		}
+
+		args, err := ec.field_Compute_log_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Compute.Log(childComplexity, args["bytes"].(*int)), true
+	case "Compute.message":
+		if e.ComplexityRoot.Compute.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Message(childComplexity), true
+	case "Compute.metrics":
+		if e.ComplexityRoot.Compute.Metrics == nil {
+			break
+		}
+
+		args, err := ec.field_Compute_metrics_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Compute.Metrics(childComplexity, args["since"].(*time.Time)), true
+	case "Compute.name":
+		if e.ComplexityRoot.Compute.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Name(childComplexity), true
+	case "Compute.pricePerHour":
+		if e.ComplexityRoot.Compute.PricePerHour == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.PricePerHour(childComplexity), true
+	case "Compute.region":
+		if e.ComplexityRoot.Compute.Region == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Region(childComplexity), true
+	case "Compute.restarts":
+		if e.ComplexityRoot.Compute.Restarts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Restarts(childComplexity), true
+	case "Compute.slots":
+		if e.ComplexityRoot.Compute.Slots == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.Slots(childComplexity), true
+	case "Compute.state":
+		if e.ComplexityRoot.Compute.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.State(childComplexity), true
+	case "Compute.stateSince":
+		if e.ComplexityRoot.Compute.StateSince == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Compute.StateSince(childComplexity), true
+
+	case "ComputeConnection.edges":
+		if e.ComplexityRoot.ComputeConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ComputeConnection.Edges(childComplexity), true
+	case "ComputeConnection.pageInfo":
+		if e.ComplexityRoot.ComputeConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ComputeConnection.PageInfo(childComplexity), true
+
+	case "ComputeEdge.cursor":
+		if e.ComplexityRoot.ComputeEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ComputeEdge.Cursor(childComplexity), true
+	case "ComputeEdge.node":
+		if e.ComplexityRoot.ComputeEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ComputeEdge.Node(childComplexity), true
+
 	case "CreateAPIKeyPayload.apiKey":
 		if e.ComplexityRoot.CreateAPIKeyPayload.APIKey == nil {
 			break
@@ -739,6 +1118,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateAPIKeyPayload.Secret(childComplexity), true
 
+	case "CreateComputePayload.compute":
+		if e.ComplexityRoot.CreateComputePayload.Compute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateComputePayload.Compute(childComplexity), true
+
 	case "CreateJobPayload.job":
 		if e.ComplexityRoot.CreateJobPayload.Job == nil {
 			break
@@ -746,12 +1132,120 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateJobPayload.Job(childComplexity), true
 
+	case "CreateWarehousePayload.warehouse":
+		if e.ComplexityRoot.CreateWarehousePayload.Warehouse == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateWarehousePayload.Warehouse(childComplexity), true
+
+	case "DeleteComputePayload.id":
+		if e.ComplexityRoot.DeleteComputePayload.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeleteComputePayload.ID(childComplexity), true
+
 	case "DeleteJobPayload.id":
 		if e.ComplexityRoot.DeleteJobPayload.ID == nil {
 			break
 		}
 
 		return e.ComplexityRoot.DeleteJobPayload.ID(childComplexity), true
+
+	case "DeleteWarehousePayload.id":
+		if e.ComplexityRoot.DeleteWarehousePayload.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeleteWarehousePayload.ID(childComplexity), true
+
+	case "Engine.name":
+		if e.ComplexityRoot.Engine.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Engine.Name(childComplexity), true
+	case "Engine.version":
+		if e.ComplexityRoot.Engine.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Engine.Version(childComplexity), true
+
+	case "Flavor.available":
+		if e.ComplexityRoot.Flavor.Available == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Flavor.Available(childComplexity), true
+	case "Flavor.cores":
+		if e.ComplexityRoot.Flavor.Cores == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Flavor.Cores(childComplexity), true
+	case "Flavor.currency":
+		if e.ComplexityRoot.Flavor.Currency == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Flavor.Currency(childComplexity), true
+	case "Flavor.gpu":
+		if e.ComplexityRoot.Flavor.GPU == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Flavor.GPU(childComplexity), true
+	case "Flavor.gpus":
+		if e.ComplexityRoot.Flavor.GPUs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Flavor.GPUs(childComplexity), true
+	case "Flavor.memory":
+		if e.ComplexityRoot.Flavor.Memory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Flavor.Memory(childComplexity), true
+	case "Flavor.name":
+		if e.ComplexityRoot.Flavor.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Flavor.Name(childComplexity), true
+	case "Flavor.pricePerHour":
+		if e.ComplexityRoot.Flavor.PricePerHour == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Flavor.PricePerHour(childComplexity), true
+
+	case "GPUSample.load":
+		if e.ComplexityRoot.GPUSample.Load == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GPUSample.Load(childComplexity), true
+	case "GPUSample.memory":
+		if e.ComplexityRoot.GPUSample.Memory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GPUSample.Memory(childComplexity), true
+	case "GPUSample.memoryTotal":
+		if e.ComplexityRoot.GPUSample.MemoryTotal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GPUSample.MemoryTotal(childComplexity), true
+	case "GPUSample.name":
+		if e.ComplexityRoot.GPUSample.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.GPUSample.Name(childComplexity), true
 
 	case "Instance.needsSetup":
 		if e.ComplexityRoot.Instance.NeedsSetup == nil {
@@ -772,6 +1266,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Job.Command(childComplexity), true
+	case "Job.compute":
+		if e.ComplexityRoot.Job.Compute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Job.Compute(childComplexity), true
+	case "Job.computeFallback":
+		if e.ComplexityRoot.Job.ComputeFallback == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Job.ComputeFallback(childComplexity), true
+	case "Job.computeId":
+		if e.ComplexityRoot.Job.ComputeID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Job.ComputeID(childComplexity), true
 	case "Job.createdAt":
 		if e.ComplexityRoot.Job.CreatedAt == nil {
 			break
@@ -995,6 +1507,55 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LogoutPayload.Done(childComplexity), true
 
+	case "MachineSample.at":
+		if e.ComplexityRoot.MachineSample.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MachineSample.At(childComplexity), true
+	case "MachineSample.cpu":
+		if e.ComplexityRoot.MachineSample.CPU == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MachineSample.CPU(childComplexity), true
+	case "MachineSample.cores":
+		if e.ComplexityRoot.MachineSample.Cores == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MachineSample.Cores(childComplexity), true
+	case "MachineSample.disk":
+		if e.ComplexityRoot.MachineSample.Disk == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MachineSample.Disk(childComplexity), true
+	case "MachineSample.diskTotal":
+		if e.ComplexityRoot.MachineSample.DiskTotal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MachineSample.DiskTotal(childComplexity), true
+	case "MachineSample.gpus":
+		if e.ComplexityRoot.MachineSample.GPUs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MachineSample.GPUs(childComplexity), true
+	case "MachineSample.memory":
+		if e.ComplexityRoot.MachineSample.Memory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MachineSample.Memory(childComplexity), true
+	case "MachineSample.memoryTotal":
+		if e.ComplexityRoot.MachineSample.MemoryTotal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MachineSample.MemoryTotal(childComplexity), true
+
 	case "Member.acceptedAt":
 		if e.ComplexityRoot.Member.AcceptedAt == nil {
 			break
@@ -1096,6 +1657,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateAPIKey(childComplexity, args["input"].(domain.NewAPIKey)), true
+	case "Mutation.createCompute":
+		if e.ComplexityRoot.Mutation.CreateCompute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createCompute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateCompute(childComplexity, args["input"].(model.CreateComputeInput)), true
 	case "Mutation.createJob":
 		if e.ComplexityRoot.Mutation.CreateJob == nil {
 			break
@@ -1107,6 +1679,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateJob(childComplexity, args["input"].(model.CreateJobInput)), true
+	case "Mutation.createWarehouse":
+		if e.ComplexityRoot.Mutation.CreateWarehouse == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createWarehouse_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateWarehouse(childComplexity, args["input"].(model.CreateWarehouseInput)), true
+	case "Mutation.deleteCompute":
+		if e.ComplexityRoot.Mutation.DeleteCompute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteCompute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteCompute(childComplexity, args["input"].(model.DeleteComputeInput)), true
 	case "Mutation.deleteJob":
 		if e.ComplexityRoot.Mutation.DeleteJob == nil {
 			break
@@ -1118,6 +1712,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteJob(childComplexity, args["input"].(model.DeleteJobInput)), true
+	case "Mutation.deleteWarehouse":
+		if e.ComplexityRoot.Mutation.DeleteWarehouse == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteWarehouse_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteWarehouse(childComplexity, args["input"].(model.DeleteWarehouseInput)), true
 	case "Mutation.login":
 		if e.ComplexityRoot.Mutation.Login == nil {
 			break
@@ -1196,6 +1801,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetUp(childComplexity, args["input"].(auth.SetUp)), true
+	case "Mutation.startCompute":
+		if e.ComplexityRoot.Mutation.StartCompute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_startCompute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.StartCompute(childComplexity, args["input"].(model.StartComputeInput)), true
 	case "Mutation.startRun":
 		if e.ComplexityRoot.Mutation.StartRun == nil {
 			break
@@ -1207,6 +1823,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.StartRun(childComplexity, args["input"].(model.StartRunInput)), true
+	case "Mutation.startWarehouse":
+		if e.ComplexityRoot.Mutation.StartWarehouse == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_startWarehouse_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.StartWarehouse(childComplexity, args["input"].(model.StartWarehouseInput)), true
+	case "Mutation.stopCompute":
+		if e.ComplexityRoot.Mutation.StopCompute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_stopCompute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.StopCompute(childComplexity, args["input"].(model.StopComputeInput)), true
+	case "Mutation.stopWarehouse":
+		if e.ComplexityRoot.Mutation.StopWarehouse == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_stopWarehouse_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.StopWarehouse(childComplexity, args["input"].(model.StopWarehouseInput)), true
+	case "Mutation.updateCompute":
+		if e.ComplexityRoot.Mutation.UpdateCompute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateCompute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateCompute(childComplexity, args["input"].(model.UpdateComputeInput)), true
 	case "Mutation.updateJob":
 		if e.ComplexityRoot.Mutation.UpdateJob == nil {
 			break
@@ -1229,6 +1889,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UpdateMember(childComplexity, args["input"].(model.UpdateMemberInput)), true
+	case "Mutation.updateProvider":
+		if e.ComplexityRoot.Mutation.UpdateProvider == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateProvider_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateProvider(childComplexity, args["input"].(model.UpdateProviderInput)), true
 	case "Mutation.updateQuota":
 		if e.ComplexityRoot.Mutation.UpdateQuota == nil {
 			break
@@ -1240,6 +1911,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UpdateQuota(childComplexity, args["input"].(model.UpdateQuotaInput)), true
+	case "Mutation.updateStorage":
+		if e.ComplexityRoot.Mutation.UpdateStorage == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateStorage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateStorage(childComplexity, args["input"].(model.UpdateStorageInput)), true
+	case "Mutation.updateWarehouse":
+		if e.ComplexityRoot.Mutation.UpdateWarehouse == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateWarehouse_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateWarehouse(childComplexity, args["input"].(model.UpdateWarehouseInput)), true
 
 	case "Overview.agents":
 		if e.ComplexityRoot.Overview.Agents == nil {
@@ -1291,6 +1984,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PageInfo.HasNextPage(childComplexity), true
 
+	case "ProviderSettings.externalId":
+		if e.ComplexityRoot.ProviderSettings.ExternalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProviderSettings.ExternalID(childComplexity), true
+	case "ProviderSettings.kind":
+		if e.ComplexityRoot.ProviderSettings.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProviderSettings.Kind(childComplexity), true
+	case "ProviderSettings.region":
+		if e.ComplexityRoot.ProviderSettings.Region == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProviderSettings.Region(childComplexity), true
+	case "ProviderSettings.role":
+		if e.ComplexityRoot.ProviderSettings.Role == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProviderSettings.Role(childComplexity), true
+	case "ProviderSettings.updatedAt":
+		if e.ComplexityRoot.ProviderSettings.UpdatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ProviderSettings.UpdatedAt(childComplexity), true
+
 	case "Query.apiKeys":
 		if e.ComplexityRoot.Query.APIKeys == nil {
 			break
@@ -1335,6 +2059,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.AttemptLog(childComplexity, args["attempt"].(string), args["offset"].(*int64), args["maxBytes"].(*int)), true
+	case "Query.compute":
+		if e.ComplexityRoot.Query.Compute == nil {
+			break
+		}
+
+		args, err := ec.field_Query_compute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Compute(childComplexity, args["id"].(string)), true
+	case "Query.computeInstances":
+		if e.ComplexityRoot.Query.ComputeInstances == nil {
+			break
+		}
+
+		args, err := ec.field_Query_computeInstances_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ComputeInstances(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Query.cronPreview":
 		if e.ComplexityRoot.Query.CronPreview == nil {
 			break
@@ -1346,6 +2092,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.CronPreview(childComplexity, args["cron"].(string), args["timeZone"].(string), args["count"].(*int)), true
+	case "Query.flavors":
+		if e.ComplexityRoot.Query.Flavors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Flavors(childComplexity), true
 	case "Query.instance":
 		if e.ComplexityRoot.Query.Instance == nil {
 			break
@@ -1392,6 +2144,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Overview(childComplexity), true
+	case "Query.provider":
+		if e.ComplexityRoot.Query.Provider == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Provider(childComplexity), true
 	case "Query.quotas":
 		if e.ComplexityRoot.Query.Quotas == nil {
 			break
@@ -1420,12 +2178,40 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Runs(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*domain.RunFilter)), true
+	case "Query.storage":
+		if e.ComplexityRoot.Query.Storage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Storage(childComplexity), true
 	case "Query.viewer":
 		if e.ComplexityRoot.Query.Viewer == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Query.Viewer(childComplexity), true
+	case "Query.warehouse":
+		if e.ComplexityRoot.Query.Warehouse == nil {
+			break
+		}
+
+		args, err := ec.field_Query_warehouse_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Warehouse(childComplexity, args["id"].(string)), true
+	case "Query.warehouses":
+		if e.ComplexityRoot.Query.Warehouses == nil {
+			break
+		}
+
+		args, err := ec.field_Query_warehouses_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Warehouses(childComplexity, args["first"].(*int), args["after"].(*string)), true
 
 	case "Quota.current":
 		if e.ComplexityRoot.Quota.Current == nil {
@@ -1677,6 +2463,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SetUpPayload.Viewer(childComplexity), true
 
+	case "StartComputePayload.compute":
+		if e.ComplexityRoot.StartComputePayload.Compute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StartComputePayload.Compute(childComplexity), true
+
 	case "StartRunPayload.run":
 		if e.ComplexityRoot.StartRunPayload.Run == nil {
 			break
@@ -1684,12 +2477,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.StartRunPayload.Run(childComplexity), true
 
+	case "StartWarehousePayload.warehouse":
+		if e.ComplexityRoot.StartWarehousePayload.Warehouse == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StartWarehousePayload.Warehouse(childComplexity), true
+
+	case "StopComputePayload.compute":
+		if e.ComplexityRoot.StopComputePayload.Compute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StopComputePayload.Compute(childComplexity), true
+
+	case "StopWarehousePayload.warehouse":
+		if e.ComplexityRoot.StopWarehousePayload.Warehouse == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StopWarehousePayload.Warehouse(childComplexity), true
+
+	case "StorageSettings.externalId":
+		if e.ComplexityRoot.StorageSettings.ExternalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StorageSettings.ExternalID(childComplexity), true
+	case "StorageSettings.role":
+		if e.ComplexityRoot.StorageSettings.Role == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StorageSettings.Role(childComplexity), true
+	case "StorageSettings.url":
+		if e.ComplexityRoot.StorageSettings.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StorageSettings.URL(childComplexity), true
+	case "StorageSettings.updatedAt":
+		if e.ComplexityRoot.StorageSettings.UpdatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StorageSettings.UpdatedAt(childComplexity), true
+
 	case "Subscription.agentUpdated":
 		if e.ComplexityRoot.Subscription.AgentUpdated == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Subscription.AgentUpdated(childComplexity), true
+	case "Subscription.computeUpdated":
+		if e.ComplexityRoot.Subscription.ComputeUpdated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Subscription.ComputeUpdated(childComplexity), true
+	case "Subscription.machineMetrics":
+		if e.ComplexityRoot.Subscription.MachineMetrics == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_machineMetrics_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.MachineMetrics(childComplexity, args["id"].(string), args["since"].(*time.Time)), true
 	case "Subscription.run":
 		if e.ComplexityRoot.Subscription.Run == nil {
 			break
@@ -1723,6 +2579,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.Runs(childComplexity, args["filter"].(*domain.RunFilter)), true
+	case "Subscription.warehouseUpdated":
+		if e.ComplexityRoot.Subscription.WarehouseUpdated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Subscription.WarehouseUpdated(childComplexity), true
 
 	case "Task.attempts":
 		if e.ComplexityRoot.Task.Attempts == nil {
@@ -1736,6 +2598,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Task.Command(childComplexity), true
+	case "Task.compute":
+		if e.ComplexityRoot.Task.Compute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Task.Compute(childComplexity), true
+	case "Task.computeId":
+		if e.ComplexityRoot.Task.ComputeID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Task.ComputeID(childComplexity), true
 	case "Task.dependsOn":
 		if e.ComplexityRoot.Task.DependsOn == nil {
 			break
@@ -1815,6 +2689,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TaskSpec.Command(childComplexity), true
+	case "TaskSpec.compute":
+		if e.ComplexityRoot.TaskSpec.Compute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TaskSpec.Compute(childComplexity), true
+	case "TaskSpec.computeId":
+		if e.ComplexityRoot.TaskSpec.ComputeID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TaskSpec.ComputeID(childComplexity), true
 	case "TaskSpec.dependsOn":
 		if e.ComplexityRoot.TaskSpec.DependsOn == nil {
 			break
@@ -1846,6 +2732,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.TaskSpec.TimeoutSeconds(childComplexity), true
 
+	case "UpdateComputePayload.compute":
+		if e.ComplexityRoot.UpdateComputePayload.Compute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateComputePayload.Compute(childComplexity), true
+
 	case "UpdateJobPayload.job":
 		if e.ComplexityRoot.UpdateJobPayload.Job == nil {
 			break
@@ -1860,12 +2753,33 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UpdateMemberPayload.Member(childComplexity), true
 
+	case "UpdateProviderPayload.provider":
+		if e.ComplexityRoot.UpdateProviderPayload.Provider == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateProviderPayload.Provider(childComplexity), true
+
 	case "UpdateQuotaPayload.quota":
 		if e.ComplexityRoot.UpdateQuotaPayload.Quota == nil {
 			break
 		}
 
 		return e.ComplexityRoot.UpdateQuotaPayload.Quota(childComplexity), true
+
+	case "UpdateStoragePayload.storage":
+		if e.ComplexityRoot.UpdateStoragePayload.Storage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateStoragePayload.Storage(childComplexity), true
+
+	case "UpdateWarehousePayload.warehouse":
+		if e.ComplexityRoot.UpdateWarehousePayload.Warehouse == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateWarehousePayload.Warehouse(childComplexity), true
 
 	case "User.email":
 		if e.ComplexityRoot.User.Email == nil {
@@ -1930,6 +2844,193 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Viewer.Workspace(childComplexity), true
 
+	case "Warehouse.agent":
+		if e.ComplexityRoot.Warehouse.Agent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Agent(childComplexity), true
+	case "Warehouse.autoStop":
+		if e.ComplexityRoot.Warehouse.AutoStop == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.AutoStop(childComplexity), true
+	case "Warehouse.autoStopAt":
+		if e.ComplexityRoot.Warehouse.AutoStopAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.AutoStopAt(childComplexity), true
+	case "Warehouse.createdAt":
+		if e.ComplexityRoot.Warehouse.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.CreatedAt(childComplexity), true
+	case "Warehouse.createdBy":
+		if e.ComplexityRoot.Warehouse.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.CreatedBy(childComplexity), true
+	case "Warehouse.currency":
+		if e.ComplexityRoot.Warehouse.Currency == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Currency(childComplexity), true
+	case "Warehouse.desired":
+		if e.ComplexityRoot.Warehouse.Desired == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Desired(childComplexity), true
+	case "Warehouse.engines":
+		if e.ComplexityRoot.Warehouse.Engines == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Engines(childComplexity), true
+	case "Warehouse.size":
+		if e.ComplexityRoot.Warehouse.Flavor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Flavor(childComplexity), true
+	case "Warehouse.id":
+		if e.ComplexityRoot.Warehouse.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.ID(childComplexity), true
+	case "Warehouse.image":
+		if e.ComplexityRoot.Warehouse.Image == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Image(childComplexity), true
+	case "Warehouse.imageRef":
+		if e.ComplexityRoot.Warehouse.ImageRef == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.ImageRef(childComplexity), true
+	case "Warehouse.incarnation":
+		if e.ComplexityRoot.Warehouse.Incarnation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Incarnation(childComplexity), true
+	case "Warehouse.lastUsedAt":
+		if e.ComplexityRoot.Warehouse.LastUsedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.LastUsedAt(childComplexity), true
+	case "Warehouse.log":
+		if e.ComplexityRoot.Warehouse.Log == nil {
+			break
+		}
+
+		args, err := ec.field_Warehouse_log_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Warehouse.Log(childComplexity, args["bytes"].(*int)), true
+	case "Warehouse.message":
+		if e.ComplexityRoot.Warehouse.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Message(childComplexity), true
+	case "Warehouse.metrics":
+		if e.ComplexityRoot.Warehouse.Metrics == nil {
+			break
+		}
+
+		args, err := ec.field_Warehouse_metrics_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Warehouse.Metrics(childComplexity, args["since"].(*time.Time)), true
+	case "Warehouse.name":
+		if e.ComplexityRoot.Warehouse.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Name(childComplexity), true
+	case "Warehouse.pricePerHour":
+		if e.ComplexityRoot.Warehouse.PricePerHour == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.PricePerHour(childComplexity), true
+	case "Warehouse.region":
+		if e.ComplexityRoot.Warehouse.Region == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Region(childComplexity), true
+	case "Warehouse.restarts":
+		if e.ComplexityRoot.Warehouse.Restarts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Restarts(childComplexity), true
+	case "Warehouse.slots":
+		if e.ComplexityRoot.Warehouse.Slots == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Slots(childComplexity), true
+	case "Warehouse.state":
+		if e.ComplexityRoot.Warehouse.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.State(childComplexity), true
+	case "Warehouse.stateSince":
+		if e.ComplexityRoot.Warehouse.StateSince == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.StateSince(childComplexity), true
+	case "Warehouse.writeEngine":
+		if e.ComplexityRoot.Warehouse.WriteEngine == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.WriteEngine(childComplexity), true
+
+	case "WarehouseConnection.edges":
+		if e.ComplexityRoot.WarehouseConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WarehouseConnection.Edges(childComplexity), true
+	case "WarehouseConnection.pageInfo":
+		if e.ComplexityRoot.WarehouseConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WarehouseConnection.PageInfo(childComplexity), true
+
+	case "WarehouseEdge.cursor":
+		if e.ComplexityRoot.WarehouseEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WarehouseEdge.Cursor(childComplexity), true
+	case "WarehouseEdge.node":
+		if e.ComplexityRoot.WarehouseEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WarehouseEdge.Node(childComplexity), true
+
 	case "Workspace.createdAt":
 		if e.ComplexityRoot.Workspace.CreatedAt == nil {
 			break
@@ -1961,8 +3062,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCancelRunInput,
 		ec.unmarshalInputChangePasswordInput,
 		ec.unmarshalInputCreateAPIKeyInput,
+		ec.unmarshalInputCreateComputeInput,
 		ec.unmarshalInputCreateJobInput,
+		ec.unmarshalInputCreateWarehouseInput,
+		ec.unmarshalInputDeleteComputeInput,
 		ec.unmarshalInputDeleteJobInput,
+		ec.unmarshalInputDeleteWarehouseInput,
 		ec.unmarshalInputJobFileInput,
 		ec.unmarshalInputJobFilter,
 		ec.unmarshalInputLoginInput,
@@ -1974,11 +3079,19 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputScheduleChangeInput,
 		ec.unmarshalInputScheduleInput,
 		ec.unmarshalInputSetUpInput,
+		ec.unmarshalInputStartComputeInput,
 		ec.unmarshalInputStartRunInput,
+		ec.unmarshalInputStartWarehouseInput,
+		ec.unmarshalInputStopComputeInput,
+		ec.unmarshalInputStopWarehouseInput,
 		ec.unmarshalInputTaskSpecInput,
+		ec.unmarshalInputUpdateComputeInput,
 		ec.unmarshalInputUpdateJobInput,
 		ec.unmarshalInputUpdateMemberInput,
+		ec.unmarshalInputUpdateProviderInput,
 		ec.unmarshalInputUpdateQuotaInput,
+		ec.unmarshalInputUpdateStorageInput,
+		ec.unmarshalInputUpdateWarehouseInput,
 		ec.unmarshalInputVariableInput,
 	)
 	first := true
@@ -2152,6 +3265,90 @@ extend type Mutation {
   revokeApiKey(input: RevokeAPIKeyInput!): RevokeAPIKeyPayload!
 }
 `, BuiltIn: false},
+	{Name: "../schema/compute.graphqls", Input: `"A machine that runs tasks."
+type Compute implements Machine {
+  id: ID!
+  name: String!
+  region: String!
+  state: MachineState!
+  desired: MachineState!
+  message: String
+  stateSince: Time!
+  autoStop: String!
+  autoStopAt: Time
+  image: String
+  imageRef: String
+  slots: Int!
+  agent: Agent
+  createdBy: String!
+  createdAt: Time!
+  lastUsedAt: Time
+  pricePerHour: String
+  currency: String
+  incarnation: Int!
+  restarts: Int!
+  metrics(since: Time): [MachineSample!]!
+  log(bytes: Int = 65536): Base64!
+  "Its size, by the provider's name."
+  flavor: String!
+}
+type ComputeEdge { cursor: String! node: Compute! }
+type ComputeConnection { edges: [ComputeEdge!]! pageInfo: PageInfo! }
+
+extend type Query {
+  "Oldest first."
+  computeInstances(first: Int = 50, after: String): ComputeConnection!
+  compute(id: ID!): Compute
+}
+
+input CreateComputeInput {
+  "Unique among the compute instances of the workspace."
+  name: String!
+  "Its size, one of flavors."
+  flavor: String!
+  "How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out."
+  autoStop: String
+  "A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out."
+  image: String
+  "Tasks that it runs at once; four for each core when left out."
+  slots: Int
+  "The same key answers with the same compute instance, for a day."
+  idempotencyKey: String
+}
+type CreateComputePayload { compute: Compute! }
+"A field that is left out or null stays as it is. Flavor, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same."
+input UpdateComputeInput { id: ID! name: String autoStop: String flavor: String image: String slots: Int }
+type UpdateComputePayload { compute: Compute! }
+input StartComputeInput {
+  id: ID!
+  "The same key starts once, for a day."
+  idempotencyKey: String
+}
+type StartComputePayload { compute: Compute! }
+input StopComputeInput { id: ID! }
+type StopComputePayload { compute: Compute! }
+input DeleteComputeInput { id: ID! }
+type DeleteComputePayload { id: ID! }
+
+extend type Mutation {
+  "Makes one, which is stopped."
+  createCompute(input: CreateComputeInput!): CreateComputePayload!
+  updateCompute(input: UpdateComputeInput!): UpdateComputePayload!
+  "It is starting until its agent is connected and ready. Refused unless it is stopped or has failed, and where there is no room for it now."
+  startCompute(input: StartComputeInput!): StartComputePayload!
+  """
+  It is stopping until nothing of it is left. What runs on it is cancelled first; what has retries left is tried again, on the workspace's agent where its job
+  has computeFallback, else when the compute instance is started again.
+  """
+  stopCompute(input: StopComputeInput!): StopComputePayload!
+  "Refused unless it is stopped, or failed with nothing of it left. Tasks that wait for it fail."
+  deleteCompute(input: DeleteComputeInput!): DeleteComputePayload!
+}
+extend type Subscription {
+  "Any compute instance of the workspace: all at first, and then each that is new or changes. One that is deleted is told no more."
+  computeUpdated: Compute!
+}
+`, BuiltIn: false},
 	{Name: "../schema/job.graphqls", Input: `"Something to run: a single command, or tasks that depend on each other."
 type Job {
   id: ID!
@@ -2174,6 +3371,12 @@ type Job {
   schedule: Schedule
   "Runs of this job at once; the next ones wait as pending. 0 means no limit."
   maxConcurrentRuns: Int!
+  "That its tasks run on; null for the workspace's agent, and once it is deleted."
+  compute: Compute
+  "Also once it is deleted; null for the workspace's agent."
+  computeId: ID
+  "Its tasks run on the workspace's agent when their compute instance cannot be had."
+  computeFallback: Boolean!
   "Part of the samples that a new workspace starts with."
   sample: Boolean!
   createdAt: Time!
@@ -2205,6 +3408,10 @@ type TaskSpec {
   "0 means none."
   timeoutSeconds: Int!
   environment: [Variable!]!
+  "That it runs on in place of the job's own; null where it has none of its own, and once it is deleted."
+  compute: Compute
+  "Also once it is deleted; null where it has none of its own."
+  computeId: ID
 }
 
 type Schedule {
@@ -2248,6 +3455,8 @@ input TaskSpecInput {
   maxRetries: Int = 0
   timeoutSeconds: Int = 0
   environment: [VariableInput!] = []
+  "Id or name of the compute instance that it runs on, in place of the job's own."
+  compute: String
 }
 "A file with its content, or with the SHA-256 and the size of one that is here already."
 input JobFileInput {
@@ -2272,6 +3481,10 @@ input CreateJobInput {
   parameters: [VariableInput!]
   schedule: ScheduleInput
   maxConcurrentRuns: Int
+  "Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. The workspace's agent when left out."
+  compute: String
+  "Run them on the workspace's agent when the compute instance cannot be had."
+  computeFallback: Boolean
   "At most 100, 4 MiB together."
   files: [JobFileInput!]
   "The same key answers with the same job, for a day."
@@ -2290,6 +3503,10 @@ input UpdateJobInput {
   parameters: [VariableInput!]
   schedule: ScheduleChangeInput
   maxConcurrentRuns: Int
+  "Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. Empty for the workspace's agent."
+  compute: String
+  "Run them on the workspace's agent when the compute instance cannot be had."
+  computeFallback: Boolean
   "At most 100, 4 MiB together. They replace all that were there."
   files: [JobFileInput!]
 }
@@ -2304,6 +3521,110 @@ extend type Mutation {
   updateJob(input: UpdateJobInput!): UpdateJobPayload!
   "Its runs stay. Refused while a run is pending or running."
   deleteJob(input: DeleteJobInput!): DeleteJobPayload!
+}
+`, BuiltIn: false},
+	{Name: "../schema/machine.graphqls", Input: `"How far a machine is. RUNNING means that its agent is connected and ready; one that has FAILED says why, and can be started again."
+enum MachineState { STOPPED STARTING RUNNING STOPPING FAILED }
+
+"A machine with an agent: a compute instance or a warehouse. Both have one life cycle, whichever provider makes it."
+interface Machine {
+  id: ID!
+  "Unique among those of its kind."
+  name: String!
+  "Of the workspace's provider, such as local."
+  region: String!
+  state: MachineState!
+  "STOPPED or RUNNING: what was asked for last."
+  desired: MachineState!
+  "Why it is in its state, in a sentence: of a failed one, what went wrong."
+  message: String
+  stateSince: Time!
+  "How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never."
+  autoStop: String!
+  "When it is stopped if nothing comes; null while something runs or waits, while it does not run, and where it never is."
+  autoStopAt: Time
+  "As it was asked for; null for the provider's default."
+  image: String
+  "The immutable image that it is pinned to since its first start; null before. Changing the image while it is stopped pins it anew."
+  imageRef: String
+  "Tasks that it runs at once; 0 stands for four for each core."
+  slots: Int!
+  "Its own agent."
+  agent: Agent
+  "Who made it: a member's e-mail, an API key's name, or what the platform does by itself."
+  createdBy: String!
+  createdAt: Time!
+  "When work on it last began or ended."
+  lastUsedAt: Time
+  "What an hour of it costs now: a decimal number as text, with all its digits. Null where no price is known."
+  pricePerHour: String
+  "Of the price, ISO 4217."
+  currency: String
+  "How often it was made."
+  incarnation: Int!
+  "How often it went by itself, and was made again, since it was started."
+  restarts: Int!
+  "How much of it was used, oldest first, one for each five seconds in which its agent was connected: of the last hour, or since the time given."
+  metrics(since: Time): [MachineSample!]!
+  """
+  The end of what its agent has logged, at most so many bytes, at most 1 MiB: also after a stop or a failure. The logs of tasks are at their runs. One answer
+  has 128 ends of logs at most, and 8 MiB together.
+  """
+  log(bytes: Int = 65536): Base64!
+}
+
+"How much of a machine was used at one moment."
+type MachineSample {
+  at: Time!
+  "Cores in use."
+  cpu: Float!
+  "Cores that there are."
+  cores: Float!
+  "Bytes in use."
+  memory: Int64!
+  memoryTotal: Int64!
+  "Bytes in use on the file system of its data directory."
+  disk: Int64!
+  diskTotal: Int64!
+  gpus: [GPUSample!]!
+}
+
+"How much of one GPU was used."
+type GPUSample {
+  name: String!
+  "From 0 to 1."
+  load: Float!
+  "Bytes in use."
+  memory: Int64!
+  memoryTotal: Int64!
+}
+
+"A size of machine that the workspace's provider can make."
+type Flavor {
+  "Such as cpu.2."
+  name: String!
+  cores: Int!
+  "Bytes."
+  memory: Int64!
+  gpus: Int!
+  "The model; null without one."
+  gpu: String
+  "Whether there is room for one more now."
+  available: Boolean!
+  "What an hour costs now: a decimal number as text, with all its digits. Null where no price is known."
+  pricePerHour: String
+  "Of the price, ISO 4217."
+  currency: String
+}
+
+extend type Query {
+  "What machines of the workspace's provider can be, smallest first."
+  flavors: [Flavor!]!
+}
+
+extend type Subscription {
+  "How much of a compute instance or a warehouse is used: what was measured in the last hour, or since the time given, and then each five seconds."
+  machineMetrics(id: ID!, since: Time): MachineSample!
 }
 `, BuiltIn: false},
 	{Name: "../schema/quota.graphqls", Input: `"A ceiling of the workspace."
@@ -2377,6 +3698,10 @@ type Task {
   dependsOn: [String!]!
   maxRetries: Int!
   timeoutSeconds: Int!
+  "That it runs on; null for the workspace's agent, and once it is deleted."
+  compute: Compute
+  "Also once it is deleted; null for the workspace's agent."
+  computeId: ID
   status: TaskStatus!
   retryCount: Int!
   "Why it failed, was skipped or waits, in a sentence."
@@ -2519,6 +3844,55 @@ type Instance {
   needsSetup: Boolean!
 }
 `, BuiltIn: false},
+	{Name: "../schema/settings.graphqls", Input: `"Where the machines of the workspace come from. Never with keys."
+type ProviderSettings {
+  "Such as local: processes on the server's own machine."
+  kind: String!
+  region: String!
+  "To assume; null for local."
+  role: String
+  "For the role."
+  externalId: String
+  "Null until one is registered: it is the default one."
+  updatedAt: Time
+}
+
+"Where the objects of the workspace are kept. Never with keys."
+type StorageSettings {
+  "The server's own until one is registered."
+  url: String!
+  "To assume; null for files."
+  role: String
+  "For the role."
+  externalId: String
+  "Null until one is registered: it is the server's own."
+  updatedAt: Time
+}
+
+extend type Query {
+  provider: ProviderSettings!
+  storage: StorageSettings!
+}
+
+input UpdateProviderInput {
+  "Only local is to be had."
+  kind: String!
+  "The provider's default when left out."
+  region: String
+  role: String
+  externalId: String
+}
+type UpdateProviderPayload { provider: ProviderSettings! }
+input UpdateStorageInput { url: String! role: String externalId: String }
+type UpdateStoragePayload { storage: StorageSettings! }
+
+extend type Mutation {
+  "For admins. It is really tried before it is saved."
+  updateProvider(input: UpdateProviderInput!): UpdateProviderPayload!
+  "For admins. Something is written there, read back and compared before it is saved. Files go with the provider local alone."
+  updateStorage(input: UpdateStorageInput!): UpdateStoragePayload!
+}
+`, BuiltIn: false},
 	{Name: "../schema/user.graphqls", Input: `"What a member may do: a viewer reads, an editor makes, runs and changes, an admin also manages members, keys and quotas."
 enum Role { VIEWER EDITOR ADMIN }
 
@@ -2617,6 +3991,97 @@ extend type Mutation {
   addMember(input: AddMemberInput!): AddMemberPayload!
   updateMember(input: UpdateMemberInput!): UpdateMemberPayload!
   removeMember(input: RemoveMemberInput!): RemoveMemberPayload!
+}
+`, BuiltIn: false},
+	{Name: "../schema/warehouse.graphqls", Input: `"A machine that runs SQL, and nothing else."
+type Warehouse implements Machine {
+  id: ID!
+  name: String!
+  region: String!
+  state: MachineState!
+  desired: MachineState!
+  message: String
+  stateSince: Time!
+  autoStop: String!
+  autoStopAt: Time
+  image: String
+  imageRef: String
+  slots: Int!
+  agent: Agent
+  createdBy: String!
+  createdAt: Time!
+  lastUsedAt: Time
+  pricePerHour: String
+  currency: String
+  incarnation: Int!
+  restarts: Int!
+  metrics(since: Time): [MachineSample!]!
+  log(bytes: Int = 65536): Base64!
+  "A flavor, by the provider's name."
+  size: String!
+  "The SQL engines on it, as its agent told when it was last connected; empty before its first start."
+  engines: [Engine!]!
+  "The engine of writes, and so their dialect: chosen when the warehouse is made, and never changed by itself."
+  writeEngine: String!
+}
+"Something on a warehouse that runs SQL."
+type Engine {
+  "Such as duckdb."
+  name: String!
+  version: String!
+}
+type WarehouseEdge { cursor: String! node: Warehouse! }
+type WarehouseConnection { edges: [WarehouseEdge!]! pageInfo: PageInfo! }
+
+extend type Query {
+  "Oldest first."
+  warehouses(first: Int = 50, after: String): WarehouseConnection!
+  warehouse(id: ID!): Warehouse
+}
+
+input CreateWarehouseInput {
+  "Unique among the warehouses of the workspace."
+  name: String!
+  "One of flavors."
+  size: String!
+  "How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out."
+  autoStop: String
+  "A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out."
+  image: String
+  "Statements that it runs at once; four for each core when left out."
+  slots: Int
+  "The same key answers with the same warehouse, for a day."
+  idempotencyKey: String
+}
+type CreateWarehousePayload { warehouse: Warehouse! }
+"A field that is left out or null stays as it is. Size, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same."
+input UpdateWarehouseInput { id: ID! name: String autoStop: String size: String image: String slots: Int }
+type UpdateWarehousePayload { warehouse: Warehouse! }
+input StartWarehouseInput {
+  id: ID!
+  "The same key starts once, for a day."
+  idempotencyKey: String
+}
+type StartWarehousePayload { warehouse: Warehouse! }
+input StopWarehouseInput { id: ID! }
+type StopWarehousePayload { warehouse: Warehouse! }
+input DeleteWarehouseInput { id: ID! }
+type DeleteWarehousePayload { id: ID! }
+
+extend type Mutation {
+  "Makes one, which is stopped."
+  createWarehouse(input: CreateWarehouseInput!): CreateWarehousePayload!
+  updateWarehouse(input: UpdateWarehouseInput!): UpdateWarehousePayload!
+  "It is starting until its agent is connected and ready. Refused unless it is stopped or has failed, and where there is no room for it now."
+  startWarehouse(input: StartWarehouseInput!): StartWarehousePayload!
+  "It is stopping until nothing of it is left."
+  stopWarehouse(input: StopWarehouseInput!): StopWarehousePayload!
+  "Refused unless it is stopped, or failed with nothing of it left."
+  deleteWarehouse(input: DeleteWarehouseInput!): DeleteWarehousePayload!
+}
+extend type Subscription {
+  "Any warehouse of the workspace: all at first, and then each that is new or changes. One that is deleted is told no more."
+  warehouseUpdated: Warehouse!
 }
 `, BuiltIn: false},
 }
@@ -2780,6 +4245,78 @@ func (ec *executionContext) childFields_ChangePasswordPayload(ctx context.Contex
 	return nil, fmt.Errorf("no field named %q was found under type ChangePasswordPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_Compute(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Compute_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Compute_name(ctx, field)
+	case "region":
+		return ec.fieldContext_Compute_region(ctx, field)
+	case "state":
+		return ec.fieldContext_Compute_state(ctx, field)
+	case "desired":
+		return ec.fieldContext_Compute_desired(ctx, field)
+	case "message":
+		return ec.fieldContext_Compute_message(ctx, field)
+	case "stateSince":
+		return ec.fieldContext_Compute_stateSince(ctx, field)
+	case "autoStop":
+		return ec.fieldContext_Compute_autoStop(ctx, field)
+	case "autoStopAt":
+		return ec.fieldContext_Compute_autoStopAt(ctx, field)
+	case "image":
+		return ec.fieldContext_Compute_image(ctx, field)
+	case "imageRef":
+		return ec.fieldContext_Compute_imageRef(ctx, field)
+	case "slots":
+		return ec.fieldContext_Compute_slots(ctx, field)
+	case "agent":
+		return ec.fieldContext_Compute_agent(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_Compute_createdBy(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Compute_createdAt(ctx, field)
+	case "lastUsedAt":
+		return ec.fieldContext_Compute_lastUsedAt(ctx, field)
+	case "pricePerHour":
+		return ec.fieldContext_Compute_pricePerHour(ctx, field)
+	case "currency":
+		return ec.fieldContext_Compute_currency(ctx, field)
+	case "incarnation":
+		return ec.fieldContext_Compute_incarnation(ctx, field)
+	case "restarts":
+		return ec.fieldContext_Compute_restarts(ctx, field)
+	case "metrics":
+		return ec.fieldContext_Compute_metrics(ctx, field)
+	case "log":
+		return ec.fieldContext_Compute_log(ctx, field)
+	case "flavor":
+		return ec.fieldContext_Compute_flavor(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Compute", field.Name)
+}
+
+func (ec *executionContext) childFields_ComputeConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_ComputeConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_ComputeConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ComputeConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ComputeEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_ComputeEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_ComputeEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ComputeEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_CreateAPIKeyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "apiKey":
@@ -2790,6 +4327,14 @@ func (ec *executionContext) childFields_CreateAPIKeyPayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type CreateAPIKeyPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CreateComputePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "compute":
+		return ec.fieldContext_CreateComputePayload_compute(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateComputePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_CreateJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "job":
@@ -2798,12 +4343,82 @@ func (ec *executionContext) childFields_CreateJobPayload(ctx context.Context, fi
 	return nil, fmt.Errorf("no field named %q was found under type CreateJobPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CreateWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "warehouse":
+		return ec.fieldContext_CreateWarehousePayload_warehouse(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateWarehousePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DeleteComputePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_DeleteComputePayload_id(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeleteComputePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_DeleteJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_DeleteJobPayload_id(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeleteJobPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DeleteWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_DeleteWarehousePayload_id(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeleteWarehousePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Engine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Engine_name(ctx, field)
+	case "version":
+		return ec.fieldContext_Engine_version(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Engine", field.Name)
+}
+
+func (ec *executionContext) childFields_Flavor(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Flavor_name(ctx, field)
+	case "cores":
+		return ec.fieldContext_Flavor_cores(ctx, field)
+	case "memory":
+		return ec.fieldContext_Flavor_memory(ctx, field)
+	case "gpus":
+		return ec.fieldContext_Flavor_gpus(ctx, field)
+	case "gpu":
+		return ec.fieldContext_Flavor_gpu(ctx, field)
+	case "available":
+		return ec.fieldContext_Flavor_available(ctx, field)
+	case "pricePerHour":
+		return ec.fieldContext_Flavor_pricePerHour(ctx, field)
+	case "currency":
+		return ec.fieldContext_Flavor_currency(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Flavor", field.Name)
+}
+
+func (ec *executionContext) childFields_GPUSample(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_GPUSample_name(ctx, field)
+	case "load":
+		return ec.fieldContext_GPUSample_load(ctx, field)
+	case "memory":
+		return ec.fieldContext_GPUSample_memory(ctx, field)
+	case "memoryTotal":
+		return ec.fieldContext_GPUSample_memoryTotal(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type GPUSample", field.Name)
 }
 
 func (ec *executionContext) childFields_Instance(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2842,6 +4457,12 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_schedule(ctx, field)
 	case "maxConcurrentRuns":
 		return ec.fieldContext_Job_maxConcurrentRuns(ctx, field)
+	case "compute":
+		return ec.fieldContext_Job_compute(ctx, field)
+	case "computeId":
+		return ec.fieldContext_Job_computeId(ctx, field)
+	case "computeFallback":
+		return ec.fieldContext_Job_computeFallback(ctx, field)
 	case "sample":
 		return ec.fieldContext_Job_sample(ctx, field)
 	case "createdAt":
@@ -2936,6 +4557,28 @@ func (ec *executionContext) childFields_LogoutPayload(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type LogoutPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_MachineSample(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_MachineSample_at(ctx, field)
+	case "cpu":
+		return ec.fieldContext_MachineSample_cpu(ctx, field)
+	case "cores":
+		return ec.fieldContext_MachineSample_cores(ctx, field)
+	case "memory":
+		return ec.fieldContext_MachineSample_memory(ctx, field)
+	case "memoryTotal":
+		return ec.fieldContext_MachineSample_memoryTotal(ctx, field)
+	case "disk":
+		return ec.fieldContext_MachineSample_disk(ctx, field)
+	case "diskTotal":
+		return ec.fieldContext_MachineSample_diskTotal(ctx, field)
+	case "gpus":
+		return ec.fieldContext_MachineSample_gpus(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MachineSample", field.Name)
+}
+
 func (ec *executionContext) childFields_Member(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -2998,6 +4641,22 @@ func (ec *executionContext) childFields_PageInfo(ctx context.Context, field grap
 		return ec.fieldContext_PageInfo_hasNextPage(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PageInfo", field.Name)
+}
+
+func (ec *executionContext) childFields_ProviderSettings(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_ProviderSettings_kind(ctx, field)
+	case "region":
+		return ec.fieldContext_ProviderSettings_region(ctx, field)
+	case "role":
+		return ec.fieldContext_ProviderSettings_role(ctx, field)
+	case "externalId":
+		return ec.fieldContext_ProviderSettings_externalId(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_ProviderSettings_updatedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderSettings", field.Name)
 }
 
 func (ec *executionContext) childFields_Quota(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3146,12 +4805,58 @@ func (ec *executionContext) childFields_SetUpPayload(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type SetUpPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_StartComputePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "compute":
+		return ec.fieldContext_StartComputePayload_compute(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StartComputePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_StartRunPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "run":
 		return ec.fieldContext_StartRunPayload_run(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type StartRunPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_StartWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "warehouse":
+		return ec.fieldContext_StartWarehousePayload_warehouse(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StartWarehousePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_StopComputePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "compute":
+		return ec.fieldContext_StopComputePayload_compute(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StopComputePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_StopWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "warehouse":
+		return ec.fieldContext_StopWarehousePayload_warehouse(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StopWarehousePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_StorageSettings(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "url":
+		return ec.fieldContext_StorageSettings_url(ctx, field)
+	case "role":
+		return ec.fieldContext_StorageSettings_role(ctx, field)
+	case "externalId":
+		return ec.fieldContext_StorageSettings_externalId(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_StorageSettings_updatedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StorageSettings", field.Name)
 }
 
 func (ec *executionContext) childFields_Task(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3170,6 +4875,10 @@ func (ec *executionContext) childFields_Task(ctx context.Context, field graphql.
 		return ec.fieldContext_Task_maxRetries(ctx, field)
 	case "timeoutSeconds":
 		return ec.fieldContext_Task_timeoutSeconds(ctx, field)
+	case "compute":
+		return ec.fieldContext_Task_compute(ctx, field)
+	case "computeId":
+		return ec.fieldContext_Task_computeId(ctx, field)
 	case "status":
 		return ec.fieldContext_Task_status(ctx, field)
 	case "retryCount":
@@ -3202,8 +4911,20 @@ func (ec *executionContext) childFields_TaskSpec(ctx context.Context, field grap
 		return ec.fieldContext_TaskSpec_timeoutSeconds(ctx, field)
 	case "environment":
 		return ec.fieldContext_TaskSpec_environment(ctx, field)
+	case "compute":
+		return ec.fieldContext_TaskSpec_compute(ctx, field)
+	case "computeId":
+		return ec.fieldContext_TaskSpec_computeId(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TaskSpec", field.Name)
+}
+
+func (ec *executionContext) childFields_UpdateComputePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "compute":
+		return ec.fieldContext_UpdateComputePayload_compute(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateComputePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UpdateJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3222,12 +4943,36 @@ func (ec *executionContext) childFields_UpdateMemberPayload(ctx context.Context,
 	return nil, fmt.Errorf("no field named %q was found under type UpdateMemberPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_UpdateProviderPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "provider":
+		return ec.fieldContext_UpdateProviderPayload_provider(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateProviderPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_UpdateQuotaPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "quota":
 		return ec.fieldContext_UpdateQuotaPayload_quota(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UpdateQuotaPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UpdateStoragePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "storage":
+		return ec.fieldContext_UpdateStoragePayload_storage(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateStoragePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UpdateWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "warehouse":
+		return ec.fieldContext_UpdateWarehousePayload_warehouse(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateWarehousePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_User(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3266,6 +5011,82 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_sessionExpiresAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
+}
+
+func (ec *executionContext) childFields_Warehouse(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Warehouse_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Warehouse_name(ctx, field)
+	case "region":
+		return ec.fieldContext_Warehouse_region(ctx, field)
+	case "state":
+		return ec.fieldContext_Warehouse_state(ctx, field)
+	case "desired":
+		return ec.fieldContext_Warehouse_desired(ctx, field)
+	case "message":
+		return ec.fieldContext_Warehouse_message(ctx, field)
+	case "stateSince":
+		return ec.fieldContext_Warehouse_stateSince(ctx, field)
+	case "autoStop":
+		return ec.fieldContext_Warehouse_autoStop(ctx, field)
+	case "autoStopAt":
+		return ec.fieldContext_Warehouse_autoStopAt(ctx, field)
+	case "image":
+		return ec.fieldContext_Warehouse_image(ctx, field)
+	case "imageRef":
+		return ec.fieldContext_Warehouse_imageRef(ctx, field)
+	case "slots":
+		return ec.fieldContext_Warehouse_slots(ctx, field)
+	case "agent":
+		return ec.fieldContext_Warehouse_agent(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_Warehouse_createdBy(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Warehouse_createdAt(ctx, field)
+	case "lastUsedAt":
+		return ec.fieldContext_Warehouse_lastUsedAt(ctx, field)
+	case "pricePerHour":
+		return ec.fieldContext_Warehouse_pricePerHour(ctx, field)
+	case "currency":
+		return ec.fieldContext_Warehouse_currency(ctx, field)
+	case "incarnation":
+		return ec.fieldContext_Warehouse_incarnation(ctx, field)
+	case "restarts":
+		return ec.fieldContext_Warehouse_restarts(ctx, field)
+	case "metrics":
+		return ec.fieldContext_Warehouse_metrics(ctx, field)
+	case "log":
+		return ec.fieldContext_Warehouse_log(ctx, field)
+	case "size":
+		return ec.fieldContext_Warehouse_size(ctx, field)
+	case "engines":
+		return ec.fieldContext_Warehouse_engines(ctx, field)
+	case "writeEngine":
+		return ec.fieldContext_Warehouse_writeEngine(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Warehouse", field.Name)
+}
+
+func (ec *executionContext) childFields_WarehouseConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_WarehouseConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_WarehouseConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WarehouseConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_WarehouseEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_WarehouseEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_WarehouseEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WarehouseEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Workspace(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -25,16 +25,20 @@ type PageInfo struct {
 
 // The connections of the schema and their edges.
 type (
-	AgentConnection  = Connection[domain.Agent]
-	AgentEdge        = Edge[domain.Agent]
-	APIKeyConnection = Connection[domain.APIKey]
-	APIKeyEdge       = Edge[domain.APIKey]
-	JobConnection    = Connection[domain.Job]
-	JobEdge          = Edge[domain.Job]
-	MemberConnection = Connection[domain.Member]
-	MemberEdge       = Edge[domain.Member]
-	RunConnection    = Connection[domain.Run]
-	RunEdge          = Edge[domain.Run]
+	AgentConnection     = Connection[domain.Agent]
+	AgentEdge           = Edge[domain.Agent]
+	APIKeyConnection    = Connection[domain.APIKey]
+	APIKeyEdge          = Edge[domain.APIKey]
+	ComputeConnection   = Connection[Compute]
+	ComputeEdge         = Edge[Compute]
+	JobConnection       = Connection[domain.Job]
+	JobEdge             = Edge[domain.Job]
+	MemberConnection    = Connection[domain.Member]
+	MemberEdge          = Edge[domain.Member]
+	RunConnection       = Connection[domain.Run]
+	RunEdge             = Edge[domain.Run]
+	WarehouseConnection = Connection[Warehouse]
+	WarehouseEdge       = Edge[Warehouse]
 )
 
 // NewConnection shows one page of a list.
@@ -47,4 +51,13 @@ func NewConnection[T any](l domain.List[T]) Connection[T] {
 		c.PageInfo.EndCursor = &c.Edges[n-1].Cursor
 	}
 	return c
+}
+
+// Mapped is the connection with each thing shown by show.
+func Mapped[A, B any](c Connection[A], show func(A) B) Connection[B] {
+	mapped := Connection[B]{Edges: make([]Edge[B], len(c.Edges)), PageInfo: c.PageInfo}
+	for i, e := range c.Edges {
+		mapped.Edges[i] = Edge[B]{Cursor: e.Cursor, Node: show(e.Node)}
+	}
+	return mapped
 }

@@ -44,8 +44,54 @@ type CreateAPIKeyPayload struct {
 	Secret string `json:"secret"`
 }
 
+type CreateComputeInput struct {
+	// Unique among the compute instances of the workspace.
+	Name string `json:"name"`
+	// Its size, one of flavors.
+	Flavor string `json:"flavor"`
+	// How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out.
+	AutoStop *string `json:"autoStop,omitempty"`
+	// A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out.
+	Image *string `json:"image,omitempty"`
+	// Tasks that it runs at once; four for each core when left out.
+	Slots *int `json:"slots,omitempty"`
+	// The same key answers with the same compute instance, for a day.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type CreateComputePayload struct {
+	Compute Compute `json:"compute"`
+}
+
 type CreateJobPayload struct {
 	Job domain.Job `json:"job"`
+}
+
+type CreateWarehouseInput struct {
+	// Unique among the warehouses of the workspace.
+	Name string `json:"name"`
+	// One of flavors.
+	Size string `json:"size"`
+	// How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out.
+	AutoStop *string `json:"autoStop,omitempty"`
+	// A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out.
+	Image *string `json:"image,omitempty"`
+	// Statements that it runs at once; four for each core when left out.
+	Slots *int `json:"slots,omitempty"`
+	// The same key answers with the same warehouse, for a day.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type CreateWarehousePayload struct {
+	Warehouse Warehouse `json:"warehouse"`
+}
+
+type DeleteComputeInput struct {
+	ID string `json:"id"`
+}
+
+type DeleteComputePayload struct {
+	ID string `json:"id"`
 }
 
 type DeleteJobInput struct {
@@ -53,6 +99,14 @@ type DeleteJobInput struct {
 }
 
 type DeleteJobPayload struct {
+	ID string `json:"id"`
+}
+
+type DeleteWarehouseInput struct {
+	ID string `json:"id"`
+}
+
+type DeleteWarehousePayload struct {
 	ID string `json:"id"`
 }
 
@@ -116,6 +170,16 @@ type SetUpPayload struct {
 	Viewer Viewer `json:"viewer"`
 }
 
+type StartComputeInput struct {
+	ID string `json:"id"`
+	// The same key starts once, for a day.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type StartComputePayload struct {
+	Compute Compute `json:"compute"`
+}
+
 type StartRunInput struct {
 	JobID string `json:"jobId"`
 	// Values for parameters the job declares.
@@ -126,6 +190,46 @@ type StartRunInput struct {
 
 type StartRunPayload struct {
 	Run domain.Run `json:"run"`
+}
+
+type StartWarehouseInput struct {
+	ID string `json:"id"`
+	// The same key starts once, for a day.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type StartWarehousePayload struct {
+	Warehouse Warehouse `json:"warehouse"`
+}
+
+type StopComputeInput struct {
+	ID string `json:"id"`
+}
+
+type StopComputePayload struct {
+	Compute Compute `json:"compute"`
+}
+
+type StopWarehouseInput struct {
+	ID string `json:"id"`
+}
+
+type StopWarehousePayload struct {
+	Warehouse Warehouse `json:"warehouse"`
+}
+
+// A field that is left out or null stays as it is. Flavor, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same.
+type UpdateComputeInput struct {
+	ID       string  `json:"id"`
+	Name     *string `json:"name,omitempty"`
+	AutoStop *string `json:"autoStop,omitempty"`
+	Flavor   *string `json:"flavor,omitempty"`
+	Image    *string `json:"image,omitempty"`
+	Slots    *int    `json:"slots,omitempty"`
+}
+
+type UpdateComputePayload struct {
+	Compute Compute `json:"compute"`
 }
 
 // A field that is left out stays as it is, in a given schedule too. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule.
@@ -141,6 +245,10 @@ type UpdateJobInput struct {
 	Parameters        []domain.Variable                         `json:"parameters,omitempty"`
 	Schedule          graphql.Omittable[*domain.ScheduleChange] `json:"schedule,omitempty"`
 	MaxConcurrentRuns *int                                      `json:"maxConcurrentRuns,omitempty"`
+	// Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. Empty for the workspace's agent.
+	Compute *string `json:"compute,omitempty"`
+	// Run them on the workspace's agent when the compute instance cannot be had.
+	ComputeFallback *bool `json:"computeFallback,omitempty"`
 	// At most 100, 4 MiB together. They replace all that were there.
 	Files []domain.File `json:"files,omitempty"`
 }
@@ -158,6 +266,19 @@ type UpdateMemberPayload struct {
 	Member domain.Member `json:"member"`
 }
 
+type UpdateProviderInput struct {
+	// Only local is to be had.
+	Kind string `json:"kind"`
+	// The provider's default when left out.
+	Region     *string `json:"region,omitempty"`
+	Role       *string `json:"role,omitempty"`
+	ExternalID *string `json:"externalId,omitempty"`
+}
+
+type UpdateProviderPayload struct {
+	Provider ProviderSettings `json:"provider"`
+}
+
 type UpdateQuotaInput struct {
 	Name  string `json:"name"`
 	Limit int    `json:"limit"`
@@ -165,4 +286,28 @@ type UpdateQuotaInput struct {
 
 type UpdateQuotaPayload struct {
 	Quota domain.Quota `json:"quota"`
+}
+
+type UpdateStorageInput struct {
+	URL        string  `json:"url"`
+	Role       *string `json:"role,omitempty"`
+	ExternalID *string `json:"externalId,omitempty"`
+}
+
+type UpdateStoragePayload struct {
+	Storage StorageSettings `json:"storage"`
+}
+
+// A field that is left out or null stays as it is. Size, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same.
+type UpdateWarehouseInput struct {
+	ID       string  `json:"id"`
+	Name     *string `json:"name,omitempty"`
+	AutoStop *string `json:"autoStop,omitempty"`
+	Size     *string `json:"size,omitempty"`
+	Image    *string `json:"image,omitempty"`
+	Slots    *int    `json:"slots,omitempty"`
+}
+
+type UpdateWarehousePayload struct {
+	Warehouse Warehouse `json:"warehouse"`
 }

@@ -36,3 +36,6 @@ func (t Task) MaxRetries() int { return t.Spec.MaxRetries }
 
 // TimeoutSeconds is how long one try may take; 0 means as long as it wants.
 func (t Task) TimeoutSeconds() int { return t.Spec.TimeoutSeconds }
+
+// ComputeID is that of the compute instance that the task runs on; nil for the workspace's agent.
+func (t Task) ComputeID() *string { return optional(string(t.Compute)) }

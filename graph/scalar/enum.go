@@ -79,3 +79,11 @@ func UnmarshalLogStream(v any) (domain.LogStream, error) {
 	}
 	return 0, fmt.Errorf("%v is not a stream", v)
 }
+
+// MarshalMachineState writes how far a machine is.
+func MarshalMachineState(v domain.MachineState) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalMachineState reads how far a machine is.
+func UnmarshalMachineState(v any) (domain.MachineState, error) {
+	return unmarshalEnum[domain.MachineState](v)
+}

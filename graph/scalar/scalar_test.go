@@ -100,7 +100,8 @@ func TestEnumsAreTheDomains(t *testing.T) {
 		"RunTrigger": {names([]domain.Trigger{
 			domain.TriggerManual, domain.TriggerSchedule, domain.TriggerSample,
 		}), roundTrip(scalar.UnmarshalRunTrigger, scalar.MarshalRunTrigger)},
-		"LogStream": {[]string{domain.Stdout.String(), domain.Stderr.String()}, roundTrip(scalar.UnmarshalLogStream, scalar.MarshalLogStream)},
+		"MachineState": {names(domain.MachineStates), roundTrip(scalar.UnmarshalMachineState, scalar.MarshalMachineState)},
+		"LogStream":    {[]string{domain.Stdout.String(), domain.Stderr.String()}, roundTrip(scalar.UnmarshalLogStream, scalar.MarshalLogStream)},
 	}
 	for name, def := range schema.Types {
 		if def.Kind != "ENUM" || def.BuiltIn {

@@ -107,3 +107,11 @@ func (o *Objects) Get(ctx context.Context, key string) ([]byte, error) {
 	}
 	return b, err
 }
+
+// Delete implements domain.Objects.
+func (o *Objects) Delete(ctx context.Context, key string) error {
+	if err := o.bucket.Delete(ctx, key); gcerrors.Code(err) != gcerrors.NotFound {
+		return err
+	}
+	return nil
+}

@@ -61,6 +61,11 @@ func TestObjects(t *testing.T) {
 	got, err := o.Get(t.Context(), "ws_1/logs/att_1/00")
 	require.NoError(t, err)
 	require.Equal(t, "two", string(got))
+	for range 2 { // one that is not there is removed
+		require.NoError(t, o.Delete(t.Context(), "ws_1/logs/att_1/00"))
+		_, err = o.Get(t.Context(), "ws_1/logs/att_1/00")
+		require.True(t, domain.IsCode(err, domain.CodeNotFound))
+	}
 	_, err = o.Get(t.Context(), "ws_1/logs/att_2/00")
 	require.True(t, domain.IsCode(err, domain.CodeNotFound))
 

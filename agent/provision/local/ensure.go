@@ -1,0 +1,255 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// The command line of an agent.
+const (
+	agentCommand = "agent"
+	dataFlag     = "--data-dir"
+	clearFlag    = "--clear"
+)
+
+const (
+	slotsPerCore = 4
+	aloneTime    = "15m"           // without a server an agent ends: nothing would stop it, and nobody sees it
+	replaceGrace = 2 * time.Second // for the agent of another incarnation: its tasks are its successor's, so there is little to wait for
+)
+
+// Ensure implements domain.Provider. Tasks of an incarnation that is replaced run on under their shims, and the new agent adopts them.
+func (p *Provider) Ensure(ctx context.Context, s domain.MachineSpec) error {
+	m, flavor, err := p.checkSpec(s)
+	if err != nil {
+		return err
+	}
+	unlock, err := p.locks.lock(ctx, m.id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r, err := m.readAny()
+	if err != nil {
+		return err
+	}
+	recorded := r.Process
+	if err := p.settle(m, &r); err != nil {
+		return err
+	}
+	if r.Process.alive() && r.Process.Incarnation == s.Incarnation {
+		return p.keep(m, r, s, recorded)
+	}
+	binary, err := p.images.open(s.ImageRef)
+	if err != nil {
+		return err
+	}
+	if r, err = p.reserve(m, r, s, flavor); err != nil {
+		return err
+	}
+	if err := p.replace(ctx, m, &r); err != nil {
+		return err
+	}
+	return p.start(m, r, s, binary)
+}
+
+func (p *Provider) checkSpec(s domain.MachineSpec) (place, domain.Flavor, error) {
+	if err := checkSettings(s.Provider); err != nil {
+		return place{}, domain.Flavor{}, err
+	}
+	m, err := p.place(s.Machine)
+	if err != nil {
+		return place{}, domain.Flavor{}, err
+	}
+	if s.Incarnation < 1 {
+		return place{}, domain.Flavor{}, domain.Invalid("incarnation", "The incarnation is %d; it counts from 1.", s.Incarnation)
+	}
+	f, err := p.host.flavor(s.Flavor.Name)
+	return m, f, err
+}
+
+// keep leaves the process that is there as it is, with the newest token.
+func (p *Provider) keep(m place, r record, s domain.MachineSpec, recorded process) error {
+	if err := replaceFile(m.path(bootstrapFile), []byte(s.Bootstrap)); err != nil {
+		return fmt.Errorf("writing the bootstrap token: %w", err)
+	}
+	p.watch(r.processRef(), r.Process)
+	if r.Process == recorded {
+		return nil
+	}
+	return m.write(r)
+}
+
+// reserve gives the machine its part of the host, by writing its record. The process in it is still the one before.
+func (p *Provider) reserve(m place, was record, s domain.MachineSpec, f domain.Flavor) (record, error) {
+	unlock, err := p.lockHost()
+	if err != nil {
+		return record{}, err
+	}
+	defer unlock()
+	taken, err := p.taken(m.id)
+	if err != nil {
+		return record{}, err
+	}
+	if !p.host.fits(f, taken) {
+		return record{}, p.host.full(f, taken, s.Workspace)
+	}
+	r := record{Ref: s.MachineRef, Flavor: f.Name, Cores: f.Cores, Image: s.ImageRef, Args: p.args(m, s, f), Process: was.Process}
+	if f.GPUs > 0 {
+		r.GPUs = p.host.freeGPUs(f.GPU, taken)[:f.GPUs]
+	}
+	if err := makePlace(m); err != nil {
+		return record{}, fmt.Errorf("making the machine's directory: %w", err)
+	}
+	if r.Cgroup, err = p.groups.make(m, f); err != nil {
+		p.log.Warn("a machine has no control group, or not its limits", "machine", m.id, "error", err)
+	}
+	if was.Cgroup != "" && was.Cgroup != r.Cgroup {
+		p.log.Info("a machine's control group is another one now; what runs on from before is in the old one", "machine", m.id, "was", was.Cgroup, "is", r.Cgroup)
+	}
+	r.OldCgroups = oldGroups(was, r.Cgroup)
+	return r, m.write(r)
+}
+
+// makePlace makes the machine's directory and its agent's, through which tasks pass.
+func makePlace(m place) error {
+	for _, dir := range []string{m.dir, m.data()} {
+		if err := makePassable(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oldGroups are those in which earlier incarnations may have left tasks.
+func oldGroups(was record, now string) []string {
+	var old []string
+	for _, dir := range append(was.OldCgroups, was.Cgroup) {
+		if _, err := os.Stat(dir); err == nil && dir != now && !slices.Contains(old, dir) {
+			old = append(old, dir)
+		}
+	}
+	return old
+}
+
+func (p *Provider) args(m place, s domain.MachineSpec, f domain.Flavor) []string {
+	slots := s.Slots
+	if slots <= 0 {
+		slots = slotsPerCore * f.Cores
+	}
+	return []string{
+		agentCommand, "--server", s.Server, "--token-file", m.path(tokenFile), "--bootstrap-file", m.path(bootstrapFile), dataFlag, m.data(),
+		"--slots", strconv.Itoa(slots), "--metrics", "own", "--cores", strconv.Itoa(f.Cores), "--memory", strconv.FormatInt(f.Memory, 10),
+		"--alone", aloneTime, "--log-format", p.options.LogFormat,
+	}
+}
+
+// replace ends the agent of another incarnation.
+func (p *Provider) replace(ctx context.Context, m place, r *record) error {
+	if r.Process.alive() {
+		p.log.Info("replacing a machine's agent", "machine", m.id, "incarnation", r.Process.Incarnation, "by", r.Ref.Incarnation)
+		p.expect(m.id)
+		if err := r.Process.end(ctx, replaceGrace); err != nil {
+			return fmt.Errorf("ending the agent of incarnation %d: %w", r.Process.Incarnation, err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.Process = process{}
+	return m.write(*r)
+}
+
+// start starts the agent and records its process.
+func (p *Provider) start(m place, r record, s domain.MachineSpec, binary string) error {
+	if err := replaceFile(m.path(bootstrapFile), []byte(s.Bootstrap)); err != nil {
+		return fmt.Errorf("writing the bootstrap token: %w", err)
+	}
+	proc, err := p.fork(m, &r, binary)
+	if err != nil {
+		return fmt.Errorf("starting the agent: %w", err)
+	}
+	r.Process = proc
+	r.Process.Incarnation = r.Ref.Incarnation
+	p.watch(r.Ref, r.Process)
+	p.log.Info("made a machine", "machine", m.id, "incarnation", r.Ref.Incarnation, "flavor", r.Flavor, "pid", proc.Pid)
+	return m.write(r) // on an error the process is found by its command line
+}
+
+func (p *Provider) fork(m place, r *record, binary string) (process, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return process{}, err
+	}
+	defer func() { _ = null.Close() }()
+	out, err := m.openLog()
+	if err != nil {
+		return process{}, err
+	}
+	defer func() { _ = out.Close() }()
+	attr := &os.ProcAttr{
+		Dir: m.dir, Env: environment(r.GPUs), Files: []*os.File{null, out, out},
+		Sys: &syscall.SysProcAttr{Setsid: true}, // Ctrl+C in the server's terminal is not for the machine
+	}
+	argv := append([]string{binary}, r.Args...)
+	if r.Cgroup == "" {
+		return launch(binary, argv, attr)
+	}
+	group, err := os.Open(r.Cgroup)
+	if err != nil {
+		return process{}, err
+	}
+	defer func() { _ = group.Close() }()
+	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(group.Fd())
+	proc, err := launch(binary, argv, attr)
+	if err == nil {
+		return proc, nil
+	}
+	p.log.Warn("an agent could not be started in its control group; starting it outside", "machine", m.id, "group", r.Cgroup, "error", err)
+	attr.Sys.UseCgroupFD = false
+	return launch(binary, argv, attr)
+}
+
+// launch starts a program. It is busy for a moment where another start of this server still holds the file that was just written.
+func launch(path string, argv []string, attr *os.ProcAttr) (process, error) {
+	var wait pauses
+	for try := 0; ; try++ {
+		started, err := os.StartProcess(path, argv, attr)
+		if err == nil {
+			p := process{Pid: started.Pid, Start: processStart(started.Pid)}
+			return p, started.Release() // its watch waits for it
+		}
+		if !errors.Is(err, syscall.ETXTBSY) || try == 10 {
+			return process{}, err
+		}
+		wait.next(context.Background())
+	}
+}
+
+// environment is the whole one of an agent: nothing of the server's settings and secrets.
+func environment(gpus []int) []string {
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8"}
+	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
+		value, ok := os.LookupEnv(name)
+		if !ok || value == "" {
+			continue
+		}
+		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+		env = append(env, name+"="+value)
+	}
+	visible := make([]string, len(gpus))
+	for i, index := range gpus {
+		visible[i] = strconv.Itoa(index)
+	}
+	list := strings.Join(visible, ",")
+	return append(env, "CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES="+list, "NVIDIA_VISIBLE_DEVICES="+list)
+}

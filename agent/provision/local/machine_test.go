@@ -1,0 +1,210 @@
+package local
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+)
+
+func TestAnAgentStartsWithItsFilesAndNothingOfTheServers(t *testing.T) {
+	t.Setenv("MILLPOND_SECRET", "s3cret")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "s3cret")
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	s.Server = doEnv
+	h.ensure(s)
+	h.eventually(func() bool { return strings.Contains(h.said(s), "end of environment") })
+	require.NotContains(t, h.said(s), "s3cret")
+	require.Contains(t, h.said(s), "PATH=")
+	require.Contains(t, h.said(s), "CUDA_VISIBLE_DEVICES=\n", "it sees no GPU")
+	for _, token := range []string{"boot", "another"} {
+		s.Bootstrap = token
+		h.ensure(s)
+		b, err := os.ReadFile(h.file(s, "bootstrap"))
+		require.NoError(t, err)
+		require.Equal(t, token, string(b))
+		info, err := os.Stat(h.file(s, "bootstrap"))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode())
+	}
+	pid := strings.Fields(h.agents(s.Machine)[0])[0]
+	cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")
+	require.NoError(t, err)
+	args := strings.Split(strings.Trim(string(cmdline), "\x00"), "\x00")
+	require.Equal(t, []string{
+		"agent", "--server", doEnv, "--token-file", h.file(s, "agent.token"), "--bootstrap-file", h.file(s, "bootstrap"), "--data-dir", h.file(s, "data"),
+		"--slots", "4", "--metrics", "own", "--cores", "1", "--memory", strconv.Itoa(1 << 30), "--alone", "15m", "--log-format", "text",
+	}, args[1:])
+	cwd, err := os.Readlink("/proc/" + pid + "/cwd")
+	require.NoError(t, err)
+	require.Equal(t, h.file(s, ""), cwd)
+	n, err := strconv.Atoi(pid)
+	require.NoError(t, err)
+	session, err := syscall.Getpgid(n)
+	require.NoError(t, err)
+	require.Equal(t, n, session, "a group of its own")
+}
+
+func TestWhyAMachineEndedIsKnown(t *testing.T) {
+	gone := make(chan domain.MachineRef, 10)
+	h := newHouse(t, func(h *house) { h.options.Gone = func(ref domain.MachineRef) { gone <- ref } })
+	s := h.spec("cmp_a", 1)
+	s.Server = doExit
+	h.ensure(s)
+	require.Equal(t, s.MachineRef, <-gone)
+	_, detail, err := h.Alive(t.Context(), s.MachineRef)
+	require.NoError(t, err)
+	require.Equal(t, "The machine's process ended: exit status 3. Its log ends with: cannot go on", detail)
+}
+
+func TestGoneIsToldOfMachinesThatEndByThemselvesAndOfNoOthers(t *testing.T) {
+	gone := make(chan domain.MachineRef, 10)
+	h := newHouse(t, func(h *house) { h.options.Gone = func(ref domain.MachineRef) { gone <- ref } })
+	adopted, replaced, released := h.spec("cmp_adopted", 1), h.spec("cmp_replaced", 1), h.spec("cmp_released", 1)
+	for _, s := range []domain.MachineSpec{adopted, replaced, released} {
+		h.ensure(s)
+	}
+	replaced.Incarnation = 2
+	h.ensure(replaced)
+	require.NoError(t, h.Release(t.Context(), released.MachineRef))
+	h.reopen()
+	h.kill(adopted.Machine)
+	require.Equal(t, adopted.MachineRef, <-gone)
+	h.Close()
+	h.kill(replaced.Machine)
+	h.Provider.watching.Wait()
+	require.Empty(t, gone)
+}
+
+func TestAProcessIsWatchedWhereTheKernelDoesNotTellOfItsEnd(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	require.NoError(t, cmd.Start())
+	proc := process{Pid: cmd.Process.Pid, Start: processStart(cmd.Process.Pid)}
+	ended := make(chan bool)
+	w := &watch{process: proc, ctx: t.Context()}
+	go func() { ended <- w.wait() }()
+	require.NoError(t, cmd.Process.Kill())
+	require.True(t, <-ended)
+	_ = cmd.Wait()
+}
+
+func TestAProcessThatWasNotRecordedIsFound(t *testing.T) {
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	h.ensure(s)
+	running := h.agents(s.Machine)
+	m, err := h.place(s.Machine)
+	require.NoError(t, err)
+	r, err := m.read()
+	require.NoError(t, err)
+	r.Process = process{}
+	require.NoError(t, m.write(r))
+	h.reopen()
+	require.True(t, h.alive(s))
+	h.ensure(s)
+	require.Equal(t, running, h.agents(s.Machine))
+	require.NoError(t, os.WriteFile(m.path(recordFile), []byte(`{"Ref":`), 0o600))
+	h.reopen()
+	refs, err := h.Machines(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []domain.MachineRef{{Machine: s.Machine}}, refs, "the id is all that is known")
+	require.NoError(t, h.Remove(t.Context(), refs[0]))
+	require.Empty(t, h.agents(s.Machine))
+}
+
+func TestAMachineWhoseDirectoryIsLostCanBeReleased(t *testing.T) {
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	s.Server = doEnv
+	h.ensure(s)
+	require.NoError(t, os.RemoveAll(h.file(s, "")))
+	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.Empty(t, h.agents(s.Machine))
+}
+
+func TestAPidAloneIsSomebodyElse(t *testing.T) {
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	h.ensure(s)
+	h.kill(s.Machine)
+	bystander := exec.Command("sleep", "1000")
+	require.NoError(t, bystander.Start())
+	defer func() { _ = bystander.Wait() }()
+	defer func() { _ = bystander.Process.Kill() }()
+	m, err := h.place(s.Machine)
+	require.NoError(t, err)
+	r, err := m.read()
+	require.NoError(t, err)
+	r.Process.Pid = bystander.Process.Pid
+	require.NoError(t, m.write(r))
+	require.False(t, h.alive(s))
+	s.Incarnation = 2
+	h.ensure(s)
+	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NotEmpty(t, startOf(bystander.Process.Pid))
+}
+
+func TestNamesThatReachElsewhereAreRefused(t *testing.T) {
+	h := newHouse(t)
+	for _, id := range []string{"", ".", "..", "../cmp_a", "a/b", "images", ".new-1", strings.Repeat("a", 200)} {
+		s := h.spec(id, 1)
+		require.True(t, domain.IsCode(h.Ensure(t.Context(), s), domain.CodeInvalid), id)
+		require.True(t, domain.IsCode(h.Remove(t.Context(), s.MachineRef), domain.CodeInvalid), id)
+		_, err := h.Log(t.Context(), s.MachineRef, 10)
+		require.True(t, domain.IsCode(err, domain.CodeInvalid), id)
+	}
+	require.DirExists(t, h.dir)
+}
+
+func TestTheLogIsReadFromTheStartOfALine(t *testing.T) {
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	require.NoError(t, os.MkdirAll(h.file(s, ""), 0o700))
+	require.NoError(t, os.WriteFile(h.file(s, "agent.log.1"), []byte("one\ntwo\n"), 0o600))
+	require.NoError(t, os.WriteFile(h.file(s, "agent.log"), []byte("three\nfour\n"), 0o600))
+	for limit, want := range map[int]string{
+		100: "one\ntwo\nthree\nfour\n", 19: "one\ntwo\nthree\nfour\n", 18: "two\nthree\nfour\n", 11: "three\nfour\n", 5: "four\n", 4: "our\n", 1: "\n", 0: "",
+	} {
+		log, err := h.Log(t.Context(), s.MachineRef, limit)
+		require.NoError(t, err)
+		require.Equal(t, want, string(log), limit)
+	}
+}
+
+func TestAStartPutsALargeLogAside(t *testing.T) {
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	s.Server = doEnv
+	require.NoError(t, os.MkdirAll(h.file(s, ""), 0o700))
+	require.NoError(t, os.WriteFile(h.file(s, "agent.log"), append(make([]byte, logLimit), "before\n"...), 0o600))
+	h.ensure(s)
+	h.eventually(func() bool { return strings.Contains(h.said(s), "end of environment") })
+	info, err := os.Stat(h.file(s, "agent.log.1"))
+	require.NoError(t, err)
+	require.Equal(t, int64(logLimit+len("before\n")), info.Size())
+}
+
+func TestCheckSaysWhatDoesNotWork(t *testing.T) {
+	h := newHouse(t, func(h *house) { h.options.Binary = "/nonexistent/millpond" })
+	err := h.Check(t.Context(), settings)
+	require.True(t, domain.IsCode(err, domain.CodeInvalid))
+	require.Contains(t, err.Error(), "/nonexistent/millpond")
+	for _, wrong := range []domain.ProviderSettings{
+		{Kind: domain.ProviderEC2}, {Kind: domain.ProviderLocal, Region: "eu-west-1"}, {Kind: domain.ProviderLocal, Role: "r"}, {Kind: domain.ProviderLocal, ExternalID: "x"},
+	} {
+		require.True(t, domain.IsCode(h.Check(t.Context(), wrong), domain.CodeInvalid), wrong)
+	}
+	left, err := filepath.Glob(filepath.Join(h.dir, ".*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	h = newHouse(t)
+	require.NoError(t, h.Check(t.Context(), domain.ProviderSettings{Kind: domain.ProviderLocal, Region: "local"}))
+}

@@ -1,0 +1,283 @@
+package local
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/millpond/millpond/agent/provision/provisiontest"
+	"github.com/millpond/millpond/agent/worker"
+	"github.com/millpond/millpond/domain"
+)
+
+// The test binary is the image: it is what a machine runs, with the real worker in it, and the server that is killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "agent":
+			exitNow(agentMain(os.Args[2:]))
+		case "shim":
+			exitNow(worker.ShimMain())
+		case "version":
+			fmt.Println("millpond of a test")
+			exitNow(0)
+		case "server":
+			exitNow(serverMain(os.Args[2]))
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// exitNow spares the second that the race detector sleeps at the end of a process.
+func exitNow(code int) { _, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, uintptr(code), 0, 0) }
+
+// Servers that stand for what an agent is to do, instead of connecting.
+const (
+	doExit = "test:exit" // log a line and exit 3
+	doDeaf = "test:deaf" // live, and ignore SIGTERM
+	doEnv  = "test:env"  // log the environment and live
+)
+
+// refuseClear in the data directory makes --clear fail.
+const refuseClear = "refuse-clear"
+
+func agentMain(args []string) int {
+	var o worker.Options
+	var metrics string
+	f := flag.NewFlagSet("agent", flag.ExitOnError)
+	f.StringVar(&o.Server, "server", "", "")
+	f.StringVar(&o.TokenFile, "token-file", "", "")
+	f.StringVar(&o.BootstrapFile, "bootstrap-file", "", "")
+	f.StringVar(&o.Dir, "data-dir", "", "")
+	f.IntVar(&o.Slots, "slots", 0, "")
+	f.StringVar(&metrics, "metrics", "none", "")
+	f.Float64Var(&o.Cores, "cores", 0, "")
+	f.Int64Var(&o.Memory, "memory", 0, "")
+	f.DurationVar(&o.Alone, "alone", 0, "")
+	f.String("log-format", "text", "")
+	clearing := f.Bool("clear", false, "")
+	_ = f.Parse(args)
+	o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	o.Metrics = worker.MetricsOf(metrics)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var err error
+	switch {
+	case *clearing:
+		if _, there := os.Stat(filepath.Join(o.Dir, refuseClear)); there == nil {
+			err = fmt.Errorf("the test refuses to clear")
+		} else {
+			err = worker.Clear(ctx, o)
+		}
+	case o.Server == doExit:
+		fmt.Println("something happened")
+		fmt.Println("cannot go on")
+		return 3
+	case o.Server == doDeaf:
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Println("deaf")
+		select {}
+	case o.Server == doEnv:
+		fmt.Println(strings.Join(os.Environ(), "\n"))
+		fmt.Println("end of environment")
+		<-ctx.Done()
+	default:
+		err = worker.Run(ctx, o)
+	}
+	if err != nil && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+var settings = domain.ProviderSettings{Kind: domain.ProviderLocal}
+
+// roomy is a host on which the tests' machines fit.
+var roomy = host{cores: 12, memory: 12 << 30}
+
+// house is a directory of machines, in which nothing is left when the test has ended.
+type house struct {
+	*testing.T
+	dir     string
+	host    host
+	groups  *cgroups
+	options Options
+	*Provider
+}
+
+func newHouse(t *testing.T, change ...func(*house)) *house {
+	dir, err := os.MkdirTemp("", "millpond-local-")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o711), "tasks pass through it")
+	h := &house{T: t, dir: filepath.Join(dir, "machines"), host: roomy, groups: findCgroups()}
+	h.options = Options{Version: "v1", Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	for _, c := range change {
+		c(h)
+	}
+	t.Cleanup(func() {
+		h.reopen()
+		refs, err := h.Machines(context.Background())
+		require.NoError(t, err)
+		for _, ref := range refs {
+			require.NoError(t, h.Remove(context.Background(), ref))
+		}
+		h.Close()
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	h.reopen()
+	return h
+}
+
+// reopen makes another provider on the directory.
+func (h *house) reopen() domain.Provider {
+	h.Helper()
+	if h.Provider != nil {
+		h.Close()
+	}
+	h.options.Dir = h.dir
+	p, err := open(h.options, h.host, h.groups)
+	require.NoError(h, err)
+	h.Provider = p
+	return p
+}
+
+// agents are the living processes of a machine's directory, found by other means than the provider's own.
+func (h *house) agents(id domain.MachineID) []string {
+	h.Helper()
+	found := map[string]string{} // by pid
+	for _, pid := range allPids(h.T) {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.Contains(string(args), "\x00"+filepath.Join(h.dir, string(id), "data")+"\x00") {
+			found[strconv.Itoa(pid)] = startOf(pid)
+		}
+	}
+	var names []string
+	for pid, start := range found {
+		// A child that is still to become something else looks like its parent.
+		if _, child := found[parentIn(h.T, pid)]; start != "" && !child {
+			names = append(names, pid+" since "+start)
+		}
+	}
+	return names
+}
+
+func parentIn(t *testing.T, pid string) string {
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return ""
+	}
+	return strings.Fields(string(b)[strings.LastIndex(string(b), ")")+1:])[1]
+}
+
+func allPids(t *testing.T) []int {
+	entries, err := os.ReadDir("/proc")
+	require.NoError(t, err)
+	var all []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+func startOf(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	fields := strings.Fields(string(b)[strings.LastIndex(string(b), ")")+1:])
+	if slices.Contains([]string{"Z", "X"}, fields[0]) {
+		return ""
+	}
+	return fields[19]
+}
+
+func (h *house) kill(id domain.MachineID) {
+	h.Helper()
+	for _, name := range h.agents(id) {
+		pid, err := strconv.Atoi(strings.Fields(name)[0])
+		require.NoError(h, err)
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != syscall.ESRCH {
+			require.NoError(h, err)
+		}
+	}
+	h.eventually(func() bool { return len(h.agents(id)) == 0 })
+}
+
+const (
+	patience = 20 * time.Second
+	tickle   = 2 * time.Millisecond
+)
+
+func (h *house) eventually(is func() bool) {
+	h.Helper()
+	require.Eventually(h, is, patience, tickle)
+}
+
+func (h *house) spec(name string, incarnation int) domain.MachineSpec {
+	h.Helper()
+	image, err := h.Resolve(h.Context(), settings, "")
+	require.NoError(h, err)
+	return domain.MachineSpec{
+		MachineRef: domain.MachineRef{Workspace: "ws_1", Machine: domain.MachineID(name), Incarnation: incarnation},
+		Provider:   settings, Flavor: domain.Flavor{Name: "cpu.1"}, ImageRef: image, Server: "http://127.0.0.1:9", Bootstrap: "boot",
+	}
+}
+
+func (h *house) ensure(s domain.MachineSpec) {
+	h.Helper()
+	require.NoError(h, h.Ensure(h.Context(), s))
+}
+
+func (h *house) alive(s domain.MachineSpec) bool {
+	h.Helper()
+	alive, _, err := h.Alive(h.Context(), s.MachineRef)
+	require.NoError(h, err)
+	return alive
+}
+
+func (h *house) said(s domain.MachineSpec) string {
+	h.Helper()
+	log, err := h.Log(h.Context(), s.MachineRef, 1<<20)
+	require.NoError(h, err)
+	return string(log)
+}
+
+func (h *house) file(s domain.MachineSpec, name string) string {
+	return filepath.Join(h.dir, string(s.Machine), name)
+}
+
+func TestTheLocalProviderKeepsThePromises(t *testing.T) {
+	promises(t, findCgroups())
+}
+
+func TestTheLocalProviderKeepsThePromisesWithoutControlGroups(t *testing.T) {
+	promises(t, &cgroups{why: "the test has none"})
+}
+
+func promises(t *testing.T, groups *cgroups) {
+	provisiontest.Run(t, provisiontest.Suite{Limited: true, New: func(t *testing.T) *provisiontest.World {
+		h := newHouse(t, func(h *house) { h.groups = groups })
+		return &provisiontest.World{
+			Provider: h.Provider, Settings: settings, Server: "http://127.0.0.1:9",
+			Reopen:    func(*testing.T) domain.Provider { return h.reopen() },
+			Instances: func(_ *testing.T, id domain.MachineID) []string { return h.agents(id) },
+			Kill:      func(_ *testing.T, id domain.MachineID) { h.kill(id) },
+		}
+	}})
+}

@@ -1,0 +1,283 @@
+// Package local makes machines that are agent processes on the server's own host: each in a directory, a session and, where they can be had, a control
+// group of its own. What there is of a machine is on disk and in /proc, never in memory alone, so another server on the same directory finds all of it.
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Options configure a Provider.
+type Options struct {
+	Dir       string // where machines live; made if it is not there
+	Binary    string // the millpond binary that machines run; empty stands for the one that runs now, also after its file was replaced
+	Version   string // of the binary, for people
+	Log       *slog.Logger
+	LogFormat string // of the agents: text or json; empty stands for text
+	// Gone is told of machines whose process ended without Release or another Ensure; it is a hint, and may be nil. It is called by a goroutine of the
+	// provider's own and must not wait for Close.
+	Gone func(domain.MachineRef)
+}
+
+// Provider makes machines on this host. It implements domain.Provider.
+type Provider struct {
+	options Options
+	log     *slog.Logger
+	dir     string // absolute, without symbolic links: what /proc shows
+	host    host
+	images  *images
+	groups  *cgroups
+	locks   keyed
+
+	watching sync.WaitGroup
+	mu       sync.Mutex
+	closed   bool
+	watches  map[domain.MachineID]*watch
+	exits    map[domain.MachineID]exit
+}
+
+var _ domain.Provider = (*Provider)(nil)
+
+const checkTime = 10 * time.Second
+
+// New opens the directory of machines, and watches those that run in it.
+func New(o Options) (*Provider, error) {
+	return open(o, readHost(), findCgroups())
+}
+
+func open(o Options, h host, groups *cgroups) (*Provider, error) {
+	if o.Dir == "" {
+		return nil, errors.New("the local provider needs a directory for its machines")
+	}
+	o.Version, o.LogFormat = cmp.Or(o.Version, "dev"), cmp.Or(o.LogFormat, "text")
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	dir, err := makeDir(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("making the directory of machines: %w", err)
+	}
+	p := &Provider{
+		options: o, log: o.Log, dir: dir, host: h, groups: groups,
+		images:  &images{dir: filepath.Join(dir, imagesDir), source: cmp.Or(o.Binary, "/proc/self/exe"), version: o.Version},
+		watches: map[domain.MachineID]*watch{}, exits: map[domain.MachineID]exit{},
+	}
+	if err := p.tidy(); err != nil {
+		return nil, err
+	}
+	p.log.Info("machines can be made on this host", "cores", h.cores, "memory", h.memory, "gpus", len(h.gpus), "limits", groups.sentence())
+	return p, p.adopt()
+}
+
+// passable is the mode of directories on the way to what a task works in: as root, tasks have users of their own, who pass and read nothing.
+func passable() fs.FileMode {
+	if os.Geteuid() == 0 {
+		return 0o711
+	}
+	return 0o700
+}
+
+// makePassable makes a directory of that mode, whatever the umask.
+func makePassable(dir string) error {
+	if err := os.MkdirAll(dir, passable()); err != nil {
+		return err
+	}
+	return os.Chmod(dir, passable())
+}
+
+func makeDir(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := makePassable(dir); err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+// tidy removes what a crash left of a check or of an image that was being written.
+func (p *Provider) tidy() error {
+	for _, pattern := range []string{filepath.Join(p.dir, tempPrefix+"*"), filepath.Join(p.dir, imagesDir, tempPrefix+"*")} {
+		left, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		for _, path := range left {
+			if info, err := os.Lstat(path); err != nil || time.Since(info.ModTime()) < time.Hour { // another server may be at it
+				continue
+			}
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adopt watches the machines that an earlier server left running, also one whose process it had no time to record.
+func (p *Provider) adopt() error {
+	all, err := p.places()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		r, err := m.read()
+		if err != nil {
+			p.log.Error("the record of a machine cannot be read", "machine", m.id, "error", err)
+			continue
+		}
+		if err := p.settle(m, &r); err != nil {
+			return err
+		}
+		if r.Process.alive() {
+			p.log.Info("adopted a machine", "machine", m.id, "incarnation", r.Process.Incarnation, "pid", r.Process.Pid)
+			p.watch(r.processRef(), r.Process)
+		}
+	}
+	return nil
+}
+
+// Close stops watching. The machines run on, for the next Provider on the directory.
+func (p *Provider) Close() {
+	p.mu.Lock()
+	p.closed = true
+	for _, w := range p.watches {
+		w.stop()
+	}
+	p.mu.Unlock()
+	p.watching.Wait()
+}
+
+// Limits says in a sentence whether a machine is held to the cores and the memory of its flavor, or why not.
+func (p *Provider) Limits() string { return p.groups.sentence() }
+
+// Check implements domain.Provider: the directory can be written and the binary runs.
+func (p *Provider) Check(ctx context.Context, s domain.ProviderSettings) error {
+	if err := checkSettings(s); err != nil {
+		return err
+	}
+	probe, err := os.MkdirTemp(p.dir, tempPrefix)
+	if err != nil {
+		return domain.Errorf(domain.CodeInvalid, "The server cannot make a directory in %s: %v. Give it the right to write there.", p.dir, plain(err))
+	}
+	defer func() { _ = os.RemoveAll(probe) }()
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.images.source, "version")
+	cmd.Dir, cmd.Env, cmd.WaitDelay = probe, environment(nil), time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return domain.Errorf(domain.CodeInvalid, "The binary %s, which machines run, does not start: %v. %s", p.images.source, err, lastLine(out))
+	}
+	return nil
+}
+
+func checkSettings(s domain.ProviderSettings) error {
+	switch {
+	case s.Kind != domain.ProviderLocal:
+		return domain.Invalid("kind", "The provider is %q; only local exists so far.", s.Kind)
+	case s.Region != "" && s.Region != string(domain.ProviderLocal):
+		return domain.Invalid("region", "The region is %q; the local provider has only the region local.", s.Region)
+	case s.Role != "":
+		return domain.Invalid("role", "The local provider takes no role; leave it empty.")
+	case s.ExternalID != "":
+		return domain.Invalid("external_id", "The local provider takes no external id; leave it empty.")
+	}
+	return nil
+}
+
+// plain is an error of the file system without the path, which the sentence around it says.
+func plain(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Resolve implements domain.Provider. An image is a binary of this server, kept under its checksum.
+func (p *Provider) Resolve(_ context.Context, s domain.ProviderSettings, image string) (string, error) {
+	if err := checkSettings(s); err != nil {
+		return "", err
+	}
+	return p.images.resolve(image)
+}
+
+// Alive implements domain.Provider. The detail has the exit status where it is known, and the last line of the agent's log.
+func (p *Provider) Alive(_ context.Context, ref domain.MachineRef) (bool, string, error) {
+	m, err := p.place(ref.Machine)
+	if err != nil {
+		return false, "", err
+	}
+	r, err := m.read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, "Nothing was made for it on this host.", nil
+	}
+	if err != nil {
+		return false, "", err
+	}
+	if err := p.settle(m, &r); err != nil {
+		return false, "", err
+	}
+	switch {
+	case !r.Process.alive():
+		return false, p.obituary(m, r), nil
+	case r.Process.Incarnation != ref.Incarnation:
+		return false, fmt.Sprintf("Incarnation %d runs on this host, and not %d.", r.Process.Incarnation, ref.Incarnation), nil
+	}
+	return true, "", nil
+}
+
+// obituary says what is known of a process's end.
+func (p *Provider) obituary(m place, r record) string {
+	if r.Released {
+		return "It was released."
+	}
+	said := "The machine's process is not there any more."
+	p.mu.Lock()
+	if e, ok := p.exits[m.id]; ok && e.process == r.Process {
+		said = "The machine's process ended: " + e.status + "."
+	}
+	p.mu.Unlock()
+	log, err := m.log(tailForDetail)
+	if line := lastLine(log); err == nil && line != "" {
+		said += " Its log ends with: " + line
+	}
+	return said
+}
+
+// Machines implements domain.Provider. Of a machine whose record is lost, only the id is known.
+func (p *Provider) Machines(context.Context) ([]domain.MachineRef, error) {
+	all, err := p.places()
+	if err != nil {
+		return nil, err
+	}
+	refs := make([]domain.MachineRef, 0, len(all))
+	for _, m := range all {
+		r, err := m.read()
+		if err != nil {
+			r.Ref = domain.MachineRef{Machine: m.id}
+		}
+		refs = append(refs, r.Ref)
+	}
+	return refs, nil
+}
+
+// Log implements domain.Provider. It begins at the start of a line. Of a machine that is not known it is empty.
+func (p *Provider) Log(_ context.Context, ref domain.MachineRef, limit int) ([]byte, error) {
+	m, err := p.place(ref.Machine)
+	if err != nil {
+		return nil, err
+	}
+	return m.log(limit)
+}

@@ -1,0 +1,264 @@
+package local
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/tunnel"
+	"github.com/millpond/millpond/domain"
+)
+
+func TestAnAgentThatDoesNotListenIsKilled(t *testing.T) {
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	s.Server = doDeaf
+	h.ensure(s)
+	h.eventually(func() bool { return strings.Contains(h.said(s), "deaf") })
+	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.Empty(t, h.agents(s.Machine))
+	require.NoDirExists(t, h.file(s, "data"))
+	require.NoFileExists(t, h.file(s, "bootstrap"))
+	require.FileExists(t, h.file(s, "agent.log"))
+}
+
+func TestWhatCannotBeEndedIsAnError(t *testing.T) {
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	h.ensure(s)
+	require.NoError(t, os.WriteFile(filepath.Join(h.file(s, "data"), refuseClear), nil, 0o600))
+	err := h.Release(t.Context(), s.MachineRef)
+	require.ErrorContains(t, err, "the test refuses to clear")
+	require.DirExists(t, h.file(s, "data"), "nothing is forgotten")
+	require.NoError(t, os.Remove(filepath.Join(h.file(s, "data"), refuseClear)))
+	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoDirExists(t, h.file(s, "data"))
+}
+
+// TestReleaseEndsWhatTheAgentDoesNotKnowOf starts processes that only their ties to the directory give away, and their likes that have none.
+func TestReleaseEndsWhatTheAgentDoesNotKnowOf(t *testing.T) {
+	h := newHouse(t)
+	s, neighbour := h.spec("cmp_a", 1), h.spec("cmp_ab", 1)
+	h.ensure(s)
+	h.ensure(neighbour)
+	data := h.file(s, "data")
+	kept := filepath.Join(data, "some.log")
+	require.NoError(t, os.WriteFile(kept, nil, 0o600))
+	start := func(dir, env, script string) (pid int) {
+		cmd := exec.Command("sh", "-c", script)
+		cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), env}
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		h.eventually(func() bool {
+			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
+			return string(b) == "sleep\n"
+		})
+		return cmd.Process.Pid
+	}
+	var tied, others []int
+	for _, p := range [][3]string{
+		{data, "", "exec sleep 1000"}, {"/", "HOME=" + data + "/attempts/a/work", "exec sleep 1000"}, {"/", "", "exec sleep 1000 >>" + kept},
+	} {
+		tied = append(tied, start(p[0], p[1], p[2]))
+	}
+	for _, p := range [][3]string{
+		{h.file(neighbour, "data"), "", "exec sleep 1000"}, {"/", "", "exec sleep 1000 <" + kept}, {"/", "HOME=" + data + "b", "exec sleep 1000"},
+	} {
+		others = append(others, start(p[0], p[1], p[2]))
+	}
+	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	for _, pid := range tied {
+		require.Empty(t, startOf(pid), "process %d", pid)
+	}
+	for _, pid := range others {
+		require.NotEmpty(t, startOf(pid), "one that reads, or is the neighbour's, is left alone")
+	}
+	require.True(t, h.alive(neighbour))
+}
+
+// control is a control plane that has the agent of each machine run one task.
+type control struct {
+	*testing.T
+	*httptest.Server
+	command string
+	mu      sync.Mutex
+	hellos  []agent.Hello
+	log     map[string]string
+	sending sync.WaitGroup
+}
+
+func newControl(t *testing.T, command string) *control {
+	c := &control{T: t, command: command, log: map[string]string{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+agent.EnrollPath, func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(agent.Enrollment{AgentID: "agt_1", Token: "token"})
+	})
+	mux.HandleFunc("GET "+agent.ConnectPath, c.connect)
+	c.Server = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		c.Server.CloseClientConnections()
+		c.sending.Wait()
+		c.Server.Close()
+	})
+	return c
+}
+
+func (c *control) connect(w http.ResponseWriter, r *http.Request) {
+	s, err := tunnel.Accept(w, r)
+	if err != nil {
+		return
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+agent.HelloPath, func(w http.ResponseWriter, r *http.Request) {
+		var hello agent.Hello
+		_ = json.NewDecoder(r.Body).Decode(&hello)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.hellos = append(c.hellos, hello)
+		welcome := agent.Welcome{AgentID: "agt_1", Lease: agent.Duration(time.Hour), HeartbeatEvery: agent.Duration(time.Minute)}
+		for _, a := range hello.Attempts {
+			welcome.Attempts = append(welcome.Attempts, agent.DesiredAttempt{ID: a.ID, Desire: agent.DesireRun, LogNext: int64(len(c.log[a.ID]))})
+		}
+		if len(hello.Attempts) == 0 {
+			c.sending.Go(func() { c.start(s) })
+		}
+		_ = json.NewEncoder(w).Encode(welcome)
+	})
+	mux.HandleFunc("POST "+agent.LogsPath, func(w http.ResponseWriter, r *http.Request) {
+		chunks, _ := agent.ReadBatch(r.Body)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		reply := agent.LogReply{Next: map[string]int64{}}
+		for _, chunk := range chunks {
+			if int(chunk.Offset) == len(c.log[chunk.Attempt]) {
+				c.log[chunk.Attempt] += string(chunk.Data)
+			}
+			reply.Next[chunk.Attempt] = int64(len(c.log[chunk.Attempt]))
+		}
+		_ = json.NewEncoder(w).Encode(reply)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusNoContent)
+	})
+	server := &http.Server{Handler: mux}
+	_ = server.Serve(s)
+	_ = s.Close()
+	_ = server.Close()
+}
+
+func (c *control) start(s *tunnel.Session) {
+	id := fmt.Sprintf("att_%d_%d", os.Getpid(), time.Now().UnixNano())
+	body, _ := json.Marshal(agent.Attempt{ID: id, Command: c.command, GraceSeconds: 100})
+	r, err := http.NewRequest(http.MethodPut, "http://agent"+fmt.Sprintf(agent.AttemptPath, id), strings.NewReader(string(body)))
+	if err != nil {
+		c.Error(err)
+		return
+	}
+	res, err := s.Client().Do(r)
+	if err != nil {
+		c.Error(err)
+		return
+	}
+	_ = res.Body.Close()
+}
+
+// pids are those that the tasks have written to their logs, once there are as many.
+func (c *control) pids(h *house, n int) []int {
+	var pids []int
+	h.eventually(func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		pids = nil
+		for _, log := range c.log {
+			for line := range strings.Lines(log) {
+				if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+					pids = append(pids, pid)
+				}
+			}
+		}
+		return len(pids) >= n
+	})
+	return pids
+}
+
+func (c *control) adopted(h *house) {
+	h.eventually(func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		last := c.hellos[len(c.hellos)-1]
+		return len(c.hellos) > 1 && len(last.Attempts) == 1 && last.Attempts[0].State == agent.Running
+	})
+}
+
+// stubborn leaves its parent, its session, its directory, its outputs and its environment behind, and listens to no polite signal.
+const stubborn = `trap "" TERM HUP; echo $$
+(setsid sh -c 'trap "" TERM HUP; cd /; echo $$; exec env -i sleep 1000 >/dev/null 2>&1' </dev/null &)
+while :; do sleep 1; done`
+
+func TestReleaseEndsEveryTaskAndItsDescendants(t *testing.T) {
+	for name, groups := range map[string]*cgroups{"control groups": findCgroups(), "none": {why: "the test has none"}} {
+		t.Run(name, func(t *testing.T) {
+			c := newControl(t, stubborn)
+			h := newHouse(t, func(h *house) { h.groups = groups })
+			s := h.spec("cmp_a", 1)
+			s.Server = c.URL
+			h.ensure(s)
+			pids := c.pids(h, 2)
+			h.kill(s.Machine)
+			require.NotEmpty(t, startOf(pids[0]), "tasks outlive their agent")
+			h.reopen()
+			require.NoError(t, h.Release(t.Context(), s.MachineRef))
+			requireEnded(t, h, s, pids)
+		})
+	}
+}
+
+func TestTheNextIncarnationAdoptsTheTasks(t *testing.T) {
+	c := newControl(t, stubborn)
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	s.Server = c.URL
+	h.ensure(s)
+	pids := c.pids(h, 2)
+	s.Incarnation = 2
+	h.ensure(s)
+	c.adopted(h)
+	for _, pid := range pids {
+		require.NotEmpty(t, startOf(pid))
+	}
+	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	requireEnded(t, h, s, pids)
+}
+
+func requireEnded(t *testing.T, h *house, s domain.MachineSpec, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		require.Empty(t, startOf(pid), "process %d", pid)
+	}
+	for _, pid := range allPids(t) {
+		cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+		require.False(t, strings.HasPrefix(cwd, h.file(s, "data")), "process %d", pid)
+		stderr, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid))
+		require.False(t, strings.HasPrefix(stderr, h.file(s, "data")), "process %d", pid)
+	}
+	if group := h.groups.path(place{id: s.Machine, dir: h.file(s, "")}); group != "" {
+		require.NoDirExists(t, group)
+	}
+}

@@ -1,0 +1,334 @@
+package provisiontest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Operation is a method of domain.Provider.
+type Operation string
+
+// The operations.
+const (
+	OpCheck    Operation = "check"
+	OpFlavors  Operation = "flavors"
+	OpResolve  Operation = "resolve"
+	OpEnsure   Operation = "ensure"
+	OpAlive    Operation = "alive"
+	OpRelease  Operation = "release"
+	OpRemove   Operation = "remove"
+	OpMachines Operation = "machines"
+	OpLog      Operation = "log"
+)
+
+// Hooks are what a test has a Simulated provider do. Each may be nil; they are called without a lock, by any number of goroutines.
+type Hooks struct {
+	// Before is called first. An error is the operation's, and nothing was done; it may wait, and should not longer than ctx.
+	Before func(ctx context.Context, op Operation, m domain.MachineRef) error
+	// After is called when the operation was done. An error is the operation's all the same, as when the answer is lost.
+	After func(ctx context.Context, op Operation, m domain.MachineRef) error
+	// Made is told of each machine that was made, before Ensure returns: its agent would start now.
+	Made func(m domain.MachineSpec)
+	// Ended is told of each machine that is there no more, by Release, Remove, another incarnation or Kill.
+	Ended func(m domain.MachineRef)
+}
+
+// Simulated is a domain.Provider of unlimited capacity whose machines exist in memory alone. Its settings are those of the local provider.
+type Simulated struct {
+	hooks Hooks
+	*cloud
+}
+
+var _ domain.Provider = (*Simulated)(nil)
+
+// cloud outlives the providers on it.
+type cloud struct {
+	mu       sync.Mutex
+	machines map[domain.MachineID]*simulatedMachine
+	calls    map[Operation]int
+	made     int
+}
+
+type simulatedMachine struct {
+	spec     domain.MachineSpec
+	instance string // empty when it does not live
+	end      string
+	log      string
+}
+
+const simulatedImage = "simulated:1@sha256:5133a1a7ed5133a1a7ed5133a1a7ed5133a1a7ed5133a1a7ed5133a1a7ed5133"
+
+// NewSimulated makes a provider without machines.
+func NewSimulated(h Hooks) *Simulated {
+	return &Simulated{hooks: h, cloud: &cloud{machines: map[domain.MachineID]*simulatedMachine{}, calls: map[Operation]int{}}}
+}
+
+// Reopen is another provider on the same machines, with hooks of its own.
+func (s *Simulated) Reopen(h Hooks) *Simulated { return &Simulated{hooks: h, cloud: s.cloud} }
+
+// Latency makes a Before hook that waits in each operation.
+func Latency(d time.Duration) func(context.Context, Operation, domain.MachineRef) error {
+	return func(ctx context.Context, _ Operation, _ domain.MachineRef) error {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Calls is how often an operation was called.
+func (s *Simulated) Calls(op Operation) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[op]
+}
+
+// Instances names what lives of a machine: one name, never used again, or none.
+func (s *Simulated) Instances(id domain.MachineID) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.machines[id]; m != nil && m.instance != "" {
+		return []string{m.instance}
+	}
+	return nil
+}
+
+// Spec is what Ensure was given last for a machine; the zero value without one.
+func (s *Simulated) Spec(id domain.MachineID) domain.MachineSpec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.machines[id]; m != nil {
+		return m.spec
+	}
+	return domain.MachineSpec{}
+}
+
+// Living is how many machines live.
+func (s *Simulated) Living() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, m := range s.machines {
+		if m.instance != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Kill ends a machine as its own crash would; the detail is what is known of it.
+func (s *Simulated) Kill(id domain.MachineID, detail string) {
+	s.mu.Lock()
+	m := s.machines[id]
+	ended := m.kill(detail)
+	s.mu.Unlock()
+	s.tell(ended)
+}
+
+// kill answers what lived, with the lock.
+func (m *simulatedMachine) kill(detail string) []domain.MachineRef {
+	if m == nil || m.instance == "" {
+		return nil
+	}
+	m.instance, m.end = "", detail
+	return []domain.MachineRef{m.spec.MachineRef}
+}
+
+func (s *Simulated) tell(ended []domain.MachineRef) {
+	for _, ref := range ended {
+		if s.hooks.Ended != nil {
+			s.hooks.Ended(ref)
+		}
+	}
+}
+
+// call wraps every operation.
+func (s *Simulated) call(ctx context.Context, op Operation, m domain.MachineRef, do func() error) error {
+	s.mu.Lock()
+	s.calls[op]++
+	s.mu.Unlock()
+	if s.hooks.Before != nil {
+		if err := s.hooks.Before(ctx, op, m); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := do(); err != nil || s.hooks.After == nil {
+		return err
+	}
+	return s.hooks.After(ctx, op, m)
+}
+
+func checkSimulated(p domain.ProviderSettings) error {
+	switch {
+	case p.Kind != domain.ProviderLocal:
+		return domain.Invalid("kind", "The provider is %q; only local is simulated.", p.Kind)
+	case p.Region != "" && p.Region != string(domain.ProviderLocal):
+		return domain.Invalid("region", "The region is %q; there is only local.", p.Region)
+	}
+	return nil
+}
+
+// Check implements domain.Provider.
+func (s *Simulated) Check(ctx context.Context, p domain.ProviderSettings) error {
+	return s.call(ctx, OpCheck, domain.MachineRef{}, func() error { return checkSimulated(p) })
+}
+
+// Flavors implements domain.Provider: cpu.1 to cpu.64.
+func (s *Simulated) Flavors(ctx context.Context, p domain.ProviderSettings) (all []domain.Flavor, err error) {
+	err = s.call(ctx, OpFlavors, domain.MachineRef{}, func() error {
+		all = simulatedFlavors()
+		return checkSimulated(p)
+	})
+	return all, err
+}
+
+func simulatedFlavors() []domain.Flavor {
+	var all []domain.Flavor
+	for n := 1; n <= 64; n *= 2 {
+		all = append(all, domain.Flavor{Name: fmt.Sprintf("cpu.%d", n), Cores: n, Memory: int64(n) << 32, Available: true})
+	}
+	return all
+}
+
+// Resolve implements domain.Provider. There is one image.
+func (s *Simulated) Resolve(ctx context.Context, p domain.ProviderSettings, image string) (string, error) {
+	return simulatedImage, s.call(ctx, OpResolve, domain.MachineRef{}, func() error {
+		switch image {
+		case "", "default", "simulated", "simulated:1", simulatedImage:
+			return checkSimulated(p)
+		}
+		return domain.Invalid("image", "The image %q is not known here; choose default or simulated:1.", image)
+	})
+}
+
+// Ensure implements domain.Provider.
+func (s *Simulated) Ensure(ctx context.Context, m domain.MachineSpec) error {
+	return s.call(ctx, OpEnsure, m.MachineRef, func() error {
+		if err := checkSimulatedSpec(m); err != nil {
+			return err
+		}
+		made, ended := s.make(m)
+		s.tell(ended)
+		if made && s.hooks.Made != nil {
+			s.hooks.Made(m)
+		}
+		return nil
+	})
+}
+
+func checkSimulatedSpec(m domain.MachineSpec) error {
+	if err := checkSimulated(m.Provider); err != nil {
+		return err
+	}
+	var names []string
+	for _, f := range simulatedFlavors() {
+		names = append(names, f.Name)
+	}
+	known := strings.Join(names, ", ")
+	switch {
+	case m.ImageRef != simulatedImage:
+		return domain.Invalid("image", "The image reference %q is not known here; update the image while the machine is stopped.", m.ImageRef)
+	case m.Incarnation < 1:
+		return domain.Invalid("incarnation", "The incarnation is %d; it counts from 1.", m.Incarnation)
+	case !strings.Contains(", "+known+", ", ", "+m.Flavor.Name+", "):
+		return domain.Invalid("flavor", "The flavor %q is not to be had; choose %s.", m.Flavor.Name, known)
+	}
+	return nil
+}
+
+func (c *cloud) make(spec domain.MachineSpec) (made bool, ended []domain.MachineRef) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.machines[spec.Machine]
+	if m == nil {
+		m = &simulatedMachine{}
+		c.machines[spec.Machine] = m
+	}
+	if m.instance != "" && m.spec.Incarnation == spec.Incarnation {
+		m.spec.Bootstrap = spec.Bootstrap
+		return false, nil
+	}
+	ended = m.kill("It was replaced.")
+	c.made++
+	m.spec, m.instance, m.end = spec, fmt.Sprintf("instance-%d", c.made), ""
+	m.log += fmt.Sprintf("incarnation %d began as %s\n", spec.Incarnation, m.instance)
+	return true, ended
+}
+
+// Alive implements domain.Provider.
+func (s *Simulated) Alive(ctx context.Context, ref domain.MachineRef) (alive bool, detail string, err error) {
+	err = s.call(ctx, OpAlive, ref, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		m := s.machines[ref.Machine]
+		switch {
+		case m == nil:
+			detail = "It is not there."
+		case m.instance == "":
+			detail = m.end
+		case m.spec.Incarnation != ref.Incarnation:
+			detail = fmt.Sprintf("Incarnation %d is there, and not %d.", m.spec.Incarnation, ref.Incarnation)
+		default:
+			alive = true
+		}
+		return nil
+	})
+	return alive, detail, err
+}
+
+// Release implements domain.Provider.
+func (s *Simulated) Release(ctx context.Context, ref domain.MachineRef) error {
+	return s.call(ctx, OpRelease, ref, func() error {
+		s.Kill(ref.Machine, "It was released.")
+		return nil
+	})
+}
+
+// Remove implements domain.Provider.
+func (s *Simulated) Remove(ctx context.Context, ref domain.MachineRef) error {
+	return s.call(ctx, OpRemove, ref, func() error {
+		s.Kill(ref.Machine, "It was removed.")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.machines, ref.Machine)
+		return nil
+	})
+}
+
+// Machines implements domain.Provider.
+func (s *Simulated) Machines(ctx context.Context) (refs []domain.MachineRef, err error) {
+	err = s.call(ctx, OpMachines, domain.MachineRef{}, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, m := range s.machines {
+			refs = append(refs, m.spec.MachineRef)
+		}
+		return nil
+	})
+	return refs, err
+}
+
+// Log implements domain.Provider.
+func (s *Simulated) Log(ctx context.Context, ref domain.MachineRef, limit int) (log []byte, err error) {
+	err = s.call(ctx, OpLog, ref, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if m := s.machines[ref.Machine]; m != nil {
+			log = []byte(m.log[max(0, len(m.log)-limit):])
+		}
+		return nil
+	})
+	return log, err
+}

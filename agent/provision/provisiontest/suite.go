@@ -1,0 +1,163 @@
+// Package provisiontest holds every provider of machines to the same promises, and has one whose machines are only said to be there.
+package provisiontest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Suite is a provider under test.
+type Suite struct {
+	// New makes a world without machines, and sees to it that nothing of it is left after the test.
+	New func(t *testing.T) *World
+	// Limited says that only so many machines fit.
+	Limited bool
+	// Patience is how long the provider may take to see what happens behind its back, and its agents to log something; 0 means 20 seconds.
+	Patience time.Duration
+}
+
+// World is where a provider makes machines, and what a test can see and do there without it.
+type World struct {
+	Provider domain.Provider
+	Settings domain.ProviderSettings
+	Server   string // address that is given to the machines
+	// Reopen drops the provider as a crash of the server would, and makes another one on what is there.
+	Reopen func(t *testing.T) domain.Provider
+	// Instances names what lives of a machine now: processes or virtual machines, with names that are never used again. Agents count, and not what they run.
+	Instances func(t *testing.T, id domain.MachineID) []string
+	// Kill ends all instances of a machine behind the provider's back.
+	Kill func(t *testing.T, id domain.MachineID)
+}
+
+const workspace = domain.WorkspaceID("ws_conformance")
+
+// bench is one test in a world.
+type bench struct {
+	*testing.T
+	*World
+	patience time.Duration
+	flavor   domain.Flavor
+	image    string
+}
+
+// Run proves that the provider keeps the promises of domain.Provider.
+func Run(t *testing.T, s Suite) {
+	tests := []struct {
+		name string
+		test func(*bench)
+	}{
+		{"settings are tried", testCheck},
+		{"flavors are ordered and whole", testFlavors},
+		{"an image's reference stays", testResolve},
+		{"what cannot be made is refused", testRefusals},
+		{"a machine is made once", testEnsureTwice},
+		{"another incarnation replaces", testIncarnation},
+		{"many machines are made at once", testMany},
+		{"a machine that died is seen and made again", testDeath},
+		{"a released machine is gone and its log stays", testRelease},
+		{"a released machine can be made again", testReleaseAndMake},
+		{"a removed machine leaves nothing", testRemove},
+		{"machines outlive the server", testReopen},
+		{"calls may be cut off at any moment", testInterrupted},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.test(s.bench(t)) })
+	}
+	if s.Limited {
+		t.Run("no more is made than fits", func(t *testing.T) { testCapacity(s.bench(t)) })
+		t.Run("no more is made at once than fits", func(t *testing.T) { testCapacityAtOnce(s.bench(t)) })
+	}
+}
+
+func (s Suite) bench(t *testing.T) *bench {
+	b := &bench{T: t, World: s.New(t), patience: s.Patience}
+	if b.patience == 0 {
+		b.patience = 20 * time.Second
+	}
+	flavors, err := b.Provider.Flavors(t.Context(), b.Settings)
+	require.NoError(t, err)
+	require.NotEmpty(t, flavors)
+	b.flavor = flavors[0]
+	b.image, err = b.Provider.Resolve(t.Context(), b.Settings, "")
+	require.NoError(t, err)
+	return b
+}
+
+func (b *bench) ref(name string, incarnation int) domain.MachineRef {
+	return domain.MachineRef{Workspace: workspace, Machine: domain.MachineID("cmp_" + name), Incarnation: incarnation}
+}
+
+func (b *bench) spec(name string, incarnation int) domain.MachineSpec {
+	return domain.MachineSpec{
+		MachineRef: b.ref(name, incarnation), Provider: b.Settings, Flavor: b.flavor, ImageRef: b.image, Server: b.Server,
+		Bootstrap: fmt.Sprintf("bootstrap-%s-%d", name, incarnation),
+	}
+}
+
+// ensure makes a machine and answers the name of its one instance.
+func (b *bench) ensure(s domain.MachineSpec) string {
+	b.Helper()
+	require.NoError(b, b.Provider.Ensure(b.Context(), s))
+	return b.one(s.Machine)
+}
+
+func (b *bench) one(id domain.MachineID) string {
+	b.Helper()
+	instances := b.Instances(b.T, id)
+	require.Len(b, instances, 1, "instances of %s", id)
+	return instances[0]
+}
+
+func (b *bench) alive(ref domain.MachineRef) (alive bool, detail string) {
+	b.Helper()
+	alive, detail, err := b.Provider.Alive(b.Context(), ref)
+	require.NoError(b, err)
+	return alive, detail
+}
+
+func (b *bench) machines() []domain.MachineRef {
+	b.Helper()
+	refs, err := b.Provider.Machines(b.Context())
+	require.NoError(b, err)
+	return refs
+}
+
+func (b *bench) log(ref domain.MachineRef, limit int) string {
+	b.Helper()
+	log, err := b.Provider.Log(b.Context(), ref, limit)
+	require.NoError(b, err)
+	return string(log)
+}
+
+func (b *bench) eventually(what string, is func() bool) {
+	b.Helper()
+	require.Eventually(b, is, b.patience, 5*time.Millisecond, what)
+}
+
+func (b *bench) requireCode(err error, code domain.Code) {
+	b.Helper()
+	require.Error(b, err)
+	require.Equal(b, code, domain.AsError(err).Code, "%v", err)
+	require.NotEmpty(b, domain.AsError(err).Message)
+}
+
+func (b *bench) reopen() {
+	b.Helper()
+	b.Provider = b.Reopen(b.T)
+}
+
+// cutOff calls with a context that ends after a while, whatever comes of it.
+func (b *bench) cutOff(after time.Duration, call func(ctx context.Context) error) {
+	ctx, cancel := context.WithTimeout(b.Context(), after)
+	defer cancel()
+	if after == 0 {
+		cancel()
+	}
+	_ = call(ctx)
+}

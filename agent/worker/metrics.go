@@ -1,0 +1,59 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/millpond/millpond/agent"
+)
+
+// sendMetrics tells how much of the machine is used, for as long as the session lasts and the control plane takes it. What cannot be sent is not missed: the
+// next metrics say how it is then.
+func (s *session) sendMetrics(ctx context.Context) error {
+	m := newMeter(s.w.options, s.w.gpus)
+	m.begin(s.w.taskProcesses())
+	tick := time.NewTicker(s.w.options.metricsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		err := s.sendMetricsOnce(ctx, m)
+		if refusal, ok := errors.AsType[*refusedError](err); ok && refusal.status == http.StatusNotFound {
+			s.w.log.Info("the control plane takes no metrics from this agent")
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			s.w.log.Debug("metrics were not sent", "error", err)
+		}
+	}
+}
+
+func (s *session) sendMetricsOnce(ctx context.Context, m *meter) error {
+	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
+	defer cancel()
+	metrics, err := m.measure(ctx, s.w.taskProcesses())
+	if err != nil {
+		return err
+	}
+	return s.callJSON(ctx, http.MethodPost, agent.MetricsPath, metrics, nil)
+}
+
+const metricsTimeout = 2 * agent.MetricsEvery
+
+// taskProcesses are the first processes of the attempts that run.
+func (w *worker) taskProcesses() []int {
+	var pids []int
+	for _, a := range w.held() {
+		a.mu.Lock()
+		if a.final == nil && a.proc.Pid > 0 {
+			pids = append(pids, a.proc.Pid)
+		}
+		a.mu.Unlock()
+	}
+	return pids
+}

@@ -1,0 +1,100 @@
+package domain
+
+import (
+	"context"
+	"time"
+)
+
+// Enroll gives the agent of a machine its own token for its bootstrap token, which is good for that once, for ten minutes.
+func (a *Agents) Enroll(ctx context.Context, bootstrap string) (id AgentID, token string, err error) {
+	unknown := Errorf(CodeUnauthenticated, "The bootstrap token is not good, was used, or is older than ten minutes. Start the machine again.")
+	hash := HashSecret(bootstrap)
+	ref, err := a.System.BootstrapAgent(ctx, hash)
+	if IsCode(err, CodeNotFound) {
+		return "", "", unknown
+	}
+	if err != nil {
+		return "", "", err
+	}
+	token = NewAgentToken()
+	err = a.Store.In(ctx, SystemScope(ref.Workspace, "enrollment"), func(tx Tx) error {
+		if _, err := tx.LockSession(ctx, ref.Agent); err != nil {
+			return err
+		}
+		taken, err := tx.TakeBootstrap(ctx, ref.Agent, hash, a.Clock.Now())
+		if err != nil {
+			return err
+		}
+		if !taken {
+			return unknown
+		}
+		tx.Notify(AgentTopic(ref.Agent)) // a connection with the token before ends
+		return tx.UpdateAgentToken(ctx, ref.Agent, HashSecret(token))
+	})
+	return ref.Agent, token, err
+}
+
+// maxEngines bounds what an agent may say of its engines.
+const maxEngines = 16
+
+// ready tells the agent's machine that the agent is connected.
+func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h AgentHello) error {
+	m, _, err := tx.LockMachine(ctx, agent.MachineID)
+	if IsCode(err, CodeNotFound) {
+		return ErrTokenReplaced // the machine was deleted
+	}
+	if err != nil {
+		return err
+	}
+	engines := make([]Engine, 0, len(h.Engines))
+	for _, e := range h.Engines[:min(len(h.Engines), maxEngines)] {
+		engines = append(engines, Engine{Name: shown(e.Name), Version: shown(e.Version)})
+	}
+	if err := tx.SetEngines(ctx, agent.ID, engines); err != nil {
+		return err
+	}
+	now := a.Clock.Now()
+	if err := m.Apply(EventReady, "", now); err != nil || m.State != MachineRunning {
+		return err
+	}
+	m.Made = true
+	if h.Idle > 0 {
+		m.IdleSince = new(now.Add(-h.Idle))
+	}
+	m.DueAt = m.AutoStopAt()
+	tx.Notify(MachineTopic(s.workspace), MachinesTopic)
+	return tx.UpdateMachine(ctx, m)
+}
+
+// idleSlack is how far the time at which a machine became idle may be off.
+const idleSlack = 5 * time.Second
+
+// idle sets right since when the machine is idle: by this server's clock, which may have been set, it is what the agent's own clock says.
+func (a *Agents) idle(ctx context.Context, tx Tx, s Scope, agent Agent, idle time.Duration) error {
+	since := a.Clock.Now().Add(-idle)
+	off := func(m Machine) bool {
+		return m.State == MachineRunning && idle > 0 && (m.IdleSince == nil || m.IdleSince.Sub(since).Abs() > idleSlack)
+	}
+	m, err := tx.Machine(ctx, agent.MachineID)
+	if err != nil || !off(m) {
+		return err
+	}
+	if m, _, err = tx.LockMachine(ctx, agent.MachineID); err != nil || !off(m) {
+		return err
+	}
+	m.IdleSince = &since
+	m.DueAt = m.AutoStopAt()
+	tx.Notify(MachinesTopic, MachineTopic(s.workspace))
+	return tx.UpdateMachine(ctx, m)
+}
+
+// machineDue has the reconciler look at the machine now.
+func (a *Agents) machineDue(ctx context.Context, tx Tx, s Scope, id MachineID) error {
+	m, _, err := tx.LockMachine(ctx, id)
+	if err != nil || m.resting() {
+		return err
+	}
+	m.DueAt = new(a.Clock.Now())
+	tx.Notify(MachinesTopic, MachineTopic(s.workspace))
+	return tx.UpdateMachine(ctx, m)
+}

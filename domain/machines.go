@@ -1,0 +1,530 @@
+package domain
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MachineTx reads and writes machines, their agents' ways in, and how much of them is used.
+type MachineTx interface {
+	Machine(ctx context.Context, id MachineID) (Machine, error)
+	// LockMachine returns the machine and its agent, both locked until the end of the transaction.
+	LockMachine(ctx context.Context, id MachineID) (Machine, Agent, error)
+	MachineByName(ctx context.Context, kind MachineKind, name string) (Machine, error)
+	// Machines are oldest first.
+	Machines(ctx context.Context, kind MachineKind, after MachineID, limit int) ([]Machine, error)
+	MachinesByID(ctx context.Context, ids []MachineID) ([]Machine, error)
+	// InsertMachine adds the machine with its agent. It refuses a name that is taken with CodeConflict.
+	InsertMachine(ctx context.Context, m Machine, agent Agent) error
+	UpdateMachine(ctx context.Context, m Machine) error
+	// DeleteMachine keeps the agent: attempts tell where they ran.
+	DeleteMachine(ctx context.Context, id MachineID) error
+	// SetBootstrap makes the token with the hash the one that the agent may come with.
+	SetBootstrap(ctx context.Context, agent AgentID, hash []byte, expires time.Time) error
+	// TakeBootstrap uses the token up; false says that there is none such any more.
+	TakeBootstrap(ctx context.Context, agent AgentID, hash []byte, now time.Time) (bool, error)
+	SetEngines(ctx context.Context, agent AgentID, engines []Engine) error
+	// WaitingRuns have a queued task that is to run on the machine.
+	WaitingRuns(ctx context.Context, id MachineID) ([]RunID, error)
+	// Prices are those of the provider's flavors in the region at the time given, by flavor.
+	Prices(ctx context.Context, p ProviderKind, region string, at time.Time) (map[string]Price, error)
+	SaveMetrics(ctx context.Context, id MachineID, m MachineMetrics) error
+	// Metrics are those after since, oldest first.
+	Metrics(ctx context.Context, id MachineID, since time.Time) ([]MachineMetrics, error)
+}
+
+// Machines keeps the machines of one kind: it says what is wanted of them. The Reconciler makes it so.
+type Machines struct {
+	Kind      MachineKind
+	Store     Store
+	Topics    Topics
+	Clock     Clock
+	Providers Providers
+}
+
+// Providers are those that this server has, by their kind.
+type Providers map[ProviderKind]Provider
+
+// of returns the provider of the settings.
+func (p Providers) of(kind ProviderKind) (Provider, error) {
+	if found := p[kind]; found != nil {
+		return found, nil
+	}
+	return nil, Errorf(CodeUnavailable, "This server has no provider %q; start it with --local-machines, or register another provider.", kind)
+}
+
+// verb is what is done to a machine; with its kind it is an Action.
+type verb string
+
+const (
+	verbRead   verb = "read"
+	verbCreate verb = "create"
+	verbUpdate verb = "update"
+	verbStart  verb = "start"
+	verbStop   verb = "stop"
+	verbDelete verb = "delete"
+)
+
+func (m *Machines) may(v verb) Action { return m.Kind.action(v) }
+
+func (k MachineKind) action(v verb) Action { return Action(string(k) + "." + string(v)) }
+
+// NewMachine is what a machine is made from.
+type NewMachine struct {
+	Name     string
+	Flavor   string
+	AutoStop string // empty stands for 1h
+	Image    string // empty stands for the provider's default
+	Slots    int    // 0 stands for four for each core
+}
+
+// MachineChange changes the fields that are not nil. Flavor and image change only while the machine is stopped; giving the image that it has already pins
+// it anew at the next start.
+type MachineChange struct {
+	Name     *string
+	AutoStop *string
+	Slots    *int
+	Flavor   *string
+	Image    *string
+}
+
+// find returns the machine, if it is of this kind.
+func (m *Machines) find(ctx context.Context, tx Tx, id MachineID) (Machine, error) {
+	found, err := tx.Machine(ctx, id)
+	if err != nil || found.Kind != m.Kind {
+		return Machine{}, m.missing(id, err)
+	}
+	return found, nil
+}
+
+func (m *Machines) lock(ctx context.Context, tx Tx, id MachineID) (Machine, error) {
+	found, _, err := tx.LockMachine(ctx, id)
+	if err != nil || found.Kind != m.Kind {
+		return Machine{}, m.missing(id, err)
+	}
+	return found, nil
+}
+
+func (m *Machines) missing(id MachineID, err error) error {
+	if err == nil || IsCode(err, CodeNotFound) {
+		return NotFound(m.Kind.noun(), id)
+	}
+	return err
+}
+
+// Get returns one machine.
+func (m *Machines) Get(ctx context.Context, s Scope, id MachineID) (found Machine, err error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+		return Machine{}, err
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+		found, err = m.find(ctx, tx, id)
+		return err
+	})
+	return found, err
+}
+
+// List returns machines, oldest first.
+func (m *Machines) List(ctx context.Context, s Scope, p Page) (List[Machine], error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+		return List[Machine]{}, err
+	}
+	list := string(m.Kind)
+	after, limit, err := p.after(list)
+	if err != nil {
+		return List[Machine]{}, err
+	}
+	var rows []Machine
+	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+		rows, err = tx.Machines(ctx, m.Kind, MachineID(after), limit+1)
+		return err
+	})
+	return page(list, rows, limit, func(m Machine) string { return string(m.ID) }), err
+}
+
+// ByID returns those of the machines that are in the workspace, of this kind.
+func (m *Machines) ByID(ctx context.Context, s Scope, ids []MachineID) (machines []Machine, err error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+		return nil, err
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+		machines, err = tx.MachinesByID(ctx, ids)
+		return err
+	})
+	return slices.DeleteFunc(machines, func(f Machine) bool { return f.Kind != m.Kind }), err
+}
+
+// Watch wakes the channel whenever a machine of the workspace may have changed.
+func (m *Machines) Watch(ctx context.Context, s Scope) (wake <-chan struct{}, stop func(), err error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+		return nil, nil, err
+	}
+	wake, stop = m.Topics.Subscribe(MachineTopic(s.workspace))
+	return wake, stop, nil
+}
+
+// Flavors are what machines of the workspace's provider can be, with what an hour of each costs now.
+func (m *Machines) Flavors(ctx context.Context, s Scope) ([]Flavor, error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+		return nil, err
+	}
+	var settings ProviderSettings
+	var prices map[string]Price
+	err := m.Store.In(ctx, s, func(tx Tx) (err error) {
+		if settings, err = tx.Provider(ctx); err != nil {
+			return err
+		}
+		prices, err = tx.Prices(ctx, settings.Kind, settings.Region, m.Clock.Now())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	provider, err := m.Providers.of(settings.Kind)
+	if err != nil {
+		return nil, err
+	}
+	flavors, err := provider.Flavors(ctx, settings)
+	for i := range flavors {
+		flavors[i].Price = prices[flavors[i].Name]
+	}
+	return flavors, err
+}
+
+// flavor refuses a flavor that the provider does not have.
+func flavor(kind MachineKind, all []Flavor, name string) (Flavor, error) {
+	names := make([]string, len(all))
+	for i, f := range all {
+		if f.Name == name {
+			return f, nil
+		}
+		names[i] = f.Name
+	}
+	return Flavor{}, Invalid(kind.size(), "There is no %s %q; use one of: %s.", kind.size(), name, strings.Join(names, ", "))
+}
+
+// maxMachines bounds the machines of one kind in a workspace: far above what a team has, so a script that runs wild is stopped.
+const maxMachines = 500
+
+// Create makes a machine, which is stopped.
+func (m *Machines) Create(ctx context.Context, s Scope, n NewMachine, key Idempotency) (machine Machine, err error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbCreate)); err != nil {
+		return Machine{}, err
+	}
+	settings, err := m.settings(ctx, s)
+	if err != nil {
+		return Machine{}, err
+	}
+	if machine, err = m.draft(s, n, settings); err != nil {
+		return Machine{}, err
+	}
+	if err := m.known(ctx, settings, &machine.Flavor, &machine.Image); err != nil {
+		return Machine{}, err
+	}
+	agent := machine.newAgent()
+	err = m.Store.In(ctx, s, func(tx Tx) error {
+		id, err := once(ctx, tx, s, key, m.may(verbCreate), n, func() (MachineID, error) {
+			return machine.ID, m.insert(ctx, tx, s, machine, agent)
+		})
+		if err != nil {
+			return err
+		}
+		machine, err = tx.Machine(ctx, id)
+		return err
+	})
+	return machine, err
+}
+
+func (m *Machines) insert(ctx context.Context, tx Tx, s Scope, machine Machine, agent Agent) error {
+	if err := m.free(ctx, tx, machine.Name, ""); err != nil {
+		return err
+	}
+	all, err := tx.Machines(ctx, m.Kind, "", maxMachines)
+	if err != nil {
+		return err
+	}
+	if len(all) == maxMachines {
+		return Errorf(CodeConflict, "The workspace has %d of these, which is the most; delete one first.", maxMachines)
+	}
+	if err := tx.InsertMachine(ctx, machine, agent); err != nil {
+		return err
+	}
+	tx.Notify(MachineTopic(s.workspace))
+	return audited(ctx, tx, s, m.may(verbCreate), string(m.Kind), machine.ID)
+}
+
+// free refuses a name that another one has. Two at once meet in the table's own constraint.
+func (m *Machines) free(ctx context.Context, tx Tx, name string, own MachineID) error {
+	taken, err := tx.MachineByName(ctx, m.Kind, name)
+	if IsCode(err, CodeNotFound) || err == nil && taken.ID == own {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return Errorf(CodeConflict, "There is a %s named %q already; choose another name.", m.Kind.noun(), name)
+}
+
+func (m *Machines) settings(ctx context.Context, s Scope) (p ProviderSettings, err error) {
+	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+		p, err = tx.Provider(ctx)
+		return err
+	})
+	return p, err
+}
+
+func (m *Machines) draft(s Scope, n NewMachine, p ProviderSettings) (Machine, error) {
+	now := m.Clock.Now()
+	machine := newMachine(m.Kind, n.Name, n.Flavor, p, s.actor, now)
+	machine.Image, machine.Slots = n.Image, n.Slots
+	var err error
+	if machine.AutoStop, err = ParseAutoStop(n.AutoStop); err != nil {
+		return Machine{}, err
+	}
+	return machine, machine.validate()
+}
+
+func newMachine(kind MachineKind, name, flavor string, p ProviderSettings, by Actor, now time.Time) Machine {
+	m := Machine{
+		ID: newID[MachineID](kind.prefix()), Kind: kind, Name: name, Flavor: flavor, Provider: p.Kind, Region: p.Region, AutoStop: AutoStop1h,
+		CreatedBy: by, CreatedAt: now, Desired: MachineStopped, State: MachineStopped, StateSince: now, Released: true,
+	}
+	if kind == KindWarehouse {
+		m.WriteEngine = "duckdb"
+	}
+	return m
+}
+
+// newAgent makes the machine's agent, with a token that nobody has.
+func (m *Machine) newAgent() Agent {
+	agent := NewAgent(m.Name, m.CreatedAt)
+	agent.MachineID, agent.TokenHash = m.ID, HashSecret(NewAgentToken())
+	m.AgentID = agent.ID
+	return agent
+}
+
+func (m *Machine) validate() (err error) {
+	if m.Name, err = validName("name", m.Name); err != nil {
+		return err
+	}
+	if err := validText(m.Kind.size(), m.Flavor, maxNamed); err != nil {
+		return err
+	}
+	if err := validText("image", m.Image, maxNamed); err != nil {
+		return err
+	}
+	return validBound("slots", m.Slots, maxSlots)
+}
+
+// known asks the provider whether it has what is named.
+func (m *Machines) known(ctx context.Context, p ProviderSettings, size, image *string) error {
+	provider, err := m.Providers.of(p.Kind)
+	if err != nil {
+		return err
+	}
+	if size != nil {
+		all, err := provider.Flavors(ctx, p)
+		if err != nil {
+			return err
+		}
+		if _, err := flavor(m.Kind, all, *size); err != nil {
+			return err
+		}
+	}
+	if image != nil && *image != "" {
+		_, err = provider.Resolve(ctx, p, *image)
+	}
+	return err
+}
+
+// Update changes a machine.
+func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineChange) (machine Machine, err error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbUpdate)); err != nil {
+		return Machine{}, err
+	}
+	if c.Flavor != nil || c.Image != nil {
+		settings, err := m.settings(ctx, s)
+		if err == nil {
+			_, err = m.Get(ctx, s, id)
+		}
+		if err != nil {
+			return Machine{}, err
+		}
+		if err := m.known(ctx, settings, c.Flavor, c.Image); err != nil {
+			return Machine{}, err
+		}
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) error {
+		if machine, err = m.lock(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := machine.change(c, m.Clock.Now()); err != nil {
+			return err
+		}
+		if err := m.free(ctx, tx, machine.Name, id); err != nil {
+			return err
+		}
+		if err := tx.UpdateMachine(ctx, machine); err != nil {
+			return err
+		}
+		tx.Notify(MachineTopic(s.workspace), MachinesTopic)
+		return audited(ctx, tx, s, m.may(verbUpdate), string(m.Kind), id)
+	})
+	return machine, err
+}
+
+func (m *Machine) change(c MachineChange, now time.Time) (err error) {
+	if (c.Flavor != nil || c.Image != nil || c.Slots != nil) && !m.resting() {
+		return Errorf(CodeConflict, "The %s %s is %s; its %s, image and slots change only while it is stopped.", m.Kind.noun(), m.Name, m.State, m.Kind.size())
+	}
+	set(&m.Name, c.Name)
+	set(&m.Slots, c.Slots)
+	set(&m.Flavor, c.Flavor)
+	if c.Image != nil {
+		m.Image, m.ImageRef = *c.Image, ""
+	}
+	if c.AutoStop != nil {
+		if m.AutoStop, err = ParseAutoStop(*c.AutoStop); err != nil {
+			return err
+		}
+		if m.State == MachineRunning {
+			m.DueAt = &now
+		}
+	}
+	return m.validate()
+}
+
+// Start starts a stopped machine, or one that has failed.
+func (m *Machines) Start(ctx context.Context, s Scope, id MachineID, key Idempotency) (machine Machine, err error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbStart)); err != nil {
+		return Machine{}, err
+	}
+	if err := m.fits(ctx, s, id); err != nil {
+		return Machine{}, err
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) error {
+		_, err := once(ctx, tx, s, key, m.may(verbStart), id, func() (MachineID, error) {
+			machine, err := m.lock(ctx, tx, id)
+			if err != nil {
+				return "", err
+			}
+			return id, startMachine(ctx, tx, s, &machine, "Started by "+s.actor.Name+".", m.Clock.Now())
+		})
+		if err != nil {
+			return err
+		}
+		machine, err = m.find(ctx, tx, id)
+		return err
+	})
+	return machine, err
+}
+
+// fits refuses the start of a machine that there is no room for now, where this server can tell. The provider holds to it in any case.
+func (m *Machines) fits(ctx context.Context, s Scope, id MachineID) error {
+	machine, err := m.Get(ctx, s, id)
+	if err != nil || !machine.resting() {
+		return err // Apply says what is wrong with its state
+	}
+	provider := m.Providers[machine.Provider]
+	if provider == nil {
+		return nil
+	}
+	settings, err := m.settings(ctx, s)
+	if err != nil {
+		return err
+	}
+	all, err := provider.Flavors(ctx, settings)
+	if err != nil {
+		return err
+	}
+	f, err := flavor(m.Kind, all, machine.Flavor)
+	if err != nil {
+		return err
+	}
+	if !f.Available {
+		return Errorf(CodeConflict, "There is no room for a machine of the %s %s beside those that run now; stop one of them, or choose a smaller one.", m.Kind.size(), f.Name)
+	}
+	return nil
+}
+
+// startMachine starts a locked machine.
+func startMachine(ctx context.Context, tx Tx, s Scope, m *Machine, why string, now time.Time) error {
+	if err := m.Apply(EventStart, why, now); err != nil {
+		return err
+	}
+	return saveMachine(ctx, tx, s, *m, verbStart)
+}
+
+// saveMachine writes the machine, wakes who waits for it, and audits.
+func saveMachine(ctx context.Context, tx Tx, s Scope, m Machine, v verb) error {
+	if err := tx.UpdateMachine(ctx, m); err != nil {
+		return err
+	}
+	tx.Notify(MachineTopic(s.workspace), MachinesTopic)
+	return audited(ctx, tx, s, m.Kind.action(v), string(m.Kind), m.ID)
+}
+
+// Stop stops a machine. What runs on it is cancelled first.
+func (m *Machines) Stop(ctx context.Context, s Scope, id MachineID) (machine Machine, err error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbStop)); err != nil {
+		return Machine{}, err
+	}
+	now := m.Clock.Now()
+	err = m.Store.In(ctx, s, func(tx Tx) error {
+		if machine, err = m.lock(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := machine.Apply(EventStop, "Stopped by "+s.actor.Name+".", now); err != nil {
+			return err
+		}
+		machine.HeldAt = &now
+		return saveMachine(ctx, tx, s, machine, verbStop)
+	})
+	return machine, err
+}
+
+// Delete removes a machine of which nothing is left running. Tasks that wait for it fail.
+func (m *Machines) Delete(ctx context.Context, s Scope, id MachineID) error {
+	if err := authorize(ctx, m.Store, s, m.may(verbDelete)); err != nil {
+		return err
+	}
+	var machine Machine
+	err := m.Store.In(ctx, s, func(tx Tx) (err error) {
+		if machine, err = m.lock(ctx, tx, id); err != nil {
+			return err
+		}
+		if !machine.resting() {
+			return Errorf(CodeConflict, "The %s %s is %s; stop it first, and delete it when it is stopped.", m.Kind.noun(), machine.Name, machine.State)
+		}
+		if err := tx.DeleteMachine(ctx, id); err != nil {
+			return err
+		}
+		tx.Notify(MachineTopic(s.workspace), MachinesTopic, DispatchTopic)
+		return audited(ctx, tx, s, m.may(verbDelete), string(m.Kind), id)
+	})
+	if provider := m.Providers[machine.Provider]; err == nil && provider != nil {
+		_ = provider.Remove(ctx, MachineRef{Workspace: s.workspace, Machine: id, Incarnation: machine.Incarnation}) // else Reconciler.Sweep does
+	}
+	return err
+}
+
+// Log is the end of what the machine's agent has logged, limit bytes at most. A machine that never started has an empty one.
+func (m *Machines) Log(ctx context.Context, s Scope, id MachineID, limit int) ([]byte, error) {
+	machine, err := m.Get(ctx, s, id)
+	if err != nil {
+		return nil, err
+	}
+	if limit < 1 || limit > MaxMachineLog {
+		return nil, Invalid("bytes", "bytes is %d; it must be from 1 to %d.", limit, MaxMachineLog)
+	}
+	provider, err := m.Providers.of(machine.Provider)
+	if err != nil {
+		return nil, err
+	}
+	return provider.Log(ctx, MachineRef{Workspace: s.workspace, Machine: id, Incarnation: machine.Incarnation}, limit)
+}
+
+// MaxMachineLog is how many bytes of a machine's log are shown at most.
+const MaxMachineLog = 1 << 20

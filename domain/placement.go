@@ -1,0 +1,120 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// resolveCompute puts ids in the place of names, and refuses what is no compute instance of the workspace.
+func (s *JobSpec) resolveCompute(ctx context.Context, tx Tx) error {
+	found := map[string]string{"": ""}
+	resolve := func(field string, ref *string) error {
+		if id, known := found[*ref]; known {
+			*ref = id
+			return nil
+		}
+		m, err := findCompute(ctx, tx, *ref)
+		if IsCode(err, CodeNotFound) {
+			return Invalid(field, "There is no compute instance %q in this workspace; make it first, or leave %s out to run on the workspace's agent.", *ref, field)
+		}
+		if err == nil {
+			found[*ref] = string(m.ID)
+			*ref = string(m.ID)
+		}
+		return err
+	}
+	if err := resolve("compute", &s.Compute); err != nil {
+		return err
+	}
+	for i := range s.Tasks {
+		if err := resolve(fmt.Sprintf("tasks[%d].compute", i), &s.Tasks[i].Compute); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findCompute finds a compute instance by its id or its name.
+func findCompute(ctx context.Context, tx Tx, ref string) (Machine, error) {
+	if strings.HasPrefix(ref, prefixCompute+"_") {
+		m, err := tx.Machine(ctx, MachineID(ref))
+		if !IsCode(err, CodeNotFound) {
+			return m, err
+		}
+	}
+	return tx.MachineByName(ctx, KindCompute, ref)
+}
+
+// machineIdle notes that an attempt on the machine has ended. One that has nothing left is idle, or, when it stops, can go.
+func (r *Runs) machineIdle(ctx context.Context, tx Tx, s Scope, id MachineID, now time.Time) error {
+	m, agent, err := tx.LockMachine(ctx, id)
+	if IsCode(err, CodeNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	live, err := tx.LiveAttempts(ctx, agent.ID)
+	if err != nil || len(live) > 0 {
+		return err
+	}
+	m.LastUsedAt = &now
+	switch m.State {
+	case MachineRunning:
+		m.IdleSince = &now
+		m.DueAt = m.AutoStopAt()
+	case MachineStopping:
+		m.DueAt = &now
+	}
+	tx.Notify(MachinesTopic, MachineTopic(s.workspace))
+	return tx.UpdateMachine(ctx, m)
+}
+
+// failWaiting says to the tasks that wait for a machine that it has failed.
+func (r *Runs) failWaiting(ctx context.Context, s Scope, m Machine) error {
+	message := fmt.Sprintf("The %s %s failed. %s", m.Kind.noun(), m.Name, m.Message)
+	return r.eachWaiting(ctx, s, m, func(run *Run) { run.PlaceFailed(m.ID, message, r.Clock.Now()) })
+}
+
+// holdWaiting says to the tasks that wait for a machine that a person has stopped it.
+func (r *Runs) holdWaiting(ctx context.Context, s Scope, m Machine) error {
+	return r.eachWaiting(ctx, s, m, func(run *Run) {
+		for i := range run.Tasks {
+			if t := &run.Tasks[i]; t.Compute == m.ID && t.Status == TaskQueued && t.Current == "" {
+				wait(run, []*Task{t}, m.held())
+			}
+		}
+	})
+}
+
+// held is what tasks wait for that were there when a person stopped the machine.
+func (m *Machine) held() string {
+	return fmt.Sprintf("Waits for the compute instance %s, which was stopped. Start it, or cancel the run.", m.Name)
+}
+
+// eachWaiting applies fn to the runs that have tasks which wait for the machine.
+func (r *Runs) eachWaiting(ctx context.Context, s Scope, m Machine, fn func(*Run)) error {
+	var waiting []RunID
+	err := r.Store.In(ctx, s, func(tx Tx) (err error) {
+		waiting, err = tx.WaitingRuns(ctx, m.ID)
+		return err
+	})
+	for _, id := range waiting {
+		var run *Run
+		failed := r.Store.In(ctx, s, func(tx Tx) (err error) {
+			run, err = r.update(ctx, tx, s, id, func(run *Run) error {
+				fn(run)
+				return nil
+			})
+			return err
+		})
+		if failed == nil {
+			r.deliver(s, run)
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}

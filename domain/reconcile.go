@@ -1,0 +1,468 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// MachineTimes bound the transitions of machines.
+type MachineTimes struct {
+	Start time.Duration // from the start to an agent that is connected
+	Stop  time.Duration // from the stop to nothing left
+}
+
+// DefaultMachineTimes leave room for the three minutes that the specification gives a warehouse.
+var DefaultMachineTimes = MachineTimes{Start: 5 * time.Minute, Stop: 2 * time.Minute}
+
+// Reconciler makes machines what is wanted of them. Every replica may run one: a machine that is due is claimed in its row, the provider is asked outside
+// of any transaction, and what came of it is an event for the machine's state machine. A server that dies in between has forgotten nothing: the machine is
+// due again when the claim is over, or when the server is back.
+type Reconciler struct {
+	Store     Store
+	System    System
+	Clock     Clock
+	Runs      *Runs
+	Providers Providers
+	Times     MachineTimes
+	Heartbeat time.Duration // of agents
+	Host      string        // of this server's own machines
+	Server    string        // address that machines connect to
+	Report    func(error)   // for the log
+
+	mu      sync.Mutex
+	busy    map[MachineID]bool
+	working sync.WaitGroup
+}
+
+// Bounds of the reconciler's work.
+const (
+	maxSteps     = 16               // machines worked on at once
+	stepTime     = 50 * time.Second // for one call of a provider
+	claimTime    = time.Minute      // after which another replica takes over; longer than stepTime
+	retryPause   = 10 * time.Second // after a call that failed for a passing reason
+	lookAgain    = 5 * time.Second  // at a machine whose agent is not connected
+	evictionTime = 15 * time.Second // for what runs to end by itself: longer than the grace of its processes
+	bootstrapFor = 10 * time.Minute // the life of a bootstrap token, from the design
+)
+
+// Tick works on the machines that are due, each in a goroutine of its own, and returns when the next one will be; the zero time when none will. At rest it
+// costs one query, whatever there is.
+func (r *Reconciler) Tick(ctx context.Context) (next time.Time, err error) {
+	due, err := r.System.DueMachines(ctx, r.kinds(), r.Host, 2*maxSteps)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := r.Clock.Now()
+	for _, d := range due {
+		if d.At.After(now) {
+			return d.At, nil
+		}
+		r.begin(ctx, d.MachineRef)
+	}
+	return time.Time{}, nil
+}
+
+// Wait waits for the work that Tick began.
+func (r *Reconciler) Wait() { r.working.Wait() }
+
+func (r *Reconciler) kinds() []ProviderKind {
+	kinds := make([]ProviderKind, 0, len(r.Providers))
+	for kind := range r.Providers {
+		kinds = append(kinds, kind)
+	}
+	return kinds
+}
+
+func (r *Reconciler) begin(ctx context.Context, ref MachineRef) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busy == nil {
+		r.busy = map[MachineID]bool{}
+	}
+	if r.busy[ref.Machine] || len(r.busy) >= maxSteps {
+		return // the end of a step wakes the loop
+	}
+	r.busy[ref.Machine] = true
+	r.working.Go(func() {
+		if err := r.step(ctx, ref); err != nil && ctx.Err() == nil && !IsCode(err, CodeNotFound) {
+			r.Report(fmt.Errorf("machine %s: %w", ref.Machine, err))
+		}
+		r.mu.Lock()
+		delete(r.busy, ref.Machine)
+		r.mu.Unlock()
+		r.Runs.Topics.Wake(MachinesTopic)
+	})
+}
+
+// step looks at one machine, and does with its provider what is to be done.
+func (r *Reconciler) step(ctx context.Context, ref MachineRef) error {
+	s := SystemScope(ref.Workspace, "machines")
+	var do func(context.Context) error
+	err := r.change(ctx, s, ref.Machine, func(tx Tx, m *Machine, agent Agent) (err error) {
+		do = nil // of an earlier try
+		if m.DueAt == nil || m.DueAt.After(r.Clock.Now()) {
+			return nil
+		}
+		do, err = r.decide(ctx, tx, s, m, agent)
+		return err
+	})
+	if err != nil || do == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	return do(ctx)
+}
+
+// change applies fn to the machine under its lock, and writes it.
+func (r *Reconciler) change(ctx context.Context, s Scope, id MachineID, fn func(Tx, *Machine, Agent) error) error {
+	return r.Store.In(ctx, s, func(tx Tx) error {
+		m, agent, err := tx.LockMachine(ctx, id)
+		if err != nil {
+			return err
+		}
+		before := m
+		if err := fn(tx, &m, agent); err != nil {
+			return err
+		}
+		if err := tx.UpdateMachine(ctx, m); err != nil {
+			return err
+		}
+		if before.State != m.State || before.Message != m.Message || before.ImageRef != m.ImageRef {
+			tx.Notify(MachineTopic(s.workspace), DispatchTopic)
+		}
+		if m.DueAt != nil && m.DueAt != before.DueAt {
+			tx.Notify(MachinesTopic)
+		}
+		return nil
+	})
+}
+
+// decide says what is to be done about a machine that is due; nil for nothing. It claims the machine for as long as that may take.
+func (r *Reconciler) decide(ctx context.Context, tx Tx, s Scope, m *Machine, agent Agent) (func(context.Context) error, error) {
+	now := r.Clock.Now()
+	provider, err := r.Providers.of(m.Provider)
+	if err != nil {
+		return nil, err
+	}
+	work := job{r: r, scope: s, provider: provider}
+	m.DueAt = new(now.Add(claimTime))
+	switch m.State {
+	case MachineStarting:
+		return r.starting(ctx, tx, m, agent, work, now)
+	case MachineRunning:
+		return r.running(ctx, tx, m, agent, work, now)
+	case MachineStopping:
+		return r.stopping(ctx, tx, m, agent, work, now)
+	case MachineFailed:
+		if !m.Released {
+			work.machine = *m
+			return work.clean, nil
+		}
+	}
+	m.DueAt = nil
+	return nil, nil
+}
+
+func (r *Reconciler) starting(ctx context.Context, tx Tx, m *Machine, agent Agent, work job, now time.Time) (func(context.Context) error, error) {
+	if now.Sub(m.StateSince) >= r.Times.Start {
+		return nil, m.Apply(EventLate, fmt.Sprintf("Its agent did not connect within %s. The machine's log may say why.", r.Times.Start), now)
+	}
+	if m.Provider == ProviderLocal {
+		m.Host = r.Host
+	}
+	if m.Made {
+		work.machine = *m
+		return work.look, nil
+	}
+	work.token = NewBootstrapToken()
+	if err := tx.SetBootstrap(ctx, agent.ID, HashSecret(work.token), now.Add(bootstrapFor)); err != nil {
+		return nil, err
+	}
+	settings, err := tx.Provider(ctx)
+	work.settings, work.machine = settings, *m
+	return work.make, err
+}
+
+// running finds a machine that has gone, and stops one that was idle for long enough. Whether it was is told by its agent, whose clock nobody sets: after a
+// jump of this server's clock nothing is decided before the agent was heard again.
+func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent, work job, now time.Time) (func(context.Context) error, error) {
+	if agent.Session == "" && (agent.LeaseExpiresAt == nil || !agent.LeaseExpiresAt.After(now)) {
+		return nil, r.again(ctx, tx, m, agent, "Its agent was not heard of for too long.", now)
+	}
+	live, err := tx.LiveAttempts(ctx, agent.ID)
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := tx.WaitingRuns(ctx, m.ID)
+	if err != nil {
+		return nil, err
+	}
+	if len(live) > 0 {
+		m.IdleSince = nil
+	}
+	if at := m.AutoStopAt(); at != nil && !at.After(now) && len(waiting) == 0 && agent.LastSeenAt != nil && now.Sub(*agent.LastSeenAt).Abs() <= 3*r.Heartbeat {
+		after, _ := m.AutoStop.after()
+		if err := m.Apply(EventStop, fmt.Sprintf("It had nothing to do for %s.", after), now); err != nil {
+			return nil, err
+		}
+		return nil, audited(ctx, tx, work.scope, m.Kind.action(verbStop), string(m.Kind), m.ID)
+	}
+	work.machine = *m
+	return work.look, nil
+}
+
+// next is when a running machine is to be looked at again; nil at rest.
+func (r *Reconciler) next(m *Machine, agent Agent, now time.Time) *time.Time {
+	at := m.AutoStopAt()
+	switch {
+	case agent.Session == "":
+		return new(now.Add(lookAgain))
+	case at != nil && at.Before(now.Add(r.Heartbeat)):
+		return new(now.Add(r.Heartbeat))
+	}
+	return at
+}
+
+func (r *Reconciler) stopping(ctx context.Context, tx Tx, m *Machine, agent Agent, work job, now time.Time) (func(context.Context) error, error) {
+	live, err := tx.LiveAttempts(ctx, agent.ID)
+	if err != nil {
+		return nil, err
+	}
+	passed := now.Sub(m.StateSince)
+	work.machine, work.live = *m, live
+	switch {
+	case passed >= r.Times.Stop:
+		return nil, m.Apply(EventLate, fmt.Sprintf("It could not be ended within %s and may still run; that is tried on.", r.Times.Stop), now)
+	case len(live) > 0 && passed < evictionTime && agent.Session != "":
+		m.DueAt = new(m.StateSince.Add(evictionTime)) // the end of the last one makes it due before
+		return work.evict, nil
+	}
+	return work.release, nil
+}
+
+// again makes the machine anew after it went by itself. Its agent's ways in are closed; the new incarnation gets its own.
+func (r *Reconciler) again(ctx context.Context, tx Tx, m *Machine, agent Agent, why string, now time.Time) error {
+	if err := m.Apply(EventGone, why, now); err != nil {
+		return err
+	}
+	return disconnect(ctx, tx, agent)
+}
+
+// disconnect ends an agent's session and takes its token: what was made for it is gone, or is to go.
+func disconnect(ctx context.Context, tx Tx, agent Agent) error {
+	agent.Session, agent.Replica, agent.Instance = "", "", ""
+	if err := tx.UpdateAgent(ctx, agent); err != nil {
+		return err
+	}
+	tx.Notify(AgentTopic(agent.ID))
+	return tx.UpdateAgentToken(ctx, agent.ID, HashSecret(NewAgentToken()))
+}
+
+// job is one thing to be done about a machine, as it was when that was decided.
+type job struct {
+	r        *Reconciler
+	scope    Scope
+	provider Provider
+	settings ProviderSettings
+	machine  Machine
+	token    string
+	live     []Attempt
+}
+
+func (w job) ref() MachineRef {
+	return MachineRef{Workspace: w.scope.workspace, Machine: w.machine.ID, Incarnation: w.machine.Incarnation}
+}
+
+// done applies fn unless the machine has moved on since the decision.
+func (w job) done(ctx context.Context, fn func(Tx, *Machine, Agent) error) error {
+	return w.r.change(context.WithoutCancel(ctx), w.scope, w.machine.ID, func(tx Tx, m *Machine, agent Agent) error {
+		if m.Incarnation != w.machine.Incarnation || m.State != w.machine.State {
+			return nil
+		}
+		return fn(tx, m, agent)
+	})
+}
+
+// later is a call that failed for a passing reason: it is made again.
+func (w job) later(ctx context.Context, cause error) error {
+	return errors.Join(cause, w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+		m.DueAt = new(w.r.Clock.Now().Add(retryPause))
+		return nil
+	}))
+}
+
+// make has the provider make this incarnation.
+func (w job) make(ctx context.Context) error {
+	spec, err := w.spec(ctx)
+	if err == nil {
+		err = w.provider.Ensure(ctx, spec)
+	}
+	if IsCode(err, CodeInvalid) || IsCode(err, CodeConflict) {
+		return w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+			return m.Apply(EventRefused, AsError(err).Message, w.r.Clock.Now())
+		})
+	}
+	if err != nil {
+		return w.later(ctx, err)
+	}
+	return w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+		m.Made, m.DueAt = true, new(w.r.Clock.Now().Add(lookAgain))
+		return nil
+	})
+}
+
+// spec pins the image at the first start.
+func (w job) spec(ctx context.Context) (MachineSpec, error) {
+	all, err := w.provider.Flavors(ctx, w.settings)
+	if err != nil {
+		return MachineSpec{}, err
+	}
+	f, err := flavor(w.machine.Kind, all, w.machine.Flavor)
+	if err != nil {
+		return MachineSpec{}, err
+	}
+	if w.machine.ImageRef == "" {
+		if w.machine.ImageRef, err = w.provider.Resolve(ctx, w.settings, w.machine.Image); err != nil {
+			return MachineSpec{}, err
+		}
+		err = w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+			m.ImageRef = w.machine.ImageRef
+			return nil
+		})
+	}
+	return MachineSpec{
+		MachineRef: w.ref(), Provider: w.settings, Flavor: f, ImageRef: w.machine.ImageRef, Slots: w.machine.Slots, Server: w.r.Server, Bootstrap: w.token,
+	}, err
+}
+
+// look asks whether the machine is there.
+func (w job) look(ctx context.Context) error {
+	alive, detail, err := w.provider.Alive(ctx, w.ref())
+	if err != nil {
+		return w.later(ctx, err)
+	}
+	return w.done(ctx, func(tx Tx, m *Machine, agent Agent) error {
+		now := w.r.Clock.Now()
+		switch {
+		case !alive:
+			return w.r.again(ctx, tx, m, agent, "Its agent ended. "+shown(detail), now)
+		case m.State == MachineRunning:
+			m.DueAt = w.r.next(m, agent, now)
+		default:
+			m.DueAt = new(now.Add(lookAgain))
+		}
+		return nil
+	})
+}
+
+// evict cancels what runs on a machine that stops.
+func (w job) evict(ctx context.Context) error {
+	why := fmt.Sprintf("The %s %s was stopped while this ran. %s", w.machine.Kind.noun(), w.machine.Name, w.machine.Message)
+	err := w.r.Store.In(ctx, w.scope, func(tx Tx) error {
+		_, err := tx.Evict(ctx, attemptIDs(w.live), why, w.r.Clock.Now())
+		return err
+	})
+	if err == nil {
+		w.r.Runs.Outbox.cancel(w.live)
+	}
+	return err
+}
+
+// clean says to the tasks that wait that the machine has failed, and ends what is left of it.
+func (w job) clean(ctx context.Context) error {
+	if err := w.r.Runs.failWaiting(ctx, w.scope, w.machine); err != nil {
+		return w.later(ctx, err)
+	}
+	return w.release(ctx)
+}
+
+// release ends all that is left of the machine. What ran on it is over then, whatever its agent has not told.
+func (w job) release(ctx context.Context) error {
+	if err := w.provider.Release(ctx, w.ref()); err != nil {
+		return w.later(ctx, err)
+	}
+	var live []Attempt
+	err := w.done(ctx, func(tx Tx, m *Machine, agent Agent) (err error) {
+		if live, err = tx.LiveAttempts(ctx, agent.ID); err != nil {
+			return err
+		}
+		m.DueAt = new(w.r.Clock.Now())
+		return disconnect(ctx, tx, agent)
+	})
+	if err != nil {
+		return err
+	}
+	why := fmt.Sprintf("The %s %s was ended while this ran. %s", w.machine.Kind.noun(), w.machine.Name, w.machine.Message)
+	for _, a := range live {
+		err = errors.Join(err, w.r.Runs.endAttempt(ctx, w.scope, a.ID, AttemptEnd{Status: AttemptLost, Message: why, Evicted: true}))
+	}
+	if err != nil {
+		return w.later(ctx, err)
+	}
+	err = w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+		if err := m.Apply(EventReleased, "", w.r.Clock.Now()); err != nil {
+			return err
+		}
+		m.DueAt = nil
+		return nil
+	})
+	if err != nil || w.machine.HeldAt == nil {
+		return err
+	}
+	return w.r.Runs.holdWaiting(ctx, w.scope, w.machine)
+}
+
+// Adopt makes the machines of this host due, as a server does that starts: it does not know what became of them meanwhile.
+func (r *Reconciler) Adopt(ctx context.Context) error {
+	return r.System.CheckMachines(ctx, r.Host, r.Clock.Now())
+}
+
+// Gone is a provider's hint that a machine may have gone.
+func (r *Reconciler) Gone(ctx context.Context, ref MachineRef) error {
+	return r.change(ctx, SystemScope(ref.Workspace, "machines"), ref.Machine, func(_ Tx, m *Machine, _ Agent) error {
+		if m.Incarnation == ref.Incarnation && !m.resting() {
+			m.DueAt = new(r.Clock.Now())
+		}
+		return nil
+	})
+}
+
+// Sweep removes what providers hold of machines that do not exist any more. What a provider lists before the rows are read has a row, or never will.
+func (r *Reconciler) Sweep(ctx context.Context) error {
+	var failed []error
+	for _, p := range r.Providers {
+		refs, err := p.Machines(ctx)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		failed = append(failed, r.removeUnknown(ctx, p, refs))
+	}
+	return errors.Join(failed...)
+}
+
+func (r *Reconciler) removeUnknown(ctx context.Context, p Provider, refs []MachineRef) error {
+	ids := make([]MachineID, len(refs))
+	for i, ref := range refs {
+		ids[i] = ref.Machine
+	}
+	known, err := r.System.KnownMachines(ctx, ids)
+	if err != nil {
+		return err
+	}
+	exists := map[MachineID]bool{}
+	for _, id := range known {
+		exists[id] = true
+	}
+	var failed []error
+	for _, ref := range refs {
+		if !exists[ref.Machine] {
+			failed = append(failed, p.Remove(ctx, ref))
+		}
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,129 @@
+package domain
+
+import (
+	"context"
+	"strings"
+)
+
+// Settings are where a workspace's machines and objects come from.
+type Settings struct {
+	Store     Store
+	Clock     Clock
+	Providers Providers
+	Objects   Objects
+	Storage   string // the server's own, as a URL
+}
+
+// Provider returns the workspace's registered provider.
+func (c *Settings) Provider(ctx context.Context, s Scope) (p ProviderSettings, err error) {
+	if err := authorize(ctx, c.Store, s, SettingsRead); err != nil {
+		return p, err
+	}
+	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
+		p, err = tx.Provider(ctx)
+		return err
+	})
+	return p, err
+}
+
+// UpdateProvider registers the provider, once it was really tried.
+func (c *Settings) UpdateProvider(ctx context.Context, s Scope, p ProviderSettings) (ProviderSettings, error) {
+	if err := authorize(ctx, c.Store, s, ProviderUpdate); err != nil {
+		return ProviderSettings{}, err
+	}
+	if p.Kind != ProviderLocal {
+		return ProviderSettings{}, Invalid("kind", "The provider %q is not to be had; only %q is.", p.Kind, ProviderLocal)
+	}
+	if p.Region == "" {
+		p.Region = DefaultProvider.Region
+	}
+	provider, err := c.Providers.of(p.Kind)
+	if err != nil {
+		return ProviderSettings{}, err
+	}
+	if err := provider.Check(ctx, p); err != nil {
+		return ProviderSettings{}, err
+	}
+	p.UpdatedAt = new(c.Clock.Now())
+	err = c.Store.In(ctx, s, func(tx Tx) error {
+		if err := tx.SaveProvider(ctx, p); err != nil {
+			return err
+		}
+		return audited(ctx, tx, s, ProviderUpdate, "workspace", s.workspace)
+	})
+	return p, err
+}
+
+// StorageOf returns the workspace's registered storage: the server's own where it has registered none.
+func (c *Settings) StorageOf(ctx context.Context, s Scope) (p StorageSettings, err error) {
+	if err := authorize(ctx, c.Store, s, SettingsRead); err != nil {
+		return p, err
+	}
+	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
+		p, err = tx.Storage(ctx)
+		return err
+	})
+	if p.URL == "" {
+		p.URL = c.Storage
+	}
+	return p, err
+}
+
+// UpdateStorage registers the storage, once something was really written to it, read back and compared. Only the server's own files are to be had.
+func (c *Settings) UpdateStorage(ctx context.Context, s Scope, p StorageSettings) (StorageSettings, error) {
+	if err := authorize(ctx, c.Store, s, StorageUpdate); err != nil {
+		return StorageSettings{}, err
+	}
+	if err := c.validStorage(p); err != nil {
+		return StorageSettings{}, err
+	}
+	if err := c.tryStorage(ctx, s); err != nil {
+		return StorageSettings{}, err
+	}
+	p.UpdatedAt = new(c.Clock.Now())
+	err := c.Store.In(ctx, s, func(tx Tx) error {
+		provider, err := tx.Provider(ctx)
+		if err != nil {
+			return err
+		}
+		if provider.Kind != ProviderLocal {
+			return Invalid("url", "Storage in files goes with the provider %q alone; this workspace's is %q.", ProviderLocal, provider.Kind)
+		}
+		if err := tx.SaveStorage(ctx, p); err != nil {
+			return err
+		}
+		return audited(ctx, tx, s, StorageUpdate, "workspace", s.workspace)
+	})
+	return p, err
+}
+
+func (c *Settings) validStorage(p StorageSettings) error {
+	scheme, _, _ := strings.Cut(p.URL, ":")
+	switch {
+	case p.URL == c.Storage && p.Role == "" && p.ExternalID == "":
+		return nil
+	case p.URL == "":
+		return Invalid("url", "The storage has no url; give %s, the only one that is to be had.", c.Storage)
+	case scheme != "file":
+		return Invalid("url", "Storage of the kind %q is not to be had; only files are: %s.", scheme, c.Storage)
+	case p.URL != c.Storage:
+		return Invalid("url", "Of the server's files, only %s is for workspaces.", c.Storage)
+	}
+	return Invalid("role", "Storage in files takes no role and no external id; leave them out.")
+}
+
+func (c *Settings) tryStorage(ctx context.Context, s Scope) error {
+	key := "probe/" + string(s.workspace)
+	probe := c.Clock.Now().String()
+	if err := c.Objects.Put(ctx, key, []byte(probe)); err != nil {
+		return Invalid("url", "Nothing can be written to %s.", c.Storage).Because(err)
+	}
+	back, err := c.Objects.Get(ctx, key)
+	if err != nil || string(back) != probe {
+		return Invalid("url", "What was written to %s cannot be read back.", c.Storage).Because(err)
+	}
+	if err := c.Objects.Delete(ctx, key); err != nil {
+		return Invalid("url", "What was written to %s cannot be deleted.", c.Storage).Because(err)
+	}
+	return nil
+}

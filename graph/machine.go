@@ -1,0 +1,91 @@
+package graph
+
+import (
+	"context"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/graph/model"
+)
+
+// computeOf is the compute instance with the id; nil without an id, and where it is deleted.
+func (r *Resolver) computeOf(ctx context.Context, id domain.MachineID) (*model.Compute, error) {
+	if id == "" {
+		return nil, nil
+	}
+	load, err := r.loaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := load.Compute(ctx, id)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	compute := model.NewCompute(*m)
+	return &compute, nil
+}
+
+// agentOf is the machine's own agent.
+func (r *Resolver) agentOf(ctx context.Context, m domain.Machine) (*domain.Agent, error) {
+	load, err := r.loaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return load.Agent(ctx, m.AgentID)
+}
+
+// flavorOf is the machine's flavor, with its price; the zero value where the workspace's provider has none such, or is not to be had on this server.
+func (r *Resolver) flavorOf(ctx context.Context, m domain.Machine) (model.Flavor, error) {
+	load, err := r.loaders(ctx)
+	if err != nil {
+		return model.Flavor{}, err
+	}
+	flavor, err := load.Flavor(ctx, m.Flavor)
+	if domain.IsCode(err, domain.CodeUnavailable) {
+		return model.Flavor{}, nil
+	}
+	return model.Flavor{Flavor: flavor}, err
+}
+
+func machineMetrics(ctx context.Context, machines *domain.Machines, id domain.MachineID, since *time.Time) ([]domain.MachineMetrics, error) {
+	scope, err := auth.From(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := machines.Metrics(ctx, scope, id, value(since))
+	if err != nil {
+		return nil, err
+	}
+	return all, affordRows(ctx, len(all))
+}
+
+func machineLog(ctx context.Context, machines *domain.Machines, id domain.MachineID, bytes int) ([]byte, error) {
+	scope, err := auth.From(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := affordTail(ctx, bytes); err != nil {
+		return nil, err
+	}
+	log, err := machines.Log(ctx, scope, id, bytes)
+	return append([]byte{}, log...), err
+}
+
+// watchMachines tells the machines of one kind, and which change.
+func watchMachines[T any](ctx context.Context, s *server, machines *domain.Machines, show func(domain.Machine) T) (<-chan T, error) {
+	scope, err := auth.From(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wake, stop, err := machines.Watch(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	changes := &machineChanges{machines: machines, scope: scope}
+	return stream(ctx, s, stop, func(send func(T) error) error {
+		return s.live(ctx, wake, func() error {
+			return sendAll(ctx, changes.next, func(m domain.Machine) error { return send(show(m)) })
+		})
+	})
+}

@@ -1,0 +1,95 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Provider is where a workspace's machines come from.
+type Provider struct {
+	Kind       string `json:"kind" enum:"local" doc:"local: processes on the server's own machine."`
+	Region     string `json:"region" example:"local"`
+	Role       string `json:"role" doc:"The role to assume; empty for local."`
+	ExternalID string `json:"external_id" doc:"The external id that goes with the role; empty for local."`
+	UpdatedAt  *Time  `json:"updated_at" nullable:"true" doc:"Null for the default, which nobody has registered."`
+}
+
+// NewProvider registers a provider: a role to assume, and never keys.
+type NewProvider struct {
+	Kind       string `json:"kind" example:"local" doc:"Only local is to be had so far."`
+	Region     string `json:"region,omitempty" example:"local" doc:"local has only local, which is also its default."`
+	Role       string `json:"role,omitempty" doc:"The role to assume; local takes none."`
+	ExternalID string `json:"external_id,omitempty" doc:"The external id that goes with the role; local takes none."`
+}
+
+func (n NewProvider) domain() domain.ProviderSettings {
+	return domain.ProviderSettings{Kind: domain.ProviderKind(n.Kind), Region: n.Region, Role: n.Role, ExternalID: n.ExternalID}
+}
+
+func showProvider(p domain.ProviderSettings) Provider {
+	return Provider{Kind: string(p.Kind), Region: p.Region, Role: p.Role, ExternalID: p.ExternalID, UpdatedAt: optionalTime(p.UpdatedAt)}
+}
+
+// Storage is where a workspace's objects are kept.
+type Storage struct {
+	URL        string `json:"url" example:"file:///var/lib/millpond/objects" doc:"The server's own where the workspace has registered none."`
+	Role       string `json:"role" doc:"The role to assume; empty for files."`
+	ExternalID string `json:"external_id" doc:"The external id that goes with the role; empty for files."`
+	UpdatedAt  *Time  `json:"updated_at" nullable:"true" doc:"Null for the default, which nobody has registered."`
+}
+
+// NewStorage registers a storage: a role to assume, and never keys.
+type NewStorage struct {
+	URL        string `json:"url" example:"file:///var/lib/millpond/objects" doc:"Only the server's own files are to be had so far; GET shows where they are."`
+	Role       string `json:"role,omitempty" doc:"The role to assume; files take none."`
+	ExternalID string `json:"external_id,omitempty" doc:"The external id that goes with the role; files take none."`
+}
+
+func (n NewStorage) domain() domain.StorageSettings {
+	return domain.StorageSettings{URL: n.URL, Role: n.Role, ExternalID: n.ExternalID}
+}
+
+func showStorage(p domain.StorageSettings) Storage {
+	return Storage{URL: p.URL, Role: p.Role, ExternalID: p.ExternalID, UpdatedAt: optionalTime(p.UpdatedAt)}
+}
+
+func (a *api) settingsRoutes() {
+	const tag, provider, storage = "Settings", "/settings/provider", "/settings/storage"
+	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: provider, OperationID: "get-provider", Tags: []string{tag}, Summary: "Get the provider of the workspace's machines",
+		Description: "local in the region local, where none is registered.",
+	}, a.getProvider)
+	operate(a, huma.Operation{
+		Method: http.MethodPut, Path: provider, OperationID: "update-provider", Tags: []string{tag}, Summary: "Register the provider of the workspace's machines",
+		Description: "It is really tried before it is saved: what does not work is 400 with the reason, and changes nothing. Machines that there are stay where they are.\n\n" +
+			"Decided here: only local exists so far; any other kind is 400 by its name.",
+	}, a.updateProvider)
+	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: storage, OperationID: "get-storage", Tags: []string{tag}, Summary: "Get the storage of the workspace's objects",
+	}, a.getStorage)
+	operate(a, huma.Operation{
+		Method: http.MethodPut, Path: storage, OperationID: "update-storage", Tags: []string{tag}, Summary: "Register the storage of the workspace's objects",
+		Description: "It is really tried before it is saved: something is written, read back and compared. What does not work is 400 with the reason, and changes nothing.\n\n" +
+			"Decided here: only the server's own files exist so far, and go with the provider local alone; any other kind of storage is 400 by its name.",
+	}, a.updateStorage)
+}
+
+func (a *api) getProvider(ctx context.Context, s domain.Scope, _ *nothing) (*answer[Provider], error) {
+	return answered(showProvider)(a.Settings.Provider(ctx, s))
+}
+
+func (a *api) updateProvider(ctx context.Context, s domain.Scope, in *struct{ Body NewProvider }) (*answer[Provider], error) {
+	return answered(showProvider)(a.Settings.UpdateProvider(ctx, s, in.Body.domain()))
+}
+
+func (a *api) getStorage(ctx context.Context, s domain.Scope, _ *nothing) (*answer[Storage], error) {
+	return answered(showStorage)(a.Settings.StorageOf(ctx, s))
+}
+
+func (a *api) updateStorage(ctx context.Context, s domain.Scope, in *struct{ Body NewStorage }) (*answer[Storage], error) {
+	return answered(showStorage)(a.Settings.UpdateStorage(ctx, s, in.Body.domain()))
+}

@@ -1,0 +1,249 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type machineRow struct {
+	ID            domain.MachineID    `db:"id"`
+	Kind          domain.MachineKind  `db:"kind"`
+	Name          string              `db:"name"`
+	Flavor        string              `db:"flavor"`
+	Provider      domain.ProviderKind `db:"provider"`
+	Region        string              `db:"region"`
+	Image         string              `db:"image"`
+	ImageRef      string              `db:"image_ref"`
+	AutoStop      domain.AutoStop     `db:"auto_stop"`
+	Slots         int                 `db:"slots"`
+	WriteEngine   string              `db:"write_engine"`
+	AgentID       domain.AgentID      `db:"agent_id"`
+	Host          string              `db:"host"`
+	CreatedByKind domain.ActorKind    `db:"created_by_kind"`
+	CreatedByID   string              `db:"created_by_id"`
+	CreatedByName string              `db:"created_by_name"`
+	CreatedAt     time.Time           `db:"created_at"`
+	LastUsedAt    sql.NullTime        `db:"last_used_at"`
+	Desired       domain.MachineState `db:"desired"`
+	State         domain.MachineState `db:"state"`
+	Message       string              `db:"message"`
+	StateSince    time.Time           `db:"state_since"`
+	Incarnation   int                 `db:"incarnation"`
+	Restarts      int                 `db:"restarts"`
+	Made          bool                `db:"made"`
+	Released      bool                `db:"released"`
+	IdleSince     sql.NullTime        `db:"idle_since"`
+	HeldAt        sql.NullTime        `db:"held_at"`
+	DueAt         sql.NullTime        `db:"due_at"`
+	Engines       []byte              `db:"engines"`
+}
+
+const machineColumns = `m.id, m.kind, m.name, m.flavor, m.provider, m.region, m.image, m.image_ref, m.auto_stop, m.slots, m.write_engine, m.agent_id, m.host,
+	m.created_by_kind, m.created_by_id, m.created_by_name, m.created_at, m.last_used_at, m.desired, m.state, m.message, m.state_since, m.incarnation,
+	m.restarts, m.made, m.released, m.idle_since, m.held_at, m.due_at, a.engines`
+
+// selectMachines reads machines, with the engines that their agents have told of.
+const selectMachines = `SELECT ` + machineColumns + ` FROM machines m JOIN agents a ON a.workspace_id = m.workspace_id AND a.id = m.agent_id
+	WHERE m.workspace_id = $1 AND `
+
+func (r machineRow) toDomain() (domain.Machine, error) {
+	m := domain.Machine{
+		ID: r.ID, Kind: r.Kind, Name: r.Name, Flavor: r.Flavor, Provider: r.Provider, Region: r.Region, Image: r.Image, ImageRef: r.ImageRef,
+		AutoStop: r.AutoStop, Slots: r.Slots, WriteEngine: r.WriteEngine, AgentID: r.AgentID, Host: r.Host,
+		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, CreatedAt: r.CreatedAt.UTC(),
+		LastUsedAt: timePtr(r.LastUsedAt), Desired: r.Desired, State: r.State, Message: r.Message, StateSince: r.StateSince.UTC(),
+		Incarnation: r.Incarnation, Restarts: r.Restarts, Made: r.Made, Released: r.Released, IdleSince: timePtr(r.IdleSince),
+		HeldAt: timePtr(r.HeldAt), DueAt: timePtr(r.DueAt),
+	}
+	return m, json.Unmarshal(r.Engines, &m.Engines)
+}
+
+func (t *Tx) machine(ctx context.Context, missing error, where string, args ...any) (domain.Machine, error) {
+	var row machineRow
+	if err := t.get(ctx, &row, selectMachines+where, append([]any{t.workspace}, args...)...); err != nil {
+		return domain.Machine{}, orMissing(err, missing)
+	}
+	return row.toDomain()
+}
+
+// Machine implements domain.MachineTx.
+func (t *Tx) Machine(ctx context.Context, id domain.MachineID) (domain.Machine, error) {
+	return t.machine(ctx, domain.NotFound("machine", id), `m.id = $2`, id)
+}
+
+// LockMachine implements domain.MachineTx. The agent's lock comes first, as wherever both are taken.
+func (t *Tx) LockMachine(ctx context.Context, id domain.MachineID) (domain.Machine, domain.Agent, error) {
+	m, err := t.Machine(ctx, id)
+	if err != nil {
+		return domain.Machine{}, domain.Agent{}, err
+	}
+	agent, err := t.LockSession(ctx, m.AgentID)
+	if err != nil {
+		return domain.Machine{}, domain.Agent{}, err
+	}
+	m, err = t.machine(ctx, domain.NotFound("machine", id), `m.id = $2 FOR UPDATE OF m`, id)
+	return m, agent, err
+}
+
+// MachineByName implements domain.MachineTx.
+func (t *Tx) MachineByName(ctx context.Context, kind domain.MachineKind, name string) (domain.Machine, error) {
+	return t.machine(ctx, domain.NotFound(string(kind), name), `m.kind = $2 AND m.name = $3`, kind, name)
+}
+
+// Machines implements domain.MachineTx.
+func (t *Tx) Machines(ctx context.Context, kind domain.MachineKind, after domain.MachineID, limit int) ([]domain.Machine, error) {
+	return rows(ctx, t.conn, machineRow.toDomain, selectMachines+`m.kind = $2 AND m.id > $3 ORDER BY m.id LIMIT $4`, t.workspace, kind, after, limit)
+}
+
+// MachinesByID implements domain.MachineTx.
+func (t *Tx) MachinesByID(ctx context.Context, ids []domain.MachineID) ([]domain.Machine, error) {
+	return rows(ctx, t.conn, machineRow.toDomain, selectMachines+`m.id = ANY($2)`, t.workspace, texts(ids))
+}
+
+const insertMachine = `INSERT INTO machines (workspace_id, id, kind, name, flavor, provider, region, image, auto_stop, slots, write_engine, agent_id,
+	created_by_kind, created_by_id, created_by_name, created_at, state_since)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)`
+
+func machineArgs(ws domain.WorkspaceID, m domain.Machine) []any {
+	return []any{
+		ws, m.ID, m.Kind, m.Name, m.Flavor, m.Provider, m.Region, m.Image, m.AutoStop, m.Slots, m.WriteEngine, m.AgentID, m.CreatedBy.Kind, m.CreatedBy.ID,
+		m.CreatedBy.Name, m.CreatedAt,
+	}
+}
+
+const insertMachineAgent = `INSERT INTO agents (workspace_id, id, name, token_hash, created_at, machine_id) VALUES ($1, $2, $3, $4, $5, $6)`
+
+// InsertMachine implements domain.MachineTx.
+func (t *Tx) InsertMachine(ctx context.Context, m domain.Machine, agent domain.Agent) error {
+	if err := t.exec(ctx, insertMachineAgent, t.workspace, agent.ID, agent.Name, agent.TokenHash, agent.CreatedAt, m.ID); err != nil {
+		return err
+	}
+	return t.exec(ctx, insertMachine, machineArgs(t.workspace, m)...)
+}
+
+// UpdateMachine implements domain.MachineTx.
+func (t *Tx) UpdateMachine(ctx context.Context, m domain.Machine) error {
+	return t.execOne(ctx, domain.NotFound("machine", m.ID), `UPDATE machines SET name = $3, flavor = $4, image = $5, image_ref = $6, auto_stop = $7, slots = $8,
+		host = $9, last_used_at = $10, desired = $11, state = $12, message = $13, state_since = $14, incarnation = $15, restarts = $16, made = $17,
+		released = $18, idle_since = $19, held_at = $20, due_at = $21 WHERE workspace_id = $1 AND id = $2`,
+		t.workspace, m.ID, m.Name, m.Flavor, m.Image, m.ImageRef, m.AutoStop, m.Slots, m.Host, m.LastUsedAt, m.Desired, m.State, m.Message, m.StateSince,
+		m.Incarnation, m.Restarts, m.Made, m.Released, m.IdleSince, m.HeldAt, m.DueAt)
+}
+
+// DeleteMachine implements domain.MachineTx.
+func (t *Tx) DeleteMachine(ctx context.Context, id domain.MachineID) error {
+	return t.execOne(ctx, domain.NotFound("machine", id), `DELETE FROM machines WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
+}
+
+// SetBootstrap implements domain.MachineTx.
+func (t *Tx) SetBootstrap(ctx context.Context, agent domain.AgentID, hash []byte, expires time.Time) error {
+	return t.execOne(ctx, domain.NotFound("agent", agent), `UPDATE agents SET bootstrap_hash = $3, bootstrap_expires_at = $4 WHERE workspace_id = $1 AND id = $2`,
+		t.workspace, agent, hash, expires)
+}
+
+// TakeBootstrap implements domain.MachineTx.
+func (t *Tx) TakeBootstrap(ctx context.Context, agent domain.AgentID, hash []byte, now time.Time) (taken bool, err error) {
+	res, err := t.conn.ExecContext(ctx, `UPDATE agents SET bootstrap_hash = NULL, bootstrap_expires_at = NULL
+		WHERE workspace_id = $1 AND id = $2 AND bootstrap_hash = $3 AND bootstrap_expires_at > $4`, t.workspace, agent, hash, now)
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+// SetEngines implements domain.MachineTx.
+func (t *Tx) SetEngines(ctx context.Context, agent domain.AgentID, engines []domain.Engine) error {
+	body, err := json.Marshal(engines)
+	if err != nil {
+		return err
+	}
+	return t.exec(ctx, `UPDATE agents SET engines = $3 WHERE workspace_id = $1 AND id = $2 AND engines <> $3::jsonb`, t.workspace, agent, string(body))
+}
+
+// WaitingRuns implements domain.MachineTx.
+func (t *Tx) WaitingRuns(ctx context.Context, id domain.MachineID) (runs []domain.RunID, err error) {
+	err = t.sel(ctx, &runs, `SELECT DISTINCT run_id FROM tasks WHERE workspace_id = $1 AND machine_id = $2 AND machine_id <> '' AND status = 'queued'
+		AND current IS NULL ORDER BY run_id`, t.workspace, id)
+	return runs, err
+}
+
+// Prices implements domain.MachineTx.
+func (t *Tx) Prices(ctx context.Context, provider domain.ProviderKind, region string, at time.Time) (map[string]domain.Price, error) {
+	var found []struct {
+		Flavor   string          `db:"flavor"`
+		Hourly   decimal.Decimal `db:"hourly"`
+		Currency string          `db:"currency"`
+	}
+	err := t.sel(ctx, &found, `SELECT DISTINCT ON (flavor) flavor, hourly, currency FROM prices WHERE provider = $1 AND region = $2 AND effective_from <= $3
+		ORDER BY flavor, effective_from DESC`, provider, region, at)
+	all := make(map[string]domain.Price, len(found))
+	for _, p := range found {
+		all[p.Flavor] = domain.Price{Hourly: p.Hourly, Currency: p.Currency}
+	}
+	return all, err
+}
+
+type machineRefRow struct {
+	Workspace domain.WorkspaceID `db:"workspace_id"`
+	ID        domain.MachineID   `db:"id"`
+	DueAt     time.Time          `db:"due_at"`
+}
+
+func (r machineRefRow) due() (domain.DueMachine, error) {
+	return domain.DueMachine{MachineRef: domain.MachineRef{Workspace: r.Workspace, Machine: r.ID}, At: r.DueAt.UTC()}, nil
+}
+
+func kinds(all []domain.ProviderKind) any { return texts(all) }
+
+// DueMachines implements domain.System.
+func (s *System) DueMachines(ctx context.Context, from []domain.ProviderKind, host string, limit int) ([]domain.DueMachine, error) {
+	all, err := rows(ctx, s.db, machineRefRow.due, `SELECT workspace_id, id, due_at FROM machines WHERE due_at IS NOT NULL AND provider = ANY($1)
+		AND host IN ('', $2) ORDER BY due_at LIMIT $3`, kinds(from), host, limit)
+	return all, mapError(err)
+}
+
+// CheckMachines implements domain.System.
+func (s *System) CheckMachines(ctx context.Context, host string, now time.Time) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE machines SET due_at = $2 WHERE host = $1 AND NOT (released AND state IN ('stopped', 'failed'))`, host, now)
+	return mapError(err)
+}
+
+// ShiftMachines implements domain.System.
+func (s *System) ShiftMachines(ctx context.Context, by time.Duration) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE machines SET state_since = state_since + $1 * interval '1 microsecond', idle_since = idle_since + $1 * interval '1 microsecond',
+		due_at = due_at + $1 * interval '1 microsecond' WHERE NOT (released AND state IN ('stopped', 'failed'))`, by.Microseconds())
+	return mapError(err)
+}
+
+// KnownMachines implements domain.System.
+func (s *System) KnownMachines(ctx context.Context, ids []domain.MachineID) (known []domain.MachineID, err error) {
+	err = s.db.SelectContext(ctx, &known, `SELECT id FROM machines WHERE id = ANY($1)`, texts(ids))
+	return known, mapError(err)
+}
+
+// BootstrapAgent implements domain.System.
+func (s *System) BootstrapAgent(ctx context.Context, hash []byte) (domain.AgentRef, error) {
+	var r refRow
+	err := s.db.GetContext(ctx, &r, `SELECT workspace_id, id FROM agents WHERE bootstrap_hash = $1`, hash)
+	return domain.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, mapError(orMissing(err, errUnknown))
+}
+
+// InsertPrices implements domain.System.
+func (s *System) InsertPrices(ctx context.Context, provider domain.ProviderKind, region string, from time.Time, prices map[string]domain.Price) error {
+	for flavor, p := range prices {
+		_, err := s.db.ExecContext(ctx, `INSERT INTO prices (provider, region, flavor, effective_from, hourly, currency) SELECT $1, $2, $3, $4, $5, $6
+			WHERE NOT EXISTS (SELECT FROM prices WHERE provider = $1 AND region = $2 AND flavor = $3) ON CONFLICT DO NOTHING`,
+			provider, region, flavor, from, p.Hourly, p.Currency)
+		if err != nil {
+			return mapError(err)
+		}
+	}
+	return nil
+}

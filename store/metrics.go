@@ -1,0 +1,50 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// metricsSlots is how many rows of metrics a machine has: one for each five seconds of an hour.
+const metricsSlots = int64(domain.MetricsKept / domain.MetricsEvery)
+
+// SaveMetrics implements domain.MachineTx.
+func (t *Tx) SaveMetrics(ctx context.Context, id domain.MachineID, m domain.MachineMetrics) error {
+	gpus, err := json.Marshal(m.GPUs)
+	if err != nil {
+		return err
+	}
+	slot := m.At.Unix() / int64(domain.MetricsEvery/time.Second) % metricsSlots
+	return t.exec(ctx, `INSERT INTO machine_metrics (workspace_id, machine_id, slot, at, cpu, cores, memory, memory_total, disk, disk_total, gpus)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (workspace_id, machine_id, slot) DO UPDATE SET at = EXCLUDED.at, cpu = EXCLUDED.cpu,
+		cores = EXCLUDED.cores, memory = EXCLUDED.memory, memory_total = EXCLUDED.memory_total, disk = EXCLUDED.disk, disk_total = EXCLUDED.disk_total,
+		gpus = EXCLUDED.gpus`,
+		t.workspace, id, slot, m.At, m.CPU, m.Cores, m.Memory, m.MemoryTotal, m.Disk, m.DiskTotal, string(gpus))
+}
+
+type metricsRow struct {
+	At          time.Time `db:"at"`
+	CPU         float64   `db:"cpu"`
+	Cores       float64   `db:"cores"`
+	Memory      int64     `db:"memory"`
+	MemoryTotal int64     `db:"memory_total"`
+	Disk        int64     `db:"disk"`
+	DiskTotal   int64     `db:"disk_total"`
+	GPUs        []byte    `db:"gpus"`
+}
+
+func (r metricsRow) toDomain() (domain.MachineMetrics, error) {
+	m := domain.MachineMetrics{
+		At: r.At.UTC(), CPU: r.CPU, Cores: r.Cores, Memory: r.Memory, MemoryTotal: r.MemoryTotal, Disk: r.Disk, DiskTotal: r.DiskTotal,
+	}
+	return m, json.Unmarshal(r.GPUs, &m.GPUs)
+}
+
+// Metrics implements domain.MachineTx.
+func (t *Tx) Metrics(ctx context.Context, id domain.MachineID, since time.Time) ([]domain.MachineMetrics, error) {
+	return rows(ctx, t.conn, metricsRow.toDomain, `SELECT at, cpu, cores, memory, memory_total, disk, disk_total, gpus FROM machine_metrics
+		WHERE workspace_id = $1 AND machine_id = $2 AND at > $3 ORDER BY at`, t.workspace, id, since)
+}

@@ -132,14 +132,14 @@ type platform struct {
 }
 
 // newPlatform starts an instance with an administrator, and with an agent of so many slots beside it; 0 for none.
-func newPlatform(b *testing.B, slots int) *platform {
+func newPlatform(b *testing.B, slots int, extra ...string) *platform {
 	b.Helper()
 	args := []string{"--no-local-agent"}
 	if slots > 0 {
 		args = []string{"--agent-slots", fmt.Sprint(slots)}
 	}
 	p := &platform{b: b, dir: newDir(b)}
-	s := newServer(b, p.dir, args...)
+	s := newServer(b, p.dir, append(args, extra...)...)
 	p.servers = []*server{s}
 	b.Cleanup(p.end)
 	s.start()

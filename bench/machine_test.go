@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent/provision/provisiontest"
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/store"
+)
+
+const machineRepeats = 10
+
+// BenchmarkMachine measures a local machine from the request that starts it to its agent's being connected and ready, and from the request that stops it to
+// nothing being left, as a client sees both. The reference is an agent started by hand: from its start to its connection, and from SIGTERM to its end.
+func BenchmarkMachine(b *testing.B) {
+	p := newPlatform(b, 0)
+	var made struct{ ID string }
+	require.NoError(b, p.do(http.MethodPost, "/compute", map[string]string{"name": "bench", "flavor": "cpu.1"}, &made))
+	path := "/compute/" + made.ID
+	var ready, gone, bareReady, bareGone sample
+	for i := range machineRepeats + 1 {
+		started := p.machineUntil(path, "start", "running")
+		stopped := p.machineUntil(path, "stop", "stopped")
+		up, down := p.bareAgent()
+		if i == 0 { // the first start pins the image
+			b.ReportMetric(ms(started), "first-start-ms")
+			continue
+		}
+		ready, gone, bareReady, bareGone = append(ready, started), append(gone, stopped), append(bareReady, up), append(bareGone, down)
+	}
+	b.ReportMetric(ms(ready.median()), "ready-ms")
+	b.ReportMetric(ms(bareReady.median()), "bare-ready-ms")
+	b.ReportMetric(float64(ready.median())/float64(bareReady.median()), "ready-ratio")
+	b.ReportMetric(ms(gone.median()), "gone-ms")
+	b.ReportMetric(ms(bareGone.median()), "bare-gone-ms")
+	b.ReportMetric(float64(gone.median())/float64(bareGone.median()), "gone-ratio")
+	quiet(b)
+}
+
+// machineUntil asks for what is to be done and waits for its end.
+func (p *platform) machineUntil(path, verb, status string) time.Duration {
+	p.b.Helper()
+	start := time.Now()
+	require.NoError(p.b, p.do(http.MethodPost, path+"/"+verb, nil, nil))
+	var m struct{ Status, Message string }
+	await(p.b, "the machine is "+status, 2*time.Millisecond, func() bool {
+		require.NoError(p.b, p.do(http.MethodGet, path, nil, &m))
+		require.NotEqual(p.b, "failed", m.Status, m.Message)
+		return m.Status == status
+	})
+	return time.Since(start)
+}
+
+// bareAgent starts the workspace's agent by hand and ends it.
+func (p *platform) bareAgent() (up, down time.Duration) {
+	p.b.Helper()
+	agent := func() (status string) {
+		var all struct{ Data []struct{ Status string } }
+		require.NoError(p.b, p.do(http.MethodGet, "/settings/agents", nil, &all))
+		return all.Data[0].Status
+	}
+	cmd := exec.Command(binary(p.b), "agent", "--server", p.url, "--token-file", filepath.Join(p.dir, "agent.token"), "--data-dir", filepath.Join(p.dir, "bare"))
+	log, err := os.OpenFile(filepath.Join(p.dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(p.b, err)
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	start := time.Now()
+	require.NoError(p.b, cmd.Start())
+	await(p.b, "the agent connects", 2*time.Millisecond, func() bool { return agent() == "connected" })
+	up = time.Since(start)
+	start = time.Now()
+	require.NoError(p.b, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait() // how it ended is of no interest
+	down = time.Since(start)
+	await(p.b, "the agent has gone", 2*time.Millisecond, func() bool { return agent() != "connected" })
+	return up, down
+}
+
+// counted counts what the reconciler asks of the database.
+type counted struct {
+	domain.Store
+	domain.System
+	queries *atomic.Int64
+}
+
+func (c counted) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
+	c.queries.Add(1)
+	return c.Store.In(ctx, s, fn)
+}
+
+func (c counted) DueMachines(ctx context.Context, p []domain.ProviderKind, host string, limit int) ([]domain.DueMachine, error) {
+	c.queries.Add(1)
+	return c.System.DueMachines(ctx, p, host, limit)
+}
+
+// Of the reconciler at rest: it looks every 30 seconds when nothing wakes it.
+const (
+	looksPerMinute = 2
+	restLooks      = 200
+)
+
+// BenchmarkMachinesAtRest measures the reconciler with running machines of a simulated provider that have nothing to do: what it asks of the database in a
+// minute, and its share of a core. What the machines' agents say of themselves is not in it.
+func BenchmarkMachinesAtRest(b *testing.B) {
+	p := newPlatform(b, 0, "--no-local-machines")
+	var one time.Duration
+	for _, n := range []int{1, 50, 500} {
+		b.Run(fmt.Sprintf("machines=%d", n), func(b *testing.B) {
+			f := newSimulatedFleet(b, p, n)
+			f.queries.Store(0)
+			before := cpuUsed()
+			for range restLooks {
+				next, err := f.reconciler.Tick(b.Context())
+				require.NoError(b, err)
+				require.False(b, next.IsZero())
+				f.reconciler.Wait()
+			}
+			look := (cpuUsed() - before) / restLooks
+			if n == 1 {
+				one = look
+			}
+			b.ReportMetric(float64(f.queries.Load())/restLooks*looksPerMinute, "queries/min")
+			b.ReportMetric(float64(look.Microseconds()), "us-cpu/look")
+			b.ReportMetric(100*float64(look*looksPerMinute)/float64(time.Minute), "%core")
+			b.ReportMetric(float64(look)/float64(max(one, 1)), "ratio-to-1")
+			b.ReportMetric(float64(f.took.Milliseconds())/float64(n), "start-ms/machine")
+			quiet(b)
+		})
+	}
+}
+
+func cpuUsed() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // never fails
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// simulatedFleet is a workspace whose machines all run.
+type simulatedFleet struct {
+	reconciler *domain.Reconciler
+	queries    *atomic.Int64
+	took       time.Duration // to make all of them run
+}
+
+func newSimulatedFleet(b *testing.B, p *platform, n int) simulatedFleet {
+	s, err := store.Open(b.Context(), p.database, store.Options{})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, s.Close()) })
+	clock := domain.SystemClock{}
+	provider := provisiontest.NewSimulated(provisiontest.Hooks{})
+	providers := domain.Providers{domain.ProviderLocal: provider}
+	instance := &domain.Instance{Store: s.System(), Clock: clock}
+	ws, _, _, err := instance.CreateWorkspace(b.Context(), fmt.Sprintf("fleet of %d", n))
+	require.NoError(b, err)
+	runs := &domain.Runs{Store: s, System: s.System(), Topics: s.Topics(), Clock: clock}
+	agents := &domain.Agents{Store: s, System: s.System(), Topics: s.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: "bench"}
+	keys, err := auth.NewKeys(b.Context(), s.System(), clock)
+	require.NoError(b, err)
+	f := simulatedFleet{queries: &atomic.Int64{}}
+	c := counted{s, s.System(), f.queries}
+	f.reconciler = &domain.Reconciler{
+		Store: c, System: c, Clock: clock, Runs: runs, Providers: providers, Times: domain.DefaultMachineTimes, Heartbeat: 10 * time.Second, Host: ws.Name,
+		Server: p.url, Report: func(err error) { b.Error(err) },
+	}
+	machines := &domain.Machines{Kind: domain.KindCompute, Store: s, Topics: s.Topics(), Clock: clock, Providers: providers}
+	scope := domain.SystemScope(ws.ID, "benchmark")
+	start := time.Now()
+	for i := range n {
+		m, err := machines.Create(b.Context(), scope, domain.NewMachine{Name: fmt.Sprint(i), Flavor: "cpu.1"}, domain.Idempotency{})
+		require.NoError(b, err)
+		_, err = machines.Start(b.Context(), scope, m.ID, domain.Idempotency{})
+		require.NoError(b, err)
+	}
+	signIn := auth.NewService(s.System(), s, keys, clock)
+	connected := map[string]bool{}
+	connect := func(spec domain.MachineSpec) {
+		_, token, err := agents.Enroll(b.Context(), spec.Bootstrap)
+		require.NoError(b, err)
+		agent, err := signIn.Bearer(b.Context(), token)
+		require.NoError(b, err)
+		_, err = agents.Hello(b.Context(), agent, domain.AgentHello{Session: string(spec.Machine), Token: domain.HashSecret(token), Instance: "disk", Slots: 4})
+		require.NoError(b, err)
+		connected[string(spec.Machine)] = true
+	}
+	for len(connected) < n {
+		_, err := f.reconciler.Tick(b.Context())
+		require.NoError(b, err)
+		f.reconciler.Wait()
+		made, err := provider.Machines(b.Context())
+		require.NoError(b, err)
+		for _, m := range made {
+			if !connected[string(m.Machine)] {
+				connect(provider.Spec(m.Machine))
+			}
+		}
+	}
+	f.took = time.Since(start)
+	await(b, "nothing is due", time.Millisecond, func() bool {
+		next, err := f.reconciler.Tick(b.Context())
+		require.NoError(b, err)
+		f.reconciler.Wait()
+		return !next.IsZero() && time.Until(next) > time.Minute
+	})
+	return f
+}

@@ -18,10 +18,14 @@ import { Route as AppAgentsRouteImport } from "./routes/_app.agents";
 import { Route as AppApiKeysRouteImport } from "./routes/_app.api-keys";
 import { Route as AppMembersRouteImport } from "./routes/_app.members";
 import { Route as AppSettingsRouteImport } from "./routes/_app.settings";
+import { Route as AppComputeIndexRouteImport } from "./routes/_app.compute.index";
+import { Route as AppComputeMachineIdRouteImport } from "./routes/_app.compute.$machineId";
 import { Route as AppJobsIndexRouteImport } from "./routes/_app.jobs.index";
 import { Route as AppJobsNewRouteImport } from "./routes/_app.jobs.new";
 import { Route as AppRunsIndexRouteImport } from "./routes/_app.runs.index";
 import { Route as AppRunsRunIdRouteImport } from "./routes/_app.runs.$runId";
+import { Route as AppWarehousesIndexRouteImport } from "./routes/_app.warehouses.index";
+import { Route as AppWarehousesMachineIdRouteImport } from "./routes/_app.warehouses.$machineId";
 import { Route as AppJobsJobIdIndexRouteImport } from "./routes/_app.jobs.$jobId.index";
 import { Route as AppJobsJobIdEditRouteImport } from "./routes/_app.jobs.$jobId.edit";
 
@@ -69,6 +73,16 @@ const AppSettingsRoute = AppSettingsRouteImport.update({
   path: "/settings",
   getParentRoute: () => AppRoute,
 } as any);
+const AppComputeIndexRoute = AppComputeIndexRouteImport.update({
+  id: "/compute/",
+  path: "/compute/",
+  getParentRoute: () => AppRoute,
+} as any);
+const AppComputeMachineIdRoute = AppComputeMachineIdRouteImport.update({
+  id: "/compute/$machineId",
+  path: "/compute/$machineId",
+  getParentRoute: () => AppRoute,
+} as any);
 const AppJobsIndexRoute = AppJobsIndexRouteImport.update({
   id: "/jobs/",
   path: "/jobs/",
@@ -87,6 +101,16 @@ const AppRunsIndexRoute = AppRunsIndexRouteImport.update({
 const AppRunsRunIdRoute = AppRunsRunIdRouteImport.update({
   id: "/runs/$runId",
   path: "/runs/$runId",
+  getParentRoute: () => AppRoute,
+} as any);
+const AppWarehousesIndexRoute = AppWarehousesIndexRouteImport.update({
+  id: "/warehouses/",
+  path: "/warehouses/",
+  getParentRoute: () => AppRoute,
+} as any);
+const AppWarehousesMachineIdRoute = AppWarehousesMachineIdRouteImport.update({
+  id: "/warehouses/$machineId",
+  path: "/warehouses/$machineId",
   getParentRoute: () => AppRoute,
 } as any);
 const AppJobsJobIdIndexRoute = AppJobsJobIdIndexRouteImport.update({
@@ -109,10 +133,14 @@ export interface FileRoutesByFullPath {
   "/api-keys": typeof AppApiKeysRoute;
   "/members": typeof AppMembersRoute;
   "/settings": typeof AppSettingsRoute;
+  "/compute/$machineId": typeof AppComputeMachineIdRoute;
   "/jobs/new": typeof AppJobsNewRoute;
   "/runs/$runId": typeof AppRunsRunIdRoute;
+  "/warehouses/$machineId": typeof AppWarehousesMachineIdRoute;
+  "/compute/": typeof AppComputeIndexRoute;
   "/jobs/": typeof AppJobsIndexRoute;
   "/runs/": typeof AppRunsIndexRoute;
+  "/warehouses/": typeof AppWarehousesIndexRoute;
   "/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
   "/jobs/$jobId/": typeof AppJobsJobIdIndexRoute;
 }
@@ -125,10 +153,14 @@ export interface FileRoutesByTo {
   "/members": typeof AppMembersRoute;
   "/settings": typeof AppSettingsRoute;
   "/": typeof AppIndexRoute;
+  "/compute/$machineId": typeof AppComputeMachineIdRoute;
   "/jobs/new": typeof AppJobsNewRoute;
   "/runs/$runId": typeof AppRunsRunIdRoute;
+  "/warehouses/$machineId": typeof AppWarehousesMachineIdRoute;
+  "/compute": typeof AppComputeIndexRoute;
   "/jobs": typeof AppJobsIndexRoute;
   "/runs": typeof AppRunsIndexRoute;
+  "/warehouses": typeof AppWarehousesIndexRoute;
   "/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
   "/jobs/$jobId": typeof AppJobsJobIdIndexRoute;
 }
@@ -143,10 +175,14 @@ export interface FileRoutesById {
   "/_app/members": typeof AppMembersRoute;
   "/_app/settings": typeof AppSettingsRoute;
   "/_app/": typeof AppIndexRoute;
+  "/_app/compute/$machineId": typeof AppComputeMachineIdRoute;
   "/_app/jobs/new": typeof AppJobsNewRoute;
   "/_app/runs/$runId": typeof AppRunsRunIdRoute;
+  "/_app/warehouses/$machineId": typeof AppWarehousesMachineIdRoute;
+  "/_app/compute/": typeof AppComputeIndexRoute;
   "/_app/jobs/": typeof AppJobsIndexRoute;
   "/_app/runs/": typeof AppRunsIndexRoute;
+  "/_app/warehouses/": typeof AppWarehousesIndexRoute;
   "/_app/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
   "/_app/jobs/$jobId/": typeof AppJobsJobIdIndexRoute;
 }
@@ -161,10 +197,14 @@ export interface FileRouteTypes {
     | "/api-keys"
     | "/members"
     | "/settings"
+    | "/compute/$machineId"
     | "/jobs/new"
     | "/runs/$runId"
+    | "/warehouses/$machineId"
+    | "/compute/"
     | "/jobs/"
     | "/runs/"
+    | "/warehouses/"
     | "/jobs/$jobId/edit"
     | "/jobs/$jobId/";
   fileRoutesByTo: FileRoutesByTo;
@@ -177,10 +217,14 @@ export interface FileRouteTypes {
     | "/members"
     | "/settings"
     | "/"
+    | "/compute/$machineId"
     | "/jobs/new"
     | "/runs/$runId"
+    | "/warehouses/$machineId"
+    | "/compute"
     | "/jobs"
     | "/runs"
+    | "/warehouses"
     | "/jobs/$jobId/edit"
     | "/jobs/$jobId";
   id:
@@ -194,10 +238,14 @@ export interface FileRouteTypes {
     | "/_app/members"
     | "/_app/settings"
     | "/_app/"
+    | "/_app/compute/$machineId"
     | "/_app/jobs/new"
     | "/_app/runs/$runId"
+    | "/_app/warehouses/$machineId"
+    | "/_app/compute/"
     | "/_app/jobs/"
     | "/_app/runs/"
+    | "/_app/warehouses/"
     | "/_app/jobs/$jobId/edit"
     | "/_app/jobs/$jobId/";
   fileRoutesById: FileRoutesById;
@@ -273,6 +321,20 @@ declare module "@tanstack/react-router" {
       preLoaderRoute: typeof AppSettingsRouteImport;
       parentRoute: typeof AppRoute;
     };
+    "/_app/compute/": {
+      id: "/_app/compute/";
+      path: "/compute";
+      fullPath: "/compute/";
+      preLoaderRoute: typeof AppComputeIndexRouteImport;
+      parentRoute: typeof AppRoute;
+    };
+    "/_app/compute/$machineId": {
+      id: "/_app/compute/$machineId";
+      path: "/compute/$machineId";
+      fullPath: "/compute/$machineId";
+      preLoaderRoute: typeof AppComputeMachineIdRouteImport;
+      parentRoute: typeof AppRoute;
+    };
     "/_app/jobs/": {
       id: "/_app/jobs/";
       path: "/jobs";
@@ -301,6 +363,20 @@ declare module "@tanstack/react-router" {
       preLoaderRoute: typeof AppRunsRunIdRouteImport;
       parentRoute: typeof AppRoute;
     };
+    "/_app/warehouses/": {
+      id: "/_app/warehouses/";
+      path: "/warehouses";
+      fullPath: "/warehouses/";
+      preLoaderRoute: typeof AppWarehousesIndexRouteImport;
+      parentRoute: typeof AppRoute;
+    };
+    "/_app/warehouses/$machineId": {
+      id: "/_app/warehouses/$machineId";
+      path: "/warehouses/$machineId";
+      fullPath: "/warehouses/$machineId";
+      preLoaderRoute: typeof AppWarehousesMachineIdRouteImport;
+      parentRoute: typeof AppRoute;
+    };
     "/_app/jobs/$jobId/": {
       id: "/_app/jobs/$jobId/";
       path: "/jobs/$jobId";
@@ -325,10 +401,14 @@ interface AppRouteChildren {
   AppMembersRoute: typeof AppMembersRoute;
   AppSettingsRoute: typeof AppSettingsRoute;
   AppIndexRoute: typeof AppIndexRoute;
+  AppComputeMachineIdRoute: typeof AppComputeMachineIdRoute;
   AppJobsNewRoute: typeof AppJobsNewRoute;
   AppRunsRunIdRoute: typeof AppRunsRunIdRoute;
+  AppWarehousesMachineIdRoute: typeof AppWarehousesMachineIdRoute;
+  AppComputeIndexRoute: typeof AppComputeIndexRoute;
   AppJobsIndexRoute: typeof AppJobsIndexRoute;
   AppRunsIndexRoute: typeof AppRunsIndexRoute;
+  AppWarehousesIndexRoute: typeof AppWarehousesIndexRoute;
   AppJobsJobIdEditRoute: typeof AppJobsJobIdEditRoute;
   AppJobsJobIdIndexRoute: typeof AppJobsJobIdIndexRoute;
 }
@@ -340,10 +420,14 @@ const AppRouteChildren: AppRouteChildren = {
   AppMembersRoute: AppMembersRoute,
   AppSettingsRoute: AppSettingsRoute,
   AppIndexRoute: AppIndexRoute,
+  AppComputeMachineIdRoute: AppComputeMachineIdRoute,
   AppJobsNewRoute: AppJobsNewRoute,
   AppRunsRunIdRoute: AppRunsRunIdRoute,
+  AppWarehousesMachineIdRoute: AppWarehousesMachineIdRoute,
+  AppComputeIndexRoute: AppComputeIndexRoute,
   AppJobsIndexRoute: AppJobsIndexRoute,
   AppRunsIndexRoute: AppRunsIndexRoute,
+  AppWarehousesIndexRoute: AppWarehousesIndexRoute,
   AppJobsJobIdEditRoute: AppJobsJobIdEditRoute,
   AppJobsJobIdIndexRoute: AppJobsJobIdIndexRoute,
 };

@@ -30,6 +30,31 @@ export type RevokeApiKeyInput = {
   readonly id: string;
 };
 
+export type CreateComputeInput = {
+  /** Unique among the compute instances of the workspace. */
+  readonly name: string;
+  /** Its size, one of flavors. */
+  readonly flavor: string;
+  /** How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out. */
+  readonly autoStop?: string | null | undefined;
+  /** A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out. */
+  readonly image?: string | null | undefined;
+  /** Tasks that it runs at once; four for each core when left out. */
+  readonly slots?: number | null | undefined;
+  /** The same key answers with the same compute instance, for a day. */
+  readonly idempotencyKey?: string | null | undefined;
+};
+
+/** A field that is left out or null stays as it is. Flavor, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same. */
+export type UpdateComputeInput = {
+  readonly id: string;
+  readonly name?: string | null | undefined;
+  readonly autoStop?: string | null | undefined;
+  readonly flavor?: string | null | undefined;
+  readonly image?: string | null | undefined;
+  readonly slots?: number | null | undefined;
+};
+
 export type VariableInput = {
   readonly name: string;
   readonly value: string;
@@ -47,6 +72,8 @@ export type TaskSpecInput = {
   readonly maxRetries?: number | null | undefined;
   readonly timeoutSeconds?: number | null | undefined;
   readonly environment?: ReadonlyArray<VariableInput> | null | undefined;
+  /** Id or name of the compute instance that it runs on, in place of the job's own. */
+  readonly compute?: string | null | undefined;
 };
 
 /** A file with its content, or with the SHA-256 and the size of one that is here already. */
@@ -82,6 +109,10 @@ export type CreateJobInput = {
   readonly parameters?: ReadonlyArray<VariableInput> | null | undefined;
   readonly schedule?: ScheduleInput | null | undefined;
   readonly maxConcurrentRuns?: number | null | undefined;
+  /** Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. The workspace's agent when left out. */
+  readonly compute?: string | null | undefined;
+  /** Run them on the workspace's agent when the compute instance cannot be had. */
+  readonly computeFallback?: boolean | null | undefined;
   /** At most 100, 4 MiB together. */
   readonly files?: ReadonlyArray<JobFileInput> | null | undefined;
   /** The same key answers with the same job, for a day. */
@@ -101,6 +132,10 @@ export type UpdateJobInput = {
   readonly parameters?: ReadonlyArray<VariableInput> | null | undefined;
   readonly schedule?: ScheduleChangeInput | null | undefined;
   readonly maxConcurrentRuns?: number | null | undefined;
+  /** Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. Empty for the workspace's agent. */
+  readonly compute?: string | null | undefined;
+  /** Run them on the workspace's agent when the compute instance cannot be had. */
+  readonly computeFallback?: boolean | null | undefined;
   /** At most 100, 4 MiB together. They replace all that were there. */
   readonly files?: ReadonlyArray<JobFileInput> | null | undefined;
 };
@@ -109,6 +144,16 @@ export type DeleteJobInput = {
   readonly id: string;
 };
 
+/** How far a machine is. RUNNING means that its agent is connected and ready; one that has FAILED says why, and can be started again. */
+export const MachineState = {
+  Stopped: 'STOPPED',
+  Starting: 'STARTING',
+  Running: 'RUNNING',
+  Stopping: 'STOPPING',
+  Failed: 'FAILED'
+} as const;
+
+export type MachineState = typeof MachineState[keyof typeof MachineState];
 export type UpdateQuotaInput = {
   readonly name: string;
   readonly limit: number;
@@ -181,6 +226,21 @@ export type RepairRunInput = {
   readonly idempotencyKey?: string | null | undefined;
 };
 
+export type UpdateProviderInput = {
+  /** Only local is to be had. */
+  readonly kind: string;
+  /** The provider's default when left out. */
+  readonly region?: string | null | undefined;
+  readonly role?: string | null | undefined;
+  readonly externalId?: string | null | undefined;
+};
+
+export type UpdateStorageInput = {
+  readonly url: string;
+  readonly role?: string | null | undefined;
+  readonly externalId?: string | null | undefined;
+};
+
 /** What a member may do: a viewer reads, an editor makes, runs and changes, an admin also manages members, keys and quotas. */
 export const Role = {
   Viewer: 'VIEWER',
@@ -231,6 +291,31 @@ export type UpdateMemberInput = {
 
 export type RemoveMemberInput = {
   readonly id: string;
+};
+
+export type CreateWarehouseInput = {
+  /** Unique among the warehouses of the workspace. */
+  readonly name: string;
+  /** One of flavors. */
+  readonly size: string;
+  /** How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out. */
+  readonly autoStop?: string | null | undefined;
+  /** A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out. */
+  readonly image?: string | null | undefined;
+  /** Statements that it runs at once; four for each core when left out. */
+  readonly slots?: number | null | undefined;
+  /** The same key answers with the same warehouse, for a day. */
+  readonly idempotencyKey?: string | null | undefined;
+};
+
+/** A field that is left out or null stays as it is. Size, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same. */
+export type UpdateWarehouseInput = {
+  readonly id: string;
+  readonly name?: string | null | undefined;
+  readonly autoStop?: string | null | undefined;
+  readonly size?: string | null | undefined;
+  readonly image?: string | null | undefined;
+  readonly slots?: number | null | undefined;
 };
 
 export type AgentsListQueryVariables = Exact<{
@@ -302,7 +387,7 @@ export type ScheduleFieldsFragment = { readonly cron: string, readonly timeZone:
 
 export type JobRowFragment = { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string> } | null, readonly runs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null } }> } };
 
-export type JobFullFragment = { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null };
+export type JobFullFragment = { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly computeId: string | null, readonly computeFallback: boolean, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null };
 
 export type JobsListQueryVariables = Exact<{
   first: number;
@@ -318,7 +403,7 @@ export type JobDetailQueryVariables = Exact<{
 }>;
 
 
-export type JobDetailQuery = { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } | null };
+export type JobDetailQuery = { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly computeId: string | null, readonly computeFallback: boolean, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } | null };
 
 export type JobRunsQueryVariables = Exact<{
   id: string;
@@ -329,6 +414,11 @@ export type JobRunsQueryVariables = Exact<{
 
 
 export type JobRunsQuery = { readonly job: { readonly __typename: 'Job', readonly id: string, readonly runs: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> } } | null };
+
+export type JobComputeQueryVariables = Exact<{ [key: string]: never; }>;
+
+
+export type JobComputeQuery = { readonly computeInstances: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> } };
 
 export type CronPreviewQueryVariables = Exact<{
   cron: string;
@@ -344,14 +434,14 @@ export type CreateJobMutationVariables = Exact<{
 }>;
 
 
-export type CreateJobMutation = { readonly createJob: { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } } };
+export type CreateJobMutation = { readonly createJob: { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly computeId: string | null, readonly computeFallback: boolean, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } } };
 
 export type UpdateJobMutationVariables = Exact<{
   input: UpdateJobInput;
 }>;
 
 
-export type UpdateJobMutation = { readonly updateJob: { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } } };
+export type UpdateJobMutation = { readonly updateJob: { readonly job: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly command: string | null, readonly maxRetries: number, readonly timeoutSeconds: number, readonly maxConcurrentRuns: number, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly computeId: string | null, readonly computeFallback: boolean, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly tasks: ReadonlyArray<{ readonly key: string, readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }> }> | null, readonly environment: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly files: ReadonlyArray<{ readonly path: string, readonly size: number, readonly sha256: string, readonly executable: boolean }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null } | null } } };
 
 export type DeleteJobMutationVariables = Exact<{
   input: DeleteJobInput;
@@ -359,6 +449,148 @@ export type DeleteJobMutationVariables = Exact<{
 
 
 export type DeleteJobMutation = { readonly deleteJob: { readonly id: string } };
+
+type MachineFacts_Compute_Fragment = { readonly __typename: 'Compute', readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null };
+
+type MachineFacts_Warehouse_Fragment = { readonly __typename: 'Warehouse', readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null };
+
+export type MachineFactsFragment =
+  | MachineFacts_Compute_Fragment
+  | MachineFacts_Warehouse_Fragment
+;
+
+export type ComputeFullFragment = { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null };
+
+export type WarehouseFullFragment = { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null };
+
+export type FlavorsQueryVariables = Exact<{ [key: string]: never; }>;
+
+
+export type FlavorsQuery = { readonly flavors: ReadonlyArray<{ readonly name: string, readonly cores: number, readonly memory: string, readonly gpus: number, readonly gpu: string | null, readonly available: boolean, readonly pricePerHour: string | null, readonly currency: string | null }> };
+
+export type ComputeListQueryVariables = Exact<{
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type ComputeListQuery = { readonly machines: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> } };
+
+export type WarehousesListQueryVariables = Exact<{
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type WarehousesListQuery = { readonly machines: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> } };
+
+export type ComputeDetailQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type ComputeDetailQuery = { readonly machine: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } | null };
+
+export type WarehouseDetailQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type WarehouseDetailQuery = { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } | null };
+
+export type ComputeLogQueryVariables = Exact<{
+  id: string;
+  bytes: number;
+}>;
+
+
+export type ComputeLogQuery = { readonly machine: { readonly __typename: 'Compute', readonly id: string, readonly log: string } | null };
+
+export type WarehouseLogQueryVariables = Exact<{
+  id: string;
+  bytes: number;
+}>;
+
+
+export type WarehouseLogQuery = { readonly machine: { readonly __typename: 'Warehouse', readonly id: string, readonly log: string } | null };
+
+export type CreateComputeMutationVariables = Exact<{
+  input: CreateComputeInput;
+}>;
+
+
+export type CreateComputeMutation = { readonly done: { readonly machine: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+
+export type UpdateComputeMutationVariables = Exact<{
+  input: UpdateComputeInput;
+}>;
+
+
+export type UpdateComputeMutation = { readonly done: { readonly machine: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+
+export type StartComputeMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type StartComputeMutation = { readonly done: { readonly machine: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+
+export type StopComputeMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type StopComputeMutation = { readonly done: { readonly machine: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+
+export type DeleteComputeMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type DeleteComputeMutation = { readonly done: { readonly id: string } };
+
+export type CreateWarehouseMutationVariables = Exact<{
+  input: CreateWarehouseInput;
+}>;
+
+
+export type CreateWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+
+export type UpdateWarehouseMutationVariables = Exact<{
+  input: UpdateWarehouseInput;
+}>;
+
+
+export type UpdateWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+
+export type StartWarehouseMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type StartWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+
+export type StopWarehouseMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type StopWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+
+export type DeleteWarehouseMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type DeleteWarehouseMutation = { readonly done: { readonly id: string } };
+
+export type MachineMetricsSubscriptionVariables = Exact<{
+  id: string;
+  since?: string | null | undefined;
+}>;
+
+
+export type MachineMetricsSubscription = { readonly machineMetrics: { readonly at: string, readonly cpu: number, readonly cores: number, readonly memory: string, readonly memoryTotal: string, readonly disk: string, readonly diskTotal: string, readonly gpus: ReadonlyArray<{ readonly name: string, readonly load: number, readonly memory: string, readonly memoryTotal: string }> } };
 
 export type MemberRowFragment = { readonly __typename: 'Member', readonly id: string, readonly role: Role, readonly createdAt: string, readonly acceptedAt: string | null, readonly user: { readonly __typename: 'User', readonly id: string, readonly name: string, readonly email: string } };
 
@@ -394,13 +626,13 @@ export type RemoveMemberMutation = { readonly removeMember: { readonly id: strin
 export type OverviewQueryVariables = Exact<{ [key: string]: never; }>;
 
 
-export type OverviewQuery = { readonly overview: { readonly runningRuns: number, readonly pendingRuns: number, readonly succeededRuns: number, readonly failedRuns: number, readonly connectedAgents: number, readonly agents: number }, readonly latest: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly failures: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly agents: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } }> }, readonly jobs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly sample: boolean, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string } | null, readonly latestRun: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus } | null } }> }, readonly apiKeys: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'APIKey', readonly id: string } }> } };
+export type OverviewQuery = { readonly overview: { readonly runningRuns: number, readonly pendingRuns: number, readonly succeededRuns: number, readonly failedRuns: number, readonly connectedAgents: number, readonly agents: number }, readonly latest: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly failures: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly agents: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } }> }, readonly computeInstances: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> }, readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> }, readonly jobs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly sample: boolean, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string } | null, readonly latestRun: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus } | null } }> }, readonly apiKeys: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'APIKey', readonly id: string } }> } };
 
 export type AttemptStateFragment = { readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null };
 
-export type TaskStateFragment = { readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> };
+export type TaskStateFragment = { readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> };
 
-export type RunStateFragment = { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> };
+export type RunStateFragment = { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> };
 
 export type RunsListQueryVariables = Exact<{
   first: number;
@@ -421,7 +653,7 @@ export type RunDetailQueryVariables = Exact<{
 }>;
 
 
-export type RunDetailQuery = { readonly run: { readonly __typename: 'Run', readonly singleCommand: boolean, readonly command: string | null, readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly job: { readonly __typename: 'Job', readonly id: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }> } | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> } | null };
+export type RunDetailQuery = { readonly run: { readonly __typename: 'Run', readonly singleCommand: boolean, readonly command: string | null, readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly job: { readonly __typename: 'Job', readonly id: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState, readonly agent: { readonly __typename: 'Agent', readonly id: string } | null } | null } | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly command: string, readonly dependsOn: ReadonlyArray<string>, readonly maxRetries: number, readonly timeoutSeconds: number, readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> } | null };
 
 export type AttemptLogQueryVariables = Exact<{
   attempt: string;
@@ -437,21 +669,21 @@ export type CancelRunMutationVariables = Exact<{
 }>;
 
 
-export type CancelRunMutation = { readonly cancelRun: { readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> } } };
+export type CancelRunMutation = { readonly cancelRun: { readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> } } };
 
 export type RepairRunMutationVariables = Exact<{
   input: RepairRunInput;
 }>;
 
 
-export type RepairRunMutation = { readonly repairRun: { readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> } } };
+export type RepairRunMutation = { readonly repairRun: { readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> } } };
 
 export type RunChangedSubscriptionVariables = Exact<{
   id: string;
 }>;
 
 
-export type RunChangedSubscription = { readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> } };
+export type RunChangedSubscription = { readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly key: string, readonly status: TaskStatus, readonly retryCount: number, readonly message: string | null, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly computeId: string | null, readonly compute: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> }>, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null }> } };
 
 export type RunLogsSubscriptionVariables = Exact<{
   attempt: string;
@@ -485,6 +717,25 @@ export type ChangePasswordMutationVariables = Exact<{
 
 export type ChangePasswordMutation = { readonly changePassword: { readonly user: { readonly __typename: 'User', readonly id: string, readonly email: string, readonly name: string } } };
 
+export type PlacesQueryVariables = Exact<{ [key: string]: never; }>;
+
+
+export type PlacesQuery = { readonly provider: { readonly kind: string, readonly region: string, readonly role: string | null, readonly externalId: string | null, readonly updatedAt: string | null }, readonly storage: { readonly url: string, readonly role: string | null, readonly externalId: string | null, readonly updatedAt: string | null } };
+
+export type UpdateProviderMutationVariables = Exact<{
+  input: UpdateProviderInput;
+}>;
+
+
+export type UpdateProviderMutation = { readonly updateProvider: { readonly provider: { readonly kind: string, readonly region: string, readonly role: string | null, readonly externalId: string | null, readonly updatedAt: string | null } } };
+
+export type UpdateStorageMutationVariables = Exact<{
+  input: UpdateStorageInput;
+}>;
+
+
+export type UpdateStorageMutation = { readonly updateStorage: { readonly storage: { readonly url: string, readonly role: string | null, readonly externalId: string | null, readonly updatedAt: string | null } } };
+
 export type PaletteQueryVariables = Exact<{
   search?: string | null | undefined;
 }>;
@@ -509,11 +760,41 @@ export type AgentsChangedSubscriptionVariables = Exact<{ [key: string]: never; }
 
 export type AgentsChangedSubscription = { readonly agentUpdated: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } };
 
+export type PaletteMachinesQueryVariables = Exact<{ [key: string]: never; }>;
+
+
+export type PaletteMachinesQuery = { readonly computeInstances: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState } }> }, readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } }> } };
+
+export type ComputeChangedSubscriptionVariables = Exact<{ [key: string]: never; }>;
+
+
+export type ComputeChangedSubscription = { readonly computeUpdated: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } };
+
+export type WarehousesChangedSubscriptionVariables = Exact<{ [key: string]: never; }>;
+
+
+export type WarehousesChangedSubscription = { readonly warehouseUpdated: { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } };
+
 export type RunRowFragment = { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null };
 
 export type RunBarFragment = { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null };
 
 export type AgentRowFragment = { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null };
+
+type MachineRow_Compute_Fragment = { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number };
+
+type MachineRow_Warehouse_Fragment = { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number };
+
+export type MachineRowFragment =
+  | MachineRow_Compute_Fragment
+  | MachineRow_Warehouse_Fragment
+;
+
+export type ComputeRowFragment = { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number };
+
+export type WarehouseRowFragment = { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number };
+
+export type ComputeLinkFragment = { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState };
 
 export type StartRunMutationVariables = Exact<{
   input: StartRunInput;
@@ -623,6 +904,14 @@ export const JobRowFragmentDoc = new TypedDocumentString(`
   startedAt
   finishedAt
 }`, {"fragmentName":"JobRow"}) as unknown as TypedDocumentString<JobRowFragment, unknown>;
+export const ComputeLinkFragmentDoc = new TypedDocumentString(`
+    fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
+}
+    `, {"fragmentName":"ComputeLink"}) as unknown as TypedDocumentString<ComputeLinkFragment, unknown>;
 export const ScheduleFieldsFragmentDoc = new TypedDocumentString(`
     fragment ScheduleFields on Schedule {
   cron
@@ -647,12 +936,21 @@ export const JobFullFragmentDoc = new TypedDocumentString(`
   sample
   createdAt
   updatedAt
+  computeId
+  computeFallback
+  compute {
+    ...ComputeLink
+  }
   tasks {
     key
     command
     dependsOn
     maxRetries
     timeoutSeconds
+    computeId
+    compute {
+      ...ComputeLink
+    }
     environment {
       name
       value
@@ -684,7 +982,227 @@ export const JobFullFragmentDoc = new TypedDocumentString(`
   waitingSince
   missed
   lastMissedAt
+}
+fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
 }`, {"fragmentName":"JobFull"}) as unknown as TypedDocumentString<JobFullFragment, unknown>;
+export const MachineRowFragmentDoc = new TypedDocumentString(`
+    fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+    `, {"fragmentName":"MachineRow"}) as unknown as TypedDocumentString<MachineRowFragment, unknown>;
+export const ComputeRowFragmentDoc = new TypedDocumentString(`
+    fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}
+    fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}`, {"fragmentName":"ComputeRow"}) as unknown as TypedDocumentString<ComputeRowFragment, unknown>;
+export const AgentRowFragmentDoc = new TypedDocumentString(`
+    fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+    `, {"fragmentName":"AgentRow"}) as unknown as TypedDocumentString<AgentRowFragment, unknown>;
+export const MachineFactsFragmentDoc = new TypedDocumentString(`
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+    fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}`, {"fragmentName":"MachineFacts"}) as unknown as TypedDocumentString<MachineFactsFragment, unknown>;
+export const ComputeFullFragmentDoc = new TypedDocumentString(`
+    fragment ComputeFull on Compute {
+  ...ComputeRow
+  ...MachineFacts
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}`, {"fragmentName":"ComputeFull"}) as unknown as TypedDocumentString<ComputeFullFragment, unknown>;
+export const WarehouseRowFragmentDoc = new TypedDocumentString(`
+    fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}
+    fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}`, {"fragmentName":"WarehouseRow"}) as unknown as TypedDocumentString<WarehouseRowFragment, unknown>;
+export const WarehouseFullFragmentDoc = new TypedDocumentString(`
+    fragment WarehouseFull on Warehouse {
+  ...WarehouseRow
+  ...MachineFacts
+  engines {
+    name
+    version
+  }
+  writeEngine
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}`, {"fragmentName":"WarehouseFull"}) as unknown as TypedDocumentString<WarehouseFullFragment, unknown>;
 export const MemberRowFragmentDoc = new TypedDocumentString(`
     fragment MemberRow on Member {
   __typename
@@ -749,6 +1267,10 @@ export const TaskStateFragmentDoc = new TypedDocumentString(`
   notBefore
   startedAt
   finishedAt
+  computeId
+  compute {
+    ...ComputeLink
+  }
   attempts {
     ...AttemptState
   }
@@ -772,6 +1294,12 @@ export const TaskStateFragmentDoc = new TypedDocumentString(`
     id
     name
   }
+}
+fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
 }`, {"fragmentName":"TaskState"}) as unknown as TypedDocumentString<TaskStateFragment, unknown>;
 export const RunStateFragmentDoc = new TypedDocumentString(`
     fragment RunState on Run {
@@ -813,6 +1341,10 @@ fragment TaskState on Task {
   notBefore
   startedAt
   finishedAt
+  computeId
+  compute {
+    ...ComputeLink
+  }
   attempts {
     ...AttemptState
   }
@@ -830,24 +1362,13 @@ fragment RunRow on Run {
   startedAt
   finishedAt
   cancelRequestedAt
-}`, {"fragmentName":"RunState"}) as unknown as TypedDocumentString<RunStateFragment, unknown>;
-export const AgentRowFragmentDoc = new TypedDocumentString(`
-    fragment AgentRow on Agent {
+}
+fragment ComputeLink on Compute {
   __typename
   id
   name
-  status
-  version
-  hostname
-  os
-  arch
-  slots
-  busy
-  createdAt
-  connectedAt
-  lastSeenAt
-}
-    `, {"fragmentName":"AgentRow"}) as unknown as TypedDocumentString<AgentRowFragment, unknown>;
+  state
+}`, {"fragmentName":"RunState"}) as unknown as TypedDocumentString<RunStateFragment, unknown>;
 export const AgentsListDocument = new TypedDocumentString(`
     query AgentsList($first: Int!, $after: String) {
   agents(first: $first, after: $after) {
@@ -1142,12 +1663,21 @@ fragment JobFull on Job {
   sample
   createdAt
   updatedAt
+  computeId
+  computeFallback
+  compute {
+    ...ComputeLink
+  }
   tasks {
     key
     command
     dependsOn
     maxRetries
     timeoutSeconds
+    computeId
+    compute {
+      ...ComputeLink
+    }
     environment {
       name
       value
@@ -1170,6 +1700,12 @@ fragment JobFull on Job {
   schedule {
     ...ScheduleFields
   }
+}
+fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
 }`) as unknown as TypedDocumentString<JobDetailQuery, JobDetailQueryVariables>;
 export const JobRunsDocument = new TypedDocumentString(`
     query JobRuns($id: ID!, $first: Int!, $after: String, $status: [RunStatus!]) {
@@ -1203,6 +1739,36 @@ export const JobRunsDocument = new TypedDocumentString(`
   finishedAt
   cancelRequestedAt
 }`) as unknown as TypedDocumentString<JobRunsQuery, JobRunsQueryVariables>;
+export const JobComputeDocument = new TypedDocumentString(`
+    query JobCompute {
+  computeInstances(first: 200) {
+    edges {
+      node {
+        ...ComputeRow
+      }
+    }
+  }
+}
+    fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}`) as unknown as TypedDocumentString<JobComputeQuery, JobComputeQueryVariables>;
 export const CronPreviewDocument = new TypedDocumentString(`
     query CronPreview($cron: String!, $timeZone: String!, $count: Int) {
   cronPreview(cron: $cron, timeZone: $timeZone, count: $count)
@@ -1237,12 +1803,21 @@ fragment JobFull on Job {
   sample
   createdAt
   updatedAt
+  computeId
+  computeFallback
+  compute {
+    ...ComputeLink
+  }
   tasks {
     key
     command
     dependsOn
     maxRetries
     timeoutSeconds
+    computeId
+    compute {
+      ...ComputeLink
+    }
     environment {
       name
       value
@@ -1265,6 +1840,12 @@ fragment JobFull on Job {
   schedule {
     ...ScheduleFields
   }
+}
+fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
 }`) as unknown as TypedDocumentString<CreateJobMutation, CreateJobMutationVariables>;
 export const UpdateJobDocument = new TypedDocumentString(`
     mutation UpdateJob($input: UpdateJobInput!) {
@@ -1295,12 +1876,21 @@ fragment JobFull on Job {
   sample
   createdAt
   updatedAt
+  computeId
+  computeFallback
+  compute {
+    ...ComputeLink
+  }
   tasks {
     key
     command
     dependsOn
     maxRetries
     timeoutSeconds
+    computeId
+    compute {
+      ...ComputeLink
+    }
     environment {
       name
       value
@@ -1323,6 +1913,12 @@ fragment JobFull on Job {
   schedule {
     ...ScheduleFields
   }
+}
+fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
 }`) as unknown as TypedDocumentString<UpdateJobMutation, UpdateJobMutationVariables>;
 export const DeleteJobDocument = new TypedDocumentString(`
     mutation DeleteJob($input: DeleteJobInput!) {
@@ -1331,6 +1927,750 @@ export const DeleteJobDocument = new TypedDocumentString(`
   }
 }
     `) as unknown as TypedDocumentString<DeleteJobMutation, DeleteJobMutationVariables>;
+export const FlavorsDocument = new TypedDocumentString(`
+    query Flavors {
+  flavors {
+    name
+    cores
+    memory
+    gpus
+    gpu
+    available
+    pricePerHour
+    currency
+  }
+}
+    `) as unknown as TypedDocumentString<FlavorsQuery, FlavorsQueryVariables>;
+export const ComputeListDocument = new TypedDocumentString(`
+    query ComputeList($first: Int!, $after: String) {
+  machines: computeInstances(first: $first, after: $after) {
+    pageInfo {
+      hasNextPage
+      endCursor
+    }
+    edges {
+      node {
+        ...ComputeRow
+      }
+    }
+  }
+}
+    fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}`) as unknown as TypedDocumentString<ComputeListQuery, ComputeListQueryVariables>;
+export const WarehousesListDocument = new TypedDocumentString(`
+    query WarehousesList($first: Int!, $after: String) {
+  machines: warehouses(first: $first, after: $after) {
+    pageInfo {
+      hasNextPage
+      endCursor
+    }
+    edges {
+      node {
+        ...WarehouseRow
+      }
+    }
+  }
+}
+    fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}`) as unknown as TypedDocumentString<WarehousesListQuery, WarehousesListQueryVariables>;
+export const ComputeDetailDocument = new TypedDocumentString(`
+    query ComputeDetail($id: ID!) {
+  machine: compute(id: $id) {
+    ...ComputeFull
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment ComputeFull on Compute {
+  ...ComputeRow
+  ...MachineFacts
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}`) as unknown as TypedDocumentString<ComputeDetailQuery, ComputeDetailQueryVariables>;
+export const WarehouseDetailDocument = new TypedDocumentString(`
+    query WarehouseDetail($id: ID!) {
+  machine: warehouse(id: $id) {
+    ...WarehouseFull
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment WarehouseFull on Warehouse {
+  ...WarehouseRow
+  ...MachineFacts
+  engines {
+    name
+    version
+  }
+  writeEngine
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}`) as unknown as TypedDocumentString<WarehouseDetailQuery, WarehouseDetailQueryVariables>;
+export const ComputeLogDocument = new TypedDocumentString(`
+    query ComputeLog($id: ID!, $bytes: Int!) {
+  machine: compute(id: $id) {
+    __typename
+    id
+    log(bytes: $bytes)
+  }
+}
+    `) as unknown as TypedDocumentString<ComputeLogQuery, ComputeLogQueryVariables>;
+export const WarehouseLogDocument = new TypedDocumentString(`
+    query WarehouseLog($id: ID!, $bytes: Int!) {
+  machine: warehouse(id: $id) {
+    __typename
+    id
+    log(bytes: $bytes)
+  }
+}
+    `) as unknown as TypedDocumentString<WarehouseLogQuery, WarehouseLogQueryVariables>;
+export const CreateComputeDocument = new TypedDocumentString(`
+    mutation CreateCompute($input: CreateComputeInput!) {
+  done: createCompute(input: $input) {
+    machine: compute {
+      ...ComputeFull
+    }
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment ComputeFull on Compute {
+  ...ComputeRow
+  ...MachineFacts
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}`) as unknown as TypedDocumentString<CreateComputeMutation, CreateComputeMutationVariables>;
+export const UpdateComputeDocument = new TypedDocumentString(`
+    mutation UpdateCompute($input: UpdateComputeInput!) {
+  done: updateCompute(input: $input) {
+    machine: compute {
+      ...ComputeFull
+    }
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment ComputeFull on Compute {
+  ...ComputeRow
+  ...MachineFacts
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}`) as unknown as TypedDocumentString<UpdateComputeMutation, UpdateComputeMutationVariables>;
+export const StartComputeDocument = new TypedDocumentString(`
+    mutation StartCompute($id: ID!) {
+  done: startCompute(input: {id: $id}) {
+    machine: compute {
+      ...ComputeFull
+    }
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment ComputeFull on Compute {
+  ...ComputeRow
+  ...MachineFacts
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}`) as unknown as TypedDocumentString<StartComputeMutation, StartComputeMutationVariables>;
+export const StopComputeDocument = new TypedDocumentString(`
+    mutation StopCompute($id: ID!) {
+  done: stopCompute(input: {id: $id}) {
+    machine: compute {
+      ...ComputeFull
+    }
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment ComputeFull on Compute {
+  ...ComputeRow
+  ...MachineFacts
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}`) as unknown as TypedDocumentString<StopComputeMutation, StopComputeMutationVariables>;
+export const DeleteComputeDocument = new TypedDocumentString(`
+    mutation DeleteCompute($id: ID!) {
+  done: deleteCompute(input: {id: $id}) {
+    id
+  }
+}
+    `) as unknown as TypedDocumentString<DeleteComputeMutation, DeleteComputeMutationVariables>;
+export const CreateWarehouseDocument = new TypedDocumentString(`
+    mutation CreateWarehouse($input: CreateWarehouseInput!) {
+  done: createWarehouse(input: $input) {
+    machine: warehouse {
+      ...WarehouseFull
+    }
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment WarehouseFull on Warehouse {
+  ...WarehouseRow
+  ...MachineFacts
+  engines {
+    name
+    version
+  }
+  writeEngine
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}`) as unknown as TypedDocumentString<CreateWarehouseMutation, CreateWarehouseMutationVariables>;
+export const UpdateWarehouseDocument = new TypedDocumentString(`
+    mutation UpdateWarehouse($input: UpdateWarehouseInput!) {
+  done: updateWarehouse(input: $input) {
+    machine: warehouse {
+      ...WarehouseFull
+    }
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment WarehouseFull on Warehouse {
+  ...WarehouseRow
+  ...MachineFacts
+  engines {
+    name
+    version
+  }
+  writeEngine
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}`) as unknown as TypedDocumentString<UpdateWarehouseMutation, UpdateWarehouseMutationVariables>;
+export const StartWarehouseDocument = new TypedDocumentString(`
+    mutation StartWarehouse($id: ID!) {
+  done: startWarehouse(input: {id: $id}) {
+    machine: warehouse {
+      ...WarehouseFull
+    }
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment WarehouseFull on Warehouse {
+  ...WarehouseRow
+  ...MachineFacts
+  engines {
+    name
+    version
+  }
+  writeEngine
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}`) as unknown as TypedDocumentString<StartWarehouseMutation, StartWarehouseMutationVariables>;
+export const StopWarehouseDocument = new TypedDocumentString(`
+    mutation StopWarehouse($id: ID!) {
+  done: stopWarehouse(input: {id: $id}) {
+    machine: warehouse {
+      ...WarehouseFull
+    }
+  }
+}
+    fragment MachineFacts on Machine {
+  __typename
+  id
+  image
+  imageRef
+  slots
+  incarnation
+  createdBy
+  agent {
+    ...AgentRow
+  }
+}
+fragment WarehouseFull on Warehouse {
+  ...WarehouseRow
+  ...MachineFacts
+  engines {
+    name
+    version
+  }
+  writeEngine
+}
+fragment AgentRow on Agent {
+  __typename
+  id
+  name
+  status
+  version
+  hostname
+  os
+  arch
+  slots
+  busy
+  createdAt
+  connectedAt
+  lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}`) as unknown as TypedDocumentString<StopWarehouseMutation, StopWarehouseMutationVariables>;
+export const DeleteWarehouseDocument = new TypedDocumentString(`
+    mutation DeleteWarehouse($id: ID!) {
+  done: deleteWarehouse(input: {id: $id}) {
+    id
+  }
+}
+    `) as unknown as TypedDocumentString<DeleteWarehouseMutation, DeleteWarehouseMutationVariables>;
+export const MachineMetricsDocument = new TypedDocumentString(`
+    subscription MachineMetrics($id: ID!, $since: Time) {
+  machineMetrics(id: $id, since: $since) {
+    at
+    cpu
+    cores
+    memory
+    memoryTotal
+    disk
+    diskTotal
+    gpus {
+      name
+      load
+      memory
+      memoryTotal
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<MachineMetricsSubscription, MachineMetricsSubscriptionVariables>;
 export const MembersDocument = new TypedDocumentString(`
     query Members($first: Int!, $after: String) {
   members(first: $first, after: $after) {
@@ -1439,6 +2779,20 @@ export const OverviewDocument = new TypedDocumentString(`
       }
     }
   }
+  computeInstances(first: 50) {
+    edges {
+      node {
+        ...ComputeRow
+      }
+    }
+  }
+  warehouses(first: 50) {
+    edges {
+      node {
+        ...WarehouseRow
+      }
+    }
+  }
   jobs(first: 50) {
     edges {
       node {
@@ -1498,6 +2852,30 @@ fragment AgentRow on Agent {
   createdAt
   connectedAt
   lastSeenAt
+}
+fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
 }`) as unknown as TypedDocumentString<OverviewQuery, OverviewQueryVariables>;
 export const RunsListDocument = new TypedDocumentString(`
     query RunsList($first: Int!, $after: String, $filter: RunFilter) {
@@ -1557,6 +2935,13 @@ export const RunDetailDocument = new TypedDocumentString(`
         name
         value
       }
+      compute {
+        ...ComputeLink
+        agent {
+          __typename
+          id
+        }
+      }
     }
     tasks {
       ...TaskState
@@ -1600,6 +2985,10 @@ fragment TaskState on Task {
   notBefore
   startedAt
   finishedAt
+  computeId
+  compute {
+    ...ComputeLink
+  }
   attempts {
     ...AttemptState
   }
@@ -1617,6 +3006,12 @@ fragment RunRow on Run {
   startedAt
   finishedAt
   cancelRequestedAt
+}
+fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
 }`) as unknown as TypedDocumentString<RunDetailQuery, RunDetailQueryVariables>;
 export const AttemptLogDocument = new TypedDocumentString(`
     query AttemptLog($attempt: ID!, $offset: Int64!, $maxBytes: Int!) {
@@ -1672,6 +3067,10 @@ fragment TaskState on Task {
   notBefore
   startedAt
   finishedAt
+  computeId
+  compute {
+    ...ComputeLink
+  }
   attempts {
     ...AttemptState
   }
@@ -1698,6 +3097,12 @@ fragment RunRow on Run {
   startedAt
   finishedAt
   cancelRequestedAt
+}
+fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
 }`) as unknown as TypedDocumentString<CancelRunMutation, CancelRunMutationVariables>;
 export const RepairRunDocument = new TypedDocumentString(`
     mutation RepairRun($input: RepairRunInput!) {
@@ -1737,6 +3142,10 @@ fragment TaskState on Task {
   notBefore
   startedAt
   finishedAt
+  computeId
+  compute {
+    ...ComputeLink
+  }
   attempts {
     ...AttemptState
   }
@@ -1763,6 +3172,12 @@ fragment RunRow on Run {
   startedAt
   finishedAt
   cancelRequestedAt
+}
+fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
 }`) as unknown as TypedDocumentString<RepairRunMutation, RepairRunMutationVariables>;
 export const RunChangedDocument = new TypedDocumentString(`
     subscription RunChanged($id: ID!) {
@@ -1800,6 +3215,10 @@ fragment TaskState on Task {
   notBefore
   startedAt
   finishedAt
+  computeId
+  compute {
+    ...ComputeLink
+  }
   attempts {
     ...AttemptState
   }
@@ -1826,6 +3245,12 @@ fragment RunRow on Run {
   startedAt
   finishedAt
   cancelRequestedAt
+}
+fragment ComputeLink on Compute {
+  __typename
+  id
+  name
+  state
 }`) as unknown as TypedDocumentString<RunChangedSubscription, RunChangedSubscriptionVariables>;
 export const RunLogsDocument = new TypedDocumentString(`
     subscription RunLogs($attempt: ID!, $offset: Int64!) {
@@ -1888,6 +3313,48 @@ export const ChangePasswordDocument = new TypedDocumentString(`
   }
 }
     `) as unknown as TypedDocumentString<ChangePasswordMutation, ChangePasswordMutationVariables>;
+export const PlacesDocument = new TypedDocumentString(`
+    query Places {
+  provider {
+    kind
+    region
+    role
+    externalId
+    updatedAt
+  }
+  storage {
+    url
+    role
+    externalId
+    updatedAt
+  }
+}
+    `) as unknown as TypedDocumentString<PlacesQuery, PlacesQueryVariables>;
+export const UpdateProviderDocument = new TypedDocumentString(`
+    mutation UpdateProvider($input: UpdateProviderInput!) {
+  updateProvider(input: $input) {
+    provider {
+      kind
+      region
+      role
+      externalId
+      updatedAt
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<UpdateProviderMutation, UpdateProviderMutationVariables>;
+export const UpdateStorageDocument = new TypedDocumentString(`
+    mutation UpdateStorage($input: UpdateStorageInput!) {
+  updateStorage(input: $input) {
+    storage {
+      url
+      role
+      externalId
+      updatedAt
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<UpdateStorageMutation, UpdateStorageMutationVariables>;
 export const PaletteDocument = new TypedDocumentString(`
     query Palette($search: String) {
   jobs(first: 8, filter: {search: $search}) {
@@ -1970,6 +3437,82 @@ export const AgentsChangedDocument = new TypedDocumentString(`
   connectedAt
   lastSeenAt
 }`) as unknown as TypedDocumentString<AgentsChangedSubscription, AgentsChangedSubscriptionVariables>;
+export const PaletteMachinesDocument = new TypedDocumentString(`
+    query PaletteMachines {
+  computeInstances(first: 20) {
+    edges {
+      node {
+        __typename
+        id
+        name
+        state
+      }
+    }
+  }
+  warehouses(first: 20) {
+    edges {
+      node {
+        __typename
+        id
+        name
+        state
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<PaletteMachinesQuery, PaletteMachinesQueryVariables>;
+export const ComputeChangedDocument = new TypedDocumentString(`
+    subscription ComputeChanged {
+  computeUpdated {
+    ...ComputeRow
+  }
+}
+    fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment ComputeRow on Compute {
+  ...MachineRow
+  flavor
+}`) as unknown as TypedDocumentString<ComputeChangedSubscription, ComputeChangedSubscriptionVariables>;
+export const WarehousesChangedDocument = new TypedDocumentString(`
+    subscription WarehousesChanged {
+  warehouseUpdated {
+    ...WarehouseRow
+  }
+}
+    fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}`) as unknown as TypedDocumentString<WarehousesChangedSubscription, WarehousesChangedSubscriptionVariables>;
 export const StartRunDocument = new TypedDocumentString(`
     mutation StartRun($input: StartRunInput!) {
   startRun(input: $input) {

@@ -63,3 +63,26 @@ export function formatBytes(n: number): string {
 /** "1 run", "3 runs". */
 export const plural = (n: number, one: string, many = `${one}s`) =>
   `${formatCount(n)} ${n === 1 ? one : many}`;
+
+/** Time that is left, as a clock counts it down: 23:10, 1:02:10. */
+export function formatCountdown(ms: number): string {
+  const s = Math.max(0, Math.ceil(ms / 1000));
+  const two = (n: number) => String(n).padStart(2, "0");
+  const minutes = Math.floor(s / 60);
+  if (minutes < 60) return `${minutes}:${two(s % 60)}`;
+  return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(s % 60)}`;
+}
+
+/** A price with all the digits it has, two at least: $0.04, $0.0125. A currency that is not known is written after it. */
+export function formatPrice(amount: string, currency: string | null): string {
+  const digits = Math.min(20, Math.max(2, amount.split(".")[1]?.replace(/0+$/, "").length ?? 0));
+  const fraction = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  try {
+    return new Intl.NumberFormat(undefined, {
+      ...fraction,
+      ...(currency ? { style: "currency", currency, currencyDisplay: "narrowSymbol" } : {}),
+    }).format(Number(amount));
+  } catch {
+    return `${new Intl.NumberFormat(undefined, fraction).format(Number(amount))} ${currency}`;
+  }
+}

@@ -1,8 +1,9 @@
 import "./graph.css";
 import { Tooltip } from "@mantine/core";
-import type { AttemptStatus, TaskStatus } from "@/gql/gen";
+import type { AttemptStatus, ComputeLinkFragment, TaskStatus } from "@/gql/gen";
 import { useNow } from "@/lib/clock";
 import { formatClock, formatDuration } from "@/lib/format";
+import { ComputeLink } from "./Machine";
 import { StatusIcon, statusWord } from "./Status";
 
 export interface GanttAttempt {
@@ -16,6 +17,8 @@ export interface GanttTask {
   key: string;
   status: TaskStatus;
   attempts: readonly GanttAttempt[];
+  compute: ComputeLinkFragment | null;
+  computeId: string | null;
 }
 
 const ms = (t: string) => Date.parse(t);
@@ -67,16 +70,19 @@ export function Gantt({
       <ul className="gantt-rows">
         {tasks.map((t, i) => (
           <li key={t.key} className="gantt-row" data-selected={selected === i || undefined}>
-            <button
-              type="button"
-              className="gantt-label"
-              onClick={() => onSelect(i)}
-              aria-pressed={selected === i}
-              aria-label={`${t.key}, ${statusWord(t.status)}`}
-            >
-              <StatusIcon status={t.status} />
-              <span>{t.key}</span>
-            </button>
+            <div className="gantt-head">
+              <button
+                type="button"
+                className="gantt-label"
+                onClick={() => onSelect(i)}
+                aria-pressed={selected === i}
+                aria-label={`${t.key}, ${statusWord(t.status)}`}
+              >
+                <StatusIcon status={t.status} />
+                <span>{t.key}</span>
+              </button>
+              {t.compute && <ComputeLink compute={t.compute} id={t.computeId} />}
+            </div>
             <div className="gantt-track">
               {ticks.map((x) => (
                 <i key={x} className="gantt-grid" style={{ left: at(t0 + x) }} />

@@ -10,6 +10,7 @@ import { after, before, test } from "node:test";
 import { launch, openPage } from "./browser.mjs";
 import * as first from "./first-minute.mjs";
 import * as jobs from "./jobs.mjs";
+import * as machines from "./machines.mjs";
 import { everyPage, narrowedWindow, smallWindow } from "./pages.mjs";
 import * as workspace from "./workspace.mjs";
 
@@ -68,10 +69,18 @@ test("the console", async (t) => {
     await jobs.createGraph(page);
     await jobs.editGraph(page);
   });
+  await step(t, "a compute instance is made, started and measured", machines.startCompute);
+  await step(t, "a job on a compute instance", machines.runOnCompute);
+  await step(t, "a compute instance is changed", machines.editCompute);
   await step(t, "API keys", (page) => workspace.apiKeys(page, base));
   await step(t, "agents", workspace.agents);
   await step(t, "members", (page) => workspace.members(page, browser, base));
   await step(t, "quotas", workspace.quotas);
+  for (const scheme of ["light", "dark"])
+    await t.test(`machines, ${scheme}`, () => machines.look(browser, base, storage, scheme));
+  await step(t, "a compute instance is stopped and deleted", machines.stopCompute);
+  await step(t, "a warehouse is started, stopped and deleted", machines.warehouse);
+  await step(t, "provider and storage", machines.places);
   await step(t, "keyboard", workspace.keyboard);
   await t.test("a log over a broken connection", async () => {
     const w = await openPage(browser, { base, storage });

@@ -26,6 +26,10 @@ export async function everyPage(browser, base, storage, scheme, t) {
     "runs-unknown-status": "/runs?status=nope",
     "run-graph": run,
     "run-timeline": `${run}?view=gantt`,
+    "compute-none": "/compute",
+    "compute-create": "/compute?create=true",
+    warehouses: "/warehouses",
+    "compute-not-found": "/compute/cmp_00000000000000000000000000",
     agents: "/agents",
     "api-keys": "/api-keys",
     "api-keys-new": "/api-keys?create=true",
@@ -54,7 +58,7 @@ export async function narrowedWindow(browser, base, storage) {
   const wide = { width: 1440, height: 900 };
   const p = await openPage(browser, { base, storage, size: wide });
   const { run } = await places(p.page);
-  for (const path of ["/", "/jobs", "/runs", "/agents", "/api-keys", "/members", run]) {
+  for (const path of ["/", "/jobs", "/runs", "/warehouses", "/agents", "/api-keys", "/members", run]) {
     await p.page.setViewportSize(wide);
     await p.page.goto(path);
     await p.page.getByRole("heading", { level: 1 }).waitFor();
@@ -79,7 +83,7 @@ export async function narrowedWindow(browser, base, storage) {
 /** On a small window nothing is wider than the window, and the navigation opens. */
 export async function smallWindow(browser, base, storage) {
   const p = await openPage(browser, { base, storage, size: { width: 390, height: 780 } });
-  for (const path of ["/", "/jobs", "/runs", "/settings"]) {
+  for (const path of ["/", "/jobs", "/runs", "/warehouses", "/settings"]) {
     await p.page.goto(path);
     await p.page.getByRole("heading", { level: 1 }).waitFor();
     await settled(p.page);

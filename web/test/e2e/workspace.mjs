@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { assertAccessible, eventually, label, openPage, settled, shot } from "./browser.mjs";
+import { viewersCompute } from "./machines.mjs";
 
 const unique = Date.now().toString(36);
 
@@ -82,6 +83,7 @@ export async function members(page, browser, base) {
   await guest.page.getByRole("heading", { name: "This needs the role editor" }).waitFor();
   await settled(guest.page);
   await assertAccessible(guest.page, "a page for editors");
+  await viewersCompute(guest.page);
   guest.clean();
   await guest.close();
 

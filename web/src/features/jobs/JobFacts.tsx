@@ -1,15 +1,27 @@
 import type { JobFullFragment } from "@/gql/gen";
-import { formatBytes } from "@/lib/format";
+import { formatBytes, plural } from "@/lib/format";
+import { ComputeLink } from "@/ui/Machine";
 import { Ago } from "@/ui/Time";
 
 /** How a job is declared, but for what it runs and when. */
 export function JobFacts({ job }: { job: JobFullFragment }) {
+  const elsewhere = job.tasks?.filter((t) => t.computeId).length ?? 0;
   return (
     <section className="card" aria-label="Declaration">
       <div className="section-title">
         <h2>Declaration</h2>
       </div>
       <dl className="facts card-pad" style={{ paddingTop: 0 }}>
+        <dt>Runs on</dt>
+        <dd>
+          {job.computeId ? <ComputeLink compute={job.compute} id={job.computeId} /> : "the workspace's agent"}
+          {elsewhere > 0 && (
+            <div className="dim">but for {plural(elsewhere, "task")} with a place of their own</div>
+          )}
+          {job.computeFallback && (
+            <div className="dim">or on the workspace's agent when it cannot be had</div>
+          )}
+        </dd>
         <dt>Parameters</dt>
         <dd>
           <Variables list={job.parameters} />

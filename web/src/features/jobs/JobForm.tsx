@@ -1,4 +1,14 @@
-import { NumberInput, SegmentedControl, SimpleGrid, Stack, Text, Textarea, TextInput } from "@mantine/core";
+import {
+  Checkbox,
+  NumberInput,
+  SegmentedControl,
+  SimpleGrid,
+  Stack,
+  Text,
+  Textarea,
+  TextInput,
+} from "@mantine/core";
+import { ComputeSelect } from "./ComputeSelect";
 import { FilesForm } from "./FilesForm";
 import { type JobModel, newTask } from "./model";
 import { ScheduleForm } from "./ScheduleForm";
@@ -91,6 +101,32 @@ export function JobForm({
             </SimpleGrid>
           </Stack>
         )}
+      </section>
+      <section className="card card-pad" aria-label="Where it runs">
+        <SimpleGrid cols={{ base: 1, sm: 2 }}>
+          <ComputeSelect
+            label="Runs on"
+            description={
+              m.tasks
+                ? "Its tasks run there, but for those that name a compute instance of their own."
+                : undefined
+            }
+            without="The workspace's agent"
+            value={m.compute}
+            onChange={(compute) => set({ compute, ...(compute ? {} : { computeFallback: false }) })}
+            error={errors.get("compute")}
+          />
+          {(m.compute || m.computeFallback || m.tasks?.some((t) => t.compute)) && (
+            <Checkbox
+              className="fallback"
+              label="Run on the workspace's agent when it cannot be had"
+              description="When it fails to start, or is stopped. Else its tasks wait for it, or fail with the reason."
+              checked={m.computeFallback}
+              onChange={(e) => set({ computeFallback: e.currentTarget.checked })}
+              error={errors.get("computeFallback")}
+            />
+          )}
+        </SimpleGrid>
       </section>
       <ScheduleForm
         schedule={m.schedule}

@@ -3,6 +3,7 @@ import { IconX } from "@tabler/icons-react";
 import { lazy, Suspense, useMemo, useState } from "react";
 import type { JobFullFragment } from "@/gql/gen";
 import { plural } from "@/lib/format";
+import { ComputeLink } from "@/ui/Machine";
 
 const Dag = lazy(() => import("@/ui/Dag").then((m) => ({ default: m.Dag })));
 
@@ -15,7 +16,13 @@ export function JobWork({ job }: { job: JobFullFragment }) {
       list?.map((t) => ({
         key: t.key,
         dependsOn: t.dependsOn,
-        detail: t.maxRetries ? `up to ${plural(t.maxRetries, "retry", "retries")}` : undefined,
+        detail:
+          [
+            t.compute && `on ${t.compute.name}`,
+            t.maxRetries && `up to ${plural(t.maxRetries, "retry", "retries")}`,
+          ]
+            .filter(Boolean)
+            .join(", ") || undefined,
       })) ?? [],
     [list],
   );
@@ -55,6 +62,12 @@ export function JobWork({ job }: { job: JobFullFragment }) {
               {task.dependsOn.length ? `After ${task.dependsOn.join(", ")}` : "Starts at once"}
               {` · ${plural(task.maxRetries, "retry", "retries")}`}
               {task.timeoutSeconds ? ` · time-out ${task.timeoutSeconds} s` : ""}
+              {task.computeId && (
+                <>
+                  {" · on "}
+                  <ComputeLink compute={task.compute} id={task.computeId} />
+                </>
+              )}
             </Text>
             <ActionIcon
               variant="subtle"

@@ -1,4 +1,5 @@
 import { MultiSelect, SimpleGrid, Stack, Textarea, TextInput } from "@mantine/core";
+import { ComputeSelect } from "./ComputeSelect";
 import { type Errors, Retries, Timeout } from "./JobForm";
 import type { TaskModel } from "./model";
 import { VariablesForm } from "./VariablesForm";
@@ -54,6 +55,13 @@ export function TaskForm({
         limit={100}
         nothingFoundMessage="No such task"
         error={error("dependsOn")}
+      />
+      <ComputeSelect
+        label="Runs on"
+        without="Where the job runs"
+        value={t.compute}
+        onChange={(compute) => set({ compute })}
+        error={error("compute")}
       />
       <SimpleGrid cols={2} spacing="sm">
         <Retries

@@ -1,4 +1,5 @@
 import { MantineProvider } from "@mantine/core";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { render, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { useState } from "react";
@@ -14,12 +15,17 @@ function Editor({ initial }: { initial: TaskModel[] }) {
   return <TasksEditor tasks={tasks} onChange={setTasks} errors={byPath(validateTasks(tasks))} />;
 }
 const task = (key: string, ...dependsOn: string[]) => ({ ...newTask(key, dependsOn), command: "true" });
-const show = (...tasks: TaskModel[]) =>
+const show = (...tasks: TaskModel[]) => {
+  const client = new QueryClient({ defaultOptions: { queries: { staleTime: Number.POSITIVE_INFINITY } } });
+  client.setQueryData(["JobCompute", {}], { computeInstances: { edges: [] } });
   render(
-    <MantineProvider env="test">
-      <Editor initial={tasks} />
-    </MantineProvider>,
+    <QueryClientProvider client={client}>
+      <MantineProvider env="test">
+        <Editor initial={tasks} />
+      </MantineProvider>
+    </QueryClientProvider>,
   );
+};
 
 it("renames a task in what waits for it", async () => {
   show(task("a"), task("b", "a"));

@@ -10,6 +10,8 @@ const task = z.strictObject({
   maxRetries: whole.default(0),
   timeoutSeconds: whole.default(0),
   environment: z.array(variable).default([]),
+  /** Id or name of the compute instance it runs on; null for the job's own. */
+  compute: z.string().nullable().default(null),
 });
 
 const file = z.strictObject({
@@ -40,6 +42,9 @@ export const jobModel = z.strictObject({
     .nullable()
     .default(null),
   maxConcurrentRuns: whole.default(0),
+  /** Id or name of the compute instance that the tasks run on; null for the workspace's agent. */
+  compute: z.string().nullable().default(null),
+  computeFallback: z.boolean().default(false),
   files: z.array(file).default([]),
 });
 
@@ -55,6 +60,7 @@ export const newTask = (key: string, dependsOn: string[] = []): TaskModel => ({
   maxRetries: 0,
   timeoutSeconds: 0,
   environment: [],
+  compute: null,
 });
 
 export const emptyJob: JobModel = {
@@ -68,6 +74,8 @@ export const emptyJob: JobModel = {
   parameters: [],
   schedule: null,
   maxConcurrentRuns: 0,
+  compute: null,
+  computeFallback: false,
   files: [],
 };
 
@@ -81,9 +89,13 @@ export function modelOf(j: JobFullFragment): JobModel {
     tasks:
       j.tasks?.length || !j.command
         ? (j.tasks ?? []).map((t) => ({
-            ...t,
+            key: t.key,
+            command: t.command,
             dependsOn: [...t.dependsOn],
+            maxRetries: t.maxRetries,
+            timeoutSeconds: t.timeoutSeconds,
             environment: copy(t.environment),
+            compute: t.computeId,
           }))
         : null,
     maxRetries: j.maxRetries,
@@ -96,6 +108,8 @@ export function modelOf(j: JobFullFragment): JobModel {
       paused: j.schedule.paused,
     },
     maxConcurrentRuns: j.maxConcurrentRuns,
+    compute: j.computeId,
+    computeFallback: j.computeFallback,
     files: j.files.map(({ path, sha256, size, executable }) => ({ path, sha256, size, executable })),
   };
 }
@@ -106,9 +120,10 @@ export function toCreate(m: JobModel): CreateJobInput {
   return tasks ? { ...rest, tasks } : { ...rest, command };
 }
 
-/** Input that makes a job that exists equal to the model: of a command and tasks, one is cleared. */
+/** Input that makes a job that exists equal to the model: of a command and tasks, one is cleared, and without a compute instance it goes back to the workspace's agent. */
 export function toUpdate(id: string, m: JobModel): UpdateJobInput {
-  const { command, tasks, ...rest } = m;
+  const { command, tasks, ...same } = m;
+  const rest = { ...same, compute: m.compute ?? "" };
   return tasks ? { id, ...rest, tasks, command: "" } : { id, ...rest, command, tasks: [] };
 }
 
@@ -122,6 +137,7 @@ const names: Readonly<Record<string, string>> = {
   max_retries: "maxRetries",
   timeout_seconds: "timeoutSeconds",
   max_concurrent_runs: "maxConcurrentRuns",
+  compute_fallback: "computeFallback",
   time_zone: "timeZone",
 };
 

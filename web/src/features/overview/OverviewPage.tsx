@@ -13,6 +13,7 @@ import { AgentsCard } from "./AgentsCard";
 import { Checklist } from "./Checklist";
 import { FailuresCard } from "./FailuresCard";
 import { Figures } from "./Figures";
+import { MachinesCard } from "./MachinesCard";
 import { NoRuns } from "./NoRuns";
 import { overviewQuery } from "./queries";
 
@@ -70,6 +71,7 @@ function Loaded({ data }: { data: OverviewQuery }) {
             hasKey={data.apiKeys.edges.length > 0}
             sampleRun={latest.findLast((r) => r.trigger === "SAMPLE") ?? latest.at(-1)}
           />
+          <MachinesCard machines={[...nodes(data.computeInstances), ...nodes(data.warehouses)]} />
           <FailuresCard runs={failures} />
           <AgentsCard agents={nodes(data.agents)} />
         </div>

@@ -3,6 +3,7 @@ import { IconFileText, IconInfoCircle } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { formatBytes } from "@/lib/format";
 import { LogViewer } from "@/ui/LogViewer";
+import { ComputeLink } from "@/ui/Machine";
 import { EmptyState } from "@/ui/States";
 import { StatusBadge, StatusIcon } from "@/ui/Status";
 import { Duration } from "@/ui/Time";
@@ -31,7 +32,9 @@ export function LogPanel(p: Props) {
       ) : (
         <div>
           <div className="log-bar">
-            <Which {...p} />
+            <Group gap={6} wrap="wrap" className="log-which">
+              <Which {...p} />
+            </Group>
           </div>
           <EmptyState
             icon={IconFileText}
@@ -168,6 +171,12 @@ function Which({ run, selection, onTask, onAttempt }: Props) {
         />
       )}
       {attempt && <AttemptFacts attempt={attempt} />}
+      {task?.compute && (
+        <Text size="xs" component="span" className="nowrap">
+          <span className="dim">on </span>
+          <ComputeLink compute={task.compute} id={task.computeId} />
+        </Text>
+      )}
       <Details run={run} task={task} attempt={attempt} />
     </>
   );
@@ -223,6 +232,14 @@ function Details({
                 </dd>
                 <dt>Time-out</dt>
                 <dd>{task.timeoutSeconds ? `${task.timeoutSeconds} s` : "none"}</dd>
+              </>
+            )}
+            {task?.computeId && (
+              <>
+                <dt>Runs on</dt>
+                <dd>
+                  <ComputeLink compute={task.compute} id={task.computeId} />
+                </dd>
               </>
             )}
             {attempt?.agent && (

@@ -5,6 +5,7 @@ import { Role, RunDetailDocument } from "@/gql/gen";
 import { Allowed } from "@/ui/Allowed";
 import { CopyId, CopyMenu } from "@/ui/Copy";
 import { confirm } from "@/ui/dialogs";
+import { ComputeLink } from "@/ui/Machine";
 import { PageHeader } from "@/ui/PageHeader";
 import { Trigger } from "@/ui/RunsTable";
 import { useStartRun } from "@/ui/StartRun";
@@ -39,7 +40,18 @@ export function RunHeader({ run }: { run: RunDetail }) {
   );
 }
 
+/**
+ * The compute instance of a single command, whose run has no tasks that tell: its job's, unless the last attempt was
+ * somewhere else, such as on the workspace's agent.
+ */
+function computeOf(run: RunDetail) {
+  const compute = run.singleCommand ? run.job?.compute : null;
+  const agent = run.attempts.at(-1)?.agent;
+  return compute && (!agent || agent.id === compute.agent?.id) ? compute : null;
+}
+
 function Facts({ run }: { run: RunDetail }) {
+  const compute = computeOf(run);
   return (
     <div>
       <div className="run-facts">
@@ -59,6 +71,11 @@ function Facts({ run }: { run: RunDetail }) {
             <Duration from={run.startedAt} to={run.finishedAt} />
           </b>
         </span>
+        {compute && (
+          <span>
+            on <ComputeLink compute={compute} id={compute.id} />
+          </span>
+        )}
         {run.parameters.length > 0 && (
           <span className="run-parameters">
             {run.parameters.map((p) => (

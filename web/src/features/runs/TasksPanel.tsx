@@ -8,6 +8,7 @@ import type { DagTask } from "@/ui/Dag";
 import { Gantt } from "@/ui/Gantt";
 import { StatusBadge, statusWord } from "@/ui/Status";
 import type { RunDetail, TaskDetail } from "./queries";
+import { Waiting } from "./Waiting";
 
 const Dag = lazy(() => import("@/ui/Dag").then((m) => ({ default: m.Dag })));
 const smallest = 120;
@@ -19,7 +20,9 @@ function toDag(t: TaskDetail): DagTask {
       ? formatDuration(Date.parse(t.finishedAt) - Date.parse(t.startedAt))
       : undefined;
   const retries = t.retryCount > 0 && t.status === "RUNNING" ? `retry ${t.retryCount}` : undefined;
-  return { key: t.key, dependsOn: t.dependsOn, status: t.status, detail: took ?? retries };
+  const where = t.compute && `on ${t.compute.name}`;
+  const detail = [took ?? retries, where].filter(Boolean).join(", ") || undefined;
+  return { key: t.key, dependsOn: t.dependsOn, status: t.status, detail };
 }
 
 /** The tasks as a graph or over time; v switches, a click chooses the log below. */
@@ -69,6 +72,7 @@ export function TasksPanel({
             aria-label="View of the tasks"
           />
         </div>
+        <Waiting tasks={run.tasks} />
         <div style={{ height }}>
           {view === "graph" ? (
             <Suspense>

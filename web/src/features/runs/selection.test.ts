@@ -26,6 +26,8 @@ const task = (key: string, status: TaskDetail["status"], second: number, attempt
   retryCount: 0,
   message: null,
   notBefore: null,
+  computeId: null,
+  compute: null,
   startedAt: `2026-01-01T00:00:0${second}Z`,
   finishedAt: `2026-01-01T00:00:0${second + 1}Z`,
   attempts: Array.from({ length: attempts }, (_, i) => attempt(key, i + 1)),

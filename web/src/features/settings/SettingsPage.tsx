@@ -7,11 +7,12 @@ import { PageHeader } from "@/ui/PageHeader";
 import { ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { When } from "@/ui/Time";
 import { PasswordForm } from "./PasswordForm";
+import { PlacesCards } from "./PlacesCards";
 import { QuotasCard } from "./QuotasCard";
 import { settingsQuery } from "./queries";
 import { SamplesCard } from "./SamplesCard";
 
-/** The workspace's limits and samples, and the signed-in user's password. */
+/** The workspace's limits, provider, storage and samples, and the signed-in user's password. */
 export function SettingsPage() {
   useTab("Settings");
   const q = useQuery(settingsQuery);
@@ -24,6 +25,7 @@ export function SettingsPage() {
       <div className="two">
         <div className="stack">
           {q.data ? <QuotasCard quotas={q.data.quotas} /> : !q.error && <PanelSkeleton height={180} />}
+          <PlacesCards />
           <SamplesCard />
         </div>
         <div className="stack">

@@ -13,11 +13,13 @@ import {
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { PaletteDocument, PaletteRunsDocument, Role } from "@/gql/gen";
+import { PaletteDocument, PaletteMachinesDocument, PaletteRunsDocument, Role } from "@/gql/gen";
 import { includes } from "@/lib/auth";
 import { formatAgo } from "@/lib/format";
 import { gql } from "@/lib/graphql";
+import { machinePath } from "@/lib/machine";
 import { useRole } from "@/lib/session";
+import { MachineIcon, machineWord } from "@/ui/Machine";
 import { useStartRun } from "@/ui/StartRun";
 import { StatusIcon, statusWord } from "@/ui/Status";
 import { pages } from "./nav";
@@ -25,7 +27,7 @@ import { useLogout } from "./useLogout";
 
 const icon = (Icon: typeof IconPlus) => <Icon size={18} stroke={1.6} aria-hidden />;
 
-/** Ctrl+K: pages, jobs, runs and what can be done with them. */
+/** Ctrl+K: pages, jobs, runs, machines and what can be done with them. */
 export function Palette({ onShortcuts }: { onShortcuts: () => void }) {
   const [open, setOpen] = useState(false);
   const [query, setQuery] = useState("");
@@ -36,6 +38,7 @@ export function Palette({ onShortcuts }: { onShortcuts: () => void }) {
     placeholderData: keepPreviousData,
   });
   const runs = useQuery({ ...gql(PaletteRunsDocument, {}), enabled: open });
+  const machines = useQuery({ ...gql(PaletteMachinesDocument, {}), enabled: open }).data;
   const navigate = useNavigate();
   const start = useStartRun();
   const editor = includes(useRole(), Role.Editor);
@@ -73,6 +76,23 @@ export function Palette({ onShortcuts }: { onShortcuts: () => void }) {
         leftSection: <StatusIcon status={r.status} size={18} />,
         onClick: () => void navigate({ to: "/runs/$runId", params: { runId: r.id } }),
       })),
+    },
+    {
+      group: "Machines",
+      actions: [...(machines?.computeInstances.edges ?? []), ...(machines?.warehouses.edges ?? [])].map(
+        ({ node: m }) => ({
+          id: m.id,
+          label: m.name,
+          description: `${m.__typename === "Compute" ? "Compute instance" : "Warehouse"}, ${machineWord(m.state).toLowerCase()}`,
+          keywords: m.id,
+          leftSection: (
+            <span className="machine-state" data-status={m.state}>
+              <MachineIcon state={m.state} size={18} />
+            </span>
+          ),
+          onClick: () => void navigate({ to: machinePath(m), params: { machineId: m.id } }),
+        }),
+      ),
     },
     {
       group: "Commands",
@@ -135,6 +155,18 @@ function useCommands(onShortcuts: () => void): SpotlightActionData[] {
             label: "New job",
             leftSection: icon(IconPlus),
             onClick: () => void navigate({ to: "/jobs/new" }),
+          },
+          {
+            id: "new-compute",
+            label: "New compute instance",
+            leftSection: icon(IconPlus),
+            onClick: () => void navigate({ to: "/compute", search: { create: true } }),
+          },
+          {
+            id: "new-warehouse",
+            label: "New warehouse",
+            leftSection: icon(IconPlus),
+            onClick: () => void navigate({ to: "/warehouses", search: { create: true } }),
           },
         ]
       : []),

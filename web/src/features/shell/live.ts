@@ -1,6 +1,12 @@
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useSyncExternalStore } from "react";
-import { AgentsChangedDocument, RunsChangedDocument } from "@/gql/gen";
+import {
+  AgentsChangedDocument,
+  ComputeChangedDocument,
+  RunsChangedDocument,
+  WarehousesChangedDocument,
+} from "@/gql/gen";
+import type { MachineRow } from "@/lib/machine";
 import { patchEntity } from "@/lib/patch";
 import { announceRun } from "@/lib/runEvents";
 import { connection, useSubscription } from "@/lib/socket";
@@ -16,6 +22,26 @@ function refreshSoon(qc: QueryClient, timer: { current: ReturnType<typeof setTim
   }, 1_000);
 }
 
+/** Lists that show machines of each kind. */
+const machineLists = { Compute: "ComputeList", Warehouse: "WarehousesList" } as const;
+
+/**
+ * Shows machines as they are now. One that is new, or is in another state than before, changes what lists hold,
+ * what they cost together, and what there is room for.
+ */
+function useMachineEvents(qc: QueryClient) {
+  const known = useRef(new Map<string, string>());
+  return (m: MachineRow) => {
+    patchEntity(qc, m);
+    const before = known.current.get(m.id);
+    known.current.set(m.id, m.state);
+    if (before === m.state) return;
+    const keys = ["Flavors", "Overview", "JobCompute", machineLists[m.__typename]];
+    for (const key of keys)
+      void qc.invalidateQueries({ queryKey: [key] }, { cancelRefetch: before !== undefined });
+  };
+}
+
 /** Without the socket there are no events: what the page shows is asked for every five seconds instead. */
 function usePollingWhile(on: boolean) {
   const qc = useQueryClient();
@@ -26,7 +52,7 @@ function usePollingWhile(on: boolean) {
   }, [qc, on]);
 }
 
-/** Keeps everything that shows runs and agents as they are now, on all pages. */
+/** Keeps everything that shows runs, agents and machines as they are now, on all pages. */
 export function useLiveWorkspace() {
   const qc = useQueryClient();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -39,4 +65,7 @@ export function useLiveWorkspace() {
   useSubscription(AgentsChangedDocument, {}, ({ agentUpdated }) => {
     patchEntity(qc, agentUpdated);
   });
+  const machine = useMachineEvents(qc);
+  useSubscription(ComputeChangedDocument, {}, ({ computeUpdated }) => machine(computeUpdated));
+  useSubscription(WarehousesChangedDocument, {}, ({ warehouseUpdated }) => machine(warehouseUpdated));
 }

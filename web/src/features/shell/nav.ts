@@ -1,5 +1,7 @@
 import {
   IconAffiliate,
+  IconCpu,
+  IconDatabase,
   IconHome,
   IconKey,
   IconListDetails,
@@ -19,6 +21,13 @@ export const sections = [
     ],
   },
   {
+    title: "Machines",
+    pages: [
+      { to: "/compute", label: "Compute", icon: IconCpu, key: "c" },
+      { to: "/warehouses", label: "Warehouses", icon: IconDatabase, key: "w" },
+    ],
+  },
+  {
     title: "Workspace",
     pages: [
       { to: "/agents", label: "Agents", icon: IconServer2, key: "a" },
@@ -29,4 +38,4 @@ export const sections = [
   },
 ] as const;
 
-export const pages = [...sections[0].pages, ...sections[1].pages];
+export const pages = [...sections[0].pages, ...sections[1].pages, ...sections[2].pages];

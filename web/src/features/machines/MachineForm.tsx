@@ -1,0 +1,222 @@
+import { Button, Checkbox, Group, NumberInput, Select, Stack, Text, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { RequestError, request } from "@/lib/graphql";
+import { autoStopRule, autoStops, type Flavor, flavorSize, perHour } from "@/lib/machine";
+import { done } from "@/lib/notify";
+import { ErrorPanel } from "@/ui/States";
+import { possible, useMachineActions, useTakeMachine } from "./actions";
+import {
+  emptyMachine,
+  fieldOf,
+  type MachineModel,
+  modelOf,
+  toCreate,
+  toUpdate,
+  validateMachine,
+} from "./form";
+import type { Kind, MachineFull } from "./kinds";
+import { flavorsQuery } from "./queries";
+
+/** Makes a machine, and starts it when that is wanted. What it costs is said before. */
+export function CreateMachine({ kind, onClose }: { kind: Kind; onClose: () => void }) {
+  const [startIt, setStartIt] = useState(false);
+  const take = useTakeMachine();
+  const navigate = useNavigate();
+  const { start } = useMachineActions();
+  const create = useMutation({
+    mutationFn: async (v: MachineModel) =>
+      (await request(kind.documents.create, { input: toCreate(kind, v) })).done.machine,
+    onSuccess: async (m) => {
+      take(m);
+      await navigate({ to: kind.page, params: { machineId: m.id } });
+      done(`Made the ${kind.noun} ${m.name}.`);
+      if (startIt) start(m);
+    },
+  });
+  return (
+    <MachineForm
+      kind={kind}
+      initial={emptyMachine}
+      resizable
+      error={create.error}
+      pending={create.isPending}
+      submit={`Create the ${kind.noun}`}
+      onClose={onClose}
+      onSubmit={(v) => create.mutate(v)}
+    >
+      <Checkbox
+        label="Start it at once"
+        description="Else it stays stopped, at no cost, until it is started."
+        checked={startIt}
+        onChange={(e) => setStartIt(e.currentTarget.checked)}
+      />
+    </MachineForm>
+  );
+}
+
+/** Changes a machine: its name and its auto-stop at any time, the rest only while it is stopped. */
+export function EditMachine({
+  kind,
+  machine,
+  onClose,
+}: {
+  kind: Kind;
+  machine: MachineFull;
+  onClose: () => void;
+}) {
+  const take = useTakeMachine();
+  const [was] = useState(() => modelOf(machine));
+  const update = useMutation({
+    mutationFn: async (v: MachineModel) =>
+      (await request(kind.documents.update, { input: toUpdate(kind, machine.id, was, v) })).done.machine,
+    onSuccess: (m) => {
+      take(m);
+      onClose();
+      done(`Saved ${m.name}.`);
+    },
+  });
+  return (
+    <MachineForm
+      kind={kind}
+      initial={was}
+      resizable={possible(machine).resize}
+      error={update.error}
+      pending={update.isPending}
+      submit="Save"
+      onClose={onClose}
+      onSubmit={(v) => update.mutate(v)}
+    />
+  );
+}
+
+function MachineForm({
+  kind,
+  initial,
+  resizable,
+  error,
+  pending,
+  submit,
+  onSubmit,
+  onClose,
+  children,
+}: {
+  kind: Kind;
+  initial: MachineModel;
+  /** Flavor, image and slots may change: the machine is stopped, or not made yet. */
+  resizable: boolean;
+  error: Error | null;
+  pending: boolean;
+  submit: string;
+  onSubmit: (v: MachineModel) => void;
+  onClose: () => void;
+  children?: React.ReactNode;
+}) {
+  const flavors = useQuery(flavorsQuery);
+  const all = flavors.data?.flavors ?? [];
+  const form = useForm<MachineModel>({ initialValues: initial, validate: validateMachine });
+  const v = form.getValues();
+  // The smallest that there is room for, until another is chosen.
+  const flavor = v.flavor || (all.find((f) => f.available) ?? all[0])?.name || "";
+  const chosen = all.find((f) => f.name === flavor);
+  const refused = error instanceof RequestError ? fieldOf(error) : undefined;
+  const props = (f: keyof MachineModel) => {
+    const p = form.getInputProps(f);
+    return { ...p, error: p.error ?? (refused === f ? error?.message : undefined) };
+  };
+  const send = () => {
+    if (flavor !== v.flavor) form.setFieldValue("flavor", flavor);
+    const errors = validateMachine({ ...v, flavor });
+    form.setErrors(errors);
+    if (Object.keys(errors).length === 0) onSubmit({ ...v, flavor });
+  };
+  return (
+    <form
+      noValidate
+      onSubmit={(e) => {
+        e.preventDefault();
+        send();
+      }}
+    >
+      <Stack>
+        {error && !refused && <ErrorPanel error={error} />}
+        {flavors.error && <ErrorPanel error={flavors.error} retry={() => flavors.refetch()} />}
+        <TextInput label="Name" withAsterisk data-autofocus {...props("name")} />
+        <Select
+          label={kind.flavorWord}
+          withAsterisk
+          allowDeselect={false}
+          data={all.map((f) => ({ value: f.name, label: f.name }))}
+          disabled={!resizable}
+          renderOption={({ option }) => <FlavorOption flavor={all.find((f) => f.name === option.value)} />}
+          {...props("flavor")}
+          value={flavor || null}
+          description={chosen ? `${flavorSize(chosen)}` : undefined}
+        />
+        <Select label="Stop it when idle for" allowDeselect={false} data={autoStops} {...props("autoStop")} />
+        <details className="more-fields" open={refused === "image" || refused === "slots" || undefined}>
+          <summary>More: image and slots</summary>
+          <Stack gap="sm" mt="sm">
+            <TextInput
+              label="Image"
+              description="A build that the provider knows. Its first start pins it to one that never changes."
+              placeholder="The provider's default"
+              spellCheck={false}
+              disabled={!resizable}
+              {...props("image")}
+            />
+            <NumberInput
+              label={kind.slotsLabel}
+              description="Four for each core when left empty."
+              min={1}
+              allowDecimal={false}
+              disabled={!resizable}
+              {...props("slots")}
+            />
+          </Stack>
+        </details>
+        {!resizable && (
+          <Text size="xs" c="dimmed">
+            {kind.flavorWord}, image and slots can be changed while it is stopped.
+          </Text>
+        )}
+        {children}
+        {chosen && <Cost flavor={chosen} autoStop={v.autoStop} />}
+        <Group justify="flex-end">
+          <Button variant="default" onClick={onClose}>
+            Not now
+          </Button>
+          <Button type="submit" loading={pending}>
+            {submit}
+          </Button>
+        </Group>
+      </Stack>
+    </form>
+  );
+}
+
+function FlavorOption({ flavor: f }: { flavor: Flavor | undefined }) {
+  if (!f) return null;
+  return (
+    <div className="flavor-option">
+      <b>{f.name}</b>
+      <span>{perHour(f)}</span>
+      <small>{flavorSize(f)}</small>
+      {!f.available && <small>no room now</small>}
+    </div>
+  );
+}
+
+/** What the machine costs while it runs, before it is made. */
+function Cost({ flavor: f, autoStop }: { flavor: Flavor; autoStop: string }) {
+  return (
+    <div className="cost" role="status" aria-label="Cost">
+      <b>{perHour(f)}</b> <span>while it runs; it {autoStopRule(autoStop)}.</span>
+      {!f.available && (
+        <div>There is no room for {f.name} beside what runs now, so it cannot be started yet.</div>
+      )}
+    </div>
+  );
+}

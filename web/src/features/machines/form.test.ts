@@ -1,0 +1,56 @@
+import { expect, it } from "vitest";
+import { RequestError } from "@/lib/graphql";
+import { emptyMachine, fieldOf, toCreate, toUpdate, validateMachine } from "./form";
+import { compute, warehouse } from "./kinds";
+import { logText } from "./log";
+
+const model = { ...emptyMachine, name: " etl ", flavor: "cpu.1" };
+
+it("makes the input of each kind, without what is left out", () => {
+  expect(toCreate(compute, model)).toEqual({ name: "etl", autoStop: "1h", flavor: "cpu.1" });
+  expect(toCreate(warehouse, { ...model, image: "dev", slots: 3 })).toEqual({
+    name: "etl",
+    autoStop: "1h",
+    size: "cpu.1",
+    image: "dev",
+    slots: 3,
+  });
+});
+
+it("changes only what differs: an image that is not named is not pinned anew", () => {
+  expect(toUpdate(compute, "cmp_1", model, { ...model, autoStop: "never" })).toEqual({
+    id: "cmp_1",
+    autoStop: "never",
+  });
+  const was = { ...model, image: "dev", slots: 3 };
+  expect(toUpdate(warehouse, "wh_1", was, { ...was, flavor: "cpu.2", image: "", slots: "" })).toEqual({
+    id: "wh_1",
+    size: "cpu.2",
+    image: "",
+    slots: 0,
+  });
+});
+
+it("says what is missing", () => {
+  expect(Object.keys(validateMachine(emptyMachine))).toEqual(["name", "flavor"]);
+  expect(validateMachine({ ...model, slots: 1.5 })).toHaveProperty("slots");
+  expect(validateMachine({ ...model, slots: 8 })).toEqual({});
+});
+
+it("places a refusal at its field", () => {
+  const refused = (code: string, message: string, field?: string) =>
+    new RequestError([{ message, extensions: { code, ...(field ? { field } : {}) } }], 200);
+  expect(fieldOf(refused("INVALID", "…", "auto_stop"))).toBe("autoStop");
+  expect(fieldOf(refused("INVALID", "…", "size"))).toBe("flavor");
+  expect(fieldOf(refused("CONFLICT", 'There is a warehouse named "a" already; choose another name.'))).toBe(
+    "name",
+  );
+  expect(fieldOf(refused("CONFLICT", "There is no room."))).toBeUndefined();
+});
+
+it("reads the end of a log from a whole line on, without colours", () => {
+  const log = "cut\n\x1b[32mone\x1b[0m\r\ntwo";
+  expect(logText(btoa(log), 1000)).toBe("cut\none\ntwo");
+  expect(logText(btoa(log), log.length)).toBe("one\ntwo");
+  expect(logText("", 10)).toBe("");
+});

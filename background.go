@@ -69,7 +69,7 @@ func (s *server) leases(ctx context.Context) {
 			if err := s.store.System().RenewLeases(ctx, now.Add(s.config.Lease)); err != nil {
 				return err
 			}
-			if err := s.store.System().ShiftMachines(ctx, shown-passed); err != nil {
+			if err := s.store.System().ShiftMachines(ctx, s.reconciler.Host, shown-passed); err != nil {
 				return err
 			}
 		}

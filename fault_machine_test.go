@@ -3,6 +3,7 @@ package main_test
 import (
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,19 +24,35 @@ func (p *platform) machineAgent(id string) int {
 	return 0
 }
 
-// requireShown holds what runs to what is shown: a machine that is stopped, or failed, has no process left, and one that runs has an agent.
+// machineOf finds whose a process is.
+var machineOf = regexp.MustCompile(`/machines/((?:cmp|wh)_[a-z0-9]+)/`)
+
+// requireShown holds what runs to what is shown: a machine that is stopped, or failed, has no process left, one that runs has an agent, and no process
+// belongs to a machine that is neither, or none.
 func (p *platform) requireShown() {
 	p.t.Helper()
-	var all page[machineRow]
-	p.must(http.MethodGet, "/compute", nil, &all)
-	for _, m := range all.Data {
-		switch m.Status {
-		case "stopped":
-			require.Empty(p.t, p.machineProcesses(m.ID), m.Name)
-		case "failed":
-			await(p.t, "nothing is left of a failed machine", func() bool { return len(p.machineProcesses(m.ID)) == 0 })
-		case "running":
-			await(p.t, "a running machine has its agent", func() bool { return p.machineAgent(m.ID) > 0 })
+	shown := map[string]bool{}
+	for _, path := range []string{"/compute", "/sql/warehouses"} {
+		var all page[machineRow]
+		p.must(http.MethodGet, path, nil, &all)
+		for _, m := range all.Data {
+			switch m.Status + m.State {
+			case "stopped":
+				require.Empty(p.t, p.machineProcesses(m.ID), m.Name)
+			case "failed":
+				await(p.t, "nothing is left of a failed machine", func() bool { return len(p.machineProcesses(m.ID)) == 0 })
+			case "running":
+				await(p.t, "a running machine has its agent", func() bool { return p.machineAgent(m.ID) > 0 })
+				shown[m.ID] = true
+			default:
+				shown[m.ID] = true
+			}
+		}
+	}
+	for _, pr := range allProcesses() {
+		found := machineOf.FindStringSubmatch(pr.command)
+		if found != nil && strings.Contains(pr.command, p.dir+"/") && !strings.Contains(pr.command, "--clear") {
+			require.True(p.t, shown[found[1]], "%d runs, and %s is not shown to: %q", pr.pid, found[1], pr.command)
 		}
 	}
 }
@@ -73,11 +90,28 @@ func TestMachineIsKilledInEachTransition(t *testing.T) {
 					p.servers[0].start()
 				}
 			}
-			// starting
+			agentIs := func(there bool) func() {
+				return func() { await(t, "the agent's process", func() bool { return (p.machineAgent(id) > 0) == there }) }
+			}
+			// starting: at once, as soon as there is an agent, and when it was connected; stopping: when the agent is there, and when it has just gone.
+			for _, when := range []struct{ starting, stopping func() }{
+				{func() {}, func() {}},
+				{agentIs(true), agentIs(false)},
+				{func() { p.awaitCompute(id, "running") }, func() {}},
+			} {
+				require.NoError(t, p.post("/compute/"+id+"/start"))
+				when.starting()
+				strike()
+				p.awaitCompute(id, "running")
+				p.requireShown()
+				require.NoError(t, p.post("/compute/"+id+"/stop"))
+				when.stopping()
+				strike()
+				p.awaitCompute(id, "stopped")
+				p.requireShown()
+			}
 			require.NoError(t, p.post("/compute/"+id+"/start"))
-			strike()
 			p.awaitCompute(id, "running")
-			p.requireShown()
 			// running, with a task
 			w := work{arena: p.arena, name: "steady", gate: "steady.gate", bytes: 64 << 10, block: 4 << 10, pause: 10 * time.Millisecond}
 			run := p.run(p.job(on(w.spec(0), id)))
@@ -91,11 +125,10 @@ func TestMachineIsKilledInEachTransition(t *testing.T) {
 			p.release(filepath.Join(p.arena, w.gate))
 			require.Len(t, p.requireTrueEnd(run, "success"), 1, "the task went on under its shim")
 			p.requireShown()
-			// stopping
+			// work after it
+			require.Equal(t, "success", p.awaitRun(p.run(p.job(map[string]any{"command": "true", "compute": id}))).Status)
 			require.NoError(t, p.post("/compute/"+id+"/stop"))
-			strike()
 			p.awaitCompute(id, "stopped")
-			p.requireShown()
 			p.must(http.MethodDelete, "/compute/"+id, nil, nil)
 			await(t, "nothing of it is kept", func() bool { return len(p.machineProcesses(id)) == 0 })
 		})

@@ -22,7 +22,11 @@ const (
 	hostFile    = "host" // the name by which the database knows whose machines they are
 )
 
-const sweepEvery = time.Hour
+// How often is looked for what the reconciler is not woken for.
+const (
+	sweepEvery     = time.Hour
+	abandonedEvery = time.Minute
+)
 
 // openProviders makes the providers of machines that this server has.
 func (s *server) openProviders(ctx context.Context) (domain.Providers, error) {
@@ -117,7 +121,8 @@ func (s *server) machines(ctx context.Context) {
 	group.Go(func() {
 		s.every(ctx, "orphaned machines", sweepEvery, s.reconciler.Sweep)
 	})
-	s.loop(ctx, "machines", machinesEvery, domain.MachinesTopic, s.reconciler.Tick)
+	group.Go(func() { s.every(ctx, "abandoned machines", abandonedEvery, s.reconciler.Abandoned) })
+	s.loop(ctx, "machines", machinesEvery, domain.ReconcileTopic, s.reconciler.Tick)
 	s.reconciler.Wait()
 	group.Wait()
 }

@@ -184,8 +184,8 @@ func (s *server) assemble(ctx context.Context) (err error) {
 		Runs:       runs,
 		Logs:       &domain.Logs{Store: s.store, Topics: s.store.Topics(), Clock: clock, Objects: s.objects, Archive: archive},
 		Quotas:     &domain.Quotas{Store: s.store},
-		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers},
-		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers},
+		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers, Host: host},
+		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers, Host: host},
 		Settings:   &domain.Settings{Store: s.store, Clock: clock, Providers: providers, Objects: s.objects, Storage: s.config.Storage},
 	}
 	s.metrics = newMetrics(s)

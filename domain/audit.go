@@ -58,4 +58,5 @@ const (
 	UserSetUp       Action = "user.set_up"
 	WorkspaceCreate Action = "workspace.create"
 	AdminInvite     Action = "admin.invite"
+	AgentEnroll     Action = "agent.enroll"
 )

@@ -83,7 +83,7 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, e
 			return err
 		}
 		if agent.MachineID != "" {
-			if err := a.ready(ctx, tx, s, agent, h); err != nil {
+			if err := a.ready(ctx, tx, s, agent, h, live); err != nil {
 				return err
 			}
 		}

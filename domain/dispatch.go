@@ -46,6 +46,9 @@ func (r *Runs) update(ctx context.Context, tx Tx, s Scope, id RunID, fn func(*Ru
 // change is update; without fair the run takes free slots whoever else waits.
 func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, fn func(*Run) error) (*Run, error) {
 	run, err := tx.UpdateRun(ctx, id, func(run *Run) error {
+		if err := lockPlaces(ctx, tx, run); err != nil {
+			return err
+		}
 		if err := fn(run); err != nil {
 			return err
 		}
@@ -95,40 +98,6 @@ func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) 
 		}
 	}
 	return nil
-}
-
-// place is the agent that tasks of the machine, or of the workspace's agent, can be given to now, or the reason why they wait. A machine that is stopped is
-// started for them.
-func (r *Runs) place(ctx context.Context, tx Tx, s Scope, run *Run, machine MachineID, now time.Time) (agent Agent, reason string, err error) {
-	if machine == "" {
-		if agent, err = tx.LockWorkspaceAgent(ctx); err == nil && agent.Session == "" {
-			reason = "Waits for the agent " + agent.Name + " to connect."
-		}
-		return agent, reason, err
-	}
-	m, agent, err := tx.LockMachine(ctx, machine)
-	if IsCode(err, CodeNotFound) {
-		gone := fmt.Sprintf("Its compute instance %s was deleted.", machine)
-		run.PlaceFailed(machine, gone, now)
-		return agent, gone, nil
-	}
-	if err != nil {
-		return agent, "", err
-	}
-	switch {
-	case m.resting() && m.HeldAt != nil && !run.CreatedAt.After(*m.HeldAt):
-		return agent, m.held(), nil
-	case m.resting():
-		return agent, fmt.Sprintf("Waits for the compute instance %s, which is being started.", m.Name),
-			startMachine(ctx, tx, s, &m, "Started for a task that waits.", now)
-	case m.State != MachineRunning:
-		return agent, fmt.Sprintf("Waits for the compute instance %s, which is %s.", m.Name, m.State), nil
-	case agent.Session == "":
-		return agent, fmt.Sprintf("Waits for the agent of the compute instance %s to connect.", m.Name), nil
-	}
-	m.IdleSince, m.DueAt, m.LastUsedAt = nil, nil, &now
-	tx.Notify(MachineTopic(s.workspace))
-	return agent, "", tx.UpdateMachine(ctx, m)
 }
 
 // fill gives the tasks to the agent while it has free slots.

@@ -29,7 +29,10 @@ func (a *Agents) Enroll(ctx context.Context, bootstrap string) (id AgentID, toke
 			return unknown
 		}
 		tx.Notify(AgentTopic(ref.Agent)) // a connection with the token before ends
-		return tx.UpdateAgentToken(ctx, ref.Agent, HashSecret(token))
+		if err := tx.UpdateAgentToken(ctx, ref.Agent, HashSecret(token)); err != nil {
+			return err
+		}
+		return audited(ctx, tx, SystemScope(ref.Workspace, "enrollment"), AgentEnroll, "agent", ref.Agent)
 	})
 	return ref.Agent, token, err
 }
@@ -38,10 +41,10 @@ func (a *Agents) Enroll(ctx context.Context, bootstrap string) (id AgentID, toke
 const maxEngines = 16
 
 // ready tells the agent's machine that the agent is connected.
-func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h AgentHello) error {
+func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h AgentHello, live []Attempt) error {
 	m, _, err := tx.LockMachine(ctx, agent.MachineID)
-	if IsCode(err, CodeNotFound) {
-		return ErrTokenReplaced // the machine was deleted
+	if IsCode(err, CodeNotFound) || err == nil && m.resting() {
+		return ErrTokenReplaced // nothing of the machine is there any more
 	}
 	if err != nil {
 		return err
@@ -57,12 +60,12 @@ func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h Agent
 	if err := m.Apply(EventReady, "", now); err != nil || m.State != MachineRunning {
 		return err
 	}
-	m.Made = true
-	if h.Idle > 0 {
+	m.Made, m.IdleSince = true, nil
+	if len(live) == 0 {
 		m.IdleSince = new(now.Add(-h.Idle))
 	}
 	m.DueAt = m.AutoStopAt()
-	tx.Notify(MachineTopic(s.workspace), MachinesTopic)
+	tx.Notify(MachinesTopic(s.workspace), ReconcileTopic)
 	return tx.UpdateMachine(ctx, m)
 }
 
@@ -84,17 +87,20 @@ func (a *Agents) idle(ctx context.Context, tx Tx, s Scope, agent Agent, idle tim
 	}
 	m.IdleSince = &since
 	m.DueAt = m.AutoStopAt()
-	tx.Notify(MachinesTopic, MachineTopic(s.workspace))
+	tx.Notify(ReconcileTopic, MachinesTopic(s.workspace))
 	return tx.UpdateMachine(ctx, m)
 }
 
 // machineDue has the reconciler look at the machine now.
 func (a *Agents) machineDue(ctx context.Context, tx Tx, s Scope, id MachineID) error {
 	m, _, err := tx.LockMachine(ctx, id)
-	if err != nil || m.resting() {
+	if IsCode(err, CodeNotFound) || err == nil && m.resting() {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	m.DueAt = new(a.Clock.Now())
-	tx.Notify(MachinesTopic, MachineTopic(s.workspace))
+	tx.Notify(ReconcileTopic, MachinesTopic(s.workspace))
 	return tx.UpdateMachine(ctx, m)
 }

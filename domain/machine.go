@@ -187,13 +187,15 @@ func (m *Machine) Apply(e MachineEvent, message string, now time.Time) error {
 }
 
 func (m *Machine) start(message string, now time.Time) error {
-	switch m.State {
-	case MachineStopped, MachineFailed:
+	switch {
+	case m.resting():
 		m.Desired, m.Restarts, m.HeldAt = MachineRunning, 0, nil
 		m.make(message, now)
 		return nil
-	case MachineStopping:
+	case m.State == MachineStopping:
 		return Errorf(CodeConflict, "The %s %s is stopping; start it when it is stopped.", m.Kind.noun(), m.Name)
+	case m.State == MachineFailed:
+		return Errorf(CodeConflict, "The %s %s has failed, and what is left of it is being ended; start it when that is done.", m.Kind.noun(), m.Name)
 	}
 	return Errorf(CodeConflict, "The %s %s is %s already.", m.Kind.noun(), m.Name, m.State)
 }

@@ -31,8 +31,8 @@ type MachineTx interface {
 	// Prices are those of the provider's flavors in the region at the time given, by flavor.
 	Prices(ctx context.Context, p ProviderKind, region string, at time.Time) (map[string]Price, error)
 	SaveMetrics(ctx context.Context, id MachineID, m MachineMetrics) error
-	// Metrics are those after since, oldest first.
-	Metrics(ctx context.Context, id MachineID, since time.Time) ([]MachineMetrics, error)
+	// Metrics are those after since and not after until, oldest first.
+	Metrics(ctx context.Context, id MachineID, since, until time.Time) ([]MachineMetrics, error)
 }
 
 // Machines keeps the machines of one kind: it says what is wanted of them. The Reconciler makes it so.
@@ -42,6 +42,7 @@ type Machines struct {
 	Topics    Topics
 	Clock     Clock
 	Providers Providers
+	Host      string // of this server's own machines
 }
 
 // Providers are those that this server has, by their kind.
@@ -161,7 +162,7 @@ func (m *Machines) Watch(ctx context.Context, s Scope) (wake <-chan struct{}, st
 	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return nil, nil, err
 	}
-	wake, stop = m.Topics.Subscribe(MachineTopic(s.workspace))
+	wake, stop = m.Topics.Subscribe(MachinesTopic(s.workspace))
 	return wake, stop, nil
 }
 
@@ -220,12 +221,13 @@ func (m *Machines) Create(ctx context.Context, s Scope, n NewMachine, key Idempo
 	if machine, err = m.draft(s, n, settings); err != nil {
 		return Machine{}, err
 	}
-	if err := m.known(ctx, settings, &machine.Flavor, &machine.Image); err != nil {
-		return Machine{}, err
-	}
+	unknown := m.known(ctx, settings, &machine.Flavor, &machine.Image)
 	agent := machine.newAgent()
 	err = m.Store.In(ctx, s, func(tx Tx) error {
 		id, err := once(ctx, tx, s, key, m.may(verbCreate), n, func() (MachineID, error) {
+			if unknown != nil {
+				return "", unknown
+			}
 			return machine.ID, m.insert(ctx, tx, s, machine, agent)
 		})
 		if err != nil {
@@ -251,7 +253,7 @@ func (m *Machines) insert(ctx context.Context, tx Tx, s Scope, machine Machine, 
 	if err := tx.InsertMachine(ctx, machine, agent); err != nil {
 		return err
 	}
-	tx.Notify(MachineTopic(s.workspace))
+	tx.Notify(MachinesTopic(s.workspace))
 	return audited(ctx, tx, s, m.may(verbCreate), string(m.Kind), machine.ID)
 }
 
@@ -369,7 +371,7 @@ func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineC
 		if err := tx.UpdateMachine(ctx, machine); err != nil {
 			return err
 		}
-		tx.Notify(MachineTopic(s.workspace), MachinesTopic)
+		tx.Notify(MachinesTopic(s.workspace), ReconcileTopic)
 		return audited(ctx, tx, s, m.may(verbUpdate), string(m.Kind), id)
 	})
 	return machine, err
@@ -386,6 +388,9 @@ func (m *Machine) change(c MachineChange, now time.Time) (err error) {
 		m.Image, m.ImageRef = *c.Image, ""
 	}
 	if c.AutoStop != nil {
+		if *c.AutoStop == "" {
+			return Invalid("auto_stop", "auto_stop is empty; it must be 30m, 1h, 2h or never.")
+		}
 		if m.AutoStop, err = ParseAutoStop(*c.AutoStop); err != nil {
 			return err
 		}
@@ -401,11 +406,12 @@ func (m *Machines) Start(ctx context.Context, s Scope, id MachineID, key Idempot
 	if err := authorize(ctx, m.Store, s, m.may(verbStart)); err != nil {
 		return Machine{}, err
 	}
-	if err := m.fits(ctx, s, id); err != nil {
-		return Machine{}, err
-	}
+	full := m.fits(ctx, s, id)
 	err = m.Store.In(ctx, s, func(tx Tx) error {
 		_, err := once(ctx, tx, s, key, m.may(verbStart), id, func() (MachineID, error) {
+			if full != nil {
+				return "", full
+			}
 			machine, err := m.lock(ctx, tx, id)
 			if err != nil {
 				return "", err
@@ -462,7 +468,7 @@ func saveMachine(ctx context.Context, tx Tx, s Scope, m Machine, v verb) error {
 	if err := tx.UpdateMachine(ctx, m); err != nil {
 		return err
 	}
-	tx.Notify(MachineTopic(s.workspace), MachinesTopic)
+	tx.Notify(MachinesTopic(s.workspace), ReconcileTopic)
 	return audited(ctx, tx, s, m.Kind.action(v), string(m.Kind), m.ID)
 }
 
@@ -501,7 +507,7 @@ func (m *Machines) Delete(ctx context.Context, s Scope, id MachineID) error {
 		if err := tx.DeleteMachine(ctx, id); err != nil {
 			return err
 		}
-		tx.Notify(MachineTopic(s.workspace), MachinesTopic, DispatchTopic)
+		tx.Notify(MachinesTopic(s.workspace), ReconcileTopic, DispatchTopic)
 		return audited(ctx, tx, s, m.may(verbDelete), string(m.Kind), id)
 	})
 	if provider := m.Providers[machine.Provider]; err == nil && provider != nil {
@@ -518,6 +524,12 @@ func (m *Machines) Log(ctx context.Context, s Scope, id MachineID, limit int) ([
 	}
 	if limit < 1 || limit > MaxMachineLog {
 		return nil, Invalid("bytes", "bytes is %d; it must be from 1 to %d.", limit, MaxMachineLog)
+	}
+	if machine.Host != "" && machine.Host != m.Host {
+		return nil, Errorf(CodeUnavailable, "The log of %s lies on the host that it runs on, and this server is on another; ask the server there.", machine.Name)
+	}
+	if machine.Incarnation == 0 {
+		return nil, nil
 	}
 	provider, err := m.Providers.of(machine.Provider)
 	if err != nil {

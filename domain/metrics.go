@@ -39,14 +39,15 @@ func (m *Machines) Metrics(ctx context.Context, s Scope, id MachineID, since tim
 	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return nil, err
 	}
-	if hour := m.Clock.Now().Add(-MetricsKept); since.Before(hour) {
+	now := m.Clock.Now() // what is later is from before the clock was set back
+	if hour := now.Add(-MetricsKept); since.Before(hour) || since.After(now) {
 		since = hour
 	}
 	err = m.Store.In(ctx, s, func(tx Tx) error {
 		if _, err := m.find(ctx, tx, id); err != nil {
 			return err
 		}
-		all, err = tx.Metrics(ctx, id, since)
+		all, err = tx.Metrics(ctx, id, since, now)
 		return err
 	})
 	return all, err

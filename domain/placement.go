@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,6 +49,91 @@ func findCompute(ctx context.Context, tx Tx, ref string) (Machine, error) {
 	return tx.MachineByName(ctx, KindCompute, ref)
 }
 
+// lockPlaces locks what the run's tasks are on or may come onto, where that is more than the workspace's agent: machines in the order of their ids, and that agent
+// last, as everywhere.
+func lockPlaces(ctx context.Context, tx Tx, run *Run) error {
+	machines, own := run.places()
+	for _, id := range machines {
+		if _, _, err := tx.LockMachine(ctx, id); err != nil && !IsCode(err, CodeNotFound) {
+			return err
+		}
+	}
+	if len(machines) == 0 || !own {
+		return nil
+	}
+	_, err := tx.LockWorkspaceAgent(ctx)
+	return err
+}
+
+// places are the machines of the tasks that are not over, in order, and whether one may run on the workspace's agent.
+func (r *Run) places() (machines []MachineID, own bool) {
+	own = r.Spec.ComputeFallback
+	for _, t := range r.Tasks {
+		switch {
+		case t.Status.Final():
+		case t.Compute == "":
+			own = true
+		case !slices.Contains(machines, t.Compute):
+			machines = append(machines, t.Compute)
+		}
+	}
+	slices.Sort(machines)
+	return machines, own
+}
+
+// liftHold lets the machines of a run that a person repairs be started for it.
+func liftHold(ctx context.Context, tx Tx, run *Run) error {
+	machines, _ := run.places()
+	for _, id := range machines {
+		m, _, err := tx.LockMachine(ctx, id)
+		if IsCode(err, CodeNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		m.HeldAt = nil
+		if err := tx.UpdateMachine(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place is the agent that tasks of the machine, or of the workspace's agent, can be given to now, or the reason why they wait. A machine that is stopped is
+// started for them.
+func (r *Runs) place(ctx context.Context, tx Tx, s Scope, run *Run, machine MachineID, now time.Time) (agent Agent, reason string, err error) {
+	if machine == "" {
+		if agent, err = tx.LockWorkspaceAgent(ctx); err == nil && agent.Session == "" {
+			reason = "Waits for the agent " + agent.Name + " to connect."
+		}
+		return agent, reason, err
+	}
+	m, agent, err := tx.LockMachine(ctx, machine)
+	if IsCode(err, CodeNotFound) {
+		gone := fmt.Sprintf("Its compute instance %s was deleted.", machine)
+		run.PlaceFailed(machine, gone, now)
+		return agent, gone, nil
+	}
+	if err != nil {
+		return agent, "", err
+	}
+	switch {
+	case m.resting() && m.HeldAt != nil && !run.CreatedAt.After(*m.HeldAt):
+		return agent, m.held(), nil
+	case m.resting():
+		return agent, fmt.Sprintf("Waits for the compute instance %s, which is being started.", m.Name),
+			startMachine(ctx, tx, s, &m, "Started for a task that waits.", now)
+	case m.State != MachineRunning:
+		return agent, fmt.Sprintf("Waits for the compute instance %s, which is %s.", m.Name, m.State), nil
+	case agent.Session == "":
+		return agent, fmt.Sprintf("Waits for the agent of the compute instance %s to connect.", m.Name), nil
+	}
+	m.IdleSince, m.DueAt, m.LastUsedAt = nil, nil, &now
+	tx.Notify(MachinesTopic(s.workspace))
+	return agent, "", tx.UpdateMachine(ctx, m)
+}
+
 // machineIdle notes that an attempt on the machine has ended. One that has nothing left is idle, or, when it stops, can go.
 func (r *Runs) machineIdle(ctx context.Context, tx Tx, s Scope, id MachineID, now time.Time) error {
 	m, agent, err := tx.LockMachine(ctx, id)
@@ -69,7 +155,7 @@ func (r *Runs) machineIdle(ctx context.Context, tx Tx, s Scope, id MachineID, no
 	case MachineStopping:
 		m.DueAt = &now
 	}
-	tx.Notify(MachinesTopic, MachineTopic(s.workspace))
+	tx.Notify(ReconcileTopic, MachinesTopic(s.workspace))
 	return tx.UpdateMachine(ctx, m)
 }
 

@@ -25,6 +25,7 @@ type Flavor struct {
 	GPU       string // model; empty without
 	Available bool   // whether one more would fit now
 	Price     Price
+	Limits    string // empty where cores and memory are held to; else a sentence why not
 }
 
 // Price is what an hour of a flavor costs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -65,6 +66,37 @@ func (r *Reconciler) Tick(ctx context.Context) (next time.Time, err error) {
 	return time.Time{}, nil
 }
 
+// Abandoned ends the starts and stops that no server takes up: none has the provider any more, or the host is down.
+func (r *Reconciler) Abandoned(ctx context.Context) error {
+	now := r.Clock.Now()
+	refs, err := r.System.OverdueMachines(ctx, now.Add(-r.Times.Start-claimTime), now.Add(-r.Times.Stop-claimTime))
+	for _, ref := range refs {
+		err = errors.Join(err, r.abandon(ctx, SystemScope(ref.Workspace, "machines"), ref.Machine, now))
+	}
+	return err
+}
+
+func (r *Reconciler) abandon(ctx context.Context, s Scope, id MachineID, now time.Time) error {
+	var failed Machine
+	err := r.change(ctx, s, id, func(_ Tx, m *Machine, _ Agent) error {
+		if m.State != MachineStarting && m.State != MachineStopping {
+			return nil
+		}
+		if err := m.Apply(EventLate, fmt.Sprintf("No server with the provider %s took it up.", m.Provider), now); err != nil {
+			return err
+		}
+		failed = *m
+		if m.Host != "" || m.Made {
+			return nil // something of it may be left where its host is
+		}
+		return m.Apply(EventReleased, "", now)
+	})
+	if err != nil || failed.ID == "" {
+		return err
+	}
+	return r.Runs.failWaiting(ctx, s, failed)
+}
+
 // Wait waits for the work that Tick began.
 func (r *Reconciler) Wait() { r.working.Wait() }
 
@@ -93,7 +125,7 @@ func (r *Reconciler) begin(ctx context.Context, ref MachineRef) {
 		r.mu.Lock()
 		delete(r.busy, ref.Machine)
 		r.mu.Unlock()
-		r.Runs.Topics.Wake(MachinesTopic)
+		r.Runs.Topics.Wake(ReconcileTopic)
 	})
 }
 
@@ -109,6 +141,9 @@ func (r *Reconciler) step(ctx context.Context, ref MachineRef) error {
 		do, err = r.decide(ctx, tx, s, m, agent)
 		return err
 	})
+	if err != nil {
+		rest(ctx, retryPause) // the machine is due as before, and would be begun again at once
+	}
 	if err != nil || do == nil {
 		return err
 	}
@@ -117,7 +152,14 @@ func (r *Reconciler) step(ctx context.Context, ref MachineRef) error {
 	return do(ctx)
 }
 
-// change applies fn to the machine under its lock, and writes it.
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// change applies fn to the machine under its lock, and writes it where that changed it.
 func (r *Reconciler) change(ctx context.Context, s Scope, id MachineID, fn func(Tx, *Machine, Agent) error) error {
 	return r.Store.In(ctx, s, func(tx Tx) error {
 		m, agent, err := tx.LockMachine(ctx, id)
@@ -128,14 +170,17 @@ func (r *Reconciler) change(ctx context.Context, s Scope, id MachineID, fn func(
 		if err := fn(tx, &m, agent); err != nil {
 			return err
 		}
+		if reflect.DeepEqual(before, m) {
+			return nil
+		}
 		if err := tx.UpdateMachine(ctx, m); err != nil {
 			return err
 		}
 		if before.State != m.State || before.Message != m.Message || before.ImageRef != m.ImageRef {
-			tx.Notify(MachineTopic(s.workspace), DispatchTopic)
+			tx.Notify(MachinesTopic(s.workspace), DispatchTopic)
 		}
 		if m.DueAt != nil && m.DueAt != before.DueAt {
-			tx.Notify(MachinesTopic)
+			tx.Notify(ReconcileTopic)
 		}
 		return nil
 	})
@@ -148,7 +193,10 @@ func (r *Reconciler) decide(ctx context.Context, tx Tx, s Scope, m *Machine, age
 	if err != nil {
 		return nil, err
 	}
-	work := job{r: r, scope: s, provider: provider}
+	work := errand{r: r, scope: s, provider: provider}
+	if m.StateSince.After(now) { // the clock was set back while no server ran
+		m.StateSince = now
+	}
 	m.DueAt = new(now.Add(claimTime))
 	switch m.State {
 	case MachineStarting:
@@ -167,7 +215,7 @@ func (r *Reconciler) decide(ctx context.Context, tx Tx, s Scope, m *Machine, age
 	return nil, nil
 }
 
-func (r *Reconciler) starting(ctx context.Context, tx Tx, m *Machine, agent Agent, work job, now time.Time) (func(context.Context) error, error) {
+func (r *Reconciler) starting(ctx context.Context, tx Tx, m *Machine, agent Agent, work errand, now time.Time) (func(context.Context) error, error) {
 	if now.Sub(m.StateSince) >= r.Times.Start {
 		return nil, m.Apply(EventLate, fmt.Sprintf("Its agent did not connect within %s. The machine's log may say why.", r.Times.Start), now)
 	}
@@ -189,7 +237,7 @@ func (r *Reconciler) starting(ctx context.Context, tx Tx, m *Machine, agent Agen
 
 // running finds a machine that has gone, and stops one that was idle for long enough. Whether it was is told by its agent, whose clock nobody sets: after a
 // jump of this server's clock nothing is decided before the agent was heard again.
-func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent, work job, now time.Time) (func(context.Context) error, error) {
+func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent, work errand, now time.Time) (func(context.Context) error, error) {
 	if agent.Session == "" && (agent.LeaseExpiresAt == nil || !agent.LeaseExpiresAt.After(now)) {
 		return nil, r.again(ctx, tx, m, agent, "Its agent was not heard of for too long.", now)
 	}
@@ -227,7 +275,7 @@ func (r *Reconciler) next(m *Machine, agent Agent, now time.Time) *time.Time {
 	return at
 }
 
-func (r *Reconciler) stopping(ctx context.Context, tx Tx, m *Machine, agent Agent, work job, now time.Time) (func(context.Context) error, error) {
+func (r *Reconciler) stopping(ctx context.Context, tx Tx, m *Machine, agent Agent, work errand, now time.Time) (func(context.Context) error, error) {
 	live, err := tx.LiveAttempts(ctx, agent.ID)
 	if err != nil {
 		return nil, err
@@ -254,6 +302,12 @@ func (r *Reconciler) again(ctx context.Context, tx Tx, m *Machine, agent Agent, 
 
 // disconnect ends an agent's session and takes its token: what was made for it is gone, or is to go.
 func disconnect(ctx context.Context, tx Tx, agent Agent) error {
+	if _, err := tx.LockSession(ctx, agent.ID); err != nil {
+		return err
+	}
+	if err := tx.SetBootstrap(ctx, agent.ID, nil, time.Time{}); err != nil {
+		return err
+	}
 	agent.Session, agent.Replica, agent.Instance = "", "", ""
 	if err := tx.UpdateAgent(ctx, agent); err != nil {
 		return err
@@ -262,8 +316,8 @@ func disconnect(ctx context.Context, tx Tx, agent Agent) error {
 	return tx.UpdateAgentToken(ctx, agent.ID, HashSecret(NewAgentToken()))
 }
 
-// job is one thing to be done about a machine, as it was when that was decided.
-type job struct {
+// errand is one thing to be done about a machine, as it was when that was decided.
+type errand struct {
 	r        *Reconciler
 	scope    Scope
 	provider Provider
@@ -273,12 +327,12 @@ type job struct {
 	live     []Attempt
 }
 
-func (w job) ref() MachineRef {
+func (w errand) ref() MachineRef {
 	return MachineRef{Workspace: w.scope.workspace, Machine: w.machine.ID, Incarnation: w.machine.Incarnation}
 }
 
 // done applies fn unless the machine has moved on since the decision.
-func (w job) done(ctx context.Context, fn func(Tx, *Machine, Agent) error) error {
+func (w errand) done(ctx context.Context, fn func(Tx, *Machine, Agent) error) error {
 	return w.r.change(context.WithoutCancel(ctx), w.scope, w.machine.ID, func(tx Tx, m *Machine, agent Agent) error {
 		if m.Incarnation != w.machine.Incarnation || m.State != w.machine.State {
 			return nil
@@ -288,7 +342,7 @@ func (w job) done(ctx context.Context, fn func(Tx, *Machine, Agent) error) error
 }
 
 // later is a call that failed for a passing reason: it is made again.
-func (w job) later(ctx context.Context, cause error) error {
+func (w errand) later(ctx context.Context, cause error) error {
 	return errors.Join(cause, w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
 		m.DueAt = new(w.r.Clock.Now().Add(retryPause))
 		return nil
@@ -296,27 +350,29 @@ func (w job) later(ctx context.Context, cause error) error {
 }
 
 // make has the provider make this incarnation.
-func (w job) make(ctx context.Context) error {
+func (w errand) make(ctx context.Context) error {
+	told := w.r.Runs.eachWaiting(ctx, w.scope, w.machine, func(*Run) {}) // that it is starting now
 	spec, err := w.spec(ctx)
 	if err == nil {
 		err = w.provider.Ensure(ctx, spec)
 	}
 	if IsCode(err, CodeInvalid) || IsCode(err, CodeConflict) {
 		return w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+			m.ImageRef = w.machine.ImageRef // one that never started is not pinned
 			return m.Apply(EventRefused, AsError(err).Message, w.r.Clock.Now())
 		})
 	}
 	if err != nil {
 		return w.later(ctx, err)
 	}
-	return w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+	return errors.Join(told, w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
 		m.Made, m.DueAt = true, new(w.r.Clock.Now().Add(lookAgain))
 		return nil
-	})
+	}))
 }
 
 // spec pins the image at the first start.
-func (w job) spec(ctx context.Context) (MachineSpec, error) {
+func (w errand) spec(ctx context.Context) (MachineSpec, error) {
 	all, err := w.provider.Flavors(ctx, w.settings)
 	if err != nil {
 		return MachineSpec{}, err
@@ -325,22 +381,23 @@ func (w job) spec(ctx context.Context) (MachineSpec, error) {
 	if err != nil {
 		return MachineSpec{}, err
 	}
-	if w.machine.ImageRef == "" {
-		if w.machine.ImageRef, err = w.provider.Resolve(ctx, w.settings, w.machine.Image); err != nil {
+	image := w.machine.ImageRef
+	if image == "" {
+		if image, err = w.provider.Resolve(ctx, w.settings, w.machine.Image); err != nil {
 			return MachineSpec{}, err
 		}
 		err = w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
-			m.ImageRef = w.machine.ImageRef
+			m.ImageRef = image
 			return nil
 		})
 	}
 	return MachineSpec{
-		MachineRef: w.ref(), Provider: w.settings, Flavor: f, ImageRef: w.machine.ImageRef, Slots: w.machine.Slots, Server: w.r.Server, Bootstrap: w.token,
+		MachineRef: w.ref(), Provider: w.settings, Flavor: f, ImageRef: image, Slots: w.machine.Slots, Server: w.r.Server, Bootstrap: w.token,
 	}, err
 }
 
 // look asks whether the machine is there.
-func (w job) look(ctx context.Context) error {
+func (w errand) look(ctx context.Context) error {
 	alive, detail, err := w.provider.Alive(ctx, w.ref())
 	if err != nil {
 		return w.later(ctx, err)
@@ -360,7 +417,7 @@ func (w job) look(ctx context.Context) error {
 }
 
 // evict cancels what runs on a machine that stops.
-func (w job) evict(ctx context.Context) error {
+func (w errand) evict(ctx context.Context) error {
 	why := fmt.Sprintf("The %s %s was stopped while this ran. %s", w.machine.Kind.noun(), w.machine.Name, w.machine.Message)
 	err := w.r.Store.In(ctx, w.scope, func(tx Tx) error {
 		_, err := tx.Evict(ctx, attemptIDs(w.live), why, w.r.Clock.Now())
@@ -372,19 +429,25 @@ func (w job) evict(ctx context.Context) error {
 	return err
 }
 
-// clean says to the tasks that wait that the machine has failed, and ends what is left of it.
-func (w job) clean(ctx context.Context) error {
-	if err := w.r.Runs.failWaiting(ctx, w.scope, w.machine); err != nil {
-		return w.later(ctx, err)
-	}
-	return w.release(ctx)
-}
-
-// release ends all that is left of the machine. What ran on it is over then, whatever its agent has not told.
-func (w job) release(ctx context.Context) error {
+// clean ends what is left of a machine that has failed, and says to the tasks that wait for it that it has: before it can be started again.
+func (w errand) clean(ctx context.Context) error {
 	if err := w.provider.Release(ctx, w.ref()); err != nil {
 		return w.later(ctx, err)
 	}
+	told := w.r.Runs.failWaiting(ctx, w.scope, w.machine)
+	return errors.Join(told, w.released(ctx))
+}
+
+// release ends all that is left of the machine.
+func (w errand) release(ctx context.Context) error {
+	if err := w.provider.Release(ctx, w.ref()); err != nil {
+		return w.later(ctx, err)
+	}
+	return w.released(ctx)
+}
+
+// released notes that nothing is left of the machine. What ran on it is over then, whatever its agent has not told.
+func (w errand) released(ctx context.Context) error {
 	var live []Attempt
 	err := w.done(ctx, func(tx Tx, m *Machine, agent Agent) (err error) {
 		if live, err = tx.LiveAttempts(ctx, agent.ID); err != nil {

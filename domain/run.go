@@ -143,10 +143,13 @@ func newRun(job Job, actor Actor, params []Variable, trigger Trigger, now time.T
 		Status: RunPending, Trigger: trigger, StartedBy: actor, CreatedAt: now,
 	}
 	if r.Single() {
-		r.Tasks = []Task{{RunID: r.ID, Status: TaskPending, Compute: MachineID(job.Compute)}}
+		r.Tasks = []Task{{RunID: r.ID, Status: TaskPending}}
 	}
 	for i, t := range r.Spec.Tasks {
-		r.Tasks = append(r.Tasks, Task{RunID: r.ID, Key: t.Key, Position: i, Status: TaskPending, Compute: MachineID(cmp.Or(t.Compute, job.Compute))})
+		r.Tasks = append(r.Tasks, Task{RunID: r.ID, Key: t.Key, Position: i, Status: TaskPending})
+	}
+	for i := range r.Tasks {
+		r.Tasks[i].Compute = r.compute(&r.Tasks[i])
 	}
 	return r
 }
@@ -157,6 +160,11 @@ func (r *Run) spec(t *Task) TaskSpec {
 		return TaskSpec{Command: r.Spec.Command, MaxRetries: r.Spec.MaxRetries, TimeoutSeconds: r.Spec.TimeoutSeconds}
 	}
 	return r.Spec.Tasks[t.Position]
+}
+
+// compute is the machine that the task was declared for.
+func (r *Run) compute(t *Task) MachineID {
+	return MachineID(cmp.Or(r.spec(t).Compute, r.Spec.Compute))
 }
 
 // Task returns the task with the key, or nil.
@@ -408,6 +416,7 @@ func (r *Run) Repair() error {
 		}
 		t.RetryCount = t.Attempts // what was made before makes the next attempt a retry
 		t.RetryBase = t.RetryCount
+		t.Compute = r.compute(t)
 		t.Status, t.Message, t.NotBefore, t.StartedAt, t.FinishedAt = TaskPending, "", nil, nil, nil
 	}
 	return nil

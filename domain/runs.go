@@ -331,6 +331,9 @@ func (r *Runs) repair(ctx context.Context, tx Tx, s Scope, id RunID) (*Run, erro
 		if err := run.Repair(); err != nil {
 			return err
 		}
+		if err := liftHold(ctx, tx, run); err != nil {
+			return err
+		}
 		if held {
 			run.Message = heldMessage
 		} else {

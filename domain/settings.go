@@ -82,13 +82,6 @@ func (c *Settings) UpdateStorage(ctx context.Context, s Scope, p StorageSettings
 	}
 	p.UpdatedAt = new(c.Clock.Now())
 	err := c.Store.In(ctx, s, func(tx Tx) error {
-		provider, err := tx.Provider(ctx)
-		if err != nil {
-			return err
-		}
-		if provider.Kind != ProviderLocal {
-			return Invalid("url", "Storage in files goes with the provider %q alone; this workspace's is %q.", ProviderLocal, provider.Kind)
-		}
 		if err := tx.SaveStorage(ctx, p); err != nil {
 			return err
 		}
@@ -113,8 +106,8 @@ func (c *Settings) validStorage(p StorageSettings) error {
 }
 
 func (c *Settings) tryStorage(ctx context.Context, s Scope) error {
-	key := "probe/" + string(s.workspace)
-	probe := c.Clock.Now().String()
+	probe := newSecret()
+	key := string(s.workspace) + "/probe/" + probe
 	if err := c.Objects.Put(ctx, key, []byte(probe)); err != nil {
 		return Invalid("url", "Nothing can be written to %s.", c.Storage).Because(err)
 	}

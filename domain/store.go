@@ -54,8 +54,10 @@ type System interface {
 	DueMachines(ctx context.Context, providers []ProviderKind, host string, limit int) ([]DueMachine, error)
 	// CheckMachines makes every machine of the host of which something may be left due now.
 	CheckMachines(ctx context.Context, host string, now time.Time) error
-	// ShiftMachines moves the times that machines are judged by: the clock was set.
-	ShiftMachines(ctx context.Context, by time.Duration) error
+	// ShiftMachines moves the times that the host's machines are judged by: its clock was set.
+	ShiftMachines(ctx context.Context, host string, by time.Duration) error
+	// OverdueMachines have been starting, or stopping, since then, and nobody has looked at them.
+	OverdueMachines(ctx context.Context, starting, stopping time.Time) ([]MachineRef, error)
 	// KnownMachines are those of the ids that exist.
 	KnownMachines(ctx context.Context, ids []MachineID) ([]MachineID, error)
 	// BootstrapAgent is the agent that the bootstrap token with the hash was made for.

@@ -4,21 +4,21 @@ package domain
 type Topic string
 
 // The topics.
-func RunTopic(id RunID) Topic           { return Topic("run:" + id) }
-func RunsTopic(ws WorkspaceID) Topic    { return Topic("runs:" + ws) }
-func AgentsTopic(ws WorkspaceID) Topic  { return Topic("agents:" + ws) }
-func AgentTopic(id AgentID) Topic       { return Topic("agent:" + id) }
-func SessionTopic(id SessionID) Topic   { return Topic("session:" + id) }
-func APIKeyTopic(id APIKeyID) Topic     { return Topic("key:" + id) }
-func LogTopic(id AttemptID) Topic       { return Topic("log:" + id) }
-func MachineTopic(ws WorkspaceID) Topic { return Topic("machines:" + ws) }
-func MetricsTopic(id MachineID) Topic   { return Topic("metrics:" + id) }
+func RunTopic(id RunID) Topic            { return Topic("run:" + id) }
+func RunsTopic(ws WorkspaceID) Topic     { return Topic("runs:" + ws) }
+func AgentsTopic(ws WorkspaceID) Topic   { return Topic("agents:" + ws) }
+func AgentTopic(id AgentID) Topic        { return Topic("agent:" + id) }
+func SessionTopic(id SessionID) Topic    { return Topic("session:" + id) }
+func APIKeyTopic(id APIKeyID) Topic      { return Topic("key:" + id) }
+func LogTopic(id AttemptID) Topic        { return Topic("log:" + id) }
+func MachinesTopic(ws WorkspaceID) Topic { return Topic("machines:" + ws) }
+func MetricsTopic(id MachineID) Topic    { return Topic("metrics:" + id) }
 
 // Topics that only the platform listens to.
 const (
-	DispatchTopic Topic = "dispatch" // there may be a task that can start
-	ScheduleTopic Topic = "schedule" // a schedule changed
-	MachinesTopic Topic = "machines" // a machine is due
+	DispatchTopic  Topic = "dispatch"  // there may be a task that can start
+	ScheduleTopic  Topic = "schedule"  // a schedule changed
+	ReconcileTopic Topic = "reconcile" // a machine is due
 )
 
 // Topics wakes subscribers, on this replica and on the others. Wake-ups coalesce: a subscriber's channel has a capacity of

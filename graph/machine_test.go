@@ -45,7 +45,7 @@ func (w *world) reconcile() *fleet {
 		Providers: domain.Providers{domain.ProviderLocal: w.cloud.Reopen(provisiontest.Hooks{Made: func(m domain.MachineSpec) { f.connect(ctx, m) }})},
 		Host:      "here", Server: w.url, Report: func(err error) { w.t.Error(err) },
 	}
-	wake, stop := w.db.Topics().Subscribe(domain.MachinesTopic)
+	wake, stop := w.db.Topics().Subscribe(domain.ReconcileTopic)
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
 		defer stop()

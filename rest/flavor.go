@@ -17,12 +17,13 @@ type Flavor struct {
 	GPUs         int     `json:"gpus"`
 	GPU          string  `json:"gpu" doc:"The model; empty without one."`
 	Available    bool    `json:"available" doc:"Whether there is room for one more now."`
+	Limits       string  `json:"limits" doc:"Why a machine is not held to its cores and memory, in a sentence; empty where it is."`
 	PricePerHour *Number `json:"price_per_hour" nullable:"true" doc:"What an hour costs now; null where no price is known."`
 	Currency     string  `json:"currency" example:"USD" doc:"ISO 4217; empty where no price is known."`
 }
 
 func showFlavor(f domain.Flavor) Flavor {
-	shown := Flavor{Name: f.Name, Cores: f.Cores, Memory: f.Memory, GPUs: f.GPUs, GPU: f.GPU, Available: f.Available, Currency: f.Price.Currency}
+	shown := Flavor{Name: f.Name, Cores: f.Cores, Memory: f.Memory, GPUs: f.GPUs, GPU: f.GPU, Available: f.Available, Limits: f.Limits, Currency: f.Price.Currency}
 	if f.Price.Currency != "" {
 		shown.PricePerHour = new(Number(f.Price.Hourly.String()))
 	}

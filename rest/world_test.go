@@ -164,7 +164,7 @@ func (w *world) assemble(st *store.Store) {
 	runs := &domain.Runs{Store: st, System: system, Topics: st.Topics(), Clock: w.clock, Tokens: tokens{keys}, Outbox: outbox}
 	w.machines = newMachines(st, w.clock, runs)
 	machinesOf := func(kind domain.MachineKind) *domain.Machines {
-		return &domain.Machines{Kind: kind, Store: st, Topics: st.Topics(), Clock: w.clock, Providers: w.machines.Providers}
+		return &domain.Machines{Kind: kind, Store: st, Topics: st.Topics(), Clock: w.clock, Providers: w.machines.Providers, Host: w.machines.Host}
 	}
 	w.services = domain.Services{
 		Clock: w.clock, Version: "test", Instance: &domain.Instance{Store: system, Clock: w.clock},

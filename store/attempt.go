@@ -79,7 +79,8 @@ func (t *Tx) UpdateAttempt(ctx context.Context, id domain.AttemptID, fn func(*do
 // Evict implements domain.AttemptTx.
 func (t *Tx) Evict(ctx context.Context, ids []domain.AttemptID, reason string, at time.Time) ([]domain.Attempt, error) {
 	return rows(ctx, t.conn, attemptRow.toDomain, `UPDATE attempts SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = $4
-		WHERE workspace_id = $1 AND id = ANY($2) AND status IN ('starting', 'running') RETURNING `+attemptColumns, t.workspace, texts(ids), at, reason)
+		WHERE workspace_id = $1 AND id IN (SELECT id FROM attempts WHERE workspace_id = $1 AND id = ANY($2) AND status IN ('starting', 'running')
+			ORDER BY id FOR UPDATE) RETURNING `+attemptColumns, t.workspace, texts(ids), at, reason)
 }
 
 // RequestCancel implements domain.AttemptTx.
@@ -87,6 +88,7 @@ func (t *Tx) RequestCancel(ctx context.Context, ids []domain.AttemptID, at time.
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return rows(ctx, t.conn, attemptRow.toDomain, `UPDATE attempts SET cancel_requested_at = $3 WHERE workspace_id = $1 AND id = ANY($2) RETURNING `+attemptColumns,
+	return rows(ctx, t.conn, attemptRow.toDomain, `UPDATE attempts SET cancel_requested_at = $3 WHERE workspace_id = $1
+		AND id IN (SELECT id FROM attempts WHERE workspace_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE) RETURNING `+attemptColumns,
 		t.workspace, texts(ids), at)
 }

@@ -275,7 +275,7 @@ var trespasses = map[string]trespass{
 		return nobody(tx.WaitingRuns(ctx, b.machine))
 	}},
 	"Metrics": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.Metrics(ctx, b.machine, time.Time{}))
+		return nobody(tx.Metrics(ctx, b.machine, time.Time{}, now.Add(time.Hour)))
 	}},
 	"SaveMetrics": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.SaveMetrics(ctx, b.machine, domain.MachineMetrics{At: now}))

@@ -77,13 +77,13 @@ func (t *Tx) Machine(ctx context.Context, id domain.MachineID) (domain.Machine, 
 	return t.machine(ctx, domain.NotFound("machine", id), `m.id = $2`, id)
 }
 
-// LockMachine implements domain.MachineTx. The agent's lock comes first, as wherever both are taken.
+// LockMachine implements domain.MachineTx. The agent's lock comes first, as wherever both are taken. It lets logs be stored meanwhile.
 func (t *Tx) LockMachine(ctx context.Context, id domain.MachineID) (domain.Machine, domain.Agent, error) {
 	m, err := t.Machine(ctx, id)
 	if err != nil {
 		return domain.Machine{}, domain.Agent{}, err
 	}
-	agent, err := t.LockSession(ctx, m.AgentID)
+	agent, err := t.LockAgent(ctx, m.AgentID)
 	if err != nil {
 		return domain.Machine{}, domain.Agent{}, err
 	}
@@ -216,10 +216,22 @@ func (s *System) CheckMachines(ctx context.Context, host string, now time.Time) 
 }
 
 // ShiftMachines implements domain.System.
-func (s *System) ShiftMachines(ctx context.Context, by time.Duration) error {
+func (s *System) ShiftMachines(ctx context.Context, host string, by time.Duration) error {
 	_, err := s.db.ExecContext(ctx, `UPDATE machines SET state_since = state_since + $1 * interval '1 microsecond', idle_since = idle_since + $1 * interval '1 microsecond',
-		due_at = due_at + $1 * interval '1 microsecond' WHERE NOT (released AND state IN ('stopped', 'failed'))`, by.Microseconds())
+		due_at = due_at + $1 * interval '1 microsecond' WHERE host = $2
+		AND NOT (released AND state IN ('stopped', 'failed'))`, by.Microseconds(), host)
 	return mapError(err)
+}
+
+// OverdueMachines implements domain.System.
+func (s *System) OverdueMachines(ctx context.Context, starting, stopping time.Time) ([]domain.MachineRef, error) {
+	due, err := rows(ctx, s.db, machineRefRow.due, `SELECT workspace_id, id, due_at FROM machines WHERE due_at IS NOT NULL
+		AND (state = 'starting' AND state_since <= $1 OR state = 'stopping' AND state_since <= $2) AND due_at <= GREATEST($1, $2)`, starting, stopping)
+	refs := make([]domain.MachineRef, len(due))
+	for i, d := range due {
+		refs[i] = d.MachineRef
+	}
+	return refs, mapError(err)
 }
 
 // KnownMachines implements domain.System.

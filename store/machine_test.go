@@ -406,7 +406,7 @@ func TestShiftMachines(t *testing.T) {
 	r.settle()
 	for _, by := range []time.Duration{3 * time.Hour, -time.Hour} {
 		r.clock.move(by)
-		require.NoError(t, r.system.ShiftMachines(t.Context(), by))
+		require.NoError(t, r.system.ShiftMachines(t.Context(), "here", by))
 		require.Equal(t, domain.MachineStarting, r.settle().State)
 		require.Equal(t, r.clock.Now(), r.get().StateSince)
 	}

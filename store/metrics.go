@@ -44,7 +44,7 @@ func (r metricsRow) toDomain() (domain.MachineMetrics, error) {
 }
 
 // Metrics implements domain.MachineTx.
-func (t *Tx) Metrics(ctx context.Context, id domain.MachineID, since time.Time) ([]domain.MachineMetrics, error) {
+func (t *Tx) Metrics(ctx context.Context, id domain.MachineID, since, until time.Time) ([]domain.MachineMetrics, error) {
 	return rows(ctx, t.conn, metricsRow.toDomain, `SELECT at, cpu, cores, memory, memory_total, disk, disk_total, gpus FROM machine_metrics
-		WHERE workspace_id = $1 AND machine_id = $2 AND at > $3 ORDER BY at`, t.workspace, id, since)
+		WHERE workspace_id = $1 AND machine_id = $2 AND at > $3 AND at <= $4 ORDER BY at`, t.workspace, id, since, until)
 }

@@ -23,17 +23,27 @@ var _ domain.System = (*System)(nil)
 // held, the oldest for which there is a place now. A machine that is stopped counts, as it can be started, unless a person stopped it after the run began.
 func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error) {
 	return refs(ctx, s, refRow.run, `
-		WITH free AS MATERIALIZED (
+		WITH RECURSIVE free AS MATERIALIZED (
 			SELECT a.workspace_id, a.machine_id FROM agents a WHERE a.session <> '' AND a.slots > (SELECT count(*) FROM attempts r
-				WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))
+				WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running'))
+		), waited AS ( -- for each machine that tasks wait for one step in the index, however many they are
+			(SELECT workspace_id, machine_id FROM tasks WHERE machine_id <> '' AND status = 'queued' AND current IS NULL ORDER BY workspace_id, machine_id LIMIT 1)
+			UNION ALL
+			SELECT n.workspace_id, n.machine_id FROM waited w CROSS JOIN LATERAL (SELECT workspace_id, machine_id FROM tasks
+				WHERE machine_id <> '' AND status = 'queued' AND current IS NULL AND (workspace_id, machine_id) > (w.workspace_id, w.machine_id)
+				ORDER BY workspace_id, machine_id LIMIT 1) n
+		), wanted AS MATERIALIZED (
+			SELECT w.workspace_id, w.machine_id FROM waited w LEFT JOIN machines m ON m.workspace_id = w.workspace_id AND m.id = w.machine_id
+				WHERE m.id IS NULL OR m.released AND m.state IN ('stopped', 'failed')
+		)
 		SELECT workspace_id, run_id AS id FROM (
 			SELECT DISTINCT t.workspace_id, t.run_id FROM free JOIN tasks t USING (workspace_id, machine_id) WHERE t.status = 'queued' AND t.current IS NULL
 				AND (t.not_before IS NULL OR t.not_before <= $1)
 			UNION
-			SELECT t.workspace_id, t.run_id FROM tasks t LEFT JOIN machines m ON m.workspace_id = t.workspace_id AND m.id = t.machine_id
+			SELECT t.workspace_id, t.run_id FROM wanted JOIN tasks t USING (workspace_id, machine_id)
+				LEFT JOIN machines m ON m.workspace_id = t.workspace_id AND m.id = t.machine_id
 				WHERE t.machine_id <> '' AND t.status = 'queued' AND t.current IS NULL AND (t.not_before IS NULL OR t.not_before <= $1)
-				AND (m.id IS NULL OR m.released AND m.state IN ('stopped', 'failed') AND (m.held_at IS NULL OR EXISTS (
-					SELECT FROM runs r WHERE r.workspace_id = t.workspace_id AND r.id = t.run_id AND r.created_at > m.held_at)))
+				AND (m.held_at IS NULL OR EXISTS (SELECT FROM runs r WHERE r.workspace_id = t.workspace_id AND r.id = t.run_id AND r.created_at > m.held_at))
 			UNION
 			SELECT workspace_id, id FROM (SELECT h.workspace_id, h.id, h.max_concurrent_runs - row_number() OVER (PARTITION BY h.workspace_id, h.job_id ORDER BY h.id) AS rest,
 					(SELECT count(*) FROM runs o WHERE o.workspace_id = h.workspace_id AND o.job_id = h.job_id AND o.status IN ('pending', 'running') AND o.admitted) AS admitted

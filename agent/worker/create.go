@@ -143,10 +143,10 @@ func layFile(work string, f agent.File) error {
 	return errors.Join(err, file.Chmod(fs.FileMode(f.Mode)&fs.ModePerm), file.Close())
 }
 
-// environ is the whole environment of the attempt's process: nothing of the agent's own but the search path.
 // gpuVariables say which GPUs of its host are this machine's; tasks are to keep to them.
 var gpuVariables = []string{"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 
+// environ is the whole environment of the attempt's process: nothing of the agent's own but the search path and which GPUs it has.
 func (w *worker) environ(a *attempt) []string {
 	work := filepath.Join(a.dir, workDir)
 	name := w.userName

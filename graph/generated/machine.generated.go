@@ -167,6 +167,29 @@ func (ec *executionContext) fieldContext_Flavor_available(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Flavor", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _Flavor_limits(ctx context.Context, field graphql.CollectedField, obj *model.Flavor) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Flavor_limits(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Limits(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Flavor_limits(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Flavor", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Flavor_pricePerHour(ctx context.Context, field graphql.CollectedField, obj *model.Flavor) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -577,6 +600,11 @@ func (ec *executionContext) _Flavor(ctx context.Context, sel ast.SelectionSet, o
 		case "available":
 			out.Values[i] = ec._Flavor_available(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "limits":
+			out.Values[i] = ec._Flavor_limits(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "pricePerHour":

@@ -200,6 +200,7 @@ type ComplexityRoot struct {
 		Currency     func(childComplexity int) int
 		GPU          func(childComplexity int) int
 		GPUs         func(childComplexity int) int
+		Limits       func(childComplexity int) int
 		Memory       func(childComplexity int) int
 		Name         func(childComplexity int) int
 		PricePerHour func(childComplexity int) int
@@ -1203,6 +1204,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Flavor.GPUs(childComplexity), true
+	case "Flavor.limits":
+		if e.ComplexityRoot.Flavor.Limits == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Flavor.Limits(childComplexity), true
 	case "Flavor.memory":
 		if e.ComplexityRoot.Flavor.Memory == nil {
 			break
@@ -3611,6 +3618,8 @@ type Flavor {
   gpu: String
   "Whether there is room for one more now."
   available: Boolean!
+  "Why a machine is not held to its cores and memory; null where it is."
+  limits: String
   "What an hour costs now: a decimal number as text, with all its digits. Null where no price is known."
   pricePerHour: String
   "Of the price, ISO 4217."
@@ -4399,6 +4408,8 @@ func (ec *executionContext) childFields_Flavor(ctx context.Context, field graphq
 		return ec.fieldContext_Flavor_gpu(ctx, field)
 	case "available":
 		return ec.fieldContext_Flavor_available(ctx, field)
+	case "limits":
+		return ec.fieldContext_Flavor_limits(ctx, field)
 	case "pricePerHour":
 		return ec.fieldContext_Flavor_pricePerHour(ctx, field)
 	case "currency":

@@ -65,6 +65,9 @@ func (f Flavor) PricePerHour() *string {
 // Currency is that of the price.
 func (f Flavor) Currency() *string { return optional(f.Price.Currency) }
 
+// Limits is why a machine is not held to its cores and memory; nil where it is.
+func (f Flavor) Limits() *string { return optional(f.Flavor.Limits) }
+
 // optional is nil for text that is empty.
 func optional(s string) *string {
 	if s == "" {

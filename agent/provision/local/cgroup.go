@@ -144,11 +144,11 @@ func words(path string) []string {
 	return strings.Fields(string(b))
 }
 
-// sentence says for people what the groups do.
-func (c *cgroups) sentence() string {
+// unenforced says for people which of a flavor's limits the groups do not enforce, and why; empty where they enforce all.
+func (c *cgroups) unenforced() string {
 	switch {
 	case c.cpu && c.memory:
-		return "Control groups hold each machine to the cores and the memory of its flavor."
+		return ""
 	case c.cpu:
 		return "Control groups hold each machine to the cores of its flavor; its memory is not enforced, since " + c.why + "."
 	case c.memory:
@@ -193,14 +193,18 @@ func killCgroup(dir string) error {
 	if dir == "" {
 		return nil
 	}
-	err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
-	if !errors.Is(err, fs.ErrNotExist) {
+	kill, err := os.OpenFile(filepath.Join(dir, "cgroup.kill"), os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) { // before Linux 5.14, or the group is gone
+		for _, pid := range members(dir) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	for _, pid := range members(dir) { // before Linux 5.14, or the group is gone
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-	return nil
+	_, err = kill.WriteString("1")
+	return errors.Join(err, kill.Close())
 }
 
 // members are the processes of a group and of those below it.

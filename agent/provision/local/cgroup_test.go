@@ -57,7 +57,7 @@ func TestLimitsAreThoseOfTheFlavor(t *testing.T) {
 	write(t, filepath.Join(base, "cgroup.controllers"), "cpuset cpu io memory pids\n")
 	write(t, filepath.Join(base, "cgroup.subtree_control"), "cpu memory\n")
 	c := cgroupsIn(base)
-	require.Equal(t, "Control groups hold each machine to the cores and the memory of its flavor.", c.sentence())
+	require.Empty(t, c.unenforced())
 	dir, err := c.make(place{id: "cmp_a", dir: "/machines/cmp_a"}, domain.Flavor{Cores: 2, Memory: 4 << 30})
 	require.NoError(t, err)
 	for file, want := range map[string]string{"cpu.max": "200000 100000", "memory.max": strconv.Itoa(4 << 30), "memory.oom.group": "0"} {
@@ -81,10 +81,10 @@ func TestWhyLimitsAreNotEnforcedIsSaid(t *testing.T) {
 	write(t, filepath.Join(base, "cgroup.controllers"), "memory\n")
 	write(t, filepath.Join(base, "cgroup.subtree_control"), "memory\n")
 	require.Equal(t, "Control groups hold each machine to the memory of its flavor; its cores are not enforced, since "+base+
-		" has no cpu controller in version 2 of control groups.", cgroupsIn(base).sentence())
+		" has no cpu controller in version 2 of control groups.", cgroupsIn(base).unenforced())
 	none := cgroupsIn("/proc/self/nowhere")
 	require.Empty(t, none.base)
-	require.Contains(t, none.sentence(), "are not enforced, since the server may not make control groups in /proc/self/nowhere")
+	require.Contains(t, none.unenforced(), "are not enforced, since the server may not make control groups in /proc/self/nowhere")
 }
 
 // requireGroups skips where this machine has none.
@@ -149,4 +149,15 @@ func orphan(t *testing.T) int {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return !ownDescendant(pid) }, patience, tickle)
 	return pid
+}
+
+func TestAGroupIsKilledWhereTheKernelHasNoFileForIt(t *testing.T) {
+	child := exec.Command("sleep", "1000")
+	require.NoError(t, child.Start())
+	defer func() { _ = child.Process.Kill() }()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "below/cgroup.procs"), strconv.Itoa(child.Process.Pid)+"\n")
+	require.NoError(t, killCgroup(dir))
+	require.NoFileExists(t, filepath.Join(dir, "cgroup.kill"))
+	require.Error(t, child.Wait())
 }

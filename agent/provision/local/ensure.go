@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,18 +97,18 @@ func (p *Provider) reserve(m place, was record, s domain.MachineSpec, f domain.F
 		return record{}, err
 	}
 	defer unlock()
-	taken, err := p.taken(m.id)
-	if err != nil {
+	t, err := p.taken(m.id, place.read)
+	if err := cmp.Or(err, t.unknown); err != nil {
 		return record{}, err
 	}
-	if !p.host.fits(f, taken) {
-		return record{}, p.host.full(f, taken, s.Workspace)
+	if !p.host.fits(f, t.made) {
+		return record{}, p.host.full(f, t.made, s.Workspace)
 	}
 	r := record{Ref: s.MachineRef, Flavor: f.Name, Cores: f.Cores, Image: s.ImageRef, Args: p.args(m, s, f), Process: was.Process}
 	if f.GPUs > 0 {
-		r.GPUs = p.host.freeGPUs(f.GPU, taken)[:f.GPUs]
+		r.GPUs = p.host.freeGPUs(f.GPU, t.made)[:f.GPUs]
 	}
-	if err := makePlace(m); err != nil {
+	if err := makePassable(m.dir); err != nil { // tasks pass through it
 		return record{}, fmt.Errorf("making the machine's directory: %w", err)
 	}
 	if r.Cgroup, err = p.groups.make(m, f); err != nil {
@@ -117,17 +118,10 @@ func (p *Provider) reserve(m place, was record, s domain.MachineSpec, f domain.F
 		p.log.Info("a machine's control group is another one now; what runs on from before is in the old one", "machine", m.id, "was", was.Cgroup, "is", r.Cgroup)
 	}
 	r.OldCgroups = oldGroups(was, r.Cgroup)
-	return r, m.write(r)
-}
-
-// makePlace makes the machine's directory and its agent's, through which tasks pass.
-func makePlace(m place) error {
-	for _, dir := range []string{m.dir, m.data()} {
-		if err := makePassable(dir); err != nil {
-			return err
-		}
+	if err := m.write(r); err != nil {
+		return record{}, fmt.Errorf("writing the machine's record: %w", err)
 	}
-	return nil
+	return r, makePassable(m.data())
 }
 
 // oldGroups are those in which earlier incarnations may have left tasks.

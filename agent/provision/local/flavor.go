@@ -3,9 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -17,13 +15,14 @@ func (p *Provider) Flavors(_ context.Context, s domain.ProviderSettings) ([]doma
 	if err := checkSettings(s); err != nil {
 		return nil, err
 	}
-	taken, err := p.taken("")
+	t, err := p.taken("", p.records.get)
 	if err != nil {
 		return nil, err
 	}
 	all := p.host.flavors()
 	for i := range all {
-		all[i].Available = p.host.fits(all[i], taken)
+		all[i].Available = t.unknown == nil && p.host.fits(all[i], t.made)
+		all[i].Limits = p.groups.unenforced()
 	}
 	return all, nil
 }
@@ -72,49 +71,52 @@ func (h host) flavor(name string) (domain.Flavor, error) {
 	return domain.Flavor{}, domain.Invalid("flavor", "The flavor %q is not to be had on this host; choose %s.", name, strings.Join(names, ", "))
 }
 
-// taken are the records of the machines that are made, but the one.
-func (p *Provider) taken(but domain.MachineID) ([]record, error) {
+// taken is what the machines that are made take of the host.
+type taken struct {
+	made    []record
+	unknown error // of a machine of which it is not known: none fits beside it
+}
+
+// taken reads what machines take, but the one.
+func (p *Provider) taken(but domain.MachineID, read func(place) (record, error)) (taken, error) {
 	all, err := p.places()
 	if err != nil {
-		return nil, err
+		return taken{}, err
 	}
-	var taken []record
+	var t taken
 	for _, m := range all {
 		if m.id == but {
 			continue
 		}
-		r, err := m.read()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			p.log.Error("what a machine takes of the host is not known", "machine", m.id, "error", err)
-			continue
-		}
-		if !r.Released {
-			taken = append(taken, r)
+		r, err := read(m)
+		switch {
+		case err == nil && !r.Released:
+			t.made = append(t.made, r)
+		case err != nil && !m.unmade(err):
+			t.unknown = domain.Errorf(domain.CodeConflict, "It is not known what %s takes of this host, since its record %s is lost or cannot be read, "+
+				"so nothing else is started here. Stop or delete %s, then try again.", m.id, m.path(recordFile), m.id)
 		}
 	}
-	return taken, nil
+	return t, nil
 }
 
 // fits says whether a machine of the flavor fits beside others.
-func (h host) fits(f domain.Flavor, taken []record) bool {
-	return f.Cores <= h.freeCores(taken) && (f.GPUs == 0 || len(h.freeGPUs(f.GPU, taken)) >= f.GPUs)
+func (h host) fits(f domain.Flavor, made []record) bool {
+	return f.Cores <= h.freeCores(made) && (f.GPUs == 0 || len(h.freeGPUs(f.GPU, made)) >= f.GPUs)
 }
 
-func (h host) freeCores(taken []record) int {
+func (h host) freeCores(made []record) int {
 	free := h.cores
-	for _, r := range taken {
+	for _, r := range made {
 		free -= r.Cores
 	}
 	return free
 }
 
-func (h host) freeGPUs(model string, taken []record) []int {
+func (h host) freeGPUs(model string, made []record) []int {
 	var free []int
 	for i, g := range h.gpus {
-		if g.model == model && !slices.ContainsFunc(taken, func(r record) bool { return slices.Contains(r.GPUs, i) }) {
+		if g.model == model && !slices.ContainsFunc(made, func(r record) bool { return slices.Contains(r.GPUs, i) }) {
 			free = append(free, i)
 		}
 	}
@@ -122,26 +124,62 @@ func (h host) freeGPUs(model string, taken []record) []int {
 }
 
 // full says why there is no room. It names none of another workspace's machines.
-func (h host) full(f domain.Flavor, taken []record, workspace domain.WorkspaceID) error {
+func (h host) full(f domain.Flavor, made []record, workspace domain.WorkspaceID) error {
 	var own []string
-	for _, r := range taken {
+	for _, r := range made {
 		if r.Ref.Workspace == workspace {
-			own = append(own, fmt.Sprintf("%s (%s)", r.Ref.Machine, r.Flavor))
+			own = append(own, string(r.Ref.Machine))
 		}
 	}
 	slices.Sort(own)
-	running := strings.Join(own, ", ")
-	switch others := len(taken) - len(own); {
-	case others > 0 && running != "":
-		running += fmt.Sprintf(" and %d of other workspaces", others)
-	case others > 0:
-		running = fmt.Sprintf("%d machines of other workspaces", others)
-	case running == "":
-		running = "no machine"
+	by := own
+	switch others := len(made) - len(own); {
+	case others == 1:
+		by = append([]string{"1 machine of another workspace"}, own...)
+	case others > 1:
+		by = append([]string{fmt.Sprintf("%d machines of other workspaces", others)}, own...)
 	}
-	free := fmt.Sprintf("%d of its %d cores are free", max(0, h.freeCores(taken)), h.cores)
+	return domain.Errorf(domain.CodeConflict, "A machine of flavor %s does not fit on this host now: %s taken by %s. %s.", f.Name, h.used(f, made), enumerate(by), h.advice(f, made, own))
+}
+
+// used says how much of what the flavor needs is taken.
+func (h host) used(f domain.Flavor, made []record) string {
+	cores := h.cores - max(0, h.freeCores(made))
+	said := fmt.Sprintf("%d of its %d cores", cores, h.cores)
 	if f.GPUs > 0 {
-		free += fmt.Sprintf(", and %d of the GPUs", len(h.freeGPUs(f.GPU, taken)))
+		all := len(h.freeGPUs(f.GPU, nil))
+		return said + fmt.Sprintf(" and %d of its %d GPUs %s are", all-len(h.freeGPUs(f.GPU, made)), all, f.GPU)
 	}
-	return domain.Errorf(domain.CodeConflict, "A machine of flavor %s does not fit on this host now: %s; there is %s. Stop one of them, or choose a smaller flavor.", f.Name, free, running)
+	if cores == 1 {
+		return said + " is"
+	}
+	return said + " are"
+}
+
+// advice says what to do when the flavor does not fit.
+func (h host) advice(f domain.Flavor, made []record, own []string) string {
+	smaller := slices.ContainsFunc(h.flavors(), func(g domain.Flavor) bool { return g.GPU == f.GPU && h.fits(g, made) })
+	switch {
+	case len(own) == 0 && smaller:
+		return "Choose a smaller flavor"
+	case len(own) == 0:
+		return "Try again when there is room"
+	}
+	said := "Stop it"
+	if len(own) > 1 {
+		said = "Stop one of them"
+	}
+	if smaller {
+		said += " or choose a smaller flavor"
+	}
+	return said
+}
+
+// enumerate joins what is one thing or more: a, b and c.
+func enumerate(all []string) string {
+	last := len(all) - 1
+	if last < 1 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:last], ", ") + " and " + all[last]
 }

@@ -1,10 +1,12 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -89,19 +91,139 @@ func TestAFullHostSaysWhatRunsAndNothingOfOthers(t *testing.T) {
 	next.Flavor.Name = "cpu.2"
 	err := h.Ensure(t.Context(), next)
 	require.True(t, domain.IsCode(err, domain.CodeConflict))
-	require.Equal(t, "A machine of flavor cpu.2 does not fit on this host now: 1 of its 3 cores are free; there is cmp_own (cpu.1) and 1 of other workspaces. "+
-		"Stop one of them, or choose a smaller flavor.", err.Error())
-	flavors, err := h.Flavors(t.Context(), settings)
-	require.NoError(t, err)
-	var available []string
-	for _, f := range flavors {
-		if f.Available {
-			available = append(available, f.Name)
-		}
-	}
-	require.Equal(t, []string{"cpu.1"}, available)
+	require.Equal(t, "A machine of flavor cpu.2 does not fit on this host now: 2 of its 3 cores are taken by 1 machine of another workspace and cmp_own. "+
+		"Stop it or choose a smaller flavor.", err.Error())
+	require.Equal(t, []string{"cpu.1"}, h.available())
 	h.kill(own.Machine)
 	require.True(t, domain.IsCode(h.Ensure(t.Context(), next), domain.CodeConflict), "one that died may be made again, until it is released")
 	require.NoError(t, h.Release(t.Context(), own.MachineRef))
 	h.ensure(next)
+}
+
+func TestWhyThereIsNoRoomIsSaidAsAPersonWould(t *testing.T) {
+	made := func(workspace, machine string, cores int, gpus ...int) record {
+		return record{Ref: domain.MachineRef{Workspace: domain.WorkspaceID(workspace), Machine: domain.MachineID(machine)}, Cores: cores, GPUs: gpus}
+	}
+	a, b, c := made("ws_1", "cmp_a", 1), made("ws_1", "cmp_b", 1), made("ws_1", "cmp_c", 1)
+	small := host{cores: 2, memory: 2 << 30}
+	large := host{cores: 8, memory: 8 << 30, gpus: []gpu{{model: "NVIDIA L4"}, {model: "NVIDIA L4"}}}
+	for _, test := range []struct {
+		host   host
+		flavor string
+		taken  []record
+		want   string
+	}{
+		{small, "cpu.1", []record{made("ws_1", "cmp_a", 2)}, "2 of its 2 cores are taken by cmp_a. Stop it."},
+		{small, "cpu.2", []record{a}, "1 of its 2 cores is taken by cmp_a. Stop it or choose a smaller flavor."},
+		{small, "cpu.2", []record{b, a}, "2 of its 2 cores are taken by cmp_a and cmp_b. Stop one of them."},
+		{host{cores: 4}, "cpu.2", []record{a, c, b}, "3 of its 4 cores are taken by cmp_a, cmp_b and cmp_c. Stop one of them or choose a smaller flavor."},
+		{small, "cpu.1", []record{made("ws_2", "cmp_secret", 2)}, "2 of its 2 cores are taken by 1 machine of another workspace. Try again when there is room."},
+		{small, "cpu.2", []record{made("ws_2", "cmp_secret", 1)}, "1 of its 2 cores is taken by 1 machine of another workspace. Choose a smaller flavor."},
+		{small, "cpu.2", []record{made("ws_2", "cmp_x", 1), made("ws_3", "cmp_y", 1)}, "2 of its 2 cores are taken by 2 machines of other workspaces. Try again when there is room."},
+		{
+			large, "gpu.l4.2",
+			[]record{made("ws_1", "cmp_a", 4, 0)},
+			"4 of its 8 cores and 1 of its 2 GPUs NVIDIA L4 are taken by cmp_a. Stop it or choose a smaller flavor.",
+		},
+	} {
+		f, err := test.host.flavor(test.flavor)
+		require.NoError(t, err)
+		require.Equal(t, "A machine of flavor "+test.flavor+" does not fit on this host now: "+test.want, full(test.host, f, test.taken).Error())
+	}
+}
+
+// full is what the first workspace is told.
+func full(h host, f domain.Flavor, made []record) error { return h.full(f, made, "ws_1") }
+
+func TestAFlavorSaysWhetherItIsHeldTo(t *testing.T) {
+	for want, groups := range map[string]*cgroups{
+		"": {cpu: true, memory: true},
+		"The cores and the memory of a flavor are not enforced, since the test has none.": {why: "the test has none"},
+	} {
+		h := newHouse(t, func(h *house) { h.groups = groups })
+		flavors, err := h.Flavors(t.Context(), settings)
+		require.NoError(t, err)
+		for _, f := range flavors {
+			require.Equal(t, want, f.Limits)
+		}
+	}
+}
+
+func (h *house) available() (names []string) {
+	h.Helper()
+	flavors, err := h.Flavors(h.Context(), settings)
+	require.NoError(h, err)
+	for _, f := range flavors {
+		if f.Available {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+func TestAMachineWhoseRecordIsBrokenOrLostKeepsTheHostFromMore(t *testing.T) {
+	h := newHouse(t, func(h *house) { h.host = host{cores: 3, memory: 3 << 30} })
+	odd, next := h.spec("cmp_odd", 1), h.spec("cmp_next", 1)
+	for name, spoil := range map[string]func(path string) error{
+		"broken": func(path string) error { return os.WriteFile(path, []byte(`{"Ref":`), 0o600) },
+		"lost":   os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.ensure(odd)
+			require.NoError(t, spoil(h.file(odd, recordFile)))
+			require.Empty(t, h.available(), "what it takes is not known")
+			err := h.Ensure(t.Context(), next)
+			require.True(t, domain.IsCode(err, domain.CodeConflict), "%v", err)
+			require.Contains(t, err.Error(), h.file(odd, recordFile))
+			require.Contains(t, err.Error(), "Stop or delete cmp_odd")
+			require.Empty(t, h.agents(next.Machine))
+			require.NoDirExists(t, h.file(next, ""))
+			odd.Incarnation++
+			h.ensure(odd)
+			require.Equal(t, []string{"cpu.1", "cpu.2"}, h.available(), "made again, it is known")
+			require.NoError(t, spoil(h.file(odd, recordFile)))
+			require.NoError(t, h.Release(t.Context(), odd.MachineRef))
+			require.Equal(t, []string{"cpu.1", "cpu.2", "cpu.3"}, h.available())
+			h.ensure(next)
+			require.NoError(t, h.Remove(t.Context(), next.MachineRef))
+		})
+	}
+}
+
+func TestWhatAnotherServerGivesAwayIsSeen(t *testing.T) {
+	h := newHouse(t, func(h *house) { h.host = host{cores: 2, memory: 2 << 30} })
+	other, err := open(h.options, h.host, h.groups)
+	require.NoError(t, err)
+	defer other.Close()
+	s, old := h.spec("cmp_a", 1), time.Now().Add(-time.Hour)
+	for s.Incarnation = range 3 {
+		s.Incarnation++
+		require.Equal(t, []string{"cpu.1", "cpu.2"}, h.available())
+		require.NoError(t, other.Ensure(t.Context(), s))
+		require.NoError(t, os.Chtimes(h.file(s, recordFile), old, old), "it is taken for settled")
+		require.Equal(t, []string{"cpu.1"}, h.available())
+		require.NoError(t, other.Release(t.Context(), s.MachineRef))
+		require.NoError(t, os.Chtimes(h.file(s, recordFile), old, old))
+	}
+	require.NoError(t, other.Remove(t.Context(), s.MachineRef))
+	require.Equal(t, []string{"cpu.1", "cpu.2"}, h.available())
+}
+
+func BenchmarkFlavorsBesideAHundredMachines(b *testing.B) {
+	p, err := open(Options{Dir: b.TempDir()}, roomy, &cgroups{})
+	require.NoError(b, err)
+	defer p.Close()
+	for i := range 100 {
+		m, err := p.place(domain.MachineID(fmt.Sprintf("cmp_%d", i)))
+		require.NoError(b, err)
+		require.NoError(b, os.MkdirAll(m.data(), 0o700))
+		s := domain.MachineSpec{MachineRef: domain.MachineRef{Workspace: "ws_1", Machine: m.id, Incarnation: 1}, Server: "http://127.0.0.1:9"}
+		require.NoError(b, m.write(record{Ref: s.MachineRef, Flavor: "cpu.1", Cores: 1, Image: "millpond:v1", Args: p.args(m, s, domain.Flavor{Cores: 1})}))
+		old := time.Now().Add(-time.Hour)
+		require.NoError(b, os.Chtimes(m.path(recordFile), old, old))
+	}
+	for b.Loop() {
+		_, err := p.Flavors(b.Context(), settings)
+		require.NoError(b, err)
+	}
 }

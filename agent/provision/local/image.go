@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	imagesDir  = "images"
-	imageName  = "millpond"
-	binaryFile = "millpond"
+	imagesDir   = "images"
+	imageName   = "millpond"
+	binaryFile  = "millpond"
+	versionFile = "version" // of the binary, for people
 )
 
 var pinned = regexp.MustCompile(`^` + imageName + `:([^@\s]+)@sha256:([0-9a-f]{64})$`)
@@ -41,15 +42,15 @@ type identity struct {
 	mtime, ctime syscall.Timespec
 }
 
-func (s *images) binary(sum string) string { return filepath.Join(s.dir, sum, binaryFile) }
+func (s *images) binary(sum string) string      { return filepath.Join(s.dir, sum, binaryFile) }
+func (s *images) versionFile(sum string) string { return filepath.Join(s.dir, sum, versionFile) }
 
 // resolve makes an image's name an immutable reference, and keeps what it stands for.
 func (s *images) resolve(image string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := pinned.FindStringSubmatch(image); m != nil {
-		_, err := s.find(m[2])
-		return image, err
+		return image, s.confirm(m[1], m[2])
 	}
 	own := imageName + ":" + s.version
 	switch image {
@@ -58,6 +59,29 @@ func (s *images) resolve(image string) (string, error) {
 		return own + "@sha256:" + sum, err
 	}
 	return "", domain.Invalid("image", "The image %q is not known here; choose default, %s or %s.", image, imageName, own)
+}
+
+// confirm makes sure that an image is here, and has the version that is said.
+func (s *images) confirm(said, sum string) error {
+	if _, err := s.find(sum); err != nil {
+		return err
+	}
+	version, err := s.versionOf(sum)
+	if err == nil && version != said {
+		return domain.Invalid("image", "The image with this checksum is version %s, and not %s; write %s:%s@sha256:%s.", version, said, imageName, version, sum)
+	}
+	return err
+}
+
+func (s *images) versionOf(sum string) (string, error) {
+	if current, err := s.sum(s.source); err == nil && current == sum {
+		return s.version, nil
+	}
+	b, err := os.ReadFile(s.versionFile(sum))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", damaged(sum)
+	}
+	return string(b), err
 }
 
 // open answers the binary of a reference, whole and unchanged.
@@ -82,9 +106,13 @@ func (s *images) find(sum string) (string, error) {
 		return "", err
 	}
 	if current != sum {
-		return "", domain.Invalid("image", "The image with the checksum %s… is missing or damaged on this host; update the machine's image while it is stopped.", sum[:12])
+		return "", damaged(sum)
 	}
 	return path, nil
+}
+
+func damaged(sum string) error {
+	return domain.Invalid("image", "The image with the checksum %s… is missing or damaged on this host; update the machine's image while it is stopped.", sum[:12])
 }
 
 // current stores the current binary, unless it is stored, and answers its checksum.
@@ -93,11 +121,16 @@ func (s *images) current() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the server's binary: %w", err)
 	}
-	if stored, err := s.sum(s.binary(sum)); err == nil && stored == sum {
+	if stored, err := s.sum(s.binary(sum)); err != nil || stored != sum {
+		if err := s.store(sum); err != nil {
+			return "", fmt.Errorf("storing the server's binary as an image: %w", err)
+		}
+	}
+	if version, err := os.ReadFile(s.versionFile(sum)); err == nil && string(version) == s.version {
 		return sum, nil
 	}
-	if err := s.store(sum); err != nil {
-		return "", fmt.Errorf("storing the server's binary as an image: %w", err)
+	if err := replaceFile(s.versionFile(sum), []byte(s.version)); err != nil {
+		return "", fmt.Errorf("storing the version of the server's binary: %w", err)
 	}
 	return sum, nil
 }
@@ -134,7 +167,11 @@ func (s *images) sum(path string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
-	id, err := identify(f)
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	id, err := identify(info)
 	if err != nil {
 		return "", err
 	}
@@ -152,14 +189,10 @@ func (s *images) sum(path string) (string, error) {
 	return s.sums[id], nil
 }
 
-func identify(f *os.File) (identity, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return identity{}, err
-	}
+func identify(info fs.FileInfo) (identity, error) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.Mode().IsRegular() {
-		return identity{}, fmt.Errorf("%s is no regular file", f.Name())
+		return identity{}, fmt.Errorf("%s is no regular file", info.Name())
 	}
 	return identity{dev: stat.Dev, ino: stat.Ino, size: stat.Size, mtime: stat.Mtim, ctime: stat.Ctim}, nil
 }

@@ -87,3 +87,31 @@ func TestADamagedImageIsNotRun(t *testing.T) {
 	s.ImageRef = h.spec("cmp_a", 2).ImageRef
 	h.ensure(s)
 }
+
+func TestAReferenceTellsTheTrueVersion(t *testing.T) {
+	dir := t.TempDir()
+	h := newHouse(t, func(h *house) { h.options.Binary = binaryOf(t, dir, "old") })
+	s := h.spec("cmp_a", 1)
+	h.ensure(s)
+	binaryOf(t, dir, "new")
+	h.options.Version = "v2"
+	h.reopen()
+	for _, truth := range []string{s.ImageRef, h.spec("cmp_a", 1).ImageRef} {
+		ref, err := h.Resolve(t.Context(), settings, truth)
+		require.NoError(t, err)
+		require.Equal(t, truth, ref)
+		_, sum, _ := strings.Cut(truth, "@")
+		_, err = h.Resolve(t.Context(), settings, "millpond:v9@"+sum)
+		require.True(t, domain.IsCode(err, domain.CodeInvalid), "%v", err)
+		require.Contains(t, err.Error(), truth)
+	}
+	for _, image := range stored(t, h) {
+		require.NoError(t, os.Remove(filepath.Join(image, versionFile)))
+	}
+	_, err := h.Resolve(t.Context(), settings, s.ImageRef)
+	require.True(t, domain.IsCode(err, domain.CodeInvalid), "nobody knows its version any more")
+	current := h.spec("cmp_a", 1).ImageRef
+	ref, err := h.Resolve(t.Context(), settings, current)
+	require.NoError(t, err)
+	require.Equal(t, current, ref, "the server knows its own")
+}

@@ -2,17 +2,20 @@ package local
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
 const (
 	// logLimit is how many bytes of the agent's log a start appends to; then the log is put aside, in place of the one put aside before.
 	logLimit      = 16 << 20
-	tailForDetail = 4 << 10
+	tailForDetail = 16 << 10
 	maxLine       = 300
 )
 
@@ -70,12 +73,47 @@ func tail(path string, limit int) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, from, size-from))
 }
 
-// lastLine is the last line that says something, cut where it is long.
+// lastLine is what the last line says that is not blank, cut where it is long.
 func lastLine(b []byte) string {
 	line := strings.TrimSpace(string(b))
-	line = strings.TrimSpace(line[strings.LastIndexByte(line, '\n')+1:])
+	line = message(strings.TrimSpace(line[strings.LastIndexByte(line, '\n')+1:]))
+	const cut = "…"
 	if len(line) > maxLine {
-		line = line[:maxLine] + "…"
+		return strings.ToValidUTF8(line[:maxLine-len(cut)], "") + cut
 	}
 	return strings.ToValidUTF8(line, "")
+}
+
+// message is the message and the error of a line that slog wrote, as text or as JSON, and any other line as it is.
+func message(line string) string {
+	attributes := attributesOf(line)
+	said, _ := attributes["msg"].(string)
+	if said == "" {
+		return line
+	}
+	if cause, _ := attributes["error"].(string); cause != "" {
+		said += ": " + cause
+	}
+	return said
+}
+
+var attribute = regexp.MustCompile(`([^\s=]+)=("(?:[^"\\]|\\.)*"|\S*)`)
+
+func attributesOf(line string) map[string]any {
+	found := map[string]any{}
+	if strings.HasPrefix(line, "{") {
+		_ = json.Unmarshal([]byte(line), &found) // what is no JSON has none
+		return found
+	}
+	if !strings.HasPrefix(line, "time=") {
+		return found
+	}
+	for _, m := range attribute.FindAllStringSubmatch(line, -1) {
+		value := m[2]
+		if strings.HasPrefix(value, `"`) {
+			value, _ = strconv.Unquote(value) // empty when it is cut off
+		}
+		found[m[1]] = value
+	}
+	return found
 }

@@ -208,3 +208,53 @@ func TestCheckSaysWhatDoesNotWork(t *testing.T) {
 	h = newHouse(t)
 	require.NoError(t, h.Check(t.Context(), domain.ProviderSettings{Kind: domain.ProviderLocal, Region: "local"}))
 }
+
+func TestOneOddMachineDoesNotKeepTheServerFromStarting(t *testing.T) {
+	gone := make(chan domain.MachineRef, 10)
+	h := newHouse(t, func(h *house) { h.options.Gone = func(ref domain.MachineRef) { gone <- ref } })
+	odd, sound := h.spec("cmp_odd", 1), h.spec("cmp_sound", 1)
+	h.ensure(odd)
+	h.ensure(sound)
+	h.kill(odd.Machine)
+	require.Equal(t, odd.MachineRef, <-gone)
+	m, err := h.place(odd.Machine)
+	require.NoError(t, err)
+	r, err := m.read()
+	require.NoError(t, err)
+	r.Process = process{}
+	require.NoError(t, m.write(r))
+	for range 2 { // two at once, of which nothing is recorded
+		_, err := launch("/proc/self/exe", []string{"millpond", "agent", "--server", doEnv, "--data-dir", m.data()}, &os.ProcAttr{})
+		require.NoError(t, err)
+	}
+	h.eventually(func() bool { return len(h.agents(odd.Machine)) == 2 })
+	h.reopen()
+	require.True(t, h.alive(sound))
+	_, _, err = h.Alive(t.Context(), odd.MachineRef)
+	require.ErrorContains(t, err, "all work in")
+	h.kill(sound.Machine)
+	require.Equal(t, sound.MachineRef, <-gone)
+	require.NoError(t, h.Release(t.Context(), odd.MachineRef))
+	require.Empty(t, h.agents(odd.Machine))
+}
+
+func TestTheLastLineOfALogIsItsMessage(t *testing.T) {
+	long := strings.Repeat("ä", 400)
+	for log, want := range map[string]string{
+		"": "",
+		"panic: it broke\n\ngoroutine 1 [running]:\n\n": "goroutine 1 [running]:",
+		"first\ntime=2026-11-21T15:00:00.000Z level=ERROR msg=\"the server refuses this agent\" agent=agt_1 error=\"401: \\\"no\\\" such token\"\n": `the server refuses this agent: 401: "no" such token`,
+		"time=2026-11-21T15:00:00.000Z level=INFO msg=stopped attempts=0\n":                                                                         "stopped",
+		"time=2026-11-21T15:00:00.000Z level=INFO msg=stopped peer=\"msg=no error=no\" error=EOF\n":                                                 "stopped: EOF",
+		`{"time":"2026-11-21T15:00:00Z","level":"ERROR","msg":"cannot go on","error":"EOF","attempt":{"n":1}}`:                                      "cannot go on: EOF",
+		`{"time":"2026-11-21T15:00:00Z","level":"ERROR","msg":"cannot go on","error":{"code":1}}`:                                                   "cannot go on",
+		`{"msg":`:                      `{"msg":`,
+		"time=now and no message":      "time=now and no message",
+		"time=now level=INFO msg=\"br": "time=now level=INFO msg=\"br",
+		long:                           strings.Repeat("ä", 148) + "…",
+		"time=2026-11-21T15:00:00.000Z level=ERROR msg=\"" + long + "\"": strings.Repeat("ä", 148) + "…",
+	} {
+		require.Equal(t, want, lastLine([]byte(log)), log)
+		require.LessOrEqual(t, len(lastLine([]byte(log))), 300)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -133,13 +134,33 @@ func newHouse(t *testing.T, change ...func(*house)) *house {
 		refs, err := h.Machines(context.Background())
 		require.NoError(t, err)
 		for _, ref := range refs {
-			require.NoError(t, h.Remove(context.Background(), ref))
+			assert.NoError(t, h.Remove(context.Background(), ref), "the others are removed all the same")
 		}
 		h.Close()
 		require.NoError(t, os.RemoveAll(dir))
+		require.Empty(t, h.leftGroups())
 	})
 	h.reopen()
 	return h
+}
+
+// leftGroups are the control groups of machines of this directory.
+func (h *house) leftGroups() (left []string) {
+	h.Helper()
+	if h.groups.base == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(h.groups.base)
+	require.NoError(h, err)
+	for _, e := range entries {
+		if _, id, ok := strings.Cut(strings.TrimPrefix(e.Name(), "millpond-"), "-"); ok {
+			m := place{id: domain.MachineID(id), dir: filepath.Join(h.dir, id)}
+			if path := h.groups.path(m); filepath.Base(path) == e.Name() {
+				left = append(left, path)
+			}
+		}
+	}
+	return left
 }
 
 // reopen makes another provider on the directory.

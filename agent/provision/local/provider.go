@@ -37,6 +37,7 @@ type Provider struct {
 	dir     string // absolute, without symbolic links: what /proc shows
 	host    host
 	images  *images
+	records records
 	groups  *cgroups
 	locks   keyed
 
@@ -76,8 +77,11 @@ func open(o Options, h host, groups *cgroups) (*Provider, error) {
 	if err := p.tidy(); err != nil {
 		return nil, err
 	}
-	p.log.Info("machines can be made on this host", "cores", h.cores, "memory", h.memory, "gpus", len(h.gpus), "limits", groups.sentence())
-	return p, p.adopt()
+	p.log.Info("machines can be made on this host", "cores", h.cores, "memory", h.memory, "gpus", len(h.gpus), "limits", cmp.Or(groups.unenforced(), "enforced"))
+	if err := p.adopt(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // passable is the mode of directories on the way to what a task works in: as root, tasks have users of their own, who pass and read nothing.
@@ -126,7 +130,8 @@ func (p *Provider) tidy() error {
 	return nil
 }
 
-// adopt watches the machines that an earlier server left running, also one whose process it had no time to record.
+// adopt watches the machines that an earlier server left running, also one whose process it had no time to record. An odd one is not watched, and keeps
+// nobody from the others.
 func (p *Provider) adopt() error {
 	all, err := p.places()
 	if err != nil {
@@ -134,12 +139,16 @@ func (p *Provider) adopt() error {
 	}
 	for _, m := range all {
 		r, err := m.read()
+		if m.unmade(err) {
+			continue
+		}
 		if err != nil {
-			p.log.Error("the record of a machine cannot be read", "machine", m.id, "error", err)
+			p.log.Error("the record of a machine cannot be read, so it is not watched", "machine", m.id, "error", err)
 			continue
 		}
 		if err := p.settle(m, &r); err != nil {
-			return err
+			p.log.Error("which process is a machine's agent is not known, so it is not watched", "machine", m.id, "error", err)
+			continue
 		}
 		if r.Process.alive() {
 			p.log.Info("adopted a machine", "machine", m.id, "incarnation", r.Process.Incarnation, "pid", r.Process.Pid)
@@ -159,9 +168,6 @@ func (p *Provider) Close() {
 	p.mu.Unlock()
 	p.watching.Wait()
 }
-
-// Limits says in a sentence whether a machine is held to the cores and the memory of its flavor, or why not.
-func (p *Provider) Limits() string { return p.groups.sentence() }
 
 // Check implements domain.Provider: the directory can be written and the binary runs.
 func (p *Provider) Check(ctx context.Context, s domain.ProviderSettings) error {

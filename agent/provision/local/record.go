@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/millpond/millpond/domain"
@@ -54,7 +54,7 @@ func (p *Provider) places() ([]place, error) {
 	}
 	var all []place
 	for _, e := range entries {
-		if m, err := p.place(domain.MachineID(e.Name())); err == nil && e.IsDir() && !strings.HasPrefix(e.Name(), tempPrefix) {
+		if m, err := p.place(domain.MachineID(e.Name())); err == nil && e.IsDir() {
 			all = append(all, m)
 		}
 	}
@@ -94,6 +94,61 @@ func (m place) read() (record, error) {
 		return record{}, fmt.Errorf("%w: %s: %w", errBroken, m.path(recordFile), err)
 	}
 	return r, nil
+}
+
+// records are those that were read, for as long as their files stay the same.
+type records struct {
+	mu   sync.Mutex
+	read map[domain.MachineID]readRecord
+}
+
+type readRecord struct {
+	file identity
+	record
+}
+
+// settled is the age from which a file that is written once more surely gets another time.
+const settled = time.Second
+
+// get is the machine's record, which may be that of a moment ago.
+func (k *records) get(m place) (record, error) {
+	info, err := os.Stat(m.path(recordFile))
+	if err != nil {
+		return record{}, err
+	}
+	file, err := identify(info)
+	if err != nil {
+		return record{}, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known, ok := k.read[m.id]; ok && known.file == file {
+		return known.record, nil
+	}
+	r, err := m.read()
+	if err != nil || time.Since(info.ModTime()) < settled {
+		return r, err
+	}
+	if k.read == nil {
+		k.read = map[domain.MachineID]readRecord{}
+	}
+	k.read[m.id] = readRecord{file, r}
+	return r, nil
+}
+
+func (k *records) forget(id domain.MachineID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.read, id)
+}
+
+// unmade says that there is no record because nothing was made: the data directory is made after the record, and removed before it.
+func (m place) unmade(err error) bool {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	_, err = os.Lstat(m.data())
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // readAny is the record, or the zero value where there is none that can be read: what is left of such a machine can still be ended.

@@ -57,6 +57,7 @@ func (p *Provider) Remove(ctx context.Context, ref domain.MachineRef) error {
 	p.mu.Lock()
 	delete(p.exits, m.id)
 	p.mu.Unlock()
+	p.records.forget(m.id)
 	if err := p.pruneImages(); err != nil { // the machine is removed all the same, and the next one's removal tries again
 		p.log.Warn("unused images could not be removed", "error", err)
 	}
@@ -89,7 +90,10 @@ func (p *Provider) release(ctx context.Context, m place) error {
 			return fmt.Errorf("removing what the machine had: %w", err)
 		}
 	}
-	if r.Ref == (domain.MachineRef{}) || r.Released {
+	if r.Ref == (domain.MachineRef{}) { // if there is a record, it cannot be read
+		return removeTree(m.path(recordFile))
+	}
+	if r.Released {
 		return nil
 	}
 	r.Process, r.Released, r.Cgroup, r.OldCgroups, r.GPUs = process{}, true, "", nil, nil

@@ -1,0 +1,215 @@
+package store_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent/provision/provisiontest"
+	"github.com/millpond/millpond/domain"
+)
+
+// end reports the attempt's success.
+func (a maid) end(id domain.AttemptID) error {
+	zero, now := 0, a.clock.Now()
+	return a.services.Runs.Report(a.t.Context(), a.scope, domain.AttemptReport{Attempt: id, Exited: true, ExitCode: &zero, StartedAt: &now, FinishedAt: &now})
+}
+
+// TestMachinesAndTheWorkspaceAgentAreLockedInOneOrder: ends on a machine that begin tasks elsewhere, beside starts that need both, fail none of either.
+func TestMachinesAndTheWorkspaceAgentAreLockedInOneOrder(t *testing.T) {
+	r := newRig(t)
+	_, err := r.services.Quotas.Update(t.Context(), r.admin, domain.MaxRunningRuns, 1000)
+	require.NoError(t, err)
+	agent := r.running()
+	_, err = r.services.Agents.Hello(t.Context(), agent.scope, domain.AgentHello{Session: "s2", Token: domain.HashSecret(agent.token), Instance: "disk", Slots: 500})
+	require.NoError(t, err)
+	r.connect("workspace", 500)
+	chain := r.job(domain.JobSpec{Tasks: []domain.TaskSpec{{Key: "a", Command: "true", Compute: "m"}, {Key: "b", Command: "true", DependsOn: []string{"a"}}}})
+	wide := r.job(domain.JobSpec{Tasks: []domain.TaskSpec{{Key: "a", Command: "true", Compute: "m"}, {Key: "b", Command: "true"}}})
+	var attempts []domain.AttemptID
+	for range 12 {
+		r.tenant.start(chain.ID)
+		attempts = append(attempts, r.delivered().Attempt.ID)
+	}
+	failed := make(chan error, 2*len(attempts))
+	var group sync.WaitGroup
+	for _, id := range attempts {
+		group.Go(func() { failed <- agent.end(id) })
+		group.Go(func() {
+			_, err := r.services.Runs.Start(t.Context(), r.admin, wide.ID, nil, domain.Idempotency{})
+			failed <- err
+		})
+	}
+	group.Wait()
+	close(failed)
+	for err := range failed {
+		require.NoError(t, err)
+	}
+}
+
+// TestSlotsOfAMachine bound what runs on it at once; what waits says so, and begins in turn.
+func TestSlotsOfAMachine(t *testing.T) {
+	r := newRig(t)
+	agent := r.running() // which has two slots
+	var runs []*domain.Run
+	for range 3 {
+		runs = append(runs, r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID))
+	}
+	first := r.delivered()
+	require.Equal(t, runs[0].ID, first.Attempt.RunID)
+	require.Equal(t, runs[1].ID, r.delivered().Attempt.RunID)
+	require.Equal(t, "Waits for one of the 2 slots of the agent m.", r.run(runs[2].ID).Message)
+	require.NoError(t, agent.end(first.Attempt.ID))
+	_, err := r.services.Runs.Dispatch(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, runs[2].ID, r.delivered().Attempt.RunID)
+}
+
+// TestBusyMachineThatIsMadeAgain shows no countdown while its task runs on.
+func TestBusyMachineThatIsMadeAgain(t *testing.T) {
+	r := newRig(t)
+	r.running()
+	r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID)
+	attempt := r.delivered().Attempt.ID
+	r.provider.Kill(r.id, "killed")
+	require.NoError(t, r.reconciler.Gone(t.Context(), domain.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
+	r.settle()
+	next := r.enroll()
+	_, err := r.services.Agents.Hello(t.Context(), next.scope, domain.AgentHello{
+		Session: "s2", Token: domain.HashSecret(next.token), Instance: "disk", Slots: 2, Attempts: []domain.AttemptReport{{Attempt: attempt, Started: true}},
+	})
+	require.NoError(t, err)
+	m := r.settle()
+	require.Equal(t, domain.MachineRunning, m.State)
+	require.Nil(t, m.AutoStopAt())
+	require.NoError(t, next.end(attempt))
+	require.NotNil(t, r.settle().AutoStopAt())
+}
+
+// TestNothingOfAStoppedMachineCanConnect: neither with a bootstrap token that was not used, nor with the agent's own.
+func TestNothingOfAStoppedMachineCanConnect(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	r.settle()
+	unused := r.provider.Spec(r.id).Bootstrap
+	r.stop()
+	require.Equal(t, domain.MachineStopped, r.settle().State)
+	_, _, err := r.services.Agents.Enroll(t.Context(), unused)
+	require.Equal(t, domain.CodeUnauthenticated, code(err))
+	r.start()
+	r.settle()
+	agent := r.enroll()
+	r.stop()
+	r.settle()
+	require.Equal(t, domain.CodeUnauthenticated, code(agent.hello("s1")))
+}
+
+// TestFailedMachineIsStartedWhenNothingOfItIsLeft, and not before: two of it would be there.
+func TestFailedMachineIsStartedWhenNothingOfItIsLeft(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	r.settle()
+	r.fails.Store(new(func(op provisiontest.Operation) error {
+		if op == provisiontest.OpRelease {
+			return domain.Errorf(domain.CodeUnavailable, "the cloud is away")
+		}
+		return nil
+	}))
+	r.clock.move(domain.DefaultMachineTimes.Start)
+	require.Equal(t, domain.MachineFailed, r.settle().State)
+	_, err := r.services.Compute.Start(t.Context(), r.admin, r.id, domain.Idempotency{})
+	require.Equal(t, domain.CodeConflict, code(err))
+	require.ErrorContains(t, err, "what is left of it is being ended")
+	r.fails.Store(nil)
+	r.clock.move(time.Minute)
+	r.settle()
+	r.start()
+}
+
+// TestMachineThatNoServerTakesUp: its start comes to an end all the same, with the tasks that wait for it, and so does its stop.
+func TestMachineThatNoServerTakesUp(t *testing.T) {
+	r := newRig(t)
+	run := r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID) // and no reconciler has the provider
+	without := &domain.Reconciler{
+		Store: r.store, System: r.system, Clock: r.clock, Runs: r.services.Runs, Times: domain.DefaultMachineTimes, Host: "elsewhere", Report: func(error) {},
+	}
+	require.NoError(t, without.Abandoned(t.Context()))
+	require.Equal(t, domain.MachineStarting, r.get().State)
+	r.clock.move(domain.DefaultMachineTimes.Start + 2*time.Minute)
+	require.NoError(t, without.Abandoned(t.Context()))
+	m := r.get()
+	require.Equal(t, domain.MachineFailed, m.State)
+	require.Equal(t, "No server with the provider local took it up.", m.Message)
+	require.True(t, m.Released)
+	require.Equal(t, domain.RunFailed, r.run(run.ID).Status)
+
+	r.start()
+	r.stop()
+	r.clock.move(domain.DefaultMachineTimes.Stop + 2*time.Minute)
+	require.NoError(t, without.Abandoned(t.Context()))
+	require.Equal(t, domain.MachineStopped, r.get().State)
+	require.NoError(t, r.services.Compute.Delete(t.Context(), r.admin, r.id))
+}
+
+// TestClockSetBackWhileNoServerRan makes no transition longer than it is from now.
+func TestClockSetBackWhileNoServerRan(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	r.settle()
+	r.clock.move(-time.Hour)
+	r.restart()
+	r.settle()
+	r.clock.move(domain.DefaultMachineTimes.Start)
+	require.Equal(t, domain.MachineFailed, r.settle().State)
+}
+
+// TestShiftOfOneHostsClock leaves the machines of other hosts alone.
+func TestShiftOfOneHostsClock(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	before := r.settle()
+	require.NoError(t, r.system.ShiftMachines(t.Context(), "elsewhere", time.Hour))
+	require.Equal(t, before, r.get())
+}
+
+// TestRepairStartsTheMachine: a person who repairs a run wants its machine, also one that a person had stopped, and also for a task that fell back.
+func TestRepairStartsTheMachine(t *testing.T) {
+	r := newRig(t)
+	agent := r.running()
+	job := r.job(domain.JobSpec{Command: "true", Compute: "m", ComputeFallback: true, MaxRetries: 1})
+	run := r.tenant.start(job.ID)
+	r.delivered()
+	r.stop()
+	r.settle()
+	r.clock.move(15 * time.Second)
+	require.Equal(t, domain.MachineStopped, r.settle().State)
+	r.clock.move(time.Minute)
+	_, err := r.services.Runs.Dispatch(t.Context())
+	require.NoError(t, err)
+	fell := r.delivered()
+	require.NotEqual(t, domain.AgentID(agent.scope.Actor().ID), fell.Attempt.AgentID, "it runs on the workspace's agent")
+	r.begin(fell.Attempt.ID)
+	require.NoError(t, r.exit(fell.Attempt.ID, 1))
+	require.Equal(t, domain.RunFailed, r.run(run.ID).Status)
+	_, err = r.services.Runs.Repair(t.Context(), r.admin, run.ID, domain.Idempotency{})
+	require.NoError(t, err)
+	require.Equal(t, domain.MachineStarting, r.get().State)
+}
+
+// TestMachineThatWasRefusedIsNotPinned: it takes the image of its first start, and it has had none.
+func TestMachineThatWasRefusedIsNotPinned(t *testing.T) {
+	r := newRig(t)
+	r.fails.Store(new(func(op provisiontest.Operation) error {
+		if op == provisiontest.OpEnsure {
+			return domain.Errorf(domain.CodeConflict, "The host is full.")
+		}
+		return nil
+	}))
+	r.start()
+	require.Empty(t, r.settle().ImageRef)
+	r.fails.Store(nil)
+	r.start()
+	require.NotEmpty(t, r.settle().ImageRef)
+}

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -126,7 +127,23 @@ func (p *platform) end() {
 		return len(left) == 0
 	})
 	p.racesReported()
+	p.removeGroups()
 	require.NoError(p.t, os.RemoveAll(p.dir))
+}
+
+// removeGroups removes the control groups of machines that were not stopped, which are empty by now.
+func (p *platform) removeGroups() {
+	records, _ := filepath.Glob(filepath.Join(p.dir, "machines", "*", "machine.json"))
+	for _, path := range records {
+		var record struct{ Cgroup string }
+		if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &record) == nil && record.Cgroup != "" {
+			below, _ := filepath.Glob(filepath.Join(record.Cgroup, "*", "cgroup.procs"))
+			for _, procs := range below {
+				_ = os.Remove(filepath.Dir(procs))
+			}
+			_ = os.Remove(record.Cgroup)
+		}
+	}
 }
 
 // racesReported fails the test when the race detector has found something in a server or the agent; see raceEnv.

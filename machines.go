@@ -112,6 +112,24 @@ func (s *server) machineGone(ref domain.MachineRef) {
 	}
 }
 
+// tellOfMachines says what goes on without the server.
+func (s *server) tellOfMachines() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	running := 0
+	for _, p := range s.reconciler.Providers {
+		refs, _ := p.Machines(ctx)
+		for _, ref := range refs {
+			if alive, _, err := p.Alive(ctx, ref); err == nil && alive {
+				running++
+			}
+		}
+	}
+	if running > 0 {
+		s.log.Warn("machines run on without this server; the next one on the data directory takes them over, and else they end after 15 minutes", "machines", running)
+	}
+}
+
 // machines keeps machines what is wanted of them until ctx ends.
 func (s *server) machines(ctx context.Context) {
 	if err := s.reconciler.Adopt(ctx); err != nil {

@@ -49,7 +49,7 @@ func (s *server) routes() (http.Handler, error) {
 	r.Get("/readyz", s.ready)
 	r.Handle("/metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
 	r.With(s.auth.Middleware(auth.NoCookies)).Get(agent.ConnectPath, s.hub.Connect)
-	r.Post(agent.EnrollPath, s.hub.Enroll)
+	r.HandleFunc(agent.EnrollPath, s.hub.Enroll)
 	r.Get(hub.RelayPath, s.hub.Relay)
 	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: *s.services, Auth: s.auth, Log: s.log, Topics: s.store.Topics(), Version: version}), "graphql"))
 	r.Handle("/api/*", otelhttp.NewHandler(api, "rest"))

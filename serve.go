@@ -231,6 +231,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	s.greet(ctx)
 	<-ctx.Done()
 	s.log.Info("stopping")
+	s.tellOfMachines()
 	stopAgent()
 	s.stop(web, endOpen)
 	parts.Wait()

@@ -55,6 +55,14 @@ func (a Agent) Status(now time.Time) AgentStatus {
 	return AgentLost
 }
 
+// noun is what people know its slots by.
+func (a Agent) noun() string {
+	if a.MachineID != "" {
+		return KindCompute.noun()
+	}
+	return "agent"
+}
+
 // AgentTx reads and writes agents.
 type AgentTx interface {
 	Agent(ctx context.Context, id AgentID) (Agent, error)

@@ -115,7 +115,7 @@ func (r *Runs) fill(ctx context.Context, tx Tx, s Scope, run *Run, ready []*Task
 	}
 	for i, t := range ready {
 		if i >= free {
-			wait(run, ready[i:], fmt.Sprintf("Waits for one of the %d slots of the agent %s.", agent.Slots, agent.Name))
+			wait(run, ready[i:], fmt.Sprintf("Waits for a free slot of the %s %s, which has %d.", agent.noun(), agent.Name, agent.Slots))
 			break
 		}
 		a := run.Assign(t, agent.ID, now)
@@ -128,12 +128,12 @@ func (r *Runs) fill(ctx context.Context, tx Tx, s Scope, run *Run, ready []*Task
 	return nil
 }
 
-// wait says on the tasks, and on a run that has not begun, what they wait for.
+// wait says on the tasks, and on a run that has not begun or has nothing else, what they wait for.
 func wait(run *Run, tasks []*Task, message string) {
 	for _, t := range tasks {
 		t.Message = message
 	}
-	if run.Status == RunPending {
+	if run.Status == RunPending || run.Single() {
 		run.Message = message
 	}
 }

@@ -60,7 +60,7 @@ func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h Agent
 	if err := m.Apply(EventReady, "", now); err != nil || m.State != MachineRunning {
 		return err
 	}
-	m.Made, m.IdleSince = true, nil
+	m.Made, m.IdleSince, m.Message = true, nil, ""
 	if len(live) == 0 {
 		m.IdleSince = new(now.Add(-h.Idle))
 	}

@@ -239,7 +239,10 @@ func (m *Machine) gone(message string, now time.Time) {
 
 func (m *Machine) released(now time.Time) {
 	switch {
-	case m.State == MachineStopping, m.State == MachineFailed && m.Desired == MachineStopped:
+	case m.State == MachineStopping:
+		m.Released = true
+		m.enter(MachineStopped, m.Message, now)
+	case m.State == MachineFailed && m.Desired == MachineStopped:
 		m.Released = true
 		m.enter(MachineStopped, "", now)
 	case m.State == MachineFailed:

@@ -311,6 +311,9 @@ func (m *Machine) validate() (err error) {
 	if m.Name, err = validName("name", m.Name); err != nil {
 		return err
 	}
+	if strings.HasPrefix(m.Name, m.Kind.prefix()+"_") {
+		return Invalid("name", "%q looks like an id; choose a name that does not begin with %s_.", m.Name, m.Kind.prefix())
+	}
 	if err := validText(m.Kind.size(), m.Flavor, maxNamed); err != nil {
 		return err
 	}
@@ -416,7 +419,7 @@ func (m *Machines) Start(ctx context.Context, s Scope, id MachineID, key Idempot
 			if err != nil {
 				return "", err
 			}
-			return id, startMachine(ctx, tx, s, &machine, "Started by "+s.actor.Name+".", m.Clock.Now())
+			return id, startMachine(ctx, tx, s, &machine, "Started by "+s.actor.who()+".", m.Clock.Now())
 		})
 		if err != nil {
 			return err
@@ -482,7 +485,7 @@ func (m *Machines) Stop(ctx context.Context, s Scope, id MachineID) (machine Mac
 		if machine, err = m.lock(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := machine.Apply(EventStop, "Stopped by "+s.actor.Name+".", now); err != nil {
+		if err := machine.Apply(EventStop, "Stopped by "+s.actor.who()+".", now); err != nil {
 			return err
 		}
 		machine.HeldAt = &now
@@ -502,7 +505,7 @@ func (m *Machines) Delete(ctx context.Context, s Scope, id MachineID) error {
 			return err
 		}
 		if !machine.resting() {
-			return Errorf(CodeConflict, "The %s %s is %s; stop it first, and delete it when it is stopped.", m.Kind.noun(), machine.Name, machine.State)
+			return machine.busy()
 		}
 		if err := tx.DeleteMachine(ctx, id); err != nil {
 			return err
@@ -514,6 +517,18 @@ func (m *Machines) Delete(ctx context.Context, s Scope, id MachineID) error {
 		_ = provider.Remove(ctx, MachineRef{Workspace: s.workspace, Machine: id, Incarnation: machine.Incarnation}) // else Reconciler.Sweep does
 	}
 	return err
+}
+
+// busy says why the machine cannot be deleted.
+func (m *Machine) busy() error {
+	what := "stop it first, and delete it when it is stopped"
+	switch m.State {
+	case MachineStopping:
+		what = "delete it when it is stopped"
+	case MachineFailed:
+		what = "what is left of it is being ended; delete it when that is done"
+	}
+	return Errorf(CodeConflict, "The %s %s is %s: %s.", m.Kind.noun(), m.Name, m.State, what)
 }
 
 // Log is the end of what the machine's agent has logged, limit bytes at most. A machine that never started has an empty one.

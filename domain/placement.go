@@ -112,7 +112,7 @@ func (r *Runs) place(ctx context.Context, tx Tx, s Scope, run *Run, machine Mach
 	m, agent, err := tx.LockMachine(ctx, machine)
 	if IsCode(err, CodeNotFound) {
 		gone := fmt.Sprintf("Its compute instance %s was deleted.", machine)
-		run.PlaceFailed(machine, gone, now)
+		run.PlaceGone(machine, gone, now)
 		return agent, gone, nil
 	}
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *Runs) place(ctx context.Context, tx Tx, s Scope, run *Run, machine Mach
 		return agent, fmt.Sprintf("Waits for the compute instance %s, which is being started.", m.Name),
 			startMachine(ctx, tx, s, &m, "Started for a task that waits.", now)
 	case m.State != MachineRunning:
-		return agent, fmt.Sprintf("Waits for the compute instance %s, which is %s.", m.Name, m.State), nil
+		return agent, strings.TrimSpace(fmt.Sprintf("Waits for the compute instance %s, which is %s. %s", m.Name, m.State, m.Message)), nil
 	case agent.Session == "":
 		return agent, fmt.Sprintf("Waits for the agent of the compute instance %s to connect.", m.Name), nil
 	}

@@ -62,7 +62,7 @@ type Provider interface {
 	// Resolve makes an image's name an immutable reference; the empty name stands for the default. An unknown name is CodeInvalid with those that are known.
 	Resolve(ctx context.Context, p ProviderSettings, image string) (ref string, err error)
 	// Ensure makes the machine, unless this incarnation of it is there, and leaves no other incarnation. The agent in it begins with the bootstrap token.
-	// CodeInvalid and CodeConflict say that it cannot be made; any other error is tried again.
+	// CodeInvalid says that it can never be made, and CodeConflict, with the reason, that there is no room now; any error but the first is tried again.
 	Ensure(ctx context.Context, m MachineSpec) error
 	// Alive says whether the incarnation is there, and what is known of its end when it is not.
 	Alive(ctx context.Context, m MachineRef) (alive bool, detail string, err error)

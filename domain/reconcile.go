@@ -43,7 +43,7 @@ const (
 	maxSteps     = 16               // machines worked on at once
 	stepTime     = 50 * time.Second // for one call of a provider
 	claimTime    = time.Minute      // after which another replica takes over; longer than stepTime
-	retryPause   = 10 * time.Second // after a call that failed for a passing reason
+	retryPause   = 5 * time.Second  // after a call that failed for a passing reason
 	lookAgain    = 5 * time.Second  // at a machine whose agent is not connected
 	evictionTime = 15 * time.Second // for what runs to end by itself: longer than the grace of its processes
 	bootstrapFor = 10 * time.Minute // the life of a bootstrap token, from the design
@@ -252,6 +252,9 @@ func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent
 	if len(live) > 0 {
 		m.IdleSince = nil
 	}
+	if m.Message = ""; agent.Session == "" {
+		m.Message = "Its agent is not connected. If it is not heard of soon, the machine is made again, and its tasks go on where they can."
+	}
 	if at := m.AutoStopAt(); at != nil && !at.After(now) && len(waiting) == 0 && agent.LastSeenAt != nil && now.Sub(*agent.LastSeenAt).Abs() <= 3*r.Heartbeat {
 		after, _ := m.AutoStop.after()
 		if err := m.Apply(EventStop, fmt.Sprintf("It had nothing to do for %s.", after), now); err != nil {
@@ -343,10 +346,22 @@ func (w errand) done(ctx context.Context, fn func(Tx, *Machine, Agent) error) er
 
 // later is a call that failed for a passing reason: it is made again.
 func (w errand) later(ctx context.Context, cause error) error {
-	return errors.Join(cause, w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+	return errors.Join(cause, w.soon(ctx, "The provider "+string(w.machine.Provider)+" cannot do it now, and is asked again. The server's log says why."))
+}
+
+// soon has the machine looked at again soon, and says why where it starts.
+func (w errand) soon(ctx context.Context, why string) error {
+	return w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
 		m.DueAt = new(w.r.Clock.Now().Add(retryPause))
+		if m.State != MachineStarting {
+			return nil // its message says more
+		}
+		m.Message = why
+		if late := m.StateSince.Add(w.r.Times.Start); late.Before(*m.DueAt) {
+			m.DueAt = &late
+		}
 		return nil
-	}))
+	})
 }
 
 // make has the provider make this incarnation.
@@ -356,7 +371,10 @@ func (w errand) make(ctx context.Context) error {
 	if err == nil {
 		err = w.provider.Ensure(ctx, spec)
 	}
-	if IsCode(err, CodeInvalid) || IsCode(err, CodeConflict) {
+	if IsCode(err, CodeConflict) { // there is no room now
+		return w.soon(ctx, AsError(err).Message)
+	}
+	if IsCode(err, CodeInvalid) {
 		return w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
 			m.ImageRef = w.machine.ImageRef // one that never started is not pinned
 			return m.Apply(EventRefused, AsError(err).Message, w.r.Clock.Now())

@@ -278,12 +278,21 @@ func (r *Run) fallBack(t *Task) {
 // PlaceFailed moves on the tasks that can start but for their machine, which cannot be had: to the workspace's agent where the job allows that; others have
 // failed, and are retried as often as they may be.
 func (r *Run) PlaceFailed(machine MachineID, message string, now time.Time) {
+	r.leave(machine, now, func(t *Task) { r.failed(t, message, now, now) })
+}
+
+// PlaceGone is PlaceFailed for a machine that will never be had again: no retry would help.
+func (r *Run) PlaceGone(machine MachineID, message string, now time.Time) {
+	r.leave(machine, now, func(t *Task) { t.end(TaskFailed, message, now) })
+}
+
+func (r *Run) leave(machine MachineID, now time.Time, fail func(*Task)) {
 	for _, t := range r.Ready(now) {
 		if t.Compute != machine {
 			continue
 		}
 		if r.fallBack(t); t.Compute == machine {
-			r.failed(t, message, now, now)
+			fail(t)
 		}
 	}
 	r.advance(now)

@@ -59,6 +59,14 @@ type Actor struct {
 	Session SessionID // of a user's session; empty otherwise
 }
 
+// who is the actor in a sentence.
+func (a Actor) who() string {
+	if a.Kind == ActorRun {
+		return "a task of the job " + a.Name
+	}
+	return a.Name
+}
+
 // Scope is the workspace a call is confined to, and who makes it with what role. Only authentication and SystemScope make
 // one; its zero value is refused everywhere.
 type Scope struct {

@@ -21,6 +21,9 @@ type Machine struct {
 	ImageRef    string `json:"image_ref" example:"millpond:v1.2.0@sha256:…" doc:"The immutable image that it is pinned to since its first start; empty before. Changing the image while it is stopped pins it anew."`
 	Slots       int    `json:"slots" doc:"Tasks that it runs at once; 0 stands for four for each core."`
 	Message     string `json:"message" doc:"Why it is in its state: of a failed one, what went wrong."`
+	Desired     string `json:"desired" enum:"stopped,running" doc:"What was asked for last."`
+	Incarnation int    `json:"incarnation" doc:"How often it was made."`
+	Restarts    int    `json:"restarts" doc:"How often it went by itself, and was made again, since it was started."`
 	StatusSince Time   `json:"status_since" doc:"Since when it is in its state."`
 	AgentID     string `json:"agent_id" doc:"Its own agent."`
 	CreatedBy   Actor  `json:"created_by"`
@@ -31,7 +34,7 @@ type Machine struct {
 func showMachine(m domain.Machine) Machine {
 	return Machine{
 		ID: string(m.ID), Name: m.Name, Region: m.Region, AutoStop: string(m.AutoStop), AutoStopAt: optionalTime(m.AutoStopAt()), Image: m.Image,
-		ImageRef: m.ImageRef, Slots: m.Slots, Message: m.Message, StatusSince: Time(m.StateSince), AgentID: string(m.AgentID), CreatedBy: showActor(m.CreatedBy),
+		ImageRef: m.ImageRef, Slots: m.Slots, Message: m.Message, Desired: string(m.Desired), Incarnation: m.Incarnation, Restarts: m.Restarts, StatusSince: Time(m.StateSince), AgentID: string(m.AgentID), CreatedBy: showActor(m.CreatedBy),
 		CreatedAt: Time(m.CreatedAt), LastUsedAt: optionalTime(m.LastUsedAt),
 	}
 }

@@ -184,7 +184,7 @@ func TestMachineThatFails(t *testing.T) {
 	bothNouns(t, func(t *testing.T, w *world, n noun) {
 		id := w.machine(n, w.ours.editor, "one")
 		one := n.path + "/" + id
-		w.machines.refuses.Store(domain.Errorf(domain.CodeConflict, "The cloud has none of these."))
+		w.machines.refuses.Store(domain.Invalid("image", "The cloud has none of these."))
 		w.call(w.ours.editor, "POST", one+"/start", nil).object(200)
 		w.reconcile()
 		failed := w.call(w.ours.viewer, "GET", one, nil).object(200)

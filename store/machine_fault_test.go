@@ -60,7 +60,7 @@ func TestSlotsOfAMachine(t *testing.T) {
 	first := r.delivered()
 	require.Equal(t, runs[0].ID, first.Attempt.RunID)
 	require.Equal(t, runs[1].ID, r.delivered().Attempt.RunID)
-	require.Equal(t, "Waits for one of the 2 slots of the agent m.", r.run(runs[2].ID).Message)
+	require.Equal(t, "Waits for a free slot of the compute instance m, which has 2.", r.run(runs[2].ID).Message)
 	require.NoError(t, agent.end(first.Attempt.ID))
 	_, err := r.services.Runs.Dispatch(t.Context())
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func TestMachineThatWasRefusedIsNotPinned(t *testing.T) {
 	r := newRig(t)
 	r.fails.Store(new(func(op provisiontest.Operation) error {
 		if op == provisiontest.OpEnsure {
-			return domain.Errorf(domain.CodeConflict, "The host is full.")
+			return domain.Invalid("image", "There is no such image.")
 		}
 		return nil
 	}))

@@ -285,14 +285,47 @@ func TestProviderThatRefuses(t *testing.T) {
 	r := newRig(t)
 	r.fails.Store(new(func(op provisiontest.Operation) error {
 		if op == provisiontest.OpEnsure {
-			return domain.Errorf(domain.CodeConflict, "The host is full.")
+			return domain.Invalid("image", "There is no such image.")
 		}
 		return nil
 	}))
 	r.start()
 	m := r.settle()
 	require.Equal(t, domain.MachineFailed, m.State)
+	require.Equal(t, "There is no such image.", m.Message)
+}
+
+// TestMachineThatHasNoRoom waits for it, says so to the tasks that wait as well, and has failed when its time is over.
+func TestMachineThatHasNoRoom(t *testing.T) {
+	r := newRig(t)
+	full := func(op provisiontest.Operation) error {
+		if op == provisiontest.OpEnsure {
+			return domain.Errorf(domain.CodeConflict, "The host is full.")
+		}
+		return nil
+	}
+	r.fails.Store(&full)
+	run := r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID)
+	r.settle()
+	r.clock.move(10 * time.Second)
+	m := r.settle()
+	require.Equal(t, domain.MachineStarting, m.State)
 	require.Equal(t, "The host is full.", m.Message)
+	require.Equal(t, "Waits for the compute instance m, which is starting. The host is full.", r.run(run.ID).Message)
+	r.fails.Store(nil)
+	r.clock.move(10 * time.Second)
+	r.settle()
+	require.NoError(t, r.enroll().hello("s1"))
+	m = r.settle()
+	require.Equal(t, domain.MachineRunning, m.State)
+	require.Empty(t, m.Message)
+	r.stop()
+	r.settle()
+	r.fails.Store(&full)
+	r.start()
+	r.settle()
+	r.clock.move(domain.DefaultMachineTimes.Start)
+	require.Equal(t, domain.MachineFailed, r.settle().State)
 }
 
 // TestCallsThatFail are made again, however often; what was done in a call whose answer was lost is not done twice.

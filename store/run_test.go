@@ -348,7 +348,7 @@ func TestSlotsGoByAge(t *testing.T) {
 	if older.ID > younger.ID {
 		older = younger
 	}
-	require.Equal(t, "Waits for one of the 1 slots of the agent one agent.", w.run(older.ID).Message)
+	require.Equal(t, "Waits for a free slot of the agent one agent, which has 1.", w.run(older.ID).Message)
 	codes := atOnce(4, func(int) error { return second(w.services.Runs.Dispatch(ctx)) })
 	require.Equal(t, map[domain.Code]int{"": 4}, codes)
 	require.Empty(t, w.fleet.started)

@@ -101,6 +101,11 @@ func (h *Hub) metrics(w http.ResponseWriter, r *http.Request, s *session) {
 
 // Enroll serves agent.EnrollPath: it gives the agent that comes with a bootstrap token its own.
 func (h *Hub) Enroll(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		answer(w, http.StatusMethodNotAllowed, agent.Error{Error: "An agent enrolls with POST and its bootstrap token."})
+		return
+	}
 	_, bootstrap, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	id, token, err := h.o.Services.Agents.Enroll(r.Context(), strings.TrimSpace(bootstrap))
 	if err != nil && domain.AsError(err).Code == domain.CodeInternal {

@@ -153,3 +153,15 @@ func TestAnAgentThatIsLeftAloneEnds(t *testing.T) {
 	err := Run(t.Context(), o)
 	require.ErrorContains(t, err, "has not answered for 1ms; this agent ends")
 }
+
+// TestAnAgentWhoseDirectoryIsRemovedEnds: it could start nothing any more, and would go on to be given tasks.
+func TestAnAgentWhoseDirectoryIsRemovedEnds(t *testing.T) {
+	c := newControl(t)
+	c.beat = 20 * time.Millisecond
+	o := c.options()
+	ended := make(chan error, 1)
+	go func() { ended <- Run(t.Context(), o) }()
+	c.session()
+	require.NoError(t, os.Rename(o.Dir, o.Dir+".gone"))
+	require.ErrorContains(t, <-ended, "was removed while it ran")
+}

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -206,6 +209,9 @@ func (s *session) beat(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		if !s.w.placed() {
+			return final("The agent's directory %s was removed while it ran; nothing can be started in it. Start the agent again.", s.w.options.Dir)
+		}
 		err := s.heartbeat(ctx)
 		if unavailable(err) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			s.w.log.Warn("a heartbeat was not taken", "error", err) // the lease runs on; its margin is for this
@@ -215,6 +221,16 @@ func (s *session) beat(ctx context.Context) error {
 			return fmt.Errorf("sending a heartbeat: %w", err)
 		}
 	}
+}
+
+// placed reports whether the agent's directory is still there.
+func (w *worker) placed() bool {
+	held, err := w.lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(filepath.Join(w.options.Dir, lockFile))
+	return err == nil && os.SameFile(held, there) || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 func (s *session) heartbeat(ctx context.Context) error {

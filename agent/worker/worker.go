@@ -29,6 +29,7 @@ type worker struct {
 	options    Options
 	credential *credential
 	instance   string
+	lock       *os.File // of the directory
 	log        *slog.Logger
 	users      *users   // nil when tasks run as the agent's own user
 	private    []string // directories that each attempt has for itself
@@ -105,6 +106,7 @@ func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	w.lock = lock
 	defer func() {
 		if err != nil {
 			lock.Close()
@@ -135,9 +137,11 @@ const shimLog = "shim.log"
 // lockWait is how long a lock may still be held by a process that an agent was just starting when it was killed.
 const lockWait = 2 * time.Second
 
+const lockFile = "agent.lock"
+
 // lockDir refuses a second agent on the same directory, with advice. The lock goes with the process.
 func lockDir(ctx context.Context, dir, advice string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "agent.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the agent's lock: %w", err)
 	}

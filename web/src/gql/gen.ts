@@ -466,7 +466,7 @@ export type WarehouseFullFragment = { readonly __typename: 'Warehouse', readonly
 export type FlavorsQueryVariables = Exact<{ [key: string]: never; }>;
 
 
-export type FlavorsQuery = { readonly flavors: ReadonlyArray<{ readonly name: string, readonly cores: number, readonly memory: string, readonly gpus: number, readonly gpu: string | null, readonly available: boolean, readonly pricePerHour: string | null, readonly currency: string | null }> };
+export type FlavorsQuery = { readonly flavors: ReadonlyArray<{ readonly name: string, readonly cores: number, readonly memory: string, readonly gpus: number, readonly gpu: string | null, readonly available: boolean, readonly limits: string | null, readonly pricePerHour: string | null, readonly currency: string | null }> };
 
 export type ComputeListQueryVariables = Exact<{
   first: number;
@@ -1936,6 +1936,7 @@ export const FlavorsDocument = new TypedDocumentString(`
     gpus
     gpu
     available
+    limits
     pricePerHour
     currency
   }

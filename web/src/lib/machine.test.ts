@@ -55,6 +55,7 @@ it("says how large a flavor is", () => {
     gpus: 1,
     gpu: "A10",
     available: true,
+    limits: null,
     pricePerHour: "0.64",
     currency: "USD",
   };

@@ -15,7 +15,7 @@ import {
   useReactFlow,
   useStore,
 } from "@xyflow/react";
-import { memo, type ReactNode, useEffect, useEffectEvent, useMemo, useRef } from "react";
+import { memo, useEffect, useEffectEvent, useMemo, useRef } from "react";
 import type { TaskStatus } from "@/gql/gen";
 import { nodeHeight, nodeWidth } from "./dagLayout";
 import { StatusIcon, statusWord } from "./Status";
@@ -27,11 +27,21 @@ export interface DagTask {
   /** Absent in the drawing of a job, which has no states. */
   status?: TaskStatus;
   /** Beside the status, such as a duration. */
-  detail?: ReactNode;
+  detail?: string | undefined;
   /** Something is wrong with how it is declared. */
   invalid?: boolean;
 }
 type TaskNode = Node<{ task: DagTask; selected: boolean; onSelect?: (() => void) | undefined }, "task">;
+
+/** Cut off where the card ends; the whole of it is on hover. */
+function Detail({ task: { detail } }: { task: DagTask }) {
+  if (!detail) return null;
+  return (
+    <span className="dag-detail" title={detail}>
+      {detail}
+    </span>
+  );
+}
 
 const TaskCard = memo(({ data: { task, selected, onSelect } }: NodeProps<TaskNode>) => (
   <>
@@ -51,10 +61,10 @@ const TaskCard = memo(({ data: { task, selected, onSelect } }: NodeProps<TaskNod
         <span className="dag-state">
           <StatusIcon status={task.status} size={12} />
           {statusWord(task.status)}
-          {task.detail && <span className="dag-detail">{task.detail}</span>}
+          <Detail task={task} />
         </span>
       ) : (
-        <span className="dag-state">{task.invalid ? "Needs attention" : task.detail}</span>
+        <span className="dag-state">{task.invalid ? "Needs attention" : <Detail task={task} />}</span>
       )}
     </button>
     <Handle type="source" position={Position.Right} isConnectable={false} />

@@ -2,7 +2,9 @@ import { useMemo } from "react";
 import { type Point, sparkPaths } from "./sparkline";
 
 const width = 600;
-const height = 64;
+/** That of .sparkline, so that a unit is a pixel. */
+const height = 56;
+const least = 1.5;
 const gap = 20_000;
 
 /** A small chart of values over time, from 0 to the top. It is a picture: the label says what it shows, in words. */
@@ -20,7 +22,7 @@ export function Sparkline({
   label: string;
 }) {
   const paths = useMemo(
-    () => sparkPaths(points, { from, to, top, width, height, gap }),
+    () => sparkPaths(points, { from, to, top, width, height, least, gap }),
     [points, from, to, top],
   );
   return (

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { type Frame, sparkPaths } from "./sparkline";
 
-const frame: Frame = { from: 0, to: 100, top: 2, width: 200, height: 10, gap: 20 };
+const frame: Frame = { from: 0, to: 100, top: 2, width: 200, height: 10, least: 0, gap: 20 };
 
 it("draws points from the bottom to the top, and the area under them", () => {
   const { line, area } = sparkPaths(
@@ -14,6 +14,19 @@ it("draws points from the bottom to the top, and the area under them", () => {
   );
   expect(line).toBe("M0 10L20 5L40 0");
   expect(area).toBe("M0 10L0 10L20 5L40 0L40 10Z");
+});
+
+it("keeps a line at or near 0 above the bottom", () => {
+  const { line, area } = sparkPaths(
+    [
+      { at: 0, value: 0 },
+      { at: 10, value: 0.01 },
+      { at: 20, value: 1 },
+    ],
+    { ...frame, least: 1.5 },
+  );
+  expect(line).toBe("M0 8.5L20 8.5L40 5");
+  expect(area).toBe("M0 10L0 8.5L20 8.5L40 5L40 10Z");
 });
 
 it("interrupts the line where nothing was measured", () => {

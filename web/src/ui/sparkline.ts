@@ -12,6 +12,8 @@ export interface Frame {
   top: number;
   width: number;
   height: number;
+  /** How far above the bottom the line stays, so that one at 0 is seen. */
+  least: number;
   /** Milliseconds without a point that are drawn as a gap. */
   gap: number;
 }
@@ -33,7 +35,8 @@ export function sparkPaths(points: readonly Point[], f: Frame): { line: string; 
   for (const p of points) {
     if (p.at < f.from || p.at > f.to) continue;
     const x = short(((p.at - f.from) / (f.to - f.from)) * f.width);
-    const y = short(f.height * (1 - Math.min(1, Math.max(0, f.top > 0 ? p.value / f.top : 0))));
+    const share = Math.min(1, Math.max(0, f.top > 0 ? p.value / f.top : 0));
+    const y = short(Math.min(f.height * (1 - share), f.height - f.least));
     if (last === undefined || p.at - last > f.gap) {
       close();
       line += `M${x} ${y}`;

@@ -64,9 +64,9 @@ async function start(page) {
     .waitFor();
   const use = region(page, "Use of the machine");
   await use
-    .getByRole("img", { name: /^CPU over the last hour: now .* of 1 core/ })
+    .getByRole("img", { name: /^CPU over the last (hour|\d+ minutes): now .* of 1 core/ })
     .waitFor({ timeout: slow });
-  await use.getByRole("img", { name: /^Memory over the last hour/ }).waitFor();
+  await use.getByRole("img", { name: /^Memory over the last (hour|\d+ minutes)/ }).waitFor();
   await eventually(
     () =>
       use

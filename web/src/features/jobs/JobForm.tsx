@@ -120,7 +120,7 @@ export function JobForm({
             <Checkbox
               className="fallback"
               label="Run on the workspace's agent when it cannot be had"
-              description="When it fails to start, or is stopped. Else its tasks wait for it, or fail with the reason."
+              description="When the instance cannot start, was deleted, or was stopped and the task has retries left. Else its tasks wait for it, or fail with the reason."
               checked={m.computeFallback}
               onChange={(e) => set({ computeFallback: e.currentTarget.checked })}
               error={errors.get("computeFallback")}

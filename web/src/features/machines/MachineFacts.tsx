@@ -21,6 +21,7 @@ export function MachineFacts({ machine: m }: { machine: MachineFull }) {
         <dd>
           {flavorOf(m)}
           {flavor && <div className="dim">{flavorSize(flavor)}</div>}
+          {flavor?.limits && <div className="dim">{flavor.limits}</div>}
         </dd>
         <dt>Cost</dt>
         <dd>{perHour(m)}</dd>

@@ -11,6 +11,7 @@ import { possible, useMachineActions, useTakeMachine } from "./actions";
 import {
   emptyMachine,
   fieldOf,
+  lacksRoom,
   type MachineModel,
   modelOf,
   toCreate,
@@ -155,6 +156,11 @@ function MachineForm({
           value={flavor || null}
           description={chosen ? `${flavorSize(chosen)}` : undefined}
         />
+        {chosen?.limits && (
+          <Text size="xs" c="dimmed">
+            {chosen.limits}
+          </Text>
+        )}
         <Select label="Stop it when idle for" allowDeselect={false} data={autoStops} {...props("autoStop")} />
         <details className="more-fields" open={refused === "image" || refused === "slots" || undefined}>
           <summary>More: image and slots</summary>
@@ -183,7 +189,13 @@ function MachineForm({
           </Text>
         )}
         {children}
-        {chosen && <Cost flavor={chosen} autoStop={v.autoStop} />}
+        {chosen && (
+          <Cost
+            flavor={chosen}
+            autoStop={v.autoStop}
+            noRoom={lacksRoom(chosen, resizable ? undefined : initial.flavor)}
+          />
+        )}
         <Group justify="flex-end">
           <Button variant="default" onClick={onClose}>
             Not now
@@ -210,13 +222,11 @@ function FlavorOption({ flavor: f }: { flavor: Flavor | undefined }) {
 }
 
 /** What the machine costs while it runs, before it is made. */
-function Cost({ flavor: f, autoStop }: { flavor: Flavor; autoStop: string }) {
+function Cost({ flavor: f, autoStop, noRoom }: { flavor: Flavor; autoStop: string; noRoom: boolean }) {
   return (
     <div className="cost" role="status" aria-label="Cost">
       <b>{perHour(f)}</b> <span>while it runs; it {autoStopRule(autoStop)}.</span>
-      {!f.available && (
-        <div>There is no room for {f.name} beside what runs now, so it cannot be started yet.</div>
-      )}
+      {noRoom && <div>There is no room for {f.name} beside what runs now, so it cannot be started yet.</div>}
     </div>
   );
 }

@@ -4,7 +4,7 @@ import type { MachineState } from "@/gql/gen";
 import { useNow } from "@/lib/clock";
 import { formatAgo } from "@/lib/format";
 import { Sparkline } from "@/ui/Sparkline";
-import { hour, seriesOf } from "./samples";
+import { hour, rangeText, seriesOf } from "./samples";
 import { useSamples } from "./useSamples";
 
 const stepMs = 10_000;
@@ -22,10 +22,11 @@ export function MachineMetrics({ id, state }: { id: string; state: MachineState 
   const all = useMemo(() => seriesOf(samples), [samples]);
   const stale = state !== "RUNNING";
   const shown = newest > to - hour ? all : [];
+  const range = rangeText(shown.length > 0 ? to - from : hour);
   return (
     <section className="card" aria-label="Use of the machine">
       <div className="section-title">
-        <h2>Use in the last hour</h2>
+        <h2>Use in the last {range}</h2>
         {stale && shown.length > 0 && (
           <span className="dim since">as it was last; measured while it runs</span>
         )}
@@ -55,7 +56,7 @@ export function MachineMetrics({ id, state }: { id: string; state: MachineState 
                 from={from}
                 to={to}
                 top={s.top}
-                label={`${s.name} over the last hour: ${stale ? "last" : "now"} ${s.now}, at most ${s.most}`}
+                label={`${s.name} over the last ${range}: ${stale ? "last" : "now"} ${s.now}, at most ${s.most}`}
               />
             </figure>
           ))}

@@ -85,16 +85,16 @@ function MachinesTable({ kind, machines }: { kind: Kind; machines: readonly Mach
   const flavors = useQuery(flavorsQuery).data?.flavors;
   const actions = useMachineActions();
   return (
-    <Table.ScrollContainer minWidth={720}>
+    <Table.ScrollContainer minWidth={720} className="machines-scroll">
       <Table aria-label={kind.title} className="rows">
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Name</Table.Th>
             <Table.Th>State</Table.Th>
-            <Table.Th>{kind.flavorWord}</Table.Th>
-            <Table.Th>Cost</Table.Th>
+            <Table.Th visibleFrom="sm">{kind.flavorWord}</Table.Th>
+            <Table.Th visibleFrom="md">Cost</Table.Th>
             <Table.Th>Auto-stop</Table.Th>
-            <Table.Th>Last used</Table.Th>
+            <Table.Th visibleFrom="md">Last used</Table.Th>
             {editor && (
               <Table.Th>
                 <VisuallyHidden>Actions</VisuallyHidden>
@@ -107,7 +107,7 @@ function MachinesTable({ kind, machines }: { kind: Kind; machines: readonly Mach
             const flavor = flavors?.find((f) => f.name === flavorOf(m));
             return (
               <Table.Tr key={m.id} className="row-link">
-                <Table.Td className="wraps" miw={130}>
+                <Table.Td className="wraps">
                   <Link to={kind.page} params={{ machineId: m.id }} className="row-main">
                     {m.name}
                   </Link>
@@ -120,7 +120,7 @@ function MachinesTable({ kind, machines }: { kind: Kind; machines: readonly Mach
                 <Table.Td>
                   <MachineBadge state={m.state} />
                 </Table.Td>
-                <Table.Td>
+                <Table.Td visibleFrom="sm">
                   {flavorOf(m)}
                   {flavor && (
                     <Text size="xs" c="dimmed" className="nowrap">
@@ -128,13 +128,13 @@ function MachinesTable({ kind, machines }: { kind: Kind; machines: readonly Mach
                     </Text>
                   )}
                 </Table.Td>
-                <Table.Td className="nowrap">
+                <Table.Td className="nowrap" visibleFrom="md">
                   <Cost machine={m} />
                 </Table.Td>
                 <Table.Td>
                   <AutoStop machine={m} />
                 </Table.Td>
-                <Table.Td>
+                <Table.Td visibleFrom="md">
                   {m.lastUsedAt ? <Ago at={m.lastUsedAt} /> : <span className="dim">never</span>}
                 </Table.Td>
                 {editor && (

@@ -1,5 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
+import { createElement } from "react";
 import { request } from "@/lib/graphql";
 import type { MachineRow } from "@/lib/machine";
 import { failed, done as said } from "@/lib/notify";
@@ -7,6 +8,7 @@ import { patchEntity } from "@/lib/patch";
 import { confirm } from "@/ui/dialogs";
 import { kindOf, type MachineFull } from "./kinds";
 import { flavorsQuery, machineQuery, machinesQuery } from "./queries";
+import { StopEffect } from "./StopEffect";
 
 /** Writes what a mutation answered into everything that shows the machine. */
 export function useTakeMachine() {
@@ -66,7 +68,7 @@ export function useMachineActions() {
     const kind = kindOf(m);
     confirm({
       title: `Stop ${m.name}?`,
-      effect: kind.stopEffect,
+      effect: createElement(StopEffect, { machine: m }),
       action: `Stop the ${kind.noun}`,
       cancel: "Let it run",
       run: () => stop.mutate(m),

@@ -1,8 +1,9 @@
 import { expect, it } from "vitest";
 import { RequestError } from "@/lib/graphql";
-import { emptyMachine, fieldOf, toCreate, toUpdate, validateMachine } from "./form";
+import { emptyMachine, fieldOf, lacksRoom, toCreate, toUpdate, validateMachine } from "./form";
 import { compute, warehouse } from "./kinds";
 import { logText } from "./log";
+import { stopText } from "./stop";
 
 const model = { ...emptyMachine, name: " etl ", flavor: "cpu.1" };
 
@@ -29,6 +30,21 @@ it("changes only what differs: an image that is not named is not pinned anew", (
     image: "",
     slots: 0,
   });
+});
+
+it("warns that there is no room, but not of what a running machine has already", () => {
+  const full = { name: "cpu.1", available: false };
+  expect(lacksRoom(full, undefined)).toBe(true);
+  expect(lacksRoom(full, "cpu.1")).toBe(false);
+  expect(lacksRoom(full, "cpu.2")).toBe(true);
+  expect(lacksRoom({ ...full, available: true }, undefined)).toBe(false);
+});
+
+it("says how much a stop cancels", () => {
+  expect(stopText(compute, 2)).toMatch(/^2 tasks run on it and will be cancelled first\. Those with retries/);
+  expect(stopText(compute, 1)).toMatch(/^1 task runs on it/);
+  expect(stopText(compute, 0)).toMatch(/^Tasks that run on it are cancelled first\. Those/);
+  expect(stopText(warehouse, 3)).toBe("3 statements run on it and will be cancelled first.");
 });
 
 it("says what is missing", () => {

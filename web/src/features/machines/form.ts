@@ -5,7 +5,7 @@ import type {
   UpdateWarehouseInput,
 } from "@/gql/gen";
 import type { RequestError } from "@/lib/graphql";
-import { flavorOf, type MachineRow } from "@/lib/machine";
+import { type Flavor, flavorOf, type MachineRow } from "@/lib/machine";
 import type { Kind, MachineFull } from "./kinds";
 
 /** A machine as its form has it. */
@@ -39,6 +39,10 @@ export function validateMachine(v: MachineModel): Partial<Record<keyof MachineMo
       : { slots: "A whole number from 1, or nothing." }),
   };
 }
+
+/** Whether a machine of the flavor would have to wait for room. What a machine holds while it runs is its own. */
+export const lacksRoom = (f: Pick<Flavor, "name" | "available">, held: string | undefined) =>
+  !f.available && f.name !== held;
 
 /** The flavor under the name that the kind has for it. */
 const sized = (k: Kind, flavor: string) => (k.typename === "Compute" ? { flavor } : { size: flavor });

@@ -47,7 +47,12 @@ export interface Kind {
   flavorWord: string;
   slotsLabel: string;
   description: string;
+  /** What its slots run. */
+  work: string;
+  /** What a stop does to what runs, as far as it is not known how much that is. */
   stopEffect: string;
+  /** What becomes of it then. */
+  stopAfter: string;
   deleteEffect: string;
   documents: {
     list: TypedDocumentString<{ machines: MachinesPage }, { first: number; after?: string | null }>;
@@ -73,9 +78,12 @@ export const compute: Kind = {
   slotsLabel: "Tasks at once",
   description:
     "Machines that run the tasks of jobs. Each starts when a task needs it, and stops when it is idle.",
-  stopEffect:
-    "Tasks that run on it are cancelled first. Those with retries left are tried again: on the workspace's agent where their job allows it, else when it is started again.",
-  deleteEffect: "Its log and its measurements go with it. Tasks that wait for it fail.",
+  work: "task",
+  stopEffect: "Tasks that run on it are cancelled first.",
+  stopAfter:
+    "Those with retries left are tried again: on the workspace's agent where their job allows it, else when it is started again.",
+  deleteEffect:
+    "Its log and its measurements go with it. Tasks that wait for it fail. Jobs that name it fail until they name another, or run on the workspace's agent if they may.",
   documents: {
     list: ComputeListDocument,
     detail: ComputeDetailDocument,
@@ -98,7 +106,9 @@ export const warehouse: Kind = {
   flavorWord: "Size",
   slotsLabel: "Statements at once",
   description: "Machines that run SQL and nothing else. Each stops by itself when it is idle.",
+  work: "statement",
   stopEffect: "What runs on it is cancelled first.",
+  stopAfter: "",
   deleteEffect: "Its log and its measurements go with it. Tables stay: they lie in the storage.",
   documents: {
     list: WarehousesListDocument,

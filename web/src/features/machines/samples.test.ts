@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { addSamples, hour, type Sample, seriesOf, toSample } from "./samples";
+import { addSamples, hour, rangeText, type Sample, seriesOf, toSample } from "./samples";
 
 const sample = (at: number, more: Partial<Sample> = {}): Sample => ({
   at,
@@ -38,6 +38,15 @@ it("has two for each GPU, also while one was not there before", () => {
   const all = seriesOf([sample(0), sample(5_000, { gpus })]);
   expect(all.map((s) => s.name)).toEqual(["CPU", "Memory", "Disk", "GPU 1, A10", "Memory of GPU 1"]);
   expect(all[3]).toMatchObject({ now: "50 %", points: [{ at: 5_000, value: 0.5 }] });
+});
+
+it("names the range that is drawn", () => {
+  expect([5 * 60_000, 7.9 * 60_000, hour - 1, hour].map(rangeText)).toEqual([
+    "5 minutes",
+    "7 minutes",
+    "59 minutes",
+    "hour",
+  ]);
 });
 
 it("reads what the server sends", () => {

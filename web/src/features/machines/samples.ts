@@ -1,5 +1,5 @@
 import type { MachineMetricsSubscription } from "@/gql/gen";
-import { formatBytes } from "@/lib/format";
+import { formatBytes, plural } from "@/lib/format";
 import type { Point } from "@/ui/sparkline";
 
 type Raw = MachineMetricsSubscription["machineMetrics"];
@@ -17,6 +17,10 @@ export interface Sample {
 }
 
 export const hour = 3_600_000;
+
+/** What the chart covers, to be said after "the last": "5 minutes", "hour". */
+export const rangeText = (ms: number) =>
+  ms >= hour ? "hour" : plural(Math.max(1, Math.floor(ms / 60_000)), "minute");
 
 export const toSample = (r: Raw): Sample => ({
   at: Date.parse(r.at),

@@ -155,7 +155,7 @@ func TestMachineFromStartToGone(t *testing.T) {
 		require.NotNil(t, running["auto_stop_at"])
 		require.Equal(t, agent.scope.Actor().ID, running["agent_id"])
 		require.Contains(t, w.call(token, "POST", one+"/start", nil).refused(409), "is running already")
-		require.Contains(t, w.call(token, "DELETE", one, nil).refused(409), "is running; stop it first")
+		require.Contains(t, w.call(token, "DELETE", one, nil).refused(409), "is running: stop it first")
 		require.Equal(t, running, w.call(token, "GET", one, nil).object(200), "nothing was changed")
 
 		stopping := w.call(token, "POST", one+"/stop", nil).object(200)

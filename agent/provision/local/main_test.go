@@ -182,6 +182,9 @@ func (h *house) agents(id domain.MachineID) []string {
 	found := map[string]string{} // by pid
 	for _, pid := range allPids(h.T) {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		for try := 0; err == nil && len(args) == 0 && try < 1000 && inExec(pid); try++ {
+			args, err = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		}
 		if err == nil && strings.Contains(string(args), "\x00"+filepath.Join(h.dir, string(id), "data")+"\x00") {
 			found[strconv.Itoa(pid)] = startOf(pid)
 		}
@@ -194,6 +197,13 @@ func (h *house) agents(id domain.MachineID) []string {
 		}
 	}
 	return names
+}
+
+// inExec says that a process without a command line is just becoming another program, and will have one: a thread of the kernel, or one that is dead, has no
+// program.
+func inExec(pid int) bool {
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil
 }
 
 func parentIn(t *testing.T, pid string) string {

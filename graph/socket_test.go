@@ -266,12 +266,14 @@ func TestWhatTheProtocolForbidsClosesWithItsOwnCode(t *testing.T) {
 			m = again.read()
 		}
 	}
-	again.next = 0
-	again.event(again.subscribe(live, nil))
-	again.write("complete", "1", nil)
+	// gqlgen forgets an operation a moment after it has told its end: one that takes the id in between could not be ended by its client.
+	id := again.subscribe(live, nil)
+	again.event(id)
+	again.write("complete", id, nil)
 	require.Equal(t, "complete", again.read().Type)
-	again.next = 0
-	again.event(again.subscribe(live, nil))
+	again.next--
+	require.Equal(t, id, again.subscribe(live, nil))
+	again.event(id)
 }
 
 func TestAPeerThatIsSilentIsCut(t *testing.T) {

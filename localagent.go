@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millpond/millpond/agent/provision/local"
 	"github.com/millpond/millpond/domain"
 )
 
@@ -38,9 +39,6 @@ const (
 	maxRestartPause = time.Minute
 	adoptedPoll     = 100 * time.Millisecond
 )
-
-// agentLogLimit is how many bytes of the agent's log a start appends to; then the log is put aside, in place of the one put aside before.
-const agentLogLimit = 16 << 20
 
 // superviseAgent runs an agent beside the server, adopts the one that an earlier server started, and starts it again when it dies. The function
 // returned ends the agent; its tasks run on under their shims until the lease ends.
@@ -197,12 +195,7 @@ func (a *agentProcess) stop() {
 }
 
 func (s *server) startAgent(r agentRecord) (*agentProcess, error) {
-	if old, err := os.Stat(s.path(agentLogFile)); err == nil && old.Size() > agentLogLimit {
-		if err := os.Rename(s.path(agentLogFile), s.path(agentLogFile+".1")); err != nil {
-			return nil, err
-		}
-	}
-	out, err := os.OpenFile(s.path(agentLogFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	out, err := local.OpenLog(s.path(agentLogFile))
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +208,7 @@ func (s *server) startAgent(r agentRecord) (*agentProcess, error) {
 	}
 	a := &agentProcess{process: cmd.Process, ended: make(chan error, 1)}
 	go func() { a.ended <- cmd.Wait() }()
-	r.PID, r.Start = cmd.Process.Pid, processStart(cmd.Process.Pid)
+	r.PID, r.Start = cmd.Process.Pid, local.ProcessStart(cmd.Process.Pid)
 	b, err := json.Marshal(r)
 	if err == nil {
 		err = os.WriteFile(s.path(agentProcessFile), b, 0o600)
@@ -231,7 +224,7 @@ func (s *server) startAgent(r agentRecord) (*agentProcess, error) {
 func (s *server) findAgent() (*agentProcess, agentRecord) {
 	var r agentRecord
 	b, err := os.ReadFile(s.path(agentProcessFile))
-	if err != nil || json.Unmarshal(b, &r) != nil || r.Start == "" || processStart(r.PID) != r.Start {
+	if err != nil || json.Unmarshal(b, &r) != nil || r.Start == "" || local.ProcessStart(r.PID) != r.Start {
 		return nil, r
 	}
 	p, err := os.FindProcess(r.PID)
@@ -240,25 +233,10 @@ func (s *server) findAgent() (*agentProcess, agentRecord) {
 	}
 	a := &agentProcess{process: p, ended: make(chan error, 1)}
 	go func() { // not a child of ours, so it cannot be waited for
-		for processStart(r.PID) == r.Start {
+		for local.ProcessStart(r.PID) == r.Start {
 			<-time.After(adoptedPoll)
 		}
 		a.ended <- errors.New("the adopted agent has ended")
 	}()
 	return a, r
-}
-
-// processStart is when the process began, as the kernel tells it; empty when it is gone or dead.
-func processStart(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	_, rest, _ := strings.Cut(string(b), ") ") // the name before may hold anything but is followed by this, at last
-	fields := strings.Fields(rest[max(0, strings.LastIndex(rest, ") ")+1):])
-	const state, start = 0, 19 // fields 3 and 22 of proc(5)
-	if len(fields) <= start || fields[state] == "Z" {
-		return ""
-	}
-	return fields[start]
 }

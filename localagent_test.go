@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond/millpond/agent/provision/local"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/embedded"
@@ -109,7 +110,7 @@ func TestAnAgentThatEndsAtOnceIsStartedLessAndLessOften(t *testing.T) {
 	<-done
 
 	require.NoError(t, os.WriteFile(s.path(agentLogFile), nil, 0o600))
-	require.NoError(t, os.Truncate(s.path(agentLogFile), agentLogLimit+1))
+	require.NoError(t, os.Truncate(s.path(agentLogFile), local.LogLimit+1))
 	agent, err := s.startAgent(agentRecord{Args: []string{"echo", "hello"}})
 	require.NoError(t, err)
 	require.NoError(t, <-agent.ended)
@@ -118,5 +119,5 @@ func TestAnAgentThatEndsAtOnceIsStartedLessAndLessOften(t *testing.T) {
 	require.Equal(t, "hello\n", string(b))
 	aside, err := os.Stat(s.path(agentLogFile + ".1"))
 	require.NoError(t, err)
-	require.EqualValues(t, agentLogLimit+1, aside.Size())
+	require.EqualValues(t, local.LogLimit+1, aside.Size())
 }

@@ -185,7 +185,7 @@ func (p *Provider) fork(m place, r *record, binary string) (process, error) {
 		return process{}, err
 	}
 	defer func() { _ = null.Close() }()
-	out, err := m.openLog()
+	out, err := OpenLog(m.path(logFile))
 	if err != nil {
 		return process{}, err
 	}
@@ -219,7 +219,7 @@ func launch(path string, argv []string, attr *os.ProcAttr) (process, error) {
 	for try := 0; ; try++ {
 		started, err := os.StartProcess(path, argv, attr)
 		if err == nil {
-			p := process{Pid: started.Pid, Start: processStart(started.Pid)}
+			p := process{Pid: started.Pid, Start: ProcessStart(started.Pid)}
 			return p, started.Release() // its watch waits for it
 		}
 		if !errors.Is(err, syscall.ETXTBSY) || try == 10 {

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// logLimit is how many bytes of the agent's log a start appends to; then the log is put aside, in place of the one put aside before.
-	logLimit      = 16 << 20
+	// LogLimit is how many bytes of the agent's log a start appends to; then the log is put aside, in place of the one put aside before.
+	LogLimit      = 16 << 20
 	tailForDetail = 16 << 10
 	maxLine       = 300
 )
 
-// openLog opens the agent's log for its process.
-func (m place) openLog() (*os.File, error) {
-	if old, err := os.Stat(m.path(logFile)); err == nil && old.Size() > logLimit {
-		if err := os.Rename(m.path(logFile), m.path(oldLogFile)); err != nil {
+// OpenLog opens the log of an agent for its process. One of more than 16 MiB is put aside before, as path.1, in place of the one put aside before.
+func OpenLog(path string) (*os.File, error) {
+	if old, err := os.Stat(path); err == nil && old.Size() > LogLimit {
+		if err := os.Rename(path, path+".1"); err != nil {
 			return nil, err
 		}
 	}
-	return os.OpenFile(m.path(logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
 // log is the last bytes of the log, the part put aside included, from the start of a line.

@@ -87,7 +87,7 @@ func TestGoneIsToldOfMachinesThatEndByThemselvesAndOfNoOthers(t *testing.T) {
 func TestAProcessIsWatchedWhereTheKernelDoesNotTellOfItsEnd(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	require.NoError(t, cmd.Start())
-	proc := process{Pid: cmd.Process.Pid, Start: processStart(cmd.Process.Pid)}
+	proc := process{Pid: cmd.Process.Pid, Start: ProcessStart(cmd.Process.Pid)}
 	ended := make(chan bool)
 	w := &watch{process: proc, ctx: t.Context()}
 	go func() { ended <- w.wait() }()
@@ -184,12 +184,12 @@ func TestAStartPutsALargeLogAside(t *testing.T) {
 	s := h.spec("cmp_a", 1)
 	s.Server = doEnv
 	require.NoError(t, os.MkdirAll(h.file(s, ""), 0o700))
-	require.NoError(t, os.WriteFile(h.file(s, "agent.log"), append(make([]byte, logLimit), "before\n"...), 0o600))
+	require.NoError(t, os.WriteFile(h.file(s, "agent.log"), append(make([]byte, LogLimit), "before\n"...), 0o600))
 	h.ensure(s)
 	h.eventually(func() bool { return strings.Contains(h.said(s), "end of environment") })
 	info, err := os.Stat(h.file(s, "agent.log.1"))
 	require.NoError(t, err)
-	require.Equal(t, int64(logLimit+len("before\n")), info.Size())
+	require.Equal(t, int64(LogLimit+len("before\n")), info.Size())
 }
 
 func TestCheckSaysWhatDoesNotWork(t *testing.T) {

@@ -22,10 +22,10 @@ type process struct {
 	Incarnation int    // of the machine that it is; 0 for other processes
 }
 
-func (p process) alive() bool { return p.Pid > 0 && p.Start != "" && processStart(p.Pid) == p.Start }
+func (p process) alive() bool { return p.Pid > 0 && p.Start != "" && ProcessStart(p.Pid) == p.Start }
 
-// processStart is when the process began, as the kernel tells it; empty when it is gone or dead.
-func processStart(pid int) string {
+// ProcessStart is when the process began, as the kernel tells it; empty when it is gone or dead.
+func ProcessStart(pid int) string {
 	fields := statFields(pid)
 	const state, start = 0, 19 // fields 3 and 22 of proc(5)
 	if len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {
@@ -82,7 +82,7 @@ func agentsOf(data string) ([]process, error) {
 	}
 	var found []process
 	for _, pid := range all {
-		if p := (process{Pid: pid, Start: processStart(pid)}); p.Start != "" && isAgent(pid, data) && !slices.Contains(arguments(pid), clearFlag) {
+		if p := (process{Pid: pid, Start: ProcessStart(pid)}); p.Start != "" && isAgent(pid, data) && !slices.Contains(arguments(pid), clearFlag) {
 			found = append(found, p)
 		}
 	}

@@ -193,7 +193,7 @@ func remains(data string, groups []string) ([]process, error) {
 	}
 	var found []process
 	for _, pid := range all {
-		p := process{Pid: pid, Start: processStart(pid)}
+		p := process{Pid: pid, Start: ProcessStart(pid)}
 		if p.Start != "" && (member[pid] || isAgent(pid, data) || tied(pid, data)) {
 			found = append(found, p)
 		}

@@ -1,0 +1,75 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Abandoned ends the starts and stops that no server takes up: none has the provider any more, or the host is down.
+func (r *Reconciler) Abandoned(ctx context.Context) error {
+	now := r.Clock.Now()
+	refs, err := r.System.OverdueMachines(ctx, now.Add(-r.Times.Start-claimTime), now.Add(-r.Times.Stop-claimTime))
+	for _, ref := range refs {
+		err = errors.Join(err, r.abandon(ctx, SystemScope(ref.Workspace, "machines"), ref.Machine, now))
+	}
+	return err
+}
+
+func (r *Reconciler) abandon(ctx context.Context, s Scope, id MachineID, now time.Time) error {
+	var failed Machine
+	err := r.change(ctx, s, id, func(_ Tx, m *Machine, _ Agent) error {
+		if m.State != MachineStarting && m.State != MachineStopping {
+			return nil
+		}
+		if err := m.Apply(EventLate, fmt.Sprintf("No server with the provider %s took it up.", m.Provider), now); err != nil {
+			return err
+		}
+		failed = *m
+		if m.Host != "" || m.Made {
+			return nil // something of it may be left where its host is
+		}
+		return m.Apply(EventReleased, "", now)
+	})
+	if err != nil || failed.ID == "" {
+		return err
+	}
+	return r.Runs.failWaiting(ctx, s, failed)
+}
+
+// Sweep removes what providers hold of machines that do not exist any more. What a provider lists before the rows are read has a row, or never will.
+func (r *Reconciler) Sweep(ctx context.Context) error {
+	var failed []error
+	for _, p := range r.Providers {
+		refs, err := p.Machines(ctx)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		failed = append(failed, r.removeUnknown(ctx, p, refs))
+	}
+	return errors.Join(failed...)
+}
+
+func (r *Reconciler) removeUnknown(ctx context.Context, p Provider, refs []MachineRef) error {
+	ids := make([]MachineID, len(refs))
+	for i, ref := range refs {
+		ids[i] = ref.Machine
+	}
+	known, err := r.System.KnownMachines(ctx, ids)
+	if err != nil {
+		return err
+	}
+	exists := map[MachineID]bool{}
+	for _, id := range known {
+		exists[id] = true
+	}
+	var failed []error
+	for _, ref := range refs {
+		if !exists[ref.Machine] {
+			failed = append(failed, p.Remove(ctx, ref))
+		}
+	}
+	return errors.Join(failed...)
+}

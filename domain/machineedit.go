@@ -1,0 +1,203 @@
+package domain
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// NewMachine is what a machine is made from.
+type NewMachine struct {
+	Name     string
+	Flavor   string
+	AutoStop string // empty stands for 1h
+	Image    string // empty stands for the provider's default
+	Slots    int    // 0 stands for four for each core
+}
+
+// MachineChange changes the fields that are not nil. Flavor and image change only while the machine is stopped; giving the image that it has already pins
+// it anew at the next start.
+type MachineChange struct {
+	Name     *string
+	AutoStop *string
+	Slots    *int
+	Flavor   *string
+	Image    *string
+}
+
+// maxMachines bounds the machines of one kind in a workspace: far above what a team has, so a script that runs wild is stopped.
+const maxMachines = 500
+
+// Create makes a machine, which is stopped.
+func (m *Machines) Create(ctx context.Context, s Scope, n NewMachine, key Idempotency) (machine Machine, err error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbCreate)); err != nil {
+		return Machine{}, err
+	}
+	settings, err := m.settings(ctx, s)
+	if err != nil {
+		return Machine{}, err
+	}
+	if machine, err = m.draft(s, n, settings); err != nil {
+		return Machine{}, err
+	}
+	unknown := m.known(ctx, settings, &machine.Flavor, &machine.Image)
+	agent := machine.newAgent()
+	err = m.Store.In(ctx, s, func(tx Tx) error {
+		id, err := once(ctx, tx, s, key, m.may(verbCreate), n, func() (MachineID, error) {
+			if unknown != nil {
+				return "", unknown
+			}
+			return machine.ID, m.insert(ctx, tx, s, machine, agent)
+		})
+		if err != nil {
+			return err
+		}
+		machine, err = tx.Machine(ctx, id)
+		return err
+	})
+	return machine, err
+}
+
+func (m *Machines) insert(ctx context.Context, tx Tx, s Scope, machine Machine, agent Agent) error {
+	if err := m.free(ctx, tx, machine.Name, ""); err != nil {
+		return err
+	}
+	all, err := tx.Machines(ctx, m.Kind, "", maxMachines)
+	if err != nil {
+		return err
+	}
+	if len(all) == maxMachines {
+		return Errorf(CodeConflict, "The workspace has %d of these, which is the most; delete one first.", maxMachines)
+	}
+	if err := tx.InsertMachine(ctx, machine, agent); err != nil {
+		return err
+	}
+	tx.Notify(MachinesTopic(s.workspace))
+	return audited(ctx, tx, s, m.may(verbCreate), string(m.Kind), machine.ID)
+}
+
+// free refuses a name that another one has. Two at once meet in the table's own constraint.
+func (m *Machines) free(ctx context.Context, tx Tx, name string, own MachineID) error {
+	taken, err := tx.MachineByName(ctx, m.Kind, name)
+	if IsCode(err, CodeNotFound) || err == nil && taken.ID == own {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return Errorf(CodeConflict, "There is a %s named %q already; choose another name.", m.Kind.noun(), name)
+}
+
+func (m *Machines) settings(ctx context.Context, s Scope) (p ProviderSettings, err error) {
+	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+		p, err = tx.Provider(ctx)
+		return err
+	})
+	return p, err
+}
+
+func (m *Machines) draft(s Scope, n NewMachine, p ProviderSettings) (Machine, error) {
+	now := m.Clock.Now()
+	machine := newMachine(m.Kind, n.Name, n.Flavor, p, s.actor, now)
+	machine.Image, machine.Slots = n.Image, n.Slots
+	var err error
+	if machine.AutoStop, err = ParseAutoStop(n.AutoStop); err != nil {
+		return Machine{}, err
+	}
+	return machine, machine.validate()
+}
+
+func newMachine(kind MachineKind, name, flavor string, p ProviderSettings, by Actor, now time.Time) Machine {
+	m := Machine{
+		ID: newID[MachineID](kind.prefix()), Kind: kind, Name: name, Flavor: flavor, Provider: p.Kind, Region: p.Region, AutoStop: AutoStop1h,
+		CreatedBy: by, CreatedAt: now, Desired: MachineStopped, State: MachineStopped, StateSince: now, Released: true,
+	}
+	if kind == KindWarehouse {
+		m.WriteEngine = "duckdb"
+	}
+	return m
+}
+
+// newAgent makes the machine's agent, with a token that nobody has.
+func (m *Machine) newAgent() Agent {
+	agent := NewAgent(m.Name, m.CreatedAt)
+	agent.MachineID, agent.TokenHash = m.ID, HashSecret(NewAgentToken())
+	m.AgentID = agent.ID
+	return agent
+}
+
+func (m *Machine) validate() (err error) {
+	if m.Name, err = validName("name", m.Name); err != nil {
+		return err
+	}
+	if strings.HasPrefix(m.Name, m.Kind.prefix()+"_") {
+		return Invalid("name", "%q looks like an id; choose a name that does not begin with %s_.", m.Name, m.Kind.prefix())
+	}
+	if err := validText(m.Kind.size(), m.Flavor, maxNamed); err != nil {
+		return err
+	}
+	if err := validText("image", m.Image, maxNamed); err != nil {
+		return err
+	}
+	return validBound("slots", m.Slots, maxSlots)
+}
+
+// Update changes a machine.
+func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineChange) (machine Machine, err error) {
+	if err := authorize(ctx, m.Store, s, m.may(verbUpdate)); err != nil {
+		return Machine{}, err
+	}
+	if c.Flavor != nil || c.Image != nil {
+		settings, err := m.settings(ctx, s)
+		if err == nil {
+			_, err = m.Get(ctx, s, id)
+		}
+		if err != nil {
+			return Machine{}, err
+		}
+		if err := m.known(ctx, settings, c.Flavor, c.Image); err != nil {
+			return Machine{}, err
+		}
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) error {
+		if machine, err = m.lock(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := machine.change(c, m.Clock.Now()); err != nil {
+			return err
+		}
+		if err := m.free(ctx, tx, machine.Name, id); err != nil {
+			return err
+		}
+		if err := tx.UpdateMachine(ctx, machine); err != nil {
+			return err
+		}
+		tx.Notify(MachinesTopic(s.workspace), ReconcileTopic)
+		return audited(ctx, tx, s, m.may(verbUpdate), string(m.Kind), id)
+	})
+	return machine, err
+}
+
+func (m *Machine) change(c MachineChange, now time.Time) (err error) {
+	if (c.Flavor != nil || c.Image != nil || c.Slots != nil) && !m.resting() {
+		return Errorf(CodeConflict, "The %s %s is %s; its %s, image and slots change only while it is stopped.", m.Kind.noun(), m.Name, m.State, m.Kind.size())
+	}
+	set(&m.Name, c.Name)
+	set(&m.Slots, c.Slots)
+	set(&m.Flavor, c.Flavor)
+	if c.Image != nil {
+		m.Image, m.ImageRef = *c.Image, ""
+	}
+	if c.AutoStop != nil {
+		if *c.AutoStop == "" {
+			return Invalid("auto_stop", "auto_stop is empty; it must be 30m, 1h, 2h or never.")
+		}
+		if m.AutoStop, err = ParseAutoStop(*c.AutoStop); err != nil {
+			return err
+		}
+		if m.State == MachineRunning {
+			m.DueAt = &now
+		}
+	}
+	return m.validate()
+}

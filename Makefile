@@ -1,10 +1,12 @@
-# Needs: Go 1.26, a C compiler, Node 20 with npm. Everything else is fetched, pinned, by their own package clients.
+# Needs: Go 1.26, a C compiler, Node 20 with npm, Python 3.11 with pip and venv. Everything else is fetched, pinned, by their own package clients.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
 GO_SRC  := $(shell find . -name '*.go' -not -path './web/node_modules/*' -not -name '*_test.go') go.mod go.sum $(wildcard store/migrations/*.sql domain/sample/*)
 WEB_SRC := $(shell find web/src web/public web/scripts -type f 2>/dev/null) $(wildcard web/*.json web/*.ts web/*.mjs web/*.html web/*.cjs graph/schema/*.graphqls)
+# DuckDB's extensions, which the engine embeds.
+EXTENSIONS := agent/engine/extensions/.stamp
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # A package's tests may start a database, agents and tasks of their own: two packages at once is what two cores carry.
 GOTEST  := go tool gotestsum --format pkgname-and-test-fails --hide-summary=skipped --
@@ -21,8 +23,11 @@ run: build ## Start the platform with everything embedded and its sample at work
 .PHONY: build
 build: millpond ## Build the binary, the console in it
 
-millpond: web/dist/index.html $(GO_SRC)
+millpond: web/dist/index.html $(EXTENSIONS) $(GO_SRC)
 	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $@ .
+
+$(EXTENSIONS): scripts/extensions.sh scripts/extensions.txt
+	scripts/extensions.sh && touch $@
 
 web/node_modules/.stamp: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --loglevel=error && touch node_modules/.stamp
@@ -34,8 +39,12 @@ web/dist/index.html: web/node_modules/.stamp $(WEB_SRC)
 test: test-web test-go e2e ## Pass all tests
 
 .PHONY: test-go
-test-go: web/dist/index.html ## Test the Go packages, against a real PostgreSQL and real processes
+test-go: web/dist/index.html $(EXTENSIONS) pyiceberg ## Test the Go packages, against a real PostgreSQL and real processes
 	$(GOTEST) $(RACE) ./...
+
+.PHONY: pyiceberg
+pyiceberg:
+	@scripts/pyiceberg.sh > /dev/null
 
 .PHONY: test-web
 test-web: web/dist/index.html ## Test the console's parts, and hold it to its size
@@ -46,7 +55,7 @@ e2e: millpond ## Walk through the console in a real browser, on the real binary
 	scripts/e2e.sh
 
 .PHONY: lint
-lint: web/node_modules/.stamp ## Check style, imports and that generated code is fresh
+lint: web/node_modules/.stamp $(EXTENSIONS) ## Check style, imports and that generated code is fresh
 	@test -z "$$(go tool gofumpt -l $$(git ls-files '*.go' | grep -v generated))" || { echo "gofumpt would change:"; go tool gofumpt -l $$(git ls-files '*.go' | grep -v generated); exit 1; }
 	go vet ./...
 	go tool -modfile=tools/go.mod staticcheck ./...
@@ -64,9 +73,9 @@ golden: ## Write the golden files again: schema.sql, openapi.yaml, permissions.m
 	go test ./rest -run OpenAPI -count=1 -update
 
 .PHONY: bench
-bench: millpond ## Measure: ratios within one run, see docs/performance.md
+bench: millpond $(EXTENSIONS) ## Measure: ratios within one run, see docs/performance.md
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench/...
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf millpond web/dist/* web/node_modules && touch web/dist/.gitkeep
+	rm -rf millpond web/dist/* web/node_modules $(EXTENSIONS) agent/engine/extensions/*/*.gz && touch web/dist/.gitkeep

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
 	"time"
 
+	"github.com/millpond/millpond/agent/engine"
 	"github.com/millpond/millpond/agent/worker"
 )
 
@@ -27,6 +31,7 @@ type agentCommand struct {
 	Metrics       string        `help:"Send metrics of nothing (none), of the agent and what it runs (own), or of the whole host (host)." enum:"none,own,host" default:"none" env:"MILLPOND_AGENT_METRICS" hidden:""`
 	Cores         float64       `help:"Cores of the machine, for --metrics=own. Default: the host's." env:"MILLPOND_AGENT_CORES" hidden:""`
 	Alone         time.Duration `help:"End when the platform has not answered for so long. Default: never." env:"MILLPOND_AGENT_ALONE" hidden:""`
+	Warehouse     bool          `help:"Run SQL, as the machine is a warehouse." env:"MILLPOND_AGENT_WAREHOUSE" hidden:""`
 	Memory        int64         `help:"Bytes of memory of the machine, for --metrics=own. Default: the host's." env:"MILLPOND_AGENT_MEMORY" placeholder:"BYTES" hidden:""`
 }
 
@@ -42,7 +47,37 @@ func (c *agentCommand) Run(ctx context.Context) error {
 	if c.Clear {
 		return clearAgent(ctx, o)
 	}
+	if c.Warehouse {
+		end, err := c.sql(&o)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	return worker.Run(ctx, o)
+}
+
+// sql gives the agent of a warehouse its engine. Where the agent is root, the engine's processes run as a user of their own, as tasks do.
+func (c *agentCommand) sql(o *worker.Options) (end func(), err error) {
+	options := engine.Options{Dir: filepath.Join(o.Dir, "engine"), Memory: c.Memory * 3 / 4, Threads: int(c.Cores), Log: o.Log}
+	leave := func() {}
+	if os.Geteuid() == 0 && !c.OneUser {
+		user, free, err := worker.TakeUser(o.Users)
+		if err != nil {
+			return nil, err
+		}
+		leave, options.Credential = free, &syscall.Credential{Uid: user, Gid: user}
+	}
+	e, err := engine.New(options)
+	if err != nil {
+		leave()
+		return nil, fmt.Errorf("the engine: %w", err)
+	}
+	o.SQL, o.Engines = e, e.Engines()
+	return func() {
+		e.Close()
+		leave()
+	}, nil
 }
 
 func clearAgent(ctx context.Context, o worker.Options) error {

@@ -11,14 +11,15 @@ import (
 
 // Intervals of what the server does by itself. Work is done when it is woken; the intervals are the safety net.
 const (
-	dispatchEvery = 5 * time.Second
-	scheduleEvery = 20 * time.Second
-	machinesEvery = 30 * time.Second
-	sealEvery     = 2 * time.Second
-	houseEvery    = time.Hour
-	replicaEvery  = 10 * time.Second
-	keysEvery     = 5 * time.Minute
-	databaseEvery = time.Second
+	dispatchEvery   = 5 * time.Second
+	scheduleEvery   = 20 * time.Second
+	machinesEvery   = 30 * time.Second
+	sealEvery       = 2 * time.Second
+	houseEvery      = time.Hour
+	statementsEvery = 10 * time.Second
+	replicaEvery    = 10 * time.Second
+	keysEvery       = 5 * time.Minute
+	databaseEvery   = time.Second
 )
 
 // background runs what no request asks for, until ctx ends. Every replica does all of it; locks in the database see to it that
@@ -49,6 +50,9 @@ func (s *server) background(ctx context.Context, fail context.CancelCauseFunc) {
 	group.Go(func() {
 		s.every(ctx, "housekeeping", houseEvery, func(ctx context.Context) error { return system.Housekeep(ctx, clock.Now()) })
 	})
+	group.Go(func() { s.every(ctx, "statements", statementsEvery, s.services.Statements.Sweep) })
+	group.Go(func() { s.every(ctx, "purge of tables", houseEvery, s.lake.Purge) })
+	group.Go(func() { s.emitLineage(ctx) })
 	group.Go(func() { s.every(ctx, "signing keys", keysEvery, s.keys.Rotate) })
 	group.Go(func() { s.replica(ctx) })
 	group.Go(func() { s.keepDatabase(ctx, fail) })

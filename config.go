@@ -18,6 +18,7 @@ type serveCommand struct {
 	DataDir        string        `help:"Directory of everything embedded. Default: /var/lib/millpond for root, else millpond in the user's data directory." placeholder:"PATH"`
 	Database       string        `help:"Address of a PostgreSQL 15 or newer; without one a private PostgreSQL runs in the data directory." placeholder:"URL"`
 	Storage        string        `help:"Where logs are archived. Default: files in the data directory." placeholder:"URL"`
+	Tables         string        `help:"Where tables lie, as --storage. Default: lake beside the files of --storage, or below it in a bucket." placeholder:"URL"`
 	PublicURL      string        `help:"Address that people, agents and tasks reach this server at. Default: what it listens on." placeholder:"URL"`
 	AdvertiseURL   string        `help:"Address that other replicas reach this one at. Default: what it listens on." placeholder:"URL"`
 	TLSCert        string        `help:"Certificate chain, PEM." name:"tls-cert" placeholder:"PATH"`
@@ -32,7 +33,11 @@ type serveCommand struct {
 	MachineStart   time.Duration `help:"How long a machine may take from its start to a connected agent." default:"5m"`
 	MachineStop    time.Duration `help:"How long a machine may take to be gone after its stop." default:"2m"`
 	Lease          time.Duration `help:"How long an agent may be silent before its tasks are declared lost." default:"2m"`
+	OpenLineageURL string        `help:"Address of a receiver of OpenLineage that is told of runs and statements, with /api/v1/lineage where it has no path." name:"openlineage-url" placeholder:"URL"`
+	OpenLineageKey string        `help:"Bearer token for the receiver of OpenLineage." name:"openlineage-token" placeholder:"TOKEN"`
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text"`
+
+	lineage domain.LineageReceiver // nil where nobody is told
 }
 
 func (c *serveCommand) complete() (err error) {
@@ -45,13 +50,16 @@ func (c *serveCommand) complete() (err error) {
 		return err
 	}
 	if c.Storage == "" {
-		c.Storage = "file://" + filepath.Join(c.DataDir, "objects")
+		c.Storage = "file://" + filepath.Join(c.DataDir, objectsDir)
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return fmt.Errorf("--tls-cert and --tls-key go together")
 	}
 	if c.Lease < time.Second {
 		return fmt.Errorf("--lease is %s; a lease shorter than a second is lost by any pause", c.Lease)
+	}
+	if c.lineage, err = newLineageReceiver(c.OpenLineageURL, c.OpenLineageKey); err != nil {
+		return err
 	}
 	if c.MachineStart < time.Second || c.MachineStop < time.Second {
 		return fmt.Errorf("--machine-start is %s and --machine-stop %s; give each a second at least", c.MachineStart, c.MachineStop)

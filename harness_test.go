@@ -318,3 +318,16 @@ func await(t testing.TB, what string, cond func() bool) {
 		}
 	}
 }
+
+// TestChildrenBeginAtOnce: what an agent starts of its own binary does not wait for what only the server needs.
+func TestChildrenBeginAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"shim", "engine-child"} {
+		child := exec.CommandContext(t.Context(), binary(t), name) // it ends for want of its pipes
+		child.Env = []string{"GODEBUG=inittrace=1"}
+		out, _ := child.CombinedOutput()
+		require.Contains(t, string(out), "init os ", name)
+		require.NotContains(t, string(out), "substrait ", name)
+		require.NotContains(t, string(out), "init github.com/millpond/millpond/graph", name)
+	}
+}

@@ -30,7 +30,8 @@ var importRules = []rule{
 		"github.com/golang-jwt/jwt/v5", "golang.org/x/crypto/argon2", "github.com/go-chi/httprate", "go.jetify.com/typeid",
 	}},
 	{"domain/loader", []string{"domain"}, []string{"github.com/graph-gophers/dataloader/v7"}},
-	{"domain/lake", []string{"domain"}, []string{"github.com/apache/iceberg-go/..."}},
+	{"domain/lake", []string{"domain"}, []string{"github.com/apache/iceberg-go/...", "github.com/apache/arrow-go/v18/...", "github.com/google/uuid"}}, // which its API is made of
+	{"domain/rows", nil, []string{"github.com/apache/arrow-go/v18/...", "github.com/google/uuid"}},
 	{"store/embedded", nil, nil},
 	{"store/storetest", []string{"store/embedded"}, nil},
 	{"store/...", []string{"domain", "domain/auth", "domain/lake"}, nil}, // domain/auth declares the port of what has no scope yet
@@ -40,6 +41,7 @@ var importRules = []rule{
 	{"agent/tunnel", []string{"agent"}, nil},
 	{"agent/hub", []string{"domain", "agent", "agent/tunnel"}, nil},
 	{"agent/provision/...", []string{"domain", "agent", "agent/tunnel"}, nil},
+	{"agent/children", []string{"agent/engine", "agent/worker"}, []string{}},
 	{"agent/worker/...", []string{"agent", "agent/tunnel"}, nil},
 	{"agent/engine/...", []string{"agent", "agent/tunnel"}, nil},
 	{"web", nil, []string{}},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/millpond/millpond/agent/worker"
+	_ "github.com/millpond/millpond/agent/children" // before all else
 	"github.com/millpond/millpond/domain"
 )
 
@@ -24,8 +24,8 @@ type commands struct {
 	Agent     agentCommand     `cmd:"" help:"Run an agent: the process that does the work, here or in another cloud."`
 	Migrate   migrateCommand   `cmd:"" help:"Bring a database's schema up to this version."`
 	Workspace workspaceCommand `cmd:"" help:"Make and list workspaces."`
+	SQL       sqlCommand       `cmd:"" name:"sql" help:"Run a SQL statement on a warehouse."`
 	Version   versionCommand   `cmd:"" help:"Print the version."`
-	Shim      shimCommand      `cmd:"" hidden:""`
 }
 
 func main() {
@@ -56,13 +56,4 @@ type versionCommand struct{}
 func (versionCommand) Run() error {
 	_, err := fmt.Println("millpond", version)
 	return err
-}
-
-// shimCommand is the small process beside each task; the agent starts it.
-type shimCommand struct{}
-
-// Run runs the shim.
-func (shimCommand) Run() error {
-	os.Exit(worker.ShimMain())
-	return nil
 }

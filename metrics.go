@@ -33,6 +33,7 @@ func newMetrics(s *server) *metrics {
 	m.registry.MustRegister(m.requests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("millpond_agents_connected", "Agents whose connection this replica holds.", func() float64 { return float64(s.hub.Connected()) }),
 		gauge("millpond_database_connections", "Open connections of tenant transactions.", func() float64 { return float64(s.store.Connections()) }),
+		gauge("millpond_lineage_resolved_share", "Of the statements of the last 24 hours that succeeded and name tables, the share whose lineage is known; NaN where there are none.", s.lineageShare),
 		gauge("millpond_log_tails", "Attempts whose log is followed on this replica.", func() float64 { return float64(s.services.Logs.Followed()) }),
 	)
 	return m

@@ -22,6 +22,7 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/graph"
 	"github.com/millpond/millpond/rest"
+	"github.com/millpond/millpond/rest/iceberg"
 	"github.com/millpond/millpond/web"
 )
 
@@ -31,7 +32,11 @@ func (s *server) routes() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := rest.Handler(rest.Options{Services: *s.services, Auth: s.auth, Topics: s.store.Topics(), Log: s.log})
+	api, err := rest.Handler(rest.Options{Services: *s.services, Lake: s.lake, Auth: s.auth, Topics: s.store.Topics(), Log: s.log})
+	if err != nil {
+		return nil, err
+	}
+	catalog, err := iceberg.Handler(iceberg.Options{Catalog: s.lake, Auth: s.auth, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +56,16 @@ func (s *server) routes() (http.Handler, error) {
 	r.With(s.auth.Middleware(auth.NoCookies)).Get(agent.ConnectPath, s.hub.Connect)
 	r.HandleFunc(agent.EnrollPath, s.hub.Enroll)
 	r.Get(hub.RelayPath, s.hub.Relay)
-	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: *s.services, Auth: s.auth, Log: s.log, Topics: s.store.Topics(), Version: version}), "graphql"))
+	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: *s.services, Lake: s.lake, Auth: s.auth, Log: s.log, Topics: s.store.Topics(), Version: version}), "graphql"))
+	r.Handle(iceberg.Prefix+"/*", otelhttp.NewHandler(catalog, "iceberg"))
 	r.Handle("/api/*", otelhttp.NewHandler(api, "rest"))
 	r.NotFound(console.ServeHTTP)
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { // the method may be one that the router does not know
-		if strings.HasPrefix(req.URL.Path, "/api/") {
+		switch {
+		case strings.HasPrefix(req.URL.Path, iceberg.Prefix+"/"):
+			catalog.ServeHTTP(w, req)
+			return
+		case strings.HasPrefix(req.URL.Path, "/api/"):
 			api.ServeHTTP(w, req)
 			return
 		}

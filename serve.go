@@ -16,6 +16,8 @@ import (
 	"github.com/millpond/millpond/agent/hub"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/rest/iceberg"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/embedded"
 	"github.com/millpond/millpond/store/objects"
@@ -35,6 +37,7 @@ type server struct {
 	auth       *auth.Service
 	hub        *hub.Hub
 	services   *domain.Services
+	lake       *lake.Catalog
 	reconciler *domain.Reconciler
 	outbox     *domain.Outbox
 	metrics    *metrics
@@ -167,6 +170,9 @@ func (s *server) assemble(ctx context.Context) (err error) {
 		Heartbeat: s.config.lease().Heartbeat,
 		Report:    func(err error) { s.log.Error("a machine; it is tried again", "error", err) },
 	}
+	if s.lake, err = s.openLake(ctx, clock); err != nil {
+		return err
+	}
 	providers, err := s.openProviders(ctx)
 	if err != nil {
 		return err
@@ -180,13 +186,20 @@ func (s *server) assemble(ctx context.Context) (err error) {
 		Members:    &domain.Members{Store: s.store, Clock: clock},
 		APIKeys:    &domain.APIKeys{Store: s.store, Clock: clock},
 		Agents:     &domain.Agents{Store: s.store, System: system, Topics: s.store.Topics(), Clock: clock, Runs: runs, Lease: s.config.lease(), Replica: replica},
-		Jobs:       &domain.Jobs{Store: s.store, Clock: clock},
+		Jobs:       &domain.Jobs{Store: s.store, Clock: clock, Lake: sampleLake{s.lake}},
 		Runs:       runs,
 		Logs:       &domain.Logs{Store: s.store, Topics: s.store.Topics(), Clock: clock, Objects: s.objects, Archive: archive},
 		Quotas:     &domain.Quotas{Store: s.store},
 		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers, Host: host},
 		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers, Host: host},
-		Settings:   &domain.Settings{Store: s.store, Clock: clock, Providers: providers, Objects: s.objects, Storage: s.config.Storage},
+		Databases:  &domain.Databases{Store: s.store, Clock: clock},
+		Lineages:   &domain.Lineages{Store: s.store, Clock: clock, CatalogURL: s.url + iceberg.Prefix},
+		Statements: domain.NewStatements(domain.StatementOptions{
+			Store: s.store, System: system, Topics: s.store.Topics(), Clock: clock, Objects: s.objects, Engines: s.hub, Tokens: s.keys,
+			Tables: tableStorages{s.lake.Files}, CatalogURL: s.url + iceberg.Prefix, Replica: replica,
+			Report: func(err error) { s.log.Error("a statement", "error", err) },
+		}),
+		Settings: &domain.Settings{Store: s.store, Clock: clock, Providers: providers, Objects: s.objects, Storage: s.config.Storage},
 	}
 	s.metrics = newMetrics(s)
 	return nil
@@ -198,9 +211,14 @@ type taskTokens struct {
 	url string
 }
 
-// Environment implements domain.Tokens.
-func (t taskTokens) Environment(domain.WorkspaceID) map[string]string {
-	return map[string]string{"MILLPOND_URL": t.url, "MILLPOND_API": t.url + "/api/v1"}
+// Environment implements domain.Tokens: a plain client of PyIceberg or OpenLineage needs no settings of its own.
+func (t taskTokens) Environment(_ domain.WorkspaceID, token string) map[string]string {
+	return map[string]string{
+		"MILLPOND_URL": t.url, "MILLPOND_API": t.url + "/api/v1",
+		"PYICEBERG_CATALOG__DEFAULT__TYPE": "rest", "PYICEBERG_CATALOG__DEFAULT__URI": t.url + iceberg.Prefix,
+		"PYICEBERG_CATALOG__DEFAULT__WAREHOUSE": domain.DefaultDatabase, "PYICEBERG_CATALOG__DEFAULT__TOKEN": token,
+		"OPENLINEAGE_URL": t.url, "OPENLINEAGE_API_KEY": token,
+	}
 }
 
 // run serves until ctx ends, and then lets requests finish.
@@ -233,6 +251,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	s.log.Info("stopping")
 	s.tellOfMachines()
 	stopAgent()
+	s.services.Statements.Close()
 	s.stop(web, endOpen)
 	parts.Wait()
 	return context.Cause(ctx)

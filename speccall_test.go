@@ -137,6 +137,11 @@ func (s *spec) made(path string, body any) string { return s.post(path, body).is
 func (s *spec) job(body any) string               { return s.made("/jobs", body) }
 func (s *spec) run(job string) string             { return s.post("/jobs/"+job+"/run", nil).is(201).text("run_id") }
 
+// sql runs a statement on the workspace's warehouse, which is started where it is stopped.
+func (s *spec) sql(query string) answer {
+	return s.post("/sql/execute", map[string]any{"query": query, "warehouse_id": "default"})
+}
+
 // jobs sees to it that there are so many at least.
 func (s *spec) jobs(n int) {
 	for range n - len(s.get("/jobs?limit=200").list()) {
@@ -148,6 +153,16 @@ func (s *spec) jobs(n int) {
 func (s *spec) first(list string) string {
 	oldest, _ := s.get(list + "?limit=1").list()[0].(map[string]any)
 	return fmt.Sprint(list, "/", oldest["id"])
+}
+
+// stopped is the path of the oldest machine in a list, which is stopped.
+func (s *spec) stopped(list string) string {
+	one := s.first(list)
+	if s.standing(one) == "running" {
+		s.post(one+"/stop", nil).is(200)
+	}
+	s.reaches(one, "stopped")
+	return one
 }
 
 // running is the path of the oldest machine in a list, which runs.

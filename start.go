@@ -18,7 +18,7 @@ func (s *server) firstStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.services.Runs.CreateSample(ctx, domain.SystemScope(all[0].ID, "sample"))
+	return s.services.Runs.CreateSample(ctx, domain.SystemScope(all[0].ID, "sample"), len(s.reconciler.Providers) > 0)
 }
 
 func (s *server) firstWorkspace(ctx context.Context) ([]domain.Workspace, error) {

@@ -34,7 +34,7 @@ type Tokens interface {
 	// RunToken is the attempt's bearer token: valid while the attempt is alive and for nothing else.
 	RunToken(ws WorkspaceID, attempt AttemptID) string
 	// Environment is what every process needs to find the platform: its addresses, by the names that clients read.
-	Environment(ws WorkspaceID) map[string]string
+	Environment(ws WorkspaceID, token string) map[string]string
 }
 
 // update changes the run under its lock and gives its ready tasks to the workspace's agent while that has free slots. Where other runs have tasks that
@@ -202,14 +202,15 @@ func (r *Runs) launch(ctx context.Context, s Scope, d Delivery) error {
 
 func (r *Run) delivery(a Attempt, tokens Tokens, ws WorkspaceID) Delivery {
 	t := r.spec(r.Task(a.TaskKey))
-	env := tokens.Environment(ws)
+	token := tokens.RunToken(ws, a.ID)
+	env := tokens.Environment(ws, token)
 	for _, vars := range [][]Variable{r.Spec.Environment, t.Environment, r.Parameters} {
 		for _, v := range vars {
 			env[v.Name] = v.Value
 		}
 	}
 	maps.Copy(env, map[string]string{
-		"MILLPOND_TOKEN":       tokens.RunToken(ws, a.ID),
+		"MILLPOND_TOKEN":       token,
 		"MILLPOND_WORKSPACE":   string(ws),
 		"MILLPOND_JOB_ID":      string(r.JobID),
 		"MILLPOND_RUN_ID":      string(r.ID),

@@ -36,6 +36,8 @@ type Error struct {
 	Code    Code
 	Message string
 	Field   string // of the input that is wrong, such as tasks[2].key; may be empty
+	Line    int    // position in the input, from 1; 0 where there is none
+	Column  int    // in characters, from 1
 	cause   error
 }
 

@@ -21,6 +21,9 @@ type (
 	AttemptID   string
 	EventID     string
 	MachineID   string // of a compute instance (cmp_…) or a warehouse (wh_…)
+	StatementID string
+	DatabaseID  string
+	TableID     string // of a table or a view of the catalog
 )
 
 // The prefixes of ids. The specification names those of runs, compute instances and warehouses; the others are ours in its manner.
@@ -37,6 +40,9 @@ const (
 	prefixRequest   = "req"
 	prefixCompute   = "cmp"
 	prefixWarehouse = "wh"
+	prefixStatement = "stm"
+	prefixDatabase  = "db"
+	prefixTable     = "tbl"
 )
 
 // RequestID is the id of a request that came with the given one: that one where it is sane, else a new one.

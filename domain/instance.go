@@ -12,6 +12,7 @@ type NewWorkspace struct {
 	AgentTokenHash []byte
 	Warehouse      Machine
 	WarehouseAgent Agent
+	Database       Database // with the schema DefaultSchema
 	Quotas         map[QuotaName]int
 	Invitation     Invitation
 	Sample         bool // Runs.CreateSample is to make the sample
@@ -68,6 +69,7 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (Worksp
 		Sample:         sample,
 	}
 	n.Warehouse, n.WarehouseAgent = i.warehouse(n.Workspace)
+	n.Database = newDatabase(DefaultDatabase, SystemScope(n.Workspace.ID, "workspace").actor, now)
 	if err := i.Store.InsertWorkspace(ctx, n, operated(n.Workspace.ID, WorkspaceCreate)); err != nil {
 		return Workspace{}, Agent{}, Credentials{}, err
 	}

@@ -67,6 +67,7 @@ type JobTx interface {
 type Jobs struct {
 	Store Store
 	Clock Clock
+	Lake  SampleLake // nil where there are no tables
 }
 
 // NewJob is what a job is made from.
@@ -319,6 +320,14 @@ func (j *Jobs) Delete(ctx context.Context, s Scope, id JobID) error {
 }
 
 func deleteJob(ctx context.Context, tx Tx, id JobID) error {
+	if err := lockIdle(ctx, tx, id); err != nil {
+		return err
+	}
+	return tx.DeleteJob(ctx, id)
+}
+
+// lockIdle locks a job of which nothing runs or is to run.
+func lockIdle(ctx context.Context, tx Tx, id JobID) error {
 	job, err := tx.LockJob(ctx, id)
 	if err != nil {
 		return err
@@ -330,28 +339,7 @@ func deleteJob(ctx context.Context, tx Tx, id JobID) error {
 	if len(active) > 0 {
 		return Errorf(CodeConflict, "%d run(s) of %q are pending or running; cancel them or wait for their end, then delete the job.", len(active), job.Name)
 	}
-	return tx.DeleteJob(ctx, id)
-}
-
-// RemoveSamples removes the jobs that a new workspace starts with and returns how many there were.
-func (j *Jobs) RemoveSamples(ctx context.Context, s Scope) (removed int, err error) {
-	if err := authorize(ctx, j.Store, s, SampleRemove); err != nil {
-		return 0, err
-	}
-	err = j.Store.In(ctx, s, func(tx Tx) error {
-		ids, err := tx.SampleJobs(ctx)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			if err := deleteJob(ctx, tx, id); err != nil {
-				return err
-			}
-		}
-		removed = len(ids)
-		return audited(ctx, tx, s, SampleRemove, "workspace", s.workspace)
-	})
-	return removed, err
+	return nil
 }
 
 // Bounds of a job. They hold what one run's page and one database row carry well.

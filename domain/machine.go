@@ -2,6 +2,7 @@ package domain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -13,6 +14,14 @@ const (
 	KindCompute   MachineKind = "compute"   // runs tasks
 	KindWarehouse MachineKind = "warehouse" // runs SQL and nothing else
 )
+
+// Kind is the kind of the machine with the id.
+func (id MachineID) Kind() MachineKind {
+	if strings.HasPrefix(string(id), prefixWarehouse+"_") {
+		return KindWarehouse
+	}
+	return KindCompute
+}
 
 // noun is what people call it.
 func (k MachineKind) noun() string {

@@ -41,12 +41,21 @@ const (
 	WarehouseStart  Action = "warehouse.start"
 	WarehouseStop   Action = "warehouse.stop"
 	WarehouseDelete Action = "warehouse.delete"
+	StatementRead   Action = "statement.read"
+	StatementRun    Action = "statement.run"    // one that writes needs CatalogWrite
+	StatementCancel Action = "statement.cancel" // others' statements; one's own needs StatementRun
 	SettingsRead    Action = "settings.read"
 	ProviderUpdate  Action = "provider.update"
 	StorageUpdate   Action = "storage.update"
 	QuotaRead       Action = "quota.read"
 	QuotaUpdate     Action = "quota.update"
 	SampleRemove    Action = "sample.remove"
+	CatalogRead     Action = "catalog.read"  // databases, schemas, tables and what is in them
+	CatalogWrite    Action = "catalog.write" // schemas, tables and views; each change is audited as an action of its own
+	DatabaseCreate  Action = "database.create"
+	DatabaseDelete  Action = "database.delete"
+	LineageShow     Action = "lineage.read"
+	LineageReport   Action = "lineage.report"
 )
 
 var (
@@ -89,12 +98,21 @@ var Permissions = map[Action][]Role{
 	WarehouseStart:  editors,
 	WarehouseStop:   editors,
 	WarehouseDelete: editors,
+	StatementRead:   readers,
+	StatementRun:    readers,
+	StatementCancel: editors,
 	SettingsRead:    readers,
 	ProviderUpdate:  admins,
 	StorageUpdate:   admins,
 	QuotaRead:       readers,
 	QuotaUpdate:     admins,
 	SampleRemove:    admins,
+	CatalogRead:     readers,
+	CatalogWrite:    editors,
+	DatabaseCreate:  editors,
+	DatabaseDelete:  admins,
+	LineageShow:     readers,
+	LineageReport:   editors,
 }
 
 // Allows says whether the role may do the action.

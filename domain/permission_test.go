@@ -63,6 +63,8 @@ func TestPermissionsWhole(t *testing.T) {
 		ComputeRead: RoleViewer, ComputeCreate: RoleEditor, ComputeUpdate: RoleEditor, ComputeStart: RoleEditor, ComputeStop: RoleEditor, ComputeDelete: RoleEditor,
 		WarehouseRead: RoleViewer, WarehouseCreate: RoleEditor, WarehouseUpdate: RoleEditor, WarehouseStart: RoleEditor, WarehouseStop: RoleEditor,
 		WarehouseDelete: RoleEditor, SettingsRead: RoleViewer, ProviderUpdate: RoleAdmin, StorageUpdate: RoleAdmin,
+		StatementRead: RoleViewer, StatementRun: RoleViewer, StatementCancel: RoleEditor, CatalogRead: RoleViewer, CatalogWrite: RoleEditor,
+		DatabaseCreate: RoleEditor, DatabaseDelete: RoleAdmin, LineageShow: RoleViewer, LineageReport: RoleEditor,
 		QuotaRead: RoleViewer, QuotaUpdate: RoleAdmin, SampleRemove: RoleAdmin,
 	}
 	require.Equal(t, len(Permissions), len(lowest))

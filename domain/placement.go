@@ -17,7 +17,7 @@ func (s *JobSpec) resolveCompute(ctx context.Context, tx Tx) error {
 			*ref = id
 			return nil
 		}
-		m, err := findCompute(ctx, tx, *ref)
+		m, err := findMachine(ctx, tx, KindCompute, *ref)
 		if IsCode(err, CodeNotFound) {
 			return Invalid(field, "There is no compute instance %q in this workspace; make it first, or leave %s out to run on the workspace's agent.", *ref, field)
 		}
@@ -38,15 +38,15 @@ func (s *JobSpec) resolveCompute(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// findCompute finds a compute instance by its id or its name.
-func findCompute(ctx context.Context, tx Tx, ref string) (Machine, error) {
-	if strings.HasPrefix(ref, prefixCompute+"_") {
+// findMachine finds a machine of the kind by its id or its name.
+func findMachine(ctx context.Context, tx Tx, kind MachineKind, ref string) (Machine, error) {
+	if strings.HasPrefix(ref, kind.prefix()+"_") {
 		m, err := tx.Machine(ctx, MachineID(ref))
 		if !IsCode(err, CodeNotFound) {
 			return m, err
 		}
 	}
-	return tx.MachineByName(ctx, KindCompute, ref)
+	return tx.MachineByName(ctx, kind, ref)
 }
 
 // lockPlaces locks what the run's tasks are on or may come onto, where that is more than the workspace's agent: machines in the order of their ids, and that agent

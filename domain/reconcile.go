@@ -217,7 +217,11 @@ func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent
 	if err != nil {
 		return nil, err
 	}
-	if len(live) > 0 {
+	statements, err := tx.LiveStatements(ctx, m.ID)
+	if err != nil {
+		return nil, err
+	}
+	if len(live) > 0 || statements > 0 {
 		m.IdleSince = nil
 	}
 	if m.Message = ""; agent.Session == "" {

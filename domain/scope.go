@@ -44,11 +44,12 @@ type ActorKind string
 
 // The kinds of actors.
 const (
-	ActorUser   ActorKind = "user"
-	ActorAPIKey ActorKind = "api_key"
-	ActorRun    ActorKind = "run" // a task's process, with its attempt's token
-	ActorAgent  ActorKind = "agent"
-	ActorSystem ActorKind = "system"
+	ActorUser      ActorKind = "user"
+	ActorAPIKey    ActorKind = "api_key"
+	ActorRun       ActorKind = "run"       // a task's process, with its attempt's token
+	ActorStatement ActorKind = "statement" // an engine, with the token of the statement it runs
+	ActorAgent     ActorKind = "agent"
+	ActorSystem    ActorKind = "system"
 )
 
 // Actor is who acts: kept in audit rows and shown as who started a run.

@@ -14,6 +14,9 @@ type Services struct {
 	Compute    *Machines
 	Warehouses *Machines
 	Settings   *Settings
+	Statements *Statements
+	Databases  *Databases
+	Lineages   *Lineages
 	Clock      Clock
 	Version    string // of the binary
 }

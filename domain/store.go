@@ -24,6 +24,14 @@ type Tx interface {
 	AttemptTx
 	LogTx
 	MachineTx
+	StatementTx
+	DatabaseTx
+	LakeSchemaTx
+	LakeTableTx
+	LakeAnswerTx
+	LineageTx
+	LineageFactTx
+	LineageGraphTx
 	ProviderTx
 	QuotaTx
 	AuditTx
@@ -66,6 +74,10 @@ type System interface {
 	InsertPrices(ctx context.Context, provider ProviderKind, region string, from time.Time, prices map[string]Price) error
 	// UnsealedAttempts are attempts that are over and whose log is not sealed to its end, oldest first.
 	UnsealedAttempts(ctx context.Context, limit int) ([]AttemptRef, error)
+	// LostStatements are statements that are not over and whose server is gone.
+	LostStatements(ctx context.Context, now time.Time, limit int) ([]StatementRef, error)
+	// ExpiredResults are statements whose result may be read no more and is still there.
+	ExpiredResults(ctx context.Context, now time.Time, limit int) ([]StatementRef, error)
 	// Housekeep makes the log partitions of the coming days, drops those that are sealed to the last byte and older than
 	// a day, and removes what has outlived its use: old idempotency keys, API keys 30 days after their expiry, sessions.
 	Housekeep(ctx context.Context, now time.Time) error

@@ -4,15 +4,17 @@ package domain
 type Topic string
 
 // The topics.
-func RunTopic(id RunID) Topic            { return Topic("run:" + id) }
-func RunsTopic(ws WorkspaceID) Topic     { return Topic("runs:" + ws) }
-func AgentsTopic(ws WorkspaceID) Topic   { return Topic("agents:" + ws) }
-func AgentTopic(id AgentID) Topic        { return Topic("agent:" + id) }
-func SessionTopic(id SessionID) Topic    { return Topic("session:" + id) }
-func APIKeyTopic(id APIKeyID) Topic      { return Topic("key:" + id) }
-func LogTopic(id AttemptID) Topic        { return Topic("log:" + id) }
-func MachinesTopic(ws WorkspaceID) Topic { return Topic("machines:" + ws) }
-func MetricsTopic(id MachineID) Topic    { return Topic("metrics:" + id) }
+func RunTopic(id RunID) Topic              { return Topic("run:" + id) }
+func RunsTopic(ws WorkspaceID) Topic       { return Topic("runs:" + ws) }
+func AgentsTopic(ws WorkspaceID) Topic     { return Topic("agents:" + ws) }
+func AgentTopic(id AgentID) Topic          { return Topic("agent:" + id) }
+func SessionTopic(id SessionID) Topic      { return Topic("session:" + id) }
+func APIKeyTopic(id APIKeyID) Topic        { return Topic("key:" + id) }
+func LogTopic(id AttemptID) Topic          { return Topic("log:" + id) }
+func MachinesTopic(ws WorkspaceID) Topic   { return Topic("machines:" + ws) }
+func StatementTopic(id StatementID) Topic  { return Topic("statement:" + id) }
+func StatementsTopic(ws WorkspaceID) Topic { return Topic("statements:" + ws) }
+func MetricsTopic(id MachineID) Topic      { return Topic("metrics:" + id) }
 
 // Topics that only the platform listens to.
 const (

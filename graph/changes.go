@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -221,4 +222,74 @@ func (n *newSamples) next(ctx context.Context) ([]domain.MachineMetrics, error) 
 		n.since = all[len(all)-1].At
 	}
 	return all, err
+}
+
+// statementChanges finds which statements are new or have changed since it was asked last, as runChanges does of runs.
+type statementChanges struct {
+	statements *domain.Statements
+	scope      domain.Scope
+	filter     domain.StatementFilter
+	seen       map[domain.StatementID]seenStatement // nil before the first read
+	since      time.Time                            // changes before the first read count from here on
+}
+
+type seenStatement struct {
+	state   statementState
+	matches bool
+	live    bool
+}
+
+// next returns the statements that changed and match, or matched before, oldest first.
+func (c *statementChanges) next(ctx context.Context) ([]domain.Statement, error) {
+	all, err := c.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var changed []domain.Statement
+	seen := make(map[domain.StatementID]seenStatement, len(all))
+	for _, st := range all {
+		now := seenStatement{stateOfStatement(st), len(c.filter.States) == 0 || slices.Contains(c.filter.States, st.State), !st.State.Final()}
+		before, known := c.seen[st.ID]
+		fresh := !known || before.state != now.state
+		if c.seen == nil {
+			fresh = now.live || st.FinishedAt != nil && st.FinishedAt.After(c.since)
+		}
+		if fresh && (now.matches || before.matches) {
+			changed = append(changed, st)
+		}
+		seen[st.ID] = now
+	}
+	c.seen = seen
+	slices.SortFunc(changed, func(a, b domain.Statement) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return changed, nil
+}
+
+// read returns what is watched, each statement once.
+func (c *statementChanges) read(ctx context.Context) ([]domain.Statement, error) {
+	filter := c.filter
+	filter.States = nil
+	newest, err := c.statements.List(ctx, c.scope, filter, domain.Page{Limit: recent})
+	if err != nil {
+		return nil, err
+	}
+	filter.States = []domain.StatementState{domain.StatementQueued, domain.StatementRunning}
+	live, err := c.statements.List(ctx, c.scope, filter, domain.Page{Limit: domain.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	byID := map[domain.StatementID]domain.Statement{}
+	for _, st := range append(newest.Items, live.Items...) {
+		byID[st.ID] = st // the later read is the newer
+	}
+	for id, before := range c.seen {
+		if _, have := byID[id]; have || !before.live {
+			continue
+		}
+		st, err := c.statements.Get(ctx, c.scope, id) // it ended, and is none of the newest
+		if err != nil {
+			return nil, err
+		}
+		byID[id] = st
+	}
+	return slices.Collect(maps.Values(byID)), nil
 }

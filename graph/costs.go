@@ -15,6 +15,8 @@ const (
 	costWrite  = 50   // a transaction with its audit row
 	costHash   = 2000 // a password's hash: 19 MiB and tens of milliseconds
 	bytesAUnit = 256  // of a log
+	costResult = 5000 // a piece of a result: 16 MiB of Arrow become JSON
+	costFiles  = 500  // opens files of a table
 )
 
 // How many things lists that are not paged are taken to hold.
@@ -22,6 +24,9 @@ const (
 	fewTasks    = 5
 	fewAttempts = 2
 	fewFlavors  = 10
+	fewColumns  = 10
+	fewChunks   = 2
+	fewTables   = 3  // that a statement reads or writes; a run, or a graph of lineage, is bounded by what there is
 	fewSamples  = 10 // an hour has 720 of them, of a few numbers each: the response's budget counts those that there are
 )
 
@@ -50,7 +55,48 @@ func costs() (c generated.ComplexityRoot) {
 	c.Attempt.LogTail = func(child int, bytes *int) int { return logBytes(child, bytes) }
 	c.Compute.Metrics, c.Warehouse.Metrics = samples, samples
 	c.Compute.Log, c.Warehouse.Log = logBytes, logBytes
-	return writeCosts(c)
+	return writeCosts(sqlCosts(c))
+}
+
+// sqlCosts prices statements and the catalog.
+func sqlCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
+	c.Query.Statement, c.Query.Database, c.Query.Table = readByID, readByID, readByID
+	c.Query.TableByName = func(child int, _, _, _ string) int { return costRead + child }
+	c.Query.Statements = func(child int, first *int, _ *string, _ *model.StatementFilter) int { return list(child, first) }
+	c.Query.Databases = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.Query.Lineage = func(child int, _ string, _ *domain.LineageWay, depth *int, _ *time.Time) int {
+		return graphOf(child, depth)
+	}
+	c.Statement.Columns = func(child int) int { return 1 + fewColumns*child }
+	c.Statement.Chunks = func(child int) int { return 1 + fewChunks*child }
+	c.Statement.Chunk = func(child, _ int) int { return costResult + child }
+	c.Lineage.Read, c.Lineage.Written = tables, tables
+	c.RunLineage.Read, c.RunLineage.Written = tables, tables
+	c.Run.Lineage = read
+	c.Database.Schemas = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.Database.Tables = func(child int, first *int, _ *string, _ *string, _ *domain.TableKind, _ *bool) int {
+		return list(child, first)
+	}
+	c.LakeTable.Columns = func(child int) int { return costRead + fewColumns*child }
+	c.LakeTable.SQL, c.LakeTable.Dialect = read, read
+	c.LakeTable.Snapshots = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.LakeTable.History = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.LakeTable.Files = func(child int, first *int, _ *string, _ *int64) int { return costFiles + list(child, first) }
+	c.LakeTable.Partitions = func(child int, first *int, _ *string) int { return costFiles + list(child, first) }
+	c.LakeTable.Sample = func(child int, _ *int) int { return 2*costFiles + child }
+	c.LakeTable.Lineage = func(child int, _ *domain.LineageWay, depth *int, _ *time.Time) int { return graphOf(child, depth) }
+	return c
+}
+
+func tables(child int) int { return 1 + fewTables*child }
+
+// graphOf is the cost of a graph of lineage: each hop is two reads each way.
+func graphOf(child int, depth *int) int {
+	hops := 1
+	if depth != nil {
+		hops = max(*depth, 1)
+	}
+	return child + 4*costRead*hops
 }
 
 func read(child int) int { return costRead + child }
@@ -91,6 +137,16 @@ func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Mutation.DeleteWarehouse = written[model.DeleteWarehouseInput]
 	c.Mutation.UpdateProvider = written[model.UpdateProviderInput]
 	c.Mutation.UpdateStorage = written[model.UpdateStorageInput]
+	c.Mutation.ExecuteStatement = written[model.ExecuteStatementInput]
+	c.Mutation.CancelStatement = written[model.CancelStatementInput]
+	c.Mutation.CreateDatabase = written[model.CreateDatabaseInput]
+	c.Mutation.DeleteDatabase = written[model.DeleteDatabaseInput]
+	c.Mutation.CreateSchema = written[model.CreateSchemaInput]
+	c.Mutation.DeleteSchema = written[model.DeleteSchemaInput]
+	c.Mutation.DropTable = written[model.DropTableInput]
+	c.Mutation.UndropTable = written[model.UndropTableInput]
+	c.Mutation.RenameTable = written[model.RenameTableInput]
+	c.ExecuteStatementPayload.Chunk = func(child int) int { return costResult + child }
 	return c
 }
 

@@ -36,10 +36,30 @@ const unnamedOperation = "operation  not found"
 
 // errors' extensions.
 const (
-	extCode    = "code"
-	extField   = "field"     // of the input that is wrong, such as tasks[2].dependsOn
-	extRequest = "requestId" // leads to the server's log
+	extCode      = "code"
+	extField     = "field"       // of the input that is wrong, such as tasks[2].dependsOn
+	extRequest   = "requestId"   // leads to the server's log
+	extLine      = "line"        // position in the field, from 1
+	extColumn    = "column"      // in characters, from 1
+	extStatement = "statementId" // that failed
 )
+
+// statementError is that of a statement which can be looked at.
+type statementError struct {
+	error
+	id domain.StatementID
+}
+
+// Unwrap returns the error itself.
+func (e statementError) Unwrap() error { return e.error }
+
+// ofStatement leads from an error to the statement; there may be none.
+func ofStatement(id domain.StatementID, err error) error {
+	if err == nil || id == "" {
+		return err
+	}
+	return statementError{err, id}
+}
 
 // presenter turns errors into what a client may see, and logs what it may not.
 type presenter struct {
@@ -64,6 +84,12 @@ func (p presenter) present(ctx context.Context, err error) *gqlerror.Error {
 	out.Extensions = map[string]any{extCode: codes[e.Code], extRequest: requestID(ctx)}
 	if e.Field != "" {
 		out.Extensions[extField] = camelCase(e.Field)
+	}
+	if e.Line > 0 {
+		out.Extensions[extLine], out.Extensions[extColumn] = e.Line, e.Column
+	}
+	if of, ok := errors.AsType[statementError](err); ok {
+		out.Extensions[extStatement] = of.id
 	}
 	return out
 }

@@ -65,6 +65,15 @@ func asString(v any) *string {
 	return &s
 }
 
+func TestAnErrorInATextSaysWhereAndOfWhatStatement(t *testing.T) {
+	p := presenter{log: slog.New(slog.DiscardHandler)}
+	got := p.present(t.Context(), ofStatement("stm_1", &domain.Error{Code: domain.CodeInvalid, Message: "No.", Field: "query", Line: 3, Column: 14}))
+	require.Equal(t, map[string]any{"code": "INVALID", "requestId": "", "field": "query", "line": 3, "column": 14, "statementId": domain.StatementID("stm_1")}, got.Extensions)
+	without := p.present(t.Context(), ofStatement("", domain.Invalid("query", "No.")))
+	require.NotContains(t, without.Extensions, "line")
+	require.NotContains(t, without.Extensions, "statementId")
+}
+
 func TestAPanicIsAnInternalError(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/loader"
 	"github.com/millpond/millpond/graph/generated"
 )
@@ -25,6 +26,7 @@ import (
 // Options are what the handler stands on.
 type Options struct {
 	Services domain.Services
+	Lake     *lake.Catalog
 	Auth     *auth.Service
 	Topics   domain.Topics
 	Log      *slog.Logger
@@ -83,7 +85,7 @@ func newHandler(o Options, t timing) http.Handler {
 // aroundResponse gives each response loaders of its own: a subscription's next event must not see what the last one read.
 func (s *server) aroundResponse(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 	if scope, err := auth.From(ctx); err == nil {
-		ctx = withBudget(loader.With(ctx, loader.New(s.Services, scope)))
+		ctx = withBudget(loader.With(ctx, loader.New(s.Services, s.Lake, scope)))
 	}
 	return next(ctx)
 }

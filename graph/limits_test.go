@@ -70,6 +70,10 @@ func TestCosts(t *testing.T) {
 		"a huge tail":          {`{ run(id: "r") { attempts { logTail(bytes: 2000000000) } } }`, nil, 2 + fewAttempts*(costRead+1+7812500)},
 		"sparklines":           {`{ computeInstances { edges { node { metrics { at cpu memory } } } } }`, nil, costRead + 50*(2+costRead+10*3)},
 		"a machine's log":      {`{ warehouse(id: "w") { log(bytes: 2560) } }`, nil, costRead + costRead + 10},
+		"a page of tables":     {`{ database(id: "d") { tables(first: 10) { edges { node { name columns { name type } } } } } }`, nil, costRead + costRead + 10*(3+costRead+10*2)},
+		"samples of a page":    {`{ database(id: "d") { tables(first: 10) { edges { node { sample { rows } } } } } }`, nil, costRead + costRead + 10*(2+2*costFiles+1)},
+		"a piece of a result":  {`{ statement(id: "s") { chunk(n: 0) { rows } } }`, nil, costRead + costResult + 1},
+		"a graph":              {`{ lineage(table: "t", depth: 10) { root } }`, nil, 4*costRead*10 + 1},
 		"aliases of a login":   {`mutation { a: login(input: {email: "a", password: "b"}) { viewer { id } } b: login(input: {email: "a", password: "b"}) { viewer { id } } }`, nil, 2 * (costHash + 2)},
 	} {
 		got := cost(t, c.query, c.vars)

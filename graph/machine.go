@@ -89,3 +89,17 @@ func watchMachines[T any](ctx context.Context, s *server, machines *domain.Machi
 		})
 	})
 }
+
+// warehouseOf is the warehouse with the id; nil where it is deleted.
+func (r *Resolver) warehouseOf(ctx context.Context, id domain.MachineID) (*model.Warehouse, error) {
+	load, err := r.loaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := load.Warehouse(ctx, id)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	warehouse := model.NewWarehouse(*m)
+	return &warehouse, nil
+}

@@ -340,7 +340,7 @@ func TestMachinesOfOneAnswerAreReadTogether(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, id, m.ID)
 	}
-	l := loader.New(w.services, me)
+	l := loader.New(w.services, w.lake, me)
 	l.Expect(jobs.Items)
 	once(func() {
 		for _, j := range jobs.Items {
@@ -348,7 +348,7 @@ func TestMachinesOfOneAnswerAreReadTogether(t *testing.T) {
 			machine(l, domain.MachineID(j.Tasks[1].Compute))
 		}
 	})
-	l = loader.New(w.services, me)
+	l = loader.New(w.services, w.lake, me)
 	l.Expect(runs.Items)
 	_, err = l.Tasks(t.Context(), runs.Items[0])
 	require.NoError(t, err)
@@ -360,7 +360,7 @@ func TestMachinesOfOneAnswerAreReadTogether(t *testing.T) {
 			machine(l, tasks[1].Compute)
 		}
 	})
-	l = loader.New(w.services, me)
+	l = loader.New(w.services, w.lake, me)
 	l.Expect(machines.Items)
 	once(func() {
 		for _, m := range machines.Items {

@@ -22,6 +22,7 @@ import (
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 	"github.com/millpond/millpond/store/storetest"
@@ -42,8 +43,10 @@ type world struct {
 	url      string
 	log      *logBuffer
 	cloud    *provisiontest.Simulated // where machines come from
-	shutdown context.CancelFunc       // ends the server's connections, as its end does
-	sockets  atomic.Int64             // requests being served
+	lake     *lake.Catalog
+	engines  *engines           // of warehouses
+	shutdown context.CancelFunc // ends the server's connections, as its end does
+	sockets  atomic.Int64       // requests being served
 }
 
 // countingStore counts transactions, and fails them while it is told to.
@@ -89,7 +92,7 @@ func (idleFleet) Cancel(context.Context, domain.AgentID, domain.AttemptID) error
 // tokens are those of attempts; their processes are not run here.
 type tokens struct{ *auth.Keys }
 
-func (tokens) Environment(domain.WorkspaceID) map[string]string { return map[string]string{} }
+func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return map[string]string{} }
 
 var quick = timing{
 	init: 5 * time.Second, ping: 20 * time.Second, write: time.Second, farewell: time.Second,
@@ -137,16 +140,19 @@ func newWorld(t testing.TB, wait timing) *world {
 		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: w.counted, Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
 		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: w.counted, Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
 		Settings:   &domain.Settings{Store: w.counted, Clock: clock, Providers: providers, Objects: bucket, Storage: storage},
+		Databases:  &domain.Databases{Store: w.counted, Clock: clock},
+		Lineages:   &domain.Lineages{Store: w.counted, Clock: clock, CatalogURL: "http://localhost/catalog"},
 		Clock:      clock,
 		Version:    "1.2.3",
 	}
+	w.catalog(bucket)
 	w.serve(wait)
 	return w
 }
 
 func (w *world) serve(wait timing) {
 	handler := newHandler(Options{
-		Services: w.services, Auth: w.auth, Topics: w.db.Topics(), Version: "1.2.3",
+		Services: w.services, Lake: w.lake, Auth: w.auth, Topics: w.db.Topics(), Version: "1.2.3",
 		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}, wait)
 	counting := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

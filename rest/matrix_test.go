@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 // matrix says of every operation what it does and what it is sent. An operation that is missing here fails the test.
@@ -37,6 +38,10 @@ var matrix = map[string]struct {
 	"cancel-run":             {action: domain.RunCancel},
 	"repair-run":             {action: domain.RunRepair},
 	"list-tasks":             {action: domain.RunRead},
+	"get-run-lineage":        {action: domain.LineageShow},
+	"get-lineage":            {action: domain.LineageShow},
+	"get-lineage-coverage":   {action: domain.LineageShow},
+	"report-lineage":         {domain.LineageReport, lineageEvent},
 	"list-attempts":          {action: domain.RunRead},
 	"get-run-logs":           {action: domain.RunRead},
 	"get-task-logs":          {action: domain.RunRead},
@@ -68,6 +73,31 @@ var matrix = map[string]struct {
 	"stop-warehouse":         {action: domain.WarehouseStop},
 	"get-warehouse-metrics":  {action: domain.WarehouseRead},
 	"get-warehouse-logs":     {action: domain.WarehouseRead},
+	"list-databases":         {action: domain.CatalogRead},
+	"create-database":        {domain.DatabaseCreate, `{"name":"made"}`},
+	"get-database":           {action: domain.CatalogRead},
+	"delete-database":        {action: domain.DatabaseDelete},
+	"list-schemas":           {action: domain.CatalogRead},
+	"create-schema":          {domain.CatalogWrite, `{"name":"made"}`},
+	"delete-schema":          {action: domain.CatalogWrite},
+	"list-tables":            {action: domain.CatalogRead},
+	"list-views":             {action: domain.CatalogRead},
+	"get-table":              {action: domain.CatalogRead},
+	"get-table-schema":       {action: domain.CatalogRead},
+	"rename-table":           {domain.CatalogWrite, `{"name":"renamed"}`},
+	"drop-table":             {action: domain.CatalogWrite},
+	"drop-view":              {action: domain.CatalogWrite},
+	"undrop-table":           {action: domain.CatalogWrite},
+	"list-snapshots":         {action: domain.CatalogRead},
+	"list-table-history":     {action: domain.CatalogRead},
+	"list-data-files":        {action: domain.CatalogRead},
+	"list-partitions":        {action: domain.CatalogRead},
+	"sample-table":           {action: domain.CatalogRead},
+	"execute-statement":      {domain.StatementRun, `{"query":"SELECT 1","warehouse_id":"default"}`},
+	"list-statements":        {action: domain.StatementRead},
+	"get-statement":          {action: domain.StatementRead},
+	"get-statement-chunk":    {action: domain.StatementRead},
+	"cancel-statement":       {action: domain.StatementRun},
 	"list-flavors":           {action: domain.ComputeRead},
 	"get-provider":           {action: domain.SettingsRead},
 	"update-provider":        {domain.ProviderUpdate, `{"kind":"local"}`},
@@ -133,6 +163,11 @@ func (w *world) made(c operationCase) string {
 		path = strings.Replace(path, "{id}", w.machine(computeNoun, w.ours.editor, unique("victim")), 1)
 	case strings.HasPrefix(path, "/sql/warehouses/{id}"):
 		path = strings.Replace(path, "{id}", w.machine(warehouseNoun, w.ours.editor, unique("victim")), 1)
+	case strings.HasPrefix(path, "/sql/statements/{id}"):
+		id := w.executed(w.ours.viewer, "SELECT 1", nil)["statement_id"].(string)
+		path = strings.NewReplacer("{id}", id, "{n}", "0").Replace(path)
+	case strings.HasPrefix(path, "/databases/{id}"), strings.HasPrefix(path, "/tables/{id}"):
+		path = w.madeInLake(path)
 	case strings.HasPrefix(path, "/settings/agents/{id}"):
 		path = strings.Replace(path, "{id}", string(w.ours.agent.ID), 1)
 	}
@@ -140,6 +175,25 @@ func (w *world) made(c operationCase) string {
 		path += "?cron=@daily"
 	}
 	return strings.Replace(path, "{name}", "max_endpoints", 1)
+}
+
+// madeInLake fills in a database that the world's other cases have too, and a table, a dropped table or a view that was just made in it.
+func (w *world) madeInLake(path string) string {
+	w.t.Helper()
+	if w.victims == "" {
+		w.victims, _ = w.call(w.ours.editor, "POST", "/databases", `{"name":"victims"}`).object(201)["id"].(string)
+	}
+	id, name := w.victims, unique("victim")
+	switch {
+	case strings.HasPrefix(path, "/tables/"):
+		id = string(w.tableIn(w.ours, w.victims, name, false).ID)
+		require.NoError(w.t, w.lake.Drop(w.t.Context(), w.ours.scope, lake.Ref{Database: w.victims, Schema: "public", Name: name}, domain.KindTable, false, lake.Key{}))
+	case strings.Contains(path, "/views/{table}"):
+		w.view(w.ours, w.victims, name)
+	case strings.Contains(path, "{table}"):
+		w.tableIn(w.ours, w.victims, name, false)
+	}
+	return strings.NewReplacer("{id}", id, "{schema}", "public", "{table}", name).Replace(path)
 }
 
 // unique is a name that nothing else has.
@@ -151,9 +205,15 @@ func (w *world) snapshot() string {
 	var b strings.Builder
 	for _, path := range []string{
 		"/jobs?limit=200", "/runs?limit=200", "/settings/members?limit=200", "/settings/api-keys?limit=200", "/settings/agents", "/settings/quotas", "/workspace",
-		"/compute?limit=200", "/sql/warehouses?limit=200", "/settings/provider", "/settings/storage",
+		"/compute?limit=200", "/sql/warehouses?limit=200", "/settings/provider", "/settings/storage", "/sql/statements?limit=200",
 	} {
 		b.WriteString(w.call(w.ours.admin, "GET", path, nil).body + "\n")
+	}
+	for _, d := range w.call(w.ours.admin, "GET", "/databases?limit=200", nil).data(200) {
+		one := fmt.Sprint("/databases/", d.(map[string]any)["id"])
+		for _, path := range []string{"/schemas", "/tables", "/tables?dropped=true", "/views"} {
+			b.WriteString(w.call(w.ours.admin, "GET", one+path, nil).body + "\n")
+		}
 	}
 	return b.String()
 }
@@ -169,6 +229,7 @@ func TestMatrix(t *testing.T) {
 	key, _ := revoked["secret"].(string)
 	w.call(key, "GET", "/workspace", nil).object(200)
 	require.Equal(t, 204, w.call(w.ours.admin, "DELETE", fmt.Sprint("/settings/api-keys/", revoked["id"]), nil).status)
+	w.runs(w.ours)
 
 	for _, c := range operations(t) {
 		t.Run(c.id, func(t *testing.T) {
@@ -197,7 +258,7 @@ func TestMatrix(t *testing.T) {
 		})
 	}
 	t.Run("their lists show nothing of ours", func(t *testing.T) {
-		for _, path := range []string{"/jobs", "/runs", "/settings/members", "/settings/api-keys", "/settings/agents", "/compute", "/sql/warehouses"} {
+		for _, path := range []string{"/jobs", "/runs", "/settings/members", "/settings/api-keys", "/settings/agents", "/compute", "/sql/warehouses", "/databases", "/sql/statements"} {
 			for _, item := range w.call(w.ours.admin, "GET", path, nil).data(200) {
 				thing, _ := item.(map[string]any)
 				require.NotContains(t, w.call(w.theirs.admin, "GET", path, nil).body, thing["id"])
@@ -210,6 +271,7 @@ func TestMatrix(t *testing.T) {
 // Malformed bodies are a clear 4xx for every operation that has a body, and change nothing.
 func TestMalformedBodiesChangeNothing(t *testing.T) {
 	w := newWorld(t)
+	w.runs(w.ours)
 	bodies := map[string]string{
 		"cut off": `{"name":"x"`, "a list": `[]`, "null": `null`, "a string": `"x"`, "a number": `1`, "not JSON": `name=x`, "trailing": `{} {}`,
 		"twice": `{"name":"a","name":"b"}`, "unknown": `{"surprise":1}`, "NUL": `{"name":"\u0000"}`, "deep": strings.Repeat(`{"a":`, 10000) + "1" + strings.Repeat("}", 10000),

@@ -95,8 +95,8 @@ func optionalTime(t *time.Time) *Time {
 
 // Actor is who did something.
 type Actor struct {
-	Kind string `json:"kind" enum:"user,api_key,run,agent,system" doc:"What acted."`
-	ID   string `json:"id" doc:"Of the user, the key, the attempt or the agent."`
+	Kind string `json:"kind" enum:"user,api_key,run,statement,agent,system" doc:"What acted."`
+	ID   string `json:"id" doc:"Of the user, the key, the attempt, the statement or the agent."`
 	Name string `json:"name" doc:"The e-mail or name that people know it by."`
 }
 

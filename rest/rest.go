@@ -17,6 +17,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 // Prefix begins the path of every operation.
@@ -28,6 +29,7 @@ const defaultMaxBody = 8 << 20
 // Options are what the API is made of.
 type Options struct {
 	Services domain.Services
+	Lake     *lake.Catalog
 	Auth     *auth.Service
 	Topics   domain.Topics
 	Log      *slog.Logger // of internal errors, each with its request id
@@ -38,6 +40,7 @@ type Options struct {
 type api struct {
 	huma.API
 	domain.Services
+	lake    *lake.Catalog
 	auth    *auth.Service
 	topics  domain.Topics
 	log     *slog.Logger
@@ -57,7 +60,7 @@ func Handler(o Options) (http.Handler, error) {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody
 	}
-	a := &api{Services: o.Services, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, recheck: recheckCredential}
+	a := &api{Services: o.Services, lake: o.Lake, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, recheck: recheckCredential}
 	return a.routes()
 }
 
@@ -110,6 +113,10 @@ func (a *api) operations() {
 	a.quotaRoutes()
 	a.computeRoutes()
 	a.warehouseRoutes()
+	a.statementRoutes()
+	a.databaseRoutes()
+	a.tableRoutes()
+	a.lineageRoutes()
 	a.flavorRoutes()
 	a.settingsRoutes()
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 	"github.com/millpond/millpond/store/storetest"
@@ -64,7 +65,7 @@ func (cloud) Cancel(context.Context, domain.AgentID, domain.AttemptID) error { r
 
 type tokens struct{ *auth.Keys }
 
-func (tokens) Environment(domain.WorkspaceID) map[string]string { return map[string]string{} }
+func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return map[string]string{} }
 
 // world is an instance with two workspaces behind the API.
 type world struct {
@@ -75,7 +76,10 @@ type world struct {
 	clock    *clock
 	cloud    cloud
 	machines *machines
-	storage  string // the server's own
+	lake     *lake.Catalog
+	engines  *engines // of warehouses
+	victims  string   // id of the database in which the matrix makes tables
+	storage  string   // the server's own
 	logged   *buffer
 	ours     tenant
 	theirs   tenant
@@ -127,7 +131,7 @@ func newWorldThatLooks(t *testing.T, recheck time.Duration) *world {
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	w.assemble(st)
 	log := slog.New(slog.NewJSONHandler(w.logged, nil))
-	handler, err := routesWith(Options{Services: w.services, Auth: w.auth, Topics: st.Topics(), Log: log, MaxBody: 1 << 20}, recheck)
+	handler, err := routesWith(Options{Services: w.services, Lake: w.lake, Auth: w.auth, Topics: st.Topics(), Log: log, MaxBody: 1 << 20}, recheck)
 	require.NoError(t, err)
 	mounted := chi.NewRouter() // as the server mounts it
 	mounted.Handle("/api/*", handler)
@@ -141,7 +145,7 @@ func newWorldThatLooks(t *testing.T, recheck time.Duration) *world {
 
 // routesWith is Handler with another interval of looking after the credentials of followed logs.
 func routesWith(o Options, recheck time.Duration) (http.Handler, error) {
-	a := &api{Services: o.Services, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, recheck: recheck}
+	a := &api{Services: o.Services, lake: o.Lake, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, recheck: recheck}
 	return a.routes()
 }
 
@@ -173,8 +177,10 @@ func (w *world) assemble(st *store.Store) {
 		Agents: &domain.Agents{Store: st, System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: domain.DefaultLease, Replica: "r1"},
 		Logs:   &domain.Logs{Store: st, Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &domain.Quotas{Store: st},
 		Compute: machinesOf(domain.KindCompute), Warehouses: machinesOf(domain.KindWarehouse),
+		Lineages: &domain.Lineages{Store: st, Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
 		Settings: &domain.Settings{Store: st, Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
 	}
+	w.catalog(st, keys, blobs)
 }
 
 const password = "correct horse battery"

@@ -145,8 +145,18 @@ func (s *System) in(ctx context.Context, fn func(*sqlx.Tx) error) error {
 	return mapError(tx.Commit())
 }
 
-// APIKey implements auth.Store. A maker who has become less takes the key along.
+// APIKey implements auth.Store.
 func (s *System) APIKey(ctx context.Context, hash []byte, now time.Time) (auth.Key, error) {
+	return s.apiKey(ctx, `k.secret_hash = $2`, now, hash)
+}
+
+// APIKeyByID implements auth.Store.
+func (s *System) APIKeyByID(ctx context.Context, ws domain.WorkspaceID, id domain.APIKeyID, now time.Time) (auth.Key, error) {
+	return s.apiKey(ctx, `k.workspace_id = $2 AND k.id = $3`, now, ws, id)
+}
+
+// apiKey finds a key in use. A maker who has become less takes the key along.
+func (s *System) apiKey(ctx context.Context, where string, args ...any) (auth.Key, error) {
 	var r struct {
 		ID         domain.APIKeyID    `db:"id"`
 		Workspace  domain.WorkspaceID `db:"workspace_id"`
@@ -155,9 +165,9 @@ func (s *System) APIKey(ctx context.Context, hash []byte, now time.Time) (auth.K
 		MakerRole  domain.Role        `db:"maker_role"`
 		LastUsedAt sql.NullTime       `db:"last_used_at"`
 	}
-	err := s.db.GetContext(ctx, &r, `SELECT k.id, k.workspace_id, k.name, k.role, m.role AS maker_role, k.last_used_at FROM api_keys k
+	err := s.db.GetContext(prepared(ctx), &r, `SELECT k.id, k.workspace_id, k.name, k.role, m.role AS maker_role, k.last_used_at FROM api_keys k
 		JOIN members m ON m.workspace_id = k.workspace_id AND m.user_id = k.created_by AND m.accepted_at IS NOT NULL
-		WHERE k.secret_hash = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)`, hash, now)
+		WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $1) AND `+where, args...)
 	if err != nil {
 		return auth.Key{}, mapError(orMissing(err, errUnknown))
 	}

@@ -16,11 +16,14 @@ import (
 
 // constraints translates the names of constraints into what is wrong for a person.
 var constraints = map[string]*domain.Error{
-	"workspaces_name_key": domain.Errorf(domain.CodeConflict, "A workspace of this name exists already; choose another name."),
-	"members_pkey":        domain.Errorf(domain.CodeConflict, "This user is a member already."),
+	"workspaces_name_key":            domain.Errorf(domain.CodeConflict, "A workspace of this name exists already; choose another name."),
+	"databases_workspace_id_key_key": domain.Errorf(domain.CodeConflict, "A database of this name exists already; choose another name."),
+	"lake_tables_live":               domain.Errorf(domain.CodeConflict, "A table or view of this name exists already; choose another name."),
+	"lake_locations_pkey":            domain.Errorf(domain.CodeConflict, "The location is another table's; choose another one."),
+	"members_pkey":                   domain.Errorf(domain.CodeConflict, "This user is a member already."),
 }
 
-func openDB(c *pq.Connector) *sql.DB { return sql.OpenDB(c) }
+func openDB(c *pq.Connector) *sql.DB { return sql.OpenDB(preparing{c}) }
 
 // lostConnection says that the error is the connection's. lib/pq says driver.ErrBadConn for most of them.
 func lostConnection(err error) bool {

@@ -14,7 +14,7 @@ import (
 )
 
 // global are the tables that belong to no workspace. Everything else is a tenant table and must be fenced.
-var global = map[string]bool{"users": true, "signing_keys": true, "replicas": true, "prices": true, "goose_db_version": true}
+var global = map[string]bool{"users": true, "signing_keys": true, "replicas": true, "prices": true, "lineage_receiver": true, "goose_db_version": true}
 
 // TestEveryTenantTableIsFenced reads the database's own catalogue: a table of a workspace has workspace_id NOT NULL as the first column of its
 // primary key and of its foreign keys to other tenant tables, row-level security, and the policy that binds app to one workspace.

@@ -35,6 +35,9 @@ func (s *System) InsertWorkspace(ctx context.Context, n domain.NewWorkspace, row
 		if _, err := tx.ExecContext(ctx, insertMachine, machineArgs(ws, w)...); err != nil {
 			return err
 		}
+		if err := insertDatabase(ctx, tx, ws, n.Database); err != nil {
+			return err
+		}
 		for name, limit := range n.Quotas {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO quotas (workspace_id, name, value) VALUES ($1, $2, $3)`, ws, name, limit); err != nil {
 				return err

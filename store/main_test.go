@@ -100,7 +100,7 @@ func (f *fleet) Cancel(_ context.Context, _ domain.AgentID, id domain.AttemptID)
 
 type tokens struct{ *auth.Keys }
 
-func (tokens) Environment(domain.WorkspaceID) map[string]string {
+func (tokens) Environment(domain.WorkspaceID, string) map[string]string {
 	return map[string]string{"MILLPOND_URL": "http://localhost"}
 }
 

@@ -92,6 +92,21 @@ CREATE TABLE audit_events (
 );
 ALTER TABLE audit_events ENABLE ROW LEVEL SECURITY;
 
+CREATE TABLE databases (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    created_by_kind text NOT NULL,
+    created_by_id text NOT NULL,
+    created_by_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT databases_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT databases_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT databases_workspace_id_key_key UNIQUE (workspace_id, key)
+);
+ALTER TABLE databases ENABLE ROW LEVEL SECURITY;
+
 CREATE TABLE files (
     workspace_id text COLLATE "C" NOT NULL,
     hash bytea NOT NULL,
@@ -151,6 +166,139 @@ CREATE TABLE jobs (
     CONSTRAINT jobs_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
 );
 ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lake_answers (
+    workspace_id text COLLATE "C" NOT NULL,
+    actor text NOT NULL,
+    key text NOT NULL,
+    hash bytea NOT NULL,
+    body jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT lake_answers_pkey PRIMARY KEY (workspace_id, actor, key),
+    CONSTRAINT lake_answers_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE lake_answers ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lake_locations (
+    workspace_id text COLLATE "C" NOT NULL,
+    location text COLLATE "C" NOT NULL,
+    table_id text COLLATE "C" NOT NULL,
+    CONSTRAINT lake_locations_pkey PRIMARY KEY (workspace_id, location),
+    CONSTRAINT lake_locations_workspace_id_table_id_fkey FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables(workspace_id, id) ON DELETE CASCADE
+);
+ALTER TABLE lake_locations ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lake_schemas (
+    workspace_id text COLLATE "C" NOT NULL,
+    database_id text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    parent_key text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    properties jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_by_kind text NOT NULL,
+    created_by_id text NOT NULL,
+    created_by_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT lake_schemas_pkey PRIMARY KEY (workspace_id, database_id, key),
+    CONSTRAINT lake_schemas_workspace_id_database_id_fkey FOREIGN KEY (workspace_id, database_id) REFERENCES databases(workspace_id, id)
+);
+ALTER TABLE lake_schemas ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lake_tables (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    kind text NOT NULL,
+    database_id text COLLATE "C" NOT NULL,
+    schema text NOT NULL,
+    schema_key text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    name_key text COLLATE "C" NOT NULL,
+    uuid text NOT NULL,
+    location text COLLATE "C" NOT NULL,
+    metadata_location text COLLATE "C" NOT NULL,
+    version integer NOT NULL,
+    format_version integer NOT NULL,
+    registered boolean NOT NULL,
+    snapshot_id bigint,
+    snapshot_at timestamp with time zone,
+    operation text NOT NULL,
+    row_count bigint,
+    data_bytes bigint,
+    data_files bigint,
+    created_by_kind text NOT NULL,
+    created_by_id text NOT NULL,
+    created_by_name text NOT NULL,
+    updated_by_kind text NOT NULL,
+    updated_by_id text NOT NULL,
+    updated_by_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    dropped_at timestamp with time zone,
+    purge boolean DEFAULT false NOT NULL,
+    purge_after timestamp with time zone,
+    CONSTRAINT lake_tables_kind_check CHECK ((kind = ANY (ARRAY['table'::text, 'view'::text]))),
+    CONSTRAINT lake_tables_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT lake_tables_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE lake_tables ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lineage (
+    workspace_id text COLLATE "C" NOT NULL,
+    actor_kind text COLLATE "C" NOT NULL,
+    actor_id text COLLATE "C" NOT NULL,
+    actor_name text NOT NULL,
+    direction text NOT NULL,
+    table_id text COLLATE "C" NOT NULL,
+    snapshot_id bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    database text NOT NULL,
+    schema text NOT NULL,
+    name text NOT NULL,
+    columns text[],
+    run_id text COLLATE "C" DEFAULT ''::text NOT NULL,
+    task_key text COLLATE "C" DEFAULT ''::text NOT NULL,
+    process text COLLATE "C" DEFAULT ''::text NOT NULL,
+    adhoc boolean DEFAULT false NOT NULL,
+    table_key text COLLATE "C" DEFAULT ''::text NOT NULL,
+    source text COLLATE "C" DEFAULT ''::text NOT NULL,
+    CONSTRAINT lineage_direction_check CHECK ((direction = ANY (ARRAY['read'::text, 'written'::text]))),
+    CONSTRAINT lineage_pkey PRIMARY KEY (workspace_id, actor_kind, actor_id, direction, table_id, snapshot_id),
+    CONSTRAINT lineage_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE lineage ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lineage_externals (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    kind text NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT lineage_externals_kind_check CHECK ((kind = ANY (ARRAY['dataset'::text, 'job'::text]))),
+    CONSTRAINT lineage_externals_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT lineage_externals_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE lineage_externals ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lineage_outbox (
+    workspace_id text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    kind text NOT NULL,
+    subject_id text COLLATE "C" NOT NULL,
+    status text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    CONSTRAINT lineage_outbox_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'attempt'::text, 'statement'::text]))),
+    CONSTRAINT lineage_outbox_pkey PRIMARY KEY (workspace_id, seq),
+    CONSTRAINT lineage_outbox_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE lineage_outbox ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lineage_receiver (
+    one boolean DEFAULT true NOT NULL,
+    wanted_until timestamp with time zone NOT NULL,
+    CONSTRAINT lineage_receiver_one_check CHECK (one),
+    CONSTRAINT lineage_receiver_pkey PRIMARY KEY (one)
+);
 
 CREATE TABLE log_chunks (
     workspace_id text COLLATE "C" NOT NULL,
@@ -341,6 +489,56 @@ CREATE TABLE signing_keys (
     CONSTRAINT signing_keys_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE statements (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    warehouse_id text COLLATE "C" NOT NULL,
+    query text NOT NULL,
+    parameters jsonb DEFAULT '[]'::jsonb NOT NULL,
+    database_name text NOT NULL,
+    schema_name text NOT NULL,
+    requested_engine text DEFAULT ''::text NOT NULL,
+    row_limit bigint DEFAULT 0 NOT NULL,
+    byte_limit bigint DEFAULT 0 NOT NULL,
+    timeout_ms bigint DEFAULT 0 NOT NULL,
+    created_by_kind text NOT NULL,
+    created_by_id text NOT NULL,
+    created_by_name text NOT NULL,
+    role text NOT NULL,
+    run_id text COLLATE "C" DEFAULT ''::text NOT NULL,
+    task_key text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    progress real DEFAULT '-1'::integer NOT NULL,
+    kind text DEFAULT ''::text NOT NULL,
+    write boolean DEFAULT false NOT NULL,
+    engine text DEFAULT ''::text NOT NULL,
+    routing_reason text DEFAULT ''::text NOT NULL,
+    fault text DEFAULT ''::text NOT NULL,
+    failure text DEFAULT ''::text NOT NULL,
+    failure_line integer DEFAULT 0 NOT NULL,
+    failure_column integer DEFAULT 0 NOT NULL,
+    schema_message bytea,
+    rows bigint DEFAULT 0 NOT NULL,
+    bytes bigint DEFAULT 0 NOT NULL,
+    scanned bigint DEFAULT 0 NOT NULL,
+    truncated boolean DEFAULT false NOT NULL,
+    chunks jsonb DEFAULT '[]'::jsonb NOT NULL,
+    result bytea,
+    result_until timestamp with time zone,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    cancel_requested_at timestamp with time zone,
+    replica text NOT NULL,
+    lineage text DEFAULT ''::text NOT NULL,
+    CONSTRAINT statements_lineage_check CHECK ((lineage = ANY (ARRAY[''::text, 'none'::text, 'resolved'::text, 'unresolved'::text]))),
+    CONSTRAINT statements_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT statements_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text]))),
+    CONSTRAINT statements_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE statements ENABLE ROW LEVEL SECURITY;
+
 CREATE TABLE storages (
     workspace_id text COLLATE "C" NOT NULL,
     url text NOT NULL,
@@ -406,6 +604,30 @@ CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (create
 
 CREATE INDEX jobs_due ON public.jobs USING btree (LEAST(next_at, waiting_since)) WHERE ((next_at IS NOT NULL) OR (waiting_since IS NOT NULL));
 
+CREATE INDEX lake_answers_age ON public.lake_answers USING btree (created_at);
+
+CREATE INDEX lake_locations_table ON public.lake_locations USING btree (workspace_id, table_id);
+
+CREATE INDEX lake_schemas_parent ON public.lake_schemas USING btree (workspace_id, database_id, parent_key, key);
+
+CREATE INDEX lake_tables_due ON public.lake_tables USING btree (purge_after) WHERE (dropped_at IS NOT NULL);
+
+CREATE UNIQUE INDEX lake_tables_live ON public.lake_tables USING btree (workspace_id, database_id, schema_key, name_key) WHERE (dropped_at IS NULL);
+
+CREATE INDEX lineage_adhoc ON public.lineage USING btree (workspace_id, table_id, direction, at) WHERE adhoc;
+
+CREATE INDEX lineage_by_name ON public.lineage USING btree (workspace_id, table_key, at);
+
+CREATE INDEX lineage_by_process ON public.lineage USING btree (workspace_id, process, direction, table_id, at);
+
+CREATE INDEX lineage_by_run ON public.lineage USING btree (workspace_id, run_id, at) WHERE (run_id <> ''::text);
+
+CREATE INDEX lineage_by_table ON public.lineage USING btree (workspace_id, table_id, direction, process, at) WHERE (NOT adhoc);
+
+CREATE INDEX lineage_outbox_seq ON public.lineage_outbox USING btree (seq);
+
+CREATE INDEX lineage_table ON public.lineage USING btree (workspace_id, table_id, at);
+
 CREATE INDEX machines_due ON public.machines USING btree (due_at) WHERE (due_at IS NOT NULL);
 
 CREATE INDEX members_user ON public.members USING btree (user_id);
@@ -421,6 +643,20 @@ CREATE INDEX runs_job_status ON public.runs USING btree (workspace_id, job_id, s
 CREATE INDEX runs_status ON public.runs USING btree (workspace_id, status, id);
 
 CREATE INDEX sessions_user ON public.sessions USING btree (workspace_id, user_id);
+
+CREATE INDEX statements_expired ON public.statements USING btree (result_until) WHERE (chunks <> '[]'::jsonb);
+
+CREATE UNIQUE INDEX statements_id ON public.statements USING btree (id);
+
+CREATE INDEX statements_lineage ON public.statements USING btree (workspace_id, finished_at, lineage) WHERE (lineage <> ''::text);
+
+CREATE INDEX statements_live ON public.statements USING btree (workspace_id, warehouse_id) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]));
+
+CREATE INDEX statements_replica ON public.statements USING btree (replica) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]));
+
+CREATE INDEX statements_run ON public.statements USING btree (workspace_id, run_id, id) WHERE (run_id <> ''::text);
+
+CREATE INDEX statements_warehouse ON public.statements USING btree (workspace_id, warehouse_id, id);
 
 CREATE INDEX tasks_machine ON public.tasks USING btree (workspace_id, machine_id) WHERE ((status = 'queued'::text) AND (current IS NULL) AND (machine_id <> ''::text));
 
@@ -444,6 +680,10 @@ CREATE POLICY app ON audit_events FOR ALL TO millpond_app USING ((workspace_id =
 
 CREATE POLICY system ON audit_events FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
+CREATE POLICY app ON databases FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON databases FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
 CREATE POLICY app ON files FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON files FOR ALL TO millpond_system USING (true) WITH CHECK (true);
@@ -459,6 +699,34 @@ CREATE POLICY system ON invitations FOR ALL TO millpond_system USING (true) WITH
 CREATE POLICY app ON jobs FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON jobs FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON lake_answers FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lake_answers FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON lake_locations FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lake_locations FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON lake_schemas FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lake_schemas FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON lake_tables FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lake_tables FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON lineage FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lineage FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON lineage_externals FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lineage_externals FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON lineage_outbox FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lineage_outbox FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
 CREATE POLICY app ON log_chunks FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
@@ -495,6 +763,10 @@ CREATE POLICY system ON runs FOR ALL TO millpond_system USING (true) WITH CHECK 
 CREATE POLICY app ON sessions FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON sessions FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON statements FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON statements FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
 CREATE POLICY app ON storages FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
@@ -569,6 +841,40 @@ BEGIN
 END
 $function$;
 
+CREATE OR REPLACE FUNCTION public.lineage_transition()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+DECLARE
+    before text;
+    after  text;
+BEGIN
+    IF NOT EXISTS (SELECT FROM lineage_receiver WHERE wanted_until > now()) THEN
+        RETURN NULL;
+    END IF;
+    IF TG_ARGV[0] = 'statement' THEN
+        before := OLD.state;
+        after := NEW.state;
+    ELSE
+        before := OLD.status;
+        after := NEW.status;
+    END IF;
+    IF after IN ('pending', 'starting', 'queued') THEN -- a run that is repaired
+        RETURN NULL;
+    END IF;
+    IF before IN ('pending', 'starting', 'queued') THEN
+        INSERT INTO lineage_outbox (workspace_id, kind, subject_id, status, at)
+            VALUES (NEW.workspace_id, TG_ARGV[0], NEW.id, 'running', COALESCE(NEW.started_at, NEW.created_at));
+    END IF;
+    IF after <> 'running' THEN
+        INSERT INTO lineage_outbox (workspace_id, kind, subject_id, status, at)
+            VALUES (NEW.workspace_id, TG_ARGV[0], NEW.id, after, COALESCE(NEW.finished_at, now()));
+    END IF;
+    RETURN NULL;
+END
+$function$;
+
 GRANT INSERT, SELECT, UPDATE ON agents TO millpond_app;
 
 GRANT INSERT, SELECT, UPDATE ON agents TO millpond_system;
@@ -585,6 +891,10 @@ GRANT INSERT ON audit_events TO millpond_app;
 
 GRANT INSERT ON audit_events TO millpond_system;
 
+GRANT DELETE, INSERT, SELECT, UPDATE ON databases TO millpond_app;
+
+GRANT INSERT, SELECT ON databases TO millpond_system;
+
 GRANT INSERT, SELECT ON files TO millpond_app;
 
 GRANT INSERT, SELECT, UPDATE ON idempotency_keys TO millpond_app;
@@ -598,6 +908,32 @@ GRANT INSERT, SELECT, UPDATE ON invitations TO millpond_system;
 GRANT DELETE, INSERT, SELECT, UPDATE ON jobs TO millpond_app;
 
 GRANT SELECT ON jobs TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON lake_answers TO millpond_app;
+
+GRANT DELETE, SELECT ON lake_answers TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON lake_locations TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON lake_schemas TO millpond_app;
+
+GRANT INSERT, SELECT ON lake_schemas TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON lake_tables TO millpond_app;
+
+GRANT SELECT ON lake_tables TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT ON lineage TO millpond_app;
+
+GRANT INSERT, SELECT ON lineage_externals TO millpond_app;
+
+GRANT INSERT ON lineage_outbox TO millpond_app;
+
+GRANT DELETE, SELECT ON lineage_outbox TO millpond_system;
+
+GRANT SELECT ON lineage_receiver TO millpond_app;
+
+GRANT INSERT, SELECT, UPDATE ON lineage_receiver TO millpond_system;
 
 GRANT INSERT, SELECT ON log_chunks TO millpond_app;
 
@@ -639,6 +975,10 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON sessions TO millpond_system;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON signing_keys TO millpond_system;
 
+GRANT INSERT, SELECT, UPDATE ON statements TO millpond_app;
+
+GRANT SELECT ON statements TO millpond_system;
+
 GRANT INSERT, SELECT, UPDATE ON storages TO millpond_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON tasks TO millpond_app;
@@ -650,6 +990,8 @@ GRANT INSERT, SELECT, UPDATE ON users TO millpond_system;
 GRANT SELECT ON workspaces TO millpond_app;
 
 GRANT INSERT, SELECT ON workspaces TO millpond_system;
+
+GRANT UPDATE (columns) ON lineage TO millpond_app;
 
 GRANT UPDATE (state_since, idle_since, due_at) ON machines TO millpond_system;
 

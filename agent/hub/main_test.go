@@ -95,7 +95,7 @@ type replica struct {
 type tokens struct{ *auth.Keys }
 
 // Environment implements domain.Tokens.
-func (tokens) Environment(domain.WorkspaceID) map[string]string { return map[string]string{} }
+func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return map[string]string{} }
 
 func (w *world) replica(id string) *replica {
 	w.t.Helper()

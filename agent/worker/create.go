@@ -146,7 +146,8 @@ func layFile(work string, f agent.File) error {
 // gpuVariables say which GPUs of its host are this machine's; tasks are to keep to them.
 var gpuVariables = []string{"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 
-// environ is the whole environment of the attempt's process: nothing of the agent's own but the search path and which GPUs it has.
+// environ is the whole environment of the attempt's process: nothing of the agent's own but the search path, where
+// this program comes last, and which GPUs it has.
 func (w *worker) environ(a *attempt) []string {
 	work := filepath.Join(a.dir, workDir)
 	name := w.userName
@@ -162,6 +163,7 @@ func (w *worker) environ(a *attempt) []string {
 		}
 	}
 	maps.Copy(vars, a.spec.Env)
+	vars["PATH"] = strings.TrimPrefix(vars["PATH"]+":"+w.binDir(), ":")
 	vars[marker] = a.id
 	environ := make([]string, 0, len(vars))
 	for k, v := range vars {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -19,6 +20,7 @@ type Options struct {
 	Dir     string         // data directory of this agent; made if it is not there
 	Slots   int            // attempts it offers to run at once; 0 means four for each core
 	Engines []agent.Engine // that run SQL here
+	SQL     http.Handler   // answers agent.StatementsPath and what is below it; nil where no SQL runs
 	Version string         // of the binary, for people
 	Log     *slog.Logger   // nil means none
 

@@ -15,6 +15,10 @@ func (s *session) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+fmt.Sprintf(agent.AttemptPath, "{id}"), s.putAttempt)
 	mux.HandleFunc("POST "+fmt.Sprintf(agent.CancelPath, "{id}"), s.cancelAttempt)
+	if s.w.options.SQL != nil {
+		mux.HandleFunc(agent.StatementsPath, s.sql)
+		mux.HandleFunc(agent.StatementsPath+"/", s.sql)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-s.ready:
@@ -50,6 +54,16 @@ func (s *session) putAttempt(w http.ResponseWriter, r *http.Request) {
 		s.w.log.Error("an attempt could not be accepted", "attempt", in.ID, "error", err)
 		answer(w, http.StatusServiceUnavailable, fmt.Sprintf("The agent cannot take the attempt now: %v.", err))
 	}
+}
+
+// sql gives the request to the engines. The machine is not idle meanwhile.
+func (s *session) sql(w http.ResponseWriter, r *http.Request) {
+	s.w.statements.Add(1)
+	defer func() {
+		s.w.busy()
+		s.w.statements.Add(-1)
+	}()
+	s.w.options.SQL.ServeHTTP(w, r)
 }
 
 func (s *session) cancelAttempt(w http.ResponseWriter, r *http.Request) {

@@ -151,3 +151,17 @@ func checkReachable(dir string) error {
 		}
 	}
 }
+
+// TakeUser hands out one of the ids that tasks run as, for what else runs on behalf of people here. Nobody else gets it until it is free again.
+func TakeUser(r Users) (id uint32, free func(), err error) {
+	all, err := newUsers(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = all.turn.Close() }()
+	u, err := all.take()
+	if err != nil {
+		return 0, nil, err
+	}
+	return u.id, u.release, nil
+}

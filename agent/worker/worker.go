@@ -42,6 +42,7 @@ type worker struct {
 	ctx        context.Context // ends with Run
 	supervised sync.WaitGroup
 	lease      atomic.Int64 // CLOCK_BOOTTIME ns at which processes are killed; 0 while there is none
+	statements atomic.Int64 // that run
 	busyAt     atomic.Int64 // CLOCK_BOOTTIME ns at which something ran last, as far as nothing does
 	sweep      chan struct{}
 
@@ -128,6 +129,9 @@ func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 	w.pool = newPool(w.options.Shim, stderr, w.options.Slots, w.log)
 	w.gpus = findGPUs(w.options)
 	w.path = cmp.Or(os.Getenv("PATH"), defaultPath)
+	if err := layProgram(runningProgram, w.binDir()); err != nil {
+		w.log.Warn("tasks do not find the command millpond, or an older one", "error", err)
+	}
 	return func() { lock.Close() }, nil
 }
 

@@ -15,7 +15,7 @@ func errEnded() error {
 	return domain.Errorf(domain.CodeUnauthenticated, "The token is missing, expired or revoked; sign in again or refresh it.")
 }
 
-// Bearer returns the scope of a bearer token: an access token, an API key, an agent's or a run's token. Anything that does not hold is
+// Bearer returns the scope of a bearer token: an access token, an API key or what stands for one, an agent's, a run's or a statement's token. Anything that does not hold is
 // domain.CodeUnauthenticated.
 func (s *Service) Bearer(ctx context.Context, token string) (domain.Scope, error) {
 	scope, err := s.bearer(ctx, token)
@@ -29,10 +29,14 @@ func (s *Service) bearer(ctx context.Context, token string) (domain.Scope, error
 	switch {
 	case strings.HasPrefix(token, domain.APIKeyPrefix):
 		return s.apiKey(ctx, token)
+	case strings.HasPrefix(token, KeyTokenPrefix):
+		return s.keyToken(ctx, strings.TrimPrefix(token, KeyTokenPrefix))
 	case strings.HasPrefix(token, domain.AgentTokenPrefix):
 		return s.agent(ctx, token)
 	case strings.HasPrefix(token, RunTokenPrefix):
-		return s.run(ctx, token)
+		return s.run(ctx, strings.TrimPrefix(token, RunTokenPrefix))
+	case strings.HasPrefix(token, StatementTokenPrefix):
+		return s.statement(ctx, strings.TrimPrefix(token, StatementTokenPrefix))
 	}
 	c, err := s.keys.parseAccessToken(ctx, token)
 	if err != nil {
@@ -68,6 +72,25 @@ func (s *Service) apiKey(ctx context.Context, token string) (domain.Scope, error
 	if err != nil {
 		return domain.Scope{}, err
 	}
+	return s.used(ctx, key, now)
+}
+
+// keyToken gives what stands for an API key the key's rights, for as long as the key has them.
+func (s *Service) keyToken(ctx context.Context, token string) (domain.Scope, error) {
+	workspace, id, err := s.keys.parseKeyToken(ctx, token)
+	if err != nil {
+		return domain.Scope{}, errEnded()
+	}
+	now := s.clock.Now()
+	key, err := s.store.APIKeyByID(ctx, workspace, id, now)
+	if err != nil {
+		return domain.Scope{}, err
+	}
+	return s.used(ctx, key, now)
+}
+
+// used is the scope of a key, and remembers its use.
+func (s *Service) used(ctx context.Context, key Key, now time.Time) (domain.Scope, error) {
 	if key.LastUsedAt == nil || now.Sub(*key.LastUsedAt) >= touchEvery {
 		if err := s.store.TouchAPIKey(ctx, key.Workspace, key.ID, now); err != nil {
 			return domain.Scope{}, err
@@ -88,14 +111,28 @@ func (s *Service) agent(ctx context.Context, token string) (domain.Scope, error)
 
 // run gives a task's process the rights of an editor, whoever started the run: an admin's runs do not administer.
 func (s *Service) run(ctx context.Context, token string) (domain.Scope, error) {
-	id, err := s.keys.parseRunToken(ctx, token)
+	id, err := s.keys.parseDerived(ctx, "run", token)
 	if err != nil {
 		return domain.Scope{}, errEnded()
 	}
-	ref, job, err := s.store.LiveAttempt(ctx, id)
+	ref, job, err := s.store.LiveAttempt(ctx, domain.AttemptID(id))
 	if err != nil {
 		return domain.Scope{}, err
 	}
-	actor := domain.Actor{Kind: domain.ActorRun, ID: string(id), Name: job}
+	actor := domain.Actor{Kind: domain.ActorRun, ID: id, Name: job}
 	return domain.NewScope(ref.Workspace, actor, domain.RoleEditor), nil
+}
+
+// statement gives a statement's engine the rights with which the statement runs.
+func (s *Service) statement(ctx context.Context, token string) (domain.Scope, error) {
+	id, err := s.keys.parseDerived(ctx, "statement", token)
+	if err != nil {
+		return domain.Scope{}, errEnded()
+	}
+	ref, role, who, err := s.store.LiveStatement(ctx, domain.StatementID(id))
+	if err != nil {
+		return domain.Scope{}, err
+	}
+	actor := domain.Actor{Kind: domain.ActorStatement, ID: id, Name: who}
+	return domain.NewScope(ref.Workspace, actor, role), nil
 }

@@ -34,10 +34,14 @@ type Store interface {
 	AcceptInvitation(ctx context.Context, a Acceptance, row func(Session) domain.AuditEvent) (Session, error)
 	// APIKey returns a key that is neither revoked nor expired, with the lower of its own role and its maker's present one.
 	APIKey(ctx context.Context, hash []byte, now time.Time) (Key, error)
+	// APIKeyByID is APIKey by its id.
+	APIKeyByID(ctx context.Context, ws domain.WorkspaceID, id domain.APIKeyID, now time.Time) (Key, error)
 	TouchAPIKey(ctx context.Context, ws domain.WorkspaceID, id domain.APIKeyID, at time.Time) error
 	Agent(ctx context.Context, tokenHash []byte) (domain.AgentRef, string, error)
 	// LiveAttempt returns an attempt that has not ended, and its job's name.
 	LiveAttempt(ctx context.Context, id domain.AttemptID) (domain.AttemptRef, string, error)
+	// LiveStatement returns a statement that has not ended, with which role it runs and for whom.
+	LiveStatement(ctx context.Context, id domain.StatementID) (domain.StatementRef, domain.Role, string, error)
 	// SigningKeys are newest first.
 	SigningKeys(ctx context.Context) ([]SigningKey, error)
 	// InsertSigningKey adds a key unless one newer than the time given exists.

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,8 +24,17 @@ const AccessTokenLife = time.Hour
 // keyLife is how long a key signs before the next one takes over. It verifies for as long as it is in the database.
 const keyLife = 30 * 24 * time.Hour
 
-// RunTokenPrefix begins the token of an attempt's process.
-const RunTokenPrefix = "mp_run_"
+// Prefixes of the tokens that are derived from what they are for, and good for as long as that is alive.
+const (
+	RunTokenPrefix       = "mp_run_" // of an attempt's process
+	StatementTokenPrefix = "mp_stm_" // of a statement on its engine
+)
+
+// KeyTokenPrefix begins a token that stands for an API key for KeyTokenLife, and no longer than the key lives: Iceberg clients get it for the key.
+const (
+	KeyTokenPrefix = "mp_ice_"
+	KeyTokenLife   = time.Hour
+)
 
 // Keys signs and verifies with the instance's keys, which all replicas share through the database.
 type Keys struct {
@@ -133,26 +143,62 @@ func (k *Keys) parseAccessToken(ctx context.Context, token string) (claims, erro
 	return c, err
 }
 
-// RunToken implements domain.Tokens: the attempt's id, the signing key's and a MAC over both. It is derived, not kept, so an attempt that
-// is delivered again has the same power; whether the attempt is alive is asked at each use.
+// RunToken implements domain.Tokens. It is derived, not kept, so an attempt that is delivered again has the same power; whether the attempt is alive is
+// asked at each use.
 func (k *Keys) RunToken(_ domain.WorkspaceID, attempt domain.AttemptID) string {
-	key := k.newest()
-	return RunTokenPrefix + string(attempt) + "." + key.ID + "." + mac(key, "run", string(attempt))
+	return RunTokenPrefix + k.derived("run", string(attempt))
 }
 
-func (k *Keys) parseRunToken(ctx context.Context, token string) (domain.AttemptID, error) {
-	parts := strings.Split(strings.TrimPrefix(token, RunTokenPrefix), ".")
+// StatementToken implements domain.StatementTokens, as RunToken does its interface.
+func (k *Keys) StatementToken(id domain.StatementID) string {
+	return StatementTokenPrefix + k.derived("statement", string(id))
+}
+
+// keyToken stands for an API key until the time given.
+func (k *Keys) keyToken(ws domain.WorkspaceID, id domain.APIKeyID, until time.Time) string {
+	return KeyTokenPrefix + k.derived("key", string(ws)+"~"+string(id)+"~"+strconv.FormatInt(until.Unix(), 10))
+}
+
+// parseKeyToken returns the key that a token stands for, unless its time is over.
+func (k *Keys) parseKeyToken(ctx context.Context, token string) (domain.WorkspaceID, domain.APIKeyID, error) {
+	derived, err := k.parseDerived(ctx, "key", token)
+	if err != nil {
+		return "", "", err
+	}
+	parts := strings.Split(derived, "~")
 	if len(parts) != 3 {
-		return "", errors.New("malformed run token")
+		return "", "", errors.New("malformed token")
+	}
+	until, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return "", "", err
+	}
+	if !k.clock.Now().Before(time.Unix(until, 0)) {
+		return "", "", errors.New("expired token")
+	}
+	return domain.WorkspaceID(parts[0]), domain.APIKeyID(parts[1]), nil
+}
+
+// derived is the id, the signing key's and a MAC over both.
+func (k *Keys) derived(purpose, id string) string {
+	key := k.newest()
+	return id + "." + key.ID + "." + mac(key, purpose, id)
+}
+
+// parseDerived returns the id that derived got.
+func (k *Keys) parseDerived(ctx context.Context, purpose, token string) (string, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", errors.New("malformed token")
 	}
 	key, err := k.find(ctx, parts[1])
 	if err != nil {
 		return "", err
 	}
-	if !hmac.Equal([]byte(parts[2]), []byte(mac(key, "run", parts[0]))) {
-		return "", errors.New("forged run token")
+	if !hmac.Equal([]byte(parts[2]), []byte(mac(key, purpose, parts[0]))) {
+		return "", errors.New("forged token")
 	}
-	return domain.AttemptID(parts[0]), nil
+	return parts[0], nil
 }
 
 // ReplicaToken is what one replica shows another.

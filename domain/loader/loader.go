@@ -19,6 +19,10 @@ type Loaders struct {
 	users      *family[domain.UserID, *domain.User]
 	agents     *family[domain.AgentID, *domain.Agent]
 	computes   *family[domain.MachineID, *domain.Machine]
+	warehouses *family[domain.MachineID, *domain.Machine]
+	runsByID   *family[domain.RunID, *domain.Run]
+	tables     *family[domain.TableID, *domain.LakeTable]
+	lineages   *family[domain.StatementID, domain.Lineage]
 	flavors    *family[struct{}, map[string]domain.Flavor]
 	specs      *family[domain.RunID, domain.JobSpec]
 	parameters *family[domain.RunID, []domain.Variable]
@@ -43,8 +47,14 @@ const (
 	maxBytes = 32 << 20
 )
 
+// Tables finds tables and views of the catalog.
+type Tables interface {
+	// TablesByID returns those that are in the workspace, live or dropped.
+	TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) ([]domain.LakeTable, error)
+}
+
 // New makes the loaders of one response.
-func New(s domain.Services, scope domain.Scope) *Loaders {
+func New(s domain.Services, tables Tables, scope domain.Scope) *Loaders {
 	l := &Loaders{pages: map[domain.JobID][]domain.JobID{}, runs: map[domain.RunID]weight{}, rows: maxRows, bytes: maxBytes}
 	l.jobs = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*domain.Job, error) {
 		jobs, err := s.Jobs.ByID(ctx, scope, ids)
@@ -114,10 +124,11 @@ func New(s domain.Services, scope domain.Scope) *Loaders {
 	l.logSizes = newFamily(func(ctx context.Context, ids []domain.AttemptID) (map[domain.AttemptID]int64, error) {
 		return s.Logs.Sizes(ctx, scope, ids)
 	})
+	l.sql(s, tables, scope)
 	return l
 }
 
-// Expect tells which jobs, runs, keys or machines the response shows together, so that the first look-up for one of them is for all, however far
+// Expect tells which jobs, runs, keys, machines or statements the response shows together, so that the first look-up for one of them is for all, however far
 // apart they come.
 func (l *Loaders) Expect(items any) {
 	switch items := items.(type) {
@@ -130,6 +141,8 @@ func (l *Loaders) Expect(items any) {
 		l.users.expect(keys(items, func(k domain.APIKey) domain.UserID { return k.CreatedBy }))
 	case []domain.Machine:
 		l.expectMachines(items)
+	case []domain.Statement:
+		l.expectStatements(items)
 	}
 }
 

@@ -1647,6 +1647,23 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdoma
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐDatabaseID(ctx context.Context, v any) (domain.DatabaseID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.DatabaseID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐDatabaseID(ctx context.Context, sel ast.SelectionSet, v domain.DatabaseID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJobID(ctx context.Context, v any) (domain.JobID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := domain.JobID(tmp)
@@ -1715,6 +1732,40 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdoma
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementID(ctx context.Context, v any) (domain.StatementID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.StatementID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementID(ctx context.Context, sel ast.SelectionSet, v domain.StatementID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableID(ctx context.Context, v any) (domain.TableID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.TableID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableID(ctx context.Context, sel ast.SelectionSet, v domain.TableID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐUserID(ctx context.Context, v any) (domain.UserID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := domain.UserID(tmp)
@@ -1763,6 +1814,35 @@ func (ec *executionContext) marshalNID2string(ctx context.Context, sel ast.Selec
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) unmarshalNID2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementIDᚄ(ctx context.Context, v any) ([]domain.StatementID, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]domain.StatementID, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementID(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNID2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementIDᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.StatementID) graphql.Marshaler {
+	ret := make(graphql.Array, len(v))
+	for i := range v {
+		ret[i] = ec.marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementID(ctx, sel, v[i])
+	}
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalNInt2int(ctx context.Context, v any) (int, error) {
@@ -2047,6 +2127,23 @@ func (ec *executionContext) marshalOBoolean2ᚖbool(ctx context.Context, sel ast
 	return res
 }
 
+func (ec *executionContext) unmarshalOFloat2ᚖfloat64(ctx context.Context, v any) (*float64, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := graphql.UnmarshalFloatContext(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOFloat2ᚖfloat64(ctx context.Context, sel ast.SelectionSet, v *float64) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	res := graphql.MarshalFloatContext(*v)
+	return graphql.WrapContextMarshaler(ctx, res)
+}
+
 func (ec *executionContext) unmarshalOID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJobID(ctx context.Context, v any) (domain.JobID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := domain.JobID(tmp)
@@ -2057,6 +2154,63 @@ func (ec *executionContext) marshalOID2githubᚗcomᚋmillpondᚋmillpondᚋdoma
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJobID(ctx context.Context, v any) (*domain.JobID, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.JobID(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJobID(ctx context.Context, sel ast.SelectionSet, v *domain.JobID) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(*v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunID(ctx context.Context, v any) (*domain.RunID, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.RunID(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunID(ctx context.Context, sel ast.SelectionSet, v *domain.RunID) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(*v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementID(ctx context.Context, v any) (*domain.StatementID, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.StatementID(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementID(ctx context.Context, sel ast.SelectionSet, v *domain.StatementID) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(*v))
 	return res
 }
 

@@ -30,12 +30,16 @@ type ResolverRoot interface {
 	Agent() AgentResolver
 	Attempt() AttemptResolver
 	Compute() ComputeResolver
+	Database() DatabaseResolver
 	Job() JobResolver
+	LakeTable() LakeTableResolver
+	LineageEntry() LineageEntryResolver
 	Member() MemberResolver
 	Mutation() MutationResolver
 	Query() QueryResolver
 	Run() RunResolver
 	Schedule() ScheduleResolver
+	Statement() StatementResolver
 	Subscription() SubscriptionResolver
 	Task() TaskResolver
 	TaskSpec() TaskSpecResolver
@@ -120,6 +124,10 @@ type ComplexityRoot struct {
 		Run func(childComplexity int) int
 	}
 
+	CancelStatementPayload struct {
+		Statement func(childComplexity int) int
+	}
+
 	ChangePasswordPayload struct {
 		User func(childComplexity int) int
 	}
@@ -169,15 +177,65 @@ type ComplexityRoot struct {
 		Compute func(childComplexity int) int
 	}
 
+	CreateDatabasePayload struct {
+		Database func(childComplexity int) int
+	}
+
 	CreateJobPayload struct {
 		Job func(childComplexity int) int
+	}
+
+	CreateSchemaPayload struct {
+		Schema func(childComplexity int) int
 	}
 
 	CreateWarehousePayload struct {
 		Warehouse func(childComplexity int) int
 	}
 
+	DataFile struct {
+		Bytes     func(childComplexity int) int
+		Content   func(childComplexity int) int
+		Format    func(childComplexity int) int
+		Partition func(childComplexity int) int
+		Path      func(childComplexity int) int
+		Records   func(childComplexity int) int
+	}
+
+	DataFileConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	DataFileEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	Database struct {
+		CreatedAt func(childComplexity int) int
+		CreatedBy func(childComplexity int) int
+		ID        func(childComplexity int) int
+		Name      func(childComplexity int) int
+		Schemas   func(childComplexity int, first *int, after *string) int
+		Tables    func(childComplexity int, first *int, after *string, schema *string, kind *domain.TableKind, dropped *bool) int
+	}
+
+	DatabaseConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	DatabaseEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	DeleteComputePayload struct {
+		ID func(childComplexity int) int
+	}
+
+	DeleteDatabasePayload struct {
 		ID func(childComplexity int) int
 	}
 
@@ -185,13 +243,26 @@ type ComplexityRoot struct {
 		ID func(childComplexity int) int
 	}
 
+	DeleteSchemaPayload struct {
+		Name func(childComplexity int) int
+	}
+
 	DeleteWarehousePayload struct {
 		ID func(childComplexity int) int
+	}
+
+	DropTablePayload struct {
+		Table func(childComplexity int) int
 	}
 
 	Engine struct {
 		Name    func(childComplexity int) int
 		Version func(childComplexity int) int
+	}
+
+	ExecuteStatementPayload struct {
+		Chunk     func(childComplexity int) int
+		Statement func(childComplexity int) int
 	}
 
 	Flavor struct {
@@ -258,6 +329,116 @@ type ComplexityRoot struct {
 		Size       func(childComplexity int) int
 	}
 
+	LakeSchema struct {
+		CreatedAt  func(childComplexity int) int
+		CreatedBy  func(childComplexity int) int
+		DatabaseID func(childComplexity int) int
+		Name       func(childComplexity int) int
+		Properties func(childComplexity int) int
+	}
+
+	LakeSchemaConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	LakeSchemaEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	LakeTable struct {
+		Columns         func(childComplexity int) int
+		CreatedAt       func(childComplexity int) int
+		CreatedBy       func(childComplexity int) int
+		DataBytes       func(childComplexity int) int
+		DataFiles       func(childComplexity int) int
+		Database        func(childComplexity int) int
+		DatabaseID      func(childComplexity int) int
+		Dialect         func(childComplexity int) int
+		DroppedAt       func(childComplexity int) int
+		Files           func(childComplexity int, first *int, after *string, snapshot *int64) int
+		FormatVersion   func(childComplexity int) int
+		FullName        func(childComplexity int) int
+		History         func(childComplexity int, first *int, after *string) int
+		ID              func(childComplexity int) int
+		Kind            func(childComplexity int) int
+		Lineage         func(childComplexity int, way *domain.LineageWay, depth *int, at *time.Time) int
+		Location        func(childComplexity int) int
+		Name            func(childComplexity int) int
+		Partitions      func(childComplexity int, first *int, after *string) int
+		RestorableUntil func(childComplexity int) int
+		RowCount        func(childComplexity int) int
+		SQL             func(childComplexity int) int
+		Sample          func(childComplexity int, limit *int) int
+		Schema          func(childComplexity int) int
+		Snapshot        func(childComplexity int) int
+		Snapshots       func(childComplexity int, first *int, after *string) int
+		UpdatedAt       func(childComplexity int) int
+		UpdatedBy       func(childComplexity int) int
+	}
+
+	LakeTableConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	LakeTableEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	Lineage struct {
+		Read    func(childComplexity int) int
+		Written func(childComplexity int) int
+	}
+
+	LineageEdge struct {
+		At          func(childComplexity int) int
+		Columns     func(childComplexity int) int
+		Count       func(childComplexity int) int
+		Direction   func(childComplexity int) int
+		From        func(childComplexity int) int
+		RunID       func(childComplexity int) int
+		SnapshotID  func(childComplexity int) int
+		StatementID func(childComplexity int) int
+		To          func(childComplexity int) int
+	}
+
+	LineageEntry struct {
+		At          func(childComplexity int) int
+		Columns     func(childComplexity int) int
+		FullName    func(childComplexity int) int
+		Namespace   func(childComplexity int) int
+		SnapshotID  func(childComplexity int) int
+		StatementID func(childComplexity int) int
+		Table       func(childComplexity int) int
+		TableID     func(childComplexity int) int
+		TaskKey     func(childComplexity int) int
+	}
+
+	LineageGraph struct {
+		At        func(childComplexity int) int
+		Edges     func(childComplexity int) int
+		Nodes     func(childComplexity int) int
+		Root      func(childComplexity int) int
+		Truncated func(childComplexity int) int
+	}
+
+	LineageNode struct {
+		By        func(childComplexity int) int
+		Distance  func(childComplexity int) int
+		Dropped   func(childComplexity int) int
+		ID        func(childComplexity int) int
+		JobID     func(childComplexity int) int
+		Kind      func(childComplexity int) int
+		Name      func(childComplexity int) int
+		Namespace func(childComplexity int) int
+		RunID     func(childComplexity int) int
+		TaskKey   func(childComplexity int) int
+		Text      func(childComplexity int) int
+	}
+
 	LogChunk struct {
 		Data      func(childComplexity int) int
 		EmittedAt func(childComplexity int) int
@@ -313,18 +494,26 @@ type ComplexityRoot struct {
 	Mutation struct {
 		AddMember        func(childComplexity int, input model.AddMemberInput) int
 		CancelRun        func(childComplexity int, input model.CancelRunInput) int
+		CancelStatement  func(childComplexity int, input model.CancelStatementInput) int
 		ChangePassword   func(childComplexity int, input model.ChangePasswordInput) int
 		CreateAPIKey     func(childComplexity int, input domain.NewAPIKey) int
 		CreateCompute    func(childComplexity int, input model.CreateComputeInput) int
+		CreateDatabase   func(childComplexity int, input model.CreateDatabaseInput) int
 		CreateJob        func(childComplexity int, input model.CreateJobInput) int
+		CreateSchema     func(childComplexity int, input model.CreateSchemaInput) int
 		CreateWarehouse  func(childComplexity int, input model.CreateWarehouseInput) int
 		DeleteCompute    func(childComplexity int, input model.DeleteComputeInput) int
+		DeleteDatabase   func(childComplexity int, input model.DeleteDatabaseInput) int
 		DeleteJob        func(childComplexity int, input model.DeleteJobInput) int
+		DeleteSchema     func(childComplexity int, input model.DeleteSchemaInput) int
 		DeleteWarehouse  func(childComplexity int, input model.DeleteWarehouseInput) int
+		DropTable        func(childComplexity int, input model.DropTableInput) int
+		ExecuteStatement func(childComplexity int, input model.ExecuteStatementInput) int
 		Login            func(childComplexity int, input model.LoginInput) int
 		Logout           func(childComplexity int) int
 		RemoveMember     func(childComplexity int, input model.RemoveMemberInput) int
 		RemoveSamples    func(childComplexity int) int
+		RenameTable      func(childComplexity int, input model.RenameTableInput) int
 		RepairRun        func(childComplexity int, input model.RepairRunInput) int
 		RevokeAPIKey     func(childComplexity int, input model.RevokeAPIKeyInput) int
 		RotateAgentToken func(childComplexity int, input model.RotateAgentTokenInput) int
@@ -334,6 +523,7 @@ type ComplexityRoot struct {
 		StartWarehouse   func(childComplexity int, input model.StartWarehouseInput) int
 		StopCompute      func(childComplexity int, input model.StopComputeInput) int
 		StopWarehouse    func(childComplexity int, input model.StopWarehouseInput) int
+		UndropTable      func(childComplexity int, input model.UndropTableInput) int
 		UpdateCompute    func(childComplexity int, input model.UpdateComputeInput) int
 		UpdateJob        func(childComplexity int, input model.UpdateJobInput) int
 		UpdateMember     func(childComplexity int, input model.UpdateMemberInput) int
@@ -357,6 +547,11 @@ type ComplexityRoot struct {
 		HasNextPage func(childComplexity int) int
 	}
 
+	Property struct {
+		Name  func(childComplexity int) int
+		Value func(childComplexity int) int
+	}
+
 	ProviderSettings struct {
 		ExternalID func(childComplexity int) int
 		Kind       func(childComplexity int) int
@@ -373,17 +568,24 @@ type ComplexityRoot struct {
 		Compute          func(childComplexity int, id string) int
 		ComputeInstances func(childComplexity int, first *int, after *string) int
 		CronPreview      func(childComplexity int, cron string, timeZone string, count *int) int
+		Database         func(childComplexity int, id string) int
+		Databases        func(childComplexity int, first *int, after *string) int
 		Flavors          func(childComplexity int) int
 		Instance         func(childComplexity int) int
 		Job              func(childComplexity int, id string) int
 		Jobs             func(childComplexity int, first *int, after *string, filter *domain.JobFilter) int
+		Lineage          func(childComplexity int, table string, way *domain.LineageWay, depth *int, at *time.Time) int
 		Members          func(childComplexity int, first *int, after *string) int
 		Overview         func(childComplexity int) int
 		Provider         func(childComplexity int) int
 		Quotas           func(childComplexity int) int
 		Run              func(childComplexity int, id string) int
 		Runs             func(childComplexity int, first *int, after *string, filter *domain.RunFilter) int
+		Statement        func(childComplexity int, id string) int
+		Statements       func(childComplexity int, first *int, after *string, filter *model.StatementFilter) int
 		Storage          func(childComplexity int) int
+		Table            func(childComplexity int, id string) int
+		TableByName      func(childComplexity int, database string, schema string, name string) int
 		Viewer           func(childComplexity int) int
 		Warehouse        func(childComplexity int, id string) int
 		Warehouses       func(childComplexity int, first *int, after *string) int
@@ -404,8 +606,22 @@ type ComplexityRoot struct {
 		RemovedJobs func(childComplexity int) int
 	}
 
+	RenameTablePayload struct {
+		Table func(childComplexity int) int
+	}
+
 	RepairRunPayload struct {
 		Run func(childComplexity int) int
+	}
+
+	ResultChunk struct {
+		Bytes func(childComplexity int) int
+		Rows  func(childComplexity int) int
+	}
+
+	ResultColumn struct {
+		Name func(childComplexity int) int
+		Type func(childComplexity int) int
 	}
 
 	RevokeAPIKeyPayload struct {
@@ -427,6 +643,7 @@ type ComplexityRoot struct {
 		Job               func(childComplexity int) int
 		JobID             func(childComplexity int) int
 		JobName           func(childComplexity int) int
+		Lineage           func(childComplexity int) int
 		Message           func(childComplexity int) int
 		Parameters        func(childComplexity int) int
 		Single            func(childComplexity int) int
@@ -447,6 +664,13 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	RunLineage struct {
+		Read       func(childComplexity int) int
+		Truncated  func(childComplexity int) int
+		Unresolved func(childComplexity int) int
+		Written    func(childComplexity int) int
+	}
+
 	Schedule struct {
 		Cron         func(childComplexity int) int
 		LastMissedAt func(childComplexity int) int
@@ -461,6 +685,26 @@ type ComplexityRoot struct {
 		Viewer func(childComplexity int) int
 	}
 
+	Snapshot struct {
+		At        func(childComplexity int) int
+		Current   func(childComplexity int) int
+		ID        func(childComplexity int) int
+		Operation func(childComplexity int) int
+		ParentID  func(childComplexity int) int
+		Refs      func(childComplexity int) int
+		Summary   func(childComplexity int) int
+	}
+
+	SnapshotConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	SnapshotEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	StartComputePayload struct {
 		Compute func(childComplexity int) int
 	}
@@ -471,6 +715,64 @@ type ComplexityRoot struct {
 
 	StartWarehousePayload struct {
 		Warehouse func(childComplexity int) int
+	}
+
+	Statement struct {
+		Bytes             func(childComplexity int) int
+		CancelRequestedAt func(childComplexity int) int
+		Chunk             func(childComplexity int, n int) int
+		Chunks            func(childComplexity int) int
+		Columns           func(childComplexity int) int
+		CreatedAt         func(childComplexity int) int
+		CreatedBy         func(childComplexity int) int
+		Database          func(childComplexity int) int
+		Engine            func(childComplexity int) int
+		Failure           func(childComplexity int) int
+		FinishedAt        func(childComplexity int) int
+		ID                func(childComplexity int) int
+		Kind              func(childComplexity int) int
+		Lineage           func(childComplexity int) int
+		Message           func(childComplexity int) int
+		Parameters        func(childComplexity int) int
+		Progress          func(childComplexity int) int
+		Query             func(childComplexity int) int
+		QueuedMs          func(childComplexity int) int
+		ResultUntil       func(childComplexity int) int
+		RoutingReason     func(childComplexity int) int
+		Rows              func(childComplexity int) int
+		Run               func(childComplexity int) int
+		RunID             func(childComplexity int) int
+		RunMs             func(childComplexity int) int
+		Scanned           func(childComplexity int) int
+		Schema            func(childComplexity int) int
+		StartedAt         func(childComplexity int) int
+		State             func(childComplexity int) int
+		TaskKey           func(childComplexity int) int
+		Truncated         func(childComplexity int) int
+		Warehouse         func(childComplexity int) int
+		Write             func(childComplexity int) int
+	}
+
+	StatementChunk struct {
+		Next func(childComplexity int) int
+		Rows func(childComplexity int) int
+	}
+
+	StatementConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	StatementEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	StatementError struct {
+		Column  func(childComplexity int) int
+		Fault   func(childComplexity int) int
+		Line    func(childComplexity int) int
+		Message func(childComplexity int) int
 	}
 
 	StopComputePayload struct {
@@ -489,13 +791,68 @@ type ComplexityRoot struct {
 	}
 
 	Subscription struct {
-		AgentUpdated     func(childComplexity int) int
-		ComputeUpdated   func(childComplexity int) int
-		MachineMetrics   func(childComplexity int, id string, since *time.Time) int
-		Run              func(childComplexity int, id string) int
-		RunLogs          func(childComplexity int, attempt string, offset *int64) int
-		Runs             func(childComplexity int, filter *domain.RunFilter) int
-		WarehouseUpdated func(childComplexity int) int
+		AgentUpdated      func(childComplexity int) int
+		ComputeUpdated    func(childComplexity int) int
+		MachineMetrics    func(childComplexity int, id string, since *time.Time) int
+		Run               func(childComplexity int, id string) int
+		RunLogs           func(childComplexity int, attempt string, offset *int64) int
+		Runs              func(childComplexity int, filter *domain.RunFilter) int
+		StatementUpdated  func(childComplexity int, id string) int
+		StatementsUpdated func(childComplexity int, filter *model.StatementFilter) int
+		WarehouseUpdated  func(childComplexity int) int
+	}
+
+	TableColumn struct {
+		Doc      func(childComplexity int) int
+		Name     func(childComplexity int) int
+		Required func(childComplexity int) int
+		Type     func(childComplexity int) int
+	}
+
+	TableHistoryConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	TableHistoryEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	TableHistoryEntry struct {
+		Ancestor   func(childComplexity int) int
+		At         func(childComplexity int) int
+		ParentID   func(childComplexity int) int
+		SnapshotID func(childComplexity int) int
+	}
+
+	TablePartition struct {
+		Bytes       func(childComplexity int) int
+		DataFiles   func(childComplexity int) int
+		DeleteFiles func(childComplexity int) int
+		Name        func(childComplexity int) int
+		Records     func(childComplexity int) int
+	}
+
+	TablePartitionConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	TablePartitionEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	TableSample struct {
+		Columns func(childComplexity int) int
+		Rows    func(childComplexity int) int
+	}
+
+	TableSnapshot struct {
+		At        func(childComplexity int) int
+		ID        func(childComplexity int) int
+		Operation func(childComplexity int) int
 	}
 
 	Task struct {
@@ -526,6 +883,10 @@ type ComplexityRoot struct {
 		Key            func(childComplexity int) int
 		MaxRetries     func(childComplexity int) int
 		TimeoutSeconds func(childComplexity int) int
+	}
+
+	UndropTablePayload struct {
+		Table func(childComplexity int) int
 	}
 
 	UpdateComputePayload struct {
@@ -924,6 +1285,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CancelRunPayload.Run(childComplexity), true
 
+	case "CancelStatementPayload.statement":
+		if e.ComplexityRoot.CancelStatementPayload.Statement == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelStatementPayload.Statement(childComplexity), true
+
 	case "ChangePasswordPayload.user":
 		if e.ComplexityRoot.ChangePasswordPayload.User == nil {
 			break
@@ -1126,12 +1494,26 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateComputePayload.Compute(childComplexity), true
 
+	case "CreateDatabasePayload.database":
+		if e.ComplexityRoot.CreateDatabasePayload.Database == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateDatabasePayload.Database(childComplexity), true
+
 	case "CreateJobPayload.job":
 		if e.ComplexityRoot.CreateJobPayload.Job == nil {
 			break
 		}
 
 		return e.ComplexityRoot.CreateJobPayload.Job(childComplexity), true
+
+	case "CreateSchemaPayload.schema":
+		if e.ComplexityRoot.CreateSchemaPayload.Schema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateSchemaPayload.Schema(childComplexity), true
 
 	case "CreateWarehousePayload.warehouse":
 		if e.ComplexityRoot.CreateWarehousePayload.Warehouse == nil {
@@ -1140,12 +1522,155 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateWarehousePayload.Warehouse(childComplexity), true
 
+	case "DataFile.bytes":
+		if e.ComplexityRoot.DataFile.Bytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFile.Bytes(childComplexity), true
+	case "DataFile.content":
+		if e.ComplexityRoot.DataFile.Content == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFile.Content(childComplexity), true
+	case "DataFile.format":
+		if e.ComplexityRoot.DataFile.Format == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFile.Format(childComplexity), true
+	case "DataFile.partition":
+		if e.ComplexityRoot.DataFile.Partition == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFile.Partition(childComplexity), true
+	case "DataFile.path":
+		if e.ComplexityRoot.DataFile.Path == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFile.Path(childComplexity), true
+	case "DataFile.records":
+		if e.ComplexityRoot.DataFile.Records == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFile.Records(childComplexity), true
+
+	case "DataFileConnection.edges":
+		if e.ComplexityRoot.DataFileConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFileConnection.Edges(childComplexity), true
+	case "DataFileConnection.pageInfo":
+		if e.ComplexityRoot.DataFileConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFileConnection.PageInfo(childComplexity), true
+
+	case "DataFileEdge.cursor":
+		if e.ComplexityRoot.DataFileEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFileEdge.Cursor(childComplexity), true
+	case "DataFileEdge.node":
+		if e.ComplexityRoot.DataFileEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DataFileEdge.Node(childComplexity), true
+
+	case "Database.createdAt":
+		if e.ComplexityRoot.Database.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Database.CreatedAt(childComplexity), true
+	case "Database.createdBy":
+		if e.ComplexityRoot.Database.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Database.CreatedBy(childComplexity), true
+	case "Database.id":
+		if e.ComplexityRoot.Database.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Database.ID(childComplexity), true
+	case "Database.name":
+		if e.ComplexityRoot.Database.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Database.Name(childComplexity), true
+	case "Database.schemas":
+		if e.ComplexityRoot.Database.Schemas == nil {
+			break
+		}
+
+		args, err := ec.field_Database_schemas_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Database.Schemas(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Database.tables":
+		if e.ComplexityRoot.Database.Tables == nil {
+			break
+		}
+
+		args, err := ec.field_Database_tables_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Database.Tables(childComplexity, args["first"].(*int), args["after"].(*string), args["schema"].(*string), args["kind"].(*domain.TableKind), args["dropped"].(*bool)), true
+
+	case "DatabaseConnection.edges":
+		if e.ComplexityRoot.DatabaseConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DatabaseConnection.Edges(childComplexity), true
+	case "DatabaseConnection.pageInfo":
+		if e.ComplexityRoot.DatabaseConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DatabaseConnection.PageInfo(childComplexity), true
+
+	case "DatabaseEdge.cursor":
+		if e.ComplexityRoot.DatabaseEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DatabaseEdge.Cursor(childComplexity), true
+	case "DatabaseEdge.node":
+		if e.ComplexityRoot.DatabaseEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DatabaseEdge.Node(childComplexity), true
+
 	case "DeleteComputePayload.id":
 		if e.ComplexityRoot.DeleteComputePayload.ID == nil {
 			break
 		}
 
 		return e.ComplexityRoot.DeleteComputePayload.ID(childComplexity), true
+
+	case "DeleteDatabasePayload.id":
+		if e.ComplexityRoot.DeleteDatabasePayload.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeleteDatabasePayload.ID(childComplexity), true
 
 	case "DeleteJobPayload.id":
 		if e.ComplexityRoot.DeleteJobPayload.ID == nil {
@@ -1154,12 +1679,26 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DeleteJobPayload.ID(childComplexity), true
 
+	case "DeleteSchemaPayload.name":
+		if e.ComplexityRoot.DeleteSchemaPayload.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeleteSchemaPayload.Name(childComplexity), true
+
 	case "DeleteWarehousePayload.id":
 		if e.ComplexityRoot.DeleteWarehousePayload.ID == nil {
 			break
 		}
 
 		return e.ComplexityRoot.DeleteWarehousePayload.ID(childComplexity), true
+
+	case "DropTablePayload.table":
+		if e.ComplexityRoot.DropTablePayload.Table == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DropTablePayload.Table(childComplexity), true
 
 	case "Engine.name":
 		if e.ComplexityRoot.Engine.Name == nil {
@@ -1173,6 +1712,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Engine.Version(childComplexity), true
+
+	case "ExecuteStatementPayload.chunk":
+		if e.ComplexityRoot.ExecuteStatementPayload.Chunk == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecuteStatementPayload.Chunk(childComplexity), true
+	case "ExecuteStatementPayload.statement":
+		if e.ComplexityRoot.ExecuteStatementPayload.Statement == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExecuteStatementPayload.Statement(childComplexity), true
 
 	case "Flavor.available":
 		if e.ComplexityRoot.Flavor.Available == nil {
@@ -1444,6 +1996,509 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.JobFile.Size(childComplexity), true
 
+	case "LakeSchema.createdAt":
+		if e.ComplexityRoot.LakeSchema.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeSchema.CreatedAt(childComplexity), true
+	case "LakeSchema.createdBy":
+		if e.ComplexityRoot.LakeSchema.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeSchema.CreatedBy(childComplexity), true
+	case "LakeSchema.databaseId":
+		if e.ComplexityRoot.LakeSchema.DatabaseID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeSchema.DatabaseID(childComplexity), true
+	case "LakeSchema.name":
+		if e.ComplexityRoot.LakeSchema.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeSchema.Name(childComplexity), true
+	case "LakeSchema.properties":
+		if e.ComplexityRoot.LakeSchema.Properties == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeSchema.Properties(childComplexity), true
+
+	case "LakeSchemaConnection.edges":
+		if e.ComplexityRoot.LakeSchemaConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeSchemaConnection.Edges(childComplexity), true
+	case "LakeSchemaConnection.pageInfo":
+		if e.ComplexityRoot.LakeSchemaConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeSchemaConnection.PageInfo(childComplexity), true
+
+	case "LakeSchemaEdge.cursor":
+		if e.ComplexityRoot.LakeSchemaEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeSchemaEdge.Cursor(childComplexity), true
+	case "LakeSchemaEdge.node":
+		if e.ComplexityRoot.LakeSchemaEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeSchemaEdge.Node(childComplexity), true
+
+	case "LakeTable.columns":
+		if e.ComplexityRoot.LakeTable.Columns == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Columns(childComplexity), true
+	case "LakeTable.createdAt":
+		if e.ComplexityRoot.LakeTable.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.CreatedAt(childComplexity), true
+	case "LakeTable.createdBy":
+		if e.ComplexityRoot.LakeTable.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.CreatedBy(childComplexity), true
+	case "LakeTable.dataBytes":
+		if e.ComplexityRoot.LakeTable.DataBytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.DataBytes(childComplexity), true
+	case "LakeTable.dataFiles":
+		if e.ComplexityRoot.LakeTable.DataFiles == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.DataFiles(childComplexity), true
+	case "LakeTable.database":
+		if e.ComplexityRoot.LakeTable.Database == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Database(childComplexity), true
+	case "LakeTable.databaseId":
+		if e.ComplexityRoot.LakeTable.DatabaseID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.DatabaseID(childComplexity), true
+	case "LakeTable.dialect":
+		if e.ComplexityRoot.LakeTable.Dialect == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Dialect(childComplexity), true
+	case "LakeTable.droppedAt":
+		if e.ComplexityRoot.LakeTable.DroppedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.DroppedAt(childComplexity), true
+	case "LakeTable.files":
+		if e.ComplexityRoot.LakeTable.Files == nil {
+			break
+		}
+
+		args, err := ec.field_LakeTable_files_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.LakeTable.Files(childComplexity, args["first"].(*int), args["after"].(*string), args["snapshot"].(*int64)), true
+	case "LakeTable.formatVersion":
+		if e.ComplexityRoot.LakeTable.FormatVersion == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.FormatVersion(childComplexity), true
+	case "LakeTable.fullName":
+		if e.ComplexityRoot.LakeTable.FullName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.FullName(childComplexity), true
+	case "LakeTable.history":
+		if e.ComplexityRoot.LakeTable.History == nil {
+			break
+		}
+
+		args, err := ec.field_LakeTable_history_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.LakeTable.History(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "LakeTable.id":
+		if e.ComplexityRoot.LakeTable.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.ID(childComplexity), true
+	case "LakeTable.kind":
+		if e.ComplexityRoot.LakeTable.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Kind(childComplexity), true
+	case "LakeTable.lineage":
+		if e.ComplexityRoot.LakeTable.Lineage == nil {
+			break
+		}
+
+		args, err := ec.field_LakeTable_lineage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.LakeTable.Lineage(childComplexity, args["way"].(*domain.LineageWay), args["depth"].(*int), args["at"].(*time.Time)), true
+	case "LakeTable.location":
+		if e.ComplexityRoot.LakeTable.Location == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Location(childComplexity), true
+	case "LakeTable.name":
+		if e.ComplexityRoot.LakeTable.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Name(childComplexity), true
+	case "LakeTable.partitions":
+		if e.ComplexityRoot.LakeTable.Partitions == nil {
+			break
+		}
+
+		args, err := ec.field_LakeTable_partitions_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.LakeTable.Partitions(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "LakeTable.restorableUntil":
+		if e.ComplexityRoot.LakeTable.RestorableUntil == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.RestorableUntil(childComplexity), true
+	case "LakeTable.rowCount":
+		if e.ComplexityRoot.LakeTable.RowCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.RowCount(childComplexity), true
+	case "LakeTable.sql":
+		if e.ComplexityRoot.LakeTable.SQL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.SQL(childComplexity), true
+	case "LakeTable.sample":
+		if e.ComplexityRoot.LakeTable.Sample == nil {
+			break
+		}
+
+		args, err := ec.field_LakeTable_sample_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.LakeTable.Sample(childComplexity, args["limit"].(*int)), true
+	case "LakeTable.schema":
+		if e.ComplexityRoot.LakeTable.Schema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Schema(childComplexity), true
+	case "LakeTable.snapshot":
+		if e.ComplexityRoot.LakeTable.Snapshot == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Snapshot(childComplexity), true
+	case "LakeTable.snapshots":
+		if e.ComplexityRoot.LakeTable.Snapshots == nil {
+			break
+		}
+
+		args, err := ec.field_LakeTable_snapshots_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.LakeTable.Snapshots(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "LakeTable.updatedAt":
+		if e.ComplexityRoot.LakeTable.UpdatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.UpdatedAt(childComplexity), true
+	case "LakeTable.updatedBy":
+		if e.ComplexityRoot.LakeTable.UpdatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.UpdatedBy(childComplexity), true
+
+	case "LakeTableConnection.edges":
+		if e.ComplexityRoot.LakeTableConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTableConnection.Edges(childComplexity), true
+	case "LakeTableConnection.pageInfo":
+		if e.ComplexityRoot.LakeTableConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTableConnection.PageInfo(childComplexity), true
+
+	case "LakeTableEdge.cursor":
+		if e.ComplexityRoot.LakeTableEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTableEdge.Cursor(childComplexity), true
+	case "LakeTableEdge.node":
+		if e.ComplexityRoot.LakeTableEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTableEdge.Node(childComplexity), true
+
+	case "Lineage.read":
+		if e.ComplexityRoot.Lineage.Read == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Lineage.Read(childComplexity), true
+	case "Lineage.written":
+		if e.ComplexityRoot.Lineage.Written == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Lineage.Written(childComplexity), true
+
+	case "LineageEdge.at":
+		if e.ComplexityRoot.LineageEdge.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEdge.At(childComplexity), true
+	case "LineageEdge.columns":
+		if e.ComplexityRoot.LineageEdge.Columns == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEdge.Columns(childComplexity), true
+	case "LineageEdge.count":
+		if e.ComplexityRoot.LineageEdge.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEdge.Count(childComplexity), true
+	case "LineageEdge.direction":
+		if e.ComplexityRoot.LineageEdge.Direction == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEdge.Direction(childComplexity), true
+	case "LineageEdge.from":
+		if e.ComplexityRoot.LineageEdge.From == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEdge.From(childComplexity), true
+	case "LineageEdge.runId":
+		if e.ComplexityRoot.LineageEdge.RunID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEdge.RunID(childComplexity), true
+	case "LineageEdge.snapshotId":
+		if e.ComplexityRoot.LineageEdge.SnapshotID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEdge.SnapshotID(childComplexity), true
+	case "LineageEdge.statementId":
+		if e.ComplexityRoot.LineageEdge.StatementID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEdge.StatementID(childComplexity), true
+	case "LineageEdge.to":
+		if e.ComplexityRoot.LineageEdge.To == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEdge.To(childComplexity), true
+
+	case "LineageEntry.at":
+		if e.ComplexityRoot.LineageEntry.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEntry.At(childComplexity), true
+	case "LineageEntry.columns":
+		if e.ComplexityRoot.LineageEntry.Columns == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEntry.Columns(childComplexity), true
+	case "LineageEntry.fullName":
+		if e.ComplexityRoot.LineageEntry.FullName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEntry.FullName(childComplexity), true
+	case "LineageEntry.namespace":
+		if e.ComplexityRoot.LineageEntry.Namespace == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEntry.Namespace(childComplexity), true
+	case "LineageEntry.snapshotId":
+		if e.ComplexityRoot.LineageEntry.SnapshotID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEntry.SnapshotID(childComplexity), true
+	case "LineageEntry.statementId":
+		if e.ComplexityRoot.LineageEntry.StatementID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEntry.StatementID(childComplexity), true
+	case "LineageEntry.table":
+		if e.ComplexityRoot.LineageEntry.Table == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEntry.Table(childComplexity), true
+	case "LineageEntry.tableId":
+		if e.ComplexityRoot.LineageEntry.TableID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEntry.TableID(childComplexity), true
+	case "LineageEntry.taskKey":
+		if e.ComplexityRoot.LineageEntry.TaskKey == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageEntry.TaskKey(childComplexity), true
+
+	case "LineageGraph.at":
+		if e.ComplexityRoot.LineageGraph.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageGraph.At(childComplexity), true
+	case "LineageGraph.edges":
+		if e.ComplexityRoot.LineageGraph.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageGraph.Edges(childComplexity), true
+	case "LineageGraph.nodes":
+		if e.ComplexityRoot.LineageGraph.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageGraph.Nodes(childComplexity), true
+	case "LineageGraph.root":
+		if e.ComplexityRoot.LineageGraph.Root == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageGraph.Root(childComplexity), true
+	case "LineageGraph.truncated":
+		if e.ComplexityRoot.LineageGraph.Truncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageGraph.Truncated(childComplexity), true
+
+	case "LineageNode.by":
+		if e.ComplexityRoot.LineageNode.By == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.By(childComplexity), true
+	case "LineageNode.distance":
+		if e.ComplexityRoot.LineageNode.Distance == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.Distance(childComplexity), true
+	case "LineageNode.dropped":
+		if e.ComplexityRoot.LineageNode.Dropped == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.Dropped(childComplexity), true
+	case "LineageNode.id":
+		if e.ComplexityRoot.LineageNode.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.ID(childComplexity), true
+	case "LineageNode.jobId":
+		if e.ComplexityRoot.LineageNode.JobID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.JobID(childComplexity), true
+	case "LineageNode.kind":
+		if e.ComplexityRoot.LineageNode.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.Kind(childComplexity), true
+	case "LineageNode.name":
+		if e.ComplexityRoot.LineageNode.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.Name(childComplexity), true
+	case "LineageNode.namespace":
+		if e.ComplexityRoot.LineageNode.Namespace == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.Namespace(childComplexity), true
+	case "LineageNode.runId":
+		if e.ComplexityRoot.LineageNode.RunID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.RunID(childComplexity), true
+	case "LineageNode.taskKey":
+		if e.ComplexityRoot.LineageNode.TaskKey == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.TaskKey(childComplexity), true
+	case "LineageNode.text":
+		if e.ComplexityRoot.LineageNode.Text == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LineageNode.Text(childComplexity), true
+
 	case "LogChunk.data":
 		if e.ComplexityRoot.LogChunk.Data == nil {
 			break
@@ -1642,6 +2697,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CancelRun(childComplexity, args["input"].(model.CancelRunInput)), true
+	case "Mutation.cancelStatement":
+		if e.ComplexityRoot.Mutation.CancelStatement == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_cancelStatement_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CancelStatement(childComplexity, args["input"].(model.CancelStatementInput)), true
 	case "Mutation.changePassword":
 		if e.ComplexityRoot.Mutation.ChangePassword == nil {
 			break
@@ -1675,6 +2741,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateCompute(childComplexity, args["input"].(model.CreateComputeInput)), true
+	case "Mutation.createDatabase":
+		if e.ComplexityRoot.Mutation.CreateDatabase == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createDatabase_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateDatabase(childComplexity, args["input"].(model.CreateDatabaseInput)), true
 	case "Mutation.createJob":
 		if e.ComplexityRoot.Mutation.CreateJob == nil {
 			break
@@ -1686,6 +2763,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateJob(childComplexity, args["input"].(model.CreateJobInput)), true
+	case "Mutation.createSchema":
+		if e.ComplexityRoot.Mutation.CreateSchema == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createSchema_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateSchema(childComplexity, args["input"].(model.CreateSchemaInput)), true
 	case "Mutation.createWarehouse":
 		if e.ComplexityRoot.Mutation.CreateWarehouse == nil {
 			break
@@ -1708,6 +2796,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteCompute(childComplexity, args["input"].(model.DeleteComputeInput)), true
+	case "Mutation.deleteDatabase":
+		if e.ComplexityRoot.Mutation.DeleteDatabase == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteDatabase_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteDatabase(childComplexity, args["input"].(model.DeleteDatabaseInput)), true
 	case "Mutation.deleteJob":
 		if e.ComplexityRoot.Mutation.DeleteJob == nil {
 			break
@@ -1719,6 +2818,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteJob(childComplexity, args["input"].(model.DeleteJobInput)), true
+	case "Mutation.deleteSchema":
+		if e.ComplexityRoot.Mutation.DeleteSchema == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteSchema_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteSchema(childComplexity, args["input"].(model.DeleteSchemaInput)), true
 	case "Mutation.deleteWarehouse":
 		if e.ComplexityRoot.Mutation.DeleteWarehouse == nil {
 			break
@@ -1730,6 +2840,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteWarehouse(childComplexity, args["input"].(model.DeleteWarehouseInput)), true
+	case "Mutation.dropTable":
+		if e.ComplexityRoot.Mutation.DropTable == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_dropTable_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DropTable(childComplexity, args["input"].(model.DropTableInput)), true
+	case "Mutation.executeStatement":
+		if e.ComplexityRoot.Mutation.ExecuteStatement == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_executeStatement_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ExecuteStatement(childComplexity, args["input"].(model.ExecuteStatementInput)), true
 	case "Mutation.login":
 		if e.ComplexityRoot.Mutation.Login == nil {
 			break
@@ -1764,6 +2896,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveSamples(childComplexity), true
+	case "Mutation.renameTable":
+		if e.ComplexityRoot.Mutation.RenameTable == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_renameTable_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RenameTable(childComplexity, args["input"].(model.RenameTableInput)), true
 	case "Mutation.repairRun":
 		if e.ComplexityRoot.Mutation.RepairRun == nil {
 			break
@@ -1863,6 +3006,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.StopWarehouse(childComplexity, args["input"].(model.StopWarehouseInput)), true
+	case "Mutation.undropTable":
+		if e.ComplexityRoot.Mutation.UndropTable == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_undropTable_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UndropTable(childComplexity, args["input"].(model.UndropTableInput)), true
 	case "Mutation.updateCompute":
 		if e.ComplexityRoot.Mutation.UpdateCompute == nil {
 			break
@@ -1991,6 +3145,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PageInfo.HasNextPage(childComplexity), true
 
+	case "Property.name":
+		if e.ComplexityRoot.Property.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Property.Name(childComplexity), true
+	case "Property.value":
+		if e.ComplexityRoot.Property.Value == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Property.Value(childComplexity), true
+
 	case "ProviderSettings.externalId":
 		if e.ComplexityRoot.ProviderSettings.ExternalID == nil {
 			break
@@ -2099,6 +3266,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.CronPreview(childComplexity, args["cron"].(string), args["timeZone"].(string), args["count"].(*int)), true
+	case "Query.database":
+		if e.ComplexityRoot.Query.Database == nil {
+			break
+		}
+
+		args, err := ec.field_Query_database_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Database(childComplexity, args["id"].(string)), true
+	case "Query.databases":
+		if e.ComplexityRoot.Query.Databases == nil {
+			break
+		}
+
+		args, err := ec.field_Query_databases_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Databases(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Query.flavors":
 		if e.ComplexityRoot.Query.Flavors == nil {
 			break
@@ -2134,6 +3323,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Jobs(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*domain.JobFilter)), true
+	case "Query.lineage":
+		if e.ComplexityRoot.Query.Lineage == nil {
+			break
+		}
+
+		args, err := ec.field_Query_lineage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Lineage(childComplexity, args["table"].(string), args["way"].(*domain.LineageWay), args["depth"].(*int), args["at"].(*time.Time)), true
 	case "Query.members":
 		if e.ComplexityRoot.Query.Members == nil {
 			break
@@ -2185,12 +3385,56 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Runs(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*domain.RunFilter)), true
+	case "Query.statement":
+		if e.ComplexityRoot.Query.Statement == nil {
+			break
+		}
+
+		args, err := ec.field_Query_statement_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Statement(childComplexity, args["id"].(string)), true
+	case "Query.statements":
+		if e.ComplexityRoot.Query.Statements == nil {
+			break
+		}
+
+		args, err := ec.field_Query_statements_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Statements(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*model.StatementFilter)), true
 	case "Query.storage":
 		if e.ComplexityRoot.Query.Storage == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Query.Storage(childComplexity), true
+	case "Query.table":
+		if e.ComplexityRoot.Query.Table == nil {
+			break
+		}
+
+		args, err := ec.field_Query_table_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Table(childComplexity, args["id"].(string)), true
+	case "Query.tableByName":
+		if e.ComplexityRoot.Query.TableByName == nil {
+			break
+		}
+
+		args, err := ec.field_Query_tableByName_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.TableByName(childComplexity, args["database"].(string), args["schema"].(string), args["name"].(string)), true
 	case "Query.viewer":
 		if e.ComplexityRoot.Query.Viewer == nil {
 			break
@@ -2259,12 +3503,45 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RemoveSamplesPayload.RemovedJobs(childComplexity), true
 
+	case "RenameTablePayload.table":
+		if e.ComplexityRoot.RenameTablePayload.Table == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RenameTablePayload.Table(childComplexity), true
+
 	case "RepairRunPayload.run":
 		if e.ComplexityRoot.RepairRunPayload.Run == nil {
 			break
 		}
 
 		return e.ComplexityRoot.RepairRunPayload.Run(childComplexity), true
+
+	case "ResultChunk.bytes":
+		if e.ComplexityRoot.ResultChunk.Bytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ResultChunk.Bytes(childComplexity), true
+	case "ResultChunk.rows":
+		if e.ComplexityRoot.ResultChunk.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ResultChunk.Rows(childComplexity), true
+
+	case "ResultColumn.name":
+		if e.ComplexityRoot.ResultColumn.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ResultColumn.Name(childComplexity), true
+	case "ResultColumn.type":
+		if e.ComplexityRoot.ResultColumn.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ResultColumn.Type(childComplexity), true
 
 	case "RevokeAPIKeyPayload.apiKey":
 		if e.ComplexityRoot.RevokeAPIKeyPayload.APIKey == nil {
@@ -2340,6 +3617,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Run.JobName(childComplexity), true
+	case "Run.lineage":
+		if e.ComplexityRoot.Run.Lineage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Run.Lineage(childComplexity), true
 	case "Run.message":
 		if e.ComplexityRoot.Run.Message == nil {
 			break
@@ -2415,6 +3698,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RunEdge.Node(childComplexity), true
 
+	case "RunLineage.read":
+		if e.ComplexityRoot.RunLineage.Read == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunLineage.Read(childComplexity), true
+	case "RunLineage.truncated":
+		if e.ComplexityRoot.RunLineage.Truncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunLineage.Truncated(childComplexity), true
+	case "RunLineage.unresolved":
+		if e.ComplexityRoot.RunLineage.Unresolved == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunLineage.Unresolved(childComplexity), true
+	case "RunLineage.written":
+		if e.ComplexityRoot.RunLineage.Written == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunLineage.Written(childComplexity), true
+
 	case "Schedule.cron":
 		if e.ComplexityRoot.Schedule.Cron == nil {
 			break
@@ -2470,6 +3778,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SetUpPayload.Viewer(childComplexity), true
 
+	case "Snapshot.at":
+		if e.ComplexityRoot.Snapshot.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Snapshot.At(childComplexity), true
+	case "Snapshot.current":
+		if e.ComplexityRoot.Snapshot.Current == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Snapshot.Current(childComplexity), true
+	case "Snapshot.id":
+		if e.ComplexityRoot.Snapshot.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Snapshot.ID(childComplexity), true
+	case "Snapshot.operation":
+		if e.ComplexityRoot.Snapshot.Operation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Snapshot.Operation(childComplexity), true
+	case "Snapshot.parentId":
+		if e.ComplexityRoot.Snapshot.ParentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Snapshot.ParentID(childComplexity), true
+	case "Snapshot.refs":
+		if e.ComplexityRoot.Snapshot.Refs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Snapshot.Refs(childComplexity), true
+	case "Snapshot.summary":
+		if e.ComplexityRoot.Snapshot.Summary == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Snapshot.Summary(childComplexity), true
+
+	case "SnapshotConnection.edges":
+		if e.ComplexityRoot.SnapshotConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SnapshotConnection.Edges(childComplexity), true
+	case "SnapshotConnection.pageInfo":
+		if e.ComplexityRoot.SnapshotConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SnapshotConnection.PageInfo(childComplexity), true
+
+	case "SnapshotEdge.cursor":
+		if e.ComplexityRoot.SnapshotEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SnapshotEdge.Cursor(childComplexity), true
+	case "SnapshotEdge.node":
+		if e.ComplexityRoot.SnapshotEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SnapshotEdge.Node(childComplexity), true
+
 	case "StartComputePayload.compute":
 		if e.ComplexityRoot.StartComputePayload.Compute == nil {
 			break
@@ -2490,6 +3867,274 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.StartWarehousePayload.Warehouse(childComplexity), true
+
+	case "Statement.resultBytes":
+		if e.ComplexityRoot.Statement.Bytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Bytes(childComplexity), true
+	case "Statement.cancelRequestedAt":
+		if e.ComplexityRoot.Statement.CancelRequestedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.CancelRequestedAt(childComplexity), true
+	case "Statement.chunk":
+		if e.ComplexityRoot.Statement.Chunk == nil {
+			break
+		}
+
+		args, err := ec.field_Statement_chunk_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Statement.Chunk(childComplexity, args["n"].(int)), true
+	case "Statement.chunks":
+		if e.ComplexityRoot.Statement.Chunks == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Chunks(childComplexity), true
+	case "Statement.columns":
+		if e.ComplexityRoot.Statement.Columns == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Columns(childComplexity), true
+	case "Statement.createdAt":
+		if e.ComplexityRoot.Statement.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.CreatedAt(childComplexity), true
+	case "Statement.createdBy":
+		if e.ComplexityRoot.Statement.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.CreatedBy(childComplexity), true
+	case "Statement.database":
+		if e.ComplexityRoot.Statement.Database == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Database(childComplexity), true
+	case "Statement.engine":
+		if e.ComplexityRoot.Statement.Engine == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Engine(childComplexity), true
+	case "Statement.error":
+		if e.ComplexityRoot.Statement.Failure == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Failure(childComplexity), true
+	case "Statement.finishedAt":
+		if e.ComplexityRoot.Statement.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.FinishedAt(childComplexity), true
+	case "Statement.id":
+		if e.ComplexityRoot.Statement.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.ID(childComplexity), true
+	case "Statement.kind":
+		if e.ComplexityRoot.Statement.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Kind(childComplexity), true
+	case "Statement.lineage":
+		if e.ComplexityRoot.Statement.Lineage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Lineage(childComplexity), true
+	case "Statement.message":
+		if e.ComplexityRoot.Statement.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Message(childComplexity), true
+	case "Statement.parameters":
+		if e.ComplexityRoot.Statement.Parameters == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Parameters(childComplexity), true
+	case "Statement.progress":
+		if e.ComplexityRoot.Statement.Progress == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Progress(childComplexity), true
+	case "Statement.query":
+		if e.ComplexityRoot.Statement.Query == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Query(childComplexity), true
+	case "Statement.queuedMs":
+		if e.ComplexityRoot.Statement.QueuedMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.QueuedMs(childComplexity), true
+	case "Statement.resultUntil":
+		if e.ComplexityRoot.Statement.ResultUntil == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.ResultUntil(childComplexity), true
+	case "Statement.routingReason":
+		if e.ComplexityRoot.Statement.RoutingReason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.RoutingReason(childComplexity), true
+	case "Statement.rowCount":
+		if e.ComplexityRoot.Statement.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Rows(childComplexity), true
+	case "Statement.run":
+		if e.ComplexityRoot.Statement.Run == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Run(childComplexity), true
+	case "Statement.runId":
+		if e.ComplexityRoot.Statement.RunID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.RunID(childComplexity), true
+	case "Statement.runMs":
+		if e.ComplexityRoot.Statement.RunMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.RunMs(childComplexity), true
+	case "Statement.bytesScanned":
+		if e.ComplexityRoot.Statement.Scanned == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Scanned(childComplexity), true
+	case "Statement.schema":
+		if e.ComplexityRoot.Statement.Schema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Schema(childComplexity), true
+	case "Statement.startedAt":
+		if e.ComplexityRoot.Statement.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.StartedAt(childComplexity), true
+	case "Statement.state":
+		if e.ComplexityRoot.Statement.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.State(childComplexity), true
+	case "Statement.taskKey":
+		if e.ComplexityRoot.Statement.TaskKey == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.TaskKey(childComplexity), true
+	case "Statement.truncated":
+		if e.ComplexityRoot.Statement.Truncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Truncated(childComplexity), true
+	case "Statement.warehouse", "Statement.warehouseId":
+		if e.ComplexityRoot.Statement.Warehouse == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Warehouse(childComplexity), true
+	case "Statement.write":
+		if e.ComplexityRoot.Statement.Write == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Write(childComplexity), true
+
+	case "StatementChunk.next":
+		if e.ComplexityRoot.StatementChunk.Next == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementChunk.Next(childComplexity), true
+	case "StatementChunk.rows":
+		if e.ComplexityRoot.StatementChunk.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementChunk.Rows(childComplexity), true
+
+	case "StatementConnection.edges":
+		if e.ComplexityRoot.StatementConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementConnection.Edges(childComplexity), true
+	case "StatementConnection.pageInfo":
+		if e.ComplexityRoot.StatementConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementConnection.PageInfo(childComplexity), true
+
+	case "StatementEdge.cursor":
+		if e.ComplexityRoot.StatementEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementEdge.Cursor(childComplexity), true
+	case "StatementEdge.node":
+		if e.ComplexityRoot.StatementEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementEdge.Node(childComplexity), true
+
+	case "StatementError.column":
+		if e.ComplexityRoot.StatementError.Column == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementError.Column(childComplexity), true
+	case "StatementError.fault":
+		if e.ComplexityRoot.StatementError.Fault == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementError.Fault(childComplexity), true
+	case "StatementError.line":
+		if e.ComplexityRoot.StatementError.Line == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementError.Line(childComplexity), true
+	case "StatementError.message":
+		if e.ComplexityRoot.StatementError.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StatementError.Message(childComplexity), true
 
 	case "StopComputePayload.compute":
 		if e.ComplexityRoot.StopComputePayload.Compute == nil {
@@ -2586,12 +4231,199 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.Runs(childComplexity, args["filter"].(*domain.RunFilter)), true
+	case "Subscription.statementUpdated":
+		if e.ComplexityRoot.Subscription.StatementUpdated == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_statementUpdated_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.StatementUpdated(childComplexity, args["id"].(string)), true
+	case "Subscription.statementsUpdated":
+		if e.ComplexityRoot.Subscription.StatementsUpdated == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_statementsUpdated_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.StatementsUpdated(childComplexity, args["filter"].(*model.StatementFilter)), true
 	case "Subscription.warehouseUpdated":
 		if e.ComplexityRoot.Subscription.WarehouseUpdated == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Subscription.WarehouseUpdated(childComplexity), true
+
+	case "TableColumn.doc":
+		if e.ComplexityRoot.TableColumn.Doc == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableColumn.Doc(childComplexity), true
+	case "TableColumn.name":
+		if e.ComplexityRoot.TableColumn.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableColumn.Name(childComplexity), true
+	case "TableColumn.required":
+		if e.ComplexityRoot.TableColumn.Required == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableColumn.Required(childComplexity), true
+	case "TableColumn.type":
+		if e.ComplexityRoot.TableColumn.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableColumn.Type(childComplexity), true
+
+	case "TableHistoryConnection.edges":
+		if e.ComplexityRoot.TableHistoryConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableHistoryConnection.Edges(childComplexity), true
+	case "TableHistoryConnection.pageInfo":
+		if e.ComplexityRoot.TableHistoryConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableHistoryConnection.PageInfo(childComplexity), true
+
+	case "TableHistoryEdge.cursor":
+		if e.ComplexityRoot.TableHistoryEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableHistoryEdge.Cursor(childComplexity), true
+	case "TableHistoryEdge.node":
+		if e.ComplexityRoot.TableHistoryEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableHistoryEdge.Node(childComplexity), true
+
+	case "TableHistoryEntry.isCurrentAncestor":
+		if e.ComplexityRoot.TableHistoryEntry.Ancestor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableHistoryEntry.Ancestor(childComplexity), true
+	case "TableHistoryEntry.at":
+		if e.ComplexityRoot.TableHistoryEntry.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableHistoryEntry.At(childComplexity), true
+	case "TableHistoryEntry.parentId":
+		if e.ComplexityRoot.TableHistoryEntry.ParentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableHistoryEntry.ParentID(childComplexity), true
+	case "TableHistoryEntry.snapshotId":
+		if e.ComplexityRoot.TableHistoryEntry.SnapshotID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableHistoryEntry.SnapshotID(childComplexity), true
+
+	case "TablePartition.bytes":
+		if e.ComplexityRoot.TablePartition.Bytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TablePartition.Bytes(childComplexity), true
+	case "TablePartition.dataFiles":
+		if e.ComplexityRoot.TablePartition.DataFiles == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TablePartition.DataFiles(childComplexity), true
+	case "TablePartition.deleteFiles":
+		if e.ComplexityRoot.TablePartition.DeleteFiles == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TablePartition.DeleteFiles(childComplexity), true
+	case "TablePartition.partition":
+		if e.ComplexityRoot.TablePartition.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TablePartition.Name(childComplexity), true
+	case "TablePartition.records":
+		if e.ComplexityRoot.TablePartition.Records == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TablePartition.Records(childComplexity), true
+
+	case "TablePartitionConnection.edges":
+		if e.ComplexityRoot.TablePartitionConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TablePartitionConnection.Edges(childComplexity), true
+	case "TablePartitionConnection.pageInfo":
+		if e.ComplexityRoot.TablePartitionConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TablePartitionConnection.PageInfo(childComplexity), true
+
+	case "TablePartitionEdge.cursor":
+		if e.ComplexityRoot.TablePartitionEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TablePartitionEdge.Cursor(childComplexity), true
+	case "TablePartitionEdge.node":
+		if e.ComplexityRoot.TablePartitionEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TablePartitionEdge.Node(childComplexity), true
+
+	case "TableSample.columns":
+		if e.ComplexityRoot.TableSample.Columns == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableSample.Columns(childComplexity), true
+	case "TableSample.rows":
+		if e.ComplexityRoot.TableSample.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableSample.Rows(childComplexity), true
+
+	case "TableSnapshot.at":
+		if e.ComplexityRoot.TableSnapshot.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableSnapshot.At(childComplexity), true
+	case "TableSnapshot.id":
+		if e.ComplexityRoot.TableSnapshot.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableSnapshot.ID(childComplexity), true
+	case "TableSnapshot.operation":
+		if e.ComplexityRoot.TableSnapshot.Operation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableSnapshot.Operation(childComplexity), true
 
 	case "Task.attempts":
 		if e.ComplexityRoot.Task.Attempts == nil {
@@ -2738,6 +4570,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TaskSpec.TimeoutSeconds(childComplexity), true
+
+	case "UndropTablePayload.table":
+		if e.ComplexityRoot.UndropTablePayload.Table == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UndropTablePayload.Table(childComplexity), true
 
 	case "UpdateComputePayload.compute":
 		if e.ComplexityRoot.UpdateComputePayload.Compute == nil {
@@ -3067,18 +4906,27 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAddMemberInput,
 		ec.unmarshalInputCancelRunInput,
+		ec.unmarshalInputCancelStatementInput,
 		ec.unmarshalInputChangePasswordInput,
 		ec.unmarshalInputCreateAPIKeyInput,
 		ec.unmarshalInputCreateComputeInput,
+		ec.unmarshalInputCreateDatabaseInput,
 		ec.unmarshalInputCreateJobInput,
+		ec.unmarshalInputCreateSchemaInput,
 		ec.unmarshalInputCreateWarehouseInput,
 		ec.unmarshalInputDeleteComputeInput,
+		ec.unmarshalInputDeleteDatabaseInput,
 		ec.unmarshalInputDeleteJobInput,
+		ec.unmarshalInputDeleteSchemaInput,
 		ec.unmarshalInputDeleteWarehouseInput,
+		ec.unmarshalInputDropTableInput,
+		ec.unmarshalInputExecuteStatementInput,
 		ec.unmarshalInputJobFileInput,
 		ec.unmarshalInputJobFilter,
 		ec.unmarshalInputLoginInput,
+		ec.unmarshalInputPropertyInput,
 		ec.unmarshalInputRemoveMemberInput,
+		ec.unmarshalInputRenameTableInput,
 		ec.unmarshalInputRepairRunInput,
 		ec.unmarshalInputRevokeAPIKeyInput,
 		ec.unmarshalInputRotateAgentTokenInput,
@@ -3089,9 +4937,11 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputStartComputeInput,
 		ec.unmarshalInputStartRunInput,
 		ec.unmarshalInputStartWarehouseInput,
+		ec.unmarshalInputStatementFilter,
 		ec.unmarshalInputStopComputeInput,
 		ec.unmarshalInputStopWarehouseInput,
 		ec.unmarshalInputTaskSpecInput,
+		ec.unmarshalInputUndropTableInput,
 		ec.unmarshalInputUpdateComputeInput,
 		ec.unmarshalInputUpdateJobInput,
 		ec.unmarshalInputUpdateMemberInput,
@@ -3356,6 +5206,81 @@ extend type Subscription {
   computeUpdated: Compute!
 }
 `, BuiltIn: false},
+	{Name: "../schema/database.graphqls", Input: `"Holds schemas, which hold tables and views. It is the warehouse and the prefix of an Iceberg REST client. Names of the catalog are kept as they were given, and found in any case."
+type Database {
+  id: ID!
+  "Unique in the workspace."
+  name: String!
+  createdBy: String!
+  createdAt: Time!
+  "Those of all levels, by name."
+  schemas(first: Int = 50, after: String): LakeSchemaConnection!
+  "Tables and views of all its schemas, oldest first; with dropped, those that were dropped and can be restored, by themselves."
+  tables(first: Int = 50, after: String, schema: String, kind: TableKind, dropped: Boolean = false): LakeTableConnection!
+}
+type DatabaseEdge { cursor: String! node: Database! }
+type DatabaseConnection { edges: [DatabaseEdge!]! pageInfo: PageInfo! }
+
+"A namespace in a database."
+type LakeSchema {
+  "Its levels, joined by dots; unique in the database."
+  name: String!
+  databaseId: ID!
+  properties: [Property!]!
+  createdBy: String!
+  createdAt: Time!
+}
+type LakeSchemaEdge { cursor: String! node: LakeSchema! }
+type LakeSchemaConnection { edges: [LakeSchemaEdge!]! pageInfo: PageInfo! }
+
+"A name and its value."
+type Property { name: String! value: String! }
+input PropertyInput { name: String! value: String! }
+
+extend type Query {
+  "Oldest first. A workspace starts with the database lake, and in it the schema public."
+  databases(first: Int = 50, after: String): DatabaseConnection!
+  "By its id, or its name in any case."
+  database(id: ID!): Database
+}
+
+input CreateDatabaseInput {
+  "Unique in the workspace, in any case."
+  name: String!
+  "The same key answers with the same database, for a day."
+  idempotencyKey: String
+}
+type CreateDatabasePayload { database: Database! }
+input DeleteDatabaseInput {
+  "Its id, or its name."
+  id: ID!
+}
+type DeleteDatabasePayload { id: ID! }
+input CreateSchemaInput {
+  "Id or name of the database."
+  database: ID!
+  "Its levels, joined by dots; all but the last must be there."
+  name: String!
+  properties: [PropertyInput!]
+}
+type CreateSchemaPayload { schema: LakeSchema! }
+input DeleteSchemaInput {
+  "Id or name of the database."
+  database: ID!
+  name: String!
+}
+type DeleteSchemaPayload { name: String! }
+
+extend type Mutation {
+  "It begins with the schema public."
+  createDatabase(input: CreateDatabaseInput!): CreateDatabasePayload!
+  "Refused while a table or a view is in it. Its dropped tables can no longer be restored."
+  deleteDatabase(input: DeleteDatabaseInput!): DeleteDatabasePayload!
+  createSchema(input: CreateSchemaInput!): CreateSchemaPayload!
+  "Refused while a table, a view or another schema is in it."
+  deleteSchema(input: DeleteSchemaInput!): DeleteSchemaPayload!
+}
+`, BuiltIn: false},
 	{Name: "../schema/job.graphqls", Input: `"Something to run: a single command, or tasks that depend on each other."
 type Job {
   id: ID!
@@ -3528,6 +5453,120 @@ extend type Mutation {
   updateJob(input: UpdateJobInput!): UpdateJobPayload!
   "Its runs stay. Refused while a run is pending or running."
   deleteJob(input: DeleteJobInput!): DeleteJobPayload!
+}
+`, BuiltIn: false},
+	{Name: "../schema/lineage.graphqls", Input: `"The tables that a statement read and wrote, oldest first. Both are empty where there are none."
+type Lineage {
+  read: [LineageEntry!]!
+  written: [LineageEntry!]!
+}
+
+"The tables that all attempts and all statements of a run read and wrote, oldest first. Both are empty where there are none."
+type RunLineage {
+  read: [LineageEntry!]!
+  written: [LineageEntry!]!
+  "Those of its statements whose lineage is not wholly known."
+  unresolved: [ID!]!
+  "There are more than 10,000 entries; these are the oldest."
+  truncated: Boolean!
+}
+
+"That a table was read or written, with the names of that moment."
+type LineageEntry {
+  at: Time!
+  "database.schema.table; of a dataset outside of the catalog its name there."
+  fullName: String!
+  "Of a dataset outside: where it is. Null for tables."
+  namespace: String
+  tableId: ID!
+  "As it is now, also while it is dropped; null once it is gone, and for what is outside."
+  table: LakeTable
+  "Null where the table had none, and for views."
+  snapshotId: Int64
+  "Those that were used; null where they are not known."
+  columns: [String!]
+  "That did it; null where a task did it by itself."
+  statementId: ID
+  "The task that did it; null for a run with a single command, and where no task did."
+  taskKey: String
+}
+
+"In which direction a graph is followed: where the data came from, where it went, or both."
+enum LineageWay { UPSTREAM DOWNSTREAM BOTH }
+"TASK stands for a job's task with all its runs and their statements, STATEMENT for one of no run, DATASET and EXTERNAL_JOB for what is outside."
+enum LineageNodeKind { TABLE DATASET TASK STATEMENT EXTERNAL_JOB }
+enum LineageDirection { READ WRITTEN }
+
+"What leads to a table, and from it."
+type LineageGraph {
+  "Id of the node of the table."
+  root: ID!
+  "What had happened by then is in it."
+  at: Time!
+  "Nearest first."
+  nodes: [LineageNode!]!
+  edges: [LineageEdge!]!
+  "There are more than 1,000 nodes; these are the nearest."
+  truncated: Boolean!
+}
+
+"A table, or what reads and writes tables."
+type LineageNode {
+  "Of a table, its own; of others unique in the graph."
+  id: ID!
+  kind: LineageNodeKind!
+  "Of a table database.schema.table, of a task its job's name, of a statement its kind, such as INSERT."
+  name: String!
+  "Of what is outside; else null."
+  namespace: String
+  "The table is not there any more."
+  dropped: Boolean!
+  "Of a task; else null."
+  jobId: ID
+  "Of a task, null for a job with a single command."
+  taskKey: String
+  "The latest run of a task by then; null for others."
+  runId: ID
+  "The beginning of a statement's text; null for others."
+  text: String
+  "Whose statement it is: a member's e-mail, or an API key's name; null for others."
+  by: String
+  "Tables from the first one."
+  distance: Int!
+}
+
+"That something read or wrote a table, as often as it did."
+type LineageEdge {
+  "Node that the data came from."
+  from: ID!
+  "Node that the data went to."
+  to: ID!
+  "When it happened last."
+  at: Time!
+  "How often, by then; 10,000 stands for that and more."
+  count: Int64!
+  direction: LineageDirection!
+  "Of the last time; null where the table had none, and for views."
+  snapshotId: Int64
+  "That were used the last time; null where they are not known."
+  columns: [String!]
+  "That did it last; null where a task did it by itself."
+  statementId: ID
+  "Whose task did it last; null where no task did."
+  runId: ID
+}
+
+extend type Query {
+  """
+  What leads to a table and from it, depth tables far (1 to 10), as of a time: names are those of then. The table is named as database.schema.table, or by its id, as is
+  a dataset outside.
+  """
+  lineage(table: String!, way: LineageWay = BOTH, depth: Int = 3, at: Time): LineageGraph!
+}
+
+extend type Run {
+  "What it read and wrote."
+  lineage: RunLineage!
 }
 `, BuiltIn: false},
 	{Name: "../schema/machine.graphqls", Input: `"How far a machine is. RUNNING means that its agent is connected and ready; one that has FAILED says why, and can be started again."
@@ -3902,6 +5941,368 @@ extend type Mutation {
   updateStorage(input: UpdateStorageInput!): UpdateStoragePayload!
 }
 `, BuiltIn: false},
+	{Name: "../schema/statement.graphqls", Input: `"Any JSON value. In variables, numbers keep all their digits."
+scalar JSON
+"""
+Rows of a result: an array with one array per row, values in the order of the columns. Numbers have all their digits; NaN and infinities are strings; dates, times
+and timestamps are in ISO 8601, with Z where they have a zone; binary is in base64; lists and structures are JSON; maps with text keys are objects, other maps lists
+of pairs.
+"""
+scalar Rows
+
+"How far a SQL statement has come. The last three are final."
+enum StatementState { QUEUED RUNNING SUCCEEDED FAILED CANCELLED }
+
+"""
+Whose matter a failure is. QUERY: the statement is wrong, or refused. FORBIDDEN: it writes, and its sender may only read. CONFLICT: it lost the race for a table too
+often. TIMEOUT: it ran out of time. CANCELLED: somebody asked. RESOURCES: it needs more memory or disk than it may have. ENGINE: the engine or its machine failed.
+"""
+enum StatementFault { QUERY FORBIDDEN CONFLICT TIMEOUT CANCELLED RESOURCES ENGINE }
+
+"One SQL statement: what was asked for, how far it is, and what is known of it."
+type Statement {
+  id: ID!
+  query: String!
+  "Null, booleans, numbers and strings, for $1, $2 and so on, or for each ? in turn."
+  parameters: [JSON]!
+  "Null once it is deleted."
+  warehouse: Warehouse
+  warehouseId: ID!
+  "Where names without a database resolve."
+  database: String!
+  "Where names without a schema resolve."
+  schema: String!
+  state: StatementState!
+  "What it waits for, in a sentence."
+  message: String
+  "From 0 to 1; null where the engine cannot tell."
+  progress: Float
+  "Such as SELECT; null until an engine has read it."
+  kind: String
+  "Whether it writes; known with kind."
+  write: Boolean!
+  "That serves it; null until one does."
+  engine: String
+  "Why that engine serves it."
+  routingReason: String
+  "Why it failed."
+  error: StatementError
+  "Of its result; empty while there is none."
+  columns: [ResultColumn!]!
+  "Rows of the result; of a write, those it inserted, changed or deleted."
+  rowCount: Int64!
+  "Of the result in Arrow."
+  resultBytes: Int64!
+  "Read from storage, where the engine tells."
+  bytesScanned: Int64!
+  "A limit cut the result."
+  truncated: Boolean!
+  "The pieces of its result that there are so far."
+  chunks: [ResultChunk!]!
+  """
+  A piece of the result, from 0. Null while it is still to come: chunks, which statementUpdated tells, has it then. A result is kept for a day; after it this is NOT_FOUND, as
+  is a piece beyond the end. Of a statement that failed it is that statement's error.
+  """
+  chunk(n: Int!): StatementChunk
+  "When the result is thrown away."
+  resultUntil: Time
+  "Who sent it: a member's e-mail, an API key's name, or the name of the job whose task it was."
+  createdBy: String!
+  "The run whose task sent it; null for others, and once the run is gone."
+  run: Run
+  runId: ID
+  "Null for others, and for a run with a single command."
+  taskKey: String
+  createdAt: Time!
+  "When an engine began with it."
+  startedAt: Time
+  finishedAt: Time
+  cancelRequestedAt: Time
+  "Milliseconds from its arrival to its start, or to now while it waits."
+  queuedMs: Int64!
+  "Milliseconds from its start to its end, or to now while it runs; null where it did not start."
+  runMs: Int64
+  "The tables that it read and wrote, so far."
+  lineage: Lineage!
+}
+
+"Why a statement failed."
+type StatementError {
+  fault: StatementFault!
+  message: String!
+  "Position in the text, from 1; null where there is none."
+  line: Int
+  "In characters, from 1."
+  column: Int
+}
+
+"A column of a result."
+type ResultColumn {
+  name: String!
+  "An Iceberg type name, such as decimal(38, 2) or list<string>."
+  type: String!
+}
+
+"How large a piece of a result is."
+type ResultChunk {
+  rows: Int64!
+  "In Arrow."
+  bytes: Int64!
+}
+
+"A piece of a result: about 16 MiB in Arrow, the last one less."
+type StatementChunk {
+  rows: Rows!
+  "Number of the next one; null at the end."
+  next: Int
+}
+
+type StatementEdge { cursor: String! node: Statement! }
+type StatementConnection { edges: [StatementEdge!]! pageInfo: PageInfo! }
+
+"Null, or left out, a field narrows nothing."
+input StatementFilter {
+  states: [StatementState!]
+  warehouseId: ID
+  "Of this run's tasks."
+  runId: ID
+  "One's own."
+  mine: Boolean
+  "With this text in them, in any case."
+  search: String
+}
+
+extend type Query {
+  "Newest first: everybody's. A page ends before its texts have more than 4 MiB."
+  statements(first: Int = 50, after: String, filter: StatementFilter): StatementConnection!
+  statement(id: ID!): Statement
+}
+
+input ExecuteStatementInput {
+  "One SQL statement, of 1 MiB at most."
+  query: String!
+  "Id or name of the warehouse. It is started where it is stopped."
+  warehouse: ID!
+  "Values for $1, $2 and so on, or for each ? in turn: null, a boolean, a number or a string. They are bound, never pasted into the text."
+  parameters: [JSON]
+  "Where names without a database resolve; lake when left out."
+  database: String
+  "Where names without a schema resolve, levels joined by dots; public when left out."
+  schema: String
+  "The engine that must serve it: duckdb or trino. Left out, reads go to duckdb and writes to the warehouse's write engine."
+  engine: String
+  "Rows of the result at most; truncated tells when there were more."
+  rowLimit: Int64
+  "Bytes of the result in Arrow at most; truncated tells when there were more."
+  byteLimit: Int64
+  "How long it may run, without the time that it waits; at most 604800."
+  timeoutSeconds: Int
+  "How long the answer may take, in milliseconds: what is not over by then goes on. 0 answers at once; left out, the answer comes with the first piece of the result, or at the end."
+  waitMs: Int
+  "The same key answers with the same statement, for a day."
+  idempotencyKey: String
+}
+type ExecuteStatementPayload {
+  statement: Statement!
+  "The first piece of the result; null while there is none."
+  chunk: StatementChunk
+}
+input CancelStatementInput { id: ID! }
+type CancelStatementPayload { statement: Statement! }
+
+extend type Mutation {
+  """
+  Runs a SQL statement. One that fails while it is waited for is an error with its code, and in extensions statementId, and line and column where the text is wrong; a
+  request that is given up cancels a read, and a write goes on to its end.
+  """
+  executeStatement(input: ExecuteStatementInput!): ExecuteStatementPayload!
+  "One's own, or as an editor anybody's. It is cancelled when its engine has ended it. One that is over, or is being cancelled already, is a CONFLICT."
+  cancelStatement(input: CancelStatementInput!): CancelStatementPayload!
+}
+
+extend type Subscription {
+  "The statement now, and again whenever it changes: its state, its progress, the pieces of its result. It ends after the final state."
+  statementUpdated(id: ID!): Statement!
+  """
+  Statements of the workspace that match, as each is new or changes, or stops matching: at first those that are not over or ended in the last minute. Watched are the
+  newest 50 and the newest 200 that are not over, each to its end. Changes in quick succession are told as one.
+  """
+  statementsUpdated(filter: StatementFilter): Statement!
+}
+`, BuiltIn: false},
+	{Name: "../schema/table.graphqls", Input: `enum TableKind { TABLE VIEW }
+
+"A table or a view of the catalog."
+type LakeTable {
+  id: ID!
+  kind: TableKind!
+  databaseId: ID!
+  "The database's name."
+  database: String!
+  "The schema's name, levels joined by dots."
+  schema: String!
+  "Unique among the tables and views of its schema."
+  name: String!
+  "database.schema.name"
+  fullName: String!
+  "Where its files lie."
+  location: String!
+  "Of Iceberg."
+  formatVersion: Int!
+  "Without opening data files; null where deletes make it unknown, and for views."
+  rowCount: Int64
+  "Of its data files; null where it is not known, and for views."
+  dataBytes: Int64
+  "How many data files it has; null where it is not known, and for views."
+  dataFiles: Int64
+  "Null for an empty table that was never written, and for views."
+  snapshot: TableSnapshot
+  "Of its current schema."
+  columns: [TableColumn!]!
+  "All that are kept, on all branches, newest first; none for a view."
+  snapshots(first: Int = 50, after: String): SnapshotConnection!
+  "Which snapshot was current from when on, newest first; none for a view."
+  history(first: Int = 50, after: String): TableHistoryConnection!
+  "Data files and files of deletes of the current snapshot, or of the one given; none for a view."
+  files(first: Int = 50, after: String, snapshot: Int64): DataFileConnection!
+  "Of the current snapshot, by name; one without a name for a table that is not partitioned, none for a view."
+  partitions(first: Int = 50, after: String): TablePartitionConnection!
+  "Some rows as they come, at most 100; none for a view. One answer has the samples of 20 tables at most."
+  sample(limit: Int = 20): TableSample!
+  "Of a view: its text; null for tables."
+  sql: String
+  "Of a view: the SQL dialect of its text; null for tables."
+  dialect: String
+  createdBy: String!
+  createdAt: Time!
+  updatedBy: String!
+  updatedAt: Time!
+  "Null while it is live."
+  droppedAt: Time
+  "Of a dropped one: until then undropTable brings it back."
+  restorableUntil: Time
+  "What leads to it and from it, depth tables far (1 to 10), as of a time. Query.lineage takes names too."
+  lineage(way: LineageWay = BOTH, depth: Int = 1, at: Time): LineageGraph!
+}
+type LakeTableEdge { cursor: String! node: LakeTable! }
+type LakeTableConnection { edges: [LakeTableEdge!]! pageInfo: PageInfo! }
+
+"The current snapshot of a table."
+type TableSnapshot {
+  id: Int64!
+  at: Time!
+  "append, overwrite, delete or replace"
+  operation: String!
+}
+
+"A column of a table's current schema. Nested types are written struct<…>, list<…> and map<…>."
+type TableColumn {
+  name: String!
+  "An Iceberg type name."
+  type: String!
+  doc: String
+  "True where it is never null."
+  required: Boolean!
+}
+
+"One state of a table. Its id works in SQL as AT (VERSION => id)."
+type Snapshot {
+  id: Int64!
+  parentId: Int64
+  at: Time!
+  "append, overwrite, delete or replace"
+  operation: String!
+  "It is the current one."
+  current: Boolean!
+  "Branches and tags that name it."
+  refs: [String!]!
+  "What its writer counted, such as added-records."
+  summary: [Property!]!
+}
+type SnapshotEdge { cursor: String! node: Snapshot! }
+type SnapshotConnection { edges: [SnapshotEdge!]! pageInfo: PageInfo! }
+
+"That a snapshot became the current one."
+type TableHistoryEntry {
+  at: Time!
+  snapshotId: Int64!
+  "Null also where the snapshot is expired."
+  parentId: Int64
+  "False for one that was rolled back."
+  isCurrentAncestor: Boolean!
+}
+type TableHistoryEdge { cursor: String! node: TableHistoryEntry! }
+type TableHistoryConnection { edges: [TableHistoryEdge!]! pageInfo: PageInfo! }
+
+"A file of a snapshot."
+type DataFile {
+  path: String!
+  "data, position_deletes or equality_deletes"
+  content: String!
+  "Such as parquet."
+  format: String!
+  "Such as day=2026-11-21; null where the table is not partitioned."
+  partition: String
+  records: Int64!
+  bytes: Int64!
+}
+type DataFileEdge { cursor: String! node: DataFile! }
+type DataFileConnection { edges: [DataFileEdge!]! pageInfo: PageInfo! }
+
+"What is in one partition of a table."
+type TablePartition {
+  "Such as day=2026-11-21; null where the table is not partitioned."
+  partition: String
+  "Of data files, deleted ones included."
+  records: Int64!
+  dataFiles: Int64!
+  deleteFiles: Int64!
+  "Of data files."
+  bytes: Int64!
+}
+type TablePartitionEdge { cursor: String! node: TablePartition! }
+type TablePartitionConnection { edges: [TablePartitionEdge!]! pageInfo: PageInfo! }
+
+"Some rows of a table. Maps are arrays of {key, value}."
+type TableSample {
+  columns: [ResultColumn!]!
+  rows: Rows!
+}
+
+extend type Query {
+  "Live or dropped."
+  table(id: ID!): LakeTable
+  "A live one by its names, in any case; the database also by its id."
+  tableByName(database: String!, schema: String!, name: String!): LakeTable
+}
+
+input DropTableInput {
+  "Of a table or a view."
+  id: ID!
+  "Its files go too, once it can no longer be restored."
+  purge: Boolean
+}
+type DropTablePayload { table: LakeTable! }
+input UndropTableInput { id: ID! }
+type UndropTablePayload { table: LakeTable! }
+"What is left out or null stays as it is."
+input RenameTableInput {
+  "Of a table or a view."
+  id: ID!
+  schema: String
+  name: String
+}
+type RenameTablePayload { table: LakeTable! }
+
+extend type Mutation {
+  "A dropped table or view can be restored for seven days."
+  dropTable(input: DropTableInput!): DropTablePayload!
+  "Refused where its name is taken meanwhile, or its schema is gone."
+  undropTable(input: UndropTableInput!): UndropTablePayload!
+  "Gives a table or a view another name, or moves it to another schema of its database."
+  renameTable(input: RenameTableInput!): RenameTablePayload!
+}
+`, BuiltIn: false},
 	{Name: "../schema/user.graphqls", Input: `"What a member may do: a viewer reads, an editor makes, runs and changes, an admin also manages members, keys and quotas."
 enum Role { VIEWER EDITOR ADMIN }
 
@@ -4246,6 +6647,14 @@ func (ec *executionContext) childFields_CancelRunPayload(ctx context.Context, fi
 	return nil, fmt.Errorf("no field named %q was found under type CancelRunPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CancelStatementPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "statement":
+		return ec.fieldContext_CancelStatementPayload_statement(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CancelStatementPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ChangePasswordPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "user":
@@ -4344,12 +6753,28 @@ func (ec *executionContext) childFields_CreateComputePayload(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type CreateComputePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CreateDatabasePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "database":
+		return ec.fieldContext_CreateDatabasePayload_database(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateDatabasePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_CreateJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "job":
 		return ec.fieldContext_CreateJobPayload_job(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CreateJobPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CreateSchemaPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "schema":
+		return ec.fieldContext_CreateSchemaPayload_schema(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateSchemaPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CreateWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4360,12 +6785,96 @@ func (ec *executionContext) childFields_CreateWarehousePayload(ctx context.Conte
 	return nil, fmt.Errorf("no field named %q was found under type CreateWarehousePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_DataFile(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "path":
+		return ec.fieldContext_DataFile_path(ctx, field)
+	case "content":
+		return ec.fieldContext_DataFile_content(ctx, field)
+	case "format":
+		return ec.fieldContext_DataFile_format(ctx, field)
+	case "partition":
+		return ec.fieldContext_DataFile_partition(ctx, field)
+	case "records":
+		return ec.fieldContext_DataFile_records(ctx, field)
+	case "bytes":
+		return ec.fieldContext_DataFile_bytes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DataFile", field.Name)
+}
+
+func (ec *executionContext) childFields_DataFileConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_DataFileConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_DataFileConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DataFileConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_DataFileEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_DataFileEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_DataFileEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DataFileEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_Database(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Database_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Database_name(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_Database_createdBy(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Database_createdAt(ctx, field)
+	case "schemas":
+		return ec.fieldContext_Database_schemas(ctx, field)
+	case "tables":
+		return ec.fieldContext_Database_tables(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Database", field.Name)
+}
+
+func (ec *executionContext) childFields_DatabaseConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_DatabaseConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_DatabaseConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DatabaseConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_DatabaseEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_DatabaseEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_DatabaseEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DatabaseEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_DeleteComputePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_DeleteComputePayload_id(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeleteComputePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DeleteDatabasePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_DeleteDatabasePayload_id(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeleteDatabasePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_DeleteJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4376,12 +6885,28 @@ func (ec *executionContext) childFields_DeleteJobPayload(ctx context.Context, fi
 	return nil, fmt.Errorf("no field named %q was found under type DeleteJobPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_DeleteSchemaPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_DeleteSchemaPayload_name(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeleteSchemaPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_DeleteWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_DeleteWarehousePayload_id(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeleteWarehousePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DropTablePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "table":
+		return ec.fieldContext_DropTablePayload_table(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DropTablePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Engine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4392,6 +6917,16 @@ func (ec *executionContext) childFields_Engine(ctx context.Context, field graphq
 		return ec.fieldContext_Engine_version(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Engine", field.Name)
+}
+
+func (ec *executionContext) childFields_ExecuteStatementPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "statement":
+		return ec.fieldContext_ExecuteStatementPayload_statement(ctx, field)
+	case "chunk":
+		return ec.fieldContext_ExecuteStatementPayload_chunk(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ExecuteStatementPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Flavor(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4520,6 +7055,226 @@ func (ec *executionContext) childFields_JobFile(ctx context.Context, field graph
 		return ec.fieldContext_JobFile_executable(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JobFile", field.Name)
+}
+
+func (ec *executionContext) childFields_LakeSchema(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_LakeSchema_name(ctx, field)
+	case "databaseId":
+		return ec.fieldContext_LakeSchema_databaseId(ctx, field)
+	case "properties":
+		return ec.fieldContext_LakeSchema_properties(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_LakeSchema_createdBy(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_LakeSchema_createdAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LakeSchema", field.Name)
+}
+
+func (ec *executionContext) childFields_LakeSchemaConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_LakeSchemaConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_LakeSchemaConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LakeSchemaConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_LakeSchemaEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_LakeSchemaEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_LakeSchemaEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LakeSchemaEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_LakeTable(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_LakeTable_id(ctx, field)
+	case "kind":
+		return ec.fieldContext_LakeTable_kind(ctx, field)
+	case "databaseId":
+		return ec.fieldContext_LakeTable_databaseId(ctx, field)
+	case "database":
+		return ec.fieldContext_LakeTable_database(ctx, field)
+	case "schema":
+		return ec.fieldContext_LakeTable_schema(ctx, field)
+	case "name":
+		return ec.fieldContext_LakeTable_name(ctx, field)
+	case "fullName":
+		return ec.fieldContext_LakeTable_fullName(ctx, field)
+	case "location":
+		return ec.fieldContext_LakeTable_location(ctx, field)
+	case "formatVersion":
+		return ec.fieldContext_LakeTable_formatVersion(ctx, field)
+	case "rowCount":
+		return ec.fieldContext_LakeTable_rowCount(ctx, field)
+	case "dataBytes":
+		return ec.fieldContext_LakeTable_dataBytes(ctx, field)
+	case "dataFiles":
+		return ec.fieldContext_LakeTable_dataFiles(ctx, field)
+	case "snapshot":
+		return ec.fieldContext_LakeTable_snapshot(ctx, field)
+	case "columns":
+		return ec.fieldContext_LakeTable_columns(ctx, field)
+	case "snapshots":
+		return ec.fieldContext_LakeTable_snapshots(ctx, field)
+	case "history":
+		return ec.fieldContext_LakeTable_history(ctx, field)
+	case "files":
+		return ec.fieldContext_LakeTable_files(ctx, field)
+	case "partitions":
+		return ec.fieldContext_LakeTable_partitions(ctx, field)
+	case "sample":
+		return ec.fieldContext_LakeTable_sample(ctx, field)
+	case "sql":
+		return ec.fieldContext_LakeTable_sql(ctx, field)
+	case "dialect":
+		return ec.fieldContext_LakeTable_dialect(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_LakeTable_createdBy(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_LakeTable_createdAt(ctx, field)
+	case "updatedBy":
+		return ec.fieldContext_LakeTable_updatedBy(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_LakeTable_updatedAt(ctx, field)
+	case "droppedAt":
+		return ec.fieldContext_LakeTable_droppedAt(ctx, field)
+	case "restorableUntil":
+		return ec.fieldContext_LakeTable_restorableUntil(ctx, field)
+	case "lineage":
+		return ec.fieldContext_LakeTable_lineage(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LakeTable", field.Name)
+}
+
+func (ec *executionContext) childFields_LakeTableConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_LakeTableConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_LakeTableConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LakeTableConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_LakeTableEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_LakeTableEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_LakeTableEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LakeTableEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_Lineage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "read":
+		return ec.fieldContext_Lineage_read(ctx, field)
+	case "written":
+		return ec.fieldContext_Lineage_written(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Lineage", field.Name)
+}
+
+func (ec *executionContext) childFields_LineageEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "from":
+		return ec.fieldContext_LineageEdge_from(ctx, field)
+	case "to":
+		return ec.fieldContext_LineageEdge_to(ctx, field)
+	case "at":
+		return ec.fieldContext_LineageEdge_at(ctx, field)
+	case "count":
+		return ec.fieldContext_LineageEdge_count(ctx, field)
+	case "direction":
+		return ec.fieldContext_LineageEdge_direction(ctx, field)
+	case "snapshotId":
+		return ec.fieldContext_LineageEdge_snapshotId(ctx, field)
+	case "columns":
+		return ec.fieldContext_LineageEdge_columns(ctx, field)
+	case "statementId":
+		return ec.fieldContext_LineageEdge_statementId(ctx, field)
+	case "runId":
+		return ec.fieldContext_LineageEdge_runId(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LineageEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_LineageEntry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_LineageEntry_at(ctx, field)
+	case "fullName":
+		return ec.fieldContext_LineageEntry_fullName(ctx, field)
+	case "namespace":
+		return ec.fieldContext_LineageEntry_namespace(ctx, field)
+	case "tableId":
+		return ec.fieldContext_LineageEntry_tableId(ctx, field)
+	case "table":
+		return ec.fieldContext_LineageEntry_table(ctx, field)
+	case "snapshotId":
+		return ec.fieldContext_LineageEntry_snapshotId(ctx, field)
+	case "columns":
+		return ec.fieldContext_LineageEntry_columns(ctx, field)
+	case "statementId":
+		return ec.fieldContext_LineageEntry_statementId(ctx, field)
+	case "taskKey":
+		return ec.fieldContext_LineageEntry_taskKey(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LineageEntry", field.Name)
+}
+
+func (ec *executionContext) childFields_LineageGraph(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "root":
+		return ec.fieldContext_LineageGraph_root(ctx, field)
+	case "at":
+		return ec.fieldContext_LineageGraph_at(ctx, field)
+	case "nodes":
+		return ec.fieldContext_LineageGraph_nodes(ctx, field)
+	case "edges":
+		return ec.fieldContext_LineageGraph_edges(ctx, field)
+	case "truncated":
+		return ec.fieldContext_LineageGraph_truncated(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LineageGraph", field.Name)
+}
+
+func (ec *executionContext) childFields_LineageNode(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_LineageNode_id(ctx, field)
+	case "kind":
+		return ec.fieldContext_LineageNode_kind(ctx, field)
+	case "name":
+		return ec.fieldContext_LineageNode_name(ctx, field)
+	case "namespace":
+		return ec.fieldContext_LineageNode_namespace(ctx, field)
+	case "dropped":
+		return ec.fieldContext_LineageNode_dropped(ctx, field)
+	case "jobId":
+		return ec.fieldContext_LineageNode_jobId(ctx, field)
+	case "taskKey":
+		return ec.fieldContext_LineageNode_taskKey(ctx, field)
+	case "runId":
+		return ec.fieldContext_LineageNode_runId(ctx, field)
+	case "text":
+		return ec.fieldContext_LineageNode_text(ctx, field)
+	case "by":
+		return ec.fieldContext_LineageNode_by(ctx, field)
+	case "distance":
+		return ec.fieldContext_LineageNode_distance(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LineageNode", field.Name)
 }
 
 func (ec *executionContext) childFields_LogChunk(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4654,6 +7409,16 @@ func (ec *executionContext) childFields_PageInfo(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type PageInfo", field.Name)
 }
 
+func (ec *executionContext) childFields_Property(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Property_name(ctx, field)
+	case "value":
+		return ec.fieldContext_Property_value(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Property", field.Name)
+}
+
 func (ec *executionContext) childFields_ProviderSettings(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "kind":
@@ -4702,12 +7467,40 @@ func (ec *executionContext) childFields_RemoveSamplesPayload(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type RemoveSamplesPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RenameTablePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "table":
+		return ec.fieldContext_RenameTablePayload_table(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RenameTablePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RepairRunPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "run":
 		return ec.fieldContext_RepairRunPayload_run(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RepairRunPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ResultChunk(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rows":
+		return ec.fieldContext_ResultChunk_rows(ctx, field)
+	case "bytes":
+		return ec.fieldContext_ResultChunk_bytes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ResultChunk", field.Name)
+}
+
+func (ec *executionContext) childFields_ResultColumn(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ResultColumn_name(ctx, field)
+	case "type":
+		return ec.fieldContext_ResultColumn_type(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ResultColumn", field.Name)
 }
 
 func (ec *executionContext) childFields_RevokeAPIKeyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4764,6 +7557,8 @@ func (ec *executionContext) childFields_Run(ctx context.Context, field graphql.C
 		return ec.fieldContext_Run_singleCommand(ctx, field)
 	case "command":
 		return ec.fieldContext_Run_command(ctx, field)
+	case "lineage":
+		return ec.fieldContext_Run_lineage(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Run", field.Name)
 }
@@ -4786,6 +7581,20 @@ func (ec *executionContext) childFields_RunEdge(ctx context.Context, field graph
 		return ec.fieldContext_RunEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RunEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_RunLineage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "read":
+		return ec.fieldContext_RunLineage_read(ctx, field)
+	case "written":
+		return ec.fieldContext_RunLineage_written(ctx, field)
+	case "unresolved":
+		return ec.fieldContext_RunLineage_unresolved(ctx, field)
+	case "truncated":
+		return ec.fieldContext_RunLineage_truncated(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RunLineage", field.Name)
 }
 
 func (ec *executionContext) childFields_Schedule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4816,6 +7625,46 @@ func (ec *executionContext) childFields_SetUpPayload(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type SetUpPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_Snapshot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Snapshot_id(ctx, field)
+	case "parentId":
+		return ec.fieldContext_Snapshot_parentId(ctx, field)
+	case "at":
+		return ec.fieldContext_Snapshot_at(ctx, field)
+	case "operation":
+		return ec.fieldContext_Snapshot_operation(ctx, field)
+	case "current":
+		return ec.fieldContext_Snapshot_current(ctx, field)
+	case "refs":
+		return ec.fieldContext_Snapshot_refs(ctx, field)
+	case "summary":
+		return ec.fieldContext_Snapshot_summary(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Snapshot", field.Name)
+}
+
+func (ec *executionContext) childFields_SnapshotConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_SnapshotConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_SnapshotConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SnapshotConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_SnapshotEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_SnapshotEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_SnapshotEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SnapshotEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_StartComputePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "compute":
@@ -4838,6 +7687,124 @@ func (ec *executionContext) childFields_StartWarehousePayload(ctx context.Contex
 		return ec.fieldContext_StartWarehousePayload_warehouse(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type StartWarehousePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Statement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Statement_id(ctx, field)
+	case "query":
+		return ec.fieldContext_Statement_query(ctx, field)
+	case "parameters":
+		return ec.fieldContext_Statement_parameters(ctx, field)
+	case "warehouse":
+		return ec.fieldContext_Statement_warehouse(ctx, field)
+	case "warehouseId":
+		return ec.fieldContext_Statement_warehouseId(ctx, field)
+	case "database":
+		return ec.fieldContext_Statement_database(ctx, field)
+	case "schema":
+		return ec.fieldContext_Statement_schema(ctx, field)
+	case "state":
+		return ec.fieldContext_Statement_state(ctx, field)
+	case "message":
+		return ec.fieldContext_Statement_message(ctx, field)
+	case "progress":
+		return ec.fieldContext_Statement_progress(ctx, field)
+	case "kind":
+		return ec.fieldContext_Statement_kind(ctx, field)
+	case "write":
+		return ec.fieldContext_Statement_write(ctx, field)
+	case "engine":
+		return ec.fieldContext_Statement_engine(ctx, field)
+	case "routingReason":
+		return ec.fieldContext_Statement_routingReason(ctx, field)
+	case "error":
+		return ec.fieldContext_Statement_error(ctx, field)
+	case "columns":
+		return ec.fieldContext_Statement_columns(ctx, field)
+	case "rowCount":
+		return ec.fieldContext_Statement_rowCount(ctx, field)
+	case "resultBytes":
+		return ec.fieldContext_Statement_resultBytes(ctx, field)
+	case "bytesScanned":
+		return ec.fieldContext_Statement_bytesScanned(ctx, field)
+	case "truncated":
+		return ec.fieldContext_Statement_truncated(ctx, field)
+	case "chunks":
+		return ec.fieldContext_Statement_chunks(ctx, field)
+	case "chunk":
+		return ec.fieldContext_Statement_chunk(ctx, field)
+	case "resultUntil":
+		return ec.fieldContext_Statement_resultUntil(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_Statement_createdBy(ctx, field)
+	case "run":
+		return ec.fieldContext_Statement_run(ctx, field)
+	case "runId":
+		return ec.fieldContext_Statement_runId(ctx, field)
+	case "taskKey":
+		return ec.fieldContext_Statement_taskKey(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Statement_createdAt(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_Statement_startedAt(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_Statement_finishedAt(ctx, field)
+	case "cancelRequestedAt":
+		return ec.fieldContext_Statement_cancelRequestedAt(ctx, field)
+	case "queuedMs":
+		return ec.fieldContext_Statement_queuedMs(ctx, field)
+	case "runMs":
+		return ec.fieldContext_Statement_runMs(ctx, field)
+	case "lineage":
+		return ec.fieldContext_Statement_lineage(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Statement", field.Name)
+}
+
+func (ec *executionContext) childFields_StatementChunk(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "rows":
+		return ec.fieldContext_StatementChunk_rows(ctx, field)
+	case "next":
+		return ec.fieldContext_StatementChunk_next(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StatementChunk", field.Name)
+}
+
+func (ec *executionContext) childFields_StatementConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_StatementConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_StatementConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StatementConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_StatementEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_StatementEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_StatementEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StatementEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_StatementError(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "fault":
+		return ec.fieldContext_StatementError_fault(ctx, field)
+	case "message":
+		return ec.fieldContext_StatementError_message(ctx, field)
+	case "line":
+		return ec.fieldContext_StatementError_line(ctx, field)
+	case "column":
+		return ec.fieldContext_StatementError_column(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StatementError", field.Name)
 }
 
 func (ec *executionContext) childFields_StopComputePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4868,6 +7835,112 @@ func (ec *executionContext) childFields_StorageSettings(ctx context.Context, fie
 		return ec.fieldContext_StorageSettings_updatedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type StorageSettings", field.Name)
+}
+
+func (ec *executionContext) childFields_TableColumn(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_TableColumn_name(ctx, field)
+	case "type":
+		return ec.fieldContext_TableColumn_type(ctx, field)
+	case "doc":
+		return ec.fieldContext_TableColumn_doc(ctx, field)
+	case "required":
+		return ec.fieldContext_TableColumn_required(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TableColumn", field.Name)
+}
+
+func (ec *executionContext) childFields_TableHistoryConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_TableHistoryConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_TableHistoryConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TableHistoryConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_TableHistoryEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_TableHistoryEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_TableHistoryEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TableHistoryEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_TableHistoryEntry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_TableHistoryEntry_at(ctx, field)
+	case "snapshotId":
+		return ec.fieldContext_TableHistoryEntry_snapshotId(ctx, field)
+	case "parentId":
+		return ec.fieldContext_TableHistoryEntry_parentId(ctx, field)
+	case "isCurrentAncestor":
+		return ec.fieldContext_TableHistoryEntry_isCurrentAncestor(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TableHistoryEntry", field.Name)
+}
+
+func (ec *executionContext) childFields_TablePartition(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "partition":
+		return ec.fieldContext_TablePartition_partition(ctx, field)
+	case "records":
+		return ec.fieldContext_TablePartition_records(ctx, field)
+	case "dataFiles":
+		return ec.fieldContext_TablePartition_dataFiles(ctx, field)
+	case "deleteFiles":
+		return ec.fieldContext_TablePartition_deleteFiles(ctx, field)
+	case "bytes":
+		return ec.fieldContext_TablePartition_bytes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TablePartition", field.Name)
+}
+
+func (ec *executionContext) childFields_TablePartitionConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_TablePartitionConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_TablePartitionConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TablePartitionConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_TablePartitionEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_TablePartitionEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_TablePartitionEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TablePartitionEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_TableSample(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "columns":
+		return ec.fieldContext_TableSample_columns(ctx, field)
+	case "rows":
+		return ec.fieldContext_TableSample_rows(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TableSample", field.Name)
+}
+
+func (ec *executionContext) childFields_TableSnapshot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_TableSnapshot_id(ctx, field)
+	case "at":
+		return ec.fieldContext_TableSnapshot_at(ctx, field)
+	case "operation":
+		return ec.fieldContext_TableSnapshot_operation(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TableSnapshot", field.Name)
 }
 
 func (ec *executionContext) childFields_Task(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4928,6 +8001,14 @@ func (ec *executionContext) childFields_TaskSpec(ctx context.Context, field grap
 		return ec.fieldContext_TaskSpec_computeId(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TaskSpec", field.Name)
+}
+
+func (ec *executionContext) childFields_UndropTablePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "table":
+		return ec.fieldContext_UndropTablePayload_table(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UndropTablePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UpdateComputePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

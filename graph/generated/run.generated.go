@@ -41,6 +41,7 @@ type RunResolver interface {
 	Attempts(ctx context.Context, obj *domain.Run) ([]domain.Attempt, error)
 
 	Command(ctx context.Context, obj *domain.Run) (*string, error)
+	Lineage(ctx context.Context, obj *domain.Run) (model.RunLineage, error)
 }
 type TaskResolver interface {
 	Compute(ctx context.Context, obj *model.Task) (*model.Compute, error)
@@ -1129,6 +1130,38 @@ func (ec *executionContext) _Run_command(ctx context.Context, field graphql.Coll
 }
 func (ec *executionContext) fieldContext_Run_command(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Run", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Run_lineage(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Run_lineage(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Run().Lineage(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RunLineage) graphql.Marshaler {
+			return ec.marshalNRunLineage2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐRunLineage(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Run_lineage(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Run",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RunLineage(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _RunConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.Run]) (ret graphql.Marshaler) {
@@ -2617,6 +2650,44 @@ func (ec *executionContext) _Run(ctx context.Context, sel ast.SelectionSet, obj 
 				}()
 				res = ec._Run_command(ctx, field, obj)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "lineage":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Run_lineage(ctx, field, obj)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res

@@ -3,6 +3,7 @@ package model
 
 import (
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 // Connection is a page of a list, as the schema shows every list.
@@ -25,20 +26,36 @@ type PageInfo struct {
 
 // The connections of the schema and their edges.
 type (
-	AgentConnection     = Connection[domain.Agent]
-	AgentEdge           = Edge[domain.Agent]
-	APIKeyConnection    = Connection[domain.APIKey]
-	APIKeyEdge          = Edge[domain.APIKey]
-	ComputeConnection   = Connection[Compute]
-	ComputeEdge         = Edge[Compute]
-	JobConnection       = Connection[domain.Job]
-	JobEdge             = Edge[domain.Job]
-	MemberConnection    = Connection[domain.Member]
-	MemberEdge          = Edge[domain.Member]
-	RunConnection       = Connection[domain.Run]
-	RunEdge             = Edge[domain.Run]
-	WarehouseConnection = Connection[Warehouse]
-	WarehouseEdge       = Edge[Warehouse]
+	AgentConnection          = Connection[domain.Agent]
+	AgentEdge                = Edge[domain.Agent]
+	APIKeyConnection         = Connection[domain.APIKey]
+	APIKeyEdge               = Edge[domain.APIKey]
+	ComputeConnection        = Connection[Compute]
+	ComputeEdge              = Edge[Compute]
+	JobConnection            = Connection[domain.Job]
+	JobEdge                  = Edge[domain.Job]
+	MemberConnection         = Connection[domain.Member]
+	MemberEdge               = Edge[domain.Member]
+	RunConnection            = Connection[domain.Run]
+	RunEdge                  = Edge[domain.Run]
+	StatementConnection      = Connection[Statement]
+	StatementEdge            = Edge[Statement]
+	DatabaseConnection       = Connection[Database]
+	DatabaseEdge             = Edge[Database]
+	LakeSchemaConnection     = Connection[LakeSchema]
+	LakeSchemaEdge           = Edge[LakeSchema]
+	LakeTableConnection      = Connection[LakeTable]
+	LakeTableEdge            = Edge[LakeTable]
+	SnapshotConnection       = Connection[Snapshot]
+	SnapshotEdge             = Edge[Snapshot]
+	TableHistoryConnection   = Connection[lake.HistoryEntry]
+	TableHistoryEdge         = Edge[lake.HistoryEntry]
+	TablePartitionConnection = Connection[TablePartition]
+	TablePartitionEdge       = Edge[TablePartition]
+	DataFileConnection       = Connection[DataFile]
+	DataFileEdge             = Edge[DataFile]
+	WarehouseConnection      = Connection[Warehouse]
+	WarehouseEdge            = Edge[Warehouse]
 )
 
 // NewConnection shows one page of a list.

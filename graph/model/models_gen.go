@@ -3,6 +3,8 @@
 package model
 
 import (
+	"encoding/json"
+
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/millpond/millpond/domain"
@@ -27,6 +29,14 @@ type CancelRunInput struct {
 
 type CancelRunPayload struct {
 	Run domain.Run `json:"run"`
+}
+
+type CancelStatementInput struct {
+	ID string `json:"id"`
+}
+
+type CancelStatementPayload struct {
+	Statement Statement `json:"statement"`
 }
 
 type ChangePasswordInput struct {
@@ -63,8 +73,31 @@ type CreateComputePayload struct {
 	Compute Compute `json:"compute"`
 }
 
+type CreateDatabaseInput struct {
+	// Unique in the workspace, in any case.
+	Name string `json:"name"`
+	// The same key answers with the same database, for a day.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type CreateDatabasePayload struct {
+	Database Database `json:"database"`
+}
+
 type CreateJobPayload struct {
 	Job domain.Job `json:"job"`
+}
+
+type CreateSchemaInput struct {
+	// Id or name of the database.
+	Database string `json:"database"`
+	// Its levels, joined by dots; all but the last must be there.
+	Name       string     `json:"name"`
+	Properties []Property `json:"properties,omitempty"`
+}
+
+type CreateSchemaPayload struct {
+	Schema LakeSchema `json:"schema"`
 }
 
 type CreateWarehouseInput struct {
@@ -94,6 +127,15 @@ type DeleteComputePayload struct {
 	ID string `json:"id"`
 }
 
+type DeleteDatabaseInput struct {
+	// Its id, or its name.
+	ID string `json:"id"`
+}
+
+type DeleteDatabasePayload struct {
+	ID string `json:"id"`
+}
+
 type DeleteJobInput struct {
 	ID string `json:"id"`
 }
@@ -102,12 +144,64 @@ type DeleteJobPayload struct {
 	ID string `json:"id"`
 }
 
+type DeleteSchemaInput struct {
+	// Id or name of the database.
+	Database string `json:"database"`
+	Name     string `json:"name"`
+}
+
+type DeleteSchemaPayload struct {
+	Name string `json:"name"`
+}
+
 type DeleteWarehouseInput struct {
 	ID string `json:"id"`
 }
 
 type DeleteWarehousePayload struct {
 	ID string `json:"id"`
+}
+
+type DropTableInput struct {
+	// Of a table or a view.
+	ID string `json:"id"`
+	// Its files go too, once it can no longer be restored.
+	Purge *bool `json:"purge,omitempty"`
+}
+
+type DropTablePayload struct {
+	Table LakeTable `json:"table"`
+}
+
+type ExecuteStatementInput struct {
+	// One SQL statement, of 1 MiB at most.
+	Query string `json:"query"`
+	// Id or name of the warehouse. It is started where it is stopped.
+	Warehouse string `json:"warehouse"`
+	// Values for $1, $2 and so on, or for each ? in turn: null, a boolean, a number or a string. They are bound, never pasted into the text.
+	Parameters []json.RawMessage `json:"parameters,omitempty"`
+	// Where names without a database resolve; lake when left out.
+	Database *string `json:"database,omitempty"`
+	// Where names without a schema resolve, levels joined by dots; public when left out.
+	Schema *string `json:"schema,omitempty"`
+	// The engine that must serve it: duckdb or trino. Left out, reads go to duckdb and writes to the warehouse's write engine.
+	Engine *string `json:"engine,omitempty"`
+	// Rows of the result at most; truncated tells when there were more.
+	RowLimit *int64 `json:"rowLimit,omitempty"`
+	// Bytes of the result in Arrow at most; truncated tells when there were more.
+	ByteLimit *int64 `json:"byteLimit,omitempty"`
+	// How long it may run, without the time that it waits; at most 604800.
+	TimeoutSeconds *int `json:"timeoutSeconds,omitempty"`
+	// How long the answer may take, in milliseconds: what is not over by then goes on. 0 answers at once; left out, the answer comes with the first piece of the result, or at the end.
+	WaitMs *int `json:"waitMs,omitempty"`
+	// The same key answers with the same statement, for a day.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type ExecuteStatementPayload struct {
+	Statement Statement `json:"statement"`
+	// The first piece of the result; null while there is none.
+	Chunk *StatementChunk `json:"chunk,omitempty"`
 }
 
 type LoginInput struct {
@@ -135,6 +229,18 @@ type RemoveMemberPayload struct {
 
 type RemoveSamplesPayload struct {
 	RemovedJobs int `json:"removedJobs"`
+}
+
+// What is left out or null stays as it is.
+type RenameTableInput struct {
+	// Of a table or a view.
+	ID     string  `json:"id"`
+	Schema *string `json:"schema,omitempty"`
+	Name   *string `json:"name,omitempty"`
+}
+
+type RenameTablePayload struct {
+	Table LakeTable `json:"table"`
 }
 
 // Runs again, in the same run, what failed or was cancelled or skipped, and what depends on it.
@@ -216,6 +322,14 @@ type StopWarehouseInput struct {
 
 type StopWarehousePayload struct {
 	Warehouse Warehouse `json:"warehouse"`
+}
+
+type UndropTableInput struct {
+	ID string `json:"id"`
+}
+
+type UndropTablePayload struct {
+	Table LakeTable `json:"table"`
 }
 
 // A field that is left out or null stays as it is. Flavor, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same.

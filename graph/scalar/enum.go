@@ -87,3 +87,47 @@ func MarshalMachineState(v domain.MachineState) graphql.Marshaler { return marsh
 func UnmarshalMachineState(v any) (domain.MachineState, error) {
 	return unmarshalEnum[domain.MachineState](v)
 }
+
+// MarshalStatementState writes how far a statement is.
+func MarshalStatementState(v domain.StatementState) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalStatementState reads how far a statement is.
+func UnmarshalStatementState(v any) (domain.StatementState, error) {
+	return unmarshalEnum[domain.StatementState](v)
+}
+
+// MarshalStatementFault writes whose matter a failure is.
+func MarshalStatementFault(v domain.Fault) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalStatementFault reads whose matter a failure is.
+func UnmarshalStatementFault(v any) (domain.Fault, error) { return unmarshalEnum[domain.Fault](v) }
+
+// MarshalTableKind writes whether it is a table or a view.
+func MarshalTableKind(v domain.TableKind) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalTableKind reads whether it is a table or a view.
+func UnmarshalTableKind(v any) (domain.TableKind, error) { return unmarshalEnum[domain.TableKind](v) }
+
+// MarshalLineageWay writes in which direction a graph is followed.
+func MarshalLineageWay(v domain.LineageWay) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalLineageWay reads in which direction a graph is followed.
+func UnmarshalLineageWay(v any) (domain.LineageWay, error) {
+	return unmarshalEnum[domain.LineageWay](v)
+}
+
+// MarshalLineageNodeKind writes what a node of a graph is.
+func MarshalLineageNodeKind(v domain.LineageNodeKind) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalLineageNodeKind reads what a node of a graph is.
+func UnmarshalLineageNodeKind(v any) (domain.LineageNodeKind, error) {
+	return unmarshalEnum[domain.LineageNodeKind](v)
+}
+
+// MarshalLineageDirection writes what was done with a table.
+func MarshalLineageDirection(v domain.LineageDirection) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalLineageDirection reads what was done with a table.
+func UnmarshalLineageDirection(v any) (domain.LineageDirection, error) {
+	return unmarshalEnum[domain.LineageDirection](v)
+}

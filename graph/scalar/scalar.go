@@ -97,6 +97,33 @@ func UnmarshalBase64(v any) ([]byte, error) {
 	return b, nil
 }
 
+// MarshalJSON writes JSON as it is.
+func MarshalJSON(v json.RawMessage) graphql.Marshaler { return raw(v) }
+
+// UnmarshalJSON reads any JSON value. Numbers of variables keep their digits.
+func UnmarshalJSON(v any) (json.RawMessage, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, domain.Errorf(domain.CodeInvalid, "This is not a JSON value.")
+	}
+	return b, nil
+}
+
+// MarshalRows writes rows, which are JSON already.
+func MarshalRows(v json.RawMessage) graphql.Marshaler { return raw(v) }
+
+// UnmarshalRows refuses: no input has rows.
+func UnmarshalRows(any) (json.RawMessage, error) {
+	return nil, domain.Errorf(domain.CodeInvalid, "Rows are no input.")
+}
+
+func raw(v json.RawMessage) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = w.Write(v) }) // a buffer
+}
+
 // quoted writes text that needs no escapes.
 func quoted(s string) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, `"`+s+`"`) }) // a buffer

@@ -72,6 +72,24 @@ func TestBase64IsByteExact(t *testing.T) {
 	require.True(t, domain.IsCode(err, domain.CodeInvalid))
 }
 
+func TestJSONIsKeptAsItIs(t *testing.T) {
+	const value = `{"a": [1.10, 123456789012345678901234567890, null, "<"]}`
+	require.Equal(t, value, text(scalar.MarshalJSON(json.RawMessage(value))))
+	require.Equal(t, value, text(scalar.MarshalRows(json.RawMessage(value))))
+	require.Equal(t, "null", text(scalar.MarshalJSON(nil)))
+	for want, v := range map[string]any{
+		"12345678901234567890.10": json.Number("12345678901234567890.10"), "null": nil, "true": true, `"x"`: "x", "[1]": []any{json.Number("1")}, `{"a":2}`: map[string]any{"a": 2},
+	} {
+		got, err := scalar.UnmarshalJSON(v)
+		require.NoError(t, err)
+		require.Equal(t, want, string(got))
+	}
+	_, err := scalar.UnmarshalJSON(func() {})
+	require.True(t, domain.IsCode(err, domain.CodeInvalid))
+	_, err = scalar.UnmarshalRows("[]")
+	require.True(t, domain.IsCode(err, domain.CodeInvalid))
+}
+
 // roundTrip writes what it has read.
 func roundTrip[T any](unmarshal func(any) (T, error), marshal func(T) graphql.Marshaler) func(string) (string, error) {
 	return func(s string) (string, error) {
@@ -100,8 +118,18 @@ func TestEnumsAreTheDomains(t *testing.T) {
 		"RunTrigger": {names([]domain.Trigger{
 			domain.TriggerManual, domain.TriggerSchedule, domain.TriggerSample,
 		}), roundTrip(scalar.UnmarshalRunTrigger, scalar.MarshalRunTrigger)},
-		"MachineState": {names(domain.MachineStates), roundTrip(scalar.UnmarshalMachineState, scalar.MarshalMachineState)},
-		"LogStream":    {[]string{domain.Stdout.String(), domain.Stderr.String()}, roundTrip(scalar.UnmarshalLogStream, scalar.MarshalLogStream)},
+		"MachineState":   {names(domain.MachineStates), roundTrip(scalar.UnmarshalMachineState, scalar.MarshalMachineState)},
+		"StatementState": {names(domain.StatementStates), roundTrip(scalar.UnmarshalStatementState, scalar.MarshalStatementState)},
+		"StatementFault": {names([]domain.Fault{
+			domain.FaultQuery, domain.FaultForbidden, domain.FaultConflict, domain.FaultTimeout, domain.FaultCancelled, domain.FaultResources, domain.FaultEngine,
+		}), roundTrip(scalar.UnmarshalStatementFault, scalar.MarshalStatementFault)},
+		"TableKind":  {names([]domain.TableKind{domain.KindTable, domain.KindView}), roundTrip(scalar.UnmarshalTableKind, scalar.MarshalTableKind)},
+		"LineageWay": {names([]domain.LineageWay{domain.Upstream, domain.Downstream, domain.BothWays}), roundTrip(scalar.UnmarshalLineageWay, scalar.MarshalLineageWay)},
+		"LineageNodeKind": {names([]domain.LineageNodeKind{
+			domain.NodeTable, domain.NodeDataset, domain.NodeTask, domain.NodeStatement, domain.NodeJob,
+		}), roundTrip(scalar.UnmarshalLineageNodeKind, scalar.MarshalLineageNodeKind)},
+		"LineageDirection": {names([]domain.LineageDirection{domain.LineageRead, domain.LineageWritten}), roundTrip(scalar.UnmarshalLineageDirection, scalar.MarshalLineageDirection)},
+		"LogStream":        {[]string{domain.Stdout.String(), domain.Stderr.String()}, roundTrip(scalar.UnmarshalLogStream, scalar.MarshalLogStream)},
 	}
 	for name, def := range schema.Types {
 		if def.Kind != "ENUM" || def.BuiltIn {

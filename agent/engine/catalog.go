@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/millpond/millpond/agent"
+)
+
+// catalogClient asks the platform's catalog, by the Iceberg REST protocol, for what DuckDB does not do there: views, and schemas within schemas.
+type catalogClient struct {
+	ctx      context.Context // ends with the statement
+	http     http.Client
+	catalog  agent.Catalog
+	prefixes map[string]string // of databases by name
+}
+
+const catalogTimeout = 30 * time.Second
+
+func newCatalogClient(ctx context.Context, c agent.Catalog) *catalogClient {
+	return &catalogClient{ctx: ctx, http: http.Client{Timeout: catalogTimeout, Transport: &http.Transport{DisableKeepAlives: true}}, catalog: c, prefixes: map[string]string{}}
+}
+
+// catalogError is an answer other than success.
+type catalogError struct {
+	status  int
+	message string
+}
+
+func (e *catalogError) Error() string { return e.message }
+
+func (e *catalogError) fault() agent.StatementFault {
+	switch {
+	case e.status == http.StatusForbidden || e.status == http.StatusUnauthorized:
+		return agent.FaultForbidden
+	case e.status >= 500:
+		return agent.FaultEngine
+	}
+	return agent.FaultQuery
+}
+
+// call sends a request and reads the answer into out, if that is not nil.
+func (c *catalogClient) call(method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+	}
+	r, err := http.NewRequestWithContext(c.ctx, method, strings.TrimSuffix(c.catalog.URL, "/")+path, body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+c.catalog.Token)
+	if in != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("asking the catalog: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(io.LimitReader(res.Body, 16<<20))
+	if err != nil {
+		return fmt.Errorf("reading the catalog's answer: %w", err)
+	}
+	if res.StatusCode/100 != 2 {
+		return answeredError(res.StatusCode, b)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(b, out)
+}
+
+func answeredError(status int, body []byte) error {
+	var e struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &e) != nil || e.Error.Message == "" {
+		e.Error.Message = fmt.Sprintf("the catalog answered %d", status)
+	}
+	return &catalogError{status, e.Error.Message}
+}
+
+// prefix is that of a database's paths.
+func (c *catalogClient) prefix(database string) (string, error) {
+	if p, ok := c.prefixes[database]; ok {
+		return p, nil
+	}
+	var config struct{ Overrides, Defaults map[string]string }
+	if err := c.call(http.MethodGet, "/v1/config?warehouse="+url.QueryEscape(database), nil, &config); err != nil {
+		return "", err
+	}
+	p := config.Overrides["prefix"]
+	if p == "" {
+		p = config.Defaults["prefix"]
+	}
+	if p != "" {
+		p = "/" + url.PathEscape(p)
+	}
+	c.prefixes[database] = p
+	return p, nil
+}
+
+// namespacePath is where a schema, and what is below it, is found.
+func (c *catalogClient) namespacePath(database, schema string) (string, error) {
+	p, err := c.prefix(database)
+	return "/v1" + p + "/namespaces/" + url.PathEscape(strings.ReplaceAll(schema, ".", "\x1f")), err
+}
+
+func (c *catalogClient) viewPath(t agent.StatementTable) (string, error) {
+	p, err := c.namespacePath(t.Database, t.Schema)
+	return p + "/views/" + url.PathEscape(t.Table), err
+}
+
+// viewBody is a view as the catalog loads it.
+type viewBody struct {
+	Metadata struct {
+		Current  int           `json:"current-version-id"`
+		Versions []viewVersion `json:"versions"`
+		Schemas  []struct {
+			ID     int `json:"schema-id"`
+			Fields any `json:"fields"`
+		} `json:"schemas"`
+	} `json:"metadata"`
+}
+
+type viewVersion struct {
+	ID              int                  `json:"version-id"`
+	Timestamp       int64                `json:"timestamp-ms"`
+	Schema          int                  `json:"schema-id"`
+	Summary         map[string]string    `json:"summary"`
+	Representations []viewRepresentation `json:"representations"`
+	Catalog         string               `json:"default-catalog,omitempty"`
+	Namespace       []string             `json:"default-namespace"`
+}
+
+type viewRepresentation struct {
+	Type    string `json:"type"`
+	SQL     string `json:"sql"`
+	Dialect string `json:"dialect"`
+}
+
+// view loads the current version of a view; nil where there is none.
+func (c *catalogClient) view(t agent.StatementTable) (*viewVersion, error) {
+	path, err := c.viewPath(t)
+	if err != nil {
+		return nil, err
+	}
+	var body viewBody
+	err = c.call(http.MethodGet, path, nil, &body)
+	if e, ok := err.(*catalogError); ok && e.status == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range body.Metadata.Versions {
+		if v.ID == body.Metadata.Current {
+			return &body.Metadata.Versions[i], nil
+		}
+	}
+	return nil, fmt.Errorf("the view %s has no current version", t.Table)
+}

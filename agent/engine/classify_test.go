@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/stretchr/testify/require"
+)
+
+// refused are statements of every kind that the engine does not run, hidden in every way that SQL knows.
+var refused = []string{
+	"ATTACH ':memory:' AS x", "ATTACH 'lake' AS y (TYPE iceberg, ENDPOINT 'http://127.0.0.1:1/')", "DETACH lake", "USE memory",
+	"COPY (SELECT 1) TO '/tmp/x.csv'", "COPY t FROM '/etc/passwd'", "EXPORT DATABASE '/tmp/x'", "IMPORT DATABASE '/tmp/x'",
+	"INSTALL httpfs", "LOAD httpfs", "FORCE INSTALL httpfs", "UPDATE EXTENSIONS", "SET threads = 1", "SET VARIABLE a = 1", "RESET threads", "PRAGMA database_list", "PRAGMA threads=4",
+	"CALL pragma_version()", "CHECKPOINT", "FORCE CHECKPOINT", "VACUUM", "ANALYZE", "PREPARE p AS SELECT 1", "EXECUTE p", "DEALLOCATE p", "BEGIN", "BEGIN TRANSACTION", "START TRANSACTION", "COMMIT",
+	"ROLLBACK", "ABORT", "END",
+	"CREATE SECRET s (TYPE s3)", "CREATE PERSISTENT SECRET s (TYPE s3)", "DROP SECRET s", "CREATE MACRO m(a) AS a", "CREATE FUNCTION f(a) AS a", "CREATE SEQUENCE q", "CREATE TYPE y AS ENUM ('a')",
+	"CREATE INDEX i ON t (a)", "CREATE TEMP TABLE t (a INT)", "CREATE TEMPORARY VIEW v AS SELECT 1", "CREATE OR REPLACE TEMP TABLE t (a INT)", "DROP TYPE y", "DROP SEQUENCE q", "DROP INDEX i",
+	"ALTER SEQUENCE q OWNED BY t", "ALTER DATABASE lake RENAME TO b", "CREATE DATABASE d", "DROP DATABASE lake", "COMMENT ON TABLE t IS 'x'", "TRUNCATE t", "GRANT ALL ON t TO x", "KILL 1",
+	"EXPLAIN ANALYZE INSERT INTO t VALUES (1)", "EXPLAIN INSERT INTO t VALUES (1)", "EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1", "EXPLAIN (ANALYZE, FORMAT json) DELETE FROM t", "EXPLAIN EXPLAIN SELECT 1", "EXPLAIN",
+	"EXPLAIN ANALYZE WITH a AS (SELECT 1) INSERT INTO t FROM a", "EXPLAIN COPY t TO 'x'",
+	"CREATE OR REPLACE TABLE t AS SELECT 1", "SHOW SETTINGS", "CREATE TABLE t (a INT CHECK (a > 1))", "CREATE TABLE t (a INT PRIMARY KEY)", "CREATE TABLE t (a VARCHAR COLLATE NOCASE)",
+	"SELECT 1; SELECT 2", "SELECT 1; ATTACH ':memory:' AS x", "SELECT 1 /* ; */ ; DROP TABLE t", ";", "", "  -- nothing\n", "/* a /* nested */ comment */",
+	"/* SELECT */ ATTACH ':memory:' AS x", "-- SELECT 1\nATTACH ':memory:' AS x", "/* /* */ SELECT 1 */ PRAGMA version", "\u00a0ATTACH ':memory:' AS x", "\ufeffSET threads = 1", "aTtAcH\n':memory:'\tAS x",
+	"(ATTACH ':memory:' AS x)", "SELECT 'a'; -- '\nATTACH ':memory:' AS x --'", "SELECT E'\\''; ATTACH ':memory:' AS x; --'", "SELECT $$;$$; ATTACH ':memory:' AS x", "SELECT $a$ ' $a$; SET threads=1; SELECT ' '",
+	"SELECT \"a\"\";\"\"\" FROM t; SET threads=1",
+	"WITH x AS (INSERT INTO t VALUES (1) RETURNING *) SELECT * FROM x", "SELECT 1 INTO t", "SELECT\x00 1",
+	"SELECT U&'d\\0061t'", "SELECT u&\"a\" FROM t",
+	"PIVOT (SELECT 1 a, 2 b) ON a USING sum(b)",
+}
+
+// ways are those out of the engine through a query: files, addresses, settings and the engine's own state.
+var ways = []string{
+	"read_csv('/etc/passwd')", "read_csv_auto('/etc/passwd')", "read_text('/etc/passwd')", "read_blob('/etc/passwd')", "read_parquet('/etc/passwd')", "parquet_scan('x')", "read_json('/etc/passwd')",
+	"read_json_auto('x')", "read_json_objects('x')", "read_ndjson('x')", "read_ndjson_auto('x')", "read_ndjson_objects('x')", "read_avro('x')", "read_duckdb('x')", "sniff_csv('/etc/passwd')", "glob('/etc/*')",
+	"parquet_metadata('x')", "parquet_schema('x')", "parquet_file_metadata('x')", "parquet_kv_metadata('x')", "parquet_full_metadata('x')", "parquet_bloom_probe('x', 'a', 1)", "iceberg_scan('x')",
+	"iceberg_metadata('x')", "iceberg_snapshots('x')", "iceberg_to_ducklake('a', 'b')", "duckdb_secrets()", "duckdb_settings()", "duckdb_extensions()", "duckdb_functions()", "duckdb_databases()",
+	"duckdb_memory()", "duckdb_temporary_files()", "duckdb_variables()", "duckdb_logs()", "query('SELECT 1')", "query_table('t')", "which_secret('s3://a', 's3')", "pragma_version()", "pragma_database_size()",
+	"enable_logging()", "enable_profiling()", "checkpoint()", "sqlite_scan('x', 'y')", "postgres_scan('x', 'y', 'z')", "arrow_scan(1, 2, 3)", "json_execute_serialized_sql('x')", "test_all_types()",
+	"READ_TEXT ('/etc/passwd')", "\"read_text\"('/etc/passwd')", "main.read_text('/etc/passwd')", "system.main.read_text('/etc/passwd')", "read_text/* x */('/etc/passwd')", "read_text -- x\n('/etc/passwd')",
+	"read_text\u00a0('/etc/passwd')", "\"READ_text\" ( $$/etc/passwd$$ )", "histogram('/etc/passwd', a)", "U&\"read\\005ftext\"('/etc/passwd')",
+	"'/etc/passwd'", "'/etc/passwd.csv'", "\"/etc/x.parquet\"", "'s3://bucket/x.parquet'", "\"http://127.0.0.1/x.csv\"", "'file:///etc/x.json'", "$$/etc/x.csv$$", "E'/etc/x.csv'", "lake.public.\"/etc/x.csv\"",
+	"'x.parquet'", "\"x.csv\"", "duckdb_settings", "information_schema.tables", "pg_catalog.pg_settings", "pg_settings", "sqlite_master", "duckdb_logs",
+}
+
+// places are where a way may stand.
+var places = []string{
+	"SELECT * FROM %s", "FROM %s", "SELECT 1 FROM range(1) AS a, %s AS b", "SELECT 1 FROM range(1) r JOIN %s q ON true", "SELECT * FROM (FROM %s)", "SELECT (SELECT count(*) FROM %s)",
+	"WITH a AS (FROM %s) FROM a", "WITH a AS MATERIALIZED (SELECT * FROM %s) SELECT * FROM a", "SELECT 1 WHERE EXISTS (FROM %s)", "EXPLAIN SELECT * FROM %s", "EXPLAIN ANALYZE FROM %s", "DESCRIBE SELECT * FROM %s",
+	"SUMMARIZE FROM %s", "SELECT * FROM range(1) a LEFT JOIN LATERAL (FROM %s) ON true", "(((SELECT * FROM %s)))", "SELECT 1 UNION ALL FROM %s", "SELECT 1 FROM (range(1) a JOIN %s b ON true)",
+	"INSERT INTO memory.main.t FROM %s", "CREATE TABLE memory.main.x AS FROM %s", "SELECT ARRAY(FROM %s)", "PIVOT %s ON a IN (1)", "SELECT [x FOR x IN [1]], q.* FROM %s q",
+	"WITH a AS (WITH %s AS (SELECT 1) SELECT 1) FROM %s",
+}
+
+func TestRefusedStatements(t *testing.T) {
+	s := serve(t, nil)
+	for _, q := range refused {
+		f := s.do(s.statement(q)).end.Error
+		require.NotNil(t, f, "%q", q)
+		require.Equal(t, agent.FaultQuery, f.Fault, "%s: %s", q, f.Message)
+		require.NotContains(t, f.Message, "nternal", q)
+	}
+	s.ok("SELECT 1")
+}
+
+func TestNoWayOut(t *testing.T) {
+	s := serve(t, nil)
+	for _, way := range ways {
+		for _, place := range places {
+			q := strings.ReplaceAll(place, "%s", way)
+			f := s.do(s.statement(q)).end.Error
+			require.NotNil(t, f, q)
+			require.Contains(t, []agent.StatementFault{agent.FaultQuery, agent.FaultEngine}, f.Fault, q)
+			require.NotContains(t, f.Message, "root:", q)
+		}
+	}
+	s.ok("SELECT 1")
+}
+
+// TestTheLockHoldsByItself runs the ways in DuckDB as a child has it, without the checks of the text.
+func TestTheLockHoldsByItself(t *testing.T) {
+	root := t.TempDir() + "/"
+	dir := t.TempDir()
+	db, err := openDatabase(childOptions{Extensions: unpacked, Dir: dir, Memory: 256 << 20, Threads: 1, TempLimit: 1 << 20})
+	require.NoError(t, err)
+	require.NoError(t, db.lock(agent.Storage{Prefix: "file://" + root}))
+	c, err := db.take()
+	require.NoError(t, err)
+	for _, q := range []string{
+		"FROM read_text('/etc/passwd')", "FROM read_csv('/etc/passwd')", "FROM read_blob('/proc/self/environ')", "FROM '/etc/passwd.csv'", "COPY (SELECT 1) TO '" + dir + "/x.csv'", "COPY (SELECT 1) TO '/tmp/millpond-x.csv'",
+		"ATTACH '/tmp/millpond-x.db' AS x", "FROM read_text('" + root + "../x')", "FROM read_text('http://127.0.0.1:1/x')", "FROM read_parquet('s3://other/x.parquet')", "LOAD '" + unpacked + "/other.duckdb_extension'",
+		"SET threads = 2", "SET enable_external_access = true", "SET allowed_directories = ['/']", "CREATE PERSISTENT SECRET s (TYPE s3)", "INSTALL spatial", "FROM read_text('" + unpacked + "/avro.duckdb_extension')",
+	} {
+		require.Error(t, c.exec(q), q)
+	}
+	require.NoError(t, c.exec("COPY (SELECT 1) TO '"+root+"x.csv'"), "the workspace's own storage is open")
+	c.close()
+	for _, c := range db.connections {
+		c.close()
+	}
+}
+
+func TestAllowedStatements(t *testing.T) {
+	s := serve(t, nil)
+	for q, want := range map[string]string{
+		"SELECT count(*) FROM unnest([1, 2, 3])":                                                           "3",
+		"SELECT 'ATTACH ; SET x' || $$; DROP$$":                                                            "ATTACH ; SET x; DROP",
+		"SELECT count(*) FROM range(3) -- ; ATTACH":                                                        "3",
+		"SELECT /* ; SET /* x */ */ 1 ;;":                                                                  "1",
+		"SELECT repeat('ab', 2)":                                                                           "abab",
+		"SELECT extract(year FROM DATE '2020-01-01') + length(trim(BOTH '/' FROM '/a/'))":                  "2021",
+		"SELECT (1 IS DISTINCT FROM 2)::VARCHAR || 'a/b.parquet'":                                          "truea/b.parquet",
+		"SELECT count(*) FROM (VALUES ('s3://x/a.parquet'), ('/etc/b.csv')) v(p)":                          "2",
+		"WITH read_csv AS (SELECT 1 AS a) SELECT a FROM read_csv":                                          "1",
+		"WITH RECURSIVE f(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM f WHERE n < 5) SELECT max(n) FROM f": "5",
+		"SELECT sum(value::INT) FROM json_each('[1,2]')":                                                   "3",
+		"SELECT max(v) FROM (PIVOT (SELECT 'x' a, 3 v) ON a IN ('x') USING sum(v)) t(v)":                   "3",
+	} {
+		require.Equal(t, want, s.ok(q).value(t), q)
+	}
+}
+
+func TestAReadMayNotWrite(t *testing.T) {
+	s := serve(t, nil)
+	for _, q := range []string{"INSERT INTO t VALUES (1)", "CREATE TABLE t (a INT)", "WITH a AS (SELECT 1) DELETE FROM t", "DROP SCHEMA x", "MERGE INTO t USING u ON true WHEN MATCHED THEN DELETE"} {
+		st := s.statement(q)
+		st.Write = false
+		f := s.do(st).end.Error
+		require.NotNil(t, f, q)
+		require.Equal(t, agent.FaultForbidden, f.Fault, q)
+	}
+}
+
+func TestPlacesOfErrors(t *testing.T) {
+	s := serve(t, nil)
+	for _, c := range []struct {
+		query        string
+		line, column int
+	}{
+		{"SELECT\n  'é', x FROM t", 2, 15},
+		{"selec 1", 1, 1},
+		{"SELECT 1,\n\n é.b FROM range(1)", 3, 2},
+		{"SELECT\u00a0\u00a0nope", 1, 9},
+		{"SELECT 1; SELECT 2", 1, 9},
+		{"SELECT '日本語',\n\t'ü' || nosuch(1)", 2, 9},
+		{"SELECT {'a': 1}, CAST('é' AS INTERVAL), CAST('x' AS INT)", 1, 18},
+		{"SELECT INTERVAL 1 DAY,\n CAST('x' || range AS INT) FROM range(3)", 2, 2},
+	} {
+		f := s.fails(c.query)
+		require.Equal(t, [2]int{c.line, c.column}, [2]int{f.Line, f.Column}, "%s: %s", c.query, f.Message)
+	}
+}
+
+func TestAStatementTooLarge(t *testing.T) {
+	s := serve(t, nil)
+	require.Contains(t, s.fails("SELECT '"+strings.Repeat("x", 10<<20)+"'").Message, "bytes")
+	require.Contains(t, s.ok("SELECT length('"+strings.Repeat("x", MaxQuery-100)+"')").value(t), "104")
+}

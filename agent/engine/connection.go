@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"strings"
+
+	duckdb "github.com/duckdb/duckdb-go-bindings"
+)
+
+// exec runs a statement of the engine's own.
+func (c *connection) exec(query string) error {
+	var r duckdb.Result
+	state := duckdb.Query(c.handle, query, &r)
+	defer duckdb.DestroyResult(&r)
+	if state != duckdb.StateSuccess {
+		return parseDuckError(duckdb.ResultError(&r))
+	}
+	return nil
+}
+
+// strings answers the first column of a query of the engine's own.
+func (c *connection) strings(query string) ([]string, error) {
+	var r duckdb.Result
+	state := duckdb.Query(c.handle, query, &r)
+	defer duckdb.DestroyResult(&r)
+	if state != duckdb.StateSuccess {
+		return nil, parseDuckError(duckdb.ResultError(&r))
+	}
+	options := duckdb.ResultGetArrowOptions(&r)
+	defer duckdb.DestroyArrowOptions(&options)
+	names, types := columnsOf(&r)
+	defer destroyTypes(types)
+	schema, err := arrowSchema(options, types, names)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for {
+		chunk := duckdb.FetchChunk(r)
+		if chunk.Ptr == nil {
+			return all, nil
+		}
+		batch, err := arrowBatch(options, schema, chunk)
+		duckdb.DestroyDataChunk(&chunk)
+		if err != nil {
+			return nil, err
+		}
+		for i := range int(batch.NumRows()) {
+			all = append(all, strings.Clone(batch.Column(0).ValueStr(i))) // the batch's memory goes with it
+		}
+		batch.Release()
+	}
+}
+
+// interrupt ends what runs.
+func (c *connection) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handle.Ptr != nil {
+		duckdb.Interrupt(c.handle)
+	}
+}
+
+// progress is from 0 to 1, or -1 where it is not known.
+func (c *connection) progress() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handle.Ptr == nil {
+		return -1
+	}
+	p := duckdb.QueryProgress(c.handle)
+	percent, _, _ := duckdb.QueryProgressTypeMembers(&p)
+	if percent < 0 {
+		return -1
+	}
+	return min(percent/100, 1)
+}
+
+func (c *connection) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	duckdb.Disconnect(&c.handle)
+}
+
+func columnsOf(r *duckdb.Result) (names []string, types []duckdb.LogicalType) {
+	for i := range duckdb.ColumnCount(r) {
+		names = append(names, duckdb.ColumnName(r, i))
+		types = append(types, duckdb.ColumnLogicalType(r, i))
+	}
+	return names, types
+}
+
+func destroyTypes(types []duckdb.LogicalType) {
+	for i := range types {
+		duckdb.DestroyLogicalType(&types[i])
+	}
+}

@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	duckdb "github.com/duckdb/duckdb-go-bindings"
+	"github.com/millpond/millpond/agent"
+)
+
+// childOptions are what an engine tells a new child.
+type childOptions struct {
+	Extensions string `json:"extensions"` // the directory that holds them
+	Dir        string `json:"dir"`        // the child's own
+	Memory     int64  `json:"memory"`     // of DuckDB, in bytes
+	Threads    int    `json:"threads"`
+	TempLimit  int64  `json:"temp_limit"` // of DuckDB's files in Dir, in bytes
+
+	CommitTime time.Duration `json:"commit_time"` // as in Options
+}
+
+// connectionsOfChild is how many statements a child runs before another takes its place. Each has a connection of its own, and what is set for a connection
+// alone, such as that its progress is counted, cannot be set once the configuration is locked.
+const connectionsOfChild = 128
+
+// database is the DuckDB of a child.
+type database struct {
+	handle      duckdb.Database
+	connections []*connection // that were not used yet
+	dir         string
+
+	// Names in lower case: functions that may be called nowhere, and nowhere in the place of a table; and tables of DuckDB's own.
+	forbidden, forbiddenTables, system map[string]bool
+}
+
+// connection runs one statement at a time.
+type connection struct {
+	handle duckdb.Connection
+	mu     sync.Mutex // holds closing back while another goroutine asks for progress or interrupts
+}
+
+// tableFunctions are those that may stand in the place of a table. They read nothing but their arguments.
+var tableFunctions = []string{"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest", "icu_calendar_names", "pg_timezone_names", "duckdb_keywords", "sql_auto_complete"}
+
+// scalarsForbidden are the functions in the place of a value that read settings or change what outlives a statement.
+var scalarsForbidden = []string{"current_setting", "getenv", "getvariable", "nextval", "currval", "write_log", "sleep_ms", "parse_duckdb_log_message", "current_query", "json_execute_serialized_sql", "setseed"}
+
+func openDatabase(o childOptions) (*database, error) {
+	var config duckdb.Config
+	duckdb.CreateConfig(&config)
+	defer duckdb.DestroyConfig(&config)
+	for name, value := range map[string]string{
+		"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "allow_community_extensions": "false",
+		"memory_limit": fmt.Sprintf("%dB", o.Memory), "threads": fmt.Sprint(o.Threads),
+		"temp_directory": filepath.Join(o.Dir, "temp"), "max_temp_directory_size": fmt.Sprintf("%dB", o.TempLimit),
+	} {
+		if duckdb.SetConfig(config, name, value) != duckdb.StateSuccess {
+			return nil, fmt.Errorf("DuckDB does not know the setting %s", name)
+		}
+	}
+	d := &database{dir: o.Dir}
+	var message string
+	if duckdb.OpenExt("", &d.handle, config, &message) != duckdb.StateSuccess {
+		return nil, errors.New(message)
+	}
+	if err := d.prepare(o); err != nil {
+		duckdb.Close(&d.handle)
+		return nil, err
+	}
+	return d, nil
+}
+
+// prepare loads the extensions, and makes the connections.
+func (d *database) prepare(o childOptions) error {
+	first, err := d.connect()
+	if err != nil {
+		return err
+	}
+	for _, name := range extensionNames {
+		if err := first.exec("LOAD " + literal(filepath.Join(o.Extensions, name+extensionSuffix))); err != nil {
+			return err
+		}
+	}
+	if err := first.exec("SET GLOBAL TimeZone = 'UTC'"); err != nil {
+		return err
+	}
+	if err := d.learn(first); err != nil {
+		return err
+	}
+	d.connections = append(d.connections, first)
+	for range connectionsOfChild {
+		c, err := d.connect()
+		if err != nil {
+			return err
+		}
+		d.connections = append(d.connections, c)
+	}
+	return nil
+}
+
+func (d *database) connect() (*connection, error) {
+	c := &connection{}
+	if duckdb.Connect(d.handle, &c.handle) != duckdb.StateSuccess {
+		return nil, errors.New("DuckDB gives no connection")
+	}
+	for _, setting := range []string{
+		"SET errors_as_json = true", "SET enable_progress_bar = true", "SET enable_progress_bar_print = false", "SET enable_profiling = 'no_output'",
+		"SET custom_profiling_settings = " + literal(profiling),
+	} {
+		if err := c.exec(setting); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// take gives a connection that no statement has used.
+func (d *database) take() (*connection, error) {
+	if len(d.connections) == 0 {
+		return nil, errors.New("all connections of this child are used up")
+	}
+	c := d.connections[len(d.connections)-1]
+	d.connections = d.connections[:len(d.connections)-1]
+	return c, nil
+}
+
+// learn asks DuckDB for the functions and the tables that are its own.
+func (d *database) learn(c *connection) error {
+	tables, err := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro', 'pragma')")
+	if err != nil {
+		return err
+	}
+	values, err := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'macro')")
+	if err != nil {
+		return err
+	}
+	views, err := c.strings("SELECT DISTINCT lower(view_name) FROM duckdb_views() WHERE internal")
+	if err != nil {
+		return err
+	}
+	d.system = set(views)
+	d.forbiddenTables = set(tables)
+	for _, name := range tableFunctions {
+		delete(d.forbiddenTables, name)
+	}
+	d.forbidden = set(scalarsForbidden)
+	alsoValue := set(values)
+	for name := range d.forbiddenTables {
+		if !alsoValue[name] {
+			d.forbidden[name] = true
+		}
+	}
+	return nil
+}
+
+// lock opens the storage of a workspace to DuckDB, closes everything else and fixes the configuration. The secret comes after the settings, as nothing may
+// have touched the secrets before they are said not to be kept.
+func (d *database) lock(s agent.Storage) error {
+	c, err := d.take()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	directories := []string{literal(filepath.Join(d.dir, "temp") + "/")}
+	if s.Prefix != "" {
+		directories = append(directories, literal(s.Prefix))
+	}
+	if u, err := url.Parse(s.Prefix); err == nil && u.Scheme == "file" {
+		directories = append(directories, literal(u.Path))
+	}
+	settings := []string{"SET allow_persistent_secrets = false"}
+	if s.S3 != nil {
+		settings = append(settings, secretOf(s))
+	}
+	settings = append(settings,
+		"SET allowed_directories = ["+strings.Join(directories, ", ")+"]",
+		"SET allowed_paths = ['data', 'metadata']", // the iceberg extension asks for these two when it makes a table
+		"SET enable_external_access = false",
+		"SET lock_configuration = true",
+	)
+	for _, setting := range settings {
+		if err := c.exec(setting); err != nil {
+			return fmt.Errorf("closing the engine: %w", err)
+		}
+	}
+	return nil
+}
+
+func secretOf(s agent.Storage) string {
+	options := []string{"TYPE s3", "PROVIDER config", "SCOPE " + literal(s.Prefix), "KEY_ID " + literal(s.S3.AccessKeyID), "SECRET " + literal(s.S3.SecretKey), "REGION " + literal(s.S3.Region)}
+	if s.S3.SessionToken != "" {
+		options = append(options, "SESSION_TOKEN "+literal(s.S3.SessionToken))
+	}
+	if u, err := url.Parse(s.S3.Endpoint); err == nil && u.Host != "" {
+		options = append(options, "ENDPOINT "+literal(u.Host+u.Path), fmt.Sprintf("USE_SSL %t", u.Scheme == "https"))
+	}
+	if s.S3.PathStyle {
+		options = append(options, "URL_STYLE 'path'")
+	}
+	return "CREATE SECRET platform (" + strings.Join(options, ", ") + ")"
+}
+
+func set(names []string) map[string]bool {
+	m := make(map[string]bool, len(names))
+	for _, n := range names {
+		m[n] = true
+	}
+	return m
+}
+
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+func quote(s string) string   { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }

@@ -1,0 +1,6 @@
+package engine
+
+import "embed"
+
+//go:embed all:extensions/linux_arm64
+var embedded embed.FS

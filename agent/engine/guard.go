@@ -1,0 +1,348 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	duckdb "github.com/duckdb/duckdb-go-bindings"
+	"github.com/millpond/millpond/agent"
+)
+
+// guard keeps DuckDB from what it does not read exactly in the tables of a statement. What it skips wrongly by statistics and partitions it is kept from
+// skipping, by views over the tables; what it would answer wrongly otherwise is refused.
+func (e *execution) guard() error {
+	if e.s.Catalog.URL == "" || !e.class.query && !e.class.write && !e.class.explain {
+		return nil
+	}
+	needed, blind := false, false
+	for _, m := range e.named {
+		t := m.resolve(e.s.Database, e.s.Schema)
+		if !slices.Contains(e.attached, t.Database) {
+			continue
+		}
+		if m.target {
+			if err := e.guardTarget(t); err != nil {
+				return err
+			}
+			continue
+		}
+		travel := travelOf(e.query, m)
+		needed = needed || travel != nil
+		hazards, err := e.examine(t, travel != nil)
+		if err != nil {
+			return err
+		}
+		needed = needed || len(hazards) > 0
+		blind = blind || travel != nil || slices.ContainsFunc(hazards, func(h hazard) bool { return !h.numbers })
+	}
+	if !needed {
+		return nil
+	}
+	if !blind {
+		if err := e.tryAsWritten(); err != nil {
+			return err
+		}
+	}
+	text, err := e.withViews(e.query, nil)
+	if err != nil {
+		return err
+	}
+	e.query = text
+	return nil
+}
+
+// tryAsWritten has DuckDB say what is wrong with the statement where that is: in the text as it was given.
+func (e *execution) tryAsWritten() error {
+	statement, err := e.prepare(e.query)
+	if err == nil {
+		duckdb.DestroyPrepare(&statement)
+		return nil
+	}
+	if d, ok := errors.AsType[*duckError](err); ok && d.Type == "Catalog" && strings.Contains(d.Message, "does not exist") { // it may be a view
+		return nil
+	}
+	return err
+}
+
+// examine answers the hazards of a table, none where it is no table, and refuses what cannot be read.
+func (e *execution) examine(t agent.StatementTable, travels bool) ([]hazard, error) {
+	key := fmt.Sprint(viewKey(t), travels)
+	if known, ok := e.examined[key]; ok {
+		return known, nil
+	}
+	of := "refs"
+	if travels {
+		of = "all"
+	}
+	s, err := e.client().shape(t, of)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	if err := e.checkEqualityDeletes(t, s, travels); err != nil {
+		return nil, err
+	}
+	if comparesDistinct(e.class.tokens) || e.viewsDistinct {
+		var all []hazard
+		for _, f := range s.fields() {
+			all = append(all, hazard{column: f.Name})
+		}
+		return all, nil
+	}
+	found, err := s.hazards(func() (bool, error) { return e.negativePartitions(s) })
+	if err != nil {
+		return nil, err
+	}
+	if e.examined == nil {
+		e.examined = map[string][]hazard{}
+	}
+	e.examined[key] = found
+	return found, nil
+}
+
+// guardTarget refuses to change rows that DuckDB would not find.
+func (e *execution) guardTarget(t agent.StatementTable) error {
+	if e.class.kind != "UPDATE" && e.class.kind != "DELETE" && e.class.kind != "MERGE" && e.class.kind != "INSERT" {
+		return nil
+	}
+	if s, err := e.client().shape(t, "refs"); err != nil {
+		return err
+	} else if s != nil && s.Version < 2 {
+		return refuse(-1, "The table %s.%s is of Iceberg's format version 1, which DuckDB reads and does not write: others could not read what it wrote. Upgrade the table to version 2.", t.Schema, t.Table)
+	}
+	if e.class.kind == "INSERT" {
+		return nil
+	}
+	if comparesDistinct(e.class.tokens) {
+		return refuse(-1, "IS DISTINCT FROM is not run in %s: DuckDB would not find all rows to change. Write a = b and IS NULL out.", e.class.kind)
+	}
+	hazards, err := e.examine(t, false)
+	if err != nil {
+		return err
+	}
+	for _, h := range hazards {
+		if !slices.ContainsFunc(e.class.tokens, func(w token) bool { return w.name() && strings.EqualFold(w.text, h.column) }) {
+			continue
+		}
+		if h.numbers {
+			found, err := e.conn.strings("SELECT 1 FROM " + fullName(t) + " WHERE " + quote(h.column) + "::VARCHAR LIKE '%nan%' LIMIT 1")
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				continue
+			}
+			return refuse(-1, "The column %q of %s holds NaN, by which DuckDB would not find all rows to change. Choose the rows by other columns.", h.column, t.Table)
+		}
+		return refuse(-1, "The column %q of %s has been of another type, or the table is partitioned by it in a way by which DuckDB would not find all rows to change. Choose the rows by other columns.", h.column, t.Table)
+	}
+	return nil
+}
+
+// comparesDistinct reports whether IS DISTINCT FROM is in a statement. By one that is part of an OR, DuckDB skips files in which a column is NULL alone.
+func comparesDistinct(all []token) bool {
+	for i, t := range all {
+		if i > 0 && i+1 < len(all) && t.word("distinct") && all[i+1].word("from") && all[i-1].word("is", "not") {
+			return true
+		}
+	}
+	return false
+}
+
+func fullName(t agent.StatementTable) string {
+	return quote(t.Database) + "." + quote(t.Schema) + "." + quote(t.Table)
+}
+
+// guarded makes a view in a table's place by which DuckDB skips nothing wrongly; false where it needs none.
+func (v *viewMaker) guarded(t agent.StatementTable) (bool, error) {
+	hazards, err := v.examine(t, false)
+	if err != nil || len(hazards) == 0 {
+		return false, err
+	}
+	var opaque []string
+	for _, h := range hazards {
+		opaque = append(opaque, fmt.Sprintf("CASE WHEN %[1]s IS NULL THEN NULL ELSE %[1]s END AS %[1]s", quote(h.column)))
+	}
+	in := quote(views) + "." + quote(t.Database+"."+t.Schema)
+	if err := v.conn.exec("CREATE SCHEMA IF NOT EXISTS " + in); err != nil {
+		return false, err
+	}
+	return true, v.conn.exec("CREATE VIEW " + in + "." + quote(t.Table) + " AS SELECT * REPLACE (" + strings.Join(opaque, ", ") + ") FROM " + fullName(t))
+}
+
+// travel is the AT of a table in a statement.
+type travel struct {
+	alias    string
+	clause   string // AT (…)
+	ref      string // the name of a branch or a tag, where there is one
+	named    bool
+	pos, end int // of clause, in bytes
+}
+
+// travelOf reads the AT after a table's name; nil where there is none.
+func travelOf(query string, m mention) *travel {
+	all := tokens(query[m.end:])
+	at := &travel{}
+	if len(all) > 1 && all[0].word("as") {
+		all = all[1:]
+	}
+	if len(all) > 1 && all[0].name() && all[1].word("at") {
+		at.alias, all = query[m.end+all[0].pos:m.end+all[0].end], all[1:]
+	}
+	if len(all) < 4 || !all[0].word("at") || !all[1].is("(") {
+		return nil
+	}
+	at.named = all[2].word("version")
+	for i, depth := 1, 0; i < len(all); i++ {
+		switch {
+		case all[i].is("("):
+			depth++
+		case all[i].kind == tokenString:
+			at.ref = all[i].text
+		case all[i].kind == tokenNumber || all[i].kind == tokenParameter:
+			at.named = false
+		case all[i].is(")"):
+			if depth--; depth == 0 {
+				at.pos, at.end = m.end+all[0].pos, m.end+all[i].end
+				at.clause = query[at.pos:at.end]
+				return at
+			}
+		}
+	}
+	return nil
+}
+
+// travelled is a table as it was: the name of a branch or a tag becomes its snapshot, and no filter is used to skip by what it was then.
+func (v *viewMaker) travelled(t agent.StatementTable, at *travel) (string, error) {
+	clause, alias := at.clause, at.alias
+	if alias == "" {
+		alias = quote(t.Table)
+	}
+	s, err := v.client().shape(t, "all")
+	if err != nil {
+		return "", err
+	}
+	if s == nil {
+		return "", refuse(-1, "AT reads a table as it was; %s.%s is none.", t.Schema, t.Table)
+	}
+	if err := v.checkEqualityDeletes(t, s, true); err != nil {
+		return "", err
+	}
+	if at.named && at.ref != "" {
+		link, ok := s.Refs[at.ref]
+		if !ok {
+			return "", refuse(-1, "The table %s.%s has no branch or tag %q.", t.Schema, t.Table, cut(at.ref, 60))
+		}
+		if link.Type == "branch" && slices.ContainsFunc(s.Snapshots, func(o shapeSnapshot) bool { return o.ID == link.Snapshot && o.Schema != nil && *o.Schema != s.Schema }) {
+			return "", refuse(-1, "The branch %q was written before the schema of %s.%s changed, and DuckDB would read it with the old one. Read it by its snapshot: AT (VERSION => %d).", at.ref, t.Schema, t.Table, link.Snapshot)
+		}
+		clause = fmt.Sprintf("AT (VERSION => %d)", link.Snapshot)
+	}
+	return fmt.Sprintf("(SELECT * FROM %s %s LIMIT 9223372036854775807) AS %s", fullName(t), clause, alias), nil
+}
+
+// checkEqualityDeletes refuses a table whose rows were deleted by equality in a way that DuckDB does not follow.
+func (e *execution) checkEqualityDeletes(t agent.StatementTable, s *shape, travels bool) error {
+	examined := 0
+	for _, snapshot := range s.Snapshots {
+		current := s.Snapshot != nil && *s.Snapshot == snapshot.ID
+		if snapshot.Summary["total-equality-deletes"] == "0" || !current && !travels {
+			continue
+		}
+		if examined++; examined > 20 {
+			return refuse(-1, "The table %s.%s has too many versions with deletes by equality to read it at one of them.", t.Schema, t.Table)
+		}
+		if err := e.checkEqualityDeletesOf(t, s, snapshot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *execution) manifests(s shapeSnapshot, content int) ([]string, error) {
+	paths, err := e.conn.strings("SELECT manifest_path FROM read_avro(" + literal(s.Manifests) + ")" + fmt.Sprintf(" WHERE content = %d", content))
+	if d, ok := errors.AsType[*duckError](err); ok && d.Type == "Binder" && content == 1 { // the first version of the format has no deletes
+		return nil, nil
+	}
+	return paths, err
+}
+
+func entries(paths []string) string {
+	var all []string
+	for _, p := range paths {
+		all = append(all, literal(p))
+	}
+	return " FROM read_avro([" + strings.Join(all, ", ") + "]) WHERE status <> 2"
+}
+
+func (e *execution) checkEqualityDeletesOf(t agent.StatementTable, s *shape, snapshot shapeSnapshot) error {
+	deletes, err := e.manifests(snapshot, 1)
+	if err != nil || len(deletes) == 0 {
+		return err
+	}
+	ids, err := e.conn.strings("SELECT DISTINCT unnest(data_file.equality_ids)::INT" + entries(deletes) + " AND data_file.content = 2")
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	const advice = "DuckDB would not apply that exactly. Have the table compacted, which applies its deletes, and read it then."
+	nulls, err := e.conn.strings("SELECT 1 FROM (SELECT unnest(partitions) AS p FROM read_avro(" + literal(snapshot.Manifests) + ")) WHERE p.contains_null LIMIT 1")
+	if err != nil {
+		return err
+	}
+	if len(nulls) > 0 {
+		return refuse(-1, "The table %s.%s has rows that were deleted by equality, and partitions of NULL: %s", t.Schema, t.Table, advice)
+	}
+	for _, spec := range s.Specs {
+		for _, p := range spec.Fields {
+			outside, err := e.conn.strings("SELECT 1" + entries(deletes) + fmt.Sprintf(" AND data_file.content = 2 AND NOT list_contains(data_file.equality_ids, %d) LIMIT 1", p.Source))
+			if err != nil {
+				return err
+			}
+			if len(outside) > 0 && p.Transform != "void" {
+				return refuse(-1, "The table %s.%s is partitioned by a column by which its rows were not deleted by equality: %s", t.Schema, t.Table, advice)
+			}
+		}
+	}
+	data, err := e.manifests(snapshot, 0)
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	fields := leavesOf(s.fields())
+	for _, id := range ids {
+		var number int
+		if _, err := fmt.Sscan(id, &number); err != nil {
+			return err
+		}
+		f, known := fields[number]
+		if !known {
+			return refuse(-1, "The table %s.%s has rows that were deleted by equality in a column that was dropped since: %s", t.Schema, t.Table, advice)
+		}
+		if s.promoted(number, f.kind) {
+			return refuse(-1, "The table %s.%s has rows that were deleted by equality in the column %q, whose type has changed: %s", t.Schema, t.Table, f.column.Name, advice)
+		}
+		if f.column.Required && !f.nested {
+			continue
+		}
+		unsure, err := e.conn.strings("SELECT 1" + entries(data) + fmt.Sprintf(" AND coalesce(data_file.null_value_counts[%d], 1) > 0 LIMIT 1", number))
+		if err != nil {
+			return err
+		}
+		if len(unsure) > 0 {
+			return refuse(-1, "The table %s.%s has rows that were deleted by equality in the column %q, which holds NULL: %s", t.Schema, t.Table, f.column.Name, advice)
+		}
+	}
+	return nil
+}
+
+// negativePartitions reports whether a partition of the current snapshot has a value below zero, as times before 1970 have.
+func (e *execution) negativePartitions(s *shape) (bool, error) {
+	for _, snapshot := range s.Snapshots {
+		if s.Snapshot == nil || *s.Snapshot != snapshot.ID {
+			continue
+		}
+		found, err := e.conn.strings("SELECT 1 FROM (SELECT unnest(partitions) AS p FROM read_avro(" + literal(snapshot.Manifests) + ")) WHERE octet_length(p.lower_bound) IN (4, 8) AND hex(p.lower_bound)[-2:] >= '80' LIMIT 1")
+		return len(found) > 0, err
+	}
+	return false, nil
+}

@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/millpond/millpond/agent"
+	"golang.org/x/sys/unix"
+)
+
+// process is a child as the engine sees it.
+type process struct {
+	cmd    *exec.Cmd
+	dir    string
+	in     io.WriteCloser
+	out    *os.File
+	frames *bufio.Reader
+	stderr *head
+
+	ready   chan struct{} // closed when it takes statements, or cannot
+	failure error         // why it cannot; valid once ready is closed
+	gone    chan struct{} // closed when the process has ended
+	state   *os.ProcessState
+
+	sending sync.Mutex
+	killed  bool // by the engine; under sending
+
+	// Of whoever has taken it.
+	lock  string // to which storage it is locked; empty for none
+	write bool   // the statement that runs writes
+	ended bool   // the last statement was answered to its end
+}
+
+// startProcess starts a child in a directory of its own below the engine's. It is of use once ready is closed.
+func startProcess(o Options, extensions string) (*process, error) {
+	dir, err := os.MkdirTemp(o.Dir, "child-")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{dir: dir, stderr: &head{}, ready: make(chan struct{}), gone: make(chan struct{}), ended: true}
+	if err := p.start(o, extensions); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting a child of the engine: %w", err), os.RemoveAll(dir))
+	}
+	return p, nil
+}
+
+func (p *process) start(o Options, extensions string) error {
+	temp := filepath.Join(p.dir, "temp")
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return err
+	}
+	if c := o.Credential; c != nil {
+		if err := errors.Join(os.Chown(p.dir, int(c.Uid), int(c.Gid)), os.Chown(temp, int(c.Uid), int(c.Gid))); err != nil {
+			return err
+		}
+	}
+	out, childOut, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer childOut.Close()
+	p.cmd = exec.Command(o.Command[0], o.Command[1:]...)
+	p.cmd.Dir = p.dir
+	p.cmd.Env = []string{"HOME=" + p.dir, "TMPDIR=" + temp, "TZ=UTC", "LANG=C.UTF-8", "PATH=/usr/bin:/bin"}
+	p.cmd.ExtraFiles = []*os.File{childOut} // its descriptor childOutput
+	p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.Credential}
+	p.cmd.WaitDelay = time.Second
+	if p.in, err = p.cmd.StdinPipe(); err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		out.Close()
+		return err
+	}
+	// Should the host run out of memory, the kernel takes a child rather than the agent or its neighbours.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.cmd.Process.Pid), []byte("900"), 0)
+	p.out, p.frames = out, bufio.NewReaderSize(out, 1<<18)
+	go p.wait()
+	go p.await(childOptions{Extensions: extensions, Dir: p.dir, Memory: o.memory(), Threads: o.Threads, TempLimit: o.TempLimit, CommitTime: o.CommitTime})
+	return nil
+}
+
+// await tells the child what it is to be and waits until it is.
+func (p *process) await(o childOptions) {
+	defer close(p.ready)
+	if err := p.send(frameOptions, o); err != nil {
+		p.failure = p.lost(err)
+		return
+	}
+	if err := p.awaitReady(); err != nil {
+		p.failure = err
+	}
+}
+
+// awaitReady reads the frame by which the child says that it takes a statement.
+func (p *process) awaitReady() error {
+	kind, payload, err := agent.ReadFrame(p.frames)
+	switch {
+	case err != nil:
+		return p.lost(err)
+	case kind == frameFailed:
+		return errors.New(string(payload))
+	case kind != frameReady:
+		return fmt.Errorf("the child sent %q when it was to be ready", byte(kind))
+	}
+	return nil
+}
+
+func (p *process) lost(err error) error {
+	return fmt.Errorf("the child ended (%w): %s", err, strings.TrimSpace(p.output()))
+}
+
+func (p *process) wait() {
+	defer close(p.gone)
+	_ = p.cmd.Wait() // how it ended is in its state
+	p.state = p.cmd.ProcessState
+}
+
+func (p *process) send(kind agent.FrameKind, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	return agent.WriteFrame(p.in, kind, b)
+}
+
+// cancel asks for the end of the statement that runs.
+func (p *process) cancel() {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	_ = agent.WriteFrame(p.in, frameCancel) // a child that cannot be asked is killed
+}
+
+func (p *process) kill() {
+	p.sending.Lock()
+	p.killed = true
+	p.sending.Unlock()
+	// The group has at least the child itself as long as it was not waited for.
+	select {
+	case <-p.gone:
+	default:
+		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	}
+}
+
+// end ends the process, and clears what it leaves. It returns when that is done.
+func (p *process) end() {
+	p.kill()
+	<-p.gone
+	<-p.ready
+	p.out.Close()
+	_ = os.RemoveAll(p.dir)
+}
+
+// awaitEnd waits for a process that closed its output, and kills it where it goes on all the same.
+func (p *process) awaitEnd() {
+	timer := time.AfterFunc(time.Second, p.kill)
+	defer timer.Stop()
+	<-p.gone
+}
+
+func (p *process) alive() bool {
+	select {
+	case <-p.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *process) writes() bool { return p.write }
+
+// cause says how the process ended, and whether that was for want of memory. It must have ended.
+func (p *process) cause() (why string, memory bool) {
+	p.sending.Lock()
+	killed := p.killed
+	p.sending.Unlock()
+	status, ok := p.state.Sys().(syscall.WaitStatus)
+	said := strings.ToLower(p.output())
+	for _, sign := range []string{"out of memory", "cannot allocate", "bad_alloc", "failed to allocate"} {
+		if strings.Contains(said, sign) {
+			return "it ran out of memory", true
+		}
+	}
+	if ok && status.Signaled() && status.Signal() == unix.SIGKILL && !killed {
+		return "killed from outside, most likely for want of memory", true
+	}
+	return p.state.String(), false
+}
+
+func (p *process) output() string { return p.stderr.String() }
+
+// head keeps the beginning of what is written to it: that is where a crash says its reason.
+type head struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+const headBytes = 16 << 10
+
+func (t *head) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, b[:min(len(b), headBytes-len(t.b))]...)
+	return len(b), nil
+}
+
+func (t *head) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.b)
+}
+
+// usable waits until the child takes statements.
+func (p *process) usable(ctx context.Context) error {
+	select {
+	case <-p.ready:
+		return p.failure
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millpond/millpond/agent"
+)
+
+// A statement that was stopped has so long until its child is killed, and its reader so long to take the end.
+const (
+	interruptGrace = 500 * time.Millisecond
+	readerGrace    = 900 * time.Millisecond
+)
+
+// runOn runs a statement on a child, and answers how it ended.
+func (e *Engine) runOn(r *run, s *agent.Statement, to *reader) *agent.StatementEnd {
+	p, err := e.pool.take(r.ctx, lockOf(s.Storage))
+	if err != nil {
+		if r.ctx.Err() != nil {
+			return &agent.StatementEnd{Error: stoppedBefore(context.Cause(r.ctx))}
+		}
+		e.log.Error("no child of the engine can be had", "error", err)
+		return &agent.StatementEnd{Error: &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The engine cannot start: %v.", err)}}
+	}
+	defer e.pool.give(p)
+	if s.Timeout > 0 {
+		timer := time.AfterFunc(time.Duration(s.Timeout), func() { r.stop(errTimeout) })
+		defer timer.Stop()
+	}
+	defer watch(r, p, to)()
+	end, err := p.run(s, func(kind agent.FrameKind, payload []byte) {
+		to.frame(kind, payload)
+		if to.gone != nil && r.ctx.Err() == nil && !p.writes() {
+			r.stop(errReader)
+		}
+	})
+	if err != nil {
+		end = &agent.StatementEnd{Error: e.died(s, p)}
+	}
+	if end.Error != nil {
+		explain(end.Error, r.ctx, s, p.writes() && err != nil)
+	}
+	return end
+}
+
+// watch ends the statement in the child when the run is stopped, by force where asking is not enough. What it answers ends the watch.
+func watch(r *run, p *process, to *reader) (unwatch func()) {
+	var mu sync.Mutex
+	var kill *time.Timer
+	over := false
+	stop := context.AfterFunc(r.ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			return
+		}
+		to.hurry(readerGrace)
+		p.cancel()
+		kill = time.AfterFunc(interruptGrace, p.kill)
+	})
+	return func() {
+		stop()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		if kill != nil {
+			kill.Stop()
+		}
+		_ = to.control.SetWriteDeadline(time.Time{})
+	}
+}
+
+// died says why a statement's child is gone.
+func (e *Engine) died(s *agent.Statement, p *process) *agent.StatementFailure {
+	p.awaitEnd()
+	why, memory := p.cause()
+	e.log.Warn("a child of the engine died", "statement", s.ID, "cause", why, "output", p.output())
+	if memory {
+		return &agent.StatementFailure{Fault: agent.FaultResources, Message: "The statement took more memory than there is, and its process was ended. Select or join less at once, or use a larger warehouse."}
+	}
+	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The process that ran the statement ended (%s). Other statements go on; run this one again.", why)}
+}
+
+// explain says of a failure why the statement was stopped, if it was.
+func explain(f *agent.StatementFailure, ctx context.Context, s *agent.Statement, unsure bool) {
+	cause := context.Cause(ctx)
+	switch {
+	case cause == nil:
+	case errors.Is(cause, errTimeout):
+		f.Fault, f.Message = agent.FaultTimeout, fmt.Sprintf("The statement ran longer than its time-out of %s and was stopped.", time.Duration(s.Timeout))
+	default:
+		f.Fault, f.Message = agent.FaultCancelled, fmt.Sprintf("The statement was cancelled: %v.", cause)
+	}
+	if cause != nil {
+		f.Line, f.Column = 0, 0
+	}
+	if unsure {
+		f.Message += outcomeUnknown
+	}
+}
+
+// run sends the statement and hands on what the child answers up to its end, which is returned. An error means that the child is gone.
+func (p *process) run(s *agent.Statement, emit func(agent.FrameKind, []byte)) (*agent.StatementEnd, error) {
+	if err := p.send(frameRun, s); err != nil {
+		return nil, err
+	}
+	for {
+		kind, payload, err := agent.ReadFrame(p.frames)
+		if err != nil {
+			return nil, err
+		}
+		switch kind {
+		case agent.FrameEnd:
+			var end agent.StatementEnd
+			if err := json.Unmarshal(payload, &end); err != nil {
+				return nil, err
+			}
+			p.ended = true
+			return &end, nil
+		case agent.FrameHead:
+			var head agent.StatementHead
+			if err := json.Unmarshal(payload, &head); err != nil {
+				return nil, err
+			}
+			p.write = head.Write
+		}
+		emit(kind, payload)
+	}
+}

@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/millpond/millpond/agent"
+)
+
+// shape is what of a table's metadata decides whether DuckDB reads it exactly.
+type shape struct {
+	Version int `json:"format-version"`
+	Schemas []struct {
+		ID     int          `json:"schema-id"`
+		Fields []shapeField `json:"fields"`
+	} `json:"schemas"`
+	Schema int `json:"current-schema-id"`
+	Specs  []struct {
+		ID     int              `json:"spec-id"`
+		Fields []shapePartition `json:"fields"`
+	} `json:"partition-specs"`
+	Snapshot  *int64               `json:"current-snapshot-id"`
+	Snapshots []shapeSnapshot      `json:"snapshots"`
+	Refs      map[string]shapeLink `json:"refs"`
+}
+
+type shapeField struct {
+	ID       int             `json:"id"`
+	Name     string          `json:"name"`
+	Required bool            `json:"required"`
+	Type     json.RawMessage `json:"type"`
+}
+
+type shapePartition struct {
+	Source    int    `json:"source-id"`
+	Transform string `json:"transform"`
+}
+
+type shapeSnapshot struct {
+	ID        int64             `json:"snapshot-id"`
+	Schema    *int              `json:"schema-id"`
+	Summary   map[string]string `json:"summary"`
+	Manifests string            `json:"manifest-list"`
+}
+
+type shapeLink struct {
+	Snapshot int64  `json:"snapshot-id"`
+	Type     string `json:"type"`
+}
+
+// shape loads a table's metadata, with all its snapshots or only those that are referred to; nil where there is no table of that name.
+func (c *catalogClient) shape(t agent.StatementTable, snapshots string) (*shape, error) {
+	path, err := c.namespacePath(t.Database, t.Schema)
+	if err != nil {
+		return nil, err
+	}
+	var body struct {
+		Metadata shape `json:"metadata"`
+	}
+	err = c.call(http.MethodGet, path+"/tables/"+url.PathEscape(t.Table)+"?snapshots="+snapshots, nil, &body)
+	if e, ok := err.(*catalogError); ok && e.status == http.StatusNotFound {
+		return nil, nil
+	}
+	return &body.Metadata, err
+}
+
+// fields are those of the current schema.
+func (s *shape) fields() []shapeField {
+	for _, schema := range s.Schemas {
+		if schema.ID == s.Schema {
+			return schema.Fields
+		}
+	}
+	return nil
+}
+
+// leaf is a field without fields of its own.
+type leaf struct {
+	column shapeField // that it is or lies in
+	kind   string
+	nested bool
+}
+
+func leavesOf(fields []shapeField) map[int]leaf {
+	all := map[int]leaf{}
+	for _, f := range fields {
+		addLeaves(all, f, f.ID, f.Type, false)
+	}
+	return all
+}
+
+func addLeaves(all map[int]leaf, column shapeField, id int, of json.RawMessage, nested bool) {
+	var kind string
+	if json.Unmarshal(of, &kind) == nil {
+		all[id] = leaf{column, kind, nested}
+		return
+	}
+	var inner struct {
+		Fields     []shapeField
+		ElementID  int `json:"element-id"`
+		Element    json.RawMessage
+		KeyID      int `json:"key-id"`
+		ValueID    int `json:"value-id"`
+		Key, Value json.RawMessage
+	}
+	if json.Unmarshal(of, &inner) != nil {
+		return
+	}
+	for _, f := range inner.Fields {
+		addLeaves(all, column, f.ID, f.Type, true)
+	}
+	for id, of := range map[int]json.RawMessage{inner.ElementID: inner.Element, inner.KeyID: inner.Key, inner.ValueID: inner.Value} {
+		if len(of) > 0 {
+			addLeaves(all, column, id, of, true)
+		}
+	}
+}
+
+// promoted reports whether a field has had another type.
+func (s *shape) promoted(id int, kind string) bool {
+	return slices.ContainsFunc(s.Schemas, func(schema struct {
+		ID     int          `json:"schema-id"`
+		Fields []shapeField `json:"fields"`
+	},
+	) bool {
+		l, ok := leavesOf(schema.Fields)[id]
+		return ok && l.kind != kind
+	})
+}
+
+var decimalOf64 = regexp.MustCompile(`^decimal\(([0-9]|1[0-8]),`)
+
+// What DuckDB's skipping of files by a partition does with the values of a type.
+type skipping byte
+
+const (
+	skipsRight    skipping = iota
+	skipsPositive          // right where no partition's value is negative
+	skipsWrong             // or not known to be right
+)
+
+func skippingBy(transform, kind string) skipping {
+	name, _, _ := strings.Cut(transform, "[")
+	kind = decimalOf64.ReplaceAllString(kind, "decimal64(")
+	kind, _, _ = strings.Cut(kind, "(")
+	right := map[string][]string{
+		"identity": {"boolean", "int", "long", "string", "date", "uuid", "decimal64"},
+		"bucket":   {"int", "long", "string", "date", "time", "timestamp", "timestamptz", "binary"},
+		"truncate": {"string", "binary"},
+		"year":     {"date"}, "month": {"date"}, "day": {"date"},
+	}
+	positive := map[string][]string{
+		"truncate": {"int", "long"},
+		"year":     {"timestamp", "timestamptz"}, "month": {"timestamp", "timestamptz"}, "day": {"timestamp", "timestamptz"}, "hour": {"timestamp", "timestamptz"},
+	}
+	switch {
+	case name == "void" || slices.Contains(right[name], kind):
+		return skipsRight
+	case slices.Contains(positive[name], kind):
+		return skipsPositive
+	}
+	return skipsWrong
+}
+
+// hazard is a column by which DuckDB would skip rows that belong to an answer.
+type hazard struct {
+	column  string
+	numbers bool // only where it holds NaN
+}
+
+// hazards are the columns whose filters DuckDB must not use to skip files and row groups. negative reports whether there are partitions of negative values.
+func (s *shape) hazards(negative func() (bool, error)) (found []hazard, err error) {
+	kinds := leavesOf(s.fields())
+	wrong := map[string]bool{} // true where only NaN makes it so
+	for id, l := range kinds {
+		switch name := l.column.Name; {
+		case s.promoted(id, l.kind):
+			wrong[name] = false
+		case l.kind == "float" || l.kind == "double":
+			if _, known := wrong[name]; !known {
+				wrong[name] = true
+			}
+		}
+	}
+	for _, spec := range s.Specs {
+		for _, p := range spec.Fields {
+			l, ok := kinds[p.Source]
+			if !ok {
+				continue
+			}
+			by := skippingBy(p.Transform, l.kind)
+			if by == skipsPositive {
+				if below, err := negative(); err != nil {
+					return nil, err
+				} else if below {
+					by = skipsWrong
+				}
+			}
+			if by == skipsWrong {
+				wrong[l.column.Name] = false
+			}
+		}
+	}
+	for _, f := range s.fields() {
+		if numbers, ok := wrong[f.Name]; ok {
+			found = append(found, hazard{f.Name, numbers})
+		}
+	}
+	return found, nil
+}

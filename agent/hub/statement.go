@@ -1,0 +1,135 @@
+package hub
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/domain"
+)
+
+// Execute implements domain.Engines. Whether a statement was taken is only known from an answer: where none comes although it was sent, it counts as begun.
+func (h *Hub) Execute(ctx context.Context, id domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
+	payload, err := json.Marshal(wireStatement(st))
+	if err != nil {
+		return nil, err
+	}
+	var sent atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:      func(string) { sent.Store(false) }, // the first, or the next one where nothing went over the last
+		WroteHeaders: func() { sent.Store(true) },
+	})
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, "http://agent"+agent.StatementsPath, bytes.NewReader(payload))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := h.client(id).Do(req)
+	switch {
+	case err != nil && sent.Load():
+		return nil, domain.Errorf(domain.CodeConflict, "The warehouse was lost just as it got the statement, which may have begun.").Because(fmt.Errorf("agent %s: %w", id, err))
+	case err != nil:
+		return nil, fmt.Errorf("agent %s: %w", id, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		defer func() { _ = res.Body.Close() }()
+		return nil, refusal(id, res)
+	}
+	return &statementStream{body: res.Body, frames: bufio.NewReaderSize(res.Body, 256<<10)}, nil
+}
+
+// refusal is why an agent did not take a statement.
+func refusal(id domain.AgentID, res *http.Response) error {
+	said, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+	var refused agent.Error
+	_ = json.Unmarshal(said, &refused) // else the message is empty
+	switch res.StatusCode {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return domain.Errorf(domain.CodeInvalid, "%s", refused.Error)
+	case http.StatusConflict:
+		return domain.Errorf(domain.CodeConflict, "%s", refused.Error)
+	case http.StatusServiceUnavailable:
+		return domain.Errorf(domain.CodeUnavailable, "%s", refused.Error)
+	}
+	return fmt.Errorf("agent %s answered %s to a statement: %s", id, res.Status, said)
+}
+
+// CancelStatement implements domain.Engines. A statement that is not there is cancelled.
+func (h *Hub) CancelStatement(ctx context.Context, id domain.AgentID, st domain.StatementID) error {
+	return h.send(ctx, id, http.MethodDelete, fmt.Sprintf(agent.StatementPath, st), nil)
+}
+
+func wireStatement(st domain.EngineStatement) agent.Statement {
+	w := agent.Statement{
+		ID: string(st.ID), Query: st.Query, Parameters: st.Parameters, Engine: st.Requested, Database: st.Database, Schema: st.Schema,
+		Catalog: agent.Catalog{URL: st.CatalogURL, Token: st.Token, Databases: st.Databases}, Write: st.Role != domain.RoleViewer,
+		Storage: agent.Storage{Prefix: st.Storage.Prefix}, Timeout: agent.Duration(st.Timeout), MaxRows: st.RowLimit, MaxBytes: st.ByteLimit,
+	}
+	if s3 := st.Storage.S3; s3 != nil {
+		w.Storage.S3 = new(agent.S3Storage(*s3))
+	}
+	return w
+}
+
+// statementStream reads the frames of an agent's answer.
+type statementStream struct {
+	body   io.ReadCloser
+	frames *bufio.Reader
+}
+
+// Close implements domain.StatementStream.
+func (s *statementStream) Close() { _ = s.body.Close() }
+
+// Next implements domain.StatementStream.
+func (s *statementStream) Next() (e domain.StatementEvent, err error) {
+	kind, payload, err := agent.ReadFrame(s.frames)
+	if err != nil {
+		return e, err
+	}
+	switch kind {
+	case agent.FrameProgress:
+		var p agent.StatementProgress
+		err = json.Unmarshal(payload, &p)
+		e.Progress = new(domain.StatementProgress(p))
+	case agent.FrameHead:
+		var head agent.StatementHead
+		err = json.Unmarshal(payload, &head)
+		e.Head = new(domain.StatementHead(head))
+	case agent.FrameSchema:
+		e.Schema = payload
+	case agent.FrameBatch:
+		if len(payload) < 4 {
+			return e, fmt.Errorf("a batch of %d bytes", len(payload))
+		}
+		e.Batch = &domain.ResultBatch{Rows: int64(binary.LittleEndian.Uint32(payload)), Data: payload[4:]}
+	case agent.FrameEnd:
+		var end agent.StatementEnd
+		err = json.Unmarshal(payload, &end)
+		e.End = domainEnd(end)
+	default:
+		err = fmt.Errorf("a frame of the unknown kind %q", kind)
+	}
+	return e, err
+}
+
+func domainEnd(end agent.StatementEnd) *domain.StatementEnd {
+	d := &domain.StatementEnd{Rows: end.Rows, Bytes: end.Bytes, Scanned: end.Scanned, Truncated: end.Truncated}
+	for _, t := range end.Tables {
+		d.Tables = append(d.Tables, domain.StatementTable(t))
+	}
+	for _, scan := range end.Scans {
+		d.Scans = append(d.Scans, domain.StatementScan(scan))
+	}
+	if f := end.Error; f != nil {
+		d.Failure = &domain.StatementFailure{Fault: domain.Fault(f.Fault), Message: f.Message, Line: f.Line, Column: f.Column}
+	}
+	return d
+}

@@ -1,0 +1,235 @@
+package lake
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// DataFile is one file of a snapshot.
+type DataFile struct {
+	Path      string
+	Content   string // data, position_deletes, equality_deletes
+	Format    string // parquet, orc, avro, puffin
+	Partition string // such as day=2026-01-01/kind=a; empty where the table has no partitions
+	SpecID    int
+	Records   int64
+	Bytes     int64
+	ordinal   string
+}
+
+var contents = map[iceberg.ManifestEntryContent]string{
+	iceberg.EntryContentData: "data", iceberg.EntryContentPosDeletes: "position_deletes", iceberg.EntryContentEqDeletes: "equality_deletes",
+}
+
+// FilesFilter narrows a list of files.
+type FilesFilter struct {
+	Snapshot *int64 // nil means the current one
+}
+
+// snapshot is the one asked for; nil where none is and the table has none.
+func (t opened) snapshot(id *int64) (*table.Snapshot, error) {
+	if id == nil {
+		return t.meta.CurrentSnapshot(), nil
+	}
+	if found := t.meta.SnapshotByID(*id); found != nil {
+		return found, nil
+	}
+	return nil, domain.NotFound("snapshot", *id)
+}
+
+// fileCursor is where a page of files ends: in which manifest of the snapshot, and after how many entries.
+type fileCursor struct {
+	snapshot        int64
+	manifest, entry int
+}
+
+func (c fileCursor) String() string { return fmt.Sprintf("%d:%d:%d", c.snapshot, c.manifest, c.entry) }
+
+func parseFileCursor(s string) (c fileCursor, err error) {
+	parts := strings.Split(s, ":")
+	if len(parts) != 3 {
+		return c, domain.Invalid("cursor", "The cursor is malformed; use next_cursor of the previous page as it came.")
+	}
+	var errs [3]error
+	c.snapshot, errs[0] = strconv.ParseInt(parts[0], 10, 64)
+	c.manifest, errs[1] = strconv.Atoi(parts[1])
+	c.entry, errs[2] = strconv.Atoi(parts[2])
+	for _, e := range errs {
+		if e != nil {
+			return c, domain.Invalid("cursor", "The cursor is malformed; use next_cursor of the previous page as it came.")
+		}
+	}
+	return c, nil
+}
+
+// DataFiles are those of a snapshot, in the order of its manifests: data files and files of deletes. Later pages are of the same snapshot as the first. Of
+// the files only manifests are read; those before the page are not.
+func (c *Catalog) DataFiles(ctx context.Context, s domain.Scope, id domain.TableID, f FilesFilter, p domain.Page) (domain.List[DataFile], error) {
+	const list = "files"
+	filter := struct {
+		Table    domain.TableID
+		Snapshot *int64
+	}{id, f.Snapshot}
+	after, limit, err := domain.PageAfter(list, filter, p)
+	if err != nil {
+		return domain.List[DataFile]{}, err
+	}
+	t, err := c.open(ctx, s, id)
+	if err != nil {
+		return domain.List[DataFile]{}, err
+	}
+	at := fileCursor{}
+	if after != "" {
+		if at, err = parseFileCursor(after); err != nil {
+			return domain.List[DataFile]{}, err
+		}
+		f.Snapshot = &at.snapshot
+	}
+	snapshot, err := t.snapshot(f.Snapshot)
+	if err != nil {
+		return domain.List[DataFile]{}, err
+	}
+	var found []DataFile
+	if snapshot != nil {
+		at.snapshot = snapshot.SnapshotID
+		err = invalid("table", func() error {
+			found, err = t.files(*snapshot, at, limit+1)
+			return err
+		})
+	}
+	if err != nil {
+		return domain.List[DataFile]{}, damaged(t.row, err)
+	}
+	return domain.PageOf(list, filter, found, limit, func(d DataFile) string { return d.ordinal }), nil
+}
+
+// files are those after the cursor, limit at most.
+func (t opened) files(snapshot table.Snapshot, at fileCursor, limit int) (found []DataFile, err error) {
+	manifests, err := snapshot.Manifests(t.io)
+	if err != nil {
+		return nil, err
+	}
+	for m := at.manifest; m >= 0 && m < len(manifests) && len(found) < limit; m++ {
+		n := 0
+		for entry, err := range manifests[m].Entries(t.io, true) {
+			if err != nil {
+				return nil, err
+			}
+			if n++; m == at.manifest && n <= at.entry {
+				continue
+			}
+			file, err := t.dataFile(entry.DataFile())
+			if err != nil {
+				return nil, err
+			}
+			file.ordinal = fileCursor{snapshot.SnapshotID, m, n}.String()
+			if found = append(found, file); len(found) == limit {
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+func (t opened) dataFile(d iceberg.DataFile) (DataFile, error) {
+	partition, err := t.partition(d)
+	return DataFile{
+		Path: d.FilePath(), Content: contents[d.ContentType()], Format: strings.ToLower(string(d.FileFormat())), Partition: partition,
+		SpecID: int(d.SpecID()), Records: d.Count(), Bytes: d.FileSizeBytes(),
+	}, err
+}
+
+// partition is the file's, as a path.
+func (t opened) partition(d iceberg.DataFile) (string, error) {
+	spec := t.meta.PartitionSpecByID(int(d.SpecID()))
+	if spec == nil {
+		return "", fmt.Errorf("the file %s has the partition spec %d, which the table does not know", d.FilePath(), d.SpecID())
+	}
+	if spec.IsUnpartitioned() {
+		return "", nil
+	}
+	schema := t.meta.CurrentSchema()
+	return spec.PartitionToPath(table.GetPartitionRecord(d, spec.PartitionType(schema)), schema), nil
+}
+
+// Partition is what the files of a snapshot with one value of the partition hold together.
+type Partition struct {
+	Partition   string // such as day=2026-01-01/kind=a; empty for a table without partitions
+	SpecID      int
+	Records     int64 // of data files, deleted ones included
+	DataFiles   int64
+	Bytes       int64 // of data files
+	DeleteFiles int64
+}
+
+// Partitions are those of the current snapshot, in the order of their names. All of its manifests are read.
+func (c *Catalog) Partitions(ctx context.Context, s domain.Scope, id domain.TableID, p domain.Page) (domain.List[Partition], error) {
+	t, err := c.open(ctx, s, id)
+	if err != nil {
+		return domain.List[Partition]{}, err
+	}
+	all := map[string]*Partition{}
+	if snapshot := t.meta.CurrentSnapshot(); snapshot != nil {
+		err = invalid("table", func() error { return t.partitions(ctx, *snapshot, all) })
+	}
+	if err != nil {
+		return domain.List[Partition]{}, damaged(t.row, err)
+	}
+	rows := make([]Partition, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		rows = append(rows, *all[name])
+	}
+	return pageOver("partitions", id, rows, p, Partition.key)
+}
+
+func (p Partition) key() string { return fmt.Sprintf("%s#%d", p.Partition, p.SpecID) }
+
+func (t opened) partitions(ctx context.Context, snapshot table.Snapshot, all map[string]*Partition) error {
+	manifests, err := snapshot.Manifests(t.io)
+	if err != nil {
+		return err
+	}
+	for _, m := range manifests {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for entry, err := range m.Entries(t.io, true) {
+			if err != nil {
+				return err
+			}
+			if err := t.count(entry.DataFile(), all); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t opened) count(d iceberg.DataFile, all map[string]*Partition) error {
+	name, err := t.partition(d)
+	if err != nil {
+		return err
+	}
+	p := Partition{Partition: name, SpecID: int(d.SpecID())}
+	if all[p.key()] == nil {
+		all[p.key()] = &p
+	}
+	at := all[p.key()]
+	if d.ContentType() != iceberg.EntryContentData {
+		at.DeleteFiles++
+		return nil
+	}
+	at.DataFiles++
+	at.Records += d.Count()
+	at.Bytes += d.FileSizeBytes()
+	return nil
+}

@@ -1,0 +1,212 @@
+package lake
+
+import (
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// maxLocation bounds a path in bytes.
+const maxLocation = 2048
+
+// fence is the prefix that every path of a workspace must be strictly under. Paths are taken as they are written: nothing in them is decoded, since the
+// engines that open them do not either; but what would lead out of the prefix if somebody decoded it is refused as well.
+type fence struct {
+	scheme    string // file, s3, gs or abfss
+	authority string // bucket; empty for files
+	root      string // path with a slash at its end
+}
+
+// schemes are those that stand for another one.
+var schemes = map[string]string{
+	"file": "file", "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfss": "abfss", "abfs": "abfss",
+}
+
+// newFence makes a fence of a canonical prefix.
+func newFence(prefix string) fence {
+	scheme, rest, _ := strings.Cut(prefix, "://")
+	authority, path, _ := strings.Cut(rest, "/")
+	return fence{scheme: scheme, authority: authority, root: "/" + path}
+}
+
+func (c *Catalog) fence(s domain.Scope) fence { return newFence(c.Files.Prefix(s.Workspace())) }
+
+// prefix is the fence's own URI, with a slash at its end.
+func (f fence) prefix() string { return f.scheme + "://" + f.authority + f.root }
+
+// canonical is the one way to write the URI. It refuses, with CodeInvalid, what is not strictly under the prefix or is open to more than one reading.
+func (f fence) canonical(field, raw string) (string, error) {
+	path, why := f.path(raw)
+	if why != "" {
+		return "", domain.Invalid(field, "The location %q %s. Locations of this workspace begin with %s.", raw, why, f.prefix())
+	}
+	return f.scheme + "://" + f.authority + path, nil
+}
+
+// directory is canonical for a directory, without a slash at its end.
+func (f fence) directory(field, raw string) (string, error) {
+	uri, err := f.canonical(field, strings.TrimRight(raw, "/"))
+	return strings.TrimRight(uri, "/"), err
+}
+
+// path is the path of the URI, or why it is refused.
+func (f fence) path(raw string) (path, why string) {
+	if why := unclean(raw); why != "" {
+		return "", why
+	}
+	authority, path, why := f.split(raw)
+	switch {
+	case why != "":
+		return "", why
+	case authority != f.authority:
+		return "", "is in another bucket or on another host"
+	}
+	if f.scheme == "file" {
+		path = collapse(path)
+	}
+	if why := f.crooked(path); why != "" {
+		return "", why
+	}
+	if f.scheme != "file" && strings.Contains(path, "//") {
+		return "", "has an empty part"
+	}
+	return path, ""
+}
+
+// unclean says what no location may hold.
+func unclean(raw string) string {
+	switch {
+	case raw == "":
+		return "is empty"
+	case len(raw) > maxLocation:
+		return "is too long"
+	case !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
+		return "holds a character that cannot be shown"
+	case strings.ContainsAny(raw, `\?#`):
+		return "holds a backslash, a question mark or a number sign"
+	}
+	return ""
+}
+
+// split takes scheme and authority off.
+func (f fence) split(raw string) (authority, path, why string) {
+	if strings.HasPrefix(raw, "/") && f.scheme == "file" {
+		return "", raw, ""
+	}
+	scheme, rest, found := strings.Cut(raw, ":")
+	if !found || schemes[strings.ToLower(scheme)] != f.scheme {
+		return "", "", "is of another kind of storage"
+	}
+	if after, full := strings.CutPrefix(rest, "//"); full {
+		authority, path, _ = strings.Cut(after, "/")
+		path = "/" + path
+	} else if f.scheme == "file" {
+		path = rest
+	}
+	if f.scheme == "file" && strings.EqualFold(authority, "localhost") {
+		authority = ""
+	}
+	if !strings.HasPrefix(path, "/") {
+		return "", "", "is not absolute"
+	}
+	return authority, path, ""
+}
+
+// collapse writes several slashes in a row as one, as file systems read them.
+func collapse(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
+}
+
+// maxDecodings is how often a path is decoded to see where it would lead.
+const maxDecodings = 4
+
+// crooked says why a path is not straight: it goes up or stays, or is not under the prefix, as it is or when somebody decodes it.
+func (f fence) crooked(path string) string {
+	for range maxDecodings {
+		if clean := strings.TrimRight(collapse(strings.ReplaceAll(path, `\`, "/")), "/"); !strings.HasPrefix(clean, f.root) {
+			return "is not in the workspace's storage"
+		}
+		for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+			if part == "." || part == ".." {
+				return `has "." or ".." in it`
+			}
+		}
+		if strings.ContainsRune(path, 0) {
+			return "holds a NUL byte"
+		}
+		decoded, err := url.PathUnescape(path)
+		if err != nil || decoded == path {
+			return "" // what is no code for anything is nothing but text
+		}
+		path = decoded
+	}
+	return "is encoded too many times"
+}
+
+// inside says that the file or directory is in the directory, or is it.
+func inside(uri, directory string) bool {
+	return uri == directory || strings.HasPrefix(uri, strings.TrimRight(directory, "/")+"/")
+}
+
+// levels is how many directories deep the location is under the prefix.
+func (f fence) levels(location string) int {
+	return strings.Count(strings.TrimPrefix(location, f.prefix()), "/") + 1
+}
+
+// chosen is a table's location that a client chose: canonical, and deep enough that none which the catalog chooses can be in it.
+func (f fence) chosen(raw string) (string, error) {
+	location, err := f.directory("location", raw)
+	if err != nil {
+		return "", err
+	}
+	if f.levels(location) < 2 {
+		return "", domain.Invalid("location", "The location %q is too close to the root; it must be at least two directories under %s.", raw, f.prefix())
+	}
+	return location, nil
+}
+
+// defaultLocation is where the catalog puts a table.
+func (f fence) defaultLocation(database domain.DatabaseID, id domain.TableID, name string) string {
+	return f.prefix() + string(database) + "/" + string(id) + slug(name)
+}
+
+// maxSlug bounds how much of a name is in a path.
+const maxSlug = 40
+
+// slug is what of a name is good for a path, with a dash before it.
+func slug(name string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(name) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {
+			b.WriteRune(r)
+		}
+		if b.Len() == maxSlug {
+			break
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "-" + b.String()
+}
+
+// pathProperties are the properties of tables that lead writers somewhere.
+var pathProperties = []string{"write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path"}
+
+// checkProperties fences the properties that hold a path.
+func (f fence) checkProperties(properties map[string]string) error {
+	for _, name := range pathProperties {
+		if value, has := properties[name]; has {
+			if _, err := f.directory(name, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package lake
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// warehouse is the database of the name or id.
+func warehouse(ctx context.Context, tx domain.Tx, database string) (domain.Database, error) {
+	d, err := tx.FindDatabase(ctx, database)
+	if domain.IsCode(err, domain.CodeNotFound) {
+		return d, failed(NoSuchWarehouse, "There is no database %q in this workspace.", database)
+	}
+	return d, err
+}
+
+func missingSchema(schema string) error {
+	return failed(NoSuchNamespace, "There is no schema %q in this database.", schema)
+}
+
+// namespace is the schema of the name, in any case.
+func namespace(ctx context.Context, tx domain.Tx, d domain.Database, schema string) (domain.LakeSchema, error) {
+	l, err := tx.LakeSchema(ctx, d.ID, schema)
+	if domain.IsCode(err, domain.CodeNotFound) {
+		return l, missingSchema(schema)
+	}
+	return l, err
+}
+
+// read runs a transaction for who may read the catalog. It costs three round trips beside those of fn: none for the permission, two for the transaction.
+func (c *Catalog) read(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
+	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
+		return err
+	}
+	return c.Store.In(ctx, s, fn)
+}
+
+func (c *Catalog) mayWrite(ctx context.Context, s domain.Scope) error {
+	return domain.Authorize(ctx, c.Store, s, domain.CatalogWrite)
+}
+
+// Warehouse is the database of the name or id; NoSuchWarehouse.
+func (c *Catalog) Warehouse(ctx context.Context, s domain.Scope, database string) (d domain.Database, err error) {
+	err = c.read(ctx, s, func(tx domain.Tx) (err error) {
+		d, err = warehouse(ctx, tx, database)
+		return err
+	})
+	return d, err
+}
+
+// everything is the limit of a list that is wanted whole.
+const everything = 1 << 30
+
+// cut is the page of names that were read with one more than the limit, and after which name the next one begins.
+func cut(names []string, limit int) (page []string, next string) {
+	if limit == 0 || len(names) <= limit {
+		return names, ""
+	}
+	return names[:limit], names[limit-1]
+}
+
+func oneMore(limit int) int {
+	if limit <= 0 {
+		return everything
+	}
+	return limit + 1
+}
+
+// SchemaNames are the full names of the schemas directly in the parent, which is empty for the first level, after the name given, limit at most; 0 means
+// all of them. next is where to read on, and empty at the end. NoSuchWarehouse; NoSuchNamespace for a parent that is not there.
+func (c *Catalog) SchemaNames(ctx context.Context, s domain.Scope, database, parent, after string, limit int) (names []string, next string, err error) {
+	err = c.read(ctx, s, func(tx domain.Tx) error {
+		d, err := warehouse(ctx, tx, database)
+		if err != nil {
+			return err
+		}
+		if parent != "" {
+			if _, err := namespace(ctx, tx, d, parent); err != nil {
+				return err
+			}
+		}
+		found, err := tx.LakeSchemas(ctx, d.ID, parent, false, after, oneMore(limit))
+		names = make([]string, len(found))
+		for i, l := range found {
+			names[i] = l.Name
+		}
+		return err
+	})
+	names, next = cut(names, limit)
+	return names, next, err
+}
+
+// Schemas are those of the database, of every level, in the order of their names.
+func (c *Catalog) Schemas(ctx context.Context, s domain.Scope, database string, p domain.Page) (domain.List[domain.LakeSchema], error) {
+	const list = "schemas"
+	after, limit, err := domain.PageAfter(list, database, p)
+	if err != nil {
+		return domain.List[domain.LakeSchema]{}, err
+	}
+	var found []domain.LakeSchema
+	err = c.read(ctx, s, func(tx domain.Tx) error {
+		d, err := warehouse(ctx, tx, database)
+		if err != nil {
+			return err
+		}
+		found, err = tx.LakeSchemas(ctx, d.ID, "", true, after, limit+1)
+		for i := range found {
+			c.place(s, &found[i])
+		}
+		return err
+	})
+	return domain.PageOf(list, database, found, limit, func(l domain.LakeSchema) string { return domain.FoldName(l.Name) }), err
+}
+
+// place gives a schema the property location, which engines make locations of tables of, where it has none of its own.
+func (c *Catalog) place(s domain.Scope, l *domain.LakeSchema) {
+	if l.Properties == nil {
+		l.Properties = map[string]string{}
+	}
+	if l.Properties["location"] == "" {
+		l.Properties["location"] = c.fence(s).prefix() + string(l.DatabaseID) + "/schema" + slug(l.Name)
+	}
+}
+
+// Schema is the schema of the name, in any case; NoSuchWarehouse, NoSuchNamespace. Its properties have a location, without a slash at its end.
+func (c *Catalog) Schema(ctx context.Context, s domain.Scope, database, schema string) (l domain.LakeSchema, err error) {
+	err = c.read(ctx, s, func(tx domain.Tx) error {
+		d, err := warehouse(ctx, tx, database)
+		if err == nil {
+			l, err = namespace(ctx, tx, d, schema)
+		}
+		return err
+	})
+	if err == nil {
+		c.place(s, &l)
+	}
+	return l, err
+}
+
+// maxProperties bounds the properties of a schema in bytes.
+const maxProperties = 64 << 10
+
+// schemaProperties fences the location among the properties.
+func (c *Catalog) schemaProperties(s domain.Scope, properties map[string]string) (map[string]string, error) {
+	size := 0
+	for name, value := range properties {
+		size += len(name) + len(value)
+	}
+	if size > maxProperties {
+		return nil, domain.Invalid("properties", "The properties have %d bytes; use at most %d.", size, maxProperties)
+	}
+	properties = maps.Clone(properties)
+	if properties == nil {
+		properties = map[string]string{}
+	}
+	if raw := properties["location"]; raw != "" {
+		location, err := c.fence(s).directory("location", raw)
+		if err != nil {
+			return nil, err
+		}
+		properties["location"] = location
+	}
+	return properties, nil
+}
+
+// CreateSchema makes a schema; its parent must be there. NoSuchWarehouse, NoSuchNamespace for the parent, AlreadyExists.
+func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, schema string, properties map[string]string, key Key) (domain.LakeSchema, error) {
+	if err := c.mayWrite(ctx, s); err != nil {
+		return domain.LakeSchema{}, err
+	}
+	return once(ctx, c, s, key, func(keep func(domain.Tx, domain.LakeSchema) error) (l domain.LakeSchema, err error) {
+		if err := domain.ValidSchemaName(schema); err != nil {
+			return l, err
+		}
+		if properties, err = c.schemaProperties(s, properties); err != nil {
+			return l, err
+		}
+		err = c.Store.In(ctx, s, func(tx domain.Tx) error {
+			d, err := warehouse(ctx, tx, database)
+			if err != nil {
+				return err
+			}
+			l = domain.LakeSchema{DatabaseID: d.ID, Name: schema, Properties: properties, CreatedBy: s.Actor(), CreatedAt: c.Clock.Now()}
+			done, err := tx.InsertLakeSchema(ctx, l)
+			switch {
+			case err != nil:
+				return err
+			case done == domain.InsertedNowhere:
+				return missingSchema(l.Parent())
+			case done == domain.InsertedNot:
+				return failed(AlreadyExists, "The schema %q exists already.", schema)
+			}
+			if l, err = tx.LakeSchema(ctx, d.ID, schema); err != nil {
+				return err
+			}
+			c.place(s, &l)
+			if err := keep(tx, l); err != nil {
+				return err
+			}
+			return domain.Audited(ctx, tx, s, domain.SchemaCreate, "schema", d.Name+"."+l.Name)
+		})
+		return l, err
+	})
+}
+
+// UpdateSchema sets properties and removes others. NoSuchWarehouse, NoSuchNamespace; UnprocessableEntity for a name that is in both.
+func (c *Catalog) UpdateSchema(ctx context.Context, s domain.Scope, database, schema string, updates map[string]string, removals []string, key Key) (SchemaChange, error) {
+	if err := c.mayWrite(ctx, s); err != nil {
+		return SchemaChange{}, err
+	}
+	return once(ctx, c, s, key, func(keep func(domain.Tx, SchemaChange) error) (done SchemaChange, err error) {
+		for _, name := range removals {
+			if _, both := updates[name]; both {
+				return done, failed(UnprocessableEntity, "The property %q is both set and removed.", name)
+			}
+		}
+		if updates, err = c.schemaProperties(s, updates); err != nil {
+			return done, err
+		}
+		err = c.Store.In(ctx, s, func(tx domain.Tx) error {
+			d, err := warehouse(ctx, tx, database)
+			if err != nil {
+				return err
+			}
+			l, err := lockNamespace(ctx, tx, d, schema)
+			if err != nil {
+				return err
+			}
+			done = change(l.Properties, updates, removals)
+			if _, err := c.schemaProperties(s, l.Properties); err != nil { // which may have become too many
+				return err
+			}
+			if err := tx.SetLakeSchemaProperties(ctx, d.ID, schema, l.Properties); err != nil {
+				return err
+			}
+			if err := keep(tx, done); err != nil {
+				return err
+			}
+			return domain.Audited(ctx, tx, s, domain.SchemaUpdate, "schema", d.Name+"."+l.Name)
+		})
+		return done, err
+	})
+}
+
+// change applies updates and removals to the properties.
+func change(properties, updates map[string]string, removals []string) SchemaChange {
+	done := SchemaChange{Updated: slices.Sorted(maps.Keys(updates)), Removed: []string{}, Missing: []string{}}
+	if done.Updated == nil {
+		done.Updated = []string{}
+	}
+	maps.Copy(properties, updates)
+	for _, name := range removals {
+		if _, has := properties[name]; has {
+			delete(properties, name)
+			done.Removed = append(done.Removed, name)
+		} else {
+			done.Missing = append(done.Missing, name)
+		}
+	}
+	return done
+}
+
+func lockNamespace(ctx context.Context, tx domain.Tx, d domain.Database, schema string) (domain.LakeSchema, error) {
+	l, err := tx.LockLakeSchema(ctx, d.ID, schema)
+	if domain.IsCode(err, domain.CodeNotFound) {
+		return l, missingSchema(schema)
+	}
+	return l, err
+}
+
+// DropSchema removes a schema with nothing in it. NoSuchWarehouse, NoSuchNamespace, NamespaceNotEmpty.
+func (c *Catalog) DropSchema(ctx context.Context, s domain.Scope, database, schema string, key Key) error {
+	if err := c.mayWrite(ctx, s); err != nil {
+		return err
+	}
+	return c.onceDone(ctx, s, key, func(ctx context.Context, tx domain.Tx) error {
+		d, err := warehouse(ctx, tx, database)
+		if err != nil {
+			return err
+		}
+		l, err := lockNamespace(ctx, tx, d, schema)
+		if err != nil {
+			return err
+		}
+		empty, err := tx.LakeSchemaEmpty(ctx, d.ID, schema)
+		if err != nil {
+			return err
+		}
+		if !empty {
+			return failed(NamespaceNotEmpty, "The schema %q is not empty; drop its tables, views and schemas first.", schema)
+		}
+		if err := tx.DeleteLakeSchema(ctx, d.ID, schema); err != nil {
+			return err
+		}
+		return domain.Audited(ctx, tx, s, domain.SchemaDrop, "schema", d.Name+"."+l.Name)
+	})
+}

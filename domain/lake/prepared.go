@@ -1,0 +1,293 @@
+package lake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/apache/iceberg-go/table"
+	"github.com/google/uuid"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// invalid runs what reads a client's JSON through iceberg-go: whatever it does not like, and be it by a panic, is the client's mistake.
+func invalid(field string, read func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = domain.Invalid(field, "The request cannot be read: %s.", fmt.Sprint(p))
+		}
+	}()
+	err = read()
+	if _, ours := errors.AsType[*domain.Error](err); err == nil || ours {
+		return err
+	}
+	return domain.Invalid(field, "The request is not valid: %s.", err).Because(err)
+}
+
+// prepared is a change of one table or view that is ready: its metadata is made, and its pointer is still to be swapped.
+type prepared struct {
+	place
+	old     string         // metadata location that the change is based on; empty for what is new
+	unnamed []string       // metadata files that go when it has happened
+	adopts  domain.TableID // a dropped table whose files this one takes over
+	doc     *document
+	action  domain.Action
+	there   bool // the metadata file is there already, and stays whatever comes
+	wrote   bool // rows
+	moved   bool // to another location
+	noop    bool
+}
+
+// fill makes document and row of the metadata, for the next version.
+func (p *prepared) fill(row domain.LakeTable, meta table.Metadata) error {
+	body, err := json.Marshal(meta)
+	return p.complete(row, meta, &document{json: body}, err)
+}
+
+// follow is fill for metadata that followed from a document by a request.
+func (p *prepared) follow(row domain.LakeTable, from *document, meta table.Metadata, r request) error {
+	if !writable(meta) {
+		return p.fill(row, meta)
+	}
+	before, err := from.snapshots()
+	if err != nil {
+		return err
+	}
+	d := new(document)
+	d.json, d.written, err = r.written(meta, before)
+	return p.complete(row, meta, d, err)
+}
+
+// complete gives the document a name of its own, unless writing it has failed.
+func (p *prepared) complete(row domain.LakeTable, meta table.Metadata, d *document, err error) error {
+	if err != nil {
+		return unwritable(err)
+	}
+	summarise(&row, meta)
+	directory, err := p.fence.metadataDirectory(row.Location, meta.Properties())
+	if err != nil {
+		return err
+	}
+	d.parsed = meta
+	return p.name(row, directory, d)
+}
+
+func unwritable(err error) error {
+	return domain.Invalid("updates", "The metadata cannot be written: %s.", err).Because(err)
+}
+
+// name gives the document a name of its own.
+func (p *prepared) name(row domain.LakeTable, directory string, d *document) error {
+	if len(d.json) > maxMetadata {
+		return domain.Errorf(domain.CodeTooLarge, "The metadata of %s would have %d bytes; expire snapshots first.", row.Name, len(d.json))
+	}
+	row.MetadataLocation = metadataFile(directory, row.Version, uuid.NewString())
+	d.location = row.MetadataLocation
+	p.row, p.doc = row, d
+	return nil
+}
+
+// maxMetadata bounds a metadata file in bytes.
+const maxMetadata = 256 << 20
+
+// write makes the metadata file, and what a new table needs before it.
+func (c *Catalog) write(ctx context.Context, p *prepared) error {
+	if p.noop {
+		return nil
+	}
+	if (p.old == "" || p.moved) && p.row.Kind == domain.KindTable {
+		if err := c.makeDirs(ctx, p.row.Location); err != nil {
+			return err
+		}
+	}
+	if p.there {
+		return nil
+	}
+	return c.Files.Write(ctx, p.doc.location, p.doc.json)
+}
+
+// discard removes the metadata file of a change that is surely lost, and the directories that were made for it.
+func (c *Catalog) discard(ctx context.Context, p *prepared) {
+	if p.noop || p.there {
+		return
+	}
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	if err := c.Files.Delete(ctx, p.doc.location); err != nil {
+		c.Report(fmt.Errorf("the metadata file %s of a lost commit: %w", p.doc.location, err))
+	}
+	if p.old == "" && !p.chosen {
+		if err := c.Files.RemoveDirs(ctx, p.row.Location+"/"); err != nil {
+			c.Report(fmt.Errorf("the directories of %s, which was not made: %w", p.row.Location, err))
+		}
+	}
+}
+
+// errLost says that the pointer was swapped by somebody else.
+var errLost = errors.New("the pointer has moved")
+
+// swap makes the change in its transaction: the pointer, what was done, and by whom. errLost when somebody else was first.
+func (c *Catalog) swap(ctx context.Context, tx domain.Tx, s domain.Scope, p *prepared) error {
+	if p.noop {
+		return nil
+	}
+	if p.adopts != "" {
+		if err := tx.ForgetLakeTable(ctx, p.adopts); err != nil {
+			return err
+		}
+	}
+	if err := p.point(ctx, tx); err != nil {
+		return err
+	}
+	if p.wrote {
+		if err := c.note(ctx, tx, s, domain.LineageWritten, p.row); err != nil {
+			return err
+		}
+	}
+	return audit(ctx, tx, s, p.action, p.row)
+}
+
+func (p *prepared) point(ctx context.Context, tx domain.Tx) error {
+	if p.old == "" {
+		done, err := tx.InsertLakeTable(ctx, p.row, p.chosen)
+		switch {
+		case err != nil:
+			return err
+		case done == domain.InsertedNowhere:
+			return missingSchema(p.row.Schema)
+		case done == domain.InsertedOverlaid:
+			return overlaid(p.row.Location)
+		case done != domain.InsertedNow:
+			return exists(p.row.Name)
+		}
+		return nil
+	}
+	if p.moved {
+		free, err := tx.TakeLocation(ctx, p.row.ID, p.row.Location)
+		if err != nil {
+			return err
+		}
+		if !free {
+			return overlaid(p.row.Location)
+		}
+	}
+	swapped, err := tx.SwapLakeTable(ctx, p.row, p.old)
+	if err == nil && !swapped {
+		err = errLost
+	}
+	return err
+}
+
+func overlaid(location string) error {
+	return domain.Invalid("location", "The location %q is another table's, or in it, or around it; choose another one.", location)
+}
+
+// finish writes the file of one change, and then swaps its pointer. errLost when somebody else was first; its file is gone then.
+func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+	if err := c.settle(ctx, s, []*prepared{p}, func(tx domain.Tx) error { return keep(tx, p.row) }); err != nil {
+		return Loaded{}, err
+	}
+	return Loaded{Table: p.row, MetadataLocation: p.row.MetadataLocation, Metadata: p.doc.json}, nil
+}
+
+// settle makes changes of tables together, or none of them. What has begun comes to its end, even if the caller goes away.
+func (c *Catalog) settle(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.Tx) error) error {
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	for i, p := range all {
+		if err := c.write(ctx, p); err != nil {
+			c.discardAll(ctx, all[:i+1])
+			return err
+		}
+	}
+	ready := false
+	err := c.Store.In(ctx, s, func(tx domain.Tx) error {
+		ready = false
+		for _, p := range all {
+			if err := c.swap(ctx, tx, s, p); err != nil {
+				return err
+			}
+		}
+		if err := also(tx); err != nil {
+			return err
+		}
+		ready = true
+		return nil
+	})
+	if err != nil {
+		unsure := ready && (domain.IsCode(err, domain.CodeUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+		if !unsure {
+			c.discardAll(ctx, all)
+			return err
+		}
+		if err := c.verify(ctx, s, all, err); err != nil {
+			return err
+		}
+	}
+	for _, p := range all {
+		c.settled(ctx, p)
+	}
+	return nil
+}
+
+func (c *Catalog) discardAll(ctx context.Context, all []*prepared) {
+	for _, p := range all {
+		c.discard(ctx, p)
+	}
+}
+
+// verify finds out whether a transaction was committed whose end was not heard of. The lock waits for a transaction that is still at it.
+func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, cause error) error {
+	unknown := failed(CommitStateUnknown, "The database has gone away during the commit, which may or may not have happened; read the table again to see.").because(cause)
+	i := slices.IndexFunc(all, func(p *prepared) bool { return !p.noop })
+	if i < 0 {
+		return nil
+	}
+	p := all[i]
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	var row domain.LakeTable
+	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+		row, err = tx.LockLakeTable(ctx, p.row.ID)
+		return err
+	})
+	switch {
+	case err != nil: // a table that is not there may still come
+		return unknown
+	case row.MetadataLocation == p.row.MetadataLocation:
+		return nil
+	case row.MetadataLocation == p.old:
+		c.discardAll(ctx, all)
+		return cause
+	}
+	d, err := c.document(ctx, row.MetadataLocation)
+	if err != nil {
+		return unknown
+	}
+	meta, err := d.metadata()
+	if err != nil || row.Kind == domain.KindView {
+		return unknown
+	}
+	for e := range meta.PreviousFiles() {
+		if e.MetadataFile == p.row.MetadataLocation {
+			return nil
+		}
+	}
+	return unknown
+}
+
+// settled is what follows a change that has happened.
+func (c *Catalog) settled(ctx context.Context, p *prepared) {
+	if p.noop {
+		return
+	}
+	c.cache.put(p.doc)
+	for _, file := range p.unnamed {
+		if err := c.Files.Delete(ctx, file); err != nil {
+			c.Report(fmt.Errorf("the old metadata file %s: %w", file, err))
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package lake
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/view"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// CreateView makes a view. NoSuchWarehouse, NoSuchNamespace, AlreadyExists; CodeInvalid.
+func (c *Catalog) CreateView(ctx context.Context, s domain.Scope, database, schema string, n NewView, key Key) (Loaded, error) {
+	if err := c.mayWrite(ctx, s); err != nil {
+		return Loaded{}, err
+	}
+	return c.onceLoaded(ctx, s, key, func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+		at, err := c.newPlace(ctx, s, Ref{database, schema, n.Name}, domain.KindView, n.Location)
+		if err != nil {
+			return Loaded{}, err
+		}
+		p := &prepared{place: at, action: domain.ViewCreate}
+		meta, err := n.metadata(at)
+		if err != nil {
+			return Loaded{}, err
+		}
+		if err := p.fillView(at.row, meta); err != nil {
+			return Loaded{}, err
+		}
+		return c.finish(ctx, s, p, keep)
+	})
+}
+
+func (p *prepared) fillView(row domain.LakeTable, meta view.Metadata) error {
+	row.UUID, row.FormatVersion = meta.ViewUUID().String(), meta.FormatVersion()
+	directory, err := p.fence.metadataDirectory(row.Location, meta.Properties())
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(meta)
+	if err != nil {
+		return unwritable(err)
+	}
+	return p.name(row, directory, &document{json: body})
+}
+
+// CommitView changes a view. CommitFailed when what it requires does not hold; NoSuchWarehouse, NoSuchView, CommitStateUnknown; CodeInvalid.
+func (c *Catalog) CommitView(ctx context.Context, s domain.Scope, ch Change, key Key) (Loaded, error) {
+	if err := c.mayWrite(ctx, s); err != nil {
+		return Loaded{}, err
+	}
+	return c.onceLoaded(ctx, s, key, func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+		return retried(ctx, c, s, []Change{ch}, func() (Loaded, error) {
+			p, err := c.prepareView(ctx, s, ch)
+			if err != nil {
+				return Loaded{}, err
+			}
+			return c.finish(ctx, s, p, keep)
+		})
+	})
+}
+
+func (c *Catalog) prepareView(ctx context.Context, s domain.Scope, ch Change) (*prepared, error) {
+	row, err := c.row(ctx, s, ch.Ref, domain.KindView)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.document(ctx, row.MetadataLocation)
+	if err != nil {
+		return nil, err
+	}
+	p := &prepared{place: place{fence: c.fence(s)}, old: row.MetadataLocation, action: domain.ViewCommit}
+	var meta view.Metadata
+	err = invalid("updates", func() error {
+		meta, err = ch.applyView(p.fence, row, d)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if meta == nil {
+		p.row, p.doc, p.noop = row, d, true
+		return p, nil
+	}
+	next := row
+	next.Version++
+	next.Location = meta.Location()
+	next.UpdatedBy, next.UpdatedAt = s.Actor(), c.Clock.Now()
+	p.moved = next.Location != row.Location
+	return p, p.fillView(next, meta)
+}
+
+// applyView makes the metadata that follows; nil when nothing changes.
+func (ch Change) applyView(f fence, row domain.LakeTable, d *document) (view.Metadata, error) {
+	base, err := view.ParseMetadataBytes(d.json)
+	if err != nil {
+		return nil, err
+	}
+	var requirements view.Requirements
+	var updates view.Updates
+	if given(ch.Requirements) {
+		if err := json.Unmarshal(ch.Requirements, &requirements); err != nil {
+			return nil, err
+		}
+	}
+	if err := json.Unmarshal(ch.Updates, &updates); err != nil {
+		return nil, err
+	}
+	for _, q := range requirements {
+		if err := q.Validate(base); err != nil {
+			return nil, failed(CommitFailed, "The commit requires what does not hold: %s.", err).because(err)
+		}
+	}
+	builder, err := view.MetadataBuilderFromBase(base)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range updates {
+		if err := u.Apply(builder); err != nil {
+			return nil, err
+		}
+	}
+	if err := builder.Err(); err != nil {
+		return nil, err
+	}
+	if !builder.HasChanges() {
+		return nil, nil
+	}
+	meta, err := builder.Build()
+	if err != nil {
+		return nil, err
+	}
+	if err := f.checkProperties(meta.Properties()); err != nil {
+		return nil, err
+	}
+	if meta.Location() == row.Location {
+		return meta, nil
+	}
+	location, err := f.chosen(meta.Location())
+	if err == nil && location != meta.Location() {
+		err = domain.Invalid("location", "Write the location as %q.", location)
+	}
+	return meta, err
+}
+
+// metadata is that of a new view.
+func (n NewView) metadata(p place) (meta view.Metadata, err error) {
+	if err := p.fence.checkProperties(n.Properties); err != nil {
+		return nil, err
+	}
+	err = invalid("view-version", func() error {
+		schema, version := new(iceberg.Schema), new(view.Version)
+		if err := json.Unmarshal(n.Schema, schema); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(n.Version, version); err != nil {
+			return err
+		}
+		meta, err = view.NewMetadata(version, schema, p.row.Location, n.Properties)
+		return err
+	})
+	return meta, err
+}
+
+// viewColumns are those of the view's current schema.
+func (c *Catalog) viewColumns(ctx context.Context, row domain.LakeTable) ([]Column, error) {
+	d, err := c.document(ctx, row.MetadataLocation)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := view.ParseMetadataBytes(d.json)
+	if err != nil {
+		return nil, damaged(row, err)
+	}
+	return columns(meta.CurrentSchema()), nil
+}

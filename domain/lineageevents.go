@@ -1,0 +1,343 @@
+package domain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.jetify.com/typeid"
+)
+
+// LineageEventsKept is how long events are kept for a receiver that does not take them.
+const LineageEventsKept = 7 * 24 * time.Hour
+
+// LineageEventRef is a change that the receiver of OpenLineage is to be told: of a run, an attempt or a statement.
+type LineageEventRef struct {
+	Seq       int64
+	Workspace WorkspaceID
+	Kind      string // run, attempt or statement
+	Subject   string // its id
+	Status    string // running for its start, else how it ended
+	At        time.Time
+}
+
+// LineageOutbox keeps what a receiver is still to be told. Changes come in with the transactions that make them.
+type LineageOutbox interface {
+	// WantLineageEvents has changes noted until then.
+	WantLineageEvents(ctx context.Context, until time.Time) error
+	// LineageTurn runs fn while no other replica does; false says that one does.
+	LineageTurn(ctx context.Context, fn func(context.Context) error) (bool, error)
+	// LineageEvents are oldest first.
+	LineageEvents(ctx context.Context, limit int) ([]LineageEventRef, error)
+	// RemoveLineageEvent forgets an event that was received.
+	RemoveLineageEvent(ctx context.Context, seq int64) error
+	// DropLineageEvents forgets those before then, and tells how many they were.
+	DropLineageEvents(ctx context.Context, before time.Time) (int64, error)
+}
+
+// LineageReceiver takes events of OpenLineage, in JSON. CodeInvalid says that it will never take this one.
+type LineageReceiver interface {
+	Receive(ctx context.Context, event []byte) error
+}
+
+// LineageEmitter tells a receiver of OpenLineage what the platform's own runs and statements do: each event at least once, those of one run in their order.
+type LineageEmitter struct {
+	Store      Store
+	Outbox     LineageOutbox
+	Receiver   LineageReceiver // nil where nobody is told
+	Clock      Clock
+	URL        string // of the platform: it is the producer, and begins the namespaces of jobs
+	CatalogURL string // namespace of tables
+	Report     func(error)
+
+	wanted   time.Time
+	failures int
+}
+
+const (
+	eventsAtOnce   = 100
+	eventsEvery    = time.Second
+	eventsWanted   = 10 * time.Minute // how often the wish is renewed
+	eventsSlowest  = time.Minute      // between two tries
+	facetsURL      = "https://openlineage.io/spec/facets/"
+	runEventSchema = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+)
+
+// Deliver sends what is to be told, and says when to go on. It is called by one goroutine, at its start too: so nothing that changes later is missed.
+func (e *LineageEmitter) Deliver(ctx context.Context) (next time.Time, err error) {
+	now := e.Clock.Now()
+	if err := e.tidy(ctx, now); err != nil || e.Receiver == nil {
+		return now.Add(eventsWanted), err
+	}
+	sent := 0
+	_, err = e.Outbox.LineageTurn(ctx, func(ctx context.Context) (err error) {
+		sent, err = e.batch(ctx)
+		return err
+	})
+	if err != nil {
+		e.failures++
+		return now.Add(min(time.Second<<min(e.failures-1, 6), eventsSlowest)), err
+	}
+	e.failures = 0
+	if sent == eventsAtOnce {
+		return now, nil
+	}
+	return now.Add(eventsEvery), nil
+}
+
+// tidy renews the wish for events, or ends it, and drops what is too old.
+func (e *LineageEmitter) tidy(ctx context.Context, now time.Time) error {
+	if !e.wanted.IsZero() && now.Before(e.wanted.Add(eventsWanted)) {
+		return nil
+	}
+	until := now
+	if e.Receiver != nil {
+		until = now.Add(LineageEventsKept)
+	}
+	if err := e.Outbox.WantLineageEvents(ctx, until); err != nil {
+		return err
+	}
+	dropped, err := e.Outbox.DropLineageEvents(ctx, now.Add(-LineageEventsKept))
+	if dropped > 0 {
+		e.Report(fmt.Errorf("%d OpenLineage events were dropped: the receiver has not taken them for a week", dropped))
+	}
+	if err == nil {
+		e.wanted = now
+	}
+	return err
+}
+
+func (e *LineageEmitter) batch(ctx context.Context) (sent int, err error) {
+	refs, err := e.Outbox.LineageEvents(ctx, eventsAtOnce)
+	for _, ref := range refs {
+		if err := e.send(ctx, ref); err != nil {
+			return sent, err
+		}
+		if err := e.Outbox.RemoveLineageEvent(ctx, ref.Seq); err != nil {
+			return sent, err
+		}
+		sent++
+	}
+	return sent, err
+}
+
+// send sends one event. One that the receiver will never take, or whose subject is gone, is reported and passed over.
+func (e *LineageEmitter) send(ctx context.Context, ref LineageEventRef) error {
+	event, err := e.event(ctx, ref)
+	if err == nil {
+		var body []byte
+		if body, err = json.Marshal(event); err != nil {
+			return err
+		}
+		err = e.Receiver.Receive(ctx, body)
+	}
+	if IsCode(err, CodeInvalid) || IsCode(err, CodeNotFound) {
+		e.Report(fmt.Errorf("the OpenLineage event of %s %s was not taken: %w", ref.Kind, ref.Subject, err))
+		return nil
+	}
+	return err
+}
+
+// eventFacets are facets by their names.
+type eventFacets map[string]map[string]any
+
+type eventJob struct {
+	Namespace string      `json:"namespace"`
+	Name      string      `json:"name"`
+	Facets    eventFacets `json:"facets,omitempty"`
+}
+
+type eventRun struct {
+	RunID  string      `json:"runId"`
+	Facets eventFacets `json:"facets,omitempty"`
+}
+
+type eventDataset struct {
+	Namespace string      `json:"namespace"`
+	Name      string      `json:"name"`
+	Facets    eventFacets `json:"facets,omitempty"`
+}
+
+// lineageEvent is a RunEvent as it is sent.
+type lineageEvent struct {
+	EventType string         `json:"eventType"`
+	EventTime string         `json:"eventTime"`
+	Producer  string         `json:"producer"`
+	SchemaURL string         `json:"schemaURL"`
+	Run       eventRun       `json:"run"`
+	Job       eventJob       `json:"job"`
+	Inputs    []eventDataset `json:"inputs"`
+	Outputs   []eventDataset `json:"outputs"`
+}
+
+var eventTypeOf = map[string]string{
+	"running": "START", "success": "COMPLETE", "succeeded": "COMPLETE", "failed": "FAIL", "lost": "FAIL", "cancelled": "ABORT",
+}
+
+// event makes the event of what is known by now.
+func (e *LineageEmitter) event(ctx context.Context, ref LineageEventRef) (ev lineageEvent, err error) {
+	id, err := typeid.FromString(ref.Subject)
+	if err != nil {
+		return ev, err
+	}
+	ev = lineageEvent{
+		EventType: eventTypeOf[ref.Status], EventTime: ref.At.UTC().Format("2006-01-02T15:04:05.000000Z"), Producer: e.URL, SchemaURL: runEventSchema,
+		Run: eventRun{RunID: id.UUID(), Facets: eventFacets{}}, Job: eventJob{Namespace: e.namespace(ref.Workspace), Facets: eventFacets{}},
+		Inputs: []eventDataset{}, Outputs: []eventDataset{},
+	}
+	err = e.Store.In(ctx, SystemScope(ref.Workspace, "openlineage"), func(tx Tx) error {
+		facts, err := e.fill(ctx, tx, ref, &ev)
+		if err != nil || ev.EventType == "START" {
+			return err
+		}
+		outside, err := externalsOf(ctx, tx, facts)
+		for _, f := range facts {
+			d := e.dataset(f, outside)
+			if f.Direction == LineageRead {
+				ev.Inputs = withDataset(ev.Inputs, d)
+			} else {
+				ev.Outputs = withDataset(ev.Outputs, d)
+			}
+		}
+		return err
+	})
+	return ev, err
+}
+
+func (e *LineageEmitter) namespace(ws WorkspaceID) string { return e.URL + "/" + string(ws) }
+
+// fill adds what kind the subject is, and returns what it read and wrote.
+func (e *LineageEmitter) fill(ctx context.Context, tx Tx, ref LineageEventRef, ev *lineageEvent) ([]LineageFact, error) {
+	switch ref.Kind {
+	case "run":
+		return e.fillRun(ctx, tx, RunID(ref.Subject), ev)
+	case "attempt":
+		return e.fillAttempt(ctx, tx, AttemptID(ref.Subject), ev)
+	}
+	return e.fillStatement(ctx, tx, StatementID(ref.Subject), ev)
+}
+
+func (e *LineageEmitter) fillRun(ctx context.Context, tx Tx, id RunID, ev *lineageEvent) ([]LineageFact, error) {
+	run, err := runHead(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	ev.Job.Name = run.JobName
+	e.describe(ev, "JOB", run.Message, "none")
+	return tx.RunLineage(ctx, id, MaxRunLineage)
+}
+
+func (e *LineageEmitter) fillAttempt(ctx context.Context, tx Tx, id AttemptID, ev *lineageEvent) ([]LineageFact, error) {
+	a, run, err := attemptOf(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	ev.Job.Name = taskName(run, a.TaskKey)
+	e.describe(ev, "TASK", a.Message, "sh")
+	e.parent(ev, string(run.ID), run.JobName, nil)
+	return factsOf(tx.LineageOf(ctx, Actor{Kind: ActorRun, ID: string(id)}))
+}
+
+func (e *LineageEmitter) fillStatement(ctx context.Context, tx Tx, id StatementID, ev *lineageEvent) ([]LineageFact, error) {
+	st, err := tx.Statement(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	message := ""
+	if st.Failure != nil {
+		message = st.Failure.Message
+	}
+	ev.Job.Name = "sql"
+	if st.CreatedBy.Kind == ActorRun {
+		a, run, err := attemptOf(ctx, tx, AttemptID(st.CreatedBy.ID))
+		if err != nil {
+			return nil, err
+		}
+		ev.Job.Name = taskName(run, a.TaskKey) + ".sql"
+		e.parent(ev, string(a.ID), taskName(run, a.TaskKey), &run)
+	}
+	e.describe(ev, "QUERY", message, "SQL")
+	sql := map[string]any{"query": st.Query}
+	if st.Engine != "" {
+		sql["dialect"] = st.Engine
+	}
+	e.facet(ev.Job.Facets, "sql", "1-1-0/SQLJobFacet.json", sql)
+	return factsOf(tx.LineageOf(ctx, Actor{Kind: ActorStatement, ID: string(id)}))
+}
+
+func attemptOf(ctx context.Context, tx Tx, id AttemptID) (Attempt, Run, error) {
+	a, err := tx.Attempt(ctx, id)
+	if err != nil {
+		return a, Run{}, err
+	}
+	run, err := runHead(ctx, tx, a.RunID)
+	return a, run, err
+}
+
+func taskName(run Run, key string) string { return run.JobName + "." + cmp.Or(key, "command") }
+
+func factsOf(l Lineage, err error) ([]LineageFact, error) {
+	var facts []LineageFact
+	for _, all := range [][]LineageEntry{l.Read, l.Written} {
+		for _, entry := range all {
+			facts = append(facts, LineageFact{LineageEntry: entry})
+		}
+	}
+	return facts, err
+}
+
+// facet adds a facet with what each must have.
+func (e *LineageEmitter) facet(to eventFacets, name, schema string, content map[string]any) {
+	content["_producer"], content["_schemaURL"] = e.URL, facetsURL+schema
+	to[name] = content
+}
+
+func (e *LineageEmitter) describe(ev *lineageEvent, jobType, message, language string) {
+	e.facet(ev.Job.Facets, "jobType", "2-0-3/JobTypeJobFacet.json", map[string]any{"processingType": "BATCH", "integration": "MILLPOND", "jobType": jobType})
+	if ev.EventType == "FAIL" && message != "" {
+		e.facet(ev.Run.Facets, "errorMessage", "1-0-1/ErrorMessageRunFacet.json", map[string]any{"message": message, "programmingLanguage": language})
+	}
+}
+
+// parent says which run the event's run is a part of, and where that is one of a task, of which run that is.
+func (e *LineageEmitter) parent(ev *lineageEvent, id, name string, root *Run) {
+	content := e.runAndJob(ev, id, name)
+	if root != nil {
+		content["root"] = e.runAndJob(ev, string(root.ID), root.JobName)
+	}
+	e.facet(ev.Run.Facets, "parent", "1-2-0/ParentRunFacet.json", content)
+}
+
+func (e *LineageEmitter) runAndJob(ev *lineageEvent, id, name string) map[string]any {
+	uuid, err := typeid.FromString(id)
+	if err != nil {
+		e.Report(errors.Join(errors.New("an id of ours is malformed: "+id), err))
+	}
+	return map[string]any{"run": eventRun{RunID: uuid.UUID()}, "job": eventJob{Namespace: ev.Job.Namespace, Name: name}}
+}
+
+func (e *LineageEmitter) dataset(f LineageFact, outside map[TableID]External) eventDataset {
+	if x, ok := outside[f.TableID]; ok {
+		return eventDataset{Namespace: x.Namespace, Name: x.Name}
+	}
+	d := eventDataset{Namespace: e.CatalogURL, Name: f.dotted(), Facets: eventFacets{}}
+	if f.SnapshotID != 0 {
+		e.facet(d.Facets, "version", "1-0-1/DatasetVersionDatasetFacet.json", map[string]any{"datasetVersion": strconv.FormatInt(f.SnapshotID, 10)})
+	}
+	return d
+}
+
+// withDataset adds a dataset, or takes the place of an earlier version of it.
+func withDataset(all []eventDataset, d eventDataset) []eventDataset {
+	for i := range all {
+		if all[i].Namespace == d.Namespace && all[i].Name == d.Name {
+			all[i] = d
+			return all
+		}
+	}
+	return append(all, d)
+}

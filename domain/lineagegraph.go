@@ -1,0 +1,385 @@
+package domain
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of a graph of lineage.
+const (
+	MaxLineageDepth = 10    // from table to table
+	MaxLineageNodes = 1_000 // of one graph
+	MaxLineageCount = 10_000
+)
+
+// LineageWay is in which direction a graph of lineage is followed.
+type LineageWay string
+
+// The ways.
+const (
+	Upstream   LineageWay = "upstream"   // where the data came from
+	Downstream LineageWay = "downstream" // where it went
+	BothWays   LineageWay = "both"
+)
+
+// LineageQuery asks for a graph.
+type LineageQuery struct {
+	Table string // database.schema.table, or the id of a table or a dataset
+	Way   LineageWay
+	Depth int        // tables from the first one, 1 to MaxLineageDepth; 0 stands for 3
+	At    *time.Time // what had happened by then; nil for now
+}
+
+// LineageNodeKind says what a node is.
+type LineageNodeKind string
+
+// The kinds of nodes.
+const (
+	NodeTable     LineageNodeKind = "table"
+	NodeDataset   LineageNodeKind = "dataset"      // outside
+	NodeTask      LineageNodeKind = "task"         // of a job, with all runs of it
+	NodeStatement LineageNodeKind = "statement"    // of no run
+	NodeJob       LineageNodeKind = "external_job" // outside
+)
+
+// LineageNode is a table or what reads and writes tables.
+type LineageNode struct {
+	ID        string
+	Kind      LineageNodeKind
+	Name      string // of a table database.schema.table; of a task its job's; of a statement its kind
+	Namespace string // of what is outside
+	Dropped   bool   // the table is not there any more
+	JobID     JobID
+	TaskKey   string
+	RunID     RunID  // the latest one by then
+	Text      string // of a statement, its beginning
+	Actor     string // whose statement it is
+	Distance  int    // tables from the first one
+}
+
+// LineageEdge is what a process did with a table, as often as it did.
+type LineageEdge struct {
+	LineageFact       // the latest one by then
+	Count       int64 // by then; MaxLineageCount stands for that and more
+}
+
+// From and To are the ids of the edge's nodes, in the direction in which the data went.
+func (e LineageEdge) From() string { from, _ := e.ends(); return from }
+
+// To is the id of the node that the data went to.
+func (e LineageEdge) To() string { _, to := e.ends(); return to }
+
+func (e LineageEdge) ends() (from, to string) {
+	if e.Direction == LineageRead {
+		return string(e.TableID), string(e.Process)
+	}
+	return string(e.Process), string(e.TableID)
+}
+
+// LineageGraph is what leads to a table and from it.
+type LineageGraph struct {
+	Root      string // id of the table
+	At        time.Time
+	Nodes     []LineageNode // nearest first
+	Edges     []LineageEdge
+	Truncated bool // there are more than MaxLineageNodes
+}
+
+// StatementBrief is what a graph shows of a statement.
+type StatementBrief struct {
+	ID        StatementID
+	Kind      string
+	Text      string // its beginning
+	CreatedBy string
+}
+
+// LineageGraphTx reads the graph of lineage, each method for many nodes at once.
+type LineageGraphTx interface {
+	// ProcessesOf are edges between the tables and what did that with them by then: tasks and jobs first, then statements, the newest first.
+	ProcessesOf(ctx context.Context, tables []TableID, d LineageDirection, at time.Time, limit int) ([]LineageEdge, error)
+	// TablesOf are edges between the processes and the tables that they did that with by then.
+	TablesOf(ctx context.Context, processes []ProcessID, d LineageDirection, at time.Time, limit int) ([]LineageEdge, error)
+	// LineageTable is the latest entry by then of the table, or of the name as it was then; CodeNotFound when there is none.
+	LineageTable(ctx context.Context, id TableID, key string, at time.Time) (LineageEntry, error)
+	StatementBriefs(ctx context.Context, ids []StatementID) ([]StatementBrief, error)
+}
+
+// Graph is what leads to a table and from it. Each step of it is one query, whose cost grows with the edges that it finds and not with how often they were gone.
+func (l *Lineages) Graph(ctx context.Context, s Scope, q LineageQuery) (g LineageGraph, err error) {
+	if err := authorize(ctx, l.Store, s, LineageShow); err != nil {
+		return g, err
+	}
+	if err := q.complete(); err != nil {
+		return g, err
+	}
+	err = l.Store.In(ctx, s, func(tx Tx) error {
+		w := &lineageWalk{ctx: ctx, tx: tx, at: l.Clock.Now(), now: true, nodes: map[string]*LineageNode{}, edges: map[[2]string]bool{}}
+		if q.At != nil {
+			w.at, w.now = *q.At, false
+		}
+		root, err := w.root(q.Table)
+		if err != nil {
+			return err
+		}
+		w.add(LineageNode{ID: string(root.TableID), Kind: tableNode(root.TableID), Name: root.dotted()})
+		for _, way := range []LineageWay{Upstream, Downstream} {
+			if q.Way == way || q.Way == BothWays {
+				if err := w.follow(way, root.TableID, q.Depth); err != nil {
+					return err
+				}
+			}
+		}
+		g, err = w.graph(string(root.TableID))
+		return err
+	})
+	return g, err
+}
+
+func (q *LineageQuery) complete() error {
+	q.Way, q.Depth = cmp.Or(q.Way, BothWays), cmp.Or(q.Depth, 3)
+	switch {
+	case q.Table == "":
+		return Invalid("table", "table is missing; name one as database.schema.table, or give its id.")
+	case q.Way != Upstream && q.Way != Downstream && q.Way != BothWays:
+		return Invalid("direction", "%q is no direction; use upstream, downstream or both.", string(q.Way))
+	case q.Depth < 1 || q.Depth > MaxLineageDepth:
+		return Invalid("depth", "depth is %d; use 1 to %d.", q.Depth, MaxLineageDepth)
+	}
+	return nil
+}
+
+func (e LineageEntry) dotted() string { return e.Database + "." + e.Schema + "." + e.Name }
+
+func tableNode(id TableID) LineageNodeKind {
+	if id.External() {
+		return NodeDataset
+	}
+	return NodeTable
+}
+
+// lineageWalk follows lineage from table to table.
+type lineageWalk struct {
+	ctx       context.Context
+	tx        Tx
+	at        time.Time
+	now       bool // at is the present
+	nodes     map[string]*LineageNode
+	order     []*LineageNode
+	edges     map[[2]string]bool
+	found     []LineageEdge
+	truncated bool
+}
+
+// root finds the table by its id, or by its name as of then.
+func (w *lineageWalk) root(table string) (LineageEntry, error) {
+	parts := strings.Split(table, ".")
+	byID := len(parts) == 1
+	if !byID && len(parts) < 3 || byID && !strings.HasPrefix(table, prefixTable+"_") && !TableID(table).External() {
+		return LineageEntry{}, Invalid("table", "%q is no table; name one as database.schema.table, or give its id.", table)
+	}
+	seen, key := TableID(table), ""
+	if !byID {
+		seen, key = "", FoldName(table)
+	}
+	if w.now || byID {
+		live, err := w.live(table, parts)
+		if err == nil || !IsCode(err, CodeNotFound) {
+			return live, err
+		}
+	}
+	e, err := w.tx.LineageTable(w.ctx, seen, key, w.at)
+	if !IsCode(err, CodeNotFound) {
+		return e, err
+	}
+	live, err := w.live(table, parts) // it was there, and nothing had been done with it
+	if IsCode(err, CodeNotFound) {
+		err = NotFound("table", table)
+	}
+	return live, err
+}
+
+// live finds the table in the catalog. One that was made later is not found.
+func (w *lineageWalk) live(table string, parts []string) (LineageEntry, error) {
+	var t LakeTable
+	var err error
+	switch n := len(parts); {
+	case TableID(table).External():
+		return w.outside(TableID(table))
+	case n == 1:
+		t, err = w.tx.LakeTable(w.ctx, TableID(table))
+	default:
+		t, err = w.tx.FindLakeTable(w.ctx, parts[0], strings.Join(parts[1:n-1], "."), parts[n-1])
+	}
+	if err == nil && t.CreatedAt.After(w.at) {
+		err = Errorf(CodeNotFound, "The table %s did not exist yet at %s.", table, w.at.Format(time.RFC3339))
+	}
+	return LineageEntry{TableID: t.ID, Database: t.Database, Schema: t.Schema, Name: t.Name}, err
+}
+
+func (w *lineageWalk) outside(id TableID) (LineageEntry, error) {
+	found, err := w.tx.Externals(w.ctx, []string{string(id)})
+	if err == nil && len(found) == 0 {
+		err = NotFound("dataset", id)
+	}
+	return LineageEntry{TableID: id}, err
+}
+
+// add takes a node in, unless there is no room for it.
+func (w *lineageWalk) add(n LineageNode) bool {
+	if w.nodes[n.ID] != nil {
+		return true
+	}
+	if len(w.order) >= MaxLineageNodes {
+		w.truncated = true
+		return false
+	}
+	w.nodes[n.ID] = &n
+	w.order = append(w.order, &n)
+	return true
+}
+
+// follow goes depth tables far.
+func (w *lineageWalk) follow(way LineageWay, root TableID, depth int) error {
+	toProcess, toTable := LineageRead, LineageWritten
+	if way == Upstream {
+		toProcess, toTable = LineageWritten, LineageRead
+	}
+	visited := map[string]bool{string(root): true}
+	tables := []TableID{root}
+	for distance := 1; distance <= depth && len(tables) > 0; distance++ {
+		edges, err := w.tx.ProcessesOf(w.ctx, tables, toProcess, w.at, MaxLineageNodes+1)
+		if err != nil {
+			return err
+		}
+		processes := step(w, edges, visited, distance, func(e LineageEdge) ProcessID { return e.Process })
+		if len(processes) == 0 {
+			return nil
+		}
+		if edges, err = w.tx.TablesOf(w.ctx, processes, toTable, w.at, MaxLineageNodes+1); err != nil {
+			return err
+		}
+		tables = step(w, edges, visited, distance, func(e LineageEdge) TableID { return e.TableID })
+	}
+	return nil
+}
+
+// step takes in edges with the nodes at their far ends, and returns those that were not visited yet.
+func step[T ~string](w *lineageWalk, edges []LineageEdge, visited map[string]bool, distance int, far func(LineageEdge) T) (next []T) {
+	w.truncated = w.truncated || len(edges) > MaxLineageNodes
+	for _, e := range edges {
+		id := far(e)
+		node := LineageNode{ID: string(id), Distance: distance}
+		node.describe(e.LineageFact, string(id) == string(e.TableID))
+		if !w.add(node) {
+			continue
+		}
+		if ends := [2]string{e.From(), e.To()}; !w.edges[ends] {
+			w.edges[ends] = true
+			w.found = append(w.found, e)
+		}
+		if !visited[string(id)] {
+			visited[string(id)] = true
+			next = append(next, id)
+		}
+	}
+	return next
+}
+
+func (n *LineageNode) describe(f LineageFact, table bool) {
+	switch {
+	case table:
+		n.Kind, n.Name = tableNode(f.TableID), f.dotted()
+	case strings.HasPrefix(n.ID, prefixJob+"_"):
+		job, _, _ := strings.Cut(n.ID, "/")
+		n.Kind, n.Name, n.JobID, n.TaskKey, n.RunID = NodeTask, f.Actor.Name, JobID(job), f.TaskKey, f.RunID
+	case strings.HasPrefix(n.ID, prefixStatement+"_"):
+		n.Kind, n.Actor = NodeStatement, f.Actor.Name
+	default:
+		n.Kind = NodeJob
+	}
+}
+
+// graph completes the nodes with what lineage itself does not hold.
+func (w *lineageWalk) graph(root string) (LineageGraph, error) {
+	var externals []string
+	var statements []StatementID
+	var tables []TableID
+	for _, n := range w.order {
+		switch n.Kind {
+		case NodeDataset, NodeJob:
+			externals = append(externals, n.ID)
+		case NodeStatement:
+			statements = append(statements, StatementID(n.ID))
+		case NodeTable:
+			tables = append(tables, TableID(n.ID))
+		}
+	}
+	if err := w.nameTables(tables); err != nil {
+		return LineageGraph{}, err
+	}
+	outside, err := w.tx.Externals(w.ctx, externals)
+	if err != nil {
+		return LineageGraph{}, err
+	}
+	for id, e := range outside {
+		w.nodes[id].Namespace, w.nodes[id].Name = e.Namespace, e.Name
+	}
+	if err := w.nameTasks(); err != nil {
+		return LineageGraph{}, err
+	}
+	briefs, err := w.tx.StatementBriefs(w.ctx, statements)
+	for _, b := range briefs {
+		n := w.nodes[string(b.ID)]
+		n.Name, n.Text, n.Actor = b.Kind, b.Text, b.CreatedBy
+	}
+	g := LineageGraph{Root: root, At: w.at, Edges: w.found, Truncated: w.truncated}
+	for _, n := range w.order {
+		g.Nodes = append(g.Nodes, *n)
+	}
+	slices.SortStableFunc(g.Nodes, func(a, b LineageNode) int { return cmp.Compare(a.Distance, b.Distance) })
+	return g, err
+}
+
+// nameTables gives the tables the names that they have now; for a moment of the past, the names are those of what happened then.
+func (w *lineageWalk) nameTables(ids []TableID) error {
+	rows, err := w.tx.LakeTablesByID(w.ctx, ids)
+	there := map[TableID]bool{}
+	for _, t := range rows {
+		n := w.nodes[string(t.ID)]
+		there[t.ID] = t.DroppedAt == nil || t.DroppedAt.After(w.at)
+		if w.now && there[t.ID] {
+			n.Name = t.Database + "." + t.Schema + "." + t.Name
+		}
+	}
+	for _, id := range ids {
+		w.nodes[string(id)].Dropped = !there[id]
+	}
+	return err
+}
+
+// nameTasks gives tasks the names of their jobs, as those were when the run began that is shown.
+func (w *lineageWalk) nameTasks() error {
+	var ids []RunID
+	for _, n := range w.order {
+		if n.Kind == NodeTask {
+			ids = append(ids, n.RunID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	runs, err := w.tx.RunsByID(w.ctx, ids)
+	names := make(map[RunID]string, len(runs))
+	for _, r := range runs {
+		names[r.ID] = r.JobName
+	}
+	for _, n := range w.order {
+		if n.Kind == NodeTask {
+			n.Name = cmp.Or(names[n.RunID], n.Name)
+		}
+	}
+	return err
+}

@@ -1,0 +1,68 @@
+package loader
+
+import (
+	"context"
+	"slices"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// sql makes the loaders of what statements and tables show of each other.
+func (l *Loaders) sql(s domain.Services, tables Tables, scope domain.Scope) {
+	l.warehouses = newFamily(func(ctx context.Context, ids []domain.MachineID) (map[domain.MachineID]*domain.Machine, error) {
+		machines, err := s.Warehouses.ByID(ctx, scope, ids)
+		l.expectMachines(machines)
+		return index(machines, func(m domain.Machine) domain.MachineID { return m.ID }), err
+	})
+	l.runsByID = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]*domain.Run, error) {
+		runs, err := s.Runs.ByID(ctx, scope, ids)
+		l.expectRuns(runs)
+		return index(runs, func(r domain.Run) domain.RunID { return r.ID }), err
+	})
+	l.tables = newFamily(func(ctx context.Context, ids []domain.TableID) (map[domain.TableID]*domain.LakeTable, error) {
+		found, err := tables.TablesByID(ctx, scope, ids)
+		return index(found, func(t domain.LakeTable) domain.TableID { return t.ID }), err
+	})
+	l.lineages = newFamily(func(ctx context.Context, ids []domain.StatementID) (map[domain.StatementID]domain.Lineage, error) {
+		all, err := s.Statements.Lineages(ctx, scope, ids)
+		var named []domain.TableID
+		for _, one := range all {
+			named = slices.Concat(named, tablesOf(one.Read), tablesOf(one.Written))
+		}
+		l.ExpectTables(named)
+		return all, err
+	})
+}
+
+func tablesOf(entries []domain.LineageEntry) []domain.TableID {
+	return keys(entries, func(e domain.LineageEntry) domain.TableID { return e.TableID })
+}
+
+func (l *Loaders) expectStatements(statements []domain.Statement) {
+	l.warehouses.expect(named(keys(statements, func(st domain.Statement) domain.MachineID { return st.Warehouse })))
+	l.runsByID.expect(named(keys(statements, func(st domain.Statement) domain.RunID { return st.RunID })))
+	l.lineages.expect(keys(statements, func(st domain.Statement) domain.StatementID { return st.ID }))
+}
+
+// ExpectTables tells which tables the response shows together.
+func (l *Loaders) ExpectTables(ids []domain.TableID) { l.tables.expect(named(ids)) }
+
+// Warehouse returns the warehouse, or nil where it is deleted.
+func (l *Loaders) Warehouse(ctx context.Context, id domain.MachineID) (*domain.Machine, error) {
+	return l.warehouses.load(ctx, id)
+}
+
+// Run returns the run, or nil where there is none.
+func (l *Loaders) Run(ctx context.Context, id domain.RunID) (*domain.Run, error) {
+	return l.runsByID.load(ctx, id)
+}
+
+// Table returns the table or view, also while it is dropped; nil once it is gone.
+func (l *Loaders) Table(ctx context.Context, id domain.TableID) (*domain.LakeTable, error) {
+	return l.tables.load(ctx, id)
+}
+
+// Lineage returns what the statement read and wrote, so far.
+func (l *Loaders) Lineage(ctx context.Context, id domain.StatementID) (domain.Lineage, error) {
+	return l.lineages.load(ctx, id)
+}

@@ -1,0 +1,336 @@
+package rows
+
+import (
+	"encoding/base64"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/google/uuid"
+)
+
+// appender appends the value of one row to dst.
+type appender func(dst []byte, row int) []byte
+
+// jsonOf appends the values of a column as JSON, null where there is none. The kind of the column is looked at once.
+func jsonOf(a arrow.Array) appender {
+	value := jsonValue(a)
+	if a.NullN() == 0 {
+		return value
+	}
+	return func(dst []byte, row int) []byte {
+		if a.IsNull(row) {
+			return append(dst, "null"...)
+		}
+		return value(dst, row)
+	}
+}
+
+func jsonValue(a arrow.Array) appender {
+	switch a := a.(type) {
+	case array.ExtensionArray:
+		return jsonExtension(a)
+	case *array.Boolean:
+		return func(dst []byte, row int) []byte { return strconv.AppendBool(dst, a.Value(row)) }
+	case *array.Int8:
+		return integers(a.Int8Values())
+	case *array.Int16:
+		return integers(a.Int16Values())
+	case *array.Int32:
+		return integers(a.Int32Values())
+	case *array.Int64:
+		return integers(a.Int64Values())
+	case *array.Uint8:
+		return integers(a.Uint8Values())
+	case *array.Uint16:
+		return integers(a.Uint16Values())
+	case *array.Uint32:
+		return integers(a.Uint32Values())
+	case *array.Uint64:
+		return func(dst []byte, row int) []byte { return strconv.AppendUint(dst, a.Value(row), 10) }
+	case *array.Float32:
+		return func(dst []byte, row int) []byte { return appendFloat(dst, float64(a.Value(row)), 32) }
+	case *array.Float64:
+		return func(dst []byte, row int) []byte { return appendFloat(dst, a.Value(row), 64) }
+	case *array.Null:
+		return func(dst []byte, _ int) []byte { return append(dst, "null"...) }
+	}
+	if value := jsonText(a); value != nil {
+		return value
+	}
+	if value := jsonTime(a); value != nil {
+		return value
+	}
+	if value := jsonNested(a); value != nil {
+		return value
+	}
+	if value := jsonDecimal(a); value != nil {
+		return value
+	}
+	return func(dst []byte, row int) []byte { return appendString(dst, a.ValueStr(row)) }
+}
+
+// jsonDecimal writes as many digits after the point as the type has.
+func jsonDecimal(a arrow.Array) appender {
+	t, ok := a.DataType().(arrow.DecimalType)
+	if !ok {
+		return nil
+	}
+	scale := t.GetScale()
+	switch a := a.(type) {
+	case *array.Decimal32:
+		return func(dst []byte, row int) []byte { return append(dst, a.Value(row).ToString(scale)...) }
+	case *array.Decimal64:
+		return func(dst []byte, row int) []byte { return append(dst, a.Value(row).ToString(scale)...) }
+	case *array.Decimal128:
+		return func(dst []byte, row int) []byte { return append(dst, a.Value(row).ToString(scale)...) }
+	case *array.Decimal256:
+		return func(dst []byte, row int) []byte { return append(dst, a.Value(row).ToString(scale)...) }
+	}
+	return nil
+}
+
+func jsonExtension(a array.ExtensionArray) appender {
+	storage, isFixed := a.Storage().(*array.FixedSizeBinary)
+	if a.ExtensionType().ExtensionName() != "arrow.uuid" || !isFixed {
+		return jsonValue(a.Storage())
+	}
+	return func(dst []byte, row int) []byte {
+		id, err := uuid.FromBytes(storage.Value(row))
+		if err != nil {
+			return append(dst, "null"...)
+		}
+		return appendString(dst, id.String())
+	}
+}
+
+func integers[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](values []T) appender {
+	return func(dst []byte, row int) []byte { return strconv.AppendInt(dst, int64(values[row]), 10) }
+}
+
+func appendFloat(dst []byte, f float64, bits int) []byte {
+	switch {
+	case math.IsNaN(f):
+		return append(dst, `"NaN"`...)
+	case math.IsInf(f, 1):
+		return append(dst, `"Infinity"`...)
+	case math.IsInf(f, -1):
+		return append(dst, `"-Infinity"`...)
+	}
+	format := byte('f')
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) { // as ECMAScript has it
+		format = 'e'
+	}
+	return strconv.AppendFloat(dst, f, format, -1, bits)
+}
+
+func jsonText(a arrow.Array) appender {
+	switch a := a.(type) {
+	case *array.String:
+		return func(dst []byte, row int) []byte { return appendString(dst, a.Value(row)) }
+	case *array.LargeString:
+		return func(dst []byte, row int) []byte { return appendString(dst, a.Value(row)) }
+	case *array.StringView:
+		return func(dst []byte, row int) []byte { return appendString(dst, a.Value(row)) }
+	case *array.Binary:
+		return binary(a.Value)
+	case *array.LargeBinary:
+		return binary(a.Value)
+	case *array.BinaryView:
+		return binary(a.Value)
+	case *array.FixedSizeBinary:
+		return binary(a.Value)
+	case *array.Dictionary:
+		values := jsonOf(a.Dictionary())
+		return func(dst []byte, row int) []byte { return values(dst, a.GetValueIndex(row)) }
+	}
+	return nil
+}
+
+func binary(value func(int) []byte) appender {
+	return func(dst []byte, row int) []byte {
+		dst = append(dst, '"')
+		dst = base64.StdEncoding.AppendEncode(dst, value(row))
+		return append(dst, '"')
+	}
+}
+
+const hex = "0123456789abcdef"
+
+// appendString quotes as encoding/json does without escaping for HTML.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && size == 1 {
+				dst = append(append(dst, s[start:i]...), `\ufffd`...)
+				start = i + 1
+			}
+			i += size
+			continue
+		}
+		if c >= ' ' && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+		i++
+		start = i
+	}
+	return append(append(dst, s[start:]...), '"')
+}
+
+func jsonTime(a arrow.Array) appender {
+	switch a := a.(type) {
+	case *array.Date32:
+		return func(dst []byte, row int) []byte { return quoteTime(dst, a.Value(row).ToTime(), time.DateOnly) }
+	case *array.Date64:
+		return func(dst []byte, row int) []byte { return quoteTime(dst, a.Value(row).ToTime(), time.DateOnly) }
+	case *array.Time32:
+		unit := a.DataType().(*arrow.Time32Type).Unit
+		return func(dst []byte, row int) []byte { return quoteTime(dst, a.Value(row).ToTime(unit), "15:04:05.999") }
+	case *array.Time64:
+		unit := a.DataType().(*arrow.Time64Type).Unit
+		return func(dst []byte, row int) []byte {
+			return quoteTime(dst, a.Value(row).ToTime(unit), "15:04:05.999999999")
+		}
+	case *array.Timestamp:
+		t := a.DataType().(*arrow.TimestampType)
+		layout := "2006-01-02T15:04:05.999999999"
+		if t.TimeZone != "" {
+			layout += "Z"
+		}
+		return func(dst []byte, row int) []byte { return appendTimestamp(dst, a.Value(row), t.Unit, layout) }
+	case *array.MonthDayNanoInterval:
+		return func(dst []byte, row int) []byte { return appendInterval(dst, a.Value(row)) }
+	}
+	return nil
+}
+
+func quoteTime(dst []byte, t time.Time, layout string) []byte {
+	dst = append(dst, '"')
+	return append(t.AppendFormat(dst, layout), '"')
+}
+
+// appendTimestamp knows the infinities that SQL has.
+func appendTimestamp(dst []byte, t arrow.Timestamp, unit arrow.TimeUnit, layout string) []byte {
+	switch t {
+	case math.MaxInt64:
+		return append(dst, `"Infinity"`...)
+	case -math.MaxInt64:
+		return append(dst, `"-Infinity"`...)
+	}
+	return quoteTime(dst, t.ToTime(unit), layout)
+}
+
+// appendInterval writes an ISO 8601 duration, whose parts may be negative each.
+func appendInterval(dst []byte, v arrow.MonthDayNanoInterval) []byte {
+	dst = append(dst, '"', 'P')
+	empty := len(dst)
+	part := func(n int64, unit byte) {
+		if n != 0 {
+			dst = append(strconv.AppendInt(dst, n, 10), unit)
+		}
+	}
+	part(int64(v.Months/12), 'Y')
+	part(int64(v.Months%12), 'M')
+	part(int64(v.Days), 'D')
+	if n := v.Nanoseconds; n != 0 {
+		dst = append(dst, 'T')
+		part(n/int64(time.Hour), 'H')
+		part(n%int64(time.Hour)/int64(time.Minute), 'M')
+		if rest := n % int64(time.Minute); rest != 0 {
+			dst = append(strconv.AppendFloat(dst, float64(rest)/1e9, 'f', -1, 64), 'S')
+		}
+	}
+	if len(dst) == empty {
+		dst = append(dst, "T0S"...)
+	}
+	return append(dst, '"')
+}
+
+func jsonNested(a arrow.Array) appender {
+	switch a := a.(type) {
+	case *array.Map:
+		return jsonMap(a)
+	case array.ListLike:
+		values := jsonOf(a.ListValues())
+		return func(dst []byte, row int) []byte {
+			from, to := a.ValueOffsets(row)
+			dst = append(dst, '[')
+			for i := from; i < to; i++ {
+				if i > from {
+					dst = append(dst, ',')
+				}
+				dst = values(dst, int(i))
+			}
+			return append(dst, ']')
+		}
+	case *array.Struct:
+		return jsonStruct(a)
+	}
+	return nil
+}
+
+func jsonStruct(a *array.Struct) appender {
+	t := a.DataType().(*arrow.StructType)
+	fields, keys := make([]appender, a.NumField()), make([][]byte, a.NumField())
+	for i := range fields {
+		fields[i] = jsonOf(a.Field(i))
+		keys[i] = append(appendString(nil, t.Field(i).Name), ':')
+	}
+	return func(dst []byte, row int) []byte {
+		dst = append(dst, '{')
+		for i, field := range fields {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = field(append(dst, keys[i]...), row)
+		}
+		return append(dst, '}')
+	}
+}
+
+// jsonMap writes an object where the keys are text, and a list of pairs otherwise: two keys may be one text.
+func jsonMap(a *array.Map) appender {
+	keys, values := jsonOf(a.Keys()), jsonOf(a.Items())
+	open, between, end := "[", "],[", "]"
+	pair := byte(',')
+	if jsonText(a.Keys()) != nil && a.Keys().DataType().ID() != arrow.BINARY {
+		open, between, end, pair = "{", ",", "}", ':'
+	}
+	return func(dst []byte, row int) []byte {
+		from, to := a.ValueOffsets(row)
+		dst = append(dst, open...)
+		for i := from; i < to; i++ {
+			if i > from {
+				dst = append(dst, between...)
+			} else if pair == ',' {
+				dst = append(dst, '[')
+			}
+			dst = values(append(keys(dst, int(i)), pair), int(i))
+		}
+		if pair == ',' && to > from {
+			dst = append(dst, ']')
+		}
+		return append(dst, end...)
+	}
+}

@@ -1,0 +1,66 @@
+package domain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStatementLifeCycle is every state × event.
+func TestStatementLifeCycle(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	events := map[string]func(*Statement) error{
+		"begin":     func(s *Statement) error { s.begin(StatementHead{Kind: "SELECT"}, now); return nil },
+		"succeed":   func(s *Statement) error { s.end(nil, now); return nil },
+		"fail":      func(s *Statement) error { s.end(&StatementFailure{Fault: FaultQuery, Message: "No."}, now); return nil },
+		"cancelled": func(s *Statement) error { s.end(&StatementFailure{Fault: FaultCancelled}, now); return nil },
+		"cancel":    func(s *Statement) error { return s.cancel(now) },
+	}
+	next := map[StatementState]map[string]StatementState{
+		StatementQueued: {
+			"begin": StatementRunning, "succeed": StatementSucceeded, "fail": StatementFailed, "cancelled": StatementCancelled, "cancel": StatementQueued,
+		},
+		StatementRunning: {
+			"begin": StatementRunning, "succeed": StatementSucceeded, "fail": StatementFailed, "cancelled": StatementCancelled, "cancel": StatementRunning,
+		},
+	}
+	for _, state := range StatementStates {
+		for name, event := range events {
+			st := Statement{ID: "stm_1", State: state}
+			if state.Final() {
+				st.FinishedAt = new(now.Add(-time.Hour))
+			}
+			was := st
+			err := event(&st)
+			if state.Final() {
+				require.Equal(t, was, st, "%s after %s changes nothing", name, state)
+				require.Equal(t, name == "cancel", IsCode(err, CodeConflict), "%s after %s", name, state)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, next[state][name], st.State, "%s after %s", name, state)
+			require.Equal(t, st.State.Final(), st.FinishedAt != nil)
+			require.Equal(t, name == "cancel", st.CancelRequestedAt != nil)
+		}
+	}
+	st := Statement{State: StatementRunning}
+	require.NoError(t, st.cancel(now))
+	require.True(t, IsCode(st.cancel(now), CodeConflict), "a second time")
+}
+
+// TestStatementErrors: each fault has its code, and says where.
+func TestStatementErrors(t *testing.T) {
+	for fault, code := range map[Fault]Code{
+		FaultQuery: CodeInvalid, FaultForbidden: CodeForbidden, FaultConflict: CodeConflict, FaultTimeout: CodeInvalid, FaultResources: CodeInvalid,
+		FaultEngine: CodeUnavailable, "unheard of": CodeUnavailable,
+	} {
+		st := Statement{State: StatementFailed, Failure: &StatementFailure{Fault: fault, Message: "It is so.", Line: 3, Column: 7}}
+		e := AsError(st.Err())
+		require.Equal(t, code, e.Code, fault)
+		require.Equal(t, "Line 3, column 7: It is so.", e.Message)
+		require.Equal(t, []int{3, 7}, []int{e.Line, e.Column})
+	}
+	require.NoError(t, (&Statement{State: StatementSucceeded}).Err())
+	require.Equal(t, CodeConflict, AsError((&Statement{ID: "stm_1", State: StatementCancelled}).Err()).Code)
+}

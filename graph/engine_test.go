@@ -1,0 +1,220 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/store/objects"
+)
+
+// engines plays the engine of every warehouse: what it does is in the first word of a statement.
+//
+//	SELECT n     n rows
+//	LARGE n      n rows of 6 MiB each
+//	WRONG        refused at line 2, column 8
+//	SLOW         half-way until finish, or its cancellation
+//	COPY a b     reads the table a and adds two rows to the table b, in lake.public
+type engines struct {
+	w    *world
+	mu   sync.Mutex
+	gone map[domain.StatementID]context.CancelFunc
+	ran  []domain.EngineStatement
+	done chan struct{} // closed by finish
+}
+
+// catalog makes the services of SQL.
+func (w *world) catalog(results domain.Objects) {
+	w.t.Helper()
+	files, err := objects.OpenLake(w.t.Context(), "file://"+w.t.TempDir(), objects.LakeOptions{})
+	require.NoError(w.t, err)
+	w.lake = lake.New(lake.Options{Store: w.counted, System: w.db.System(), Files: files, Clock: w.services.Clock, Report: func(err error) { w.t.Error(err) }})
+	w.engines = &engines{w: w, gone: map[domain.StatementID]context.CancelFunc{}, done: make(chan struct{})}
+	w.services.Statements = domain.NewStatements(domain.StatementOptions{
+		Store: w.counted, System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Objects: results, Engines: w.engines, Tokens: w.keys,
+		Tables: prefixes{files}, CatalogURL: "http://localhost/catalog", Replica: "here", Report: func(err error) { w.log.Write([]byte(err.Error() + "\n")) },
+	})
+	w.t.Cleanup(func() {
+		w.services.Statements.Close()
+		require.NoError(w.t, files.Close())
+	})
+}
+
+type prefixes struct{ files *objects.Lake }
+
+func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (domain.TableStorage, error) {
+	return domain.TableStorage{Prefix: p.files.Prefix(ws)}, nil
+}
+
+// finish lets SLOW statements come to their end.
+func (e *engines) finish() { close(e.done) }
+
+// Execute implements domain.Engines.
+func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	e.mu.Lock()
+	e.gone[st.ID] = cancel
+	e.ran = append(e.ran, st)
+	e.mu.Unlock()
+	return &script{e: e, ctx: ctx, cancel: cancel, events: e.events(ctx, st)}, nil
+}
+
+// CancelStatement implements domain.Engines.
+func (e *engines) CancelStatement(_ context.Context, _ domain.AgentID, id domain.StatementID) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gone[id]()
+	return nil
+}
+
+// statement is what was last run.
+func (e *engines) last() domain.EngineStatement {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ran[len(e.ran)-1]
+}
+
+func (e *engines) events(ctx context.Context, st domain.EngineStatement) []func() domain.StatementEvent {
+	end := func(f *domain.StatementFailure, rows int64) func() domain.StatementEvent {
+		return func() domain.StatementEvent {
+			return domain.StatementEvent{End: &domain.StatementEnd{Failure: f, Rows: rows, Bytes: 10 * rows, Scanned: 100}}
+		}
+	}
+	head := func(kind string, write bool) func() domain.StatementEvent {
+		return tells(domain.StatementEvent{Head: &domain.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It reads."}})
+	}
+	word, rest, _ := strings.Cut(st.Query, " ")
+	n, from, to := 0, "", ""
+	_, _ = fmt.Sscan(rest, &n)
+	_, _ = fmt.Sscan(rest, &from, &to)
+	switch word {
+	case "SELECT":
+		return []func() domain.StatementEvent{head("SELECT", false), tells(schemaOf()), tells(batchOf(n, "row")), end(nil, int64(n))}
+	case "LARGE":
+		events := []func() domain.StatementEvent{head("SELECT", false), tells(schemaOf())}
+		for range n {
+			events = append(events, tells(batchOf(1, strings.Repeat("x", 6<<20))))
+		}
+		return append(events, end(nil, int64(n)))
+	case "SLOW":
+		half := tells(domain.StatementEvent{Progress: &domain.StatementProgress{Done: 0.5}})
+		wait := func() domain.StatementEvent {
+			select {
+			case <-e.done:
+				return end(nil, 0)()
+			case <-ctx.Done():
+				return end(&domain.StatementFailure{Fault: domain.FaultCancelled, Message: "The statement was cancelled."}, 0)()
+			case <-time.After(50 * time.Millisecond): // engines go on telling how far they are
+				return half()
+			}
+		}
+		return []func() domain.StatementEvent{head("SELECT", false), half, wait}
+	case "COPY":
+		return []func() domain.StatementEvent{head("INSERT", true), func() domain.StatementEvent {
+			event := end(e.copied(ctx, st, from, to), 2)()
+			event.End.Tables = []domain.StatementTable{{Database: "lake", Schema: "public", Table: from, Columns: []string{"id"}}, {Database: "lake", Schema: "public", Table: to}}
+			return event
+		}}
+	}
+	return []func() domain.StatementEvent{end(&domain.StatementFailure{Fault: domain.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}, 0)}
+}
+
+func tells(event domain.StatementEvent) func() domain.StatementEvent {
+	return func() domain.StatementEvent { return event }
+}
+
+// copied reads and writes as an engine does, with the statement's own rights.
+func (e *engines) copied(ctx context.Context, st domain.EngineStatement, from, to string) *domain.StatementFailure {
+	ws := domain.WorkspaceID(path.Base(st.Storage.Prefix))
+	scope := domain.NewScope(ws, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "statement"}, st.Role)
+	_, err := e.w.lake.Load(ctx, scope, publicTable(from), domain.KindTable, lake.LoadOptions{})
+	if err == nil {
+		err = lakeClient{e.w.lake, scope, publicTable(to)}.append(ctx, 1, 2)
+	}
+	if err != nil {
+		return &domain.StatementFailure{Fault: domain.FaultQuery, Message: err.Error()}
+	}
+	return nil
+}
+
+// script implements domain.StatementStream.
+type script struct {
+	e      *engines
+	ctx    context.Context
+	cancel context.CancelFunc
+	events []func() domain.StatementEvent
+}
+
+func (s *script) Next() (domain.StatementEvent, error) {
+	if len(s.events) == 0 {
+		return domain.StatementEvent{}, errors.New("the stream is at its end")
+	}
+	event := s.events[0]()
+	if len(s.events) > 1 || event.End != nil {
+		s.events = s.events[1:]
+	}
+	return event, nil
+}
+
+func (s *script) Close() { s.cancel() }
+
+var resultSchema = arrow.NewSchema([]arrow.Field{
+	{Name: "n", Type: arrow.PrimitiveTypes.Int64},
+	{Name: "price", Type: &arrow.Decimal128Type{Precision: 38, Scale: 2}, Nullable: true},
+	{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},
+}, nil)
+
+const streamEnd = "\xff\xff\xff\xff\x00\x00\x00\x00"
+
+// stream of Arrow IPC without its end.
+func arrowStream(batches ...arrow.RecordBatch) []byte {
+	var b bytes.Buffer
+	w := ipc.NewWriter(&b, ipc.WithSchema(resultSchema))
+	for _, batch := range batches {
+		if err := w.Write(batch); err != nil {
+			panic(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte(streamEnd))
+}
+
+func schemaOf() domain.StatementEvent { return domain.StatementEvent{Schema: arrowStream()} }
+
+func batchOf(rows int, text string) domain.StatementEvent {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, resultSchema)
+	defer b.Release()
+	for i := range rows {
+		b.Field(0).(*array.Int64Builder).Append(9007199254740993 + int64(i))
+		if err := b.Field(1).AppendValueFromString("123456789012345678901234567890123456.78"); err != nil {
+			panic(err)
+		}
+		b.Field(2).(*array.StringBuilder).Append(text)
+	}
+	batch := b.NewRecordBatch()
+	defer batch.Release()
+	return domain.StatementEvent{Batch: &domain.ResultBatch{Rows: int64(rows), Data: arrowStream(batch)[len(arrowStream()):]}}
+}
+
+// warehouse is the workspace's own, which it begins with.
+func (n *tenant) warehouse() domain.Machine {
+	n.w.t.Helper()
+	all, err := n.w.services.Warehouses.List(n.w.t.Context(), n.viewer.scope, domain.Page{})
+	require.NoError(n.w.t, err)
+	return all.Items[0]
+}

@@ -1,0 +1,59 @@
+package graph
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+)
+
+// sql gives alpha a table that was made from another one by a statement, and the statement that did; and beta a statement.
+func (f *matrixWorld) sql() {
+	f.table = f.alpha.table(secret + "_table")
+	f.alpha.table(secret + "_made")
+	f.alpha.view(secret+"_view", "SELECT 1")
+	f.alpha.adds(secret+"_table", 1)
+	f.statement = f.alpha.submitted("SELECT 1 AS " + secret)
+	event := batchOf(1, secret)
+	require.NoError(f.w.t, f.w.db.In(f.w.t.Context(), f.alpha.editor.scope, func(tx domain.Tx) error {
+		st, now := f.statement, time.Now()
+		st.State, st.Kind, st.Engine, st.StartedAt, st.FinishedAt, st.ResultUntil = domain.StatementSucceeded, "SELECT", "duckdb", &now, &now, new(now.Add(time.Hour))
+		st.Schemata, st.Rows, st.Chunks, st.RunID, st.TaskKey = schemaOf().Schema, 1, []domain.ResultChunk{{Rows: 1, Bytes: 1}}, f.run.ID, "one"
+		st.Failure = &domain.StatementFailure{}
+		return tx.UpdateStatement(f.w.t.Context(), st, append(append(arrowStream(), event.Batch.Data...), streamEnd...))
+	}))
+	st := f.statement
+	scope := domain.NewScope(f.alpha.workspace.ID, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: string(st.ID)}, domain.RoleEditor)
+	_, err := f.w.lake.Load(f.w.t.Context(), scope, publicTable(secret+"_table"), domain.KindTable, lake.LoadOptions{})
+	require.NoError(f.w.t, err)
+	require.NoError(f.w.t, lakeClient{f.w.lake, scope, publicTable(secret + "_made")}.append(f.w.t.Context(), 1))
+	f.beta.submitted("SELECT 1")
+}
+
+// submitted is a statement that waits for the workspace's warehouse.
+func (n *tenant) submitted(query string) domain.Statement {
+	n.w.t.Helper()
+	st, err := n.w.services.Statements.Submit(n.w.t.Context(), n.editor.scope, domain.NewStatement{Query: query, Warehouse: string(n.warehouse().ID)}, domain.Idempotency{})
+	require.NoError(n.w.t, err)
+	return st
+}
+
+func (f *matrixWorld) database() domain.Database {
+	d, err := f.w.services.Databases.Find(f.w.t.Context(), f.alpha.viewer.scope, "lake")
+	require.NoError(f.w.t, err)
+	return d
+}
+
+func (f *matrixWorld) newDatabase() domain.Database {
+	d, err := f.w.services.Databases.Create(f.w.t.Context(), f.alpha.editor.scope, domain.NewDatabase{Name: f.fresh(secret)}, domain.Idempotency{})
+	require.NoError(f.w.t, err)
+	return d
+}
+
+func (f *matrixWorld) dropped() domain.TableID {
+	t := f.alpha.table(f.fresh(secret))
+	require.NoError(f.w.t, f.w.lake.Drop(f.w.t.Context(), f.alpha.editor.scope, refOf(t), t.Kind, false, lake.Key{}))
+	return t.ID
+}

@@ -1,0 +1,53 @@
+package model
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// Database is a database as the schema shows it.
+type Database struct{ domain.Database }
+
+// NewDatabase shows a database.
+func NewDatabase(d domain.Database) Database { return Database{d} }
+
+// CreatedBy names who made it.
+func (d Database) CreatedBy() string { return d.Database.CreatedBy.Name }
+
+// LakeSchema is a namespace as the schema shows it.
+type LakeSchema struct{ domain.LakeSchema }
+
+// NewLakeSchema shows a namespace.
+func NewLakeSchema(l domain.LakeSchema) LakeSchema { return LakeSchema{l} }
+
+// Properties are in the order of their names.
+func (l LakeSchema) Properties() []Property { return NewProperties(l.LakeSchema.Properties) }
+
+// CreatedBy names who made it.
+func (l LakeSchema) CreatedBy() string { return l.LakeSchema.CreatedBy.Name }
+
+// Property is a name and its value.
+type Property struct {
+	Name  string
+	Value string
+}
+
+// NewProperties shows properties in the order of their names.
+func NewProperties(all map[string]string) []Property {
+	properties := make([]Property, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		properties = append(properties, Property{name, all[name]})
+	}
+	return properties
+}
+
+// PropertyMap reads properties; of a name that is there twice the last holds.
+func PropertyMap(all []Property) map[string]string {
+	m := make(map[string]string, len(all))
+	for _, p := range all {
+		m[p.Name] = p.Value
+	}
+	return m
+}

@@ -1,0 +1,164 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/loader"
+	"github.com/millpond/millpond/graph/model"
+)
+
+// tableOf is the table or view with the id, live or dropped; nil once it is gone.
+func (r *Resolver) tableOf(ctx context.Context, id domain.TableID) (*model.LakeTable, error) {
+	load, err := r.loaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := load.Table(ctx, id)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	shown := model.NewLakeTable(*t)
+	return &shown, nil
+}
+
+// expectTables tells which tables the response shows together.
+func expectTables(ctx context.Context, ids []domain.TableID) {
+	if load, ok := loader.From(ctx); ok {
+		load.ExpectTables(ids)
+	}
+}
+
+// lineageGraph is what leads to a table and from it.
+func (r *Resolver) lineageGraph(ctx context.Context, q domain.LineageQuery) (model.LineageGraph, error) {
+	scope, err := auth.From(ctx)
+	if err != nil {
+		return model.LineageGraph{}, err
+	}
+	g, err := r.Services.Lineages.Graph(ctx, scope, q)
+	return model.NewLineageGraph(g), err
+}
+
+// ofTable is a page of what a table has; views have none of it.
+func ofTable[T any](ctx context.Context, t *model.LakeTable, first *int, after *string,
+	list func(context.Context, domain.Scope, domain.TableID, domain.Page) (domain.List[T], error),
+) (model.Connection[T], error) {
+	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[T], error) {
+		if t.Kind == domain.KindView {
+			return domain.List[T]{}, nil
+		}
+		return list(ctx, s, t.ID, p)
+	})
+}
+
+// shownAs shows each of the things.
+func shownAs[A, B any](all []A, show func(A) B) []B {
+	shown := make([]B, len(all))
+	for i, a := range all {
+		shown[i] = show(a)
+	}
+	return shown
+}
+
+// tableByName is the live table or view of the name.
+func (r *Resolver) tableByName(ctx context.Context, s domain.Scope, ref lake.Ref) (domain.LakeTable, error) {
+	t, err := r.Lake.Table(ctx, s, ref, domain.KindTable)
+	if domain.IsCode(err, domain.CodeNotFound) {
+		return r.Lake.Table(ctx, s, ref, domain.KindView)
+	}
+	return t, err
+}
+
+func refOf(t domain.LakeTable) lake.Ref {
+	return lake.Ref{Database: string(t.DatabaseID), Schema: t.Schema, Name: t.Name}
+}
+
+// liveTable is the table or view with the id, which is to be changed. One that is dropped is CodeConflict.
+func (r *Resolver) liveTable(ctx context.Context, s domain.Scope, id domain.TableID) (domain.LakeTable, error) {
+	t, err := r.Lake.TableByID(ctx, s, id)
+	if err == nil && t.DroppedAt != nil {
+		err = domain.Errorf(domain.CodeConflict, "The %s %s was dropped; restore it first.", t.Kind, t.Name)
+	}
+	return t, err
+}
+
+func (r *Resolver) dropTable(ctx context.Context, s domain.Scope, id domain.TableID, purge bool) (domain.LakeTable, error) {
+	t, err := r.liveTable(ctx, s, id)
+	if err != nil {
+		return t, err
+	}
+	if err := r.Lake.Drop(ctx, s, refOf(t), t.Kind, purge, lake.Key{}); err != nil {
+		return t, err
+	}
+	return r.Lake.TableByID(ctx, s, id)
+}
+
+func (r *Resolver) renameTable(ctx context.Context, s domain.Scope, in model.RenameTableInput) (domain.LakeTable, error) {
+	t, err := r.liveTable(ctx, s, domain.TableID(in.ID))
+	if err != nil {
+		return t, err
+	}
+	to := refOf(t)
+	if in.Schema != nil {
+		to.Schema = *in.Schema
+	}
+	if in.Name != nil {
+		to.Name = *in.Name
+	}
+	if err := r.Lake.Rename(ctx, s, t.Kind, refOf(t), to, lake.Key{}); err != nil {
+		return t, err
+	}
+	return r.Lake.TableByID(ctx, s, t.ID)
+}
+
+// viewText is what a view stands for.
+type viewText struct {
+	SQL     string `json:"sql"`
+	Dialect string `json:"dialect"`
+}
+
+// viewOf reads a view's text: the one for DuckDB where there are several. It is empty for tables, and for a view that is dropped.
+func (r *Resolver) viewOf(ctx context.Context, t model.LakeTable) (viewText, error) {
+	if t.Kind != domain.KindView || t.DroppedAt != nil {
+		return viewText{}, nil
+	}
+	scope, err := auth.From(ctx)
+	if err != nil {
+		return viewText{}, err
+	}
+	loaded, err := r.Lake.Load(ctx, scope, refOf(t.LakeTable), domain.KindView, lake.LoadOptions{})
+	if err != nil {
+		return viewText{}, err
+	}
+	return textOfView(loaded.Metadata)
+}
+
+// textOfView reads it from a view's metadata.
+func textOfView(metadata []byte) (viewText, error) {
+	var m struct {
+		Current  int64 `json:"current-version-id"`
+		Versions []struct {
+			ID              int64      `json:"version-id"`
+			Representations []viewText `json:"representations"`
+		} `json:"versions"`
+	}
+	if err := json.Unmarshal(metadata, &m); err != nil {
+		return viewText{}, fmt.Errorf("the metadata of a view: %w", err)
+	}
+	var text viewText
+	for _, v := range m.Versions {
+		if v.ID != m.Current {
+			continue
+		}
+		for i, t := range v.Representations {
+			if i == 0 || t.Dialect == "duckdb" {
+				text = t
+			}
+		}
+	}
+	return text, nil
+}

@@ -1,0 +1,263 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/store"
+	"github.com/millpond/millpond/store/objects"
+)
+
+// engines plays the engine of every warehouse: what it does is in the first word of a statement.
+//
+//	SELECT n     n rows
+//	LIMITED      one row, and says that a limit cut the rest
+//	LARGE n      n rows of 6 MiB each
+//	FLAGS n      n batches of 2^19 rows of one boolean
+//	WIDE n       n batches of 2^16 rows of 300 booleans
+//	PARTS        three rows of 6 MiB each, a fourth after finish
+//	WRONG        refused at line 2, column 8
+//	EMPTY        no rows and no columns, as CREATE has
+//	QUIET        begins, and is silent until finish, or its cancellation
+//	WRITE        as QUIET, but it writes
+//	COPY a b     reads the table a and adds two rows to the table b, in lake.public
+type engines struct {
+	w    *world
+	mu   sync.Mutex
+	gone map[domain.StatementID]context.CancelFunc
+	ran  []domain.EngineStatement
+	done chan struct{} // closed by finish
+}
+
+// catalog makes the services of SQL.
+func (w *world) catalog(st *store.Store, keys domain.StatementTokens, results domain.Objects) {
+	w.t.Helper()
+	files, err := objects.OpenLake(w.t.Context(), "file://"+w.t.TempDir(), objects.LakeOptions{})
+	require.NoError(w.t, err)
+	w.lake = lake.New(lake.Options{Store: st, System: st.System(), Files: files, Clock: w.clock, Report: func(err error) { w.t.Error(err) }})
+	w.engines = &engines{w: w, gone: map[domain.StatementID]context.CancelFunc{}, done: make(chan struct{})}
+	w.services.Databases = &domain.Databases{Store: st, Clock: w.clock}
+	w.services.Statements = domain.NewStatements(domain.StatementOptions{
+		Store: st, System: st.System(), Topics: st.Topics(), Clock: w.clock, Objects: results, Engines: w.engines, Tokens: keys,
+		Tables: prefixes{files}, CatalogURL: "http://here/api/v1/iceberg", Replica: "r1", Report: func(err error) { w.t.Log("statements:", err) },
+	})
+	w.t.Cleanup(func() {
+		w.services.Statements.Close()
+		require.NoError(w.t, files.Close())
+	})
+}
+
+type prefixes struct{ files *objects.Lake }
+
+func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (domain.TableStorage, error) {
+	return domain.TableStorage{Prefix: p.files.Prefix(ws)}, nil
+}
+
+// finish lets statements that wait come to their end.
+func (e *engines) finish() { close(e.done) }
+
+// Execute implements domain.Engines.
+func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	e.mu.Lock()
+	e.gone[st.ID] = cancel
+	e.ran = append(e.ran, st)
+	e.mu.Unlock()
+	return &script{cancel: cancel, events: e.events(ctx, st)}, nil
+}
+
+// CancelStatement implements domain.Engines.
+func (e *engines) CancelStatement(_ context.Context, _ domain.AgentID, id domain.StatementID) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gone[id]()
+	return nil
+}
+
+// all are the statements that came to an engine.
+func (e *engines) all() []domain.EngineStatement {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]domain.EngineStatement{}, e.ran...)
+}
+
+func (e *engines) last() domain.EngineStatement {
+	all := e.all()
+	return all[len(all)-1]
+}
+
+type event = func() domain.StatementEvent
+
+func (e *engines) events(ctx context.Context, st domain.EngineStatement) []event {
+	word, rest, _ := strings.Cut(st.Query, " ")
+	n, from, to := 0, "", ""
+	_, _ = fmt.Sscan(rest, &n)
+	_, _ = fmt.Sscan(rest, &from, &to)
+	reads, writes := head("SELECT", false), head("INSERT", true)
+	switch word {
+	case "SELECT":
+		return []event{reads, tells(schemaOf(things)), tells(thingRows(n, "row")), ends(domain.StatementEnd{Rows: int64(n), Bytes: int64(10 * n), Scanned: 100})}
+	case "LIMITED":
+		return []event{reads, tells(schemaOf(things)), tells(thingRows(1, "row")), ends(domain.StatementEnd{Rows: 1, Truncated: true})}
+	case "LARGE":
+		return append(append([]event{reads, tells(schemaOf(things))}, large(n)...), ends(domain.StatementEnd{Rows: int64(n)}))
+	case "PARTS":
+		return append(append([]event{reads, tells(schemaOf(things))}, large(3)...), func() domain.StatementEvent {
+			<-e.done
+			return large(1)[0]()
+		}, ends(domain.StatementEnd{Rows: 4}))
+	case "FLAGS":
+		return flags(n, 1, 1<<19)
+	case "WIDE":
+		return flags(n, 300, 1<<16)
+	case "EMPTY":
+		return []event{head("CREATE", true), ends(domain.StatementEnd{})}
+	case "QUIET":
+		return []event{reads, e.waits(ctx)}
+	case "WRITE":
+		return []event{writes, e.waits(ctx)}
+	case "COPY":
+		return []event{writes, func() domain.StatementEvent { return e.copied(ctx, st, from, to) }}
+	}
+	return []event{ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}})}
+}
+
+func tells(e domain.StatementEvent) event { return func() domain.StatementEvent { return e } }
+
+func ends(e domain.StatementEnd) event { return tells(domain.StatementEvent{End: &e}) }
+
+func head(kind string, write bool) event {
+	return tells(domain.StatementEvent{Head: &domain.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It is so."}})
+}
+
+func large(n int) (rows []event) {
+	for range n {
+		rows = append(rows, tells(thingRows(1, strings.Repeat("x", 6<<20))))
+	}
+	return rows
+}
+
+func (e *engines) waits(ctx context.Context) event {
+	return func() domain.StatementEvent {
+		select {
+		case <-e.done:
+			return ends(domain.StatementEnd{Rows: 7})()
+		case <-ctx.Done():
+			return ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultCancelled, Message: "The statement was cancelled."}})()
+		}
+	}
+}
+
+// copied reads and writes as an engine does, with the statement's own rights.
+func (e *engines) copied(ctx context.Context, st domain.EngineStatement, from, to string) domain.StatementEvent {
+	ws := domain.WorkspaceID(path.Base(st.Storage.Prefix))
+	scope := domain.NewScope(ws, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "statement"}, st.Role)
+	_, err := e.w.lake.Load(ctx, scope, publicTable(from), domain.KindTable, lake.LoadOptions{})
+	if err == nil {
+		err = lakeClient{e.w.lake, scope, publicTable(to)}.append(ctx, 1, 2)
+	}
+	if domain.IsCode(err, domain.CodeForbidden) {
+		return ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultForbidden, Message: "It writes."}})()
+	}
+	if err != nil {
+		return ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultQuery, Message: err.Error()}})()
+	}
+	return ends(domain.StatementEnd{Rows: 2, Tables: []domain.StatementTable{{Database: "lake", Schema: "public", Table: from}, {Database: "lake", Schema: "public", Table: to, Target: true}}})()
+}
+
+// script implements domain.StatementStream.
+type script struct {
+	cancel context.CancelFunc
+	events []event
+}
+
+func (s *script) Next() (domain.StatementEvent, error) {
+	if len(s.events) == 0 {
+		return domain.StatementEvent{}, errors.New("the stream is at its end")
+	}
+	next := s.events[0]
+	s.events = s.events[1:]
+	return next(), nil
+}
+
+func (s *script) Close() { s.cancel() }
+
+var things = arrow.NewSchema([]arrow.Field{
+	{Name: "n", Type: arrow.PrimitiveTypes.Int64},
+	{Name: "price", Type: &arrow.Decimal128Type{Precision: 38, Scale: 2}, Nullable: true},
+	{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},
+}, nil)
+
+const arrowEnd = "\xff\xff\xff\xff\x00\x00\x00\x00"
+
+// arrowStream of Arrow IPC without its end.
+func arrowStream(schema *arrow.Schema, batches ...arrow.RecordBatch) []byte {
+	var b bytes.Buffer
+	w := ipc.NewWriter(&b, ipc.WithSchema(schema))
+	for _, batch := range batches {
+		if err := w.Write(batch); err != nil {
+			panic(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte(arrowEnd))
+}
+
+func schemaOf(schema *arrow.Schema) domain.StatementEvent {
+	return domain.StatementEvent{Schema: arrowStream(schema)}
+}
+
+func batchOf(b *array.RecordBuilder) domain.StatementEvent {
+	batch := b.NewRecordBatch()
+	defer batch.Release()
+	return domain.StatementEvent{Batch: &domain.ResultBatch{Rows: batch.NumRows(), Data: arrowStream(batch.Schema(), batch)[len(arrowStream(batch.Schema())):]}}
+}
+
+func thingRows(rows int, text string) domain.StatementEvent {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, things)
+	defer b.Release()
+	for i := range rows {
+		b.Field(0).(*array.Int64Builder).Append(9007199254740993 + int64(i))
+		if err := b.Field(1).AppendValueFromString(wide); err != nil {
+			panic(err)
+		}
+		b.Field(2).(*array.StringBuilder).Append(text)
+	}
+	return batchOf(b)
+}
+
+// flags are batches of booleans, eight of which are one byte.
+func flags(batches, columns, rows int) []event {
+	fields := make([]arrow.Field, columns)
+	for i := range fields {
+		fields[i] = arrow.Field{Name: fmt.Sprint("flag", i), Type: arrow.FixedWidthTypes.Boolean}
+	}
+	schema := arrow.NewSchema(fields, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	values := make([]bool, rows)
+	for i := range fields {
+		b.Field(i).(*array.BooleanBuilder).AppendValues(values, nil)
+	}
+	one := batchOf(b)
+	events := []event{head("SELECT", false), tells(schemaOf(schema))}
+	for range batches {
+		events = append(events, tells(one))
+	}
+	return append(events, ends(domain.StatementEnd{Rows: int64(batches * rows)}))
+}

@@ -1,0 +1,166 @@
+package iceberg
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+)
+
+// answer is a status and the protocol's type of an error.
+type answer struct {
+	status int
+	kind   string
+}
+
+// codes is the one table from the domain's codes to the protocol.
+var codes = map[domain.Code]answer{
+	domain.CodeInvalid:         {http.StatusBadRequest, "BadRequestException"},
+	domain.CodeUnauthenticated: {http.StatusUnauthorized, "NotAuthorizedException"},
+	domain.CodeForbidden:       {http.StatusForbidden, "ForbiddenException"},
+	domain.CodeNotFound:        {http.StatusNotFound, "NotFoundException"},
+	domain.CodeConflict:        {http.StatusConflict, "ConflictException"},
+	domain.CodeQuota:           {http.StatusTooManyRequests, "TooManyRequestsException"},
+	domain.CodeTooLarge:        {http.StatusRequestEntityTooLarge, "RequestTooLargeException"},
+	domain.CodeRange:           {http.StatusBadRequest, "BadRequestException"},
+	domain.CodeRate:            {http.StatusTooManyRequests, "TooManyRequestsException"},
+	domain.CodeUnavailable:     {http.StatusServiceUnavailable, "ServiceUnavailableException"},
+	domain.CodeInternal:        {http.StatusInternalServerError, "InternalServerErrorException"},
+}
+
+// reasons is the one table from the catalog's reasons to the protocol's statuses. An unknown outcome is 500 and never asks to try again: a client that
+// did would take the refusal of its own commit for a failure, and remove files that the table has.
+var reasons = map[lake.Reason]int{
+	lake.NoSuchWarehouse:     http.StatusNotFound,
+	lake.NoSuchNamespace:     http.StatusNotFound,
+	lake.NoSuchTable:         http.StatusNotFound,
+	lake.NoSuchView:          http.StatusNotFound,
+	lake.NoSuchFile:          http.StatusNotFound,
+	lake.AlreadyExists:       http.StatusConflict,
+	lake.NamespaceNotEmpty:   http.StatusConflict,
+	lake.CommitFailed:        http.StatusConflict,
+	lake.CommitStateUnknown:  http.StatusInternalServerError,
+	lake.UnprocessableEntity: http.StatusUnprocessableEntity,
+}
+
+// refusal is an error as a client sees it.
+type refusal struct {
+	answer
+	message string
+	headers map[string]string
+}
+
+// Error implements error.
+func (e *refusal) Error() string { return e.kind + ": " + e.message }
+
+// refuse is an error that the domain knows nothing of.
+func refuse(status int, kind, format string, args ...any) *refusal {
+	for i, arg := range args {
+		if s, ok := arg.(string); ok {
+			args[i] = shorten(s)
+		}
+	}
+	return &refusal{answer: answer{status, kind}, message: fmt.Sprintf(format, args...)}
+}
+
+func errUnsupported() error {
+	return refuse(http.StatusNotAcceptable, "UnsupportedOperationException",
+		"This catalog does not have this operation; the list \"endpoints\" of %s/v1/config has what there is.", Prefix)
+}
+
+// fail answers with an error, and logs the cause of one that is on our side.
+func (f *face) fail(w http.ResponseWriter, r *http.Request, err error) {
+	shown, ok := errors.AsType[*refusal](err)
+	if !ok {
+		shown = f.translate(r.Context(), err)
+	}
+	writeError(w, shown)
+}
+
+func (f *face) translate(ctx context.Context, err error) *refusal {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) && lake.ReasonOf(err) == "" {
+		err = domain.Errorf(domain.CodeUnavailable, "The request was ended before it was done; try again.") // the client has gone, or the server stops
+	}
+	shown := translated(err)
+	if shown.status == http.StatusInternalServerError {
+		f.Log.ErrorContext(ctx, "request failed", slog.String("request_id", requestID(ctx)), slog.Any("error", err))
+	}
+	return shown
+}
+
+// translated is what a client may see of an error.
+func translated(err error) *refusal {
+	e := domain.AsError(err)
+	shown := &refusal{message: sentence(e), headers: map[string]string{}}
+	if reason := lake.ReasonOf(err); reason != "" {
+		shown.answer = answer{reasons[reason], string(reason) + "Exception"}
+	} else {
+		shown.answer = codes[e.Code]
+	}
+	if shown.status == 0 {
+		shown.answer = codes[domain.CodeInternal]
+	}
+	switch shown.status {
+	case http.StatusUnauthorized:
+		shown.headers["WWW-Authenticate"] = `Bearer realm="millpond"`
+	case http.StatusTooManyRequests:
+		shown.headers["Retry-After"] = "60"
+	case http.StatusServiceUnavailable:
+		shown.headers["Retry-After"] = "5"
+	}
+	return shown
+}
+
+// sentence names the field where the message does not.
+func sentence(e *domain.Error) string {
+	if e.Field == "" || strings.Contains(e.Message, e.Field) {
+		return e.Message
+	}
+	return e.Field + ": " + e.Message
+}
+
+func writeError(w http.ResponseWriter, e *refusal) {
+	for name, value := range e.headers {
+		w.Header().Set(name, value)
+	}
+	var body struct {
+		Error struct {
+			Message string `json:"message"`
+			Type    string `json:"type"`
+			Code    int    `json:"code"`
+		} `json:"error"`
+	}
+	body.Error.Message, body.Error.Type, body.Error.Code = e.message, e.kind, e.status
+	writeJSON(w, e.status, body)
+}
+
+// writeJSON answers with v as one line of JSON.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // types of ours, which JSON has
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // fails when the client has gone, and then nobody is to be told
+}
+
+// maxShown bounds how much of what a caller sent is shown back, in bytes.
+const maxShown = 200
+
+// shorten cuts what came from outside to what a message can hold.
+func shorten(s string) string {
+	if len(s) > maxShown {
+		s = s[:maxShown] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

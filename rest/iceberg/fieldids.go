@@ -1,0 +1,96 @@
+package iceberg
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// shape is what refers to the fields of a new table by their ids.
+type shape struct {
+	Schema, PartitionSpec, SortOrder json.RawMessage
+}
+
+// idKeys are the names under which a schema, a partition spec and a sort order have the ids of fields.
+var idKeys = []string{"id", "element-id", "key-id", "value-id", "identifier-field-ids", "source-id", "source-ids"}
+
+// countedFromOne are the same with ids from 1, as the service wants them. The ids in the request for a table only tell its fields apart, since the catalog
+// gives them new ones; Spark counts from 0.
+func (s shape) countedFromOne() (shape, error) {
+	parts := []*json.RawMessage{&s.Schema, &s.PartitionSpec, &s.SortOrder}
+	decoded := make([]any, len(parts))
+	zero := false
+	for i, part := range parts {
+		if !given(*part) {
+			continue
+		}
+		d := json.NewDecoder(bytes.NewReader(*part))
+		d.UseNumber()
+		if err := d.Decode(&decoded[i]); err != nil {
+			return s, readable(err)
+		}
+		eachID(decoded[i], func(id json.Number) json.Number {
+			zero = zero || id == "0"
+			return id
+		})
+	}
+	if !zero {
+		return s, nil
+	}
+	for i, part := range parts {
+		if decoded[i] == nil {
+			continue
+		}
+		var failed error
+		eachID(decoded[i], func(id json.Number) json.Number {
+			n, err := id.Int64()
+			if err != nil || n < 0 {
+				failed = domain.Invalid("schema", "The field id %s is none; use whole numbers from 0.", id.String())
+			}
+			next, _ := json.Marshal(n + 1)
+			return json.Number(next)
+		})
+		if failed != nil {
+			return s, failed
+		}
+		var err error
+		if *part, err = json.Marshal(decoded[i]); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// eachID puts another id for each id of a field. Defaults of fields hold data, and no ids.
+func eachID(v any, next func(json.Number) json.Number) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			eachID(e, next)
+		}
+	case map[string]any:
+		for name, value := range v {
+			switch id, isNumber := value.(json.Number); {
+			case name == "initial-default" || name == "write-default":
+			case !slices.Contains(idKeys, name):
+				eachID(value, next)
+			case isNumber:
+				v[name] = next(id)
+			default:
+				eachOf(value, next)
+			}
+		}
+	}
+}
+
+// eachOf is eachID for a list of ids.
+func eachOf(value any, next func(json.Number) json.Number) {
+	list, _ := value.([]any)
+	for i, e := range list {
+		if id, ok := e.(json.Number); ok {
+			list[i] = next(id)
+		}
+	}
+}

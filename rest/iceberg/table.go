@@ -1,0 +1,211 @@
+package iceberg
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+)
+
+func (f *face) listTables(c *call) error { return f.listNames(c, domain.KindTable) }
+
+func (f *face) listNames(c *call, kind domain.TableKind) error {
+	p, err := c.page(string(kind), c.database(), c.schema())
+	if err != nil {
+		return err
+	}
+	names, next, err := f.Catalog.Names(c.Context(), c.scope, c.database(), c.schema(), kind, p.after, p.limit)
+	if err != nil {
+		return err
+	}
+	in := levels(c.schema())
+	identifiers := make([]identifier, len(names))
+	for i, name := range names {
+		identifiers[i] = identifier{Namespace: in, Name: name}
+	}
+	return c.answer(struct {
+		Identifiers []identifier `json:"identifiers"`
+		Next        *string      `json:"next-page-token,omitempty"`
+	}{identifiers, p.token(next)})
+}
+
+func (f *face) createTable(c *call) error {
+	var in struct {
+		Name          string            `json:"name"`
+		Location      string            `json:"location"`
+		Schema        json.RawMessage   `json:"schema"`
+		PartitionSpec json.RawMessage   `json:"partition-spec"`
+		SortOrder     json.RawMessage   `json:"write-order"`
+		Properties    map[string]string `json:"properties"`
+		Stage         bool              `json:"stage-create"`
+	}
+	key, err := c.change(&in)
+	if err != nil {
+		return err
+	}
+	if err := required("name", in.Name != "", "schema", given(in.Schema)); err != nil {
+		return err
+	}
+	fields, err := shape{in.Schema, orNil(in.PartitionSpec), orNil(in.SortOrder)}.countedFromOne()
+	if err != nil {
+		return err
+	}
+	made, err := f.Catalog.Create(c.Context(), c.scope, c.database(), c.schema(), lake.NewTable{
+		Name: in.Name, Location: in.Location, Schema: fields.Schema, PartitionSpec: fields.PartitionSpec, SortOrder: fields.SortOrder,
+		Properties: in.Properties, Stage: in.Stage,
+	}, key)
+	if err != nil {
+		return err
+	}
+	return f.answerOpened(c, made, true)
+}
+
+// loadTable answers with the metadata, or with 304 to a client that has it already.
+func (f *face) loadTable(c *call) error {
+	refsOnly, err := c.refsOnly()
+	if err != nil {
+		return err
+	}
+	var etag string
+	found, err := f.Catalog.Load(c.Context(), c.scope, c.ref("table"), domain.KindTable, lake.LoadOptions{
+		RefsOnly: refsOnly,
+		Unchanged: func(metadata string) bool {
+			etag = c.etag(metadata, refsOnly)
+			return c.has(etag)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if found.Unchanged {
+		c.w.Header().Set("ETag", etag)
+		c.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return f.answerOpened(c, found, !refsOnly)
+}
+
+// refsOnly says which snapshots the client wants: all, or those that branches and tags name.
+func (c *call) refsOnly() (bool, error) {
+	switch sent := c.URL.Query().Get("snapshots"); strings.ToLower(sent) {
+	case "", "all":
+		return false, nil
+	case "refs":
+		return true, nil
+	default:
+		return false, domain.Invalid("snapshots", "The query parameter snapshots is %q; give all or refs.", sent)
+	}
+}
+
+// etag names the answer to a load: it is another one for other metadata, and for what shapes the answer.
+func (c *call) etag(metadata string, refsOnly bool) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t\x00%t", metadata, refsOnly, c.delegated()))
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`
+}
+
+// has says whether the client has the answer that the tag names.
+func (c *call) has(etag string) bool {
+	return c.wants("If-None-Match", etag) || c.wants("If-None-Match", "W/"+etag)
+}
+
+func (f *face) tableExists(c *call) error {
+	if _, err := f.Catalog.Table(c.Context(), c.scope, c.ref("table"), domain.KindTable); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+func (f *face) dropTable(c *call) error {
+	purge, err := c.flag("purgeRequested")
+	if err != nil {
+		return err
+	}
+	return f.drop(c, c.ref("table"), domain.KindTable, purge)
+}
+
+func (f *face) drop(c *call, ref lake.Ref, kind domain.TableKind, purge bool) error {
+	key, err := c.key()
+	if err != nil {
+		return err
+	}
+	if err := f.Catalog.Drop(c.Context(), c.scope, ref, kind, purge, key); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+func (f *face) renameTable(c *call) error { return f.rename(c, domain.KindTable) }
+
+func (f *face) rename(c *call, kind domain.TableKind) error {
+	var in struct {
+		Source      *identifier `json:"source"`
+		Destination *identifier `json:"destination"`
+	}
+	key, err := c.change(&in)
+	if err != nil {
+		return err
+	}
+	from, err := in.Source.ref("source", c.database())
+	if err != nil {
+		return err
+	}
+	to, err := in.Destination.ref("destination", c.database())
+	if err != nil {
+		return err
+	}
+	if err := f.Catalog.Rename(c.Context(), c.scope, kind, from, to, key); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+func (f *face) registerTable(c *call) error {
+	made, err := f.register(c, domain.KindTable)
+	if err != nil {
+		return err
+	}
+	return f.answerOpened(c, made, true)
+}
+
+func (f *face) register(c *call, kind domain.TableKind) (lake.Loaded, error) {
+	var in struct {
+		Name             string `json:"name"`
+		MetadataLocation string `json:"metadata-location"`
+		Overwrite        bool   `json:"overwrite"`
+	}
+	key, err := c.change(&in)
+	if err != nil {
+		return lake.Loaded{}, err
+	}
+	if err := required("name", in.Name != "", "metadata-location", in.MetadataLocation != ""); err != nil {
+		return lake.Loaded{}, err
+	}
+	return f.Catalog.Register(c.Context(), c.scope, c.database(), c.schema(),
+		lake.Registration{Name: in.Name, MetadataLocation: in.MetadataLocation, Overwrite: in.Overwrite}, kind, key)
+}
+
+// required refuses a body without one of two fields.
+func required(one string, hasOne bool, other string, hasOther bool) error {
+	switch {
+	case !hasOne:
+		return missing(one)
+	case !hasOther:
+		return missing(other)
+	}
+	return nil
+}
+
+// given says whether a field is there and is not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+func orNil(raw json.RawMessage) json.RawMessage {
+	if given(raw) {
+		return raw
+	}
+	return nil
+}

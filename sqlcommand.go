@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"text/tabwriter"
+)
+
+// sqlCommand runs a SQL statement on a warehouse. In a task, the platform's address and the token are there already.
+type sqlCommand struct {
+	Query     string   `arg:"" help:"One SQL statement; - reads it from the standard input."`
+	URL       string   `help:"Address of the platform." default:"http://127.0.0.1:8080"`
+	Token     string   `help:"An API key or an access token. Better in the environment (MILLPOND_TOKEN), where other users do not see it."`
+	Warehouse string   `help:"Name or id of the warehouse." default:"default"`
+	Database  string   `help:"Where names without a database resolve." placeholder:"NAME"`
+	Schema    string   `help:"Where names without a schema resolve." placeholder:"NAME"`
+	Parameter []string `help:"Value for $1, $2 and so on, or for each ? in turn, as text: cast it in the statement. May be repeated." placeholder:"TEXT" sep:"none"`
+	Format    string   `help:"table, csv or json." enum:"table,csv,json" default:"table"`
+}
+
+// Run runs the statement and prints its result.
+func (c *sqlCommand) Run(ctx context.Context) error {
+	query := c.Query
+	if query == "-" {
+		b, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return err
+		}
+		query = string(b)
+	}
+	if c.Token == "" {
+		return errors.New("give an API key in MILLPOND_TOKEN; the console makes one under Admin, API keys")
+	}
+	body, err := json.Marshal(map[string]any{
+		"query": query, "warehouse_id": c.Warehouse, "database": c.Database, "schema": c.Schema, "parameters": c.Parameter,
+	})
+	if err != nil {
+		return err
+	}
+	accept := "application/json"
+	if c.Format == "csv" {
+		accept = "text/csv"
+	}
+	res, err := c.call(ctx, http.MethodPost, "/sql/execute", accept, body)
+	if err != nil {
+		return err
+	}
+	if c.Format == "table" {
+		defer func() { _ = res.Body.Close() }()
+		return printTable(res.Body)
+	}
+	for n := 0; ; n++ {
+		_, err := io.Copy(lineFrom(os.Stdout, n > 0 && c.Format == "csv"), res.Body)
+		_ = res.Body.Close()
+		next := res.Header.Get("Millpond-Next-Chunk")
+		if err != nil || next == "" {
+			return err
+		}
+		if res, err = c.call(ctx, http.MethodGet, "/sql/statements/"+res.Header.Get("Millpond-Statement-Id")+"/chunks/"+next, accept, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// call answers what is 200; everything else is an error with the platform's own words.
+func (c *sqlCommand) call(ctx context.Context, method, path, accept string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+"/api/v1"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.Token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", accept)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("the platform cannot be reached: %w", err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer func() { _ = res.Body.Close() }()
+	var failed struct {
+		Error string `json:"error"`
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&failed); err != nil || failed.Error == "" {
+		return nil, fmt.Errorf("the platform answered %s", res.Status)
+	}
+	return nil, errors.New(failed.Error)
+}
+
+// printTable aligns the columns of a result. Of one that has more chunks it prints the first.
+func printTable(body io.Reader) error {
+	var r struct {
+		Columns   []string            `json:"columns"`
+		Rows      [][]json.RawMessage `json:"rows"`
+		Truncated bool                `json:"truncated"`
+	}
+	if err := json.NewDecoder(body).Decode(&r); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(r.Columns, "\t"))
+	for _, row := range r.Rows {
+		for i, value := range row {
+			var text string
+			if json.Unmarshal(value, &text) != nil {
+				text = string(value)
+			}
+			if i > 0 {
+				fmt.Fprint(w, "\t")
+			}
+			fmt.Fprint(w, text)
+		}
+		fmt.Fprintln(w)
+	}
+	if r.Truncated {
+		fmt.Fprintln(w, "… there are more rows; --format csv prints them all")
+	}
+	return w.Flush()
+}
+
+// lineFrom leaves out the first line where skip is set: the names of the columns, which each chunk begins with.
+func lineFrom(w io.Writer, skip bool) io.Writer {
+	if !skip {
+		return w
+	}
+	return &lineSkipper{w: w}
+}
+
+type lineSkipper struct {
+	w    io.Writer
+	past bool
+}
+
+// Write implements io.Writer. Names with line ends in them are quoted, so the line ends where no quote is open.
+func (l *lineSkipper) Write(b []byte) (int, error) {
+	if l.past {
+		return l.w.Write(b)
+	}
+	i := bytes.IndexByte(b, '\n')
+	if i < 0 {
+		return len(b), nil
+	}
+	l.past = true
+	n, err := l.w.Write(b[i+1:])
+	return i + 1 + n, err
+}

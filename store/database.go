@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type databaseRow struct {
+	ID            domain.DatabaseID `db:"id"`
+	Name          string            `db:"name"`
+	CreatedByKind domain.ActorKind  `db:"created_by_kind"`
+	CreatedByID   string            `db:"created_by_id"`
+	CreatedByName string            `db:"created_by_name"`
+	CreatedAt     time.Time         `db:"created_at"`
+}
+
+const databaseColumns = `id, name, created_by_kind, created_by_id, created_by_name, created_at`
+
+func (r databaseRow) toDomain() (domain.Database, error) {
+	by := domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}
+	return domain.Database{ID: r.ID, Name: r.Name, CreatedBy: by, CreatedAt: r.CreatedAt.UTC()}, nil
+}
+
+func (t *Tx) database(ctx context.Context, missing error, where string, args ...any) (domain.Database, error) {
+	var row databaseRow
+	if err := t.get(ctx, &row, `SELECT `+databaseColumns+` FROM databases WHERE workspace_id = $1 AND `+where, append([]any{t.workspace}, args...)...); err != nil {
+		return domain.Database{}, orMissing(err, missing)
+	}
+	return row.toDomain()
+}
+
+// Database implements domain.DatabaseTx.
+func (t *Tx) Database(ctx context.Context, id domain.DatabaseID) (domain.Database, error) {
+	return t.database(ctx, domain.NotFound("database", id), `id = $2`, id)
+}
+
+// FindDatabase implements domain.DatabaseTx. No name looks like an id.
+func (t *Tx) FindDatabase(ctx context.Context, idOrName string) (domain.Database, error) {
+	return t.database(ctx, domain.NotFound("database", idOrName), `(id = $2 OR key = $3)`, idOrName, domain.FoldName(idOrName))
+}
+
+// Databases implements domain.DatabaseTx.
+func (t *Tx) Databases(ctx context.Context, after domain.DatabaseID, limit int) ([]domain.Database, error) {
+	return rows(ctx, t.conn, databaseRow.toDomain, `SELECT `+databaseColumns+` FROM databases WHERE workspace_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+		t.workspace, after, limit)
+}
+
+// DatabasesByID implements domain.DatabaseTx.
+func (t *Tx) DatabasesByID(ctx context.Context, ids []domain.DatabaseID) ([]domain.Database, error) {
+	return rows(ctx, t.conn, databaseRow.toDomain, `SELECT `+databaseColumns+` FROM databases WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids))
+}
+
+// DatabaseNames implements domain.DatabaseTx.
+func (t *Tx) DatabaseNames(ctx context.Context) (names []string, err error) {
+	err = t.sel(ctx, &names, `SELECT name FROM databases WHERE workspace_id = $1 ORDER BY key`, t.workspace)
+	return names, err
+}
+
+// insertDatabase adds a database with its first schema, for whoever may.
+func insertDatabase(ctx context.Context, db execer, ws domain.WorkspaceID, d domain.Database) error {
+	_, err := db.ExecContext(ctx, `INSERT INTO databases (workspace_id, id, name, key, created_by_kind, created_by_id, created_by_name, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, ws, d.ID, d.Name, domain.FoldName(d.Name), d.CreatedBy.Kind, d.CreatedBy.ID, d.CreatedBy.Name, d.CreatedAt)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `INSERT INTO lake_schemas (workspace_id, database_id, key, parent_key, name, created_by_kind, created_by_id, created_by_name, created_at)
+		VALUES ($1, $2, $3, '', $3, $4, $5, $6, $7)`, ws, d.ID, domain.DefaultSchema, d.CreatedBy.Kind, d.CreatedBy.ID, d.CreatedBy.Name, d.CreatedAt)
+	return err
+}
+
+// InsertDatabase implements domain.DatabaseTx.
+func (t *Tx) InsertDatabase(ctx context.Context, d domain.Database) error {
+	return insertDatabase(ctx, t.conn, t.workspace, d)
+}
+
+// DeleteDatabase implements domain.DatabaseTx. The locks of the schemas keep tables from being made in them.
+func (t *Tx) DeleteDatabase(ctx context.Context, id domain.DatabaseID) error {
+	d, err := t.database(ctx, domain.NotFound("database", id), `id = $2 FOR UPDATE`, id)
+	if err != nil {
+		return err
+	}
+	var locked []string
+	if err := t.sel(ctx, &locked, `SELECT key FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 ORDER BY key FOR UPDATE`, t.workspace, id); err != nil {
+		return err
+	}
+	var live int
+	err = t.get(ctx, &live, `SELECT count(*) FROM lake_tables WHERE workspace_id = $1 AND database_id = $2 AND schema_key = ANY($3) AND dropped_at IS NULL`,
+		t.workspace, id, pq.Array(locked))
+	if err != nil {
+		return err
+	}
+	if live > 0 {
+		return domain.Errorf(domain.CodeConflict, "The database %s has %d tables and views; drop them first.", d.Name, live)
+	}
+	if err := t.exec(ctx, `DELETE FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2`, t.workspace, id); err != nil {
+		return err
+	}
+	return t.exec(ctx, `DELETE FROM databases WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
+}

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type lakeSchemaRow struct {
+	DatabaseID    domain.DatabaseID `db:"database_id"`
+	Name          string            `db:"name"`
+	Properties    []byte            `db:"properties"`
+	CreatedByKind domain.ActorKind  `db:"created_by_kind"`
+	CreatedByID   string            `db:"created_by_id"`
+	CreatedByName string            `db:"created_by_name"`
+	CreatedAt     time.Time         `db:"created_at"`
+}
+
+const selectLakeSchemas = `SELECT database_id, name, properties, created_by_kind, created_by_id, created_by_name, created_at FROM lake_schemas
+	WHERE workspace_id = $1 AND database_id = $2 AND `
+
+func (r lakeSchemaRow) toDomain() (domain.LakeSchema, error) {
+	l := domain.LakeSchema{
+		DatabaseID: r.DatabaseID, Name: r.Name, CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName},
+		CreatedAt: r.CreatedAt.UTC(),
+	}
+	return l, json.Unmarshal(r.Properties, &l.Properties)
+}
+
+func (t *Tx) lakeSchema(ctx context.Context, database domain.DatabaseID, name, lock string) (domain.LakeSchema, error) {
+	var row lakeSchemaRow
+	if err := t.get(ctx, &row, selectLakeSchemas+`key = $3 `+lock, t.workspace, database, domain.FoldName(name)); err != nil {
+		return domain.LakeSchema{}, orMissing(err, domain.NotFound("schema", name))
+	}
+	return row.toDomain()
+}
+
+// LakeSchema implements domain.LakeSchemaTx.
+func (t *Tx) LakeSchema(ctx context.Context, database domain.DatabaseID, name string) (domain.LakeSchema, error) {
+	return t.lakeSchema(ctx, database, name, "")
+}
+
+// LockLakeSchema implements domain.LakeSchemaTx.
+func (t *Tx) LockLakeSchema(ctx context.Context, database domain.DatabaseID, name string) (domain.LakeSchema, error) {
+	return t.lakeSchema(ctx, database, name, "FOR UPDATE")
+}
+
+// LakeSchemas implements domain.LakeSchemaTx.
+func (t *Tx) LakeSchemas(ctx context.Context, database domain.DatabaseID, parent string, all bool, after string, limit int) ([]domain.LakeSchema, error) {
+	parent, after = domain.FoldName(parent), domain.FoldName(after)
+	if all {
+		return rows(ctx, t.conn, lakeSchemaRow.toDomain, selectLakeSchemas+`key > $3 AND ($4 = '' OR starts_with(key, $4 || '.')) ORDER BY key LIMIT $5`,
+			t.workspace, database, after, parent, limit)
+	}
+	return rows(ctx, t.conn, lakeSchemaRow.toDomain, selectLakeSchemas+`parent_key = $3 AND key > $4 ORDER BY key LIMIT $5`,
+		t.workspace, database, parent, after, limit)
+}
+
+// inserted is what an insert into the catalog found and did.
+type inserted struct {
+	Parent bool `db:"parent"`
+	Made   bool `db:"made"`
+}
+
+func (i inserted) toDomain() domain.Inserted {
+	switch {
+	case !i.Parent:
+		return domain.InsertedNowhere
+	case !i.Made:
+		return domain.InsertedNot
+	}
+	return domain.InsertedNow
+}
+
+// InsertLakeSchema implements domain.LakeSchemaTx. The parent is a schema, or the database for one of the first level; its row is held until the end.
+func (t *Tx) InsertLakeSchema(ctx context.Context, l domain.LakeSchema) (domain.Inserted, error) {
+	properties, err := json.Marshal(l.Properties)
+	if err != nil {
+		return 0, err
+	}
+	parent := `SELECT name || '.' AS prefix FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND key = $4 FOR KEY SHARE`
+	above := l.Parent()
+	level := l.Name
+	if above == "" {
+		parent = `SELECT $4::text AS prefix FROM databases WHERE workspace_id = $1 AND id = $2 FOR KEY SHARE`
+	} else {
+		level = l.Name[len(above)+1:]
+	}
+	var done inserted
+	err = t.get(ctx, &done, `WITH parent AS (`+parent+`), made AS (
+			INSERT INTO lake_schemas (workspace_id, database_id, key, parent_key, name, properties, created_by_kind, created_by_id, created_by_name, created_at)
+			SELECT $1, $2, $3, $4, prefix || $5, $6, $7, $8, $9, $10 FROM parent ON CONFLICT DO NOTHING RETURNING 1
+		) SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM made) AS made`,
+		t.workspace, l.DatabaseID, domain.FoldName(l.Name), domain.FoldName(above), level, string(properties), l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name,
+		l.CreatedAt)
+	return done.toDomain(), err
+}
+
+// SetLakeSchemaProperties implements domain.LakeSchemaTx.
+func (t *Tx) SetLakeSchemaProperties(ctx context.Context, database domain.DatabaseID, name string, properties map[string]string) error {
+	body, err := json.Marshal(properties)
+	if err != nil {
+		return err
+	}
+	return t.execOne(ctx, domain.NotFound("schema", name), `UPDATE lake_schemas SET properties = $4 WHERE workspace_id = $1 AND database_id = $2 AND key = $3`,
+		t.workspace, database, domain.FoldName(name), string(body))
+}
+
+// LakeSchemaEmpty implements domain.LakeSchemaTx.
+func (t *Tx) LakeSchemaEmpty(ctx context.Context, database domain.DatabaseID, name string) (empty bool, err error) {
+	err = t.get(ctx, &empty, `SELECT NOT EXISTS (SELECT FROM lake_tables WHERE workspace_id = $1 AND database_id = $2 AND schema_key = $3 AND dropped_at IS NULL)
+		AND NOT EXISTS (SELECT FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND parent_key = $3)`, t.workspace, database, domain.FoldName(name))
+	return empty, err
+}
+
+// DeleteLakeSchema implements domain.LakeSchemaTx.
+func (t *Tx) DeleteLakeSchema(ctx context.Context, database domain.DatabaseID, name string) error {
+	return t.execOne(ctx, domain.NotFound("schema", name), `DELETE FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND key = $3`,
+		t.workspace, database, domain.FoldName(name))
+}

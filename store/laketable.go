@@ -1,0 +1,285 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type lakeTableRow struct {
+	ID               domain.TableID    `db:"id"`
+	Kind             domain.TableKind  `db:"kind"`
+	DatabaseID       domain.DatabaseID `db:"database_id"`
+	Database         string            `db:"database"`
+	Schema           string            `db:"schema"`
+	Name             string            `db:"name"`
+	UUID             string            `db:"uuid"`
+	Location         string            `db:"location"`
+	MetadataLocation string            `db:"metadata_location"`
+	Version          int               `db:"version"`
+	FormatVersion    int               `db:"format_version"`
+	Registered       bool              `db:"registered"`
+	SnapshotID       sql.NullInt64     `db:"snapshot_id"`
+	SnapshotAt       sql.NullTime      `db:"snapshot_at"`
+	Operation        string            `db:"operation"`
+	RowCount         sql.NullInt64     `db:"row_count"`
+	DataBytes        sql.NullInt64     `db:"data_bytes"`
+	DataFiles        sql.NullInt64     `db:"data_files"`
+	CreatedByKind    domain.ActorKind  `db:"created_by_kind"`
+	CreatedByID      string            `db:"created_by_id"`
+	CreatedByName    string            `db:"created_by_name"`
+	UpdatedByKind    domain.ActorKind  `db:"updated_by_kind"`
+	UpdatedByID      string            `db:"updated_by_id"`
+	UpdatedByName    string            `db:"updated_by_name"`
+	CreatedAt        time.Time         `db:"created_at"`
+	UpdatedAt        time.Time         `db:"updated_at"`
+	DroppedAt        sql.NullTime      `db:"dropped_at"`
+	Purge            bool              `db:"purge"`
+	PurgeAfter       sql.NullTime      `db:"purge_after"`
+}
+
+const selectLakeTables = `SELECT t.id, t.kind, t.database_id, COALESCE(d.name, '') AS database, t.schema, t.name, t.uuid, t.location, t.metadata_location, t.version,
+	t.format_version, t.registered, t.snapshot_id, t.snapshot_at, t.operation, t.row_count, t.data_bytes, t.data_files, t.created_by_kind, t.created_by_id,
+	t.created_by_name, t.updated_by_kind, t.updated_by_id, t.updated_by_name, t.created_at, t.updated_at, t.dropped_at, t.purge, t.purge_after
+	FROM lake_tables t LEFT JOIN databases d ON d.workspace_id = t.workspace_id AND d.id = t.database_id WHERE t.workspace_id = $1 AND `
+
+func (r lakeTableRow) toDomain() (domain.LakeTable, error) {
+	t := domain.LakeTable{
+		ID: r.ID, Kind: r.Kind, DatabaseID: r.DatabaseID, Database: r.Database, Schema: r.Schema, Name: r.Name, UUID: r.UUID, Location: r.Location,
+		MetadataLocation: r.MetadataLocation, Version: r.Version, FormatVersion: r.FormatVersion, Registered: r.Registered,
+		RowCount: intPtr(r.RowCount), DataBytes: intPtr(r.DataBytes), DataFiles: intPtr(r.DataFiles),
+		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName},
+		UpdatedBy: domain.Actor{Kind: r.UpdatedByKind, ID: r.UpdatedByID, Name: r.UpdatedByName},
+		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), DroppedAt: timePtr(r.DroppedAt), Purge: r.Purge, PurgeAfter: timePtr(r.PurgeAfter),
+	}
+	if r.SnapshotID.Valid {
+		t.Snapshot = &domain.TableSnapshot{ID: r.SnapshotID.Int64, At: r.SnapshotAt.Time.UTC(), Operation: r.Operation}
+	}
+	return t, nil
+}
+
+func intPtr(n sql.NullInt64) *int64 {
+	if !n.Valid {
+		return nil
+	}
+	return &n.Int64
+}
+
+func (t *Tx) lakeTable(ctx context.Context, missing error, where string, args ...any) (domain.LakeTable, error) {
+	var row lakeTableRow
+	if err := t.get(ctx, &row, selectLakeTables+where, append([]any{t.workspace}, args...)...); err != nil {
+		return domain.LakeTable{}, orMissing(err, missing)
+	}
+	return row.toDomain()
+}
+
+// FindLakeTable implements domain.LakeTableTx.
+func (t *Tx) FindLakeTable(ctx context.Context, database, schema, name string) (domain.LakeTable, error) {
+	return t.lakeTable(prepared(ctx), domain.NotFound("table", schema+"."+name),
+		findByName, database, domain.FoldName(database), domain.FoldName(schema), domain.FoldName(name))
+}
+
+// LakeTable implements domain.LakeTableTx.
+func (t *Tx) LakeTable(ctx context.Context, id domain.TableID) (domain.LakeTable, error) {
+	return t.lakeTable(ctx, domain.NotFound("table", id), `t.id = $2`, id)
+}
+
+// LockLakeTable implements domain.LakeTableTx.
+func (t *Tx) LockLakeTable(ctx context.Context, id domain.TableID) (domain.LakeTable, error) {
+	return t.lakeTable(ctx, domain.NotFound("table", id), `t.id = $2 FOR UPDATE OF t`, id)
+}
+
+// LakeTables implements domain.LakeTableTx.
+func (t *Tx) LakeTables(ctx context.Context, f domain.TableFilter, after domain.TableID, limit int) ([]domain.LakeTable, error) {
+	where := `t.id > $2 AND ($3 = '' OR t.database_id = $3) AND ($4 = '' OR t.schema_key = $4) AND ($5 = '' OR t.kind = $5) AND t.dropped_at IS `
+	if f.Dropped {
+		where += `NOT `
+	}
+	return rows(ctx, t.conn, lakeTableRow.toDomain, selectLakeTables+where+`NULL ORDER BY t.id LIMIT $6`,
+		t.workspace, after, f.Database, domain.FoldName(f.Schema), f.Kind, limit)
+}
+
+// LakeTableNames implements domain.LakeTableTx.
+func (t *Tx) LakeTableNames(ctx context.Context, db domain.DatabaseID, schema string, kind domain.TableKind, after string, limit int) (names []string, err error) {
+	err = t.sel(ctx, &names, `SELECT name FROM lake_tables WHERE workspace_id = $1 AND database_id = $2 AND schema_key = $3 AND kind = $4 AND name_key > $5
+		AND dropped_at IS NULL ORDER BY name_key LIMIT $6`, t.workspace, db, domain.FoldName(schema), kind, domain.FoldName(after), limit)
+	return names, err
+}
+
+// LakeTablesByID implements domain.LakeTableTx.
+func (t *Tx) LakeTablesByID(ctx context.Context, ids []domain.TableID) ([]domain.LakeTable, error) {
+	return rows(ctx, t.conn, lakeTableRow.toDomain, selectLakeTables+`t.id = ANY($2)`, t.workspace, texts(ids))
+}
+
+// snapshotArgs are the columns that a snapshot fills.
+func snapshotArgs(s *domain.TableSnapshot) (id *int64, at *time.Time, operation string) {
+	if s == nil {
+		return nil, nil, ""
+	}
+	return &s.ID, &s.At, s.Operation
+}
+
+// holdSchema reads the schema of $2 and $3, and keeps it from being dropped until the end of the transaction.
+const holdSchema = `SELECT name FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND key = $3 FOR KEY SHARE`
+
+// InsertLakeTable implements domain.LakeTableTx. Locations that the catalog chooses hold the table's new id, and overlap with none.
+func (t *Tx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chosen bool) (domain.Inserted, error) {
+	if chosen {
+		if free, err := t.locationFree(ctx, l.ID, l.Location); err != nil || !free {
+			return domain.InsertedOverlaid, err
+		}
+	}
+	snapshot, at, operation := snapshotArgs(l.Snapshot)
+	var done inserted
+	err := t.get(ctx, &done, `WITH parent AS (`+holdSchema+`), made AS (
+			INSERT INTO lake_tables (workspace_id, id, kind, database_id, schema, schema_key, name, name_key, uuid, location, metadata_location, version, format_version,
+				registered, snapshot_id, snapshot_at, operation, row_count, data_bytes, data_files, created_by_kind, created_by_id, created_by_name,
+				updated_by_kind, updated_by_id, updated_by_name, created_at, updated_at)
+			SELECT $1, $4, $5, $2, parent.name, $3, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $20, $21, $22, $23, $23 FROM parent
+			ON CONFLICT DO NOTHING RETURNING id
+		), placed AS (INSERT INTO lake_locations (workspace_id, location, table_id) SELECT $1, $9, id FROM made)
+		SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM made) AS made`,
+		t.workspace, l.DatabaseID, domain.FoldName(l.Schema), l.ID, l.Kind, l.Name, domain.FoldName(l.Name), l.UUID, l.Location, l.MetadataLocation, l.Version,
+		l.FormatVersion, l.Registered, snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles, l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name, l.CreatedAt)
+	return done.toDomain(), err
+}
+
+// SwapLakeTable implements domain.LakeTableTx.
+func (t *Tx) SwapLakeTable(ctx context.Context, l domain.LakeTable, old string) (bool, error) {
+	snapshot, at, operation := snapshotArgs(l.Snapshot)
+	return t.touched(prepared(ctx), `UPDATE lake_tables SET location = $4, metadata_location = $5, version = $6, format_version = $7, snapshot_id = $8, snapshot_at = $9,
+		operation = $10, row_count = $11, data_bytes = $12, data_files = $13, updated_by_kind = $14, updated_by_id = $15, updated_by_name = $16, updated_at = $17,
+		uuid = $18, registered = $19 WHERE workspace_id = $1 AND id = $2 AND metadata_location = $3 AND dropped_at IS NULL`,
+		t.workspace, l.ID, old, l.Location, l.MetadataLocation, l.Version, l.FormatVersion, snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles,
+		l.UpdatedBy.Kind, l.UpdatedBy.ID, l.UpdatedBy.Name, l.UpdatedAt, l.UUID, l.Registered)
+}
+
+// touched says whether the statement changed a row.
+func (t *Tx) touched(ctx context.Context, query string, args ...any) (bool, error) {
+	res, err := t.conn.ExecContext(ctx, query, args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+// locationFree says that no other table's location is this one, in it or around it. Whoever asks is alone in the workspace until the end of the transaction.
+func (t *Tx) locationFree(ctx context.Context, id domain.TableID, location string) (free bool, err error) {
+	if err := t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('lake_locations:' || $1, 0))`, t.workspace); err != nil {
+		return false, err
+	}
+	around := []string{location}
+	for i := strings.LastIndexByte(location, '/'); i > 0; i = strings.LastIndexByte(location[:i], '/') {
+		around = append(around, location[:i])
+	}
+	err = t.get(ctx, &free, `SELECT NOT EXISTS (SELECT FROM lake_locations WHERE workspace_id = $1 AND location = ANY($2) AND table_id <> $3)
+		AND NOT EXISTS (SELECT FROM lake_locations WHERE workspace_id = $1 AND location >= $4 AND location < $5 AND table_id <> $3)`,
+		t.workspace, pq.Array(around), id, location+"/", location+"0") // "0" is what follows "/"
+	return free, err
+}
+
+// TakeLocation implements domain.LakeTableTx.
+func (t *Tx) TakeLocation(ctx context.Context, id domain.TableID, location string) (bool, error) {
+	if free, err := t.locationFree(ctx, id, location); err != nil || !free {
+		return false, err
+	}
+	return true, t.exec(ctx, `INSERT INTO lake_locations (workspace_id, location, table_id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, t.workspace, location, id)
+}
+
+// LocationOwners implements domain.LakeTableTx.
+func (t *Tx) LocationOwners(ctx context.Context, locations []string) (map[string]domain.TableID, error) {
+	var found []struct {
+		Location string         `db:"location"`
+		Table    domain.TableID `db:"table_id"`
+	}
+	err := t.sel(ctx, &found, `SELECT location, table_id FROM lake_locations WHERE workspace_id = $1 AND location = ANY($2)`, t.workspace, pq.Array(locations))
+	owners := make(map[string]domain.TableID, len(found))
+	for _, f := range found {
+		owners[f.Location] = f.Table
+	}
+	return owners, err
+}
+
+// TableAt implements domain.LakeTableTx.
+func (t *Tx) TableAt(ctx context.Context, location string) (domain.LakeTable, error) {
+	return t.lakeTable(ctx, domain.NotFound("table", location),
+		`t.id = (SELECT table_id FROM lake_locations WHERE workspace_id = $1 AND location = $2)`, location)
+}
+
+// moved is what a change of a table's name found and did.
+type moved struct {
+	inserted
+	Taken bool `db:"taken"`
+}
+
+// RenameLakeTable implements domain.LakeTableTx.
+func (t *Tx) RenameLakeTable(ctx context.Context, id domain.TableID, database domain.DatabaseID, schema, name string) (domain.Inserted, error) {
+	var done moved
+	err := t.get(ctx, &done, `WITH parent AS (`+holdSchema+`), taken AS (
+			SELECT 1 FROM lake_tables WHERE workspace_id = $1 AND database_id = $2 AND schema_key = $3 AND name_key = $4 AND id <> $5 AND dropped_at IS NULL
+		), made AS (
+			UPDATE lake_tables t SET database_id = $2, schema = parent.name, schema_key = $3, name = $6, name_key = $4 FROM parent
+			WHERE t.workspace_id = $1 AND t.id = $5 AND t.dropped_at IS NULL AND NOT EXISTS (SELECT FROM taken) RETURNING 1
+		) SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM taken) AS taken, EXISTS (SELECT FROM made) AS made`,
+		t.workspace, database, domain.FoldName(schema), domain.FoldName(name), id, name)
+	return done.of(id, err)
+}
+
+// of is the result for the table of the id.
+func (m moved) of(id domain.TableID, err error) (domain.Inserted, error) {
+	if err == nil && m.Parent && !m.Taken && !m.Made {
+		err = domain.NotFound("table", id)
+	}
+	return m.toDomain(), err
+}
+
+// DropLakeTable implements domain.LakeTableTx.
+func (t *Tx) DropLakeTable(ctx context.Context, id domain.TableID, at, purgeAfter time.Time, purge bool) (bool, error) {
+	return t.touched(ctx, `UPDATE lake_tables SET dropped_at = $3, purge_after = $4, purge = $5 WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NULL`,
+		t.workspace, id, at, purgeAfter, purge)
+}
+
+// UndropLakeTable implements domain.LakeTableTx.
+func (t *Tx) UndropLakeTable(ctx context.Context, id domain.TableID) (domain.Inserted, error) {
+	var done moved
+	err := t.get(ctx, &done, `WITH dropped AS (
+			SELECT id, database_id, schema_key, name_key FROM lake_tables WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NOT NULL FOR UPDATE
+		), parent AS (
+			SELECT l.name FROM lake_schemas l JOIN dropped d ON d.database_id = l.database_id AND d.schema_key = l.key WHERE l.workspace_id = $1 FOR KEY SHARE OF l
+		), taken AS (
+			SELECT 1 FROM lake_tables t JOIN dropped d USING (database_id, schema_key, name_key) WHERE t.workspace_id = $1 AND t.dropped_at IS NULL
+		), made AS (
+			UPDATE lake_tables t SET dropped_at = NULL, purge_after = NULL, purge = false, schema = parent.name FROM parent
+			WHERE t.workspace_id = $1 AND t.id = $2 AND t.dropped_at IS NOT NULL AND NOT EXISTS (SELECT FROM taken) RETURNING 1
+		) SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM taken) AS taken, EXISTS (SELECT FROM made) AS made`, t.workspace, id)
+	return done.of(id, err)
+}
+
+// ForgetLakeTable implements domain.LakeTableTx.
+func (t *Tx) ForgetLakeTable(ctx context.Context, id domain.TableID) error {
+	return t.execOne(ctx, domain.NotFound("table", id), `DELETE FROM lake_tables WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NOT NULL`, t.workspace, id)
+}
+
+func (r refRow) table() (domain.TableRef, error) {
+	return domain.TableRef{Workspace: r.Workspace, Table: domain.TableID(r.ID)}, nil
+}
+
+var _ domain.LakeSystem = (*System)(nil)
+
+// DueTables implements domain.LakeSystem.
+func (s *System) DueTables(ctx context.Context, now time.Time, limit int) ([]domain.TableRef, error) {
+	return refs(ctx, s, refRow.table, `SELECT workspace_id, id FROM lake_tables WHERE dropped_at IS NOT NULL AND purge_after <= $1 ORDER BY purge_after LIMIT $2`,
+		now, limit)
+}
+
+// ForgetLakeAnswers implements domain.LakeSystem.
+func (s *System) ForgetLakeAnswers(ctx context.Context, before time.Time) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM lake_answers WHERE created_at < $1`, before)
+	return mapError(err)
+}

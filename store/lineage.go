@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type lineageRow struct {
+	At         time.Time               `db:"at" json:"at"`
+	ActorKind  domain.ActorKind        `db:"actor_kind" json:"actor_kind"`
+	ActorID    string                  `db:"actor_id" json:"actor_id"`
+	ActorName  string                  `db:"actor_name" json:"actor_name"`
+	Direction  domain.LineageDirection `db:"direction" json:"direction"`
+	TableID    domain.TableID          `db:"table_id" json:"table_id"`
+	Database   string                  `db:"database" json:"database"`
+	Schema     string                  `db:"schema" json:"schema"`
+	Name       string                  `db:"name" json:"name"`
+	SnapshotID int64                   `db:"snapshot_id" json:"snapshot_id"`
+	Columns    pq.StringArray          `db:"columns" json:"columns"`
+}
+
+func (r lineageRow) toDomain() (domain.LineageEntry, error) {
+	return domain.LineageEntry{
+		At: r.At.UTC(), Actor: domain.Actor{Kind: r.ActorKind, ID: r.ActorID, Name: r.ActorName}, Direction: r.Direction, TableID: r.TableID,
+		Database: r.Database, Schema: r.Schema, Name: r.Name, SnapshotID: r.SnapshotID, Columns: r.Columns,
+	}, nil
+}
+
+// InsertLineage implements domain.LineageTx.
+func (t *Tx) InsertLineage(ctx context.Context, entries []domain.LineageEntry) error {
+	facts := make([]domain.LineageFact, len(entries))
+	for i, e := range entries {
+		facts[i].LineageEntry = e
+		if e.Direction != domain.LineageWritten {
+			continue
+		}
+		if err := t.holdWriter(ctx, e.Actor); err != nil {
+			return err
+		}
+	}
+	return t.InsertLineageFacts(ctx, facts)
+}
+
+// holdWriter keeps a statement or an attempt from ending while it commits, and refuses one that is over: its end, once written, tells all that it has committed.
+func (t *Tx) holdWriter(ctx context.Context, a domain.Actor) error {
+	over := domain.Errorf(domain.CodeConflict, "What writes here is over; nothing more of it is committed.")
+	var one int
+	switch a.Kind {
+	case domain.ActorStatement:
+		return orMissing(t.get(ctx, &one, `SELECT 1 FROM statements WHERE workspace_id = $1 AND id = $2 AND state IN ('queued', 'running') FOR SHARE`, t.workspace, a.ID), over)
+	case domain.ActorRun:
+		return orMissing(t.get(ctx, &one, `SELECT 1 FROM attempts WHERE workspace_id = $1 AND id = $2 AND status IN ('starting', 'running') FOR SHARE`, t.workspace, a.ID), over)
+	}
+	return nil
+}
+
+// LineageOf implements domain.LineageTx.
+func (t *Tx) LineageOf(ctx context.Context, actors ...domain.Actor) (domain.Lineage, error) {
+	kinds, ids := make([]string, len(actors)), make([]string, len(actors))
+	for i, a := range actors {
+		kinds[i], ids[i] = string(a.Kind), a.ID
+	}
+	all, err := rows(ctx, t.conn, lineageRow.toDomain, `SELECT l.at, l.actor_kind, l.actor_id, l.actor_name, l.direction, l.table_id, l.snapshot_id, l.database,
+		l.schema, l.name, l.columns FROM unnest($2::text[], $3::text[]) a (kind, id)
+		JOIN lineage l ON l.workspace_id = $1 AND l.actor_kind = a.kind AND l.actor_id = a.id ORDER BY l.at, l.table_id`, t.workspace, pq.Array(kinds), pq.Array(ids))
+	var found domain.Lineage
+	for _, e := range all {
+		if e.Direction == domain.LineageRead {
+			found.Read = append(found.Read, e)
+		} else {
+			found.Written = append(found.Written, e)
+		}
+	}
+	return found, err
+}
+
+// LakeAnswer implements domain.LakeAnswerTx.
+func (t *Tx) LakeAnswer(ctx context.Context, actor, key string, since time.Time) (domain.LakeAnswer, error) {
+	var row struct {
+		Hash []byte `db:"hash"`
+		Body []byte `db:"body"`
+	}
+	err := t.get(ctx, &row, `SELECT hash, body FROM lake_answers WHERE workspace_id = $1 AND actor = $2 AND key = $3 AND created_at >= $4`, t.workspace, actor, key, since)
+	return domain.LakeAnswer{Key: key, Hash: row.Hash, Body: row.Body}, orMissing(err, domain.NotFound("answer", key))
+}
+
+// KeepLakeAnswer implements domain.LakeAnswerTx.
+func (t *Tx) KeepLakeAnswer(ctx context.Context, actor string, a domain.LakeAnswer, at, since time.Time) (bool, error) {
+	return t.touched(ctx, `INSERT INTO lake_answers AS k (workspace_id, actor, key, hash, body, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (workspace_id, actor, key) DO UPDATE SET hash = excluded.hash, body = excluded.body, created_at = excluded.created_at WHERE k.created_at < $7`,
+		t.workspace, actor, a.Key, a.Hash, string(a.Body), at, since)
+}

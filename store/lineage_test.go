@@ -1,0 +1,326 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// traced is a workspace whose lineage is looked at.
+type traced struct {
+	*tenant
+	lineages *domain.Lineages
+	database domain.DatabaseID
+	ids      map[string]domain.TableID
+	began    time.Time
+}
+
+func newTraced(t testing.TB) *traced {
+	w := &traced{tenant: newTenant(t, open(t), "ours"), ids: map[string]domain.TableID{}}
+	w.lineages = &domain.Lineages{Store: w.store, Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"}
+	w.began = w.clock.Now()
+	w.clock.move(time.Hour)
+	w.in(func(ctx context.Context, tx domain.Tx) error {
+		d, err := tx.FindDatabase(ctx, "lake")
+		w.database = d.ID
+		return err
+	})
+	w.connect("s1", 100)
+	return w
+}
+
+func (w *traced) in(fn func(context.Context, domain.Tx) error) {
+	w.t.Helper()
+	in(w.t, w.store, w.admin, fn)
+}
+
+// table makes tables of lake.public, once each.
+func (w *traced) table(name string) domain.TableID { return w.make(name, domain.KindTable) }
+
+func (w *traced) make(name string, kind domain.TableKind) domain.TableID {
+	w.t.Helper()
+	if id, ok := w.ids[name]; ok {
+		return id
+	}
+	id := domain.NewTableID()
+	w.ids[name] = id
+	w.in(func(ctx context.Context, tx domain.Tx) error {
+		done, err := tx.InsertLakeTable(ctx, domain.LakeTable{
+			ID: id, Kind: kind, DatabaseID: w.database, Schema: "public", Name: name, UUID: string(id), Location: "file:///lake/" + name, MetadataLocation: "file:///m/" + name,
+			FormatVersion: 2, CreatedBy: w.admin.Actor(), CreatedAt: w.began,
+		}, false)
+		require.Equal(w.t, domain.InsertedNow, done)
+		return err
+	})
+	return id
+}
+
+// note is what the catalog records of an actor at the time of the clock.
+func (w *traced) note(actor domain.Actor, d domain.LineageDirection, table string, snapshot int64) {
+	w.t.Helper()
+	id := w.table(table)
+	w.in(func(ctx context.Context, tx domain.Tx) error {
+		return tx.InsertLineage(ctx, []domain.LineageEntry{{
+			At: w.clock.Now(), Actor: actor, Direction: d, TableID: id, Database: "lake", Schema: "public", Name: table, SnapshotID: snapshot,
+		}})
+	})
+}
+
+func (w *traced) jobNamed(name string) domain.Job {
+	w.t.Helper()
+	job, err := w.services.Jobs.Create(w.t.Context(), w.admin, domain.NewJob{Name: name, JobSpec: domain.JobSpec{Command: "true"}}, domain.Idempotency{})
+	require.NoError(w.t, err)
+	return job
+}
+
+// process runs the job and returns its run and its process.
+func (w *traced) process(job domain.Job) (domain.RunID, domain.Actor) {
+	w.t.Helper()
+	run := w.start(job.ID)
+	id := w.delivered().Attempt.ID
+	w.begin(id)
+	return run.ID, domain.Actor{Kind: domain.ActorRun, ID: string(id), Name: job.Name}
+}
+
+var statements int
+
+// statement is a statement that somebody made, or a run did.
+func (w *traced) statement(query string, run domain.RunID) domain.Actor {
+	w.t.Helper()
+	statements++
+	st := domain.Statement{
+		ID: domain.StatementID(fmt.Sprintf("stm_%026d", statements)), Warehouse: "wh_1", Query: query, Database: "lake", Schema: "public", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor,
+		RunID: run, CreatedAt: w.clock.Now(), State: domain.StatementRunning, Replica: "rep_1",
+	}
+	w.in(func(ctx context.Context, tx domain.Tx) error { return tx.InsertStatement(ctx, st) })
+	return domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "me"}
+}
+
+func (w *traced) graph(q domain.LineageQuery) domain.LineageGraph {
+	w.t.Helper()
+	g, err := w.lineages.Graph(w.t.Context(), w.admin, q)
+	require.NoError(w.t, err)
+	return g
+}
+
+// shown are the nodes of a graph by their names, statements and what is outside by their kinds.
+func shown(g domain.LineageGraph) string {
+	var all []string
+	for _, n := range g.Nodes {
+		all = append(all, strings.TrimPrefix(n.Name, "lake.public."))
+	}
+	return strings.Join(all, " ")
+}
+
+func names(facts []domain.LineageFact, d domain.LineageDirection) (all []string) {
+	for _, f := range facts {
+		if f.Direction == d {
+			all = append(all, f.Name)
+		}
+	}
+	return all
+}
+
+// TestRunLineage: a run's lineage is that of all of its attempts and all of its statements, and of nothing else.
+func TestRunLineage(t *testing.T) {
+	w := newTraced(t)
+	run, process := w.process(w.jobNamed("load"))
+	empty, err := w.lineages.OfRun(t.Context(), w.admin, run)
+	require.NoError(t, err)
+	require.Empty(t, empty.Facts)
+	w.note(process, domain.LineageRead, "raw", 1)
+	w.clock.move(time.Second)
+	w.note(w.statement("INSERT", run), domain.LineageWritten, "clean", 2)
+	w.note(w.statement("SELECT", ""), domain.LineageRead, "other", 3)
+	_, another := w.process(w.jobNamed("another"))
+	w.note(another, domain.LineageRead, "other", 3)
+
+	found, err := w.lineages.OfRun(t.Context(), w.admin, run)
+	require.NoError(t, err)
+	require.Equal(t, []string{"raw"}, names(found.Facts, domain.LineageRead))
+	require.Equal(t, []string{"clean"}, names(found.Facts, domain.LineageWritten))
+	require.Equal(t, int64(2), found.Facts[1].SnapshotID)
+	require.Equal(t, domain.ActorStatement, found.Facts[1].Actor.Kind)
+	_, err = w.lineages.OfRun(t.Context(), w.admin, "run_nothing")
+	require.Equal(t, domain.CodeNotFound, code(err))
+}
+
+// TestLineageGraph: from a table to what made it and what came of it, as far as asked, with what had happened by then.
+func TestLineageGraph(t *testing.T) {
+	w := newTraced(t)
+	load, report := w.jobNamed("load"), w.jobNamed("report")
+	run, process := w.process(load)
+	w.note(process, domain.LineageRead, "raw", 1)
+	w.note(w.statement("INSERT INTO clean", run), domain.LineageWritten, "clean", 2)
+	first := w.clock.Now()
+	w.clock.move(time.Hour)
+	again, process := w.process(load)
+	w.note(process, domain.LineageRead, "raw", 1)
+	w.note(process, domain.LineageWritten, "clean", 3)
+	w.note(process, domain.LineageRead, "late", 1)
+	_, process = w.process(report)
+	w.note(process, domain.LineageRead, "clean", 3)
+	w.note(process, domain.LineageWritten, "daily", 1)
+	w.note(w.statement("SELECT * FROM daily", ""), domain.LineageRead, "daily", 1)
+
+	g := w.graph(domain.LineageQuery{Table: "lake.public.daily", Way: domain.Upstream, Depth: 10})
+	require.Equal(t, "daily report clean load raw late", shown(g))
+	require.Len(t, g.Edges, 5)
+	for _, e := range g.Edges {
+		if e.Name == "raw" || e.Name == "clean" && e.Direction == domain.LineageWritten {
+			require.Equal(t, int64(2), e.Count, "both runs of load are one node")
+			require.Equal(t, again, e.RunID, "the latest is shown")
+		}
+	}
+	require.Equal(t, string(load.ID), g.Nodes[3].ID)
+	require.Equal(t, again, g.Nodes[3].RunID)
+	require.False(t, g.Truncated)
+
+	require.Equal(t, "daily report clean", shown(w.graph(domain.LineageQuery{Table: "LAKE.public.Daily", Way: domain.Upstream, Depth: 1})))
+	down := w.graph(domain.LineageQuery{Table: "lake.public.raw", Way: domain.Downstream, Depth: 2})
+	require.Equal(t, "raw load clean report daily", shown(down))
+	both := w.graph(domain.LineageQuery{Table: string(w.ids["daily"])})
+	require.Len(t, both.Nodes, 7, "with the statement that read it")
+	require.True(t, slices.ContainsFunc(both.Nodes, func(n domain.LineageNode) bool {
+		return n.Kind == domain.NodeStatement && n.Text == "SELECT * FROM daily"
+	}))
+
+	then := w.graph(domain.LineageQuery{Table: "lake.public.clean", At: &first})
+	require.Equal(t, "clean load raw", shown(then), "what came later is not there")
+	require.Equal(t, int64(1), then.Edges[0].Count)
+	require.Equal(t, run, then.Nodes[1].RunID)
+
+	alone := w.table("alone")
+	require.Equal(t, "alone", shown(w.graph(domain.LineageQuery{Table: string(alone)})))
+	for _, table := range []string{"", "clean", "public.clean", "lake.public.nothing", "tbl_nothing", "ext_nothing"} {
+		_, err := w.lineages.Graph(t.Context(), w.admin, domain.LineageQuery{Table: table})
+		require.Contains(t, []domain.Code{domain.CodeInvalid, domain.CodeNotFound}, code(err), table)
+	}
+	before := w.began.Add(-time.Hour)
+	_, err := w.lineages.Graph(t.Context(), w.admin, domain.LineageQuery{Table: string(alone), At: &before})
+	require.Equal(t, domain.CodeNotFound, code(err), "it was not there yet")
+}
+
+// TestLineageNamesOfThen: a table that was renamed has its old name in the past and its new one now.
+func TestLineageNamesOfThen(t *testing.T) {
+	w := newTraced(t)
+	w.note(w.statement("SELECT", ""), domain.LineageRead, "old", 1)
+	then := w.clock.Now()
+	w.clock.move(time.Hour)
+	w.in(func(ctx context.Context, tx domain.Tx) error {
+		_, err := tx.RenameLakeTable(ctx, w.ids["old"], w.database, "public", "new")
+		return err
+	})
+	require.Equal(t, "lake.public.new", w.graph(domain.LineageQuery{Table: "lake.public.new"}).Nodes[0].Name)
+	past := w.graph(domain.LineageQuery{Table: "lake.public.old", At: &then})
+	require.Equal(t, "lake.public.old", past.Nodes[0].Name)
+	require.Len(t, past.Nodes, 2)
+	require.Equal(t, string(w.ids["old"]), past.Root)
+}
+
+// TestLineageGraphIsBounded: a table that everybody reads shows its jobs, and then the newest statements, up to the bound.
+func TestLineageGraphIsBounded(t *testing.T) {
+	w := newTraced(t)
+	_, process := w.process(w.jobNamed("load"))
+	w.note(process, domain.LineageRead, "busy", 1)
+	db := w.table("busy")
+	var facts []domain.LineageEntry
+	for i := range 3000 {
+		facts = append(facts, domain.LineageEntry{
+			At: w.clock.Now().Add(time.Duration(i) * time.Millisecond), Actor: domain.Actor{Kind: domain.ActorStatement, ID: fmt.Sprintf("stm_busy%06d", i)}, Direction: domain.LineageRead,
+			TableID: db, Database: "lake", Schema: "public", Name: "busy",
+		})
+	}
+	w.in(func(ctx context.Context, tx domain.Tx) error { return tx.InsertLineage(ctx, facts) })
+	w.clock.move(time.Hour)
+	g := w.graph(domain.LineageQuery{Table: "lake.public.busy"})
+	require.True(t, g.Truncated)
+	require.Len(t, g.Nodes, domain.MaxLineageNodes)
+	require.Equal(t, domain.NodeTask, g.Nodes[1].Kind)
+	require.Equal(t, "stm_busy002999", g.Nodes[2].ID)
+	require.Len(t, g.Edges, domain.MaxLineageNodes-1)
+}
+
+// TestSettledLineage: a statement's end tells its columns, and what it loaded only to write there.
+func TestSettledLineage(t *testing.T) {
+	w := newTraced(t)
+	source, target := w.table("source"), w.table("target")
+	settle := func(actor domain.Actor, s domain.LineageSettlement) (l domain.Lineage) {
+		s.Statement = domain.StatementID(actor.ID)
+		w.in(func(ctx context.Context, tx domain.Tx) (err error) {
+			st, err := tx.Statement(ctx, s.Statement)
+			require.NoError(t, err)
+			now := w.clock.Now()
+			st.State, st.FinishedAt = domain.StatementSucceeded, &now
+			require.NoError(t, tx.UpdateStatement(ctx, st, nil))
+			require.NoError(t, tx.SettleLineage(ctx, s))
+			l, err = tx.LineageOf(ctx, actor)
+			return err
+		})
+		return l
+	}
+	load := func(query string) domain.Actor {
+		actor := w.statement(query, "")
+		w.note(actor, domain.LineageRead, "source", 1)
+		w.note(actor, domain.LineageRead, "target", 1)
+		w.note(actor, domain.LineageWritten, "target", 2)
+		return actor
+	}
+	l := settle(load("INSERT"), domain.LineageSettlement{
+		Resolution: domain.LineageResolved, Columns: map[domain.TableID][]string{source: {"a", "b"}, target: {"c"}}, OnlyWritten: []domain.TableID{target},
+	})
+	require.Len(t, l.Read, 1)
+	require.Equal(t, []string{"a", "b"}, l.Read[0].Columns)
+	require.Equal(t, []string{"c"}, l.Written[0].Columns)
+
+	view := w.make("view", domain.KindView)
+	actor := load("INSERT")
+	w.note(actor, domain.LineageRead, "view", 0)
+	l = settle(actor, domain.LineageSettlement{Resolution: domain.LineageResolved, OnlyWritten: []domain.TableID{target}})
+	require.Len(t, l.Read, 3, "the view may lead to the target: %s", view)
+	settle(load("SELECT"), domain.LineageSettlement{Resolution: domain.LineageUnresolved})
+	settle(w.statement("SELECT 1", ""), domain.LineageSettlement{Resolution: domain.LineageNone})
+
+	c, err := w.lineages.Coverage(t.Context(), w.admin, w.began)
+	require.NoError(t, err)
+	require.Equal(t, domain.LineageCoverage{None: 1, Resolved: 2, Unresolved: 1}, c)
+	share, ok := c.Share()
+	require.True(t, ok)
+	require.InDelta(t, 2.0/3, share, 1e-9)
+	everywhere, err := w.system.LineageCoverage(t.Context(), w.began)
+	require.NoError(t, err)
+	require.Equal(t, c, everywhere)
+	later, err := w.lineages.Coverage(t.Context(), w.admin, w.clock.Now().Add(time.Second))
+	require.NoError(t, err)
+	require.Zero(t, later)
+}
+
+// trace gives the workspace lineage of the attempt, and of a statement of its run.
+func (w *tenant) trace(attempt domain.AttemptID, run domain.RunID) (domain.StatementID, domain.LineageFact) {
+	w.t.Helper()
+	table := domain.TableID("ext_" + w.admin.Workspace())
+	fact := domain.LineageFact{Source: "s", LineageEntry: domain.LineageEntry{
+		At: now, Actor: domain.Actor{Kind: domain.ActorRun, ID: string(attempt)}, Direction: domain.LineageRead, TableID: table, Name: "t",
+	}}
+	st := domain.Statement{
+		ID: domain.StatementID("stm_t" + string(w.admin.Workspace())), Query: "SELECT", CreatedBy: w.admin.Actor(), Role: domain.RoleViewer, RunID: run, CreatedAt: now, State: domain.StatementRunning,
+	}
+	of := fact
+	of.Actor = domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID)}
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+		require.NoError(w.t, tx.InsertStatement(ctx, st))
+		st.State, st.FinishedAt = domain.StatementSucceeded, &now
+		require.NoError(w.t, tx.UpdateStatement(ctx, st, nil))
+		require.NoError(w.t, tx.SettleLineage(ctx, domain.LineageSettlement{Statement: st.ID, Resolution: domain.LineageUnresolved}))
+		require.NoError(w.t, tx.SaveExternals(ctx, []domain.External{{ID: string(table), Namespace: "n", Name: "t"}}, now))
+		return tx.InsertLineageFacts(ctx, []domain.LineageFact{fact, of})
+	})
+	return st.ID, fact
+}

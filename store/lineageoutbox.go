@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+var _ domain.LineageOutbox = (*System)(nil)
+
+// lineageLock is the advisory lock of whoever tells the receiver of OpenLineage.
+const lineageLock = 7236405
+
+// WantLineageEvents implements domain.LineageOutbox.
+func (s *System) WantLineageEvents(ctx context.Context, until time.Time) error {
+	_, err := s.db.ExecContext(ctx, `INSERT INTO lineage_receiver (wanted_until) VALUES ($1) ON CONFLICT (one) DO UPDATE SET wanted_until = excluded.wanted_until`, until)
+	return mapError(err)
+}
+
+// LineageTurn implements domain.LineageOutbox. The lock goes with its connection, so that of a server which died is free.
+func (s *System) LineageTurn(ctx context.Context, fn func(context.Context) error) (mine bool, err error) {
+	tx, err := s.db.BeginTxx(ctx, nil)
+	if err != nil {
+		return false, mapError(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := tx.GetContext(ctx, &mine, `SELECT pg_try_advisory_xact_lock($1)`, lineageLock); err != nil || !mine {
+		return false, mapError(err)
+	}
+	return true, fn(ctx)
+}
+
+// LineageEvents implements domain.LineageOutbox.
+func (s *System) LineageEvents(ctx context.Context, limit int) ([]domain.LineageEventRef, error) {
+	type row struct {
+		Seq       int64              `db:"seq"`
+		Workspace domain.WorkspaceID `db:"workspace_id"`
+		Kind      string             `db:"kind"`
+		Subject   string             `db:"subject_id"`
+		Status    string             `db:"status"`
+		At        time.Time          `db:"at"`
+	}
+	all, err := rows(ctx, s.db, func(r row) (domain.LineageEventRef, error) { return domain.LineageEventRef(r), nil },
+		`SELECT seq, workspace_id, kind, subject_id, status, at FROM lineage_outbox ORDER BY seq LIMIT $1`, limit)
+	return all, mapError(err)
+}
+
+// RemoveLineageEvent implements domain.LineageOutbox.
+func (s *System) RemoveLineageEvent(ctx context.Context, seq int64) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM lineage_outbox WHERE seq = $1`, seq)
+	return mapError(err)
+}
+
+// DropLineageEvents implements domain.LineageOutbox.
+func (s *System) DropLineageEvents(ctx context.Context, before time.Time) (int64, error) {
+	res, err := s.db.ExecContext(ctx, `DELETE FROM lineage_outbox WHERE at < $1`, before)
+	if err != nil {
+		return 0, mapError(err)
+	}
+	return res.RowsAffected()
+}
+
+// LineageCoverage counts the statements of all workspaces that ended since then, by what is known of their lineage.
+func (s *System) LineageCoverage(ctx context.Context, since time.Time) (domain.LineageCoverage, error) {
+	var r coverageRow
+	err := s.db.GetContext(ctx, &r, `SELECT `+coverageColumns+` FROM workspaces w JOIN statements s ON s.workspace_id = w.workspace_id AND s.finished_at >= $1 AND s.lineage <> ''`, since)
+	return domain.LineageCoverage(r), mapError(err)
+}

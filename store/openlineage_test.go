@@ -1,0 +1,173 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// event is an OpenLineage event of the run with that number.
+func (w *traced) event(kind string, run int, inputs, outputs string) []domain.RunEvent {
+	w.t.Helper()
+	body := fmt.Sprintf(`{"eventType":%q,"eventTime":%q,"producer":"https://example.com","schemaURL":"https://openlineage.io/spec/2-0-2/OpenLineage.json",
+		"run":{"runId":"00000000-0000-4000-8000-%012d","facets":{"spark":{"_producer":"x","plan":[1,{}]}}},"job":{"namespace":"etl","name":"nightly"},"inputs":[%s],"outputs":[%s]}`,
+		kind, w.clock.Now().Format(time.RFC3339Nano), run, inputs, outputs)
+	events, err := domain.ParseRunEvents([]byte(body), w.clock.Now())
+	require.NoError(w.t, err)
+	return events
+}
+
+func (w *traced) report(s domain.Scope, events []domain.RunEvent) {
+	w.t.Helper()
+	require.NoError(w.t, w.lineages.Report(w.t.Context(), s, events))
+}
+
+// TestReportedLineage: datasets that are tables of ours are these, others are outside; the same event again changes nothing.
+func TestReportedLineage(t *testing.T) {
+	w := newTraced(t)
+	clean := w.table("clean")
+	const raw = `{"namespace":"s3://raw","name":"events"}`
+	complete := w.event("COMPLETE", 1, raw, `{"namespace":"millpond","name":"lake.public.clean","facets":{"version":{"datasetVersion":"77"},
+		"columnLineage":{"fields":{"day":{"inputFields":[{"namespace":"s3://raw","name":"events","field":"ts"}]}}}}}`)
+	w.report(w.admin, w.event("START", 1, raw, ""))
+	w.report(w.admin, complete)
+	g := w.graph(domain.LineageQuery{Table: "lake.public.clean", Way: domain.Upstream})
+	require.Equal(t, "clean nightly events", shown(g))
+	require.Equal(t, []domain.LineageNodeKind{domain.NodeTable, domain.NodeJob, domain.NodeDataset}, []domain.LineageNodeKind{g.Nodes[0].Kind, g.Nodes[1].Kind, g.Nodes[2].Kind})
+	require.Equal(t, "s3://raw", g.Nodes[2].Namespace)
+	require.Equal(t, int64(77), g.Edges[0].SnapshotID)
+	require.Equal(t, []string{"day"}, g.Edges[0].Columns)
+	require.Equal(t, []string{"ts"}, g.Edges[1].Columns, "the second event knew the columns of the first one's input")
+
+	w.clock.move(time.Minute)
+	w.report(w.admin, complete)
+	again := w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Upstream})
+	require.Equal(t, g.Edges, again.Edges)
+	outside := w.graph(domain.LineageQuery{Table: g.Nodes[2].ID, Way: domain.Downstream})
+	require.Equal(t, "events nightly clean", shown(outside))
+
+	// Other ways to name the table, and names that only look like it.
+	for number, dataset := range map[int]string{
+		2: `{"namespace":"file","name":"/lake/clean"}`,
+		3: `{"namespace":"file:///","name":"lake/clean"}`,
+		4: `{"namespace":"s3://x","name":"y","facets":{"symlinks":{"identifiers":[{"namespace":"http://here/api/v1/iceberg","name":"public.clean","type":"TABLE"}]}}}`,
+		5: `{"namespace":"iceberg://here","name":"LAKE.public.clean"}`,
+	} {
+		w.report(w.admin, w.event("COMPLETE", number, dataset, ""))
+	}
+	require.Equal(t, int64(4), w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Downstream}).Edges[0].Count)
+	w.report(w.admin, w.event("COMPLETE", 6, `{"namespace":"postgres://db:5432","name":"lake.public.clean"},{"namespace":"x","name":"public.clean"},{"namespace":"x","name":"lake..clean"}`, ""))
+	require.Equal(t, int64(4), w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Downstream}).Edges[0].Count)
+}
+
+// TestLostRunsTakeBackTheirOutputs: what a run was said to write at its start is not written when it fails.
+func TestLostRunsTakeBackTheirOutputs(t *testing.T) {
+	w := newTraced(t)
+	w.table("clean")
+	const out = `{"namespace":"millpond","name":"lake.public.clean"}`
+	w.report(w.admin, w.event("START", 1, "", out))
+	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 2)
+	w.report(w.admin, w.event("FAIL", 1, "", out))
+	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 1)
+}
+
+// TestReportedByATask: what a task's process tells is of its run, and what the catalog saw it do is there once.
+func TestReportedByATask(t *testing.T) {
+	w := newTraced(t)
+	run, process := w.process(w.jobNamed("load"))
+	w.note(process, domain.LineageRead, "raw", 5)
+	scope := domain.NewScope(w.admin.Workspace(), process, domain.RoleEditor)
+	w.report(scope, w.event("COMPLETE", 1, `{"namespace":"m","name":"lake.public.raw"},{"namespace":"s3://a","name":"b"}`,
+		`{"namespace":"s3://a","name":"c","facets":{"columnLineage":{"fields":{"x":{"inputFields":[{"namespace":"m","name":"lake.public.raw","field":"id"}]}}}}}`))
+	found, err := w.lineages.OfRun(t.Context(), w.admin, run)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"raw", "b"}, names(found.Facts, domain.LineageRead))
+	require.Equal(t, []string{"c"}, names(found.Facts, domain.LineageWritten))
+	require.Len(t, found.Externals, 2)
+	for _, f := range found.Facts {
+		require.Equal(t, run, f.RunID)
+		if f.Name == "raw" {
+			require.Equal(t, int64(5), f.SnapshotID)
+			require.Equal(t, []string{"id"}, f.Columns)
+		}
+	}
+	err = w.lineages.Report(t.Context(), domain.NewScope(w.admin.Workspace(), process, domain.RoleViewer), w.event("START", 1, "", ""))
+	require.Equal(t, domain.CodeForbidden, code(err))
+}
+
+// receiver takes events, once it does.
+type receiver struct {
+	fail   error
+	events []string
+}
+
+func (r *receiver) Receive(_ context.Context, event []byte) error {
+	if r.fail != nil {
+		return r.fail
+	}
+	r.events = append(r.events, string(event))
+	return nil
+}
+
+// TestLineageEvents: nobody is told before they want to be; then each change is told in its order until it was received, and what is a week old is dropped.
+func TestLineageEvents(t *testing.T) {
+	w := newTraced(t)
+	w.attempt() // before anybody wants to know
+	r := &receiver{fail: errors.New("away")}
+	var reported []error
+	emitter := &domain.LineageEmitter{
+		Store: w.store, Outbox: w.system, Receiver: r, Clock: w.clock, URL: "http://here", CatalogURL: "http://here/api/v1/iceberg", Report: func(err error) { reported = append(reported, err) },
+	}
+	deliver := func() error { _, err := emitter.Deliver(t.Context()); return err }
+	require.NoError(t, deliver(), "there is nothing to tell")
+	run, process := w.process(w.jobNamed("load"))
+	w.note(process, domain.LineageRead, "raw", 5)
+	require.ErrorContains(t, deliver(), "away")
+	require.ErrorContains(t, deliver(), "away")
+	require.NoError(t, w.exit(domain.AttemptID(process.ID), 3))
+	r.fail = nil
+	require.NoError(t, deliver())
+	require.Len(t, r.events, 4)
+	told := func(i int, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			require.Contains(t, r.events[i], part)
+		}
+	}
+	starts, ends := strings.Join(r.events[:2], "\n"), strings.Join(r.events[2:], "\n")
+	require.Equal(t, 2, strings.Count(starts, `"eventType":"START"`))
+	require.Equal(t, 2, strings.Count(ends, `"eventType":"FAIL"`))
+	require.Contains(t, starts, `"name":"load.command"`)
+	told(3, `"name":"lake.public.raw"`, `"datasetVersion":"5"`, `"namespace":"http://here/`+string(w.admin.Workspace()), "errorMessage")
+	require.NoError(t, deliver())
+	require.Len(t, r.events, 4, "what was received is not told again")
+
+	// One that the receiver will never take holds up no other.
+	r.fail = domain.Invalid("", "wrong")
+	w.process(w.jobNamed("next"))
+	require.NoError(t, deliver())
+	require.Len(t, reported, 2)
+	r.fail = errors.New("away")
+	w.process(w.jobNamed("old"))
+	w.clock.move(8 * 24 * time.Hour)
+	require.NoError(t, deliver())
+	require.ErrorContains(t, reported[2], "2 OpenLineage events were dropped")
+
+	var none *domain.LineageEmitter = &domain.LineageEmitter{Store: w.store, Outbox: w.system, Clock: w.clock, Report: emitter.Report}
+	_, err := none.Deliver(t.Context())
+	require.NoError(t, err)
+	w.in(func(ctx context.Context, tx domain.Tx) error {
+		_, err := tx.UpdateRun(ctx, run, func(r *domain.Run) error { r.Status = domain.RunRunning; return nil })
+		return err
+	})
+	left, err := w.system.LineageEvents(t.Context(), 10)
+	require.NoError(t, err)
+	require.Empty(t, left, "nobody wants to know any more")
+}

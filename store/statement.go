@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type statementRow struct {
+	ID            domain.StatementID    `db:"id"`
+	Warehouse     domain.MachineID      `db:"warehouse_id"`
+	Query         string                `db:"query"`
+	Parameters    []byte                `db:"parameters"`
+	Database      string                `db:"database_name"`
+	Schema        string                `db:"schema_name"`
+	Requested     string                `db:"requested_engine"`
+	RowLimit      int64                 `db:"row_limit"`
+	ByteLimit     int64                 `db:"byte_limit"`
+	TimeoutMS     int64                 `db:"timeout_ms"`
+	ByKind        domain.ActorKind      `db:"created_by_kind"`
+	ByID          string                `db:"created_by_id"`
+	ByName        string                `db:"created_by_name"`
+	Role          domain.Role           `db:"role"`
+	RunID         domain.RunID          `db:"run_id"`
+	TaskKey       string                `db:"task_key"`
+	CreatedAt     time.Time             `db:"created_at"`
+	State         domain.StatementState `db:"state"`
+	Message       string                `db:"message"`
+	Progress      float64               `db:"progress"`
+	Kind          string                `db:"kind"`
+	Write         bool                  `db:"write"`
+	Engine        string                `db:"engine"`
+	RoutingReason string                `db:"routing_reason"`
+	Fault         domain.Fault          `db:"fault"`
+	Failure       string                `db:"failure"`
+	FailureLine   int                   `db:"failure_line"`
+	FailureColumn int                   `db:"failure_column"`
+	Schemata      []byte                `db:"schema_message"`
+	Rows          int64                 `db:"rows"`
+	Bytes         int64                 `db:"bytes"`
+	Scanned       int64                 `db:"scanned"`
+	Truncated     bool                  `db:"truncated"`
+	Chunks        []byte                `db:"chunks"`
+	ResultUntil   sql.NullTime          `db:"result_until"`
+	StartedAt     sql.NullTime          `db:"started_at"`
+	FinishedAt    sql.NullTime          `db:"finished_at"`
+	CancelledAt   sql.NullTime          `db:"cancel_requested_at"`
+	Replica       string                `db:"replica"`
+}
+
+const statementColumns = `id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit, timeout_ms, created_by_kind,
+	created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, progress, kind, write, engine, routing_reason, fault, failure, failure_line,
+	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, replica`
+
+func (r statementRow) toDomain() (domain.Statement, error) {
+	st := domain.Statement{
+		ID: r.ID, Warehouse: r.Warehouse, Query: r.Query, Database: r.Database, Schema: r.Schema, Requested: r.Requested, RowLimit: r.RowLimit, ByteLimit: r.ByteLimit,
+		Timeout: time.Duration(r.TimeoutMS) * time.Millisecond, CreatedBy: domain.Actor{Kind: r.ByKind, ID: r.ByID, Name: r.ByName}, Role: r.Role,
+		RunID: r.RunID, TaskKey: r.TaskKey, CreatedAt: r.CreatedAt.UTC(), State: r.State, Message: r.Message, Progress: r.Progress, Kind: r.Kind, Write: r.Write,
+		Engine: r.Engine, RoutingReason: r.RoutingReason, Schemata: r.Schemata, Rows: r.Rows, Bytes: r.Bytes, Scanned: r.Scanned, Truncated: r.Truncated,
+		ResultUntil: timePtr(r.ResultUntil), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt), CancelRequestedAt: timePtr(r.CancelledAt),
+		Replica: r.Replica,
+	}
+	if r.Fault != "" {
+		st.Failure = &domain.StatementFailure{Fault: r.Fault, Message: r.Failure, Line: r.FailureLine, Column: r.FailureColumn}
+	}
+	if err := json.Unmarshal(r.Parameters, &st.Parameters); err != nil {
+		return st, err
+	}
+	return st, json.Unmarshal(r.Chunks, &st.Chunks)
+}
+
+// InsertStatement implements domain.StatementTx.
+func (t *Tx) InsertStatement(ctx context.Context, st domain.Statement) error {
+	parameters, err := json.Marshal(st.Parameters)
+	if err != nil {
+		return err
+	}
+	if st.Parameters == nil {
+		parameters = []byte("[]")
+	}
+	return t.exec(ctx, `INSERT INTO statements (workspace_id, id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit,
+		timeout_ms, created_by_kind, created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, replica)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
+		t.workspace, st.ID, st.Warehouse, st.Query, string(parameters), st.Database, st.Schema, st.Requested, st.RowLimit, st.ByteLimit, st.Timeout.Milliseconds(),
+		st.CreatedBy.Kind, st.CreatedBy.ID, st.CreatedBy.Name, st.Role, st.RunID, st.TaskKey, st.CreatedAt, st.State, st.Message, st.Replica)
+}
+
+// Statement implements domain.StatementTx.
+func (t *Tx) Statement(ctx context.Context, id domain.StatementID) (domain.Statement, error) {
+	return t.statement(ctx, id, "")
+}
+
+// LockStatement implements domain.StatementTx.
+func (t *Tx) LockStatement(ctx context.Context, id domain.StatementID) (domain.Statement, error) {
+	return t.statement(ctx, id, " FOR NO KEY UPDATE")
+}
+
+func (t *Tx) statement(ctx context.Context, id domain.StatementID, lock string) (domain.Statement, error) {
+	var r statementRow
+	err := t.get(ctx, &r, `SELECT `+statementColumns+` FROM statements WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id)
+	if err != nil {
+		return domain.Statement{}, orMissing(err, domain.NotFound("statement", id))
+	}
+	return r.toDomain()
+}
+
+// UpdateStatement implements domain.StatementTx.
+func (t *Tx) UpdateStatement(ctx context.Context, st domain.Statement, result []byte) error {
+	chunks, err := json.Marshal(st.Chunks)
+	if err != nil {
+		return err
+	}
+	if st.Chunks == nil {
+		chunks = []byte("[]")
+	}
+	var f domain.StatementFailure
+	if st.Failure != nil {
+		f = *st.Failure
+	}
+	return t.execOne(ctx, domain.NotFound("statement", st.ID), `UPDATE statements SET state = $3, message = $4, progress = $5, kind = $6, write = $7, engine = $8,
+		routing_reason = $9, fault = $10, failure = $11, failure_line = $12, failure_column = $13, schema_message = $14, rows = $15, bytes = $16, scanned = $17,
+		truncated = $18, chunks = $19, result = CASE WHEN $20 THEN nullif($21::bytea, '') ELSE result END, result_until = $22, started_at = $23, finished_at = $24,
+		cancel_requested_at = $25 WHERE workspace_id = $1 AND id = $2`,
+		t.workspace, st.ID, st.State, st.Message, st.Progress, st.Kind, st.Write, st.Engine, st.RoutingReason, f.Fault, f.Message, f.Line, f.Column,
+		st.Schemata, st.Rows, st.Bytes, st.Scanned, st.Truncated, string(chunks), result != nil, result, st.ResultUntil, st.StartedAt, st.FinishedAt, st.CancelRequestedAt)
+}
+
+// StatementResult implements domain.StatementTx.
+func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result []byte, err error) {
+	err = t.get(ctx, &result, `SELECT result FROM statements WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
+	return result, orMissing(err, domain.NotFound("statement", id))
+}
+
+// Statements implements domain.StatementTx. The page is found by the primary key, or by the index of the warehouse or the run.
+func (t *Tx) Statements(ctx context.Context, f domain.StatementFilter, before domain.StatementID, limit int) ([]domain.Statement, error) {
+	args := []any{t.workspace}
+	where := "workspace_id = $1"
+	and := func(clause string, arg any) {
+		args = append(args, arg)
+		where += fmt.Sprintf(" AND "+clause, len(args))
+	}
+	if before != "" {
+		and("id < $%d", before)
+	}
+	if len(f.States) > 0 {
+		and("state = ANY($%d)", texts(f.States))
+	}
+	if f.Warehouse != "" {
+		and("warehouse_id = $%d", f.Warehouse)
+	}
+	if f.Run != "" {
+		and("run_id = $%d", f.Run)
+	}
+	if f.Mine != "" {
+		and("created_by_id = $%d", f.Mine)
+	}
+	if f.Text != "" {
+		and("position($%d in lower(query)) > 0", strings.ToLower(f.Text))
+	}
+	args = append(args, limit)
+	return rows(ctx, t.conn, statementRow.toDomain, `SELECT `+statementColumns+` FROM statements WHERE `+where+fmt.Sprintf(` ORDER BY id DESC LIMIT $%d`, len(args)), args...)
+}
+
+// LiveStatements implements domain.StatementTx.
+func (t *Tx) LiveStatements(ctx context.Context, warehouse domain.MachineID) (n int, err error) {
+	err = t.get(ctx, &n, `SELECT count(*) FROM statements WHERE workspace_id = $1 AND warehouse_id = $2 AND state IN ('queued', 'running')`, t.workspace, warehouse)
+	return n, err
+}
+
+// LostStatements implements domain.System.
+func (s *System) LostStatements(ctx context.Context, now time.Time, limit int) ([]domain.StatementRef, error) {
+	return s.statementRefs(ctx, `state IN ('queued', 'running') AND created_at < $1 AND NOT EXISTS (SELECT FROM replicas r WHERE r.id = replica AND r.seen_at > $1)`, now.Add(-replicaSilence), limit)
+}
+
+// ExpiredResults implements domain.System.
+func (s *System) ExpiredResults(ctx context.Context, now time.Time, limit int) ([]domain.StatementRef, error) {
+	return s.statementRefs(ctx, `chunks <> '[]' AND result_until <= $1`, now, limit)
+}
+
+func (s *System) statementRefs(ctx context.Context, where string, at time.Time, limit int) ([]domain.StatementRef, error) {
+	type row struct {
+		Workspace domain.WorkspaceID `db:"workspace_id"`
+		Statement domain.StatementID `db:"id"`
+		Chunks    int                `db:"chunks"`
+	}
+	translate := func(r row) (domain.StatementRef, error) { return domain.StatementRef(r), nil }
+	all, err := rows(ctx, s.db, translate, `SELECT workspace_id, id, jsonb_array_length(chunks) AS chunks FROM statements WHERE `+where+` LIMIT $2`, at, limit)
+	return all, mapError(err)
+}
+
+// LiveStatement implements auth.Store.
+func (s *System) LiveStatement(ctx context.Context, id domain.StatementID) (ref domain.StatementRef, role domain.Role, name string, err error) {
+	var r struct {
+		Workspace domain.WorkspaceID `db:"workspace_id"`
+		Role      domain.Role        `db:"role"`
+		Name      string             `db:"created_by_name"`
+	}
+	err = s.db.GetContext(ctx, &r, `SELECT workspace_id, role, created_by_name FROM statements WHERE id = $1 AND state IN ('queued', 'running')`, id)
+	return domain.StatementRef{Workspace: r.Workspace, Statement: id}, r.Role, r.Name, mapError(orMissing(err, errUnknown))
+}

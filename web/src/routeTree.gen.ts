@@ -18,14 +18,19 @@ import { Route as AppAgentsRouteImport } from "./routes/_app.agents";
 import { Route as AppApiKeysRouteImport } from "./routes/_app.api-keys";
 import { Route as AppMembersRouteImport } from "./routes/_app.members";
 import { Route as AppSettingsRouteImport } from "./routes/_app.settings";
+import { Route as AppCatalogIndexRouteImport } from "./routes/_app.catalog.index";
+import { Route as AppCatalogDatabaseIdRouteImport } from "./routes/_app.catalog.$databaseId";
 import { Route as AppComputeIndexRouteImport } from "./routes/_app.compute.index";
 import { Route as AppComputeMachineIdRouteImport } from "./routes/_app.compute.$machineId";
 import { Route as AppJobsIndexRouteImport } from "./routes/_app.jobs.index";
 import { Route as AppJobsNewRouteImport } from "./routes/_app.jobs.new";
 import { Route as AppRunsIndexRouteImport } from "./routes/_app.runs.index";
 import { Route as AppRunsRunIdRouteImport } from "./routes/_app.runs.$runId";
+import { Route as AppSqlIndexRouteImport } from "./routes/_app.sql.index";
+import { Route as AppSqlHistoryRouteImport } from "./routes/_app.sql.history";
 import { Route as AppWarehousesIndexRouteImport } from "./routes/_app.warehouses.index";
 import { Route as AppWarehousesMachineIdRouteImport } from "./routes/_app.warehouses.$machineId";
+import { Route as AppCatalogTableTableIdRouteImport } from "./routes/_app.catalog.table.$tableId";
 import { Route as AppJobsJobIdIndexRouteImport } from "./routes/_app.jobs.$jobId.index";
 import { Route as AppJobsJobIdEditRouteImport } from "./routes/_app.jobs.$jobId.edit";
 
@@ -73,6 +78,16 @@ const AppSettingsRoute = AppSettingsRouteImport.update({
   path: "/settings",
   getParentRoute: () => AppRoute,
 } as any);
+const AppCatalogIndexRoute = AppCatalogIndexRouteImport.update({
+  id: "/catalog/",
+  path: "/catalog/",
+  getParentRoute: () => AppRoute,
+} as any);
+const AppCatalogDatabaseIdRoute = AppCatalogDatabaseIdRouteImport.update({
+  id: "/catalog/$databaseId",
+  path: "/catalog/$databaseId",
+  getParentRoute: () => AppRoute,
+} as any);
 const AppComputeIndexRoute = AppComputeIndexRouteImport.update({
   id: "/compute/",
   path: "/compute/",
@@ -103,6 +118,16 @@ const AppRunsRunIdRoute = AppRunsRunIdRouteImport.update({
   path: "/runs/$runId",
   getParentRoute: () => AppRoute,
 } as any);
+const AppSqlIndexRoute = AppSqlIndexRouteImport.update({
+  id: "/sql/",
+  path: "/sql/",
+  getParentRoute: () => AppRoute,
+} as any);
+const AppSqlHistoryRoute = AppSqlHistoryRouteImport.update({
+  id: "/sql/history",
+  path: "/sql/history",
+  getParentRoute: () => AppRoute,
+} as any);
 const AppWarehousesIndexRoute = AppWarehousesIndexRouteImport.update({
   id: "/warehouses/",
   path: "/warehouses/",
@@ -111,6 +136,11 @@ const AppWarehousesIndexRoute = AppWarehousesIndexRouteImport.update({
 const AppWarehousesMachineIdRoute = AppWarehousesMachineIdRouteImport.update({
   id: "/warehouses/$machineId",
   path: "/warehouses/$machineId",
+  getParentRoute: () => AppRoute,
+} as any);
+const AppCatalogTableTableIdRoute = AppCatalogTableTableIdRouteImport.update({
+  id: "/catalog/table/$tableId",
+  path: "/catalog/table/$tableId",
   getParentRoute: () => AppRoute,
 } as any);
 const AppJobsJobIdIndexRoute = AppJobsJobIdIndexRouteImport.update({
@@ -133,14 +163,19 @@ export interface FileRoutesByFullPath {
   "/api-keys": typeof AppApiKeysRoute;
   "/members": typeof AppMembersRoute;
   "/settings": typeof AppSettingsRoute;
+  "/catalog/$databaseId": typeof AppCatalogDatabaseIdRoute;
   "/compute/$machineId": typeof AppComputeMachineIdRoute;
   "/jobs/new": typeof AppJobsNewRoute;
   "/runs/$runId": typeof AppRunsRunIdRoute;
+  "/sql/history": typeof AppSqlHistoryRoute;
   "/warehouses/$machineId": typeof AppWarehousesMachineIdRoute;
+  "/catalog/": typeof AppCatalogIndexRoute;
   "/compute/": typeof AppComputeIndexRoute;
   "/jobs/": typeof AppJobsIndexRoute;
   "/runs/": typeof AppRunsIndexRoute;
+  "/sql/": typeof AppSqlIndexRoute;
   "/warehouses/": typeof AppWarehousesIndexRoute;
+  "/catalog/table/$tableId": typeof AppCatalogTableTableIdRoute;
   "/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
   "/jobs/$jobId/": typeof AppJobsJobIdIndexRoute;
 }
@@ -153,14 +188,19 @@ export interface FileRoutesByTo {
   "/members": typeof AppMembersRoute;
   "/settings": typeof AppSettingsRoute;
   "/": typeof AppIndexRoute;
+  "/catalog/$databaseId": typeof AppCatalogDatabaseIdRoute;
   "/compute/$machineId": typeof AppComputeMachineIdRoute;
   "/jobs/new": typeof AppJobsNewRoute;
   "/runs/$runId": typeof AppRunsRunIdRoute;
+  "/sql/history": typeof AppSqlHistoryRoute;
   "/warehouses/$machineId": typeof AppWarehousesMachineIdRoute;
+  "/catalog": typeof AppCatalogIndexRoute;
   "/compute": typeof AppComputeIndexRoute;
   "/jobs": typeof AppJobsIndexRoute;
   "/runs": typeof AppRunsIndexRoute;
+  "/sql": typeof AppSqlIndexRoute;
   "/warehouses": typeof AppWarehousesIndexRoute;
+  "/catalog/table/$tableId": typeof AppCatalogTableTableIdRoute;
   "/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
   "/jobs/$jobId": typeof AppJobsJobIdIndexRoute;
 }
@@ -175,14 +215,19 @@ export interface FileRoutesById {
   "/_app/members": typeof AppMembersRoute;
   "/_app/settings": typeof AppSettingsRoute;
   "/_app/": typeof AppIndexRoute;
+  "/_app/catalog/$databaseId": typeof AppCatalogDatabaseIdRoute;
   "/_app/compute/$machineId": typeof AppComputeMachineIdRoute;
   "/_app/jobs/new": typeof AppJobsNewRoute;
   "/_app/runs/$runId": typeof AppRunsRunIdRoute;
+  "/_app/sql/history": typeof AppSqlHistoryRoute;
   "/_app/warehouses/$machineId": typeof AppWarehousesMachineIdRoute;
+  "/_app/catalog/": typeof AppCatalogIndexRoute;
   "/_app/compute/": typeof AppComputeIndexRoute;
   "/_app/jobs/": typeof AppJobsIndexRoute;
   "/_app/runs/": typeof AppRunsIndexRoute;
+  "/_app/sql/": typeof AppSqlIndexRoute;
   "/_app/warehouses/": typeof AppWarehousesIndexRoute;
+  "/_app/catalog/table/$tableId": typeof AppCatalogTableTableIdRoute;
   "/_app/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
   "/_app/jobs/$jobId/": typeof AppJobsJobIdIndexRoute;
 }
@@ -197,14 +242,19 @@ export interface FileRouteTypes {
     | "/api-keys"
     | "/members"
     | "/settings"
+    | "/catalog/$databaseId"
     | "/compute/$machineId"
     | "/jobs/new"
     | "/runs/$runId"
+    | "/sql/history"
     | "/warehouses/$machineId"
+    | "/catalog/"
     | "/compute/"
     | "/jobs/"
     | "/runs/"
+    | "/sql/"
     | "/warehouses/"
+    | "/catalog/table/$tableId"
     | "/jobs/$jobId/edit"
     | "/jobs/$jobId/";
   fileRoutesByTo: FileRoutesByTo;
@@ -217,14 +267,19 @@ export interface FileRouteTypes {
     | "/members"
     | "/settings"
     | "/"
+    | "/catalog/$databaseId"
     | "/compute/$machineId"
     | "/jobs/new"
     | "/runs/$runId"
+    | "/sql/history"
     | "/warehouses/$machineId"
+    | "/catalog"
     | "/compute"
     | "/jobs"
     | "/runs"
+    | "/sql"
     | "/warehouses"
+    | "/catalog/table/$tableId"
     | "/jobs/$jobId/edit"
     | "/jobs/$jobId";
   id:
@@ -238,14 +293,19 @@ export interface FileRouteTypes {
     | "/_app/members"
     | "/_app/settings"
     | "/_app/"
+    | "/_app/catalog/$databaseId"
     | "/_app/compute/$machineId"
     | "/_app/jobs/new"
     | "/_app/runs/$runId"
+    | "/_app/sql/history"
     | "/_app/warehouses/$machineId"
+    | "/_app/catalog/"
     | "/_app/compute/"
     | "/_app/jobs/"
     | "/_app/runs/"
+    | "/_app/sql/"
     | "/_app/warehouses/"
+    | "/_app/catalog/table/$tableId"
     | "/_app/jobs/$jobId/edit"
     | "/_app/jobs/$jobId/";
   fileRoutesById: FileRoutesById;
@@ -321,6 +381,20 @@ declare module "@tanstack/react-router" {
       preLoaderRoute: typeof AppSettingsRouteImport;
       parentRoute: typeof AppRoute;
     };
+    "/_app/catalog/": {
+      id: "/_app/catalog/";
+      path: "/catalog";
+      fullPath: "/catalog/";
+      preLoaderRoute: typeof AppCatalogIndexRouteImport;
+      parentRoute: typeof AppRoute;
+    };
+    "/_app/catalog/$databaseId": {
+      id: "/_app/catalog/$databaseId";
+      path: "/catalog/$databaseId";
+      fullPath: "/catalog/$databaseId";
+      preLoaderRoute: typeof AppCatalogDatabaseIdRouteImport;
+      parentRoute: typeof AppRoute;
+    };
     "/_app/compute/": {
       id: "/_app/compute/";
       path: "/compute";
@@ -363,6 +437,20 @@ declare module "@tanstack/react-router" {
       preLoaderRoute: typeof AppRunsRunIdRouteImport;
       parentRoute: typeof AppRoute;
     };
+    "/_app/sql/": {
+      id: "/_app/sql/";
+      path: "/sql";
+      fullPath: "/sql/";
+      preLoaderRoute: typeof AppSqlIndexRouteImport;
+      parentRoute: typeof AppRoute;
+    };
+    "/_app/sql/history": {
+      id: "/_app/sql/history";
+      path: "/sql/history";
+      fullPath: "/sql/history";
+      preLoaderRoute: typeof AppSqlHistoryRouteImport;
+      parentRoute: typeof AppRoute;
+    };
     "/_app/warehouses/": {
       id: "/_app/warehouses/";
       path: "/warehouses";
@@ -375,6 +463,13 @@ declare module "@tanstack/react-router" {
       path: "/warehouses/$machineId";
       fullPath: "/warehouses/$machineId";
       preLoaderRoute: typeof AppWarehousesMachineIdRouteImport;
+      parentRoute: typeof AppRoute;
+    };
+    "/_app/catalog/table/$tableId": {
+      id: "/_app/catalog/table/$tableId";
+      path: "/catalog/table/$tableId";
+      fullPath: "/catalog/table/$tableId";
+      preLoaderRoute: typeof AppCatalogTableTableIdRouteImport;
       parentRoute: typeof AppRoute;
     };
     "/_app/jobs/$jobId/": {
@@ -401,14 +496,19 @@ interface AppRouteChildren {
   AppMembersRoute: typeof AppMembersRoute;
   AppSettingsRoute: typeof AppSettingsRoute;
   AppIndexRoute: typeof AppIndexRoute;
+  AppCatalogDatabaseIdRoute: typeof AppCatalogDatabaseIdRoute;
   AppComputeMachineIdRoute: typeof AppComputeMachineIdRoute;
   AppJobsNewRoute: typeof AppJobsNewRoute;
   AppRunsRunIdRoute: typeof AppRunsRunIdRoute;
+  AppSqlHistoryRoute: typeof AppSqlHistoryRoute;
   AppWarehousesMachineIdRoute: typeof AppWarehousesMachineIdRoute;
+  AppCatalogIndexRoute: typeof AppCatalogIndexRoute;
   AppComputeIndexRoute: typeof AppComputeIndexRoute;
   AppJobsIndexRoute: typeof AppJobsIndexRoute;
   AppRunsIndexRoute: typeof AppRunsIndexRoute;
+  AppSqlIndexRoute: typeof AppSqlIndexRoute;
   AppWarehousesIndexRoute: typeof AppWarehousesIndexRoute;
+  AppCatalogTableTableIdRoute: typeof AppCatalogTableTableIdRoute;
   AppJobsJobIdEditRoute: typeof AppJobsJobIdEditRoute;
   AppJobsJobIdIndexRoute: typeof AppJobsJobIdIndexRoute;
 }
@@ -420,14 +520,19 @@ const AppRouteChildren: AppRouteChildren = {
   AppMembersRoute: AppMembersRoute,
   AppSettingsRoute: AppSettingsRoute,
   AppIndexRoute: AppIndexRoute,
+  AppCatalogDatabaseIdRoute: AppCatalogDatabaseIdRoute,
   AppComputeMachineIdRoute: AppComputeMachineIdRoute,
   AppJobsNewRoute: AppJobsNewRoute,
   AppRunsRunIdRoute: AppRunsRunIdRoute,
+  AppSqlHistoryRoute: AppSqlHistoryRoute,
   AppWarehousesMachineIdRoute: AppWarehousesMachineIdRoute,
+  AppCatalogIndexRoute: AppCatalogIndexRoute,
   AppComputeIndexRoute: AppComputeIndexRoute,
   AppJobsIndexRoute: AppJobsIndexRoute,
   AppRunsIndexRoute: AppRunsIndexRoute,
+  AppSqlIndexRoute: AppSqlIndexRoute,
   AppWarehousesIndexRoute: AppWarehousesIndexRoute,
+  AppCatalogTableTableIdRoute: AppCatalogTableTableIdRoute,
   AppJobsJobIdEditRoute: AppJobsJobIdEditRoute,
   AppJobsJobIdIndexRoute: AppJobsJobIdIndexRoute,
 };

@@ -55,6 +55,32 @@ export type UpdateComputeInput = {
   readonly slots?: number | null | undefined;
 };
 
+export type PropertyInput = {
+  readonly name: string;
+  readonly value: string;
+};
+
+export type CreateDatabaseInput = {
+  /** Unique in the workspace, in any case. */
+  readonly name: string;
+  /** The same key answers with the same database, for a day. */
+  readonly idempotencyKey?: string | null | undefined;
+};
+
+export type CreateSchemaInput = {
+  /** Id or name of the database. */
+  readonly database: string;
+  /** Its levels, joined by dots; all but the last must be there. */
+  readonly name: string;
+  readonly properties?: ReadonlyArray<PropertyInput> | null | undefined;
+};
+
+export type DeleteSchemaInput = {
+  /** Id or name of the database. */
+  readonly database: string;
+  readonly name: string;
+};
+
 export type VariableInput = {
   readonly name: string;
   readonly value: string;
@@ -144,6 +170,30 @@ export type DeleteJobInput = {
   readonly id: string;
 };
 
+/** In which direction a graph is followed: where the data came from, where it went, or both. */
+export const LineageWay = {
+  Upstream: 'UPSTREAM',
+  Downstream: 'DOWNSTREAM',
+  Both: 'BOTH'
+} as const;
+
+export type LineageWay = typeof LineageWay[keyof typeof LineageWay];
+/** TASK stands for a job's task with all its runs and their statements, STATEMENT for one of no run, DATASET and EXTERNAL_JOB for what is outside. */
+export const LineageNodeKind = {
+  Table: 'TABLE',
+  Dataset: 'DATASET',
+  Task: 'TASK',
+  Statement: 'STATEMENT',
+  ExternalJob: 'EXTERNAL_JOB'
+} as const;
+
+export type LineageNodeKind = typeof LineageNodeKind[keyof typeof LineageNodeKind];
+export const LineageDirection = {
+  Read: 'READ',
+  Written: 'WRITTEN'
+} as const;
+
+export type LineageDirection = typeof LineageDirection[keyof typeof LineageDirection];
 /** How far a machine is. RUNNING means that its agent is connected and ready; one that has FAILED says why, and can be started again. */
 export const MachineState = {
   Stopped: 'STOPPED',
@@ -239,6 +289,89 @@ export type UpdateStorageInput = {
   readonly url: string;
   readonly role?: string | null | undefined;
   readonly externalId?: string | null | undefined;
+};
+
+/** How far a SQL statement has come. The last three are final. */
+export const StatementState = {
+  Queued: 'QUEUED',
+  Running: 'RUNNING',
+  Succeeded: 'SUCCEEDED',
+  Failed: 'FAILED',
+  Cancelled: 'CANCELLED'
+} as const;
+
+export type StatementState = typeof StatementState[keyof typeof StatementState];
+/**
+ * Whose matter a failure is. QUERY: the statement is wrong, or refused. FORBIDDEN: it writes, and its sender may only read. CONFLICT: it lost the race for a table too
+ * often. TIMEOUT: it ran out of time. CANCELLED: somebody asked. RESOURCES: it needs more memory or disk than it may have. ENGINE: the engine or its machine failed.
+ */
+export const StatementFault = {
+  Query: 'QUERY',
+  Forbidden: 'FORBIDDEN',
+  Conflict: 'CONFLICT',
+  Timeout: 'TIMEOUT',
+  Cancelled: 'CANCELLED',
+  Resources: 'RESOURCES',
+  Engine: 'ENGINE'
+} as const;
+
+export type StatementFault = typeof StatementFault[keyof typeof StatementFault];
+/** Null, or left out, a field narrows nothing. */
+export type StatementFilter = {
+  readonly states?: ReadonlyArray<StatementState> | null | undefined;
+  readonly warehouseId?: string | null | undefined;
+  /** Of this run's tasks. */
+  readonly runId?: string | null | undefined;
+  /** One's own. */
+  readonly mine?: boolean | null | undefined;
+  /** With this text in them, in any case. */
+  readonly search?: string | null | undefined;
+};
+
+export type ExecuteStatementInput = {
+  /** One SQL statement, of 1 MiB at most. */
+  readonly query: string;
+  /** Id or name of the warehouse. It is started where it is stopped. */
+  readonly warehouse: string;
+  /** Values for $1, $2 and so on, or for each ? in turn: null, a boolean, a number or a string. They are bound, never pasted into the text. */
+  readonly parameters?: ReadonlyArray<unknown> | null | undefined;
+  /** Where names without a database resolve; lake when left out. */
+  readonly database?: string | null | undefined;
+  /** Where names without a schema resolve, levels joined by dots; public when left out. */
+  readonly schema?: string | null | undefined;
+  /** The engine that must serve it: duckdb or trino. Left out, reads go to duckdb and writes to the warehouse's write engine. */
+  readonly engine?: string | null | undefined;
+  /** Rows of the result at most; truncated tells when there were more. */
+  readonly rowLimit?: string | null | undefined;
+  /** Bytes of the result in Arrow at most; truncated tells when there were more. */
+  readonly byteLimit?: string | null | undefined;
+  /** How long it may run, without the time that it waits; at most 604800. */
+  readonly timeoutSeconds?: number | null | undefined;
+  /** How long the answer may take, in milliseconds: what is not over by then goes on. 0 answers at once; left out, the answer comes with the first piece of the result, or at the end. */
+  readonly waitMs?: number | null | undefined;
+  /** The same key answers with the same statement, for a day. */
+  readonly idempotencyKey?: string | null | undefined;
+};
+
+export const TableKind = {
+  Table: 'TABLE',
+  View: 'VIEW'
+} as const;
+
+export type TableKind = typeof TableKind[keyof typeof TableKind];
+export type DropTableInput = {
+  /** Of a table or a view. */
+  readonly id: string;
+  /** Its files go too, once it can no longer be restored. */
+  readonly purge?: boolean | null | undefined;
+};
+
+/** What is left out or null stays as it is. */
+export type RenameTableInput = {
+  /** Of a table or a view. */
+  readonly id: string;
+  readonly schema?: string | null | undefined;
+  readonly name?: string | null | undefined;
 };
 
 /** What a member may do: a viewer reads, an editor makes, runs and changes, an admin also manages members, keys and quotas. */
@@ -382,6 +515,174 @@ export type LogoutMutationVariables = Exact<{ [key: string]: never; }>;
 
 
 export type LogoutMutation = { readonly logout: { readonly done: boolean } };
+
+export type LakeTableRowFragment = { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null };
+
+export type DatabasesQueryVariables = Exact<{
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type DatabasesQuery = { readonly databases: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Database', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string } }> } };
+
+export type SchemasQueryVariables = Exact<{
+  id: string;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type SchemasQuery = { readonly database: { readonly __typename: 'Database', readonly id: string, readonly name: string, readonly schemas: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly name: string, readonly databaseId: string, readonly createdBy: string, readonly createdAt: string } }> } } | null };
+
+export type TableNamesQueryVariables = Exact<{
+  id: string;
+  schema?: string | null | undefined;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type TableNamesQuery = { readonly database: { readonly __typename: 'Database', readonly id: string, readonly tables: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly name: string, readonly schema: string } }> } } | null };
+
+export type DatabaseTablesQueryVariables = Exact<{
+  id: string;
+  schema?: string | null | undefined;
+  kind?: TableKind | null | undefined;
+  dropped?: boolean | null | undefined;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type DatabaseTablesQuery = { readonly database: { readonly __typename: 'Database', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly tables: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null } }> } } | null };
+
+export type TableColumnsQueryVariables = Exact<{
+  database: string;
+  schema: string;
+  name: string;
+}>;
+
+
+export type TableColumnsQuery = { readonly tableByName: { readonly __typename: 'LakeTable', readonly id: string, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string, readonly doc: string | null, readonly required: boolean }> } | null };
+
+export type TableDetailQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type TableDetailQuery = { readonly table: { readonly __typename: 'LakeTable', readonly location: string, readonly formatVersion: number, readonly dataFiles: string | null, readonly sql: string | null, readonly dialect: string | null, readonly createdBy: string, readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null, readonly snapshot: { readonly __typename: 'TableSnapshot', readonly id: string, readonly at: string, readonly operation: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string, readonly doc: string | null, readonly required: boolean }> } | null };
+
+export type TableSampleQueryVariables = Exact<{
+  id: string;
+  limit: number;
+}>;
+
+
+export type TableSampleQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly sample: { readonly rows: unknown, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }> } } | null };
+
+export type TableSnapshotsQueryVariables = Exact<{
+  id: string;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type TableSnapshotsQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly snapshots: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Snapshot', readonly id: string, readonly parentId: string | null, readonly at: string, readonly operation: string, readonly summary: ReadonlyArray<{ readonly name: string, readonly value: string }> } }> } } | null };
+
+export type TableFilesQueryVariables = Exact<{
+  id: string;
+  snapshot?: string | null | undefined;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type TableFilesQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly files: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly path: string, readonly content: string, readonly format: string, readonly partition: string | null, readonly records: string, readonly bytes: string } }> } } | null };
+
+export type TablePartitionsQueryVariables = Exact<{
+  id: string;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type TablePartitionsQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly partitions: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly partition: string | null, readonly records: string, readonly dataFiles: string, readonly deleteFiles: string, readonly bytes: string } }> } } | null };
+
+export type TableHistoryQueryVariables = Exact<{
+  id: string;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type TableHistoryQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly history: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly at: string, readonly snapshotId: string, readonly parentId: string | null, readonly isCurrentAncestor: boolean } }> } } | null };
+
+export type TableLineageQueryVariables = Exact<{
+  id: string;
+  way: LineageWay;
+  depth: number;
+  at?: string | null | undefined;
+}>;
+
+
+export type TableLineageQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly lineage: { readonly root: string, readonly at: string, readonly truncated: boolean, readonly nodes: ReadonlyArray<{ readonly __typename: 'LineageNode', readonly id: string, readonly kind: LineageNodeKind, readonly name: string, readonly namespace: string | null, readonly dropped: boolean, readonly jobId: string | null, readonly taskKey: string | null, readonly runId: string | null, readonly text: string | null, readonly by: string | null, readonly distance: number }>, readonly edges: ReadonlyArray<{ readonly from: string, readonly to: string, readonly at: string, readonly count: string, readonly direction: LineageDirection, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly statementId: string | null, readonly runId: string | null }> } } | null };
+
+export type DropTableMutationVariables = Exact<{
+  input: DropTableInput;
+}>;
+
+
+export type DropTableMutation = { readonly dropTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null } } };
+
+export type UndropTableMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type UndropTableMutation = { readonly undropTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null } } };
+
+export type RenameTableMutationVariables = Exact<{
+  input: RenameTableInput;
+}>;
+
+
+export type RenameTableMutation = { readonly renameTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null } } };
+
+export type CreateDatabaseMutationVariables = Exact<{
+  input: CreateDatabaseInput;
+}>;
+
+
+export type CreateDatabaseMutation = { readonly createDatabase: { readonly database: { readonly __typename: 'Database', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string } } };
+
+export type DeleteDatabaseMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type DeleteDatabaseMutation = { readonly deleteDatabase: { readonly id: string } };
+
+export type CreateSchemaMutationVariables = Exact<{
+  input: CreateSchemaInput;
+}>;
+
+
+export type CreateSchemaMutation = { readonly createSchema: { readonly schema: { readonly name: string, readonly databaseId: string, readonly createdBy: string, readonly createdAt: string } } };
+
+export type DeleteSchemaMutationVariables = Exact<{
+  input: DeleteSchemaInput;
+}>;
+
+
+export type DeleteSchemaMutation = { readonly deleteSchema: { readonly name: string } };
+
+export type RunTablesQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type RunTablesQuery = { readonly run: { readonly __typename: 'Run', readonly id: string, readonly lineage: { readonly unresolved: ReadonlyArray<string>, readonly truncated: boolean, readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> } } | null };
 
 export type ScheduleFieldsFragment = { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null };
 
@@ -626,7 +927,7 @@ export type RemoveMemberMutation = { readonly removeMember: { readonly id: strin
 export type OverviewQueryVariables = Exact<{ [key: string]: never; }>;
 
 
-export type OverviewQuery = { readonly overview: { readonly runningRuns: number, readonly pendingRuns: number, readonly succeededRuns: number, readonly failedRuns: number, readonly connectedAgents: number, readonly agents: number }, readonly latest: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly failures: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly agents: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } }> }, readonly computeInstances: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> }, readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> }, readonly jobs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly sample: boolean, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string } | null, readonly latestRun: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus } | null } }> }, readonly apiKeys: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'APIKey', readonly id: string } }> } };
+export type OverviewQuery = { readonly overview: { readonly runningRuns: number, readonly pendingRuns: number, readonly succeededRuns: number, readonly failedRuns: number, readonly connectedAgents: number, readonly agents: number }, readonly latest: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly failures: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly agents: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } }> }, readonly computeInstances: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> }, readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> }, readonly jobs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly sample: boolean, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string } | null, readonly latestRun: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus } | null } }> }, readonly statements: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string } }> }, readonly apiKeys: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'APIKey', readonly id: string } }> } };
 
 export type AttemptStateFragment = { readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null };
 
@@ -775,6 +1076,69 @@ export type WarehousesChangedSubscriptionVariables = Exact<{ [key: string]: neve
 
 export type WarehousesChangedSubscription = { readonly warehouseUpdated: { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } };
 
+export type StatementRowFragment = { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
+
+export type LineageEntryFragment = { readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null };
+
+export type StatementFullFragment = { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
+
+export type StatementDetailQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type StatementDetailQuery = { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } | null };
+
+export type StatementChunkQueryVariables = Exact<{
+  id: string;
+  n: number;
+}>;
+
+
+export type StatementChunkQuery = { readonly statement: { readonly __typename: 'Statement', readonly id: string, readonly chunk: { readonly rows: unknown, readonly next: number | null } | null } | null };
+
+export type StatementsListQueryVariables = Exact<{
+  first: number;
+  after?: string | null | undefined;
+  filter?: StatementFilter | null | undefined;
+}>;
+
+
+export type StatementsListQuery = { readonly statements: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } }> } };
+
+export type ExecuteStatementMutationVariables = Exact<{
+  input: ExecuteStatementInput;
+}>;
+
+
+export type ExecuteStatementMutation = { readonly executeStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
+
+export type CancelStatementMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type CancelStatementMutation = { readonly cancelStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
+
+export type StatementChangedSubscriptionVariables = Exact<{
+  id: string;
+}>;
+
+
+export type StatementChangedSubscription = { readonly statementUpdated: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
+
+export type StatementsChangedSubscriptionVariables = Exact<{
+  filter?: StatementFilter | null | undefined;
+}>;
+
+
+export type StatementsChangedSubscription = { readonly statementsUpdated: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
+
+export type SqlWarehousesQueryVariables = Exact<{ [key: string]: never; }>;
+
+
+export type SqlWarehousesQuery = { readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> } };
+
 export type RunRowFragment = { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null };
 
 export type RunBarFragment = { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null };
@@ -859,6 +1223,25 @@ export const ViewerFieldsFragmentDoc = new TypedDocumentString(`
   }
 }
     `, {"fragmentName":"ViewerFields"}) as unknown as TypedDocumentString<ViewerFieldsFragment, unknown>;
+export const LakeTableRowFragmentDoc = new TypedDocumentString(`
+    fragment LakeTableRow on LakeTable {
+  __typename
+  id
+  kind
+  databaseId
+  database
+  schema
+  name
+  fullName
+  rowCount
+  dataBytes
+  createdAt
+  updatedAt
+  updatedBy
+  droppedAt
+  restorableUntil
+}
+    `, {"fragmentName":"LakeTableRow"}) as unknown as TypedDocumentString<LakeTableRowFragment, unknown>;
 export const RunBarFragmentDoc = new TypedDocumentString(`
     fragment RunBar on Run {
   __typename
@@ -1369,6 +1752,141 @@ fragment ComputeLink on Compute {
   name
   state
 }`, {"fragmentName":"RunState"}) as unknown as TypedDocumentString<RunStateFragment, unknown>;
+export const StatementRowFragmentDoc = new TypedDocumentString(`
+    fragment StatementRow on Statement {
+  __typename
+  id
+  query
+  warehouseId
+  warehouse {
+    __typename
+    id
+    name
+    state
+  }
+  state
+  message
+  progress
+  kind
+  write
+  engine
+  error {
+    fault
+    message
+    line
+    column
+  }
+  rowCount
+  truncated
+  resultUntil
+  createdBy
+  runId
+  taskKey
+  createdAt
+  startedAt
+  finishedAt
+  cancelRequestedAt
+  queuedMs
+  runMs
+}
+    `, {"fragmentName":"StatementRow"}) as unknown as TypedDocumentString<StatementRowFragment, unknown>;
+export const LineageEntryFragmentDoc = new TypedDocumentString(`
+    fragment LineageEntry on LineageEntry {
+  at
+  fullName
+  namespace
+  tableId
+  snapshotId
+  columns
+  table {
+    __typename
+    id
+    kind
+    droppedAt
+  }
+}
+    `, {"fragmentName":"LineageEntry"}) as unknown as TypedDocumentString<LineageEntryFragment, unknown>;
+export const StatementFullFragmentDoc = new TypedDocumentString(`
+    fragment StatementFull on Statement {
+  ...StatementRow
+  parameters
+  database
+  schema
+  routingReason
+  resultBytes
+  bytesScanned
+  columns {
+    name
+    type
+  }
+  chunks {
+    rows
+    bytes
+  }
+  run {
+    __typename
+    id
+    jobName
+  }
+  lineage {
+    read {
+      ...LineageEntry
+    }
+    written {
+      ...LineageEntry
+    }
+  }
+}
+    fragment StatementRow on Statement {
+  __typename
+  id
+  query
+  warehouseId
+  warehouse {
+    __typename
+    id
+    name
+    state
+  }
+  state
+  message
+  progress
+  kind
+  write
+  engine
+  error {
+    fault
+    message
+    line
+    column
+  }
+  rowCount
+  truncated
+  resultUntil
+  createdBy
+  runId
+  taskKey
+  createdAt
+  startedAt
+  finishedAt
+  cancelRequestedAt
+  queuedMs
+  runMs
+}
+fragment LineageEntry on LineageEntry {
+  at
+  fullName
+  namespace
+  tableId
+  snapshotId
+  columns
+  table {
+    __typename
+    id
+    kind
+    droppedAt
+  }
+}`, {"fragmentName":"StatementFull"}) as unknown as TypedDocumentString<StatementFullFragment, unknown>;
 export const AgentsListDocument = new TypedDocumentString(`
     query AgentsList($first: Int!, $after: String) {
   agents(first: $first, after: $after) {
@@ -1588,6 +2106,464 @@ export const LogoutDocument = new TypedDocumentString(`
   }
 }
     `) as unknown as TypedDocumentString<LogoutMutation, LogoutMutationVariables>;
+export const DatabasesDocument = new TypedDocumentString(`
+    query Databases($first: Int!, $after: String) {
+  databases(first: $first, after: $after) {
+    pageInfo {
+      hasNextPage
+      endCursor
+    }
+    edges {
+      node {
+        __typename
+        id
+        name
+        createdBy
+        createdAt
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<DatabasesQuery, DatabasesQueryVariables>;
+export const SchemasDocument = new TypedDocumentString(`
+    query Schemas($id: ID!, $first: Int!, $after: String) {
+  database(id: $id) {
+    __typename
+    id
+    name
+    schemas(first: $first, after: $after) {
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+      edges {
+        node {
+          name
+          databaseId
+          createdBy
+          createdAt
+        }
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<SchemasQuery, SchemasQueryVariables>;
+export const TableNamesDocument = new TypedDocumentString(`
+    query TableNames($id: ID!, $schema: String, $first: Int!, $after: String) {
+  database(id: $id) {
+    __typename
+    id
+    tables(first: $first, after: $after, schema: $schema) {
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+      edges {
+        node {
+          __typename
+          id
+          kind
+          name
+          schema
+        }
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TableNamesQuery, TableNamesQueryVariables>;
+export const DatabaseTablesDocument = new TypedDocumentString(`
+    query DatabaseTables($id: ID!, $schema: String, $kind: TableKind, $dropped: Boolean, $first: Int!, $after: String) {
+  database(id: $id) {
+    __typename
+    id
+    name
+    createdBy
+    createdAt
+    tables(
+      first: $first
+      after: $after
+      schema: $schema
+      kind: $kind
+      dropped: $dropped
+    ) {
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+      edges {
+        node {
+          ...LakeTableRow
+        }
+      }
+    }
+  }
+}
+    fragment LakeTableRow on LakeTable {
+  __typename
+  id
+  kind
+  databaseId
+  database
+  schema
+  name
+  fullName
+  rowCount
+  dataBytes
+  createdAt
+  updatedAt
+  updatedBy
+  droppedAt
+  restorableUntil
+}`) as unknown as TypedDocumentString<DatabaseTablesQuery, DatabaseTablesQueryVariables>;
+export const TableColumnsDocument = new TypedDocumentString(`
+    query TableColumns($database: String!, $schema: String!, $name: String!) {
+  tableByName(database: $database, schema: $schema, name: $name) {
+    __typename
+    id
+    columns {
+      name
+      type
+      doc
+      required
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TableColumnsQuery, TableColumnsQueryVariables>;
+export const TableDetailDocument = new TypedDocumentString(`
+    query TableDetail($id: ID!) {
+  table(id: $id) {
+    ...LakeTableRow
+    location
+    formatVersion
+    dataFiles
+    snapshot {
+      __typename
+      id
+      at
+      operation
+    }
+    columns {
+      name
+      type
+      doc
+      required
+    }
+    sql
+    dialect
+    createdBy
+  }
+}
+    fragment LakeTableRow on LakeTable {
+  __typename
+  id
+  kind
+  databaseId
+  database
+  schema
+  name
+  fullName
+  rowCount
+  dataBytes
+  createdAt
+  updatedAt
+  updatedBy
+  droppedAt
+  restorableUntil
+}`) as unknown as TypedDocumentString<TableDetailQuery, TableDetailQueryVariables>;
+export const TableSampleDocument = new TypedDocumentString(`
+    query TableSample($id: ID!, $limit: Int!) {
+  table(id: $id) {
+    __typename
+    id
+    sample(limit: $limit) {
+      rows
+      columns {
+        name
+        type
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TableSampleQuery, TableSampleQueryVariables>;
+export const TableSnapshotsDocument = new TypedDocumentString(`
+    query TableSnapshots($id: ID!, $first: Int!, $after: String) {
+  table(id: $id) {
+    __typename
+    id
+    snapshots(first: $first, after: $after) {
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+      edges {
+        node {
+          __typename
+          id
+          parentId
+          at
+          operation
+          summary {
+            name
+            value
+          }
+        }
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TableSnapshotsQuery, TableSnapshotsQueryVariables>;
+export const TableFilesDocument = new TypedDocumentString(`
+    query TableFiles($id: ID!, $snapshot: Int64, $first: Int!, $after: String) {
+  table(id: $id) {
+    __typename
+    id
+    files(first: $first, after: $after, snapshot: $snapshot) {
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+      edges {
+        node {
+          path
+          content
+          format
+          partition
+          records
+          bytes
+        }
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TableFilesQuery, TableFilesQueryVariables>;
+export const TablePartitionsDocument = new TypedDocumentString(`
+    query TablePartitions($id: ID!, $first: Int!, $after: String) {
+  table(id: $id) {
+    __typename
+    id
+    partitions(first: $first, after: $after) {
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+      edges {
+        node {
+          partition
+          records
+          dataFiles
+          deleteFiles
+          bytes
+        }
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TablePartitionsQuery, TablePartitionsQueryVariables>;
+export const TableHistoryDocument = new TypedDocumentString(`
+    query TableHistory($id: ID!, $first: Int!, $after: String) {
+  table(id: $id) {
+    __typename
+    id
+    history(first: $first, after: $after) {
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+      edges {
+        node {
+          at
+          snapshotId
+          parentId
+          isCurrentAncestor
+        }
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TableHistoryQuery, TableHistoryQueryVariables>;
+export const TableLineageDocument = new TypedDocumentString(`
+    query TableLineage($id: ID!, $way: LineageWay!, $depth: Int!, $at: Time) {
+  table(id: $id) {
+    __typename
+    id
+    lineage(way: $way, depth: $depth, at: $at) {
+      root
+      at
+      truncated
+      nodes {
+        __typename
+        id
+        kind
+        name
+        namespace
+        dropped
+        jobId
+        taskKey
+        runId
+        text
+        by
+        distance
+      }
+      edges {
+        from
+        to
+        at
+        count
+        direction
+        snapshotId
+        columns
+        statementId
+        runId
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TableLineageQuery, TableLineageQueryVariables>;
+export const DropTableDocument = new TypedDocumentString(`
+    mutation DropTable($input: DropTableInput!) {
+  dropTable(input: $input) {
+    table {
+      ...LakeTableRow
+    }
+  }
+}
+    fragment LakeTableRow on LakeTable {
+  __typename
+  id
+  kind
+  databaseId
+  database
+  schema
+  name
+  fullName
+  rowCount
+  dataBytes
+  createdAt
+  updatedAt
+  updatedBy
+  droppedAt
+  restorableUntil
+}`) as unknown as TypedDocumentString<DropTableMutation, DropTableMutationVariables>;
+export const UndropTableDocument = new TypedDocumentString(`
+    mutation UndropTable($id: ID!) {
+  undropTable(input: {id: $id}) {
+    table {
+      ...LakeTableRow
+    }
+  }
+}
+    fragment LakeTableRow on LakeTable {
+  __typename
+  id
+  kind
+  databaseId
+  database
+  schema
+  name
+  fullName
+  rowCount
+  dataBytes
+  createdAt
+  updatedAt
+  updatedBy
+  droppedAt
+  restorableUntil
+}`) as unknown as TypedDocumentString<UndropTableMutation, UndropTableMutationVariables>;
+export const RenameTableDocument = new TypedDocumentString(`
+    mutation RenameTable($input: RenameTableInput!) {
+  renameTable(input: $input) {
+    table {
+      ...LakeTableRow
+    }
+  }
+}
+    fragment LakeTableRow on LakeTable {
+  __typename
+  id
+  kind
+  databaseId
+  database
+  schema
+  name
+  fullName
+  rowCount
+  dataBytes
+  createdAt
+  updatedAt
+  updatedBy
+  droppedAt
+  restorableUntil
+}`) as unknown as TypedDocumentString<RenameTableMutation, RenameTableMutationVariables>;
+export const CreateDatabaseDocument = new TypedDocumentString(`
+    mutation CreateDatabase($input: CreateDatabaseInput!) {
+  createDatabase(input: $input) {
+    database {
+      __typename
+      id
+      name
+      createdBy
+      createdAt
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<CreateDatabaseMutation, CreateDatabaseMutationVariables>;
+export const DeleteDatabaseDocument = new TypedDocumentString(`
+    mutation DeleteDatabase($id: ID!) {
+  deleteDatabase(input: {id: $id}) {
+    id
+  }
+}
+    `) as unknown as TypedDocumentString<DeleteDatabaseMutation, DeleteDatabaseMutationVariables>;
+export const CreateSchemaDocument = new TypedDocumentString(`
+    mutation CreateSchema($input: CreateSchemaInput!) {
+  createSchema(input: $input) {
+    schema {
+      name
+      databaseId
+      createdBy
+      createdAt
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<CreateSchemaMutation, CreateSchemaMutationVariables>;
+export const DeleteSchemaDocument = new TypedDocumentString(`
+    mutation DeleteSchema($input: DeleteSchemaInput!) {
+  deleteSchema(input: $input) {
+    name
+  }
+}
+    `) as unknown as TypedDocumentString<DeleteSchemaMutation, DeleteSchemaMutationVariables>;
+export const RunTablesDocument = new TypedDocumentString(`
+    query RunTables($id: ID!) {
+  run(id: $id) {
+    __typename
+    id
+    lineage {
+      read {
+        ...LineageEntry
+      }
+      written {
+        ...LineageEntry
+      }
+      unresolved
+      truncated
+    }
+  }
+}
+    fragment LineageEntry on LineageEntry {
+  at
+  fullName
+  namespace
+  tableId
+  snapshotId
+  columns
+  table {
+    __typename
+    id
+    kind
+    droppedAt
+  }
+}`) as unknown as TypedDocumentString<RunTablesQuery, RunTablesQueryVariables>;
 export const JobsListDocument = new TypedDocumentString(`
     query JobsList($first: Int!, $after: String, $filter: JobFilter) {
   jobs(first: $first, after: $after, filter: $filter) {
@@ -2816,6 +3792,14 @@ export const OverviewDocument = new TypedDocumentString(`
       }
     }
   }
+  statements(first: 1, filter: {mine: true}) {
+    edges {
+      node {
+        __typename
+        id
+      }
+    }
+  }
   apiKeys(first: 1) {
     edges {
       node {
@@ -3514,6 +4498,489 @@ fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
 }`) as unknown as TypedDocumentString<WarehousesChangedSubscription, WarehousesChangedSubscriptionVariables>;
+export const StatementDetailDocument = new TypedDocumentString(`
+    query StatementDetail($id: ID!) {
+  statement(id: $id) {
+    ...StatementFull
+  }
+}
+    fragment StatementRow on Statement {
+  __typename
+  id
+  query
+  warehouseId
+  warehouse {
+    __typename
+    id
+    name
+    state
+  }
+  state
+  message
+  progress
+  kind
+  write
+  engine
+  error {
+    fault
+    message
+    line
+    column
+  }
+  rowCount
+  truncated
+  resultUntil
+  createdBy
+  runId
+  taskKey
+  createdAt
+  startedAt
+  finishedAt
+  cancelRequestedAt
+  queuedMs
+  runMs
+}
+fragment LineageEntry on LineageEntry {
+  at
+  fullName
+  namespace
+  tableId
+  snapshotId
+  columns
+  table {
+    __typename
+    id
+    kind
+    droppedAt
+  }
+}
+fragment StatementFull on Statement {
+  ...StatementRow
+  parameters
+  database
+  schema
+  routingReason
+  resultBytes
+  bytesScanned
+  columns {
+    name
+    type
+  }
+  chunks {
+    rows
+    bytes
+  }
+  run {
+    __typename
+    id
+    jobName
+  }
+  lineage {
+    read {
+      ...LineageEntry
+    }
+    written {
+      ...LineageEntry
+    }
+  }
+}`) as unknown as TypedDocumentString<StatementDetailQuery, StatementDetailQueryVariables>;
+export const StatementChunkDocument = new TypedDocumentString(`
+    query StatementChunk($id: ID!, $n: Int!) {
+  statement(id: $id) {
+    __typename
+    id
+    chunk(n: $n) {
+      rows
+      next
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<StatementChunkQuery, StatementChunkQueryVariables>;
+export const StatementsListDocument = new TypedDocumentString(`
+    query StatementsList($first: Int!, $after: String, $filter: StatementFilter) {
+  statements(first: $first, after: $after, filter: $filter) {
+    pageInfo {
+      hasNextPage
+      endCursor
+    }
+    edges {
+      node {
+        ...StatementRow
+      }
+    }
+  }
+}
+    fragment StatementRow on Statement {
+  __typename
+  id
+  query
+  warehouseId
+  warehouse {
+    __typename
+    id
+    name
+    state
+  }
+  state
+  message
+  progress
+  kind
+  write
+  engine
+  error {
+    fault
+    message
+    line
+    column
+  }
+  rowCount
+  truncated
+  resultUntil
+  createdBy
+  runId
+  taskKey
+  createdAt
+  startedAt
+  finishedAt
+  cancelRequestedAt
+  queuedMs
+  runMs
+}`) as unknown as TypedDocumentString<StatementsListQuery, StatementsListQueryVariables>;
+export const ExecuteStatementDocument = new TypedDocumentString(`
+    mutation ExecuteStatement($input: ExecuteStatementInput!) {
+  executeStatement(input: $input) {
+    statement {
+      ...StatementFull
+    }
+  }
+}
+    fragment StatementRow on Statement {
+  __typename
+  id
+  query
+  warehouseId
+  warehouse {
+    __typename
+    id
+    name
+    state
+  }
+  state
+  message
+  progress
+  kind
+  write
+  engine
+  error {
+    fault
+    message
+    line
+    column
+  }
+  rowCount
+  truncated
+  resultUntil
+  createdBy
+  runId
+  taskKey
+  createdAt
+  startedAt
+  finishedAt
+  cancelRequestedAt
+  queuedMs
+  runMs
+}
+fragment LineageEntry on LineageEntry {
+  at
+  fullName
+  namespace
+  tableId
+  snapshotId
+  columns
+  table {
+    __typename
+    id
+    kind
+    droppedAt
+  }
+}
+fragment StatementFull on Statement {
+  ...StatementRow
+  parameters
+  database
+  schema
+  routingReason
+  resultBytes
+  bytesScanned
+  columns {
+    name
+    type
+  }
+  chunks {
+    rows
+    bytes
+  }
+  run {
+    __typename
+    id
+    jobName
+  }
+  lineage {
+    read {
+      ...LineageEntry
+    }
+    written {
+      ...LineageEntry
+    }
+  }
+}`) as unknown as TypedDocumentString<ExecuteStatementMutation, ExecuteStatementMutationVariables>;
+export const CancelStatementDocument = new TypedDocumentString(`
+    mutation CancelStatement($id: ID!) {
+  cancelStatement(input: {id: $id}) {
+    statement {
+      ...StatementFull
+    }
+  }
+}
+    fragment StatementRow on Statement {
+  __typename
+  id
+  query
+  warehouseId
+  warehouse {
+    __typename
+    id
+    name
+    state
+  }
+  state
+  message
+  progress
+  kind
+  write
+  engine
+  error {
+    fault
+    message
+    line
+    column
+  }
+  rowCount
+  truncated
+  resultUntil
+  createdBy
+  runId
+  taskKey
+  createdAt
+  startedAt
+  finishedAt
+  cancelRequestedAt
+  queuedMs
+  runMs
+}
+fragment LineageEntry on LineageEntry {
+  at
+  fullName
+  namespace
+  tableId
+  snapshotId
+  columns
+  table {
+    __typename
+    id
+    kind
+    droppedAt
+  }
+}
+fragment StatementFull on Statement {
+  ...StatementRow
+  parameters
+  database
+  schema
+  routingReason
+  resultBytes
+  bytesScanned
+  columns {
+    name
+    type
+  }
+  chunks {
+    rows
+    bytes
+  }
+  run {
+    __typename
+    id
+    jobName
+  }
+  lineage {
+    read {
+      ...LineageEntry
+    }
+    written {
+      ...LineageEntry
+    }
+  }
+}`) as unknown as TypedDocumentString<CancelStatementMutation, CancelStatementMutationVariables>;
+export const StatementChangedDocument = new TypedDocumentString(`
+    subscription StatementChanged($id: ID!) {
+  statementUpdated(id: $id) {
+    ...StatementFull
+  }
+}
+    fragment StatementRow on Statement {
+  __typename
+  id
+  query
+  warehouseId
+  warehouse {
+    __typename
+    id
+    name
+    state
+  }
+  state
+  message
+  progress
+  kind
+  write
+  engine
+  error {
+    fault
+    message
+    line
+    column
+  }
+  rowCount
+  truncated
+  resultUntil
+  createdBy
+  runId
+  taskKey
+  createdAt
+  startedAt
+  finishedAt
+  cancelRequestedAt
+  queuedMs
+  runMs
+}
+fragment LineageEntry on LineageEntry {
+  at
+  fullName
+  namespace
+  tableId
+  snapshotId
+  columns
+  table {
+    __typename
+    id
+    kind
+    droppedAt
+  }
+}
+fragment StatementFull on Statement {
+  ...StatementRow
+  parameters
+  database
+  schema
+  routingReason
+  resultBytes
+  bytesScanned
+  columns {
+    name
+    type
+  }
+  chunks {
+    rows
+    bytes
+  }
+  run {
+    __typename
+    id
+    jobName
+  }
+  lineage {
+    read {
+      ...LineageEntry
+    }
+    written {
+      ...LineageEntry
+    }
+  }
+}`) as unknown as TypedDocumentString<StatementChangedSubscription, StatementChangedSubscriptionVariables>;
+export const StatementsChangedDocument = new TypedDocumentString(`
+    subscription StatementsChanged($filter: StatementFilter) {
+  statementsUpdated(filter: $filter) {
+    ...StatementRow
+  }
+}
+    fragment StatementRow on Statement {
+  __typename
+  id
+  query
+  warehouseId
+  warehouse {
+    __typename
+    id
+    name
+    state
+  }
+  state
+  message
+  progress
+  kind
+  write
+  engine
+  error {
+    fault
+    message
+    line
+    column
+  }
+  rowCount
+  truncated
+  resultUntil
+  createdBy
+  runId
+  taskKey
+  createdAt
+  startedAt
+  finishedAt
+  cancelRequestedAt
+  queuedMs
+  runMs
+}`) as unknown as TypedDocumentString<StatementsChangedSubscription, StatementsChangedSubscriptionVariables>;
+export const SqlWarehousesDocument = new TypedDocumentString(`
+    query SqlWarehouses {
+  warehouses(first: 100) {
+    edges {
+      node {
+        ...WarehouseRow
+        writeEngine
+      }
+    }
+  }
+}
+    fragment MachineRow on Machine {
+  __typename
+  id
+  name
+  region
+  state
+  message
+  stateSince
+  autoStop
+  autoStopAt
+  createdAt
+  lastUsedAt
+  pricePerHour
+  currency
+  restarts
+}
+fragment WarehouseRow on Warehouse {
+  ...MachineRow
+  size
+}`) as unknown as TypedDocumentString<SqlWarehousesQuery, SqlWarehousesQueryVariables>;
 export const StartRunDocument = new TypedDocumentString(`
     mutation StartRun($input: StartRunInput!) {
   startRun(input: $input) {

@@ -65,16 +65,15 @@ export const isCode = (e: unknown, code: ErrorCode) => e instanceof RequestError
 
 export const operationName = (q: string) => /(?:query|mutation|subscription)\s+(\w+)/.exec(q)?.[1] ?? "";
 
-/** Sends one query or mutation. Throws RequestError, or the signal's AbortError. */
-export async function request<R, V>(
+/** Sends one query or mutation. Throws RequestError when there is no answer, or the signal's AbortError. */
+export async function send<R, V>(
   doc: TypedDocumentString<R, V>,
   variables: V,
   signal?: AbortSignal,
-): Promise<R> {
+): Promise<Response> {
   const query = doc.toString();
-  let res: Response;
   try {
-    res = await fetch("/graphql", {
+    return await fetch("/graphql", {
       method: "POST",
       credentials: "same-origin",
       headers: {
@@ -89,13 +88,33 @@ export async function request<R, V>(
     if (signal?.aborted) throw e;
     throw new RequestError([], 0);
   }
-  const body = (await res.json().catch(() => ({}))) as { data?: R; errors?: GqlError[]; error?: string };
+}
+
+/** What an answer's body may hold. */
+export interface Body<R> {
+  data?: R;
+  errors?: GqlError[];
+  error?: string;
+}
+
+/** The data of an answer. Throws RequestError when it is not one, or has errors. */
+export function dataOf<R>(res: Response, body: Body<R>): R {
   if (res.ok && body.data && !body.errors?.length) return body.data;
   const errors = body.errors ?? (body.error ? [{ message: body.error }] : []);
   throw new RequestError(errors, res.status, {
     requestId: res.headers.get("x-request-id"),
     retryAfter: res.headers.get("retry-after"),
   });
+}
+
+/** Sends one query or mutation. Throws RequestError, or the signal's AbortError. */
+export async function request<R, V>(
+  doc: TypedDocumentString<R, V>,
+  variables: V,
+  signal?: AbortSignal,
+): Promise<R> {
+  const res = await send(doc, variables, signal);
+  return dataOf(res, (await res.json().catch(() => ({}))) as Body<R>);
 }
 
 /** Query options whose key is [operation name, variables]. */

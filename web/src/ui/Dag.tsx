@@ -1,6 +1,7 @@
 import "@xyflow/react/dist/style.css";
 import "./graph.css";
 import { Loader, useComputedColorScheme } from "@mantine/core";
+import { IconAffiliate, IconCloud, IconTable, IconTerminal2, type TablerIcon } from "@tabler/icons-react";
 import {
   Background,
   Controls,
@@ -21,8 +22,20 @@ import { nodeHeight, nodeWidth } from "./dagLayout";
 import { StatusIcon, statusWord } from "./Status";
 import { useDagLayout } from "./useDagLayout";
 
+export type DagKind = "table" | "statement" | "task" | "outside";
+const kindIcons: Record<DagKind, TablerIcon> = {
+  table: IconTable,
+  statement: IconTerminal2,
+  task: IconAffiliate,
+  outside: IconCloud,
+};
+
 export interface DagTask {
   key: string;
+  /** What is shown instead of the key. */
+  title?: string | undefined;
+  /** What it is, where it is no task. */
+  kind?: DagKind | undefined;
   dependsOn: readonly string[];
   /** Absent in the drawing of a job, which has no states. */
   status?: TaskStatus;
@@ -43,6 +56,16 @@ function Detail({ task: { detail } }: { task: DagTask }) {
   );
 }
 
+function Title({ task: { key, title, kind } }: { task: DagTask }) {
+  const Icon = kind && kindIcons[kind];
+  return (
+    <span className="dag-key" title={title}>
+      {Icon && <Icon size={13} stroke={1.7} aria-label={kind} />}
+      {title ?? (key || "(no key)")}
+    </span>
+  );
+}
+
 const TaskCard = memo(({ data: { task, selected, onSelect } }: NodeProps<TaskNode>) => (
   <>
     <Handle type="target" position={Position.Left} isConnectable={false} />
@@ -52,11 +75,12 @@ const TaskCard = memo(({ data: { task, selected, onSelect } }: NodeProps<TaskNod
       data-status={task.status}
       data-selected={selected || undefined}
       data-invalid={task.invalid || undefined}
+      data-kind={task.kind}
       aria-pressed={selected}
       onClick={onSelect}
       disabled={!onSelect}
     >
-      <span className="dag-key">{task.key || "(no key)"}</span>
+      <Title task={task} />
       {task.status ? (
         <span className="dag-state">
           <StatusIcon status={task.status} size={12} />

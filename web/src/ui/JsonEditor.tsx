@@ -1,13 +1,6 @@
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { json, jsonParseLinter } from "@codemirror/lang-json";
-import {
-  bracketMatching,
-  defaultHighlightStyle,
-  foldGutter,
-  HighlightStyle,
-  indentOnInput,
-  syntaxHighlighting,
-} from "@codemirror/language";
+import { bracketMatching, foldGutter, indentOnInput } from "@codemirror/language";
 import { linter, lintGutter } from "@codemirror/lint";
 import { Compartment, EditorState } from "@codemirror/state";
 import {
@@ -19,49 +12,12 @@ import {
   lineNumbers,
   tooltips,
 } from "@codemirror/view";
-import { tags as t } from "@lezer/highlight";
 import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useEffectEvent, useRef } from "react";
 import { nonce } from "@/boot";
+import { editorLook } from "./editorLook";
 
-const darkColours = HighlightStyle.define([
-  { tag: t.propertyName, color: "#8ecdf0" },
-  { tag: t.string, color: "#9fe0b0" },
-  { tag: [t.number, t.bool, t.null], color: "#ffc078" },
-]);
-const lightColours = HighlightStyle.define([
-  { tag: t.propertyName, color: "#005a7d" },
-  { tag: t.string, color: "#1c6b3a" },
-  { tag: [t.number, t.bool, t.null], color: "#9a4a00" },
-]);
-
-const look = (scheme: string) => [
-  EditorView.theme(
-    {
-      "&": {
-        fontSize: "13px",
-        backgroundColor: "var(--mantine-color-body)",
-        color: "var(--mantine-color-text)",
-      },
-      ".cm-scroller": {
-        fontFamily: "var(--mantine-font-family-monospace)",
-        fontVariantLigatures: "none",
-        minHeight: "320px",
-        maxHeight: "62vh",
-      },
-      ".cm-gutters": {
-        backgroundColor: "var(--pond-sunken)",
-        color: "var(--mantine-color-dimmed)",
-        border: "none",
-      },
-      ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "var(--mantine-color-default-hover)" },
-      ".cm-cursor": { borderLeftColor: "var(--mantine-color-text)" },
-    },
-    { dark: scheme === "dark" },
-  ),
-  syntaxHighlighting(scheme === "dark" ? darkColours : lightColours),
-  syntaxHighlighting(defaultHighlightStyle, { fallback: true }),
-];
+const look = (scheme: string) => editorLook(scheme, { minHeight: "320px", maxHeight: "62vh" });
 
 /** JSON with colours, folding and errors at their place. */
 export function JsonEditor({
@@ -89,7 +45,7 @@ export function JsonEditor({
         doc: value,
         extensions: [
           EditorView.cspNonce.of(nonce),
-          tooltips({ parent: document.body }),
+          tooltips({ parent: document.querySelector("main") ?? document.body }),
           lineNumbers(),
           foldGutter(),
           lintGutter(),

@@ -12,9 +12,9 @@ import {
   IconStack2,
   type TablerIcon,
 } from "@tabler/icons-react";
-import type { AgentStatus, AttemptStatus, RunStatus, TaskStatus } from "@/gql/gen";
+import type { AgentStatus, AttemptStatus, RunStatus, StatementState, TaskStatus } from "@/gql/gen";
 
-export type AnyStatus = RunStatus | TaskStatus | AttemptStatus | AgentStatus;
+export type AnyStatus = RunStatus | TaskStatus | AttemptStatus | AgentStatus | StatementState;
 
 const looks: Record<AnyStatus, { word: string; icon: TablerIcon }> = {
   PENDING: { word: "Pending", icon: IconClock },
@@ -22,6 +22,7 @@ const looks: Record<AnyStatus, { word: string; icon: TablerIcon }> = {
   STARTING: { word: "Starting", icon: IconLoader2 },
   RUNNING: { word: "Running", icon: IconLoader2 },
   SUCCESS: { word: "Succeeded", icon: IconCircleCheck },
+  SUCCEEDED: { word: "Succeeded", icon: IconCircleCheck },
   FAILED: { word: "Failed", icon: IconCircleX },
   CANCELLED: { word: "Cancelled", icon: IconBan },
   SKIPPED: { word: "Skipped", icon: IconPlayerSkipForward },

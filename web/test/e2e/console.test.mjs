@@ -8,10 +8,12 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, openPage } from "./browser.mjs";
+import * as catalog from "./catalog.mjs";
 import * as first from "./first-minute.mjs";
 import * as jobs from "./jobs.mjs";
 import * as machines from "./machines.mjs";
 import { everyPage, narrowedWindow, smallWindow } from "./pages.mjs";
+import * as sql from "./sql.mjs";
 import * as workspace from "./workspace.mjs";
 
 const base = process.env.MILLPOND_URL;
@@ -69,6 +71,22 @@ test("the console", async (t) => {
     await jobs.createGraph(page);
     await jobs.editGraph(page);
   });
+  await step(t, "a query and its rows", sql.query);
+  await step(t, "sorting, search and download of a result", sql.gridTools);
+  await step(t, "a mistake at its place", sql.errorAtItsPlace);
+  await step(t, "a million rows to the end", sql.millionRows);
+  await step(t, "a statement is cancelled", sql.cancel);
+  await step(t, "several statements, parameters, questions", sql.severalAtOnce);
+  await step(t, "a chart, and what was read", sql.chart);
+  await step(t, "the history of statements", sql.history);
+  await step(t, "a database, a schema and tables", catalog.make);
+  await step(t, "a table is browsed", catalog.browse);
+  await step(t, "a past state is queried", catalog.timeTravel);
+  await step(t, "the lineage of a table", catalog.lineage);
+  await step(t, "a table is renamed, dropped and restored", catalog.dropAndRestore);
+  for (const scheme of ["light", "dark"])
+    await t.test(`catalog, ${scheme}`, () => catalog.look(browser, base, storage, scheme));
+  await step(t, "a database is deleted", catalog.remove);
   await step(t, "a compute instance is made, started and measured", machines.startCompute);
   await step(t, "a job on a compute instance", machines.runOnCompute);
   await step(t, "a compute instance is changed", machines.editCompute);

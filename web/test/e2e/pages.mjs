@@ -26,6 +26,15 @@ export async function everyPage(browser, base, storage, scheme, t) {
     "runs-unknown-status": "/runs?status=nope",
     "run-graph": run,
     "run-timeline": `${run}?view=gantt`,
+    sql: "/sql",
+    "sql-statements": "/sql/history",
+    "sql-none-match": "/sql/history?q=there-is-no-such-statement",
+    "sql-unknown-state": "/sql/history?state=nope",
+    catalog: "/catalog",
+    "catalog-database": "/catalog/lake",
+    "catalog-dropped": "/catalog/lake?dropped=true",
+    "catalog-not-found": "/catalog/db_00000000000000000000000000",
+    "table-not-found": "/catalog/table/tbl_00000000000000000000000000",
     "compute-none": "/compute",
     "compute-create": "/compute?create=true",
     warehouses: "/warehouses",
@@ -58,7 +67,18 @@ export async function narrowedWindow(browser, base, storage) {
   const wide = { width: 1440, height: 900 };
   const p = await openPage(browser, { base, storage, size: wide });
   const { run } = await places(p.page);
-  for (const path of ["/", "/jobs", "/runs", "/warehouses", "/agents", "/api-keys", "/members", run]) {
+  for (const path of [
+    "/",
+    "/jobs",
+    "/runs",
+    "/sql/history",
+    "/catalog/lake",
+    "/warehouses",
+    "/agents",
+    "/api-keys",
+    "/members",
+    run,
+  ]) {
     await p.page.setViewportSize(wide);
     await p.page.goto(path);
     await p.page.getByRole("heading", { level: 1 }).waitFor();
@@ -83,7 +103,17 @@ export async function narrowedWindow(browser, base, storage) {
 /** On a small window nothing is wider than the window, and the navigation opens. */
 export async function smallWindow(browser, base, storage) {
   const p = await openPage(browser, { base, storage, size: { width: 390, height: 780 } });
-  for (const path of ["/", "/jobs", "/runs", "/warehouses", "/settings"]) {
+  for (const path of [
+    "/",
+    "/jobs",
+    "/runs",
+    "/sql",
+    "/sql/history",
+    "/catalog",
+    "/catalog/lake",
+    "/warehouses",
+    "/settings",
+  ]) {
     await p.page.goto(path);
     await p.page.getByRole("heading", { level: 1 }).waitFor();
     await settled(p.page);

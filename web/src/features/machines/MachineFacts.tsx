@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { flavorOf, flavorSize, perHour } from "@/lib/machine";
 import { CopyId } from "@/ui/Copy";
 import { AutoStop } from "@/ui/Machine";
@@ -96,6 +97,16 @@ function Engines({ warehouse: w }: { warehouse: Extract<MachineFull, { __typenam
       </dd>
       <dt>Writes with</dt>
       <dd>{w.writeEngine}</dd>
+      <dt>Statements</dt>
+      <dd>
+        <Link to="/sql/history" search={{ warehouse: w.id }}>
+          What it has run
+        </Link>
+        {", "}
+        <Link to="/sql" search={{ warehouse: w.id }}>
+          write one
+        </Link>
+      </dd>
     </>
   );
 }

@@ -8,6 +8,12 @@ import { Allowed } from "@/ui/Allowed";
 import { useStartRun } from "@/ui/StartRun";
 import type { OverviewJob } from "./queries";
 
+/** Over the sample, and fit for a chart. */
+const firstQuery = `SELECT species, count(*) AS birds, avg(body_mass_g) AS grams
+FROM lake.samples.penguins
+GROUP BY species
+ORDER BY species`;
+
 interface Step {
   title: string;
   text: string;
@@ -20,6 +26,7 @@ export function Checklist(p: {
   jobs: readonly OverviewJob[];
   latest: readonly RunRowFragment[];
   hasKey: boolean;
+  hasQuery: boolean;
   sampleRun: RunRowFragment | undefined;
 }) {
   const [dismissed, dismiss] = useLocalStorage({ key: "millpond-checklist-dismissed", defaultValue: false });
@@ -71,7 +78,7 @@ export function Checklist(p: {
   );
 }
 
-function useSteps({ jobs, latest, hasKey, sampleRun }: Parameters<typeof Checklist>[0]): Step[] {
+function useSteps({ jobs, latest, hasKey, hasQuery, sampleRun }: Parameters<typeof Checklist>[0]): Step[] {
   const [seen, see] = useLocalStorage({ key: "millpond-sample-seen", defaultValue: false });
   const start = useStartRun();
   const sample = jobs.find((j) => j.sample) ?? jobs[0];
@@ -105,6 +112,16 @@ function useSteps({ jobs, latest, hasKey, sampleRun }: Parameters<typeof Checkli
             </Button>
           )}
         </Allowed>
+      ),
+    },
+    {
+      title: "Run a query",
+      text: "SQL over the sample's tables; the warehouse starts by itself.",
+      done: hasQuery,
+      action: (
+        <Button {...button} renderRoot={(p) => <Link to="/sql" search={{ q: firstQuery }} {...p} />}>
+          Write SQL
+        </Button>
       ),
     },
     {

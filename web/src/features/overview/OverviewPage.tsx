@@ -69,6 +69,7 @@ function Loaded({ data }: { data: OverviewQuery }) {
             jobs={nodes(data.jobs)}
             latest={latest}
             hasKey={data.apiKeys.edges.length > 0}
+            hasQuery={data.statements.edges.length > 0}
             sampleRun={latest.findLast((r) => r.trigger === "SAMPLE") ?? latest.at(-1)}
           />
           <MachinesCard machines={[...nodes(data.computeInstances), ...nodes(data.warehouses)]} />

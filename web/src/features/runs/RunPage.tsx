@@ -11,6 +11,7 @@ import { LogPanel } from "./LogPanel";
 import { useLiveRun } from "./live";
 import { type RunDetail, runQuery } from "./queries";
 import { RunHeader } from "./RunHeader";
+import { RunTables } from "./RunTables";
 import { type Place, select } from "./selection";
 import { TasksPanel } from "./TasksPanel";
 
@@ -80,6 +81,7 @@ function Loaded({ run, place }: { run: RunDetail; place: Place }) {
         onAttempt={(attempt) => go({ task: selection.task?.key, attempt, line: undefined })}
         onLine={(line) => go({ task: selection.task?.key, attempt: selection.attempt?.number, line }, true)}
       />
+      <RunTables run={run} />
     </div>
   );
 }

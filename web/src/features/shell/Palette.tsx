@@ -171,6 +171,12 @@ function useCommands(onShortcuts: () => void): SpotlightActionData[] {
         ]
       : []),
     {
+      id: "statements",
+      label: "Show statements",
+      leftSection: icon(IconSearch),
+      onClick: () => void navigate({ to: "/sql/history" }),
+    },
+    {
       id: "new-key",
       label: "New API key",
       leftSection: icon(IconPlus),

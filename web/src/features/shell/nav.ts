@@ -7,6 +7,8 @@ import {
   IconListDetails,
   IconServer2,
   IconSettings,
+  IconTable,
+  IconTerminal2,
   IconUsers,
 } from "@tabler/icons-react";
 
@@ -18,6 +20,13 @@ export const sections = [
       { to: "/", label: "Overview", icon: IconHome, key: "o" },
       { to: "/jobs", label: "Jobs", icon: IconAffiliate, key: "j" },
       { to: "/runs", label: "Runs", icon: IconListDetails, key: "r" },
+    ],
+  },
+  {
+    title: "Data",
+    pages: [
+      { to: "/sql", label: "SQL", icon: IconTerminal2, key: "q" },
+      { to: "/catalog", label: "Catalog", icon: IconTable, key: "d" },
     ],
   },
   {
@@ -38,4 +47,4 @@ export const sections = [
   },
 ] as const;
 
-export const pages = [...sections[0].pages, ...sections[1].pages, ...sections[2].pages];
+export const pages = [...sections[0].pages, ...sections[1].pages, ...sections[2].pages, ...sections[3].pages];

@@ -1,0 +1,54 @@
+import { formatAgo, plural } from "@/lib/format";
+import type { DagKind, DagTask } from "@/ui/Dag";
+import type { Graph, GraphEdge, GraphNode } from "./queries";
+
+const kinds: Record<GraphNode["kind"], DagKind> = {
+  TABLE: "table",
+  DATASET: "outside",
+  TASK: "task",
+  STATEMENT: "statement",
+  EXTERNAL_JOB: "outside",
+};
+
+export const isTable = (n: GraphNode) => n.kind === "TABLE" || n.kind === "DATASET";
+
+/** What stands on a node: of a table its schema and name, of a task its job and key. */
+export function titleOf(n: GraphNode): string {
+  if (n.kind === "TABLE") return n.name.split(".").slice(1).join(".");
+  return n.taskKey ? `${n.name} / ${n.taskKey}` : n.name;
+}
+
+/** What did something to a node, and what it did: those that end at it, and those that begin at it. */
+export const edgesOf = (g: Graph, n: GraphNode) => ({
+  before: g.edges.filter((e) => e.to === n.id),
+  after: g.edges.filter((e) => e.from === n.id),
+});
+
+const latest = (edges: readonly GraphEdge[]) =>
+  edges
+    .map((e) => e.at)
+    .sort()
+    .at(-1);
+
+function detailOf(g: Graph, n: GraphNode, now: number): string {
+  if (n.dropped) return "dropped";
+  if (n.id === g.root) return "this table";
+  if (isTable(n)) return n.namespace ?? "";
+  const { before, after } = edgesOf(g, n);
+  const at = latest([...before, ...after]);
+  return [n.by, at && formatAgo(at, now)].filter(Boolean).join(", ");
+}
+
+/** The graph as it is drawn: what was read, what read it, what that wrote. */
+export const asTasks = (g: Graph, now: number): DagTask[] =>
+  g.nodes.map((n) => ({
+    key: n.id,
+    kind: kinds[n.kind],
+    title: titleOf(n),
+    dependsOn: g.edges.filter((e) => e.to === n.id).map((e) => e.from),
+    detail: detailOf(g, n, now),
+  }));
+
+/** How often something was done: 10,000 stands for that and more. */
+export const times = (count: string) =>
+  count === "10000" ? "10,000 times or more" : plural(Number(count), "time");

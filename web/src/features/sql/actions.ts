@@ -1,0 +1,60 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { CancelStatementDocument, ExecuteStatementDocument, type ExecuteStatementInput } from "@/gql/gen";
+import { request } from "@/lib/graphql";
+import { failed } from "@/lib/notify";
+import type { Parameter } from "@/lib/sqlTabs";
+import { tokens } from "@/lib/sqlText";
+import { takeStatement } from "./live";
+import type { Statement } from "./queries";
+
+const exact = (s: string) => String(Number(s)) === s;
+const rawJson = (JSON as { rawJSON?: (s: string) => unknown }).rawJSON;
+const number = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+
+/** The value of a parameter as the server takes it: a number with all its digits. Throws an Error that says what is wrong. */
+export function parameterValue(p: Parameter, n: number): unknown {
+  if (p.kind === "null") return null;
+  if (p.kind === "text") return p.value;
+  if (p.kind === "boolean") return p.value === "true";
+  const v = p.value.trim();
+  if (!number.test(v))
+    throw new Error(`Parameter ${n} is ${JSON.stringify(p.value)}, which is not a number.`);
+  return exact(v) || !rawJson ? Number(v) : rawJson(v);
+}
+
+/** What a statement would destroy, in words that ask; null for one that destroys nothing at once. */
+export function danger(sql: string): string | null {
+  const words = tokens(sql)
+    .filter((t) => t.kind === "name")
+    .map((t) => sql.slice(t.from, t.to).toLowerCase());
+  const [first, second] = words;
+  if (first === "drop" && second === "table")
+    return "This drops a table. It can be restored under Catalog for seven days.";
+  if (first === "drop") return `This drops a ${second ?? "thing"}.`;
+  if ((first === "delete" || first === "update") && !words.includes("where"))
+    return `This ${first === "delete" ? "deletes" : "changes"} every row of the table: it has no WHERE.`;
+  return first === "truncate" ? "This deletes every row of the table." : null;
+}
+
+/** Sends a statement; the answer comes at once, and the statement goes on. */
+export function useExecute() {
+  const qc = useQueryClient();
+  return async (input: ExecuteStatementInput): Promise<Statement> => {
+    const { statement } = (await request(ExecuteStatementDocument, { input: { ...input, waitMs: 0 } }))
+      .executeStatement;
+    takeStatement(qc, statement);
+    void qc.invalidateQueries({ queryKey: ["StatementsList"] });
+    return statement;
+  };
+}
+
+/** Asks for a statement's end. */
+export function useCancel() {
+  const qc = useQueryClient();
+  return useMutation({
+    mutationFn: async (id: string) =>
+      (await request(CancelStatementDocument, { id })).cancelStatement.statement,
+    onSuccess: (s) => takeStatement(qc, s),
+    onError: (e) => failed("The statement was not cancelled", e),
+  });
+}

@@ -1,0 +1,16 @@
+import { createFileRoute } from "@tanstack/react-router";
+import { z } from "zod";
+import { HistoryPage } from "@/features/sql/HistoryPage";
+import { historyFilter } from "@/features/sql/queries";
+import { choices, text } from "@/lib/search";
+
+export const Route = createFileRoute("/_app/sql/history")({
+  validateSearch: z.object({
+    state: choices,
+    warehouse: text,
+    run: text,
+    mine: z.stringbool().or(z.boolean()).optional().catch(undefined),
+    q: text,
+  }),
+  component: () => <HistoryPage {...historyFilter(Route.useSearch())} />,
+});

@@ -1,0 +1,192 @@
+import assert from "node:assert/strict";
+import { assertAccessible, eventually, openPage, settled, shot } from "./browser.mjs";
+import { openSql, runSql } from "./sql.mjs";
+
+const unique = Date.now().toString(36);
+const names = {
+  schema: `shop_${unique}`,
+  table: "orders",
+  copy: "orders_by_day",
+  database: `archive_${unique}`,
+};
+const full = `lake.${names.schema}.${names.table}`;
+const slow = 60_000;
+
+const tabs = (page) => page.getByRole("navigation", { name: "About the table" });
+
+async function openTable(page, name) {
+  await page.goto("/catalog");
+  await page.getByRole("region", { name: "Database lake" }).getByRole("link", { name: names.schema }).click();
+  await page.getByRole("table", { name: "Tables" }).getByRole("link", { name, exact: false }).first().click();
+  await page.getByRole("heading", { name, level: 1 }).waitFor();
+}
+
+/** A database, and a schema in it; then tables by SQL, the second made from the first. */
+export async function make(page) {
+  await page.goto("/catalog");
+  await page.getByRole("button", { name: "New database" }).click();
+  const dialog = page.getByRole("dialog", { name: "New database" });
+  await dialog.getByRole("button", { name: "Create the database" }).click();
+  await dialog.getByText("Give it a name.").waitFor();
+  await dialog.getByLabel("Name").fill("lake");
+  await dialog.getByRole("button", { name: "Create the database" }).click();
+  await dialog
+    .locator(".mantine-TextInput-error")
+    .getByText(/exists already/)
+    .waitFor();
+  await settled(page);
+  await assertAccessible(page, "dialog for a new database");
+  await dialog.getByLabel("Name").fill(names.database);
+  await dialog.getByRole("button", { name: "Create the database" }).click();
+  await page
+    .getByRole("region", { name: `Database ${names.database}` })
+    .getByRole("link", { name: "public" })
+    .waitFor();
+
+  await page.getByRole("link", { name: "lake", exact: true }).click();
+  await page.getByRole("heading", { name: "lake", level: 1 }).waitFor();
+  await page.getByRole("button", { name: "New schema" }).click();
+  await page.getByLabel("Name").fill(names.schema);
+  await page.getByRole("button", { name: "Create the schema" }).click();
+  await page.waitForURL(new RegExp(`schema=${names.schema}`));
+  await page.getByText("No tables match this filter.").waitFor();
+
+  await openSql(page);
+  await runSql(
+    page,
+    `CREATE TABLE ${full} AS SELECT range AS id, DATE '2026-01-01' + (range % 5)::INT AS day, range * 1.5 AS total FROM range(500)`,
+  );
+  await runSql(page, `INSERT INTO ${full} SELECT 1000 + range, DATE '2026-02-01', 2.5 FROM range(20)`);
+  await runSql(
+    page,
+    `CREATE TABLE lake.${names.schema}.${names.copy} AS SELECT day, sum(total) AS total FROM ${full} GROUP BY day`,
+  );
+}
+
+/** Everything that there is to see of a table. */
+export async function browse(page) {
+  await openTable(page, names.table);
+  await page.getByText("520 rows", { exact: false }).first().waitFor();
+  await page.getByRole("table", { name: "Columns" }).getByText("total").waitFor();
+  await tabs(page).getByRole("link", { name: "Sample" }).click();
+  const sample = page.getByRole("grid", { name: `Sample of ${full}` });
+  await sample.getByRole("gridcell").first().waitFor({ timeout: slow });
+  await settled(page);
+  await assertAccessible(page, "a sample of a table");
+  await shot(page, "table-sample");
+  await tabs(page).getByRole("link", { name: "Files" }).click();
+  const files = page.getByRole("table", { name: "Files" });
+  await eventually(async () => (await files.getByRole("row").count()) === 3, "both files");
+  await tabs(page).getByRole("link", { name: "Partitions" }).click();
+  await page.getByText("The table is not partitioned", { exact: false }).waitFor();
+  await tabs(page).getByRole("link", { name: "History" }).click();
+  await page.getByRole("table", { name: "History" }).getByText("part of the table").first().waitFor();
+}
+
+/** A past state is queried from its snapshot. */
+export async function timeTravel(page) {
+  await openTable(page, names.table);
+  await tabs(page).getByRole("link", { name: "Snapshots" }).click();
+  const rows = page.getByRole("table", { name: "Snapshots" }).getByRole("row");
+  await eventually(async () => (await rows.count()) === 3, "both snapshots");
+  await rows.last().getByText("500 in all").waitFor();
+  await settled(page);
+  await assertAccessible(page, "snapshots of a table");
+  await shot(page, "table-snapshots");
+  await rows
+    .last()
+    .getByRole("link", { name: /^Query as of then/ })
+    .click();
+  await page.locator(".cm-content").getByText("AT (VERSION =>", { exact: false }).waitFor();
+  await page.locator(".cm-content").click();
+  await page.keyboard.press("Control+Enter");
+  await page
+    .getByRole("region", { name: "Result" })
+    .getByText("500 rows", { exact: true })
+    .waitFor({ timeout: slow });
+}
+
+/** The graph of lineage: what was made from the table, by which statement, and one hop more. */
+export async function lineage(page) {
+  await openTable(page, names.copy);
+  await tabs(page).getByRole("link", { name: "Lineage" }).click();
+  const graph = page.getByRole("region", { name: `Lineage of lake.${names.schema}.${names.copy}` });
+  const node = (name) => graph.getByRole("button", { name });
+  await node(`${names.schema}.${names.copy}`).waitFor({ timeout: slow });
+  await node(new RegExp(`${names.schema}\\.${names.table}$`)).click();
+  await settled(page);
+  await assertAccessible(page, "the lineage of a table");
+  await shot(page, "table-lineage");
+  const side = page.getByRole("complementary", { name: "Selected in the lineage" });
+  await side.getByRole("link", { name: "Open the table" }).click();
+  await page.getByRole("heading", { name: names.table, level: 1 }).waitFor();
+  await page.getByRole("button", { name: "One hop more" }).click();
+  await page.getByRole("status", { name: "Distance" }).getByText("2 hops").waitFor();
+}
+
+/** Renamed, dropped, found among what was dropped, and restored. */
+export async function dropAndRestore(page) {
+  await openTable(page, names.copy);
+  await page.getByRole("button", { name: "More", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Rename or move the table" }).click();
+  const dialog = page.getByRole("dialog", { name: `Rename ${names.copy}` });
+  await dialog.getByLabel("Schema and name").fill(`${names.schema}.daily`);
+  await dialog.getByRole("button", { name: "Rename", exact: true }).click();
+  await page.getByRole("heading", { name: "daily", level: 1 }).waitFor();
+  await page.getByRole("button", { name: "More", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Drop the table" }).click();
+  await page
+    .getByRole("dialog")
+    .getByText(/for seven days/)
+    .waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Drop the table" }).click();
+  await page.getByText("It is dropped").waitFor();
+  await settled(page);
+  await assertAccessible(page, "a table that is dropped");
+  await shot(page, "table-dropped");
+  await page.getByRole("link", { name: "lake", exact: true }).click();
+  await page.getByRole("heading", { name: "lake", level: 1 }).waitFor();
+  assert.equal(await page.getByRole("link", { name: "daily" }).count(), 0);
+  await page.getByRole("switch", { name: "Dropped" }).press("Space");
+  await page.getByRole("button", { name: "Restore daily" }).click();
+  await eventually(
+    async () => (await page.getByRole("button", { name: "Restore daily" }).count()) === 0,
+    "its end among what was dropped",
+  );
+  await openTable(page, "daily");
+}
+
+/** Every page of the catalog in one colour scheme. */
+export async function look(browser, base, storage, scheme) {
+  const p = await openPage(browser, { base, storage, scheme });
+  await openTable(p.page, names.table);
+  const table = new URL(p.page.url()).pathname;
+  for (const tab of ["schema", "sample", "snapshots", "files", "partitions", "history", "lineage"]) {
+    await p.page.goto(`${table}?tab=${tab}`);
+    await p.page.getByRole("heading", { level: 1 }).waitFor();
+    await settled(p.page);
+    await assertAccessible(p.page, `${tab} of a table in ${scheme}`);
+    await shot(p.page, `table-${tab}-${scheme}`);
+  }
+  p.clean();
+  await p.close();
+}
+
+/** A database is deleted once it is empty; until then the reason is told. */
+export async function remove(page) {
+  await page.goto("/catalog/lake");
+  await page.getByRole("button", { name: "More", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Delete the database" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete the database" }).click();
+  await page.getByText("lake was not deleted").waitFor();
+  await page.goto("/catalog");
+  await page.getByRole("link", { name: names.database, exact: true }).click();
+  await page.getByRole("button", { name: "More", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Delete the database" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete the database" }).click();
+  await page.getByText(`Deleted the database ${names.database}.`).waitFor();
+  await eventually(
+    async () => (await page.getByRole("link", { name: names.database, exact: true }).count()) === 0,
+    "its removal from the list",
+  );
+}

@@ -167,8 +167,8 @@ func (c *child) serve(s *agent.Statement) {
 	c.mu.Lock()
 	c.running = false
 	c.mu.Unlock()
-	if end.Error != nil && end.Error.Fault == agent.FaultEngine {
-		c.broken = true
+	if end.Error != nil && (end.Error.Fault == agent.FaultEngine || end.Error.Fault == agent.FaultResources) {
+		c.broken = true // what was allocated up to the limit is not all given back
 	}
 	if err := c.out.json(agent.FrameEnd, end); err != nil || c.broken || len(c.db.connections) == 0 {
 		os.Exit(0)

@@ -97,7 +97,7 @@ func (w *written) arrow(names ...string) *arrow.Schema {
 
 func (w *written) batch(schema *arrow.Schema, rows string) arrow.RecordBatch {
 	w.t.Helper()
-	b, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows), array.WithUseNumber())
+	b, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
 	require.NoError(w.t, err)
 	return b
 }

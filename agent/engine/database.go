@@ -57,7 +57,7 @@ func openDatabase(o childOptions) (*database, error) {
 	for name, value := range map[string]string{
 		"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "allow_community_extensions": "false",
 		"memory_limit": fmt.Sprintf("%dB", o.Memory), "threads": fmt.Sprint(o.Threads),
-		"temp_directory": filepath.Join(o.Dir, "temp"), "max_temp_directory_size": fmt.Sprintf("%dB", o.TempLimit),
+		"temp_directory": filepath.Join(o.Dir, "temp"),
 	} {
 		if duckdb.SetConfig(config, name, value) != duckdb.StateSuccess {
 			return nil, fmt.Errorf("DuckDB does not know the setting %s", name)
@@ -86,8 +86,13 @@ func (d *database) prepare(o childOptions) error {
 			return err
 		}
 	}
-	if err := first.exec("SET GLOBAL TimeZone = 'UTC'"); err != nil {
-		return err
+	for _, setting := range []string{
+		"SET GLOBAL TimeZone = 'UTC'",
+		fmt.Sprintf("SET GLOBAL max_temp_directory_size = '%dB'", o.TempLimit), // given when the database is opened, it is shown and not heeded
+	} {
+		if err := first.exec(setting); err != nil {
+			return err
+		}
 	}
 	if err := d.learn(first); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -32,7 +33,7 @@ func (h *Hub) Execute(ctx context.Context, id domain.AgentID, st domain.EngineSt
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := h.client(id).Do(req)
+	res, err := h.fresh(id).Do(req)
 	switch {
 	case err != nil && sent.Load():
 		return nil, domain.Errorf(domain.CodeConflict, "The warehouse was lost just as it got the statement, which may have begun.").Because(fmt.Errorf("agent %s: %w", id, err))
@@ -44,6 +45,14 @@ func (h *Hub) Execute(ctx context.Context, id domain.AgentID, st domain.EngineSt
 		return nil, refusal(id, res)
 	}
 	return &statementStream{body: res.Body, frames: bufio.NewReaderSize(res.Body, 256<<10)}, nil
+}
+
+// fresh is a client without connections of before: one that died unseen would leave it open whether a statement has begun.
+func (h *Hub) fresh(id domain.AgentID) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return h.Dial(ctx, id) },
+		DisableKeepAlives: true,
+	}}
 }
 
 // refusal is why an agent did not take a statement.

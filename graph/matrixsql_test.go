@@ -17,6 +17,10 @@ func (f *matrixWorld) sql() {
 	f.alpha.adds(secret+"_table", 1)
 	f.statement = f.alpha.submitted("SELECT 1 AS " + secret)
 	event := batchOf(1, secret)
+	scope := domain.NewScope(f.alpha.workspace.ID, domain.Actor{Kind: domain.ActorStatement, ID: string(f.statement.ID), Name: string(f.statement.ID)}, domain.RoleEditor)
+	_, err := f.w.lake.Load(f.w.t.Context(), scope, publicTable(secret+"_table"), domain.KindTable, lake.LoadOptions{})
+	require.NoError(f.w.t, err)
+	require.NoError(f.w.t, lakeClient{f.w.lake, scope, publicTable(secret + "_made")}.append(f.w.t.Context(), 1))
 	require.NoError(f.w.t, f.w.db.In(f.w.t.Context(), f.alpha.editor.scope, func(tx domain.Tx) error {
 		st, now := f.statement, time.Now()
 		st.State, st.Kind, st.Engine, st.StartedAt, st.FinishedAt, st.ResultUntil = domain.StatementSucceeded, "SELECT", "duckdb", &now, &now, new(now.Add(time.Hour))
@@ -24,11 +28,6 @@ func (f *matrixWorld) sql() {
 		st.Failure = &domain.StatementFailure{}
 		return tx.UpdateStatement(f.w.t.Context(), st, append(append(arrowStream(), event.Batch.Data...), streamEnd...))
 	}))
-	st := f.statement
-	scope := domain.NewScope(f.alpha.workspace.ID, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: string(st.ID)}, domain.RoleEditor)
-	_, err := f.w.lake.Load(f.w.t.Context(), scope, publicTable(secret+"_table"), domain.KindTable, lake.LoadOptions{})
-	require.NoError(f.w.t, err)
-	require.NoError(f.w.t, lakeClient{f.w.lake, scope, publicTable(secret + "_made")}.append(f.w.t.Context(), 1))
 	f.beta.submitted("SELECT 1")
 }
 

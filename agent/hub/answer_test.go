@@ -199,8 +199,13 @@ func TestABatchWhoseSenderGivesUpIsRefusedWhole(t *testing.T) {
 		}()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://control"+agent.LogsPath, in)
 		require.NoError(t, err)
-		_, err = c.link.Client().Do(req) //nolint:bodyclose // there is none
-		require.ErrorIs(t, err, gone)
+		res, err := c.link.Client().Do(req)
+		if err != nil {
+			require.ErrorIs(t, err, gone)
+			continue
+		}
+		require.Equal(t, http.StatusBadRequest, res.StatusCode, "the hub may see the end before the sender has left")
+		require.NoError(t, res.Body.Close())
 	}
 	var receipt agent.LogReply
 	c.ok(http.MethodPost, agent.LogsPath, chunk(a.ID, 0, "one\n"), &receipt)

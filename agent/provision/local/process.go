@@ -81,14 +81,17 @@ func agentsOf(data string) ([]process, error) {
 		return nil, err
 	}
 	var found []process
+	parents := map[int]int{} // read before the command line: a process that ends meanwhile no longer tells
 	for _, pid := range all {
+		parent := parentOf(pid)
 		if p := (process{Pid: pid, Start: ProcessStart(pid)}); p.Start != "" && isAgent(pid, data) && !slices.Contains(arguments(pid), clearFlag) {
 			found = append(found, p)
+			parents[pid] = parent
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(found), func(p process) bool {
 		// A child of the agent's that is about to become something else has the agent's command line for a moment.
-		return slices.ContainsFunc(found, func(q process) bool { return q.Pid == parentOf(p.Pid) })
+		return slices.ContainsFunc(found, func(q process) bool { return q.Pid == parents[p.Pid] })
 	}), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millpond/millpond/agent"
+	_ "github.com/millpond/millpond/agent/children"
 	"github.com/millpond/millpond/agent/engine"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
@@ -31,10 +33,35 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "engine-child" {
-		os.Exit(engine.ChildMain())
+	code := storetest.Run(m)
+	if extensions != "" {
+		_ = os.RemoveAll(filepath.Dir(extensions))
 	}
-	storetest.Main(m)
+	os.Exit(code)
+}
+
+// extensions are those that the first engine unpacked, for the others.
+var extensions string
+
+func newEngine(t testing.TB, o engine.Options) *engine.Engine {
+	o.Dir = t.TempDir()
+	if extensions != "" {
+		require.NoError(t, os.Symlink(extensions, filepath.Join(o.Dir, filepath.Base(extensions))))
+	}
+	e, err := engine.New(o)
+	require.NoError(t, err)
+	t.Cleanup(e.Close)
+	if extensions == "" {
+		found, err := filepath.Glob(filepath.Join(o.Dir, "extensions-*"))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		kept, err := os.MkdirTemp("", "millpond-enginetest-")
+		require.NoError(t, err)
+		require.NoError(t, os.Chmod(kept, 0o755))
+		extensions = filepath.Join(kept, filepath.Base(found[0]))
+		require.NoError(t, os.CopyFS(extensions, os.DirFS(found[0])))
+	}
+	return e
 }
 
 // rig is an engine with a catalog, in which a workspace has the database lake with the schema public.
@@ -93,12 +120,9 @@ func newRigWith(t testing.TB, o rigOptions) *rig {
 	require.NoError(t, err)
 	r.other = storageOf(access)
 	r.catalog = agent.Catalog{URL: server.URL + iceberg.Prefix, Token: token, Databases: []string{"lake"}}
-	o.engine.Dir, o.engine.Memory, o.engine.Log = t.TempDir(), 1<<30, slog.New(slog.NewTextHandler(t.Output(), nil))
+	o.engine.Memory, o.engine.Log = 1<<30, slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.engine.Slots = max(o.engine.Slots, 2)
-	e, err := engine.New(o.engine)
-	require.NoError(t, err)
-	t.Cleanup(e.Close)
-	r.engine = httptest.NewServer(e)
+	r.engine = httptest.NewServer(newEngine(t, o.engine))
 	t.Cleanup(r.engine.Close)
 	return r
 }

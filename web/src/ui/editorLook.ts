@@ -38,6 +38,7 @@ export const editorLook = (scheme: string, room: Record<string, string>): Extens
         border: "none",
       },
       ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "var(--mantine-color-default-hover)" },
+      ".cm-placeholder": { color: "var(--mantine-color-dimmed)" },
       ".cm-cursor": { borderLeftColor: "var(--mantine-color-text)" },
     },
     { dark: scheme === "dark" },

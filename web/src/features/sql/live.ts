@@ -8,9 +8,10 @@ import { isOver, type Statement, statementQuery } from "./queries";
 
 /** Writes what is known of a statement into everything that shows it. What is over never becomes less so. */
 export function takeStatement(qc: QueryClient, s: Statement) {
-  qc.setQueryData(statementQuery(s.id).queryKey, (old) =>
-    old?.statement && isOver(old.statement) && !isOver(s) ? old : { statement: s },
-  );
+  const { queryKey } = statementQuery(s.id);
+  const known = qc.getQueryData(queryKey)?.statement;
+  if (known && isOver(known) && !isOver(s)) return;
+  qc.setQueryData(queryKey, { statement: s });
   patchEntity(qc, s);
 }
 

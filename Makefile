@@ -58,6 +58,7 @@ e2e: millpond ## Walk through the console in a real browser, on the real binary
 lint: web/node_modules/.stamp $(EXTENSIONS) ## Check style, imports and that generated code is fresh
 	@test -z "$$(go tool gofumpt -l $$(git ls-files '*.go' | grep -v generated))" || { echo "gofumpt would change:"; go tool gofumpt -l $$(git ls-files '*.go' | grep -v generated); exit 1; }
 	go vet ./...
+	go vet -tags duckdb_arrow ./bench
 	go tool -modfile=tools/go.mod staticcheck ./...
 	cd web && npm run --silent lint
 	scripts/fresh.sh
@@ -74,7 +75,7 @@ golden: ## Write the golden files again: schema.sql, openapi.yaml, permissions.m
 
 .PHONY: bench
 bench: millpond $(EXTENSIONS) ## Measure: ratios within one run, see docs/performance.md
-	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench/...
+	go test -tags duckdb_arrow -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench/...
 
 .PHONY: clean
 clean: ## Remove what was built

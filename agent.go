@@ -32,6 +32,7 @@ type agentCommand struct {
 	Cores         float64       `help:"Cores of the machine, for --metrics=own. Default: the host's." env:"MILLPOND_AGENT_CORES" hidden:""`
 	Alone         time.Duration `help:"End when the platform has not answered for so long. Default: never." env:"MILLPOND_AGENT_ALONE" hidden:""`
 	Warehouse     bool          `help:"Run SQL, as the machine is a warehouse." env:"MILLPOND_AGENT_WAREHOUSE" hidden:""`
+	Group         uint32        `help:"Group that opens the workspace's tables where they are files, for the engine of a warehouse." env:"MILLPOND_AGENT_GROUP" hidden:""`
 	Memory        int64         `help:"Bytes of memory of the machine, for --metrics=own. Default: the host's." env:"MILLPOND_AGENT_MEMORY" placeholder:"BYTES" hidden:""`
 }
 
@@ -57,7 +58,7 @@ func (c *agentCommand) Run(ctx context.Context) error {
 	return worker.Run(ctx, o)
 }
 
-// sql gives the agent of a warehouse its engine. Where the agent is root, the engine's processes run as a user of their own, as tasks do.
+// sql gives the agent of a warehouse its engine. Where the agent is root, the engine's processes run as a user of their own with the workspace's group, as tasks do.
 func (c *agentCommand) sql(o *worker.Options) (end func(), err error) {
 	options := engine.Options{Dir: filepath.Join(o.Dir, "engine"), Memory: c.Memory * 3 / 4, Threads: int(c.Cores), Log: o.Log}
 	leave := func() {}
@@ -66,7 +67,11 @@ func (c *agentCommand) sql(o *worker.Options) (end func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		leave, options.Credential = free, &syscall.Credential{Uid: user, Gid: user}
+		groups, err := worker.Groups(c.Group)
+		if err != nil {
+			options.Log.Warn("the engine does not get the workspace's group: where its tables are files that are closed to others, it cannot open them", "error", err)
+		}
+		leave, options.Credential = free, &syscall.Credential{Uid: user, Gid: user, Groups: groups}
 	}
 	e, err := engine.New(options)
 	if err != nil {

@@ -45,6 +45,8 @@ func TestWhatAProviderSaysReachesTheAgent(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{"token", "boot", worker.MetricsOwn, 2.0, int64(4 << 30)}, []any{o.TokenFile, o.BootstrapFile, o.Metrics, o.Cores, o.Memory})
 	t.Setenv("MILLPOND_AGENT_BOOTSTRAP_FILE", "from-the-environment")
+	t.Setenv("MILLPOND_AGENT_GROUP", "1879048193")
+	require.Equal(t, uint32(1879048193), parseAgent(t, "--token-file", "token").Group)
 	t.Setenv("MILLPOND_METRICS", "host") // the server's, should it ever have one
 	o, err = parseAgent(t, "--token-file", "token").options()
 	require.NoError(t, err)

@@ -111,7 +111,7 @@ func TestTablesInATask(t *testing.T) {
 	for _, want := range []string{"sql written lake.public.birds statement", "python written lake.public.birds attempt", "python written lake.public.flock attempt", "python read lake.public.birds attempt", "back read lake.public.flock statement"} {
 		require.Contains(t, by, want)
 	}
-	p.requireLakeFenced()
+	p.requireLakeFenced("birds")
 }
 
 // awaitTasks waits for each of the tasks in turn: every one of them starts many processes, which stand back for all else on the machine.
@@ -146,8 +146,9 @@ func (p *platform) lineageBy(run string) (by []string) {
 	return by
 }
 
-// requireLakeFenced holds that a task which is told no path finds none. Where all is one user, nothing is fenced.
-func (p *platform) requireLakeFenced() {
+// requireLakeFenced holds that a task which is told no path finds none, and that one of another workspace, with an agent on the same host, opens none that it is told.
+// Where all is one user, nothing is fenced.
+func (p *platform) requireLakeFenced(table string) {
 	p.t.Helper()
 	if os.Geteuid() != 0 {
 		return
@@ -155,6 +156,38 @@ func (p *platform) requireLakeFenced() {
 	lake := filepath.Join(p.dir, "lake")
 	run := p.run(p.job(map[string]any{"name": "curious", "command": "ls " + lake + " || cat " + lake + "/* || cat " + lake + "/.names || ls " + lake + "/ws_*"}))
 	require.Equal(p.t, "failed", p.awaitRun(run).Status, p.text(run, ""))
+
+	var loaded struct{ Location string }
+	p.must(http.MethodGet, "/databases/lake/schemas/public/tables/"+table, nil, &loaded)
+	dir := strings.TrimPrefix(loaded.Location, "file://")
+	use := "ls " + dir + "/data && cat " + dir + "/metadata/*.json && mkdir " + dir + "/data/new && rmdir " + dir + "/data/new"
+	run = p.run(p.job(map[string]any{"name": "own", "command": use}))
+	require.Equal(p.t, "success", p.awaitRun(run).Status, p.text(run, ""))
+	stranger := p.stranger()
+	for _, command := range []string{"ls " + dir, "ls " + dir + "/data", "cat " + dir + "/metadata/*.json", "touch " + dir + "/data/new", "rm -r " + dir} {
+		run := stranger.run(stranger.job(map[string]any{"command": command}))
+		require.Equal(p.t, "failed", stranger.awaitRun(run).Status, stranger.text(run, ""))
+		require.Contains(p.t, stranger.text(run, ""), "Permission denied")
+	}
+	require.DirExists(p.t, dir+"/data")
+}
+
+// stranger is another workspace of the instance. Its agent runs on this host, too.
+func (p *platform) stranger() *platform {
+	p.t.Helper()
+	made, err := command(p.t, "workspace", "create", "stranger", "--data-dir", p.dir).Output()
+	require.NoError(p.t, err)
+	other := &platform{t: p.t, dir: newDir(p.t), arena: p.arena + "-none", client: &client{url: p.url}}
+	p.t.Cleanup(other.end)
+	var in struct {
+		AccessToken string `json:"access_token"`
+	}
+	setUp := map[string]string{"token": setUpLink.FindStringSubmatch(string(made))[1], "email": "bob@example.com", "password": "correct horse battery"}
+	other.must(http.MethodPost, "/auth/setup", setUp, &in)
+	other.key = in.AccessToken
+	require.NoError(p.t, os.WriteFile(filepath.Join(other.dir, "agent.token"), []byte(createdToken.FindString(string(made))), 0o600))
+	other.agentByHand(p.url)
+	return other
 }
 
 // TestSample: a new workspace's sample ends in SQL, leaves its tables, does the same again, and goes with them.

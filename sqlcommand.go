@@ -56,8 +56,11 @@ func (c *sqlCommand) Run(ctx context.Context) error {
 		defer func() { _ = res.Body.Close() }()
 		return printTable(res.Body)
 	}
+	if c.Format == "json" {
+		return c.printJSON(ctx, os.Stdout, res)
+	}
 	for n := 0; ; n++ {
-		_, err := io.Copy(lineFrom(os.Stdout, n > 0 && c.Format == "csv"), res.Body)
+		_, err := io.Copy(lineFrom(os.Stdout, n > 0), res.Body)
 		_ = res.Body.Close()
 		next := res.Header.Get("Millpond-Next-Chunk")
 		if err != nil || next == "" {
@@ -67,6 +70,62 @@ func (c *sqlCommand) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// printJSON prints the result as one document: the first answer, with the rows of all its chunks.
+func (c *sqlCommand) printJSON(ctx context.Context, w io.Writer, res *http.Response) error {
+	var first map[string]json.RawMessage
+	comma := ""
+	for {
+		var piece map[string]json.RawMessage
+		err := json.NewDecoder(res.Body).Decode(&piece)
+		_ = res.Body.Close()
+		if err != nil {
+			return fmt.Errorf("reading the result: %w", err)
+		}
+		if first == nil {
+			first = piece
+			if _, err := io.WriteString(w, `{"rows":[`); err != nil {
+				return err
+			}
+		}
+		if rows := bytes.TrimSpace(piece["rows"]); len(rows) > 2 {
+			if _, err := fmt.Fprintf(w, "%s%s", comma, rows[1:len(rows)-1]); err != nil {
+				return err
+			}
+			comma = ","
+		}
+		next := string(piece["next_chunk"])
+		if next == "" {
+			return endJSON(w, first)
+		}
+		var id string
+		if err := json.Unmarshal(first["statement_id"], &id); err != nil {
+			return err
+		}
+		if res, err = c.call(ctx, http.MethodGet, "/sql/statements/"+id+"/chunks/"+next, "application/json", nil); err != nil {
+			return err
+		}
+	}
+}
+
+// endJSON prints what belongs to the result beside its rows. Where the first answer said that there are more rows in chunks, they are there now.
+func endJSON(w io.Writer, first map[string]json.RawMessage) error {
+	if first["next_chunk"] != nil {
+		delete(first, "truncated")
+	}
+	delete(first, "rows")
+	delete(first, "next_chunk")
+	rest, err := json.Marshal(first)
+	if err != nil {
+		return err
+	}
+	end := "]}\n"
+	if len(first) > 0 {
+		end = "]," + string(rest[1:]) + "\n"
+	}
+	_, err = io.WriteString(w, end)
+	return err
 }
 
 // call answers what is 200; everything else is an error with the platform's own words.
@@ -135,20 +194,25 @@ func lineFrom(w io.Writer, skip bool) io.Writer {
 }
 
 type lineSkipper struct {
-	w    io.Writer
-	past bool
+	w      io.Writer
+	past   bool
+	quoted bool
 }
 
-// Write implements io.Writer. Names with line ends in them are quoted, so the line ends where no quote is open.
+// Write implements io.Writer. Names with line ends in them are quoted, so the line ends where no quote is open; one that is doubled closes and opens again.
 func (l *lineSkipper) Write(b []byte) (int, error) {
-	if l.past {
-		return l.w.Write(b)
+	for i := 0; !l.past && i < len(b); i++ {
+		switch {
+		case b[i] == '"':
+			l.quoted = !l.quoted
+		case b[i] == '\n' && !l.quoted:
+			l.past = true
+			n, err := l.w.Write(b[i+1:])
+			return i + 1 + n, err
+		}
 	}
-	i := bytes.IndexByte(b, '\n')
-	if i < 0 {
+	if !l.past {
 		return len(b), nil
 	}
-	l.past = true
-	n, err := l.w.Write(b[i+1:])
-	return i + 1 + n, err
+	return l.w.Write(b)
 }

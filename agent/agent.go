@@ -112,7 +112,14 @@ type Welcome struct {
 	Lease          Duration         `json:"lease"`     // from the moment Hello or a Heartbeat was sent; past it every process must be gone
 	HeartbeatEvery Duration         `json:"heartbeat"` // how often to send Heartbeat
 	Attempts       []DesiredAttempt `json:"attempts"`  // for each attempt of Hello; others come by AttemptPath
+	Group          uint32           `json:"group"`     // that opens the workspace's tables where they are files of this host; 0 for none
 }
+
+// The range of Welcome's groups, both ends included. An agent takes no other one, as those of the host itself are.
+const (
+	FirstGroup = 0x70000000
+	LastGroup  = 0x7ffdffff
+)
 
 // Desire is what the control plane wants of an attempt.
 type Desire string

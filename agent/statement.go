@@ -71,10 +71,12 @@ const (
 // ArrowEnd ends a stream of Arrow IPC: a schema frame, batches without their numbers, and this are one.
 var ArrowEnd = []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}
 
-// StatementProgress is how far a statement has come.
+// StatementProgress is how far a statement has come. One comes first, as soon as the statement is taken, and says what kind it is.
 type StatementProgress struct {
 	Queued bool    `json:"queued,omitempty"` // it waits for a place
 	Done   float64 `json:"done"`             // from 0 to 1; -1 where the engine cannot tell
+	Kind   string  `json:"kind,omitempty"`   // as in StatementHead, by the text alone; empty but in the first
+	Write  bool    `json:"write,omitempty"`  // with Kind
 }
 
 // StatementHead is what the engine made of a statement.

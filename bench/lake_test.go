@@ -270,7 +270,7 @@ func (l lake) persist(t *table) (attempts int64, err error) {
 		if done, err := l.append(t, rand.Int64(), true); done || err != nil {
 			return attempts, err
 		}
-		time.Sleep(rand.N(wait))
+		<-time.After(rand.N(wait))
 		wait = min(2*wait, time.Second)
 	}
 }

@@ -86,6 +86,9 @@ func (a *Agents) idle(ctx context.Context, tx Tx, s Scope, agent Agent, idle tim
 		return err
 	}
 	m.IdleSince = &since
+	if m.LastUsedAt == nil || since.After(*m.LastUsedAt) {
+		m.LastUsedAt = &since // of a warehouse nothing else tells when it was used
+	}
 	m.DueAt = m.AutoStopAt()
 	tx.Notify(ReconcileTopic, MachinesTopic(s.workspace))
 	return tx.UpdateMachine(ctx, m)

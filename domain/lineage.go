@@ -36,6 +36,9 @@ type Lineage struct {
 type LineageTx interface {
 	// InsertLineage adds entries; what is known already stays as it is. Of a statement or an attempt that is over, nothing more is written: CodeConflict.
 	InsertLineage(ctx context.Context, entries []LineageEntry) error
+	// HoldWriter keeps a statement or an attempt from ending before the transaction does: its end, once written, tells all that it has changed. CodeConflict for
+	// one that is over. Other actors are never over.
+	HoldWriter(ctx context.Context, a Actor) error
 	// LineageOf is that of the actors together.
 	LineageOf(ctx context.Context, actors ...Actor) (Lineage, error)
 }

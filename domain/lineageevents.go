@@ -125,21 +125,46 @@ func (e *LineageEmitter) batch(ctx context.Context) (sent int, err error) {
 	return sent, err
 }
 
-// send sends one event. One that the receiver will never take, or whose subject is gone, is reported and passed over.
+// send sends one event. One that the receiver will never take, whose subject is gone or that cannot be made is reported and passed over: only the receiver and the
+// database are waited for.
 func (e *LineageEmitter) send(ctx context.Context, ref LineageEventRef) error {
-	event, err := e.event(ctx, ref)
-	if err == nil {
-		var body []byte
-		if body, err = json.Marshal(event); err != nil {
+	body, err := e.body(ctx, ref)
+	if err != nil {
+		if waits(err) {
 			return err
 		}
-		err = e.Receiver.Receive(ctx, body)
+		e.Report(fmt.Errorf("the OpenLineage event of %s %s could not be made: %w", ref.Kind, ref.Subject, err))
+		return nil
 	}
-	if IsCode(err, CodeInvalid) || IsCode(err, CodeNotFound) {
+	err = e.Receiver.Receive(ctx, body)
+	if IsCode(err, CodeInvalid) {
 		e.Report(fmt.Errorf("the OpenLineage event of %s %s was not taken: %w", ref.Kind, ref.Subject, err))
 		return nil
 	}
 	return err
+}
+
+// body is the event as it is sent. A panic is one event's failure, and not that of all.
+func (e *LineageEmitter) body(ctx context.Context, ref LineageEventRef) (body []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	event, err := e.event(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(event)
+}
+
+// waits says that the error is the database's, or the caller's who has gone: what could not be made now can be later.
+func waits(err error) bool {
+	_, answered := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	return answered || IsCode(err, CodeUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // eventFacets are facets by their names.
@@ -160,6 +185,12 @@ type eventDataset struct {
 	Namespace string      `json:"namespace"`
 	Name      string      `json:"name"`
 	Facets    eventFacets `json:"facets,omitempty"`
+}
+
+// datasetKey is what a dataset of an event is known by.
+type datasetKey struct {
+	direction       LineageDirection
+	namespace, name string
 }
 
 // lineageEvent is a RunEvent as it is sent.
@@ -195,13 +226,20 @@ func (e *LineageEmitter) event(ctx context.Context, ref LineageEventRef) (ev lin
 			return err
 		}
 		outside, err := externalsOf(ctx, tx, facts)
+		known := map[datasetKey]int{}
 		for _, f := range facts {
-			d := e.dataset(f, outside)
-			if f.Direction == LineageRead {
-				ev.Inputs = withDataset(ev.Inputs, d)
-			} else {
-				ev.Outputs = withDataset(ev.Outputs, d)
+			to := &ev.Inputs
+			if f.Direction == LineageWritten {
+				to = &ev.Outputs
 			}
+			d := e.dataset(f, outside)
+			key := datasetKey{f.Direction, d.Namespace, d.Name}
+			if at, there := known[key]; there { // an earlier version of it
+				(*to)[at] = d
+				continue
+			}
+			known[key] = len(*to)
+			*to = append(*to, d)
 		}
 		return err
 	})
@@ -329,15 +367,4 @@ func (e *LineageEmitter) dataset(f LineageFact, outside map[TableID]External) ev
 		e.facet(d.Facets, "version", "1-0-1/DatasetVersionDatasetFacet.json", map[string]any{"datasetVersion": strconv.FormatInt(f.SnapshotID, 10)})
 	}
 	return d
-}
-
-// withDataset adds a dataset, or takes the place of an earlier version of it.
-func withDataset(all []eventDataset, d eventDataset) []eventDataset {
-	for i := range all {
-		if all[i].Namespace == d.Namespace && all[i].Name == d.Name {
-			all[i] = d
-			return all
-		}
-	}
-	return append(all, d)
 }

@@ -20,7 +20,13 @@ type LineageFact struct {
 	Process ProcessID
 	RunID   RunID  // empty where there is none
 	TaskKey string // of the run; empty for a single command
-	Source  string // of OpenLineage: the run that it names; empty for what the catalog saw
+	Source  string // of OpenLineage: the run that it names, in lower case; empty for what the catalog saw
+}
+
+// LineageSource is a run of OpenLineage that tells of an actor.
+type LineageSource struct {
+	Actor  Actor
+	Source string // as in LineageFact
 }
 
 // LineageResolution says whether the lineage of a statement that succeeded is known.
@@ -78,8 +84,8 @@ const MaxRunLineage = 10_000
 type LineageFactTx interface {
 	// InsertLineageFacts adds entries; what is known already stays as it is. Run, task and, where it is empty, process follow from the actor.
 	InsertLineageFacts(ctx context.Context, facts []LineageFact) error
-	// RetractLineage removes what the actor is said by the source to have written.
-	RetractLineage(ctx context.Context, actor Actor, source string) error
+	// RetractLineage removes what the sources said that their actors write, and leaves out what they say later.
+	RetractLineage(ctx context.Context, all []LineageSource) error
 	// SaveExternals adds those that are not known.
 	SaveExternals(ctx context.Context, all []External, now time.Time) error
 	Externals(ctx context.Context, ids []string) (map[string]External, error)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ const (
 	MaxLineageBody     = 1 << 20 // bytes of a request
 	MaxLineageEvents   = 1_000   // in one request
 	MaxLineageDatasets = 1_000   // inputs, and outputs, of one event
+	MaxLineageSymlinks = 10      // of one dataset
 	maxExternalName    = 1_024   // bytes of a namespace or a name
 	maxAhead           = 10 * time.Minute
 )
@@ -149,8 +151,12 @@ func (e *RunEvent) complete(where string, now time.Time) (err error) {
 			return Invalid(where+name, "%s%s has %d datasets; give at most %d.", where, name, len(all), MaxLineageDatasets)
 		}
 		for i, d := range all {
-			if err := d.valid(where + name + "[" + strconv.Itoa(i) + "]"); err != nil {
+			at := where + name + "[" + strconv.Itoa(i) + "]"
+			if err := d.valid(at); err != nil {
 				return err
+			}
+			if n := len(d.Facets.Symlinks.Identifiers); n > MaxLineageSymlinks {
+				return Invalid(at+".facets.symlinks", "%s has %d symlinks; give at most %d.", at, n, MaxLineageSymlinks)
 			}
 		}
 	}
@@ -220,17 +226,20 @@ func (l *Lineages) Report(ctx context.Context, s Scope, events []RunEvent) error
 		return err
 	}
 	return l.Store.In(ctx, s, func(tx Tx) error {
-		r := &lineageReport{ctx: ctx, tx: tx, scope: s, catalog: l.CatalogURL, known: map[RunEventName]LineageEntry{}, outside: map[string]External{}}
+		r := &lineageReport{scope: s, catalog: l.CatalogURL, outside: map[string]External{}, at: map[factKey]int{}, lost: map[LineageSource]bool{}}
+		if err := r.find(ctx, tx, events); err != nil {
+			return err
+		}
 		for _, e := range events {
-			if err := r.take(e); err != nil {
-				return err
-			}
+			r.take(e)
 		}
-		all := make([]External, 0, len(r.outside))
-		for _, e := range r.outside {
-			all = append(all, e)
+		if err := tx.RetractLineage(ctx, slices.Collect(maps.Keys(r.lost))); err != nil {
+			return err
 		}
-		slices.SortFunc(all, func(a, b External) int { return strings.Compare(a.ID, b.ID) }) // one order of locks
+		if err := tx.InsertLineageFacts(ctx, r.precise()); err != nil {
+			return err
+		}
+		all := slices.SortedFunc(maps.Values(r.outside), func(a, b External) int { return strings.Compare(a.ID, b.ID) }) // one order of locks
 		if err := tx.SaveExternals(ctx, all, l.Clock.Now()); err != nil {
 			return err
 		}
@@ -240,94 +249,136 @@ func (l *Lineages) Report(ctx context.Context, s Scope, events []RunEvent) error
 
 // lineageReport takes in the events of one request.
 type lineageReport struct {
-	ctx     context.Context
-	tx      Tx
 	scope   Scope
 	catalog string
-	known   map[RunEventName]LineageEntry
+	named   map[string]LineageEntry // tables of ours, by database, schema and name as they are compared; the database by its id as well
+	placed  map[string]LakeTable    // by their locations
 	outside map[string]External
+	facts   []LineageFact
+	at      map[factKey]int // of a fact in facts
+	lost    map[LineageSource]bool
 }
 
-func (r *lineageReport) take(e RunEvent) error {
-	fact := LineageFact{Source: e.Run.RunID, LineageEntry: LineageEntry{At: e.at, Actor: r.scope.actor}}
+// factKey is what a fact is of: what is told of it more than once is one fact.
+type factKey struct {
+	Actor     Actor
+	Direction LineageDirection
+	Table     TableID
+	Snapshot  int64
+}
+
+// find looks up all tables that the events may mean, in two queries.
+func (r *lineageReport) find(ctx context.Context, tx Tx, events []RunEvent) error {
+	names, places := map[LakeTableName]bool{}, map[string]bool{}
+	for _, e := range events {
+		for _, d := range slices.Concat(e.Inputs, e.Outputs) {
+			for _, n := range r.names(d) {
+				names[n] = true
+			}
+			if at := location(d.RunEventName); at != "" {
+				places[at] = true
+			}
+		}
+	}
+	found, err := tx.LakeTablesNamed(ctx, slices.Collect(maps.Keys(names)))
+	if err != nil {
+		return err
+	}
+	r.named = make(map[string]LineageEntry, len(found))
+	for _, t := range found {
+		r.named[tableKey(t.Database, t.Schema, t.Name)] = entryOf(t)
+		r.named[tableKey(string(t.DatabaseID), t.Schema, t.Name)] = entryOf(t)
+	}
+	r.placed, err = tx.LakeTablesAt(ctx, slices.Collect(maps.Keys(places)))
+	return err
+}
+
+func (r *lineageReport) take(e RunEvent) {
+	fact := LineageFact{Source: strings.ToLower(e.Run.RunID), LineageEntry: LineageEntry{At: e.at, Actor: r.scope.actor}}
 	if fact.Actor.Kind != ActorRun {
 		job := e.Job.external(true)
 		r.outside[job.ID] = job
 		fact.Process = ProcessID(job.ID)
-		fact.Actor = Actor{Kind: ActorExternal, ID: job.ID + "/" + strings.ToLower(e.Run.RunID), Name: e.Job.Name}
+		fact.Actor = Actor{Kind: ActorExternal, ID: job.ID + "/" + fact.Source, Name: e.Job.Name}
 	}
 	if e.lost() {
-		if err := r.tx.RetractLineage(r.ctx, fact.Actor, fact.Source); err != nil {
-			return err
-		}
+		r.lost[LineageSource{fact.Actor, fact.Source}] = true
 	}
-	var facts []LineageFact
-	add := func(d RunEventDataset, way LineageDirection, columns []string) error {
-		entry, err := r.resolve(d)
-		if err != nil {
-			return err
-		}
+	add := func(d RunEventDataset, way LineageDirection, columns []string) {
 		f := fact
+		entry := r.resolve(d)
 		f.TableID, f.Database, f.Schema, f.Name = entry.TableID, entry.Database, entry.Schema, entry.Name
 		f.Direction, f.Columns, f.SnapshotID = way, columns, d.snapshot()
-		facts = append(facts, f)
-		return nil
+		r.add(f)
 	}
 	for _, d := range e.Inputs {
-		if err := add(d, LineageRead, e.columns(d.RunEventName)); err != nil {
-			return err
-		}
+		add(d, LineageRead, e.columns(d.RunEventName))
 	}
 	for _, d := range e.Outputs {
-		if e.lost() {
-			break
-		}
-		if err := add(d, LineageWritten, d.written()); err != nil {
-			return err
+		add(d, LineageWritten, d.written())
+	}
+}
+
+// add adds a fact, or what it knows to the one that was told before it. Outputs of runs that are lost are left out when they are kept.
+func (r *lineageReport) add(f LineageFact) {
+	key := factKey{f.Actor, f.Direction, f.TableID, f.SnapshotID}
+	at, told := r.at[key]
+	if !told {
+		r.at[key] = len(r.facts)
+		r.facts = append(r.facts, f)
+		return
+	}
+	if r.facts[at].Columns == nil {
+		r.facts[at].Columns = f.Columns
+	}
+}
+
+// precise are the facts without those of no snapshot of what is told with one too.
+func (r *lineageReport) precise() []LineageFact {
+	with := map[factKey]int{}
+	for i, f := range r.facts {
+		if f.SnapshotID != 0 {
+			with[factKey{f.Actor, f.Direction, f.TableID, 0}] = i
 		}
 	}
-	return r.tx.InsertLineageFacts(r.ctx, facts)
+	for _, f := range r.facts {
+		if at, better := with[factKey{f.Actor, f.Direction, f.TableID, f.SnapshotID}]; better && r.facts[at].Columns == nil {
+			r.facts[at].Columns = f.Columns
+		}
+	}
+	return slices.DeleteFunc(r.facts, func(f LineageFact) bool {
+		_, better := with[factKey{f.Actor, f.Direction, f.TableID, f.SnapshotID}]
+		return better
+	})
 }
 
 // resolve finds the table of ours that a dataset is, by its name, its other names or its location; else it is one outside.
-func (r *lineageReport) resolve(d RunEventDataset) (LineageEntry, error) {
-	if e, ok := r.known[d.RunEventName]; ok {
-		return e, nil
+func (r *lineageReport) resolve(d RunEventDataset) LineageEntry {
+	for _, n := range r.names(d) {
+		if e, ours := r.named[tableKey(n.Database, n.Schema, n.Name)]; ours {
+			return e
+		}
 	}
-	e, err := r.find(d)
-	if IsCode(err, CodeNotFound) {
-		out := d.external(false)
-		r.outside[out.ID] = out
-		e, err = LineageEntry{TableID: TableID(out.ID), Schema: d.Namespace, Name: d.Name}, nil
+	if t, ours := r.placed[location(d.RunEventName)]; ours {
+		return entryOf(t)
 	}
-	if err == nil {
-		r.known[d.RunEventName] = e
-	}
-	return e, err
+	out := d.external(false)
+	r.outside[out.ID] = out
+	return LineageEntry{TableID: TableID(out.ID), Schema: d.Namespace, Name: d.Name}
 }
 
-func (r *lineageReport) find(d RunEventDataset) (LineageEntry, error) {
-	missing := error(NotFound("table", d.Name))
+// names are those that can be a table's of ours, of the dataset's own and its other ones.
+func (r *lineageReport) names(d RunEventDataset) (names []LakeTableName) {
 	for _, n := range append([]RunEventName{d.RunEventName}, d.Facets.Symlinks.Identifiers...) {
-		parts := r.parts(n)
-		if len(parts) < 3 {
+		if n.valid("") != nil {
 			continue
 		}
-		last := len(parts) - 1
-		t, err := r.tx.FindLakeTable(r.ctx, parts[0], strings.Join(parts[1:last], "."), parts[last])
-		if err == nil || !IsCode(err, CodeNotFound) {
-			return entryOf(t), err
+		if parts := r.parts(n); len(parts) >= 3 {
+			last := len(parts) - 1
+			names = append(names, LakeTableName{Database: parts[0], Schema: strings.Join(parts[1:last], "."), Name: parts[last]})
 		}
 	}
-	location := location(d.RunEventName)
-	if location == "" {
-		return LineageEntry{}, missing
-	}
-	t, err := r.tx.TableAt(r.ctx, location)
-	if err == nil && t.DroppedAt != nil {
-		err = missing
-	}
-	return entryOf(t), err
+	return names
 }
 
 func entryOf(t LakeTable) LineageEntry {

@@ -74,6 +74,7 @@ type Scope struct {
 	workspace WorkspaceID
 	actor     Actor
 	role      Role
+	catalog   bool
 }
 
 // NewScope is for authentication (domain/auth) alone; a test holds that.
@@ -85,6 +86,15 @@ func NewScope(workspace WorkspaceID, actor Actor, role Role) Scope {
 func SystemScope(workspace WorkspaceID, reason string) Scope {
 	return Scope{workspace: workspace, actor: Actor{Kind: ActorSystem, ID: "system", Name: reason}, role: RoleSystem}
 }
+
+// ForCatalog is the scope for the catalog of tables alone: of the tokens that engines and clients of the catalog hold.
+func (s Scope) ForCatalog() Scope {
+	s.catalog = true
+	return s
+}
+
+// CatalogOnly says that the scope is good for the catalog of tables and nothing else.
+func (s Scope) CatalogOnly() bool { return s.catalog }
 
 // Workspace is the workspace the scope is confined to.
 func (s Scope) Workspace() WorkspaceID { return s.workspace }

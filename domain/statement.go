@@ -118,6 +118,13 @@ func (s *Statement) Err() error {
 	return e
 }
 
+func (s *Statement) valueBytes() (n int) {
+	for _, p := range s.Parameters {
+		n += len(p)
+	}
+	return n
+}
+
 // begin says that an engine has begun with the statement.
 func (s *Statement) begin(head StatementHead, now time.Time) {
 	if s.State != StatementQueued {
@@ -200,6 +207,8 @@ type StatementEvent struct {
 type StatementProgress struct {
 	Queued bool    // it waits for a place
 	Done   float64 // from 0 to 1; -1 where it is not known
+	Kind   string  // of the statement, by its text alone; empty but in the first
+	Write  bool    // with Kind
 }
 
 // ResultBatch is a record batch message of Arrow IPC, and how many rows it has.
@@ -273,8 +282,8 @@ type StatementTx interface {
 	UpdateStatement(ctx context.Context, st Statement, result []byte) error
 	// StatementResult is what UpdateStatement kept; nil where that is nothing.
 	StatementResult(ctx context.Context, id StatementID) ([]byte, error)
-	// Statements are newest first.
-	Statements(ctx context.Context, f StatementFilter, before StatementID, limit int) ([]Statement, error)
+	// Statements are newest first. There is one at least, and no more than begin within so many bytes of texts and parameters.
+	Statements(ctx context.Context, f StatementFilter, before StatementID, limit, bytes int) ([]Statement, error)
 	// LiveStatements counts those on the warehouse that are not over.
 	LiveStatements(ctx context.Context, warehouse MachineID) (int, error)
 }

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -63,4 +64,49 @@ func TestStatementErrors(t *testing.T) {
 	}
 	require.NoError(t, (&Statement{State: StatementSucceeded}).Err())
 	require.Equal(t, CodeConflict, AsError((&Statement{ID: "stm_1", State: StatementCancelled}).Err()).Code)
+}
+
+func TestWhatHadCommittedHasSucceeded(t *testing.T) {
+	made, rows := Lineage{Written: []LineageEntry{{}}}, Lineage{Written: []LineageEntry{{}, {SnapshotID: 7}}}
+	for _, c := range []struct {
+		kind      string
+		fault     Fault
+		written   Lineage
+		committed bool
+	}{
+		{"INSERT", FaultEngine, rows, true},
+		{"INSERT", FaultCancelled, rows, true},
+		{"MERGE", FaultTimeout, rows, true},
+		{"UPDATE", FaultResources, rows, true},
+		{"DELETE", FaultEngine, made, false},
+		{"INSERT", FaultEngine, Lineage{Read: rows.Written}, false},
+		{"CREATE TABLE", FaultEngine, made, true},
+		{"CREATE TABLE", FaultCancelled, Lineage{}, false},
+		{"INSERT", FaultConflict, rows, false},
+		{"INSERT", FaultQuery, rows, false},
+	} {
+		st := Statement{Kind: c.kind}
+		require.Equal(t, c.committed, st.committed(c.fault, c.written), "%+v", c)
+	}
+}
+
+func TestAReadIsAbandonedByTheLastOfItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRelay(nil, Statement{}, "ws_1")
+		r.wait()
+		r.wait()
+		r.leave(false)
+		require.False(t, isClosed(r.abandoned), "another waits")
+		r.leave(true)
+		synctest.Wait()
+		require.False(t, isClosed(r.abandoned), "who has a key may ask again")
+		r.wait()
+		time.Sleep(2 * comeBack)
+		synctest.Wait()
+		require.False(t, isClosed(r.abandoned), "and does")
+		r.leave(true)
+		time.Sleep(2 * comeBack)
+		synctest.Wait()
+		require.True(t, isClosed(r.abandoned))
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -26,12 +27,52 @@ type relay struct {
 	chunk   []byte  // the one that grows
 	rows    int64   // in it
 	unshown bool    // the engine told something that is not in the store yet
+	waiters int     // callers who have not left
 	lineage Lineage // at the end
 }
 
 func newRelay(t *Statements, st Statement, ws WorkspaceID) *relay {
 	return &relay{
 		t: t, id: st.ID, st: st, scope: SystemScope(ws, "statement"), first: make(chan struct{}), cancelled: make(chan struct{}), abandoned: make(chan struct{}),
+	}
+}
+
+// begin takes the statement as it is kept.
+func (r *relay) begin(st Statement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.st = st
+}
+
+// comeBack is for how long a caller who left, and has a key to ask again with, is waited for.
+const comeBack = 10 * time.Second
+
+func (r *relay) wait() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiters++
+}
+
+// leave notes that a caller has gone. One who stays to the end need not say so.
+func (r *relay) leave(returns bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiters--
+	if !returns {
+		r.abandonAlone()
+		return
+	}
+	time.AfterFunc(comeBack, func() { // of a statement that is over it changes nothing
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.abandonAlone()
+	})
+}
+
+// abandonAlone needs the lock.
+func (r *relay) abandonAlone() {
+	if r.waiters == 0 {
+		r.abandon()
 	}
 }
 
@@ -72,11 +113,9 @@ func (r *relay) run() {
 func (r *relay) watch(ctx context.Context) {
 	wake, stop := r.t.Topics.Subscribe(StatementTopic(r.id))
 	defer stop()
-	for {
-		select {
-		case <-ctx.Done():
+	for ; ; pauseUntil(ctx, wake) {
+		if ctx.Err() != nil {
 			return
-		case <-wake:
 		}
 		_ = r.t.Store.In(ctx, r.scope, func(tx Tx) error { // a database that is away is asked again at the next wake-up
 			st, err := tx.Statement(ctx, r.id)
@@ -88,12 +127,23 @@ func (r *relay) watch(ctx context.Context) {
 	}
 }
 
-// patience is how long a statement that never began waits before it is brought to its warehouse again.
-const patience = 250 * time.Millisecond
+// pauseUntil returns when it is woken, or ctx has ended.
+func pauseUntil(ctx context.Context, wake <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	}
+}
+
+// patience is how long a statement that never began waits before it is brought to its warehouse again, and longer each time.
+const (
+	patience    = 250 * time.Millisecond
+	maxPatience = 5 * time.Second
+)
 
 // execute brings the statement to its engine, again as long as it surely has not begun, and follows it to its end.
 func (r *relay) execute(ctx context.Context) StatementEnd {
-	for {
+	for pause := patience; ; pause = min(2*pause, maxPatience) {
 		agent, failure := r.place(ctx)
 		if failure != nil {
 			return StatementEnd{Failure: failure}
@@ -103,7 +153,7 @@ func (r *relay) execute(ctx context.Context) StatementEnd {
 			return end
 		}
 		select {
-		case <-time.After(patience):
+		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-r.cancelled:
 			return cancelledEnd()
 		case <-r.abandoned:
@@ -366,6 +416,11 @@ func (r *relay) take(ctx context.Context, e StatementEvent) error {
 	switch {
 	case e.Head != nil:
 		r.st.begin(*e.Head, r.t.Clock.Now())
+	case e.Progress != nil && e.Progress.Kind != "":
+		r.st.Kind, r.st.Write = e.Progress.Kind, e.Progress.Write
+		if e.Progress.Queued {
+			r.st.Message = "Waits for a place on its warehouse."
+		}
 	case e.Progress != nil && e.Progress.Queued:
 		r.st.Message = "Waits for a place on its warehouse."
 	case e.Progress != nil:

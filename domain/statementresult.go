@@ -3,6 +3,8 @@ package domain
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -94,7 +96,7 @@ func (r *relay) conclude(end StatementEnd) error {
 	}
 }
 
-// finish writes the end, unless it is written. A statement whose engine was lost after it had committed has succeeded.
+// finish writes the end, unless it is written. A statement that did not end by itself, but had committed before, has succeeded.
 func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) error {
 	now := r.t.Clock.Now()
 	var st Statement
@@ -113,8 +115,8 @@ func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) err
 		}
 		st.Rows, st.Bytes, st.Scanned, st.Truncated = end.Rows, end.Bytes, end.Scanned, end.Truncated
 		failure := end.Failure
-		if failure != nil && failure.Fault == FaultEngine && len(lineage.Written) > 0 {
-			failure, st.RoutingReason = nil, st.RoutingReason+" Its engine was lost after it had committed, so how many rows it wrote is not known."
+		if failure != nil && st.committed(failure.Fault, lineage) {
+			failure, st.RoutingReason = nil, strings.TrimSpace(st.RoutingReason+" It was ended, or its engine was lost, after it had committed, so how many rows it wrote is not known.")
 		}
 		st.end(failure, now)
 		st.ResultUntil = new(now.Add(ResultKept))
@@ -131,4 +133,18 @@ func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) err
 		r.mu.Unlock()
 	}
 	return err
+}
+
+// committed says that a statement which was ended from without had done its work by then. What changes rows has made a snapshot.
+func (s *Statement) committed(fault Fault, l Lineage) bool {
+	switch fault {
+	case FaultEngine, FaultCancelled, FaultTimeout, FaultResources:
+	default:
+		return false // the engine has said that it undid it
+	}
+	switch s.Kind {
+	case "INSERT", "UPDATE", "DELETE", "MERGE":
+		return slices.ContainsFunc(l.Written, func(e LineageEntry) bool { return e.SnapshotID != 0 })
+	}
+	return len(l.Written) > 0
 }

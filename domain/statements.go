@@ -13,10 +13,12 @@ import (
 const (
 	MaxQuery      = 1 << 20          // bytes of a statement's text
 	MaxParameters = 1000             // of one statement
+	maxValues     = 1 << 20          // bytes of its parameters together
 	ChunkBytes    = 16 << 20         // of a result in Arrow that come back at once, and about the size of its further chunks
 	ResultKept    = 24 * time.Hour   // after its end
 	chunkWait     = 20 * time.Second // that a chunk which is still to come is waited for
 	maxLive       = 1000             // statements at once on one server
+	defaultBytes  = 8 << 30          // of a result for which no limit was given: it is kept for a day
 )
 
 // Statements runs SQL on warehouses, and keeps what was run.
@@ -70,7 +72,7 @@ type NewStatement struct {
 	Schema     string            `json:"schema"`     // public
 	Engine     string            `json:"engine"`     // the one of the statement's kind
 	RowLimit   int64             `json:"row_limit"`  // none
-	ByteLimit  int64             `json:"byte_limit"` // none
+	ByteLimit  int64             `json:"byte_limit"` // 8 GiB
 	Timeout    time.Duration     `json:"timeout"`    // none
 }
 
@@ -107,7 +109,7 @@ func (t *Statements) Submit(ctx context.Context, s Scope, n NewStatement, key Id
 		t.dismiss(r)
 		return st, err
 	}
-	r.st = st
+	r.begin(st)
 	t.relays.Go(r.run)
 	return st, nil
 }
@@ -120,6 +122,9 @@ func (t *Statements) draft(s Scope, n NewStatement) (Statement, error) {
 	}
 	if s.role.AtMost(RoleEditor) {
 		st.Role = s.role
+	}
+	if st.ByteLimit == 0 {
+		st.ByteLimit = defaultBytes
 	}
 	if st.Database == "" {
 		st.Database = DefaultDatabase
@@ -147,7 +152,11 @@ func validStatement(n NewStatement) error {
 	case len(n.Parameters) > MaxParameters:
 		return Invalid("parameters", "The statement has %d parameters; use at most %d.", len(n.Parameters), MaxParameters)
 	}
+	values := 0
 	for i, p := range n.Parameters {
+		if values += len(p); values > maxValues {
+			return &Error{Code: CodeTooLarge, Field: "parameters", Message: sprintf("The parameters have more than %d bytes together; load what is larger into a table.", []any{maxValues})}
+		}
 		if first := bytes.TrimSpace(p); len(first) == 0 || first[0] == '{' || first[0] == '[' {
 			return Invalid("parameters", "Parameter %d is not null, a boolean, a number or a string; write lists and structures as SQL over such parameters.", i+1)
 		}
@@ -207,7 +216,8 @@ func (t *Statements) relay(id StatementID) *relay {
 }
 
 // Execute submits a statement and waits for its first chunk or its end, or until wait is over where that is not nil: then the statement goes on, and its state tells
-// so. A statement that failed is an error. When ctx ends before, a statement that reads is cancelled, and one that writes goes on.
+// so. A statement that failed is an error. When ctx ends before, and nobody else waits, a statement that reads is cancelled, after a while where a key lets its
+// caller come back; one that writes goes on.
 func (t *Statements) Execute(ctx context.Context, s Scope, n NewStatement, key Idempotency, wait *time.Duration) (StatementResult, error) {
 	st, err := t.Submit(ctx, s, n, key)
 	if err != nil {
@@ -222,12 +232,13 @@ func (t *Statements) Execute(ctx context.Context, s Scope, n NewStatement, key I
 	if r == nil {
 		return t.await(limit, s, st.ID)
 	}
+	r.wait()
 	select {
 	case <-r.first:
 	case <-limit.Done():
 	}
 	if ctx.Err() != nil {
-		r.abandon()
+		r.leave(key.Key != "")
 		return StatementResult{}, ctx.Err()
 	}
 	if result := r.answer(); result.Statement.State.Final() || result.Chunk != nil {
@@ -310,15 +321,15 @@ func (t *Statements) List(ctx context.Context, s Scope, f StatementFilter, p Pag
 	}
 	var all []Statement
 	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
-		all, err = tx.Statements(ctx, f, StatementID(before), limit+1)
+		all, err = tx.Statements(ctx, f, StatementID(before), limit+1, statementPage)
 		return err
 	})
 	l := page(name, all, limit, func(st Statement) string { return string(st.ID) })
-	l.fit(statementPage, func(st Statement) int { return len(st.Query) })
+	l.fit(statementPage, func(st Statement) int { return len(st.Query) + st.valueBytes() })
 	return l, err
 }
 
-// statementPage bounds the texts on one page of statements.
+// statementPage bounds the texts and the parameters on one page of statements.
 const statementPage = 4 << 20
 
 func (s StatementState) known() bool {

@@ -29,7 +29,7 @@ type LakeTable struct {
 	UUID             string
 	Location         string // without a slash at its end
 	MetadataLocation string
-	Version          int // how often it was committed; 0 when it was made
+	Version          int // grows with each commit; 0 when it was made
 	FormatVersion    int
 	Registered       bool // its files came from elsewhere, and are never purged
 	Snapshot         *TableSnapshot
@@ -50,6 +50,13 @@ type TableSnapshot struct {
 	ID        int64
 	At        time.Time
 	Operation string // append, overwrite, delete, replace
+}
+
+// LakeTableName names a table or a view.
+type LakeTableName struct {
+	Database string // its name or id
+	Schema   string // levels joined by "."
+	Name     string
 }
 
 // TableFilter narrows a list of tables. Zero fields do not, but for Dropped: dropped tables are listed by themselves.
@@ -74,14 +81,25 @@ type LakeTableTx interface {
 	LakeTablesByID(ctx context.Context, ids []TableID) ([]LakeTable, error)
 	// InsertLakeTable adds the table, takes its location, and keeps its schema from being dropped meanwhile. A location that a client chose is compared with all others.
 	InsertLakeTable(ctx context.Context, t LakeTable, chosen bool) (Inserted, error)
-	// SwapLakeTable writes the row of a commit if the table is live and its metadata location is still old.
+	// SwapLakeTable writes the row of a commit if the table is live, still of the row's database, schema and name, its metadata location is still old, and its
+	// version below the row's.
 	SwapLakeTable(ctx context.Context, t LakeTable, old string) (swapped bool, err error)
+	// LockLocations keeps all others in the workspace from taking locations that are compared, until the end of the transaction. It goes before the locks of rows.
+	LockLocations(ctx context.Context) error
 	// TakeLocation adds a location to those of the table; false says that it overlaps with another table's.
 	TakeLocation(ctx context.Context, id TableID, location string) (bool, error)
-	// LocationOwners are the tables that have exactly these locations.
+	// TakePath is TakeLocation for a directory that a property of the table leads its writers into. Not all that lies there need be the table's.
+	TakePath(ctx context.Context, id TableID, directory string) (bool, error)
+	// LocationOwners are the tables that have exactly these locations, or are led there by a property.
 	LocationOwners(ctx context.Context, locations []string) (map[string]TableID, error)
-	// TableAt is the table of exactly this location; CodeNotFound when there is none.
+	// TableLocations are the places that the table has and has had, and the directories that properties of it have led to.
+	TableLocations(ctx context.Context, id TableID) (places, paths []string, err error)
+	// TableAt is the table that has or had exactly this location; CodeNotFound when there is none.
 	TableAt(ctx context.Context, location string) (LakeTable, error)
+	// LakeTablesNamed are the live ones of the names, in any case and in no order.
+	LakeTablesNamed(ctx context.Context, names []LakeTableName) ([]LakeTable, error)
+	// LakeTablesAt are the live ones that have or had exactly these locations, by them.
+	LakeTablesAt(ctx context.Context, locations []string) (map[string]LakeTable, error)
 	// RenameLakeTable gives a live table another schema and name. The result is that of an insert.
 	RenameLakeTable(ctx context.Context, id TableID, database DatabaseID, schema, name string) (Inserted, error)
 	// DropLakeTable makes a live table a dropped one; false says that it was not live.
@@ -90,11 +108,15 @@ type LakeTableTx interface {
 	UndropLakeTable(ctx context.Context, id TableID) (Inserted, error)
 	// ForgetLakeTable removes the row of a dropped table, and its locations.
 	ForgetLakeTable(ctx context.Context, id TableID) error
+	// AdoptLakeTable is ForgetLakeTable, but its locations are the heir's from then on, whose row comes in the same transaction at the latest.
+	AdoptLakeTable(ctx context.Context, id, heir TableID) error
+	// PostponePurge notes that the purge of a dropped table has failed: it is due again an hour after from, and twice as long each time, to a day.
+	PostponePurge(ctx context.Context, id TableID, from time.Time) error
 }
 
 // LakeSystem is what the catalog reads across workspaces to know where there is work.
 type LakeSystem interface {
-	// DueTables are dropped tables that can no longer be restored, oldest first.
+	// DueTables are dropped tables that can no longer be restored, oldest first; those whose purge has failed when they are due again.
 	DueTables(ctx context.Context, now time.Time, limit int) ([]TableRef, error)
 	// ForgetLakeAnswers removes the answers that were kept before the time given.
 	ForgetLakeAnswers(ctx context.Context, before time.Time) error

@@ -24,8 +24,8 @@ type ExecuteStatement struct {
 	Database       string            `json:"database,omitempty" default:"lake" doc:"Where names without a database resolve."`
 	Schema         string            `json:"schema,omitempty" default:"public" doc:"Where names without a schema resolve; levels joined by dots."`
 	Engine         string            `json:"engine,omitempty" enum:"duckdb,trino" doc:"The engine that must serve it. Left out, reads go to duckdb and writes to the warehouse's write engine."`
-	RowLimit       int64             `json:"row_limit,omitempty" minimum:"0" doc:"Rows of the result at most; truncated tells when there were more. 0 for no limit."`
-	ByteLimit      int64             `json:"byte_limit,omitempty" minimum:"0" doc:"Bytes of the result in Arrow at most; truncated tells when there were more. 0 for no limit."`
+	RowLimit       int64             `json:"row_limit,omitempty" minimum:"0" doc:"Rows of the result at most; truncated tells when there were more. 8 GiB when left out, or 0."`
+	ByteLimit      int64             `json:"byte_limit,omitempty" minimum:"0" doc:"Bytes of the result in Arrow at most; truncated tells when there were more. 8 GiB when it is left out."`
 	TimeoutSeconds int               `json:"timeout_seconds,omitempty" minimum:"0" maximum:"604800" doc:"How long it may run, without the time that it waits. 0 for no limit."`
 	WaitTimeout    string            `json:"wait_timeout,omitempty" example:"10s" doc:"How long the answer may take, such as 10s, 500ms or 0s. What is not over by then goes on, and the answer is 202. Left out, the answer comes at the end."`
 }

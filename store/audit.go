@@ -8,7 +8,7 @@ import (
 
 // InsertAudit implements domain.AuditTx.
 func (t *Tx) InsertAudit(ctx context.Context, e domain.AuditEvent) error {
-	return insertAudit(ctx, t.conn, t.workspace, e)
+	return insertAudit(prepared(ctx), t.conn, t.workspace, e)
 }
 
 func insertAudit(ctx context.Context, db execer, ws domain.WorkspaceID, e domain.AuditEvent) error {

@@ -200,7 +200,7 @@ func (s *System) LiveAttempt(ctx context.Context, id domain.AttemptID) (domain.A
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Job       string             `db:"job_name"`
 	}
-	err := s.db.GetContext(ctx, &r, `SELECT a.workspace_id, r.job_name FROM attempts a JOIN runs r ON r.workspace_id = a.workspace_id AND r.id = a.run_id
+	err := s.db.GetContext(prepared(ctx), &r, `SELECT a.workspace_id, r.job_name FROM attempts a JOIN runs r ON r.workspace_id = a.workspace_id AND r.id = a.run_id
 		WHERE a.id = $1 AND a.status IN ('starting', 'running')`, id)
 	return domain.AttemptRef{Workspace: r.Workspace, Attempt: id}, r.Job, mapError(orMissing(err, errUnknown))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"reflect"
 	"testing"
 	"time"
@@ -136,97 +137,6 @@ func one[T any](_ T, err error) (int, error) {
 
 // trespasses has every method of domain.Tx: a new one fails the test until it is here.
 var trespasses = map[string]trespass{
-	"Database": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.Database(ctx, b.catalog))
-	}},
-	"FindDatabase": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.FindDatabase(ctx, string(b.catalog)))
-	}},
-	"DatabasesByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.DatabasesByID(ctx, []domain.DatabaseID{b.catalog}))
-	}},
-	"DeleteDatabase": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.DeleteDatabase(ctx, b.catalog))
-	}},
-	"LakeSchema": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.LakeSchema(ctx, b.catalog, "public"))
-	}},
-	"LakeSchemas": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.LakeSchemas(ctx, b.catalog, "", true, "", 100))
-	}},
-	"InsertLakeSchema": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return done(tx.InsertLakeSchema(ctx, domain.LakeSchema{DatabaseID: b.catalog, Name: "mine", CreatedAt: now}))
-	}},
-	"LockLakeSchema": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.LockLakeSchema(ctx, b.catalog, "public"))
-	}},
-	"SetLakeSchemaProperties": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.SetLakeSchemaProperties(ctx, b.catalog, "public", map[string]string{"mine": "yes"}))
-	}},
-	"LakeSchemaEmpty": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		empty, err := tx.LakeSchemaEmpty(ctx, b.catalog, "public")
-		return changed(!empty, err)
-	}},
-	"DeleteLakeSchema": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.DeleteLakeSchema(ctx, b.catalog, "public"))
-	}},
-	"FindLakeTable": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.FindLakeTable(ctx, string(b.catalog), "public", "t"))
-	}},
-	"LakeTable": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.LakeTable(ctx, b.table.ID))
-	}},
-	"LockLakeTable": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.LockLakeTable(ctx, b.table.ID))
-	}},
-	"LakeTables": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.LakeTables(ctx, domain.TableFilter{Database: b.catalog}, "", 100))
-	}},
-	"LakeTableNames": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.LakeTableNames(ctx, b.catalog, "public", domain.KindTable, "", 100))
-	}},
-	"LakeTablesByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.LakeTablesByID(ctx, []domain.TableID{b.table.ID}))
-	}},
-	"InsertLakeTable": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return done(tx.InsertLakeTable(ctx, lakeTable(b.catalog, "mine"), false))
-	}},
-	"SwapLakeTable": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return changed(tx.SwapLakeTable(ctx, b.table, b.table.MetadataLocation))
-	}},
-	"TakeLocation": {func(err error) bool { return err != nil }, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		_, err := tx.TakeLocation(ctx, b.table.ID, "file:///mine")
-		return 0, err
-	}},
-	"LocationOwners": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nothing(tx.LocationOwners(ctx, []string{b.table.Location}))
-	}},
-	"TableAt": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.TableAt(ctx, b.table.Location))
-	}},
-	"RenameLakeTable": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		mine, err := tx.FindDatabase(ctx, domain.DefaultDatabase)
-		if err != nil {
-			return 1, err
-		}
-		return done(tx.RenameLakeTable(ctx, b.table.ID, mine.ID, "public", "mine"))
-	}},
-	"DropLakeTable": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return changed(tx.DropLakeTable(ctx, b.table.ID, now, now, true))
-	}},
-	"UndropLakeTable": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return done(tx.UndropLakeTable(ctx, b.table.ID))
-	}},
-	"ForgetLakeTable": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.ForgetLakeTable(ctx, b.table.ID))
-	}},
-	"LakeAnswer": {missing, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
-		return one(tx.LakeAnswer(ctx, "user:me", "k", now.Add(-time.Hour)))
-	}},
-	"LineageOf": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
-		l, err := tx.LineageOf(ctx, domain.Actor{Kind: domain.ActorStatement, ID: "stm_1"})
-		return len(l.Read) + len(l.Written), err
-	}},
 	"Member": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Member(ctx, b.user)) }},
 	"Users": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return nobody(tx.Users(ctx, []domain.UserID{b.user}))
@@ -424,60 +334,6 @@ var trespasses = map[string]trespass{
 	"InsertAPIKey": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.InsertAPIKey(ctx, domain.APIKey{ID: "key_new", Role: domain.RoleViewer, CreatedBy: b.user, CreatedAt: now}, []byte("h")))
 	}},
-	"InsertLineageFacts": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.InsertLineageFacts(ctx, []domain.LineageFact{b.fact}))
-	}},
-	"RetractLineage": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.RetractLineage(ctx, b.fact.Actor, b.fact.Source))
-	}},
-	"Externals": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nothing(tx.Externals(ctx, []string{string(b.fact.TableID)}))
-	}},
-	"RunLineage": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.RunLineage(ctx, b.run, 100))
-	}},
-	"UnresolvedStatements": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.UnresolvedStatements(ctx, b.run))
-	}},
-	"SettleLineage": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.SettleLineage(ctx, domain.LineageSettlement{
-			Statement: b.traced, Resolution: domain.LineageResolved, Columns: map[domain.TableID][]string{b.fact.TableID: {"mine"}}, OnlyWritten: []domain.TableID{b.fact.TableID},
-		}))
-	}},
-	"LineageCoverage": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
-		c, err := tx.LineageCoverage(ctx, now.Add(-time.Hour))
-		return int(c.None + c.Resolved + c.Unresolved), err
-	}},
-	"ProcessesOf": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.ProcessesOf(ctx, []domain.TableID{b.table.ID}, domain.LineageRead, now.Add(time.Hour), 100))
-	}},
-	"TablesOf": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.TablesOf(ctx, []domain.ProcessID{domain.ProcessID(b.job), domain.ProcessID(b.traced)}, domain.LineageRead, now.Add(time.Hour), 100))
-	}},
-	"LineageTable": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.LineageTable(ctx, b.table.ID, "", now.Add(time.Hour)))
-	}},
-	"StatementBriefs": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.StatementBriefs(ctx, []domain.StatementID{b.traced}))
-	}},
-	"Statement": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.Statement(ctx, b.traced))
-	}},
-	"LockStatement": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return one(tx.LockStatement(ctx, b.traced))
-	}},
-	"UpdateStatement": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.UpdateStatement(ctx, domain.Statement{ID: b.traced, State: domain.StatementFailed}, nil))
-	}},
-	"StatementResult": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.StatementResult(ctx, b.traced))
-	}},
-	"Statements": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.Statements(ctx, domain.StatementFilter{Run: b.run}, "", 100))
-	}},
-	"LiveStatements": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
-		return tx.LiveStatements(ctx, "wh_1")
-	}},
 	"InsertLogSegment": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.InsertLogSegment(ctx, b.attempt, domain.LogSegment{End: 1, Key: "mine"}))
 	}},
@@ -495,6 +351,8 @@ var own = []string{
 
 // TestWorkspacesAreApart calls every method of a transaction in one workspace with what belongs to another: it is not there, and does not change.
 func TestWorkspacesAreApart(t *testing.T) {
+	trespasses := maps.Clone(trespasses)
+	maps.Copy(trespasses, lakeTrespasses)
 	s, dsn := openDSN(t)
 	db := superuser(t, dsn)
 	victim, intruder := newTenant(t, s, "victim"), newTenant(t, s, "intruder")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
@@ -17,66 +18,109 @@ const (
 	findByName = `t.database_id = (SELECT id FROM databases WHERE workspace_id = $1 AND (id = $2 OR key = $3)) AND t.schema_key = $4 AND t.name_key = $5
 	AND t.dropped_at IS NULL`
 	prepareFind = `PREPARE find_lake_table (text, text, text, text, text) AS ` + selectLakeTables + findByName
+	prepareNote = `PREPARE note_lake_table (text, text, text, text, text, text, text, text, text, timestamptz) AS WITH found AS (` + selectLakeTables + findByName + `), noted AS (
+			` + insertFacts + ` FROM (
+				SELECT $7 AS actor_kind, $8 AS actor_id, $9 AS actor_name, 'read' AS direction, f.id AS table_id, COALESCE(f.snapshot_id, 0) AS snapshot_id, $10 AS at,
+					f.database, f.schema, f.name, NULL::text[] AS columns, '' AS process, d.key || '.' || $4 || '.' || $5 AS table_key, '' AS source
+				FROM found f JOIN databases d ON d.workspace_id = $1 AND d.id = f.database_id WHERE f.kind = $6
+			) e` + factJoins + ` ON CONFLICT DO NOTHING
+		) SELECT * FROM found`
 )
 
 // FindLakeTable is domain.LakeTableTx's in a transaction of its own: one round trip for all of it, with a plan that each connection keeps.
 func (s *Store) FindLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string) (domain.LakeTable, error) {
-	if err := scope.Valid(); err != nil {
+	return s.oneLakeTable(ctx, execution{scope: scope, name: "find_lake_table", prepare: prepareFind, args: nameArgs(scope, database, schema, name)}, schema+"."+name)
+}
+
+// NoteLakeTable is FindLakeTable, and notes that the scope's actor has read the table if it is of the kind. The note is not waited for until it is on the disk: it
+// is there before anything that is committed later, such as the actor's end.
+func (s *Store) NoteLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string, kind domain.TableKind, at time.Time) (domain.LakeTable, error) {
+	actor := scope.Actor()
+	args := append(nameArgs(scope, database, schema, name), string(kind), string(actor.Kind), actor.ID, actor.Name, at)
+	return s.oneLakeTable(ctx, execution{scope: scope, name: "note_lake_table", prepare: prepareNote, args: args, soon: true}, schema+"."+name)
+}
+
+func nameArgs(scope domain.Scope, database, schema, name string) []any {
+	return []any{string(scope.Workspace()), database, domain.FoldName(database), domain.FoldName(schema), domain.FoldName(name)}
+}
+
+// oneLakeTable runs what finds a table, and may be run again.
+func (s *Store) oneLakeTable(ctx context.Context, e execution, named string) (domain.LakeTable, error) {
+	if err := e.scope.Valid(); err != nil {
 		return domain.LakeTable{}, err
 	}
-	if strings.ContainsRune(database+schema+name, 0) {
-		return domain.LakeTable{}, domain.Errorf(domain.CodeInvalid, "A name holds a NUL character; leave it out.")
-	}
-	ws := pq.QuoteLiteral(string(scope.Workspace()))
-	args := []string{ws}
-	for _, arg := range []string{database, domain.FoldName(database), domain.FoldName(schema), domain.FoldName(name)} {
-		args = append(args, pq.QuoteLiteral(arg))
-	}
-	query := `SELECT set_config('app.workspace', ` + ws + `, true); EXECUTE find_lake_table (` + strings.Join(args, ", ") + `)`
+	var row lakeTableRow
 	for try := 0; ; try++ {
-		row, err := s.findOnce(ctx, query)
+		err := s.message(ctx, e, func(found *sqlx.Rows) error { return found.StructScan(&row) })
 		if err == nil {
 			return row.toDomain()
 		}
 		if !lostConnection(err) || ctx.Err() != nil || try == s.app.Stats().MaxOpenConnections {
-			return domain.LakeTable{}, mapError(orCancelled(ctx, orMissing(err, domain.NotFound("table", schema+"."+name))))
+			return domain.LakeTable{}, mapError(orCancelled(ctx, orMissing(err, domain.NotFound("table", named))))
 		}
 	}
 }
 
-// findOnce asks on one connection. Several statements sent as one are one transaction, and end it.
-func (s *Store) findOnce(ctx context.Context, query string) (lakeTableRow, error) {
-	conn, err := s.app.Connx(ctx)
-	if err != nil {
-		return lakeTableRow{}, err
-	}
-	defer conn.Close()
-	row, err := secondRow(ctx, conn, query)
-	if pq.As(err, pqerror.InvalidSQLStatementName) == nil {
-		return row, err
-	}
-	if _, err := conn.ExecContext(ctx, prepareFind); err != nil {
-		return row, err
-	}
-	return secondRow(ctx, conn, query)
+// execution is one prepared statement to be run in a workspace, in a transaction of its own.
+type execution struct {
+	scope   domain.Scope
+	name    string
+	prepare string
+	args    []any
+	soon    bool // what it writes need not be on the disk when it is answered
 }
 
-// secondRow is the one row of the second statement's result; sql.ErrNoRows where it has none.
-func secondRow(ctx context.Context, conn *sqlx.Conn, query string) (row lakeTableRow, err error) {
+// query is the whole transaction. Several statements sent as one are one transaction, and end it.
+func (e execution) query() string {
+	settings := `SELECT set_config('app.workspace', ` + pq.QuoteLiteral(string(e.scope.Workspace())) + `, true)`
+	if e.soon {
+		settings += `, set_config('synchronous_commit', 'off', true)`
+	}
+	return settings + `; EXECUTE ` + e.name + ` (` + literals(e.args) + `)`
+}
+
+// message runs the execution in one round trip, and prepares it at its first use on a connection. sql.ErrNoRows where it has no row.
+func (s *Store) message(ctx context.Context, e execution, read func(*sqlx.Rows) error) error {
+	query := e.query()
+	if strings.ContainsRune(query, 0) {
+		return domain.Errorf(domain.CodeInvalid, "The text holds a NUL character; leave it out.")
+	}
+	conn, err := s.app.Connx(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = secondRow(ctx, conn, query, read)
+	if pq.As(err, pqerror.InvalidSQLStatementName) == nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, e.prepare); err != nil {
+		return err
+	}
+	return secondRow(ctx, conn, query, read)
+}
+
+// secondRow reads the one row of the second statement's result, and on to the end, where the transaction may still fail; sql.ErrNoRows where there is no row.
+func secondRow(ctx context.Context, conn *sqlx.Conn, query string, read func(*sqlx.Rows) error) (err error) {
 	found, err := conn.QueryxContext(ctx, query)
 	if err != nil {
-		return row, err
+		return err
 	}
 	defer func() { err = errors.Join(err, found.Close()) }()
-	for found.Next() { // the setting
+	for found.Next() { // the settings
 	}
 	if !found.NextResultSet() {
-		return row, errors.Join(found.Err(), errNoSecond)
+		return errors.Join(found.Err(), errNoSecond)
 	}
 	if !found.Next() {
-		return row, errors.Join(found.Err(), sql.ErrNoRows)
+		return errors.Join(found.Err(), sql.ErrNoRows)
 	}
-	return row, found.StructScan(&row)
+	if err := read(found); err != nil {
+		return err
+	}
+	for found.Next() { // there is none
+	}
+	return found.Err()
 }
 
 var errNoSecond = errors.New("the database has answered only one of two statements")

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,14 +95,29 @@ func (t *Tx) LockLakeTable(ctx context.Context, id domain.TableID) (domain.LakeT
 	return t.lakeTable(ctx, domain.NotFound("table", id), `t.id = $2 FOR UPDATE OF t`, id)
 }
 
-// LakeTables implements domain.LakeTableTx.
+// LakeTables implements domain.LakeTableTx. Of each kind they are in the order of an index.
 func (t *Tx) LakeTables(ctx context.Context, f domain.TableFilter, after domain.TableID, limit int) ([]domain.LakeTable, error) {
-	where := `t.id > $2 AND ($3 = '' OR t.database_id = $3) AND ($4 = '' OR t.schema_key = $4) AND ($5 = '' OR t.kind = $5) AND t.dropped_at IS `
+	args := []any{t.workspace, after, limit}
+	where := `t.id > $2 AND t.dropped_at IS NULL`
 	if f.Dropped {
-		where += `NOT `
+		where = `t.id > $2 AND t.dropped_at IS NOT NULL`
 	}
-	return rows(ctx, t.conn, lakeTableRow.toDomain, selectLakeTables+where+`NULL ORDER BY t.id LIMIT $6`,
-		t.workspace, after, f.Database, domain.FoldName(f.Schema), f.Kind, limit)
+	also := func(column string, value any) {
+		args = append(args, value)
+		where += ` AND t.` + column + ` = $` + strconv.Itoa(len(args))
+	}
+	if f.Database != "" {
+		also("database_id", f.Database)
+	}
+	if f.Schema != "" {
+		also("schema_key", domain.FoldName(f.Schema))
+	}
+	if f.Kind != "" {
+		also("kind", f.Kind)
+		return rows(ctx, t.conn, lakeTableRow.toDomain, selectLakeTables+where+` ORDER BY t.id LIMIT $3`, args...)
+	}
+	each := `(` + selectLakeTables + where + ` AND t.kind = 'table' ORDER BY t.id LIMIT $3)`
+	return rows(ctx, t.conn, lakeTableRow.toDomain, each+` UNION ALL `+strings.Replace(each, `'table'`, `'view'`, 1)+` ORDER BY id LIMIT $3`, args...)
 }
 
 // LakeTableNames implements domain.LakeTableTx.
@@ -142,21 +158,12 @@ func (t *Tx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chosen boo
 				updated_by_kind, updated_by_id, updated_by_name, created_at, updated_at)
 			SELECT $1, $4, $5, $2, parent.name, $3, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $20, $21, $22, $23, $23 FROM parent
 			ON CONFLICT DO NOTHING RETURNING id
-		), placed AS (INSERT INTO lake_locations (workspace_id, location, table_id) SELECT $1, $9, id FROM made)
+		), placed AS (INSERT INTO lake_locations AS l (workspace_id, location, table_id) SELECT $1, $9, id FROM made
+			ON CONFLICT (workspace_id, location) DO UPDATE SET property = false WHERE l.table_id = excluded.table_id)
 		SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM made) AS made`,
 		t.workspace, l.DatabaseID, domain.FoldName(l.Schema), l.ID, l.Kind, l.Name, domain.FoldName(l.Name), l.UUID, l.Location, l.MetadataLocation, l.Version,
 		l.FormatVersion, l.Registered, snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles, l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name, l.CreatedAt)
 	return done.toDomain(), err
-}
-
-// SwapLakeTable implements domain.LakeTableTx.
-func (t *Tx) SwapLakeTable(ctx context.Context, l domain.LakeTable, old string) (bool, error) {
-	snapshot, at, operation := snapshotArgs(l.Snapshot)
-	return t.touched(prepared(ctx), `UPDATE lake_tables SET location = $4, metadata_location = $5, version = $6, format_version = $7, snapshot_id = $8, snapshot_at = $9,
-		operation = $10, row_count = $11, data_bytes = $12, data_files = $13, updated_by_kind = $14, updated_by_id = $15, updated_by_name = $16, updated_at = $17,
-		uuid = $18, registered = $19 WHERE workspace_id = $1 AND id = $2 AND metadata_location = $3 AND dropped_at IS NULL`,
-		t.workspace, l.ID, old, l.Location, l.MetadataLocation, l.Version, l.FormatVersion, snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles,
-		l.UpdatedBy.Kind, l.UpdatedBy.ID, l.UpdatedBy.Name, l.UpdatedAt, l.UUID, l.Registered)
 }
 
 // touched says whether the statement changed a row.
@@ -186,10 +193,51 @@ func (t *Tx) locationFree(ctx context.Context, id domain.TableID, location strin
 
 // TakeLocation implements domain.LakeTableTx.
 func (t *Tx) TakeLocation(ctx context.Context, id domain.TableID, location string) (bool, error) {
+	return t.take(ctx, id, location, false)
+}
+
+// TakePath implements domain.LakeTableTx.
+func (t *Tx) TakePath(ctx context.Context, id domain.TableID, directory string) (bool, error) {
+	return t.take(ctx, id, directory, true)
+}
+
+// take adds a location to the table's. What has once been its place stays that, whatever property leads there too.
+func (t *Tx) take(ctx context.Context, id domain.TableID, location string, property bool) (bool, error) {
 	if free, err := t.locationFree(ctx, id, location); err != nil || !free {
 		return false, err
 	}
-	return true, t.exec(ctx, `INSERT INTO lake_locations (workspace_id, location, table_id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, t.workspace, location, id)
+	return true, t.exec(ctx, `INSERT INTO lake_locations AS l (workspace_id, location, table_id, property) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (workspace_id, location) DO UPDATE SET property = l.property AND excluded.property`, t.workspace, location, id, property)
+}
+
+// TableLocations implements domain.LakeTableTx.
+func (t *Tx) TableLocations(ctx context.Context, id domain.TableID) (places, paths []string, err error) {
+	var found []struct {
+		Location string `db:"location"`
+		Property bool   `db:"property"`
+	}
+	err = t.sel(ctx, &found, `SELECT location, property FROM lake_locations WHERE workspace_id = $1 AND table_id = $2 ORDER BY location`, t.workspace, id)
+	for _, f := range found {
+		if f.Property {
+			paths = append(paths, f.Location)
+		} else {
+			places = append(places, f.Location)
+		}
+	}
+	return places, paths, err
+}
+
+// AdoptLakeTable implements domain.LakeTableTx. The heir's row may come after it, in the same transaction.
+func (t *Tx) AdoptLakeTable(ctx context.Context, id, heir domain.TableID) error {
+	if err := t.exec(ctx, `SET CONSTRAINTS lake_locations_owner DEFERRED`); err != nil {
+		return err
+	}
+	err := t.exec(ctx, `UPDATE lake_locations l SET table_id = $3 FROM lake_tables t WHERE l.workspace_id = $1 AND l.table_id = $2
+		AND t.workspace_id = $1 AND t.id = $2 AND t.dropped_at IS NOT NULL`, t.workspace, id, heir)
+	if err != nil {
+		return err
+	}
+	return t.ForgetLakeTable(ctx, id)
 }
 
 // LocationOwners implements domain.LakeTableTx.
@@ -209,7 +257,44 @@ func (t *Tx) LocationOwners(ctx context.Context, locations []string) (map[string
 // TableAt implements domain.LakeTableTx.
 func (t *Tx) TableAt(ctx context.Context, location string) (domain.LakeTable, error) {
 	return t.lakeTable(ctx, domain.NotFound("table", location),
-		`t.id = (SELECT table_id FROM lake_locations WHERE workspace_id = $1 AND location = $2)`, location)
+		`t.id = (SELECT table_id FROM lake_locations WHERE workspace_id = $1 AND location = $2 AND NOT property)`, location)
+}
+
+// LakeTablesNamed implements domain.LakeTableTx.
+func (t *Tx) LakeTablesNamed(ctx context.Context, names []domain.LakeTableName) ([]domain.LakeTable, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	databases, keys, schemas, tables := make([]string, len(names)), make([]string, len(names)), make([]string, len(names)), make([]string, len(names))
+	for i, n := range names {
+		databases[i], keys[i], schemas[i], tables[i] = n.Database, domain.FoldName(n.Database), domain.FoldName(n.Schema), domain.FoldName(n.Name)
+	}
+	return rows(ctx, t.conn, lakeTableRow.toDomain, `WITH named AS (
+			SELECT DISTINCT b.id, n.schema_key, n.name_key FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS n (database, key, schema_key, name_key)
+			JOIN databases b ON b.workspace_id = $1 AND (b.id = n.database OR b.key = n.key)
+		) `+selectLakeTables+`t.dropped_at IS NULL AND (t.database_id, t.schema_key, t.name_key) IN (SELECT id, schema_key, name_key FROM named)`,
+		t.workspace, pq.Array(databases), pq.Array(keys), pq.Array(schemas), pq.Array(tables))
+}
+
+// LakeTablesAt implements domain.LakeTableTx.
+func (t *Tx) LakeTablesAt(ctx context.Context, locations []string) (map[string]domain.LakeTable, error) {
+	type placedRow struct {
+		lakeTableRow
+		Place string `db:"place"`
+	}
+	if len(locations) == 0 {
+		return nil, nil
+	}
+	var all []placedRow
+	err := t.sel(ctx, &all, `SELECT p.location AS place, x.* FROM lake_locations p CROSS JOIN LATERAL (`+selectLakeTables+`t.id = p.table_id AND t.dropped_at IS NULL) x
+		WHERE p.workspace_id = $1 AND p.location = ANY($2) AND NOT p.property`, t.workspace, pq.Array(locations))
+	found := make(map[string]domain.LakeTable, len(all))
+	for _, row := range all {
+		if found[row.Place], err = row.toDomain(); err != nil {
+			return nil, err
+		}
+	}
+	return found, err
 }
 
 // moved is what a change of a table's name found and did.
@@ -241,7 +326,7 @@ func (m moved) of(id domain.TableID, err error) (domain.Inserted, error) {
 
 // DropLakeTable implements domain.LakeTableTx.
 func (t *Tx) DropLakeTable(ctx context.Context, id domain.TableID, at, purgeAfter time.Time, purge bool) (bool, error) {
-	return t.touched(ctx, `UPDATE lake_tables SET dropped_at = $3, purge_after = $4, purge = $5 WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NULL`,
+	return t.touched(ctx, `UPDATE lake_tables SET dropped_at = $3, purge_after = $4, purge_next = $4, purge_failures = 0, purge = $5 WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NULL`,
 		t.workspace, id, at, purgeAfter, purge)
 }
 
@@ -255,7 +340,7 @@ func (t *Tx) UndropLakeTable(ctx context.Context, id domain.TableID) (domain.Ins
 		), taken AS (
 			SELECT 1 FROM lake_tables t JOIN dropped d USING (database_id, schema_key, name_key) WHERE t.workspace_id = $1 AND t.dropped_at IS NULL
 		), made AS (
-			UPDATE lake_tables t SET dropped_at = NULL, purge_after = NULL, purge = false, schema = parent.name FROM parent
+			UPDATE lake_tables t SET dropped_at = NULL, purge_after = NULL, purge_next = NULL, purge = false, schema = parent.name FROM parent
 			WHERE t.workspace_id = $1 AND t.id = $2 AND t.dropped_at IS NOT NULL AND NOT EXISTS (SELECT FROM taken) RETURNING 1
 		) SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM taken) AS taken, EXISTS (SELECT FROM made) AS made`, t.workspace, id)
 	return done.of(id, err)
@@ -266,6 +351,13 @@ func (t *Tx) ForgetLakeTable(ctx context.Context, id domain.TableID) error {
 	return t.execOne(ctx, domain.NotFound("table", id), `DELETE FROM lake_tables WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NOT NULL`, t.workspace, id)
 }
 
+// PostponePurge implements domain.LakeTableTx.
+func (t *Tx) PostponePurge(ctx context.Context, id domain.TableID, from time.Time) error {
+	return t.exec(ctx, `UPDATE lake_tables SET purge_failures = purge_failures + 1,
+		purge_next = $3::timestamptz + least(power(2, least(purge_failures, 5)), 24) * interval '1 hour' WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NOT NULL`,
+		t.workspace, id, from)
+}
+
 func (r refRow) table() (domain.TableRef, error) {
 	return domain.TableRef{Workspace: r.Workspace, Table: domain.TableID(r.ID)}, nil
 }
@@ -274,7 +366,7 @@ var _ domain.LakeSystem = (*System)(nil)
 
 // DueTables implements domain.LakeSystem.
 func (s *System) DueTables(ctx context.Context, now time.Time, limit int) ([]domain.TableRef, error) {
-	return refs(ctx, s, refRow.table, `SELECT workspace_id, id FROM lake_tables WHERE dropped_at IS NOT NULL AND purge_after <= $1 ORDER BY purge_after LIMIT $2`,
+	return refs(ctx, s, refRow.table, `SELECT workspace_id, id FROM lake_tables WHERE dropped_at IS NOT NULL AND purge_next <= $1 ORDER BY purge_next LIMIT $2`,
 		now, limit)
 }
 

@@ -38,23 +38,32 @@ func (t *Tx) InsertLineage(ctx context.Context, entries []domain.LineageEntry) e
 		if e.Direction != domain.LineageWritten {
 			continue
 		}
-		if err := t.holdWriter(ctx, e.Actor); err != nil {
+		if err := t.HoldWriter(ctx, e.Actor); err != nil {
 			return err
 		}
 	}
 	return t.InsertLineageFacts(ctx, facts)
 }
 
-// holdWriter keeps a statement or an attempt from ending while it commits, and refuses one that is over: its end, once written, tells all that it has committed.
-func (t *Tx) holdWriter(ctx context.Context, a domain.Actor) error {
-	over := domain.Errorf(domain.CodeConflict, "What writes here is over; nothing more of it is committed.")
-	var one int
+// HoldWriter implements domain.LineageTx. Who is held once is held until the end of the transaction.
+func (t *Tx) HoldWriter(ctx context.Context, a domain.Actor) error {
+	if t.held == a {
+		return nil
+	}
+	query := ""
 	switch a.Kind {
 	case domain.ActorStatement:
-		return orMissing(t.get(ctx, &one, `SELECT 1 FROM statements WHERE workspace_id = $1 AND id = $2 AND state IN ('queued', 'running') FOR SHARE`, t.workspace, a.ID), over)
+		query = `SELECT 1 FROM statements WHERE workspace_id = $1 AND id = $2 AND state IN ('queued', 'running') FOR SHARE`
 	case domain.ActorRun:
-		return orMissing(t.get(ctx, &one, `SELECT 1 FROM attempts WHERE workspace_id = $1 AND id = $2 AND status IN ('starting', 'running') FOR SHARE`, t.workspace, a.ID), over)
+		query = `SELECT 1 FROM attempts WHERE workspace_id = $1 AND id = $2 AND status IN ('starting', 'running') FOR SHARE`
+	default:
+		return nil
 	}
+	var one int
+	if err := t.get(prepared(ctx), &one, query, t.workspace, a.ID); err != nil {
+		return orMissing(err, domain.Errorf(domain.CodeConflict, "What writes here is over; nothing more of it is committed."))
+	}
+	t.held = a
 	return nil
 }
 

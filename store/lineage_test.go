@@ -15,6 +15,7 @@ import (
 
 // traced is a workspace whose lineage is looked at.
 type traced struct {
+	dsn string
 	*tenant
 	lineages *domain.Lineages
 	database domain.DatabaseID
@@ -23,7 +24,8 @@ type traced struct {
 }
 
 func newTraced(t testing.TB) *traced {
-	w := &traced{tenant: newTenant(t, open(t), "ours"), ids: map[string]domain.TableID{}}
+	opened, dsn := openDSN(t)
+	w := &traced{tenant: newTenant(t, opened, "ours"), dsn: dsn, ids: map[string]domain.TableID{}}
 	w.lineages = &domain.Lineages{Store: w.store, Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"}
 	w.began = w.clock.Now()
 	w.clock.move(time.Hour)

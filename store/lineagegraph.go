@@ -40,8 +40,22 @@ func (r lineageEdgeRow) toDomain() (domain.LineageEdge, error) {
 const factRecord = `jsonb_to_recordset($2::jsonb) AS e (actor_kind text, actor_id text, actor_name text, direction text, table_id text, snapshot_id bigint,
 	at timestamptz, database text, schema text, name text, columns text[], process text, source text, table_key text)`
 
+// What an entry e of lineage in the workspace $1 becomes: a row that knows its run, its task and its process.
+const (
+	insertFacts = `INSERT INTO lineage (workspace_id, actor_kind, actor_id, actor_name, direction, table_id, snapshot_id, at, database, schema, name, columns,
+		run_id, task_key, process, adhoc, table_key, source)
+	SELECT $1, e.actor_kind, e.actor_id, e.actor_name, e.direction, e.table_id, e.snapshot_id, e.at, e.database, e.schema, e.name, e.columns,
+		COALESCE(r.id, ''), COALESCE(a.task_key, s.task_key, ''),
+		COALESCE(NULLIF(e.process, ''), r.job_id || COALESCE('/' || NULLIF(COALESCE(a.task_key, s.task_key), ''), ''), e.actor_id),
+		e.process = '' AND r.id IS NULL, e.table_key, e.source`
+	factJoins = `
+	LEFT JOIN attempts a ON e.actor_kind = 'run' AND a.workspace_id = $1 AND a.id = e.actor_id
+	LEFT JOIN statements s ON e.actor_kind = 'statement' AND s.workspace_id = $1 AND s.id = e.actor_id
+	LEFT JOIN runs r ON r.workspace_id = $1 AND r.id = COALESCE(a.run_id, NULLIF(s.run_id, ''))`
+)
+
 // InsertLineageFacts implements domain.LineageFactTx. What OpenLineage tells without a snapshot of a table that the catalog saw the same actor use adds its columns
-// to that, and no second entry.
+// to that, and no second entry; what it has told before gives way to what the catalog sees later. What a run that has failed is said to write is left out.
 func (t *Tx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact) error {
 	if len(facts) == 0 {
 		return nil
@@ -62,18 +76,11 @@ func (t *Tx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact)
 	if err != nil {
 		return err
 	}
-	err = t.exec(ctx, `INSERT INTO lineage (workspace_id, actor_kind, actor_id, actor_name, direction, table_id, snapshot_id, at, database, schema, name, columns,
-			run_id, task_key, process, adhoc, table_key, source)
-		SELECT $1, e.actor_kind, e.actor_id, e.actor_name, e.direction, e.table_id, e.snapshot_id, e.at, e.database, e.schema, e.name, e.columns,
-			COALESCE(r.id, ''), COALESCE(a.task_key, s.task_key, ''),
-			COALESCE(NULLIF(e.process, ''), r.job_id || COALESCE('/' || NULLIF(COALESCE(a.task_key, s.task_key), ''), ''), e.actor_id),
-			e.process = '' AND r.id IS NULL, e.table_key, e.source
-		FROM `+factRecord+`
-		LEFT JOIN attempts a ON e.actor_kind = 'run' AND a.workspace_id = $1 AND a.id = e.actor_id
-		LEFT JOIN statements s ON e.actor_kind = 'statement' AND s.workspace_id = $1 AND s.id = e.actor_id
-		LEFT JOIN runs r ON r.workspace_id = $1 AND r.id = COALESCE(a.run_id, NULLIF(s.run_id, ''))
-		WHERE e.source = '' OR e.snapshot_id <> 0 OR NOT EXISTS (SELECT FROM lineage k WHERE k.workspace_id = $1 AND k.actor_kind = e.actor_kind
-			AND k.actor_id = e.actor_id AND k.direction = e.direction AND k.table_id = e.table_id)
+	err = t.exec(prepared(ctx), insertFacts+` FROM `+factRecord+factJoins+`
+		WHERE e.source = '' OR ((e.snapshot_id <> 0 OR NOT EXISTS (SELECT FROM lineage k WHERE k.workspace_id = $1 AND k.actor_kind = e.actor_kind
+			AND k.actor_id = e.actor_id AND k.direction = e.direction AND k.table_id = e.table_id))
+			AND (e.direction = 'read' OR NOT EXISTS (SELECT FROM lineage_retracted x WHERE x.workspace_id = $1 AND x.actor_kind = e.actor_kind
+			AND x.actor_id = e.actor_id AND x.source = e.source)))
 		ON CONFLICT DO NOTHING`, t.workspace, string(body))
 	if err != nil || !told {
 		return err
@@ -83,9 +90,20 @@ func (t *Tx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact)
 }
 
 // RetractLineage implements domain.LineageFactTx.
-func (t *Tx) RetractLineage(ctx context.Context, actor domain.Actor, source string) error {
-	return t.exec(ctx, `DELETE FROM lineage WHERE workspace_id = $1 AND actor_kind = $2 AND actor_id = $3 AND direction = 'written' AND source = $4 AND source <> ''`,
-		t.workspace, actor.Kind, actor.ID, source)
+func (t *Tx) RetractLineage(ctx context.Context, all []domain.LineageSource) error {
+	if len(all) == 0 {
+		return nil
+	}
+	kinds, ids, sources := make([]string, len(all)), make([]string, len(all)), make([]string, len(all))
+	for i, l := range all {
+		kinds[i], ids[i], sources[i] = string(l.Actor.Kind), l.Actor.ID, l.Source
+	}
+	return t.exec(ctx, `WITH gone AS (
+			SELECT DISTINCT kind, id, source FROM unnest($2::text[], $3::text[], $4::text[]) AS g (kind, id, source) WHERE source <> ''
+		), noted AS (
+			INSERT INTO lineage_retracted (workspace_id, actor_kind, actor_id, source) SELECT $1, kind, id, source FROM gone ORDER BY kind, id, source ON CONFLICT DO NOTHING
+		) DELETE FROM lineage l USING gone g WHERE l.workspace_id = $1 AND l.actor_kind = g.kind AND l.actor_id = g.id AND l.direction = 'written' AND l.source = g.source`,
+		t.workspace, pq.Array(kinds), pq.Array(ids), pq.Array(sources))
 }
 
 type externalRow struct {

@@ -78,6 +78,140 @@ func TestLostRunsTakeBackTheirOutputs(t *testing.T) {
 	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 1)
 }
 
+// shouted is the events with the run's id in capitals.
+func shouted(events []domain.RunEvent) []domain.RunEvent {
+	for i := range events {
+		events[i].Run.RunID = strings.ToUpper(events[i].Run.RunID)
+	}
+	return events
+}
+
+// TestLostRunsStayLost: a run that has failed has written nothing, however its id is spelled, and whatever is sent again.
+func TestLostRunsStayLost(t *testing.T) {
+	w := newTraced(t)
+	w.table("clean")
+	_, process := w.process(w.jobNamed("load"))
+	task := domain.NewScope(w.admin.Workspace(), process, domain.RoleEditor)
+	const out = `{"namespace":"millpond","name":"lake.public.clean"}`
+	for i, scope := range []domain.Scope{w.admin, task} {
+		start := w.event("START", 170+i, "", out)
+		start[0].Run.RunID = strings.Replace(start[0].Run.RunID, "4000", "4abc", 1)
+		fail := w.event("FAIL", 170+i, "", "")
+		fail[0].Run.RunID = strings.ToUpper(start[0].Run.RunID)
+		nodes := func() int { return len(w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes) }
+		w.report(scope, start)
+		require.Equal(t, 2, nodes())
+		w.report(scope, fail)
+		require.Equal(t, 1, nodes())
+		w.report(scope, start)
+		require.Equal(t, 1, nodes(), "the start was sent again")
+		w.report(scope, append(start, fail...))
+		require.Equal(t, 1, nodes())
+	}
+	w.report(w.admin, w.event("COMPLETE", 199, "", out))
+	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 2, "another run is none of theirs")
+}
+
+// TestToldBeforeItWasSeen: a table that a task says it will use, and then uses, is there once: as the catalog saw it, with the columns that were told.
+func TestToldBeforeItWasSeen(t *testing.T) {
+	w := newTraced(t)
+	run, process := w.process(w.jobNamed("load"))
+	task := domain.NewScope(w.admin.Workspace(), process, domain.RoleEditor)
+	w.table("raw")
+	w.table("clean")
+	w.report(task, w.event("START", 1, `{"namespace":"m","name":"lake.public.raw"}`, `{"namespace":"m","name":"lake.public.clean",
+		"facets":{"columnLineage":{"fields":{"day":{"inputFields":[{"namespace":"m","name":"lake.public.raw","field":"ts"}]}}}}}`))
+	w.note(process, domain.LineageRead, "raw", 5)
+	w.note(process, domain.LineageWritten, "clean", 6)
+	w.note(process, domain.LineageWritten, "clean", 7)
+	found, err := w.lineages.OfRun(t.Context(), w.admin, run)
+	require.NoError(t, err)
+	snapshots := map[int64][]string{}
+	for _, f := range found.Facts {
+		require.Empty(t, f.Source)
+		snapshots[f.SnapshotID] = f.Columns
+	}
+	require.Len(t, found.Facts, 3)
+	require.Equal(t, map[int64][]string{5: {"ts"}, 6: {"day"}, 7: nil}, snapshots)
+
+	// The same where a job outside tells the snapshot only at its end.
+	const out = `{"namespace":"millpond","name":"lake.public.clean"}`
+	w.report(w.admin, w.event("START", 2, "", out))
+	w.report(w.admin, w.event("COMPLETE", 2, "", `{"namespace":"millpond","name":"lake.public.clean","facets":{"version":{"datasetVersion":"77"}}}`))
+	for _, edge := range w.graph(domain.LineageQuery{Table: "lake.public.clean", Way: domain.Upstream}).Edges {
+		if edge.Actor.Kind == domain.ActorExternal {
+			require.Equal(t, int64(77), edge.SnapshotID)
+			require.Equal(t, int64(1), edge.Count)
+		}
+	}
+}
+
+// TestReportsAreBounded: what many events name is looked up at once, and a dataset has no more than a few other names.
+func TestReportsAreBounded(t *testing.T) {
+	w := newTraced(t)
+	clean := w.table("clean")
+	symlinks := func(n int) string {
+		return `{"namespace":"s3://x","name":"y","facets":{"symlinks":{"identifiers":[` +
+			strings.Repeat(`{"namespace":"n","name":"a.b.c"},`, n-1) + `{"namespace":"n","name":"` + string(w.database) + `.Public.CLEAN"}]}}}`
+	}
+	w.report(w.admin, w.event("COMPLETE", 1, symlinks(10), ""))
+	require.Len(t, w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Downstream}).Edges, 1)
+	body := strings.Replace(`{"eventType":"START","eventTime":"2026-01-01T00:00:00Z","producer":"p","schemaURL":"s","run":{"runId":"00000000-0000-4000-8000-000000000001"},
+		"job":{"namespace":"etl","name":"nightly"},"inputs":[@],"outputs":[]}`, "@", symlinks(11), 1)
+	_, err := domain.ParseRunEvents([]byte(body), w.clock.Now())
+	require.Equal(t, domain.CodeInvalid, code(err))
+	require.ErrorContains(t, err, "at most 10")
+
+	var events []domain.RunEvent
+	for i := range 500 {
+		events = append(events, w.event("START", 1000+i, fmt.Sprintf(`{"namespace":"m","name":"lake.public.clean"},{"namespace":"s3://b","name":"d%d"}`, i), `{"namespace":"file","name":"/lake/clean"}`)...)
+	}
+	counted := &countingStore{Store: w.store}
+	lineages := *w.lineages
+	lineages.Store = counted
+	require.NoError(t, lineages.Report(t.Context(), w.admin, events))
+	require.Equal(t, 2, counted.finds)
+	require.Equal(t, 1, counted.inserts)
+	g := w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Downstream, Depth: 1})
+	require.Equal(t, int64(501), g.Edges[0].Count)
+}
+
+// countingStore counts how often lineage is looked up and kept.
+type countingStore struct {
+	domain.Store
+	finds, inserts int
+}
+
+// In implements domain.Store.
+func (c *countingStore) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
+	return c.Store.In(ctx, s, func(tx domain.Tx) error { return fn(countingTx{tx, c}) })
+}
+
+type countingTx struct {
+	domain.Tx
+	of *countingStore
+}
+
+func (c countingTx) LakeTablesNamed(ctx context.Context, names []domain.LakeTableName) ([]domain.LakeTable, error) {
+	c.of.finds++
+	return c.Tx.LakeTablesNamed(ctx, names)
+}
+
+func (c countingTx) LakeTablesAt(ctx context.Context, locations []string) (map[string]domain.LakeTable, error) {
+	c.of.finds++
+	return c.Tx.LakeTablesAt(ctx, locations)
+}
+
+func (c countingTx) FindLakeTable(ctx context.Context, database, schema, name string) (domain.LakeTable, error) {
+	c.of.finds++
+	return c.Tx.FindLakeTable(ctx, database, schema, name)
+}
+
+func (c countingTx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact) error {
+	c.of.inserts++
+	return c.Tx.InsertLineageFacts(ctx, facts)
+}
+
 // TestReportedByATask: what a task's process tells is of its run, and what the catalog saw it do is there once.
 func TestReportedByATask(t *testing.T) {
 	w := newTraced(t)
@@ -114,6 +248,19 @@ func (r *receiver) Receive(_ context.Context, event []byte) error {
 	}
 	r.events = append(r.events, string(event))
 	return nil
+}
+
+// oddOutbox has more to tell, which cannot be.
+type oddOutbox struct {
+	domain.LineageOutbox
+	odd []domain.LineageEventRef
+}
+
+// LineageEvents implements domain.LineageOutbox.
+func (o *oddOutbox) LineageEvents(ctx context.Context, limit int) ([]domain.LineageEventRef, error) {
+	all, err := o.LineageOutbox.LineageEvents(ctx, limit)
+	all, o.odd = append(o.odd, all...), nil
+	return all, err
 }
 
 // TestLineageEvents: nobody is told before they want to be; then each change is told in its order until it was received, and what is a week old is dropped.
@@ -154,11 +301,20 @@ func TestLineageEvents(t *testing.T) {
 	w.process(w.jobNamed("next"))
 	require.NoError(t, deliver())
 	require.Len(t, reported, 2)
+	// Nor does one that cannot be made.
+	r.fail = nil
+	emitter.Outbox = &oddOutbox{LineageOutbox: w.system, odd: []domain.LineageEventRef{{Workspace: w.admin.Workspace(), Kind: "run", Subject: "no id of ours", Status: "running"}}}
+	w.process(w.jobNamed("after"))
+	require.NoError(t, deliver())
+	require.Len(t, r.events, 6)
+	require.Len(t, reported, 3)
+	require.ErrorContains(t, reported[2], "could not be made")
+
 	r.fail = errors.New("away")
 	w.process(w.jobNamed("old"))
 	w.clock.move(8 * 24 * time.Hour)
 	require.NoError(t, deliver())
-	require.ErrorContains(t, reported[2], "2 OpenLineage events were dropped")
+	require.ErrorContains(t, reported[3], "2 OpenLineage events were dropped")
 
 	var none *domain.LineageEmitter = &domain.LineageEmitter{Store: w.store, Outbox: w.system, Clock: w.clock, Report: emitter.Report}
 	_, err := none.Deliver(t.Context())

@@ -183,8 +183,9 @@ CREATE TABLE lake_locations (
     workspace_id text COLLATE "C" NOT NULL,
     location text COLLATE "C" NOT NULL,
     table_id text COLLATE "C" NOT NULL,
-    CONSTRAINT lake_locations_pkey PRIMARY KEY (workspace_id, location),
-    CONSTRAINT lake_locations_workspace_id_table_id_fkey FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables(workspace_id, id) ON DELETE CASCADE
+    property boolean DEFAULT false NOT NULL,
+    CONSTRAINT lake_locations_owner FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables(workspace_id, id) ON DELETE CASCADE DEFERRABLE,
+    CONSTRAINT lake_locations_pkey PRIMARY KEY (workspace_id, location)
 );
 ALTER TABLE lake_locations ENABLE ROW LEVEL SECURITY;
 
@@ -236,6 +237,8 @@ CREATE TABLE lake_tables (
     dropped_at timestamp with time zone,
     purge boolean DEFAULT false NOT NULL,
     purge_after timestamp with time zone,
+    purge_next timestamp with time zone,
+    purge_failures integer DEFAULT 0 NOT NULL,
     CONSTRAINT lake_tables_kind_check CHECK ((kind = ANY (ARRAY['table'::text, 'view'::text]))),
     CONSTRAINT lake_tables_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT lake_tables_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
@@ -299,6 +302,17 @@ CREATE TABLE lineage_receiver (
     CONSTRAINT lineage_receiver_one_check CHECK (one),
     CONSTRAINT lineage_receiver_pkey PRIMARY KEY (one)
 );
+
+CREATE TABLE lineage_retracted (
+    workspace_id text COLLATE "C" NOT NULL,
+    actor_kind text COLLATE "C" NOT NULL,
+    actor_id text COLLATE "C" NOT NULL,
+    source text COLLATE "C" NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT lineage_retracted_pkey PRIMARY KEY (workspace_id, actor_kind, actor_id, source),
+    CONSTRAINT lineage_retracted_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE lineage_retracted ENABLE ROW LEVEL SECURITY;
 
 CREATE TABLE log_chunks (
     workspace_id text COLLATE "C" NOT NULL,
@@ -610,7 +624,11 @@ CREATE INDEX lake_locations_table ON public.lake_locations USING btree (workspac
 
 CREATE INDEX lake_schemas_parent ON public.lake_schemas USING btree (workspace_id, database_id, parent_key, key);
 
-CREATE INDEX lake_tables_due ON public.lake_tables USING btree (purge_after) WHERE (dropped_at IS NOT NULL);
+CREATE INDEX lake_tables_dropped ON public.lake_tables USING btree (workspace_id, database_id, kind, id) WHERE (dropped_at IS NOT NULL);
+
+CREATE INDEX lake_tables_due ON public.lake_tables USING btree (purge_next) WHERE (dropped_at IS NOT NULL);
+
+CREATE INDEX lake_tables_list ON public.lake_tables USING btree (workspace_id, database_id, kind, id) WHERE (dropped_at IS NULL);
 
 CREATE UNIQUE INDEX lake_tables_live ON public.lake_tables USING btree (workspace_id, database_id, schema_key, name_key) WHERE (dropped_at IS NULL);
 
@@ -728,6 +746,10 @@ CREATE POLICY app ON lineage_outbox FOR ALL TO millpond_app USING ((workspace_id
 
 CREATE POLICY system ON lineage_outbox FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
+CREATE POLICY app ON lineage_retracted FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lineage_retracted FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
 CREATE POLICY app ON log_chunks FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON log_chunks FOR ALL TO millpond_system USING (true) WITH CHECK (true);
@@ -841,6 +863,21 @@ BEGIN
 END
 $function$;
 
+CREATE OR REPLACE FUNCTION public.lineage_seen()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+DECLARE
+    told text[];
+BEGIN
+    DELETE FROM lineage WHERE workspace_id = NEW.workspace_id AND actor_kind = NEW.actor_kind AND actor_id = NEW.actor_id AND direction = NEW.direction
+        AND table_id = NEW.table_id AND snapshot_id = 0 AND source <> '' RETURNING columns INTO told;
+    NEW.columns := COALESCE(NEW.columns, told);
+    RETURN NEW;
+END
+$function$;
+
 CREATE OR REPLACE FUNCTION public.lineage_transition()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -934,6 +971,8 @@ GRANT DELETE, SELECT ON lineage_outbox TO millpond_system;
 GRANT SELECT ON lineage_receiver TO millpond_app;
 
 GRANT INSERT, SELECT, UPDATE ON lineage_receiver TO millpond_system;
+
+GRANT INSERT, SELECT ON lineage_retracted TO millpond_app;
 
 GRANT INSERT, SELECT ON log_chunks TO millpond_app;
 

@@ -137,8 +137,8 @@ func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result
 	return result, orMissing(err, domain.NotFound("statement", id))
 }
 
-// Statements implements domain.StatementTx. The page is found by the primary key, or by the index of the warehouse or the run.
-func (t *Tx) Statements(ctx context.Context, f domain.StatementFilter, before domain.StatementID, limit int) ([]domain.Statement, error) {
+// Statements implements domain.StatementTx. The page is found by the primary key, or by the index of the warehouse or the run; texts are read of what it has alone.
+func (t *Tx) Statements(ctx context.Context, f domain.StatementFilter, before domain.StatementID, limit, bytes int) ([]domain.Statement, error) {
 	args := []any{t.workspace}
 	where := "workspace_id = $1"
 	and := func(clause string, arg any) {
@@ -163,8 +163,11 @@ func (t *Tx) Statements(ctx context.Context, f domain.StatementFilter, before do
 	if f.Text != "" {
 		and("position($%d in lower(query)) > 0", strings.ToLower(f.Text))
 	}
-	args = append(args, limit)
-	return rows(ctx, t.conn, statementRow.toDomain, `SELECT `+statementColumns+` FROM statements WHERE `+where+fmt.Sprintf(` ORDER BY id DESC LIMIT $%d`, len(args)), args...)
+	args = append(args, limit, bytes)
+	return rows(ctx, t.conn, statementRow.toDomain, fmt.Sprintf(`WITH page AS (
+		SELECT id, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) - size AS before
+		FROM (SELECT id, octet_length(query) + octet_length(parameters::text) AS size FROM statements WHERE %s ORDER BY id DESC LIMIT $%d) AS sized)
+		SELECT `+statementColumns+` FROM statements JOIN page USING (id) WHERE workspace_id = $1 AND page.before <= $%d ORDER BY id DESC`, where, len(args)-1, len(args)), args...)
 }
 
 // LiveStatements implements domain.StatementTx.
@@ -201,6 +204,6 @@ func (s *System) LiveStatement(ctx context.Context, id domain.StatementID) (ref 
 		Role      domain.Role        `db:"role"`
 		Name      string             `db:"created_by_name"`
 	}
-	err = s.db.GetContext(ctx, &r, `SELECT workspace_id, role, created_by_name FROM statements WHERE id = $1 AND state IN ('queued', 'running')`, id)
+	err = s.db.GetContext(prepared(ctx), &r, `SELECT workspace_id, role, created_by_name FROM statements WHERE id = $1 AND state IN ('queued', 'running')`, id)
 	return domain.StatementRef{Workspace: r.Workspace, Statement: id}, r.Role, r.Name, mapError(orMissing(err, errUnknown))
 }

@@ -19,6 +19,7 @@ type Tx struct {
 	conn      *sqlx.Conn
 	workspace domain.WorkspaceID
 	topics    []domain.Topic
+	held      domain.Actor // who writes, and does not end before the transaction does
 }
 
 var _ domain.Tx = (*Tx)(nil)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// attach makes the databases that a statement names, and its default one, DuckDB's, with the statement's own token.
+// attach makes the databases that a statement names, and its default one, DuckDB's, without its token, which the courier adds.
 func (e *execution) attach() error {
 	if len(e.named) == 0 && !e.class.write {
 		return nil
@@ -27,12 +27,10 @@ func (e *execution) attach() error {
 
 // attachDatabase attaches one of the catalog's databases, unless it is already.
 func (e *execution) attachDatabase(name string) error {
-	at := slices.IndexFunc(e.s.Catalog.Databases, func(d string) bool { return strings.EqualFold(d, name) })
-	if at < 0 || slices.Contains(e.attached, e.s.Catalog.Databases[at]) {
+	if !slices.Contains(e.s.Catalog.Databases, name) || slices.Contains(e.attached, name) {
 		return nil
 	}
-	name = e.s.Catalog.Databases[at]
-	options := []string{"TYPE iceberg", "ENDPOINT " + literal(e.courier.address), "TOKEN " + literal(e.s.Catalog.Token), "ACCESS_DELEGATION_MODE 'none'", "SUPPORT_NESTED_NAMESPACES true"}
+	options := []string{"TYPE iceberg", "ENDPOINT " + literal(e.courier.address), "TOKEN 'none'", "ACCESS_DELEGATION_MODE 'none'", "SUPPORT_NESTED_NAMESPACES true"}
 	if err := e.conn.exec("ATTACH " + literal(name) + " AS " + quote(name) + " (" + strings.Join(options, ", ") + ")"); err != nil {
 		return err
 	}
@@ -50,6 +48,11 @@ func (e *execution) detach() {
 			e.broken = true
 		}
 	}
+	// What no check found may have attached another one.
+	left, err := e.conn.strings("SELECT database_name FROM duckdb_databases() WHERE NOT internal")
+	if err != nil || !slices.Equal(left, []string{"memory"}) {
+		e.broken = true
+	}
 }
 
 // databases are those that the statement names, the default one first.
@@ -59,9 +62,8 @@ func (e *execution) databases() []string {
 	}
 	var names []string
 	add := func(name string) {
-		at := slices.IndexFunc(e.s.Catalog.Databases, func(d string) bool { return strings.EqualFold(d, name) })
-		if at >= 0 && !slices.Contains(names, e.s.Catalog.Databases[at]) {
-			names = append(names, e.s.Catalog.Databases[at])
+		if slices.Contains(e.s.Catalog.Databases, name) && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	add(e.s.Database)

@@ -1,11 +1,10 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,15 +16,15 @@ import (
 // catalogClient asks the platform's catalog, by the Iceberg REST protocol, for what DuckDB does not do there: views, and schemas within schemas.
 type catalogClient struct {
 	ctx      context.Context // ends with the statement
-	http     http.Client
+	courier  *courier        // so that it reads the same as DuckDB
 	catalog  agent.Catalog
 	prefixes map[string]string // of databases by name
 }
 
 const catalogTimeout = 30 * time.Second
 
-func newCatalogClient(ctx context.Context, c agent.Catalog) *catalogClient {
-	return &catalogClient{ctx: ctx, http: http.Client{Timeout: catalogTimeout, Transport: &http.Transport{DisableKeepAlives: true}}, catalog: c, prefixes: map[string]string{}}
+func newCatalogClient(ctx context.Context, courier *courier, c agent.Catalog) *catalogClient {
+	return &catalogClient{ctx: ctx, courier: courier, catalog: c, prefixes: map[string]string{}}
 }
 
 // catalogError is an answer other than success.
@@ -48,38 +47,37 @@ func (e *catalogError) fault() agent.StatementFault {
 
 // call sends a request and reads the answer into out, if that is not nil.
 func (c *catalogClient) call(method, path string, in, out any) error {
-	var body io.Reader
+	asked := &errand{method: method, url: strings.TrimSuffix(c.catalog.URL, "/") + path, header: http.Header{"Authorization": {"Bearer " + c.catalog.Token}}}
+	ctx, cancel := context.WithTimeout(c.ctx, catalogTimeout)
+	defer cancel()
+	carry := c.courier.get
+	if method == http.MethodGet {
+		c.courier.admit(path)
+	} else {
+		defer c.courier.forget()
+		carry = c.courier.change
+	}
 	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
+		var err error
+		if asked.body, err = json.Marshal(in); err != nil {
 			return err
 		}
-		body = bytes.NewReader(b)
+		asked.header.Set("Content-Type", "application/json")
 	}
-	r, err := http.NewRequestWithContext(c.ctx, method, strings.TrimSuffix(c.catalog.URL, "/")+path, body)
-	if err != nil {
-		return err
+	a, err := carry(ctx, asked)
+	if unsure, ok := errors.AsType[*unsureError](err); ok {
+		return unsure.failure()
 	}
-	r.Header.Set("Authorization", "Bearer "+c.catalog.Token)
-	if in != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	res, err := c.http.Do(r)
 	if err != nil {
 		return fmt.Errorf("asking the catalog: %w", err)
 	}
-	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(io.LimitReader(res.Body, 16<<20))
-	if err != nil {
-		return fmt.Errorf("reading the catalog's answer: %w", err)
-	}
-	if res.StatusCode/100 != 2 {
-		return answeredError(res.StatusCode, b)
+	if a.status/100 != 2 {
+		return answeredError(a.status, a.body)
 	}
 	if out == nil {
 		return nil
 	}
-	return json.Unmarshal(b, out)
+	return json.Unmarshal(a.body, out)
 }
 
 func answeredError(status int, body []byte) error {
@@ -120,6 +118,11 @@ func (c *catalogClient) namespacePath(database, schema string) (string, error) {
 	return "/v1" + p + "/namespaces/" + url.PathEscape(strings.ReplaceAll(schema, ".", "\x1f")), err
 }
 
+func (c *catalogClient) tablePath(t agent.StatementTable) (string, error) {
+	p, err := c.namespacePath(t.Database, t.Schema)
+	return p + "/tables/" + url.PathEscape(t.Table), err
+}
+
 func (c *catalogClient) viewPath(t agent.StatementTable) (string, error) {
 	p, err := c.namespacePath(t.Database, t.Schema)
 	return p + "/views/" + url.PathEscape(t.Table), err
@@ -128,6 +131,7 @@ func (c *catalogClient) viewPath(t agent.StatementTable) (string, error) {
 // viewBody is a view as the catalog loads it.
 type viewBody struct {
 	Metadata struct {
+		UUID     string        `json:"view-uuid"`
 		Current  int           `json:"current-version-id"`
 		Versions []viewVersion `json:"versions"`
 		Schemas  []struct {

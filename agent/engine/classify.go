@@ -31,6 +31,7 @@ type class struct {
 	write   bool
 	explain bool // EXPLAIN of a read
 	query   bool // has a result that can be selected from
+	begins  int  // where what is explained begins, in bytes; 0 for a statement that is not EXPLAIN
 	tokens  []token
 }
 
@@ -59,6 +60,9 @@ func classify(query string, forbidden map[string]bool) (class, error) {
 		return class{}, refuse(-1, "The statement is not text in UTF-8, or holds a zero byte.")
 	}
 	all := tokens(query)
+	if err := unclear(query, all); err != nil {
+		return class{}, err
+	}
 	for len(all) > 0 && all[len(all)-1].is(";") {
 		all = all[:len(all)-1]
 	}
@@ -78,6 +82,9 @@ func classify(query string, forbidden map[string]bool) (class, error) {
 		return class{}, err
 	}
 	c.tokens = all
+	if err := checkShows(c); err != nil {
+		return class{}, err
+	}
 	return c, checkCalls(all, forbidden)
 }
 
@@ -178,7 +185,7 @@ func classifyExplain(all []token) (class, error) {
 	if inner.write || inner.explain {
 		return class{}, refuse(rest[0].pos, "%s of %s is not run here: only reads can be explained.", kind, inner.kind)
 	}
-	return class{kind: kind, explain: true}, nil
+	return class{kind: kind, explain: true, begins: rest[0].pos}, nil
 }
 
 // classifyDefinition allows tables, views and schemas.
@@ -203,14 +210,38 @@ func classifyDefinition(all []token, verb string) (class, error) {
 	return class{kind: verb + " " + strings.ToUpper(what.text), write: true}, nil
 }
 
+// checkShows refuses SHOW and the like within another statement.
+func checkShows(c class) error {
+	begun := false
+	for i, t := range c.tokens {
+		if t.is("(") || t.pos < c.begins {
+			continue
+		}
+		before := token{}
+		if i > 0 {
+			before = c.tokens[i-1]
+		}
+		inner := t.word("show", "describe", "summarize") && (!before.word("as") || c.write) || t.word("desc") && (before.is("(") || before.word("as"))
+		if begun && inner && !before.is(".") {
+			return refuseShow(t.pos)
+		}
+		begun = true
+	}
+	return nil
+}
+
 // checkCalls refuses calls of forbidden functions, wherever they stand.
 func checkCalls(all []token, forbidden map[string]bool) error {
 	for i, t := range all[:len(all)-1] {
-		if t.name() && all[i+1].is("(") && forbidden[strings.ToLower(t.text)] {
-			return refuse(t.pos, "The function %s is not run here: it reads files, addresses, settings or the engine's own state. Tables are read by their names.", strings.ToLower(t.text))
+		if t.name() && all[i+1].is("(") && forbidden[lowerASCII(t.text)] {
+			return refuseFunction(t.pos, lowerASCII(t.text))
 		}
 	}
 	return nil
+}
+
+func refuseFunction(pos int, name string) error {
+	return refuse(pos, "The function %s is not run here: it reads files, addresses, settings or the engine's own state. Tables are read by their names.", name)
 }
 
 func cut(s string, n int) string {

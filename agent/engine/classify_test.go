@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -28,6 +29,10 @@ var refused = []string{
 	"WITH x AS (INSERT INTO t VALUES (1) RETURNING *) SELECT * FROM x", "SELECT 1 INTO t", "SELECT\x00 1",
 	"SELECT U&'d\\0061t'", "SELECT u&\"a\" FROM t",
 	"PIVOT (SELECT 1 a, 2 b) ON a USING sum(b)",
+	"SELECT 1a$$, * FROM range(3) --$$", "SELECT $1a$$, * FROM range(3) --$$", "SELECT 1FROM range(3)", "SELECT 1 UNION ALL SELECT 1FROM range(3)", "SELECT 1.e'\\' '", "SELECT 1e'\\' '", "SELECT 1_a", "SELECT 0x1F",
+	"SELECT ?1a$$, * FROM range(3) --$$", "SELECT .5a$$, * FROM range(3) --$$", "SELECT 1..a$$, * FROM range(3) --$$", "SELECT $é$a$é$", "SELECT $a\u00a0$, 1 --$a\u00a0$",
+	"DROP SCHEMA a, b", "DROP SCHEMA a RESTRICT x", "CREATE SCHEMA s anything", "CREATE SCHEMA s AUTHORIZATION x", "DROP VIEW a, b", "INSERT INTO t DESCRIBE u", "CREATE TABLE x AS SHOW TABLES", "SELECT json_serialize_plan('SELECT 1')",
+	"SELECT E'a'\n'\\' ' , * FROM range(3) --'", "SELECT e'a' -- x\n 'b'", "SELECT E'a'\r'b'",
 }
 
 // ways are those out of the engine through a query: files, addresses, settings and the engine's own state.
@@ -41,7 +46,8 @@ var ways = []string{
 	"READ_TEXT ('/etc/passwd')", "\"read_text\"('/etc/passwd')", "main.read_text('/etc/passwd')", "system.main.read_text('/etc/passwd')", "read_text/* x */('/etc/passwd')", "read_text -- x\n('/etc/passwd')",
 	"read_text\u00a0('/etc/passwd')", "\"READ_text\" ( $$/etc/passwd$$ )", "histogram('/etc/passwd', a)", "U&\"read\\005ftext\"('/etc/passwd')",
 	"'/etc/passwd'", "'/etc/passwd.csv'", "\"/etc/x.parquet\"", "'s3://bucket/x.parquet'", "\"http://127.0.0.1/x.csv\"", "'file:///etc/x.json'", "$$/etc/x.csv$$", "E'/etc/x.csv'", "lake.public.\"/etc/x.csv\"",
-	"'x.parquet'", "\"x.csv\"", "duckdb_settings", "information_schema.tables", "pg_catalog.pg_settings", "pg_settings", "sqlite_master", "duckdb_logs",
+	"'x.parquet'", "\"x.csv\"", "o: 'x.parquet'", "\"o\": read_text('x')", "'o': main.duckdb_databases", "main.duckdb_databases", "o: duckdb_settings", "(SHOW TABLES)", "(DESCRIBE x)", "(DESC x)", "(SUMMARIZE x)", "duckdb_settings",
+	"sql_auto_complete('SEL')", "json_serialize_plan('SELECT 1')", "information_schema.tables", "pg_catalog.pg_settings", "pg_settings", "sqlite_master", "duckdb_logs",
 }
 
 // places are where a way may stand.
@@ -64,15 +70,29 @@ func TestRefusedStatements(t *testing.T) {
 	s.ok("SELECT 1")
 }
 
+// refusals are the engine's own sentences about ways out; DuckDB's own parser refuses some of them in some places.
+var refusals = `is not run here|can be read as a table|is the engine's own|are statements of their own here|not read here|^Parser error|has three parts at most|file system operations are disabled|Table with name \S+ does not exist|with name "?(sqlite|postgres)_scan"? (is not in the catalog|does not exist)`
+
 func TestNoWayOut(t *testing.T) {
 	s := serve(t, nil)
+	require.NoError(t, os.WriteFile(s.root+"x.csv", []byte("secret\n1\n"), 0o600))
+	for _, q := range []string{
+		"SELECT 1a$$, * FROM read_text('FILE') --$$", "SELECT $1a$$, * FROM read_text('FILE') --$$", "SELECT 1FROM 'FILE'", "SELECT 1 UNION ALL SELECT 1FROM 'FILE'", "SELECT E'a'\n'\\' ' , * FROM read_text('FILE') --'",
+		"FROM o: 'FILE'", "SELECT 1 UNION ALL TABLE \"FILE\"", "SELECT 1 IN (WITH x AS (SELECT 1) FROM 'FILE')", "WITH c AS (FROM range(1) UNION ALL FROM 'FILE') FROM c", "FROM range(1) a JOIN range(1) b ON a.range = b.group, 'FILE'",
+		"FROM range(1) AS sample, 'FILE'", "FROM VALUES (1) t(x), 'FILE'", "CREATE TABLE t AS SELECT 1 FROM (o: 'FILE')", "INSERT INTO t (TABLE 'FILE')", "INSERT INTO t SELECT 1 UNION TABLE \"FILE\"",
+	} {
+		q = strings.ReplaceAll(q, "FILE", s.prefix+"x.csv")
+		f := s.fails(q)
+		require.Equal(t, agent.FaultQuery, f.Fault, "%s: %s", q, f.Message)
+		require.Regexp(t, refusals+"|Put a space between|is not continued", f.Message, q)
+	}
 	for _, way := range ways {
 		for _, place := range places {
 			q := strings.ReplaceAll(place, "%s", way)
 			f := s.do(s.statement(q)).end.Error
 			require.NotNil(t, f, q)
-			require.Contains(t, []agent.StatementFault{agent.FaultQuery, agent.FaultEngine}, f.Fault, q)
-			require.NotContains(t, f.Message, "root:", q)
+			require.Equal(t, agent.FaultQuery, f.Fault, "%s: %s", q, f.Message)
+			require.Regexp(t, refusals, f.Message, q)
 		}
 	}
 	s.ok("SELECT 1")

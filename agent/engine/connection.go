@@ -17,6 +17,17 @@ func (c *connection) exec(query string) error {
 	return nil
 }
 
+// count is how many statements a text is, by DuckDB's parser.
+func (c *connection) count(query string) (int, error) {
+	var all duckdb.ExtractedStatements
+	n := duckdb.ExtractStatements(c.handle, query, &all)
+	defer duckdb.DestroyExtracted(&all)
+	if n == 0 {
+		return 0, parseDuckError(duckdb.ExtractStatementsError(all))
+	}
+	return int(n), nil
+}
+
 // strings answers the first column of a query of the engine's own.
 func (c *connection) strings(query string) ([]string, error) {
 	var r duckdb.Result

@@ -3,16 +3,21 @@ package engine
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millpond/millpond/agent"
 )
 
 // courier carries what DuckDB asks of the catalog there and back. DuckDB takes a change whose answer it does not get, or gets with a status of 500 or more, for
@@ -20,14 +25,33 @@ import (
 // as it takes until the catalog says what became of it, and when it never does, DuckDB is not told: unsure ends the process.
 type courier struct {
 	address string // as DuckDB reaches it
+	secret  string // the beginning of each path, which no other process knows
 	client  http.Client
 	unsure  func(why string)
 	time    time.Duration // for which a change is asked for until it is answered
 
 	mu        sync.Mutex
-	upstream  string // the catalog's address
-	statement string // the id of the one that runs
+	upstream  string          // the catalog's address
+	statement string          // the id of the one that runs; empty where none does
+	token     string          // of that statement, which DuckDB does not know
+	admitted  map[string]bool // tables that were looked at
+	strange   string          // a table that was not, and was asked for
+	read      map[string]*answerTo
+	size      int // of the bodies in read
+	configs   map[string]config
 }
+
+// config is a catalog's answer of that name, which is the same for every statement.
+type config struct {
+	*answerTo
+	until time.Time
+}
+
+// configTime is for how long a catalog's configuration is taken for the same, which it is until the server is another version.
+const configTime = time.Minute
+
+// maxRead bounds what is remembered of the catalog's answers.
+const maxRead = 64 << 20
 
 // courierTime is less than DuckDB waits for an answer.
 const (
@@ -35,7 +59,7 @@ const (
 	courierRest = 200 * time.Millisecond
 )
 
-// maxAsked bounds what DuckDB may send in one request.
+// maxAsked bounds what DuckDB may send in one request, and what the catalog may answer.
 const maxAsked = 256 << 20
 
 // listenCourier starts a courier, for as long as the process lives.
@@ -44,36 +68,122 @@ func listenCourier(patience time.Duration, unsure func(why string)) (*courier, e
 	if err != nil {
 		return nil, fmt.Errorf("listening for what DuckDB asks of the catalog: %w", err)
 	}
-	c := &courier{address: "http://" + l.Addr().String(), client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}, time: patience, unsure: unsure}
+	secret := "/" + rand.Text()
+	c := &courier{address: "http://" + l.Addr().String() + secret, secret: secret, client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}, time: patience, unsure: unsure}
 	server := &http.Server{Handler: c, ReadHeaderTimeout: catalogTimeout}
 	go func() { _ = server.Serve(l) }() // ends with the process
 	return c, nil
 }
 
 // serve says for which statement, and to which catalog, requests are carried from now on.
-func (c *courier) serve(statement, upstream string) {
+func (c *courier) serve(s *agent.Statement) {
+	upstream := strings.TrimSuffix(s.Catalog.URL, "/")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.statement, c.upstream = statement, strings.TrimSuffix(upstream, "/")
+	if upstream != c.upstream {
+		c.configs = map[string]config{}
+	}
+	c.statement, c.upstream, c.token, c.read, c.size = s.ID, upstream, s.Catalog.Token, map[string]*answerTo{}, 0
+	c.admitted, c.strange = map[string]bool{}, ""
 }
 
-// ServeHTTP carries one request. It adds no rights: the token is DuckDB's.
+// leave ends the statement: nothing more is carried for it.
+func (c *courier) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.statement, c.token, c.read, c.size, c.admitted = "", "", map[string]*answerTo{}, 0, nil
+}
+
+// again has also the tables looked at anew.
+func (c *courier) again() {
+	c.forget()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.admitted = map[string]bool{}
+}
+
+// admit lets DuckDB load a table that was looked at. The path is that of the table, with or without a query.
+func (c *courier) admit(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key := tableOfPath(path); key != "" && c.admitted != nil {
+		c.admitted[key] = true
+	}
+}
+
+// unknown reports whether a request loads a table that was not looked at in this statement.
+func (c *courier) unknown(r *http.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := tableOfPath(r.URL.EscapedPath())
+	if r.Method != http.MethodGet || key == "" || c.admitted[key] {
+		return false
+	}
+	c.strange = key[strings.LastIndexByte(key, 0)+1:]
+	return true
+}
+
+// strangeTable is one that DuckDB wanted to load, and that was not looked at.
+func (c *courier) strangeTable() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.strange
+}
+
+// tableOfPath is the same for all ways to write the path of a table; "" where it is another one.
+func tableOfPath(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	n := len(parts)
+	if n < 5 || parts[n-2] != "tables" || parts[n-4] != "namespaces" {
+		return ""
+	}
+	for i, p := range parts {
+		if text, err := url.PathUnescape(p); err == nil {
+			parts[i] = text
+		}
+	}
+	return strings.ToLower(strings.Join(parts[n-5:], "\x00")) // the catalog finds names in any case
+}
+
+// forget has the catalog asked anew. Until then a statement sees each table in one state, however often it is asked for: what was looked at to decide how a
+// table is read is what is read, and what a change builds on.
+func (c *courier) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read, c.size = map[string]*answerTo{}, 0
+}
+
+// ServeHTTP carries one request, with the token of the statement.
 func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
-	statement, upstream := c.statement, c.upstream
+	statement, upstream, token := c.statement, c.upstream, c.token
 	c.mu.Unlock()
+	path, ours := strings.CutPrefix(r.URL.RequestURI(), c.secret)
+	switch {
+	case !ours || statement == "":
+		refuseErrand(w, http.StatusNotFound, "NotFoundException", "There is nothing here.")
+		return
+	case c.unknown(r):
+		refuseErrand(w, http.StatusBadRequest, "BadRequestException", "The statement names this table in a way that the engine does not read. Write FROM database.schema.table AS alias.")
+		return
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAsked))
 	if err != nil {
 		answer(w, http.StatusBadRequest, "The request cannot be read.")
 		return
 	}
-	asked := &errand{method: r.Method, url: upstream + r.URL.RequestURI(), header: passed(r.Header), body: body}
+	asked := &errand{method: r.Method, url: upstream + path, header: passed(r.Header), body: body}
+	asked.header.Set("Authorization", "Bearer "+token)
 	var a *answerTo
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	switch r.Method {
+	case http.MethodGet:
+		a, err = c.get(r.Context(), asked)
+	case http.MethodHead:
 		a, err = asked.once(r.Context(), &c.client)
-	} else {
-		asked.header.Set("Idempotency-Key", asked.key(statement))
-		a, err = c.until(context.WithoutCancel(r.Context()), asked)
+	default:
+		defer c.forget()
+		a, err = c.change(r.Context(), asked)
 		if err != nil {
 			c.unsure(err.Error())
 			return
@@ -86,6 +196,41 @@ func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	maps.Copy(w.Header(), passed(a.header))
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body) // DuckDB, if it is gone, needs no answer
+}
+
+// get asks once for what a statement reads again and again.
+func (c *courier) get(ctx context.Context, e *errand) (*answerTo, error) {
+	isConfig := strings.Contains(e.url, "/v1/config?")
+	c.mu.Lock()
+	a, of := c.read[e.url], c.read
+	if k := c.configs[e.url]; isConfig && time.Now().Before(k.until) {
+		a = k.answerTo
+	}
+	c.mu.Unlock()
+	if a != nil {
+		return a, nil
+	}
+	a, err := e.once(ctx, &c.client)
+	if err != nil || a.status != http.StatusOK && a.status != http.StatusNotFound {
+		return a, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case isConfig && a.status == http.StatusOK:
+		c.configs[e.url] = config{a, time.Now().Add(configTime)}
+	case c.size+len(a.body) <= maxRead:
+		of[e.url] = a // the one of when it was asked: it may have been forgotten since
+		c.size += len(a.body)
+	}
+	return a, nil
+}
+
+// refuseErrand answers as the catalog would.
+func refuseErrand(w http.ResponseWriter, status int, kind, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": message, "type": kind, "code": status}})
 }
 
 // hops are the headers that are of one connection alone.
@@ -132,8 +277,33 @@ func (e *errand) once(ctx context.Context, client *http.Client) (*answerTo, erro
 		return nil, err
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAsked+1))
+	if len(body) > maxAsked {
+		return nil, fmt.Errorf("it answered more than %d bytes", maxAsked)
+	}
 	return &answerTo{res.StatusCode, res.Header, body}, err
+}
+
+// unsureError says that it is not known whether a change was made.
+type unsureError struct{ why error }
+
+func (e *unsureError) Error() string { return e.why.Error() }
+
+func (e *unsureError) failure() error {
+	return &refusal{agent.FaultEngine, fmt.Sprintf("The catalog was asked to commit, and did not say whether it did (%v).%s", e.why, outcomeUnknown), -1}
+}
+
+// change sends a change under its key, until it is known what became of it: also when its sender has gone.
+func (c *courier) change(ctx context.Context, e *errand) (*answerTo, error) {
+	c.mu.Lock()
+	statement := c.statement
+	c.mu.Unlock()
+	e.header.Set("Idempotency-Key", e.key(statement))
+	a, err := c.until(context.WithoutCancel(ctx), e)
+	if err != nil {
+		err = &unsureError{err}
+	}
+	return a, err
 }
 
 // until asks until the catalog says what became of a change. A conflict after an answer that was lost may be one with the change itself, which still goes on.

@@ -45,10 +45,10 @@ type connection struct {
 }
 
 // tableFunctions are those that may stand in the place of a table. They read nothing but their arguments.
-var tableFunctions = []string{"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest", "icu_calendar_names", "pg_timezone_names", "duckdb_keywords", "sql_auto_complete"}
+var tableFunctions = []string{"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest", "icu_calendar_names", "pg_timezone_names", "duckdb_keywords"}
 
 // scalarsForbidden are the functions in the place of a value that read settings or change what outlives a statement.
-var scalarsForbidden = []string{"current_setting", "getenv", "getvariable", "nextval", "currval", "write_log", "sleep_ms", "parse_duckdb_log_message", "current_query", "json_execute_serialized_sql", "setseed"}
+var scalarsForbidden = []string{"current_setting", "getenv", "getvariable", "nextval", "currval", "write_log", "sleep_ms", "parse_duckdb_log_message", "current_query", "json_execute_serialized_sql", "json_serialize_plan", "setseed"}
 
 func openDatabase(o childOptions) (*database, error) {
 	var config duckdb.Config
@@ -144,7 +144,7 @@ func (d *database) learn(c *connection) error {
 	if err != nil {
 		return err
 	}
-	views, err := c.strings("SELECT DISTINCT lower(view_name) FROM duckdb_views() WHERE internal")
+	views, err := c.strings("SELECT DISTINCT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'")
 	if err != nil {
 		return err
 	}

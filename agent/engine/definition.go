@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +69,7 @@ func (e *execution) definition() (*definition, error) {
 	if len(all) == 0 || !all[0].name() {
 		return nil, refuse(-1, "%s needs a name.", e.class.kind)
 	}
-	m, next := path(exact0(e.query, all), 0)
+	m, next := path(all, 0)
 	d.parts = m.parts
 	all = all[next:]
 	if len(all) > 0 && all[0].is("(") {
@@ -83,24 +82,25 @@ func (e *execution) definition() (*definition, error) {
 	}
 	d.rest = all
 	d.cascade = len(all) > 0 && all[0].word("cascade")
-	return d, nil
+	return d, d.checkRest()
 }
 
-// exact0 gives words as they are written: names of views and schemas keep their case.
-func exact0(query string, all []token) []token {
-	all = slices.Clone(all)
-	for i, t := range all {
-		if t.kind == tokenWord {
-			all[i].text = query[t.pos:t.end]
-		}
+// checkRest refuses what follows the name and would be left out.
+func (d *definition) checkRest() error {
+	ends := d.class.kind != "CREATE VIEW" && d.class.kind != "ALTER VIEW"
+	switch {
+	case !ends || len(d.rest) == 0 || len(d.rest) == 1 && d.rest[0].word("cascade", "restrict") && strings.HasPrefix(d.class.kind, "DROP "):
+		return nil
+	case d.rest[0].is(","):
+		return refuse(d.rest[0].pos, "%s takes one name: run it for each.", d.class.kind)
 	}
-	return all
+	return refuse(d.rest[0].pos, "%s ends after the name here; leave out what follows.", d.class.kind)
 }
 
 // schema is the database and the schema that the name stands for. A first part that is a database's name is that.
 func (d *definition) schema(parts []string) (database, schema string) {
-	if len(parts) > 1 && slices.ContainsFunc(d.s.Catalog.Databases, func(name string) bool { return strings.EqualFold(name, parts[0]) }) {
-		return parts[0], strings.Join(parts[1:], ".")
+	if name := databaseNamed(d.s.Catalog.Databases, parts[0]); name != "" && len(parts) > 1 {
+		return name, strings.Join(parts[1:], ".")
 	}
 	return d.s.Database, strings.Join(parts, ".")
 }
@@ -111,7 +111,7 @@ func (d *definition) createSchema() error {
 	if err != nil {
 		return err
 	}
-	if d.replace {
+	if d.replace || len(d.columns) > 0 {
 		return refuse(-1, "A schema is not replaced: its tables would go. Drop it first.")
 	}
 	err = d.client().call(http.MethodPost, "/v1"+prefix+"/namespaces", map[string]any{"namespace": strings.Split(schema, "."), "properties": map[string]string{}}, nil)
@@ -138,7 +138,7 @@ func (d *definition) unless(err error, status int) error {
 }
 
 func (d *definition) view() agent.StatementTable {
-	return mention{parts: d.parts}.resolve(d.s.Database, d.s.Schema)
+	return canonical([]mention{{parts: d.parts}}, d.s.Catalog.Databases)[0].resolve(d.s.Database, d.s.Schema)
 }
 
 func (d *definition) dropView() error {
@@ -159,10 +159,10 @@ func (d *definition) renameView() error {
 		return err
 	}
 	namespace := strings.Split(from.Schema, ".")
-	name := exact0(d.query, d.rest)[2].text
-	return d.client().call(http.MethodPost, "/v1"+prefix+"/views/rename", map[string]any{
+	name := d.rest[2].identifier()
+	return d.unless(d.client().call(http.MethodPost, "/v1"+prefix+"/views/rename", map[string]any{
 		"source": map[string]any{"namespace": namespace, "name": from.Table}, "destination": map[string]any{"namespace": namespace, "name": name},
-	}, nil)
+	}, nil), http.StatusNotFound)
 }
 
 // createView lets DuckDB say what columns the query has, and gives it to the catalog as it was written.
@@ -178,10 +178,13 @@ func (d *definition) createView() error {
 	if err != nil {
 		return err
 	}
-	if !c.query {
+	if !c.ofView() {
 		return refuse(d.rest[1].pos, "A view needs a query after AS; this is %s.", c.kind)
 	}
 	d.class.query = true
+	if err := d.admit(func(m mention) bool { return !m.target }); err != nil { // only their columns are asked for
+		return err
+	}
 	statement, err := d.prepareQuery(query)
 	if err != nil {
 		return err
@@ -198,10 +201,16 @@ func (d *definition) createView() error {
 		return err
 	}
 	err = d.client().call(http.MethodPost, namespace+"/views", map[string]any{"name": view.Table, "schema": schema, "view-version": version, "properties": map[string]string{}}, nil)
-	if e, ok := errors.AsType[*catalogError](err); !ok || e.status != http.StatusConflict || !d.replace {
-		return d.unless(err, http.StatusConflict)
+	if e, ok := errors.AsType[*catalogError](err); !ok || e.status != http.StatusConflict || !d.replace && !d.exists {
+		return err
 	}
-	return d.replaceView(view, version, schema)
+	if d.replace {
+		return d.replaceView(view, version, schema)
+	}
+	if known, readErr := d.client().view(view); readErr != nil || known == nil { // it is a table that is there
+		return err
+	}
+	return nil
 }
 
 // replaceView makes another version of a view the current one.
@@ -219,7 +228,7 @@ func (d *definition) replaceView(view agent.StatementTable, version viewVersion,
 	if version.Schema < 0 { // it is the one that is added with it
 		updates = append(updates, map[string]any{"action": "add-schema", "schema": schema})
 	}
-	return d.client().call(http.MethodPost, path, map[string]any{"requirements": []any{}, "updates": append(updates,
+	return d.client().call(http.MethodPost, path, map[string]any{"requirements": []any{map[string]any{"type": "assert-view-uuid", "uuid": known.Metadata.UUID}}, "updates": append(updates,
 		map[string]any{"action": "add-view-version", "view-version": version},
 		map[string]any{"action": "set-current-view-version", "view-version-id": -1},
 	)}, nil)

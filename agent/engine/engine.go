@@ -43,8 +43,8 @@ type Options struct {
 	CommitTime time.Duration
 	// Command runs ChildMain; empty means this program with the argument "engine-child".
 	Command []string
-	// Credential is the user that children run as; nil means the engine's own. Only root may name another. The user must be able to reach Dir, and to read
-	// and write the storage of the workspace where that is files.
+	// Credential is the user that children run as, with its groups and no others; nil means the engine's own. Only root may name another. The user must be able to
+	// reach Dir, and by its groups to read and write the storage of the workspace where that is files.
 	Credential *syscall.Credential
 }
 

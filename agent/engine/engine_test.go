@@ -197,3 +197,12 @@ func TestAnEngineAnswersReads(t *testing.T) {
 	}
 	require.Equal(t, "v1.5.5", s.engine.Engines()[0].Version)
 }
+
+func TestWhatAStatementIsIsToldFirst(t *testing.T) {
+	s := serve(t, nil)
+	for q, want := range map[string]agent.StatementProgress{
+		"SELECT 1": {Done: -1, Kind: "SELECT"}, "INSERT INTO t VALUES (1)": {Done: -1, Kind: "INSERT", Write: true}, "EXPLAIN SELECT 1": {Done: -1, Kind: "EXPLAIN"},
+	} {
+		require.Equal(t, want, s.do(s.statement(q)).progress[0], q)
+	}
+}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 )
 
@@ -18,6 +20,9 @@ func (e *execution) fetch(statement duckdb.PreparedStatement, mayCast bool) erro
 	case duckdb.ResultTypeChangedRows:
 		return e.changed(&r)
 	}
+	if e.class.write {
+		return e.returned(&r)
+	}
 	names, types := columnsOf(&r)
 	defer destroyTypes(types)
 	kinds := make([]exact, len(types))
@@ -25,7 +30,7 @@ func (e *execution) fetch(statement duckdb.PreparedStatement, mayCast bool) erro
 		kinds[i] = exactType(types[i])
 	}
 	if cast, changed := exactQuery(e.query, names, kinds); changed {
-		if !mayCast || e.class.write {
+		if !mayCast {
 			return refuse(-1, "The result has a column of a type that it cannot hold exactly. Cast it, to VARCHAR for example.")
 		}
 		duckdb.DestroyResult(&r)
@@ -37,6 +42,18 @@ func (e *execution) fetch(statement duckdb.PreparedStatement, mayCast bool) erro
 		return shifted(e.fetch(again, false), cast)
 	}
 	return e.sendResult(&r, names, types, kinds)
+}
+
+// returned sends the rows of RETURNING. The change is committed by then: that not all rows can be sent is no failure of it.
+func (e *execution) returned(r *duckdb.Result) error {
+	names, types := columnsOf(r)
+	defer destroyTypes(types)
+	err := e.sendResult(r, names, types, make([]exact, len(types)))
+	if _, ok := errors.AsType[*refusal](err); ok {
+		e.end.Truncated = true
+		return nil
+	}
+	return err
 }
 
 func (e *execution) sendResult(r *duckdb.Result, names []string, types []duckdb.LogicalType, kinds []exact) error {

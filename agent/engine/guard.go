@@ -66,34 +66,37 @@ func (e *execution) tryAsWritten() error {
 	return err
 }
 
-// examine answers the hazards of a table, none where it is no table, and refuses what cannot be read.
+// examine answers the hazards of a table, none where it is no table. Where it is only read as it was, its deletes are looked into by travelled.
 func (e *execution) examine(t agent.StatementTable, travels bool) ([]hazard, error) {
 	key := fmt.Sprint(viewKey(t), travels)
 	if known, ok := e.examined[key]; ok {
 		return known, nil
 	}
-	of := "refs"
-	if travels {
-		of = "all"
-	}
-	s, err := e.client().shape(t, of)
+	s, err := e.client().shape(t)
 	if err != nil || s == nil {
 		return nil, err
 	}
-	if err := e.checkEqualityDeletes(t, s, travels); err != nil {
-		return nil, err
+	var found []hazard
+	if current := s.current(); current != nil && !travels {
+		q, err := e.equalityOf(t, s, *current, s.Schema)
+		if err != nil {
+			return nil, err
+		}
+		if q != nil {
+			found = append(found, hazard{equality: q, numbers: q.why == ""})
+		}
 	}
 	if comparesDistinct(e.class.tokens) || e.viewsDistinct {
-		var all []hazard
 		for _, f := range s.fields() {
-			all = append(all, hazard{column: f.Name})
+			found = append(found, hazard{column: f.Name})
 		}
-		return all, nil
+		return found, nil
 	}
-	found, err := s.hazards(func() (bool, error) { return e.negativePartitions(s) })
+	columns, err := s.hazards(func() (bool, error) { return e.negativePartitions(s) })
 	if err != nil {
 		return nil, err
 	}
+	found = append(found, columns...)
 	if e.examined == nil {
 		e.examined = map[string][]hazard{}
 	}
@@ -106,7 +109,7 @@ func (e *execution) guardTarget(t agent.StatementTable) error {
 	if e.class.kind != "UPDATE" && e.class.kind != "DELETE" && e.class.kind != "MERGE" && e.class.kind != "INSERT" {
 		return nil
 	}
-	if s, err := e.client().shape(t, "refs"); err != nil {
+	if s, err := e.client().shape(t); err != nil {
 		return err
 	} else if s != nil && s.Version < 2 {
 		return refuse(-1, "The table %s.%s is of Iceberg's format version 1, which DuckDB reads and does not write: others could not read what it wrote. Upgrade the table to version 2.", t.Schema, t.Table)
@@ -122,6 +125,12 @@ func (e *execution) guardTarget(t agent.StatementTable) error {
 		return err
 	}
 	for _, h := range hazards {
+		if h.equality != nil {
+			if h.equality.why == "" {
+				continue
+			}
+			return h.equality.refusal()
+		}
 		if !slices.ContainsFunc(e.class.tokens, func(w token) bool { return w.name() && strings.EqualFold(w.text, h.column) }) {
 			continue
 		}
@@ -160,15 +169,24 @@ func (v *viewMaker) guarded(t agent.StatementTable) (bool, error) {
 	if err != nil || len(hazards) == 0 {
 		return false, err
 	}
+	source := fullName(t)
 	var opaque []string
 	for _, h := range hazards {
-		opaque = append(opaque, fmt.Sprintf("CASE WHEN %[1]s IS NULL THEN NULL ELSE %[1]s END AS %[1]s", quote(h.column)))
+		if h.equality == nil {
+			opaque = append(opaque, fmt.Sprintf("CASE WHEN %[1]s IS NULL THEN NULL ELSE %[1]s END AS %[1]s", quote(h.column)))
+		} else if source, err = v.withoutDeleted(h.equality); err != nil {
+			return false, err
+		}
+	}
+	columns := "*"
+	if len(opaque) > 0 {
+		columns = "* REPLACE (" + strings.Join(opaque, ", ") + ")"
 	}
 	in := quote(views) + "." + quote(t.Database+"."+t.Schema)
 	if err := v.conn.exec("CREATE SCHEMA IF NOT EXISTS " + in); err != nil {
 		return false, err
 	}
-	return true, v.conn.exec("CREATE VIEW " + in + "." + quote(t.Table) + " AS SELECT * REPLACE (" + strings.Join(opaque, ", ") + ") FROM " + fullName(t))
+	return true, v.conn.exec("CREATE VIEW " + in + "." + quote(t.Table) + " AS SELECT " + columns + " FROM " + source)
 }
 
 // travel is the AT of a table in a statement.
@@ -177,7 +195,9 @@ type travel struct {
 	clause   string // AT (…)
 	ref      string // the name of a branch or a tag, where there is one
 	named    bool
-	pos, end int // of clause, in bytes
+	timed    bool // its value is a time that the text has
+	values   int  // in the clause
+	pos, end int  // of clause, in bytes
 }
 
 // travelOf reads the AT after a table's name; nil where there is none.
@@ -187,21 +207,24 @@ func travelOf(query string, m mention) *travel {
 	if len(all) > 1 && all[0].word("as") {
 		all = all[1:]
 	}
-	if len(all) > 1 && all[0].name() && all[1].word("at") {
-		at.alias, all = query[m.end+all[0].pos:m.end+all[0].end], all[1:]
+	if n := aliasOf(all); n > 0 && n < len(all) && all[n].word("at") {
+		at.alias, all = query[m.end+all[0].pos:m.end+all[n-1].end], all[n:]
 	}
 	if len(all) < 4 || !all[0].word("at") || !all[1].is("(") {
 		return nil
 	}
-	at.named = all[2].word("version")
+	at.named, at.timed = all[2].word("version"), all[2].word("timestamp")
 	for i, depth := 1, 0; i < len(all); i++ {
 		switch {
 		case all[i].is("("):
 			depth++
 		case all[i].kind == tokenString:
 			at.ref = all[i].text
+			at.values++
 		case all[i].kind == tokenNumber || all[i].kind == tokenParameter:
 			at.named = false
+			at.timed = at.timed && all[i].kind == tokenNumber
+			at.values++
 		case all[i].is(")"):
 			if depth--; depth == 0 {
 				at.pos, at.end = m.end+all[0].pos, m.end+all[i].end
@@ -213,22 +236,39 @@ func travelOf(query string, m mention) *travel {
 	return nil
 }
 
+// aliasOf is how many tokens a table's other name has, with names for its columns; 0 where there is none.
+func aliasOf(all []token) int {
+	if len(all) < 2 || !all[0].name() || all[0].word("at") && all[1].is("(") {
+		return 0
+	}
+	if !all[1].is("(") {
+		return 1
+	}
+	for i := 2; i < len(all); i++ {
+		if all[i].is(")") {
+			return i + 1
+		}
+	}
+	return 0
+}
+
 // travelled is a table as it was: the name of a branch or a tag becomes its snapshot, and no filter is used to skip by what it was then.
 func (v *viewMaker) travelled(t agent.StatementTable, at *travel) (string, error) {
 	clause, alias := at.clause, at.alias
 	if alias == "" {
 		alias = quote(t.Table)
 	}
-	s, err := v.client().shape(t, "all")
+	s, err := v.client().shape(t)
 	if err != nil {
 		return "", err
 	}
 	if s == nil {
 		return "", refuse(-1, "AT reads a table as it was; %s.%s is none.", t.Schema, t.Table)
 	}
-	if err := v.checkEqualityDeletes(t, s, true); err != nil {
-		return "", err
+	if at.values > 1 && !at.timed {
+		return "", refuse(-1, "AT takes one value: AT (VERSION => 123), AT (VERSION => 'tag'), or AT (TIMESTAMP => TIMESTAMP '2026-01-01 00:00:00').")
 	}
+	var snapshot *int64 // where it is known
 	if at.named && at.ref != "" {
 		link, ok := s.Refs[at.ref]
 		if !ok {
@@ -237,102 +277,30 @@ func (v *viewMaker) travelled(t agent.StatementTable, at *travel) (string, error
 		if link.Type == "branch" && slices.ContainsFunc(s.Snapshots, func(o shapeSnapshot) bool { return o.ID == link.Snapshot && o.Schema != nil && *o.Schema != s.Schema }) {
 			return "", refuse(-1, "The branch %q was written before the schema of %s.%s changed, and DuckDB would read it with the old one. Read it by its snapshot: AT (VERSION => %d).", at.ref, t.Schema, t.Table, link.Snapshot)
 		}
-		clause = fmt.Sprintf("AT (VERSION => %d)", link.Snapshot)
-	}
-	return fmt.Sprintf("(SELECT * FROM %s %s LIMIT 9223372036854775807) AS %s", fullName(t), clause, alias), nil
-}
-
-// checkEqualityDeletes refuses a table whose rows were deleted by equality in a way that DuckDB does not follow.
-func (e *execution) checkEqualityDeletes(t agent.StatementTable, s *shape, travels bool) error {
-	examined := 0
-	for _, snapshot := range s.Snapshots {
-		current := s.Snapshot != nil && *s.Snapshot == snapshot.ID
-		if snapshot.Summary["total-equality-deletes"] == "0" || !current && !travels {
-			continue
+		snapshot = &link.Snapshot
+	} else if at.timed || s.deletesByEquality() {
+		if snapshot, err = v.snapshotAt(s, at); err != nil {
+			return "", err
 		}
-		if examined++; examined > 20 {
-			return refuse(-1, "The table %s.%s has too many versions with deletes by equality to read it at one of them.", t.Schema, t.Table)
-		}
-		if err := e.checkEqualityDeletesOf(t, s, snapshot); err != nil {
-			return err
+		if at.timed && snapshot == nil {
+			return "", refuse(-1, "The table %s.%s has no version of that time: it is older than the first, or that has expired.", t.Schema, t.Table)
 		}
 	}
-	return nil
-}
-
-func (e *execution) manifests(s shapeSnapshot, content int) ([]string, error) {
-	paths, err := e.conn.strings("SELECT manifest_path FROM read_avro(" + literal(s.Manifests) + ")" + fmt.Sprintf(" WHERE content = %d", content))
-	if d, ok := errors.AsType[*duckError](err); ok && d.Type == "Binder" && content == 1 { // the first version of the format has no deletes
-		return nil, nil
-	}
-	return paths, err
-}
-
-func entries(paths []string) string {
-	var all []string
-	for _, p := range paths {
-		all = append(all, literal(p))
-	}
-	return " FROM read_avro([" + strings.Join(all, ", ") + "]) WHERE status <> 2"
-}
-
-func (e *execution) checkEqualityDeletesOf(t agent.StatementTable, s *shape, snapshot shapeSnapshot) error {
-	deletes, err := e.manifests(snapshot, 1)
-	if err != nil || len(deletes) == 0 {
-		return err
-	}
-	ids, err := e.conn.strings("SELECT DISTINCT unnest(data_file.equality_ids)::INT" + entries(deletes) + " AND data_file.content = 2")
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	const advice = "DuckDB would not apply that exactly. Have the table compacted, which applies its deletes, and read it then."
-	nulls, err := e.conn.strings("SELECT 1 FROM (SELECT unnest(partitions) AS p FROM read_avro(" + literal(snapshot.Manifests) + ")) WHERE p.contains_null LIMIT 1")
-	if err != nil {
-		return err
-	}
-	if len(nulls) > 0 {
-		return refuse(-1, "The table %s.%s has rows that were deleted by equality, and partitions of NULL: %s", t.Schema, t.Table, advice)
-	}
-	for _, spec := range s.Specs {
-		for _, p := range spec.Fields {
-			outside, err := e.conn.strings("SELECT 1" + entries(deletes) + fmt.Sprintf(" AND data_file.content = 2 AND NOT list_contains(data_file.equality_ids, %d) LIMIT 1", p.Source))
-			if err != nil {
-				return err
-			}
-			if len(outside) > 0 && p.Transform != "void" {
-				return refuse(-1, "The table %s.%s is partitioned by a column by which its rows were not deleted by equality: %s", t.Schema, t.Table, advice)
-			}
-		}
-	}
-	data, err := e.manifests(snapshot, 0)
-	if err != nil || len(data) == 0 {
-		return err
-	}
-	fields := leavesOf(s.fields())
-	for _, id := range ids {
-		var number int
-		if _, err := fmt.Sscan(id, &number); err != nil {
-			return err
-		}
-		f, known := fields[number]
-		if !known {
-			return refuse(-1, "The table %s.%s has rows that were deleted by equality in a column that was dropped since: %s", t.Schema, t.Table, advice)
-		}
-		if s.promoted(number, f.kind) {
-			return refuse(-1, "The table %s.%s has rows that were deleted by equality in the column %q, whose type has changed: %s", t.Schema, t.Table, f.column.Name, advice)
-		}
-		if f.column.Required && !f.nested {
-			continue
-		}
-		unsure, err := e.conn.strings("SELECT 1" + entries(data) + fmt.Sprintf(" AND coalesce(data_file.null_value_counts[%d], 1) > 0 LIMIT 1", number))
+	source := fullName(t)
+	if snapshot != nil {
+		clause = fmt.Sprintf("AT (VERSION => %d)", *snapshot)
+		q, err := v.equalityAt(t, s, *snapshot)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if len(unsure) > 0 {
-			return refuse(-1, "The table %s.%s has rows that were deleted by equality in the column %q, which holds NULL: %s", t.Schema, t.Table, f.column.Name, advice)
+		if q != nil {
+			clause = ""
+			if source, err = v.withoutDeleted(q); err != nil {
+				return "", err
+			}
 		}
 	}
-	return nil
+	return fmt.Sprintf("(SELECT * FROM %s %s LIMIT 9223372036854775807) AS %s", source, clause, alias), nil
 }
 
 // negativePartitions reports whether a partition of the current snapshot has a value below zero, as times before 1970 have.

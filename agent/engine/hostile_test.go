@@ -2,10 +2,12 @@ package engine
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -26,8 +28,8 @@ func (s *served) begin(ctx context.Context, st agent.Statement, kind agent.Frame
 	for {
 		got, payload, err := agent.ReadFrame(from)
 		require.NoError(s.t, err)
-		if got == kind {
-			return res, from
+		if got == kind && !(kind == agent.FrameProgress && bytes.Contains(payload, []byte(`"kind"`)) && !bytes.Contains(payload, []byte(`"queued":true`))) {
+			return res, from // the first progress says that the statement was taken; the others, that it runs or waits
 		}
 		require.NotEqual(s.t, agent.FrameEnd, got, string(payload))
 	}
@@ -272,6 +274,11 @@ func TestHostileText(t *testing.T) {
 		st.Timeout = agent.Duration(5 * time.Second)
 		started := time.Now()
 		a := s.do(st)
+		require.Less(t, time.Since(started), 30*time.Second, name)
+		if f := a.end.Error; f != nil {
+			require.Contains(t, []agent.StatementFault{agent.FaultQuery, agent.FaultTimeout, agent.FaultResources}, f.Fault, "%s: %s", name, f.Message)
+			require.NotEmpty(t, f.Message, name)
+		}
 		t.Log(name, time.Since(started), a.end.Error != nil && len(a.end.Error.Message) > 0, describe(a.end.Error))
 	}
 	s.ok("SELECT 1")
@@ -295,6 +302,12 @@ func TestNothingIsSeenByTheNextStatement(t *testing.T) {
 	require.NotEqual(t, first, second)
 }
 
+// acquiring counts the goroutines that wait for a place.
+func acquiring() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "semaphore.(*Weighted).Acquire(")
+}
+
 func TestTheQueue(t *testing.T) {
 	s := serve(t, func(o *Options) { o.Slots, o.Queue = 1, 2 })
 	busy := s.statement(forever)
@@ -308,6 +321,7 @@ func TestTheQueue(t *testing.T) {
 			defer waiting.Body.Close()
 			answers[i] = s.read(rest, nil)
 		})
+		require.Eventually(t, func() bool { return acquiring() == i+1 }, 30*time.Second, time.Millisecond, "it stands in the queue")
 	}
 	full := s.open(t.Context(), s.statement("SELECT 3"))
 	full.Body.Close()

@@ -14,7 +14,7 @@ type listing struct {
 }
 
 // listingOf reads the words of a SHOW or a bare DESCRIBE; false where it shows something else.
-func listingOf(query string, all []token) (listing, bool) {
+func listingOf(all []token) (listing, bool) {
 	if !all[0].word("show", "describe", "desc") {
 		return listing{}, false
 	}
@@ -26,8 +26,8 @@ func listingOf(query string, all []token) (listing, bool) {
 		return listing{}, false
 	}
 	l := listing{of: rest[0].text}
-	rest = exact0(query, rest[1:])
-	if len(rest) > 1 && rest[0].word("from", "FROM", "in", "IN") && rest[1].name() && l.of != "databases" {
+	rest = rest[1:]
+	if len(rest) > 1 && rest[0].word("from", "in") && rest[1].name() && l.of != "databases" {
 		m, next := path(rest, 1)
 		l.in, rest = m.parts, rest[next:]
 	}
@@ -69,7 +69,7 @@ func (e *execution) listed(l listing) (rows [][]string, columns []string, err er
 		columns = []string{"database_name", "schema_name"}
 		database := e.s.Database
 		if len(l.in) > 0 {
-			database = l.in[0]
+			database = e.database(l.in[0])
 		}
 		rows, err = e.schemas(database)
 	case l.of == "tables":
@@ -86,12 +86,12 @@ func (e *execution) listed(l listing) (rows [][]string, columns []string, err er
 // tablesIn are the names in a schema, a database's schema, or the default schema of a database.
 func (e *execution) tablesIn(in []string) (rows [][]string, err error) {
 	database, schema := e.s.Database, e.s.Schema
-	known := len(in) > 0 && slices.ContainsFunc(e.s.Catalog.Databases, func(name string) bool { return strings.EqualFold(name, in[0]) })
+	known := len(in) > 0 && databaseNamed(e.s.Catalog.Databases, in[0]) != ""
 	switch {
 	case len(in) == 1 && known:
-		database = in[0]
+		database = e.database(in[0])
 	case known:
-		database, schema = in[0], strings.Join(in[1:], ".")
+		database, schema = e.database(in[0]), strings.Join(in[1:], ".")
 	case len(in) > 0:
 		schema = strings.Join(in, ".")
 	}
@@ -100,6 +100,14 @@ func (e *execution) tablesIn(in []string) (rows [][]string, err error) {
 		rows = append(rows, []string{name})
 	}
 	return rows, err
+}
+
+// database is a name as the catalog writes it, where it has one.
+func (e *execution) database(name string) string {
+	if known := databaseNamed(e.s.Catalog.Databases, name); known != "" {
+		return known
+	}
+	return name
 }
 
 func (e *execution) schemas(database string) (rows [][]string, err error) {

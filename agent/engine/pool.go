@@ -17,11 +17,12 @@ type pool struct {
 	o          Options
 	extensions string
 
-	mu     sync.Mutex
-	idle   []*process // those that are still starting included
-	taken  int
-	closed bool
-	work   sync.WaitGroup // of ending and giving back
+	mu       sync.Mutex
+	idle     []*process // those that are still starting included
+	taken    int
+	starting int // spares
+	closed   bool
+	work     sync.WaitGroup // of ending and giving back
 }
 
 func newPool(o Options, extensions string) (*pool, error) {
@@ -102,24 +103,38 @@ func (p *pool) pick(lock string) (*process, error) {
 	return c, err
 }
 
-// spare keeps one child waiting while there is a place for it.
+// spare keeps one child waiting while there is a place for it. It is started without the lock, for which others would wait.
 func (p *pool) spare() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || len(p.idle) > 0 || p.taken >= p.o.Slots {
+	wanted := !p.closed && len(p.idle)+p.starting == 0 && p.taken < p.o.Slots
+	if wanted {
+		p.starting++
+		p.work.Add(1)
+	}
+	p.mu.Unlock()
+	if !wanted {
 		return
 	}
+	defer p.work.Done()
 	c, err := startProcess(p.o, p.extensions)
 	if err != nil {
 		p.o.Log.Error("no spare child of the engine could be started", "error", err)
-		return
 	}
-	p.idle = append(p.idle, c)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.starting--
+	switch {
+	case err != nil:
+	case p.closed || p.taken+len(p.idle) >= p.o.Slots+1:
+		p.work.Go(c.end)
+	default:
+		p.idle = append(p.idle, c)
+	}
 }
 
 // give takes a child back after a statement. One that did not answer it to the end, or that ends by itself, is replaced.
 func (p *pool) give(c *process) {
-	if c.ended && c.awaitReady() == nil {
+	if c.ended && !c.usedUp() && c.awaitReady() == nil {
 		p.keep(c)
 		return
 	}

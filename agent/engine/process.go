@@ -157,6 +157,13 @@ func (p *process) kill() {
 	}
 }
 
+// usedUp reports whether the engine has killed the process, which may not show yet.
+func (p *process) usedUp() bool {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	return p.killed
+}
+
 // end ends the process, and clears what it leaves. It returns when that is done.
 func (p *process) end() {
 	p.kill()
@@ -186,9 +193,7 @@ func (p *process) writes() bool { return p.write }
 
 // cause says how the process ended, and whether that was for want of memory. It must have ended.
 func (p *process) cause() (why string, memory bool) {
-	p.sending.Lock()
-	killed := p.killed
-	p.sending.Unlock()
+	killed := p.usedUp()
 	status, ok := p.state.Sys().(syscall.WaitStatus)
 	said := strings.ToLower(p.output())
 	for _, sign := range []string{"out of memory", "cannot allocate", "bad_alloc", "failed to allocate"} {

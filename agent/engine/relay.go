@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,7 +62,13 @@ func watch(r *run, p *process, to *reader) (unwatch func()) {
 		}
 		to.hurry(readerGrace)
 		p.cancel()
-		kill = time.AfterFunc(interruptGrace, p.kill)
+		kill = time.AfterFunc(interruptGrace, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if !over { // else the child may have another statement
+				p.kill()
+			}
+		})
 	})
 	return func() {
 		stop()
@@ -89,6 +96,7 @@ func (e *Engine) died(s *agent.Statement, p *process) *agent.StatementFailure {
 // explain says of a failure why the statement was stopped, if it was.
 func explain(f *agent.StatementFailure, ctx context.Context, s *agent.Statement, unsure bool) {
 	cause := context.Cause(ctx)
+	unsure = unsure || strings.HasSuffix(f.Message, outcomeUnknown)
 	switch {
 	case cause == nil:
 	case errors.Is(cause, errTimeout):
@@ -99,7 +107,7 @@ func explain(f *agent.StatementFailure, ctx context.Context, s *agent.Statement,
 	if cause != nil {
 		f.Line, f.Column = 0, 0
 	}
-	if unsure {
+	if unsure && !strings.HasSuffix(f.Message, outcomeUnknown) {
 		f.Message += outcomeUnknown
 	}
 }

@@ -28,6 +28,7 @@ type execution struct {
 	headed        bool                // the head was sent
 	examined      map[string][]hazard // of tables, by their names
 	viewsDistinct bool                // a view that the statement needs has IS DISTINCT FROM
+	strange       string              // a table that DuckDB was kept from
 	rewritten     bool                // the names of views in query lead to the statement's own
 }
 
@@ -35,16 +36,22 @@ type execution struct {
 func (c *child) run(s *agent.Statement) agent.StatementEnd {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	if name := databaseNamed(s.Catalog.Databases, s.Database); name != "" {
+		s.Database = name
+	}
 	e := &execution{child: c, s: s, query: plainSpace(s.Query), ctx: ctx}
 	c.interruptible(cancel)
 	defer c.interruptible(nil)
 	if err := e.perform(); err != nil {
+		if name := e.strange; name != "" {
+			err = refuse(-1, "The table %s is named in a way that the engine does not read. Write FROM database.schema.table AS alias.", name)
+		}
 		e.end.Error = failureOf(err, e.query)
 		if e.rewritten { // the place is one of another text
 			e.end.Error.Line, e.end.Error.Column = 0, 0
 		}
 	}
-	if e.end.Error != nil && c.stopped() {
+	if e.end.Error != nil && c.stopped() && !strings.HasSuffix(e.end.Error.Message, outcomeUnknown) {
 		e.end.Error = &agent.StatementFailure{Fault: agent.FaultCancelled, Message: "The statement was cancelled."}
 	}
 	return e.end
@@ -70,7 +77,12 @@ func (e *execution) perform() (err error) {
 	}
 	defer func() { _ = e.begin(nil) }()
 	defer e.report(e.conn)()
-	if l, ok := listingOf(e.query, e.class.tokens); ok {
+	e.courier.serve(e.s)
+	defer func() {
+		e.strange = e.courier.strangeTable()
+		e.courier.leave()
+	}()
+	if l, ok := listingOf(e.class.tokens); ok {
 		if err := e.list(l); err != nil {
 			return err
 		}
@@ -78,7 +90,6 @@ func (e *execution) perform() (err error) {
 	if err := e.parse(); err != nil && !strings.HasSuffix(e.class.kind, " SCHEMA") { // DuckDB knows no schemas within schemas
 		return err
 	}
-	e.courier.serve(e.s.ID, e.s.Catalog.URL)
 	defer e.detach()
 	if err := e.attach(); err != nil {
 		return err
@@ -105,26 +116,26 @@ func (e *execution) check() (err error) {
 	}
 	e.query = e.query[:e.class.tokens[len(e.class.tokens)-1].end] // without a semicolon, so that it can be part of another query
 	found := mentions(e.class.tokens)
-	e.named = tablesOf(found, e.class.tokens)
-	if _, ok := listingOf(e.query, e.class.tokens); ok {
+	e.named = canonical(tablesOf(found, e.class.tokens), e.s.Catalog.Databases)
+	if _, ok := listingOf(e.class.tokens); ok {
 		return nil
 	}
 	if err := checkColumns(e.class, found); err != nil {
 		return err
 	}
-	return checkMentions(found, e.db.forbiddenTables, e.db.system)
+	return checkMentions(found, e.db.forbiddenTables, e.db.system, e.s.Catalog.Databases)
 }
 
 // parse asks DuckDB's parser whether this is one statement.
 func (e *execution) parse() error {
-	var all duckdb.ExtractedStatements
-	n := duckdb.ExtractStatements(e.conn.handle, e.query, &all)
-	defer duckdb.DestroyExtracted(&all)
+	n, err := e.conn.count(e.query)
 	switch {
+	case err != nil:
+		return err
+	case n == 1 && (e.class.query || e.class.explain) && !e.rewritten: // what the engine wrote itself is not checked
+		return e.checkParsed(e.query[e.class.begins:], e.class.begins, mentions(e.class.tokens))
 	case n == 1:
 		return nil
-	case n == 0:
-		return parseDuckError(duckdb.ExtractStatementsError(all))
 	case slices.ContainsFunc(e.class.tokens, func(t token) bool { return t.word("pivot", "pivot_wider") }):
 		return refuse(-1, "A PIVOT needs the values of its columns here: write ON column IN (value, …).")
 	}
@@ -197,24 +208,28 @@ func (e *execution) head() error {
 
 func (e *execution) client() *catalogClient {
 	if e.catalog == nil {
-		e.catalog = newCatalogClient(e.ctx, e.s.Catalog)
+		e.catalog = newCatalogClient(e.ctx, e.courier, e.s.Catalog)
 	}
 	return e.catalog
 }
 
 // A write that loses the race for a table is run again from its beginning, on the table as it is then, so often and after about so long.
 const (
-	commitAttempts = 50
+	commitAttempts = 100
 	commitBackoff  = 20 * time.Millisecond
 )
 
 // execute runs a statement, and a write again where another one was faster.
 func (e *execution) execute() error {
-	if err := e.guard(); err != nil {
-		return err
-	}
+	given := e.query
 	for attempt := 1; ; attempt++ {
-		err := e.executeOnce()
+		err := e.admitMade()
+		if err == nil {
+			err = e.guard()
+		}
+		if err == nil {
+			err = e.executeOnce()
+		}
 		lost, ok := errors.AsType[*duckError](err)
 		if !ok || !e.class.write || !conflict(lost) || attempt == commitAttempts {
 			return err
@@ -224,7 +239,63 @@ func (e *execution) execute() error {
 			return errInterrupted
 		case <-time.After(time.Duration(rand.Int64N(int64(commitBackoff) * int64(min(attempt, 10))))):
 		}
+		if err := e.renew(given); err != nil {
+			return err
+		}
 	}
+}
+
+// admitMade lets DuckDB load the table that is made, changed or dropped, of which no rows are read.
+func (e *execution) admitMade() error {
+	if !strings.HasSuffix(e.class.kind, " TABLE") {
+		return nil
+	}
+	if to := e.renamed(); to != nil {
+		e.named = append(e.named, *to)
+		defer func() { e.named = e.named[:len(e.named)-1] }()
+	}
+	return e.admit(func(m mention) bool { return m.target })
+}
+
+// renamed is the name that ALTER TABLE … RENAME TO gives.
+func (e *execution) renamed() *mention {
+	all := e.class.tokens
+	n := len(all)
+	if e.class.kind != "ALTER TABLE" || len(e.named) == 0 || n < 4 || !all[n-3].word("rename") || !all[n-2].word("to") {
+		return nil
+	}
+	to := e.named[0]
+	to.parts = append(slices.Clone(to.parts[:len(to.parts)-1]), all[n-1].identifier())
+	return &to
+}
+
+func (e *execution) admit(which func(mention) bool) error {
+	for _, m := range e.named {
+		t := m.resolve(e.s.Database, e.s.Schema)
+		if !which(m) || !slices.Contains(e.attached, t.Database) {
+			continue
+		}
+		path, err := e.client().tablePath(t)
+		if err != nil {
+			return err
+		}
+		e.courier.admit(path)
+	}
+	return nil
+}
+
+// renew forgets what was known of the tables.
+func (e *execution) renew(given string) error {
+	e.courier.again()
+	e.query, e.examined, e.viewsDistinct, e.rewritten = given, nil, false, false
+	i := slices.Index(e.attached, views)
+	if i < 0 {
+		return nil
+	}
+	e.attached = slices.Delete(e.attached, i, i+1)
+	err := e.conn.exec("DETACH " + quote(views))
+	e.broken = e.broken || err != nil
+	return err
 }
 
 func (e *execution) executeOnce() error {
@@ -238,10 +309,13 @@ func (e *execution) executeOnce() error {
 	}
 	names, types := preparedColumns(statement)
 	cast, changed := exactQuery(e.query, names, types)
-	if changed && !slices.ContainsFunc(types, func(t exact) bool { return t.unknown }) {
-		if e.class.write {
-			return refuse(-1, "RETURNING has a column of a type that the result cannot hold exactly. Cast it there, to VARCHAR for example.")
+	if e.class.write {
+		if err := sendable(names, types); err != nil {
+			return err
 		}
+		return e.fetch(statement, false)
+	}
+	if changed && !slices.ContainsFunc(types, func(t exact) bool { return t.unknown }) {
 		duckdb.DestroyPrepare(&statement)
 		if statement, err = e.prepare(cast); err != nil {
 			return shifted(err, cast)
@@ -249,6 +323,16 @@ func (e *execution) executeOnce() error {
 		return shifted(e.fetch(statement, false), cast)
 	}
 	return e.fetch(statement, true)
+}
+
+// sendable refuses a RETURNING of which it is not known, before anything is written, that all its values can be sent.
+func sendable(names []string, types []exact) error {
+	for i, t := range types {
+		if t.changed || t.unknown || t.huge {
+			return refuse(-1, "RETURNING has the column %q, of a type that the result may not hold exactly. Cast it there, to VARCHAR for example; nothing was written.", names[i])
+		}
+	}
+	return nil
 }
 
 func routing(c class) string {

@@ -58,7 +58,7 @@ func (e *Engine) post(w http.ResponseWriter, r *http.Request) {
 	}
 	defer done()
 	to := newReader(w)
-	to.accept()
+	to.accept(agent.StatementProgress{Queued: !run.placed, Done: -1, Kind: c.kind, Write: c.write})
 	e.serve(run, &s, to)
 }
 
@@ -66,7 +66,6 @@ func (e *Engine) post(w http.ResponseWriter, r *http.Request) {
 func (e *Engine) serve(run *run, s *agent.Statement, to *reader) {
 	arrived := time.Now()
 	if !run.placed {
-		to.json(agent.FrameProgress, agent.StatementProgress{Queued: true, Done: -1})
 		err := e.places.Acquire(run.ctx, 1)
 		e.waited()
 		if err != nil {
@@ -104,8 +103,8 @@ func newReader(w http.ResponseWriter) *reader {
 	return &reader{w: w, control: http.NewResponseController(w)}
 }
 
-// accept says at once that the statement was taken. Until its sender hears that, it cannot know.
-func (r *reader) accept() { r.gone = r.control.Flush() }
+// accept says at once that the statement was taken, and whether it writes: a reader may go before it has a place, and a write goes on then.
+func (r *reader) accept(p agent.StatementProgress) { r.json(agent.FrameProgress, p) }
 
 func (r *reader) frame(kind agent.FrameKind, payload ...[]byte) {
 	if r.gone != nil {

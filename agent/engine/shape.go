@@ -26,6 +26,8 @@ type shape struct {
 	Snapshot  *int64               `json:"current-snapshot-id"`
 	Snapshots []shapeSnapshot      `json:"snapshots"`
 	Refs      map[string]shapeLink `json:"refs"`
+
+	raw []byte // all of the metadata
 }
 
 type shapeField struct {
@@ -42,6 +44,7 @@ type shapePartition struct {
 
 type shapeSnapshot struct {
 	ID        int64             `json:"snapshot-id"`
+	Time      int64             `json:"timestamp-ms"`
 	Schema    *int              `json:"schema-id"`
 	Summary   map[string]string `json:"summary"`
 	Manifests string            `json:"manifest-list"`
@@ -52,26 +55,32 @@ type shapeLink struct {
 	Type     string `json:"type"`
 }
 
-// shape loads a table's metadata, with all its snapshots or only those that are referred to; nil where there is no table of that name.
-func (c *catalogClient) shape(t agent.StatementTable, snapshots string) (*shape, error) {
+// shape loads a table's metadata, as DuckDB asks for it, so that both have the same; nil where there is no table of that name.
+func (c *catalogClient) shape(t agent.StatementTable) (*shape, error) {
 	path, err := c.namespacePath(t.Database, t.Schema)
 	if err != nil {
 		return nil, err
 	}
 	var body struct {
-		Metadata shape `json:"metadata"`
+		Metadata json.RawMessage `json:"metadata"`
 	}
-	err = c.call(http.MethodGet, path+"/tables/"+url.PathEscape(t.Table)+"?snapshots="+snapshots, nil, &body)
+	err = c.call(http.MethodGet, path+"/tables/"+url.PathEscape(t.Table), nil, &body)
 	if e, ok := err.(*catalogError); ok && e.status == http.StatusNotFound {
 		return nil, nil
 	}
-	return &body.Metadata, err
+	if err != nil {
+		return nil, err
+	}
+	s := &shape{raw: body.Metadata}
+	return s, json.Unmarshal(body.Metadata, s)
 }
 
 // fields are those of the current schema.
-func (s *shape) fields() []shapeField {
+func (s *shape) fields() []shapeField { return s.fieldsOf(s.Schema) }
+
+func (s *shape) fieldsOf(id int) []shapeField {
 	for _, schema := range s.Schemas {
-		if schema.ID == s.Schema {
+		if schema.ID == id {
 			return schema.Fields
 		}
 	}
@@ -166,10 +175,11 @@ func skippingBy(transform, kind string) skipping {
 	return skipsWrong
 }
 
-// hazard is a column by which DuckDB would skip rows that belong to an answer.
+// hazard is a column by which DuckDB would skip rows that belong to an answer, or deletes by equality that it would not apply exactly.
 type hazard struct {
-	column  string
-	numbers bool // only where it holds NaN
+	column   string
+	numbers  bool // only where it holds NaN; of deletes, where they would be applied exactly and not fast
+	equality *equality
 }
 
 // hazards are the columns whose filters DuckDB must not use to skip files and row groups. negative reports whether there are partitions of negative values.
@@ -207,7 +217,7 @@ func (s *shape) hazards(negative func() (bool, error)) (found []hazard, err erro
 	}
 	for _, f := range s.fields() {
 		if numbers, ok := wrong[f.Name]; ok {
-			found = append(found, hazard{f.Name, numbers})
+			found = append(found, hazard{column: f.Name, numbers: numbers})
 		}
 	}
 	return found, nil

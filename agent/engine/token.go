@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,6 +23,15 @@ type token struct {
 	kind     tokenKind
 	text     string // a word in lower case; a quoted name or a string without its quotes; else as it stands
 	pos, end int    // in bytes
+	written  string // a word as it stands
+}
+
+// identifier is a name as DuckDB keeps it.
+func (t token) identifier() string {
+	if t.kind == tokenWord {
+		return t.written
+	}
+	return t.text
 }
 
 func (t token) is(symbol string) bool { return t.kind == tokenSymbol && t.text == symbol }
@@ -77,6 +87,9 @@ func tokens(query string) []token {
 		}
 		t := s.next()
 		t.end = s.at
+		if t.kind == tokenWord {
+			t.written = query[t.pos:t.end]
+		}
 		all = append(all, t)
 	}
 }
@@ -138,21 +151,21 @@ func (s *scanner) next() token {
 	c := s.query[s.at]
 	switch {
 	case c == '\'':
-		return token{tokenString, s.quoted('\'', false), start, 0}
+		return token{kind: tokenString, text: s.quoted('\'', false), pos: start}
 	case c == '"':
-		return token{tokenQuoted, s.quoted('"', false), start, 0}
+		return token{kind: tokenQuoted, text: s.quoted('"', false), pos: start}
 	case c == '$':
 		return s.dollar()
 	case c == '?':
 		s.at++
-		return token{tokenParameter, "?", start, 0}
+		return token{kind: tokenParameter, text: "?", pos: start}
 	case c >= '0' && c <= '9', c == '.' && start+1 < len(s.query) && digit(s.query[start+1]):
 		return s.number()
 	case wordStart(c):
 		return s.word()
 	}
 	s.at++
-	return token{tokenSymbol, s.query[start:s.at], start, 0}
+	return token{kind: tokenSymbol, text: s.query[start:s.at], pos: start}
 }
 
 // quoted reads what stands in quotes, in which the quote is doubled.
@@ -181,36 +194,59 @@ func (s *scanner) quoted(quote byte, backslash bool) string {
 // dollar reads $1, $name, $$text$$ or $tag$text$tag$.
 func (s *scanner) dollar() token {
 	start := s.at
-	end := start + 1
-	for end < len(s.query) && wordPart(s.query[end]) && s.query[end] != '$' {
-		end++
-	}
-	if end < len(s.query) && s.query[end] == '$' && (end == start+1 || !digit(s.query[start+1])) {
-		tag := s.query[start : end+1]
-		body := s.query[end+1:]
+	if tag := dollarTag.FindString(s.query[start:]); tag != "" {
+		body := s.query[start+len(tag):]
 		n := strings.Index(body, tag)
 		if n < 0 {
 			s.at = len(s.query)
-			return token{tokenString, body, start, 0}
+			return token{kind: tokenString, text: body, pos: start}
 		}
-		s.at = end + 1 + n + len(tag)
-		return token{tokenString, body[:n], start, 0}
+		s.at = start + len(tag) + n + len(tag)
+		return token{kind: tokenString, text: body[:n], pos: start}
 	}
-	s.at = end
-	return token{tokenParameter, s.query[start:end], start, 0}
+	if text := parameter.FindString(s.query[start:]); text != "" {
+		s.at += len(text)
+		return token{kind: tokenParameter, text: text, pos: start}
+	}
+	s.at++
+	return token{kind: tokenSymbol, text: "$", pos: start}
 }
+
+// As DuckDB's scanner has them. No tag has letters beyond ASCII here, among which are spaces: see unclear.
+var (
+	dollarTag   = regexp.MustCompile(`^\$([A-Za-z_][A-Za-z0-9_]*)?\$`)
+	parameter   = regexp.MustCompile(`^\$([0-9](_?[0-9])*|[A-Za-z_][A-Za-z0-9_]*)`)
+	wholeNumber = regexp.MustCompile(`^[0-9](_?[0-9])*`)
+	number      = regexp.MustCompile(`^([0-9](_?[0-9])*(\.([0-9](_?[0-9])*)?)?|\.[0-9](_?[0-9])*)([eE][+-]?[0-9](_?[0-9])*)?`)
+)
 
 func (s *scanner) number() token {
 	start := s.at
-	for s.at < len(s.query) {
-		c := s.query[s.at]
-		sign := (c == '+' || c == '-') && (s.query[s.at-1]|0x20) == 'e' && s.at+1 < len(s.query) && digit(s.query[s.at+1])
-		if !digit(c) && !letter(c) && c != '.' && c != '_' && !sign {
-			break
-		}
-		s.at++
+	text := number.FindString(s.query[start:])
+	if digits := wholeNumber.FindString(s.query[start:]); strings.HasPrefix(s.query[start+len(digits):], "..") {
+		text = digits
 	}
-	return token{tokenNumber, s.query[start:s.at], start, 0}
+	s.at += len(text)
+	return token{kind: tokenNumber, text: text, pos: start}
+}
+
+// unclear refuses text that is cut into tokens in a way that people would not see.
+func unclear(query string, all []token) error {
+	for i, t := range all {
+		if t.end >= len(query) {
+			return nil
+		}
+		next := query[t.end]
+		switch {
+		case (t.kind == tokenNumber || t.kind == tokenParameter) && (wordStart(next) || next == '$'):
+			return refuse(t.pos, "A letter or sign follows the number or parameter %s directly. Put a space between them.", cut(t.text, 40))
+		case t.is("$") && next >= utf8.RuneSelf:
+			return refuse(t.pos, "The tag of a string between dollar signs has ASCII letters, digits and _ alone here.")
+		case t.kind == tokenString && query[t.pos]|0x20 == 'e' && i+1 < len(all) && all[i+1].kind == tokenString && query[all[i+1].pos] == '\'':
+			return refuse(all[i+1].pos, "A string with E before it is not continued by another here: write it as one, or join them by ||.")
+		}
+	}
+	return nil
 }
 
 // word reads a name or keyword, or a string with a letter before it.
@@ -223,11 +259,21 @@ func (s *scanner) word() token {
 		}
 		s.at++
 	}
-	text := strings.ToLower(s.query[start:s.at])
+	text := lowerASCII(s.query[start:s.at])
 	if s.at < len(s.query) && s.query[s.at] == '\'' && (text == "e" || text == "x" || text == "b" || text == "n") {
-		return token{tokenString, s.quoted('\'', text == "e"), start, 0}
+		return token{kind: tokenString, text: s.quoted('\'', text == "e"), pos: start}
 	}
-	return token{tokenWord, text, start, 0}
+	return token{kind: tokenWord, text: text, pos: start}
+}
+
+// lowerASCII is a name as DuckDB compares it: no letter beyond ASCII has two cases.
+func lowerASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, s)
 }
 
 func digit(c byte) bool     { return c >= '0' && c <= '9' }

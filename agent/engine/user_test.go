@@ -21,7 +21,7 @@ func TestChildrenRunAsAnotherUser(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	program := copyProgram(t, dir)
 	s := serve(t, func(o *Options) {
-		o.Dir, o.Command, o.Credential = filepath.Join(dir, "engine"), []string{program, "engine-child"}, &syscall.Credential{Uid: 61999, Gid: 61999}
+		o.Dir, o.Command, o.Credential = filepath.Join(dir, "engine"), []string{program, "engine-child"}, &syscall.Credential{Uid: 61999, Gid: 61999, Groups: []uint32{0x70000001}}
 	})
 	s.ok("SELECT count(DISTINCT range) FROM range(1000)")
 	s.engine.pool.mu.Lock()
@@ -30,6 +30,7 @@ func TestChildrenRunAsAnotherUser(t *testing.T) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	require.Contains(t, string(status), "Uid:\t61999\t61999\t61999\t61999")
+	require.Regexp(t, `\nGroups:\t1879048193 *\n`, string(status), "the workspace's, and none of the agent's")
 	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	require.NoError(t, err)
 	require.NotContains(t, string(environment), "secret")

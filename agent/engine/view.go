@@ -2,9 +2,11 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
+	duckdb "github.com/duckdb/duckdb-go-bindings"
 	"github.com/millpond/millpond/agent"
 )
 
@@ -27,7 +29,7 @@ func (e *execution) withViews(query string, missed error) (string, error) {
 	e.attached = append(e.attached, views)
 	all := tokens(query)
 	v := &viewMaker{execution: e, known: map[string]bool{}}
-	text, found, err := v.rewrite(query, tablesOf(mentions(all), all), e.s.Database, e.s.Schema)
+	text, found, err := v.rewrite(query, canonical(tablesOf(mentions(all), all), e.s.Catalog.Databases), e.s.Database, e.s.Schema)
 	if err == nil && !found {
 		err = missed
 	}
@@ -52,6 +54,12 @@ func (v *viewMaker) rewrite(query string, named []mention, database, schema stri
 	last := 0
 	for _, m := range named {
 		t := m.resolve(database, schema)
+		if m.unsure {
+			if err := v.refuseAmbiguous(m, t); err != nil {
+				return "", false, err
+			}
+			continue
+		}
 		if at := travelOf(query, m); at != nil {
 			text, err := v.travelled(t, at)
 			if err != nil {
@@ -82,6 +90,41 @@ func (v *viewMaker) rewrite(query string, named []mention, database, schema stri
 	return b.String(), found, nil
 }
 
+// checkQuery refuses a view's text that is not one query for DuckDB's parser too, before it is run as part of another text.
+func (v *viewMaker) checkQuery(query string, found []mention, text string) error {
+	for _, q := range []string{query, text, "CREATE VIEW x AS " + text} {
+		n, err := v.conn.count(q)
+		if err == nil && n != 1 {
+			err = refuse(-1, "its text is more than one statement")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := v.checkParsed(query, 0, found); err != nil {
+		return err
+	}
+	var statement duckdb.PreparedStatement
+	state := duckdb.Prepare(v.conn.handle, text, &statement)
+	defer duckdb.DestroyPrepare(&statement)
+	if state != duckdb.StateSuccess {
+		return parseDuckError(duckdb.PrepareError(statement))
+	}
+	if duckdb.PreparedStatementType(statement) != duckdb.StatementTypeSelect {
+		return refuse(-1, "its text is no query")
+	}
+	return nil
+}
+
+// refuseAmbiguous refuses a name for which it matters whether it is a table's or that of the common table expression in which it stands.
+func (v *viewMaker) refuseAmbiguous(m mention, t agent.StatementTable) error {
+	special, err := v.make(t)
+	if err == nil && special {
+		err = refuse(m.pos, "%s is both a table and the expression of WITH RECURSIVE in which it stands. Write the table's whole name: %s.%s.%s.", m.parts[0], t.Database, t.Schema, t.Table)
+	}
+	return err
+}
+
 func sameTable(a, b agent.StatementTable) bool {
 	return a.Database == b.Database && a.Schema == b.Schema && a.Table == b.Table
 }
@@ -99,9 +142,12 @@ func (v *viewMaker) make(t agent.StatementTable) (bool, error) {
 	if err := v.attachDatabase(t.Database); err != nil {
 		return false, err
 	}
-	version, err := v.client().view(t)
-	if err != nil {
-		return false, err
+	var version *viewVersion
+	if _, table := v.examined[fmt.Sprint(viewKey(t), false)]; !table {
+		var err error
+		if version, err = v.client().view(t); err != nil {
+			return false, err
+		}
 	}
 	v.known[viewKey(t)] = version != nil
 	if version == nil {
@@ -114,6 +160,9 @@ func (v *viewMaker) make(t agent.StatementTable) (bool, error) {
 	}
 	return true, v.define(t, version)
 }
+
+// ofView reports whether a view may have such a query.
+func (c class) ofView() bool { return c.kind == "SELECT" || c.kind == "VALUES" }
 
 // define checks a view's query as a statement's own would be, and makes it.
 func (v *viewMaker) define(t agent.StatementTable, version *viewVersion) error {
@@ -128,11 +177,11 @@ func (v *viewMaker) define(t agent.StatementTable, version *viewVersion) error {
 	}
 	query := plainSpace(version.Representations[i].SQL)
 	c, err := classify(query, v.db.forbidden)
-	if err == nil && !c.query {
+	if err == nil && !c.ofView() {
 		err = refuse(-1, "its text is no query")
 	}
 	if err == nil {
-		err = checkMentions(mentions(c.tokens), v.db.forbiddenTables, v.db.system)
+		err = checkMentions(mentions(c.tokens), v.db.forbiddenTables, v.db.system, v.s.Catalog.Databases)
 	}
 	if err != nil {
 		return refuse(-1, "The view %s cannot be read: %v", name, err)
@@ -145,14 +194,19 @@ func (v *viewMaker) define(t agent.StatementTable, version *viewVersion) error {
 		v.viewsDistinct, v.examined = true, nil
 	}
 	database := version.Catalog
-	if database == "" {
+	if named := databaseNamed(v.s.Catalog.Databases, database); named != "" {
+		database = named
+	} else if database == "" {
 		database = t.Database
 	}
 	v.path = append(v.path, t)
-	text, _, err := v.rewrite(query, tablesOf(mentions(c.tokens), c.tokens), database, strings.Join(version.Namespace, "."))
+	text, _, err := v.rewrite(query, canonical(tablesOf(mentions(c.tokens), c.tokens), v.s.Catalog.Databases), database, strings.Join(version.Namespace, "."))
 	v.path = v.path[:len(v.path)-1]
 	if err != nil {
 		return err
+	}
+	if err := v.checkQuery(query, mentions(c.tokens), text); err != nil {
+		return refuse(-1, "The view %s cannot be read: %v", name, err)
 	}
 	for _, sql := range []string{
 		"CREATE SCHEMA IF NOT EXISTS " + quote(views) + "." + quote(t.Database+"."+t.Schema),

@@ -61,6 +61,7 @@ func (h *Hub) hello(w http.ResponseWriter, r *http.Request, s *session) {
 	lease := h.o.Services.Agents.Lease
 	respond(w, agent.Welcome{
 		AgentID: string(s.agent()), Lease: agent.Duration(lease.Length), HeartbeatEvery: agent.Duration(lease.Heartbeat), Attempts: wireDesired(desired),
+		Group: s.scope.Workspace().FileGroup(),
 	}, nil)
 }
 

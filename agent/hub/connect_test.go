@@ -65,8 +65,9 @@ func TestAnAgentIsConnectedFromItsHelloToItsEnd(t *testing.T) {
 	welcome := c.hello()
 	require.Equal(t, agent.Welcome{
 		AgentID: string(w.agent.ID), Lease: agent.Duration(domain.DefaultLease.Length), HeartbeatEvery: agent.Duration(domain.DefaultLease.Heartbeat),
-		Attempts: []agent.DesiredAttempt{},
+		Attempts: []agent.DesiredAttempt{}, Group: w.system.Workspace().FileGroup(),
 	}, welcome)
+	require.Equal(t, []uint32{agent.FirstGroup, agent.LastGroup}, []uint32{domain.FirstFileGroup, domain.LastFileGroup}, "an agent takes any workspace's group")
 	a := w.now()
 	require.Equal(t, []any{"1.2.3", "host", "linux", "amd64", 4, "first"}, []any{a.Version, a.Hostname, a.OS, a.Arch, a.Slots, a.Replica})
 	require.Equal(t, domain.AgentConnected, w.status())

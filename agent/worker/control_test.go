@@ -91,6 +91,7 @@ type control struct {
 	token    string                 // that is accepted; empty means any
 	idle     agent.Duration         // as it was told last
 	extra    []agent.DesiredAttempt // said in every Welcome and HeartbeatReply
+	group    uint32                 // said in every Welcome
 	attempts map[string]*record
 	chunks   bool // keep chunks
 	seen     func(agent.Chunk)
@@ -183,7 +184,7 @@ func (c *control) hello(w http.ResponseWriter, r *http.Request, s *tunnel.Sessio
 		return
 	}
 	c.tunnel = s
-	welcome := agent.Welcome{AgentID: "agt_1", Lease: agent.Duration(c.lease), HeartbeatEvery: agent.Duration(c.beat)}
+	welcome := agent.Welcome{AgentID: "agt_1", Lease: agent.Duration(c.lease), HeartbeatEvery: agent.Duration(c.beat), Group: c.group}
 	named := map[string]bool{}
 	for _, a := range h.Attempts {
 		named[a.ID] = true

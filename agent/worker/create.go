@@ -76,7 +76,7 @@ func (w *worker) create(in agent.Attempt) (_ *attempt, err error) {
 		if a.user, err = w.users.take(); err != nil {
 			return nil, err
 		}
-		a.spec.User, a.spec.PrivateDirs = a.user.id, w.private
+		a.spec.User, a.spec.Groups, a.spec.PrivateDirs = a.user.id, w.taskGroups(), w.private
 	}
 	if w.cgroup != "" {
 		a.spec.Cgroup = cgroupOf(w.cgroup, w.options.Dir, in.ID)

@@ -133,6 +133,7 @@ func (s *session) greet(ctx context.Context, group *errgroup.Group) error {
 		return fmt.Errorf("greeting the control plane: %w", err)
 	}
 	s.extend(sent)
+	s.w.join(s.welcome.Group)
 	s.apply(versions)
 	close(s.ready)
 	s.w.credential.proven()

@@ -66,7 +66,7 @@ func (s *shim) fork(outputs [2]int) (int, error) {
 	defer null.Close()
 	sys := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if s.spec.User != 0 {
-		sys.Credential = &syscall.Credential{Uid: s.spec.User, Gid: s.spec.User}
+		sys.Credential = &syscall.Credential{Uid: s.spec.User, Gid: s.spec.User, Groups: s.spec.Groups} // of the shim's groups it has none
 		// Inherited by the child and harmless to the shim: no setuid program gives the task another user.
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return 0, fmt.Errorf("setting no_new_privs: %w", err)

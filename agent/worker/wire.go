@@ -78,8 +78,9 @@ type started struct {
 // spec is what an attempt's directory keeps of it.
 type spec struct {
 	agent.Attempt          // without Files, which are in the working directory, and Env, which is in Environ
-	Environ       []string `json:"environ"`        // the process's whole environment
-	User          uint32   `json:"user,omitempty"` // the uid and gid of its processes; 0 means the agent's own
+	Environ       []string `json:"environ"`          // the process's whole environment
+	User          uint32   `json:"user,omitempty"`   // the uid and gid of its processes; 0 means the agent's own
+	Groups        []uint32 `json:"groups,omitempty"` // all that its processes have beside the gid, where they have a user of their own
 	SpoolLimit    int64    `json:"spool_limit"`
 	Cgroup        string   `json:"cgroup,omitempty"`       // directory of its control group, where there is one
 	PrivateDirs   []string `json:"private_dirs,omitempty"` // where its processes do not see what others do

@@ -50,6 +50,8 @@ type worker struct {
 	attempts map[string]*attempt
 	starting map[string]bool // ids of attempts that are being prepared
 	past     []string        // ids that were forgotten lately: a late message must not start them again
+	group    uint32          // as the control plane said last; 0 for none
+	groups   []uint32        // of tasks with users of their own: group, where this machine gives it
 
 	ship, reports *queue
 }

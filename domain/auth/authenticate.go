@@ -75,7 +75,7 @@ func (s *Service) apiKey(ctx context.Context, token string) (domain.Scope, error
 	return s.used(ctx, key, now)
 }
 
-// keyToken gives what stands for an API key the key's rights, for as long as the key has them.
+// keyToken gives what stands for an API key the key's rights in the catalog, for as long as the key has them.
 func (s *Service) keyToken(ctx context.Context, token string) (domain.Scope, error) {
 	workspace, id, err := s.keys.parseKeyToken(ctx, token)
 	if err != nil {
@@ -86,7 +86,8 @@ func (s *Service) keyToken(ctx context.Context, token string) (domain.Scope, err
 	if err != nil {
 		return domain.Scope{}, err
 	}
-	return s.used(ctx, key, now)
+	scope, err := s.used(ctx, key, now)
+	return scope.ForCatalog(), err
 }
 
 // used is the scope of a key, and remembers its use.
@@ -134,5 +135,5 @@ func (s *Service) statement(ctx context.Context, token string) (domain.Scope, er
 		return domain.Scope{}, err
 	}
 	actor := domain.Actor{Kind: domain.ActorStatement, ID: id, Name: who}
-	return domain.NewScope(ref.Workspace, actor, role), nil
+	return domain.NewScope(ref.Workspace, actor, role).ForCatalog(), nil
 }

@@ -62,8 +62,18 @@ func (s *Service) recognise(r *http.Request, cookie bool) (domain.Scope, error) 
 // sessionCookie takes the one cookie that newCookie would give on this connection: the plain one can be planted from elsewhere.
 func sessionCookie(r *http.Request) (*http.Cookie, error) { return r.Cookie(newCookie(r, "").Name) }
 
-// From returns the scope that Middleware found, or why there is none. An agent's token opens nothing but its channel: see FromAgent.
+// From returns the scope that Middleware found, or why there is none. An agent's token opens nothing but its channel, and one for the catalog nothing but that: see
+// FromAgent and ForCatalog.
 func From(ctx context.Context) (domain.Scope, error) {
+	scope, err := ForCatalog(ctx)
+	if err == nil && scope.CatalogOnly() {
+		return domain.Scope{}, domain.Errorf(domain.CodeForbidden, "This token is good for the catalog of tables, /api/v1/iceberg, and nothing else; use an API key.")
+	}
+	return scope, err
+}
+
+// ForCatalog is From for the catalog of tables, which engines ask with the token of their statement.
+func ForCatalog(ctx context.Context) (domain.Scope, error) {
 	scope, err := from(ctx)
 	if err == nil && scope.Role() == domain.RoleAgent {
 		return domain.Scope{}, domain.Errorf(domain.CodeForbidden, "An agent's token is good for the agent's connection and nothing else.")

@@ -42,6 +42,14 @@ func TestBearers(t *testing.T) {
 	scope, err := auth.From(auth.With(context.Background(), i.scope(in.Token)))
 	require.NoError(t, err)
 	require.Equal(t, domain.RoleAdmin, scope.Role())
+	engine := auth.With(context.Background(), domain.NewScope(scope.Workspace(), domain.Actor{Kind: domain.ActorStatement, ID: "stm_1"}, domain.RoleEditor).ForCatalog())
+	_, err = auth.From(engine)
+	require.Equal(t, domain.CodeForbidden, code(err), "a statement's token is for the catalog alone")
+	scope, err = auth.ForCatalog(engine)
+	require.NoError(t, err)
+	require.Equal(t, domain.RoleEditor, scope.Role())
+	_, err = auth.ForCatalog(auth.With(context.Background(), domain.NewScope(scope.Workspace(), domain.Actor{Kind: domain.ActorAgent}, domain.RoleAgent)))
+	require.Equal(t, domain.CodeForbidden, code(err))
 }
 
 // TestCookies: a page of ours gets one that scripts cannot read and no other host can plant; it counts where it is let count, and a bearer goes first.

@@ -2,6 +2,7 @@ package lake
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 
 	"github.com/apache/iceberg-go/table"
@@ -11,6 +12,8 @@ import (
 type document struct {
 	location string
 	json     []byte
+	before   string // location of the one that it followed in this process, if any
+	head     int    // bytes before the snapshots, where they are the last of the file and written has them; 0 where that is not so
 
 	parseOnce sync.Once
 	parsed    table.Metadata
@@ -45,9 +48,20 @@ func (d *document) snapshots() ([]writtenSnapshot, error) {
 	return d.written, d.writtenErr
 }
 
-// refsOnly is the file with only those snapshots that branches and tags name, made once.
+// refsOnly is the file with only those snapshots that branches and tags name, made once. Of a file that was made here nothing is parsed for it.
 func (d *document) refsOnly() ([]byte, error) {
-	d.refsOnce.Do(func() { d.refs, d.refsErr = onlyRefs(d.json) })
+	d.refsOnce.Do(func() {
+		if d.head == 0 {
+			d.refs, d.refsErr = onlyRefs(d.json)
+			return
+		}
+		named := map[int64]bool{}
+		for _, ref := range d.parsed.Refs() {
+			named[ref.SnapshotID] = true
+		}
+		kept := slices.DeleteFunc(slices.Clone(d.written), func(s writtenSnapshot) bool { return !named[s.id] })
+		d.refs, _ = spliced(append(slices.Clone(d.json[:d.head]), '}'), kept)
+	})
 	return d.refs, d.refsErr
 }
 
@@ -88,10 +102,28 @@ func (c *cache) put(d *document) {
 	c.byName[d.location] = c.recent.PushFront(d)
 	c.bytes += d.weight()
 	for c.bytes > c.limit {
-		oldest := c.recent.Back()
-		gone := oldest.Value.(*document)
-		c.recent.Remove(oldest)
-		delete(c.byName, gone.location)
-		c.bytes -= gone.weight()
+		c.remove(c.recent.Back())
 	}
+}
+
+// supersede keeps the document that followed the one at the location. That one stays for those who have just been told of it, and what was before it goes.
+func (c *cache) supersede(d *document, old string) {
+	d.before = old
+	c.put(d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byName[old]
+	if e == nil {
+		return
+	}
+	if gone := c.byName[e.Value.(*document).before]; gone != nil {
+		c.remove(gone)
+	}
+}
+
+func (c *cache) remove(e *list.Element) {
+	gone := e.Value.(*document)
+	c.recent.Remove(e)
+	delete(c.byName, gone.location)
+	c.bytes -= gone.weight()
 }

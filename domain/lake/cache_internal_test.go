@@ -60,3 +60,53 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// TestSupersededMetadataGoes from memory: the current one stays, and the one before it for those who have just been told of it.
+func TestSupersededMetadataGoes(t *testing.T) {
+	c := newCache(1 << 20)
+	for i := range 5 {
+		old := ""
+		if i > 0 {
+			old = fmt.Sprint(i - 1)
+		}
+		c.supersede(&document{location: fmt.Sprint(i), json: []byte("{}")}, old)
+	}
+	for i := range 5 {
+		require.Equal(t, i >= 3, c.get(fmt.Sprint(i)) != nil, i)
+	}
+	require.Equal(t, 2*c.get("4").weight(), c.bytes)
+	require.Equal(t, 2, c.recent.Len())
+}
+
+// TestRefsOnlyOfWhatWasMadeHere says what is said of a file that was read, and parses nothing.
+func TestRefsOnlyOfWhatWasMadeHere(t *testing.T) {
+	text := []byte(`{"format-version":2,"table-uuid":"9c12d441-03fe-4693-9a96-a0705ddf69c1","location":"file:///lake/ws/db/t","last-sequence-number":3,
+		"last-updated-ms":1800000000000,"last-column-id":1,"current-schema-id":0,"schemas":[{"type":"struct","schema-id":0,"fields":[]}],
+		"partition-specs":[{"spec-id":0,"fields":[]}],"default-spec-id":0,"last-partition-id":999,"sort-orders":[{"order-id":0,"fields":[]}],"default-sort-order-id":0,
+		"properties":{"a":",\"snapshots\":[]}"},"current-snapshot-id":3,"snapshots":[
+		{"snapshot-id":1,"sequence-number":1,"timestamp-ms":1700000000001,"manifest-list":"file:///lake/ws/db/t/1","summary":{"operation":"append"},"schema-id":0},
+		{"snapshot-id":2,"sequence-number":2,"timestamp-ms":1700000000002,"manifest-list":"file:///lake/ws/db/t/2","summary":{"operation":"append"},"schema-id":0},
+		{"snapshot-id":3,"sequence-number":3,"timestamp-ms":1700000000003,"manifest-list":"file:///lake/ws/db/t/3","summary":{"operation":"append"},"schema-id":0}],
+		"refs":{"main":{"snapshot-id":3,"type":"branch"},"old":{"snapshot-id":1,"type":"tag"}}}`)
+	read := &document{json: text}
+	meta, err := read.metadata()
+	require.NoError(t, err)
+	before, err := read.snapshots()
+	require.NoError(t, err)
+	made, err := request{}.written(meta, before)
+	require.NoError(t, err)
+	require.NotZero(t, made.head)
+	whole := string(made.json)
+	want, err := onlyRefs(made.json)
+	require.NoError(t, err)
+	got, err := made.refsOnly()
+	require.NoError(t, err)
+	require.JSONEq(t, string(want), string(got))
+	require.Contains(t, string(got), "file:///lake/ws/db/t/1")
+	require.NotContains(t, string(got), "file:///lake/ws/db/t/2")
+	require.Equal(t, whole, string(made.json))
+	made.json = []byte("what is not parsed need not be JSON" + string(made.json[35:]))
+	made = &document{json: made.json, written: made.written, parsed: meta, head: made.head}
+	_, err = made.refsOnly()
+	require.NoError(t, err)
+}

@@ -1,15 +1,12 @@
 package lake_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -289,170 +286,6 @@ func TestIdempotency(t *testing.T) {
 	require.Equal(t, l, again)
 }
 
-// TestIdempotencyAtOnce: of many at once with one key, one is done and all have its answer.
-func TestIdempotencyAtOnce(t *testing.T) {
-	r := newRig(t)
-	r.create("public", "t")
-	replicas := []*lake.Catalog{r.catalog, r.another(r.files)}
-	var mu sync.Mutex
-	answers := map[string]int{}
-	together(8, func(i int) {
-		l, err := replicas[i%2].Commit(t.Context(), r.scope, lake.Change{
-			Ref: ref("public", "t"), Updates: raw(t, []any{map[string]any{"action": "set-properties", "updates": map[string]string{"k": "v"}}}),
-		}, lake.Key{Key: "one", Hash: []byte("h")})
-		if err != nil {
-			t.Errorf("%v", err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		answers[l.MetadataLocation]++
-	})
-	require.Len(t, answers, 1)
-	require.Equal(t, 1, r.load("public", "t").Table.Version)
-	require.Len(t, r.onDisk(), 2)
-}
-
-// faulty are files that fail as told.
-type faulty struct {
-	lake.Files
-	write  atomic.Pointer[error]
-	remove atomic.Pointer[error]
-}
-
-func (f *faulty) Write(ctx context.Context, uri string, data []byte) error {
-	if err := f.write.Load(); err != nil {
-		return *err
-	}
-	return f.Files.Write(ctx, uri, data)
-}
-
-func (f *faulty) Delete(ctx context.Context, uri string) error {
-	if err := f.remove.Load(); err != nil {
-		return *err
-	}
-	return f.Files.Delete(ctx, uri)
-}
-
-// TestStorageThatFails changes nothing.
-func TestStorageThatFails(t *testing.T) {
-	r := newRig(t)
-	f := &faulty{Files: r.files}
-	r.catalog = r.another(f)
-	before := r.create("public", "t")
-	full := errors.New("the disk is full")
-	f.write.Store(&full)
-	_, err := r.set("t", "a", "b")
-	require.ErrorIs(t, err, full)
-	_, err = r.catalog.Create(t.Context(), r.scope, "lake", "public", lake.NewTable{Name: "u", Schema: json.RawMessage(twoColumns)}, lake.Key{Key: "k"})
-	require.ErrorIs(t, err, full)
-	f.write.Store(nil)
-	require.Equal(t, before.MetadataLocation, r.load("public", "t").MetadataLocation)
-	_, err = r.catalog.Create(t.Context(), r.scope, "lake", "public", lake.NewTable{Name: "u", Schema: json.RawMessage(twoColumns)}, lake.Key{Key: "k"})
-	require.NoError(t, err, "what failed on our side is not kept under the key")
-	require.NoError(t, os.Remove(r.path(before.MetadataLocation)))
-	_, err = r.another(r.files).Load(t.Context(), r.scope, ref("public", "t"), domain.KindTable, lake.LoadOptions{})
-	reason(t, lake.NoSuchFile, err)
-}
-
-// breaking is a store whose commits are not heard of, once they are done or not done.
-type breaking struct {
-	domain.Store
-	mode atomic.Int32
-}
-
-const (
-	modeFine   = iota
-	modeDone   // the transaction is committed
-	modeUndone // it is not
-	modeAway   // it is committed, and then the database does not answer any more
-)
-
-var errAway = domain.Errorf(domain.CodeUnavailable, "The database does not answer.")
-
-func (b *breaking) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
-	wrote := false
-	mode := b.mode.Load()
-	err := b.Store.In(ctx, s, func(tx domain.Tx) error {
-		if mode == modeAway+1 {
-			return errAway
-		}
-		w := &watched{Tx: tx}
-		err := fn(w)
-		wrote = w.wrote
-		if err == nil && wrote && mode == modeUndone {
-			return errAway
-		}
-		return err
-	})
-	if wrote && mode == modeAway {
-		b.mode.Store(modeAway + 1)
-	}
-	if err == nil && wrote && mode != modeFine {
-		return errAway
-	}
-	return err
-}
-
-// watched sees a pointer being swapped.
-type watched struct {
-	domain.Tx
-	wrote bool
-}
-
-func (w *watched) SwapLakeTable(ctx context.Context, t domain.LakeTable, old string) (bool, error) {
-	w.wrote = true
-	return w.Tx.SwapLakeTable(ctx, t, old)
-}
-
-// TestDatabaseGoneAtCommit: the outcome is found out where it can be; where it cannot, that is said, and the new metadata file stays.
-func TestDatabaseGoneAtCommit(t *testing.T) {
-	r := newRig(t)
-	r.create("public", "t")
-	b := &breaking{Store: r.store}
-	broken := lake.New(lake.Options{Store: b, System: r.store.System(), Files: r.files, Clock: r.clock})
-	set := func(value string) error {
-		_, err := broken.Commit(t.Context(), r.scope, lake.Change{
-			Ref: ref("public", "t"), Updates: raw(t, []any{map[string]any{"action": "set-properties", "updates": map[string]string{"a": value}}}),
-		}, lake.Key{})
-		return err
-	}
-	b.mode.Store(modeDone)
-	require.NoError(t, set("1"))
-	require.Equal(t, 1, r.load("public", "t").Table.Version)
-	b.mode.Store(modeUndone)
-	err := set("2")
-	code(t, domain.CodeUnavailable, err)
-	require.Empty(t, lake.ReasonOf(err), "it is known that nothing happened")
-	require.Len(t, r.onDisk(), 2)
-	b.mode.Store(modeAway)
-	reason(t, lake.CommitStateUnknown, set("3"))
-	require.Equal(t, 2, r.load("public", "t").Table.Version)
-	require.Len(t, r.onDisk(), 3)
-}
-
-// TestCallerGone: a commit that has begun comes to its end.
-func TestCallerGone(t *testing.T) {
-	r := newRig(t)
-	r.create("public", "t")
-	ctx, cancel := context.WithCancel(t.Context())
-	f := &leaving{Files: r.files, leave: cancel}
-	_, err := r.another(f).Commit(ctx, r.scope, lake.Change{
-		Ref: ref("public", "t"), Updates: raw(t, []any{map[string]any{"action": "set-properties", "updates": map[string]string{"a": "b"}}}),
-	}, lake.Key{Key: "k"})
-	require.NoError(t, err)
-	require.Equal(t, 1, r.load("public", "t").Table.Version)
-}
-
-type leaving struct {
-	lake.Files
-	leave func()
-}
-
-func (l *leaving) Write(ctx context.Context, uri string, data []byte) error {
-	l.leave()
-	return l.Files.Write(ctx, uri, data)
-}
-
 // TestLineage: what a statement or a run's task loads and commits is what it has read and written; people leave audit rows only.
 func TestLineage(t *testing.T) {
 	r := newRig(t)
@@ -466,6 +299,7 @@ func TestLineage(t *testing.T) {
 		})
 	}))
 	client{r.catalog, statement, ref("public", "t")}.append(t, 2)
+	written := r.load("public", "t").Table.Snapshot.ID
 	require.Error(t, client{r.catalog, task, ref("public", "t")}.tryAppend(t, 3), "there is no such task any more")
 	_, err := r.catalog.Load(t.Context(), statement, ref("public", "t"), domain.KindTable, lake.LoadOptions{})
 	require.NoError(t, err)
@@ -481,11 +315,68 @@ func TestLineage(t *testing.T) {
 	row := r.load("public", "t").Table
 	l := of(statement)
 	require.Len(t, l.Written, 1)
-	require.Equal(t, row.Snapshot.ID, l.Written[0].SnapshotID)
+	require.Equal(t, written, l.Written[0].SnapshotID)
 	require.Equal(t, [3]string{"lake", "public", "t"}, [3]string{l.Written[0].Database, l.Written[0].Schema, l.Written[0].Name})
 	require.NotEmpty(t, l.Read)
 	l = of(task)
 	require.NotEmpty(t, l.Read)
 	require.Empty(t, l.Written)
 	require.Empty(t, of(r.scope))
+
+	// What is written to a branch is written, though the table's current snapshot stays.
+	at := time.Now().UnixMilli()
+	added := snapshotAt(row.Location, 77, at)
+	added["sequence-number"] = 3
+	_, err = r.catalog.Commit(t.Context(), statement, lake.Change{Ref: ref("public", "t"), Updates: raw(t, []any{
+		map[string]any{"action": "add-snapshot", "snapshot": added},
+		map[string]any{"action": "set-snapshot-ref", "ref-name": "b", "type": "branch", "snapshot-id": 77},
+	})}, lake.Key{})
+	require.NoError(t, err)
+	require.Equal(t, written, r.load("public", "t").Table.Snapshot.ID)
+	l = of(statement)
+	require.Len(t, l.Written, 2)
+	require.Contains(t, []int64{l.Written[0].SnapshotID, l.Written[1].SnapshotID}, int64(77))
+}
+
+// TestWriterThatIsOver changes nothing more, whatever the change.
+func TestWriterThatIsOver(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	made := r.create("public", "t")
+	id := r.create("public", "gone").Table.ID
+	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "gone"), domain.KindTable, false, lake.Key{}))
+	over := r.as(domain.ActorRun, "att_1", domain.RoleEditor) // there is none
+	set := raw(t, []any{map[string]any{"action": "set-properties", "updates": map[string]string{"a": "b"}}})
+	refused := map[string]error{}
+	_, refused["create"] = r.catalog.Create(ctx, over, "lake", "public", lake.NewTable{Name: "u", Schema: json.RawMessage(twoColumns)}, lake.Key{})
+	_, refused["properties"] = r.catalog.Commit(ctx, over, lake.Change{Ref: ref("public", "t"), Updates: set}, lake.Key{})
+	refused["commit all"] = r.catalog.CommitAll(ctx, over, "lake", []lake.Change{{Ref: ref("public", "t"), Updates: set}}, lake.Key{})
+	refused["drop"] = r.catalog.Drop(ctx, over, ref("public", "t"), domain.KindTable, false, lake.Key{})
+	refused["rename"] = r.catalog.Rename(ctx, over, domain.KindTable, ref("public", "t"), ref("public", "u"), lake.Key{})
+	_, refused["register"] = r.catalog.Register(ctx, over, "lake", "public", lake.Registration{Name: "t", MetadataLocation: made.MetadataLocation, Overwrite: true}, domain.KindTable, lake.Key{})
+	_, refused["undrop"] = r.catalog.Undrop(ctx, over, id)
+	_, refused["create schema"] = r.catalog.CreateSchema(ctx, over, "lake", "s", nil, lake.Key{})
+	_, refused["update schema"] = r.catalog.UpdateSchema(ctx, over, "lake", "public", map[string]string{"a": "b"}, nil, lake.Key{})
+	refused["drop schema"] = r.catalog.DropSchema(ctx, over, "lake", "public", lake.Key{})
+	for what, err := range refused {
+		require.True(t, domain.IsCode(err, domain.CodeConflict), "%s: %v", what, err)
+		require.ErrorContains(t, err, "is over", what)
+	}
+	require.Equal(t, made.MetadataLocation, r.load("public", "t").MetadataLocation)
+}
+
+// TestSnapshotOfTomorrow is refused: every commit after it would be too old.
+func TestSnapshotOfTomorrow(t *testing.T) {
+	r := newRig(t)
+	made := r.create("public", "t")
+	commit := func(ahead time.Duration) error {
+		added := snapshotAt(made.Table.Location, 1, r.clock.Now().Add(ahead).UnixMilli())
+		_, err := r.catalog.Commit(t.Context(), r.scope, lake.Change{Ref: ref("public", "t"), Updates: raw(t, []any{
+			map[string]any{"action": "add-snapshot", "snapshot": added}, map[string]any{"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1},
+		})}, lake.Key{})
+		return err
+	}
+	code(t, domain.CodeInvalid, commit(11*time.Minute))
+	require.Nil(t, r.load("public", "t").Table.Snapshot)
+	require.NoError(t, commit(9*time.Minute))
 }

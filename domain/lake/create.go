@@ -82,7 +82,7 @@ func (c *Catalog) Create(ctx context.Context, s domain.Scope, database, schema s
 		if n.Stage {
 			return c.stage(ctx, p, meta)
 		}
-		made := prepared{place: p, action: domain.TableCreate, wrote: true}
+		made := prepared{place: p, action: domain.TableCreate, wrote: []int64{0}}
 		if err := made.fill(p.row, meta); err != nil {
 			return Loaded{}, err
 		}

@@ -1,12 +1,15 @@
 package lake
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
@@ -72,7 +75,8 @@ func parseFileCursor(s string) (c fileCursor, err error) {
 }
 
 // DataFiles are those of a snapshot, in the order of its manifests: data files and files of deletes. Later pages are of the same snapshot as the first. Of
-// the files only manifests are read; those before the page are not.
+// the files only manifests are read; those before the page are not. CodeInvalid for a table whose manifests name more than can be looked through,
+// CodeUnavailable for files that cannot be read in time.
 func (c *Catalog) DataFiles(ctx context.Context, s domain.Scope, id domain.TableID, f FilesFilter, p domain.Page) (domain.List[DataFile], error) {
 	const list = "files"
 	filter := struct {
@@ -101,27 +105,75 @@ func (c *Catalog) DataFiles(ctx context.Context, s domain.Scope, id domain.Table
 	var found []DataFile
 	if snapshot != nil {
 		at.snapshot = snapshot.SnapshotID
-		err = invalid("table", func() error {
-			found, err = t.files(*snapshot, at, limit+1)
+		err = c.inTime(ctx, t, func(ctx context.Context, t opened) (err error) {
+			found, err = t.files(ctx, *snapshot, at, limit+1, c.bounds)
 			return err
 		})
 	}
 	if err != nil {
-		return domain.List[DataFile]{}, damaged(t.row, err)
+		return domain.List[DataFile]{}, err
 	}
 	return domain.PageOf(list, filter, found, limit, func(d DataFile) string { return d.ordinal }), nil
 }
 
+// bounds are those of what is read of a table's files for one request.
+type bounds struct {
+	time       time.Duration
+	entries    int // of manifests
+	partitions int
+}
+
+var usualBounds = bounds{time: sampleTime, entries: 1_000_000, partitions: 100_000}
+
+// checkEvery is how many entries are read between two looks at the time.
+const checkEvery = 1_000
+
+// inTime reads the table's files, for no longer than they may take.
+func (c *Catalog) inTime(ctx context.Context, t opened, read func(context.Context, opened) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.bounds.time)
+	defer cancel()
+	t.io.ctx = ctx
+	err := invalid("table", func() error { return read(ctx, t) })
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return domain.Errorf(domain.CodeUnavailable, "The files of the table %s could not be read within %s; try again, or rewrite its manifests and compact its data files if they are many.",
+			t.row.Name, c.bounds.time).Because(err)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return damaged(t.row, err)
+}
+
+// entries counts those that were read for one request.
+type entries struct{ read, limit int }
+
+// next counts one more, and says when it is enough.
+func (e *entries) next(ctx context.Context) error {
+	if e.read++; e.read > e.limit {
+		return domain.Invalid("table", "The table's manifests name more than %d files, which is too many to look through here; compact its data files, or rewrite its manifests into smaller ones.", e.limit)
+	}
+	if e.read%checkEvery == 0 {
+		return ctx.Err()
+	}
+	return nil
+}
+
 // files are those after the cursor, limit at most.
-func (t opened) files(snapshot table.Snapshot, at fileCursor, limit int) (found []DataFile, err error) {
+func (t opened) files(ctx context.Context, snapshot table.Snapshot, at fileCursor, limit int, b bounds) (found []DataFile, err error) {
 	manifests, err := snapshot.Manifests(t.io)
 	if err != nil {
 		return nil, err
 	}
+	count := entries{limit: b.entries}
 	for m := at.manifest; m >= 0 && m < len(manifests) && len(found) < limit; m++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		n := 0
 		for entry, err := range manifests[m].Entries(t.io, true) {
-			if err != nil {
+			if err = cmp.Or(err, count.next(ctx)); err != nil {
 				return nil, err
 			}
 			if n++; m == at.manifest && n <= at.entry {
@@ -171,47 +223,57 @@ type Partition struct {
 	DeleteFiles int64
 }
 
-// Partitions are those of the current snapshot, in the order of their names. All of its manifests are read.
+// Partitions are those of the current snapshot, in the order of their names. All of its manifests are read, once for all pages while memory has them. CodeInvalid for a table
+// that has too many, CodeUnavailable for files that cannot be read in time.
 func (c *Catalog) Partitions(ctx context.Context, s domain.Scope, id domain.TableID, p domain.Page) (domain.List[Partition], error) {
 	t, err := c.open(ctx, s, id)
 	if err != nil {
 		return domain.List[Partition]{}, err
 	}
-	all := map[string]*Partition{}
-	if snapshot := t.meta.CurrentSnapshot(); snapshot != nil {
-		err = invalid("table", func() error { return t.partitions(ctx, *snapshot, all) })
-	}
-	if err != nil {
-		return domain.List[Partition]{}, damaged(t.row, err)
-	}
-	rows := make([]Partition, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		rows = append(rows, *all[name])
+	rows, known := c.partitions.get(t.row.MetadataLocation)
+	if snapshot := t.meta.CurrentSnapshot(); snapshot != nil && !known {
+		err = c.inTime(ctx, t, func(ctx context.Context, t opened) (err error) {
+			rows, err = t.partitions(ctx, *snapshot, c.bounds)
+			return err
+		})
+		if err != nil {
+			return domain.List[Partition]{}, err
+		}
+		c.partitions.put(t.row.MetadataLocation, rows)
 	}
 	return pageOver("partitions", id, rows, p, Partition.key)
 }
 
 func (p Partition) key() string { return fmt.Sprintf("%s#%d", p.Partition, p.SpecID) }
 
-func (t opened) partitions(ctx context.Context, snapshot table.Snapshot, all map[string]*Partition) error {
+func (t opened) partitions(ctx context.Context, snapshot table.Snapshot, b bounds) ([]Partition, error) {
 	manifests, err := snapshot.Manifests(t.io)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	all := map[string]*Partition{}
+	count := entries{limit: b.entries}
 	for _, m := range manifests {
 		if err := ctx.Err(); err != nil {
-			return err
+			return nil, err
 		}
 		for entry, err := range m.Entries(t.io, true) {
-			if err != nil {
-				return err
+			if err = cmp.Or(err, count.next(ctx)); err != nil {
+				return nil, err
 			}
 			if err := t.count(entry.DataFile(), all); err != nil {
-				return err
+				return nil, err
+			}
+			if len(all) > b.partitions {
+				return nil, domain.Invalid("table", "The table has more than %d partitions, which is too many to list here; partition it by less, or count its rows by its partition columns with a statement.", b.partitions)
 			}
 		}
 	}
-	return nil
+	rows := make([]Partition, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		rows = append(rows, *all[name])
+	}
+	return rows, nil
 }
 
 func (t opened) count(d iceberg.DataFile, all map[string]*Partition) error {

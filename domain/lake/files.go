@@ -14,7 +14,8 @@ type Files interface {
 	Prefix(ws domain.WorkspaceID) string
 	// Read returns a whole file; CodeNotFound where there is none, CodeTooLarge beyond 512 MiB.
 	Read(ctx context.Context, uri string) ([]byte, error)
-	// Write makes a file that is there whole or not at all, and outlives a power cut once Write has returned. CodeConflict where there is one already.
+	// Write makes a file that outlives a power cut once Write has returned. CodeConflict where there is one already. A crash before that may leave a part of it: its
+	// name is told to nobody before.
 	Write(ctx context.Context, uri string, data []byte) error
 	// Delete removes a file; it is no error that there is none.
 	Delete(ctx context.Context, uri string) error
@@ -60,4 +61,41 @@ type S3Access struct {
 	SessionToken string
 	PathStyle    bool
 	Expires      time.Time // of the session; zero where it does not expire
+}
+
+// maxRegistered bounds a metadata file that a client registers, in bytes: it is parsed whole, and again whenever it is no longer in memory.
+const maxRegistered = 64 << 20
+
+// registrable is the metadata file that a client names to be registered; NoSuchFile, and CodeInvalid for one that is too large. It is looked at before it is read.
+func (c *Catalog) registrable(ctx context.Context, location string) (*document, error) {
+	if d := c.cache.get(location); d != nil {
+		return d, registers(location, int64(len(d.json)))
+	}
+	file, err := c.Files.Open(ctx, location)
+	if domain.IsCode(err, domain.CodeNotFound) {
+		return nil, failed(NoSuchFile, "The metadata file %s is not there.", location).because(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	size := file.Size()
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	if err := registers(location, size); err != nil {
+		return nil, err
+	}
+	d, err := c.document(ctx, location)
+	if err != nil {
+		return nil, err
+	}
+	return d, registers(location, int64(len(d.json)))
+}
+
+func registers(location string, size int64) error {
+	if size <= maxRegistered {
+		return nil
+	}
+	return domain.Invalid("metadata-location", "The metadata file %s has %d bytes, and no more than %d can be registered; expire snapshots with what has written it, and register the file that this writes.",
+		location, size, maxRegistered)
 }

@@ -204,7 +204,8 @@ func TestSampleTypes(t *testing.T) {
 		{"id":4,"name":"ts","required":false,"type":"timestamp"},{"id":5,"name":"tz","required":false,"type":"timestamptz"},{"id":6,"name":"day","required":false,"type":"date"},
 		{"id":7,"name":"bin","required":false,"type":"binary"},{"id":8,"name":"list","required":false,"type":{"type":"list","element-id":9,"element":"int","element-required":false}},
 		{"id":10,"name":"map","required":false,"type":{"type":"map","key-id":11,"key":"string","value-id":12,"value":"boolean","value-required":false}},
-		{"id":13,"name":"s","required":false,"type":{"type":"struct","fields":[{"id":14,"name":"x","required":false,"type":"string"}]}}]}`
+		{"id":13,"name":"s","required":false,"type":{"type":"struct","fields":[{"id":14,"name":"x","required":false,"type":"string"}]}},
+		{"id":15,"name":"numbers","required":false,"type":{"type":"map","key-id":16,"key":"int","value-id":17,"value":"string","value-required":false}}]}`
 	l, err := r.catalog.Create(t.Context(), r.scope, "lake", "public", lake.NewTable{Name: "t", Schema: json.RawMessage(schema)}, lake.Key{})
 	require.NoError(t, err)
 	c := r.client("t")
@@ -212,8 +213,8 @@ func TestSampleTypes(t *testing.T) {
 	as, err := table.SchemaToArrowSchema(meta.Schema(), nil, false, false)
 	require.NoError(t, err)
 	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, as, strings.NewReader(`[
-		{"l":9223372036854775807,"d":"123456789012345678901234567890123456.78","f":1.5,"ts":"2026-01-02T03:04:05.678901","tz":"2026-01-02T03:04:05Z","day":"2026-01-02","bin":"AQI=","list":[1,null],"map":[{"key":"k","value":true}],"s":{"x":"y"}},
-		{"l":null,"d":null,"f":null,"ts":null,"tz":null,"day":null,"bin":null,"list":null,"map":null,"s":null}]`))
+		{"l":9223372036854775807,"d":"123456789012345678901234567890123456.78","f":1.5,"ts":"2026-01-02T03:04:05.678901","tz":"2026-01-02T03:04:05Z","day":"2026-01-02","bin":"AQI=","list":[1,null],"map":[{"key":"k","value":true}],"numbers":[{"key":7,"value":"x"}],"s":{"x":"y"}},
+		{"l":null,"d":null,"f":null,"ts":null,"tz":null,"day":null,"bin":null,"list":null,"map":null,"numbers":null,"s":null}]`))
 	require.NoError(t, err)
 	defer rec.Release()
 	rows := array.NewTableFromRecords(as, []arrow.RecordBatch{rec})
@@ -225,5 +226,5 @@ func TestSampleTypes(t *testing.T) {
 	got, err := json.Marshal(sample.Rows)
 	require.NoError(t, err)
 	require.Equal(t, `[[9223372036854775807,123456789012345678901234567890123456.78,1.5,"2026-01-02T03:04:05.678901","2026-01-02T03:04:05Z","2026-01-02","AQI=",[1,null],`+
-		`[{"key":"k","value":true}],{"x":"y"}],[null,null,null,null,null,null,null,null,null,null]]`, string(got))
+		`{"k":true},{"x":"y"},[[7,"x"]]],[null,null,null,null,null,null,null,null,null,null,null]]`, string(got))
 }

@@ -24,14 +24,21 @@ type Options struct {
 // Catalog serves the tables and views of all workspaces.
 type Catalog struct {
 	Options
-	cache *cache
-	turns *turns
-	find  finder
+	cache      *cache
+	partitions *partitionCache
+	bounds     bounds
+	turns      *turns
+	quick      quick
 }
 
-// finder is a store that finds a live table or view of the name in one round trip; CodeNotFound.
-type finder interface {
+// quick is a store that does in one round trip what otherwise takes a transaction.
+type quick interface {
+	// FindLakeTable finds a live table or view of the name; CodeNotFound.
 	FindLakeTable(ctx context.Context, s domain.Scope, database, schema, name string) (domain.LakeTable, error)
+	// NoteLakeTable is FindLakeTable, and notes that the scope's actor has read it if it is of the kind.
+	NoteLakeTable(ctx context.Context, s domain.Scope, database, schema, name string, kind domain.TableKind, at time.Time) (domain.LakeTable, error)
+	// SwapLakeTable is domain.LakeTableTx's with an audit row.
+	SwapLakeTable(ctx context.Context, s domain.Scope, t domain.LakeTable, old string, e domain.AuditEvent) (swapped bool, err error)
 }
 
 // New makes a catalog.
@@ -42,8 +49,8 @@ func New(o Options) *Catalog {
 	if o.Report == nil {
 		o.Report = func(error) {}
 	}
-	find, _ := o.Store.(finder)
-	return &Catalog{Options: o, cache: newCache(o.CacheBytes), turns: newTurns(), find: find}
+	quick, _ := o.Store.(quick)
+	return &Catalog{Options: o, cache: newCache(o.CacheBytes), partitions: newPartitionCache(partitionBytes), bounds: usualBounds, turns: newTurns(), quick: quick}
 }
 
 // Ref names a table or a view.

@@ -1,7 +1,11 @@
 package lake
 
 import (
+	"context"
+	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -201,12 +205,111 @@ var pathProperties = []string{"write.data.path", "write.metadata.path", "write.o
 
 // checkProperties fences the properties that hold a path.
 func (f fence) checkProperties(properties map[string]string) error {
+	_, err := f.paths(properties)
+	return err
+}
+
+// paths are the directories that the properties lead writers into, each with the name of its property. They are as deep as locations that a client chooses.
+func (f fence) paths(properties map[string]string) (map[string]string, error) {
+	found := map[string]string{}
 	for _, name := range pathProperties {
-		if value, has := properties[name]; has {
-			if _, err := f.directory(name, value); err != nil {
-				return err
+		value, has := properties[name]
+		if !has {
+			continue
+		}
+		dir, err := f.directory(name, value)
+		if err != nil {
+			return nil, err
+		}
+		if f.levels(dir) < 2 {
+			return nil, domain.Invalid(name, "The property %s leads to %q, which is too close to the root; it must be at least two directories under %s.", name, value, f.prefix())
+		}
+		if found[dir] == "" {
+			found[dir] = name
+		}
+	}
+	return found, nil
+}
+
+// around are the directories that the file is in, from its own up to the workspace's.
+func (f fence) around(uri string) (dirs []string) {
+	for i := strings.LastIndexByte(uri, '/'); i > len(f.prefix()); i = strings.LastIndexByte(uri[:i], '/') {
+		dirs = append(dirs, uri[:i])
+	}
+	return dirs
+}
+
+// ownPaths refuses properties that lead writers into another table's location, or around one, before anything is written: its purge would take their files along.
+// What is free is taken when the change is made (takePaths).
+func (c *Catalog) ownPaths(ctx context.Context, s domain.Scope, id domain.TableID, properties map[string]string) error {
+	f := c.fence(s)
+	paths, err := f.paths(properties)
+	if err != nil || len(paths) == 0 {
+		return err
+	}
+	named := map[string]string{} // directories by the property that leads into them
+	for dir, name := range paths {
+		for _, around := range append(f.around(dir), dir) {
+			named[around] = name
+		}
+	}
+	return c.Store.In(ctx, s, func(tx domain.Tx) error {
+		owners, err := tx.LocationOwners(ctx, slices.Collect(maps.Keys(named)))
+		for dir, owner := range owners {
+			if owner != id {
+				return ledAstray(named[dir], dir)
 			}
+		}
+		return err
+	})
+}
+
+func ledAstray(property, dir string) error {
+	return domain.Invalid(property, "The property %s leads to %s, which is another table's location, or in it, or around it; choose another place.", property, dir)
+}
+
+// takePaths makes the directories that the properties of the change lead writers into its table's own: no other table's location, and no other table's property,
+// can be there, in them or around them from then on. It is called in the transaction that makes the change; what the table has already costs one query.
+func (p *prepared) takePaths(ctx context.Context, tx domain.Tx) error {
+	paths, err := p.pathsOf()
+	maps.DeleteFunc(paths, func(dir, _ string) bool { return inside(dir, p.row.Location) })
+	if err != nil || len(paths) == 0 {
+		return err
+	}
+	dirs := slices.Sorted(maps.Keys(paths))
+	owners, err := tx.LocationOwners(ctx, dirs)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if owners[dir] == p.row.ID {
+			continue
+		}
+		free, err := tx.TakePath(ctx, p.row.ID, dir)
+		if err != nil {
+			return err
+		}
+		if !free {
+			return ledAstray(paths[dir], dir)
 		}
 	}
 	return nil
+}
+
+// pathsOf are the paths of the metadata that the change makes or registers.
+func (p *prepared) pathsOf() (map[string]string, error) {
+	if p.row.Kind == domain.KindView {
+		var meta struct {
+			Properties map[string]string `json:"properties"`
+		}
+		if err := json.Unmarshal(p.doc.json, &meta); err != nil {
+			return nil, err
+		}
+		return p.fence.paths(meta.Properties)
+	}
+	meta, err := p.doc.metadata()
+	if err != nil {
+		return nil, err
+	}
+	return p.fence.paths(meta.Properties())
 }

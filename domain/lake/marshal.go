@@ -85,12 +85,12 @@ func except(meta table.Metadata) exceptSnapshots {
 	return e
 }
 
-// written is the file of metadata that followed from another file by a request: the snapshots of the one before are not read and written again, so that a commit
-// to a table with many costs no more than it must.
-func (r request) written(meta table.Metadata, before []writtenSnapshot) (file []byte, snapshots []writtenSnapshot, err error) {
-	file, err = json.Marshal(except(meta))
+// written is the document of metadata that followed from another file by a request: the snapshots of the one before are not read and written again, so that a
+// commit to a table with many costs no more than it must.
+func (r request) written(meta table.Metadata, before []writtenSnapshot) (*document, error) {
+	rest, err := json.Marshal(except(meta))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	kept := make([]writtenSnapshot, 0, len(before)+1)
 	for _, s := range before {
@@ -108,12 +108,13 @@ func (r request) written(meta table.Metadata, before []writtenSnapshot) (file []
 		}
 		text, err := json.Marshal(s)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		kept = append(kept, writtenSnapshot{s.SnapshotID, text})
 	}
-	file, snapshots = spliced(file, kept)
-	return file, snapshots, nil
+	d := &document{parsed: meta, head: len(rest) - 1}
+	d.json, d.written = spliced(rest, kept)
+	return d, nil
 }
 
 func (r request) removes() bool {

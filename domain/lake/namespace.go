@@ -178,7 +178,7 @@ func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, sc
 		if properties, err = c.schemaProperties(s, properties); err != nil {
 			return l, err
 		}
-		err = c.Store.In(ctx, s, func(tx domain.Tx) error {
+		err = c.changing(ctx, s, func(tx domain.Tx) error {
 			d, err := warehouse(ctx, tx, database)
 			if err != nil {
 				return err
@@ -197,8 +197,10 @@ func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, sc
 				return err
 			}
 			c.place(s, &l)
-			if err := keep(tx, l); err != nil {
-				return err
+			if keep != nil {
+				if err := keep(tx, l); err != nil {
+					return err
+				}
 			}
 			return domain.Audited(ctx, tx, s, domain.SchemaCreate, "schema", d.Name+"."+l.Name)
 		})
@@ -220,7 +222,7 @@ func (c *Catalog) UpdateSchema(ctx context.Context, s domain.Scope, database, sc
 		if updates, err = c.schemaProperties(s, updates); err != nil {
 			return done, err
 		}
-		err = c.Store.In(ctx, s, func(tx domain.Tx) error {
+		err = c.changing(ctx, s, func(tx domain.Tx) error {
 			d, err := warehouse(ctx, tx, database)
 			if err != nil {
 				return err
@@ -236,8 +238,10 @@ func (c *Catalog) UpdateSchema(ctx context.Context, s domain.Scope, database, sc
 			if err := tx.SetLakeSchemaProperties(ctx, d.ID, schema, l.Properties); err != nil {
 				return err
 			}
-			if err := keep(tx, done); err != nil {
-				return err
+			if keep != nil {
+				if err := keep(tx, done); err != nil {
+					return err
+				}
 			}
 			return domain.Audited(ctx, tx, s, domain.SchemaUpdate, "schema", d.Name+"."+l.Name)
 		})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/apache/iceberg-go/table"
@@ -35,9 +36,9 @@ type prepared struct {
 	adopts  domain.TableID // a dropped table whose files this one takes over
 	doc     *document
 	action  domain.Action
-	there   bool // the metadata file is there already, and stays whatever comes
-	wrote   bool // rows
-	moved   bool // to another location
+	wrote   []int64 // snapshots that lineage tells of; 0 stands for a new table without one
+	there   bool    // the metadata file is there already, and stays whatever comes
+	moved   bool    // to another location
 	noop    bool
 }
 
@@ -56,8 +57,7 @@ func (p *prepared) follow(row domain.LakeTable, from *document, meta table.Metad
 	if err != nil {
 		return err
 	}
-	d := new(document)
-	d.json, d.written, err = r.written(meta, before)
+	d, err := r.written(meta, before)
 	return p.complete(row, meta, d, err)
 }
 
@@ -135,15 +135,15 @@ func (c *Catalog) swap(ctx context.Context, tx domain.Tx, s domain.Scope, p *pre
 		return nil
 	}
 	if p.adopts != "" {
-		if err := tx.ForgetLakeTable(ctx, p.adopts); err != nil {
+		if err := tx.AdoptLakeTable(ctx, p.adopts, p.row.ID); err != nil {
 			return err
 		}
 	}
 	if err := p.point(ctx, tx); err != nil {
 		return err
 	}
-	if p.wrote {
-		if err := c.note(ctx, tx, s, domain.LineageWritten, p.row); err != nil {
+	if len(p.wrote) > 0 {
+		if err := c.note(ctx, tx, s, domain.LineageWritten, p.row, p.wrote...); err != nil {
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func (p *prepared) point(ctx context.Context, tx domain.Tx) error {
 		case done != domain.InsertedNow:
 			return exists(p.row.Name)
 		}
-		return nil
+		return p.takePaths(ctx, tx)
 	}
 	if p.moved {
 		free, err := tx.TakeLocation(ctx, p.row.ID, p.row.Location)
@@ -173,6 +173,9 @@ func (p *prepared) point(ctx context.Context, tx domain.Tx) error {
 		if !free {
 			return overlaid(p.row.Location)
 		}
+	}
+	if err := p.takePaths(ctx, tx); err != nil {
+		return err
 	}
 	swapped, err := tx.SwapLakeTable(ctx, p.row, p.old)
 	if err == nil && !swapped {
@@ -185,15 +188,20 @@ func overlaid(location string) error {
 	return domain.Invalid("location", "The location %q is another table's, or in it, or around it; choose another one.", location)
 }
 
-// finish writes the file of one change, and then swaps its pointer. errLost when somebody else was first; its file is gone then.
+// finish writes the file of one change, and then swaps its pointer. errLost when somebody else was first; its file is gone then. keep may be nil.
 func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
-	if err := c.settle(ctx, s, []*prepared{p}, func(tx domain.Tx) error { return keep(tx, p.row) }); err != nil {
+	var also func(domain.Tx) error
+	if keep != nil {
+		also = func(tx domain.Tx) error { return keep(tx, p.row) }
+	}
+	if err := c.settle(ctx, s, []*prepared{p}, also); err != nil {
 		return Loaded{}, err
 	}
 	return Loaded{Table: p.row, MetadataLocation: p.row.MetadataLocation, Metadata: p.doc.json}, nil
 }
 
-// settle makes changes of tables together, or none of them. What has begun comes to its end, even if the caller goes away.
+// settle makes changes of tables together, or none of them. What has begun comes to its end, even if the caller goes away. also, which may be nil, is of the same
+// transaction.
 func (c *Catalog) settle(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.Tx) error) error {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
@@ -203,23 +211,9 @@ func (c *Catalog) settle(ctx context.Context, s domain.Scope, all []*prepared, a
 			return err
 		}
 	}
-	ready := false
-	err := c.Store.In(ctx, s, func(tx domain.Tx) error {
-		ready = false
-		for _, p := range all {
-			if err := c.swap(ctx, tx, s, p); err != nil {
-				return err
-			}
-		}
-		if err := also(tx); err != nil {
-			return err
-		}
-		ready = true
-		return nil
-	})
+	ready, err := c.swapAll(ctx, s, all, also)
 	if err != nil {
-		unsure := ready && (domain.IsCode(err, domain.CodeUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
-		if !unsure {
+		if !ready || refused(err) {
 			c.discardAll(ctx, all)
 			return err
 		}
@@ -233,13 +227,85 @@ func (c *Catalog) settle(ctx context.Context, s domain.Scope, all []*prepared, a
 	return nil
 }
 
+// swapAll swaps the pointers. An error after all was ready leaves open whether it has happened, unless the database itself has refused.
+func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.Tx) error) (ready bool, err error) {
+	if also == nil && len(all) == 1 && c.alone(s, all[0]) {
+		p := all[0]
+		row := domain.NewAudit(s, p.action, domain.OutcomeSuccess, string(p.row.Kind), string(p.row.ID), "")
+		swapped, err := c.quick.SwapLakeTable(ctx, s, p.row, p.old, row)
+		if err == nil && !swapped {
+			return false, errLost
+		}
+		return true, err
+	}
+	err = c.changing(ctx, s, func(tx domain.Tx) error {
+		ready = false
+		if slices.ContainsFunc(all, func(p *prepared) bool { return p.places() || p.old == "" && len(all) > 1 }) {
+			if err := tx.LockLocations(ctx); err != nil {
+				return err
+			}
+		}
+		for _, p := range all {
+			if err := c.swap(ctx, tx, s, p); err != nil {
+				return err
+			}
+		}
+		if also != nil {
+			if err := also(tx); err != nil {
+				return err
+			}
+		}
+		ready = true
+		return nil
+	})
+	return ready, err
+}
+
+// alone says that the change is a swap and its audit row, and nothing else.
+func (c *Catalog) alone(s domain.Scope, p *prepared) bool {
+	return c.quick != nil && !noted(s) && p.old != "" && !p.noop && p.adopts == "" && !p.places()
+}
+
+// places says that the change may take a place in the storage that is compared with all others.
+func (p *prepared) places() bool {
+	if p.noop || p.moved || p.old == "" && p.chosen {
+		return !p.noop
+	}
+	paths, err := p.pathsOf()
+	maps.DeleteFunc(paths, func(dir, _ string) bool { return inside(dir, p.row.Location) })
+	return err != nil || len(paths) > 0
+}
+
+// refused says that the database itself has answered that nothing was done. Of what is not its answer, or tells of its own end, nothing is known.
+func refused(err error) bool {
+	state := sqlState(err)
+	switch {
+	case state == "", state == "40003": // the completion is unknown
+		return false
+	}
+	return !slices.Contains([]string{"08", "57", "58", "XX"}, state[:2])
+}
+
+// sqlState is the code of the database's answer, and empty where it has not answered.
+func sqlState(err error) string {
+	answer, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	if !ok || len(answer.SQLState()) != 5 {
+		return ""
+	}
+	return answer.SQLState()
+}
+
 func (c *Catalog) discardAll(ctx context.Context, all []*prepared) {
 	for _, p := range all {
 		c.discard(ctx, p)
 	}
 }
 
-// verify finds out whether a transaction was committed whose end was not heard of. The lock waits for a transaction that is still at it.
+// verify finds out whether a transaction was committed whose end was not heard of. The lock waits for a transaction that is still at it, and where it was not
+// committed, the row's version sees to it that a swap which is still under way comes too late: its file is to be removed.
 func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, cause error) error {
 	unknown := failed(CommitStateUnknown, "The database has gone away during the commit, which may or may not have happened; read the table again to see.").because(cause)
 	i := slices.IndexFunc(all, func(p *prepared) bool { return !p.noop })
@@ -251,11 +317,21 @@ func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, c
 	defer cancel()
 	var row domain.LakeTable
 	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
-		row, err = tx.LockLakeTable(ctx, p.row.ID)
+		if row, err = tx.LockLakeTable(ctx, p.row.ID); err != nil || row.MetadataLocation != p.old || row.DroppedAt != nil {
+			return err
+		}
+		fenced := row
+		fenced.Version = p.row.Version
+		done, err := tx.SwapLakeTable(ctx, fenced, p.old)
+		if err == nil && !done {
+			err = errLost
+		}
 		return err
 	})
 	switch {
 	case err != nil: // a table that is not there may still come
+		return unknown
+	case row.DroppedAt != nil && row.MetadataLocation == p.old: // it may come back, and the swap after that
 		return unknown
 	case row.MetadataLocation == p.row.MetadataLocation:
 		return nil
@@ -284,7 +360,7 @@ func (c *Catalog) settled(ctx context.Context, p *prepared) {
 	if p.noop {
 		return
 	}
-	c.cache.put(p.doc)
+	c.cache.supersede(p.doc, p.old)
 	for _, file := range p.unnamed {
 		if err := c.Files.Delete(ctx, file); err != nil {
 			c.Report(fmt.Errorf("the old metadata file %s: %w", file, err))

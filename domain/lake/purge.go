@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/apache/iceberg-go"
 
 	"github.com/millpond/millpond/domain"
 )
@@ -20,20 +15,31 @@ const (
 )
 
 // Purge ends what was dropped and can no longer be restored: the files of what was dropped with purge go, and the rows of all. Answers that were kept for
-// long enough go as well. What fails is tried again at the next time. Several replicas may do it at once.
+// long enough go as well. A table that fails waits for its next try, longer each time, and holds up no other. Several replicas may do it at once.
 func (c *Catalog) Purge(ctx context.Context) error {
 	now := c.Clock.Now()
 	failed := []error{c.System.ForgetLakeAnswers(ctx, now.Add(-2*AnswerTime))}
-	due, err := c.System.DueTables(ctx, now.Add(-purgeMargin), purgeBatch)
-	if err != nil {
-		return errors.Join(append(failed, err)...)
-	}
-	for _, ref := range due {
-		if err := c.purge(ctx, domain.SystemScope(ref.Workspace, "purge"), ref.Table); err != nil {
+	for before := now.Add(-purgeMargin); ; {
+		due, err := c.System.DueTables(ctx, before, purgeBatch)
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		for _, ref := range due {
+			s := domain.SystemScope(ref.Workspace, "purge")
+			err := c.purge(ctx, s, ref.Table)
+			if err == nil {
+				continue
+			}
 			failed = append(failed, fmt.Errorf("purging the table %s: %w", ref.Table, err))
+			err = c.Store.In(ctx, s, func(tx domain.Tx) error { return tx.PostponePurge(ctx, ref.Table, before) })
+			if err != nil { // it would be due again at once
+				return errors.Join(append(failed, err)...)
+			}
+		}
+		if len(due) < purgeBatch {
+			return errors.Join(failed...)
 		}
 	}
-	return errors.Join(failed...)
 }
 
 func (c *Catalog) purge(ctx context.Context, s domain.Scope, id domain.TableID) error {
@@ -61,165 +67,75 @@ func (c *Catalog) purge(ctx context.Context, s domain.Scope, id domain.TableID) 
 	return err
 }
 
-// removeFiles removes first what the table's manifests name elsewhere, which cannot be known any more without them, and then all under its location.
+// removeFiles removes first the files that the table's manifests name elsewhere, which cannot be known any more without them, then all in the places that it has and has
+// had, and at the end its metadata file: a purge that has failed half-way finds what it needs to go on.
 func (c *Catalog) removeFiles(ctx context.Context, s domain.Scope, row domain.LakeTable) error {
-	f := c.fence(s)
-	location, err := f.chosen(row.Location)
-	if err != nil {
-		return err
-	}
-	elsewhere, err := c.filesElsewhere(ctx, s, row)
-	if err != nil {
-		c.Report(fmt.Errorf("the table %s is purged without its files outside of its location: %w", row.ID, err))
-	}
-	for _, uri := range elsewhere {
-		if err := c.Files.Delete(ctx, uri); err != nil {
+	if row.Kind == domain.KindTable {
+		t, err := c.openRow(ctx, s, row)
+		switch {
+		case err == nil && !t.meta.Properties().GetBool(gcEnabled, true):
+			return nil
+		case err == nil:
+			err = c.removeElsewhere(ctx, s, t)
+		}
+		if err != nil && !lasts(err) {
 			return err
 		}
-	}
-	err = c.Files.List(ctx, location+"/", func(file FileInfo) error { return c.Files.Delete(ctx, file.URI) })
-	if err != nil {
-		return err
-	}
-	return c.Files.RemoveDirs(ctx, location+"/")
-}
-
-// filesElsewhere are the files that the table's metadata names outside of its location: fenced, and in no other table's location.
-func (c *Catalog) filesElsewhere(ctx context.Context, s domain.Scope, row domain.LakeTable) ([]string, error) {
-	if row.Kind == domain.KindView {
-		return nil, nil
-	}
-	t, err := c.openRow(ctx, s, row)
-	if err != nil {
-		return nil, err
-	}
-	found := elsewhere{of: t, files: map[string]bool{}}
-	err = invalid("metadata", func() error { return found.gather(ctx) })
-	if err != nil {
-		return nil, err
-	}
-	files := slices.Sorted(maps.Keys(found.files))
-	return c.unowned(ctx, s, files)
-}
-
-// elsewhere gathers files outside of a table's location.
-type elsewhere struct {
-	of    opened
-	files map[string]bool
-}
-
-func (e elsewhere) add(path string) {
-	uri, err := e.of.io.fence.canonical("path", path)
-	if err == nil && !inside(uri, e.of.row.Location) {
-		e.files[uri] = true
-	}
-}
-
-// gather reads every manifest of every snapshot once. What cannot be read, or must not be, is passed over: it can have no files that are ours to remove.
-func (e elsewhere) gather(ctx context.Context) error {
-	e.add(e.of.row.MetadataLocation)
-	for old := range e.of.meta.PreviousFiles() {
-		e.add(old.MetadataFile)
-	}
-	for s := range e.of.meta.Statistics() {
-		e.add(s.StatisticsPath)
-	}
-	for s := range e.of.meta.PartitionStatistics() {
-		e.add(s.StatisticsPath)
-	}
-	seen := map[string]bool{}
-	for _, snapshot := range e.of.meta.Snapshots() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		e.add(snapshot.ManifestList)
-		manifests, err := snapshot.Manifests(e.of.io)
 		if err != nil {
-			continue
+			c.Report(fmt.Errorf("the table %s is purged without its files outside of its location: %w", row.ID, err))
 		}
-		for _, m := range manifests {
-			if !seen[m.FilePath()] {
-				seen[m.FilePath()] = true
-				e.manifest(m)
-			}
+	}
+	var places, paths []string
+	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+		places, paths, err = tx.TableLocations(ctx, row.ID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, place := range places {
+		if err := c.removeAll(ctx, s, place, row.MetadataLocation); err != nil {
+			return err
+		}
+	}
+	if err := c.removeLast(ctx, s, row); err != nil {
+		return err
+	}
+	for _, dir := range append(places, paths...) {
+		if err := c.Files.RemoveDirs(ctx, dir+"/"); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (e elsewhere) manifest(m iceberg.ManifestFile) {
-	e.add(m.FilePath())
-	for entry, err := range m.Entries(e.of.io, false) {
-		if err != nil {
-			return
-		}
-		e.add(entry.DataFile().FilePath())
-	}
+// gcEnabled is the property by which a table says that its files are not only its own: with false none is ever removed.
+const gcEnabled = "gc.enabled"
+
+// lasts says that the metadata cannot be read, and never will be: any other failure may be over at the next try.
+func lasts(err error) bool {
+	return ReasonOf(err) == NoSuchFile || domain.IsCode(err, domain.CodeInvalid) || domain.IsCode(err, domain.CodeTooLarge)
 }
 
-// around are the directories that the file is in, from its own up to the workspace's.
-func (f fence) around(uri string) (dirs []string) {
-	for i := strings.LastIndexByte(uri, '/'); i > len(f.prefix()); i = strings.LastIndexByte(uri[:i], '/') {
-		dirs = append(dirs, uri[:i])
-	}
-	return dirs
-}
-
-// ownerBatch bounds how many directories are asked for at once.
-const ownerBatch = 10_000
-
-// unowned are those of the files that lie in no table's location.
-func (c *Catalog) unowned(ctx context.Context, s domain.Scope, files []string) ([]string, error) {
-	f := c.fence(s)
-	dirs := map[string]bool{}
-	for _, uri := range files {
-		for _, dir := range f.around(uri) {
-			dirs[dir] = true
-		}
-	}
-	owned := map[string]bool{}
-	for batch := range slices.Chunk(slices.Collect(maps.Keys(dirs)), ownerBatch) {
-		err := c.Store.In(ctx, s, func(tx domain.Tx) error {
-			owners, err := tx.LocationOwners(ctx, batch)
-			for dir := range owners {
-				owned[dir] = true
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return slices.DeleteFunc(files, func(uri string) bool {
-		return slices.ContainsFunc(f.around(uri), func(dir string) bool { return owned[dir] })
-	}), nil
-}
-
-// ownPaths refuses properties that lead writers into another table's location: its purge would take their files along.
-func (c *Catalog) ownPaths(ctx context.Context, s domain.Scope, id domain.TableID, properties map[string]string) error {
-	f := c.fence(s)
-	named := map[string]string{} // directories by the property that leads into them
-	for _, name := range pathProperties {
-		if value, has := properties[name]; has {
-			uri, err := f.directory(name, value)
-			if err != nil {
-				return err
-			}
-			for _, dir := range append(f.around(uri), uri) {
-				named[dir] = name
-			}
-		}
-	}
-	if len(named) == 0 {
-		return nil
-	}
-	return c.Store.In(ctx, s, func(tx domain.Tx) error {
-		owners, err := tx.LocationOwners(ctx, slices.Collect(maps.Keys(named)))
-		for dir, owner := range owners {
-			if owner != id {
-				return domain.Invalid(named[dir], "The property %s leads into the location of another table, %s; choose another place.", named[dir], dir)
-			}
-		}
+// removeAll removes all files of a place but one.
+func (c *Catalog) removeAll(ctx context.Context, s domain.Scope, place, but string) error {
+	location, err := c.fence(s).chosen(place)
+	if err != nil {
 		return err
+	}
+	return c.Files.List(ctx, location+"/", func(file FileInfo) error {
+		if file.URI == but {
+			return nil
+		}
+		return c.Files.Delete(ctx, file.URI)
 	})
+}
+
+// removeLast removes the current metadata file, unless it is in a place that is another table's by now.
+func (c *Catalog) removeLast(ctx context.Context, s domain.Scope, row domain.LakeTable) error {
+	file, err := c.fence(s).canonical("metadata-location", row.MetadataLocation)
+	if err != nil {
+		return err
+	}
+	return c.removeUnowned(ctx, s, row.ID, []string{file})
 }

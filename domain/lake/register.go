@@ -24,7 +24,7 @@ func (c *Catalog) Register(ctx context.Context, s domain.Scope, database, schema
 	}
 	ch := Change{Ref: Ref{database, schema, n.Name}}
 	return c.onceLoaded(ctx, s, key, func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
-		return retried(ctx, c, s, []Change{ch}, func() (Loaded, error) {
+		return retried(ctx, c, s, []Change{ch}, func([]*turn) (Loaded, error) {
 			p, err := c.registration(ctx, s, ch.Ref, n, kind)
 			if err != nil {
 				return Loaded{}, err
@@ -44,7 +44,7 @@ func (c *Catalog) registration(ctx context.Context, s domain.Scope, r Ref, n Reg
 	if err != nil {
 		return nil, err
 	}
-	if p.doc, err = c.document(ctx, file); err != nil {
+	if p.doc, err = c.registrable(ctx, file); err != nil {
 		return nil, err
 	}
 	if p.row.Location, err = p.describe(kind); err != nil {
@@ -67,13 +67,24 @@ func (c *Catalog) registeredPlace(ctx context.Context, s domain.Scope, r Ref, ki
 	if ReasonOf(err) != AlreadyExists || !overwrite {
 		return &prepared{place: at}, err
 	}
-	var row domain.LakeTable
-	err = c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
-		row, err = find(ctx, tx, r, kind)
-		return err
-	})
+	row, err := c.overwritten(ctx, s, r, kind)
 	row.UpdatedBy, row.UpdatedAt = s.Actor(), c.Clock.Now()
 	return &prepared{place: place{fence: c.fence(s), row: row}}, err
+}
+
+// overwritten is the table or view of the name; AlreadyExists for one of the other kind, errLost where it is gone meanwhile.
+func (c *Catalog) overwritten(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
+	err = c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+		row, err = tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
+		return err
+	})
+	switch {
+	case domain.IsCode(err, domain.CodeNotFound):
+		return row, errLost
+	case err == nil && row.Kind != kind:
+		return row, failed(AlreadyExists, "%q is a %s and cannot become a %s; drop it first, or choose another name.", r.Name, row.Kind, kind)
+	}
+	return row, err
 }
 
 // describe reads the metadata into the row, and returns its location.

@@ -2,6 +2,7 @@ package lake_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -57,6 +58,7 @@ type rig struct {
 	scope     domain.Scope
 	db        domain.Database
 	reported  []error
+	sql       *sql.DB
 }
 
 func newRig(t testing.TB) *rig {
@@ -70,6 +72,9 @@ func newRig(t testing.TB) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	r := &rig{t: t, store: s, files: files, dir: dir, clock: &clock{at: time.Now().UTC().Truncate(time.Microsecond)}}
+	r.sql, err = sql.Open("postgres", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.sql.Close() })
 	r.databases = &domain.Databases{Store: s, Clock: r.clock}
 	r.catalog = r.another(files)
 	r.scope = r.workspace("acme")

@@ -15,7 +15,7 @@ import (
 )
 
 // Rows are some rows of a table, ready for JSON: integers and decimals are numbers with all their digits, NaN and infinities are strings, times are ISO
-// 8601, binary is base64, structs are objects, lists are arrays, and maps are arrays of {"key", "value"}.
+// 8601, binary is base64, structs and maps with text keys are objects, lists are arrays, and other maps are lists of pairs: as results of statements.
 type Rows struct {
 	Columns []Column
 	Rows    [][]any
@@ -43,15 +43,12 @@ func (c *Catalog) Sample(ctx context.Context, s domain.Scope, id domain.TableID,
 	if t.meta.CurrentSnapshot() == nil {
 		return rows, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, sampleTime)
-	defer cancel()
-	t.io.ctx = ctx
-	err = invalid("table", func() error {
+	err = c.inTime(ctx, t, func(ctx context.Context, t opened) (err error) {
 		rows.Rows, err = t.sample(ctx, limit)
 		return err
 	})
 	if err != nil {
-		return Rows{}, damaged(t.row, err)
+		return Rows{}, err
 	}
 	return rows, nil
 }
@@ -122,13 +119,31 @@ func value(column arrow.Array, i int) any {
 	return plain
 }
 
+// mapValue is an object where the keys are text, and a list of pairs otherwise, as results of statements have it.
 func mapValue(m *array.Map, i int) any {
 	from, to := m.ValueOffsets(i)
-	all := make([]any, 0, to-from)
+	object, pairs := map[string]any{}, []any{}
 	for n := from; n < to; n++ {
-		all = append(all, map[string]any{"key": value(m.Keys(), int(n)), "value": value(m.Items(), int(n))})
+		key, item := value(m.Keys(), int(n)), value(m.Items(), int(n))
+		pairs = append(pairs, []any{key, item})
+		if text, is := key.(string); is {
+			object[text] = item
+		}
 	}
-	return all
+	if textual(m.Keys().DataType()) {
+		return object
+	}
+	return pairs
+}
+
+func textual(t arrow.DataType) bool {
+	switch t.ID() {
+	case arrow.STRING, arrow.LARGE_STRING, arrow.STRING_VIEW:
+		return true
+	case arrow.EXTENSION:
+		return t.(arrow.ExtensionType).ExtensionName() == "arrow.uuid"
+	}
+	return false
 }
 
 // timestamp is ISO 8601: with Z where it is a moment, without where it is what a clock on some wall shows.

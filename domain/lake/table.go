@@ -18,6 +18,17 @@ func exists(name string) error {
 	return failed(AlreadyExists, "A table or view of the name %q exists already; choose another name.", name)
 }
 
+// uniqueViolation is the SQLSTATE of a row that another one, which was not there yet when it was looked for, keeps from being there.
+const uniqueViolation = "23505"
+
+// orTaken is AlreadyExists for a name that somebody else took at the same moment.
+func orTaken(err error, name string) error {
+	if sqlState(err) != uniqueViolation {
+		return err
+	}
+	return failed(AlreadyExists, "A table or view of the name %q exists already; choose another name.", name).because(err)
+}
+
 // find is the live table or view of the name, in any case.
 func find(ctx context.Context, tx domain.Tx, r Ref, kind domain.TableKind) (domain.LakeTable, error) {
 	row, err := tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
@@ -35,8 +46,8 @@ func find(ctx context.Context, tx domain.Tx, r Ref, kind domain.TableKind) (doma
 
 // row is the live table or view of the name. It is one round trip where the store finds tables by itself and there is one.
 func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
-	if c.find != nil {
-		row, err = c.find.FindLakeTable(ctx, s, r.Database, r.Schema, r.Name)
+	if c.quick != nil {
+		row, err = c.quick.FindLakeTable(ctx, s, r.Database, r.Schema, r.Name)
 		if err == nil && row.Kind == kind || err != nil && !domain.IsCode(err, domain.CodeNotFound) {
 			return row, err
 		}
@@ -141,7 +152,16 @@ func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind domai
 	if !noted(s) {
 		return c.Table(ctx, s, r, kind)
 	}
-	err = c.read(ctx, s, func(tx domain.Tx) (err error) {
+	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
+		return row, err
+	}
+	if c.quick != nil {
+		row, err = c.quick.NoteLakeTable(ctx, s, r.Database, r.Schema, r.Name, kind, c.Clock.Now())
+		if err == nil && row.Kind == kind || err != nil && !domain.IsCode(err, domain.CodeNotFound) {
+			return row, err
+		}
+	}
+	err = c.Store.In(ctx, s, func(tx domain.Tx) error {
 		if row, err = find(ctx, tx, r, kind); err != nil {
 			return err
 		}
@@ -156,19 +176,24 @@ func noted(s domain.Scope) bool {
 	return kind == domain.ActorRun || kind == domain.ActorStatement
 }
 
-// note records what a run or a statement does with the table.
-func (c *Catalog) note(ctx context.Context, tx domain.Tx, s domain.Scope, d domain.LineageDirection, row domain.LakeTable) error {
+// note records what a run or a statement does with the table: with its current snapshot, or with those given, of which 0 stands for none.
+func (c *Catalog) note(ctx context.Context, tx domain.Tx, s domain.Scope, d domain.LineageDirection, row domain.LakeTable, snapshots ...int64) error {
 	if !noted(s) {
 		return nil
 	}
-	actor := s.Actor()
-	entry := domain.LineageEntry{
-		At: c.Clock.Now(), Actor: actor, Direction: d, TableID: row.ID, Database: row.Database, Schema: row.Schema, Name: row.Name,
+	if len(snapshots) == 0 {
+		snapshots = []int64{0}
+		if row.Snapshot != nil {
+			snapshots[0] = row.Snapshot.ID
+		}
 	}
-	if row.Snapshot != nil {
-		entry.SnapshotID = row.Snapshot.ID
+	entries := make([]domain.LineageEntry, len(snapshots))
+	for i, snapshot := range snapshots {
+		entries[i] = domain.LineageEntry{
+			At: c.Clock.Now(), Actor: s.Actor(), Direction: d, TableID: row.ID, Database: row.Database, Schema: row.Schema, Name: row.Name, SnapshotID: snapshot,
+		}
 	}
-	return tx.InsertLineage(ctx, []domain.LineageEntry{entry})
+	return tx.InsertLineage(ctx, entries)
 }
 
 // action is the one of the kind: views have their own.
@@ -212,7 +237,7 @@ func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID)
 	if err := c.mayWrite(ctx, s); err != nil {
 		return row, err
 	}
-	err = c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+	err = c.changing(ctx, s, func(tx domain.Tx) (err error) {
 		if row, err = tx.LockLakeTable(ctx, id); err != nil {
 			return err
 		}
@@ -237,7 +262,7 @@ func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID)
 		row, err = tx.LakeTable(ctx, id)
 		return err
 	})
-	return row, err
+	return row, orTaken(err, row.Name)
 }
 
 // Rename gives a table or a view another name, and another schema of the same workspace. NoSuchWarehouse, NoSuchTable, NoSuchView, NoSuchNamespace for
@@ -259,6 +284,7 @@ func (c *Catalog) Rename(ctx context.Context, s domain.Scope, kind domain.TableK
 			return err
 		}
 		done, err := tx.RenameLakeTable(ctx, row.ID, d.ID, to.Schema, to.Name)
+		err = orTaken(err, to.Name)
 		switch {
 		case domain.IsCode(err, domain.CodeNotFound): // dropped meanwhile
 			return missingTable(kind, from)

@@ -51,7 +51,7 @@ func (c *Catalog) CommitView(ctx context.Context, s domain.Scope, ch Change, key
 		return Loaded{}, err
 	}
 	return c.onceLoaded(ctx, s, key, func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
-		return retried(ctx, c, s, []Change{ch}, func() (Loaded, error) {
+		return retried(ctx, c, s, []Change{ch}, func([]*turn) (Loaded, error) {
 			p, err := c.prepareView(ctx, s, ch)
 			if err != nil {
 				return Loaded{}, err
@@ -72,8 +72,9 @@ func (c *Catalog) prepareView(ctx context.Context, s domain.Scope, ch Change) (*
 	}
 	p := &prepared{place: place{fence: c.fence(s)}, old: row.MetadataLocation, action: domain.ViewCommit}
 	var meta view.Metadata
+	var location string
 	err = invalid("updates", func() error {
-		meta, err = ch.applyView(p.fence, row, d)
+		meta, location, err = ch.applyView(p.fence, row, d)
 		return err
 	})
 	if err != nil {
@@ -85,63 +86,65 @@ func (c *Catalog) prepareView(ctx context.Context, s domain.Scope, ch Change) (*
 	}
 	next := row
 	next.Version++
-	next.Location = meta.Location()
+	if location != "" {
+		next.Location = location
+	}
 	next.UpdatedBy, next.UpdatedAt = s.Actor(), c.Clock.Now()
 	p.moved = next.Location != row.Location
 	return p, p.fillView(next, meta)
 }
 
-// applyView makes the metadata that follows; nil when nothing changes.
-func (ch Change) applyView(f fence, row domain.LakeTable, d *document) (view.Metadata, error) {
+// applyView makes the metadata that follows, nil when nothing changes, and the location that the updates move the view to, empty when they move it nowhere.
+func (ch Change) applyView(f fence, row domain.LakeTable, d *document) (meta view.Metadata, location string, err error) {
 	base, err := view.ParseMetadataBytes(d.json)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	var requirements view.Requirements
 	var updates view.Updates
 	if given(ch.Requirements) {
 		if err := json.Unmarshal(ch.Requirements, &requirements); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	if err := json.Unmarshal(ch.Updates, &updates); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for _, q := range requirements {
 		if err := q.Validate(base); err != nil {
-			return nil, failed(CommitFailed, "The commit requires what does not hold: %s.", err).because(err)
+			return nil, "", failed(CommitFailed, "The commit requires what does not hold: %s.", err).because(err)
 		}
 	}
 	builder, err := view.MetadataBuilderFromBase(base)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for _, u := range updates {
 		if err := u.Apply(builder); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	if err := builder.Err(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if !builder.HasChanges() {
-		return nil, nil
+		return nil, "", nil
 	}
-	meta, err := builder.Build()
+	meta, err = builder.Build()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := f.checkProperties(meta.Properties()); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if meta.Location() == row.Location {
-		return meta, nil
+	if meta.Location() == base.Location() {
+		return meta, "", nil
 	}
-	location, err := f.chosen(meta.Location())
-	if err == nil && location != meta.Location() {
+	location, err = f.elsewhere(meta.Location(), row.Location)
+	if err == nil && location != "" && location != meta.Location() {
 		err = domain.Invalid("location", "Write the location as %q.", location)
 	}
-	return meta, err
+	return meta, location, err
 }
 
 // metadata is that of a new view.

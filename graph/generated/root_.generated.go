@@ -718,6 +718,7 @@ type ComplexityRoot struct {
 	}
 
 	Statement struct {
+		ByteLimit         func(childComplexity int) int
 		Bytes             func(childComplexity int) int
 		CancelRequestedAt func(childComplexity int) int
 		Chunk             func(childComplexity int, n int) int
@@ -739,6 +740,7 @@ type ComplexityRoot struct {
 		QueuedMs          func(childComplexity int) int
 		ResultUntil       func(childComplexity int) int
 		RoutingReason     func(childComplexity int) int
+		RowLimit          func(childComplexity int) int
 		Rows              func(childComplexity int) int
 		Run               func(childComplexity int) int
 		RunID             func(childComplexity int) int
@@ -3868,6 +3870,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.StartWarehousePayload.Warehouse(childComplexity), true
 
+	case "Statement.byteLimit":
+		if e.ComplexityRoot.Statement.ByteLimit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.ByteLimit(childComplexity), true
 	case "Statement.resultBytes":
 		if e.ComplexityRoot.Statement.Bytes == nil {
 			break
@@ -3999,6 +4007,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Statement.RoutingReason(childComplexity), true
+	case "Statement.rowLimit":
+		if e.ComplexityRoot.Statement.RowLimit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.RowLimit(childComplexity), true
 	case "Statement.rowCount":
 		if e.ComplexityRoot.Statement.Rows == nil {
 			break
@@ -5972,6 +5986,10 @@ type Statement {
   database: String!
   "Where names without a schema resolve."
   schema: String!
+  "Rows of the result at most; 0 for no limit."
+  rowLimit: Int64!
+  "Bytes of the result in Arrow at most."
+  byteLimit: Int64!
   state: StatementState!
   "What it waits for, in a sentence."
   message: String
@@ -6093,7 +6111,7 @@ input ExecuteStatementInput {
   engine: String
   "Rows of the result at most; truncated tells when there were more."
   rowLimit: Int64
-  "Bytes of the result in Arrow at most; truncated tells when there were more."
+  "Bytes of the result in Arrow at most; truncated tells when there were more; 8 GiB when left out."
   byteLimit: Int64
   "How long it may run, without the time that it waits; at most 604800."
   timeoutSeconds: Int
@@ -6263,7 +6281,7 @@ type TablePartition {
 type TablePartitionEdge { cursor: String! node: TablePartition! }
 type TablePartitionConnection { edges: [TablePartitionEdge!]! pageInfo: PageInfo! }
 
-"Some rows of a table. Maps are arrays of {key, value}."
+"Some rows of a table. Values are as those of results of statements."
 type TableSample {
   columns: [ResultColumn!]!
   rows: Rows!
@@ -7705,6 +7723,10 @@ func (ec *executionContext) childFields_Statement(ctx context.Context, field gra
 		return ec.fieldContext_Statement_database(ctx, field)
 	case "schema":
 		return ec.fieldContext_Statement_schema(ctx, field)
+	case "rowLimit":
+		return ec.fieldContext_Statement_rowLimit(ctx, field)
+	case "byteLimit":
+		return ec.fieldContext_Statement_byteLimit(ctx, field)
 	case "state":
 		return ec.fieldContext_Statement_state(ctx, field)
 	case "message":

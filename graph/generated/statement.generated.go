@@ -414,6 +414,52 @@ func (ec *executionContext) fieldContext_Statement_schema(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Statement", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Statement_rowLimit(ctx context.Context, field graphql.CollectedField, obj *model.Statement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Statement_rowLimit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RowLimit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Statement_rowLimit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Statement", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Statement_byteLimit(ctx context.Context, field graphql.CollectedField, obj *model.Statement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Statement_byteLimit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ByteLimit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Statement_byteLimit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Statement", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _Statement_state(ctx context.Context, field graphql.CollectedField, obj *model.Statement) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1802,6 +1848,16 @@ func (ec *executionContext) _Statement(ctx context.Context, sel ast.SelectionSet
 			}
 		case "schema":
 			out.Values[i] = ec._Statement_schema(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "rowLimit":
+			out.Values[i] = ec._Statement_rowLimit(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "byteLimit":
+			out.Values[i] = ec._Statement_byteLimit(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

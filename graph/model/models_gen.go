@@ -188,7 +188,7 @@ type ExecuteStatementInput struct {
 	Engine *string `json:"engine,omitempty"`
 	// Rows of the result at most; truncated tells when there were more.
 	RowLimit *int64 `json:"rowLimit,omitempty"`
-	// Bytes of the result in Arrow at most; truncated tells when there were more.
+	// Bytes of the result in Arrow at most; truncated tells when there were more; 8 GiB when left out.
 	ByteLimit *int64 `json:"byteLimit,omitempty"`
 	// How long it may run, without the time that it waits; at most 604800.
 	TimeoutSeconds *int `json:"timeoutSeconds,omitempty"`

@@ -33,7 +33,7 @@ type call struct {
 // serving turns a function that may fail into a handler.
 func (f *face) serving(serve func(*call) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		scope, err := auth.From(r.Context())
+		scope, err := auth.ForCatalog(r.Context())
 		if err == nil {
 			err = serve(&call{Request: r, w: w, scope: scope, maxBody: f.MaxBody})
 		}

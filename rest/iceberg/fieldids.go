@@ -3,6 +3,7 @@ package iceberg
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 
 	"github.com/millpond/millpond/domain"
@@ -16,10 +17,21 @@ type shape struct {
 // idKeys are the names under which a schema, a partition spec and a sort order have the ids of fields.
 var idKeys = []string{"id", "element-id", "key-id", "value-id", "identifier-field-ids", "source-id", "source-ids"}
 
+// zeroID is an id of 0 under one of these names, or one in a list of ids.
+var zeroID = regexp.MustCompile(`"(?:id|element-id|key-id|value-id|source-id)"\s*:\s*0\s*[,}]|"(?:identifier-field-ids|source-ids)"\s*:\s*\[(?:[^\]]*[\s,])?0\s*[,\]]`)
+
+// mayCountFromZero says whether the JSON has to be decoded to know. A name may be written with escapes.
+func mayCountFromZero(raw json.RawMessage) bool {
+	return zeroID.Match(raw) || bytes.Contains(raw, []byte(`\u00`))
+}
+
 // countedFromOne are the same with ids from 1, as the service wants them. The ids in the request for a table only tell its fields apart, since the catalog
 // gives them new ones; Spark counts from 0.
 func (s shape) countedFromOne() (shape, error) {
 	parts := []*json.RawMessage{&s.Schema, &s.PartitionSpec, &s.SortOrder}
+	if !slices.ContainsFunc(parts, func(part *json.RawMessage) bool { return mayCountFromZero(*part) }) {
+		return s, nil
+	}
 	decoded := make([]any, len(parts))
 	zero := false
 	for i, part := range parts {

@@ -64,18 +64,24 @@ CREATE TABLE lake_tables (
     dropped_at        timestamptz,
     purge             boolean NOT NULL DEFAULT false, -- its files go with it
     purge_after       timestamptz,
+    purge_next        timestamptz, -- when it is to be forgotten: purge_after, and later than that where it has failed
+    purge_failures    int NOT NULL DEFAULT 0,
     PRIMARY KEY (workspace_id, id)
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX lake_tables_live ON lake_tables (workspace_id, database_id, schema_key, name_key) WHERE dropped_at IS NULL;
-CREATE INDEX lake_tables_due ON lake_tables (purge_after) WHERE dropped_at IS NOT NULL;
+CREATE INDEX lake_tables_list ON lake_tables (workspace_id, database_id, kind, id) WHERE dropped_at IS NULL;
+CREATE INDEX lake_tables_dropped ON lake_tables (workspace_id, database_id, kind, id) WHERE dropped_at IS NOT NULL;
+CREATE INDEX lake_tables_due ON lake_tables (purge_next) WHERE dropped_at IS NOT NULL;
 
--- Every place that a table or a view has had. No two of them overlap; a dropped one keeps its places until it is forgotten.
+-- Every place that a table or a view has had, and every directory that a property of it leads its writers into. None overlaps with another table's; a dropped one
+-- keeps its places until it is forgotten.
 CREATE TABLE lake_locations (
     workspace_id text COLLATE "C" NOT NULL,
     location     text COLLATE "C" NOT NULL,
     table_id     text COLLATE "C" NOT NULL,
+    property     boolean NOT NULL DEFAULT false, -- of a property: not all that lies there need be the table's
     PRIMARY KEY (workspace_id, location),
-    FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables ON DELETE CASCADE
+    CONSTRAINT lake_locations_owner FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables ON DELETE CASCADE DEFERRABLE
 );
 CREATE INDEX lake_locations_table ON lake_locations (workspace_id, table_id);
 

@@ -38,6 +38,33 @@ CREATE TABLE lineage_externals (
     PRIMARY KEY (workspace_id, id)
 );
 
+-- Runs of OpenLineage that have failed: what is said later that they write, they have not written.
+CREATE TABLE lineage_retracted (
+    workspace_id text COLLATE "C" NOT NULL REFERENCES workspaces,
+    actor_kind   text COLLATE "C" NOT NULL,
+    actor_id     text COLLATE "C" NOT NULL,
+    source       text COLLATE "C" NOT NULL,
+    at           timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (workspace_id, actor_kind, actor_id, source)
+);
+
+-- What was told of a table before it was used, without a snapshot, gives way to what was seen of it, or told with one. Statements tell nothing.
+-- +goose StatementBegin
+CREATE FUNCTION lineage_seen() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    told text[];
+BEGIN
+    DELETE FROM lineage WHERE workspace_id = NEW.workspace_id AND actor_kind = NEW.actor_kind AND actor_id = NEW.actor_id AND direction = NEW.direction
+        AND table_id = NEW.table_id AND snapshot_id = 0 AND source <> '' RETURNING columns INTO told;
+    NEW.columns := COALESCE(NEW.columns, told);
+    RETURN NEW;
+END
+$$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION lineage_seen FROM PUBLIC;
+CREATE TRIGGER lineage_seen BEFORE INSERT ON lineage FOR EACH ROW
+    WHEN (NEW.actor_kind <> 'statement' AND (NEW.source = '' OR NEW.snapshot_id <> 0)) EXECUTE FUNCTION lineage_seen();
+
 -- Whether all tables that a statement names were seen by the catalog: known when it has succeeded.
 ALTER TABLE statements ADD COLUMN lineage text NOT NULL DEFAULT '' CHECK (lineage IN ('', 'none', 'resolved', 'unresolved'));
 CREATE INDEX statements_lineage ON statements (workspace_id, finished_at, lineage) WHERE lineage <> '';
@@ -64,7 +91,7 @@ CREATE TABLE lineage_receiver (
 DO $$
 DECLARE t text;
 BEGIN
-    FOREACH t IN ARRAY ARRAY['lineage_externals', 'lineage_outbox']
+    FOREACH t IN ARRAY ARRAY['lineage_externals', 'lineage_retracted', 'lineage_outbox']
     LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', t);
         EXECUTE format('CREATE POLICY app ON %I TO millpond_app USING (workspace_id = current_workspace()) WITH CHECK (workspace_id = current_workspace())', t);
@@ -73,7 +100,7 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-GRANT SELECT, INSERT ON lineage_externals TO millpond_app;
+GRANT SELECT, INSERT ON lineage_externals, lineage_retracted TO millpond_app;
 GRANT INSERT ON lineage_outbox TO millpond_app;
 GRANT SELECT ON lineage_receiver TO millpond_app;
 GRANT SELECT, DELETE ON lineage_outbox TO millpond_system;
@@ -121,7 +148,9 @@ DROP TRIGGER lineage_outbox ON statements;
 DROP TRIGGER lineage_outbox ON attempts;
 DROP TRIGGER lineage_outbox ON runs;
 DROP FUNCTION lineage_transition;
-DROP TABLE lineage_receiver, lineage_outbox, lineage_externals;
+DROP TRIGGER lineage_seen ON lineage;
+DROP FUNCTION lineage_seen;
+DROP TABLE lineage_receiver, lineage_outbox, lineage_retracted, lineage_externals;
 ALTER TABLE statements DROP COLUMN lineage;
 REVOKE UPDATE (columns), DELETE ON lineage FROM millpond_app;
 ALTER TABLE lineage DROP COLUMN run_id, DROP COLUMN task_key, DROP COLUMN process, DROP COLUMN adhoc, DROP COLUMN table_key, DROP COLUMN source;

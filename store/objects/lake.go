@@ -14,11 +14,11 @@ import (
 
 // LakeOptions are those of OpenLake. The zero value has the defaults.
 type LakeOptions struct {
-	// Shared lets other users of this machine into the directories of files, as those of a workspace's tasks and engines, which are ever others. Nobody can list
-	// the workspaces, and only who knows the unguessable name of a workspace's directory gets in; whoever is in may do everything there, and with what others
-	// make there. Without it, all is the server's user's own.
+	// Shared lets other users of this machine into the directories of files, as those of a workspace's tasks and engines, which are ever others: into a workspace's
+	// directory, whose name nobody can list or guess, comes who has the group domain.WorkspaceID.FileGroup, and may do everything there, and with what others make
+	// there. Where the kernel refuses such groups, whoever knows the name gets in. Without Shared, all is the server's user's own.
 	Shared bool
-	// Report is told what weakens this, as a file system without access control lists does. It may be nil.
+	// Report is told what weakens this, as a file system without groups or access control lists does. It may be nil.
 	Report func(error)
 }
 

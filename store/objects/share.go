@@ -25,8 +25,7 @@ const keyFile = ".names"
 
 const keyBytes = 32
 
-// dirNames names the directories of workspaces. With a key nobody guesses them: whoever knows the name is let in, as the users of a workspace's tasks and
-// engines are ever others.
+// dirNames names the directories of workspaces. With a key nobody guesses them, which is all that keeps others out where workspaces have no groups.
 type dirNames struct{ key []byte }
 
 // openDirNames reads the key. Where the directory is to be shared and there is no workspace yet, it makes one; a directory that was not shared at first has none.
@@ -100,6 +99,16 @@ func (n dirNames) of(ws domain.WorkspaceID) string {
 	return string(ws) + "-" + hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
+// workspace is whose directory this is; false where it is nobody's.
+func (n dirNames) workspace(name string) (domain.WorkspaceID, bool) {
+	id := name
+	if i := strings.LastIndexByte(name, '-'); n.key != nil && i >= 0 {
+		id = name[:i]
+	}
+	ws := domain.WorkspaceID(id)
+	return ws, n.of(ws) == name
+}
+
 // The kernel's form of an access control list: see linux/posix_acl_xattr.h.
 const (
 	aclDefault = "system.posix_acl_default"
@@ -111,25 +120,19 @@ const (
 	aclNobody  = 0xffffffff
 )
 
-// openToAll is the list by which everybody may do everything.
-func openToAll() []byte {
+// list is the access control list by which the owner and the group may do everything, and all others what the mode lets them. It takes the place of a maker's umask:
+// what is made in a directory with it, and below, is as open as its maker asks for.
+func list(mode fs.FileMode) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, aclVersion)
-	for _, tag := range []uint16{aclUser, aclGroup, aclOther} {
-		b = binary.LittleEndian.AppendUint16(b, tag)
-		b = binary.LittleEndian.AppendUint16(b, aclAll)
+	for _, e := range []struct {
+		tag     uint16
+		allowed fs.FileMode
+	}{{aclUser, mode >> 6}, {aclGroup, mode >> 3}, {aclOther, mode}} {
+		b = binary.LittleEndian.AppendUint16(b, e.tag)
+		b = binary.LittleEndian.AppendUint16(b, uint16(e.allowed&aclAll))
 		b = binary.LittleEndian.AppendUint32(b, aclNobody)
 	}
 	return b
-}
-
-// inheritOpen makes what will be made in the directory, and below it, as open as its maker asks for, whatever the maker's umask. ENOTSUP where the
-// file system has no access control lists.
-func inheritOpen(root *os.Root, name string) error {
-	d, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Fsetxattr(int(d.Fd()), aclDefault, openToAll(), 0), d.Close())
 }
 
 // listOf is the list that what is made in the directory gets; nil where it has none. ENOTSUP where the file system has no access control lists.
@@ -139,62 +142,97 @@ func listOf(root *os.Root, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer d.Close()
-	list := make([]byte, 2*len(openToAll()))
-	n, err := unix.Fgetxattr(int(d.Fd()), aclDefault, list)
+	b := make([]byte, 2*len(list(0)))
+	n, err := unix.Fgetxattr(int(d.Fd()), aclDefault, b)
 	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ERANGE) { // none, or another one
 		return nil, nil
 	}
-	return list[:max(n, 0)], err
+	return b[:max(n, 0)], err
 }
 
-// openDir lets everybody who gets to the directory work in it.
-func (f *files) openDir(root *os.Root, name string) error {
+// openDir lets those work in the directory whose it is: the group's processes, or where there are no groups, whoever gets to it.
+func (f *files) openDir(root *os.Root, name string, group int) error {
+	d, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Chown(-1, group); err != nil {
+		return err
+	}
 	if f.lists {
-		if err := inheritOpen(root, name); err != nil {
-			return err
+		if err := unix.Fsetxattr(int(d.Fd()), aclDefault, list(f.mode), 0); err != nil {
+			return fmt.Errorf("setting the access control list of %s: %w", d.Name(), err)
 		}
 	}
-	return root.Chmod(name, f.mode)
+	return d.Chmod(f.mode)
 }
+
+// openOld does so with a file. A file with several names stays as it is, since one of them may be in another place.
+func (f *files) openOld(root *os.Root, name string, group int) error {
+	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var is unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &is); err != nil || is.Mode&unix.S_IFMT != unix.S_IFREG || is.Nlink > 1 {
+		return err
+	}
+	return errors.Join(file.Chown(-1, group), file.Chmod(f.mode.Perm()&0o666))
+}
+
+const newDir = ".part"
 
 // makeOwn makes a workspace's directory: it is there as it is to be, or not at all.
 func (f *files) makeOwn(name string) error {
+	ws, ok := f.names.workspace(name)
+	if !ok {
+		return fmt.Errorf("%q is no workspace's directory", name)
+	}
 	return alone(f.root, func() error {
 		if _, err := f.root.Lstat(name); err == nil { // another one was first
 			return nil
 		}
-		const part = ".part"
-		if err := ignoreMissing(f.root.Remove(part)); err != nil {
+		if err := f.makeNew(); err != nil {
 			return err
 		}
-		if err := f.root.Mkdir(part, 0o700); err != nil {
+		if err := f.openDir(f.root, newDir, f.groupOf(ws)); err != nil {
 			return err
 		}
-		if err := f.openDir(f.root, part); err != nil {
-			return err
-		}
-		return errors.Join(f.root.Rename(part, name), syncIn(f.root, "."))
+		return errors.Join(f.root.Rename(newDir, name), syncIn(f.root, "."))
 	})
 }
 
-// share settles how others are let in, here and in the workspaces that are there. A copy of the directory may have lost modes and access control
-// lists.
+func (f *files) makeNew() error {
+	if err := ignoreMissing(f.root.Remove(newDir)); err != nil {
+		return err
+	}
+	return f.root.Mkdir(newDir, 0o700)
+}
+
+// share settles how others are let in, here and in the workspaces that are there. A copy of the directory may have lost modes, groups and access control lists.
 func (f *files) share(o LakeOptions) error {
-	f.mode = 0o777
+	if o.Report == nil {
+		o.Report = func(error) {}
+	}
+	if err := f.settleMode(o.Report); err != nil {
+		return err
+	}
 	_, err := listOf(f.root, ".")
 	if f.lists = err == nil; !f.lists && !errors.Is(err, unix.ENOTSUP) {
 		return err
 	}
-	if !f.lists && o.Report != nil {
+	if !f.lists {
 		o.Report(fmt.Errorf("the file system of %s has no POSIX access control lists: in a directory that a task has made there, other tasks of the workspace cannot write unless its umask lets them", f.root.Name()))
 	}
-	workspaces, err := fs.ReadDir(f.root.FS(), ".")
+	entries, err := fs.ReadDir(f.root.FS(), ".")
 	if err != nil {
 		return err
 	}
-	for _, ws := range workspaces {
-		if ws.IsDir() && !strings.HasPrefix(ws.Name(), ".") {
-			if err := f.reopen(ws.Name()); err != nil {
+	for _, e := range entries {
+		if ws, ours := f.names.workspace(e.Name()); ours && e.IsDir() {
+			if err := f.reopen(e.Name(), f.groupOf(ws)); err != nil {
 				return err
 			}
 		}
@@ -202,19 +240,19 @@ func (f *files) share(o LakeOptions) error {
 	return f.root.Chmod(".", 0o711) // they pass through it to their own directory
 }
 
-// reopen opens a workspace's directory, with all that is in it, where it is not open.
-func (f *files) reopen(name string) error {
+// reopen opens a workspace's directory, with all that is in it, where it is not open as it is to be.
+func (f *files) reopen(name string, group int) error {
 	info, err := f.root.Stat(name)
 	if err != nil {
 		return err
 	}
-	var list []byte
+	var found []byte
 	if f.lists {
-		if list, err = listOf(f.root, name); err != nil {
+		if found, err = listOf(f.root, name); err != nil {
 			return err
 		}
 	}
-	if info.Mode().Perm() == f.mode && (!f.lists || bytes.Equal(list, openToAll())) {
+	if f.isOpen(info, group) && (!f.lists || bytes.Equal(found, list(f.mode))) {
 		return nil
 	}
 	ws, err := f.root.OpenRoot(name)
@@ -222,21 +260,28 @@ func (f *files) reopen(name string) error {
 		return err
 	}
 	defer ws.Close()
-	var dirs []string // the workspace's own comes last: while it is not open, not all was done
+	// Meanwhile nobody gets in; and while it is not open, not all was done.
+	if err := f.root.Chmod(name, 0o700); err != nil {
+		return err
+	}
+	var dirs []string
 	err = fs.WalkDir(ws.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return err
+			return ignoreMissing(err)
 		case e.IsDir():
 			dirs = append(dirs, name)
 			return nil
 		case e.Type().IsRegular():
-			return ws.Chmod(name, f.mode&0o666)
+			return ignoreMissing(f.openOld(ws, name, group))
 		}
 		return nil
 	})
-	for i := len(dirs) - 1; i >= 0 && err == nil; i-- {
-		err = f.openDir(ws, dirs[i])
+	for i := len(dirs) - 1; i > 0 && err == nil; i-- {
+		err = ignoreMissing(f.openDir(ws, dirs[i], group))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return f.openDir(ws, ".", group)
 }

@@ -46,11 +46,11 @@ func reopened(t *testing.T, dir string) *Lake {
 	return l
 }
 
-// as runs a shell command as the user, with a umask that keeps all for oneself.
-func as(user uint32, command string) (string, error) {
+// as runs a shell command as the user with the workspace's group, as tasks and the children of engines are, and with a umask that keeps all for oneself.
+func as(user uint32, ws domain.WorkspaceID, command string) (string, error) {
 	cmd := exec.Command("/bin/sh", "-c", "umask 077; "+command)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user, Groups: []uint32{ws.FileGroup()}}}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -70,7 +70,7 @@ func TestUsersOfAWorkspaceWorkInEachOthersDirectories(t *testing.T) {
 		{secondUser, "echo two > " + data + "/year=2007/month=1/b && mkdir " + data + "/year=2007/month=2 && cat " + data + "/year=2007/month=1/a"},
 		{firstUser, "echo three > " + data + "/year=2007/month=2/c && cat " + data + "/year=2007/month=1/b && rm " + data + "/year=2007/month=1/b"},
 	} {
-		out, err := as(step.user, step.command)
+		out, err := as(step.user, "ws_1", step.command)
 		require.NoError(t, err, "%d: %s: %s", step.user, step.command, out)
 	}
 	// What users make is the server's to read and remove, and what the server makes is the users' to read and to add to.
@@ -79,7 +79,7 @@ func TestUsersOfAWorkspaceWorkInEachOthersDirectories(t *testing.T) {
 	require.Equal(t, "three\n", string(b))
 	require.NoError(t, l.Delete(t.Context(), table+"/data/year=2007/month=2/c"))
 	require.NoError(t, l.Write(t.Context(), table+"/metadata/new/00001.metadata.json", []byte("{}")))
-	out, err := as(firstUser, "cat "+pathOf(table)+"/metadata/new/00001.metadata.json && echo x > "+pathOf(table)+"/metadata/new/m0.avro")
+	out, err := as(firstUser, "ws_1", "cat "+pathOf(table)+"/metadata/new/00001.metadata.json && echo x > "+pathOf(table)+"/metadata/new/m0.avro")
 	require.NoError(t, err, out)
 	require.NoError(t, l.Delete(t.Context(), table+"/data/year=2007/month=1/a"))
 	require.NoError(t, l.RemoveDirs(t.Context(), table+"/data/"))
@@ -92,7 +92,7 @@ func TestUsersOfAnotherWorkspaceFindNothing(t *testing.T) {
 		require.NoError(t, l.Write(t.Context(), l.Prefix(ws)+"db/tbl/metadata/file", []byte("secret of "+ws)))
 	}
 	own, other := pathOf(l.Prefix("ws_2")), pathOf(l.Prefix("ws_1"))
-	out, err := as(anotherUser, "cat "+own+"db/tbl/metadata/file")
+	out, err := as(anotherUser, "ws_2", "cat "+own+"db/tbl/metadata/file")
 	require.NoError(t, err, out)
 	suffix := own[len(dir)+len("/ws_2"):]
 	for _, guess := range []string{
@@ -100,7 +100,7 @@ func TestUsersOfAnotherWorkspaceFindNothing(t *testing.T) {
 		"cat " + own + "../ws_1*/db/tbl/metadata/file", "cat " + dir + "/.names", "find " + dir + " -name file | grep .", "mkdir " + dir + "/ws_3", "mv " + own + " " + dir + "/ws_3",
 		"rmdir " + other[:len(other)-3],
 	} {
-		out, err := as(anotherUser, guess)
+		out, err := as(anotherUser, "ws_2", guess)
 		require.Error(t, err, "%s: %s", guess, out)
 		require.NotContains(t, out, "secret of ws_1")
 	}
@@ -113,7 +113,7 @@ func TestWhatANeighbourPlacesLeadsTheServerNowhere(t *testing.T) {
 	table := l.Prefix("ws_2") + "db/tbl/"
 	require.NoError(t, l.MakeDirs(t.Context(), table))
 	require.NoError(t, l.Write(t.Context(), l.Prefix("ws_1")+"db/tbl/file", []byte("secret")))
-	out, err := as(anotherUser, "cd "+pathOf(table)+" && ln -s "+dir+"/.names names && ln -s "+pathOf(l.Prefix("ws_1"))+" other && ln -s /etc etc")
+	out, err := as(anotherUser, "ws_2", "cd "+pathOf(table)+" && ln -s "+dir+"/.names names && ln -s "+pathOf(l.Prefix("ws_1"))+" other && ln -s /etc etc")
 	require.NoError(t, err, out)
 	for _, name := range []string{"names", "other/db/tbl/file", "etc/passwd"} {
 		_, err := l.Read(t.Context(), table+name)
@@ -138,9 +138,9 @@ func TestACopyIsSharedAsTheOriginalWas(t *testing.T) {
 	now := reopened(t, copied)
 	require.Equal(t, strings.Replace(l.Prefix("ws_1"), dir, copied, 1), now.Prefix("ws_1"))
 	metadata := pathOf(now.Prefix("ws_1")) + "db/tbl/metadata"
-	said, err := as(firstUser, "cd "+metadata+" && cat file && mkdir p=1")
+	said, err := as(firstUser, "ws_1", "cd "+metadata+" && cat file && mkdir p=1")
 	require.NoError(t, err, said)
-	said, err = as(secondUser, "echo x > "+metadata+"/p=1/file")
+	said, err = as(secondUser, "ws_1", "echo x > "+metadata+"/p=1/file")
 	require.NoError(t, err, said)
 	info, err := os.Stat("/etc/passwd")
 	require.NoError(t, err)

@@ -113,8 +113,8 @@ func TestAnswersOfTheCatalogThatAreLost(t *testing.T) {
 	b.spoil(func(w http.ResponseWriter, _ *http.Request, _ func() int) { fail(w, http.StatusConflict) })
 	f = r.fails("INSERT INTO t VALUES (1)")
 	require.Equal(t, agent.FaultConflict, f.Fault)
-	require.Contains(t, f.Message, "lost the race for its table 50 times")
-	require.EqualValues(t, 50, b.asked.Load())
+	require.Contains(t, f.Message, "lost the race for its table 100 times")
+	require.EqualValues(t, 100, b.asked.Load())
 	b.spoil(nil)
 	require.Equal(t, []string{"0", "1", "2"}, r.ok("FROM t ORDER BY a"))
 }

@@ -40,7 +40,8 @@ func TestTimeTravel(t *testing.T) {
 	w.is()
 	r.answers(fmt.Sprintf("SELECT a.id, b.id FROM travel AS a AT (VERSION => %d) FULL JOIN travel b AT (VERSION => %d) USING (id)", versions[0].snapshot, versions[2].snapshot), "0|0", "1|(null)", "2|2", "(null)|7")
 	first := time.UnixMilli(w.SnapshotByID(versions[0].snapshot).TimestampMs - 1).UTC()
-	r.answers(fmt.Sprintf("FROM travel AT (TIMESTAMP => TIMESTAMP '%s')", first.Format("2006-01-02 15:04:05.000")))
+	require.Contains(t, r.fails(fmt.Sprintf("FROM travel AT (TIMESTAMP => TIMESTAMP '%s')", first.Format("2006-01-02 15:04:05.000"))).Message, "no version of that time")
+	r.answers(fmt.Sprintf("SELECT x.a FROM travel AS x(a, b) AT (VERSION => %d)", versions[0].snapshot), "0", "1", "2")
 	require.NotNil(t, r.fails("FROM travel AT (VERSION => 12345)"))
 }
 
@@ -57,6 +58,7 @@ func TestBranchesAndTags(t *testing.T) {
 		r.answers("SELECT r.id FROM public.refs AS r AT (VERSION => '"+name+"') JOIN refs USING (id) WHERE r.k = 'k1'", "1")
 	}
 	r.answers("FROM refs AT (VERSION => 'main')", left(0, 5)...)
+	require.Contains(t, r.fails("FROM refs AT (VERSION => 'ma' || 'in')").Message, "AT takes one value")
 	require.Contains(t, r.fails("FROM refs AT (VERSION => 'none')").Message, `no branch or tag "none"`)
 	w.evolve(func(u *table.UpdateSchema) { u.RenameColumn([]string{"k"}, "kk") })
 	r.answers("SELECT id, k FROM refs AT (VERSION => 'first')", left(0, 3)...)

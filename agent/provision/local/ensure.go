@@ -191,7 +191,7 @@ func (p *Provider) fork(m place, r *record, binary string) (process, error) {
 	}
 	defer func() { _ = out.Close() }()
 	attr := &os.ProcAttr{
-		Dir: m.dir, Env: environment(r.Ref.Machine, r.GPUs), Files: []*os.File{null, out, out},
+		Dir: m.dir, Env: environment(r.Ref, r.GPUs), Files: []*os.File{null, out, out},
 		Sys: &syscall.SysProcAttr{Setsid: true}, // Ctrl+C in the server's terminal is not for the machine
 	}
 	argv := append([]string{binary}, r.Args...)
@@ -230,7 +230,7 @@ func launch(path string, argv []string, attr *os.ProcAttr) (process, error) {
 }
 
 // environment is the whole one of an agent: nothing of the server's settings and secrets.
-func environment(id domain.MachineID, gpus []int) []string {
+func environment(ref domain.MachineRef, gpus []int) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8"}
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
 		value, ok := os.LookupEnv(name)
@@ -240,8 +240,8 @@ func environment(id domain.MachineID, gpus []int) []string {
 		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 		env = append(env, name+"="+value)
 	}
-	if id.Kind() == domain.KindWarehouse {
-		env = append(env, "MILLPOND_AGENT_WAREHOUSE=true") // an older image passes it over, and would refuse a flag
+	if ref.Machine.Kind() == domain.KindWarehouse { // an older image passes both over, and would refuse flags
+		env = append(env, "MILLPOND_AGENT_WAREHOUSE=true", "MILLPOND_AGENT_GROUP="+strconv.FormatUint(uint64(ref.Workspace.FileGroup()), 10))
 	}
 	visible := make([]string, len(gpus))
 	for i, index := range gpus {

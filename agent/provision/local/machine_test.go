@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,6 +52,13 @@ func TestAnAgentStartsWithItsFilesAndNothingOfTheServers(t *testing.T) {
 	session, err := syscall.Getpgid(n)
 	require.NoError(t, err)
 	require.Equal(t, n, session, "a group of its own")
+}
+
+// Children of a warehouse's engine open the workspace's tables by its group. Tasks have it from what the agent is told when it connects.
+func TestAWarehouseIsToldItsWorkspacesGroup(t *testing.T) {
+	group := fmt.Sprintf("MILLPOND_AGENT_GROUP=%d", domain.WorkspaceID("ws_1").FileGroup())
+	require.Contains(t, environment(domain.MachineRef{Workspace: "ws_1", Machine: "wh_a"}, nil), group)
+	require.NotContains(t, environment(domain.MachineRef{Workspace: "ws_1", Machine: "cmp_a"}, nil), group)
 }
 
 func TestWhyAMachineEndedIsKnown(t *testing.T) {

@@ -182,7 +182,7 @@ func (p *Provider) Check(ctx context.Context, s domain.ProviderSettings) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.images.source, "version")
-	cmd.Dir, cmd.Env, cmd.WaitDelay = probe, environment("", nil), time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = probe, environment(domain.MachineRef{}, nil), time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return domain.Errorf(domain.CodeInvalid, "The binary %s, which machines run, does not start: %v. %s", p.images.source, err, lastLine(out))
 	}

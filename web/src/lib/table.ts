@@ -103,7 +103,7 @@ export function sortedRows(
     const y = keys[b] as number;
     if (Number.isNaN(x) || Number.isNaN(y)) return Number(Number.isNaN(x)) - Number(Number.isNaN(y)) || a - b;
     return (
-      sign * (compareNumbers(x, y) || (Math.abs(x) >= 2 ** 53 ? compareDigits(cell(a), cell(b)) : 0)) || a - b
+      sign * (compareNumbers(x, y) || compareDigits(cell(a), cell(b))) || a - b
     );
   });
 }
@@ -114,12 +114,16 @@ function toNumber(v: string | null | undefined): number {
   return Number(v);
 }
 
-/** Of two whole numbers too large for a double, which is less. */
+/** Of two numbers that are the same double, which is less by their digits; 0 where they are not written out. */
 function compareDigits(a: string | null | undefined, b: string | null | undefined): number {
-  const whole = /^-?\d+$/;
-  if (!a || !b || !whole.test(a) || !whole.test(b)) return 0;
-  const x = BigInt(a);
-  const y = BigInt(b);
+  const digits = /^-?\d+(?:\.(\d+))?$/;
+  const of = a === b ? null : digits.exec(a ?? "");
+  const beside = of && digits.exec(b ?? "");
+  if (!of || !beside) return 0;
+  const scale = Math.max(of[1]?.length ?? 0, beside[1]?.length ?? 0);
+  const shifted = (m: RegExpExecArray) => BigInt(m[0].replace(".", "") + "0".repeat(scale - (m[1]?.length ?? 0)));
+  const x = shifted(of);
+  const y = shifted(beside);
   return x === y ? 0 : x < y ? -1 : 1;
 }
 

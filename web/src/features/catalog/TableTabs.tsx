@@ -227,7 +227,7 @@ export function FilesTab({ table: t, snapshot }: { table: TableFull; snapshot: s
                     />
                   </Table.Td>
                   <Table.Td>
-                    {f.content.replace("-", " ")} <span className="dim">{f.format}</span>
+                    {f.content.replace("_", " ")} <span className="dim">{f.format}</span>
                   </Table.Td>
                   <Table.Td className="mono">{f.partition ?? <span className="dim">–</span>}</Table.Td>
                   <Table.Td ta="right">{formatCount(Number(f.records))}</Table.Td>

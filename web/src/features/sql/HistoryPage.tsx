@@ -204,6 +204,8 @@ function useRerun() {
         parameters: s.parameters.length ? s.parameters : null,
         database: s.database,
         schema: s.schema,
+        rowLimit: s.rowLimit,
+        byteLimit: s.byteLimit,
       });
     },
     onSuccess: (s) => void navigate({ to: "/sql", search: { statement: s.id } }),

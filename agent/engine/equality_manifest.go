@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/avro"
+	"github.com/twmb/avro/ocf"
+)
+
+// avroFile is a manifest list, or a manifest. Values are as they are stored: days, microseconds and unscaled decimals.
+type avroFile struct {
+	header  map[string][]byte
+	stored  *avro.Schema // without logical types
+	kinds   map[string]partitionKind
+	records []map[string]any
+}
+
+// partitionKind is what the values of one field of a partition are.
+type partitionKind struct {
+	id      int64 // of the field
+	decimal bool
+}
+
+func readAvro(content []byte) (*avroFile, error) {
+	f := &avroFile{}
+	in, err := ocf.NewReader(bytes.NewReader(content), ocf.WithReaderSchemaFunc(func(in *ocf.Reader) (*avro.Schema, error) {
+		f.header = in.Metadata()
+		var schema any
+		if err := json.Unmarshal(f.header["avro.schema"], &schema); err != nil {
+			return nil, err
+		}
+		f.kinds = partitionKinds(schema)
+		stored, err := json.Marshal(withoutLogical(schema))
+		if err != nil {
+			return nil, err
+		}
+		f.stored, err = avro.Parse(string(stored), avro.WithLaxNames(nil))
+		return f.stored, err
+	}), ocf.WithSchemaOpts(avro.WithLaxNames(nil)))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }()
+	for {
+		var record map[string]any
+		if err := in.Decode(&record); errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return f, nil
+		} else if err != nil {
+			return nil, err
+		}
+		f.records = append(f.records, record)
+	}
+}
+
+// withoutLogical takes the meaning of values from a schema in JSON, so that they are read and written as they are.
+func withoutLogical(schema any) any {
+	switch s := schema.(type) {
+	case []any:
+		all := make([]any, len(s))
+		for i := range s {
+			all[i] = withoutLogical(s[i])
+		}
+		return all
+	case map[string]any:
+		all := map[string]any{}
+		for k, v := range s {
+			if k != "logicalType" {
+				all[k] = withoutLogical(v)
+			}
+		}
+		return all
+	}
+	return schema
+}
+
+// inner is the record that a field of a record holds, or the type of it, out of a union with null.
+func inner(record any, name string) map[string]any {
+	r, _ := record.(map[string]any)
+	fields, _ := r["fields"].([]any)
+	for _, f := range fields {
+		field, _ := f.(map[string]any)
+		if field["name"] != name {
+			continue
+		}
+		of := []any{field["type"]}
+		if union, ok := field["type"].([]any); ok {
+			of = union
+		}
+		for _, t := range of {
+			if m, ok := t.(map[string]any); ok {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+func partitionKinds(schema any) map[string]partitionKind {
+	kinds := map[string]partitionKind{}
+	partition := inner(inner(schema, "data_file"), "partition")
+	fields, _ := partition["fields"].([]any)
+	for _, f := range fields {
+		field, _ := f.(map[string]any)
+		name, _ := field["name"].(string)
+		id, _ := field["field-id"].(float64)
+		kinds[name] = partitionKind{int64(id), inner(partition, name)["logicalType"] == "decimal"}
+	}
+	return kinds
+}
+
+// write puts records of the file's schema into another one, and answers its size.
+func (f *avroFile) write(path, content string, records []map[string]any) (size int64, err error) {
+	var b bytes.Buffer
+	header := map[string][]byte{}
+	for k, v := range f.header {
+		if !strings.HasPrefix(k, "avro.") {
+			header[k] = v
+		}
+	}
+	if content != "" {
+		header["content"] = []byte(content)
+	}
+	out, err := ocf.NewWriter(&b, f.stored, ocf.WithSchema(string(f.header["avro.schema"])), ocf.WithMetadata(header))
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range records {
+		if err := out.Encode(r); err != nil {
+			return 0, err
+		}
+	}
+	if err := out.Close(); err != nil {
+		return 0, err
+	}
+	return int64(b.Len()), os.WriteFile(path, b.Bytes(), 0o600)
+}
+
+// manifest is one of a snapshot's, as its list has it.
+type manifest struct {
+	listed                  map[string]any
+	path                    string
+	content, spec, sequence int64
+	file                    *avroFile // where its entries delete
+}
+
+// What a manifest's entries, and the files that they name, are.
+const (
+	holdsDeletes = 1 // manifests
+
+	deletesByEquality = 2 // files
+
+	entryDeleted = 2
+)
+
+func manifestsOf(list *avroFile) (all []*manifest) {
+	for _, r := range list.records {
+		path, _ := r["manifest_path"].(string)
+		all = append(all, &manifest{listed: r, path: path, content: whole(r["content"]), spec: whole(r["partition_spec_id"]), sequence: whole(r["sequence_number"])})
+	}
+	return all
+}
+
+// contentFile is a file of rows, or of deletes, in a snapshot.
+type contentFile struct {
+	path, format string
+	content      int64
+	sequence     int64
+	spec         int64
+	rows         int64
+	partition    string // its values as text, the same for equal ones
+	keys         []int  // by which it deletes rows that are equal
+	unsure       int    // the column of those asked for that may hold NULL; 0 where none does
+}
+
+// contentFile reads an entry; nil where its file is no longer part of the snapshot. columns are those of which it is asked whether they hold NULL.
+func (m *manifest) contentFile(f *avroFile, entry map[string]any, columns []int) *contentFile {
+	if whole(entry["status"]) == entryDeleted {
+		return nil
+	}
+	of, _ := entry["data_file"].(map[string]any)
+	partition, _ := of["partition"].(map[string]any)
+	c := &contentFile{content: whole(of["content"]), sequence: m.sequence, spec: m.spec, rows: whole(of["record_count"]), partition: f.partition(partition)}
+	c.path, _ = of["file_path"].(string)
+	c.format, _ = of["file_format"].(string)
+	if own := entry["sequence_number"]; own != nil {
+		c.sequence = whole(own)
+	}
+	ids, _ := of["equality_ids"].([]any)
+	for _, id := range ids {
+		c.keys = append(c.keys, int(whole(id)))
+	}
+	slices.Sort(c.keys)
+	c.keys = slices.Compact(c.keys)
+	counts, _ := of["null_value_counts"].([]any)
+	for _, column := range columns {
+		if !slices.ContainsFunc(counts, func(n any) bool {
+			count, _ := n.(map[string]any)
+			return whole(count["key"]) == int64(column) && count["value"] != nil && whole(count["value"]) == 0
+		}) {
+			c.unsure = column
+		}
+	}
+	return c
+}
+
+func (f *avroFile) partition(values map[string]any) string {
+	var all []string
+	for name, v := range values {
+		kind := f.kinds[name]
+		all = append(all, strconv.FormatInt(kind.id, 10)+"="+kind.text(v))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// text is the same for values that are equal, also where a column's type was changed between them.
+func (k partitionKind) text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return strconv.Quote(v)
+	case []byte:
+		if k.decimal {
+			return unscaled(v).String()
+		}
+		return "x" + hex.EncodeToString(v)
+	case float32:
+		return fmt.Sprint(float64(v))
+	}
+	return fmt.Sprint(v)
+}
+
+// whole is a whole number of an Avro file; 0 where there is none.
+func whole(v any) int64 {
+	switch v := v.(type) {
+	case int32:
+		return int64(v)
+	case int64:
+		return v
+	case int:
+		return int64(v)
+	}
+	return 0
+}
+
+// unscaled is a decimal's number without its scale: two's complement, the highest byte first.
+func unscaled(b []byte) *big.Int {
+	n := new(big.Int).SetBytes(b)
+	if len(b) > 0 && b[0]&0x80 != 0 {
+		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
+	}
+	return n
+}

@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// joined is the schema, in the database of a statement's own views, of what its deletes by equality need. Those of views have a dot in their names.
+const joinedSchema = "joined"
+
+// deletesOf are files of deletes by the same columns that are applied by one join.
+type deletesOf struct {
+	keys   []int
+	global bool // to all files; else to those of the same partition
+	paths  map[string]bool
+}
+
+// equalityRows makes what is read in the place of a snapshot from which rows were deleted by equality.
+type equalityRows struct {
+	*viewMaker
+	*equality
+	dir, name string
+	columns   []equalityColumn
+	paths     map[int]string // to the columns of keys, in SQL
+	fields    []map[string]json.RawMessage
+	scopes    map[string]int64 // of partitions
+	hidden    string           // begins the names of columns that are none of the table's
+}
+
+// equalityColumn is a column of the table, by the name that it is read with and by its own.
+type equalityColumn struct{ read, name string }
+
+// withoutDeleted answers a view over the rows of a snapshot without those that were deleted by equality.
+//
+// DuckDB reads the snapshot by metadata in the statement's temporary directory, of which the manifests name no deletes by equality; so columns are found by their
+// ids, and positions and deletion vectors applied, as in any other table. The files of deletes are read as if they were data, in the same way. What is left
+// is one hash join for each set of columns by which rows were deleted (two where some of those deletes are held to a partition and some are not): NULL
+// equals NULL there and NaN NaN, and a delete goes for rows of a lower sequence number alone. It costs the manifests, read once before the statement, and, with
+// each reading of the table, the files of deletes, whose distinct keys are held in memory.
+func (v *viewMaker) withoutDeleted(q *equality) (view string, err error) {
+	r := &equalityRows{viewMaker: v, equality: q, scopes: map[string]int64{}, hidden: "deletes "}
+	if err := r.makeDirectory(); err != nil {
+		return "", err
+	}
+	if err := r.readSchema(); err != nil {
+		return "", err
+	}
+	groups, err := r.group()
+	if err != nil {
+		return "", err
+	}
+	if err := r.writeFiles(groups); err != nil {
+		return "", err
+	}
+	query, err := r.query(groups)
+	if err != nil {
+		return "", err
+	}
+	view = r.joined(r.name)
+	return view, v.conn.exec("CREATE VIEW " + view + " AS " + query)
+}
+
+// makeDirectory makes a directory in the child's own temporary one, and removes those of statements before this.
+func (r *equalityRows) makeDirectory() error {
+	const prefix = "equality-"
+	ours := filepath.Join(r.db.dir, "temp", prefix+url.PathEscape(r.s.ID))
+	before, err := filepath.Glob(filepath.Join(r.db.dir, "temp", prefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range before {
+		if dir != ours {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.MkdirAll(ours, 0o700); err != nil {
+		return err
+	}
+	if r.dir, err = os.MkdirTemp(ours, ""); err != nil {
+		return err
+	}
+	r.name = filepath.Base(r.dir)
+	return r.conn.exec("CREATE SCHEMA IF NOT EXISTS " + quote(views) + "." + quote(joinedSchema))
+}
+
+func (r *equalityRows) joined(name string) string {
+	return quote(views) + "." + quote(joinedSchema) + "." + quote(name)
+}
+
+// group puts together the deletes that are applied at once, without those that no file of data is old enough for, and keeps the sequence numbers and
+// partitions of all files where the query finds them.
+func (r *equalityRows) group() (groups []*deletesOf, err error) {
+	oldest := map[int64]int64{} // sequence number of data, by scope
+	first := r.data[0].sequence
+	var rows []equalityFile
+	for _, f := range r.data {
+		scope := r.scope(f)
+		rows = append(rows, equalityFile{f.path, f.sequence, scope, false})
+		if known, ok := oldest[scope]; !ok || f.sequence < known {
+			oldest[scope] = f.sequence
+		}
+		first = min(first, f.sequence)
+	}
+	for _, f := range r.deletes {
+		if !strings.EqualFold(f.format, "parquet") {
+			return nil, refuse(-1, "The table %s.%s has deletes by equality in a file of the format %s, which DuckDB does not read. Have the table compacted, which applies its deletes.", r.table.Schema, r.table.Table, cut(f.format, 40))
+		}
+		global := !r.shape.partitioned(f.spec)
+		scope := r.scope(f)
+		since, ok := oldest[scope]
+		if global {
+			since, ok = first, true
+		}
+		if !ok || since >= f.sequence {
+			continue
+		}
+		rows = append(rows, equalityFile{f.path, f.sequence, scope, true})
+		i := slices.IndexFunc(groups, func(g *deletesOf) bool { return g.global == global && slices.Equal(g.keys, f.keys) })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &deletesOf{keys: f.keys, global: global, paths: map[string]bool{}})
+		}
+		groups[i].paths[f.path] = true
+	}
+	return groups, r.keep(rows)
+}
+
+// scope is a number for a partition of a spec.
+func (r *equalityRows) scope(f *contentFile) int64 {
+	key := strconv.FormatInt(f.spec, 10) + ":" + f.partition
+	n, ok := r.scopes[key]
+	if !ok {
+		n = int64(len(r.scopes))
+		r.scopes[key] = n
+	}
+	return n
+}
+
+type equalityFile struct {
+	Path     string `json:"path"`
+	Sequence int64  `json:"sequence"`
+	Scope    int64  `json:"scope"`
+	Deletes  bool   `json:"deletes"`
+}
+
+// keep makes the table of files.
+func (r *equalityRows) keep(rows []equalityFile) error {
+	slices.SortFunc(rows, func(a, b equalityFile) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.Scope, b.Scope))
+	})
+	rows = slices.Compact(rows)
+	var b strings.Builder
+	for i, row := range rows {
+		if i > 0 && rows[i-1].Path == row.Path {
+			return refuse(-1, "The table %s.%s names one file twice, as of different times, so that it cannot be known what is deleted: %s.", r.table.Schema, r.table.Table, cut(row.Path, 300))
+		}
+		line, err := json.Marshal(row)
+		if err != nil {
+			return err
+		}
+		b.Write(append(line, '\n'))
+	}
+	path := filepath.Join(r.dir, "files.json")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		return err
+	}
+	return r.conn.exec("CREATE TABLE " + r.joined(r.name+" files") + " AS FROM read_json(" + literal(path) +
+		", format = 'newline_delimited', columns = {path: 'VARCHAR', sequence: 'BIGINT', scope: 'BIGINT', deletes: 'BOOLEAN'})")
+}
+
+// writeFiles writes the metadata of the data, and of each group of deletes.
+func (r *equalityRows) writeFiles(groups []*deletesOf) error {
+	list, err := r.manifestsOfData()
+	if err != nil {
+		return err
+	}
+	if err := r.writeMetadata("data", list); err != nil {
+		return err
+	}
+	for i, g := range groups {
+		list, err := r.manifestsOfDeletes(i, g)
+		if err != nil {
+			return err
+		}
+		if err := r.writeMetadata(fmt.Sprint("deletes", i), list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manifestsOfData are the snapshot's, without entries of deletes by equality.
+func (r *equalityRows) manifestsOfData() (list []map[string]any, err error) {
+	for i, m := range r.all {
+		if m.file == nil {
+			list = append(list, m.listed)
+			continue
+		}
+		var others []map[string]any
+		left := 0
+		for _, entry := range m.file.records {
+			if of, _ := entry["data_file"].(map[string]any); whole(of["content"]) == deletesByEquality {
+				continue
+			}
+			others = append(others, entry)
+			if whole(entry["status"]) != entryDeleted {
+				left++
+			}
+		}
+		switch {
+		case left == 0:
+			continue
+		case len(others) < len(m.file.records):
+			path := filepath.Join(r.dir, fmt.Sprintf("positions%d.avro", i))
+			size, err := m.file.write(path, "", others)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, relisted(m.listed, path, size))
+		default:
+			list = append(list, m.listed)
+		}
+	}
+	return list, nil
+}
+
+// manifestsOfDeletes has the files of a group as if they were data.
+func (r *equalityRows) manifestsOfDeletes(number int, g *deletesOf) (list []map[string]any, err error) {
+	for i, m := range r.all {
+		if m.file == nil {
+			continue
+		}
+		var chosen []map[string]any
+		for _, entry := range m.file.records {
+			c := m.contentFile(m.file, entry, nil)
+			if c == nil || c.content != deletesByEquality || !g.paths[c.path] || !slices.Equal(c.keys, g.keys) {
+				continue
+			}
+			entry, of := maps.Clone(entry), maps.Clone(entry["data_file"].(map[string]any))
+			of["content"], of["equality_ids"] = int32(0), nil
+			entry["data_file"] = of
+			chosen = append(chosen, entry)
+		}
+		if len(chosen) == 0 {
+			continue
+		}
+		path := filepath.Join(r.dir, fmt.Sprintf("deletes%d-%d.avro", number, i))
+		size, err := m.file.write(path, "data", chosen)
+		if err != nil {
+			return nil, err
+		}
+		entry := relisted(m.listed, path, size)
+		entry["content"] = int32(0)
+		if first, ok := entry["first_row_id"]; ok && first == nil {
+			entry["first_row_id"] = int64(0)
+		}
+		list = append(list, entry)
+	}
+	return list, nil
+}
+
+func relisted(listed map[string]any, path string, size int64) map[string]any {
+	entry := maps.Clone(listed)
+	entry["manifest_path"], entry["manifest_length"] = path, size
+	return entry
+}
+
+func (r *equalityRows) metadataPath(name string) string {
+	return filepath.Join(r.dir, name+".metadata.json")
+}
+
+// writeMetadata writes the table's metadata with one snapshot, of these manifests.
+func (r *equalityRows) writeMetadata(name string, manifests []map[string]any) error {
+	list := filepath.Join(r.dir, name+"-list.avro")
+	if _, err := r.list.write(list, "", manifests); err != nil {
+		return err
+	}
+	m, err := r.shape.metadataOf(r.snapshot.ID, list, r.schema, r.fields)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.metadataPath(name), m, 0o600)
+}

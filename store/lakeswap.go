@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// The swap of a pointer, and the same with its audit row in one statement.
+const (
+	swapLakeTable = `UPDATE lake_tables SET location = $7, metadata_location = $8, version = $9, format_version = $10, snapshot_id = $11, snapshot_at = $12,
+		operation = $13, row_count = $14, data_bytes = $15, data_files = $16, updated_by_kind = $17, updated_by_id = $18, updated_by_name = $19, updated_at = $20,
+		uuid = $21, registered = $22 WHERE workspace_id = $1 AND id = $2 AND database_id = $3 AND schema_key = $4 AND name_key = $5 AND metadata_location = $6
+		AND version < $9 AND dropped_at IS NULL`
+	prepareSwap = `PREPARE swap_lake_table (text, text, text, text, text, text, text, text, int, int, bigint, timestamptz, text, bigint, bigint, bigint, text, text, text,
+		timestamptz, text, bool, text, text, text, text, text, text, text, text, text) AS WITH swapped AS (` + swapLakeTable + ` RETURNING 1), audited AS (
+			INSERT INTO audit_events (workspace_id, id, actor_kind, actor_id, actor_name, action, resource_type, resource_id, outcome, detail)
+			SELECT $1, $23, $24, $25, $26, $27, $28, $29, $30, $31 FROM swapped
+		) SELECT EXISTS (SELECT FROM swapped)`
+)
+
+func swapArgs(ws domain.WorkspaceID, l domain.LakeTable, old string) []any {
+	snapshot, at, operation := snapshotArgs(l.Snapshot)
+	return []any{
+		string(ws), string(l.ID), string(l.DatabaseID), domain.FoldName(l.Schema), domain.FoldName(l.Name), old, l.Location, l.MetadataLocation, l.Version, l.FormatVersion,
+		snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles, string(l.UpdatedBy.Kind), l.UpdatedBy.ID, l.UpdatedBy.Name, l.UpdatedAt, l.UUID, l.Registered,
+	}
+}
+
+// SwapLakeTable implements domain.LakeTableTx.
+func (t *Tx) SwapLakeTable(ctx context.Context, l domain.LakeTable, old string) (bool, error) {
+	return t.touched(prepared(ctx), swapLakeTable, swapArgs(t.workspace, l, old)...)
+}
+
+// SwapLakeTable is domain.LakeTableTx's with an audit row, both of them or none, in a transaction of its own: one round trip for all of it. An error that is not
+// the database's own answer leaves open what happened, and what may happen still.
+func (s *Store) SwapLakeTable(ctx context.Context, scope domain.Scope, l domain.LakeTable, old string, e domain.AuditEvent) (swapped bool, err error) {
+	if err := scope.Valid(); err != nil {
+		return false, err
+	}
+	args := append(swapArgs(scope.Workspace(), l, old), e.ID, string(e.Actor.Kind), e.Actor.ID, e.Actor.Name, string(e.Action), e.ResourceType, e.ResourceID, string(e.Outcome), e.Detail)
+	read := func(found *sqlx.Rows) error { return found.Scan(&swapped) }
+	for try := 1; ; try++ {
+		err := s.message(ctx, execution{scope: scope, name: "swap_lake_table", prepare: prepareSwap, args: args}, read)
+		if lost := pq.As(err, pqerror.TRDeadlockDetected, pqerror.TRSerializationFailure); lost == nil || try == maxTries {
+			return swapped, mapError(orCancelled(ctx, err))
+		}
+	}
+}
+
+// LockLocations implements domain.LakeTableTx.
+func (t *Tx) LockLocations(ctx context.Context) error {
+	return t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('lake_locations:' || $1, 0))`, t.workspace)
+}
+
+// literal writes a value into a statement. Text holds no NUL character.
+func literal(v any) string {
+	switch v := v.(type) {
+	case string:
+		return pq.QuoteLiteral(v)
+	case domain.EventID:
+		return pq.QuoteLiteral(string(v))
+	case int:
+		return strconv.Itoa(v)
+	case bool:
+		return strconv.FormatBool(v)
+	case time.Time:
+		return pq.QuoteLiteral(string(pq.FormatTimestamp(v)))
+	case *int64:
+		if v != nil {
+			return strconv.FormatInt(*v, 10)
+		}
+	case *time.Time:
+		if v != nil {
+			return literal(*v)
+		}
+	default:
+		panic("no literal is known of this type") // the types are those of this package's own statements
+	}
+	return "NULL"
+}
+
+func literals(args []any) string {
+	all := make([]string, len(args))
+	for i, arg := range args {
+		all[i] = literal(arg)
+	}
+	return strings.Join(all, ", ")
+}

@@ -78,14 +78,6 @@ func TestLostRunsTakeBackTheirOutputs(t *testing.T) {
 	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 1)
 }
 
-// shouted is the events with the run's id in capitals.
-func shouted(events []domain.RunEvent) []domain.RunEvent {
-	for i := range events {
-		events[i].Run.RunID = strings.ToUpper(events[i].Run.RunID)
-	}
-	return events
-}
-
 // TestLostRunsStayLost: a run that has failed has written nothing, however its id is spelled, and whatever is sent again.
 func TestLostRunsStayLost(t *testing.T) {
 	w := newTraced(t)

@@ -182,12 +182,12 @@ func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodHead:
 		a, err = asked.once(r.Context(), &c.client)
 	default:
-		defer c.forget()
 		a, err = c.change(r.Context(), asked)
 		if err != nil {
 			c.unsure(err.Error())
 			return
 		}
+		c.forget()
 	}
 	if err != nil {
 		answer(w, http.StatusBadGateway, fmt.Sprintf("The catalog cannot be reached: %v.", err))

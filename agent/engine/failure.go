@@ -36,6 +36,19 @@ func parseDuckError(text string) *duckError {
 	return &duckError{Type: kind, Message: rest}
 }
 
+// thrown is the error of DuckDB with which a process ended that nobody caught, as where a manifest of a table is missing; nil where there is none.
+func thrown(output string) *duckError {
+	at := strings.Index(output, `{"exception_type"`)
+	if at < 0 {
+		return nil
+	}
+	var e duckError
+	if json.NewDecoder(strings.NewReader(output[at:])).Decode(&e) != nil || e.Message == "" || e.Type == "INTERNAL" || e.Type == "FATAL" {
+		return nil
+	}
+	return &e
+}
+
 // faults of DuckDB's errors; those that are not listed are the statement's.
 var faults = map[string]agent.StatementFault{
 	"Out of Memory": agent.FaultResources, "INTERNAL": agent.FaultEngine, "FATAL": agent.FaultEngine, "IO": agent.FaultEngine, "HTTP": agent.FaultEngine, "Network": agent.FaultEngine,
@@ -90,7 +103,7 @@ func sentence(e *duckError) string {
 	switch {
 	case damaged(e):
 		return "A file of the table is damaged, so that it cannot be read: " + text + ". Restore the file, or roll the table back to a snapshot without it."
-	case strings.HasPrefix(text, "No files found that match") || strings.Contains(text, "No such file or directory") || strings.Contains(text, "HTTP 404"):
+	case strings.HasPrefix(text, "No files found that match") || strings.Contains(text, "No such file or directory") || strings.Contains(text, "Cannot open file") || strings.Contains(text, "HTTP 404"):
 		return "A file of the table is missing: " + strings.TrimSuffix(text, ".") + ". Restore the file, or roll the table back to a snapshot without it."
 	}
 	switch e.Type {

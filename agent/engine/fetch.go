@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"strconv"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 )
@@ -16,7 +17,7 @@ func (e *execution) fetch(statement duckdb.PreparedStatement, mayCast bool) erro
 	}
 	switch duckdb.ResultReturnType(r) {
 	case duckdb.ResultTypeNothing:
-		return drain(&r)
+		return e.made(&r)
 	case duckdb.ResultTypeChangedRows:
 		return e.changed(&r)
 	}
@@ -113,5 +114,33 @@ func (e *execution) changed(r *duckdb.Result) error {
 		e.end.Rows = *(*int64)(duckdb.VectorGetData(duckdb.DataChunkGetVector(chunk, 0)))
 	}
 	duckdb.DestroyDataChunk(&chunk)
-	return drain(r)
+	return e.made(r)
+}
+
+// made ends a statement without rows.
+func (e *execution) made(r *duckdb.Result) error {
+	if err := drain(r); err != nil {
+		return err
+	}
+	if e.end.Rows == 0 && e.class.kind == "CREATE TABLE" {
+		e.end.Rows = e.createdRows()
+	}
+	return nil
+}
+
+// createdRows are those of a table that was made of a query, of which DuckDB tells none: the catalog knows them. 0 where it cannot be asked now, as the table
+// is there.
+func (e *execution) createdRows() int64 {
+	for _, m := range e.named {
+		if !m.target {
+			continue
+		}
+		s, err := e.client().shape(m.resolve(e.s.Database, e.s.Schema))
+		if err != nil || s == nil || s.current() == nil {
+			return 0
+		}
+		n, _ := strconv.ParseInt(s.current().Summary["added-records"], 10, 64) // 0 where it is not told
+		return n
+	}
+	return 0
 }

@@ -40,6 +40,7 @@ type process struct {
 	lock  string // to which storage it is locked; empty for none
 	write bool   // the statement that runs writes
 	ended bool   // the last statement was answered to its end
+	limit int64  // bytes that a statement may have
 }
 
 // startProcess starts a child in a directory of its own below the engine's. It is of use once ready is closed.
@@ -86,7 +87,7 @@ func (p *process) start(o Options, extensions string) error {
 	}
 	// Should the host run out of memory, the kernel takes a child rather than the agent or its neighbours.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.cmd.Process.Pid), []byte("900"), 0)
-	p.out, p.frames = out, bufio.NewReaderSize(out, 1<<18)
+	p.out, p.frames, p.limit = out, bufio.NewReaderSize(out, 1<<18), o.memory()
 	go p.wait()
 	go p.await(childOptions{Extensions: extensions, Dir: p.dir, Memory: o.memory(), Threads: o.Threads, TempLimit: o.TempLimit, CommitTime: o.CommitTime})
 	return nil
@@ -202,6 +203,10 @@ func (p *process) cause() (why string, memory bool) {
 		}
 	}
 	if ok && status.Signaled() && status.Signal() == unix.SIGKILL && !killed {
+		used, known := p.state.SysUsage().(*syscall.Rusage)
+		if known && used.Maxrss<<10 < p.limit/2 {
+			return "killed from outside", false
+		}
 		return "killed from outside, most likely for want of memory", true
 	}
 	return p.state.String(), false

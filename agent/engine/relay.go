@@ -90,6 +90,9 @@ func (e *Engine) died(s *agent.Statement, p *process) *agent.StatementFailure {
 	if memory {
 		return &agent.StatementFailure{Fault: agent.FaultResources, Message: "The statement took more memory than there is, and its process was ended. Select or join less at once, or use a larger warehouse."}
 	}
+	if e := thrown(p.output()); e != nil {
+		return &agent.StatementFailure{Fault: agent.FaultEngine, Message: sentence(e)}
+	}
 	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The process that ran the statement ended (%s). Other statements go on; run this one again.", why)}
 }
 

@@ -16,7 +16,7 @@ import (
 // TestViewsAreOneQuery, also those that another client has written.
 func TestViewsAreOneQuery(t *testing.T) {
 	r := newRig(t)
-	r.changes("CREATE TABLE t AS SELECT 1 AS a")
+	require.EqualValues(t, 1, r.changes("CREATE TABLE t AS SELECT 1 AS a"))
 	r.changes("CREATE VIEW v AS SELECT a FROM t")
 	r.changes("ALTER VIEW IF EXISTS nosuch RENAME TO other")
 	require.Equal(t, agent.FaultQuery, r.fails("ALTER VIEW nosuch RENAME TO other").Fault)

@@ -175,3 +175,10 @@ func TestAnotherWorkspacesFilesAreClosed(t *testing.T) {
 	require.NotNil(t, end.Error, "a child of one workspace reads no file of another, whatever the catalog says")
 	require.Contains(t, end.Error.Message, "ermission")
 }
+
+// TestRowsOfANewTable are told, though DuckDB does not.
+func TestRowsOfANewTable(t *testing.T) {
+	r := newRig(t)
+	require.EqualValues(t, 1000, r.changes("CREATE TABLE counted AS SELECT range AS n FROM range(1000)"))
+	require.EqualValues(t, 0, r.changes("CREATE TABLE uncounted (n INT)"))
+}

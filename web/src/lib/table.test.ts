@@ -57,7 +57,12 @@ it("sorts numbers as numbers, to the last digit, NULL and NaN last", () => {
   ]);
   expect(order(list, true, true).slice(0, 2)).toEqual(["9007199254740993", "9007199254740992"]);
   expect(order(list, true, true).slice(-2)).toEqual([null, "NaN"]);
-  const decimals = ["1.00000000000000000002", "-1.00000000000000000002", "1.00000000000000000001", "-1.00000000000000000001"];
+  const decimals = [
+    "1.00000000000000000002",
+    "-1.00000000000000000002",
+    "1.00000000000000000001",
+    "-1.00000000000000000001",
+  ];
   expect(order(decimals, true)).toEqual([decimals[1], decimals[3], decimals[2], decimals[0]]);
 });
 

@@ -102,9 +102,7 @@ export function sortedRows(
     const x = keys[a] as number;
     const y = keys[b] as number;
     if (Number.isNaN(x) || Number.isNaN(y)) return Number(Number.isNaN(x)) - Number(Number.isNaN(y)) || a - b;
-    return (
-      sign * (compareNumbers(x, y) || compareDigits(cell(a), cell(b))) || a - b
-    );
+    return sign * (compareNumbers(x, y) || compareDigits(cell(a), cell(b))) || a - b;
   });
 }
 
@@ -121,7 +119,8 @@ function compareDigits(a: string | null | undefined, b: string | null | undefine
   const beside = of && digits.exec(b ?? "");
   if (!of || !beside) return 0;
   const scale = Math.max(of[1]?.length ?? 0, beside[1]?.length ?? 0);
-  const shifted = (m: RegExpExecArray) => BigInt(m[0].replace(".", "") + "0".repeat(scale - (m[1]?.length ?? 0)));
+  const shifted = (m: RegExpExecArray) =>
+    BigInt(m[0].replace(".", "") + "0".repeat(scale - (m[1]?.length ?? 0)));
   const x = shifted(of);
   const y = shifted(beside);
   return x === y ? 0 : x < y ? -1 : 1;

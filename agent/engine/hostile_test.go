@@ -203,7 +203,7 @@ func TestTimeouts(t *testing.T) {
 }
 
 func TestAKilledChildFailsOneStatement(t *testing.T) {
-	s := serve(t, nil)
+	s := serve(t, func(o *Options) { o.Memory = 8 << 30 }) // of which little is taken
 	res, from := s.begin(t.Context(), s.statement(forever), agent.FrameProgress)
 	defer res.Body.Close()
 	other, rest := s.begin(t.Context(), s.statement("SELECT count(*) FROM range(300000000) WHERE range % 3 = 1"), agent.FrameHead)
@@ -274,7 +274,7 @@ func TestHostileText(t *testing.T) {
 		st.Timeout = agent.Duration(5 * time.Second)
 		started := time.Now()
 		a := s.do(st)
-		require.Less(t, time.Since(started), 30*time.Second, name)
+		require.Less(t, time.Since(started), 3*time.Minute, name) // it ends, also in a build that looks for races
 		if f := a.end.Error; f != nil {
 			require.Contains(t, []agent.StatementFault{agent.FaultQuery, agent.FaultTimeout, agent.FaultResources}, f.Fault, "%s: %s", name, f.Message)
 			require.NotEmpty(t, f.Message, name)

@@ -179,21 +179,22 @@ func (h *house) reopen() domain.Provider {
 // agents are the living processes of a machine's directory, found by other means than the provider's own.
 func (h *house) agents(id domain.MachineID) []string {
 	h.Helper()
-	found := map[string]string{} // by pid
+	found, parents := map[int]string{}, map[int]int{} // when they started, and by whom, which one that ends meanwhile no longer tells
 	for _, pid := range allPids(h.T) {
+		parents[pid] = parentOf(pid)
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		for try := 0; err == nil && len(args) == 0 && try < 1000 && inExec(pid); try++ {
 			args, err = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		}
 		if err == nil && strings.Contains(string(args), "\x00"+filepath.Join(h.dir, string(id), "data")+"\x00") {
-			found[strconv.Itoa(pid)] = startOf(pid)
+			found[pid] = startOf(pid)
 		}
 	}
 	var names []string
 	for pid, start := range found {
 		// A child that is still to become something else looks like its parent.
-		if _, child := found[parentIn(h.T, pid)]; start != "" && !child {
-			names = append(names, pid+" since "+start)
+		if _, child := found[parents[pid]]; start != "" && !child {
+			names = append(names, strconv.Itoa(pid)+" since "+start)
 		}
 	}
 	return names
@@ -204,14 +205,6 @@ func (h *house) agents(id domain.MachineID) []string {
 func inExec(pid int) bool {
 	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil
-}
-
-func parentIn(t *testing.T, pid string) string {
-	b, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err != nil {
-		return ""
-	}
-	return strings.Fields(string(b)[strings.LastIndex(string(b), ")")+1:])[1]
 }
 
 func allPids(t *testing.T) []int {

@@ -23,7 +23,7 @@ func TestWhatStandsForAKey(t *testing.T) {
 	token, life, err := i.auth.Exchange(ctx, secret)
 	require.NoError(t, err)
 	require.Equal(t, auth.KeyTokenLife, life)
-	require.Equal(t, i.scope(secret), i.scope(token))
+	require.Equal(t, i.scope(secret).ForCatalog(), i.scope(token))
 	require.NotContains(t, token, secret)
 	require.Equal(t, 0, strings.Count(token, "="))
 

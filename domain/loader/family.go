@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ const maxBatch = domain.MaxLimit
 // a busy machine.
 type family[K comparable, V any] struct {
 	loader *dataloader.Loader[K, V]
+	read   func(context.Context, []K) (map[K]V, error)
 
 	mu       sync.Mutex
 	siblings map[K]*siblings[K]
@@ -28,6 +30,7 @@ type family[K comparable, V any] struct {
 type siblings[K comparable] struct {
 	once sync.Once
 	keys []K
+	err  error // why they could not be read
 }
 
 // newFamily makes a loader whose batches are read by read. A key that read does not find has the zero value.
@@ -41,7 +44,7 @@ func newFamily[K comparable, V any](read func(context.Context, []K) (map[K]V, er
 		return results
 	}
 	loader := dataloader.NewBatchedLoader(batch, dataloader.WithWait[K, V](wait), dataloader.WithBatchCapacity[K, V](maxBatch))
-	return &family[K, V]{loader: loader, siblings: map[K]*siblings[K]{}}
+	return &family[K, V]{loader: loader, read: read, siblings: map[K]*siblings[K]{}}
 }
 
 // expect says that the keys belong together.
@@ -70,11 +73,30 @@ func (f *family[K, V]) load(ctx context.Context, key K) (V, error) {
 	s := f.siblings[key]
 	f.mu.Unlock()
 	if s != nil {
-		s.once.Do(func() {
-			for _, k := range s.keys {
-				f.loader.Load(ctx, k)
-			}
-		})
+		s.once.Do(func() { s.err = f.readAll(ctx, s.keys) })
+		if s.err != nil {
+			var none V
+			return none, s.err
+		}
 	}
 	return f.loader.Load(ctx, key)()
+}
+
+// readAll reads the keys together, in no more reads than their number needs.
+func (f *family[K, V]) readAll(ctx context.Context, keys []K) error {
+	known := map[K]bool{}
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k K) bool {
+		defer func() { known[k] = true }()
+		return known[k]
+	})
+	for together := range slices.Chunk(keys, maxBatch) {
+		found, err := f.read(ctx, together)
+		if err != nil {
+			return err
+		}
+		for _, k := range together {
+			f.loader.Prime(ctx, k, found[k])
+		}
+	}
+	return nil
 }

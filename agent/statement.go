@@ -135,6 +135,7 @@ type StatementFailure struct {
 	Message string         `json:"message"` // a sentence for a person
 	Line    int            `json:"line,omitempty"`
 	Column  int            `json:"column,omitempty"` // in characters, from 1
+	Unsure  bool           `json:"unsure,omitempty"` // the engine does not know whether what the statement wrote was committed
 }
 
 // maxFrame bounds a frame, in bytes.

@@ -91,6 +91,7 @@ type StatementFailure struct {
 	Message string
 	Line    int
 	Column  int
+	Unsure  bool // whoever tells of it does not know whether what the statement wrote was committed; not kept: see settled
 }
 
 // faultCodes are what callers get for a fault.

@@ -90,6 +90,25 @@ func TestWhatHadCommittedHasSucceeded(t *testing.T) {
 	}
 }
 
+func TestWhatBecameOfAStatementThatWasEndedIsTold(t *testing.T) {
+	for _, c := range []struct {
+		st     Statement
+		unsure bool
+		told   string
+	}{
+		{Statement{Kind: "INSERT", Write: true}, true, "It ended. Nothing of it was committed: run it again."},
+		{Statement{Kind: "CREATE TABLE", Write: true}, true, "It ended. Nothing of it was committed: run it again."},
+		{Statement{Kind: "ALTER TABLE", Write: true}, true, "It ended. Whether what it changes was committed is not known: look before you run it again."},
+		{Statement{Kind: "SELECT"}, true, "It ended. Run the statement again."},
+		{Statement{Kind: "INSERT", Write: true}, false, "It ended."},
+	} {
+		f := &StatementFailure{Fault: FaultEngine, Message: "It ended.", Unsure: c.unsure}
+		require.Equal(t, c.told, c.st.settled(f).Message)
+		require.Equal(t, "It ended.", f.Message)
+	}
+	require.Nil(t, (&Statement{}).settled(nil))
+}
+
 func TestAReadIsAbandonedByTheLastOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRelay(nil, Statement{}, "ws_1")
@@ -101,12 +120,12 @@ func TestAReadIsAbandonedByTheLastOfItsCallers(t *testing.T) {
 		synctest.Wait()
 		require.False(t, isClosed(r.abandoned), "who has a key may ask again")
 		r.wait()
-		time.Sleep(2 * comeBack)
-		synctest.Wait()
-		require.False(t, isClosed(r.abandoned), "and does")
+		select {
+		case <-r.abandoned:
+			t.Fatal("who has a key has asked again")
+		case <-time.After(2 * comeBack):
+		}
 		r.leave(true)
-		time.Sleep(2 * comeBack)
-		synctest.Wait()
-		require.True(t, isClosed(r.abandoned))
+		<-r.abandoned
 	})
 }

@@ -169,7 +169,7 @@ func cancelledEnd() StatementEnd {
 }
 
 func (r *relay) stopped() StatementEnd {
-	return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The server that ran the statement was stopped. Run it again."}}
+	return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The server that ran the statement was stopped.", Unsure: true}}
 }
 
 // place waits until the warehouse runs, and starts it where it is stopped.
@@ -386,7 +386,7 @@ func (r *relay) follow(ctx context.Context, stream StatementStream) StatementEnd
 		case err != nil && r.t.open.Err() != nil:
 			return r.stopped()
 		case err != nil:
-			return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The warehouse was lost while the statement ran."}}
+			return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The warehouse was lost while the statement ran.", Unsure: true}}
 		case e.End != nil:
 			return *e.End
 		}

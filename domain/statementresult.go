@@ -118,7 +118,7 @@ func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) err
 		if failure != nil && st.committed(failure.Fault, lineage) {
 			failure, st.RoutingReason = nil, strings.TrimSpace(st.RoutingReason+" It was ended, or its engine was lost, after it had committed, so how many rows it wrote is not known.")
 		}
-		st.end(failure, now)
+		st.end(st.settled(failure), now)
 		st.ResultUntil = new(now.Add(ResultKept))
 		tx.Notify(StatementTopic(r.id), StatementsTopic(r.scope.workspace))
 		if err = tx.UpdateStatement(ctx, st, result); err != nil {
@@ -135,6 +135,30 @@ func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) err
 	return err
 }
 
+// settled is a failure with what became of what the statement wrote. It is over with it: nothing is committed after this.
+func (s *Statement) settled(f *StatementFailure) *StatementFailure {
+	if f == nil || !f.Unsure {
+		return f
+	}
+	told := *f
+	switch {
+	case !s.Write:
+		told.Message += " Run the statement again."
+	case s.notesItsCommit():
+		told.Message += " Nothing of it was committed: run it again."
+	default:
+		told.Message += " Whether what it changes was committed is not known: look before you run it again."
+	}
+	return &told
+}
+
+// notesItsCommit says that what the statement commits is in its lineage, in the same transaction.
+func (s *Statement) notesItsCommit() bool { return s.changesRows() || s.Kind == "CREATE TABLE" }
+
+func (s *Statement) changesRows() bool {
+	return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, s.Kind)
+}
+
 // committed says that a statement which was ended from without had done its work by then. What changes rows has made a snapshot.
 func (s *Statement) committed(fault Fault, l Lineage) bool {
 	switch fault {
@@ -142,8 +166,7 @@ func (s *Statement) committed(fault Fault, l Lineage) bool {
 	default:
 		return false // the engine has said that it undid it
 	}
-	switch s.Kind {
-	case "INSERT", "UPDATE", "DELETE", "MERGE":
+	if s.changesRows() {
 		return slices.ContainsFunc(l.Written, func(e LineageEntry) bool { return e.SnapshotID != 0 })
 	}
 	return len(l.Written) > 0

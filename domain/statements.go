@@ -451,7 +451,7 @@ const sweepAtOnce = 200
 // settle ends a statement that no server runs any more.
 func (t *Statements) settle(ctx context.Context, ref StatementRef) error {
 	r := newRelay(t, Statement{ID: ref.Statement}, ref.Workspace)
-	return r.finish(ctx, StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The server that ran the statement ended. Run it again."}}, nil)
+	return r.finish(ctx, StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The server that ran the statement ended.", Unsure: true}}, nil)
 }
 
 func (t *Statements) forget(ctx context.Context, ref StatementRef) error {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -65,9 +64,6 @@ func (c *catalogClient) call(method, path string, in, out any) error {
 		asked.header.Set("Content-Type", "application/json")
 	}
 	a, err := carry(ctx, asked)
-	if unsure, ok := errors.AsType[*unsureError](err); ok {
-		return unsure.failure()
-	}
 	if err != nil {
 		return fmt.Errorf("asking the catalog: %w", err)
 	}

@@ -179,15 +179,10 @@ func (c *child) serve(s *agent.Statement) {
 }
 
 // unsure ends the statement that runs, and the process, before DuckDB takes a change that may have been made for one that failed.
-func (c *child) unsure(why string) {
-	_ = c.out.json(agent.FrameEnd, agent.StatementEnd{Error: &agent.StatementFailure{
-		Fault: agent.FaultEngine, Message: fmt.Sprintf("The catalog was asked to commit, and did not say whether it did (%s).%s", why, outcomeUnknown),
-	}})
+func (c *child) unsure(err *unsureError) {
+	_ = c.out.json(agent.FrameEnd, agent.StatementEnd{Error: err.failure()})
 	os.Exit(0)
 }
-
-// outcomeUnknown is what to do where it cannot be told whether a write was made.
-const outcomeUnknown = " Whether what the statement wrote was committed is not known: look at the table's snapshots before you run it again."
 
 // begin makes a connection the one that a cancellation interrupts.
 func (c *child) begin(conn *connection) error {

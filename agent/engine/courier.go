@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -27,7 +28,7 @@ type courier struct {
 	address string // as DuckDB reaches it
 	secret  string // the beginning of each path, which no other process knows
 	client  http.Client
-	unsure  func(why string)
+	unsure  func(*unsureError)
 	time    time.Duration // for which a change is asked for until it is answered
 
 	mu        sync.Mutex
@@ -63,7 +64,7 @@ const (
 const maxAsked = 256 << 20
 
 // listenCourier starts a courier, for as long as the process lives.
-func listenCourier(patience time.Duration, unsure func(why string)) (*courier, error) {
+func listenCourier(patience time.Duration, unsure func(*unsureError)) (*courier, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for what DuckDB asks of the catalog: %w", err)
@@ -183,8 +184,8 @@ func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a, err = asked.once(r.Context(), &c.client)
 	default:
 		a, err = c.change(r.Context(), asked)
-		if err != nil {
-			c.unsure(err.Error())
+		if unsure, ok := errors.AsType[*unsureError](err); ok {
+			c.unsure(unsure)
 			return
 		}
 		c.forget()
@@ -289,8 +290,8 @@ type unsureError struct{ why error }
 
 func (e *unsureError) Error() string { return e.why.Error() }
 
-func (e *unsureError) failure() error {
-	return &refusal{agent.FaultEngine, fmt.Sprintf("The catalog was asked to commit, and did not say whether it did (%v).%s", e.why, outcomeUnknown), -1}
+func (e *unsureError) failure() *agent.StatementFailure {
+	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The catalog was asked to commit, and did not say whether it did (%v).", e.why), Unsure: true}
 }
 
 // change sends a change under its key, until it is known what became of it: also when its sender has gone.

@@ -20,7 +20,7 @@ func TestTheCourierCarriesForOneStatement(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer catalog.Close()
-	c := &courier{secret: "/secret", time: time.Second, unsure: func(why string) { t.Error(why) }}
+	c := &courier{secret: "/secret", time: time.Second, unsure: func(err *unsureError) { t.Error(err) }}
 	defer c.client.CloseIdleConnections()
 	status := func(method, path string) int {
 		r := httptest.NewRequest(method, path, nil)

@@ -57,6 +57,9 @@ var faults = map[string]agent.StatementFault{
 
 // failureOf says what went wrong with a statement, and where.
 func failureOf(err error, query string) *agent.StatementFailure {
+	if u, ok := errors.AsType[*unsureError](err); ok {
+		return u.failure()
+	}
 	if r, ok := errors.AsType[*refusal](err); ok {
 		f := &agent.StatementFailure{Fault: r.fault, Message: r.message}
 		f.Line, f.Column = place(query, r.pos)

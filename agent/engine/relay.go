@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -93,13 +92,13 @@ func (e *Engine) died(s *agent.Statement, p *process) *agent.StatementFailure {
 	if e := thrown(p.output()); e != nil {
 		return &agent.StatementFailure{Fault: agent.FaultEngine, Message: sentence(e)}
 	}
-	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The process that ran the statement ended (%s). Other statements go on; run this one again.", why)}
+	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The process that ran the statement ended (%s). Other statements go on.", why), Unsure: true}
 }
 
 // explain says of a failure why the statement was stopped, if it was.
 func explain(f *agent.StatementFailure, ctx context.Context, s *agent.Statement, unsure bool) {
 	cause := context.Cause(ctx)
-	unsure = unsure || strings.HasSuffix(f.Message, outcomeUnknown)
+	f.Unsure = f.Unsure || unsure
 	switch {
 	case cause == nil:
 	case errors.Is(cause, errTimeout):
@@ -109,9 +108,6 @@ func explain(f *agent.StatementFailure, ctx context.Context, s *agent.Statement,
 	}
 	if cause != nil {
 		f.Line, f.Column = 0, 0
-	}
-	if unsure && !strings.HasSuffix(f.Message, outcomeUnknown) {
-		f.Message += outcomeUnknown
 	}
 }
 

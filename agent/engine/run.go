@@ -51,7 +51,7 @@ func (c *child) run(s *agent.Statement) agent.StatementEnd {
 			e.end.Error.Line, e.end.Error.Column = 0, 0
 		}
 	}
-	if e.end.Error != nil && c.stopped() && !strings.HasSuffix(e.end.Error.Message, outcomeUnknown) {
+	if e.end.Error != nil && c.stopped() && !e.end.Error.Unsure {
 		e.end.Error = &agent.StatementFailure{Fault: agent.FaultCancelled, Message: "The statement was cancelled."}
 	}
 	return e.end

@@ -138,7 +138,7 @@ func domainEnd(end agent.StatementEnd) *domain.StatementEnd {
 		d.Scans = append(d.Scans, domain.StatementScan(scan))
 	}
 	if f := end.Error; f != nil {
-		d.Failure = &domain.StatementFailure{Fault: domain.Fault(f.Fault), Message: f.Message, Line: f.Line, Column: f.Column}
+		d.Failure = &domain.StatementFailure{Fault: domain.Fault(f.Fault), Message: f.Message, Line: f.Line, Column: f.Column, Unsure: f.Unsure}
 	}
 	return d
 }

@@ -237,7 +237,11 @@ func (c *control) logs(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusInternalServerError, "failing for the test")
 		return
 	}
-	chunks, err := agent.ReadBatch(r.Body)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the agent was killed while it sent
+	}
+	chunks, err := agent.ReadBatch(bytes.NewReader(body))
 	if err != nil {
 		c.t.Error("a malformed batch: ", err)
 		answer(w, http.StatusBadRequest, err.Error())

@@ -354,7 +354,7 @@ func shimsIn(dir string) []int {
 func TestAShimThatCannotRunIsNamed(t *testing.T) {
 	c := newControl(t)
 	o := c.options()
-	o.Shim = []string{"/bin/false"}
+	o.Shim = []string{"/bin/sh", "-c", "head -c 1 <&3"} // takes an order, and ends
 	c.agent(o)
 	c.start(agent.Attempt{ID: "att_1", Command: "true"})
 	s := c.exited("att_1")

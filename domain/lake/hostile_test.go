@@ -72,6 +72,20 @@ func TestHostileLocations(t *testing.T) {
 	require.Len(t, r.onDisk(), 1)
 }
 
+// TestPropertiesThatSteerClients: who may change a table does not tell those who read it where to go, or what to run.
+func TestPropertiesThatSteerClients(t *testing.T) {
+	r := newRig(t)
+	r.create("public", "t")
+	for _, name := range []string{"py-io-impl", "s3.endpoint", "token", "rest.signing-name", "client.region"} {
+		_, err := r.set("t", name, "x")
+		code(t, domain.CodeInvalid, err)
+		_, err = r.catalog.Create(t.Context(), r.scope, "lake", "public", lake.NewTable{Name: "u", Schema: json.RawMessage(twoColumns), Properties: map[string]string{name: "x"}}, lake.Key{})
+		code(t, domain.CodeInvalid, err)
+	}
+	_, err := r.set("t", "tokens", "x")
+	require.NoError(t, err)
+}
+
 // TestHostileMetadata: a registered file may name what it wants; it is refused before anything else is read.
 func TestHostileMetadata(t *testing.T) {
 	r := newRig(t)

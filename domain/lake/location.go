@@ -203,8 +203,19 @@ func slug(name string) string {
 // pathProperties are the properties of tables that lead writers somewhere.
 var pathProperties = []string{"write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path"}
 
-// checkProperties fences the properties that hold a path.
+// steering are names of properties, or what they begin with, by which clients are told which server to take files from, what to trust, and which code to load.
+// Clients merge a table's properties with their own settings, so whoever may change a table would steer whoever reads it.
+var steering = []string{"io-impl", "py-io-impl", "token", "uri", "credential", "oauth2-server-uri", "rest.", "s3.", "client.", "gcs.", "adls.", "hdfs."}
+
+// checkProperties fences the properties that hold a path, and refuses those that steer clients.
 func (f fence) checkProperties(properties map[string]string) error {
+	for name := range properties {
+		for _, s := range steering {
+			if name == s || strings.HasSuffix(s, ".") && strings.HasPrefix(name, s) {
+				return domain.Invalid(name, "The property %q is a client's setting, and none of a table; give it to the client.", name)
+			}
+		}
+	}
 	_, err := f.paths(properties)
 	return err
 }

@@ -127,14 +127,21 @@ func TestSQL(t *testing.T) {
 	require.Equal(t, int64(1), *p.ok("DELETE FROM t WHERE id = 2").RowsAffected)
 	p.ok("MERGE INTO t USING (SELECT 1 AS id, 'eins' AS name) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = s.name")
 	p.ok("ALTER TABLE t ADD COLUMN note VARCHAR")
-	p.ok("CREATE VIEW named AS SELECT name FROM t")
+	view := p.ok("CREATE VIEW named AS SELECT name FROM t").Lineage
+	require.Equal(t, []string{"lake.public.t"}, view.Read)
+	require.Equal(t, []string{"lake.public.named"}, view.Written)
 	require.Equal(t, [][]any{{"eins"}}, p.ok("SELECT * FROM named").Rows)
-	p.ok("CREATE TABLE copied AS SELECT * FROM t")
+	for _, rows := range []int64{1, 0} {
+		require.Equal(t, rows, *p.ok("CREATE TABLE IF NOT EXISTS copied AS SELECT * FROM t").RowsAffected)
+	}
 	p.ok("CREATE SCHEMA other")
 	p.ok("CREATE TABLE other.t AS SELECT 42 AS answer")
 	require.Equal(t, [][]any{{42.0}}, p.ok("SELECT answer FROM t", "schema", "other").Rows)
-	p.ok("DROP TABLE other.t")
-	p.ok("DROP VIEW named")
+	for query, name := range map[string]string{"DROP TABLE other.t": "lake.other.t", "DROP VIEW named": "lake.public.named"} {
+		dropped := p.ok(query).Lineage
+		require.Empty(t, dropped.Read, query)
+		require.Equal(t, []string{name}, dropped.Written, query)
+	}
 
 	t.Run("parameters are bound", func(t *testing.T) {
 		p.lend(t)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 )
 
 // sqlCommand runs a SQL statement on a warehouse. In a task, the platform's address and the token are there already.
@@ -54,7 +55,7 @@ func (c *sqlCommand) Run(ctx context.Context) error {
 	}
 	if c.Format == "table" {
 		defer func() { _ = res.Body.Close() }()
-		return printTable(res.Body)
+		return printTable(os.Stdout, res.Body)
 	}
 	if c.Format == "json" {
 		return c.printJSON(ctx, os.Stdout, res)
@@ -154,35 +155,58 @@ func (c *sqlCommand) call(ctx context.Context, method, path, accept string, body
 	return nil, errors.New(failed.Error)
 }
 
-// printTable aligns the columns of a result. Of one that has more chunks it prints the first.
-func printTable(body io.Reader) error {
+// printTable aligns the columns of a result, or says what was done where it has none. Of one that has more chunks it prints the first.
+func printTable(to io.Writer, body io.Reader) error {
 	var r struct {
 		Columns   []string            `json:"columns"`
 		Rows      [][]json.RawMessage `json:"rows"`
+		Affected  *int64              `json:"rows_affected"`
 		Truncated bool                `json:"truncated"`
 	}
 	if err := json.NewDecoder(body).Decode(&r); err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(r.Columns, "\t"))
+	switch {
+	case r.Affected != nil:
+		_, err := fmt.Fprintln(to, "Rows changed:", *r.Affected)
+		return err
+	case len(r.Columns) == 0:
+		_, err := fmt.Fprintln(to, "Done.")
+		return err
+	}
+	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
+	printRow(w, r.Columns)
 	for _, row := range r.Rows {
+		texts := make([]string, len(row))
 		for i, value := range row {
-			var text string
-			if json.Unmarshal(value, &text) != nil {
-				text = string(value)
+			if json.Unmarshal(value, &texts[i]) != nil || string(value) == "null" {
+				texts[i] = string(value)
 			}
-			if i > 0 {
-				fmt.Fprint(w, "\t")
-			}
-			fmt.Fprint(w, text)
 		}
-		fmt.Fprintln(w)
+		printRow(w, texts)
 	}
 	if r.Truncated {
 		fmt.Fprintln(w, "… there are more rows; --format csv prints them all")
 	}
 	return w.Flush()
+}
+
+// printRow prints cells in one line, whatever characters they have: they are data, and not the terminal's business.
+func printRow(w io.Writer, cells []string) {
+	for i, cell := range cells {
+		if i > 0 {
+			fmt.Fprint(w, "\t")
+		}
+		fmt.Fprint(w, strings.Map(visible, cell))
+	}
+	fmt.Fprintln(w)
+}
+
+func visible(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return ' '
 }
 
 // lineFrom leaves out the first line where skip is set: the names of the columns, which each chunk begins with.

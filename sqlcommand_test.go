@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -43,4 +44,17 @@ func TestJSONIsOneDocument(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out.Bytes(), &got), out.String())
 	require.Equal(t, [][]any{{0.0}, {"x"}, {1.0}, {"x"}, {2.0}, {"x"}}, got.Rows)
 	require.Equal(t, []string{"a"}, got.Columns)
+}
+
+func TestAResultForATerminal(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"columns":["n","text"],"rows":[[1,"a\tb\n\u001b[2J"],[null,"null"]]}`: "n     text\n1     a b  [2J\nnull  null\n",
+		`{"columns":["n"],"rows":[],"truncated":true}`:                          "n\n… there are more rows; --format csv prints them all\n",
+		`{"columns":[],"rows":[],"rows_affected":2}`:                            "Rows changed: 2\n",
+		`{"columns":[],"rows":[]}`:                                              "Done.\n",
+	} {
+		var out bytes.Buffer
+		require.NoError(t, printTable(&out, strings.NewReader(answer)))
+		require.Equal(t, want, out.String())
+	}
 }

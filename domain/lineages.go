@@ -64,7 +64,6 @@ type External struct {
 // LineageSettlement is what the end of a statement makes of its lineage.
 type LineageSettlement struct {
 	Statement   StatementID
-	Resolution  LineageResolution
 	Columns     map[TableID][]string // that were used
 	OnlyWritten []TableID            // whose load was no read; not where the statement reads a view, which may lead to them
 }
@@ -163,26 +162,35 @@ func (l *Lineages) Coverage(ctx context.Context, s Scope, since time.Time) (c Li
 }
 
 // settleLineage completes the lineage of a statement that has ended, and returns it.
-func settleLineage(ctx context.Context, tx Tx, st Statement, end StatementEnd, seen Lineage) (Lineage, error) {
-	if st.State != StatementSucceeded {
+func settleLineage(ctx context.Context, tx Tx, s LineageSettlement, seen Lineage) (Lineage, error) {
+	if len(s.Columns) == 0 && len(s.OnlyWritten) == 0 {
 		return seen, nil
 	}
-	settled := settlement(st, end, seen)
-	if err := tx.SettleLineage(ctx, settled); err != nil || len(settled.Columns) == 0 && len(settled.OnlyWritten) == 0 {
+	if err := tx.SettleLineage(ctx, s); err != nil {
 		return seen, err
 	}
-	return tx.LineageOf(ctx, Actor{Kind: ActorStatement, ID: string(st.ID)})
+	if len(s.OnlyWritten) > 0 {
+		return tx.LineageOf(ctx, Actor{Kind: ActorStatement, ID: string(s.Statement)})
+	}
+	for _, all := range [][]LineageEntry{seen.Read, seen.Written} {
+		for i, e := range all {
+			if columns, known := s.Columns[e.TableID]; known {
+				all[i].Columns = columns
+			}
+		}
+	}
+	return seen, nil
 }
 
-// settlement compares what the statement names with what the catalog saw of it.
-func settlement(st Statement, end StatementEnd, seen Lineage) LineageSettlement {
-	s := LineageSettlement{Statement: st.ID, Resolution: LineageResolved, Columns: map[TableID][]string{}}
+// settlement compares what a statement that has succeeded names with what the catalog saw of it.
+func settlement(st Statement, end StatementEnd, seen Lineage) (s LineageSettlement, resolution LineageResolution) {
+	s, resolution = LineageSettlement{Statement: st.ID, Columns: map[TableID][]string{}}, LineageResolved
 	read, written := byName(seen.Read), byName(seen.Written)
 	if len(end.Tables)+len(read)+len(written) == 0 {
-		s.Resolution = LineageNone
+		resolution = LineageNone
 	}
 	if end.Failure != nil { // its engine was lost after the commit, and never said what it named
-		s.Resolution = LineageUnresolved
+		resolution = LineageUnresolved
 	}
 	for _, t := range end.Tables {
 		key := tableKey(t.Database, t.Schema, t.Table)
@@ -192,7 +200,7 @@ func settlement(st Statement, end StatementEnd, seen Lineage) LineageSettlement 
 		}
 		if id == "" {
 			if !changesCatalog(st.Kind) {
-				s.Resolution = LineageUnresolved
+				resolution = LineageUnresolved
 			}
 			continue
 		}
@@ -210,7 +218,7 @@ func settlement(st Statement, end StatementEnd, seen Lineage) LineageSettlement 
 			s.Columns[e.TableID] = columns
 		}
 	}
-	return s
+	return s, resolution
 }
 
 // scanned are the columns that were read of the table, by the files: the catalog's own locations have the id of their table.

@@ -62,7 +62,8 @@ type Statement struct {
 	StartedAt         *time.Time // when an engine began with it
 	FinishedAt        *time.Time
 	CancelRequestedAt *time.Time
-	Replica           string // of the server that runs it
+	Resolution        LineageResolution // how much of its lineage is known; empty before its end, and where it failed
+	Replica           string            // of the server that runs it
 }
 
 // ResultChunk is one piece of a result: a stream of Arrow IPC of its own.

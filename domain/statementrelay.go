@@ -15,7 +15,11 @@ type relay struct {
 	t     *Statements
 	id    StatementID
 	scope Scope
+	at    *place        // where the statement can run, as it was when it came; nil where that was nowhere, or it was tried
 	first chan struct{} // closed when there is something to answer: the end, or a first chunk that is full
+
+	changed     <-chan struct{} // wakes when the statement has changed in the store
+	unsubscribe func()
 
 	cancelled chan struct{} // closed when the statement is to be ended, whatever its kind
 	abandoned chan struct{} // closed when nobody waits for it any more
@@ -111,9 +115,8 @@ func (r *relay) run() {
 
 // watch learns of a cancellation, wherever it was asked for.
 func (r *relay) watch(ctx context.Context) {
-	wake, stop := r.t.Topics.Subscribe(StatementTopic(r.id))
-	defer stop()
-	for ; ; pauseUntil(ctx, wake) {
+	for {
+		pauseUntil(ctx, r.changed)
 		if ctx.Err() != nil {
 			return
 		}
@@ -144,11 +147,11 @@ const (
 // execute brings the statement to its engine, again as long as it surely has not begun, and follows it to its end.
 func (r *relay) execute(ctx context.Context) StatementEnd {
 	for pause := patience; ; pause = min(2*pause, maxPatience) {
-		agent, failure := r.place(ctx)
+		at, failure := r.place(ctx)
 		if failure != nil {
 			return StatementEnd{Failure: failure}
 		}
-		end, began := r.attend(ctx, agent)
+		end, began := r.attend(ctx, at)
 		if began {
 			return end
 		}
@@ -172,17 +175,37 @@ func (r *relay) stopped() StatementEnd {
 	return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The server that ran the statement was stopped.", Unsure: true}}
 }
 
+// place is where a statement can run.
+type place struct {
+	agent     AgentID
+	databases []string // of the workspace
+}
+
+// placeOn is the place on a warehouse that runs; nil while its agent is away.
+func placeOn(ctx context.Context, tx Tx, m Machine) (*place, error) {
+	a, err := tx.Agent(ctx, m.AgentID)
+	if err != nil || a.Session == "" {
+		return nil, err
+	}
+	names, err := tx.DatabaseNames(ctx)
+	return &place{a.ID, names}, err
+}
+
 // place waits until the warehouse runs, and starts it where it is stopped.
-func (r *relay) place(ctx context.Context) (AgentID, *StatementFailure) {
+func (r *relay) place(ctx context.Context) (*place, *StatementFailure) {
+	if at := r.at; at != nil {
+		r.at = nil
+		return at, nil
+	}
 	wake, stop := r.t.Topics.Subscribe(MachinesTopic(r.scope.workspace), AgentsTopic(r.scope.workspace))
 	defer stop()
 	for {
-		agent, wait, err := r.look(ctx)
+		at, wait, err := r.look(ctx)
 		if e := AsError(err); err != nil && e.Code != CodeInternal {
-			return "", &StatementFailure{Fault: FaultEngine, Message: e.Message}
+			return nil, &StatementFailure{Fault: FaultEngine, Message: e.Message}
 		}
-		if err == nil && wait == "" {
-			return agent, nil
+		if err == nil && at != nil {
+			return at, nil
 		}
 		if err == nil {
 			r.waits(ctx, wait)
@@ -191,17 +214,17 @@ func (r *relay) place(ctx context.Context) (AgentID, *StatementFailure) {
 		case <-wake:
 		case <-time.After(5 * time.Second): // where the database was away
 		case <-r.cancelled:
-			return "", cancelledEnd().Failure
+			return nil, cancelledEnd().Failure
 		case <-r.abandoned:
-			return "", cancelledEnd().Failure
+			return nil, cancelledEnd().Failure
 		case <-ctx.Done():
-			return "", r.stopped().Failure
+			return nil, r.stopped().Failure
 		}
 	}
 }
 
-// look is the agent of the warehouse, or what the statement waits for.
-func (r *relay) look(ctx context.Context) (agent AgentID, wait string, err error) {
+// look is where the statement can run; nil, and what it waits for, while that is nowhere.
+func (r *relay) look(ctx context.Context) (at *place, wait string, err error) {
 	now := r.t.Clock.Now()
 	err = r.t.Store.In(ctx, r.scope, func(tx Tx) error {
 		m, err := tx.Machine(ctx, r.st.Warehouse)
@@ -212,10 +235,8 @@ func (r *relay) look(ctx context.Context) (agent AgentID, wait string, err error
 			return err
 		}
 		if m.State == MachineRunning {
-			a, err := tx.Agent(ctx, m.AgentID)
-			if agent = m.AgentID; a.Session == "" {
-				wait = "Waits for the agent of the warehouse " + m.Name + " to connect."
-			}
+			at, err = placeOn(ctx, tx, m)
+			wait = "Waits for the agent of the warehouse " + m.Name + " to connect."
 			return err
 		}
 		m, _, err = tx.LockMachine(ctx, r.st.Warehouse)
@@ -225,7 +246,7 @@ func (r *relay) look(ctx context.Context) (agent AgentID, wait string, err error
 		wait, err = r.wake(ctx, tx, &m, now)
 		return err
 	})
-	return agent, wait, err
+	return at, wait, err
 }
 
 // wake starts the warehouse, unless a person stopped it, or it failed, since the statement came.
@@ -277,14 +298,14 @@ func (r *relay) write(ctx context.Context, change func(*Statement)) {
 }
 
 // attend gives the statement to the engine and takes what it tells. It has not begun where the engine never got it.
-func (r *relay) attend(ctx context.Context, agent AgentID) (end StatementEnd, began bool) {
+func (r *relay) attend(ctx context.Context, at *place) (end StatementEnd, began bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wire, err := r.wire(ctx)
+	wire, err := r.wire(ctx, at)
 	if err != nil {
 		return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: AsError(err).Message}}, !isPassing(err)
 	}
-	stream, err := r.t.Engines.Execute(ctx, agent, wire)
+	stream, err := r.t.Engines.Execute(ctx, at.agent, wire)
 	e, known := errors.AsType[*Error](err)
 	switch {
 	case err != nil && r.t.open.Err() != nil:
@@ -302,7 +323,7 @@ func (r *relay) attend(ctx context.Context, agent AgentID) (end StatementEnd, be
 	var guard sync.WaitGroup
 	defer guard.Wait()
 	defer close(over)
-	guard.Go(func() { r.guard(ctx, cancel, agent, over) })
+	guard.Go(func() { r.guard(ctx, cancel, at.agent, over) })
 	guard.Go(func() { r.shows(ctx, over) })
 	return r.follow(ctx, stream), true
 }
@@ -357,19 +378,12 @@ func (r *relay) end(ctx context.Context, hangUp func(), agent AgentID, over <-ch
 }
 
 // wire is what the engine gets.
-func (r *relay) wire(ctx context.Context) (EngineStatement, error) {
-	w := EngineStatement{CatalogURL: r.t.CatalogURL, Token: r.t.Tokens.StatementToken(r.id)}
-	var err error
-	if w.Storage, err = r.t.Tables.TableStorage(ctx, r.scope.workspace); err != nil {
-		return w, err
-	}
+func (r *relay) wire(ctx context.Context, at *place) (w EngineStatement, err error) {
+	w = EngineStatement{CatalogURL: r.t.CatalogURL, Token: r.t.Tokens.StatementToken(r.id), Databases: at.databases}
 	r.mu.Lock()
 	w.Statement = r.st
 	r.mu.Unlock()
-	err = r.t.Store.In(ctx, r.scope, func(tx Tx) (err error) {
-		w.Databases, err = tx.DatabaseNames(ctx)
-		return err
-	})
+	w.Storage, err = r.t.Tables.TableStorage(ctx, r.scope.workspace)
 	return w, err
 }
 

@@ -120,11 +120,15 @@ func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) err
 		}
 		st.end(st.settled(failure), now)
 		st.ResultUntil = new(now.Add(ResultKept))
+		var settlements LineageSettlement
+		if st.State == StatementSucceeded {
+			settlements, st.Resolution = settlement(st, end, lineage)
+		}
 		tx.Notify(StatementTopic(r.id), StatementsTopic(r.scope.workspace))
 		if err = tx.UpdateStatement(ctx, st, result); err != nil {
 			return err
 		}
-		lineage, err = settleLineage(ctx, tx, st, end, lineage)
+		lineage, err = settleLineage(ctx, tx, settlements, lineage)
 		return err
 	})
 	if err == nil {
@@ -153,7 +157,9 @@ func (s *Statement) settled(f *StatementFailure) *StatementFailure {
 }
 
 // notesItsCommit says that what the statement commits is in its lineage, in the same transaction.
-func (s *Statement) notesItsCommit() bool { return s.changesRows() || s.Kind == "CREATE TABLE" }
+func (s *Statement) notesItsCommit() bool {
+	return s.changesRows() || slices.Contains([]string{"CREATE TABLE", "DROP TABLE", "CREATE VIEW", "DROP VIEW"}, s.Kind)
+}
 
 func (s *Statement) changesRows() bool {
 	return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, s.Kind)

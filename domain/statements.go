@@ -98,7 +98,10 @@ func (t *Statements) Submit(ctx context.Context, s Scope, n NewStatement, key Id
 		return Statement{}, err
 	}
 	err = t.Store.In(ctx, s, func(tx Tx) error {
-		id, err := once(ctx, tx, s, key, StatementRun, n, func() (StatementID, error) { return st.ID, t.insert(ctx, tx, s, &st, n) })
+		id, err := once(ctx, tx, s, key, StatementRun, n, func() (id StatementID, err error) {
+			r.at, err = t.insert(ctx, tx, s, &st, n)
+			return st.ID, err
+		})
 		if err != nil || id == st.ID {
 			return err
 		}
@@ -164,31 +167,33 @@ func validStatement(n NewStatement) error {
 	return validText("query", n.Query, MaxQuery)
 }
 
-// insert fills in what the transaction knows, and keeps the statement.
-func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, n NewStatement) error {
+// insert fills in what the transaction knows, and keeps the statement. It answers where the statement can run, if it can at once.
+func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, n NewStatement) (at *place, err error) {
 	m, err := findMachine(ctx, tx, KindWarehouse, n.Warehouse)
 	if IsCode(err, CodeNotFound) {
-		return NotFound("warehouse", n.Warehouse)
+		return nil, NotFound("warehouse", n.Warehouse)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	st.Warehouse = m.ID
 	if m.State != MachineRunning {
 		st.Message = "Waits for the warehouse " + m.Name + "."
+	} else if at, err = placeOn(ctx, tx, m); err != nil {
+		return nil, err
 	}
 	if s.actor.Kind == ActorRun {
 		a, err := tx.Attempt(ctx, AttemptID(s.actor.ID))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		st.RunID, st.TaskKey = a.RunID, a.TaskKey
 	}
 	if err := tx.InsertStatement(ctx, *st); err != nil {
-		return err
+		return nil, err
 	}
 	tx.Notify(StatementsTopic(s.workspace))
-	return audited(ctx, tx, s, StatementRun, "statement", st.ID)
+	return at, audited(ctx, tx, s, StatementRun, "statement", st.ID)
 }
 
 // enlist makes room for one more statement on this server.
@@ -199,11 +204,13 @@ func (t *Statements) enlist(st Statement, s Scope) (*relay, error) {
 		return nil, Errorf(CodeRate, "%d statements run or wait already; try again when some of them are over.", len(t.live))
 	}
 	r := newRelay(t, st, s.workspace)
+	r.changed, r.unsubscribe = t.Topics.Subscribe(StatementTopic(st.ID)) // before it is there, so that nothing of it is missed
 	t.live[st.ID] = r
 	return r, nil
 }
 
 func (t *Statements) dismiss(r *relay) {
+	r.unsubscribe()
 	t.mu.Lock()
 	delete(t.live, r.id)
 	t.mu.Unlock()

@@ -43,7 +43,7 @@ func (r agentRow) toDomain() (domain.Agent, error) {
 
 func (t *Tx) agent(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
 	var row agentRow
-	if err := t.get(ctx, &row, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id = $2`, t.workspace, id); err != nil {
+	if err := t.get(prepared(ctx), &row, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id = $2`, t.workspace, id); err != nil {
 		return domain.Agent{}, orMissing(err, domain.NotFound("agent", id))
 	}
 	return row.toDomain()

@@ -56,7 +56,7 @@ func (t *Tx) DatabasesByID(ctx context.Context, ids []domain.DatabaseID) ([]doma
 
 // DatabaseNames implements domain.DatabaseTx.
 func (t *Tx) DatabaseNames(ctx context.Context) (names []string, err error) {
-	err = t.sel(ctx, &names, `SELECT name FROM databases WHERE workspace_id = $1 ORDER BY key`, t.workspace)
+	err = t.sel(prepared(ctx), &names, `SELECT name FROM databases WHERE workspace_id = $1 ORDER BY key`, t.workspace)
 	return names, err
 }
 

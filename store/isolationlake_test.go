@@ -141,7 +141,7 @@ var lakeTrespasses = map[string]trespass{
 	}},
 	"SettleLineage": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.SettleLineage(ctx, domain.LineageSettlement{
-			Statement: b.traced, Resolution: domain.LineageResolved, Columns: map[domain.TableID][]string{b.fact.TableID: {"mine"}}, OnlyWritten: []domain.TableID{b.fact.TableID},
+			Statement: b.traced, Columns: map[domain.TableID][]string{b.fact.TableID: {"mine"}}, OnlyWritten: []domain.TableID{b.fact.TableID},
 		}))
 	}},
 	"LineageCoverage": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {

@@ -73,7 +73,7 @@ func (t *Tx) LineageOf(ctx context.Context, actors ...domain.Actor) (domain.Line
 	for i, a := range actors {
 		kinds[i], ids[i] = string(a.Kind), a.ID
 	}
-	all, err := rows(ctx, t.conn, lineageRow.toDomain, `SELECT l.at, l.actor_kind, l.actor_id, l.actor_name, l.direction, l.table_id, l.snapshot_id, l.database,
+	all, err := rows(prepared(ctx), t.conn, lineageRow.toDomain, `SELECT l.at, l.actor_kind, l.actor_id, l.actor_name, l.direction, l.table_id, l.snapshot_id, l.database,
 		l.schema, l.name, l.columns FROM unnest($2::text[], $3::text[]) a (kind, id)
 		JOIN lineage l ON l.workspace_id = $1 AND l.actor_kind = a.kind AND l.actor_id = a.id ORDER BY l.at, l.table_id`, t.workspace, pq.Array(kinds), pq.Array(ids))
 	var found domain.Lineage

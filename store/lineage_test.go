@@ -254,13 +254,13 @@ func TestLineageGraphIsBounded(t *testing.T) {
 func TestSettledLineage(t *testing.T) {
 	w := newTraced(t)
 	source, target := w.table("source"), w.table("target")
-	settle := func(actor domain.Actor, s domain.LineageSettlement) (l domain.Lineage) {
+	settle := func(actor domain.Actor, resolution domain.LineageResolution, s domain.LineageSettlement) (l domain.Lineage) {
 		s.Statement = domain.StatementID(actor.ID)
 		w.in(func(ctx context.Context, tx domain.Tx) (err error) {
 			st, err := tx.Statement(ctx, s.Statement)
 			require.NoError(t, err)
 			now := w.clock.Now()
-			st.State, st.FinishedAt = domain.StatementSucceeded, &now
+			st.State, st.FinishedAt, st.Resolution = domain.StatementSucceeded, &now, resolution
 			require.NoError(t, tx.UpdateStatement(ctx, st, nil))
 			require.NoError(t, tx.SettleLineage(ctx, s))
 			l, err = tx.LineageOf(ctx, actor)
@@ -275,8 +275,8 @@ func TestSettledLineage(t *testing.T) {
 		w.note(actor, domain.LineageWritten, "target", 2)
 		return actor
 	}
-	l := settle(load("INSERT"), domain.LineageSettlement{
-		Resolution: domain.LineageResolved, Columns: map[domain.TableID][]string{source: {"a", "b"}, target: {"c"}}, OnlyWritten: []domain.TableID{target},
+	l := settle(load("INSERT"), domain.LineageResolved, domain.LineageSettlement{
+		Columns: map[domain.TableID][]string{source: {"a", "b"}, target: {"c"}}, OnlyWritten: []domain.TableID{target},
 	})
 	require.Len(t, l.Read, 1)
 	require.Equal(t, []string{"a", "b"}, l.Read[0].Columns)
@@ -285,10 +285,10 @@ func TestSettledLineage(t *testing.T) {
 	view := w.make("view", domain.KindView)
 	actor := load("INSERT")
 	w.note(actor, domain.LineageRead, "view", 0)
-	l = settle(actor, domain.LineageSettlement{Resolution: domain.LineageResolved, OnlyWritten: []domain.TableID{target}})
+	l = settle(actor, domain.LineageResolved, domain.LineageSettlement{OnlyWritten: []domain.TableID{target}})
 	require.Len(t, l.Read, 3, "the view may lead to the target: %s", view)
-	settle(load("SELECT"), domain.LineageSettlement{Resolution: domain.LineageUnresolved})
-	settle(w.statement("SELECT 1", ""), domain.LineageSettlement{Resolution: domain.LineageNone})
+	settle(load("SELECT"), domain.LineageUnresolved, domain.LineageSettlement{})
+	settle(w.statement("SELECT 1", ""), domain.LineageNone, domain.LineageSettlement{})
 
 	c, err := w.lineages.Coverage(t.Context(), w.admin, w.began)
 	require.NoError(t, err)
@@ -318,9 +318,8 @@ func (w *tenant) trace(attempt domain.AttemptID, run domain.RunID) (domain.State
 	of.Actor = domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID)}
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
 		require.NoError(w.t, tx.InsertStatement(ctx, st))
-		st.State, st.FinishedAt = domain.StatementSucceeded, &now
+		st.State, st.FinishedAt, st.Resolution = domain.StatementSucceeded, &now, domain.LineageUnresolved
 		require.NoError(w.t, tx.UpdateStatement(ctx, st, nil))
-		require.NoError(w.t, tx.SettleLineage(ctx, domain.LineageSettlement{Statement: st.ID, Resolution: domain.LineageUnresolved}))
 		require.NoError(w.t, tx.SaveExternals(ctx, []domain.External{{ID: string(table), Namespace: "n", Name: "t"}}, now))
 		return tx.InsertLineageFacts(ctx, []domain.LineageFact{fact, of})
 	})

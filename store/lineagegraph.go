@@ -167,19 +167,18 @@ func (t *Tx) SettleLineage(ctx context.Context, s domain.LineageSettlement) erro
 	if err != nil {
 		return err
 	}
-	return t.exec(ctx, `WITH target AS (
+	return t.exec(prepared(ctx), `WITH target AS (
 			SELECT l.table_id, l.snapshot_id FROM lineage l WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.direction = 'read'
-				AND l.table_id = ANY($4) AND NOT EXISTS (SELECT FROM lineage v JOIN lake_tables k ON k.workspace_id = v.workspace_id AND k.id = v.table_id
+				AND l.table_id = ANY($3) AND NOT EXISTS (SELECT FROM lineage v JOIN lake_tables k ON k.workspace_id = v.workspace_id AND k.id = v.table_id
 					WHERE v.workspace_id = $1 AND v.actor_kind = 'statement' AND v.actor_id = $2 AND v.direction = 'read' AND k.kind = 'view')
 		), removed AS (
 			DELETE FROM lineage l USING target g WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.direction = 'read'
 				AND l.table_id = g.table_id AND l.snapshot_id = g.snapshot_id
-		), known AS (
-			UPDATE lineage l SET columns = c.columns FROM jsonb_to_recordset($5::jsonb) AS c (table_id text, columns text[])
-			WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.table_id = c.table_id
-				AND NOT EXISTS (SELECT FROM target g WHERE l.direction = 'read' AND g.table_id = l.table_id)
 		)
-		UPDATE statements SET lineage = $3 WHERE workspace_id = $1 AND id = $2`, t.workspace, s.Statement, s.Resolution, texts(s.OnlyWritten), string(body))
+		UPDATE lineage l SET columns = c.columns FROM jsonb_to_recordset($4::jsonb) AS c (table_id text, columns text[])
+		WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.table_id = c.table_id
+			AND NOT EXISTS (SELECT FROM target g WHERE l.direction = 'read' AND g.table_id = l.table_id)`,
+		t.workspace, s.Statement, texts(s.OnlyWritten), string(body))
 }
 
 type coverageRow struct {

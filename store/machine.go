@@ -74,7 +74,7 @@ func (t *Tx) machine(ctx context.Context, missing error, where string, args ...a
 
 // Machine implements domain.MachineTx.
 func (t *Tx) Machine(ctx context.Context, id domain.MachineID) (domain.Machine, error) {
-	return t.machine(ctx, domain.NotFound("machine", id), `m.id = $2`, id)
+	return t.machine(prepared(ctx), domain.NotFound("machine", id), `m.id = $2`, id)
 }
 
 // LockMachine implements domain.MachineTx. The agent's lock comes first, as wherever both are taken. It lets logs be stored meanwhile.
@@ -93,7 +93,7 @@ func (t *Tx) LockMachine(ctx context.Context, id domain.MachineID) (domain.Machi
 
 // MachineByName implements domain.MachineTx.
 func (t *Tx) MachineByName(ctx context.Context, kind domain.MachineKind, name string) (domain.Machine, error) {
-	return t.machine(ctx, domain.NotFound(string(kind), name), `m.kind = $2 AND m.name = $3`, kind, name)
+	return t.machine(prepared(ctx), domain.NotFound(string(kind), name), `m.kind = $2 AND m.name = $3`, kind, name)
 }
 
 // Machines implements domain.MachineTx.

@@ -12,50 +12,51 @@ import (
 )
 
 type statementRow struct {
-	ID            domain.StatementID    `db:"id"`
-	Warehouse     domain.MachineID      `db:"warehouse_id"`
-	Query         string                `db:"query"`
-	Parameters    []byte                `db:"parameters"`
-	Database      string                `db:"database_name"`
-	Schema        string                `db:"schema_name"`
-	Requested     string                `db:"requested_engine"`
-	RowLimit      int64                 `db:"row_limit"`
-	ByteLimit     int64                 `db:"byte_limit"`
-	TimeoutMS     int64                 `db:"timeout_ms"`
-	ByKind        domain.ActorKind      `db:"created_by_kind"`
-	ByID          string                `db:"created_by_id"`
-	ByName        string                `db:"created_by_name"`
-	Role          domain.Role           `db:"role"`
-	RunID         domain.RunID          `db:"run_id"`
-	TaskKey       string                `db:"task_key"`
-	CreatedAt     time.Time             `db:"created_at"`
-	State         domain.StatementState `db:"state"`
-	Message       string                `db:"message"`
-	Progress      float64               `db:"progress"`
-	Kind          string                `db:"kind"`
-	Write         bool                  `db:"write"`
-	Engine        string                `db:"engine"`
-	RoutingReason string                `db:"routing_reason"`
-	Fault         domain.Fault          `db:"fault"`
-	Failure       string                `db:"failure"`
-	FailureLine   int                   `db:"failure_line"`
-	FailureColumn int                   `db:"failure_column"`
-	Schemata      []byte                `db:"schema_message"`
-	Rows          int64                 `db:"rows"`
-	Bytes         int64                 `db:"bytes"`
-	Scanned       int64                 `db:"scanned"`
-	Truncated     bool                  `db:"truncated"`
-	Chunks        []byte                `db:"chunks"`
-	ResultUntil   sql.NullTime          `db:"result_until"`
-	StartedAt     sql.NullTime          `db:"started_at"`
-	FinishedAt    sql.NullTime          `db:"finished_at"`
-	CancelledAt   sql.NullTime          `db:"cancel_requested_at"`
-	Replica       string                `db:"replica"`
+	ID            domain.StatementID       `db:"id"`
+	Warehouse     domain.MachineID         `db:"warehouse_id"`
+	Query         string                   `db:"query"`
+	Parameters    []byte                   `db:"parameters"`
+	Database      string                   `db:"database_name"`
+	Schema        string                   `db:"schema_name"`
+	Requested     string                   `db:"requested_engine"`
+	RowLimit      int64                    `db:"row_limit"`
+	ByteLimit     int64                    `db:"byte_limit"`
+	TimeoutMS     int64                    `db:"timeout_ms"`
+	ByKind        domain.ActorKind         `db:"created_by_kind"`
+	ByID          string                   `db:"created_by_id"`
+	ByName        string                   `db:"created_by_name"`
+	Role          domain.Role              `db:"role"`
+	RunID         domain.RunID             `db:"run_id"`
+	TaskKey       string                   `db:"task_key"`
+	CreatedAt     time.Time                `db:"created_at"`
+	State         domain.StatementState    `db:"state"`
+	Message       string                   `db:"message"`
+	Progress      float64                  `db:"progress"`
+	Kind          string                   `db:"kind"`
+	Write         bool                     `db:"write"`
+	Engine        string                   `db:"engine"`
+	RoutingReason string                   `db:"routing_reason"`
+	Fault         domain.Fault             `db:"fault"`
+	Failure       string                   `db:"failure"`
+	FailureLine   int                      `db:"failure_line"`
+	FailureColumn int                      `db:"failure_column"`
+	Schemata      []byte                   `db:"schema_message"`
+	Rows          int64                    `db:"rows"`
+	Bytes         int64                    `db:"bytes"`
+	Scanned       int64                    `db:"scanned"`
+	Truncated     bool                     `db:"truncated"`
+	Chunks        []byte                   `db:"chunks"`
+	ResultUntil   sql.NullTime             `db:"result_until"`
+	StartedAt     sql.NullTime             `db:"started_at"`
+	FinishedAt    sql.NullTime             `db:"finished_at"`
+	CancelledAt   sql.NullTime             `db:"cancel_requested_at"`
+	Resolution    domain.LineageResolution `db:"lineage"`
+	Replica       string                   `db:"replica"`
 }
 
 const statementColumns = `id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit, timeout_ms, created_by_kind,
 	created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, progress, kind, write, engine, routing_reason, fault, failure, failure_line,
-	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, replica`
+	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, lineage, replica`
 
 func (r statementRow) toDomain() (domain.Statement, error) {
 	st := domain.Statement{
@@ -64,7 +65,7 @@ func (r statementRow) toDomain() (domain.Statement, error) {
 		RunID: r.RunID, TaskKey: r.TaskKey, CreatedAt: r.CreatedAt.UTC(), State: r.State, Message: r.Message, Progress: r.Progress, Kind: r.Kind, Write: r.Write,
 		Engine: r.Engine, RoutingReason: r.RoutingReason, Schemata: r.Schemata, Rows: r.Rows, Bytes: r.Bytes, Scanned: r.Scanned, Truncated: r.Truncated,
 		ResultUntil: timePtr(r.ResultUntil), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt), CancelRequestedAt: timePtr(r.CancelledAt),
-		Replica: r.Replica,
+		Resolution: r.Resolution, Replica: r.Replica,
 	}
 	if r.Fault != "" {
 		st.Failure = &domain.StatementFailure{Fault: r.Fault, Message: r.Failure, Line: r.FailureLine, Column: r.FailureColumn}
@@ -84,7 +85,7 @@ func (t *Tx) InsertStatement(ctx context.Context, st domain.Statement) error {
 	if st.Parameters == nil {
 		parameters = []byte("[]")
 	}
-	return t.exec(ctx, `INSERT INTO statements (workspace_id, id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit,
+	return t.exec(prepared(ctx), `INSERT INTO statements (workspace_id, id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit,
 		timeout_ms, created_by_kind, created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, replica)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
 		t.workspace, st.ID, st.Warehouse, st.Query, string(parameters), st.Database, st.Schema, st.Requested, st.RowLimit, st.ByteLimit, st.Timeout.Milliseconds(),
@@ -103,7 +104,7 @@ func (t *Tx) LockStatement(ctx context.Context, id domain.StatementID) (domain.S
 
 func (t *Tx) statement(ctx context.Context, id domain.StatementID, lock string) (domain.Statement, error) {
 	var r statementRow
-	err := t.get(ctx, &r, `SELECT `+statementColumns+` FROM statements WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id)
+	err := t.get(prepared(ctx), &r, `SELECT `+statementColumns+` FROM statements WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id)
 	if err != nil {
 		return domain.Statement{}, orMissing(err, domain.NotFound("statement", id))
 	}
@@ -123,12 +124,13 @@ func (t *Tx) UpdateStatement(ctx context.Context, st domain.Statement, result []
 	if st.Failure != nil {
 		f = *st.Failure
 	}
-	return t.execOne(ctx, domain.NotFound("statement", st.ID), `UPDATE statements SET state = $3, message = $4, progress = $5, kind = $6, write = $7, engine = $8,
+	return t.execOne(prepared(ctx), domain.NotFound("statement", st.ID), `UPDATE statements SET state = $3, message = $4, progress = $5, kind = $6, write = $7, engine = $8,
 		routing_reason = $9, fault = $10, failure = $11, failure_line = $12, failure_column = $13, schema_message = $14, rows = $15, bytes = $16, scanned = $17,
 		truncated = $18, chunks = $19, result = CASE WHEN $20 THEN nullif($21::bytea, '') ELSE result END, result_until = $22, started_at = $23, finished_at = $24,
-		cancel_requested_at = $25 WHERE workspace_id = $1 AND id = $2`,
+		cancel_requested_at = $25, lineage = $26 WHERE workspace_id = $1 AND id = $2`,
 		t.workspace, st.ID, st.State, st.Message, st.Progress, st.Kind, st.Write, st.Engine, st.RoutingReason, f.Fault, f.Message, f.Line, f.Column,
-		st.Schemata, st.Rows, st.Bytes, st.Scanned, st.Truncated, string(chunks), result != nil, result, st.ResultUntil, st.StartedAt, st.FinishedAt, st.CancelRequestedAt)
+		st.Schemata, st.Rows, st.Bytes, st.Scanned, st.Truncated, string(chunks), result != nil, result, st.ResultUntil, st.StartedAt, st.FinishedAt, st.CancelRequestedAt,
+		st.Resolution)
 }
 
 // StatementResult implements domain.StatementTx.

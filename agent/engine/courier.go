@@ -37,6 +37,7 @@ type courier struct {
 	token     string          // of that statement, which DuckDB does not know
 	admitted  map[string]bool // tables that were looked at
 	strange   string          // a table that was not, and was asked for
+	changed   bool            // the statement has made a change
 	read      map[string]*answerTo
 	size      int // of the bodies in read
 	configs   map[string]config
@@ -70,7 +71,7 @@ func listenCourier(patience time.Duration, unsure func(*unsureError)) (*courier,
 		return nil, fmt.Errorf("listening for what DuckDB asks of the catalog: %w", err)
 	}
 	secret := "/" + rand.Text()
-	c := &courier{address: "http://" + l.Addr().String() + secret, secret: secret, client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}, time: patience, unsure: unsure}
+	c := &courier{address: "http://" + l.Addr().String() + secret, secret: secret, client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: preloadsAtOnce}}, time: patience, unsure: unsure}
 	server := &http.Server{Handler: c, ReadHeaderTimeout: catalogTimeout}
 	go func() { _ = server.Serve(l) }() // ends with the process
 	return c, nil
@@ -85,7 +86,7 @@ func (c *courier) serve(s *agent.Statement) {
 		c.configs = map[string]config{}
 	}
 	c.statement, c.upstream, c.token, c.read, c.size = s.ID, upstream, s.Catalog.Token, map[string]*answerTo{}, 0
-	c.admitted, c.strange = map[string]bool{}, ""
+	c.admitted, c.strange, c.changed = map[string]bool{}, "", false
 }
 
 // leave ends the statement: nothing more is carried for it.
@@ -302,9 +303,18 @@ func (c *courier) change(ctx context.Context, e *errand) (*answerTo, error) {
 	e.header.Set("Idempotency-Key", e.key(statement))
 	a, err := c.until(context.WithoutCancel(ctx), e)
 	if err != nil {
-		err = &unsureError{err}
+		return nil, &unsureError{err}
 	}
-	return a, err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed = c.changed || a.status/100 == 2
+	return a, nil
+}
+
+func (c *courier) hasChanged() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
 }
 
 // until asks until the catalog says what became of a change. A conflict after an answer that was lost may be one with the change itself, which still goes on.

@@ -29,13 +29,17 @@ const manyKeys = 200
 // equalityOf looks into a snapshot for deletes by equality that DuckDB would not apply exactly; nil where there are none. Where the snapshot's summary says
 // that it has no such deletes, nothing is read; else its manifests of deletes are, and those of data where a column of a key may hold NULL.
 func (e *execution) equalityOf(t agent.StatementTable, s *shape, snapshot shapeSnapshot, schema int) (*equality, error) {
-	if snapshot.Summary["total-equality-deletes"] == "0" || snapshot.Manifests == "" {
+	if snapshot.Summary["total-equality-deletes"] == "0" || snapshot.Manifests == "" || e.plain[snapshot.Manifests] {
 		return nil, nil
 	}
 	q := &equality{table: t, shape: s, snapshot: snapshot, schema: schema}
 	err := e.avroFiles([]string{snapshot.Manifests}, func(_ int, f *avroFile) { q.list, q.all = f, manifestsOf(f) })
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(q.all, func(m *manifest) bool { return m.content == holdsDeletes }) {
+		e.remember(snapshot.Manifests)
+		return nil, nil
 	}
 	if err := e.readDeletes(q); err != nil || len(q.deletes) == 0 {
 		return nil, err
@@ -60,6 +64,17 @@ func (e *execution) equalityOf(t agent.StatementTable, s *shape, snapshot shapeS
 		return nil, nil
 	}
 	return q, nil
+}
+
+// maxPlain bounds the lists of manifests that are remembered.
+const maxPlain = 10_000
+
+// remember notes that a list of manifests has none of deletes: such a file is never written anew.
+func (c *child) remember(list string) {
+	if c.plain == nil || len(c.plain) == maxPlain {
+		c.plain = map[string]bool{}
+	}
+	c.plain[list] = true
 }
 
 func (e *execution) readDeletes(q *equality) error {

@@ -122,7 +122,7 @@ func (e *execution) made(r *duckdb.Result) error {
 	if err := drain(r); err != nil {
 		return err
 	}
-	if e.end.Rows == 0 && e.class.kind == "CREATE TABLE" {
+	if e.end.Rows == 0 && e.class.kind == "CREATE TABLE" && e.courier.hasChanged() {
 		e.end.Rows = e.createdRows()
 	}
 	return nil

@@ -3,8 +3,10 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 	"github.com/millpond/millpond/agent"
@@ -15,6 +17,9 @@ import (
 func (e *execution) guard() error {
 	if e.s.Catalog.URL == "" || !e.class.query && !e.class.write && !e.class.explain {
 		return nil
+	}
+	if err := e.preload(); err != nil {
+		return err
 	}
 	needed, blind := false, false
 	for _, m := range e.named {
@@ -52,6 +57,38 @@ func (e *execution) guard() error {
 	e.query = text
 	return nil
 }
+
+// preload asks the catalog for all tables at once, so that a statement does not wait for one after another. What goes wrong with one tells whoever asks for it next.
+func (e *execution) preload() error {
+	var all []agent.StatementTable
+	for _, m := range e.named {
+		t := m.resolve(e.s.Database, e.s.Schema)
+		if slices.Contains(e.attached, t.Database) && (!m.target || changesRows(e.class)) && !slices.ContainsFunc(all, func(o agent.StatementTable) bool { return sameTable(o, t) }) {
+			all = append(all, t)
+		}
+	}
+	if len(all) < 2 {
+		return nil
+	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	places := make(chan struct{}, preloadsAtOnce)
+	for _, t := range all {
+		path, err := e.client().tablePath(t)
+		if err != nil {
+			return err
+		}
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			_ = e.client().call(http.MethodGet, path, nil, nil)
+		})
+	}
+	return nil
+}
+
+// preloadsAtOnce are as many connections as are kept to the catalog.
+const preloadsAtOnce = 4
 
 // tryAsWritten has DuckDB say what is wrong with the statement where that is: in the text as it was given.
 func (e *execution) tryAsWritten() error {
@@ -106,7 +143,7 @@ func (e *execution) examine(t agent.StatementTable, travels bool) ([]hazard, err
 
 // guardTarget refuses to change rows that DuckDB would not find.
 func (e *execution) guardTarget(t agent.StatementTable) error {
-	if e.class.kind != "UPDATE" && e.class.kind != "DELETE" && e.class.kind != "MERGE" && e.class.kind != "INSERT" {
+	if !changesRows(e.class) {
 		return nil
 	}
 	if s, err := e.client().shape(t); err != nil {
@@ -147,6 +184,10 @@ func (e *execution) guardTarget(t agent.StatementTable) error {
 		return refuse(-1, "The column %q of %s has been of another type, or the table is partitioned by it in a way by which DuckDB would not find all rows to change. Choose the rows by other columns.", h.column, t.Table)
 	}
 	return nil
+}
+
+func changesRows(c class) bool {
+	return c.kind == "UPDATE" || c.kind == "DELETE" || c.kind == "MERGE" || c.kind == "INSERT"
 }
 
 // comparesDistinct reports whether IS DISTINCT FROM is in a statement. By one that is part of an OR, DuckDB skips files in which a column is NULL alone.

@@ -36,7 +36,7 @@ type prepared struct {
 	adopts  domain.TableID // a dropped table whose files this one takes over
 	doc     *document
 	action  domain.Action
-	wrote   []int64 // snapshots that lineage tells of; 0 stands for a new table without one
+	wrote   []int64 // snapshots that lineage tells of; 0 stands for a new table without one, and for a view
 	there   bool    // the metadata file is there already, and stays whatever comes
 	moved   bool    // to another location
 	noop    bool

@@ -227,6 +227,9 @@ func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind domain.T
 		if !dropped {
 			return missingTable(kind, r)
 		}
+		if err := c.note(ctx, tx, s, domain.LineageWritten, row, 0); err != nil {
+			return err
+		}
 		return audit(ctx, tx, s, action(kind, domain.TableDrop, domain.ViewDrop), row)
 	})
 }

@@ -20,7 +20,7 @@ func (c *Catalog) CreateView(ctx context.Context, s domain.Scope, database, sche
 		if err != nil {
 			return Loaded{}, err
 		}
-		p := &prepared{place: at, action: domain.ViewCreate}
+		p := &prepared{place: at, action: domain.ViewCreate, wrote: []int64{0}}
 		meta, err := n.metadata(at)
 		if err != nil {
 			return Loaded{}, err
@@ -70,7 +70,7 @@ func (c *Catalog) prepareView(ctx context.Context, s domain.Scope, ch Change) (*
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{place: place{fence: c.fence(s)}, old: row.MetadataLocation, action: domain.ViewCommit}
+	p := &prepared{place: place{fence: c.fence(s)}, old: row.MetadataLocation, action: domain.ViewCommit, wrote: []int64{0}}
 	var meta view.Metadata
 	var location string
 	err = invalid("updates", func() error {

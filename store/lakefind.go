@@ -27,9 +27,22 @@ const (
 		) SELECT * FROM found`
 )
 
-// FindLakeTable is domain.LakeTableTx's in a transaction of its own: one round trip for all of it, with a plan that each connection keeps.
+// FindLakeTable is domain.LakeTableTx's in a transaction of its own: one round trip for all of it, with a plan that each connection keeps, for all who ask at once.
 func (s *Store) FindLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string) (domain.LakeTable, error) {
-	return s.oneLakeTable(ctx, execution{scope: scope, name: "find_lake_table", prepare: prepareFind, args: nameArgs(scope, database, schema, name)}, schema+"."+name)
+	key := tableName{scope.Workspace(), database, schema, name}
+	row, err := s.tables.get(ctx, key, func(ctx context.Context) (lakeTableRow, error) {
+		return s.oneLakeTable(ctx, execution{scope: scope, name: "find_lake_table", prepare: prepareFind, args: nameArgs(scope, database, schema, name)}, schema+"."+name)
+	})
+	if err != nil {
+		return domain.LakeTable{}, err
+	}
+	return row.toDomain()
+}
+
+// tableName is a table as it is asked for.
+type tableName struct {
+	workspace              domain.WorkspaceID
+	database, schema, name string
 }
 
 // NoteLakeTable is FindLakeTable, and notes that the scope's actor has read the table if it is of the kind. The note is not waited for until it is on the disk: it
@@ -37,7 +50,11 @@ func (s *Store) FindLakeTable(ctx context.Context, scope domain.Scope, database,
 func (s *Store) NoteLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string, kind domain.TableKind, at time.Time) (domain.LakeTable, error) {
 	actor := scope.Actor()
 	args := append(nameArgs(scope, database, schema, name), string(kind), string(actor.Kind), actor.ID, actor.Name, at)
-	return s.oneLakeTable(ctx, execution{scope: scope, name: "note_lake_table", prepare: prepareNote, args: args, soon: true}, schema+"."+name)
+	row, err := s.oneLakeTable(ctx, execution{scope: scope, name: "note_lake_table", prepare: prepareNote, args: args, soon: true}, schema+"."+name)
+	if err != nil {
+		return domain.LakeTable{}, err
+	}
+	return row.toDomain()
 }
 
 func nameArgs(scope domain.Scope, database, schema, name string) []any {
@@ -45,18 +62,17 @@ func nameArgs(scope domain.Scope, database, schema, name string) []any {
 }
 
 // oneLakeTable runs what finds a table, and may be run again.
-func (s *Store) oneLakeTable(ctx context.Context, e execution, named string) (domain.LakeTable, error) {
+func (s *Store) oneLakeTable(ctx context.Context, e execution, named string) (row lakeTableRow, err error) {
 	if err := e.scope.Valid(); err != nil {
-		return domain.LakeTable{}, err
+		return row, err
 	}
-	var row lakeTableRow
 	for try := 0; ; try++ {
 		err := s.message(ctx, e, func(found *sqlx.Rows) error { return found.StructScan(&row) })
 		if err == nil {
-			return row.toDomain()
+			return row, nil
 		}
 		if !lostConnection(err) || ctx.Err() != nil || try == s.app.Stats().MaxOpenConnections {
-			return domain.LakeTable{}, mapError(orCancelled(ctx, orMissing(err, domain.NotFound("table", named))))
+			return row, mapError(orCancelled(ctx, orMissing(err, domain.NotFound("table", named))))
 		}
 	}
 }

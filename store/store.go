@@ -13,6 +13,7 @@ import (
 	"github.com/lib/pq/pqerror"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
 )
 
 // Roles of the database, made by the first migration.
@@ -29,8 +30,9 @@ type Options struct {
 // Store is the database.
 type Store struct {
 	app    *sqlx.DB
-	system *sqlx.DB
+	system *System
 	topics *Topics
+	tables *shared[tableName, lakeTableRow] // see FindLakeTable
 }
 
 // Open connects to a migrated database. The login in the DSN must be a member of both roles, as the one that migrated is.
@@ -46,7 +48,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{app: app, system: system}
+	s := &Store{app: app, system: &System{db: system, keys: newShared[string, auth.Key]()}, tables: newShared[tableName, lakeTableRow]()}
 	if err := app.PingContext(ctx); err != nil {
 		s.closePools()
 		return nil, fmt.Errorf("the database does not answer: %w", err)
@@ -90,14 +92,14 @@ func (s *Store) Close() error {
 
 func (s *Store) closePools() {
 	_ = s.app.Close()
-	_ = s.system.Close()
+	_ = s.system.db.Close()
 }
 
 // Topics returns the wake-ups of this database.
 func (s *Store) Topics() *Topics { return s.topics }
 
 // System returns what is allowed outside of a workspace.
-func (s *Store) System() *System { return &System{db: s.system} }
+func (s *Store) System() *System { return s.system }
 
 // Ping asks whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.app.PingContext(ctx) }

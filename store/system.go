@@ -9,12 +9,14 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
 )
 
 // System is what is allowed outside of a workspace, under a database role of its own with narrow grants: to find work for schedulers, to
 // recognise credentials (auth.go), to make workspaces (instance.go), and to keep house.
 type System struct {
-	db *sqlx.DB
+	db   *sqlx.DB
+	keys *shared[string, auth.Key] // by their secrets' hashes; see APIKey
 }
 
 var _ domain.System = (*System)(nil)

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestShared: whoever asks is answered by a reading that began after he asked, and those who wait share one.
+func TestShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared[string, int]()
+		var state, reads atomic.Int32
+		back := make(chan struct{})
+		read := func(context.Context) (int, error) {
+			reads.Add(1)
+			seen := int(state.Load())
+			<-back
+			return seen, nil
+		}
+		ask := func(want int) {
+			go func() {
+				got, err := s.get(t.Context(), "k", read)
+				if err != nil || got != want {
+					t.Errorf("got %d, %v; want %d", got, err, want)
+				}
+			}()
+			synctest.Wait()
+		}
+		ask(0)
+		state.Store(1)
+		ask(2) // waits
+		ask(2)
+		state.Store(2)
+		back <- struct{}{}
+		synctest.Wait() // the second reading goes on
+		state.Store(3)
+		ask(3)
+		back <- struct{}{}
+		back <- struct{}{}
+		synctest.Wait()
+		require.Equal(t, int32(3), reads.Load())
+		require.Empty(t, s.next)
+	})
+}
+
+// TestSharedIsNobodys: one who leaves takes the reading from nobody, and each hears of its error.
+func TestSharedIsNobodys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared[string, int]()
+		broken := errors.New("broken")
+		read := func(ctx context.Context) (int, error) {
+			select {
+			case <-time.After(time.Second):
+				return 0, broken
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}
+		heard := make(chan error, 3)
+		ctx, leave := context.WithCancel(t.Context())
+		for _, c := range []context.Context{t.Context(), ctx, t.Context()} {
+			go func() {
+				_, err := s.get(c, "k", read)
+				heard <- err
+			}()
+			synctest.Wait()
+		}
+		leave()
+		require.ErrorIs(t, <-heard, context.Canceled)
+		require.ErrorIs(t, <-heard, broken)
+		require.ErrorIs(t, <-heard, broken)
+		synctest.Wait()
+		require.Empty(t, s.next)
+	})
+}

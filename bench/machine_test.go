@@ -54,11 +54,11 @@ func (p *platform) machineUntil(path, verb, status string) time.Duration {
 	p.b.Helper()
 	start := time.Now()
 	require.NoError(p.b, p.do(http.MethodPost, path+"/"+verb, nil, nil))
-	var m struct{ Status, Message string }
+	var m struct{ Status, State, Message string } // instances have the one, warehouses the other
 	await(p.b, "the machine is "+status, 2*time.Millisecond, func() bool {
 		require.NoError(p.b, p.do(http.MethodGet, path, nil, &m))
-		require.NotEqual(p.b, "failed", m.Status, m.Message)
-		return m.Status == status
+		require.NotEqual(p.b, "failed", m.Status+m.State, m.Message)
+		return m.Status+m.State == status
 	})
 	return time.Since(start)
 }

@@ -30,10 +30,10 @@ func BenchmarkMillionRows(b *testing.B) {
 		write  func(path string) error
 	}{
 		"json": {"application/json", func(path string) error {
-			_, err := w.raw.Exec("COPY (FROM memory.public.million) TO '" + path + "' (FORMAT json, ARRAY true)")
+			_, err := w.raw.Exec("COPY (FROM million) TO '" + path + "' (FORMAT json, ARRAY true)")
 			return err
 		}},
-		"arrow": {"application/vnd.apache.arrow.stream", func(path string) error { return writeArrow(w.raw, "FROM memory.public.million", path) }},
+		"arrow": {"application/vnd.apache.arrow.stream", func(path string) error { return writeArrow(w.raw, "FROM million", path) }},
 	} {
 		b.Run(name, func(b *testing.B) {
 			var got, raw sample

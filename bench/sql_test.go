@@ -49,13 +49,13 @@ func (w *warehouse) points(table string, files int) {
 
 const (
 	sqlClients    = 20
-	sqlClientTime = 10 * time.Second
+	sqlClientTime = 20 * time.Second
 )
 
 // BenchmarkClients has twenty clients ask at once. The reference is twenty connections to the DuckDB in this process.
 func BenchmarkClients(b *testing.B) {
 	w := newWarehouse(b)
-	w.tpch("0.1")
+	w.tpch("1")
 	queries := w.tpchQueries()
 	throughput := func(work func(q string) error) float64 {
 		var done int

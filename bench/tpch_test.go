@@ -58,7 +58,7 @@ func (w *warehouse) tpch(scale string) {
 		w.exec(fmt.Sprintf("CREATE TABLE lake.tpch.%[1]s AS FROM made.%[1]s", t))
 		w.over("tpch", t)
 	}
-	w.exec("DROP SCHEMA made CASCADE", "USE memory.tpch")
+	w.exec("DROP SCHEMA made CASCADE")
 	w.schema = "tpch"
 }
 

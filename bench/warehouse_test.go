@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -41,6 +42,7 @@ func newWarehouse(b *testing.B) *warehouse {
 	var made struct{ ID string }
 	require.NoError(b, w.do(http.MethodPost, "/sql/warehouses", map[string]string{"name": "bench", "size": warehouseSize, "auto_stop": "never"}, &made))
 	w.id = made.ID
+	b.Cleanup(func() { w.machineUntil("/sql/warehouses/"+w.id, "stop", "stopped") }) // it would outlive the server
 	var err error
 	w.raw, err = sql.Open("duckdb", fmt.Sprintf("?threads=%d", warehouseThreads))
 	require.NoError(b, err)
@@ -113,8 +115,7 @@ func (w *warehouse) over(schema, table string) {
 		cursor = "&cursor=" + url.QueryEscape(*page.NextCursor)
 	}
 	require.NotEmpty(w.b, files)
-	w.exec(fmt.Sprintf("CREATE SCHEMA IF NOT EXISTS %s", schema),
-		fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s AS FROM read_parquet([%s])", schema, table, strings.Join(files, ", ")))
+	w.exec(fmt.Sprintf("CREATE OR REPLACE VIEW memory.main.%s AS FROM read_parquet([%s])", table, strings.Join(files, ", ")))
 }
 
 type statementAnswer struct {
@@ -156,19 +157,45 @@ var sqlWeb = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
 func (w *warehouse) drain(query, accept string) (int64, error) {
 	res, err := w.execute(query, accept)
 	var total int64
+	var id string
 	for err == nil {
+		ends := &endsOf{}
 		var n int64
-		n, err = io.Copy(io.Discard, res.Body)
+		n, err = io.Copy(ends, res.Body)
 		_ = res.Body.Close()
 		total += n
 		next := res.Header.Get("Millpond-Next-Chunk")
+		if found := nextChunk.FindSubmatch(ends.bytes()); found != nil {
+			next = string(found[1])
+		}
 		if next == "" || err != nil {
 			break
 		}
-		res, err = w.ask(http.MethodGet, "/sql/statements/"+res.Header.Get("Millpond-Statement-Id")+"/chunks/"+next, "", accept)
+		if id == "" {
+			id = statementID.FindString(res.Header.Get("Millpond-Statement-Id") + string(ends.bytes()))
+		}
+		res, err = w.ask(http.MethodGet, "/sql/statements/"+id+"/chunks/"+next, "", accept)
 	}
 	return total, err
 }
+
+var (
+	nextChunk   = regexp.MustCompile(`"next_chunk":(\d+)`)
+	statementID = regexp.MustCompile(`stm_\w+`)
+)
+
+// endsOf keeps the beginning and the end of what is written, where an answer in JSON says what it is.
+type endsOf struct{ first, last []byte }
+
+func (e *endsOf) Write(b []byte) (int, error) {
+	const most = 2 << 10
+	e.first = append(e.first, b[:min(len(b), most-len(e.first))]...)
+	e.last = append(e.last, b[max(0, len(b)-most):]...)
+	e.last = append(e.last[:0], e.last[max(0, len(e.last)-most):]...)
+	return len(b), nil
+}
+
+func (e *endsOf) bytes() []byte { return append(e.first[:len(e.first):len(e.first)], e.last...) }
 
 // answer runs a statement and answers its rows as JSON has them.
 func (w *warehouse) answer(query string) [][]any {

@@ -20,6 +20,7 @@ type relay struct {
 
 	changed     <-chan struct{} // wakes when the statement has changed in the store
 	unsubscribe func()
+	keeping     chan error // tells how it went with the chunk that is being kept; nil where none is
 
 	cancelled chan struct{} // closed when the statement is to be ended, whatever its kind
 	abandoned chan struct{} // closed when nobody waits for it any more
@@ -388,7 +389,7 @@ func (r *relay) wire(ctx context.Context, at *place) (w EngineStatement, err err
 }
 
 // showAfter is how long a statement runs before its state is written, and again after each change: most are over before.
-const showAfter = 150 * time.Millisecond
+const showAfter = 300 * time.Millisecond
 
 // follow takes the engine's events to the end.
 func (r *relay) follow(ctx context.Context, stream StatementStream) StatementEnd {
@@ -404,7 +405,7 @@ func (r *relay) follow(ctx context.Context, stream StatementStream) StatementEnd
 		case e.End != nil:
 			return *e.End
 		}
-		if err := r.take(ctx, e); err != nil {
+		if err := r.take(e); err != nil {
 			r.t.Report(err)
 			return notKept()
 		}
@@ -424,7 +425,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func (r *relay) take(ctx context.Context, e StatementEvent) error {
+func (r *relay) take(e StatementEvent) error {
 	r.mu.Lock()
 	r.unshown = r.unshown || e.Batch == nil
 	switch {
@@ -447,7 +448,7 @@ func (r *relay) take(ctx context.Context, e StatementEvent) error {
 	full := r.full()
 	r.mu.Unlock()
 	if full {
-		return r.cut(ctx, false)
+		return r.cut(false)
 	}
 	return nil
 }

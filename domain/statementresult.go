@@ -18,10 +18,13 @@ func chunkKey(ws WorkspaceID, id StatementID, n int) string {
 	return fmt.Sprintf("%s/statements/%s/%d.arrow", ws, id, n)
 }
 
-// grow adds rows to the chunk in hand.
+// grow adds rows to the chunk in hand. What does not stay small gets the room of a whole one at once.
 func (r *relay) grow(b ResultBatch) {
 	if r.chunk == nil {
 		r.chunk = append(make([]byte, 0, len(r.st.Schemata)+len(b.Data)+len(arrowEnd)), r.st.Schemata...)
+	}
+	if need := len(r.chunk) + len(b.Data) + len(arrowEnd); need > cap(r.chunk) && need > rowResult {
+		r.chunk = slices.Grow(r.chunk, max(need, ChunkBytes+ChunkBytes/8)-len(r.chunk))
 	}
 	r.chunk = append(r.chunk, b.Data...)
 	r.rows += b.Rows
@@ -38,28 +41,59 @@ func (r *relay) full() bool {
 	return len(r.chunk) >= ChunkBytes || r.rows >= chunkRows || r.rows*int64(len(r.st.Schemata)) >= chunkCells
 }
 
-// cut ends the chunk in hand and keeps it, so that others can read it. The first one that is full is what callers wait for.
-func (r *relay) cut(ctx context.Context, last bool) error {
+// cut ends the chunk in hand and has it kept, while the engine goes on with the next. The first one that is full is what callers wait for.
+func (r *relay) cut(last bool) error {
 	r.mu.Lock()
-	chunk, n := append(r.chunk, arrowEnd...), len(r.st.Chunks)
-	r.st.Chunks = append(r.st.Chunks, ResultChunk{Rows: r.rows, Bytes: int64(len(chunk))})
+	chunk, rows, first := append(r.chunk, arrowEnd...), r.rows, r.kept == nil
 	r.chunk, r.rows = nil, 0
-	chunks := r.st.Chunks[: n+1 : n+1]
-	if n == 0 {
+	if first {
 		r.kept = chunk
 	}
-	r.mu.Unlock()
-	if n == 0 && last && len(chunk) <= rowResult {
-		return nil // it goes into the row
+	inRow := first && last && len(chunk) <= rowResult
+	if inRow {
+		r.st.Chunks = []ResultChunk{{Rows: rows, Bytes: int64(len(chunk))}}
 	}
+	r.mu.Unlock()
+	if first && !last {
+		r.answered()
+	}
+	if err := r.allKept(); err != nil || inRow {
+		return err
+	}
+	kept := make(chan error, 1)
+	r.keeping = kept
+	go func() { kept <- r.keep(chunk, rows, last) }()
+	return nil
+}
+
+// allKept waits until the chunk before is kept.
+func (r *relay) allKept() error {
+	if r.keeping == nil {
+		return nil
+	}
+	err := <-r.keeping
+	r.keeping = nil
+	return err
+}
+
+// keep writes a chunk, so that others can read it.
+func (r *relay) keep(chunk []byte, rows int64, last bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), concludeTime)
+	defer cancel()
+	r.mu.Lock()
+	n := len(r.st.Chunks)
+	chunks := append(r.st.Chunks[:n:n], ResultChunk{Rows: rows, Bytes: int64(len(chunk))})
+	r.mu.Unlock()
 	if err := r.t.Objects.Put(ctx, chunkKey(r.scope.workspace, r.id, n), chunk); err != nil {
 		return fmt.Errorf("keeping chunk %d of the result: %w", n, err)
 	}
-	if last {
+	if last { // its end tells of it
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.st.Chunks = chunks
 		return nil
 	}
 	r.note(ctx, func(st *Statement) { st.Chunks = chunks })
-	r.answered()
 	return nil
 }
 
@@ -70,14 +104,9 @@ const concludeTime = time.Minute
 func (r *relay) conclude(end StatementEnd) error {
 	ctx, cancel := context.WithTimeout(context.Background(), concludeTime)
 	defer cancel()
-	if end.Failure == nil && r.st.Schemata != nil && (r.chunk != nil || len(r.st.Chunks) == 0) {
-		if r.chunk == nil {
-			r.grow(ResultBatch{})
-		}
-		if err := r.cut(ctx, true); err != nil {
-			end = notKept()
-			r.t.Report(err)
-		}
+	if err := r.rest(end); err != nil {
+		end = notKept()
+		r.t.Report(err)
 	}
 	var result []byte
 	if r.kept != nil && len(r.kept) <= rowResult && len(r.st.Chunks) == 1 {
@@ -94,6 +123,19 @@ func (r *relay) conclude(end StatementEnd) error {
 			return err
 		}
 	}
+}
+
+// rest keeps what is left of the result of a statement that has ended.
+func (r *relay) rest(end StatementEnd) error {
+	if end.Failure == nil && r.st.Schemata != nil && (r.chunk != nil || r.kept == nil) {
+		if r.chunk == nil {
+			r.grow(ResultBatch{})
+		}
+		if err := r.cut(true); err != nil {
+			return err
+		}
+	}
+	return r.allKept()
 }
 
 // finish writes the end, unless it is written. A statement that did not end by itself, but had committed before, has succeeded.

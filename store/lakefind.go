@@ -106,6 +106,7 @@ func (s *Store) message(ctx context.Context, e execution, read func(*sqlx.Rows) 
 		return err
 	}
 	defer conn.Close()
+	ctx = context.WithoutCancel(ctx) // see brief
 	err = secondRow(ctx, conn, query, read)
 	if pq.As(err, pqerror.InvalidSQLStatementName) == nil {
 		return err

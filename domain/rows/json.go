@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/google/uuid"
 )
 
@@ -82,15 +83,48 @@ func jsonDecimal(a arrow.Array) appender {
 	scale := t.GetScale()
 	switch a := a.(type) {
 	case *array.Decimal32:
-		return func(dst []byte, row int) []byte { return append(dst, a.Value(row).ToString(scale)...) }
+		return func(dst []byte, row int) []byte { return appendScaled(dst, int64(a.Value(row)), scale) }
 	case *array.Decimal64:
-		return func(dst []byte, row int) []byte { return append(dst, a.Value(row).ToString(scale)...) }
+		return func(dst []byte, row int) []byte { return appendScaled(dst, int64(a.Value(row)), scale) }
 	case *array.Decimal128:
-		return func(dst []byte, row int) []byte { return append(dst, a.Value(row).ToString(scale)...) }
+		return func(dst []byte, row int) []byte {
+			v := a.Value(row)
+			if small := int64(v.LowBits()); v.HighBits() == small>>63 {
+				return appendScaled(dst, small, scale)
+			}
+			return append(dst, v.ToString(scale)...)
+		}
 	case *array.Decimal256:
 		return func(dst []byte, row int) []byte { return append(dst, a.Value(row).ToString(scale)...) }
 	}
 	return nil
+}
+
+// appendScaled appends v / 10^scale.
+func appendScaled(dst []byte, v int64, scale int32) []byte {
+	if scale < 0 {
+		return append(dst, decimal128.FromI64(v).ToString(scale)...)
+	}
+	size := uint64(v)
+	if v < 0 {
+		dst, size = append(dst, '-'), -size
+	}
+	var digits [20]byte
+	n := strconv.AppendUint(digits[:0], size, 10)
+	whole := len(n) - int(scale)
+	if whole <= 0 {
+		dst = append(dst, '0')
+	} else {
+		dst = append(dst, n[:whole]...)
+	}
+	if scale == 0 {
+		return dst
+	}
+	dst = append(dst, '.')
+	for ; whole < 0; whole++ {
+		dst = append(dst, '0')
+	}
+	return append(dst, n[whole:]...)
 }
 
 func jsonExtension(a array.ExtensionArray) appender {
@@ -201,44 +235,74 @@ func appendString(dst []byte, s string) []byte {
 func jsonTime(a arrow.Array) appender {
 	switch a := a.(type) {
 	case *array.Date32:
-		return func(dst []byte, row int) []byte { return quoteTime(dst, a.Value(row).ToTime(), time.DateOnly) }
+		return func(dst []byte, row int) []byte { return quoteDate(dst, a.Value(row).ToTime()) }
 	case *array.Date64:
-		return func(dst []byte, row int) []byte { return quoteTime(dst, a.Value(row).ToTime(), time.DateOnly) }
+		return func(dst []byte, row int) []byte { return quoteDate(dst, a.Value(row).ToTime()) }
 	case *array.Time32:
 		unit := a.DataType().(*arrow.Time32Type).Unit
-		return func(dst []byte, row int) []byte { return quoteTime(dst, a.Value(row).ToTime(unit), "15:04:05.999") }
+		return func(dst []byte, row int) []byte { return quoteClock(dst, a.Value(row).ToTime(unit)) }
 	case *array.Time64:
 		unit := a.DataType().(*arrow.Time64Type).Unit
-		return func(dst []byte, row int) []byte {
-			return quoteTime(dst, a.Value(row).ToTime(unit), "15:04:05.999999999")
-		}
+		return func(dst []byte, row int) []byte { return quoteClock(dst, a.Value(row).ToTime(unit)) }
 	case *array.Timestamp:
 		t := a.DataType().(*arrow.TimestampType)
-		layout := "2006-01-02T15:04:05.999999999"
+		zone := ""
 		if t.TimeZone != "" {
-			layout += "Z"
+			zone = "Z"
 		}
-		return func(dst []byte, row int) []byte { return appendTimestamp(dst, a.Value(row), t.Unit, layout) }
+		return func(dst []byte, row int) []byte { return appendTimestamp(dst, a.Value(row), t.Unit, zone) }
 	case *array.MonthDayNanoInterval:
 		return func(dst []byte, row int) []byte { return appendInterval(dst, a.Value(row)) }
 	}
 	return nil
 }
 
-func quoteTime(dst []byte, t time.Time, layout string) []byte {
-	dst = append(dst, '"')
-	return append(t.AppendFormat(dst, layout), '"')
+func quoteDate(dst []byte, t time.Time) []byte {
+	return append(appendDate(append(dst, '"'), t), '"')
 }
 
+func quoteClock(dst []byte, t time.Time) []byte {
+	return append(appendClock(append(dst, '"'), t), '"')
+}
+
+// appendDate is AppendFormat with time.DateOnly, at a third of its cost for years of four digits.
+func appendDate(dst []byte, t time.Time) []byte {
+	year, month, day := t.Date()
+	if year < 0 || year > 9999 {
+		return t.AppendFormat(dst, time.DateOnly)
+	}
+	dst = appendTwo(appendTwo(dst, year/100), year%100)
+	return appendTwo(append(appendTwo(append(dst, '-'), int(month)), '-'), day)
+}
+
+// appendClock appends the time of day, and as much of its second as there is.
+func appendClock(dst []byte, t time.Time) []byte {
+	hour, minute, second := t.Clock()
+	dst = appendTwo(append(appendTwo(append(appendTwo(dst, hour), ':'), minute), ':'), second)
+	rest := t.Nanosecond()
+	if rest == 0 {
+		return dst
+	}
+	dst = append(dst, '.')
+	for unit := int(time.Second) / 10; rest > 0; unit /= 10 {
+		dst, rest = append(dst, byte('0'+rest/unit)), rest%unit
+	}
+	return dst
+}
+
+func appendTwo(dst []byte, n int) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
+
 // appendTimestamp knows the infinities that SQL has.
-func appendTimestamp(dst []byte, t arrow.Timestamp, unit arrow.TimeUnit, layout string) []byte {
+func appendTimestamp(dst []byte, t arrow.Timestamp, unit arrow.TimeUnit, zone string) []byte {
 	switch t {
 	case math.MaxInt64:
 		return append(dst, `"Infinity"`...)
 	case -math.MaxInt64:
 		return append(dst, `"-Infinity"`...)
 	}
-	return quoteTime(dst, t.ToTime(unit), layout)
+	at := t.ToTime(unit)
+	dst = append(appendDate(append(dst, '"'), at), 'T')
+	return append(append(appendClock(dst, at), zone...), '"')
 }
 
 // appendInterval writes an ISO 8601 duration, whose parts may be negative each.

@@ -4,6 +4,7 @@ package rows
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -41,7 +42,7 @@ func Columns(schema []byte) ([]Column, error) {
 // infinities as strings; dates, times and timestamps in ISO 8601, with Z where they have a zone; binary in base64; structures and maps with text keys as
 // objects, other maps as lists of pairs; lists as arrays.
 func AppendJSON(dst, stream []byte) ([]byte, error) {
-	dst = append(dst, '[')
+	dst = append(slices.Grow(dst, len(stream)+len(stream)/4), '[')
 	first := true
 	err := batches(stream, func(b arrow.RecordBatch) {
 		columns := make([]appender, b.NumCols())

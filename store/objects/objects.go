@@ -56,7 +56,7 @@ func (o *Objects) Close() error { return o.bucket.Close() }
 
 // Put implements domain.Objects. An object is there whole or not at all, and when Put has returned without an error it outlives a power cut.
 func (o *Objects) Put(ctx context.Context, key string, data []byte) error {
-	if err := o.bucket.WriteAll(ctx, key, data, nil); err != nil {
+	if err := o.write(ctx, key, data); err != nil {
 		return err
 	}
 	path, err := o.path(ctx, key)
@@ -72,6 +72,20 @@ func (o *Objects) Put(ctx context.Context, key string, data []byte) error {
 		}
 	}
 	return nil
+}
+
+// write is WriteAll without the MD5 that it takes twice of the data, of which a directory keeps none.
+func (o *Objects) write(ctx context.Context, key string, data []byte) error {
+	ctx, abandon := context.WithCancel(ctx)
+	defer abandon()
+	w, err := o.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/octet-stream"})
+	if err != nil {
+		return err
+	}
+	if _, err = w.Write(data); err != nil {
+		abandon()
+	}
+	return errors.Join(err, w.Close())
 }
 
 // path is where the driver keeps the object, which is for it to say.

@@ -155,7 +155,7 @@ func (c *sqlCommand) call(ctx context.Context, method, path, accept string, body
 	return nil, errors.New(failed.Error)
 }
 
-// printTable aligns the columns of a result, or says what was done where it has none. Of one that has more chunks it prints the first.
+// printTable aligns the columns of a result, or says how many rows a write has changed. Of one that has more chunks it prints the first.
 func printTable(to io.Writer, body io.Reader) error {
 	var r struct {
 		Columns   []string            `json:"columns"`
@@ -166,12 +166,8 @@ func printTable(to io.Writer, body io.Reader) error {
 	if err := json.NewDecoder(body).Decode(&r); err != nil {
 		return err
 	}
-	switch {
-	case r.Affected != nil:
+	if r.Affected != nil {
 		_, err := fmt.Fprintln(to, "Rows changed:", *r.Affected)
-		return err
-	case len(r.Columns) == 0:
-		_, err := fmt.Fprintln(to, "Done.")
 		return err
 	}
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)

@@ -100,6 +100,7 @@ func TestWhatBecameOfAStatementThatWasEndedIsTold(t *testing.T) {
 		{Statement{Kind: "CREATE TABLE", Write: true}, true, "It ended. Nothing of it was committed: run it again."},
 		{Statement{Kind: "ALTER TABLE", Write: true}, true, "It ended. Whether what it changes was committed is not known: look before you run it again."},
 		{Statement{Kind: "SELECT"}, true, "It ended. Run the statement again."},
+		{Statement{}, true, "It ended. Whether what it changes was committed is not known: look before you run it again."},
 		{Statement{Kind: "INSERT", Write: true}, false, "It ended."},
 	} {
 		f := &StatementFailure{Fault: FaultEngine, Message: "It ended.", Unsure: c.unsure}
@@ -107,6 +108,9 @@ func TestWhatBecameOfAStatementThatWasEndedIsTold(t *testing.T) {
 		require.Equal(t, "It ended.", f.Message)
 	}
 	require.Nil(t, (&Statement{}).settled(nil))
+	late := &StatementFailure{Fault: FaultTimeout, Message: "It took too long.", Unsure: true}
+	require.Equal(t, "It took too long.", (&Statement{Kind: "SELECT"}).settled(late).Message)
+	require.Equal(t, "It took too long. Nothing of it was committed: run it again.", (&Statement{Kind: "INSERT", Write: true}).settled(late).Message)
 }
 
 func TestAReadIsAbandonedByTheLastOfItsCallers(t *testing.T) {

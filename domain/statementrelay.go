@@ -29,6 +29,7 @@ type relay struct {
 	mu      sync.Mutex
 	st      Statement
 	kept    []byte  // the first chunk, once it is whole
+	only    bool    // it is the last as well
 	chunk   []byte  // the one that grows
 	rows    int64   // in it
 	unshown bool    // the engine told something that is not in the store yet
@@ -92,7 +93,7 @@ func (r *relay) answer() StatementResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := StatementResult{Statement: r.st, Chunk: r.kept, Lineage: r.lineage}
-	if len(r.st.Chunks) > 1 || r.kept != nil && !r.st.State.Final() {
+	if len(r.st.Chunks) > 1 || r.kept != nil && !r.only && !r.st.State.Final() {
 		a.Next = 1
 	}
 	return a

@@ -18,13 +18,13 @@ func chunkKey(ws WorkspaceID, id StatementID, n int) string {
 	return fmt.Sprintf("%s/statements/%s/%d.arrow", ws, id, n)
 }
 
-// grow adds rows to the chunk in hand. What does not stay small gets the room of a whole one at once.
+// grow adds rows to the chunk in hand. What does not stay small soon gets the room of a whole one.
 func (r *relay) grow(b ResultBatch) {
 	if r.chunk == nil {
 		r.chunk = append(make([]byte, 0, len(r.st.Schemata)+len(b.Data)+len(arrowEnd)), r.st.Schemata...)
 	}
 	if need := len(r.chunk) + len(b.Data) + len(arrowEnd); need > cap(r.chunk) && need > rowResult {
-		r.chunk = slices.Grow(r.chunk, max(need, ChunkBytes+ChunkBytes/8)-len(r.chunk))
+		r.chunk = slices.Grow(r.chunk, max(need, min(4*cap(r.chunk), ChunkBytes+ChunkBytes/8))-len(r.chunk))
 	}
 	r.chunk = append(r.chunk, b.Data...)
 	r.rows += b.Rows
@@ -47,7 +47,7 @@ func (r *relay) cut(last bool) error {
 	chunk, rows, first := append(r.chunk, arrowEnd...), r.rows, r.kept == nil
 	r.chunk, r.rows = nil, 0
 	if first {
-		r.kept = chunk
+		r.kept, r.only = chunk, last
 	}
 	inRow := first && last && len(chunk) <= rowResult
 	if inRow {
@@ -85,6 +85,7 @@ func (r *relay) keep(chunk []byte, rows int64, last bool) error {
 	chunks := append(r.st.Chunks[:n:n], ResultChunk{Rows: rows, Bytes: int64(len(chunk))})
 	r.mu.Unlock()
 	if err := r.t.Objects.Put(ctx, chunkKey(r.scope.workspace, r.id, n), chunk); err != nil {
+		_ = r.t.Objects.Delete(ctx, chunkKey(r.scope.workspace, r.id, n)) // nobody knows of it
 		return fmt.Errorf("keeping chunk %d of the result: %w", n, err)
 	}
 	if last { // its end tells of it
@@ -102,12 +103,12 @@ const concludeTime = time.Minute
 
 // conclude keeps the rest of the result and the statement's end.
 func (r *relay) conclude(end StatementEnd) error {
-	ctx, cancel := context.WithTimeout(context.Background(), concludeTime)
-	defer cancel()
 	if err := r.rest(end); err != nil {
 		end = notKept()
 		r.t.Report(err)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), concludeTime)
+	defer cancel()
 	var result []byte
 	if r.kept != nil && len(r.kept) <= rowResult && len(r.st.Chunks) == 1 {
 		result = r.kept
@@ -125,9 +126,9 @@ func (r *relay) conclude(end StatementEnd) error {
 	}
 }
 
-// rest keeps what is left of the result of a statement that has ended.
+// rest keeps what is left of the result of a statement that has ended: an empty chunk where the one before was full, since that one was told to have another after it.
 func (r *relay) rest(end StatementEnd) error {
-	if end.Failure == nil && r.st.Schemata != nil && (r.chunk != nil || r.kept == nil) {
+	if end.Failure == nil && r.st.Schemata != nil {
 		if r.chunk == nil {
 			r.grow(ResultBatch{})
 		}
@@ -188,7 +189,8 @@ func (s *Statement) settled(f *StatementFailure) *StatementFailure {
 	}
 	told := *f
 	switch {
-	case !s.Write:
+	case !s.Write && s.Kind != "" && f.Fault != FaultEngine: // somebody wanted it over
+	case !s.Write && s.Kind != "":
 		told.Message += " Run the statement again."
 	case s.notesItsCommit():
 		told.Message += " Nothing of it was committed: run it again."

@@ -298,6 +298,7 @@ func TestChunksHaveBoundedRows(t *testing.T) {
 		return rows
 	}
 	require.Equal(t, []any{float64(1 << 20), float64(1 << 19)}, sizes("FLAGS 3"))
+	require.Equal(t, []any{float64(1 << 20), 0.0}, sizes("FLAGS 2"), "the first was told that there is another")
 	wide := sizes("WIDE 4")
 	require.Greater(t, len(wide), 1)
 	for _, rows := range wide {

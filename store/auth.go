@@ -165,7 +165,12 @@ func (s *System) apiKey(ctx context.Context, where string, args ...any) (auth.Ke
 		MakerRole  domain.Role        `db:"maker_role"`
 		LastUsedAt sql.NullTime       `db:"last_used_at"`
 	}
-	err := s.db.GetContext(brief(ctx), &r, `SELECT k.id, k.workspace_id, k.name, k.role, m.role AS maker_role, k.last_used_at FROM api_keys k
+	conn, err := s.db.Connx(ctx)
+	if err != nil {
+		return auth.Key{}, mapError(err)
+	}
+	defer conn.Close()
+	err = conn.GetContext(brief(ctx), &r, `SELECT k.id, k.workspace_id, k.name, k.role, m.role AS maker_role, k.last_used_at FROM api_keys k
 		JOIN members m ON m.workspace_id = k.workspace_id AND m.user_id = k.created_by AND m.accepted_at IS NOT NULL
 		WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $1) AND `+where, args...)
 	if err != nil {

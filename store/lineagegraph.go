@@ -170,7 +170,7 @@ func (t *Tx) SettleLineage(ctx context.Context, s domain.LineageSettlement) erro
 	return t.exec(prepared(ctx), `WITH target AS (
 			SELECT l.table_id, l.snapshot_id FROM lineage l WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.direction = 'read'
 				AND l.table_id = ANY($3) AND NOT EXISTS (SELECT FROM lineage v JOIN lake_tables k ON k.workspace_id = v.workspace_id AND k.id = v.table_id
-					WHERE v.workspace_id = $1 AND v.actor_kind = 'statement' AND v.actor_id = $2 AND v.direction = 'read' AND k.kind = 'view')
+					WHERE v.workspace_id = $1 AND v.actor_kind = 'statement' AND v.actor_id = $2 AND v.direction = 'read' AND v.table_id <> ALL($3) AND k.kind = 'view')
 		), removed AS (
 			DELETE FROM lineage l USING target g WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.direction = 'read'
 				AND l.table_id = g.table_id AND l.snapshot_id = g.snapshot_id

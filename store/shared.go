@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
+	"time"
 )
 
 // shared reads the same thing once for all who asked before it is read: a hot key, or table, costs the database no more the more ask for it. Unlike a single flight it
@@ -19,6 +22,17 @@ type reading[V any] struct {
 	err   error
 }
 
+// run reads for all who wait. A panic is theirs, and not the server's.
+func (r *reading[V]) run() {
+	defer close(r.done)
+	defer func() {
+		if p := recover(); p != nil {
+			r.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	r.value, r.err = r.read()
+}
+
 func newShared[K comparable, V any]() *shared[K, V] { return &shared[K, V]{next: map[K]*reading[V]{}} }
 
 // get is what read answers to the caller, or to one who asked no later than it begins. Who is alone reads himself.
@@ -28,14 +42,21 @@ func (s *shared[K, V]) get(ctx context.Context, key K, read func(context.Context
 		defer s.rest(key)
 		return read(ctx)
 	}
+	late := time.NewTimer(sharedPatience)
+	defer late.Stop()
 	select {
 	case <-r.done:
 		return r.value, r.err
+	case <-late.C: // whoever reads has a connection that is silent
+		return read(ctx)
 	case <-ctx.Done():
 		var none V
 		return none, ctx.Err()
 	}
 }
+
+// sharedPatience is how long another's reading is waited for.
+const sharedPatience = 2 * time.Second
 
 // join is the next reading; nil where none goes on, and the caller is to read.
 func (s *shared[K, V]) join(ctx context.Context, key K, read func(context.Context) (V, error)) *reading[V] {
@@ -60,8 +81,7 @@ func (s *shared[K, V]) rest(key K) {
 	}
 	go func() {
 		for ; r != nil; r = s.begin(key) {
-			r.value, r.err = r.read()
-			close(r.done)
+			r.run()
 		}
 	}()
 }

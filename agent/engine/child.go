@@ -163,18 +163,15 @@ func (c *child) cancel() {
 // serve runs a statement and ends its stream. A child that cannot take another one ends.
 func (c *child) serve(s *agent.Statement) {
 	started := time.Now()
-	e := c.run(s)
-	e.end.RunMS = time.Since(started).Milliseconds()
+	end := c.run(s)
+	end.RunMS = time.Since(started).Milliseconds()
 	c.mu.Lock()
 	c.running = false
 	c.mu.Unlock()
-	if f := e.end.Error; f != nil && (f.Fault == agent.FaultEngine || f.Fault == agent.FaultResources) {
+	if end.Error != nil && (end.Error.Fault == agent.FaultEngine || end.Error.Fault == agent.FaultResources) {
 		c.broken = true // what was allocated up to the limit is not all given back
 	}
-	if err := c.out.json(agent.FrameEnd, e.end); err != nil {
-		os.Exit(0)
-	}
-	if e.tidy(); c.broken || len(c.db.connections) == 0 {
+	if err := c.out.json(agent.FrameEnd, end); err != nil || c.broken || len(c.db.connections) == 0 {
 		os.Exit(0)
 	}
 	if err := c.out.frame(frameReady); err != nil {

@@ -30,18 +30,10 @@ type execution struct {
 	viewsDistinct bool                // a view that the statement needs has IS DISTINCT FROM
 	strange       string              // a table that DuckDB was kept from
 	rewritten     bool                // the names of views in query lead to the statement's own
-	leftover      []func()            // what is to be undone, and nobody need wait for; the last first
 }
 
-// tidy undoes what the statement left.
-func (e *execution) tidy() {
-	for _, undo := range slices.Backward(e.leftover) {
-		undo()
-	}
-}
-
-// run runs a statement up to its end. Its caller tidies up.
-func (c *child) run(s *agent.Statement) *execution {
+// run runs a statement and answers how it ended.
+func (c *child) run(s *agent.Statement) agent.StatementEnd {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if name := databaseNamed(s.Catalog.Databases, s.Database); name != "" {
@@ -62,7 +54,7 @@ func (c *child) run(s *agent.Statement) *execution {
 	if e.end.Error != nil && c.stopped() && !e.end.Error.Unsure {
 		e.end.Error = &agent.StatementFailure{Fault: agent.FaultCancelled, Message: "The statement was cancelled."}
 	}
-	return e
+	return e.end
 }
 
 func (e *execution) perform() (err error) {
@@ -79,7 +71,7 @@ func (e *execution) perform() (err error) {
 	if e.conn, err = e.db.take(); err != nil {
 		return err
 	}
-	e.leftover = append(e.leftover, e.conn.close)
+	defer e.conn.close()
 	if err := e.begin(e.conn); err != nil {
 		return err
 	}
@@ -98,7 +90,7 @@ func (e *execution) perform() (err error) {
 	if err := e.parse(); err != nil && !strings.HasSuffix(e.class.kind, " SCHEMA") { // DuckDB knows no schemas within schemas
 		return err
 	}
-	e.leftover = append(e.leftover, e.detach)
+	defer e.detach()
 	if err := e.attach(); err != nil {
 		return err
 	}

@@ -205,14 +205,14 @@ var pathProperties = []string{"write.data.path", "write.metadata.path", "write.o
 
 // steering are names of properties, or what they begin with, by which clients are told which server to take files from, what to trust, and which code to load.
 // Clients merge a table's properties with their own settings, so whoever may change a table would steer whoever reads it.
-var steering = []string{"io-impl", "py-io-impl", "token", "uri", "credential", "oauth2-server-uri", "rest.", "s3.", "client.", "gcs.", "adls.", "hdfs."}
+var steering = []string{"io-impl", "py-io-impl", "write.location-provider.impl", "write.py-location-provider.impl", "token", "uri", "credential", "oauth2-server-uri", "rest.", "s3.", "client.", "gcs.", "adls.", "hdfs."}
 
 // checkProperties fences the properties that hold a path, and refuses those that steer clients.
 func (f fence) checkProperties(properties map[string]string) error {
 	for name := range properties {
 		for _, s := range steering {
 			if name == s || strings.HasSuffix(s, ".") && strings.HasPrefix(name, s) {
-				return domain.Invalid(name, "The property %q is a client's setting, and none of a table; give it to the client.", name)
+				return domain.Invalid(name, "The property %q is a client's setting, and none of a table: leave it out here, or remove it where the table is now, and give it to the client.", name)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -74,7 +75,10 @@ func (q *queue) len() int {
 }
 
 // backoff waits longer after each failure in a row, with full jitter so that agents do not come back all at once.
-type backoff struct{ failures int }
+type backoff struct {
+	failures int
+	most     time.Duration // where it is to be less than lastDelay; 0 stands for that
+}
 
 const (
 	firstDelay = 100 * time.Millisecond
@@ -85,7 +89,7 @@ func (b *backoff) reset() { b.failures = 0 }
 
 // wait reports false when ctx has ended.
 func (b *backoff) wait(ctx context.Context) bool {
-	most := min(firstDelay<<min(b.failures, 10), lastDelay)
+	most := min(firstDelay<<min(b.failures, 10), cmp.Or(b.most, lastDelay), lastDelay)
 	b.failures++
 	timer := time.NewTimer(rand.N(most))
 	defer timer.Stop()

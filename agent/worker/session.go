@@ -59,6 +59,7 @@ func (w *worker) connectForever(ctx context.Context) error {
 		if welcome && time.Since(begun) > steady {
 			pause.reset()
 		}
+		pause.most = time.Duration(w.leased.Load()) / 4 // who is back before its lease ends loses nothing
 		if !pause.wait(ctx) {
 			return nil
 		}
@@ -156,6 +157,7 @@ func (s *session) extend(sent int64) {
 	if lease <= 0 {
 		return
 	}
+	s.w.leased.Store(int64(lease))
 	s.w.setLease(sent + int64(lease-min(killMargin, lease/4)))
 }
 

@@ -42,6 +42,7 @@ type worker struct {
 	ctx        context.Context // ends with Run
 	supervised sync.WaitGroup
 	lease      atomic.Int64 // CLOCK_BOOTTIME ns at which processes are killed; 0 while there is none
+	leased     atomic.Int64 // ns that the control plane gives it; 0 before it first has
 	statements atomic.Int64 // that run
 	busyAt     atomic.Int64 // CLOCK_BOOTTIME ns at which something ran last, as far as nothing does
 	sweep      chan struct{}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -77,5 +78,51 @@ func TestSharedIsNobodys(t *testing.T) {
 		require.ErrorIs(t, <-heard, broken)
 		synctest.Wait()
 		require.Empty(t, s.next)
+	})
+}
+
+// TestSharedDoesNotWaitForASilentConnection: who has waited for long reads himself.
+func TestSharedDoesNotWaitForASilentConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared[string, int]()
+		silent := make(chan struct{})
+		var group sync.WaitGroup
+		group.Go(func() {
+			_, _ = s.get(t.Context(), "k", func(context.Context) (int, error) { <-silent; return 1, nil })
+		})
+		synctest.Wait()
+		got, err := s.get(t.Context(), "k", func(context.Context) (int, error) { return 2, nil })
+		require.NoError(t, err)
+		require.Equal(t, 2, got)
+		close(silent)
+		group.Wait()
+		synctest.Wait()
+		require.Empty(t, s.next)
+	})
+}
+
+// TestSharedPanic is an error to all who wait, and the next reading goes on.
+func TestSharedPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared[string, int]()
+		back := make(chan struct{})
+		heard := make(chan error, 2)
+		go func() { _, _ = s.get(t.Context(), "k", func(context.Context) (int, error) { <-back; return 1, nil }) }()
+		synctest.Wait()
+		for range 2 {
+			go func() {
+				_, err := s.get(t.Context(), "k", func(context.Context) (int, error) { panic("broken") })
+				heard <- err
+			}()
+			synctest.Wait()
+		}
+		back <- struct{}{}
+		require.ErrorContains(t, <-heard, "broken")
+		require.ErrorContains(t, <-heard, "broken")
+		synctest.Wait()
+		require.Empty(t, s.next)
+		got, err := s.get(t.Context(), "k", func(context.Context) (int, error) { return 3, nil })
+		require.NoError(t, err)
+		require.Equal(t, 3, got)
 	})
 }

@@ -35,11 +35,11 @@ func TestHourlyWorkIsHourly(t *testing.T) {
 	loops.Go(func() {
 		s.loop(ctx, "woken", time.Hour, "topic", func(context.Context) (time.Time, error) { woken.Add(1); return time.Time{}, nil })
 	})
-	require.Eventually(t, func() bool { return hourly.Load() == 1 && woken.Load() == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return hourly.Load() == 1 && woken.Load() == 1 }, time.Minute, time.Millisecond)
 	for n := range int32(3) {
 		_, err := db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return woken.Load() >= n+2 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return woken.Load() >= n+2 }, time.Minute, time.Millisecond)
 	}
 	require.EqualValues(t, 1, hourly.Load())
 	stop()

@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds what a test waits for: all of it is over in seconds on a machine that does nothing else.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // raceEnv builds the platform that is tested with the race detector: slower, and its reports fail the test.
 const raceEnv = "MILLPOND_E2E_RACE"

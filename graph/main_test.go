@@ -168,7 +168,7 @@ func (w *world) serve(wait timing) {
 	w.t.Cleanup(func() {
 		end()
 		srv.Close()
-		require.Eventually(w.t, func() bool { return w.sockets.Load() == 0 }, 10*time.Second, 5*time.Millisecond, "a connection outlives the server")
+		require.Eventually(w.t, func() bool { return w.sockets.Load() == 0 }, time.Minute, 5*time.Millisecond, "a connection outlives the server")
 	})
 }
 

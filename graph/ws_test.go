@@ -84,7 +84,7 @@ func (c *client) subscribe(query string, vars map[string]any) string {
 	return id
 }
 
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // read returns the next message but pings, which it answers.
 func (c *client) read() message {

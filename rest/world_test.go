@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { storetest.Main(m) }
 
 // patience bounds what a test waits for.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // clock can be moved forward.
 type clock struct {

@@ -154,7 +154,7 @@ func TestARefusedAttemptFails(t *testing.T) {
 	refused := error(domain.Errorf(domain.CodeInvalid, "the path of a file is too long"))
 	w.fleet.refuse.Store(&refused)
 	run := w.start(w.job(domain.JobSpec{Command: "true"}).ID)
-	require.Eventually(t, func() bool { return w.run(run.ID).Status == domain.RunFailed }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.run(run.ID).Status == domain.RunFailed }, time.Minute, time.Millisecond)
 	require.Contains(t, w.run(run.ID).Message, "the path of a file is too long")
 }
 

@@ -77,7 +77,7 @@ func TestTablesAreListedByIndex(t *testing.T) {
 		require.Eventually(t, func() bool { // what is used is counted with a delay
 			list(domain.TableFilter{Dropped: index == "lake_tables_dropped"}, "", 4)
 			return count(t, db, `SELECT COALESCE(sum(idx_scan), 0)::int FROM pg_stat_user_indexes WHERE indexrelname = $1`, index) > 0
-		}, 20*time.Second, 50*time.Millisecond, index)
+		}, time.Minute, 50*time.Millisecond, index)
 	}
 }
 

@@ -346,7 +346,7 @@ func TestABatchWithoutAnAnswer(t *testing.T) {
 	select {
 	case got := <-pages:
 		require.Equal(t, "two\n", got)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the follower was not told")
 	}
 	require.Equal(t, "one\ntwo\n", string(w.whole(id, 0, 100)))
@@ -391,7 +391,7 @@ func TestTheEndReachesEveryReplica(t *testing.T) {
 		w.follow(there, id, 0, far)
 		w.write(w.services.Logs.Writer(w.agent, "s"), id, 0, []byte("hello"))
 		require.NoError(t, w.exit(id, 0))
-		deadline := time.After(15 * time.Second)
+		deadline := time.After(time.Minute)
 		for _, pages := range []chan string{here, far} {
 			got := ""
 			for open := true; open; {

@@ -236,7 +236,7 @@ func (w *tenant) delivered() domain.Delivery {
 	select {
 	case d := <-w.fleet.started:
 		return d
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		w.t.Fatal("nothing was sent to the agent")
 		return domain.Delivery{}
 	}
@@ -261,7 +261,7 @@ func woken(t testing.TB, wake <-chan struct{}, why string) {
 	t.Helper()
 	select {
 	case <-wake:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("no wake-up: %s", why)
 	}
 }

@@ -180,7 +180,7 @@ func (s *served) forgotten(id string) {
 		s.engine.mu.Lock()
 		defer s.engine.mu.Unlock()
 		return s.engine.running[id] == nil
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 func TestAStalledReaderIsLeftBehind(t *testing.T) {
@@ -321,7 +321,7 @@ func TestTheQueue(t *testing.T) {
 			defer waiting.Body.Close()
 			answers[i] = s.read(rest, nil)
 		})
-		require.Eventually(t, func() bool { return acquiring() == i+1 }, 30*time.Second, time.Millisecond, "it stands in the queue")
+		require.Eventually(t, func() bool { return acquiring() == i+1 }, time.Minute, time.Millisecond, "it stands in the queue")
 	}
 	full := s.open(t.Context(), s.statement("SELECT 3"))
 	full.Body.Close()

@@ -32,7 +32,7 @@ import (
 func TestMain(m *testing.M) { storetest.Main(m) }
 
 // patience is far more than anything here takes.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // world is an instance of one workspace on a database of its own. Its replicas are what a test makes.
 type world struct {

@@ -54,7 +54,7 @@ func gone(pid int) bool {
 func requireGone(t *testing.T, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
-		require.Eventually(t, func() bool { return gone(pid) }, 2*time.Second, time.Millisecond, "process %d still runs", pid)
+		require.Eventually(t, func() bool { return gone(pid) }, time.Minute, time.Millisecond, "process %d still runs", pid)
 	}
 }
 

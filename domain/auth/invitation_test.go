@@ -209,7 +209,7 @@ func TestAFirstPasswordIsNotReplaced(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		return i.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
-	}, 20*time.Second, 5*time.Millisecond, "the acceptance waits")
+	}, time.Minute, 5*time.Millisecond, "the acceptance waits")
 	require.NoError(t, tx.Commit())
 	err = <-answered
 	require.Equal(t, domain.CodeConflict, code(err), "%v", err)

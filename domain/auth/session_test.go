@@ -177,7 +177,7 @@ func TestLogoutIsEverywhereAtOnce(t *testing.T) {
 	require.NoError(t, i.auth.Logout(t.Context(), scope))
 	select {
 	case <-wake:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("what the session holds open is not told")
 	}
 	for _, at := range []*instance{i, there} {

@@ -288,7 +288,7 @@ func TestNameIsTakenMeanwhile(t *testing.T) {
 			require.NoError(t, r.store.In(t.Context(), r.scope, func(tx domain.Tx) error {
 				_, err := tx.RenameLakeTable(t.Context(), other.ID, other.DatabaseID, "public", "u")
 				late <- nil
-				require.Eventually(t, r.waits, 20*time.Second, time.Millisecond)
+				require.Eventually(t, r.waits, time.Minute, time.Millisecond)
 				return err
 			}))
 			group.Wait()

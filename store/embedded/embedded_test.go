@@ -144,7 +144,7 @@ func TestAPostgresOnItsWayDownIsWaitedFor(t *testing.T) {
 	require.Eventually(t, func() bool {
 		f, err := readPidFile(filepath.Join(dir, "postgres"))
 		return err == nil && f.status == "stopping"
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	came := make(chan error, 1)
 	var s *Server
 	go func() {
@@ -213,7 +213,7 @@ func TestRestartAfterThePostmasterIsKilled(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		return run(t, dsn, "SELECT state FROM pg_stat_activity WHERE pid = "+strconv.Itoa(backend)) == "active"
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 
 	require.NoError(t, syscall.Kill(s.running.pid, syscall.SIGKILL))
 	wait(t, s.Done(), "Done")
@@ -267,7 +267,7 @@ func TestInitialisationThatWasKilledIsDoneAgain(t *testing.T) {
 	require.Eventually(t, func() bool {
 		half, _ = filepath.Glob(dir + "/postgres.init-*/data/base/1/*")
 		return len(half) > 0
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	o.kill(t)
 	require.NoDirExists(t, filepath.Join(dir, "postgres"))
 
@@ -366,7 +366,7 @@ func wait(t *testing.T, done <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		require.Fail(t, what)
 	}
 }

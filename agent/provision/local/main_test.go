@@ -244,7 +244,7 @@ func (h *house) kill(id domain.MachineID) {
 }
 
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	tickle   = 2 * time.Millisecond
 )
 

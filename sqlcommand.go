@@ -155,7 +155,7 @@ func (c *sqlCommand) call(ctx context.Context, method, path, accept string, body
 	return nil, errors.New(failed.Error)
 }
 
-// printTable aligns the columns of a result, or says how many rows a write has changed. Of one that has more chunks it prints the first.
+// printTable aligns the columns of a result, or says how many rows a write has changed, or that it is done. Of one that has more chunks it prints the first.
 func printTable(to io.Writer, body io.Reader) error {
 	var r struct {
 		Columns   []string            `json:"columns"`
@@ -168,6 +168,10 @@ func printTable(to io.Writer, body io.Reader) error {
 	}
 	if r.Affected != nil {
 		_, err := fmt.Fprintln(to, "Rows changed:", *r.Affected)
+		return err
+	}
+	if len(r.Columns) == 0 {
+		_, err := fmt.Fprintln(to, "Done.")
 		return err
 	}
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)

@@ -51,6 +51,7 @@ func TestAResultForATerminal(t *testing.T) {
 		`{"columns":["n","text"],"rows":[[1,"a\tb\n\u001b[2J"],[null,"null"]]}`: "n     text\n1     a b  [2J\nnull  null\n",
 		`{"columns":["n"],"rows":[],"truncated":true}`:                          "n\n… there are more rows; --format csv prints them all\n",
 		`{"columns":[],"rows":[],"rows_affected":2}`:                            "Rows changed: 2\n",
+		`{"columns":[],"rows":[]}`:                                              "Done.\n",
 	} {
 		var out bytes.Buffer
 		require.NoError(t, printTable(&out, strings.NewReader(answer)))

@@ -202,10 +202,11 @@ func (s *Statement) settled(f *StatementFailure) *StatementFailure {
 
 // notesItsCommit says that what the statement commits is in its lineage, in the same transaction.
 func (s *Statement) notesItsCommit() bool {
-	return s.changesRows() || slices.Contains([]string{"CREATE TABLE", "DROP TABLE", "CREATE VIEW", "DROP VIEW"}, s.Kind)
+	return s.ChangesRows() || slices.Contains([]string{"CREATE TABLE", "DROP TABLE", "CREATE VIEW", "DROP VIEW"}, s.Kind)
 }
 
-func (s *Statement) changesRows() bool {
+// ChangesRows reports whether the statement is of a kind that changes rows of tables which are there.
+func (s *Statement) ChangesRows() bool {
 	return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, s.Kind)
 }
 
@@ -216,7 +217,7 @@ func (s *Statement) committed(fault Fault, l Lineage) bool {
 	default:
 		return false // the engine has said that it undid it
 	}
-	if s.changesRows() {
+	if s.ChangesRows() {
 		return slices.ContainsFunc(l.Written, func(e LineageEntry) bool { return e.SnapshotID != 0 })
 	}
 	return len(l.Written) > 0

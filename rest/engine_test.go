@@ -124,7 +124,7 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []event
 	case "WIDE":
 		return flags(n, 300, 1<<16)
 	case "EMPTY":
-		return []event{head("CREATE", true), ends(domain.StatementEnd{})}
+		return []event{head("CREATE SCHEMA", true), ends(domain.StatementEnd{})}
 	case "QUIET":
 		return []event{reads, e.waits(ctx)}
 	case "WRITE":

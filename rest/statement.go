@@ -49,7 +49,7 @@ func (e ExecuteStatement) domain() (n domain.NewStatement, wait *time.Duration, 
 type SQLResult struct {
 	Columns       []string            `json:"columns" doc:"The names of the columns."`
 	Rows          [][]json.RawMessage `json:"rows" doc:"One array per row, values in the order of the columns: numbers with all their digits; NaN and infinities as strings; dates, times and timestamps in ISO 8601, with Z where they have a zone; binary in base64; lists and structures as JSON; maps with text keys as objects, other maps as lists of pairs."`
-	RowsAffected  *int64              `json:"rows_affected,omitempty" doc:"Of a write: the rows that it inserted, changed or deleted."`
+	RowsAffected  *int64              `json:"rows_affected,omitempty" doc:"Of INSERT, UPDATE, DELETE, MERGE and CREATE TABLE: the rows that it inserted, changed or deleted."`
 	Engine        string              `json:"engine" example:"duckdb" doc:"The engine that served it."`
 	ElapsedMS     int64               `json:"elapsed_ms" doc:"From its arrival to its end, waiting included."`
 	Lineage       TablesOf            `json:"lineage"`
@@ -388,9 +388,9 @@ func (a *api) showResult(r domain.StatementResult, kind string) (*resultAnswer, 
 	return out, err
 }
 
-// affected is nil for reads.
+// affected is nil for what writes no rows.
 func affected(st domain.Statement) *int64 {
-	if !st.Write {
+	if !st.ChangesRows() && st.Kind != "CREATE TABLE" {
 		return nil
 	}
 	return &st.Rows

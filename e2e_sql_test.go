@@ -83,7 +83,8 @@ type statementRow struct {
 		Message, Fault string
 		Line, Column   int
 	}
-	RowCount int64 `json:"row_count"`
+	Write    bool
+	RowCount *int64 `json:"row_count"`
 	Columns  []struct{ Name, Type string }
 	Chunks   []struct{ Rows, Bytes int64 }
 }
@@ -232,7 +233,7 @@ func TestLargeResult(t *testing.T) {
 	}
 	require.Equal(t, int64(rows), seen)
 	st := p.awaitStatement(r.StatementID, "succeeded")
-	require.Equal(t, int64(rows), st.RowCount)
+	require.Equal(t, int64(rows), *st.RowCount)
 	require.Equal(t, "long", st.Columns[0].Type)
 	total := int64(0)
 	for n, chunk := range st.Chunks {
@@ -306,5 +307,10 @@ func TestWhoMayWrite(t *testing.T) {
 	} {
 		require.Equal(t, 403, viewer.sql(query).status, query)
 	}
+	db := p.database()
+	defer db.Close()
+	var denied int
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM audit_events WHERE outcome = 'denied' AND action = 'catalog.write' AND actor_name = 'viewer'`).Scan(&denied))
+	require.Equal(t, 7, denied, "each refusal leaves a row in the audit log")
 	require.Equal(t, [][]any{{1.0}}, p.ok("SELECT n FROM t").Rows)
 }

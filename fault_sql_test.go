@@ -122,6 +122,8 @@ func TestWritesAreKilled(t *testing.T) {
 		n := strings.Fields(st.Query)[4]
 		if st.State == "succeeded" {
 			require.Equal(t, 1, there[n], "%s succeeded: %s", n, st.StatementID)
+			require.True(t, st.Write)
+			require.True(t, st.RowCount == nil || *st.RowCount == 1, "it tells how many rows it wrote, or that this is not known")
 		} else {
 			require.Zero(t, there[n], "%s %s: %+v", n, st.State, st.Error)
 		}

@@ -20,8 +20,8 @@ type sqlCommand struct {
 	URL       string   `help:"Address of the platform." default:"http://127.0.0.1:8080"`
 	Token     string   `help:"An API key or an access token. Better in the environment (MILLPOND_TOKEN), where other users do not see it."`
 	Warehouse string   `help:"Name or id of the warehouse." default:"default"`
-	Database  string   `help:"Where names without a database resolve." placeholder:"NAME"`
-	Schema    string   `help:"Where names without a schema resolve." placeholder:"NAME"`
+	Database  string   `help:"Where names without a database resolve." placeholder:"NAME" env:"MILLPOND_SQL_DATABASE"`
+	Schema    string   `help:"Where names without a schema resolve." placeholder:"NAME" env:"MILLPOND_SQL_SCHEMA"`
 	Parameter []string `help:"Value for $1, $2 and so on, or for each ? in turn, as text: cast it in the statement. May be repeated." placeholder:"TEXT" sep:"none"`
 	Format    string   `help:"table, csv or json." enum:"table,csv,json" default:"table"`
 }

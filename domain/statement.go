@@ -53,7 +53,7 @@ type Statement struct {
 	RoutingReason     string
 	Failure           *StatementFailure
 	Schemata          []byte // of the result: a schema message of Arrow IPC; nil where there is none yet
-	Rows              int64  // of the result; of a write, those it inserted, changed or deleted
+	Rows              int64  // of the result; of a write, those it inserted, changed or deleted; -1 where it committed, and whoever knew how many is gone
 	Bytes             int64  // of the result in Arrow
 	Scanned           int64  // bytes read from storage, where the engine tells
 	Truncated         bool   // a limit cut the result
@@ -128,12 +128,26 @@ func (s *Statement) valueBytes() (n int) {
 }
 
 // begin says that an engine has begun with the statement.
-func (s *Statement) begin(head StatementHead, now time.Time) {
-	if s.State != StatementQueued {
+func (s *Statement) begin(now time.Time) {
+	if s.State == StatementQueued {
+		s.State, s.Message, s.StartedAt = StatementRunning, "", &now
+	}
+}
+
+// advance takes what an engine tells of its progress: that the statement waits for a place, or else that it has one.
+func (s *Statement) advance(p StatementProgress, now time.Time) {
+	if s.State.Final() {
 		return
 	}
-	s.State, s.Message, s.StartedAt = StatementRunning, "", &now
-	s.know(head)
+	if p.Kind != "" {
+		s.Kind, s.Write = p.Kind, p.Write
+	}
+	if p.Queued {
+		s.Message = "Waits for a place on its warehouse."
+		return
+	}
+	s.begin(now)
+	s.Progress = p.Done
 }
 
 func (s *Statement) know(head StatementHead) {

@@ -12,7 +12,9 @@ import (
 func TestStatementLifeCycle(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	events := map[string]func(*Statement) error{
-		"begin":     func(s *Statement) error { s.begin(StatementHead{Kind: "SELECT"}, now); return nil },
+		"begin":     func(s *Statement) error { s.begin(now); return nil },
+		"placed":    func(s *Statement) error { s.advance(StatementProgress{Done: -1}, now); return nil },
+		"queued":    func(s *Statement) error { s.advance(StatementProgress{Queued: true}, now); return nil },
 		"succeed":   func(s *Statement) error { s.end(nil, now); return nil },
 		"fail":      func(s *Statement) error { s.end(&StatementFailure{Fault: FaultQuery, Message: "No."}, now); return nil },
 		"cancelled": func(s *Statement) error { s.end(&StatementFailure{Fault: FaultCancelled}, now); return nil },
@@ -20,10 +22,12 @@ func TestStatementLifeCycle(t *testing.T) {
 	}
 	next := map[StatementState]map[string]StatementState{
 		StatementQueued: {
-			"begin": StatementRunning, "succeed": StatementSucceeded, "fail": StatementFailed, "cancelled": StatementCancelled, "cancel": StatementQueued,
+			"begin": StatementRunning, "placed": StatementRunning, "queued": StatementQueued, "succeed": StatementSucceeded, "fail": StatementFailed,
+			"cancelled": StatementCancelled, "cancel": StatementQueued,
 		},
 		StatementRunning: {
-			"begin": StatementRunning, "succeed": StatementSucceeded, "fail": StatementFailed, "cancelled": StatementCancelled, "cancel": StatementRunning,
+			"begin": StatementRunning, "placed": StatementRunning, "queued": StatementRunning, "succeed": StatementSucceeded, "fail": StatementFailed,
+			"cancelled": StatementCancelled, "cancel": StatementRunning,
 		},
 	}
 	for _, state := range StatementStates {

@@ -20,7 +20,8 @@ type relay struct {
 
 	changed     <-chan struct{} // wakes when the statement has changed in the store
 	unsubscribe func()
-	keeping     chan error // tells how it went with the chunk that is being kept; nil where none is
+	telling     chan struct{} // wakes when the store is to have the statement's state at once
+	keeping     chan error    // tells how it went with the chunk that is being kept; nil where none is
 
 	cancelled chan struct{} // closed when the statement is to be ended, whatever its kind
 	abandoned chan struct{} // closed when nobody waits for it any more
@@ -39,7 +40,7 @@ type relay struct {
 
 func newRelay(t *Statements, st Statement, ws WorkspaceID) *relay {
 	return &relay{
-		t: t, id: st.ID, st: st, scope: SystemScope(ws, "statement"), first: make(chan struct{}), cancelled: make(chan struct{}), abandoned: make(chan struct{}),
+		t: t, id: st.ID, st: st, scope: SystemScope(ws, "statement"), first: make(chan struct{}), telling: make(chan struct{}, 1), cancelled: make(chan struct{}), abandoned: make(chan struct{}),
 	}
 }
 
@@ -431,16 +432,16 @@ func (r *relay) take(e StatementEvent) error {
 	r.unshown = r.unshown || e.Batch == nil
 	switch {
 	case e.Head != nil:
-		r.st.begin(*e.Head, r.t.Clock.Now())
-	case e.Progress != nil && e.Progress.Kind != "":
-		r.st.Kind, r.st.Write = e.Progress.Kind, e.Progress.Write
-		if e.Progress.Queued {
-			r.st.Message = "Waits for a place on its warehouse."
+		r.st.begin(r.t.Clock.Now())
+		r.st.know(*e.Head)
+		if e.Head.Write { // who settles it, if this server ends, is to know
+			select {
+			case r.telling <- struct{}{}:
+			default:
+			}
 		}
-	case e.Progress != nil && e.Progress.Queued:
-		r.st.Message = "Waits for a place on its warehouse."
 	case e.Progress != nil:
-		r.st.Progress = e.Progress.Done
+		r.st.advance(*e.Progress, r.t.Clock.Now())
 	case e.Schema != nil:
 		r.st.Schemata = e.Schema
 	case e.Batch != nil:
@@ -463,6 +464,8 @@ func (r *relay) shows(ctx context.Context, over <-chan struct{}) {
 		case <-over:
 			return
 		case <-tick.C:
+			r.show(ctx)
+		case <-r.telling:
 			r.show(ctx)
 		}
 	}

@@ -159,7 +159,8 @@ func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) err
 		st.Rows, st.Bytes, st.Scanned, st.Truncated = end.Rows, end.Bytes, end.Scanned, end.Truncated
 		failure := end.Failure
 		if failure != nil && st.committed(failure.Fault, lineage) {
-			failure, st.RoutingReason = nil, strings.TrimSpace(st.RoutingReason+" It was ended, or its engine was lost, after it had committed, so how many rows it wrote is not known.")
+			failure, st.Write, st.Rows = nil, true, -1
+			st.RoutingReason = strings.TrimSpace(st.RoutingReason + " It was ended, or its engine was lost, after it had committed, so how many rows it wrote is not known.")
 		}
 		st.end(st.settled(failure), now)
 		st.ResultUntil = new(now.Add(ResultKept))
@@ -171,6 +172,9 @@ func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) err
 		if err = tx.UpdateStatement(ctx, st, result); err != nil {
 			return err
 		}
+		if err := st.audit(ctx, tx, r.scope); err != nil {
+			return err
+		}
 		lineage, err = settleLineage(ctx, tx, settlements, lineage)
 		return err
 	})
@@ -180,6 +184,16 @@ func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) err
 		r.mu.Unlock()
 	}
 	return err
+}
+
+// audit writes the row of a write that its actor's role forbids, as of any other that is.
+func (s *Statement) audit(ctx context.Context, tx Tx, scope Scope) error {
+	if s.Failure == nil || s.Failure.Fault != FaultForbidden {
+		return nil
+	}
+	e := newAudit(scope, CatalogWrite, OutcomeDenied, "statement", string(s.ID))
+	e.Actor = s.CreatedBy
+	return tx.InsertAudit(ctx, e)
 }
 
 // settled is a failure with what became of what the statement wrote. It is over with it: nothing is committed after this.

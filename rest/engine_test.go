@@ -34,6 +34,7 @@ import (
 //	QUIET        begins, and is silent until finish, or its cancellation
 //	WRITE        as QUIET, but it writes
 //	COPY a b     reads the table a and adds two rows to the table b, in lake.public
+//	LOST a b     as COPY, but its engine is lost before it tells that it has committed
 type engines struct {
 	w    *world
 	mu   sync.Mutex
@@ -131,6 +132,13 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []event
 		return []event{writes, e.waits(ctx)}
 	case "COPY":
 		return []event{writes, func() domain.StatementEvent { return e.copied(ctx, st, from, to) }}
+	case "LOST":
+		return []event{writes, func() domain.StatementEvent {
+			if copied := e.copied(ctx, st, from, to); copied.End.Failure != nil {
+				return copied
+			}
+			return ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultEngine, Message: "It is gone.", Unsure: true}})()
+		}}
 	}
 	return []event{ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}})}
 }

@@ -24,7 +24,7 @@ type ExecuteStatement struct {
 	Database       string            `json:"database,omitempty" default:"lake" doc:"Where names without a database resolve."`
 	Schema         string            `json:"schema,omitempty" default:"public" doc:"Where names without a schema resolve; levels joined by dots."`
 	Engine         string            `json:"engine,omitempty" enum:"duckdb,trino" doc:"The engine that must serve it. Left out, reads go to duckdb and writes to the warehouse's write engine."`
-	RowLimit       int64             `json:"row_limit,omitempty" minimum:"0" doc:"Rows of the result at most; truncated tells when there were more. 8 GiB when left out, or 0."`
+	RowLimit       int64             `json:"row_limit,omitempty" minimum:"0" doc:"Rows of the result at most; truncated tells when there were more. No limit when it is left out, or 0."`
 	ByteLimit      int64             `json:"byte_limit,omitempty" minimum:"0" doc:"Bytes of the result in Arrow at most; truncated tells when there were more. 8 GiB when it is left out."`
 	TimeoutSeconds int               `json:"timeout_seconds,omitempty" minimum:"0" maximum:"604800" doc:"How long it may run, without the time that it waits. 0 for no limit."`
 	WaitTimeout    string            `json:"wait_timeout,omitempty" example:"10s" doc:"How long the answer may take, such as 10s, 500ms or 0s. What is not over by then goes on, and the answer is 202. Left out, the answer comes at the end."`
@@ -98,7 +98,7 @@ type Statement struct {
 	RoutingReason     string            `json:"routing_reason"`
 	Error             *StatementError   `json:"error,omitempty" doc:"Of one that failed."`
 	Columns           []ResultColumn    `json:"columns"`
-	RowCount          int64             `json:"row_count" doc:"Rows of the result; of a write, those it inserted, changed or deleted."`
+	RowCount          *int64            `json:"row_count" nullable:"true" doc:"Rows of the result; of a write, those it inserted, changed or deleted. Null where it committed, and its engine or its server was lost before it told how many."`
 	ResultBytes       int64             `json:"result_bytes" doc:"Of the result in Arrow."`
 	BytesScanned      int64             `json:"bytes_scanned" doc:"Read from storage, where the engine tells."`
 	Truncated         bool              `json:"truncated" doc:"A limit cut the result."`
@@ -139,7 +139,7 @@ func (a *api) showStatement(st domain.Statement) Statement {
 	shown := Statement{
 		StatementID: string(st.ID), Query: st.Query, Parameters: st.Parameters, WarehouseID: string(st.Warehouse), Database: st.Database, Schema: st.Schema,
 		State: string(st.State), Message: st.Message, Kind: st.Kind, Write: st.Write, Engine: st.Engine, RoutingReason: st.RoutingReason,
-		Columns: showColumns(st.Schemata), RowCount: st.Rows, ResultBytes: st.Bytes, BytesScanned: st.Scanned, Truncated: st.Truncated,
+		Columns: showColumns(st.Schemata), RowCount: known(st.Rows), ResultBytes: st.Bytes, BytesScanned: st.Scanned, Truncated: st.Truncated,
 		Chunks: each(st.Chunks, func(c domain.ResultChunk) ResultChunk { return ResultChunk(c) }), ResultUntil: optionalTime(st.ResultUntil),
 		CreatedBy: showActor(st.CreatedBy), CreatedAt: Time(st.CreatedAt), StartedAt: optionalTime(st.StartedAt), FinishedAt: optionalTime(st.FinishedAt),
 		RunMS: a.duration(st.StartedAt, st.FinishedAt), CancelRequestedAt: optionalTime(st.CancelRequestedAt),
@@ -393,7 +393,15 @@ func affected(st domain.Statement) *int64 {
 	if !st.ChangesRows() && st.Kind != "CREATE TABLE" {
 		return nil
 	}
-	return &st.Rows
+	return known(st.Rows)
+}
+
+// known is a number that is -1 where it is not known.
+func known(n int64) *int64 {
+	if n < 0 {
+		return nil
+	}
+	return &n
 }
 
 // appendRows is a JSON object with the columns, the rows, and the rest of an object.

@@ -117,6 +117,13 @@ func TestAWriteTellsWhatItDid(t *testing.T) {
 	require.Equal(t, 2.0, table["row_count"])
 	by, _ := table["updated_by"].(map[string]any)
 	require.Equal(t, []any{"statement", got["statement_id"]}, []any{by["kind"], by["id"]})
+
+	lost := w.executed(w.ours.editor, "LOST one two", nil)
+	require.NotContains(t, lost, "rows_affected", "who knew how many is gone")
+	require.Contains(t, lost["routing_reason"], "after it had committed")
+	shown := w.statement(fmt.Sprint(lost["statement_id"]))
+	require.Equal(t, []any{"succeeded", true, nil}, []any{shown["state"], shown["write"], shown["row_count"]})
+	require.Equal(t, 4.0, w.call(w.ours.viewer, "GET", "/databases/lake/schemas/public/tables/two", nil).object(200)["row_count"])
 }
 
 func TestResultsComeAsAccepted(t *testing.T) {

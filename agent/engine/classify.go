@@ -77,6 +77,9 @@ func classify(query string, forbidden map[string]bool) (class, error) {
 			return class{}, refuse(all[i-1].pos, "Names and strings with U& before them are not read here: write the characters themselves.")
 		}
 	}
+	if err := checkNesting(all); err != nil {
+		return class{}, err
+	}
 	c, err := classifyTokens(all)
 	if err != nil {
 		return class{}, err
@@ -208,6 +211,34 @@ func classifyDefinition(all []token, verb string) (class, error) {
 		return class{}, refuse(what.pos, "%s %s is not run here: only tables, views and schemas are made, changed and dropped by SQL.", verb, strings.ToUpper(cut(what.text, 40)))
 	}
 	return class{kind: verb + " " + strings.ToUpper(what.text), write: true}, nil
+}
+
+// maxNesting bounds how deep values, calls and queries lie within each other: what DuckDB does with their types grows with the cube of it, and more.
+// Parentheses that only group do not count.
+const maxNesting = 200
+
+func checkNesting(all []token) error {
+	var counted []bool // of the brackets that are open
+	depth := 0
+	for i, t := range all {
+		switch {
+		case t.is("("), t.is("["), t.is("{"):
+			counts := !t.is("(") || i > 0 && all[i-1].name() && !all[i-1].word("and", "or", "not")
+			counted = append(counted, counts)
+			if counts {
+				depth++
+			}
+			if depth > maxNesting {
+				return refuse(t.pos, "The statement nests deeper than %d levels here. Build the value in steps, each in an expression of WITH.", maxNesting)
+			}
+		case (t.is(")") || t.is("]") || t.is("}")) && len(counted) > 0:
+			if last := len(counted) - 1; counted[last] {
+				depth--
+			}
+			counted = counted[:len(counted)-1]
+		}
+	}
+	return nil
 }
 
 // checkShows refuses SHOW and the like within another statement.

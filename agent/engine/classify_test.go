@@ -71,7 +71,30 @@ func TestRefusedStatements(t *testing.T) {
 }
 
 // refusals are the engine's own sentences about ways out; DuckDB's own parser refuses some of them in some places.
-var refusals = `is not run here|can be read as a table|is the engine's own|are statements of their own here|not read here|^Parser error|has three parts at most|file system operations are disabled|Table with name \S+ does not exist|with name "?(sqlite|postgres)_scan"? (is not in the catalog|does not exist)`
+var refusals = `is not run here|can be read as a table|is the engine's own|are statements of their own here|not read here|^Parser error|has three parts at most|is not in the workspace's storage|Table with name \S+ does not exist|with name "?(sqlite|postgres)_scan"? (is not in the catalog|does not exist)`
+
+// TestNesting: what nests far is refused before it costs, and what Arrow cannot hold with its reason; parentheses that group are free.
+func TestNesting(t *testing.T) {
+	s := serve(t, nil)
+	nest := func(open, inner, closing string, n int) string {
+		return strings.Repeat(open, n) + inner + strings.Repeat(closing, n)
+	}
+	for _, q := range []string{
+		nest("[", "1", "]", 900), nest("list_value(", "1", ")", 900), nest("{'a': ", "1", "}", 900), nest("[(", "1", ")]", 500), nest("(SELECT [x] FROM ", "range(1) t(x)", ")", 900),
+	} {
+		f := s.fails("SELECT " + q + " IS NULL")
+		require.Equal(t, agent.FaultQuery, f.Fault)
+		require.Contains(t, f.Message, "nests deeper than 200 levels", q)
+		require.NotZero(t, f.Column, q)
+	}
+	s.ok("SELECT " + nest("(", "1", ")", 900))
+	s.ok("SELECT 1 WHERE " + nest("NOT (", "true", ")", 300) + " AND (" + nest("(", "true", " OR (false))", 300) + ")")
+	s.ok("SELECT " + nest("[", "1", "]", 63))
+	for _, open := range []string{"[", "{'a': "} {
+		closing := map[string]string{"[": "]", "{'a': ": "}"}[open]
+		require.Contains(t, s.fails("SELECT "+nest(open, "1", closing, 64)+" AS a").Message, "nests deeper than 63 levels")
+	}
+}
 
 func TestNoWayOut(t *testing.T) {
 	s := serve(t, nil)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -192,6 +193,9 @@ func (d *definition) createView() error {
 	schema := icebergSchema(statement)
 	duckdb.DestroyPrepare(&statement)
 	view := d.view()
+	if slices.ContainsFunc(d.end.Tables, func(t agent.StatementTable) bool { return !t.Target && sameTable(t, view) }) {
+		return refuse(d.rest[1].pos, "The view would need itself: its query reads %s.%s.%s, by itself or through other views.", view.Database, view.Schema, view.Table)
+	}
 	version := viewVersion{
 		ID: 1, Timestamp: time.Now().UnixMilli(), Summary: map[string]string{"engine-name": Name, "statement-id": d.s.ID}, Catalog: d.s.Database, Namespace: strings.Split(d.s.Schema, "."),
 		Representations: []viewRepresentation{{Type: "sql", SQL: query, Dialect: Name}},

@@ -166,7 +166,7 @@ func (e *Engine) Close() {
 // Why a statement is ended before its time.
 var (
 	errClosing   = errors.New("the agent stops")
-	errCancelled = errors.New("the control plane asked")
+	errCancelled = errors.New("somebody asked for it, or nobody waits for it any more")
 	errTimeout   = errors.New("time-out")
 	errReader    = errors.New("the reader is gone")
 )

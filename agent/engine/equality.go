@@ -138,11 +138,12 @@ func (q *equality) hazard() (columns []int, why string) {
 		}
 	}
 	fields := leavesOf(q.shape.fieldsOf(q.schema))
+	promoted := q.shape.promoted(fields)
 	for _, key := range q.keys {
 		switch f, known := fields[key]; {
 		case !known:
 			return nil, "in a column that was dropped since"
-		case q.shape.promoted(key, f.kind):
+		case promoted[key]:
 			return nil, fmt.Sprintf("in the column %q, whose type has changed", f.column.Name)
 		case f.nested:
 			return nil, fmt.Sprintf("in a field of the column %q", f.column.Name)

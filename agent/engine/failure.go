@@ -82,6 +82,8 @@ func failureOf(err error, query string) *agent.StatementFailure {
 		f.Fault = agent.FaultResources
 	case strings.Contains(e.Message, "Unauthorized_401)"), strings.Contains(e.Message, "Forbidden_403)"):
 		f.Fault = agent.FaultForbidden
+	case fencedOff(strings.TrimSpace(e.Message)) != "":
+		f.Fault = agent.FaultQuery
 	case conflict(e):
 		f.Fault = agent.FaultConflict
 		f.Message = fmt.Sprintf("The statement lost the race for its table %d times: others commit to it all the time. Nothing of it was written; run it again.", commitAttempts)
@@ -99,9 +101,13 @@ func conflict(e *duckError) bool {
 
 func sentence(e *duckError) string {
 	text, _, _ := strings.Cut(e.Message, "\n\nPossible solutions") // settings that nobody can change here
+	text, _, _ = strings.Cut(text, ` Use "SET `)
 	text = strings.TrimSpace(text)
 	if said := catalogSaid(text); said != "" {
 		return "The catalog refused it: " + said
+	}
+	if file := fencedOff(text); file != "" {
+		return "The file " + file + " is not in the workspace's storage, and nothing else is read. If the statement does not name it, a table does: roll that back to a snapshot without it."
 	}
 	switch {
 	case damaged(e):
@@ -118,6 +124,16 @@ func sentence(e *duckError) string {
 		return text
 	}
 	return e.Type + " error: " + text
+}
+
+// fencedOff is the file that DuckDB was kept from; empty where it was none.
+func fencedOff(text string) string {
+	file, found := strings.CutPrefix(text, "Cannot access file ")
+	file, _, disabled := strings.Cut(file, " - file system operations are disabled")
+	if !found || !disabled {
+		return ""
+	}
+	return file
 }
 
 // damaged reports whether a file of a table is not what it must be.

@@ -179,9 +179,9 @@ func (e *execution) guardTarget(t agent.StatementTable) error {
 			if len(found) == 0 {
 				continue
 			}
-			return refuse(-1, "The column %q of %s holds NaN, by which DuckDB would not find all rows to change. Choose the rows by other columns.", h.column, t.Table)
+			return refuse(-1, "The column %q of %s holds NaN, by which DuckDB would not find all rows to change. Choose the rows by other columns, and name this one nowhere in the statement.", h.column, t.Table)
 		}
-		return refuse(-1, "The column %q of %s has been of another type, or the table is partitioned by it in a way by which DuckDB would not find all rows to change. Choose the rows by other columns.", h.column, t.Table)
+		return refuse(-1, "The column %q of %s has been of another type, or the table is partitioned by it in a way by which DuckDB would not find all rows to change. Choose the rows by other columns, and name this one nowhere in the statement.", h.column, t.Table)
 	}
 	return nil
 }

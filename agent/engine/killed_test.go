@@ -60,6 +60,13 @@ func TestAKilledAgentLeavesNoChild(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// TestAChildThatIsKilledAsItStarts is replaced before anybody notices.
+func TestAChildThatIsKilledAsItStarts(t *testing.T) {
+	s := serve(t, nil)
+	require.NoError(t, s.engine.pool.idle[0].cmd.Process.Kill())
+	s.ok("SELECT 1")
+}
+
 // processesIn are those that work in a directory below dir.
 func processesIn(dir string) (pids []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cwd")

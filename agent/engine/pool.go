@@ -53,6 +53,7 @@ func lockOf(s agent.Storage) string {
 
 // take answers a child that takes statements and is locked to nothing else. The caller has a place, so that there is room for the child.
 func (p *pool) take(ctx context.Context, lock string) (*process, error) {
+	failed := 0 // children that did not start
 	for {
 		c, err := p.pick(lock)
 		if err != nil {
@@ -68,9 +69,11 @@ func (p *pool) take(ctx context.Context, lock string) (*process, error) {
 			p.keep(c)
 			return nil, err
 		}
-		fresh := c.lock == "" && err != nil
+		if c.lock == "" && err != nil {
+			failed++
+		}
 		p.discard(c)
-		if fresh { // one that cannot start: another would not either
+		if failed == 2 { // one may have been killed; where two do not start, a third would not either
 			return nil, err
 		}
 	}

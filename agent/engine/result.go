@@ -185,7 +185,31 @@ func (r *result) sendHalves(b arrow.RecordBatch) error {
 	return nil
 }
 
+// maxLevels is how deep a column may nest: readers of Arrow follow no deeper.
+const maxLevels = 63
+
+func checkLevels(f arrow.Field, level int) error {
+	nested, ok := f.Type.(arrow.NestedType)
+	switch {
+	case !ok:
+		return nil
+	case level == maxLevels:
+		return refuse(-1, "A column of the result nests deeper than %d levels. Cast it, to JSON for example.", maxLevels)
+	}
+	for _, child := range nested.Fields() {
+		if err := checkLevels(child, level+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (r *result) sendSchema() error {
+	for _, f := range r.schema.Fields() {
+		if err := checkLevels(f, 0); err != nil {
+			return err
+		}
+	}
 	var message bytes.Buffer
 	w := ipc.NewWriterWithPayloadWriter(&schemaWriter{&message}, ipc.WithSchema(r.schema))
 	if err := w.Close(); err != nil { // which writes the schema of a stream without batches

@@ -112,7 +112,7 @@ func (e *execution) check() (err error) {
 		return err
 	}
 	if e.class.write && !e.s.Write {
-		return &refusal{agent.FaultForbidden, e.class.kind + " writes, and this statement may only read.", -1}
+		return &refusal{agent.FaultForbidden, e.class.kind + " writes, and whoever sent this statement may only read: that takes an editor, or an editor's key.", -1}
 	}
 	e.query = e.query[:e.class.tokens[len(e.class.tokens)-1].end] // without a semicolon, so that it can be part of another query
 	found := mentions(e.class.tokens)

@@ -72,6 +72,7 @@ func (e *Engine) serve(run *run, s *agent.Statement, to *reader) {
 			to.end(&agent.StatementEnd{QueuedMS: time.Since(arrived).Milliseconds(), Error: stoppedBefore(context.Cause(run.ctx))})
 			return
 		}
+		to.accept(agent.StatementProgress{Done: -1})
 	}
 	defer e.places.Release(1)
 	queued := time.Since(arrived).Milliseconds()

@@ -129,16 +129,17 @@ func addLeaves(all map[int]leaf, column shapeField, id int, of json.RawMessage, 
 	}
 }
 
-// promoted reports whether a field has had another type.
-func (s *shape) promoted(id int, kind string) bool {
-	return slices.ContainsFunc(s.Schemas, func(schema struct {
-		ID     int          `json:"schema-id"`
-		Fields []shapeField `json:"fields"`
-	},
-	) bool {
-		l, ok := leavesOf(schema.Fields)[id]
-		return ok && l.kind != kind
-	})
+// promoted are the leaves that have had another type.
+func (s *shape) promoted(now map[int]leaf) map[int]bool {
+	found := map[int]bool{}
+	for _, schema := range s.Schemas {
+		for id, before := range leavesOf(schema.Fields) {
+			if l, ok := now[id]; ok && l.kind != before.kind {
+				found[id] = true
+			}
+		}
+	}
+	return found
 }
 
 var decimalOf64 = regexp.MustCompile(`^decimal\(([0-9]|1[0-8]),`)
@@ -185,10 +186,11 @@ type hazard struct {
 // hazards are the columns whose filters DuckDB must not use to skip files and row groups. negative reports whether there are partitions of negative values.
 func (s *shape) hazards(negative func() (bool, error)) (found []hazard, err error) {
 	kinds := leavesOf(s.fields())
+	promoted := s.promoted(kinds)
 	wrong := map[string]bool{} // true where only NaN makes it so
 	for id, l := range kinds {
 		switch name := l.column.Name; {
-		case s.promoted(id, l.kind):
+		case promoted[id]:
 			wrong[name] = false
 		case l.kind == "float" || l.kind == "double":
 			if _, known := wrong[name]; !known {

@@ -123,7 +123,7 @@ func checkHuge(a arrow.Array, column string) error {
 	case *array.Decimal128:
 		for i, v := range a.Values() {
 			if (v.Cmp(beyond38) >= 0 || v.Cmp(below38) <= 0) && a.IsValid(i) {
-				return refuse(-1, "The column %q holds an integer of more than 38 digits, %s, which the result has no type for. Cast it: CAST(%s AS VARCHAR).", column, v.BigInt(), quote(column))
+				return refuse(-1, "The column %q holds an integer of more than 38 digits, %s, which the result has no type for. Cast it, to VARCHAR for example.", column, v.BigInt())
 			}
 		}
 	case *array.Struct:

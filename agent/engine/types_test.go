@@ -68,7 +68,7 @@ func TestIntegersBeyond38DigitsAreRefused(t *testing.T) {
 		"SELECT 100000000000000000000000000000000000000::HUGEINT AS h", "SELECT (-170141183460469231731687303715884105728)::HUGEINT AS h", "SELECT [100000000000000000000000000000000000000::HUGEINT] AS h",
 		"SELECT {'a': MAP {1: 100000000000000000000000000000000000000::HUGEINT}} AS h", "SELECT sum(i) AS h FROM (VALUES (99999999999999999999999999999999999999::HUGEINT), (1)) v(i)",
 	} {
-		require.Contains(t, s.fails(q).Message, `CAST("h" AS VARCHAR)`, q)
+		require.Contains(t, s.fails(q).Message, `The column "h" holds an integer of more than 38 digits`, q)
 	}
 }
 

@@ -133,11 +133,11 @@ func viewKey(t agent.StatementTable) string { return t.Database + "\x00" + t.Sch
 
 // make makes one view, with those that it names; false where the catalog has no view of that name.
 func (v *viewMaker) make(t agent.StatementTable) (bool, error) {
+	if slices.ContainsFunc(v.path, func(o agent.StatementTable) bool { return sameTable(o, t) }) {
+		return false, refuse(-1, "The view %s.%s.%s needs itself. Replace one of the views between with a query that does not.", t.Database, t.Schema, t.Table)
+	}
 	if made, known := v.known[viewKey(t)]; known {
 		return made, nil
-	}
-	if slices.ContainsFunc(v.path, func(o agent.StatementTable) bool { return sameTable(o, t) }) {
-		return false, refuse(-1, "The view %s.%s.%s needs itself.", t.Database, t.Schema, t.Table)
 	}
 	if err := v.attachDatabase(t.Database); err != nil {
 		return false, err

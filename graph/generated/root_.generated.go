@@ -6007,8 +6007,8 @@ type Statement {
   error: StatementError
   "Of its result; empty while there is none."
   columns: [ResultColumn!]!
-  "Rows of the result; of a write, those it inserted, changed or deleted."
-  rowCount: Int64!
+  "Rows of the result; of a write, those it inserted, changed or deleted. Null where it committed, and its engine or its server was lost before it told how many."
+  rowCount: Int64
   "Of the result in Arrow."
   resultBytes: Int64!
   "Read from storage, where the engine tells."

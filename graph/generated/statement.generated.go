@@ -694,18 +694,18 @@ func (ec *executionContext) _Statement_rowCount(ctx context.Context, field graph
 			return ec.fieldContext_Statement_rowCount(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Rows, nil
+			return obj.Rows(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
-			return ec.marshalNInt642int64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Statement_rowCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Statement", field, false, false, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("Statement", field, true, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _Statement_resultBytes(ctx context.Context, field graphql.CollectedField, obj *model.Statement) (ret graphql.Marshaler) {
@@ -1908,7 +1908,7 @@ func (ec *executionContext) _Statement(ctx context.Context, sel ast.SelectionSet
 			}
 		case "rowCount":
 			out.Values[i] = ec._Statement_rowCount(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "resultBytes":

@@ -27,6 +27,14 @@ func (s Statement) Progress() *float64 {
 	return &s.Statement.Progress
 }
 
+// Rows are those of its result, or that it changed.
+func (s Statement) Rows() *int64 {
+	if s.Statement.Rows < 0 {
+		return nil
+	}
+	return &s.Statement.Rows
+}
+
 // Kind is known once an engine has read it.
 func (s Statement) Kind() *string { return optional(s.Statement.Kind) }
 

@@ -102,6 +102,11 @@ func TestLakeFence(t *testing.T) {
 		_, err = l.Open(ctx, uri)
 		require.Error(t, err, uri)
 	}
+	for _, link := range []string{"file", "etc/passwd"} {
+		_, err = l.Read(ctx, prefix+link)
+		require.True(t, domain.IsCode(err, domain.CodeInvalid), "%v", err)
+		require.ErrorContains(t, err, "is a symbolic link, which is not followed")
+	}
 	require.Error(t, l.Write(ctx, prefix+"theirs/new", []byte("x")))
 	require.Error(t, l.Write(ctx, prefix+"etc/new", []byte("x")))
 	require.Error(t, l.MakeDirs(ctx, prefix+"theirs/new/"))

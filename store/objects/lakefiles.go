@@ -80,9 +80,16 @@ func (f *files) in(name string, make bool) (ws *os.Root, rest string, err error)
 // straight refuses a path that goes through a symbolic link, even one that stays in the workspace: what one table has would be another's.
 func straight(ws *os.Root, name string) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if info, err := ws.Lstat(dir); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			return domain.Errorf(domain.CodeInvalid, "%q is a symbolic link, which is not followed.", dir)
+		if err := noLink(ws, dir); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func noLink(ws *os.Root, name string) error {
+	if info, err := ws.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return domain.Errorf(domain.CodeInvalid, "%q is a symbolic link, which is not followed.", name)
 	}
 	return nil
 }
@@ -139,6 +146,9 @@ func (f *files) openFile(name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer ws.Close()
+	if err := noLink(ws, rest); err != nil {
+		return nil, nil, err
+	}
 	file, err := ws.OpenFile(rest, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil, missingFile(name, err)

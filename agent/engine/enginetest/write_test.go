@@ -139,6 +139,17 @@ func TestViews(t *testing.T) {
 	require.Contains(t, r.fails("CREATE VIEW x AS SELECT $1 AS a", 1).Message, "parameters")
 	r.changes("DROP VIEW v2")
 	r.changes("DROP VIEW IF EXISTS v2")
+
+	r.changes("CREATE VIEW a AS SELECT a FROM t")
+	r.changes("CREATE VIEW b AS FROM a")
+	r.changes("CREATE VIEW c AS FROM b")
+	for _, query := range []string{"FROM a", "FROM b", "SELECT 1 AS a WHERE EXISTS (FROM c)"} {
+		require.Contains(t, r.fails("CREATE OR REPLACE VIEW a AS "+query).Message, "The view would need itself", query)
+	}
+	require.Equal(t, []string{"10"}, r.ok("SELECT count(*) FROM c"))
+	r.changes("ALTER VIEW a RENAME TO first")
+	r.changes("ALTER VIEW c RENAME TO a")
+	require.Contains(t, r.fails("FROM b").Message, "needs itself", "by its new name")
 	require.Equal(t, agent.FaultQuery, r.fails("FROM v2").Fault)
 }
 

@@ -282,7 +282,11 @@ function StatementsTable({ rows }: { rows: readonly StatementRow[] }) {
                 )}
               </Table.Td>
               <Table.Td ta="right">
-                {formatCount(Number(s.rowCount))}
+                {s.rowCount === null ? (
+                  <span className="dim">not known</span>
+                ) : (
+                  formatCount(Number(s.rowCount))
+                )}
                 {s.truncated && <div className="dim">cut</div>}
               </Table.Td>
               <Table.Td ta="right" className="nowrap">

@@ -198,6 +198,7 @@ const total = (s: Statement) => s.chunks.reduce((n, c) => n + Number(c.rows), 0)
 /** What came of it, in words. */
 function outcome(s: Statement): string {
   if (s.columns.length > 0 && !s.write) return plural(total(s), "row");
+  if (s.rowCount === null) return "Done; how many rows it changed is not known";
   const n = Number(s.rowCount);
   return s.write && n > 0 ? `${plural(n, "row")} changed` : "Done";
 }

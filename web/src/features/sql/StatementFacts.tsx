@@ -73,7 +73,9 @@ export function StatementFacts({ statement: s }: { statement: Statement }) {
         <dt>Ran</dt>
         <dd>{s.runMs === null ? <span className="dim">it did not start</span> : took(Number(s.runMs))}</dd>
         <dt>Rows</dt>
-        <dd>{formatCount(Number(s.rowCount))}</dd>
+        <dd>
+          {s.rowCount === null ? <span className="dim">not known</span> : formatCount(Number(s.rowCount))}
+        </dd>
         <dt>Result</dt>
         <dd>
           {formatBytes(Number(s.resultBytes))}

@@ -50,9 +50,9 @@ func nextMetrics(t testing.TB, taken <-chan agent.Metrics, wanted func(agent.Met
 	}
 }
 
-// burn uses two processors as far as it gets them: below the task, and where nothing but its shim knows it. It has memory as well.
-const burn = `(setsid env -i sh -c 'while :; do :; done' &)
-sh -c 'x=$(head -c 100000000 /dev/zero | tr "\0" x); while :; do :; done' & echo started; wait`
+// burn has memory and uses processors, as far as it gets them, twice: below the task, and where nothing but its shim knows it.
+const burn = `(setsid env -i sh -c 'x=$(head -c 50000000 /dev/zero | tr "\0" x); while :; do :; done' &)
+sh -c 'x=$(head -c 50000000 /dev/zero | tr "\0" x); while :; do :; done' & echo started; wait`
 
 func TestMetricsOfAnAgentAreOfAllThatItRuns(t *testing.T) {
 	bothUsers(t, func(t *testing.T, c *control, o Options) {
@@ -68,7 +68,7 @@ func TestMetricsOfAnAgentAreOfAllThatItRuns(t *testing.T) {
 		require.Empty(t, quiet.GPUs)
 
 		c.start(agent.Attempt{ID: "att_1", Command: burn})
-		busy := func(m agent.Metrics) bool { return m.CPU > 0.6 && m.Memory > quiet.Memory+90_000_000 }
+		busy := func(m agent.Metrics) bool { return m.CPU > 0.05 && m.Memory > quiet.Memory+80_000_000 }
 		nextMetrics(t, taken, busy)
 		stop()
 		c.cut()

@@ -367,7 +367,7 @@ func TestForeignFiles(t *testing.T) {
 			})
 		}
 		failed := r.fails("FROM " + w.name)
-		require.Contains(t, failed.Message, "disabled by configuration", "%+v", failed)
+		require.Contains(t, failed.Message, "is not in the workspace's storage", "%+v", failed)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestS3(t *testing.T) {
 	read.Storage = r.other
 	_, end = r.do(read)
 	require.NotNil(t, end.Error, "a child of one workspace reads no file of another, although its keys open the bucket")
-	require.Contains(t, end.Error.Message, "ermission")
+	require.Contains(t, end.Error.Message, "is not in the workspace's storage")
 	write := r.statement("INSERT INTO t VALUES (4, 'q')")
 	write.Storage = r.other
 	_, end = r.do(write)

@@ -184,7 +184,7 @@ func TestAnotherWorkspacesFilesAreClosed(t *testing.T) {
 	s.Storage = r.other
 	_, end := r.do(s)
 	require.NotNil(t, end.Error, "a child of one workspace reads no file of another, whatever the catalog says")
-	require.Contains(t, end.Error.Message, "ermission")
+	require.Contains(t, end.Error.Message, "is not in the workspace's storage")
 }
 
 // TestRowsOfANewTable are told, though DuckDB does not.

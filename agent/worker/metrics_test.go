@@ -50,9 +50,30 @@ func nextMetrics(t testing.TB, taken <-chan agent.Metrics, wanted func(agent.Met
 	}
 }
 
-// burn has memory and uses processors, as far as it gets them, twice: below the task, and where nothing but its shim knows it.
-const burn = `(setsid env -i sh -c 'x=$(head -c 50000000 /dev/zero | tr "\0" x); while :; do :; done' &)
-sh -c 'x=$(head -c 50000000 /dev/zero | tr "\0" x); while :; do :; done' & echo started; wait`
+// burn has memory and uses processors, as far as it gets them, twice: below the task, and where nothing but its shim knows it. Both print their pids.
+const burn = `(setsid env -i sh -c 'echo $$; x=$(head -c 50000000 /dev/zero | tr "\0" x); while :; do :; done' &)
+sh -c 'echo $$; x=$(head -c 50000000 /dev/zero | tr "\0" x); while :; do :; done' & wait`
+
+// usage answers, at each call, how many processors the processes have used since the one before, as the kernel tells it.
+func usage(t testing.TB, pids []int) func() float64 {
+	ticks := func() (n int64) {
+		for _, pid := range pids {
+			stat, err := os.ReadFile(procPath(pid, "stat"))
+			require.NoError(t, err)
+			p, ok := parseTimes(pid, stat)
+			require.True(t, ok)
+			n += p.own
+		}
+		return n
+	}
+	before, at := ticks(), time.Now()
+	return func() float64 {
+		now, seconds := ticks(), time.Since(at).Seconds()
+		used := float64(now-before) / ticksPerSecond / seconds
+		before, at = now, time.Now()
+		return used
+	}
+}
 
 func TestMetricsOfAnAgentAreOfAllThatItRuns(t *testing.T) {
 	bothUsers(t, func(t *testing.T, c *control, o Options) {
@@ -68,7 +89,11 @@ func TestMetricsOfAnAgentAreOfAllThatItRuns(t *testing.T) {
 		require.Empty(t, quiet.GPUs)
 
 		c.start(agent.Attempt{ID: "att_1", Command: burn})
-		busy := func(m agent.Metrics) bool { return m.CPU > 0.05 && m.Memory > quiet.Memory+80_000_000 }
+		used := usage(t, c.pids("att_1", 2))
+		busy := func(m agent.Metrics) bool { // more than one of them alone would be
+			cpu := used()
+			return cpu > 0.1 && m.CPU > 0.75*cpu && m.Memory > quiet.Memory+80_000_000
+		}
 		nextMetrics(t, taken, busy)
 		stop()
 		c.cut()

@@ -181,7 +181,7 @@ func TestALostConnectionWakesEveryone(t *testing.T) {
 		case <-time.After(2 * time.Second):
 			c.Errorf("notifications do not come through again")
 		}
-	}, time.Minute, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 func TestAClosedStoreLeavesNothingBehind(t *testing.T) {

@@ -1,4 +1,4 @@
-# Needs: Go 1.26, a C compiler, Node 20 with npm, Python 3.11 with pip and venv. Everything else is fetched, pinned, by their own package clients.
+# Needs: Go 1.26, a C compiler, Node 20 with npm, Python 3.11 with pip and venv, Maven. Everything else is fetched, pinned, by their own package clients.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -8,9 +8,11 @@ WEB_SRC := $(shell find web/src web/public web/scripts -type f 2>/dev/null) $(wi
 # DuckDB's extensions, which the engine embeds.
 EXTENSIONS := agent/engine/extensions/.stamp
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# Where the tests find Trino: outside of the repository, and installed once for all of its copies.
+ENGINES := $${MILLPOND_ENGINES_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}/millpond/engines}
 # A package's tests may start a database, agents and tasks of their own: two packages at once is what two cores carry.
 GOTEST  := go tool gotestsum --format pkgname-and-test-fails --hide-summary=skipped --
-RACE    := -race -p 2 -timeout 20m
+RACE    := -race -p 2 -timeout 40m
 
 .PHONY: help
 help: ## Show the targets
@@ -39,12 +41,16 @@ web/dist/index.html: web/node_modules/.stamp $(WEB_SRC)
 test: test-web test-go e2e ## Pass all tests
 
 .PHONY: test-go
-test-go: web/dist/index.html $(EXTENSIONS) pyiceberg ## Test the Go packages, against a real PostgreSQL and real processes
+test-go: web/dist/index.html $(EXTENSIONS) pyiceberg trino ## Test the Go packages, against a real PostgreSQL and real processes
 	$(GOTEST) $(RACE) ./...
 
 .PHONY: pyiceberg
 pyiceberg:
 	@scripts/pyiceberg.sh > /dev/null
+
+.PHONY: trino
+trino: millpond ## Install Trino for the tests, in the user's cache
+	@MILLPOND_ENGINES_DIR="$(ENGINES)" ./millpond engine install trino
 
 .PHONY: test-web
 test-web: web/dist/index.html ## Test the console's parts, and hold it to its size
@@ -74,7 +80,7 @@ golden: ## Write the golden files again: schema.sql, openapi.yaml, permissions.m
 	go test ./rest -run OpenAPI -count=1 -update
 
 .PHONY: bench
-bench: millpond $(EXTENSIONS) ## Measure: ratios within one run, see docs/performance.md
+bench: millpond $(EXTENSIONS) trino ## Measure: ratios within one run, see docs/performance.md
 	go test -tags duckdb_arrow -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench/...
 
 .PHONY: clean

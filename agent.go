@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent/engine"
+	"github.com/millpond/millpond/agent/engine/install"
+	"github.com/millpond/millpond/agent/engine/trino"
 	"github.com/millpond/millpond/agent/worker"
 )
 
@@ -33,6 +35,8 @@ type agentCommand struct {
 	Alone         time.Duration `help:"End when the platform has not answered for so long. Default: never." env:"MILLPOND_AGENT_ALONE" hidden:""`
 	Warehouse     bool          `help:"Run SQL, as the machine is a warehouse." env:"MILLPOND_AGENT_WAREHOUSE" hidden:""`
 	Group         uint32        `help:"Group that opens the workspace's tables where they are files, for the engine of a warehouse." env:"MILLPOND_AGENT_GROUP" hidden:""`
+	WriteEngine   string        `help:"Engine that the warehouse writes with." enum:"duckdb,trino" default:"duckdb" env:"MILLPOND_AGENT_WRITE_ENGINE" hidden:""`
+	EnginesDir    string        `help:"Directory of installed engines." env:"MILLPOND_AGENT_ENGINES_DIR" placeholder:"PATH" hidden:""`
 	Memory        int64         `help:"Bytes of memory of the machine, for --metrics=own. Default: the host's." env:"MILLPOND_AGENT_MEMORY" placeholder:"BYTES" hidden:""`
 }
 
@@ -61,6 +65,9 @@ func (c *agentCommand) Run(ctx context.Context) error {
 // sql gives the agent of a warehouse its engine. Where the agent is root, the engine's processes run as a user of their own with the workspace's group, as tasks do.
 func (c *agentCommand) sql(o *worker.Options) (end func(), err error) {
 	options := engine.Options{Dir: filepath.Join(o.Dir, "engine"), Memory: c.Memory * 3 / 4, Threads: int(c.Cores), Log: o.Log}
+	if c.WriteEngine == engine.TrinoName {
+		options.Memory, options.Trino = c.Memory*3/8, c.trino()
+	}
 	leave := func() {}
 	if os.Geteuid() == 0 && !c.OneUser {
 		user, free, err := worker.TakeUser(o.Users)
@@ -78,11 +85,17 @@ func (c *agentCommand) sql(o *worker.Options) (end func(), err error) {
 		leave()
 		return nil, fmt.Errorf("the engine: %w", err)
 	}
-	o.SQL, o.Engines = e, e.Engines()
+	o.SQL, o.Engines, o.Changed, o.Configure = e, e.Engines, e.Changed(), e.Configure
 	return func() {
 		e.Close()
 		leave()
 	}, nil
+}
+
+// trino divides what the engines of a warehouse may take of its memory evenly between the two.
+func (c *agentCommand) trino() *trino.Options {
+	found, err := install.FindTrino(c.EnginesDir)
+	return &trino.Options{Installation: found, Missing: err, Memory: c.Memory * 3 / 8, Cores: int(c.Cores)}
 }
 
 func clearAgent(ctx context.Context, o worker.Options) error {

@@ -17,9 +17,11 @@ const (
 	sealEvery       = 2 * time.Second
 	houseEvery      = time.Hour
 	statementsEvery = 10 * time.Second
-	replicaEvery    = 10 * time.Second
-	keysEvery       = 5 * time.Minute
-	databaseEvery   = time.Second
+
+	maintenanceEvery = 30 * time.Second
+	replicaEvery     = 10 * time.Second
+	keysEvery        = 5 * time.Minute
+	databaseEvery    = time.Second
 )
 
 // background runs what no request asks for, until ctx ends. Every replica does all of it; locks in the database see to it that
@@ -51,6 +53,9 @@ func (s *server) background(ctx context.Context, fail context.CancelCauseFunc) {
 		s.every(ctx, "housekeeping", houseEvery, func(ctx context.Context) error { return system.Housekeep(ctx, clock.Now()) })
 	})
 	group.Go(func() { s.every(ctx, "statements", statementsEvery, s.services.Statements.Sweep) })
+	group.Go(func() {
+		s.loop(ctx, "maintenance", maintenanceEvery, domain.MaintenanceTopic, s.services.Maintenance.Tick)
+	})
 	group.Go(func() { s.every(ctx, "purge of tables", houseEvery, s.lake.Purge) })
 	group.Go(func() { s.emitLineage(ctx) })
 	group.Go(func() { s.every(ctx, "signing keys", keysEvery, s.keys.Rotate) })

@@ -16,6 +16,7 @@ import (
 type serveCommand struct {
 	Listen         string        `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	DataDir        string        `help:"Directory of everything embedded. Default: /var/lib/millpond for root, else millpond in the user's data directory." placeholder:"PATH"`
+	EnginesDir     string        `help:"Directory of installed engines, such as Trino. Default: engines in the data directory." placeholder:"PATH"`
 	Database       string        `help:"Address of a PostgreSQL 15 or newer; without one a private PostgreSQL runs in the data directory." placeholder:"URL"`
 	Storage        string        `help:"Where logs are archived. Default: files in the data directory." placeholder:"URL"`
 	Tables         string        `help:"Where tables lie, as --storage. Default: lake beside the files of --storage, or below it in a bucket." placeholder:"URL"`
@@ -47,6 +48,9 @@ func (c *serveCommand) complete() (err error) {
 		}
 	}
 	if c.DataDir, err = filepath.Abs(c.DataDir); err != nil {
+		return err
+	}
+	if c.EnginesDir, err = enginesDir(c.EnginesDir, c.DataDir); err != nil {
 		return err
 	}
 	if c.Storage == "" {
@@ -85,6 +89,20 @@ func dataDir(name string) (string, error) {
 		return "", fmt.Errorf("no data directory: give one with --data-dir: %w", err)
 	}
 	return filepath.Join(home, ".local", "share", name), nil
+}
+
+// enginesDir is the absolute directory of engines: the one that is given, else engines in the data directory, given or the default.
+func enginesDir(given, data string) (string, error) {
+	if given != "" {
+		return filepath.Abs(given)
+	}
+	if data == "" {
+		var err error
+		if data, err = dataDir("millpond"); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Abs(filepath.Join(data, "engines"))
 }
 
 func newLog(format string) *slog.Logger {

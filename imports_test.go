@@ -41,9 +41,9 @@ var importRules = []rule{
 	{"agent/tunnel", []string{"agent"}, nil},
 	{"agent/hub", []string{"domain", "agent", "agent/tunnel"}, nil},
 	{"agent/provision/...", []string{"domain", "agent", "agent/tunnel"}, nil},
-	{"agent/children", []string{"agent/engine", "agent/worker"}, []string{}},
+	{"agent/children", []string{"agent/engine/...", "agent/worker"}, []string{}},
 	{"agent/worker/...", []string{"agent", "agent/tunnel"}, nil},
-	{"agent/engine/...", []string{"agent", "agent/tunnel"}, nil},
+	{"agent/engine/...", []string{"agent", "agent/tunnel", "agent/engine/..."}, nil},
 	{"web", nil, []string{}},
 	{"bench/...", []string{"..."}, nil},
 	{"", []string{"..."}, nil}, // main

@@ -12,6 +12,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"github.com/millpond/millpond/agent/engine/install"
 	"github.com/millpond/millpond/agent/provision/local"
 	"github.com/millpond/millpond/domain"
 )
@@ -39,12 +40,18 @@ func (s *server) openProviders(ctx context.Context) (domain.Providers, error) {
 	}
 	p, err := local.New(local.Options{
 		Dir: s.path(machinesDir), Version: version, Log: s.log, LogFormat: s.config.LogFormat, Gone: s.machineGone,
+		EnginesDir: s.config.EnginesDir, Trino: s.findTrino,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the local machines: %w", err)
 	}
 	s.closers = append(s.closers, p.Close)
 	return domain.Providers{domain.ProviderLocal: p}, s.priceLocal(ctx, p)
+}
+
+func (s *server) findTrino() error {
+	_, err := install.FindTrino(s.config.EnginesDir)
+	return err
 }
 
 // What an hour of the local provider costs where nobody has said otherwise: about what clouds ask for the like.
@@ -67,27 +74,31 @@ func (s *server) priceLocal(ctx context.Context, p domain.Provider) error {
 	return s.store.System().InsertPrices(ctx, domain.ProviderLocal, domain.DefaultProvider.Region, time.Unix(0, 0).UTC(), prices)
 }
 
-// warehouseSize is the flavor of the warehouse that a workspace starts with: the largest that leaves half of the host free.
-func warehouseSize(ctx context.Context, providers domain.Providers) string {
+// firstWarehouse is what the warehouse that a workspace starts with is made from: the largest flavor that leaves half of the host free, and the default write
+// engine of that. Both are empty where they cannot be known.
+func firstWarehouse(ctx context.Context, providers domain.Providers) (size, engine string) {
 	p := providers[domain.ProviderLocal]
 	if p == nil {
-		return ""
+		return "", ""
 	}
 	flavors, err := p.Flavors(ctx, domain.DefaultProvider)
-	if err != nil {
-		return ""
+	if err != nil || len(flavors) == 0 {
+		return "", ""
 	}
 	most := 0
 	for _, f := range flavors {
 		most = max(most, f.Cores)
 	}
-	size := ""
+	largest := flavors[0]
 	for _, f := range flavors {
 		if f.GPUs == 0 && 2*f.Cores <= most {
-			size = f.Name
+			largest = f
 		}
 	}
-	return size
+	if engine, err = domain.DefaultWriteEngine(ctx, p, domain.DefaultProvider, largest); err != nil {
+		return largest.Name, ""
+	}
+	return largest.Name, engine
 }
 
 // host is the name of this server's data directory, by which its machines are known to be its own.

@@ -24,8 +24,10 @@ type commands struct {
 	Agent     agentCommand     `cmd:"" help:"Run an agent: the process that does the work, here or in another cloud."`
 	Migrate   migrateCommand   `cmd:"" help:"Bring a database's schema up to this version."`
 	Workspace workspaceCommand `cmd:"" help:"Make and list workspaces."`
+	Engine    engineCommand    `cmd:"" help:"Install and list what runs the SQL of warehouses."`
 	SQL       sqlCommand       `cmd:"" name:"sql" help:"Run a SQL statement on a warehouse."`
 	Version   versionCommand   `cmd:"" help:"Print the version."`
+	Maintain  maintainCommand  `cmd:"" name:"engine-maintain" hidden:"" help:"Maintain a table, for the engine of a warehouse; it is not run by hand."`
 }
 
 func main() {

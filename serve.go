@@ -17,6 +17,7 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/rows"
 	"github.com/millpond/millpond/rest/iceberg"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/embedded"
@@ -178,10 +179,11 @@ func (s *server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	s.reconciler.Providers = providers
+	size, engine := firstWarehouse(ctx, providers)
 	*s.services = domain.Services{
 		Clock:      clock,
 		Version:    version,
-		Instance:   &domain.Instance{Store: system, Clock: clock, Size: warehouseSize(ctx, providers)},
+		Instance:   &domain.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
 		Workspaces: &domain.Workspaces{Store: s.store, Clock: clock},
 		Members:    &domain.Members{Store: s.store, Clock: clock},
 		APIKeys:    &domain.APIKeys{Store: s.store, Clock: clock},
@@ -200,6 +202,10 @@ func (s *server) assemble(ctx context.Context) (err error) {
 			Report: func(err error) { s.log.Error("a statement", "error", err) },
 		}),
 		Settings: &domain.Settings{Store: s.store, Clock: clock, Providers: providers, Objects: s.objects, Storage: s.config.Storage},
+	}
+	s.services.Maintenance = &domain.Maintenances{
+		Store: s.store, System: system, Topics: s.store.Topics(), Clock: clock, Statements: s.services.Statements,
+		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 	}
 	s.metrics = newMetrics(s)
 	return nil

@@ -98,7 +98,30 @@ type Hello struct {
 type Engine struct {
 	Name    string `json:"name"` // such as duckdb
 	Version string `json:"version"`
+	State   string `json:"state,omitempty"`   // EngineStopped and so on; empty for one that is always there
+	Message string `json:"message,omitempty"` // a sentence for a person: why it failed, or what it does
+	Nodes   int    `json:"nodes,omitempty"`   // that it runs on
 }
+
+// The states of an engine that starts and stops by itself.
+const (
+	EngineStopped  = "stopped"
+	EngineStarting = "starting"
+	EngineRunning  = "running"
+	EngineFailed   = "failed" // Message says why
+)
+
+// WarehouseSettings are what the agent of a warehouse has to know of it. They may change while it runs.
+type WarehouseSettings struct {
+	Nodes      int    `json:"nodes"`       // of Trino: its coordinator and its workers
+	TrinoStart string `json:"trino_start"` // StartFirstWrite or StartWithWarehouse
+}
+
+// When a warehouse that writes with Trino starts it.
+const (
+	StartFirstWrite    = "first_write"
+	StartWithWarehouse = "with_warehouse"
+)
 
 // HelloAttempt is one attempt the agent still holds: running, or exited and not yet forgotten.
 type HelloAttempt struct {
@@ -113,6 +136,8 @@ type Welcome struct {
 	HeartbeatEvery Duration         `json:"heartbeat"` // how often to send Heartbeat
 	Attempts       []DesiredAttempt `json:"attempts"`  // for each attempt of Hello; others come by AttemptPath
 	Group          uint32           `json:"group"`     // that opens the workspace's tables where they are files of this host; 0 for none
+
+	Warehouse *WarehouseSettings `json:"warehouse,omitempty"` // nil for an agent that is no warehouse's
 }
 
 // The range of Welcome's groups, both ends included. An agent takes no other one, as those of the host itself are.
@@ -142,11 +167,13 @@ type DesiredAttempt struct {
 type Heartbeat struct {
 	Attempts []string `json:"attempts"` // ids of those that have not exited
 	Idle     Duration `json:"idle"`     // as in Hello
+	Engines  []Engine `json:"engines,omitempty"`
 }
 
 // HeartbeatReply names the attempts whose desired state is not what the agent does, as Welcome would.
 type HeartbeatReply struct {
-	Attempts []DesiredAttempt `json:"attempts,omitempty"` // those to cancel or to forget
+	Attempts  []DesiredAttempt   `json:"attempts,omitempty"`  // those to cancel or to forget
+	Warehouse *WarehouseSettings `json:"warehouse,omitempty"` // as in Welcome
 }
 
 // Metrics are how much of its machine an agent and all that it runs use, at one moment.

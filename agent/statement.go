@@ -31,6 +31,8 @@ type Statement struct {
 	Timeout    Duration          `json:"timeout"`   // of the run, without waiting for a place; 0 means none
 	MaxRows    int64             `json:"max_rows"`  // of the result; 0 means no limit
 	MaxBytes   int64             `json:"max_bytes"` // of the result in Arrow; 0 means no limit
+
+	RoutingReason string `json:"routing_reason,omitempty"` // within the agent alone: why the engine that has it was chosen
 }
 
 // Catalog is the platform's Iceberg REST catalog, as one statement may use it.
@@ -73,10 +75,11 @@ var ArrowEnd = []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}
 
 // StatementProgress is how far a statement has come. One comes first, as soon as the statement is taken, and says what kind it is.
 type StatementProgress struct {
-	Queued bool    `json:"queued,omitempty"` // it waits for a place
-	Done   float64 `json:"done"`             // from 0 to 1; -1 where the engine cannot tell
-	Kind   string  `json:"kind,omitempty"`   // as in StatementHead, by the text alone; empty but in the first
-	Write  bool    `json:"write,omitempty"`  // with Kind
+	Queued  bool    `json:"queued,omitempty"`  // it waits
+	Message string  `json:"message,omitempty"` // what it waits for, as a sentence; empty for a place
+	Done    float64 `json:"done"`              // from 0 to 1; -1 where the engine cannot tell
+	Kind    string  `json:"kind,omitempty"`    // as in StatementHead, by the text alone; empty but in the first
+	Write   bool    `json:"write,omitempty"`   // with Kind
 }
 
 // StatementHead is what the engine made of a statement.

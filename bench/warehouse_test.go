@@ -36,9 +36,9 @@ const (
 	warehouseThreads = 1
 )
 
-func newWarehouse(b *testing.B) *warehouse {
+func newWarehouse(b *testing.B, extra ...string) *warehouse {
 	b.Helper()
-	w := &warehouse{platform: newPlatform(b, 0), schema: "public"}
+	w := &warehouse{platform: newPlatform(b, 0, extra...), schema: "public"}
 	var made struct{ ID string }
 	require.NoError(b, w.do(http.MethodPost, "/sql/warehouses", map[string]string{"name": "bench", "size": warehouseSize, "auto_stop": "never"}, &made))
 	w.id = made.ID
@@ -127,7 +127,12 @@ type statementAnswer struct {
 
 // execute sends a statement and answers the response, whose body is the caller's.
 func (w *warehouse) execute(query, accept string) (*http.Response, error) {
-	text, err := json.Marshal(map[string]string{"query": query, "warehouse_id": w.id, "database": "lake", "schema": w.schema})
+	return w.executeIn("", query, accept)
+}
+
+// executeIn is execute by the engine of that name; the one of the statement's kind where it is empty.
+func (w *warehouse) executeIn(engine, query, accept string) (*http.Response, error) {
+	text, err := json.Marshal(map[string]string{"query": query, "warehouse_id": w.id, "database": "lake", "schema": w.schema, "engine": engine})
 	if err != nil {
 		return nil, err
 	}

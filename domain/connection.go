@@ -38,6 +38,20 @@ type Desired struct {
 	LogNext int64 // the first log byte the server does not have
 }
 
+// AgentHeartbeat is what an agent says of itself from time to time, and when its engines change.
+type AgentHeartbeat struct {
+	Session string
+	Running []AttemptID   // those that have not exited
+	Idle    time.Duration // as in AgentHello
+	Engines []Engine      // as in AgentHello; where it is nil, they are as it told before
+}
+
+// AgentOrders are what an agent's hello or heartbeat is answered with.
+type AgentOrders struct {
+	Attempts  []Desired
+	Warehouse *WarehouseSettings // nil for an agent that is no warehouse's
+}
+
 // Bounds of what an agent may say of itself.
 const (
 	maxSlots = 4096
@@ -49,22 +63,22 @@ var ErrTokenReplaced = Errorf(CodeUnauthenticated, "This agent's token has been 
 
 // Hello makes the connection the agent's only one, and answers with the desired state of every attempt the agent holds. What the agent tells of those that
 // run is taken note of; it does not say it again. Those it should hold are sent to it.
-func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, error) {
+func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) (orders AgentOrders, err error) {
 	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
-		return nil, err
+		return AgentOrders{}, err
 	}
 	if h.Slots < 1 || h.Slots > maxSlots {
-		return nil, Invalid("slots", "An agent has from 1 to %d slots.", maxSlots)
+		return AgentOrders{}, Invalid("slots", "An agent has from 1 to %d slots.", maxSlots)
 	}
 	for field, text := range map[string]string{"instance": h.Instance, "version": h.Version, "hostname": h.Hostname, "os": h.OS, "arch": h.Arch} {
 		if err := validText(field, text, maxNamed); err != nil {
-			return nil, err
+			return AgentOrders{}, err
 		}
 	}
 	id := AgentID(s.actor.ID)
 	var live []Attempt
 	var ends map[AttemptID]LogEnd
-	err := a.Store.In(ctx, s, func(tx Tx) error {
+	err = a.Store.In(ctx, s, func(tx Tx) error {
 		agent, err := tx.LockSession(ctx, id)
 		if err != nil {
 			return err
@@ -83,7 +97,7 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, e
 			return err
 		}
 		if agent.MachineID != "" {
-			if err := a.ready(ctx, tx, s, agent, h, live); err != nil {
+			if orders.Warehouse, err = a.ready(ctx, tx, s, agent, h, live); err != nil {
 				return err
 			}
 		}
@@ -92,9 +106,10 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) ([]Desired, e
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return AgentOrders{}, err
 	}
-	return a.desired(ctx, s, h, live, ends)
+	orders.Attempts, err = a.desired(ctx, s, h, live, ends)
+	return orders, err
 }
 
 // replaces refuses another instance of the agent than the one whose lease runs: what that one runs would go on beside what the new one starts.
@@ -178,19 +193,19 @@ func (a *Agents) absent(ctx context.Context, s Scope, at Attempt) error {
 var ErrSuperseded = Errorf(CodeConflict, "This connection has been replaced by a newer one of the same agent.")
 
 // Heartbeat extends the lease of the agent and of all that runs on it, and answers with what is wanted otherwise than the agent does: attempts to cancel or
-// forget. Those that did not arrive are sent again. Idle is as in AgentHello.
-func (a *Agents) Heartbeat(ctx context.Context, s Scope, session string, running []AttemptID, idle time.Duration) ([]Desired, error) {
+// forget. Those that did not arrive are sent again.
+func (a *Agents) Heartbeat(ctx context.Context, s Scope, h AgentHeartbeat) (orders AgentOrders, err error) {
 	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
-		return nil, err
+		return AgentOrders{}, err
 	}
 	id := AgentID(s.actor.ID)
 	var live []Attempt
-	err := a.Store.In(ctx, s, func(tx Tx) error {
+	err = a.Store.In(ctx, s, func(tx Tx) error {
 		agent, err := tx.LockAgent(ctx, id)
 		if err != nil {
 			return err
 		}
-		if agent.Session != session {
+		if agent.Session != h.Session {
 			return ErrSuperseded
 		}
 		now := a.Clock.Now()
@@ -200,14 +215,16 @@ func (a *Agents) Heartbeat(ctx context.Context, s Scope, session string, running
 			return err
 		}
 		if live, err = tx.LiveAttempts(ctx, id); err != nil || agent.MachineID == "" || len(live) > 0 {
-			return err
+			return err // a warehouse has no attempts
 		}
-		return a.idle(ctx, tx, s, agent, idle)
+		orders.Warehouse, err = a.beats(ctx, tx, s, agent.MachineID, h)
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return AgentOrders{}, err
 	}
-	return a.corrections(ctx, s, live, running)
+	orders.Attempts, err = a.corrections(ctx, s, live, h.Running)
+	return orders, err
 }
 
 // undelivered is how long an attempt may be on its way before it is sent again.

@@ -37,28 +37,21 @@ func (a *Agents) Enroll(ctx context.Context, bootstrap string) (id AgentID, toke
 	return ref.Agent, token, err
 }
 
-// maxEngines bounds what an agent may say of its engines.
-const maxEngines = 16
-
 // ready tells the agent's machine that the agent is connected.
-func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h AgentHello, live []Attempt) error {
+func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h AgentHello, live []Attempt) (*WarehouseSettings, error) {
 	m, _, err := tx.LockMachine(ctx, agent.MachineID)
 	if IsCode(err, CodeNotFound) || err == nil && m.resting() {
-		return ErrTokenReplaced // nothing of the machine is there any more
+		return nil, ErrTokenReplaced // nothing of the machine is there any more
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	engines := make([]Engine, 0, len(h.Engines))
-	for _, e := range h.Engines[:min(len(h.Engines), maxEngines)] {
-		engines = append(engines, Engine{Name: shown(e.Name), Version: shown(e.Version)})
-	}
-	if err := tx.SetEngines(ctx, agent.ID, engines); err != nil {
-		return err
+	if err := a.engines(ctx, tx, s, m, h.Engines); err != nil {
+		return nil, err
 	}
 	now := a.Clock.Now()
 	if err := m.Apply(EventReady, "", now); err != nil || m.State != MachineRunning {
-		return err
+		return m.settings(), err
 	}
 	m.Made, m.IdleSince, m.Message = true, nil, ""
 	if len(live) == 0 {
@@ -66,23 +59,36 @@ func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h Agent
 	}
 	m.DueAt = m.AutoStopAt()
 	tx.Notify(MachinesTopic(s.workspace), ReconcileTopic)
-	return tx.UpdateMachine(ctx, m)
+	return m.settings(), tx.UpdateMachine(ctx, m)
+}
+
+// beats takes what a heartbeat of the machine's agent says beside its attempts.
+func (a *Agents) beats(ctx context.Context, tx Tx, s Scope, id MachineID, h AgentHeartbeat) (*WarehouseSettings, error) {
+	m, err := tx.Machine(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if h.Engines != nil {
+		if err := a.engines(ctx, tx, s, m, h.Engines); err != nil {
+			return nil, err
+		}
+	}
+	return m.settings(), a.idle(ctx, tx, s, m, h.Idle)
 }
 
 // idleSlack is how far the time at which a machine became idle may be off.
 const idleSlack = 5 * time.Second
 
 // idle sets right since when the machine is idle: by this server's clock, which may have been set, it is what the agent's own clock says.
-func (a *Agents) idle(ctx context.Context, tx Tx, s Scope, agent Agent, idle time.Duration) error {
+func (a *Agents) idle(ctx context.Context, tx Tx, s Scope, m Machine, idle time.Duration) (err error) {
 	since := a.Clock.Now().Add(-idle)
 	off := func(m Machine) bool {
 		return m.State == MachineRunning && idle > 0 && (m.IdleSince == nil || m.IdleSince.Sub(since).Abs() > idleSlack)
 	}
-	m, err := tx.Machine(ctx, agent.MachineID)
-	if err != nil || !off(m) {
-		return err
+	if !off(m) {
+		return nil
 	}
-	if m, _, err = tx.LockMachine(ctx, agent.MachineID); err != nil || !off(m) {
+	if m, _, err = tx.LockMachine(ctx, m.ID); err != nil || !off(m) {
 		return err
 	}
 	m.IdleSince = &since

@@ -97,7 +97,7 @@ func (w errand) spec(ctx context.Context) (MachineSpec, error) {
 		})
 	}
 	return MachineSpec{
-		MachineRef: w.ref(), Provider: w.settings, Flavor: f, ImageRef: image, Slots: w.machine.Slots, Server: w.r.Server, Bootstrap: w.token,
+		MachineRef: w.ref(), Provider: w.settings, Flavor: f, ImageRef: image, Slots: w.machine.Slots, WriteEngine: w.machine.WriteEngine, Server: w.r.Server, Bootstrap: w.token,
 	}, err
 }
 

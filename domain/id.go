@@ -24,6 +24,8 @@ type (
 	StatementID string
 	DatabaseID  string
 	TableID     string // of a table or a view of the catalog
+
+	MaintenanceRunID string
 )
 
 // The prefixes of ids. The specification names those of runs, compute instances and warehouses; the others are ours in its manner.
@@ -43,6 +45,8 @@ const (
 	prefixStatement = "stm"
 	prefixDatabase  = "db"
 	prefixTable     = "tbl"
+
+	prefixMaintenance = "mnt"
 )
 
 // RequestID is the id of a request that came with the given one: that one where it is sane, else a new one.

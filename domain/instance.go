@@ -35,6 +35,8 @@ type Instance struct {
 	Clock Clock
 	// Size is that of the warehouse that a workspace starts with: a flavor. Empty stands for the smallest, cpu.1.
 	Size string
+	// WriteEngine is that warehouse's; empty stands for duckdb.
+	WriteEngine string
 }
 
 // Credentials are the secrets that a new workspace comes with. They are shown once and not kept.
@@ -80,6 +82,7 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (Worksp
 func (i *Instance) warehouse(ws Workspace) (Machine, Agent) {
 	by := SystemScope(ws.ID, "workspace").actor
 	m := newMachine(KindWarehouse, "default", cmp.Or(i.Size, "cpu.1"), DefaultProvider, by, ws.CreatedAt)
+	m.WriteEngine = cmp.Or(i.WriteEngine, EngineDuckDB)
 	return m, m.newAgent()
 }
 

@@ -39,6 +39,14 @@ func (k MachineKind) size() string {
 	return "flavor"
 }
 
+// fixed is what of it changes only while it is stopped.
+func (k MachineKind) fixed() string {
+	if k == KindWarehouse {
+		return "size, image, slots and write engine"
+	}
+	return "flavor, image and slots"
+}
+
 func (k MachineKind) prefix() string {
 	if k == KindWarehouse {
 		return prefixWarehouse
@@ -100,9 +108,11 @@ type Machine struct {
 	Image       string // as it was asked for; empty stands for the provider's default
 	ImageRef    string // immutable; empty until the first start
 	AutoStop    AutoStop
-	Slots       int      // tasks at once; 0 stands for four for each core
-	WriteEngine string   // of a warehouse; chosen when it is made
-	Engines     []Engine // as its agent told last; none before the first start
+	Slots       int        // tasks at once; 0 stands for four for each core
+	WriteEngine string     // of a warehouse: duckdb or trino
+	Nodes       int        // of a warehouse: Trino's coordinator and its workers; 1 of any other machine
+	TrinoStart  TrinoStart // of a warehouse
+	Engines     []Engine   // as its agent told last, which EnginesNow shows; none before the first start
 	AgentID     AgentID
 	Host        string // that has it, where the provider is a server's own machine; empty before
 	CreatedBy   Actor
@@ -130,12 +140,6 @@ func (m Machine) AutoStopAt() *time.Time {
 	}
 	at := m.IdleSince.Add(after)
 	return &at
-}
-
-// Engine is something on a machine that runs SQL.
-type Engine struct {
-	Name    string `json:"name"` // such as duckdb
-	Version string `json:"version"`
 }
 
 // resting says that the machine is stopped or failed and nothing of it is left.

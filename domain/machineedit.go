@@ -13,16 +13,26 @@ type NewMachine struct {
 	AutoStop string // empty stands for 1h
 	Image    string // empty stands for the provider's default
 	Slots    int    // 0 stands for four for each core
+
+	// Of a warehouse alone.
+	WriteEngine string     // empty stands for DefaultWriteEngine
+	Nodes       *int       // nil stands for 1
+	TrinoStart  TrinoStart // empty stands for TrinoFirstWrite
 }
 
-// MachineChange changes the fields that are not nil. Flavor and image change only while the machine is stopped; giving the image that it has already pins
-// it anew at the next start.
+// MachineChange changes the fields that are not nil. Flavor, image, slots and write engine change only while the machine is stopped; giving the image that it
+// has already pins it anew at the next start.
 type MachineChange struct {
 	Name     *string
 	AutoStop *string
 	Slots    *int
 	Flavor   *string
 	Image    *string
+
+	// Of a warehouse alone.
+	WriteEngine *string
+	Nodes       *int
+	TrinoStart  *TrinoStart
 }
 
 // maxMachines bounds the machines of one kind in a workspace: far above what a team has, so a script that runs wild is stopped.
@@ -40,7 +50,7 @@ func (m *Machines) Create(ctx context.Context, s Scope, n NewMachine, key Idempo
 	if machine, err = m.draft(s, n, settings); err != nil {
 		return Machine{}, err
 	}
-	unknown := m.known(ctx, settings, &machine.Flavor, &machine.Image)
+	unknown := m.offered(ctx, settings, &machine)
 	agent := machine.newAgent()
 	err = m.Store.In(ctx, s, func(tx Tx) error {
 		id, err := once(ctx, tx, s, key, m.may(verbCreate), n, func() (MachineID, error) {
@@ -56,6 +66,17 @@ func (m *Machines) Create(ctx context.Context, s Scope, n NewMachine, key Idempo
 		return err
 	})
 	return machine, err
+}
+
+// offered asks the provider whether it has what the new machine is made from, and chooses the write engine of a warehouse where none is named.
+func (m *Machines) offered(ctx context.Context, p ProviderSettings, machine *Machine) (err error) {
+	if err := m.known(ctx, p, &machine.Flavor, &machine.Image); err != nil || machine.Kind != KindWarehouse {
+		return err
+	}
+	if machine.WriteEngine, err = m.writeEngine(ctx, p, machine.Flavor, machine.WriteEngine); err != nil {
+		return err
+	}
+	return machine.validEngine()
 }
 
 func (m *Machines) insert(ctx context.Context, tx Tx, s Scope, machine Machine, agent Agent) error {
@@ -99,7 +120,11 @@ func (m *Machines) settings(ctx context.Context, s Scope) (p ProviderSettings, e
 func (m *Machines) draft(s Scope, n NewMachine, p ProviderSettings) (Machine, error) {
 	now := m.Clock.Now()
 	machine := newMachine(m.Kind, n.Name, n.Flavor, p, s.actor, now)
-	machine.Image, machine.Slots = n.Image, n.Slots
+	machine.Image, machine.Slots, machine.WriteEngine = n.Image, n.Slots, n.WriteEngine
+	set(&machine.Nodes, n.Nodes)
+	if n.TrinoStart != "" {
+		machine.TrinoStart = n.TrinoStart
+	}
 	var err error
 	if machine.AutoStop, err = ParseAutoStop(n.AutoStop); err != nil {
 		return Machine{}, err
@@ -110,10 +135,10 @@ func (m *Machines) draft(s Scope, n NewMachine, p ProviderSettings) (Machine, er
 func newMachine(kind MachineKind, name, flavor string, p ProviderSettings, by Actor, now time.Time) Machine {
 	m := Machine{
 		ID: newID[MachineID](kind.prefix()), Kind: kind, Name: name, Flavor: flavor, Provider: p.Kind, Region: p.Region, AutoStop: AutoStop1h,
-		CreatedBy: by, CreatedAt: now, Desired: MachineStopped, State: MachineStopped, StateSince: now, Released: true,
+		Nodes: 1, CreatedBy: by, CreatedAt: now, Desired: MachineStopped, State: MachineStopped, StateSince: now, Released: true,
 	}
 	if kind == KindWarehouse {
-		m.WriteEngine = "duckdb"
+		m.WriteEngine, m.TrinoStart = EngineDuckDB, TrinoFirstWrite
 	}
 	return m
 }
@@ -147,17 +172,9 @@ func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineC
 	if err := authorize(ctx, m.Store, s, m.may(verbUpdate)); err != nil {
 		return Machine{}, err
 	}
-	if c.Flavor != nil || c.Image != nil {
-		settings, err := m.settings(ctx, s)
-		if err == nil {
-			_, err = m.Get(ctx, s, id)
-		}
-		if err != nil {
-			return Machine{}, err
-		}
-		if err := m.known(ctx, settings, c.Flavor, c.Image); err != nil {
-			return Machine{}, err
-		}
+	wanted, err := m.offer(ctx, s, id, c)
+	if err != nil {
+		return Machine{}, err
 	}
 	err = m.Store.In(ctx, s, func(tx Tx) error {
 		if machine, err = m.lock(ctx, tx, id); err != nil {
@@ -165,6 +182,9 @@ func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineC
 		}
 		if err := machine.change(c, m.Clock.Now()); err != nil {
 			return err
+		}
+		if wanted != nil && (machine.Flavor != wanted.Flavor || machine.WriteEngine != wanted.WriteEngine) {
+			return Errorf(CodeConflict, "The %s %s was changed by somebody else at the same time; look at it, and try again.", m.Kind.noun(), machine.Name)
 		}
 		if err := m.free(ctx, tx, machine.Name, id); err != nil {
 			return err
@@ -178,11 +198,40 @@ func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineC
 	return machine, err
 }
 
+// offer asks the provider whether it has what the change names. It returns the machine of which size and write engine were looked at together; nil where
+// neither changes.
+func (m *Machines) offer(ctx context.Context, s Scope, id MachineID, c MachineChange) (*Machine, error) {
+	if c.Flavor == nil && c.Image == nil && c.WriteEngine == nil {
+		return nil, nil
+	}
+	settings, err := m.settings(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := m.Get(ctx, s, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.known(ctx, settings, c.Flavor, c.Image); err != nil {
+		return nil, err
+	}
+	if m.Kind != KindWarehouse || c.Flavor == nil && c.WriteEngine == nil {
+		return nil, nil
+	}
+	set(&wanted.Flavor, c.Flavor)
+	set(&wanted.WriteEngine, c.WriteEngine)
+	_, err = m.writeEngine(ctx, settings, wanted.Flavor, wanted.WriteEngine)
+	return &wanted, err
+}
+
 func (m *Machine) change(c MachineChange, now time.Time) (err error) {
-	if (c.Flavor != nil || c.Image != nil || c.Slots != nil) && !m.resting() {
-		return Errorf(CodeConflict, "The %s %s is %s; its %s, image and slots change only while it is stopped.", m.Kind.noun(), m.Name, m.State, m.Kind.size())
+	if (c.Flavor != nil || c.Image != nil || c.Slots != nil || c.WriteEngine != nil) && !m.resting() {
+		return Errorf(CodeConflict, "The %s %s is %s; its %s change only while it is stopped.", m.Kind.noun(), m.Name, m.State, m.Kind.fixed())
 	}
 	set(&m.Name, c.Name)
+	set(&m.WriteEngine, c.WriteEngine)
+	set(&m.Nodes, c.Nodes)
+	set(&m.TrinoStart, c.TrinoStart)
 	set(&m.Slots, c.Slots)
 	set(&m.Flavor, c.Flavor)
 	if c.Image != nil {
@@ -198,6 +247,9 @@ func (m *Machine) change(c MachineChange, now time.Time) (err error) {
 		if m.State == MachineRunning {
 			m.DueAt = &now
 		}
+	}
+	if err := m.validEngine(); err != nil {
+		return err
 	}
 	return m.validate()
 }

@@ -56,6 +56,11 @@ const (
 	DatabaseDelete  Action = "database.delete"
 	LineageShow     Action = "lineage.read"
 	LineageReport   Action = "lineage.report"
+
+	MaintenanceRead    Action = "maintenance.read"
+	MaintenanceUpdate  Action = "maintenance.update"  // policies of databases and tables
+	MaintenanceStart   Action = "maintenance.run"     // now, and not at its time
+	MaintenanceDefault Action = "maintenance.default" // the workspace's own policy
 )
 
 var (
@@ -113,6 +118,11 @@ var Permissions = map[Action][]Role{
 	DatabaseDelete:  admins,
 	LineageShow:     readers,
 	LineageReport:   editors,
+
+	MaintenanceRead:    readers,
+	MaintenanceUpdate:  editors,
+	MaintenanceStart:   editors,
+	MaintenanceDefault: admins,
 }
 
 // Allows says whether the role may do the action.

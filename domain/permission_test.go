@@ -65,6 +65,7 @@ func TestPermissionsWhole(t *testing.T) {
 		WarehouseDelete: RoleEditor, SettingsRead: RoleViewer, ProviderUpdate: RoleAdmin, StorageUpdate: RoleAdmin,
 		StatementRead: RoleViewer, StatementRun: RoleViewer, StatementCancel: RoleEditor, CatalogRead: RoleViewer, CatalogWrite: RoleEditor,
 		DatabaseCreate: RoleEditor, DatabaseDelete: RoleAdmin, LineageShow: RoleViewer, LineageReport: RoleEditor,
+		MaintenanceRead: RoleViewer, MaintenanceUpdate: RoleEditor, MaintenanceStart: RoleEditor, MaintenanceDefault: RoleAdmin,
 		QuotaRead: RoleViewer, QuotaUpdate: RoleAdmin, SampleRemove: RoleAdmin,
 	}
 	require.Equal(t, len(Permissions), len(lowest))

@@ -34,6 +34,12 @@ type Price struct {
 	Currency string // ISO 4217
 }
 
+// Times is the price of n of them.
+func (p Price) Times(n int) Price {
+	p.Hourly = p.Hourly.Mul(decimal.NewFromInt(int64(n)))
+	return p
+}
+
 // MachineRef names a machine to its provider.
 type MachineRef struct {
 	Workspace   WorkspaceID
@@ -44,12 +50,13 @@ type MachineRef struct {
 // MachineSpec is what a provider makes a machine from.
 type MachineSpec struct {
 	MachineRef
-	Provider  ProviderSettings
-	Flavor    Flavor
-	ImageRef  string // as Resolve answered
-	Slots     int    // 0 stands for the agent's own default
-	Server    string // address that the machine's agent connects to
-	Bootstrap string // single-use token with which the agent gets its own
+	Provider    ProviderSettings
+	Flavor      Flavor
+	ImageRef    string // as Resolve answered
+	Slots       int    // 0 stands for the agent's own default
+	WriteEngine string // of a warehouse; empty of any other machine
+	Server      string // address that the machine's agent connects to
+	Bootstrap   string // single-use token with which the agent gets its own
 }
 
 // Provider makes the machines of one kind, and nobody else knows how. Every method may be called again after a crash in the midst of it, and by any number
@@ -59,6 +66,9 @@ type Provider interface {
 	Check(ctx context.Context, p ProviderSettings) error
 	// Flavors are the sizes that can be made, smallest first, without prices.
 	Flavors(ctx context.Context, p ProviderSettings) ([]Flavor, error)
+	// CheckWriteEngine says whether a warehouse of the flavor can write with the engine: an error of CodeInvalid says why not, and what to do. Every flavor
+	// can with duckdb.
+	CheckWriteEngine(ctx context.Context, p ProviderSettings, f Flavor, engine string) error
 	// Resolve makes an image's name an immutable reference; the empty name stands for the default. An unknown name is CodeInvalid with those that are known.
 	Resolve(ctx context.Context, p ProviderSettings, image string) (ref string, err error)
 	// Ensure makes the machine, unless this incarnation of it is there, and leaves no other incarnation. The agent in it begins with the bootstrap token.

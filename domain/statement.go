@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -143,7 +144,7 @@ func (s *Statement) advance(p StatementProgress, now time.Time) {
 		s.Kind, s.Write = p.Kind, p.Write
 	}
 	if p.Queued {
-		s.Message = "Waits for a place on its warehouse."
+		s.Message = cmp.Or(p.Message, "Waits for a place on its warehouse.")
 		return
 	}
 	s.begin(now)
@@ -221,10 +222,11 @@ type StatementEvent struct {
 
 // StatementProgress is how far a statement has come.
 type StatementProgress struct {
-	Queued bool    // it waits for a place
-	Done   float64 // from 0 to 1; -1 where it is not known
-	Kind   string  // of the statement, by its text alone; empty but in the first
-	Write  bool    // with Kind
+	Queued  bool    // it waits
+	Message string  // what it waits for, as a sentence; empty for a place
+	Done    float64 // from 0 to 1; -1 where it is not known
+	Kind    string  // of the statement, by its text alone; empty but in the first
+	Write   bool    // with Kind
 }
 
 // ResultBatch is a record batch message of Arrow IPC, and how many rows it has.

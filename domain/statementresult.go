@@ -169,6 +169,9 @@ func (r *relay) finish(ctx context.Context, end StatementEnd, result []byte) err
 			settlements, st.Resolution = settlement(st, end, lineage)
 		}
 		tx.Notify(StatementTopic(r.id), StatementsTopic(r.scope.workspace))
+		if st.CreatedBy.Kind == ActorSystem {
+			tx.Notify(MaintenanceTopic)
+		}
 		if err = tx.UpdateStatement(ctx, st, result); err != nil {
 			return err
 		}

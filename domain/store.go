@@ -32,6 +32,7 @@ type Tx interface {
 	LineageTx
 	LineageFactTx
 	LineageGraphTx
+	MaintenanceTx
 	ProviderTx
 	QuotaTx
 	AuditTx
@@ -78,8 +79,10 @@ type System interface {
 	LostStatements(ctx context.Context, now time.Time, limit int) ([]StatementRef, error)
 	// ExpiredResults are statements whose result may be read no more and is still there.
 	ExpiredResults(ctx context.Context, now time.Time, limit int) ([]StatementRef, error)
+	// DueMaintenance is what maintenance is to look at now or later, the earliest first.
+	DueMaintenance(ctx context.Context, now time.Time, limit int) ([]DueMaintenance, error)
 	// Housekeep makes the log partitions of the coming days, drops those that are sealed to the last byte and older than
-	// a day, and removes what has outlived its use: old idempotency keys, API keys 30 days after their expiry, sessions.
+	// a day, and removes what has outlived its use: old idempotency keys, API keys 30 days after their expiry, sessions, runs of maintenance after 90 days.
 	Housekeep(ctx context.Context, now time.Time) error
 }
 

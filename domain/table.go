@@ -33,9 +33,13 @@ type LakeTable struct {
 	FormatVersion    int
 	Registered       bool // its files came from elsewhere, and are never purged
 	Snapshot         *TableSnapshot
-	RowCount         *int64 // total-records less total-position-deletes; nil where that would be wrong or is not known
-	DataBytes        *int64 // of data files; nil where it is not known
-	DataFiles        *int64 // how many; nil where it is not known
+	RowCount         *int64     // total-records less total-position-deletes; nil where that would be wrong or is not known
+	DataBytes        *int64     // of data files; nil where it is not known
+	DataFiles        *int64     // how many; nil where it is not known
+	DeleteFiles      *int64     // files of deletes; nil where it is not known
+	DeletedRows      *int64     // in them; nil where it is not known
+	Snapshots        *int64     // how many; nil where it is not known
+	ExpirableAt      *time.Time // of the oldest snapshot that may go; nil where none may, or Snapshots is
 	CreatedBy        Actor
 	UpdatedBy        Actor
 	CreatedAt        time.Time

@@ -15,12 +15,17 @@ func MachinesTopic(ws WorkspaceID) Topic   { return Topic("machines:" + ws) }
 func StatementTopic(id StatementID) Topic  { return Topic("statement:" + id) }
 func StatementsTopic(ws WorkspaceID) Topic { return Topic("statements:" + ws) }
 func MetricsTopic(id MachineID) Topic      { return Topic("metrics:" + id) }
+func MaintenanceRunsTopic(ws WorkspaceID) Topic {
+	return Topic("maintenance:" + ws)
+}
 
 // Topics that only the platform listens to.
 const (
 	DispatchTopic  Topic = "dispatch"  // there may be a task that can start
 	ScheduleTopic  Topic = "schedule"  // a schedule changed
 	ReconcileTopic Topic = "reconcile" // a machine is due
+
+	MaintenanceTopic Topic = "maintenance" // a policy changed, a run is due, or its statement is over
 )
 
 // Topics wakes subscribers, on this replica and on the others. Wake-ups coalesce: a subscriber's channel has a capacity of

@@ -163,7 +163,9 @@ type machineChanges struct {
 type machineState struct {
 	name, flavor, image, imageRef, message, engines string
 	autoStop                                        domain.AutoStop
-	slots, incarnation, restarts                    int
+	slots, incarnation, restarts, nodes             int
+	writeEngine                                     string
+	trinoStart                                      domain.TrinoStart
 	desired, state                                  domain.MachineState
 	since                                           time.Time
 	stops, used                                     int64
@@ -171,7 +173,7 @@ type machineState struct {
 
 func stateOfMachine(m domain.Machine) machineState {
 	return machineState{
-		m.Name, m.Flavor, m.Image, m.ImageRef, m.Message, fmt.Sprint(m.Engines), m.AutoStop, m.Slots, m.Incarnation, m.Restarts, m.Desired, m.State,
+		m.Name, m.Flavor, m.Image, m.ImageRef, m.Message, fmt.Sprint(m.Engines), m.AutoStop, m.Slots, m.Incarnation, m.Restarts, m.Nodes, m.WriteEngine, m.TrinoStart, m.Desired, m.State,
 		m.StateSince, nanos(m.AutoStopAt()), nanos(m.LastUsedAt),
 	}
 }

@@ -21,13 +21,14 @@ const (
 
 // How many things lists that are not paged are taken to hold.
 const (
-	fewTasks    = 5
-	fewAttempts = 2
-	fewFlavors  = 10
-	fewColumns  = 10
-	fewChunks   = 2
-	fewTables   = 3  // that a statement reads or writes; a run, or a graph of lineage, is bounded by what there is
-	fewSamples  = 10 // an hour has 720 of them, of a few numbers each: the response's budget counts those that there are
+	fewTasks      = 5
+	fewAttempts   = 2
+	fewFlavors    = 10
+	fewColumns    = 10
+	fewChunks     = 2
+	fewTables     = 3  // that a statement reads or writes; a run, or a graph of lineage, is bounded by what there is
+	fewOperations = 3  // of a run of maintenance
+	fewSamples    = 10 // an hour has 720 of them, of a few numbers each: the response's budget counts those that there are
 )
 
 // costs prices what is not one unit: a list costs its length times what is asked of each item, a log its bytes.
@@ -84,6 +85,11 @@ func sqlCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.LakeTable.Files = func(child int, first *int, _ *string, _ *int64) int { return costFiles + list(child, first) }
 	c.LakeTable.Partitions = func(child int, first *int, _ *string) int { return costFiles + list(child, first) }
 	c.LakeTable.Sample = func(child int, _ *int) int { return 2*costFiles + child }
+	c.Query.Maintenance, c.Database.Maintenance, c.LakeTable.Maintenance, c.Query.MaintenanceRun = read, read, read, readByID
+	c.Query.MaintenanceRuns = func(child int, first *int, _ *string, _ *string, _ *string) int { return list(child, first) }
+	c.LakeTable.MaintenanceRuns = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.Database.MaintenanceRuns = func(child int, first *int, _ *string) int { return list(child, first) }
+	c.MaintenanceRun.Operations = func(child int) int { return 1 + fewOperations*child }
 	c.LakeTable.Lineage = func(child int, _ *domain.LineageWay, depth *int, _ *time.Time) int { return graphOf(child, depth) }
 	return c
 }
@@ -146,6 +152,11 @@ func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Mutation.DropTable = written[model.DropTableInput]
 	c.Mutation.UndropTable = written[model.UndropTableInput]
 	c.Mutation.RenameTable = written[model.RenameTableInput]
+	c.Mutation.UpdateMaintenance = written[model.UpdateMaintenanceInput]
+	c.Mutation.UpdateDatabaseMaintenance = written[model.UpdateDatabaseMaintenanceInput]
+	c.Mutation.UpdateTableMaintenance = written[model.UpdateTableMaintenanceInput]
+	c.Mutation.RunDatabaseMaintenance = written[model.RunDatabaseMaintenanceInput]
+	c.Mutation.RunTableMaintenance = written[model.RunTableMaintenanceInput]
 	c.ExecuteStatementPayload.Chunk = func(child int) int { return costResult + child }
 	return c
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/rows"
 	"github.com/millpond/millpond/store/objects"
 )
 
@@ -27,6 +28,7 @@ import (
 //	LARGE n      n rows of 6 MiB each
 //	WRONG        refused at line 2, column 8
 //	SLOW         half-way until finish, or its cancellation
+//	ALTER …      has done what a statement of maintenance says
 //	COPY a b     reads the table a and adds two rows to the table b, in lake.public
 type engines struct {
 	w    *world
@@ -47,6 +49,10 @@ func (w *world) catalog(results domain.Objects) {
 		Store: w.counted, System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Objects: results, Engines: w.engines, Tokens: w.keys,
 		Tables: prefixes{files}, CatalogURL: "http://localhost/catalog", Replica: "here", Report: func(err error) { w.log.Write([]byte(err.Error() + "\n")) },
 	})
+	w.services.Maintenance = &domain.Maintenances{
+		Store: w.counted, System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Statements: w.services.Statements,
+		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
+	}
 	w.t.Cleanup(func() {
 		w.services.Statements.Close()
 		require.NoError(w.t, files.Close())
@@ -122,6 +128,8 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []func(
 			}
 		}
 		return []func() domain.StatementEvent{head("SELECT", false), half, wait}
+	case "ALTER":
+		return []func() domain.StatementEvent{head("OPTIMIZE", true), end(nil, 0)}
 	case "COPY":
 		return []func() domain.StatementEvent{head("INSERT", true), func() domain.StatementEvent {
 			event := end(e.copied(ctx, st, from, to), 2)()

@@ -152,7 +152,7 @@ func TestAgentsAreToldAsTheyComeAndGo(t *testing.T) {
 	b.connect(7)
 	a.connect(4)
 	require.Equal(t, map[string]any{"id": string(a.agent.ID), "status": "CONNECTED", "slots": 4.0, "busy": 0.0, "version": "1.2.3"}, c.event(id)["agentUpdated"])
-	_, err := w.services.Agents.Heartbeat(t.Context(), a.worker, a.session, nil, 0)
+	_, err := w.services.Agents.Heartbeat(t.Context(), a.worker, domain.AgentHeartbeat{Session: a.session})
 	require.NoError(t, err)
 	require.NoError(t, w.services.Agents.Disconnected(t.Context(), a.worker, a.session))
 	require.Equal(t, "DISCONNECTED", at(c.event(id), "agentUpdated", "status"), "a heartbeat alone is no event")

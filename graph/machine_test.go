@@ -31,14 +31,15 @@ func (n *tenant) measured(id domain.MachineID, m domain.MachineMetrics) {
 
 // fleet plays the agents of machines that the simulated provider makes.
 type fleet struct {
-	w      *world
-	mu     sync.Mutex
-	scopes map[domain.MachineID]domain.Scope
+	w        *world
+	mu       sync.Mutex
+	scopes   map[domain.MachineID]domain.Scope
+	sessions map[domain.MachineID]string
 }
 
 // reconcile makes machines what is wanted of them until the test's end.
 func (w *world) reconcile() *fleet {
-	f := &fleet{w: w, scopes: map[domain.MachineID]domain.Scope{}}
+	f := &fleet{w: w, scopes: map[domain.MachineID]domain.Scope{}, sessions: map[domain.MachineID]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &domain.Reconciler{
 		Store: w.db, System: w.db.System(), Clock: w.services.Clock, Runs: w.services.Runs, Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat,
@@ -76,10 +77,11 @@ func (f *fleet) connect(ctx context.Context, m domain.MachineSpec) {
 		return
 	}
 	f.mu.Lock()
-	f.scopes[m.Machine] = scope
+	session := domain.RequestID("")
+	f.scopes[m.Machine], f.sessions[m.Machine] = scope, session
 	f.mu.Unlock()
 	_, err = f.w.services.Agents.Hello(ctx, scope, domain.AgentHello{
-		Session: domain.RequestID(""), Version: "1.2.3", Hostname: "host", OS: "linux", Arch: "amd64", Slots: 4, Token: domain.HashSecret(token),
+		Session: session, Version: "1.2.3", Hostname: "host", OS: "linux", Arch: "amd64", Slots: 4, Token: domain.HashSecret(token),
 		Engines: []domain.Engine{{Name: "duckdb", Version: "1.5.5"}},
 	})
 	if err != nil {

@@ -88,6 +88,9 @@ var matrix = map[string]map[string]row{
 		"statement":        finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.statement.ID} }),
 		"database":         finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.database().ID} }),
 		"table":            finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.table.ID} }),
+		"maintenance":      reads(),
+		"maintenanceRuns":  pages(),
+		"maintenanceRun":   finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.upkeep.ID} }),
 		"tableByName":      {args: `database: "lake", schema: "public", name: "` + secret + `_table"`, stranger: "null", nobody: unknown},
 		"lineage": {
 			args: "table: $id", declare: "$id: String!", stranger: absent, nobody: unknown,
@@ -168,19 +171,27 @@ var matrix = map[string]map[string]row{
 		"renameTable": edits("RenameTableInput!", func(f *matrixWorld) map[string]any {
 			return in("id", f.alpha.table(f.fresh(secret)).ID, "name", f.fresh("renamed"))
 		}),
-		"undropTable":   edits("UndropTableInput!", func(f *matrixWorld) map[string]any { return in("id", f.dropped()) }),
-		"removeSamples": administers("", nil).but(func(r *row) { r.args, r.declare, r.stranger = "", "", "" }),
+		"updateMaintenance": administers("UpdateMaintenanceInput!", func(*matrixWorld) map[string]any { return in("policy", map[string]any{}) }).but(func(r *row) { r.stranger = "" }),
+		"updateDatabaseMaintenance": edits("UpdateDatabaseMaintenanceInput!", func(f *matrixWorld) map[string]any {
+			return in("id", f.database().ID, "policy", map[string]any{})
+		}),
+		"updateTableMaintenance": edits("UpdateTableMaintenanceInput!", func(f *matrixWorld) map[string]any { return in("id", f.table.ID, "policy", map[string]any{}) }),
+		"runDatabaseMaintenance": edits("RunDatabaseMaintenanceInput!", func(f *matrixWorld) map[string]any { return in("id", f.database().ID) }),
+		"runTableMaintenance":    edits("RunTableMaintenanceInput!", func(f *matrixWorld) map[string]any { return in("id", f.table.ID) }),
+		"undropTable":            edits("UndropTableInput!", func(f *matrixWorld) map[string]any { return in("id", f.dropped()) }),
+		"removeSamples":          administers("", nil).but(func(r *row) { r.args, r.declare, r.stranger = "", "", "" }),
 	},
 	"Subscription": {
-		"run":               {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.run.ID} }},
-		"runs":              reads(),
-		"agentUpdated":      reads(),
-		"computeUpdated":    reads(),
-		"warehouseUpdated":  reads(),
-		"machineMetrics":    {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.warehouse.ID} }},
-		"statementUpdated":  {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.statement.ID} }},
-		"statementsUpdated": reads(),
-		"runLogs":           {args: "attempt: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.attempt} }},
+		"run":                    {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.run.ID} }},
+		"runs":                   reads(),
+		"agentUpdated":           reads(),
+		"computeUpdated":         reads(),
+		"warehouseUpdated":       reads(),
+		"machineMetrics":         {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.warehouse.ID} }},
+		"statementUpdated":       {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.statement.ID} }},
+		"statementsUpdated":      reads(),
+		"maintenanceRunsUpdated": reads(),
+		"runLogs":                {args: "attempt: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.attempt} }},
 	},
 }
 
@@ -202,6 +213,7 @@ type matrixWorld struct {
 	compute, warehouse domain.Machine
 	table              domain.LakeTable
 	statement          domain.Statement // that succeeded
+	upkeep             domain.MaintenanceRun
 	count              int
 	last               string
 }

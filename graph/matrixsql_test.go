@@ -29,6 +29,24 @@ func (f *matrixWorld) sql() {
 		return tx.UpdateStatement(f.w.t.Context(), st, append(append(arrowStream(), event.Batch.Data...), streamEnd...))
 	}))
 	f.beta.submitted("SELECT 1")
+	f.upkeep = f.alpha.maintained(f.table)
+	beta := f.beta.table("table")
+	f.beta.adds("table", 1)
+	f.beta.maintained(beta)
+}
+
+// maintained has the maintenance of the table run, with an operation that was done.
+func (n *tenant) maintained(t domain.LakeTable) domain.MaintenanceRun {
+	n.w.t.Helper()
+	ctx := n.w.t.Context()
+	run, err := n.w.services.Maintenance.RunTable(ctx, n.editor.scope, t.ID, domain.Idempotency{})
+	require.NoError(n.w.t, err)
+	done := domain.MaintenanceOperation{
+		Kind: domain.MaintenanceCompact, Before: &domain.TableTotals{}, After: &domain.TableTotals{}, State: domain.StatementSucceeded, Metrics: map[string]int64{"files": 1},
+	}
+	run.Operations = append(run.Operations, done)
+	require.NoError(n.w.t, n.w.db.In(ctx, n.editor.scope, func(tx domain.Tx) error { return tx.UpdateMaintenanceRun(ctx, run) }))
+	return run
 }
 
 // submitted is a statement that waits for the workspace's warehouse.

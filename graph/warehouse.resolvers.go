@@ -22,6 +22,7 @@ func (r *mutationResolver) CreateWarehouse(ctx context.Context, input model.Crea
 	}
 	machine := domain.NewMachine{
 		Name: input.Name, Flavor: input.Size, AutoStop: value(input.AutoStop), Image: value(input.Image), Slots: value(input.Slots),
+		WriteEngine: value(input.WriteEngine), Nodes: input.Nodes, TrinoStart: domain.TrinoStart(value(input.TrinoStart)),
 	}
 	m, err := r.Services.Warehouses.Create(ctx, scope, machine, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateWarehousePayload{Warehouse: model.NewWarehouse(m)}, err
@@ -32,7 +33,10 @@ func (r *mutationResolver) UpdateWarehouse(ctx context.Context, input model.Upda
 	if err != nil {
 		return model.UpdateWarehousePayload{}, err
 	}
-	change := domain.MachineChange{Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Size, Image: input.Image}
+	change := domain.MachineChange{
+		Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Size, Image: input.Image,
+		WriteEngine: input.WriteEngine, Nodes: input.Nodes, TrinoStart: (*domain.TrinoStart)(input.TrinoStart),
+	}
 	m, err := r.Services.Warehouses.Update(ctx, scope, domain.MachineID(input.ID), change)
 	return model.UpdateWarehousePayload{Warehouse: model.NewWarehouse(m)}, err
 }

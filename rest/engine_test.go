@@ -17,6 +17,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/rows"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
@@ -34,6 +35,7 @@ import (
 //	QUIET        begins, and is silent until finish, or its cancellation
 //	WRITE        as QUIET, but it writes
 //	COPY a b     reads the table a and adds two rows to the table b, in lake.public
+//	ALTER …      has done what a statement of maintenance says, and tells two numbers
 //	LOST a b     as COPY, but its engine is lost before it tells that it has committed
 type engines struct {
 	w    *world
@@ -55,6 +57,10 @@ func (w *world) catalog(st *store.Store, keys domain.StatementTokens, results do
 		Store: st, System: st.System(), Topics: st.Topics(), Clock: w.clock, Objects: results, Engines: w.engines, Tokens: keys,
 		Tables: prefixes{files}, CatalogURL: "http://here/api/v1/iceberg", Replica: "r1", Report: func(err error) { w.t.Log("statements:", err) },
 	})
+	w.services.Maintenance = &domain.Maintenances{
+		Store: st, System: st.System(), Topics: st.Topics(), Clock: w.clock, Statements: w.services.Statements,
+		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
+	}
 	w.t.Cleanup(func() {
 		w.services.Statements.Close()
 		require.NoError(w.t, files.Close())
@@ -132,6 +138,8 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []event
 		return []event{writes, e.waits(ctx)}
 	case "COPY":
 		return []event{writes, func() domain.StatementEvent { return e.copied(ctx, st, from, to) }}
+	case "ALTER":
+		return []event{head("OPTIMIZE", true), tells(schemaOf(numbers)), tells(numberRows()), ends(domain.StatementEnd{Rows: 2})}
 	case "LOST":
 		return []event{writes, func() domain.StatementEvent {
 			if copied := e.copied(ctx, st, from, to); copied.End.Failure != nil {
@@ -208,6 +216,17 @@ var things = arrow.NewSchema([]arrow.Field{
 	{Name: "price", Type: &arrow.Decimal128Type{Precision: 38, Scale: 2}, Nullable: true},
 	{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},
 }, nil)
+
+// numbers are what maintenance tells.
+var numbers = arrow.NewSchema([]arrow.Field{{Name: "metric_name", Type: arrow.BinaryTypes.String}, {Name: "metric_value", Type: arrow.PrimitiveTypes.Int64}}, nil)
+
+func numberRows() domain.StatementEvent {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, numbers)
+	defer b.Release()
+	b.Field(0).(*array.StringBuilder).AppendValues([]string{"deleted_data_files_count", "kept"}, nil)
+	b.Field(1).(*array.Int64Builder).AppendValues([]int64{3, 9007199254740993}, nil)
+	return batchOf(b)
+}
 
 const arrowEnd = "\xff\xff\xff\xff\x00\x00\x00\x00"
 

@@ -18,6 +18,7 @@ import (
 // machines is where the world's machines are made.
 type machines struct {
 	*domain.Reconciler
+	cloud   *provisiontest.Simulated
 	store   *store.Store
 	made    chan domain.MachineSpec
 	refuses atomic.Pointer[domain.Error] // why nothing can be made; nil while it can
@@ -58,6 +59,7 @@ func newMachines(st *store.Store, clock domain.Clock, runs *domain.Runs) *machin
 		},
 		Made: func(spec domain.MachineSpec) { m.made <- spec },
 	})
+	m.cloud = provider
 	m.Reconciler = &domain.Reconciler{
 		Store: st, System: st.System(), Clock: clock, Runs: runs, Providers: domain.Providers{domain.ProviderLocal: crowded{provider, &m.full}},
 		Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat, Host: "host", Report: func(error) {},

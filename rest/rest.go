@@ -116,6 +116,7 @@ func (a *api) operations() {
 	a.statementRoutes()
 	a.databaseRoutes()
 	a.tableRoutes()
+	a.maintenanceRoutes()
 	a.lineageRoutes()
 	a.flavorRoutes()
 	a.settingsRoutes()

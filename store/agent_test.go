@@ -37,9 +37,9 @@ func TestAnAgentsLife(t *testing.T) {
 	w.connect("s2", 4)
 	require.Equal(t, domain.AgentConnected, status())
 
-	_, err := w.services.Agents.Heartbeat(ctx, w.agent, "s1", nil, 0)
+	_, err := w.services.Agents.Heartbeat(ctx, w.agent, domain.AgentHeartbeat{Session: "s1"})
 	require.ErrorIs(t, err, domain.ErrSuperseded)
-	_, err = w.services.Agents.Heartbeat(ctx, w.agent, "s2", nil, 0)
+	_, err = w.services.Agents.Heartbeat(ctx, w.agent, domain.AgentHeartbeat{Session: "s2"})
 	require.NoError(t, err)
 	for _, slots := range []int{0, -1, 4097} {
 		_, err = w.services.Agents.Hello(ctx, w.agent, w.hello("s3", slots))
@@ -104,10 +104,10 @@ func TestHeartbeatCorrects(t *testing.T) {
 	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
 	undelivered := w.delivered().Attempt.ID
 	beat := func() map[domain.AttemptID]domain.Desire {
-		all, err := w.services.Agents.Heartbeat(ctx, w.agent, "s1", []domain.AttemptID{fine, cancelling, "att_stranger"}, 0)
+		orders, err := w.services.Agents.Heartbeat(ctx, w.agent, domain.AgentHeartbeat{Session: "s1", Running: []domain.AttemptID{fine, cancelling, "att_stranger"}})
 		require.NoError(t, err)
 		desires := map[domain.AttemptID]domain.Desire{}
-		for _, d := range all {
+		for _, d := range orders.Attempts {
 			desires[d.Attempt] = d.Desire
 		}
 		return desires

@@ -32,6 +32,7 @@ type belongings struct {
 	table   domain.LakeTable
 	traced  domain.StatementID // of the run
 	fact    domain.LineageFact // of the attempt
+	upkeep  domain.MaintenanceRunID
 }
 
 // furnish gives the workspace one of everything.
@@ -56,7 +57,7 @@ func (w *tenant) furnish() belongings {
 		return err
 	})
 	machine := domain.Machine{
-		ID: domain.MachineID("cmp_" + string(w.admin.Workspace())), Kind: domain.KindCompute, Name: "m", AutoStop: domain.AutoStop1h, AgentID: domain.AgentID("agt_m" + string(w.admin.Workspace())), CreatedAt: now,
+		ID: domain.MachineID("cmp_" + string(w.admin.Workspace())), Kind: domain.KindCompute, Name: "m", AutoStop: domain.AutoStop1h, AgentID: domain.AgentID("agt_m" + string(w.admin.Workspace())), CreatedAt: now, Nodes: 1,
 	}
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
 		agent := domain.Agent{ID: machine.AgentID, MachineID: machine.ID, TokenHash: []byte(machine.ID), CreatedAt: now}
@@ -67,6 +68,7 @@ func (w *tenant) furnish() belongings {
 	catalog, table := w.furnishCatalog()
 	traced, fact := w.trace(attempt, run.ID)
 	return belongings{
+		upkeep: w.furnishMaintenance(table),
 		traced: traced, fact: fact, catalog: catalog, table: table,
 		machine: machine.ID, maid: machine.AgentID,
 		ws: w.admin.Workspace(), user: w.admin.UserID(), key: key.ID, agent: w.agentID(), job: job.ID, run: run.ID, attempt: attempt, sealed: sealed,
@@ -299,7 +301,7 @@ var trespasses = map[string]trespass{
 	}},
 	"UpdateMachine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.UpdateMachine(ctx, domain.Machine{
-			ID: b.machine, Name: "mine", AutoStop: domain.AutoStop1h, State: domain.MachineFailed, Desired: domain.MachineStopped,
+			ID: b.machine, Name: "mine", AutoStop: domain.AutoStop1h, State: domain.MachineFailed, Desired: domain.MachineStopped, Nodes: 1,
 		}))
 	}},
 	"DeleteMachine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
@@ -353,6 +355,7 @@ var own = []string{
 func TestWorkspacesAreApart(t *testing.T) {
 	trespasses := maps.Clone(trespasses)
 	maps.Copy(trespasses, lakeTrespasses)
+	maps.Copy(trespasses, maintenanceTrespasses)
 	s, dsn := openDSN(t)
 	db := superuser(t, dsn)
 	victim, intruder := newTenant(t, s, "victim"), newTenant(t, s, "intruder")

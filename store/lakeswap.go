@@ -17,12 +17,12 @@ import (
 const (
 	swapLakeTable = `UPDATE lake_tables SET location = $7, metadata_location = $8, version = $9, format_version = $10, snapshot_id = $11, snapshot_at = $12,
 		operation = $13, row_count = $14, data_bytes = $15, data_files = $16, updated_by_kind = $17, updated_by_id = $18, updated_by_name = $19, updated_at = $20,
-		uuid = $21, registered = $22 WHERE workspace_id = $1 AND id = $2 AND database_id = $3 AND schema_key = $4 AND name_key = $5 AND metadata_location = $6
+		uuid = $21, registered = $22, delete_files = $23, deleted_rows = $24, snapshots = $25, expirable_at = $26 WHERE workspace_id = $1 AND id = $2 AND database_id = $3 AND schema_key = $4 AND name_key = $5 AND metadata_location = $6
 		AND version < $9 AND dropped_at IS NULL`
 	prepareSwap = `PREPARE swap_lake_table (text, text, text, text, text, text, text, text, int, int, bigint, timestamptz, text, bigint, bigint, bigint, text, text, text,
-		timestamptz, text, bool, text, text, text, text, text, text, text, text, text) AS WITH swapped AS (` + swapLakeTable + ` RETURNING 1), audited AS (
+		timestamptz, text, bool, bigint, bigint, bigint, timestamptz, text, text, text, text, text, text, text, text, text) AS WITH swapped AS (` + swapLakeTable + ` RETURNING 1), audited AS (
 			INSERT INTO audit_events (workspace_id, id, actor_kind, actor_id, actor_name, action, resource_type, resource_id, outcome, detail)
-			SELECT $1, $23, $24, $25, $26, $27, $28, $29, $30, $31 FROM swapped
+			SELECT $1, $27, $28, $29, $30, $31, $32, $33, $34, $35 FROM swapped
 		) SELECT EXISTS (SELECT FROM swapped)`
 )
 
@@ -31,6 +31,7 @@ func swapArgs(ws domain.WorkspaceID, l domain.LakeTable, old string) []any {
 	return []any{
 		string(ws), string(l.ID), string(l.DatabaseID), domain.FoldName(l.Schema), domain.FoldName(l.Name), old, l.Location, l.MetadataLocation, l.Version, l.FormatVersion,
 		snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles, string(l.UpdatedBy.Kind), l.UpdatedBy.ID, l.UpdatedBy.Name, l.UpdatedAt, l.UUID, l.Registered,
+		l.DeleteFiles, l.DeletedRows, l.Snapshots, l.ExpirableAt,
 	}
 }
 

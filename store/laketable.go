@@ -31,6 +31,10 @@ type lakeTableRow struct {
 	RowCount         sql.NullInt64     `db:"row_count"`
 	DataBytes        sql.NullInt64     `db:"data_bytes"`
 	DataFiles        sql.NullInt64     `db:"data_files"`
+	DeleteFiles      sql.NullInt64     `db:"delete_files"`
+	DeletedRows      sql.NullInt64     `db:"deleted_rows"`
+	Snapshots        sql.NullInt64     `db:"snapshots"`
+	ExpirableAt      sql.NullTime      `db:"expirable_at"`
 	CreatedByKind    domain.ActorKind  `db:"created_by_kind"`
 	CreatedByID      string            `db:"created_by_id"`
 	CreatedByName    string            `db:"created_by_name"`
@@ -45,7 +49,7 @@ type lakeTableRow struct {
 }
 
 const selectLakeTables = `SELECT t.id, t.kind, t.database_id, COALESCE(d.name, '') AS database, t.schema, t.name, t.uuid, t.location, t.metadata_location, t.version,
-	t.format_version, t.registered, t.snapshot_id, t.snapshot_at, t.operation, t.row_count, t.data_bytes, t.data_files, t.created_by_kind, t.created_by_id,
+	t.format_version, t.registered, t.snapshot_id, t.snapshot_at, t.operation, t.row_count, t.data_bytes, t.data_files, t.delete_files, t.deleted_rows, t.snapshots, t.expirable_at, t.created_by_kind, t.created_by_id,
 	t.created_by_name, t.updated_by_kind, t.updated_by_id, t.updated_by_name, t.created_at, t.updated_at, t.dropped_at, t.purge, t.purge_after
 	FROM lake_tables t LEFT JOIN databases d ON d.workspace_id = t.workspace_id AND d.id = t.database_id WHERE t.workspace_id = $1 AND `
 
@@ -54,6 +58,7 @@ func (r lakeTableRow) toDomain() (domain.LakeTable, error) {
 		ID: r.ID, Kind: r.Kind, DatabaseID: r.DatabaseID, Database: r.Database, Schema: r.Schema, Name: r.Name, UUID: r.UUID, Location: r.Location,
 		MetadataLocation: r.MetadataLocation, Version: r.Version, FormatVersion: r.FormatVersion, Registered: r.Registered,
 		RowCount: intPtr(r.RowCount), DataBytes: intPtr(r.DataBytes), DataFiles: intPtr(r.DataFiles),
+		DeleteFiles: intPtr(r.DeleteFiles), DeletedRows: intPtr(r.DeletedRows), Snapshots: intPtr(r.Snapshots), ExpirableAt: timePtr(r.ExpirableAt),
 		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName},
 		UpdatedBy: domain.Actor{Kind: r.UpdatedByKind, ID: r.UpdatedByID, Name: r.UpdatedByName},
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), DroppedAt: timePtr(r.DroppedAt), Purge: r.Purge, PurgeAfter: timePtr(r.PurgeAfter),
@@ -155,14 +160,16 @@ func (t *Tx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chosen boo
 	err := t.get(ctx, &done, `WITH parent AS (`+holdSchema+`), made AS (
 			INSERT INTO lake_tables (workspace_id, id, kind, database_id, schema, schema_key, name, name_key, uuid, location, metadata_location, version, format_version,
 				registered, snapshot_id, snapshot_at, operation, row_count, data_bytes, data_files, created_by_kind, created_by_id, created_by_name,
-				updated_by_kind, updated_by_id, updated_by_name, created_at, updated_at)
-			SELECT $1, $4, $5, $2, parent.name, $3, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $20, $21, $22, $23, $23 FROM parent
+				updated_by_kind, updated_by_id, updated_by_name, created_at, updated_at, delete_files, deleted_rows, snapshots, expirable_at)
+			SELECT $1, $4, $5, $2, parent.name, $3, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $20, $21, $22, $23, $23,
+				$24, $25, $26, $27 FROM parent
 			ON CONFLICT DO NOTHING RETURNING id
 		), placed AS (INSERT INTO lake_locations AS l (workspace_id, location, table_id) SELECT $1, $9, id FROM made
 			ON CONFLICT (workspace_id, location) DO UPDATE SET property = false WHERE l.table_id = excluded.table_id)
 		SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM made) AS made`,
 		t.workspace, l.DatabaseID, domain.FoldName(l.Schema), l.ID, l.Kind, l.Name, domain.FoldName(l.Name), l.UUID, l.Location, l.MetadataLocation, l.Version,
-		l.FormatVersion, l.Registered, snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles, l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name, l.CreatedAt)
+		l.FormatVersion, l.Registered, snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles, l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name, l.CreatedAt,
+		l.DeleteFiles, l.DeletedRows, l.Snapshots, l.ExpirableAt)
 	return done.toDomain(), err
 }
 

@@ -204,7 +204,7 @@ const latestAndCount = `CROSS JOIN LATERAL (SELECT ` + factColumns + ` FROM line
 			AND l.process = f.process AND NOT l.adhoc AND l.at <= $4 LIMIT $6) n) often`
 
 // ProcessesOf implements domain.LineageGraphTx. From one process of a table to the next it is one step in the index, however often each used the table; statements
-// of no run are each a process, and are read from the newest on.
+// of no run are each a process, and are read from the newest on. Those of maintenance are none: they change files, and no rows.
 func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d domain.LineageDirection, at time.Time, limit int) ([]domain.LineageEdge, error) {
 	return rows(ctx, t.conn, lineageEdgeRow.toDomain, `
 		WITH RECURSIVE wanted AS (SELECT DISTINCT unnest($2::text[]) COLLATE "C" AS table_id), found AS (
@@ -217,7 +217,9 @@ func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d domain.
 		(SELECT last.*, often.count FROM found f `+latestAndCount+` LIMIT $5)
 		UNION ALL
 		(SELECT s.* FROM wanted w CROSS JOIN LATERAL (SELECT `+factColumns+`, 1 AS count FROM lineage l WHERE l.workspace_id = $1 AND l.table_id = w.table_id
-			AND l.direction = $3 AND l.adhoc AND l.at <= $4 ORDER BY l.at DESC LIMIT $5) s ORDER BY s.at DESC LIMIT $5)
+			AND l.direction = $3 AND l.adhoc AND l.at <= $4 AND NOT EXISTS (SELECT FROM statements m WHERE m.workspace_id = $1 AND m.id = l.actor_id
+				AND m.created_by_kind = 'system' AND m.created_by_name = 'maintenance')
+			ORDER BY l.at DESC LIMIT $5) s ORDER BY s.at DESC LIMIT $5)
 		LIMIT $5`, t.workspace, texts(tables), d, at, limit, domain.MaxLineageCount)
 }
 

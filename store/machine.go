@@ -23,6 +23,8 @@ type machineRow struct {
 	AutoStop      domain.AutoStop     `db:"auto_stop"`
 	Slots         int                 `db:"slots"`
 	WriteEngine   string              `db:"write_engine"`
+	Nodes         int                 `db:"nodes"`
+	TrinoStart    domain.TrinoStart   `db:"trino_start"`
 	AgentID       domain.AgentID      `db:"agent_id"`
 	Host          string              `db:"host"`
 	CreatedByKind domain.ActorKind    `db:"created_by_kind"`
@@ -44,7 +46,8 @@ type machineRow struct {
 	Engines       []byte              `db:"engines"`
 }
 
-const machineColumns = `m.id, m.kind, m.name, m.flavor, m.provider, m.region, m.image, m.image_ref, m.auto_stop, m.slots, m.write_engine, m.agent_id, m.host,
+const machineColumns = `m.id, m.kind, m.name, m.flavor, m.provider, m.region, m.image, m.image_ref, m.auto_stop, m.slots, m.write_engine, m.nodes, m.trino_start,
+	m.agent_id, m.host,
 	m.created_by_kind, m.created_by_id, m.created_by_name, m.created_at, m.last_used_at, m.desired, m.state, m.message, m.state_since, m.incarnation,
 	m.restarts, m.made, m.released, m.idle_since, m.held_at, m.due_at, a.engines`
 
@@ -55,7 +58,7 @@ const selectMachines = `SELECT ` + machineColumns + ` FROM machines m JOIN agent
 func (r machineRow) toDomain() (domain.Machine, error) {
 	m := domain.Machine{
 		ID: r.ID, Kind: r.Kind, Name: r.Name, Flavor: r.Flavor, Provider: r.Provider, Region: r.Region, Image: r.Image, ImageRef: r.ImageRef,
-		AutoStop: r.AutoStop, Slots: r.Slots, WriteEngine: r.WriteEngine, AgentID: r.AgentID, Host: r.Host,
+		AutoStop: r.AutoStop, Slots: r.Slots, WriteEngine: r.WriteEngine, Nodes: r.Nodes, TrinoStart: r.TrinoStart, AgentID: r.AgentID, Host: r.Host,
 		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, CreatedAt: r.CreatedAt.UTC(),
 		LastUsedAt: timePtr(r.LastUsedAt), Desired: r.Desired, State: r.State, Message: r.Message, StateSince: r.StateSince.UTC(),
 		Incarnation: r.Incarnation, Restarts: r.Restarts, Made: r.Made, Released: r.Released, IdleSince: timePtr(r.IdleSince),
@@ -106,14 +109,14 @@ func (t *Tx) MachinesByID(ctx context.Context, ids []domain.MachineID) ([]domain
 	return rows(ctx, t.conn, machineRow.toDomain, selectMachines+`m.id = ANY($2)`, t.workspace, texts(ids))
 }
 
-const insertMachine = `INSERT INTO machines (workspace_id, id, kind, name, flavor, provider, region, image, auto_stop, slots, write_engine, agent_id,
-	created_by_kind, created_by_id, created_by_name, created_at, state_since)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)`
+const insertMachine = `INSERT INTO machines (workspace_id, id, kind, name, flavor, provider, region, image, auto_stop, slots, write_engine, nodes,
+	trino_start, agent_id, created_by_kind, created_by_id, created_by_name, created_at, state_since)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)`
 
 func machineArgs(ws domain.WorkspaceID, m domain.Machine) []any {
 	return []any{
-		ws, m.ID, m.Kind, m.Name, m.Flavor, m.Provider, m.Region, m.Image, m.AutoStop, m.Slots, m.WriteEngine, m.AgentID, m.CreatedBy.Kind, m.CreatedBy.ID,
-		m.CreatedBy.Name, m.CreatedAt,
+		ws, m.ID, m.Kind, m.Name, m.Flavor, m.Provider, m.Region, m.Image, m.AutoStop, m.Slots, m.WriteEngine, m.Nodes, m.TrinoStart, m.AgentID,
+		m.CreatedBy.Kind, m.CreatedBy.ID, m.CreatedBy.Name, m.CreatedAt,
 	}
 }
 
@@ -131,9 +134,9 @@ func (t *Tx) InsertMachine(ctx context.Context, m domain.Machine, agent domain.A
 func (t *Tx) UpdateMachine(ctx context.Context, m domain.Machine) error {
 	return t.execOne(ctx, domain.NotFound("machine", m.ID), `UPDATE machines SET name = $3, flavor = $4, image = $5, image_ref = $6, auto_stop = $7, slots = $8,
 		host = $9, last_used_at = $10, desired = $11, state = $12, message = $13, state_since = $14, incarnation = $15, restarts = $16, made = $17,
-		released = $18, idle_since = $19, held_at = $20, due_at = $21 WHERE workspace_id = $1 AND id = $2`,
+		released = $18, idle_since = $19, held_at = $20, due_at = $21, write_engine = $22, nodes = $23, trino_start = $24 WHERE workspace_id = $1 AND id = $2`,
 		t.workspace, m.ID, m.Name, m.Flavor, m.Image, m.ImageRef, m.AutoStop, m.Slots, m.Host, m.LastUsedAt, m.Desired, m.State, m.Message, m.StateSince,
-		m.Incarnation, m.Restarts, m.Made, m.Released, m.IdleSince, m.HeldAt, m.DueAt)
+		m.Incarnation, m.Restarts, m.Made, m.Released, m.IdleSince, m.HeldAt, m.DueAt, m.WriteEngine, m.Nodes, m.TrinoStart)
 }
 
 // DeleteMachine implements domain.MachineTx.

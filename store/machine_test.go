@@ -24,7 +24,10 @@ type rig struct {
 	reported   atomic.Int64
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *rig { return newRigOf(t, domain.KindCompute) }
+
+// newRigOf is newRig with a machine of the kind. Its machines are services.Compute, whatever they are.
+func newRigOf(t *testing.T, kind domain.MachineKind) *rig {
 	r := &rig{tenant: newTenant(t, open(t), "acme")}
 	failing := func(f *atomic.Pointer[func(provisiontest.Operation) error]) func(context.Context, provisiontest.Operation, domain.MachineRef) error {
 		return func(_ context.Context, op provisiontest.Operation, _ domain.MachineRef) error {
@@ -38,7 +41,7 @@ func newRig(t *testing.T) *rig {
 		Before: failing(&r.fails), After: failing(&r.loses),
 	})
 	providers := domain.Providers{domain.ProviderLocal: r.provider}
-	r.services.Compute = &domain.Machines{Kind: domain.KindCompute, Store: r.store, Topics: r.store.Topics(), Clock: r.clock, Providers: providers}
+	r.services.Compute = &domain.Machines{Kind: kind, Store: r.store, Topics: r.store.Topics(), Clock: r.clock, Providers: providers}
 	r.restart()
 	r.connect("workspace", 4)
 	r.id = r.machine("m").ID
@@ -121,7 +124,7 @@ func (a maid) hello(session string) error {
 
 func (a maid) beat(session string, idle time.Duration, running ...domain.AttemptID) {
 	a.t.Helper()
-	_, err := a.services.Agents.Heartbeat(a.t.Context(), a.scope, session, running, idle)
+	_, err := a.services.Agents.Heartbeat(a.t.Context(), a.scope, domain.AgentHeartbeat{Session: session, Running: running, Idle: idle})
 	require.NoError(a.t, err)
 }
 

@@ -191,9 +191,9 @@ func (w *tenant) connect(session string, slots int, held ...domain.AttemptID) []
 	for _, id := range held {
 		h.Attempts = append(h.Attempts, domain.AttemptReport{Attempt: id, Started: true})
 	}
-	desired, err := w.services.Agents.Hello(w.t.Context(), w.agent, h)
+	orders, err := w.services.Agents.Hello(w.t.Context(), w.agent, h)
 	require.NoError(w.t, err)
-	return desired
+	return orders.Attempts
 }
 
 func (w *tenant) job(spec domain.JobSpec) domain.Job {

@@ -239,6 +239,10 @@ CREATE TABLE lake_tables (
     purge_after timestamp with time zone,
     purge_next timestamp with time zone,
     purge_failures integer DEFAULT 0 NOT NULL,
+    delete_files bigint,
+    deleted_rows bigint,
+    snapshots bigint,
+    expirable_at timestamp with time zone,
     CONSTRAINT lake_tables_kind_check CHECK ((kind = ANY (ARRAY['table'::text, 'view'::text]))),
     CONSTRAINT lake_tables_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT lake_tables_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
@@ -389,17 +393,82 @@ CREATE TABLE machines (
     idle_since timestamp with time zone,
     held_at timestamp with time zone,
     due_at timestamp with time zone,
+    nodes integer DEFAULT 1 NOT NULL,
+    trino_start text DEFAULT ''::text NOT NULL,
     CONSTRAINT machines_auto_stop_check CHECK ((auto_stop = ANY (ARRAY['30m'::text, '1h'::text, '2h'::text, 'never'::text]))),
     CONSTRAINT machines_desired_check CHECK ((desired = ANY (ARRAY['stopped'::text, 'running'::text]))),
     CONSTRAINT machines_kind_check CHECK ((kind = ANY (ARRAY['compute'::text, 'warehouse'::text]))),
+    CONSTRAINT machines_nodes_check CHECK (((nodes >= 1) AND (nodes <= 16))),
     CONSTRAINT machines_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT machines_state_check CHECK ((state = ANY (ARRAY['stopped'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'failed'::text]))),
+    CONSTRAINT machines_trino_start_check CHECK ((trino_start = ANY (ARRAY[''::text, 'first_write'::text, 'with_warehouse'::text]))),
     CONSTRAINT machines_workspace_id_agent_id_fkey FOREIGN KEY (workspace_id, agent_id) REFERENCES agents(workspace_id, id),
     CONSTRAINT machines_workspace_id_agent_id_key UNIQUE (workspace_id, agent_id),
     CONSTRAINT machines_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
     CONSTRAINT machines_workspace_id_kind_name_key UNIQUE (workspace_id, kind, name)
 );
 ALTER TABLE machines ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE maintenance_policies (
+    workspace_id text COLLATE "C" NOT NULL,
+    subject_id text COLLATE "C" NOT NULL,
+    database_id text COLLATE "C",
+    table_id text COLLATE "C",
+    policy jsonb DEFAULT '{}'::jsonb NOT NULL,
+    next_at timestamp with time zone,
+    sweep_after text COLLATE "C" DEFAULT ''::text NOT NULL,
+    CONSTRAINT maintenance_policies_check CHECK ((subject_id = (COALESCE(database_id, ''::text) || COALESCE(table_id, ''::text)))),
+    CONSTRAINT maintenance_policies_pkey PRIMARY KEY (workspace_id, subject_id),
+    CONSTRAINT maintenance_policies_workspace_id_database_id_fkey FOREIGN KEY (workspace_id, database_id) REFERENCES databases(workspace_id, id) ON DELETE CASCADE,
+    CONSTRAINT maintenance_policies_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT maintenance_policies_workspace_id_table_id_fkey FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables(workspace_id, id) ON DELETE CASCADE
+);
+ALTER TABLE maintenance_policies ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE maintenance_runs (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    table_id text COLLATE "C" NOT NULL,
+    database_id text COLLATE "C" NOT NULL,
+    database text NOT NULL,
+    schema text NOT NULL,
+    name text NOT NULL,
+    run_trigger text NOT NULL,
+    created_by_kind text NOT NULL,
+    created_by_id text NOT NULL,
+    created_by_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    message text DEFAULT ''::text NOT NULL,
+    todo text[] NOT NULL,
+    operations jsonb DEFAULT '[]'::jsonb NOT NULL,
+    statement_id text COLLATE "C" DEFAULT ''::text NOT NULL,
+    warehouse_id text COLLATE "C" DEFAULT ''::text NOT NULL,
+    tries integer DEFAULT 0 NOT NULL,
+    look_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    CONSTRAINT maintenance_runs_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT maintenance_runs_run_trigger_check CHECK ((run_trigger = ANY (ARRAY['schedule'::text, 'manual'::text]))),
+    CONSTRAINT maintenance_runs_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text, 'skipped'::text]))),
+    CONSTRAINT maintenance_runs_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE maintenance_runs ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE maintenance_tables (
+    workspace_id text COLLATE "C" NOT NULL,
+    table_id text COLLATE "C" NOT NULL,
+    compacted_at timestamp with time zone,
+    compacted_files bigint NOT NULL,
+    compacted_deletes bigint NOT NULL,
+    expired_at timestamp with time zone,
+    cleaned_at timestamp with time zone,
+    cleaned_version integer NOT NULL,
+    CONSTRAINT maintenance_tables_pkey PRIMARY KEY (workspace_id, table_id),
+    CONSTRAINT maintenance_tables_workspace_id_table_id_fkey FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables(workspace_id, id) ON DELETE CASCADE
+);
+ALTER TABLE maintenance_tables ENABLE ROW LEVEL SECURITY;
 
 CREATE TABLE members (
     workspace_id text COLLATE "C" NOT NULL,
@@ -648,6 +717,24 @@ CREATE INDEX lineage_table ON public.lineage USING btree (workspace_id, table_id
 
 CREATE INDEX machines_due ON public.machines USING btree (due_at) WHERE (due_at IS NOT NULL);
 
+CREATE INDEX maintenance_policies_database ON public.maintenance_policies USING btree (workspace_id, database_id) WHERE (database_id IS NOT NULL);
+
+CREATE INDEX maintenance_policies_due ON public.maintenance_policies USING btree (next_at) WHERE (next_at IS NOT NULL);
+
+CREATE INDEX maintenance_policies_table ON public.maintenance_policies USING btree (workspace_id, table_id) WHERE (table_id IS NOT NULL);
+
+CREATE INDEX maintenance_runs_database ON public.maintenance_runs USING btree (workspace_id, database_id, id);
+
+CREATE UNIQUE INDEX maintenance_runs_open ON public.maintenance_runs USING btree (workspace_id, table_id) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]));
+
+CREATE INDEX maintenance_runs_over ON public.maintenance_runs USING btree (finished_at) WHERE (finished_at IS NOT NULL);
+
+CREATE INDEX maintenance_runs_queued ON public.maintenance_runs USING btree (workspace_id, look_at) WHERE (state = 'queued'::text);
+
+CREATE INDEX maintenance_runs_running ON public.maintenance_runs USING btree (workspace_id) WHERE (state = 'running'::text);
+
+CREATE INDEX maintenance_runs_table ON public.maintenance_runs USING btree (workspace_id, table_id, id);
+
 CREATE INDEX members_user ON public.members USING btree (user_id);
 
 CREATE INDEX runs_finished ON public.runs USING btree (workspace_id, finished_at) WHERE (finished_at IS NOT NULL);
@@ -765,6 +852,18 @@ CREATE POLICY system ON machine_metrics FOR ALL TO millpond_system USING (true) 
 CREATE POLICY app ON machines FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON machines FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON maintenance_policies FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON maintenance_policies FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON maintenance_runs FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON maintenance_runs FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON maintenance_tables FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON maintenance_tables FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
 CREATE POLICY app ON members FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
@@ -987,6 +1086,16 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON machine_metrics TO millpond_app;
 GRANT DELETE, INSERT, SELECT, UPDATE ON machines TO millpond_app;
 
 GRANT INSERT, SELECT ON machines TO millpond_system;
+
+GRANT INSERT, SELECT, UPDATE ON maintenance_policies TO millpond_app;
+
+GRANT SELECT ON maintenance_policies TO millpond_system;
+
+GRANT INSERT, SELECT, UPDATE ON maintenance_runs TO millpond_app;
+
+GRANT DELETE, SELECT ON maintenance_runs TO millpond_system;
+
+GRANT INSERT, SELECT, UPDATE ON maintenance_tables TO millpond_app;
 
 GRANT DELETE, SELECT ON members TO millpond_app;
 

@@ -152,6 +152,7 @@ func (s *System) Housekeep(ctx context.Context, now time.Time) error {
 		{`DELETE FROM sessions WHERE expires_at < $1 OR ended_at < $1`, now.AddDate(0, 0, -7)},
 		{`DELETE FROM replicas WHERE seen_at < $1`, now.Add(-time.Hour)},
 		{`DELETE FROM signing_keys WHERE created_at < $1`, now.AddDate(-1, 0, 0)},
+		{`DELETE FROM maintenance_runs WHERE finished_at < $1`, now.Add(-domain.MaintenanceKept)},
 	} {
 		_, err := s.db.ExecContext(ctx, statement.sql, statement.arg)
 		failed = append(failed, mapError(err))

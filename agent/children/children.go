@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/millpond/millpond/agent/engine"
+	"github.com/millpond/millpond/agent/engine/trino"
 	"github.com/millpond/millpond/agent/worker"
 )
 
@@ -19,5 +20,7 @@ func init() {
 		os.Exit(worker.ShimMain())
 	case "engine-child":
 		os.Exit(engine.ChildMain())
+	case engine.GuardCommand:
+		os.Exit(trino.GuardMain())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/errand"
 )
 
 // catalogClient asks the platform's catalog, by the Iceberg REST protocol, for what DuckDB does not do there: views, and schemas within schemas.
@@ -46,7 +47,7 @@ func (e *catalogError) fault() agent.StatementFault {
 
 // call sends a request and reads the answer into out, if that is not nil.
 func (c *catalogClient) call(method, path string, in, out any) error {
-	asked := &errand{method: method, url: strings.TrimSuffix(c.catalog.URL, "/") + path, header: http.Header{"Authorization": {"Bearer " + c.catalog.Token}}}
+	asked := &errand.Errand{Method: method, URL: strings.TrimSuffix(c.catalog.URL, "/") + path, Header: http.Header{"Authorization": {"Bearer " + c.catalog.Token}}}
 	ctx, cancel := context.WithTimeout(c.ctx, catalogTimeout)
 	defer cancel()
 	carry := c.courier.get
@@ -58,22 +59,22 @@ func (c *catalogClient) call(method, path string, in, out any) error {
 	}
 	if in != nil {
 		var err error
-		if asked.body, err = json.Marshal(in); err != nil {
+		if asked.Body, err = json.Marshal(in); err != nil {
 			return err
 		}
-		asked.header.Set("Content-Type", "application/json")
+		asked.Header.Set("Content-Type", "application/json")
 	}
 	a, err := carry(ctx, asked)
 	if err != nil {
 		return fmt.Errorf("asking the catalog: %w", err)
 	}
-	if a.status/100 != 2 {
-		return answeredError(a.status, a.body)
+	if a.Status/100 != 2 {
+		return answeredError(a.Status, a.Body)
 	}
 	if out == nil {
 		return nil
 	}
-	return json.Unmarshal(a.body, out)
+	return json.Unmarshal(a.Body, out)
 }
 
 func answeredError(status int, body []byte) error {

@@ -4,51 +4,37 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/millpond/millpond/agent"
-	"golang.org/x/sys/unix"
+	"github.com/millpond/millpond/agent/engine/errand"
+	"github.com/millpond/millpond/agent/engine/spawned"
 )
-
-// Frames between an engine and its children beside those of the protocol, which a child sends and the engine hands on.
-const (
-	frameOptions agent.FrameKind = 'O' // to the child, first: childOptions
-	frameReady   agent.FrameKind = 'R' // from the child, at its start and after each statement: it takes another
-	frameFailed  agent.FrameKind = 'F' // from the child: it cannot start, and why, as text
-	frameRun     agent.FrameKind = 'Q' // to the child: agent.Statement
-	frameCancel  agent.FrameKind = 'C' // to the child: end the statement that runs
-)
-
-// childOutput is the file descriptor of what a child sends: nothing else that DuckDB or a library prints gets there.
-const childOutput = 3
-
-const progressEvery = 200 * time.Millisecond
 
 // ChildMain is the hidden command of the process that holds DuckDB: it takes statements from its standard input until that ends. It answers the exit code.
 func ChildMain() int {
 	in := bufio.NewReaderSize(os.Stdin, 1<<16)
-	out := &output{to: os.NewFile(childOutput, "frames")}
-	o, err := readOptions(in)
+	out := spawned.NewOutput()
+	o, err := spawned.ReadOptions(in)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "the engine's child:", err)
 		return 2
 	}
 	if err := limitChild(o); err != nil {
-		return out.failed(err)
+		return out.Failed(err)
 	}
 	db, err := openDatabase(o)
 	if err != nil {
-		return out.failed(err)
+		return out.Failed(err)
 	}
 	c := &child{db: db, out: out}
 	if c.courier, err = listenCourier(o.CommitTime, c.unsure); err != nil {
-		return out.failed(err)
+		return out.Failed(err)
 	}
-	if err := out.frame(frameReady); err != nil {
+	if err := out.Frame(spawned.FrameReady); err != nil {
 		return 2
 	}
 	jobs := make(chan agent.Statement)
@@ -59,57 +45,17 @@ func ChildMain() int {
 	return 0
 }
 
-func readOptions(in *bufio.Reader) (o childOptions, err error) {
-	kind, payload, err := agent.ReadFrame(in)
-	if err != nil {
-		return o, err
-	}
-	if kind != frameOptions {
-		return o, fmt.Errorf("this command is the engine's own; it is not run by hand")
-	}
-	return o, json.Unmarshal(payload, &o)
-}
-
 // limitChild bounds what the process may take beyond DuckDB's own limit, of which parsers, extensions and conversions know nothing.
-func limitChild(o childOptions) error {
+func limitChild(o spawned.Options) error {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(o.Memory / 4)
-	most := uint64(o.Memory + o.Memory/2 + 512<<20)
-	if err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most}); err != nil {
-		return fmt.Errorf("bounding the memory of the engine's child: %w", err)
-	}
-	return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
-}
-
-// output writes frames, one at a time.
-type output struct {
-	mu sync.Mutex
-	to io.Writer
-}
-
-func (o *output) frame(kind agent.FrameKind, payload ...[]byte) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return agent.WriteFrame(o.to, kind, payload...)
-}
-
-func (o *output) json(kind agent.FrameKind, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return o.frame(kind, b)
-}
-
-func (o *output) failed(err error) int {
-	_ = o.frame(frameFailed, []byte(err.Error()))
-	return 2
+	return spawned.Bound(o.Memory)
 }
 
 // child runs statements, one after the other.
 type child struct {
 	db      *database
-	out     *output
+	out     *spawned.Output
 	courier *courier
 	locked  bool
 	broken  bool            // what a statement left cannot be cleared, so that no other may come
@@ -130,7 +76,7 @@ func (c *child) listen(in *bufio.Reader, jobs chan<- agent.Statement) {
 			os.Exit(0)
 		}
 		switch kind {
-		case frameRun:
+		case spawned.FrameRun:
 			var s agent.Statement
 			if err := json.Unmarshal(payload, &s); err != nil {
 				os.Exit(2)
@@ -139,7 +85,7 @@ func (c *child) listen(in *bufio.Reader, jobs chan<- agent.Statement) {
 			c.cancelled, c.running = false, true
 			c.mu.Unlock()
 			jobs <- s
-		case frameCancel:
+		case spawned.FrameCancel:
 			c.cancel()
 		}
 	}
@@ -171,17 +117,17 @@ func (c *child) serve(s *agent.Statement) {
 	if end.Error != nil && (end.Error.Fault == agent.FaultEngine || end.Error.Fault == agent.FaultResources) {
 		c.broken = true // what was allocated up to the limit is not all given back
 	}
-	if err := c.out.json(agent.FrameEnd, end); err != nil || c.broken || len(c.db.connections) == 0 {
+	if err := c.out.JSON(agent.FrameEnd, end); err != nil || c.broken || len(c.db.connections) == 0 {
 		os.Exit(0)
 	}
-	if err := c.out.frame(frameReady); err != nil {
+	if err := c.out.Frame(spawned.FrameReady); err != nil {
 		os.Exit(0)
 	}
 }
 
 // unsure ends the statement that runs, and the process, before DuckDB takes a change that may have been made for one that failed.
-func (c *child) unsure(err *unsureError) {
-	_ = c.out.json(agent.FrameEnd, agent.StatementEnd{Error: err.failure()})
+func (c *child) unsure(err *errand.UnsureError) {
+	_ = c.out.JSON(agent.FrameEnd, agent.StatementEnd{Error: err.Failure()})
 	os.Exit(0)
 }
 
@@ -216,7 +162,7 @@ func (c *child) report(conn *connection) (stop func()) {
 	ended := make(chan struct{})
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		tick := time.NewTicker(progressEvery)
+		tick := time.NewTicker(spawned.ProgressEvery)
 		defer tick.Stop()
 		for {
 			select {
@@ -225,7 +171,7 @@ func (c *child) report(conn *connection) (stop func()) {
 			case <-tick.C:
 			}
 			// A failure is seen by whoever sends the result.
-			_ = c.out.json(agent.FrameProgress, agent.StatementProgress{Done: conn.progress()})
+			_ = c.out.JSON(agent.FrameProgress, agent.StatementProgress{Done: conn.progress()})
 		}
 	})
 	return func() {

@@ -33,6 +33,7 @@ type class struct {
 	query   bool // has a result that can be selected from
 	begins  int  // where what is explained begins, in bytes; 0 for a statement that is not EXPLAIN
 	tokens  []token
+	trino   bool // it runs in Trino
 }
 
 // reasons are why what begins with a word is refused, and what to do.
@@ -53,6 +54,23 @@ const allowed = "Run one of SELECT, VALUES, DESCRIBE, SHOW, EXPLAIN, INSERT, UPD
 
 // classify refuses all but one statement of an allowed kind that calls no forbidden function.
 func classify(query string, forbidden map[string]bool) (class, error) {
+	text, err := checkText(query)
+	if err != nil {
+		return class{}, err
+	}
+	c, err := classifyTokens(text.tokens)
+	if err != nil {
+		return class{}, err
+	}
+	c.tokens = text.tokens
+	if err := checkShows(c); err != nil {
+		return class{}, err
+	}
+	return c, checkCalls(c.tokens, forbidden)
+}
+
+// checkText refuses what is not the text of one statement, and answers its tokens.
+func checkText(query string) (class, error) {
 	if len(query) > MaxQuery {
 		return class{}, refuse(-1, "The statement has %d bytes; at most %d are run. Put its values into a table and join that.", len(query), MaxQuery)
 	}
@@ -77,18 +95,7 @@ func classify(query string, forbidden map[string]bool) (class, error) {
 			return class{}, refuse(all[i-1].pos, "Names and strings with U& before them are not read here: write the characters themselves.")
 		}
 	}
-	if err := checkNesting(all); err != nil {
-		return class{}, err
-	}
-	c, err := classifyTokens(all)
-	if err != nil {
-		return class{}, err
-	}
-	c.tokens = all
-	if err := checkShows(c); err != nil {
-		return class{}, err
-	}
-	return c, checkCalls(all, forbidden)
+	return class{tokens: all}, checkNesting(all)
 }
 
 func classifyTokens(all []token) (class, error) {
@@ -169,7 +176,7 @@ func classifyExplain(all []token) (class, error) {
 		}
 		rest = rest[1:]
 	}
-	if len(rest) > 1 && rest[0].is("(") && rest[1].word("format", "analyze", "analyse", "verbose") {
+	if len(rest) > 1 && rest[0].is("(") && rest[1].word("format", "analyze", "analyse", "verbose", "type") {
 		for len(rest) > 0 && !rest[0].is(")") {
 			if rest[0].word("analyze", "analyse") {
 				kind = "EXPLAIN ANALYZE"
@@ -209,6 +216,9 @@ func classifyDefinition(all []token, verb string) (class, error) {
 	}
 	if !what.word("table", "view", "schema") {
 		return class{}, refuse(what.pos, "%s %s is not run here: only tables, views and schemas are made, changed and dropped by SQL.", verb, strings.ToUpper(cut(what.text, 40)))
+	}
+	if procedure, _ := executed(all); procedure.operation() != "" {
+		return class{kind: procedure.operation().Kind(), write: true}, nil
 	}
 	return class{kind: verb + " " + strings.ToUpper(what.text), write: true}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/spawned"
 	"github.com/stretchr/testify/require"
 )
 
@@ -125,7 +126,7 @@ func TestNoWayOut(t *testing.T) {
 func TestTheLockHoldsByItself(t *testing.T) {
 	root := t.TempDir() + "/"
 	dir := t.TempDir()
-	db, err := openDatabase(childOptions{Extensions: unpacked, Dir: dir, Memory: 256 << 20, Threads: 1, TempLimit: 1 << 20})
+	db, err := openDatabase(spawned.Options{Extensions: unpacked, Dir: dir, Memory: 256 << 20, Threads: 1, TempLimit: 1 << 20})
 	require.NoError(t, err)
 	require.NoError(t, db.lock(agent.Storage{Prefix: "file://" + root}))
 	c, err := db.take()

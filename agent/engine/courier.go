@@ -1,11 +1,8 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/errand"
 )
 
 // courier carries what DuckDB asks of the catalog there and back. DuckDB takes a change whose answer it does not get, or gets with a status of 500 or more, for
@@ -28,7 +26,7 @@ type courier struct {
 	address string // as DuckDB reaches it
 	secret  string // the beginning of each path, which no other process knows
 	client  http.Client
-	unsure  func(*unsureError)
+	unsure  func(*errand.UnsureError)
 	time    time.Duration // for which a change is asked for until it is answered
 
 	mu        sync.Mutex
@@ -38,14 +36,14 @@ type courier struct {
 	admitted  map[string]bool // tables that were looked at
 	strange   string          // a table that was not, and was asked for
 	changed   bool            // the statement has made a change
-	read      map[string]*answerTo
+	read      map[string]*errand.Answer
 	size      int // of the bodies in read
 	configs   map[string]config
 }
 
 // config is a catalog's answer of that name, which is the same for every statement.
 type config struct {
-	*answerTo
+	*errand.Answer
 	until time.Time
 }
 
@@ -55,17 +53,8 @@ const configTime = time.Minute
 // maxRead bounds what is remembered of the catalog's answers.
 const maxRead = 64 << 20
 
-// courierTime is less than DuckDB waits for an answer.
-const (
-	courierTime = 20 * time.Second
-	courierRest = 200 * time.Millisecond
-)
-
-// maxAsked bounds what DuckDB may send in one request, and what the catalog may answer.
-const maxAsked = 256 << 20
-
 // listenCourier starts a courier, for as long as the process lives.
-func listenCourier(patience time.Duration, unsure func(*unsureError)) (*courier, error) {
+func listenCourier(patience time.Duration, unsure func(*errand.UnsureError)) (*courier, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for what DuckDB asks of the catalog: %w", err)
@@ -85,7 +74,7 @@ func (c *courier) serve(s *agent.Statement) {
 	if upstream != c.upstream {
 		c.configs = map[string]config{}
 	}
-	c.statement, c.upstream, c.token, c.read, c.size = s.ID, upstream, s.Catalog.Token, map[string]*answerTo{}, 0
+	c.statement, c.upstream, c.token, c.read, c.size = s.ID, upstream, s.Catalog.Token, map[string]*errand.Answer{}, 0
 	c.admitted, c.strange, c.changed = map[string]bool{}, "", false
 }
 
@@ -93,7 +82,7 @@ func (c *courier) serve(s *agent.Statement) {
 func (c *courier) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.statement, c.token, c.read, c.size, c.admitted = "", "", map[string]*answerTo{}, 0, nil
+	c.statement, c.token, c.read, c.size, c.admitted = "", "", map[string]*errand.Answer{}, 0, nil
 }
 
 // again has also the tables looked at anew.
@@ -153,7 +142,7 @@ func tableOfPath(path string) string {
 func (c *courier) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.read, c.size = map[string]*answerTo{}, 0
+	c.read, c.size = map[string]*errand.Answer{}, 0
 }
 
 // ServeHTTP carries one request, with the token of the statement.
@@ -170,22 +159,22 @@ func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseErrand(w, http.StatusBadRequest, "BadRequestException", "The statement names this table in a way that the engine does not read. Write FROM database.schema.table AS alias.")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAsked))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, errand.MaxBody))
 	if err != nil {
 		answer(w, http.StatusBadRequest, "The request cannot be read.")
 		return
 	}
-	asked := &errand{method: r.Method, url: upstream + path, header: passed(r.Header), body: body}
-	asked.header.Set("Authorization", "Bearer "+token)
-	var a *answerTo
+	asked := &errand.Errand{Method: r.Method, URL: upstream + path, Header: errand.Passed(r.Header), Body: body}
+	asked.Header.Set("Authorization", "Bearer "+token)
+	var a *errand.Answer
 	switch r.Method {
 	case http.MethodGet:
 		a, err = c.get(r.Context(), asked)
 	case http.MethodHead:
-		a, err = asked.once(r.Context(), &c.client)
+		a, err = asked.Once(r.Context(), &c.client)
 	default:
 		a, err = c.change(r.Context(), asked)
-		if unsure, ok := errors.AsType[*unsureError](err); ok {
+		if unsure, ok := errors.AsType[*errand.UnsureError](err); ok {
 			c.unsure(unsure)
 			return
 		}
@@ -195,35 +184,35 @@ func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadGateway, fmt.Sprintf("The catalog cannot be reached: %v.", err))
 		return
 	}
-	maps.Copy(w.Header(), passed(a.header))
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // DuckDB, if it is gone, needs no answer
+	maps.Copy(w.Header(), errand.Passed(a.Header))
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body) // DuckDB, if it is gone, needs no answer
 }
 
 // get asks once for what a statement reads again and again.
-func (c *courier) get(ctx context.Context, e *errand) (*answerTo, error) {
-	isConfig := strings.Contains(e.url, "/v1/config?")
+func (c *courier) get(ctx context.Context, e *errand.Errand) (*errand.Answer, error) {
+	isConfig := strings.Contains(e.URL, "/v1/config?")
 	c.mu.Lock()
-	a, of := c.read[e.url], c.read
-	if k := c.configs[e.url]; isConfig && time.Now().Before(k.until) {
-		a = k.answerTo
+	a, of := c.read[e.URL], c.read
+	if k := c.configs[e.URL]; isConfig && time.Now().Before(k.until) {
+		a = k.Answer
 	}
 	c.mu.Unlock()
 	if a != nil {
 		return a, nil
 	}
-	a, err := e.once(ctx, &c.client)
-	if err != nil || a.status != http.StatusOK && a.status != http.StatusNotFound {
+	a, err := e.Once(ctx, &c.client)
+	if err != nil || a.Status != http.StatusOK && a.Status != http.StatusNotFound {
 		return a, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case isConfig && a.status == http.StatusOK:
-		c.configs[e.url] = config{a, time.Now().Add(configTime)}
-	case c.size+len(a.body) <= maxRead:
-		of[e.url] = a // the one of when it was asked: it may have been forgotten since
-		c.size += len(a.body)
+	case isConfig && a.Status == http.StatusOK:
+		c.configs[e.URL] = config{a, time.Now().Add(configTime)}
+	case c.size+len(a.Body) <= maxRead:
+		of[e.URL] = a // the one of when it was asked: it may have been forgotten since
+		c.size += len(a.Body)
 	}
 	return a, nil
 }
@@ -235,79 +224,19 @@ func refuseErrand(w http.ResponseWriter, status int, kind, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": message, "type": kind, "code": status}})
 }
 
-// hops are the headers that are of one connection alone.
-var hops = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Accept-Encoding", "Content-Encoding"}
-
-func passed(h http.Header) http.Header {
-	h = h.Clone()
-	for _, name := range hops {
-		h.Del(name)
-	}
-	return h
-}
-
-// errand is one request to the catalog.
-type errand struct {
-	method, url string
-	header      http.Header
-	body        []byte
-}
-
-type answerTo struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-// key is the same for the same request of the same statement, so that also one that DuckDB sends again is known again.
-func (e *errand) key(statement string) string {
-	h := sha256.New()
-	for _, part := range []string{statement, e.method, e.url, string(e.body)} {
-		_, _ = fmt.Fprintf(h, "%d\n%s", len(part), part) // a hash never fails
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-func (e *errand) once(ctx context.Context, client *http.Client) (*answerTo, error) {
-	r, err := http.NewRequestWithContext(ctx, e.method, e.url, bytes.NewReader(e.body))
-	if err != nil {
-		return nil, err
-	}
-	r.Header = e.header
-	res, err := client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAsked+1))
-	if len(body) > maxAsked {
-		return nil, fmt.Errorf("it answered more than %d bytes", maxAsked)
-	}
-	return &answerTo{res.StatusCode, res.Header, body}, err
-}
-
-// unsureError says that it is not known whether a change was made.
-type unsureError struct{ why error }
-
-func (e *unsureError) Error() string { return e.why.Error() }
-
-func (e *unsureError) failure() *agent.StatementFailure {
-	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The catalog was asked to commit, and did not say whether it did (%v).", e.why), Unsure: true}
-}
-
 // change sends a change under its key, until it is known what became of it: also when its sender has gone.
-func (c *courier) change(ctx context.Context, e *errand) (*answerTo, error) {
+func (c *courier) change(ctx context.Context, e *errand.Errand) (*errand.Answer, error) {
 	c.mu.Lock()
 	statement := c.statement
 	c.mu.Unlock()
-	e.header.Set("Idempotency-Key", e.key(statement))
-	a, err := c.until(context.WithoutCancel(ctx), e)
+	e.Header.Set("Idempotency-Key", e.Key(statement))
+	a, err := e.Until(context.WithoutCancel(ctx), &c.client, c.time)
 	if err != nil {
-		return nil, &unsureError{err}
+		return nil, &errand.UnsureError{Why: err}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changed = c.changed || a.status/100 == 2
+	c.changed = c.changed || a.Status/100 == 2
 	return a, nil
 }
 
@@ -315,33 +244,4 @@ func (c *courier) hasChanged() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changed
-}
-
-// until asks until the catalog says what became of a change. A conflict after an answer that was lost may be one with the change itself, which still goes on.
-func (c *courier) until(ctx context.Context, e *errand) (*answerTo, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.time)
-	defer cancel()
-	var lost error // why the answer to the change is not known
-	for {
-		a, err := e.once(ctx, &c.client)
-		switch {
-		case err == nil && a.status == http.StatusTooManyRequests: // it was not made
-		case err == nil && a.status < http.StatusInternalServerError && (lost == nil || a.status != http.StatusConflict):
-			return a, nil
-		case lost != nil: // the first reason tells more
-		case err == nil:
-			lost = fmt.Errorf("it answered %d", a.status)
-		default:
-			lost = err
-		}
-		select {
-		case <-time.After(courierRest):
-			continue
-		case <-ctx.Done():
-		}
-		if lost == nil {
-			return a, nil
-		}
-		return nil, lost
-	}
 }

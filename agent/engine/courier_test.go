@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/errand"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,7 +21,7 @@ func TestTheCourierCarriesForOneStatement(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer catalog.Close()
-	c := &courier{secret: "/secret", time: time.Second, unsure: func(err *unsureError) { t.Error(err) }}
+	c := &courier{secret: "/secret", time: time.Second, unsure: func(err *errand.UnsureError) { t.Error(err) }}
 	defer c.client.CloseIdleConnections()
 	status := func(method, path string) int {
 		r := httptest.NewRequest(method, path, nil)

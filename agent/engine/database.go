@@ -7,22 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/spawned"
 )
-
-// childOptions are what an engine tells a new child.
-type childOptions struct {
-	Extensions string `json:"extensions"` // the directory that holds them
-	Dir        string `json:"dir"`        // the child's own
-	Memory     int64  `json:"memory"`     // of DuckDB, in bytes
-	Threads    int    `json:"threads"`
-	TempLimit  int64  `json:"temp_limit"` // of DuckDB's files in Dir, in bytes
-
-	CommitTime time.Duration `json:"commit_time"` // as in Options
-}
 
 // connectionsOfChild is how many statements a child runs before another takes its place. Each has a connection of its own, and what is set for a connection
 // alone, such as that its progress is counted, cannot be set once the configuration is locked.
@@ -50,7 +39,7 @@ var tableFunctions = []string{"generate_series", "json_each", "json_tree", "rang
 // scalarsForbidden are the functions in the place of a value that read settings or change what outlives a statement.
 var scalarsForbidden = []string{"current_setting", "getenv", "getvariable", "nextval", "currval", "write_log", "sleep_ms", "parse_duckdb_log_message", "current_query", "json_execute_serialized_sql", "json_serialize_plan", "setseed"}
 
-func openDatabase(o childOptions) (*database, error) {
+func openDatabase(o spawned.Options) (*database, error) {
 	var config duckdb.Config
 	duckdb.CreateConfig(&config)
 	defer duckdb.DestroyConfig(&config)
@@ -76,7 +65,7 @@ func openDatabase(o childOptions) (*database, error) {
 }
 
 // prepare loads the extensions, and makes the connections.
-func (d *database) prepare(o childOptions) error {
+func (d *database) prepare(o spawned.Options) error {
 	first, err := d.connect()
 	if err != nil {
 		return err

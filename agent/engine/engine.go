@@ -14,18 +14,24 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/errand"
+	"github.com/millpond/millpond/agent/engine/trino"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 )
 
-// Name is the engine's, as statements name it.
+// Name is DuckDB's, as statements name it.
 const Name = "duckdb"
+
+// GuardCommand is the argument with which the program runs trino.GuardMain.
+const GuardCommand = "trino-guard"
 
 // Options configure an Engine.
 type Options struct {
@@ -46,6 +52,8 @@ type Options struct {
 	// Credential is the user that children run as, with its groups and no others; nil means the engine's own. Only root may name another. The user must be able to
 	// reach Dir, and by its groups to read and write the storage of the workspace where that is files.
 	Credential *syscall.Credential
+	// Trino, where it is not nil, makes it the write engine. Its Dir, Command, Credential and Log are the engine's.
+	Trino *trino.Options
 }
 
 // Engine runs statements. It answers agent.StatementsPath and agent.StatementPath as an http.Handler.
@@ -56,6 +64,8 @@ type Engine struct {
 	mux     *http.ServeMux
 	places  *semaphore.Weighted
 	pool    *pool
+	trino   *trinoEngine // nil where DuckDB is the write engine
+	changed chan struct{}
 
 	mu      sync.Mutex
 	running map[string]*run // by the statement's id, those that wait included
@@ -83,8 +93,17 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Log, version: duckdb.LibraryVersion(), mux: http.NewServeMux(), places: semaphore.NewWeighted(int64(o.Slots)), running: map[string]*run{},
+		changed: make(chan struct{}, 1),
+	}
+	if o.Trino != nil {
+		if err := e.openTrino(o.trino()); err != nil {
+			return nil, err
+		}
 	}
 	if e.pool, err = newPool(o, extensions); err != nil {
+		if e.trino != nil {
+			e.trino.close()
+		}
 		return nil, err
 	}
 	e.mux.HandleFunc("POST "+agent.StatementsPath, e.post)
@@ -130,7 +149,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.TempLimit = 4 * o.memory()
 	}
 	if o.CommitTime == 0 {
-		o.CommitTime = courierTime
+		o.CommitTime = errand.Patience
 	}
 	if len(o.Command) == 0 {
 		program, err := os.Executable()
@@ -142,11 +161,45 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
+// trino are the options of Trino with what is the engine's.
+func (o Options) trino() trino.Options {
+	t := *o.Trino
+	t.Dir, t.Credential, t.Log = filepath.Join(o.Dir, "trino"), o.Credential, o.Log
+	if len(t.Command) == 0 {
+		t.Command = append(slices.Clone(o.Command[:len(o.Command)-1]), GuardCommand)
+	}
+	return t
+}
+
 // memory is what each statement may have.
 func (o Options) memory() int64 { return o.Memory / int64(o.Slots) }
 
-// Engines are what the agent says of itself in its hello.
-func (e *Engine) Engines() []agent.Engine { return []agent.Engine{{Name: Name, Version: e.version}} }
+// Engines are what the agent says of itself.
+func (e *Engine) Engines() []agent.Engine {
+	all := []agent.Engine{{Name: Name, Version: e.version}}
+	if e.trino != nil {
+		s := e.trino.server.Status()
+		all = append(all, agent.Engine{Name: TrinoName, Version: e.trino.version, State: string(s.State), Message: s.Message, Nodes: s.Nodes})
+	}
+	return all
+}
+
+// Dir is the engine's directory, as an absolute path.
+func (e *Engine) Dir() string { return e.o.Dir }
+
+// Changed is sent to when Engines have changed.
+func (e *Engine) Changed() <-chan struct{} { return e.changed }
+
+// Configure takes the settings of the warehouse, as often as they come.
+func (e *Engine) Configure(s agent.WarehouseSettings) {
+	if e.trino == nil {
+		return
+	}
+	e.trino.server.Resize(s.Nodes)
+	if s.TrinoStart == agent.StartWithWarehouse {
+		e.trino.server.Start()
+	}
+}
 
 // ServeHTTP answers the control plane.
 func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.mux.ServeHTTP(w, r) }
@@ -161,6 +214,9 @@ func (e *Engine) Close() {
 	e.mu.Unlock()
 	e.serving.Wait()
 	e.pool.close()
+	if e.trino != nil {
+		e.trino.close()
+	}
 }
 
 // Why a statement is ended before its time.
@@ -175,12 +231,13 @@ var (
 type run struct {
 	ctx    context.Context
 	stop   context.CancelCauseFunc
-	placed bool // it has a place, rather than waiting for one
+	places *semaphore.Weighted // of its engine
+	placed bool                // it has a place, rather than waiting for one
 }
 
 // register takes a statement, so that it can be cancelled; not one that was taken before, and none where too many wait. The reader's end cancels a read; a
 // write goes on.
-func (e *Engine) register(ctx context.Context, s *agent.Statement, write bool) (*run, func(), *untaken) {
+func (e *Engine) register(ctx context.Context, s *agent.Statement, c class) (*run, func(), *untaken) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
@@ -190,16 +247,19 @@ func (e *Engine) register(ctx context.Context, s *agent.Statement, write bool) (
 	case e.running[s.ID] != nil || e.taken.has(s.ID, now):
 		return nil, nil, &untaken{http.StatusConflict, "The warehouse has begun with this statement before, and takes none twice. What it wrote, if anything, is in its tables."}
 	}
-	r := &run{}
-	if r.placed = e.places.TryAcquire(1); !r.placed {
+	r := &run{places: e.places}
+	if c.trino {
+		r.places = e.trino.places
+	}
+	if r.placed = r.places.TryAcquire(1); !r.placed {
 		if e.waiting >= e.o.Queue {
-			return nil, nil, &untaken{http.StatusServiceUnavailable, fmt.Sprintf("The warehouse is busy: %d statements run and %d wait. Send the statement again later, or use another warehouse.", e.o.Slots, e.o.Queue)}
+			return nil, nil, &untaken{http.StatusServiceUnavailable, fmt.Sprintf("The warehouse is busy: %d statements wait. Send the statement again later, or use another warehouse.", e.o.Queue)}
 		}
 		e.waiting++
 	}
 	r.ctx, r.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	detach := func() bool { return true }
-	if !write {
+	if !c.write {
 		detach = context.AfterFunc(ctx, func() { r.stop(errReader) })
 	}
 	e.taken.add(s.ID, now)

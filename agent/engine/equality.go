@@ -88,7 +88,7 @@ func (e *execution) readDeletes(q *equality) error {
 	return e.avroFiles(paths, func(i int, f *avroFile) {
 		m := deletes[i]
 		m.file = f
-		for _, entry := range f.records {
+		for _, entry := range f.Records {
 			c := m.contentFile(f, entry, nil)
 			if c == nil || c.content != deletesByEquality {
 				continue
@@ -112,7 +112,7 @@ func (e *execution) readData(q *equality, columns []int) error {
 		}
 	}
 	return e.avroFiles(paths, func(i int, f *avroFile) {
-		for _, entry := range f.records {
+		for _, entry := range f.Records {
 			if c := data[i].contentFile(f, entry, columns); c != nil {
 				q.data = append(q.data, c)
 			}

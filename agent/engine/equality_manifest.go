@@ -1,28 +1,21 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/twmb/avro"
-	"github.com/twmb/avro/ocf"
+	"github.com/millpond/millpond/agent/engine/avrofile"
 )
 
-// avroFile is a manifest list, or a manifest. Values are as they are stored: days, microseconds and unscaled decimals.
+// avroFile is a manifest list, or a manifest, as it is stored.
 type avroFile struct {
-	header  map[string][]byte
-	stored  *avro.Schema // without logical types
-	kinds   map[string]partitionKind
-	records []map[string]any
+	*avrofile.File
+	kinds map[string]partitionKind
 }
 
 // partitionKind is what the values of one field of a partition are.
@@ -32,55 +25,11 @@ type partitionKind struct {
 }
 
 func readAvro(content []byte) (*avroFile, error) {
-	f := &avroFile{}
-	in, err := ocf.NewReader(bytes.NewReader(content), ocf.WithReaderSchemaFunc(func(in *ocf.Reader) (*avro.Schema, error) {
-		f.header = in.Metadata()
-		var schema any
-		if err := json.Unmarshal(f.header["avro.schema"], &schema); err != nil {
-			return nil, err
-		}
-		f.kinds = partitionKinds(schema)
-		stored, err := json.Marshal(withoutLogical(schema))
-		if err != nil {
-			return nil, err
-		}
-		f.stored, err = avro.Parse(string(stored), avro.WithLaxNames(nil))
-		return f.stored, err
-	}), ocf.WithSchemaOpts(avro.WithLaxNames(nil)))
+	f, err := avrofile.Read(content)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = in.Close() }()
-	for {
-		var record map[string]any
-		if err := in.Decode(&record); errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return f, nil
-		} else if err != nil {
-			return nil, err
-		}
-		f.records = append(f.records, record)
-	}
-}
-
-// withoutLogical takes the meaning of values from a schema in JSON, so that they are read and written as they are.
-func withoutLogical(schema any) any {
-	switch s := schema.(type) {
-	case []any:
-		all := make([]any, len(s))
-		for i := range s {
-			all[i] = withoutLogical(s[i])
-		}
-		return all
-	case map[string]any:
-		all := map[string]any{}
-		for k, v := range s {
-			if k != "logicalType" {
-				all[k] = withoutLogical(v)
-			}
-		}
-		return all
-	}
-	return schema
+	return &avroFile{f, partitionKinds(f.Schema)}, nil
 }
 
 // inner is the record that a field of a record holds, or the type of it, out of a union with null.
@@ -120,29 +69,11 @@ func partitionKinds(schema any) map[string]partitionKind {
 
 // write puts records of the file's schema into another one, and answers its size.
 func (f *avroFile) write(path, content string, records []map[string]any) (size int64, err error) {
-	var b bytes.Buffer
-	header := map[string][]byte{}
-	for k, v := range f.header {
-		if !strings.HasPrefix(k, "avro.") {
-			header[k] = v
-		}
-	}
-	if content != "" {
-		header["content"] = []byte(content)
-	}
-	out, err := ocf.NewWriter(&b, f.stored, ocf.WithSchema(string(f.header["avro.schema"])), ocf.WithMetadata(header))
+	b, err := f.Encode(content, records)
 	if err != nil {
 		return 0, err
 	}
-	for _, r := range records {
-		if err := out.Encode(r); err != nil {
-			return 0, err
-		}
-	}
-	if err := out.Close(); err != nil {
-		return 0, err
-	}
-	return int64(b.Len()), os.WriteFile(path, b.Bytes(), 0o600)
+	return int64(len(b)), os.WriteFile(path, b, 0o600)
 }
 
 // manifest is one of a snapshot's, as its list has it.
@@ -163,7 +94,7 @@ const (
 )
 
 func manifestsOf(list *avroFile) (all []*manifest) {
-	for _, r := range list.records {
+	for _, r := range list.Records {
 		path, _ := r["manifest_path"].(string)
 		all = append(all, &manifest{listed: r, path: path, content: whole(r["content"]), spec: whole(r["partition_spec_id"]), sequence: whole(r["sequence_number"])})
 	}

@@ -208,7 +208,7 @@ func (r *equalityRows) manifestsOfData() (list []map[string]any, err error) {
 		}
 		var others []map[string]any
 		left := 0
-		for _, entry := range m.file.records {
+		for _, entry := range m.file.Records {
 			if of, _ := entry["data_file"].(map[string]any); whole(of["content"]) == deletesByEquality {
 				continue
 			}
@@ -220,7 +220,7 @@ func (r *equalityRows) manifestsOfData() (list []map[string]any, err error) {
 		switch {
 		case left == 0:
 			continue
-		case len(others) < len(m.file.records):
+		case len(others) < len(m.file.Records):
 			path := filepath.Join(r.dir, fmt.Sprintf("positions%d.avro", i))
 			size, err := m.file.write(path, "", others)
 			if err != nil {
@@ -241,7 +241,7 @@ func (r *equalityRows) manifestsOfDeletes(number int, g *deletesOf) (list []map[
 			continue
 		}
 		var chosen []map[string]any
-		for _, entry := range m.file.records {
+		for _, entry := range m.file.Records {
 			c := m.contentFile(m.file, entry, nil)
 			if c == nil || c.content != deletesByEquality || !g.paths[c.path] || !slices.Equal(c.keys, g.keys) {
 				continue

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/errand"
 )
 
 // duckError is DuckDB's, as it writes errors in JSON.
@@ -57,8 +58,8 @@ var faults = map[string]agent.StatementFault{
 
 // failureOf says what went wrong with a statement, and where.
 func failureOf(err error, query string) *agent.StatementFailure {
-	if u, ok := errors.AsType[*unsureError](err); ok {
-		return u.failure()
+	if u, ok := errors.AsType[*errand.UnsureError](err); ok {
+		return u.Failure()
 	}
 	if r, ok := errors.AsType[*refusal](err); ok {
 		f := &agent.StatementFailure{Fault: r.fault, Message: r.message}

@@ -9,12 +9,13 @@ import (
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/spawned"
 	"github.com/stretchr/testify/require"
 )
 
 // opened is a connection of DuckDB as a child has it.
 func opened(t testing.TB) (*database, *connection) {
-	db, err := openDatabase(childOptions{Extensions: unpacked, Dir: t.TempDir(), Memory: 256 << 20, Threads: 1, TempLimit: 1 << 20})
+	db, err := openDatabase(spawned.Options{Extensions: unpacked, Dir: t.TempDir(), Memory: 256 << 20, Threads: 1, TempLimit: 1 << 20})
 	require.NoError(t, err)
 	require.NoError(t, db.lock(agent.Storage{Prefix: "file://" + t.TempDir() + "/"}))
 	c, err := db.take()

@@ -145,6 +145,43 @@ func (p *pool) give(c *process) {
 	p.spare()
 }
 
+// lend starts a process that maintains a table, in the place of a child.
+func (p *pool) lend(ctx context.Context) (*process, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, errClosing
+	}
+	p.taken++
+	if len(p.idle) > 0 && p.taken+len(p.idle) > p.o.Slots {
+		other := p.idle[0]
+		p.idle = p.idle[1:]
+		p.work.Go(other.end)
+	}
+	p.mu.Unlock()
+	c, err := startProcess(p.o.maintaining(), "")
+	if err == nil {
+		err = c.usable(ctx)
+	}
+	if err == nil {
+		c.write = true
+		return c, nil
+	}
+	p.reclaim(c)
+	return nil, err
+}
+
+// reclaim ends a process that was lent, if it was started.
+func (p *pool) reclaim(c *process) {
+	if c != nil {
+		c.end()
+	}
+	p.mu.Lock()
+	p.taken--
+	p.mu.Unlock()
+	p.spare()
+}
+
 func (p *pool) keep(c *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

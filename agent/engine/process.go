@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/spawned"
 	"golang.org/x/sys/unix"
 )
 
@@ -74,7 +75,7 @@ func (p *process) start(o Options, extensions string) error {
 	p.cmd = exec.Command(o.Command[0], o.Command[1:]...)
 	p.cmd.Dir = p.dir
 	p.cmd.Env = []string{"HOME=" + p.dir, "TMPDIR=" + temp, "TZ=UTC", "LANG=C.UTF-8", "PATH=/usr/bin:/bin"}
-	p.cmd.ExtraFiles = []*os.File{childOut} // its descriptor childOutput
+	p.cmd.ExtraFiles = []*os.File{childOut} // where spawned.Output sends
 	p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.Credential}
 	p.cmd.WaitDelay = time.Second
@@ -89,14 +90,14 @@ func (p *process) start(o Options, extensions string) error {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.cmd.Process.Pid), []byte("900"), 0)
 	p.out, p.frames, p.limit = out, bufio.NewReaderSize(out, 1<<18), o.memory()
 	go p.wait()
-	go p.await(childOptions{Extensions: extensions, Dir: p.dir, Memory: o.memory(), Threads: o.Threads, TempLimit: o.TempLimit, CommitTime: o.CommitTime})
+	go p.await(spawned.Options{Extensions: extensions, Dir: p.dir, Memory: o.memory(), Threads: o.Threads, TempLimit: o.TempLimit, CommitTime: o.CommitTime})
 	return nil
 }
 
 // await tells the child what it is to be and waits until it is.
-func (p *process) await(o childOptions) {
+func (p *process) await(o spawned.Options) {
 	defer close(p.ready)
-	if err := p.send(frameOptions, o); err != nil {
+	if err := p.send(spawned.FrameOptions, o); err != nil {
 		p.failure = p.lost(err)
 		return
 	}
@@ -111,9 +112,9 @@ func (p *process) awaitReady() error {
 	switch {
 	case err != nil:
 		return p.lost(err)
-	case kind == frameFailed:
+	case kind == spawned.FrameFailed:
 		return errors.New(string(payload))
-	case kind != frameReady:
+	case kind != spawned.FrameReady:
 		return fmt.Errorf("the child sent %q when it was to be ready", byte(kind))
 	}
 	return nil
@@ -143,7 +144,7 @@ func (p *process) send(kind agent.FrameKind, v any) error {
 func (p *process) cancel() {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	_ = agent.WriteFrame(p.in, frameCancel) // a child that cannot be asked is killed
+	_ = agent.WriteFrame(p.in, spawned.FrameCancel) // a child that cannot be asked is killed
 }
 
 func (p *process) kill() {

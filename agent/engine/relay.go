@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/spawned"
 )
 
 // A statement that was stopped has so long until its child is killed, and its reader so long to take the end.
@@ -111,9 +112,9 @@ func explain(f *agent.StatementFailure, ctx context.Context, s *agent.Statement,
 	}
 }
 
-// run sends the statement and hands on what the child answers up to its end, which is returned. An error means that the child is gone.
-func (p *process) run(s *agent.Statement, emit func(agent.FrameKind, []byte)) (*agent.StatementEnd, error) {
-	if err := p.send(frameRun, s); err != nil {
+// run sends a statement, or what to maintain, and hands on what the process answers up to its end, which is returned. An error means that the child is gone.
+func (p *process) run(what any, emit func(agent.FrameKind, []byte)) (*agent.StatementEnd, error) {
+	if err := p.send(spawned.FrameRun, what); err != nil {
 		return nil, err
 	}
 	for {

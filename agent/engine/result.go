@@ -20,9 +20,14 @@ const (
 	batchLimit = 64 << 20 // of one message, unless a single row has more
 )
 
+// frames takes what is sent.
+type frames interface {
+	Frame(kind agent.FrameKind, payload ...[]byte) error
+}
+
 // result sends what a statement answers, in batches of Arrow.
 type result struct {
-	out      *output
+	out      frames
 	schema   *arrow.Schema
 	huge     []bool // of each column, whether its digits are counted
 	maxRows  int64
@@ -163,7 +168,7 @@ func (r *result) sendBatch(b arrow.RecordBatch) error {
 	r.rows += b.NumRows()
 	r.bytes += size
 	count := binary.LittleEndian.AppendUint32(nil, uint32(b.NumRows()))
-	return r.out.frame(agent.FrameBatch, count, r.message.Bytes())
+	return r.out.Frame(agent.FrameBatch, count, r.message.Bytes())
 }
 
 // maxRow bounds the message of one row: a frame holds 256 MiB.
@@ -218,7 +223,7 @@ func (r *result) sendSchema() error {
 	if message.Len() == 0 {
 		return fmt.Errorf("the schema of the result was not written")
 	}
-	return r.out.frame(agent.FrameSchema, message.Bytes())
+	return r.out.Frame(agent.FrameSchema, message.Bytes())
 }
 
 // schemaWriter writes the messages of a stream, and no end.

@@ -105,9 +105,6 @@ func (e *execution) perform() (err error) {
 
 // check refuses by the text alone.
 func (e *execution) check() (err error) {
-	if e.s.Engine != "" && e.s.Engine != Name {
-		return refuse(-1, "This warehouse has no engine %q; it has %s.", cut(e.s.Engine, 40), Name)
-	}
 	if e.class, err = classify(e.query, e.db.forbidden); err != nil {
 		return err
 	}
@@ -203,7 +200,7 @@ func (e *execution) head() error {
 		return nil
 	}
 	e.headed = true
-	return e.out.json(agent.FrameHead, agent.StatementHead{Kind: e.class.kind, Write: e.class.write, Engine: Name, RoutingReason: routing(e.class)})
+	return e.out.JSON(agent.FrameHead, agent.StatementHead{Kind: e.class.kind, Write: e.class.write, Engine: Name, RoutingReason: e.s.RoutingReason})
 }
 
 func (e *execution) client() *catalogClient {
@@ -333,13 +330,6 @@ func sendable(names []string, types []exact) error {
 		}
 	}
 	return nil
-}
-
-func routing(c class) string {
-	if c.write {
-		return "The write engine of this warehouse is DuckDB."
-	}
-	return "DuckDB serves reads."
 }
 
 // shifted moves the position of an error to the text as it was given.

@@ -45,13 +45,13 @@ func (e *Engine) post(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, "The statement has no id.")
 		return
 	}
-	c, err := classify(plainSpace(s.Query), nil)
+	c, reason, err := e.route(&s)
 	if err != nil { // it needs no child to be refused
 		to := newReader(w)
 		to.end(&agent.StatementEnd{Error: failureOf(err, s.Query)})
 		return
 	}
-	run, done, refused := e.register(r.Context(), &s, c.write)
+	run, done, refused := e.register(r.Context(), &s, c)
 	if refused != nil {
 		answer(w, refused.status, refused.message)
 		return
@@ -59,14 +59,14 @@ func (e *Engine) post(w http.ResponseWriter, r *http.Request) {
 	defer done()
 	to := newReader(w)
 	to.accept(agent.StatementProgress{Queued: !run.placed, Done: -1, Kind: c.kind, Write: c.write})
-	e.serve(run, &s, to)
+	e.serve(run, &s, c, reason, to)
 }
 
 // serve waits for a place and runs the statement there.
-func (e *Engine) serve(run *run, s *agent.Statement, to *reader) {
+func (e *Engine) serve(run *run, s *agent.Statement, c class, reason string, to *reader) {
 	arrived := time.Now()
 	if !run.placed {
-		err := e.places.Acquire(run.ctx, 1)
+		err := run.places.Acquire(run.ctx, 1)
 		e.waited()
 		if err != nil {
 			to.end(&agent.StatementEnd{QueuedMS: time.Since(arrived).Milliseconds(), Error: stoppedBefore(context.Cause(run.ctx))})
@@ -74,10 +74,19 @@ func (e *Engine) serve(run *run, s *agent.Statement, to *reader) {
 		}
 		to.accept(agent.StatementProgress{Done: -1})
 	}
-	defer e.places.Release(1)
+	defer run.places.Release(1)
 	queued := time.Since(arrived).Milliseconds()
 	started := time.Now()
-	end := e.runOn(run, s, to)
+	var end *agent.StatementEnd
+	switch {
+	case c.trino:
+		end = e.runTrino(run, s, c, reason, to)
+	case c.executes():
+		end = e.runMaintenance(run, s, c, reason, to)
+	default:
+		s.Engine, s.RoutingReason = "", reason
+		end = e.runOn(run, s, to)
+	}
 	end.QueuedMS, end.RunMS = queued, time.Since(started).Milliseconds()
 	to.end(end)
 }

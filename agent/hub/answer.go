@@ -44,15 +44,12 @@ func (h *Hub) hello(w http.ResponseWriter, r *http.Request, s *session) {
 	}
 	hello := domain.AgentHello{
 		Session: s.id, Token: s.token, Instance: in.Instance, Version: in.Version, Hostname: in.Hostname, OS: in.OS, Arch: in.Arch, Slots: in.Slots,
-		Idle: time.Duration(in.Idle),
-	}
-	for _, e := range in.Engines {
-		hello.Engines = append(hello.Engines, domain.Engine(e))
+		Idle: time.Duration(in.Idle), Engines: engines(in.Engines),
 	}
 	for _, a := range in.Attempts {
 		hello.Attempts = append(hello.Attempts, report(a.ID, a.Status))
 	}
-	desired, err := h.o.Services.Agents.Hello(r.Context(), s.scope, hello)
+	orders, err := h.o.Services.Agents.Hello(r.Context(), s.scope, hello)
 	if err != nil {
 		h.fail(w, r, s, err)
 		return
@@ -60,8 +57,8 @@ func (h *Hub) hello(w http.ResponseWriter, r *http.Request, s *session) {
 	s.greet()
 	lease := h.o.Services.Agents.Lease
 	respond(w, agent.Welcome{
-		AgentID: string(s.agent()), Lease: agent.Duration(lease.Length), HeartbeatEvery: agent.Duration(lease.Heartbeat), Attempts: wireDesired(desired),
-		Group: s.scope.Workspace().FileGroup(),
+		AgentID: string(s.agent()), Lease: agent.Duration(lease.Length), HeartbeatEvery: agent.Duration(lease.Heartbeat), Attempts: wireDesired(orders.Attempts),
+		Group: s.scope.Workspace().FileGroup(), Warehouse: wireSettings(orders.Warehouse),
 	}, nil)
 }
 
@@ -70,16 +67,33 @@ func (h *Hub) heartbeat(w http.ResponseWriter, r *http.Request, s *session) {
 	if !read(w, r, &in) {
 		return
 	}
-	running := make([]domain.AttemptID, len(in.Attempts))
-	for i, id := range in.Attempts {
-		running[i] = domain.AttemptID(id)
+	beat := domain.AgentHeartbeat{
+		Session: s.id, Running: make([]domain.AttemptID, len(in.Attempts)), Idle: time.Duration(in.Idle), Engines: engines(in.Engines),
 	}
-	desired, err := h.o.Services.Agents.Heartbeat(r.Context(), s.scope, s.id, running, time.Duration(in.Idle))
+	for i, id := range in.Attempts {
+		beat.Running[i] = domain.AttemptID(id)
+	}
+	orders, err := h.o.Services.Agents.Heartbeat(r.Context(), s.scope, beat)
 	if err != nil {
 		h.fail(w, r, s, err)
 		return
 	}
-	respond(w, agent.HeartbeatReply{Attempts: wireDesired(desired)}, nil)
+	respond(w, agent.HeartbeatReply{Attempts: wireDesired(orders.Attempts), Warehouse: wireSettings(orders.Warehouse)}, nil)
+}
+
+// engines are what an agent tells of its engines; nil where it tells nothing.
+func engines(told []agent.Engine) (all []domain.Engine) {
+	for _, e := range told {
+		all = append(all, domain.Engine{Name: e.Name, Version: e.Version, State: domain.EngineState(e.State), Message: e.Message, Nodes: e.Nodes})
+	}
+	return all
+}
+
+func wireSettings(w *domain.WarehouseSettings) *agent.WarehouseSettings {
+	if w == nil {
+		return nil
+	}
+	return &agent.WarehouseSettings{Nodes: w.Nodes, TrinoStart: string(w.TrinoStart)}
 }
 
 func (h *Hub) metrics(w http.ResponseWriter, r *http.Request, s *session) {

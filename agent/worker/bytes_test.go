@@ -201,7 +201,13 @@ func (c *control) child(o Options) *child {
 	return k
 }
 
-func encode(o Options) string { return strings.TrimSpace(string(encodeLine(o))) }
+// encode leaves out what another process cannot have.
+func encode(o Options) string {
+	return strings.TrimSpace(string(encodeLine(struct {
+		Options
+		Engines, Changed, Configure any
+	}{Options: o})))
+}
 
 func (k *child) kill() {
 	if k.once {

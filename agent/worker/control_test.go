@@ -88,10 +88,12 @@ type control struct {
 	hellos   int
 	last     agent.Hello
 	beats    int
-	token    string                 // that is accepted; empty means any
-	idle     agent.Duration         // as it was told last
-	extra    []agent.DesiredAttempt // said in every Welcome and HeartbeatReply
-	group    uint32                 // said in every Welcome
+	token    string                   // that is accepted; empty means any
+	idle     agent.Duration           // as it was told last
+	engines  []agent.Engine           // as they were told last
+	settings *agent.WarehouseSettings // said in every Welcome and HeartbeatReply
+	extra    []agent.DesiredAttempt   // said in every Welcome and HeartbeatReply
+	group    uint32                   // said in every Welcome
 	attempts map[string]*record
 	chunks   bool // keep chunks
 	seen     func(agent.Chunk)
@@ -177,14 +179,14 @@ func (c *control) hello(w http.ResponseWriter, r *http.Request, s *tunnel.Sessio
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hellos++
-	c.last, c.idle = h, h.Idle
+	c.last, c.idle, c.engines = h, h.Idle, h.Engines
 	c.touch()
 	if c.busy.Add(-1) >= 0 {
 		answer(w, http.StatusConflict, "Another instance of the agent may still be at work.")
 		return
 	}
 	c.tunnel = s
-	welcome := agent.Welcome{AgentID: "agt_1", Lease: agent.Duration(c.lease), HeartbeatEvery: agent.Duration(c.beat), Group: c.group}
+	welcome := agent.Welcome{AgentID: "agt_1", Lease: agent.Duration(c.lease), HeartbeatEvery: agent.Duration(c.beat), Group: c.group, Warehouse: c.settings}
 	named := map[string]bool{}
 	for _, a := range h.Attempts {
 		named[a.ID] = true
@@ -218,9 +220,9 @@ func (c *control) heartbeat(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.beats++
-	c.idle = beat.Idle
+	c.idle, c.engines = beat.Idle, beat.Engines
 	c.touch()
-	reply := agent.HeartbeatReply{Attempts: slices.Clone(c.extra)}
+	reply := agent.HeartbeatReply{Attempts: slices.Clone(c.extra), Warehouse: c.settings}
 	for _, id := range beat.Attempts {
 		if a := c.attempts[id]; a != nil && a.desire != agent.DesireRun {
 			reply.Attempts = append(reply.Attempts, agent.DesiredAttempt{ID: id, Desire: a.desire, LogNext: a.next})

@@ -80,11 +80,3 @@ func TestAnAttemptThatIsBeingPreparedIsWork(t *testing.T) {
 	require.True(t, w.reserve("att_1"))
 	require.Zero(t, w.idle())
 }
-
-func TestTheEnginesAreTold(t *testing.T) {
-	c := newControl(t)
-	o := c.options()
-	o.Engines = []agent.Engine{{Name: "duckdb", Version: "1.5.5"}}
-	c.agent(o)
-	require.Equal(t, o.Engines, c.last.Engines)
-}

@@ -15,14 +15,21 @@ import (
 
 // Options configure an agent.
 type Options struct {
-	Server  string         // the control plane's http or https URL
-	TLS     *tls.Config    // nil means the system's roots
-	Dir     string         // data directory of this agent; made if it is not there
-	Slots   int            // attempts it offers to run at once; 0 means four for each core
-	Engines []agent.Engine // that run SQL here
-	SQL     http.Handler   // answers agent.StatementsPath and what is below it; nil where no SQL runs
-	Version string         // of the binary, for people
-	Log     *slog.Logger   // nil means none
+	Server  string       // the control plane's http or https URL
+	TLS     *tls.Config  // nil means the system's roots
+	Dir     string       // data directory of this agent; made if it is not there
+	Slots   int          // attempts it offers to run at once; 0 means four for each core
+	SQL     http.Handler // answers agent.StatementsPath and what is below it; nil where no SQL runs
+	Version string       // of the binary, for people
+	Log     *slog.Logger // nil means none
+
+	// Engines are those that run SQL here, as they stand when it is called; nil means none.
+	Engines func() []agent.Engine
+	// Changed is sent to when Engines have changed, which is told the control plane at once; nil means at the next heartbeat. It is never closed.
+	Changed <-chan struct{}
+	// Configure is told the warehouse's settings with each answer of the control plane that has them, also where they are as before. It must not block; nil
+	// where this is no warehouse.
+	Configure func(agent.WarehouseSettings)
 
 	// Token is the agent's. TokenFile holds it instead, and is read again for each connection.
 	Token, TokenFile string

@@ -135,6 +135,7 @@ func (s *session) greet(ctx context.Context, group *errgroup.Group) error {
 	}
 	s.extend(sent)
 	s.w.join(s.welcome.Group)
+	s.w.configure(s.welcome.Warehouse)
 	s.apply(versions)
 	close(s.ready)
 	s.w.credential.proven()
@@ -209,6 +210,7 @@ func (s *session) beat(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
+		case <-s.w.options.Changed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -237,7 +239,7 @@ func (w *worker) placed() bool {
 }
 
 func (s *session) heartbeat(ctx context.Context) error {
-	beat := agent.Heartbeat{Attempts: []string{}, Idle: s.w.idle()}
+	beat := agent.Heartbeat{Attempts: []string{}, Idle: s.w.idle(), Engines: s.w.engines()}
 	for _, a := range s.w.held() {
 		beat.Attempts = append(beat.Attempts, a.id) // also of one that has ended, while its log and its end are still to be told
 	}
@@ -249,6 +251,7 @@ func (s *session) heartbeat(ctx context.Context) error {
 		return err
 	}
 	s.extend(sent)
+	s.w.configure(reply.Warehouse)
 	for _, d := range reply.Attempts {
 		if a := s.w.find(d.ID); a != nil {
 			s.w.desire(a, d)

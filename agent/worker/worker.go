@@ -267,11 +267,25 @@ func (w *worker) closeAll() {
 	}
 }
 
+func (w *worker) engines() []agent.Engine {
+	if w.options.Engines == nil {
+		return nil
+	}
+	return w.options.Engines()
+}
+
+// configure passes on what the control plane says of this warehouse, if it does.
+func (w *worker) configure(s *agent.WarehouseSettings) {
+	if s != nil && w.options.Configure != nil {
+		w.options.Configure(*s)
+	}
+}
+
 // hello is what this agent says of itself.
 func (w *worker) hello() agent.Hello {
 	host, _ := os.Hostname()
 	return agent.Hello{
 		Protocol: agent.ProtocolVersion, Instance: w.instance, Version: w.options.Version, Hostname: host, OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Slots: w.options.Slots, Idle: w.idle(), Engines: w.options.Engines, Attempts: []agent.HelloAttempt{},
+		Slots: w.options.Slots, Idle: w.idle(), Engines: w.engines(), Attempts: []agent.HelloAttempt{},
 	}
 }

@@ -103,6 +103,7 @@ func summarise(row *domain.LakeTable, meta table.Metadata) {
 	row.UUID = meta.TableUUID().String()
 	row.FormatVersion = meta.Version()
 	row.Snapshot, row.RowCount, row.DataBytes, row.DataFiles = nil, new(int64), new(int64), new(int64)
+	row.DeleteFiles, row.DeletedRows, row.Snapshots, row.ExpirableAt = new(int64), new(int64), new(int64(len(meta.Snapshots()))), expirable(meta)
 	current := meta.CurrentSnapshot()
 	if current == nil {
 		return
@@ -116,6 +117,19 @@ func summarise(row *domain.LakeTable, meta table.Metadata) {
 	row.RowCount = rowCount(totals)
 	row.DataBytes = total(totals, "total-files-size")
 	row.DataFiles = total(totals, "total-data-files")
+	row.DeleteFiles, row.DeletedRows = total(totals, "total-delete-files"), deletedRows(totals)
+}
+
+// deletedRows is how many deletes a snapshot's summary counts, of positions and of values; nil where it does not say.
+func deletedRows(totals map[string]string) *int64 {
+	positions, values := total(totals, "total-position-deletes"), total(totals, "total-equality-deletes")
+	if positions == nil {
+		return values
+	}
+	if values != nil {
+		*positions += *values
+	}
+	return positions
 }
 
 // rowCount is what a snapshot's summary knows of its rows: nil where equality deletes hide some of them, or it does not say.

@@ -23,6 +23,7 @@ type Loaders struct {
 	runsByID   *family[domain.RunID, *domain.Run]
 	tables     *family[domain.TableID, *domain.LakeTable]
 	lineages   *family[domain.StatementID, domain.Lineage]
+	maintained *family[domain.TableID, *domain.Maintenance]
 	flavors    *family[struct{}, map[string]domain.Flavor]
 	specs      *family[domain.RunID, domain.JobSpec]
 	parameters *family[domain.RunID, []domain.Variable]
@@ -128,7 +129,7 @@ func New(s domain.Services, tables Tables, scope domain.Scope) *Loaders {
 	return l
 }
 
-// Expect tells which jobs, runs, keys, machines or statements the response shows together, so that the first look-up for one of them is for all, however far
+// Expect tells which jobs, runs, keys, machines, statements, tables or runs of maintenance the response shows together, so that the first look-up for one of them is for all, however far
 // apart they come.
 func (l *Loaders) Expect(items any) {
 	switch items := items.(type) {
@@ -143,6 +144,10 @@ func (l *Loaders) Expect(items any) {
 		l.expectMachines(items)
 	case []domain.Statement:
 		l.expectStatements(items)
+	case []domain.LakeTable:
+		l.maintained.expect(keys(items, func(t domain.LakeTable) domain.TableID { return t.ID }))
+	case []domain.MaintenanceRun:
+		l.ExpectTables(keys(items, func(r domain.MaintenanceRun) domain.TableID { return r.TableID }))
 	}
 }
 

@@ -32,6 +32,14 @@ func (l *Loaders) sql(s domain.Services, tables Tables, scope domain.Scope) {
 		l.ExpectTables(named)
 		return all, err
 	})
+	l.maintained = newFamily(func(ctx context.Context, ids []domain.TableID) (map[domain.TableID]*domain.Maintenance, error) {
+		all, err := s.Maintenance.OfTables(ctx, scope, ids)
+		found := make(map[domain.TableID]*domain.Maintenance, len(all))
+		for id, m := range all {
+			found[id] = &m
+		}
+		return found, err
+	})
 }
 
 func tablesOf(entries []domain.LineageEntry) []domain.TableID {
@@ -65,4 +73,9 @@ func (l *Loaders) Table(ctx context.Context, id domain.TableID) (*domain.LakeTab
 // Lineage returns what the statement read and wrote, so far.
 func (l *Loaders) Lineage(ctx context.Context, id domain.StatementID) (domain.Lineage, error) {
 	return l.lineages.load(ctx, id)
+}
+
+// Maintenance returns what holds for the maintenance of the table; nil for a view, and where it is not live.
+func (l *Loaders) Maintenance(ctx context.Context, id domain.TableID) (*domain.Maintenance, error) {
+	return l.maintained.load(ctx, id)
 }

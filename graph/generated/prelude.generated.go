@@ -1698,6 +1698,23 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdoma
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceRunID(ctx context.Context, v any) (domain.MaintenanceRunID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.MaintenanceRunID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceRunID(ctx context.Context, sel ast.SelectionSet, v domain.MaintenanceRunID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaName(ctx context.Context, v any) (domain.QuotaName, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := domain.QuotaName(tmp)
@@ -1902,6 +1919,23 @@ func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpond�
 }
 
 func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaName(ctx context.Context, sel ast.SelectionSet, v domain.QuotaName) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrinoStart(ctx context.Context, v any) (domain.TrinoStart, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.TrinoStart(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrinoStart(ctx context.Context, sel ast.SelectionSet, v domain.TrinoStart) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2167,6 +2201,25 @@ func (ec *executionContext) unmarshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpond�
 }
 
 func (ec *executionContext) marshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJobID(ctx context.Context, sel ast.SelectionSet, v *domain.JobID) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(*v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineID(ctx context.Context, v any) (*domain.MachineID, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.MachineID(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineID(ctx context.Context, sel ast.SelectionSet, v *domain.MachineID) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -34,6 +34,7 @@ type ResolverRoot interface {
 	Job() JobResolver
 	LakeTable() LakeTableResolver
 	LineageEntry() LineageEntryResolver
+	MaintenanceRun() MaintenanceRunResolver
 	Member() MemberResolver
 	Mutation() MutationResolver
 	Query() QueryResolver
@@ -132,6 +133,20 @@ type ComplexityRoot struct {
 		User func(childComplexity int) int
 	}
 
+	CompactPolicy struct {
+		DeletePercent func(childComplexity int) int
+		Enabled       func(childComplexity int) int
+		MinFiles      func(childComplexity int) int
+		Threshold     func(childComplexity int) int
+	}
+
+	CompactSettings struct {
+		DeletePercent     func(childComplexity int) int
+		Enabled           func(childComplexity int) int
+		FileSizeThreshold func(childComplexity int) int
+		MinFiles          func(childComplexity int) int
+	}
+
 	Compute struct {
 		Agent        func(childComplexity int) int
 		AutoStop     func(childComplexity int) int
@@ -213,12 +228,14 @@ type ComplexityRoot struct {
 	}
 
 	Database struct {
-		CreatedAt func(childComplexity int) int
-		CreatedBy func(childComplexity int) int
-		ID        func(childComplexity int) int
-		Name      func(childComplexity int) int
-		Schemas   func(childComplexity int, first *int, after *string) int
-		Tables    func(childComplexity int, first *int, after *string, schema *string, kind *domain.TableKind, dropped *bool) int
+		CreatedAt       func(childComplexity int) int
+		CreatedBy       func(childComplexity int) int
+		ID              func(childComplexity int) int
+		Maintenance     func(childComplexity int) int
+		MaintenanceRuns func(childComplexity int, first *int, after *string) int
+		Name            func(childComplexity int) int
+		Schemas         func(childComplexity int, first *int, after *string) int
+		Tables          func(childComplexity int, first *int, after *string, schema *string, kind *domain.TableKind, dropped *bool) int
 	}
 
 	DatabaseConnection struct {
@@ -256,13 +273,26 @@ type ComplexityRoot struct {
 	}
 
 	Engine struct {
+		Message func(childComplexity int) int
 		Name    func(childComplexity int) int
+		Nodes   func(childComplexity int) int
+		State   func(childComplexity int) int
 		Version func(childComplexity int) int
 	}
 
 	ExecuteStatementPayload struct {
 		Chunk     func(childComplexity int) int
 		Statement func(childComplexity int) int
+	}
+
+	ExpirePolicy struct {
+		Enabled  func(childComplexity int) int
+		KeepDays func(childComplexity int) int
+	}
+
+	ExpireSettings struct {
+		Enabled  func(childComplexity int) int
+		KeepDays func(childComplexity int) int
 	}
 
 	Flavor struct {
@@ -365,6 +395,8 @@ type ComplexityRoot struct {
 		Kind            func(childComplexity int) int
 		Lineage         func(childComplexity int, way *domain.LineageWay, depth *int, at *time.Time) int
 		Location        func(childComplexity int) int
+		Maintenance     func(childComplexity int) int
+		MaintenanceRuns func(childComplexity int, first *int, after *string) int
 		Name            func(childComplexity int) int
 		Partitions      func(childComplexity int, first *int, after *string) int
 		RestorableUntil func(childComplexity int) int
@@ -473,6 +505,95 @@ type ComplexityRoot struct {
 		MemoryTotal func(childComplexity int) int
 	}
 
+	Maintenance struct {
+		Effective func(childComplexity int) int
+		NextAt    func(childComplexity int) int
+		Origins   func(childComplexity int) int
+		Policy    func(childComplexity int) int
+	}
+
+	MaintenanceMetric struct {
+		Name  func(childComplexity int) int
+		Value func(childComplexity int) int
+	}
+
+	MaintenanceOperation struct {
+		After            func(childComplexity int) int
+		Before           func(childComplexity int) int
+		Cost             func(childComplexity int) int
+		Currency         func(childComplexity int) int
+		FilesRemoved     func(childComplexity int) int
+		FinishedAt       func(childComplexity int) int
+		Kind             func(childComplexity int) int
+		Message          func(childComplexity int) int
+		Metrics          func(childComplexity int) int
+		Query            func(childComplexity int) int
+		Seconds          func(childComplexity int) int
+		SnapshotsExpired func(childComplexity int) int
+		StartedAt        func(childComplexity int) int
+		State            func(childComplexity int) int
+		StatementID      func(childComplexity int) int
+		WarehouseID      func(childComplexity int) int
+	}
+
+	MaintenanceOrigin struct {
+		Field func(childComplexity int) int
+		Level func(childComplexity int) int
+	}
+
+	MaintenancePolicy struct {
+		Compact        func(childComplexity int) int
+		Enabled        func(childComplexity int) int
+		Expire         func(childComplexity int) int
+		Orphans        func(childComplexity int) int
+		Schedule       func(childComplexity int) int
+		StartWarehouse func(childComplexity int) int
+		Warehouse      func(childComplexity int) int
+	}
+
+	MaintenanceRun struct {
+		CreatedAt  func(childComplexity int) int
+		CreatedBy  func(childComplexity int) int
+		DueAt      func(childComplexity int) int
+		FinishedAt func(childComplexity int) int
+		FullName   func(childComplexity int) int
+		ID         func(childComplexity int) int
+		Message    func(childComplexity int) int
+		NextTryAt  func(childComplexity int) int
+		Operations func(childComplexity int) int
+		StartedAt  func(childComplexity int) int
+		State      func(childComplexity int) int
+		Table      func(childComplexity int) int
+		TableID    func(childComplexity int) int
+		Todo       func(childComplexity int) int
+		Trigger    func(childComplexity int) int
+	}
+
+	MaintenanceRunConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	MaintenanceRunEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	MaintenanceSchedule struct {
+		Cron     func(childComplexity int) int
+		TimeZone func(childComplexity int) int
+	}
+
+	MaintenanceSettings struct {
+		Compact        func(childComplexity int) int
+		Enabled        func(childComplexity int) int
+		Expire         func(childComplexity int) int
+		Orphans        func(childComplexity int) int
+		Schedule       func(childComplexity int) int
+		StartWarehouse func(childComplexity int) int
+		WarehouseID    func(childComplexity int) int
+	}
+
 	Member struct {
 		AcceptedAt func(childComplexity int) int
 		CreatedAt  func(childComplexity int) int
@@ -492,45 +613,60 @@ type ComplexityRoot struct {
 	}
 
 	Mutation struct {
-		AddMember        func(childComplexity int, input model.AddMemberInput) int
-		CancelRun        func(childComplexity int, input model.CancelRunInput) int
-		CancelStatement  func(childComplexity int, input model.CancelStatementInput) int
-		ChangePassword   func(childComplexity int, input model.ChangePasswordInput) int
-		CreateAPIKey     func(childComplexity int, input domain.NewAPIKey) int
-		CreateCompute    func(childComplexity int, input model.CreateComputeInput) int
-		CreateDatabase   func(childComplexity int, input model.CreateDatabaseInput) int
-		CreateJob        func(childComplexity int, input model.CreateJobInput) int
-		CreateSchema     func(childComplexity int, input model.CreateSchemaInput) int
-		CreateWarehouse  func(childComplexity int, input model.CreateWarehouseInput) int
-		DeleteCompute    func(childComplexity int, input model.DeleteComputeInput) int
-		DeleteDatabase   func(childComplexity int, input model.DeleteDatabaseInput) int
-		DeleteJob        func(childComplexity int, input model.DeleteJobInput) int
-		DeleteSchema     func(childComplexity int, input model.DeleteSchemaInput) int
-		DeleteWarehouse  func(childComplexity int, input model.DeleteWarehouseInput) int
-		DropTable        func(childComplexity int, input model.DropTableInput) int
-		ExecuteStatement func(childComplexity int, input model.ExecuteStatementInput) int
-		Login            func(childComplexity int, input model.LoginInput) int
-		Logout           func(childComplexity int) int
-		RemoveMember     func(childComplexity int, input model.RemoveMemberInput) int
-		RemoveSamples    func(childComplexity int) int
-		RenameTable      func(childComplexity int, input model.RenameTableInput) int
-		RepairRun        func(childComplexity int, input model.RepairRunInput) int
-		RevokeAPIKey     func(childComplexity int, input model.RevokeAPIKeyInput) int
-		RotateAgentToken func(childComplexity int, input model.RotateAgentTokenInput) int
-		SetUp            func(childComplexity int, input auth.SetUp) int
-		StartCompute     func(childComplexity int, input model.StartComputeInput) int
-		StartRun         func(childComplexity int, input model.StartRunInput) int
-		StartWarehouse   func(childComplexity int, input model.StartWarehouseInput) int
-		StopCompute      func(childComplexity int, input model.StopComputeInput) int
-		StopWarehouse    func(childComplexity int, input model.StopWarehouseInput) int
-		UndropTable      func(childComplexity int, input model.UndropTableInput) int
-		UpdateCompute    func(childComplexity int, input model.UpdateComputeInput) int
-		UpdateJob        func(childComplexity int, input model.UpdateJobInput) int
-		UpdateMember     func(childComplexity int, input model.UpdateMemberInput) int
-		UpdateProvider   func(childComplexity int, input model.UpdateProviderInput) int
-		UpdateQuota      func(childComplexity int, input model.UpdateQuotaInput) int
-		UpdateStorage    func(childComplexity int, input model.UpdateStorageInput) int
-		UpdateWarehouse  func(childComplexity int, input model.UpdateWarehouseInput) int
+		AddMember                 func(childComplexity int, input model.AddMemberInput) int
+		CancelRun                 func(childComplexity int, input model.CancelRunInput) int
+		CancelStatement           func(childComplexity int, input model.CancelStatementInput) int
+		ChangePassword            func(childComplexity int, input model.ChangePasswordInput) int
+		CreateAPIKey              func(childComplexity int, input domain.NewAPIKey) int
+		CreateCompute             func(childComplexity int, input model.CreateComputeInput) int
+		CreateDatabase            func(childComplexity int, input model.CreateDatabaseInput) int
+		CreateJob                 func(childComplexity int, input model.CreateJobInput) int
+		CreateSchema              func(childComplexity int, input model.CreateSchemaInput) int
+		CreateWarehouse           func(childComplexity int, input model.CreateWarehouseInput) int
+		DeleteCompute             func(childComplexity int, input model.DeleteComputeInput) int
+		DeleteDatabase            func(childComplexity int, input model.DeleteDatabaseInput) int
+		DeleteJob                 func(childComplexity int, input model.DeleteJobInput) int
+		DeleteSchema              func(childComplexity int, input model.DeleteSchemaInput) int
+		DeleteWarehouse           func(childComplexity int, input model.DeleteWarehouseInput) int
+		DropTable                 func(childComplexity int, input model.DropTableInput) int
+		ExecuteStatement          func(childComplexity int, input model.ExecuteStatementInput) int
+		Login                     func(childComplexity int, input model.LoginInput) int
+		Logout                    func(childComplexity int) int
+		RemoveMember              func(childComplexity int, input model.RemoveMemberInput) int
+		RemoveSamples             func(childComplexity int) int
+		RenameTable               func(childComplexity int, input model.RenameTableInput) int
+		RepairRun                 func(childComplexity int, input model.RepairRunInput) int
+		RevokeAPIKey              func(childComplexity int, input model.RevokeAPIKeyInput) int
+		RotateAgentToken          func(childComplexity int, input model.RotateAgentTokenInput) int
+		RunDatabaseMaintenance    func(childComplexity int, input model.RunDatabaseMaintenanceInput) int
+		RunTableMaintenance       func(childComplexity int, input model.RunTableMaintenanceInput) int
+		SetUp                     func(childComplexity int, input auth.SetUp) int
+		StartCompute              func(childComplexity int, input model.StartComputeInput) int
+		StartRun                  func(childComplexity int, input model.StartRunInput) int
+		StartWarehouse            func(childComplexity int, input model.StartWarehouseInput) int
+		StopCompute               func(childComplexity int, input model.StopComputeInput) int
+		StopWarehouse             func(childComplexity int, input model.StopWarehouseInput) int
+		UndropTable               func(childComplexity int, input model.UndropTableInput) int
+		UpdateCompute             func(childComplexity int, input model.UpdateComputeInput) int
+		UpdateDatabaseMaintenance func(childComplexity int, input model.UpdateDatabaseMaintenanceInput) int
+		UpdateJob                 func(childComplexity int, input model.UpdateJobInput) int
+		UpdateMaintenance         func(childComplexity int, input model.UpdateMaintenanceInput) int
+		UpdateMember              func(childComplexity int, input model.UpdateMemberInput) int
+		UpdateProvider            func(childComplexity int, input model.UpdateProviderInput) int
+		UpdateQuota               func(childComplexity int, input model.UpdateQuotaInput) int
+		UpdateStorage             func(childComplexity int, input model.UpdateStorageInput) int
+		UpdateTableMaintenance    func(childComplexity int, input model.UpdateTableMaintenanceInput) int
+		UpdateWarehouse           func(childComplexity int, input model.UpdateWarehouseInput) int
+	}
+
+	OrphansPolicy struct {
+		Enabled   func(childComplexity int) int
+		OlderDays func(childComplexity int) int
+	}
+
+	OrphansSettings struct {
+		Enabled       func(childComplexity int) int
+		OlderThanDays func(childComplexity int) int
 	}
 
 	Overview struct {
@@ -575,6 +711,9 @@ type ComplexityRoot struct {
 		Job              func(childComplexity int, id string) int
 		Jobs             func(childComplexity int, first *int, after *string, filter *domain.JobFilter) int
 		Lineage          func(childComplexity int, table string, way *domain.LineageWay, depth *int, at *time.Time) int
+		Maintenance      func(childComplexity int) int
+		MaintenanceRun   func(childComplexity int, id string) int
+		MaintenanceRuns  func(childComplexity int, first *int, after *string, table *string, database *string) int
 		Members          func(childComplexity int, first *int, after *string) int
 		Overview         func(childComplexity int) int
 		Provider         func(childComplexity int) int
@@ -659,6 +798,10 @@ type ComplexityRoot struct {
 		PageInfo func(childComplexity int) int
 	}
 
+	RunDatabaseMaintenancePayload struct {
+		Queued func(childComplexity int) int
+	}
+
 	RunEdge struct {
 		Cursor func(childComplexity int) int
 		Node   func(childComplexity int) int
@@ -669,6 +812,10 @@ type ComplexityRoot struct {
 		Truncated  func(childComplexity int) int
 		Unresolved func(childComplexity int) int
 		Written    func(childComplexity int) int
+	}
+
+	RunTableMaintenancePayload struct {
+		Run func(childComplexity int) int
 	}
 
 	Schedule struct {
@@ -793,15 +940,16 @@ type ComplexityRoot struct {
 	}
 
 	Subscription struct {
-		AgentUpdated      func(childComplexity int) int
-		ComputeUpdated    func(childComplexity int) int
-		MachineMetrics    func(childComplexity int, id string, since *time.Time) int
-		Run               func(childComplexity int, id string) int
-		RunLogs           func(childComplexity int, attempt string, offset *int64) int
-		Runs              func(childComplexity int, filter *domain.RunFilter) int
-		StatementUpdated  func(childComplexity int, id string) int
-		StatementsUpdated func(childComplexity int, filter *model.StatementFilter) int
-		WarehouseUpdated  func(childComplexity int) int
+		AgentUpdated           func(childComplexity int) int
+		ComputeUpdated         func(childComplexity int) int
+		MachineMetrics         func(childComplexity int, id string, since *time.Time) int
+		MaintenanceRunsUpdated func(childComplexity int, table *string, database *string) int
+		Run                    func(childComplexity int, id string) int
+		RunLogs                func(childComplexity int, attempt string, offset *int64) int
+		Runs                   func(childComplexity int, filter *domain.RunFilter) int
+		StatementUpdated       func(childComplexity int, id string) int
+		StatementsUpdated      func(childComplexity int, filter *model.StatementFilter) int
+		WarehouseUpdated       func(childComplexity int) int
 	}
 
 	TableColumn struct {
@@ -857,6 +1005,13 @@ type ComplexityRoot struct {
 		Operation func(childComplexity int) int
 	}
 
+	TableTotals struct {
+		Bytes       func(childComplexity int) int
+		DeleteFiles func(childComplexity int) int
+		Files       func(childComplexity int) int
+		Snapshots   func(childComplexity int) int
+	}
+
 	Task struct {
 		Attempts       func(childComplexity int) int
 		Command        func(childComplexity int) int
@@ -895,8 +1050,16 @@ type ComplexityRoot struct {
 		Compute func(childComplexity int) int
 	}
 
+	UpdateDatabaseMaintenancePayload struct {
+		Maintenance func(childComplexity int) int
+	}
+
 	UpdateJobPayload struct {
 		Job func(childComplexity int) int
+	}
+
+	UpdateMaintenancePayload struct {
+		Maintenance func(childComplexity int) int
 	}
 
 	UpdateMemberPayload struct {
@@ -913,6 +1076,10 @@ type ComplexityRoot struct {
 
 	UpdateStoragePayload struct {
 		Storage func(childComplexity int) int
+	}
+
+	UpdateTableMaintenancePayload struct {
+		Maintenance func(childComplexity int) int
 	}
 
 	UpdateWarehousePayload struct {
@@ -957,12 +1124,14 @@ type ComplexityRoot struct {
 		Message      func(childComplexity int) int
 		Metrics      func(childComplexity int, since *time.Time) int
 		Name         func(childComplexity int) int
+		Nodes        func(childComplexity int) int
 		PricePerHour func(childComplexity int) int
 		Region       func(childComplexity int) int
 		Restarts     func(childComplexity int) int
 		Slots        func(childComplexity int) int
 		State        func(childComplexity int) int
 		StateSince   func(childComplexity int) int
+		TrinoStart   func(childComplexity int) int
 		WriteEngine  func(childComplexity int) int
 	}
 
@@ -1301,6 +1470,56 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ChangePasswordPayload.User(childComplexity), true
 
+	case "CompactPolicy.deletePercent":
+		if e.ComplexityRoot.CompactPolicy.DeletePercent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CompactPolicy.DeletePercent(childComplexity), true
+	case "CompactPolicy.enabled":
+		if e.ComplexityRoot.CompactPolicy.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CompactPolicy.Enabled(childComplexity), true
+	case "CompactPolicy.minFiles":
+		if e.ComplexityRoot.CompactPolicy.MinFiles == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CompactPolicy.MinFiles(childComplexity), true
+	case "CompactPolicy.fileSizeThreshold":
+		if e.ComplexityRoot.CompactPolicy.Threshold == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CompactPolicy.Threshold(childComplexity), true
+
+	case "CompactSettings.deletePercent":
+		if e.ComplexityRoot.CompactSettings.DeletePercent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CompactSettings.DeletePercent(childComplexity), true
+	case "CompactSettings.enabled":
+		if e.ComplexityRoot.CompactSettings.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CompactSettings.Enabled(childComplexity), true
+	case "CompactSettings.fileSizeThreshold":
+		if e.ComplexityRoot.CompactSettings.FileSizeThreshold == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CompactSettings.FileSizeThreshold(childComplexity), true
+	case "CompactSettings.minFiles":
+		if e.ComplexityRoot.CompactSettings.MinFiles == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CompactSettings.MinFiles(childComplexity), true
+
 	case "Compute.agent":
 		if e.ComplexityRoot.Compute.Agent == nil {
 			break
@@ -1605,6 +1824,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Database.ID(childComplexity), true
+	case "Database.maintenance":
+		if e.ComplexityRoot.Database.Maintenance == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Database.Maintenance(childComplexity), true
+	case "Database.maintenanceRuns":
+		if e.ComplexityRoot.Database.MaintenanceRuns == nil {
+			break
+		}
+
+		args, err := ec.field_Database_maintenanceRuns_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Database.MaintenanceRuns(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Database.name":
 		if e.ComplexityRoot.Database.Name == nil {
 			break
@@ -1702,12 +1938,30 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DropTablePayload.Table(childComplexity), true
 
+	case "Engine.message":
+		if e.ComplexityRoot.Engine.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Engine.Message(childComplexity), true
 	case "Engine.name":
 		if e.ComplexityRoot.Engine.Name == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Engine.Name(childComplexity), true
+	case "Engine.nodes":
+		if e.ComplexityRoot.Engine.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Engine.Nodes(childComplexity), true
+	case "Engine.state":
+		if e.ComplexityRoot.Engine.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Engine.State(childComplexity), true
 	case "Engine.version":
 		if e.ComplexityRoot.Engine.Version == nil {
 			break
@@ -1727,6 +1981,32 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ExecuteStatementPayload.Statement(childComplexity), true
+
+	case "ExpirePolicy.enabled":
+		if e.ComplexityRoot.ExpirePolicy.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExpirePolicy.Enabled(childComplexity), true
+	case "ExpirePolicy.keepDays":
+		if e.ComplexityRoot.ExpirePolicy.KeepDays == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExpirePolicy.KeepDays(childComplexity), true
+
+	case "ExpireSettings.enabled":
+		if e.ComplexityRoot.ExpireSettings.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExpireSettings.Enabled(childComplexity), true
+	case "ExpireSettings.keepDays":
+		if e.ComplexityRoot.ExpireSettings.KeepDays == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExpireSettings.KeepDays(childComplexity), true
 
 	case "Flavor.available":
 		if e.ComplexityRoot.Flavor.Available == nil {
@@ -2172,6 +2452,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.LakeTable.Location(childComplexity), true
+	case "LakeTable.maintenance":
+		if e.ComplexityRoot.LakeTable.Maintenance == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Maintenance(childComplexity), true
+	case "LakeTable.maintenanceRuns":
+		if e.ComplexityRoot.LakeTable.MaintenanceRuns == nil {
+			break
+		}
+
+		args, err := ec.field_LakeTable_maintenanceRuns_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.LakeTable.MaintenanceRuns(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "LakeTable.name":
 		if e.ComplexityRoot.LakeTable.Name == nil {
 			break
@@ -2620,6 +2917,370 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.MachineSample.MemoryTotal(childComplexity), true
 
+	case "Maintenance.effective":
+		if e.ComplexityRoot.Maintenance.Effective == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Maintenance.Effective(childComplexity), true
+	case "Maintenance.nextAt":
+		if e.ComplexityRoot.Maintenance.NextAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Maintenance.NextAt(childComplexity), true
+	case "Maintenance.origins":
+		if e.ComplexityRoot.Maintenance.Origins == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Maintenance.Origins(childComplexity), true
+	case "Maintenance.policy":
+		if e.ComplexityRoot.Maintenance.Policy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Maintenance.Policy(childComplexity), true
+
+	case "MaintenanceMetric.name":
+		if e.ComplexityRoot.MaintenanceMetric.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceMetric.Name(childComplexity), true
+	case "MaintenanceMetric.value":
+		if e.ComplexityRoot.MaintenanceMetric.Value == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceMetric.Value(childComplexity), true
+
+	case "MaintenanceOperation.after":
+		if e.ComplexityRoot.MaintenanceOperation.After == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.After(childComplexity), true
+	case "MaintenanceOperation.before":
+		if e.ComplexityRoot.MaintenanceOperation.Before == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.Before(childComplexity), true
+	case "MaintenanceOperation.cost":
+		if e.ComplexityRoot.MaintenanceOperation.Cost == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.Cost(childComplexity), true
+	case "MaintenanceOperation.currency":
+		if e.ComplexityRoot.MaintenanceOperation.Currency == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.Currency(childComplexity), true
+	case "MaintenanceOperation.filesRemoved":
+		if e.ComplexityRoot.MaintenanceOperation.FilesRemoved == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.FilesRemoved(childComplexity), true
+	case "MaintenanceOperation.finishedAt":
+		if e.ComplexityRoot.MaintenanceOperation.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.FinishedAt(childComplexity), true
+	case "MaintenanceOperation.kind":
+		if e.ComplexityRoot.MaintenanceOperation.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.Kind(childComplexity), true
+	case "MaintenanceOperation.message":
+		if e.ComplexityRoot.MaintenanceOperation.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.Message(childComplexity), true
+	case "MaintenanceOperation.metrics":
+		if e.ComplexityRoot.MaintenanceOperation.Metrics == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.Metrics(childComplexity), true
+	case "MaintenanceOperation.query":
+		if e.ComplexityRoot.MaintenanceOperation.Query == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.Query(childComplexity), true
+	case "MaintenanceOperation.seconds":
+		if e.ComplexityRoot.MaintenanceOperation.Seconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.Seconds(childComplexity), true
+	case "MaintenanceOperation.snapshotsExpired":
+		if e.ComplexityRoot.MaintenanceOperation.SnapshotsExpired == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.SnapshotsExpired(childComplexity), true
+	case "MaintenanceOperation.startedAt":
+		if e.ComplexityRoot.MaintenanceOperation.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.StartedAt(childComplexity), true
+	case "MaintenanceOperation.state":
+		if e.ComplexityRoot.MaintenanceOperation.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.State(childComplexity), true
+	case "MaintenanceOperation.statementId":
+		if e.ComplexityRoot.MaintenanceOperation.StatementID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.StatementID(childComplexity), true
+	case "MaintenanceOperation.warehouseId":
+		if e.ComplexityRoot.MaintenanceOperation.WarehouseID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOperation.WarehouseID(childComplexity), true
+
+	case "MaintenanceOrigin.field":
+		if e.ComplexityRoot.MaintenanceOrigin.Field == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOrigin.Field(childComplexity), true
+	case "MaintenanceOrigin.level":
+		if e.ComplexityRoot.MaintenanceOrigin.Level == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceOrigin.Level(childComplexity), true
+
+	case "MaintenancePolicy.compact":
+		if e.ComplexityRoot.MaintenancePolicy.Compact == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenancePolicy.Compact(childComplexity), true
+	case "MaintenancePolicy.enabled":
+		if e.ComplexityRoot.MaintenancePolicy.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenancePolicy.Enabled(childComplexity), true
+	case "MaintenancePolicy.expire":
+		if e.ComplexityRoot.MaintenancePolicy.Expire == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenancePolicy.Expire(childComplexity), true
+	case "MaintenancePolicy.orphans":
+		if e.ComplexityRoot.MaintenancePolicy.Orphans == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenancePolicy.Orphans(childComplexity), true
+	case "MaintenancePolicy.schedule":
+		if e.ComplexityRoot.MaintenancePolicy.Schedule == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenancePolicy.Schedule(childComplexity), true
+	case "MaintenancePolicy.startWarehouse":
+		if e.ComplexityRoot.MaintenancePolicy.StartWarehouse == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenancePolicy.StartWarehouse(childComplexity), true
+	case "MaintenancePolicy.warehouseId":
+		if e.ComplexityRoot.MaintenancePolicy.Warehouse == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenancePolicy.Warehouse(childComplexity), true
+
+	case "MaintenanceRun.createdAt":
+		if e.ComplexityRoot.MaintenanceRun.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.CreatedAt(childComplexity), true
+	case "MaintenanceRun.createdBy":
+		if e.ComplexityRoot.MaintenanceRun.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.CreatedBy(childComplexity), true
+	case "MaintenanceRun.dueAt":
+		if e.ComplexityRoot.MaintenanceRun.DueAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.DueAt(childComplexity), true
+	case "MaintenanceRun.finishedAt":
+		if e.ComplexityRoot.MaintenanceRun.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.FinishedAt(childComplexity), true
+	case "MaintenanceRun.fullName":
+		if e.ComplexityRoot.MaintenanceRun.FullName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.FullName(childComplexity), true
+	case "MaintenanceRun.id":
+		if e.ComplexityRoot.MaintenanceRun.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.ID(childComplexity), true
+	case "MaintenanceRun.message":
+		if e.ComplexityRoot.MaintenanceRun.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.Message(childComplexity), true
+	case "MaintenanceRun.nextTryAt":
+		if e.ComplexityRoot.MaintenanceRun.NextTryAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.NextTryAt(childComplexity), true
+	case "MaintenanceRun.operations":
+		if e.ComplexityRoot.MaintenanceRun.Operations == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.Operations(childComplexity), true
+	case "MaintenanceRun.startedAt":
+		if e.ComplexityRoot.MaintenanceRun.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.StartedAt(childComplexity), true
+	case "MaintenanceRun.state":
+		if e.ComplexityRoot.MaintenanceRun.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.State(childComplexity), true
+	case "MaintenanceRun.table":
+		if e.ComplexityRoot.MaintenanceRun.Table == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.Table(childComplexity), true
+	case "MaintenanceRun.tableId":
+		if e.ComplexityRoot.MaintenanceRun.TableID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.TableID(childComplexity), true
+	case "MaintenanceRun.todo":
+		if e.ComplexityRoot.MaintenanceRun.Todo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.Todo(childComplexity), true
+	case "MaintenanceRun.trigger":
+		if e.ComplexityRoot.MaintenanceRun.Trigger == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRun.Trigger(childComplexity), true
+
+	case "MaintenanceRunConnection.edges":
+		if e.ComplexityRoot.MaintenanceRunConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRunConnection.Edges(childComplexity), true
+	case "MaintenanceRunConnection.pageInfo":
+		if e.ComplexityRoot.MaintenanceRunConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRunConnection.PageInfo(childComplexity), true
+
+	case "MaintenanceRunEdge.cursor":
+		if e.ComplexityRoot.MaintenanceRunEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRunEdge.Cursor(childComplexity), true
+	case "MaintenanceRunEdge.node":
+		if e.ComplexityRoot.MaintenanceRunEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceRunEdge.Node(childComplexity), true
+
+	case "MaintenanceSchedule.cron":
+		if e.ComplexityRoot.MaintenanceSchedule.Cron == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceSchedule.Cron(childComplexity), true
+	case "MaintenanceSchedule.timeZone":
+		if e.ComplexityRoot.MaintenanceSchedule.TimeZone == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceSchedule.TimeZone(childComplexity), true
+
+	case "MaintenanceSettings.compact":
+		if e.ComplexityRoot.MaintenanceSettings.Compact == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceSettings.Compact(childComplexity), true
+	case "MaintenanceSettings.enabled":
+		if e.ComplexityRoot.MaintenanceSettings.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceSettings.Enabled(childComplexity), true
+	case "MaintenanceSettings.expire":
+		if e.ComplexityRoot.MaintenanceSettings.Expire == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceSettings.Expire(childComplexity), true
+	case "MaintenanceSettings.orphans":
+		if e.ComplexityRoot.MaintenanceSettings.Orphans == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceSettings.Orphans(childComplexity), true
+	case "MaintenanceSettings.schedule":
+		if e.ComplexityRoot.MaintenanceSettings.Schedule == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceSettings.Schedule(childComplexity), true
+	case "MaintenanceSettings.startWarehouse":
+		if e.ComplexityRoot.MaintenanceSettings.StartWarehouse == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceSettings.StartWarehouse(childComplexity), true
+	case "MaintenanceSettings.warehouseId":
+		if e.ComplexityRoot.MaintenanceSettings.WarehouseID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MaintenanceSettings.WarehouseID(childComplexity), true
+
 	case "Member.acceptedAt":
 		if e.ComplexityRoot.Member.AcceptedAt == nil {
 			break
@@ -2942,6 +3603,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RotateAgentToken(childComplexity, args["input"].(model.RotateAgentTokenInput)), true
+	case "Mutation.runDatabaseMaintenance":
+		if e.ComplexityRoot.Mutation.RunDatabaseMaintenance == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_runDatabaseMaintenance_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RunDatabaseMaintenance(childComplexity, args["input"].(model.RunDatabaseMaintenanceInput)), true
+	case "Mutation.runTableMaintenance":
+		if e.ComplexityRoot.Mutation.RunTableMaintenance == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_runTableMaintenance_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RunTableMaintenance(childComplexity, args["input"].(model.RunTableMaintenanceInput)), true
 	case "Mutation.setUp":
 		if e.ComplexityRoot.Mutation.SetUp == nil {
 			break
@@ -3030,6 +3713,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UpdateCompute(childComplexity, args["input"].(model.UpdateComputeInput)), true
+	case "Mutation.updateDatabaseMaintenance":
+		if e.ComplexityRoot.Mutation.UpdateDatabaseMaintenance == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateDatabaseMaintenance_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateDatabaseMaintenance(childComplexity, args["input"].(model.UpdateDatabaseMaintenanceInput)), true
 	case "Mutation.updateJob":
 		if e.ComplexityRoot.Mutation.UpdateJob == nil {
 			break
@@ -3041,6 +3735,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UpdateJob(childComplexity, args["input"].(model.UpdateJobInput)), true
+	case "Mutation.updateMaintenance":
+		if e.ComplexityRoot.Mutation.UpdateMaintenance == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateMaintenance_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateMaintenance(childComplexity, args["input"].(model.UpdateMaintenanceInput)), true
 	case "Mutation.updateMember":
 		if e.ComplexityRoot.Mutation.UpdateMember == nil {
 			break
@@ -3085,6 +3790,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UpdateStorage(childComplexity, args["input"].(model.UpdateStorageInput)), true
+	case "Mutation.updateTableMaintenance":
+		if e.ComplexityRoot.Mutation.UpdateTableMaintenance == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateTableMaintenance_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateTableMaintenance(childComplexity, args["input"].(model.UpdateTableMaintenanceInput)), true
 	case "Mutation.updateWarehouse":
 		if e.ComplexityRoot.Mutation.UpdateWarehouse == nil {
 			break
@@ -3096,6 +3812,32 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UpdateWarehouse(childComplexity, args["input"].(model.UpdateWarehouseInput)), true
+
+	case "OrphansPolicy.enabled":
+		if e.ComplexityRoot.OrphansPolicy.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OrphansPolicy.Enabled(childComplexity), true
+	case "OrphansPolicy.olderThanDays":
+		if e.ComplexityRoot.OrphansPolicy.OlderDays == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OrphansPolicy.OlderDays(childComplexity), true
+
+	case "OrphansSettings.enabled":
+		if e.ComplexityRoot.OrphansSettings.Enabled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OrphansSettings.Enabled(childComplexity), true
+	case "OrphansSettings.olderThanDays":
+		if e.ComplexityRoot.OrphansSettings.OlderThanDays == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OrphansSettings.OlderThanDays(childComplexity), true
 
 	case "Overview.agents":
 		if e.ComplexityRoot.Overview.Agents == nil {
@@ -3336,6 +4078,34 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Lineage(childComplexity, args["table"].(string), args["way"].(*domain.LineageWay), args["depth"].(*int), args["at"].(*time.Time)), true
+	case "Query.maintenance":
+		if e.ComplexityRoot.Query.Maintenance == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Maintenance(childComplexity), true
+	case "Query.maintenanceRun":
+		if e.ComplexityRoot.Query.MaintenanceRun == nil {
+			break
+		}
+
+		args, err := ec.field_Query_maintenanceRun_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.MaintenanceRun(childComplexity, args["id"].(string)), true
+	case "Query.maintenanceRuns":
+		if e.ComplexityRoot.Query.MaintenanceRuns == nil {
+			break
+		}
+
+		args, err := ec.field_Query_maintenanceRuns_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.MaintenanceRuns(childComplexity, args["first"].(*int), args["after"].(*string), args["table"].(*string), args["database"].(*string)), true
 	case "Query.members":
 		if e.ComplexityRoot.Query.Members == nil {
 			break
@@ -3687,6 +4457,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RunConnection.PageInfo(childComplexity), true
 
+	case "RunDatabaseMaintenancePayload.queued":
+		if e.ComplexityRoot.RunDatabaseMaintenancePayload.Queued == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunDatabaseMaintenancePayload.Queued(childComplexity), true
+
 	case "RunEdge.cursor":
 		if e.ComplexityRoot.RunEdge.Cursor == nil {
 			break
@@ -3724,6 +4501,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RunLineage.Written(childComplexity), true
+
+	case "RunTableMaintenancePayload.run":
+		if e.ComplexityRoot.RunTableMaintenancePayload.Run == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunTableMaintenancePayload.Run(childComplexity), true
 
 	case "Schedule.cron":
 		if e.ComplexityRoot.Schedule.Cron == nil {
@@ -4212,6 +4996,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.MachineMetrics(childComplexity, args["id"].(string), args["since"].(*time.Time)), true
+	case "Subscription.maintenanceRunsUpdated":
+		if e.ComplexityRoot.Subscription.MaintenanceRunsUpdated == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_maintenanceRunsUpdated_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.MaintenanceRunsUpdated(childComplexity, args["table"].(*string), args["database"].(*string)), true
 	case "Subscription.run":
 		if e.ComplexityRoot.Subscription.Run == nil {
 			break
@@ -4439,6 +5234,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.TableSnapshot.Operation(childComplexity), true
 
+	case "TableTotals.bytes":
+		if e.ComplexityRoot.TableTotals.Bytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableTotals.Bytes(childComplexity), true
+	case "TableTotals.deleteFiles":
+		if e.ComplexityRoot.TableTotals.DeleteFiles == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableTotals.DeleteFiles(childComplexity), true
+	case "TableTotals.files":
+		if e.ComplexityRoot.TableTotals.Files == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableTotals.Files(childComplexity), true
+	case "TableTotals.snapshots":
+		if e.ComplexityRoot.TableTotals.Snapshots == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableTotals.Snapshots(childComplexity), true
+
 	case "Task.attempts":
 		if e.ComplexityRoot.Task.Attempts == nil {
 			break
@@ -4599,12 +5419,26 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UpdateComputePayload.Compute(childComplexity), true
 
+	case "UpdateDatabaseMaintenancePayload.maintenance":
+		if e.ComplexityRoot.UpdateDatabaseMaintenancePayload.Maintenance == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateDatabaseMaintenancePayload.Maintenance(childComplexity), true
+
 	case "UpdateJobPayload.job":
 		if e.ComplexityRoot.UpdateJobPayload.Job == nil {
 			break
 		}
 
 		return e.ComplexityRoot.UpdateJobPayload.Job(childComplexity), true
+
+	case "UpdateMaintenancePayload.maintenance":
+		if e.ComplexityRoot.UpdateMaintenancePayload.Maintenance == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateMaintenancePayload.Maintenance(childComplexity), true
 
 	case "UpdateMemberPayload.member":
 		if e.ComplexityRoot.UpdateMemberPayload.Member == nil {
@@ -4633,6 +5467,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UpdateStoragePayload.Storage(childComplexity), true
+
+	case "UpdateTableMaintenancePayload.maintenance":
+		if e.ComplexityRoot.UpdateTableMaintenancePayload.Maintenance == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateTableMaintenancePayload.Maintenance(childComplexity), true
 
 	case "UpdateWarehousePayload.warehouse":
 		if e.ComplexityRoot.UpdateWarehousePayload.Warehouse == nil {
@@ -4822,6 +5663,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Warehouse.Name(childComplexity), true
+	case "Warehouse.nodes":
+		if e.ComplexityRoot.Warehouse.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.Nodes(childComplexity), true
 	case "Warehouse.pricePerHour":
 		if e.ComplexityRoot.Warehouse.PricePerHour == nil {
 			break
@@ -4858,6 +5705,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Warehouse.StateSince(childComplexity), true
+	case "Warehouse.trinoStart":
+		if e.ComplexityRoot.Warehouse.TrinoStart == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Warehouse.TrinoStart(childComplexity), true
 	case "Warehouse.writeEngine":
 		if e.ComplexityRoot.Warehouse.WriteEngine == nil {
 			break
@@ -4922,6 +5775,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCancelRunInput,
 		ec.unmarshalInputCancelStatementInput,
 		ec.unmarshalInputChangePasswordInput,
+		ec.unmarshalInputCompactPolicyInput,
 		ec.unmarshalInputCreateAPIKeyInput,
 		ec.unmarshalInputCreateComputeInput,
 		ec.unmarshalInputCreateDatabaseInput,
@@ -4935,16 +5789,22 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputDeleteWarehouseInput,
 		ec.unmarshalInputDropTableInput,
 		ec.unmarshalInputExecuteStatementInput,
+		ec.unmarshalInputExpirePolicyInput,
 		ec.unmarshalInputJobFileInput,
 		ec.unmarshalInputJobFilter,
 		ec.unmarshalInputLoginInput,
+		ec.unmarshalInputMaintenancePolicyInput,
+		ec.unmarshalInputMaintenanceScheduleInput,
+		ec.unmarshalInputOrphansPolicyInput,
 		ec.unmarshalInputPropertyInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputRenameTableInput,
 		ec.unmarshalInputRepairRunInput,
 		ec.unmarshalInputRevokeAPIKeyInput,
 		ec.unmarshalInputRotateAgentTokenInput,
+		ec.unmarshalInputRunDatabaseMaintenanceInput,
 		ec.unmarshalInputRunFilter,
+		ec.unmarshalInputRunTableMaintenanceInput,
 		ec.unmarshalInputScheduleChangeInput,
 		ec.unmarshalInputScheduleInput,
 		ec.unmarshalInputSetUpInput,
@@ -4957,11 +5817,14 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputTaskSpecInput,
 		ec.unmarshalInputUndropTableInput,
 		ec.unmarshalInputUpdateComputeInput,
+		ec.unmarshalInputUpdateDatabaseMaintenanceInput,
 		ec.unmarshalInputUpdateJobInput,
+		ec.unmarshalInputUpdateMaintenanceInput,
 		ec.unmarshalInputUpdateMemberInput,
 		ec.unmarshalInputUpdateProviderInput,
 		ec.unmarshalInputUpdateQuotaInput,
 		ec.unmarshalInputUpdateStorageInput,
+		ec.unmarshalInputUpdateTableMaintenanceInput,
 		ec.unmarshalInputUpdateWarehouseInput,
 		ec.unmarshalInputVariableInput,
 	)
@@ -5687,6 +6550,273 @@ extend type Query {
 extend type Subscription {
   "How much of a compute instance or a warehouse is used: what was measured in the last hour, or since the time given, and then each five seconds."
   machineMetrics(id: ID!, since: Time): MachineSample!
+}
+`, BuiltIn: false},
+	{Name: "../schema/maintenance.graphqls", Input: `"One thing that is done to keep a table healthy. COMPACT: small files become few, and deleted rows leave. EXPIRE: old snapshots go. ORPHANS: files that no snapshot names go."
+enum MaintenanceKind { COMPACT EXPIRE ORPHANS }
+
+"""
+Where a setting comes from: what is built in, the workspace, the database or the table, of which each goes before those above it. REGISTERED: the table's files came from
+elsewhere, so that nothing of it is removed unless its own policy says so.
+"""
+enum MaintenanceLevel { DEFAULT WORKSPACE DATABASE TABLE REGISTERED }
+
+"How far a run of maintenance is. The last four are final; SKIPPED: when its turn came there was nothing to do any more, or it had waited for too long."
+enum MaintenanceState { QUEUED RUNNING SUCCEEDED FAILED CANCELLED SKIPPED }
+
+"What is said of maintenance here, and what holds."
+type Maintenance {
+  "What is said here. What is null is inherited, field by field."
+  policy: MaintenancePolicy!
+  effective: MaintenanceSettings!
+  "Where each field of what holds comes from."
+  origins: [MaintenanceOrigin!]!
+  "When it is due next; null while it is turned off."
+  nextAt: Time
+}
+
+"Where a field comes from."
+type MaintenanceOrigin {
+  "Such as enabled or compact.min_files, as the REST API names it."
+  field: String!
+  level: MaintenanceLevel!
+}
+
+"When tables are looked at."
+type MaintenanceSchedule {
+  cron: String!
+  "IANA name."
+  timeZone: String!
+}
+
+"What the workspace, a database or a table says of maintenance. What is null is inherited."
+type MaintenancePolicy {
+  enabled: Boolean
+  schedule: MaintenanceSchedule
+  compact: CompactPolicy!
+  expire: ExpirePolicy!
+  orphans: OrphansPolicy!
+  "Where it runs; empty for any."
+  warehouseId: ID
+  "Whether a warehouse is started where none runs and there is something to do."
+  startWarehouse: Boolean
+}
+type CompactPolicy {
+  enabled: Boolean
+  "Bytes: smaller files are small."
+  fileSizeThreshold: Int64
+  "New data files that it begins with."
+  minFiles: Int
+  "Share of deletes that it begins with."
+  deletePercent: Int
+}
+type ExpirePolicy {
+  enabled: Boolean
+  keepDays: Int
+}
+type OrphansPolicy {
+  enabled: Boolean
+  olderThanDays: Int
+}
+
+"What holds after inheritance."
+type MaintenanceSettings {
+  enabled: Boolean!
+  schedule: MaintenanceSchedule!
+  compact: CompactSettings!
+  expire: ExpireSettings!
+  orphans: OrphansSettings!
+  "Null for any: one that runs, with Trino rather than without."
+  warehouseId: ID
+  startWarehouse: Boolean!
+}
+type CompactSettings {
+  enabled: Boolean!
+  fileSizeThreshold: Int64!
+  minFiles: Int!
+  deletePercent: Int!
+}
+type ExpireSettings {
+  enabled: Boolean!
+  keepDays: Int!
+}
+type OrphansSettings {
+  enabled: Boolean!
+  olderThanDays: Int!
+}
+
+"One table's maintenance at one time. A table that needed nothing when it was due has none."
+type MaintenanceRun {
+  id: ID!
+  tableId: ID!
+  "Null once it is gone."
+  table: LakeTable
+  "database.schema.table, as of then."
+  fullName: String!
+  trigger: RunTrigger!
+  createdBy: String!
+  createdAt: Time!
+  dueAt: Time!
+  state: MaintenanceState!
+  "What it waits for, or why it was put off, failed or was skipped."
+  message: String
+  "Of one that waits: when it is looked at again."
+  nextTryAt: Time
+  startedAt: Time
+  finishedAt: Time
+  "What is still to be done."
+  todo: [MaintenanceKind!]!
+  "Those that have begun, in their order."
+  operations: [MaintenanceOperation!]!
+}
+type MaintenanceRunEdge { cursor: String! node: MaintenanceRun! }
+type MaintenanceRunConnection { edges: [MaintenanceRunEdge!]! pageInfo: PageInfo! }
+
+"One statement of a run of maintenance."
+type MaintenanceOperation {
+  kind: MaintenanceKind!
+  query: String!
+  "Null until it is submitted. To cancel the operation, cancel the statement."
+  statementId: ID
+  warehouseId: ID!
+  state: StatementState!
+  startedAt: Time!
+  finishedAt: Time
+  "What the table consisted of."
+  before: TableTotals
+  "And at its end, with what others have committed meanwhile."
+  after: TableTotals
+  snapshotsExpired: Int64
+  "Null where the engine does not tell."
+  filesRemoved: Int64
+  "As the engine told them."
+  metrics: [MaintenanceMetric!]!
+  "That its statement ran."
+  seconds: Float!
+  "Of its warehouse in that time, as if it had it alone; null where there is no price."
+  cost: String
+  currency: String
+  "Why it failed."
+  message: String
+}
+"A number that an engine told."
+type MaintenanceMetric { name: String! value: Int64! }
+"What a table consists of. What is null is not known."
+type TableTotals {
+  "Of data."
+  files: Int64
+  "Of all files of the current snapshot."
+  bytes: Int64
+  deleteFiles: Int64
+  snapshots: Int64
+}
+
+extend type LakeTable {
+  "Null for a view, and while it is dropped."
+  maintenance: Maintenance
+  "Newest first, of 90 days."
+  maintenanceRuns(first: Int = 50, after: String): MaintenanceRunConnection!
+}
+extend type Database {
+  "What holds for its tables that say nothing else."
+  maintenance: Maintenance!
+  "Of its tables, newest first, of 90 days."
+  maintenanceRuns(first: Int = 50, after: String): MaintenanceRunConnection!
+}
+
+extend type Query {
+  "What holds in the workspace where no database and no table says otherwise."
+  maintenance: Maintenance!
+  "Newest first, of 90 days; of a table or of a database's tables where that is given."
+  maintenanceRuns(first: Int = 50, after: String, table: ID, database: ID): MaintenanceRunConnection!
+  maintenanceRun(id: ID!): MaintenanceRun
+}
+
+input MaintenanceScheduleInput {
+  "Five fields, or @hourly, @daily, @weekly, @monthly, @yearly."
+  cron: String!
+  "IANA name; UTC when left out."
+  timeZone: String
+}
+"What is left out or null is inherited."
+input MaintenancePolicyInput {
+  enabled: Boolean
+  schedule: MaintenanceScheduleInput
+  compact: CompactPolicyInput
+  expire: ExpirePolicyInput
+  orphans: OrphansPolicyInput
+  "Id or name; empty for any."
+  warehouseId: ID
+  startWarehouse: Boolean
+}
+input CompactPolicyInput {
+  enabled: Boolean
+  "In bytes, whole MiB from 1 MiB to 10 GiB."
+  fileSizeThreshold: Int64
+  "At least 2."
+  minFiles: Int
+  "From 0 to 100."
+  deletePercent: Int
+}
+input ExpirePolicyInput {
+  enabled: Boolean
+  "From 1 to 3650."
+  keepDays: Int
+}
+input OrphansPolicyInput {
+  enabled: Boolean
+  "From 1 to 3650."
+  olderThanDays: Int
+}
+input UpdateMaintenanceInput { policy: MaintenancePolicyInput! }
+type UpdateMaintenancePayload { maintenance: Maintenance! }
+input UpdateDatabaseMaintenanceInput {
+  "Its id, or its name."
+  id: ID!
+  policy: MaintenancePolicyInput!
+}
+type UpdateDatabaseMaintenancePayload { maintenance: Maintenance! }
+input UpdateTableMaintenanceInput {
+  id: ID!
+  policy: MaintenancePolicyInput!
+}
+type UpdateTableMaintenancePayload { maintenance: Maintenance! }
+input RunDatabaseMaintenanceInput {
+  "Its id, or its name."
+  id: ID!
+  "The same key runs it once, for a day."
+  idempotencyKey: String
+}
+type RunDatabaseMaintenancePayload {
+  "Tables that need something and had not been waiting already."
+  queued: Int!
+}
+input RunTableMaintenanceInput {
+  id: ID!
+  "The same key runs it once, for a day."
+  idempotencyKey: String
+}
+type RunTableMaintenancePayload { run: MaintenanceRun! }
+
+extend type Mutation {
+  "For admins. Replaces what the workspace says."
+  updateMaintenance(input: UpdateMaintenanceInput!): UpdateMaintenancePayload!
+  "Replaces what the database says."
+  updateDatabaseMaintenance(input: UpdateDatabaseMaintenanceInput!): UpdateDatabaseMaintenancePayload!
+  "Replaces what the table says."
+  updateTableMaintenance(input: UpdateTableMaintenanceInput!): UpdateTableMaintenancePayload!
+  "Has done now what the database's tables need, as when they are due."
+  runDatabaseMaintenance(input: RunDatabaseMaintenanceInput!): RunDatabaseMaintenancePayload!
+  "Has done now what is turned on for the table, needed or not. A run that waits already is hurried; a CONFLICT while one runs."
+  runTableMaintenance(input: RunTableMaintenanceInput!): RunTableMaintenancePayload!
+}
+
+extend type Subscription {
+  """
+  Runs of maintenance, of a table or of a database's tables where that is given, as each is new or changes: at first those that are not over. Watched are the newest 50
+  and the newest 200 that are not over, each to its end.
+  """
+  maintenanceRunsUpdated(table: ID, database: ID): MaintenanceRun!
 }
 `, BuiltIn: false},
 	{Name: "../schema/quota.graphqls", Input: `"A ceiling of the workspace."
@@ -6449,15 +7579,27 @@ type Warehouse implements Machine {
   size: String!
   "The SQL engines on it, as its agent told when it was last connected; empty before its first start."
   engines: [Engine!]!
-  "The engine of writes, and so their dialect: chosen when the warehouse is made, and never changed by itself."
+  "The engine of writes, and so their dialect, duckdb or trino: chosen when the warehouse is made, and never changed by itself."
   writeEngine: String!
+  "Of Trino: its coordinator and its workers. 1 where the write engine is duckdb."
+  nodes: Int!
+  "When Trino is started, where it is the write engine: first_write or with_warehouse. It stops with the warehouse."
+  trinoStart: String!
 }
 "Something on a warehouse that runs SQL."
 type Engine {
   "Such as duckdb."
   name: String!
   version: String!
+  "Null of one that is always there while the warehouse runs."
+  state: EngineState
+  "Why it failed, or what it does."
+  message: String
+  "That it runs on now; null where it does not say."
+  nodes: Int
 }
+"How far an engine is that starts and stops by itself."
+enum EngineState { STOPPED STARTING RUNNING FAILED }
 type WarehouseEdge { cursor: String! node: Warehouse! }
 type WarehouseConnection { edges: [WarehouseEdge!]! pageInfo: PageInfo! }
 
@@ -6478,12 +7620,29 @@ input CreateWarehouseInput {
   image: String
   "Statements that it runs at once; four for each core when left out."
   slots: Int
+  "duckdb or trino. When left out it is trino where a warehouse of the size can have it, else duckdb."
+  writeEngine: String
+  "From 1 to 16, 1 when left out: Trino's coordinator and its workers. More than 1 only where the write engine is trino."
+  nodes: Int
+  "first_write, when left out, or with_warehouse, which is only for the write engine trino."
+  trinoStart: String
   "The same key answers with the same warehouse, for a day."
   idempotencyKey: String
 }
 type CreateWarehousePayload { warehouse: Warehouse! }
-"A field that is left out or null stays as it is. Size, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same."
-input UpdateWarehouseInput { id: ID! name: String autoStop: String size: String image: String slots: Int }
+"A field that is left out or null stays as it is. Size, image, slots and write engine change only while it is stopped; an image is pinned anew at the next start, also where it is the same."
+input UpdateWarehouseInput {
+  id: ID!
+  name: String
+  autoStop: String
+  size: String
+  image: String
+  slots: Int
+  writeEngine: String
+  "Also while it runs: what runs on a node that goes is finished first."
+  nodes: Int
+  trinoStart: String
+}
 type UpdateWarehousePayload { warehouse: Warehouse! }
 input StartWarehouseInput {
   id: ID!
@@ -6681,6 +7840,34 @@ func (ec *executionContext) childFields_ChangePasswordPayload(ctx context.Contex
 	return nil, fmt.Errorf("no field named %q was found under type ChangePasswordPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CompactPolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "enabled":
+		return ec.fieldContext_CompactPolicy_enabled(ctx, field)
+	case "fileSizeThreshold":
+		return ec.fieldContext_CompactPolicy_fileSizeThreshold(ctx, field)
+	case "minFiles":
+		return ec.fieldContext_CompactPolicy_minFiles(ctx, field)
+	case "deletePercent":
+		return ec.fieldContext_CompactPolicy_deletePercent(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CompactPolicy", field.Name)
+}
+
+func (ec *executionContext) childFields_CompactSettings(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "enabled":
+		return ec.fieldContext_CompactSettings_enabled(ctx, field)
+	case "fileSizeThreshold":
+		return ec.fieldContext_CompactSettings_fileSizeThreshold(ctx, field)
+	case "minFiles":
+		return ec.fieldContext_CompactSettings_minFiles(ctx, field)
+	case "deletePercent":
+		return ec.fieldContext_CompactSettings_deletePercent(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CompactSettings", field.Name)
+}
+
 func (ec *executionContext) childFields_Compute(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -6855,6 +8042,10 @@ func (ec *executionContext) childFields_Database(ctx context.Context, field grap
 		return ec.fieldContext_Database_schemas(ctx, field)
 	case "tables":
 		return ec.fieldContext_Database_tables(ctx, field)
+	case "maintenance":
+		return ec.fieldContext_Database_maintenance(ctx, field)
+	case "maintenanceRuns":
+		return ec.fieldContext_Database_maintenanceRuns(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Database", field.Name)
 }
@@ -6933,6 +8124,12 @@ func (ec *executionContext) childFields_Engine(ctx context.Context, field graphq
 		return ec.fieldContext_Engine_name(ctx, field)
 	case "version":
 		return ec.fieldContext_Engine_version(ctx, field)
+	case "state":
+		return ec.fieldContext_Engine_state(ctx, field)
+	case "message":
+		return ec.fieldContext_Engine_message(ctx, field)
+	case "nodes":
+		return ec.fieldContext_Engine_nodes(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Engine", field.Name)
 }
@@ -6945,6 +8142,26 @@ func (ec *executionContext) childFields_ExecuteStatementPayload(ctx context.Cont
 		return ec.fieldContext_ExecuteStatementPayload_chunk(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ExecuteStatementPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ExpirePolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "enabled":
+		return ec.fieldContext_ExpirePolicy_enabled(ctx, field)
+	case "keepDays":
+		return ec.fieldContext_ExpirePolicy_keepDays(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ExpirePolicy", field.Name)
+}
+
+func (ec *executionContext) childFields_ExpireSettings(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "enabled":
+		return ec.fieldContext_ExpireSettings_enabled(ctx, field)
+	case "keepDays":
+		return ec.fieldContext_ExpireSettings_keepDays(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ExpireSettings", field.Name)
 }
 
 func (ec *executionContext) childFields_Flavor(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7169,6 +8386,10 @@ func (ec *executionContext) childFields_LakeTable(ctx context.Context, field gra
 		return ec.fieldContext_LakeTable_restorableUntil(ctx, field)
 	case "lineage":
 		return ec.fieldContext_LakeTable_lineage(ctx, field)
+	case "maintenance":
+		return ec.fieldContext_LakeTable_maintenance(ctx, field)
+	case "maintenanceRuns":
+		return ec.fieldContext_LakeTable_maintenanceRuns(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LakeTable", field.Name)
 }
@@ -7363,6 +8584,184 @@ func (ec *executionContext) childFields_MachineSample(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type MachineSample", field.Name)
 }
 
+func (ec *executionContext) childFields_Maintenance(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "policy":
+		return ec.fieldContext_Maintenance_policy(ctx, field)
+	case "effective":
+		return ec.fieldContext_Maintenance_effective(ctx, field)
+	case "origins":
+		return ec.fieldContext_Maintenance_origins(ctx, field)
+	case "nextAt":
+		return ec.fieldContext_Maintenance_nextAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Maintenance", field.Name)
+}
+
+func (ec *executionContext) childFields_MaintenanceMetric(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_MaintenanceMetric_name(ctx, field)
+	case "value":
+		return ec.fieldContext_MaintenanceMetric_value(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MaintenanceMetric", field.Name)
+}
+
+func (ec *executionContext) childFields_MaintenanceOperation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_MaintenanceOperation_kind(ctx, field)
+	case "query":
+		return ec.fieldContext_MaintenanceOperation_query(ctx, field)
+	case "statementId":
+		return ec.fieldContext_MaintenanceOperation_statementId(ctx, field)
+	case "warehouseId":
+		return ec.fieldContext_MaintenanceOperation_warehouseId(ctx, field)
+	case "state":
+		return ec.fieldContext_MaintenanceOperation_state(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_MaintenanceOperation_startedAt(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_MaintenanceOperation_finishedAt(ctx, field)
+	case "before":
+		return ec.fieldContext_MaintenanceOperation_before(ctx, field)
+	case "after":
+		return ec.fieldContext_MaintenanceOperation_after(ctx, field)
+	case "snapshotsExpired":
+		return ec.fieldContext_MaintenanceOperation_snapshotsExpired(ctx, field)
+	case "filesRemoved":
+		return ec.fieldContext_MaintenanceOperation_filesRemoved(ctx, field)
+	case "metrics":
+		return ec.fieldContext_MaintenanceOperation_metrics(ctx, field)
+	case "seconds":
+		return ec.fieldContext_MaintenanceOperation_seconds(ctx, field)
+	case "cost":
+		return ec.fieldContext_MaintenanceOperation_cost(ctx, field)
+	case "currency":
+		return ec.fieldContext_MaintenanceOperation_currency(ctx, field)
+	case "message":
+		return ec.fieldContext_MaintenanceOperation_message(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MaintenanceOperation", field.Name)
+}
+
+func (ec *executionContext) childFields_MaintenanceOrigin(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "field":
+		return ec.fieldContext_MaintenanceOrigin_field(ctx, field)
+	case "level":
+		return ec.fieldContext_MaintenanceOrigin_level(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MaintenanceOrigin", field.Name)
+}
+
+func (ec *executionContext) childFields_MaintenancePolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "enabled":
+		return ec.fieldContext_MaintenancePolicy_enabled(ctx, field)
+	case "schedule":
+		return ec.fieldContext_MaintenancePolicy_schedule(ctx, field)
+	case "compact":
+		return ec.fieldContext_MaintenancePolicy_compact(ctx, field)
+	case "expire":
+		return ec.fieldContext_MaintenancePolicy_expire(ctx, field)
+	case "orphans":
+		return ec.fieldContext_MaintenancePolicy_orphans(ctx, field)
+	case "warehouseId":
+		return ec.fieldContext_MaintenancePolicy_warehouseId(ctx, field)
+	case "startWarehouse":
+		return ec.fieldContext_MaintenancePolicy_startWarehouse(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MaintenancePolicy", field.Name)
+}
+
+func (ec *executionContext) childFields_MaintenanceRun(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_MaintenanceRun_id(ctx, field)
+	case "tableId":
+		return ec.fieldContext_MaintenanceRun_tableId(ctx, field)
+	case "table":
+		return ec.fieldContext_MaintenanceRun_table(ctx, field)
+	case "fullName":
+		return ec.fieldContext_MaintenanceRun_fullName(ctx, field)
+	case "trigger":
+		return ec.fieldContext_MaintenanceRun_trigger(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_MaintenanceRun_createdBy(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_MaintenanceRun_createdAt(ctx, field)
+	case "dueAt":
+		return ec.fieldContext_MaintenanceRun_dueAt(ctx, field)
+	case "state":
+		return ec.fieldContext_MaintenanceRun_state(ctx, field)
+	case "message":
+		return ec.fieldContext_MaintenanceRun_message(ctx, field)
+	case "nextTryAt":
+		return ec.fieldContext_MaintenanceRun_nextTryAt(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_MaintenanceRun_startedAt(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_MaintenanceRun_finishedAt(ctx, field)
+	case "todo":
+		return ec.fieldContext_MaintenanceRun_todo(ctx, field)
+	case "operations":
+		return ec.fieldContext_MaintenanceRun_operations(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MaintenanceRun", field.Name)
+}
+
+func (ec *executionContext) childFields_MaintenanceRunConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_MaintenanceRunConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_MaintenanceRunConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MaintenanceRunConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_MaintenanceRunEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_MaintenanceRunEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_MaintenanceRunEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MaintenanceRunEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_MaintenanceSchedule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cron":
+		return ec.fieldContext_MaintenanceSchedule_cron(ctx, field)
+	case "timeZone":
+		return ec.fieldContext_MaintenanceSchedule_timeZone(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MaintenanceSchedule", field.Name)
+}
+
+func (ec *executionContext) childFields_MaintenanceSettings(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "enabled":
+		return ec.fieldContext_MaintenanceSettings_enabled(ctx, field)
+	case "schedule":
+		return ec.fieldContext_MaintenanceSettings_schedule(ctx, field)
+	case "compact":
+		return ec.fieldContext_MaintenanceSettings_compact(ctx, field)
+	case "expire":
+		return ec.fieldContext_MaintenanceSettings_expire(ctx, field)
+	case "orphans":
+		return ec.fieldContext_MaintenanceSettings_orphans(ctx, field)
+	case "warehouseId":
+		return ec.fieldContext_MaintenanceSettings_warehouseId(ctx, field)
+	case "startWarehouse":
+		return ec.fieldContext_MaintenanceSettings_startWarehouse(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MaintenanceSettings", field.Name)
+}
+
 func (ec *executionContext) childFields_Member(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -7397,6 +8796,26 @@ func (ec *executionContext) childFields_MemberEdge(ctx context.Context, field gr
 		return ec.fieldContext_MemberEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MemberEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_OrphansPolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "enabled":
+		return ec.fieldContext_OrphansPolicy_enabled(ctx, field)
+	case "olderThanDays":
+		return ec.fieldContext_OrphansPolicy_olderThanDays(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type OrphansPolicy", field.Name)
+}
+
+func (ec *executionContext) childFields_OrphansSettings(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "enabled":
+		return ec.fieldContext_OrphansSettings_enabled(ctx, field)
+	case "olderThanDays":
+		return ec.fieldContext_OrphansSettings_olderThanDays(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type OrphansSettings", field.Name)
 }
 
 func (ec *executionContext) childFields_Overview(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7591,6 +9010,14 @@ func (ec *executionContext) childFields_RunConnection(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type RunConnection", field.Name)
 }
 
+func (ec *executionContext) childFields_RunDatabaseMaintenancePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "queued":
+		return ec.fieldContext_RunDatabaseMaintenancePayload_queued(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RunDatabaseMaintenancePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RunEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "cursor":
@@ -7613,6 +9040,14 @@ func (ec *executionContext) childFields_RunLineage(ctx context.Context, field gr
 		return ec.fieldContext_RunLineage_truncated(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RunLineage", field.Name)
+}
+
+func (ec *executionContext) childFields_RunTableMaintenancePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "run":
+		return ec.fieldContext_RunTableMaintenancePayload_run(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RunTableMaintenancePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Schedule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7965,6 +9400,20 @@ func (ec *executionContext) childFields_TableSnapshot(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type TableSnapshot", field.Name)
 }
 
+func (ec *executionContext) childFields_TableTotals(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "files":
+		return ec.fieldContext_TableTotals_files(ctx, field)
+	case "bytes":
+		return ec.fieldContext_TableTotals_bytes(ctx, field)
+	case "deleteFiles":
+		return ec.fieldContext_TableTotals_deleteFiles(ctx, field)
+	case "snapshots":
+		return ec.fieldContext_TableTotals_snapshots(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TableTotals", field.Name)
+}
+
 func (ec *executionContext) childFields_Task(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -8041,12 +9490,28 @@ func (ec *executionContext) childFields_UpdateComputePayload(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type UpdateComputePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_UpdateDatabaseMaintenancePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "maintenance":
+		return ec.fieldContext_UpdateDatabaseMaintenancePayload_maintenance(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateDatabaseMaintenancePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_UpdateJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "job":
 		return ec.fieldContext_UpdateJobPayload_job(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UpdateJobPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UpdateMaintenancePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "maintenance":
+		return ec.fieldContext_UpdateMaintenancePayload_maintenance(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateMaintenancePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UpdateMemberPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8079,6 +9544,14 @@ func (ec *executionContext) childFields_UpdateStoragePayload(ctx context.Context
 		return ec.fieldContext_UpdateStoragePayload_storage(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UpdateStoragePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UpdateTableMaintenancePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "maintenance":
+		return ec.fieldContext_UpdateTableMaintenancePayload_maintenance(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateTableMaintenancePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UpdateWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8179,6 +9652,10 @@ func (ec *executionContext) childFields_Warehouse(ctx context.Context, field gra
 		return ec.fieldContext_Warehouse_engines(ctx, field)
 	case "writeEngine":
 		return ec.fieldContext_Warehouse_writeEngine(ctx, field)
+	case "nodes":
+		return ec.fieldContext_Warehouse_nodes(ctx, field)
+	case "trinoStart":
+		return ec.fieldContext_Warehouse_trinoStart(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Warehouse", field.Name)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/graph/model"
+	"github.com/millpond/millpond/graph/scalar"
 )
 
 // region    ************************** generated!.gotpl **************************
@@ -120,7 +121,7 @@ func (ec *executionContext) fieldContext_DeleteWarehousePayload_id(_ context.Con
 	return graphql.NewScalarFieldContext("DeleteWarehousePayload", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Engine_name(ctx context.Context, field graphql.CollectedField, obj *domain.Engine) (ret graphql.Marshaler) {
+func (ec *executionContext) _Engine_name(ctx context.Context, field graphql.CollectedField, obj *model.Engine) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -143,7 +144,7 @@ func (ec *executionContext) fieldContext_Engine_name(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Engine_version(ctx context.Context, field graphql.CollectedField, obj *domain.Engine) (ret graphql.Marshaler) {
+func (ec *executionContext) _Engine_version(ctx context.Context, field graphql.CollectedField, obj *model.Engine) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -164,6 +165,75 @@ func (ec *executionContext) _Engine_version(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Engine_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_state(ctx context.Context, field graphql.CollectedField, obj *model.Engine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *domain.EngineState) graphql.Marshaler {
+			return ec.marshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngineState(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, true, false, errors.New("field of type EngineState does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_message(ctx context.Context, field graphql.CollectedField, obj *model.Engine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Engine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _StartWarehousePayload_warehouse(ctx context.Context, field graphql.CollectedField, obj *model.StartWarehousePayload) (ret graphql.Marshaler) {
@@ -851,11 +921,11 @@ func (ec *executionContext) _Warehouse_engines(ctx context.Context, field graphq
 			return ec.fieldContext_Warehouse_engines(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Engines, nil
+			return obj.Engines(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.Engine) graphql.Marshaler {
-			return ec.marshalNEngine2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngineᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Engine) graphql.Marshaler {
+			return ec.marshalNEngine2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEngineᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -865,7 +935,7 @@ func (ec *executionContext) fieldContext_Warehouse_engines(_ context.Context, fi
 	fc = &graphql.FieldContext{
 		Object:     "Warehouse",
 		Field:      field,
-		IsMethod:   false,
+		IsMethod:   true,
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Engine(ctx, field)
@@ -894,6 +964,52 @@ func (ec *executionContext) _Warehouse_writeEngine(ctx context.Context, field gr
 	)
 }
 func (ec *executionContext) fieldContext_Warehouse_writeEngine(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Warehouse", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Warehouse_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Warehouse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Warehouse_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Warehouse_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Warehouse", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Warehouse_trinoStart(ctx context.Context, field graphql.CollectedField, obj *model.Warehouse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Warehouse_trinoStart(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TrinoStart, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v domain.TrinoStart) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrinoStart(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Warehouse_trinoStart(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Warehouse", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
@@ -1031,7 +1147,7 @@ func (ec *executionContext) unmarshalInputCreateWarehouseInput(ctx context.Conte
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"name", "size", "autoStop", "image", "slots", "idempotencyKey"}
+	fieldsInOrder := [...]string{"name", "size", "autoStop", "image", "slots", "writeEngine", "nodes", "trinoStart", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1073,6 +1189,27 @@ func (ec *executionContext) unmarshalInputCreateWarehouseInput(ctx context.Conte
 				return it, err
 			}
 			it.Slots = data
+		case "writeEngine":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("writeEngine"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.WriteEngine = data
+		case "nodes":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("nodes"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Nodes = data
+		case "trinoStart":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("trinoStart"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.TrinoStart = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -1193,7 +1330,7 @@ func (ec *executionContext) unmarshalInputUpdateWarehouseInput(ctx context.Conte
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"id", "name", "autoStop", "size", "image", "slots"}
+	fieldsInOrder := [...]string{"id", "name", "autoStop", "size", "image", "slots", "writeEngine", "nodes", "trinoStart"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1242,6 +1379,27 @@ func (ec *executionContext) unmarshalInputUpdateWarehouseInput(ctx context.Conte
 				return it, err
 			}
 			it.Slots = data
+		case "writeEngine":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("writeEngine"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.WriteEngine = data
+		case "nodes":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("nodes"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Nodes = data
+		case "trinoStart":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("trinoStart"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.TrinoStart = data
 		}
 	}
 	return it, nil
@@ -1333,7 +1491,7 @@ func (ec *executionContext) _DeleteWarehousePayload(ctx context.Context, sel ast
 
 var engineImplementors = []string{"Engine"}
 
-func (ec *executionContext) _Engine(ctx context.Context, sel ast.SelectionSet, obj *domain.Engine) graphql.Marshaler {
+func (ec *executionContext) _Engine(ctx context.Context, sel ast.SelectionSet, obj *model.Engine) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, engineImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1351,6 +1509,21 @@ func (ec *executionContext) _Engine(ctx context.Context, sel ast.SelectionSet, o
 		case "version":
 			out.Values[i] = ec._Engine_version(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "state":
+			out.Values[i] = ec._Engine_state(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._Engine_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "nodes":
+			out.Values[i] = ec._Engine_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1790,6 +1963,16 @@ func (ec *executionContext) _Warehouse(ctx context.Context, sel ast.SelectionSet
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "nodes":
+			out.Values[i] = ec._Warehouse_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "trinoStart":
+			out.Values[i] = ec._Warehouse_trinoStart(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -1919,15 +2102,15 @@ func (ec *executionContext) marshalNDeleteWarehousePayload2githubᚗcomᚋmillpo
 	return ec._DeleteWarehousePayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNEngine2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngine(ctx context.Context, sel ast.SelectionSet, v domain.Engine) graphql.Marshaler {
+func (ec *executionContext) marshalNEngine2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEngine(ctx context.Context, sel ast.SelectionSet, v model.Engine) graphql.Marshaler {
 	return ec._Engine(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNEngine2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngineᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.Engine) graphql.Marshaler {
+func (ec *executionContext) marshalNEngine2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEngineᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Engine) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNEngine2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngine(ctx, sel, v[i])
+		return ec.marshalNEngine2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEngine(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1992,6 +2175,24 @@ func (ec *executionContext) marshalNWarehouseEdge2ᚕgithubᚗcomᚋmillpondᚋm
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngineState(ctx context.Context, v any) (*domain.EngineState, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := scalar.UnmarshalEngineState(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngineState(ctx context.Context, sel ast.SelectionSet, v *domain.EngineState) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalEngineState(*v)
+	return res
 }
 
 func (ec *executionContext) marshalOWarehouse2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐWarehouse(ctx context.Context, sel ast.SelectionSet, v *model.Warehouse) graphql.Marshaler {

@@ -54,6 +54,8 @@ type (
 	TablePartitionEdge       = Edge[TablePartition]
 	DataFileConnection       = Connection[DataFile]
 	DataFileEdge             = Edge[DataFile]
+	MaintenanceRunConnection = Connection[MaintenanceRun]
+	MaintenanceRunEdge       = Edge[MaintenanceRun]
 	WarehouseConnection      = Connection[Warehouse]
 	WarehouseEdge            = Edge[Warehouse]
 )

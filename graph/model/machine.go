@@ -24,6 +24,28 @@ func NewCompute(m domain.Machine) Compute { return Compute{Common{m}} }
 // NewWarehouse shows a warehouse.
 func NewWarehouse(m domain.Machine) Warehouse { return Warehouse{Common{m}} }
 
+// Engines are its engines as they stand.
+func (w Warehouse) Engines() []Engine {
+	now := w.EnginesNow()
+	engines := make([]Engine, len(now))
+	for i, e := range now {
+		engines[i] = Engine{e}
+	}
+	return engines
+}
+
+// Engine is something on a warehouse that runs SQL: what it does not say is null.
+type Engine struct{ domain.Engine }
+
+// State is how far it is.
+func (e Engine) State() *domain.EngineState { return optional(e.Engine.State) }
+
+// Message is why it failed, or what it does.
+func (e Engine) Message() *string { return optional(e.Engine.Message) }
+
+// Nodes are those that it runs on.
+func (e Engine) Nodes() *int { return optional(e.Engine.Nodes) }
+
 // IsMachine makes it a Machine of the schema.
 func (Common) IsMachine() {}
 
@@ -68,10 +90,10 @@ func (f Flavor) Currency() *string { return optional(f.Price.Currency) }
 // Limits is why a machine is not held to its cores and memory; nil where it is.
 func (f Flavor) Limits() *string { return optional(f.Flavor.Limits) }
 
-// optional is nil for text that is empty.
-func optional(s string) *string {
-	if s == "" {
+// optional is nil for the zero value, such as text that is empty.
+func optional[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &s
+	return &v
 }

@@ -111,6 +111,12 @@ type CreateWarehouseInput struct {
 	Image *string `json:"image,omitempty"`
 	// Statements that it runs at once; four for each core when left out.
 	Slots *int `json:"slots,omitempty"`
+	// duckdb or trino. When left out it is trino where a warehouse of the size can have it, else duckdb.
+	WriteEngine *string `json:"writeEngine,omitempty"`
+	// From 1 to 16, 1 when left out: Trino's coordinator and its workers. More than 1 only where the write engine is trino.
+	Nodes *int `json:"nodes,omitempty"`
+	// first_write, when left out, or with_warehouse, which is only for the write engine trino.
+	TrinoStart *string `json:"trinoStart,omitempty"`
 	// The same key answers with the same warehouse, for a day.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -272,6 +278,28 @@ type RotateAgentTokenPayload struct {
 	Token string `json:"token"`
 }
 
+type RunDatabaseMaintenanceInput struct {
+	// Its id, or its name.
+	ID string `json:"id"`
+	// The same key runs it once, for a day.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type RunDatabaseMaintenancePayload struct {
+	// Tables that need something and had not been waiting already.
+	Queued int `json:"queued"`
+}
+
+type RunTableMaintenanceInput struct {
+	ID string `json:"id"`
+	// The same key runs it once, for a day.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type RunTableMaintenancePayload struct {
+	Run MaintenanceRun `json:"run"`
+}
+
 type SetUpPayload struct {
 	Viewer Viewer `json:"viewer"`
 }
@@ -346,6 +374,16 @@ type UpdateComputePayload struct {
 	Compute Compute `json:"compute"`
 }
 
+type UpdateDatabaseMaintenanceInput struct {
+	// Its id, or its name.
+	ID     string                   `json:"id"`
+	Policy domain.MaintenancePolicy `json:"policy"`
+}
+
+type UpdateDatabaseMaintenancePayload struct {
+	Maintenance Maintenance `json:"maintenance"`
+}
+
 // A field that is left out stays as it is, in a given schedule too. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule.
 type UpdateJobInput struct {
 	ID                string                                    `json:"id"`
@@ -369,6 +407,14 @@ type UpdateJobInput struct {
 
 type UpdateJobPayload struct {
 	Job domain.Job `json:"job"`
+}
+
+type UpdateMaintenanceInput struct {
+	Policy domain.MaintenancePolicy `json:"policy"`
+}
+
+type UpdateMaintenancePayload struct {
+	Maintenance Maintenance `json:"maintenance"`
 }
 
 type UpdateMemberInput struct {
@@ -412,14 +458,27 @@ type UpdateStoragePayload struct {
 	Storage StorageSettings `json:"storage"`
 }
 
-// A field that is left out or null stays as it is. Size, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same.
+type UpdateTableMaintenanceInput struct {
+	ID     string                   `json:"id"`
+	Policy domain.MaintenancePolicy `json:"policy"`
+}
+
+type UpdateTableMaintenancePayload struct {
+	Maintenance Maintenance `json:"maintenance"`
+}
+
+// A field that is left out or null stays as it is. Size, image, slots and write engine change only while it is stopped; an image is pinned anew at the next start, also where it is the same.
 type UpdateWarehouseInput struct {
-	ID       string  `json:"id"`
-	Name     *string `json:"name,omitempty"`
-	AutoStop *string `json:"autoStop,omitempty"`
-	Size     *string `json:"size,omitempty"`
-	Image    *string `json:"image,omitempty"`
-	Slots    *int    `json:"slots,omitempty"`
+	ID          string  `json:"id"`
+	Name        *string `json:"name,omitempty"`
+	AutoStop    *string `json:"autoStop,omitempty"`
+	Size        *string `json:"size,omitempty"`
+	Image       *string `json:"image,omitempty"`
+	Slots       *int    `json:"slots,omitempty"`
+	WriteEngine *string `json:"writeEngine,omitempty"`
+	// Also while it runs: what runs on a node that goes is finished first.
+	Nodes      *int    `json:"nodes,omitempty"`
+	TrinoStart *string `json:"trinoStart,omitempty"`
 }
 
 type UpdateWarehousePayload struct {

@@ -88,6 +88,14 @@ func UnmarshalMachineState(v any) (domain.MachineState, error) {
 	return unmarshalEnum[domain.MachineState](v)
 }
 
+// MarshalEngineState writes how far an engine is.
+func MarshalEngineState(v domain.EngineState) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalEngineState reads how far an engine is.
+func UnmarshalEngineState(v any) (domain.EngineState, error) {
+	return unmarshalEnum[domain.EngineState](v)
+}
+
 // MarshalStatementState writes how far a statement is.
 func MarshalStatementState(v domain.StatementState) graphql.Marshaler { return marshalEnum(v) }
 
@@ -130,4 +138,28 @@ func MarshalLineageDirection(v domain.LineageDirection) graphql.Marshaler { retu
 // UnmarshalLineageDirection reads what was done with a table.
 func UnmarshalLineageDirection(v any) (domain.LineageDirection, error) {
 	return unmarshalEnum[domain.LineageDirection](v)
+}
+
+// MarshalMaintenanceKind writes what is done to a table.
+func MarshalMaintenanceKind(v domain.MaintenanceKind) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalMaintenanceKind reads what is done to a table.
+func UnmarshalMaintenanceKind(v any) (domain.MaintenanceKind, error) {
+	return unmarshalEnum[domain.MaintenanceKind](v)
+}
+
+// MarshalMaintenanceLevel writes where a setting comes from.
+func MarshalMaintenanceLevel(v domain.MaintenanceLevel) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalMaintenanceLevel reads where a setting comes from.
+func UnmarshalMaintenanceLevel(v any) (domain.MaintenanceLevel, error) {
+	return unmarshalEnum[domain.MaintenanceLevel](v)
+}
+
+// MarshalMaintenanceState writes how far a run of maintenance is.
+func MarshalMaintenanceState(v domain.MaintenanceState) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalMaintenanceState reads how far a run of maintenance is.
+func UnmarshalMaintenanceState(v any) (domain.MaintenanceState, error) {
+	return unmarshalEnum[domain.MaintenanceState](v)
 }

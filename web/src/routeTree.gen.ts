@@ -20,6 +20,7 @@ import { Route as AppMembersRouteImport } from "./routes/_app.members";
 import { Route as AppSettingsRouteImport } from "./routes/_app.settings";
 import { Route as AppCatalogIndexRouteImport } from "./routes/_app.catalog.index";
 import { Route as AppCatalogDatabaseIdRouteImport } from "./routes/_app.catalog.$databaseId";
+import { Route as AppCatalogMaintenanceRouteImport } from "./routes/_app.catalog.maintenance";
 import { Route as AppComputeIndexRouteImport } from "./routes/_app.compute.index";
 import { Route as AppComputeMachineIdRouteImport } from "./routes/_app.compute.$machineId";
 import { Route as AppJobsIndexRouteImport } from "./routes/_app.jobs.index";
@@ -86,6 +87,11 @@ const AppCatalogIndexRoute = AppCatalogIndexRouteImport.update({
 const AppCatalogDatabaseIdRoute = AppCatalogDatabaseIdRouteImport.update({
   id: "/catalog/$databaseId",
   path: "/catalog/$databaseId",
+  getParentRoute: () => AppRoute,
+} as any);
+const AppCatalogMaintenanceRoute = AppCatalogMaintenanceRouteImport.update({
+  id: "/catalog/maintenance",
+  path: "/catalog/maintenance",
   getParentRoute: () => AppRoute,
 } as any);
 const AppComputeIndexRoute = AppComputeIndexRouteImport.update({
@@ -164,6 +170,7 @@ export interface FileRoutesByFullPath {
   "/members": typeof AppMembersRoute;
   "/settings": typeof AppSettingsRoute;
   "/catalog/$databaseId": typeof AppCatalogDatabaseIdRoute;
+  "/catalog/maintenance": typeof AppCatalogMaintenanceRoute;
   "/compute/$machineId": typeof AppComputeMachineIdRoute;
   "/jobs/new": typeof AppJobsNewRoute;
   "/runs/$runId": typeof AppRunsRunIdRoute;
@@ -189,6 +196,7 @@ export interface FileRoutesByTo {
   "/settings": typeof AppSettingsRoute;
   "/": typeof AppIndexRoute;
   "/catalog/$databaseId": typeof AppCatalogDatabaseIdRoute;
+  "/catalog/maintenance": typeof AppCatalogMaintenanceRoute;
   "/compute/$machineId": typeof AppComputeMachineIdRoute;
   "/jobs/new": typeof AppJobsNewRoute;
   "/runs/$runId": typeof AppRunsRunIdRoute;
@@ -216,6 +224,7 @@ export interface FileRoutesById {
   "/_app/settings": typeof AppSettingsRoute;
   "/_app/": typeof AppIndexRoute;
   "/_app/catalog/$databaseId": typeof AppCatalogDatabaseIdRoute;
+  "/_app/catalog/maintenance": typeof AppCatalogMaintenanceRoute;
   "/_app/compute/$machineId": typeof AppComputeMachineIdRoute;
   "/_app/jobs/new": typeof AppJobsNewRoute;
   "/_app/runs/$runId": typeof AppRunsRunIdRoute;
@@ -243,6 +252,7 @@ export interface FileRouteTypes {
     | "/members"
     | "/settings"
     | "/catalog/$databaseId"
+    | "/catalog/maintenance"
     | "/compute/$machineId"
     | "/jobs/new"
     | "/runs/$runId"
@@ -268,6 +278,7 @@ export interface FileRouteTypes {
     | "/settings"
     | "/"
     | "/catalog/$databaseId"
+    | "/catalog/maintenance"
     | "/compute/$machineId"
     | "/jobs/new"
     | "/runs/$runId"
@@ -294,6 +305,7 @@ export interface FileRouteTypes {
     | "/_app/settings"
     | "/_app/"
     | "/_app/catalog/$databaseId"
+    | "/_app/catalog/maintenance"
     | "/_app/compute/$machineId"
     | "/_app/jobs/new"
     | "/_app/runs/$runId"
@@ -393,6 +405,13 @@ declare module "@tanstack/react-router" {
       path: "/catalog/$databaseId";
       fullPath: "/catalog/$databaseId";
       preLoaderRoute: typeof AppCatalogDatabaseIdRouteImport;
+      parentRoute: typeof AppRoute;
+    };
+    "/_app/catalog/maintenance": {
+      id: "/_app/catalog/maintenance";
+      path: "/catalog/maintenance";
+      fullPath: "/catalog/maintenance";
+      preLoaderRoute: typeof AppCatalogMaintenanceRouteImport;
       parentRoute: typeof AppRoute;
     };
     "/_app/compute/": {
@@ -497,6 +516,7 @@ interface AppRouteChildren {
   AppSettingsRoute: typeof AppSettingsRoute;
   AppIndexRoute: typeof AppIndexRoute;
   AppCatalogDatabaseIdRoute: typeof AppCatalogDatabaseIdRoute;
+  AppCatalogMaintenanceRoute: typeof AppCatalogMaintenanceRoute;
   AppComputeMachineIdRoute: typeof AppComputeMachineIdRoute;
   AppJobsNewRoute: typeof AppJobsNewRoute;
   AppRunsRunIdRoute: typeof AppRunsRunIdRoute;
@@ -521,6 +541,7 @@ const AppRouteChildren: AppRouteChildren = {
   AppSettingsRoute: AppSettingsRoute,
   AppIndexRoute: AppIndexRoute,
   AppCatalogDatabaseIdRoute: AppCatalogDatabaseIdRoute,
+  AppCatalogMaintenanceRoute: AppCatalogMaintenanceRoute,
   AppComputeMachineIdRoute: AppComputeMachineIdRoute,
   AppJobsNewRoute: AppJobsNewRoute,
   AppRunsRunIdRoute: AppRunsRunIdRoute,

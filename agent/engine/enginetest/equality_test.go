@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -378,7 +379,10 @@ func rewrite(t testing.TB, path string, change func(record, file map[string]any)
 	in, err := ocf.NewReader(bytes.NewReader(content))
 	require.NoError(t, err)
 	var b bytes.Buffer
-	out, err := ocf.NewWriter(&b, in.Schema(), ocf.WithSchema(string(in.Metadata()["avro.schema"])))
+	header := in.Metadata()
+	schema := string(header["avro.schema"])
+	maps.DeleteFunc(header, func(name string, _ []byte) bool { return strings.HasPrefix(name, "avro.") })
+	out, err := ocf.NewWriter(&b, in.Schema(), ocf.WithSchema(schema), ocf.WithMetadata(header))
 	require.NoError(t, err)
 	for {
 		var record map[string]any

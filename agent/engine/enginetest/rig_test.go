@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -66,13 +67,15 @@ func newEngine(t testing.TB, o engine.Options) *engine.Engine {
 
 // rig is an engine with a catalog, in which a workspace has the database lake with the schema public.
 type rig struct {
-	t       testing.TB
-	engine  *httptest.Server
-	catalog agent.Catalog
-	storage agent.Storage
-	other   agent.Storage // of another workspace
-	auth    *auth.Service
-	numbers atomic.Int64
+	t        testing.TB
+	engine   *httptest.Server
+	engineOf *engine.Engine // behind it
+	catalog  agent.Catalog
+	storage  agent.Storage
+	other    agent.Storage // of another workspace
+	auth     *auth.Service
+	numbers  *atomic.Int64
+	running  *sync.Map // of statements by their ids, channels that are closed when they run
 }
 
 func newRig(t testing.TB) *rig { return newRigWith(t, rigOptions{lake: "file://" + t.TempDir()}) }
@@ -98,7 +101,7 @@ func newRigWith(t testing.TB, o rigOptions) *rig {
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	keys, err := auth.NewKeys(t.Context(), st.System(), clock)
 	require.NoError(t, err)
-	r := &rig{t: t, auth: auth.NewService(st.System(), st, keys, clock)}
+	r := &rig{t: t, numbers: &atomic.Int64{}, running: &sync.Map{}, auth: auth.NewService(st.System(), st, keys, clock)}
 	catalog := lake.New(lake.Options{Store: st, System: st.System(), Files: files, Clock: clock, Report: func(err error) { t.Log("reported:", err) }})
 	face, err := iceberg.Handler(iceberg.Options{Catalog: catalog, Auth: r.auth, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), MaxBody: 1 << 24})
 	require.NoError(t, err)
@@ -122,7 +125,8 @@ func newRigWith(t testing.TB, o rigOptions) *rig {
 	r.catalog = agent.Catalog{URL: server.URL + iceberg.Prefix, Token: token, Databases: []string{"lake"}}
 	o.engine.Memory, o.engine.Log = 1<<30, slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.engine.Slots = max(o.engine.Slots, 2)
-	r.engine = httptest.NewServer(newEngine(t, o.engine))
+	r.engineOf = newEngine(t, o.engine)
+	r.engine = httptest.NewServer(r.engineOf)
 	t.Cleanup(r.engine.Close)
 	return r
 }
@@ -159,6 +163,23 @@ func (r *rig) statement(query string, parameters ...any) agent.Statement {
 
 // do runs a statement and answers its rows as text, one row as "a|b".
 func (r *rig) do(s agent.Statement) (rows []string, end agent.StatementEnd) {
+	rows, _, end = r.follow(s)
+	return rows, end
+}
+
+// headOf runs a statement and answers what the engine made of it.
+func (r *rig) headOf(s agent.Statement) (head agent.StatementHead, end agent.StatementEnd) {
+	_, head, end = r.follow(s)
+	return head, end
+}
+
+// awaitRunning waits until a statement that is being followed runs.
+func (r *rig) awaitRunning(id string) {
+	running, _ := r.running.LoadOrStore(id, make(chan struct{}))
+	<-running.(chan struct{})
+}
+
+func (r *rig) follow(s agent.Statement) (rows []string, head agent.StatementHead, end agent.StatementEnd) {
 	b, err := json.Marshal(s)
 	require.NoError(r.t, err)
 	res, err := http.Post(r.engine.URL+agent.StatementsPath, "application/json", bytes.NewReader(b))
@@ -170,13 +191,17 @@ func (r *rig) do(s agent.Statement) (rows []string, end agent.StatementEnd) {
 		kind, payload, err := agent.ReadFrame(from)
 		require.NoError(r.t, err)
 		switch kind {
+		case agent.FrameHead:
+			require.NoError(r.t, json.Unmarshal(payload, &head))
+			running, _ := r.running.LoadOrStore(s.ID, make(chan struct{}))
+			close(running.(chan struct{}))
 		case agent.FrameSchema:
 			stream.Write(payload)
 		case agent.FrameBatch:
 			stream.Write(payload[4:])
 		case agent.FrameEnd:
 			require.NoError(r.t, json.Unmarshal(payload, &end))
-			return r.rows(&stream), end
+			return r.rows(&stream), head, end
 		}
 	}
 }

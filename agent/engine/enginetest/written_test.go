@@ -21,6 +21,7 @@ import (
 type lakeRig struct {
 	*rig
 	others *rest.Catalog
+	before func(*written) // what is done to a table before its rows are compared; nil for nothing
 }
 
 func newLakeRig(t testing.TB) *lakeRig {
@@ -34,9 +35,9 @@ func newLakeRig(t testing.TB) *lakeRig {
 
 // of is the rig for a test within the one that made it.
 func (r *lakeRig) of(t testing.TB) *lakeRig {
-	inner := &rig{t: t, engine: r.engine, catalog: r.catalog, storage: r.storage, other: r.other, auth: r.auth}
-	inner.numbers.Store(r.numbers.Add(1_000_000))
-	return &lakeRig{inner, r.others}
+	inner := *r.rig
+	inner.t = t
+	return &lakeRig{&inner, r.others, r.before}
 }
 
 // written is a table that iceberg-go writes.
@@ -179,6 +180,9 @@ func (w *written) reload() *written {
 // is has the engine answer exactly these rows of the table, in any order.
 func (w *written) is(rows ...string) *written {
 	w.t.Helper()
+	if w.before != nil {
+		w.before(w)
+	}
 	require.ElementsMatch(w.t, rows, w.ok("FROM "+quoted(w.name)))
 	return w
 }

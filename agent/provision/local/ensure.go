@@ -168,7 +168,7 @@ func (p *Provider) start(m place, r record, s domain.MachineSpec, binary string)
 	if err := replaceFile(m.path(bootstrapFile), []byte(s.Bootstrap)); err != nil {
 		return fmt.Errorf("writing the bootstrap token: %w", err)
 	}
-	proc, err := p.fork(m, &r, binary)
+	proc, err := p.fork(m, &r, s, binary)
 	if err != nil {
 		return fmt.Errorf("starting the agent: %w", err)
 	}
@@ -179,7 +179,7 @@ func (p *Provider) start(m place, r record, s domain.MachineSpec, binary string)
 	return m.write(r) // on an error the process is found by its command line
 }
 
-func (p *Provider) fork(m place, r *record, binary string) (process, error) {
+func (p *Provider) fork(m place, r *record, s domain.MachineSpec, binary string) (process, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return process{}, err
@@ -191,7 +191,7 @@ func (p *Provider) fork(m place, r *record, binary string) (process, error) {
 	}
 	defer func() { _ = out.Close() }()
 	attr := &os.ProcAttr{
-		Dir: m.dir, Env: environment(r.Ref, r.GPUs), Files: []*os.File{null, out, out},
+		Dir: m.dir, Env: append(environment(r.GPUs), p.warehouse(s)...), Files: []*os.File{null, out, out},
 		Sys: &syscall.SysProcAttr{Setsid: true}, // Ctrl+C in the server's terminal is not for the machine
 	}
 	argv := append([]string{binary}, r.Args...)
@@ -230,7 +230,7 @@ func launch(path string, argv []string, attr *os.ProcAttr) (process, error) {
 }
 
 // environment is the whole one of an agent: nothing of the server's settings and secrets.
-func environment(ref domain.MachineRef, gpus []int) []string {
+func environment(gpus []int) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8"}
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
 		value, ok := os.LookupEnv(name)
@@ -240,13 +240,21 @@ func environment(ref domain.MachineRef, gpus []int) []string {
 		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 		env = append(env, name+"="+value)
 	}
-	if ref.Machine.Kind() == domain.KindWarehouse { // an older image passes both over, and would refuse flags
-		env = append(env, "MILLPOND_AGENT_WAREHOUSE=true", "MILLPOND_AGENT_GROUP="+strconv.FormatUint(uint64(ref.Workspace.FileGroup()), 10))
-	}
 	visible := make([]string, len(gpus))
 	for i, index := range gpus {
 		visible[i] = strconv.Itoa(index)
 	}
 	list := strings.Join(visible, ",")
 	return append(env, "CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES="+list, "NVIDIA_VISIBLE_DEVICES="+list)
+}
+
+// warehouse is what the agent of a warehouse has in its environment beside. An older image passes over what it does not know, and would refuse flags.
+func (p *Provider) warehouse(s domain.MachineSpec) []string {
+	if s.Machine.Kind() != domain.KindWarehouse {
+		return nil
+	}
+	return []string{
+		"MILLPOND_AGENT_WAREHOUSE=true", "MILLPOND_AGENT_GROUP=" + strconv.FormatUint(uint64(s.Workspace.FileGroup()), 10),
+		"MILLPOND_AGENT_WRITE_ENGINE=" + cmp.Or(s.WriteEngine, domain.EngineDuckDB), "MILLPOND_AGENT_ENGINES_DIR=" + p.options.EnginesDir,
+	}
 }

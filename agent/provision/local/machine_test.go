@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -55,10 +56,51 @@ func TestAnAgentStartsWithItsFilesAndNothingOfTheServers(t *testing.T) {
 }
 
 // Children of a warehouse's engine open the workspace's tables by its group. Tasks have it from what the agent is told when it connects.
-func TestAWarehouseIsToldItsWorkspacesGroup(t *testing.T) {
-	group := fmt.Sprintf("MILLPOND_AGENT_GROUP=%d", domain.WorkspaceID("ws_1").FileGroup())
-	require.Contains(t, environment(domain.MachineRef{Workspace: "ws_1", Machine: "wh_a"}, nil), group)
-	require.NotContains(t, environment(domain.MachineRef{Workspace: "ws_1", Machine: "cmp_a"}, nil), group)
+func TestAWarehouseIsToldItsGroupAndItsEngines(t *testing.T) {
+	h := newHouse(t, func(h *house) { h.options.EnginesDir = "/srv/engines" })
+	told := func(machine, engine string) string {
+		s := h.spec(machine, 1)
+		s.Server, s.WriteEngine = doEnv, engine
+		h.ensure(s)
+		h.eventually(func() bool { return strings.Contains(h.said(s), "end of environment") })
+		return h.said(s)
+	}
+	group := fmt.Sprintf("MILLPOND_AGENT_GROUP=%d\n", domain.WorkspaceID("ws_1").FileGroup())
+	for engine, want := range map[string]string{"duckdb": "duckdb", "trino": "trino", "": "duckdb"} {
+		said := told("wh_"+want+engine, engine)
+		for _, line := range []string{"MILLPOND_AGENT_WAREHOUSE=true\n", group, "MILLPOND_AGENT_WRITE_ENGINE=" + want + "\n", "MILLPOND_AGENT_ENGINES_DIR=/srv/engines\n"} {
+			require.Contains(t, said, line)
+		}
+	}
+	require.NotContains(t, told("cmp_a", ""), "MILLPOND_AGENT_")
+}
+
+func TestTrinoIsRefusedWithWhatToDo(t *testing.T) {
+	large, small := domain.Flavor{Name: "cpu.2", Memory: 2 << 30}, domain.Flavor{Name: "cpu.1", Memory: 2<<30 - 1}
+	installed := func() error { return nil }
+	for _, c := range []struct {
+		name   string
+		trino  func() error
+		flavor domain.Flavor
+		says   string
+	}{
+		{"installed", installed, large, ""},
+		{"too small", installed, small, "Trino needs a machine with 2 GiB of memory at least, and one of the flavor cpu.1 has 2047 MiB; choose a larger one, or the write engine duckdb."},
+		{"no engines", nil, large, "Trino is not installed on this host; run `millpond engine install trino` there, or choose the write engine duckdb."},
+		{
+			"not installed", func() error { return errors.New("it is not in /srv; run this") }, large,
+			"Trino is not to be had on this host: it is not in /srv; run this. Do that there, or choose the write engine duckdb.",
+		},
+	} {
+		h := newHouse(t, func(h *house) { h.options.Trino = c.trino })
+		err := h.CheckWriteEngine(t.Context(), settings, c.flavor, domain.EngineTrino)
+		if c.says == "" {
+			require.NoError(t, err, c.name)
+			continue
+		}
+		require.Equal(t, c.says, domain.AsError(err).Message, c.name)
+		require.Equal(t, "write_engine", domain.AsError(err).Field)
+	}
 }
 
 func TestWhyAMachineEndedIsKnown(t *testing.T) {

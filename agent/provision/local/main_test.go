@@ -296,9 +296,11 @@ func TestTheLocalProviderKeepsThePromisesWithoutControlGroups(t *testing.T) {
 
 func promises(t *testing.T, groups *cgroups) {
 	provisiontest.Run(t, provisiontest.Suite{Limited: true, New: func(t *testing.T) *provisiontest.World {
-		h := newHouse(t, func(h *house) { h.groups = groups })
+		var lacks error // of the installation of Trino
+		h := newHouse(t, func(h *house) { h.groups, h.options.Trino = groups, func() error { return lacks } })
 		return &provisiontest.World{
 			Provider: h.Provider, Settings: settings, Server: "http://127.0.0.1:9",
+			Trino:     func(now error) { lacks = now },
 			Reopen:    func(*testing.T) domain.Provider { return h.reopen() },
 			Instances: func(_ *testing.T, id domain.MachineID) []string { return h.agents(id) },
 			Kill:      func(_ *testing.T, id domain.MachineID) { h.kill(id) },

@@ -20,11 +20,13 @@ import (
 
 // Options configure a Provider.
 type Options struct {
-	Dir       string // where machines live; made if it is not there
-	Binary    string // the millpond binary that machines run; empty stands for the one that runs now, also after its file was replaced
-	Version   string // of the binary, for people
-	Log       *slog.Logger
-	LogFormat string // of the agents: text or json; empty stands for text
+	Dir        string // where machines live; made if it is not there
+	Binary     string // the millpond binary that machines run; empty stands for the one that runs now, also after its file was replaced
+	Version    string // of the binary, for people
+	Log        *slog.Logger
+	LogFormat  string       // of the agents: text or json; empty stands for text
+	EnginesDir string       // where engines are installed, for the agents of warehouses
+	Trino      func() error // says whether Trino is installed there; its error says what to do where it is not. nil means that it is not
 	// Gone is told of machines whose process ended without Release or another Ensure; it is a hint, and may be nil. It is called by a goroutine of the
 	// provider's own and must not wait for Close.
 	Gone func(domain.MachineRef)
@@ -182,7 +184,7 @@ func (p *Provider) Check(ctx context.Context, s domain.ProviderSettings) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.images.source, "version")
-	cmd.Dir, cmd.Env, cmd.WaitDelay = probe, environment(domain.MachineRef{}, nil), time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = probe, environment(nil), time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return domain.Errorf(domain.CodeInvalid, "The binary %s, which machines run, does not start: %v. %s", p.images.source, err, lastLine(out))
 	}

@@ -147,7 +147,7 @@ func clearOnce(ctx context.Context, m place, binary string) error {
 	ctx, cancel := context.WithTimeout(ctx, clearTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, agentCommand, dataFlag, m.data(), clearFlag)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = m.dir, environment(domain.MachineRef{}, nil), time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = m.dir, environment(nil), time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -2,6 +2,7 @@ package provisiontest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -50,6 +51,35 @@ func testFlavors(b *bench) {
 }
 
 func size(f domain.Flavor) []int64 { return []int64{int64(f.GPUs), int64(f.Cores), f.Memory} }
+
+func testWriteEngines(b *bench) {
+	flavors, err := b.Provider.Flavors(b.Context(), b.Settings)
+	require.NoError(b, err)
+	largest := flavors[len(flavors)-1]
+	check := func(f domain.Flavor, engine string) error {
+		return b.Provider.CheckWriteEngine(b.Context(), b.Settings, f, engine)
+	}
+	for _, f := range flavors {
+		require.NoError(b, check(f, domain.EngineDuckDB), f.Name)
+		for _, unknown := range []string{"", "spark", "Trino"} {
+			b.requireCode(check(f, unknown), domain.CodeInvalid)
+		}
+		b.requireCode(b.Provider.CheckWriteEngine(b.Context(), domain.ProviderSettings{Kind: "nowhere"}, f, domain.EngineDuckDB), domain.CodeInvalid)
+	}
+	lacks := errors.New("it is not there; run `millpond engine install trino`")
+	b.Trino(lacks)
+	refused := check(largest, domain.EngineTrino)
+	b.requireCode(refused, domain.CodeInvalid)
+	require.Contains(b, domain.AsError(refused).Message, "millpond engine install trino")
+	b.Trino(nil)
+	require.NoError(b, check(largest, domain.EngineTrino), "it was installed meanwhile")
+	small := largest
+	small.Cores, small.Memory = 1, 1<<30
+	b.requireCode(check(small, domain.EngineTrino), domain.CodeInvalid)
+	require.NoError(b, check(small, domain.EngineDuckDB))
+	b.reopen()
+	require.NoError(b, check(largest, domain.EngineTrino))
+}
 
 func testResolve(b *bench) {
 	resolve := func(image string) string {

@@ -17,6 +17,7 @@ type Operation string
 const (
 	OpCheck    Operation = "check"
 	OpFlavors  Operation = "flavors"
+	OpEngine   Operation = "write engine"
 	OpResolve  Operation = "resolve"
 	OpEnsure   Operation = "ensure"
 	OpAlive    Operation = "alive"
@@ -38,7 +39,8 @@ type Hooks struct {
 	Ended func(m domain.MachineRef)
 }
 
-// Simulated is a domain.Provider of unlimited capacity whose machines exist in memory alone. Its settings are those of the local provider.
+// Simulated is a domain.Provider of unlimited capacity whose machines exist in memory alone. Its settings are those of the local provider. It has Trino for
+// machines with two cores or more once that is installed.
 type Simulated struct {
 	hooks Hooks
 	*cloud
@@ -52,6 +54,7 @@ type cloud struct {
 	machines map[domain.MachineID]*simulatedMachine
 	calls    map[Operation]int
 	made     int
+	trino    bool
 }
 
 type simulatedMachine struct {
@@ -70,6 +73,13 @@ func NewSimulated(h Hooks) *Simulated {
 
 // Reopen is another provider on the same machines, with hooks of its own.
 func (s *Simulated) Reopen(h Hooks) *Simulated { return &Simulated{hooks: h, cloud: s.cloud} }
+
+// InstallTrino installs Trino, or removes it.
+func (s *Simulated) InstallTrino(installed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trino = installed
+}
 
 // Latency makes a Before hook that waits in each operation.
 func Latency(d time.Duration) func(context.Context, Operation, domain.MachineRef) error {
@@ -200,6 +210,25 @@ func simulatedFlavors() []domain.Flavor {
 		all = append(all, domain.Flavor{Name: fmt.Sprintf("cpu.%d", n), Cores: n, Memory: int64(n) << 32, Available: true})
 	}
 	return all
+}
+
+// CheckWriteEngine implements domain.Provider.
+func (s *Simulated) CheckWriteEngine(ctx context.Context, p domain.ProviderSettings, f domain.Flavor, engine string) error {
+	return s.call(ctx, OpEngine, domain.MachineRef{}, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch {
+		case engine == domain.EngineDuckDB:
+			return checkSimulated(p)
+		case engine != domain.EngineTrino:
+			return domain.Invalid("write_engine", "There is no write engine %q; choose duckdb or trino.", engine)
+		case !s.trino:
+			return domain.Invalid("write_engine", "Trino is not installed; run `millpond engine install trino`, or choose the write engine duckdb.")
+		case f.Cores < 2:
+			return domain.Invalid("write_engine", "Trino needs a machine with 2 cores at least; choose a larger one, or the write engine duckdb.")
+		}
+		return checkSimulated(p)
+	})
 }
 
 // Resolve implements domain.Provider. There is one image.

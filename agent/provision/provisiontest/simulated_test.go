@@ -17,6 +17,7 @@ func TestTheSimulatedProviderKeepsThePromises(t *testing.T) {
 		s := provisiontest.NewSimulated(provisiontest.Hooks{Before: provisiontest.Latency(500 * time.Microsecond)})
 		return &provisiontest.World{
 			Provider: s, Settings: domain.ProviderSettings{Kind: domain.ProviderLocal}, Server: "http://127.0.0.1:1",
+			Trino:     func(lacks error) { s.InstallTrino(lacks == nil) },
 			Reopen:    func(*testing.T) domain.Provider { return s.Reopen(provisiontest.Hooks{}) },
 			Instances: func(_ *testing.T, id domain.MachineID) []string { return s.Instances(id) },
 			Kill:      func(_ *testing.T, id domain.MachineID) { s.Kill(id, "It was struck by lightning.") },

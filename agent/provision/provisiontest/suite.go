@@ -31,6 +31,8 @@ type World struct {
 	Reopen func(t *testing.T) domain.Provider
 	// Instances names what lives of a machine now: processes or virtual machines, with names that are never used again. Agents count, and not what they run.
 	Instances func(t *testing.T, id domain.MachineID) []string
+	// Trino is given what its installation lacks from now on; nil says that it is installed.
+	Trino func(lacks error)
 	// Kill ends all instances of a machine behind the provider's back.
 	Kill func(t *testing.T, id domain.MachineID)
 }
@@ -54,6 +56,7 @@ func Run(t *testing.T, s Suite) {
 	}{
 		{"settings are tried", testCheck},
 		{"flavors are ordered and whole", testFlavors},
+		{"write engines are to be had or refused", testWriteEngines},
 		{"an image's reference stays", testResolve},
 		{"what cannot be made is refused", testRefusals},
 		{"a machine is made once", testEnsureTwice},

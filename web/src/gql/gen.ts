@@ -204,6 +204,79 @@ export const MachineState = {
 } as const;
 
 export type MachineState = typeof MachineState[keyof typeof MachineState];
+/** One thing that is done to keep a table healthy. COMPACT: small files become few, and deleted rows leave. EXPIRE: old snapshots go. ORPHANS: files that no snapshot names go. */
+export const MaintenanceKind = {
+  Compact: 'COMPACT',
+  Expire: 'EXPIRE',
+  Orphans: 'ORPHANS'
+} as const;
+
+export type MaintenanceKind = typeof MaintenanceKind[keyof typeof MaintenanceKind];
+/**
+ * Where a setting comes from: what is built in, the workspace, the database or the table, of which each goes before those above it. REGISTERED: the table's files came from
+ * elsewhere, so that nothing of it is removed unless its own policy says so.
+ */
+export const MaintenanceLevel = {
+  Default: 'DEFAULT',
+  Workspace: 'WORKSPACE',
+  Database: 'DATABASE',
+  Table: 'TABLE',
+  Registered: 'REGISTERED'
+} as const;
+
+export type MaintenanceLevel = typeof MaintenanceLevel[keyof typeof MaintenanceLevel];
+/** How far a run of maintenance is. The last four are final; SKIPPED: when its turn came there was nothing to do any more, or it had waited for too long. */
+export const MaintenanceState = {
+  Queued: 'QUEUED',
+  Running: 'RUNNING',
+  Succeeded: 'SUCCEEDED',
+  Failed: 'FAILED',
+  Cancelled: 'CANCELLED',
+  Skipped: 'SKIPPED'
+} as const;
+
+export type MaintenanceState = typeof MaintenanceState[keyof typeof MaintenanceState];
+export type MaintenanceScheduleInput = {
+  /** Five fields, or @hourly, @daily, @weekly, @monthly, @yearly. */
+  readonly cron: string;
+  /** IANA name; UTC when left out. */
+  readonly timeZone?: string | null | undefined;
+};
+
+/** What is left out or null is inherited. */
+export type MaintenancePolicyInput = {
+  readonly enabled?: boolean | null | undefined;
+  readonly schedule?: MaintenanceScheduleInput | null | undefined;
+  readonly compact?: CompactPolicyInput | null | undefined;
+  readonly expire?: ExpirePolicyInput | null | undefined;
+  readonly orphans?: OrphansPolicyInput | null | undefined;
+  /** Id or name; empty for any. */
+  readonly warehouseId?: string | null | undefined;
+  readonly startWarehouse?: boolean | null | undefined;
+};
+
+export type CompactPolicyInput = {
+  readonly enabled?: boolean | null | undefined;
+  /** In bytes, whole MiB from 1 MiB to 10 GiB. */
+  readonly fileSizeThreshold?: string | null | undefined;
+  /** At least 2. */
+  readonly minFiles?: number | null | undefined;
+  /** From 0 to 100. */
+  readonly deletePercent?: number | null | undefined;
+};
+
+export type ExpirePolicyInput = {
+  readonly enabled?: boolean | null | undefined;
+  /** From 1 to 3650. */
+  readonly keepDays?: number | null | undefined;
+};
+
+export type OrphansPolicyInput = {
+  readonly enabled?: boolean | null | undefined;
+  /** From 1 to 3650. */
+  readonly olderThanDays?: number | null | undefined;
+};
+
 export type UpdateQuotaInput = {
   readonly name: string;
   readonly limit: number;
@@ -426,6 +499,15 @@ export type RemoveMemberInput = {
   readonly id: string;
 };
 
+/** How far an engine is that starts and stops by itself. */
+export const EngineState = {
+  Stopped: 'STOPPED',
+  Starting: 'STARTING',
+  Running: 'RUNNING',
+  Failed: 'FAILED'
+} as const;
+
+export type EngineState = typeof EngineState[keyof typeof EngineState];
 export type CreateWarehouseInput = {
   /** Unique among the warehouses of the workspace. */
   readonly name: string;
@@ -437,11 +519,17 @@ export type CreateWarehouseInput = {
   readonly image?: string | null | undefined;
   /** Statements that it runs at once; four for each core when left out. */
   readonly slots?: number | null | undefined;
+  /** duckdb or trino. When left out it is trino where a warehouse of the size can have it, else duckdb. */
+  readonly writeEngine?: string | null | undefined;
+  /** From 1 to 16, 1 when left out: Trino's coordinator and its workers. More than 1 only where the write engine is trino. */
+  readonly nodes?: number | null | undefined;
+  /** first_write, when left out, or with_warehouse, which is only for the write engine trino. */
+  readonly trinoStart?: string | null | undefined;
   /** The same key answers with the same warehouse, for a day. */
   readonly idempotencyKey?: string | null | undefined;
 };
 
-/** A field that is left out or null stays as it is. Size, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same. */
+/** A field that is left out or null stays as it is. Size, image, slots and write engine change only while it is stopped; an image is pinned anew at the next start, also where it is the same. */
 export type UpdateWarehouseInput = {
   readonly id: string;
   readonly name?: string | null | undefined;
@@ -449,6 +537,10 @@ export type UpdateWarehouseInput = {
   readonly size?: string | null | undefined;
   readonly image?: string | null | undefined;
   readonly slots?: number | null | undefined;
+  readonly writeEngine?: string | null | undefined;
+  /** Also while it runs: what runs on a node that goes is finished first. */
+  readonly nodes?: number | null | undefined;
+  readonly trinoStart?: string | null | undefined;
 };
 
 export type AgentsListQueryVariables = Exact<{
@@ -684,6 +776,91 @@ export type RunTablesQueryVariables = Exact<{
 
 export type RunTablesQuery = { readonly run: { readonly __typename: 'Run', readonly id: string, readonly lineage: { readonly unresolved: ReadonlyArray<string>, readonly truncated: boolean, readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> } } | null };
 
+export type MaintenanceFullFragment = { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> };
+
+export type TableTotalsFragment = { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null };
+
+export type MaintenanceRunRowFragment = { readonly __typename: 'MaintenanceRun', readonly id: string, readonly tableId: string, readonly fullName: string, readonly trigger: RunTrigger, readonly createdBy: string, readonly createdAt: string, readonly state: MaintenanceState, readonly message: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly todo: ReadonlyArray<MaintenanceKind>, readonly operations: ReadonlyArray<{ readonly kind: MaintenanceKind, readonly statementId: string | null, readonly state: StatementState, readonly startedAt: string, readonly snapshotsExpired: string | null, readonly filesRemoved: string | null, readonly seconds: number, readonly cost: string | null, readonly currency: string | null, readonly message: string | null, readonly before: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null, readonly after: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null }> };
+
+export type WorkspaceMaintenanceQueryVariables = Exact<{ [key: string]: never; }>;
+
+
+export type WorkspaceMaintenanceQuery = { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } };
+
+export type DatabaseMaintenanceQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type DatabaseMaintenanceQuery = { readonly database: { readonly __typename: 'Database', readonly id: string, readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } | null };
+
+export type TableMaintenanceQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type TableMaintenanceQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } | null } | null };
+
+export type MaintenanceWarehousesQueryVariables = Exact<{ [key: string]: never; }>;
+
+
+export type MaintenanceWarehousesQuery = { readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string } }> } };
+
+export type MaintenanceRunsQueryVariables = Exact<{
+  table?: string | null | undefined;
+  database?: string | null | undefined;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type MaintenanceRunsQuery = { readonly maintenanceRuns: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'MaintenanceRun', readonly id: string, readonly tableId: string, readonly fullName: string, readonly trigger: RunTrigger, readonly createdBy: string, readonly createdAt: string, readonly state: MaintenanceState, readonly message: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly todo: ReadonlyArray<MaintenanceKind>, readonly operations: ReadonlyArray<{ readonly kind: MaintenanceKind, readonly statementId: string | null, readonly state: StatementState, readonly startedAt: string, readonly snapshotsExpired: string | null, readonly filesRemoved: string | null, readonly seconds: number, readonly cost: string | null, readonly currency: string | null, readonly message: string | null, readonly before: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null, readonly after: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null }> } }> } };
+
+export type UpdateMaintenanceMutationVariables = Exact<{
+  policy: MaintenancePolicyInput;
+}>;
+
+
+export type UpdateMaintenanceMutation = { readonly done: { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } };
+
+export type UpdateDatabaseMaintenanceMutationVariables = Exact<{
+  id: string;
+  policy: MaintenancePolicyInput;
+}>;
+
+
+export type UpdateDatabaseMaintenanceMutation = { readonly done: { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } };
+
+export type UpdateTableMaintenanceMutationVariables = Exact<{
+  id: string;
+  policy: MaintenancePolicyInput;
+}>;
+
+
+export type UpdateTableMaintenanceMutation = { readonly done: { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } };
+
+export type RunDatabaseMaintenanceMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type RunDatabaseMaintenanceMutation = { readonly runDatabaseMaintenance: { readonly queued: number } };
+
+export type RunTableMaintenanceMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type RunTableMaintenanceMutation = { readonly runTableMaintenance: { readonly run: { readonly __typename: 'MaintenanceRun', readonly id: string, readonly tableId: string, readonly fullName: string, readonly trigger: RunTrigger, readonly createdBy: string, readonly createdAt: string, readonly state: MaintenanceState, readonly message: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly todo: ReadonlyArray<MaintenanceKind>, readonly operations: ReadonlyArray<{ readonly kind: MaintenanceKind, readonly statementId: string | null, readonly state: StatementState, readonly startedAt: string, readonly snapshotsExpired: string | null, readonly filesRemoved: string | null, readonly seconds: number, readonly cost: string | null, readonly currency: string | null, readonly message: string | null, readonly before: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null, readonly after: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null }> } } };
+
+export type MaintenanceRunsChangedSubscriptionVariables = Exact<{
+  table?: string | null | undefined;
+  database?: string | null | undefined;
+}>;
+
+
+export type MaintenanceRunsChangedSubscription = { readonly maintenanceRunsUpdated: { readonly __typename: 'MaintenanceRun', readonly id: string, readonly tableId: string, readonly fullName: string, readonly trigger: RunTrigger, readonly createdBy: string, readonly createdAt: string, readonly state: MaintenanceState, readonly message: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly todo: ReadonlyArray<MaintenanceKind>, readonly operations: ReadonlyArray<{ readonly kind: MaintenanceKind, readonly statementId: string | null, readonly state: StatementState, readonly startedAt: string, readonly snapshotsExpired: string | null, readonly filesRemoved: string | null, readonly seconds: number, readonly cost: string | null, readonly currency: string | null, readonly message: string | null, readonly before: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null, readonly after: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null }> } };
+
 export type ScheduleFieldsFragment = { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null };
 
 export type JobRowFragment = { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string> } | null, readonly runs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null } }> } };
@@ -762,7 +939,7 @@ export type MachineFactsFragment =
 
 export type ComputeFullFragment = { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null };
 
-export type WarehouseFullFragment = { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null };
+export type WarehouseFullFragment = { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null };
 
 export type FlavorsQueryVariables = Exact<{ [key: string]: never; }>;
 
@@ -783,7 +960,7 @@ export type WarehousesListQueryVariables = Exact<{
 }>;
 
 
-export type WarehousesListQuery = { readonly machines: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> } };
+export type WarehousesListQuery = { readonly machines: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }> } }> } };
 
 export type ComputeDetailQueryVariables = Exact<{
   id: string;
@@ -797,7 +974,7 @@ export type WarehouseDetailQueryVariables = Exact<{
 }>;
 
 
-export type WarehouseDetailQuery = { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } | null };
+export type WarehouseDetailQuery = { readonly machine: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } | null };
 
 export type ComputeLogQueryVariables = Exact<{
   id: string;
@@ -855,28 +1032,28 @@ export type CreateWarehouseMutationVariables = Exact<{
 }>;
 
 
-export type CreateWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+export type CreateWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
 
 export type UpdateWarehouseMutationVariables = Exact<{
   input: UpdateWarehouseInput;
 }>;
 
 
-export type UpdateWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+export type UpdateWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
 
 export type StartWarehouseMutationVariables = Exact<{
   id: string;
 }>;
 
 
-export type StartWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+export type StartWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
 
 export type StopWarehouseMutationVariables = Exact<{
   id: string;
 }>;
 
 
-export type StopWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
+export type StopWarehouseMutation = { readonly done: { readonly machine: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly image: string | null, readonly imageRef: string | null, readonly slots: number, readonly incarnation: number, readonly createdBy: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }>, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } | null } } };
 
 export type DeleteWarehouseMutationVariables = Exact<{
   id: string;
@@ -927,7 +1104,7 @@ export type RemoveMemberMutation = { readonly removeMember: { readonly id: strin
 export type OverviewQueryVariables = Exact<{ [key: string]: never; }>;
 
 
-export type OverviewQuery = { readonly overview: { readonly runningRuns: number, readonly pendingRuns: number, readonly succeededRuns: number, readonly failedRuns: number, readonly connectedAgents: number, readonly agents: number }, readonly latest: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly failures: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly agents: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } }> }, readonly computeInstances: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> }, readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> }, readonly jobs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly sample: boolean, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string } | null, readonly latestRun: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus } | null } }> }, readonly statements: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string } }> }, readonly apiKeys: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'APIKey', readonly id: string } }> } };
+export type OverviewQuery = { readonly overview: { readonly runningRuns: number, readonly pendingRuns: number, readonly succeededRuns: number, readonly failedRuns: number, readonly connectedAgents: number, readonly agents: number }, readonly latest: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly failures: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } }> }, readonly agents: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Agent', readonly id: string, readonly name: string, readonly status: AgentStatus, readonly version: string | null, readonly hostname: string | null, readonly os: string | null, readonly arch: string | null, readonly slots: number, readonly busy: number, readonly createdAt: string, readonly connectedAt: string | null, readonly lastSeenAt: string | null } }> }, readonly computeInstances: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> }, readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }> } }> }, readonly jobs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly sample: boolean, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string } | null, readonly latestRun: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus } | null } }> }, readonly statements: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string } }> }, readonly apiKeys: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'APIKey', readonly id: string } }> } };
 
 export type AttemptStateFragment = { readonly __typename: 'Attempt', readonly id: string, readonly taskKey: string, readonly number: number, readonly status: AttemptStatus, readonly exitCode: number | null, readonly signal: string | null, readonly message: string | null, readonly held: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly logSize: string, readonly agent: { readonly __typename: 'Agent', readonly id: string, readonly name: string } | null };
 
@@ -1074,20 +1251,20 @@ export type ComputeChangedSubscription = { readonly computeUpdated: { readonly _
 export type WarehousesChangedSubscriptionVariables = Exact<{ [key: string]: never; }>;
 
 
-export type WarehousesChangedSubscription = { readonly warehouseUpdated: { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } };
+export type WarehousesChangedSubscription = { readonly warehouseUpdated: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }> } };
 
-export type StatementRowFragment = { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
+export type StatementRowFragment = { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
 
 export type LineageEntryFragment = { readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null };
 
-export type StatementFullFragment = { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
+export type StatementFullFragment = { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
 
 export type StatementDetailQueryVariables = Exact<{
   id: string;
 }>;
 
 
-export type StatementDetailQuery = { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } | null };
+export type StatementDetailQuery = { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } | null };
 
 export type StatementChunkQueryVariables = Exact<{
   id: string;
@@ -1104,40 +1281,40 @@ export type StatementsListQueryVariables = Exact<{
 }>;
 
 
-export type StatementsListQuery = { readonly statements: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } }> } };
+export type StatementsListQuery = { readonly statements: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } }> } };
 
 export type ExecuteStatementMutationVariables = Exact<{
   input: ExecuteStatementInput;
 }>;
 
 
-export type ExecuteStatementMutation = { readonly executeStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
+export type ExecuteStatementMutation = { readonly executeStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
 
 export type CancelStatementMutationVariables = Exact<{
   id: string;
 }>;
 
 
-export type CancelStatementMutation = { readonly cancelStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
+export type CancelStatementMutation = { readonly cancelStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
 
 export type StatementChangedSubscriptionVariables = Exact<{
   id: string;
 }>;
 
 
-export type StatementChangedSubscription = { readonly statementUpdated: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly routingReason: string | null, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
+export type StatementChangedSubscription = { readonly statementUpdated: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
 
 export type StatementsChangedSubscriptionVariables = Exact<{
   filter?: StatementFilter | null | undefined;
 }>;
 
 
-export type StatementsChangedSubscription = { readonly statementsUpdated: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
+export type StatementsChangedSubscription = { readonly statementsUpdated: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
 
 export type SqlWarehousesQueryVariables = Exact<{ [key: string]: never; }>;
 
 
-export type SqlWarehousesQuery = { readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly writeEngine: string, readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number } }> } };
+export type SqlWarehousesQuery = { readonly warehouses: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }> } }> } };
 
 export type RunRowFragment = { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null };
 
@@ -1156,7 +1333,7 @@ export type MachineRowFragment =
 
 export type ComputeRowFragment = { readonly __typename: 'Compute', readonly flavor: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number };
 
-export type WarehouseRowFragment = { readonly __typename: 'Warehouse', readonly size: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number };
+export type WarehouseRowFragment = { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }> };
 
 export type ComputeLinkFragment = { readonly __typename: 'Compute', readonly id: string, readonly name: string, readonly state: MachineState };
 
@@ -1242,6 +1419,108 @@ export const LakeTableRowFragmentDoc = new TypedDocumentString(`
   restorableUntil
 }
     `, {"fragmentName":"LakeTableRow"}) as unknown as TypedDocumentString<LakeTableRowFragment, unknown>;
+export const MaintenanceFullFragmentDoc = new TypedDocumentString(`
+    fragment MaintenanceFull on Maintenance {
+  policy {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  effective {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  origins {
+    field
+    level
+  }
+  nextAt
+}
+    `, {"fragmentName":"MaintenanceFull"}) as unknown as TypedDocumentString<MaintenanceFullFragment, unknown>;
+export const TableTotalsFragmentDoc = new TypedDocumentString(`
+    fragment TableTotals on TableTotals {
+  files
+  bytes
+  deleteFiles
+  snapshots
+}
+    `, {"fragmentName":"TableTotals"}) as unknown as TypedDocumentString<TableTotalsFragment, unknown>;
+export const MaintenanceRunRowFragmentDoc = new TypedDocumentString(`
+    fragment MaintenanceRunRow on MaintenanceRun {
+  __typename
+  id
+  tableId
+  fullName
+  trigger
+  createdBy
+  createdAt
+  state
+  message
+  startedAt
+  finishedAt
+  todo
+  operations {
+    kind
+    statementId
+    state
+    startedAt
+    before {
+      ...TableTotals
+    }
+    after {
+      ...TableTotals
+    }
+    snapshotsExpired
+    filesRemoved
+    seconds
+    cost
+    currency
+    message
+  }
+}
+    fragment TableTotals on TableTotals {
+  files
+  bytes
+  deleteFiles
+  snapshots
+}`, {"fragmentName":"MaintenanceRunRow"}) as unknown as TypedDocumentString<MaintenanceRunRowFragment, unknown>;
 export const RunBarFragmentDoc = new TypedDocumentString(`
     fragment RunBar on Run {
   __typename
@@ -1512,6 +1791,16 @@ export const WarehouseRowFragmentDoc = new TypedDocumentString(`
     fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }
     fragment MachineRow on Machine {
   __typename
@@ -1533,11 +1822,6 @@ export const WarehouseFullFragmentDoc = new TypedDocumentString(`
     fragment WarehouseFull on Warehouse {
   ...WarehouseRow
   ...MachineFacts
-  engines {
-    name
-    version
-  }
-  writeEngine
 }
     fragment MachineFacts on Machine {
   __typename
@@ -1585,6 +1869,16 @@ fragment MachineRow on Machine {
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`, {"fragmentName":"WarehouseFull"}) as unknown as TypedDocumentString<WarehouseFullFragment, unknown>;
 export const MemberRowFragmentDoc = new TypedDocumentString(`
     fragment MemberRow on Member {
@@ -1763,6 +2057,7 @@ export const StatementRowFragmentDoc = new TypedDocumentString(`
     id
     name
     state
+    writeEngine
   }
   state
   message
@@ -1770,6 +2065,7 @@ export const StatementRowFragmentDoc = new TypedDocumentString(`
   kind
   write
   engine
+  routingReason
   error {
     fault
     message
@@ -1814,7 +2110,6 @@ export const StatementFullFragmentDoc = new TypedDocumentString(`
   schema
   rowLimit
   byteLimit
-  routingReason
   resultBytes
   bytesScanned
   columns {
@@ -1849,6 +2144,7 @@ export const StatementFullFragmentDoc = new TypedDocumentString(`
     id
     name
     state
+    writeEngine
   }
   state
   message
@@ -1856,6 +2152,7 @@ export const StatementFullFragmentDoc = new TypedDocumentString(`
   kind
   write
   engine
+  routingReason
   error {
     fault
     message
@@ -2566,6 +2863,541 @@ export const RunTablesDocument = new TypedDocumentString(`
     droppedAt
   }
 }`) as unknown as TypedDocumentString<RunTablesQuery, RunTablesQueryVariables>;
+export const WorkspaceMaintenanceDocument = new TypedDocumentString(`
+    query WorkspaceMaintenance {
+  maintenance {
+    ...MaintenanceFull
+  }
+}
+    fragment MaintenanceFull on Maintenance {
+  policy {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  effective {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  origins {
+    field
+    level
+  }
+  nextAt
+}`) as unknown as TypedDocumentString<WorkspaceMaintenanceQuery, WorkspaceMaintenanceQueryVariables>;
+export const DatabaseMaintenanceDocument = new TypedDocumentString(`
+    query DatabaseMaintenance($id: ID!) {
+  database(id: $id) {
+    __typename
+    id
+    maintenance {
+      ...MaintenanceFull
+    }
+  }
+}
+    fragment MaintenanceFull on Maintenance {
+  policy {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  effective {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  origins {
+    field
+    level
+  }
+  nextAt
+}`) as unknown as TypedDocumentString<DatabaseMaintenanceQuery, DatabaseMaintenanceQueryVariables>;
+export const TableMaintenanceDocument = new TypedDocumentString(`
+    query TableMaintenance($id: ID!) {
+  table(id: $id) {
+    __typename
+    id
+    maintenance {
+      ...MaintenanceFull
+    }
+  }
+}
+    fragment MaintenanceFull on Maintenance {
+  policy {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  effective {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  origins {
+    field
+    level
+  }
+  nextAt
+}`) as unknown as TypedDocumentString<TableMaintenanceQuery, TableMaintenanceQueryVariables>;
+export const MaintenanceWarehousesDocument = new TypedDocumentString(`
+    query MaintenanceWarehouses {
+  warehouses(first: 100) {
+    edges {
+      node {
+        __typename
+        id
+        name
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<MaintenanceWarehousesQuery, MaintenanceWarehousesQueryVariables>;
+export const MaintenanceRunsDocument = new TypedDocumentString(`
+    query MaintenanceRuns($table: ID, $database: ID, $first: Int!, $after: String) {
+  maintenanceRuns(
+    table: $table
+    database: $database
+    first: $first
+    after: $after
+  ) {
+    pageInfo {
+      hasNextPage
+      endCursor
+    }
+    edges {
+      node {
+        ...MaintenanceRunRow
+      }
+    }
+  }
+}
+    fragment TableTotals on TableTotals {
+  files
+  bytes
+  deleteFiles
+  snapshots
+}
+fragment MaintenanceRunRow on MaintenanceRun {
+  __typename
+  id
+  tableId
+  fullName
+  trigger
+  createdBy
+  createdAt
+  state
+  message
+  startedAt
+  finishedAt
+  todo
+  operations {
+    kind
+    statementId
+    state
+    startedAt
+    before {
+      ...TableTotals
+    }
+    after {
+      ...TableTotals
+    }
+    snapshotsExpired
+    filesRemoved
+    seconds
+    cost
+    currency
+    message
+  }
+}`) as unknown as TypedDocumentString<MaintenanceRunsQuery, MaintenanceRunsQueryVariables>;
+export const UpdateMaintenanceDocument = new TypedDocumentString(`
+    mutation UpdateMaintenance($policy: MaintenancePolicyInput!) {
+  done: updateMaintenance(input: {policy: $policy}) {
+    maintenance {
+      ...MaintenanceFull
+    }
+  }
+}
+    fragment MaintenanceFull on Maintenance {
+  policy {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  effective {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  origins {
+    field
+    level
+  }
+  nextAt
+}`) as unknown as TypedDocumentString<UpdateMaintenanceMutation, UpdateMaintenanceMutationVariables>;
+export const UpdateDatabaseMaintenanceDocument = new TypedDocumentString(`
+    mutation UpdateDatabaseMaintenance($id: ID!, $policy: MaintenancePolicyInput!) {
+  done: updateDatabaseMaintenance(input: {id: $id, policy: $policy}) {
+    maintenance {
+      ...MaintenanceFull
+    }
+  }
+}
+    fragment MaintenanceFull on Maintenance {
+  policy {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  effective {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  origins {
+    field
+    level
+  }
+  nextAt
+}`) as unknown as TypedDocumentString<UpdateDatabaseMaintenanceMutation, UpdateDatabaseMaintenanceMutationVariables>;
+export const UpdateTableMaintenanceDocument = new TypedDocumentString(`
+    mutation UpdateTableMaintenance($id: ID!, $policy: MaintenancePolicyInput!) {
+  done: updateTableMaintenance(input: {id: $id, policy: $policy}) {
+    maintenance {
+      ...MaintenanceFull
+    }
+  }
+}
+    fragment MaintenanceFull on Maintenance {
+  policy {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  effective {
+    enabled
+    schedule {
+      cron
+      timeZone
+    }
+    compact {
+      enabled
+      fileSizeThreshold
+      minFiles
+      deletePercent
+    }
+    expire {
+      enabled
+      keepDays
+    }
+    orphans {
+      enabled
+      olderThanDays
+    }
+    warehouseId
+    startWarehouse
+  }
+  origins {
+    field
+    level
+  }
+  nextAt
+}`) as unknown as TypedDocumentString<UpdateTableMaintenanceMutation, UpdateTableMaintenanceMutationVariables>;
+export const RunDatabaseMaintenanceDocument = new TypedDocumentString(`
+    mutation RunDatabaseMaintenance($id: ID!) {
+  runDatabaseMaintenance(input: {id: $id}) {
+    queued
+  }
+}
+    `) as unknown as TypedDocumentString<RunDatabaseMaintenanceMutation, RunDatabaseMaintenanceMutationVariables>;
+export const RunTableMaintenanceDocument = new TypedDocumentString(`
+    mutation RunTableMaintenance($id: ID!) {
+  runTableMaintenance(input: {id: $id}) {
+    run {
+      ...MaintenanceRunRow
+    }
+  }
+}
+    fragment TableTotals on TableTotals {
+  files
+  bytes
+  deleteFiles
+  snapshots
+}
+fragment MaintenanceRunRow on MaintenanceRun {
+  __typename
+  id
+  tableId
+  fullName
+  trigger
+  createdBy
+  createdAt
+  state
+  message
+  startedAt
+  finishedAt
+  todo
+  operations {
+    kind
+    statementId
+    state
+    startedAt
+    before {
+      ...TableTotals
+    }
+    after {
+      ...TableTotals
+    }
+    snapshotsExpired
+    filesRemoved
+    seconds
+    cost
+    currency
+    message
+  }
+}`) as unknown as TypedDocumentString<RunTableMaintenanceMutation, RunTableMaintenanceMutationVariables>;
+export const MaintenanceRunsChangedDocument = new TypedDocumentString(`
+    subscription MaintenanceRunsChanged($table: ID, $database: ID) {
+  maintenanceRunsUpdated(table: $table, database: $database) {
+    ...MaintenanceRunRow
+  }
+}
+    fragment TableTotals on TableTotals {
+  files
+  bytes
+  deleteFiles
+  snapshots
+}
+fragment MaintenanceRunRow on MaintenanceRun {
+  __typename
+  id
+  tableId
+  fullName
+  trigger
+  createdBy
+  createdAt
+  state
+  message
+  startedAt
+  finishedAt
+  todo
+  operations {
+    kind
+    statementId
+    state
+    startedAt
+    before {
+      ...TableTotals
+    }
+    after {
+      ...TableTotals
+    }
+    snapshotsExpired
+    filesRemoved
+    seconds
+    cost
+    currency
+    message
+  }
+}`) as unknown as TypedDocumentString<MaintenanceRunsChangedSubscription, MaintenanceRunsChangedSubscriptionVariables>;
 export const JobsListDocument = new TypedDocumentString(`
     query JobsList($first: Int!, $after: String, $filter: JobFilter) {
   jobs(first: $first, after: $after, filter: $filter) {
@@ -2987,6 +3819,16 @@ export const WarehousesListDocument = new TypedDocumentString(`
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`) as unknown as TypedDocumentString<WarehousesListQuery, WarehousesListQueryVariables>;
 export const ComputeDetailDocument = new TypedDocumentString(`
     query ComputeDetail($id: ID!) {
@@ -3066,11 +3908,6 @@ export const WarehouseDetailDocument = new TypedDocumentString(`
 fragment WarehouseFull on Warehouse {
   ...WarehouseRow
   ...MachineFacts
-  engines {
-    name
-    version
-  }
-  writeEngine
 }
 fragment AgentRow on Agent {
   __typename
@@ -3106,6 +3943,16 @@ fragment MachineRow on Machine {
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`) as unknown as TypedDocumentString<WarehouseDetailQuery, WarehouseDetailQueryVariables>;
 export const ComputeLogDocument = new TypedDocumentString(`
     query ComputeLog($id: ID!, $bytes: Int!) {
@@ -3391,11 +4238,6 @@ export const CreateWarehouseDocument = new TypedDocumentString(`
 fragment WarehouseFull on Warehouse {
   ...WarehouseRow
   ...MachineFacts
-  engines {
-    name
-    version
-  }
-  writeEngine
 }
 fragment AgentRow on Agent {
   __typename
@@ -3431,6 +4273,16 @@ fragment MachineRow on Machine {
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`) as unknown as TypedDocumentString<CreateWarehouseMutation, CreateWarehouseMutationVariables>;
 export const UpdateWarehouseDocument = new TypedDocumentString(`
     mutation UpdateWarehouse($input: UpdateWarehouseInput!) {
@@ -3455,11 +4307,6 @@ export const UpdateWarehouseDocument = new TypedDocumentString(`
 fragment WarehouseFull on Warehouse {
   ...WarehouseRow
   ...MachineFacts
-  engines {
-    name
-    version
-  }
-  writeEngine
 }
 fragment AgentRow on Agent {
   __typename
@@ -3495,6 +4342,16 @@ fragment MachineRow on Machine {
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`) as unknown as TypedDocumentString<UpdateWarehouseMutation, UpdateWarehouseMutationVariables>;
 export const StartWarehouseDocument = new TypedDocumentString(`
     mutation StartWarehouse($id: ID!) {
@@ -3519,11 +4376,6 @@ export const StartWarehouseDocument = new TypedDocumentString(`
 fragment WarehouseFull on Warehouse {
   ...WarehouseRow
   ...MachineFacts
-  engines {
-    name
-    version
-  }
-  writeEngine
 }
 fragment AgentRow on Agent {
   __typename
@@ -3559,6 +4411,16 @@ fragment MachineRow on Machine {
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`) as unknown as TypedDocumentString<StartWarehouseMutation, StartWarehouseMutationVariables>;
 export const StopWarehouseDocument = new TypedDocumentString(`
     mutation StopWarehouse($id: ID!) {
@@ -3583,11 +4445,6 @@ export const StopWarehouseDocument = new TypedDocumentString(`
 fragment WarehouseFull on Warehouse {
   ...WarehouseRow
   ...MachineFacts
-  engines {
-    name
-    version
-  }
-  writeEngine
 }
 fragment AgentRow on Agent {
   __typename
@@ -3623,6 +4480,16 @@ fragment MachineRow on Machine {
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`) as unknown as TypedDocumentString<StopWarehouseMutation, StopWarehouseMutationVariables>;
 export const DeleteWarehouseDocument = new TypedDocumentString(`
     mutation DeleteWarehouse($id: ID!) {
@@ -3863,6 +4730,16 @@ fragment ComputeRow on Compute {
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`) as unknown as TypedDocumentString<OverviewQuery, OverviewQueryVariables>;
 export const RunsListDocument = new TypedDocumentString(`
     query RunsList($first: Int!, $after: String, $filter: RunFilter) {
@@ -4499,6 +5376,16 @@ export const WarehousesChangedDocument = new TypedDocumentString(`
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`) as unknown as TypedDocumentString<WarehousesChangedSubscription, WarehousesChangedSubscriptionVariables>;
 export const StatementDetailDocument = new TypedDocumentString(`
     query StatementDetail($id: ID!) {
@@ -4516,6 +5403,7 @@ export const StatementDetailDocument = new TypedDocumentString(`
     id
     name
     state
+    writeEngine
   }
   state
   message
@@ -4523,6 +5411,7 @@ export const StatementDetailDocument = new TypedDocumentString(`
   kind
   write
   engine
+  routingReason
   error {
     fault
     message
@@ -4563,7 +5452,6 @@ fragment StatementFull on Statement {
   schema
   rowLimit
   byteLimit
-  routingReason
   resultBytes
   bytesScanned
   columns {
@@ -4624,6 +5512,7 @@ export const StatementsListDocument = new TypedDocumentString(`
     id
     name
     state
+    writeEngine
   }
   state
   message
@@ -4631,6 +5520,7 @@ export const StatementsListDocument = new TypedDocumentString(`
   kind
   write
   engine
+  routingReason
   error {
     fault
     message
@@ -4668,6 +5558,7 @@ export const ExecuteStatementDocument = new TypedDocumentString(`
     id
     name
     state
+    writeEngine
   }
   state
   message
@@ -4675,6 +5566,7 @@ export const ExecuteStatementDocument = new TypedDocumentString(`
   kind
   write
   engine
+  routingReason
   error {
     fault
     message
@@ -4715,7 +5607,6 @@ fragment StatementFull on Statement {
   schema
   rowLimit
   byteLimit
-  routingReason
   resultBytes
   bytesScanned
   columns {
@@ -4758,6 +5649,7 @@ export const CancelStatementDocument = new TypedDocumentString(`
     id
     name
     state
+    writeEngine
   }
   state
   message
@@ -4765,6 +5657,7 @@ export const CancelStatementDocument = new TypedDocumentString(`
   kind
   write
   engine
+  routingReason
   error {
     fault
     message
@@ -4805,7 +5698,6 @@ fragment StatementFull on Statement {
   schema
   rowLimit
   byteLimit
-  routingReason
   resultBytes
   bytesScanned
   columns {
@@ -4846,6 +5738,7 @@ export const StatementChangedDocument = new TypedDocumentString(`
     id
     name
     state
+    writeEngine
   }
   state
   message
@@ -4853,6 +5746,7 @@ export const StatementChangedDocument = new TypedDocumentString(`
   kind
   write
   engine
+  routingReason
   error {
     fault
     message
@@ -4893,7 +5787,6 @@ fragment StatementFull on Statement {
   schema
   rowLimit
   byteLimit
-  routingReason
   resultBytes
   bytesScanned
   columns {
@@ -4934,6 +5827,7 @@ export const StatementsChangedDocument = new TypedDocumentString(`
     id
     name
     state
+    writeEngine
   }
   state
   message
@@ -4941,6 +5835,7 @@ export const StatementsChangedDocument = new TypedDocumentString(`
   kind
   write
   engine
+  routingReason
   error {
     fault
     message
@@ -4966,7 +5861,6 @@ export const SqlWarehousesDocument = new TypedDocumentString(`
     edges {
       node {
         ...WarehouseRow
-        writeEngine
       }
     }
   }
@@ -4990,6 +5884,16 @@ export const SqlWarehousesDocument = new TypedDocumentString(`
 fragment WarehouseRow on Warehouse {
   ...MachineRow
   size
+  writeEngine
+  nodes
+  trinoStart
+  engines {
+    name
+    version
+    state
+    message
+    nodes
+  }
 }`) as unknown as TypedDocumentString<SqlWarehousesQuery, SqlWarehousesQueryVariables>;
 export const StartRunDocument = new TypedDocumentString(`
     mutation StartRun($input: StartRunInput!) {

@@ -120,6 +120,13 @@ describe("patchEntity", () => {
     expect(next.a[1]).toBe(data.a[1]);
     expect(patchValue(next, { __typename: "Run", id: "9" })).toBe(next);
   });
+  it("changes lists where every document asks for them alike, and only when they differ", () => {
+    const w = { __typename: "Warehouse", id: "1", engines: [{ name: "trino", state: "STARTING" }] };
+    const running = { ...w, engines: [{ name: "trino", state: "RUNNING" }] };
+    expect(patchValue({ w }, running).w).toBe(w);
+    expect(patchValue({ w }, running, ["engines"]).w.engines).toEqual(running.engines);
+    expect(patchValue({ w }, structuredClone(w), ["engines"]).w).toBe(w);
+  });
   it("reaches every cached answer", () => {
     const qc = new QueryClient();
     qc.setQueryData(["x"], { run: run("1", "RUNNING") });

@@ -18,6 +18,8 @@ export interface SqlTab {
   text: string;
   /** Id; the workspace's first warehouse when absent. */
   warehouse?: string | undefined;
+  /** The engine that must serve it; the warehouse chooses when absent. */
+  engine?: string | undefined;
   database: string;
   schema: string;
   parameters: Parameter[];
@@ -119,7 +121,12 @@ export class TabStore {
   open(t: Partial<SqlTab>): SqlTab {
     const present = this.tabs.list.find((x) => x.id === this.tabs.active);
     const base = present
-      ? { warehouse: present.warehouse, database: present.database, schema: present.schema }
+      ? {
+          warehouse: present.warehouse,
+          engine: present.engine,
+          database: present.database,
+          schema: present.schema,
+        }
       : {};
     const tab = this.fresh({ ...base, ...t }, this.tabs.list);
     const empty = t.text !== undefined && present && !present.text.trim() && present.runs.length === 0;

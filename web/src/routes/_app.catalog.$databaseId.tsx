@@ -8,6 +8,7 @@ export const Route = createFileRoute("/_app/catalog/$databaseId")({
   validateSearch: z.object({
     schema: text,
     kind: z.enum(TableKind).optional().catch(undefined),
+    tab: z.literal("maintenance").optional().catch(undefined),
     dropped: z.stringbool().or(z.boolean()).optional().catch(undefined),
   }),
   component: Page,
@@ -15,5 +16,6 @@ export const Route = createFileRoute("/_app/catalog/$databaseId")({
 
 function Page() {
   const { databaseId } = Route.useParams();
-  return <DatabasePage key={databaseId} id={databaseId} filter={Route.useSearch()} />;
+  const { tab, ...filter } = Route.useSearch();
+  return <DatabasePage key={databaseId} id={databaseId} filter={filter} tab={tab} />;
 }

@@ -124,6 +124,108 @@ export async function lineage(page) {
   await page.getByRole("status", { name: "Distance" }).getByText("2 hops").waitFor();
 }
 
+/** A setting of a policy as the page shows it: what holds, and where it comes from. */
+const holds = (page, setting, value, from) =>
+  page
+    .getByRole("table", { name: "Policy" })
+    .getByRole("row", { name: new RegExp(`^${setting} ${value} ${from}$`) })
+    .waitFor();
+
+/** Opens the policy of the page, changes it, and saves it. */
+async function editPolicy(page, subject, change) {
+  await page.getByRole("button", { name: "Edit the policy" }).click();
+  const dialog = page.getByRole("dialog", { name: `Maintenance of ${subject}` });
+  await change(dialog);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.waitFor({ state: "hidden" });
+}
+
+/** A table's policy: inherited, changed, turned off and on; run now, with what was done. */
+export async function maintenance(page) {
+  await openTable(page, names.table);
+  await tabs(page).getByRole("link", { name: "Maintenance" }).click();
+  await holds(page, "Keep snapshots for", "7 days", "built in");
+  await page.getByText("Nothing was done yet.", { exact: false }).waitFor();
+  await editPolicy(page, full, async (dialog) => {
+    const field = dialog.getByLabel("Keep snapshots for", { exact: true });
+    assert.ok(await field.isDisabled(), "what is inherited is not changed");
+    await dialog.getByLabel("Inherit: Keep snapshots for").uncheck();
+    await field.fill("4000");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.getByText("A whole number from 1 to 3650.").waitFor();
+    await field.fill("30");
+    await dialog.getByLabel("Inherit: When").uncheck();
+    await dialog.getByLabel("When", { exact: true }).fill("at dawn");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.getByText(/is not a cron line|Use five fields/).waitFor();
+    await settled(page);
+    await assertAccessible(page, "a policy with a mistake");
+    await shot(page, "maintenance-policy");
+    await dialog.getByLabel("When", { exact: true }).fill("30 4 * * 1");
+  });
+  await holds(page, "Keep snapshots for", "30 days", "the table");
+  await holds(page, "When", "At 04:30, only on Monday, UTC", "the table");
+  await page.getByRole("button", { name: "Turn off" }).click();
+  await holds(page, "Maintenance", "Off", "the table");
+  await page.getByText("Nothing is done by itself", { exact: false }).waitFor();
+  await page.getByRole("button", { name: "Turn on" }).click();
+  await holds(page, "Maintenance", "On", "the table");
+  await page.getByText("Looked at next", { exact: false }).waitFor();
+  await page.getByRole("button", { name: "Run now" }).click();
+  const done = page.getByRole("table", { name: "What was done" });
+  await done.locator(".status[data-status=SUCCEEDED]").waitFor({ timeout: 2 * slow });
+  await done.getByText(/^Compacted 2 → 1 data files/).waitFor();
+  await done.getByText(/^Found no snapshot to expire/).waitFor();
+  await page.locator(".page-header").getByText("1 data file ", { exact: false }).waitFor();
+  await settled(page);
+  await assertAccessible(page, "the maintenance of a table");
+  await shot(page, "maintenance-done");
+  await done.getByRole("link", { name: /^Statement: Compacted/ }).click();
+  const result = page.getByRole("region", { name: "Result" });
+  await result.getByText("Done", { exact: true }).first().waitFor({ timeout: slow });
+  await result.getByText("Details", { exact: true }).click();
+  await result.getByText("OPTIMIZE", { exact: true }).waitFor();
+}
+
+/** What the workspace says holds for a database and its tables, unless they say something else; and so does what a database says. */
+export async function maintenanceIsInherited(page) {
+  await page.goto("/catalog");
+  await page.getByRole("link", { name: "Maintenance", exact: true }).click();
+  await page.getByRole("heading", { name: "Maintenance", level: 1 }).waitFor();
+  await page.getByRole("table", { name: "What was done" }).getByRole("link", { name: full }).waitFor();
+  await editPolicy(page, "the workspace", async (dialog) => {
+    await dialog.getByLabel("Built in: Orphans are older than").uncheck();
+    await dialog.getByLabel("Orphans are older than", { exact: true }).fill("9");
+  });
+  await holds(page, "Orphans are older than", "9 days", "the workspace");
+  await page.getByRole("link", { name: "Catalog", exact: true }).last().click();
+  await page.getByRole("link", { name: "lake", exact: true }).click();
+  await page
+    .getByRole("navigation", { name: "About the database" })
+    .getByRole("link", { name: "Maintenance" })
+    .click();
+  await holds(page, "Orphans are older than", "9 days", "the workspace");
+  await editPolicy(page, "lake", async (dialog) => {
+    await dialog.getByLabel("Inherit: Remove orphan files").uncheck();
+    await dialog.getByRole("switch", { name: "Remove orphan files" }).press("Space");
+  });
+  await holds(page, "Remove orphan files", "Off", "the database");
+  await page.getByRole("button", { name: "Run now" }).click();
+  await page.getByText(/of lake waits? for maintenance|No table of lake needs maintenance now/).waitFor();
+  await openTable(page, names.copy);
+  await tabs(page).getByRole("link", { name: "Maintenance" }).click();
+  await holds(page, "Remove orphan files", "Off", "the database");
+  await holds(page, "Orphans are older than", "9 days", "the workspace");
+  await page.goto("/catalog/lake?tab=maintenance");
+  await editPolicy(page, "lake", (dialog) => dialog.getByLabel("Inherit: Remove orphan files").check());
+  await holds(page, "Remove orphan files", "On", "built in");
+  await page.goto("/catalog/maintenance");
+  await editPolicy(page, "the workspace", (dialog) =>
+    dialog.getByLabel("Built in: Orphans are older than").check(),
+  );
+  await holds(page, "Orphans are older than", "7 days", "built in");
+}
+
 /** Renamed, dropped, found among what was dropped, and restored. */
 export async function dropAndRestore(page) {
   await openTable(page, names.copy);
@@ -161,7 +263,16 @@ export async function look(browser, base, storage, scheme) {
   const p = await openPage(browser, { base, storage, scheme });
   await openTable(p.page, names.table);
   const table = new URL(p.page.url()).pathname;
-  for (const tab of ["schema", "sample", "snapshots", "files", "partitions", "history", "lineage"]) {
+  for (const tab of [
+    "schema",
+    "sample",
+    "snapshots",
+    "files",
+    "partitions",
+    "history",
+    "lineage",
+    "maintenance",
+  ]) {
     await p.page.goto(`${table}?tab=${tab}`);
     await p.page.getByRole("heading", { level: 1 }).waitFor();
     await settled(p.page);

@@ -79,10 +79,13 @@ test("the console", async (t) => {
   await step(t, "several statements, parameters, questions", sql.severalAtOnce);
   await step(t, "a chart, and what was read", sql.chart);
   await step(t, "the history of statements", sql.history);
+  await step(t, "the engine of a statement", sql.engines);
   await step(t, "a database, a schema and tables", catalog.make);
   await step(t, "a table is browsed", catalog.browse);
   await step(t, "a past state is queried", catalog.timeTravel);
   await step(t, "the lineage of a table", catalog.lineage);
+  await step(t, "the maintenance of a table", catalog.maintenance);
+  await step(t, "maintenance is inherited", catalog.maintenanceIsInherited);
   await step(t, "a table is renamed, dropped and restored", catalog.dropAndRestore);
   for (const scheme of ["light", "dark"])
     await t.test(`catalog, ${scheme}`, () => catalog.look(browser, base, storage, scheme));

@@ -23,8 +23,8 @@ async function inState(page, state) {
   assert.equal(await present.getAttribute("data-state"), state);
 }
 
-/** Makes a machine in the dialog of its list, which says what it costs before. */
-async function create(page, path, noun, name) {
+/** Makes a machine in the dialog of its list, which says what it costs before. `also` fills in what its kind alone has. */
+async function create(page, path, noun, name, also = async () => {}) {
   await page.goto(path);
   await page
     .getByRole("button", { name: `New ${noun}` })
@@ -41,6 +41,7 @@ async function create(page, path, noun, name) {
   await dialog.getByRole("combobox", { name: "Stop it when idle for" }).click();
   await page.getByRole("option", { name: "30 minutes" }).click();
   assert.match((await dialog.getByRole("status", { name: "Cost" }).textContent()) ?? "", price);
+  await also(dialog);
   await settled(page);
   await assertAccessible(page, `dialog for a new ${noun}`);
   await shot(page, `${noun.replace(" ", "-")}-new`);
@@ -260,15 +261,59 @@ export async function stopCompute(page) {
   await remove(page, "compute instance", names.compute);
 }
 
+/** Chooses what a warehouse writes with. */
+async function writeWith(page, dialog, engine) {
+  await dialog.getByRole("combobox", { name: "Writes with" }).click();
+  await page.getByRole("option", { name: engine, exact: true }).click();
+}
+
+/** Trino has nodes and a start, and costs for each node; where it is not installed the form says what to do about that. */
+async function withoutTrino(page, dialog) {
+  await dialog.getByText("Trino where it is installed", { exact: false }).waitFor();
+  assert.equal(await dialog.getByLabel("Nodes").count(), 0);
+  await writeWith(page, dialog, "Trino");
+  await dialog.getByRole("combobox", { name: "Trino starts" }).waitFor();
+  await dialog.getByLabel("Nodes").fill("17");
+  const send = dialog.getByRole("button", { name: "Create the warehouse" });
+  await send.click();
+  await dialog.getByText("A whole number from 1 to 16.").waitFor();
+  await dialog.getByLabel("Nodes").fill("2");
+  await dialog.getByRole("status", { name: "Cost" }).getByText("2 nodes", { exact: false }).waitFor();
+  await send.click();
+  const refusal = dialog.locator(".mantine-Select-error").getByText(/millpond engine install trino/);
+  await refusal.waitFor();
+  await settled(page);
+  await assertAccessible(page, "dialog for a warehouse without Trino");
+  await shot(page, "warehouse-without-trino");
+  await writeWith(page, dialog, "DuckDB");
+  await refusal.waitFor({ state: "hidden" });
+  assert.equal(await dialog.getByLabel("Nodes").count(), 0);
+}
+
 /** A warehouse has the same life: made, started with its engines told, stopped, deleted. */
 export async function warehouse(page) {
-  await create(page, "/warehouses", "warehouse", names.warehouse);
+  await create(page, "/warehouses", "warehouse", names.warehouse, (dialog) => withoutTrino(page, dialog));
+  const engines = region(page, "Engines");
+  await engines.getByText("tells of them at its first start", { exact: false }).waitFor();
   await start(page);
-  const facts = region(page, "Facts");
-  await facts.getByText("Writes with").waitFor();
+  const duckdb = engines.getByRole("listitem", { name: "DuckDB" });
+  await duckdb.getByText("Serves reads and writes.").waitFor();
+  assert.match((await engines.textContent()) ?? "", /Writes withDuckDB/);
   await settled(page);
   await assertAccessible(page, "a warehouse that runs");
   await shot(page, "warehouse-running");
+  await page.getByRole("button", { name: "Edit", exact: true }).click();
+  const dialog = page.getByRole("dialog", { name: `Edit ${names.warehouse}` });
+  assert.ok(await dialog.getByRole("combobox", { name: "Writes with" }).isDisabled());
+  await dialog.getByText("Size, write engine, image and slots can be changed while it is stopped.").waitFor();
+  await dialog.getByRole("button", { name: "Not now" }).click();
+  await page.goto("/warehouses");
+  await page
+    .getByRole("row")
+    .filter({ hasText: names.warehouse })
+    .getByText("Writes with DuckDB", { exact: true })
+    .waitFor();
+  await page.getByRole("link", { name: names.warehouse }).click();
   await stop(page, "warehouse", names.warehouse);
   await remove(page, "warehouse", names.warehouse);
 }

@@ -261,3 +261,41 @@ export async function history(page) {
   await table.getByRole("link").first().click();
   await outcome(page, "FAILED").waitFor({ timeout: slow });
 }
+
+/** Which engine served a statement and why; another is named, and stays named over a reload. */
+export async function engines(page) {
+  await openSql(page);
+  await runSql(page, "SELECT 1 AS one");
+  const served = result(page).getByRole("button", { name: "Engine DuckDB. DuckDB serves reads." });
+  await served.focus();
+  await page.getByRole("tooltip", { name: "DuckDB serves reads." }).waitFor();
+  await served.click();
+  await result(page).getByText("DuckDB serves reads.", { exact: true }).waitFor();
+  await result(page).getByText("Result", { exact: true }).first().click();
+  const picker = page.getByRole("combobox", { name: "Engine" });
+  assert.equal(await picker.inputValue(), "Any engine");
+  await picker.click();
+  await page.getByRole("option", { name: /reads DuckDB, writes DuckDB/ }).waitFor();
+  assert.equal(await page.getByRole("option", { name: /^Trino/ }).count(), 0, "the warehouse has no Trino");
+  await page.getByRole("option", { name: /^DuckDB/ }).click();
+  await settled(page);
+  await assertAccessible(page, "an engine that is named");
+  const mark = `named_${Date.now().toString(36)}`;
+  await write(page, `SELECT 2 AS ${mark}`);
+  await page.keyboard.press("Control+Enter");
+  await result(page)
+    .getByRole("button", { name: "Engine DuckDB. The request names DuckDB." })
+    .waitFor({ timeout: slow });
+  await page.reload();
+  await page.locator(".cm-content").getByText(mark).waitFor();
+  await eventually(async () => (await picker.inputValue()) === "DuckDB", "the engine that stays");
+  await picker.click();
+  await page.getByRole("option", { name: /^Any engine/ }).click();
+  await page.goto(`/sql/history?q=${mark}`);
+  await page
+    .getByRole("table", { name: "Statements" })
+    .getByText("DuckDB: The request names DuckDB.", { exact: true })
+    .waitFor();
+  await settled(page);
+  await shot(page, "statements-engine");
+}

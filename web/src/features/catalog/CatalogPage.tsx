@@ -1,7 +1,7 @@
 import "./catalog.css";
 import { Button, Group, Modal } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { IconDatabase, IconFolder, IconPlus, IconTerminal2 } from "@tabler/icons-react";
+import { IconDatabase, IconFolder, IconPlus, IconTerminal2, IconTool } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Role } from "@/gql/gen";
@@ -29,6 +29,13 @@ export function CatalogPage() {
         description="Databases hold schemas, which hold tables and views. Iceberg clients, tasks and SQL see the same."
         actions={
           <>
+            <Button
+              variant="default"
+              leftSection={<IconTool size={16} />}
+              renderRoot={(p) => <Link to="/catalog/maintenance" {...p} />}
+            >
+              Maintenance
+            </Button>
             <Button
               variant="default"
               leftSection={<IconTerminal2 size={16} />}

@@ -1,34 +1,34 @@
 import "./catalog.css";
-import { Button, Menu, Modal, Select, Switch, Table, VisuallyHidden } from "@mantine/core";
+import { Button, Menu, Modal, Select, Switch } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import {
-  IconArrowBackUp,
-  IconDotsVertical,
-  IconEye,
-  IconFolderPlus,
-  IconTable,
-  IconTableOff,
-  IconTrash,
-} from "@tabler/icons-react";
+import { IconDotsVertical, IconFolderPlus, IconTable, IconTableOff, IconTrash } from "@tabler/icons-react";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { DatabaseTablesDocument, Role, TableKind } from "@/gql/gen";
 import { includes } from "@/lib/auth";
 import { schemasQuery } from "@/lib/catalog";
 import { useTab } from "@/lib/favicon";
-import { formatBytes, formatCount } from "@/lib/format";
 import { useRole } from "@/lib/session";
 import { CopyId, CopyMenu } from "@/ui/Copy";
 import { LostPage } from "@/ui/Fallbacks";
 import { PageHeader } from "@/ui/PageHeader";
 import { EmptyState, ErrorPanel, NoMatch, TableSkeleton } from "@/ui/States";
-import { Ago } from "@/ui/Time";
-import { useCatalogActions, useTableActions } from "./actions";
+import { useCatalogActions } from "./actions";
+import { MaintenancePanel } from "./MaintenancePanel";
 import { NameForm } from "./NameForm";
-import { type DatabaseFull, type TableRow, type TablesFilter, tablesQuery } from "./queries";
+import { type DatabaseFull, type TablesFilter, tablesQuery } from "./queries";
+import { TablesTable } from "./TablesTable";
 
-/** The tables and views of a database: all, or those of one schema, or those that were dropped. */
-export function DatabasePage({ id, filter }: { id: string; filter: TablesFilter }) {
+/** The tables and views of a database: all, or those of one schema, or those that were dropped; or their maintenance. */
+export function DatabasePage({
+  id,
+  filter,
+  tab,
+}: {
+  id: string;
+  filter: TablesFilter;
+  tab: "maintenance" | undefined;
+}) {
   const q = useInfiniteQuery(tablesQuery(id, filter));
   const database = q.data?.pages[0]?.database;
   useTab(database?.name ?? "Catalog");
@@ -55,13 +55,15 @@ export function DatabasePage({ id, filter }: { id: string; filter: TablesFilter 
         title={database?.name ?? "Database"}
         meta={database && <CopyId id={database.id} short />}
         description={
-          filter.dropped
-            ? "Dropped tables and views, which can still be restored."
-            : "Tables and views, oldest first."
+          tab
+            ? "How its tables are kept healthy, where they say nothing else themselves."
+            : filter.dropped
+              ? "Dropped tables and views, which can still be restored."
+              : "Tables and views, oldest first."
         }
         actions={
           <>
-            <Filters id={id} filter={filter} set={set} />
+            {!tab && <Filters id={id} filter={filter} set={set} />}
             {database && (
               <Actions database={database} schema={filter.schema} onSchema={(schema) => set({ schema })} />
             )}
@@ -69,27 +71,57 @@ export function DatabasePage({ id, filter }: { id: string; filter: TablesFilter 
         }
       />
       {q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
-      <div className="card">
-        {q.isPending && !q.error && <TableSkeleton rows={8} columns={6} />}
-        {rows.length > 0 && <TablesTable rows={rows} dropped={filter.dropped === true} />}
-        {q.isSuccess && rows.length === 0 && narrowed && <NoMatch what="tables" onClear={clear} />}
-        {q.isSuccess && rows.length === 0 && !narrowed && (
-          <None dropped={filter.dropped === true} name={database?.name} />
+      <section className="card" aria-label={tab ? "Maintenance" : "Tables and views"}>
+        <Tabs id={id} tab={tab} />
+        {tab && database && (
+          <MaintenancePanel subject={{ level: "database", id: database.id, name: database.name }} />
         )}
-        {q.hasNextPage && (
-          <div className="table-foot">
-            <Button
-              variant="default"
-              size="xs"
-              loading={q.isFetchingNextPage}
-              onClick={() => void q.fetchNextPage()}
-            >
-              Show more
-            </Button>
-          </div>
+        {!tab && (
+          <>
+            {q.isPending && !q.error && <TableSkeleton rows={8} columns={6} />}
+            {rows.length > 0 && <TablesTable rows={rows} dropped={filter.dropped === true} />}
+            {q.isSuccess && rows.length === 0 && narrowed && <NoMatch what="tables" onClear={clear} />}
+            {q.isSuccess && rows.length === 0 && !narrowed && (
+              <None dropped={filter.dropped === true} name={database?.name} />
+            )}
+            {q.hasNextPage && (
+              <div className="table-foot">
+                <Button
+                  variant="default"
+                  size="xs"
+                  loading={q.isFetchingNextPage}
+                  onClick={() => void q.fetchNextPage()}
+                >
+                  Show more
+                </Button>
+              </div>
+            )}
+          </>
         )}
-      </div>
+      </section>
     </div>
+  );
+}
+
+function Tabs({ id, tab }: { id: string; tab: "maintenance" | undefined }) {
+  return (
+    <nav className="catalog-tabs" aria-label="About the database">
+      {([undefined, "maintenance"] as const).map((x) => (
+        <Link
+          key={x ?? "tables"}
+          to="/catalog/$databaseId"
+          params={{ databaseId: id }}
+          search={{ tab: x }}
+          replace
+          resetScroll={false}
+          aria-current={x === tab ? "page" : undefined}
+          activeProps={{}}
+          activeOptions={{ exact: true }}
+        >
+          {x ? "Maintenance" : "Tables"}
+        </Link>
+      ))}
+    </nav>
   );
 }
 
@@ -219,84 +251,3 @@ function Actions({
     </>
   );
 }
-
-function TablesTable({ rows, dropped }: { rows: readonly TableRow[]; dropped: boolean }) {
-  const editor = includes(useRole(), Role.Editor);
-  const { undrop } = useTableActions();
-  return (
-    <Table.ScrollContainer minWidth={680}>
-      <Table aria-label="Tables" className="rows">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Name</Table.Th>
-            <Table.Th>Schema</Table.Th>
-            <Table.Th ta="right">Rows</Table.Th>
-            <Table.Th ta="right">Size</Table.Th>
-            <Table.Th>{dropped ? "Dropped" : "Changed"}</Table.Th>
-            <Table.Th>{dropped ? "Restorable" : "By"}</Table.Th>
-            {dropped && editor && (
-              <Table.Th>
-                <VisuallyHidden>Actions</VisuallyHidden>
-              </Table.Th>
-            )}
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {rows.map((t) => (
-            <Table.Tr key={t.id} className="row-link">
-              <Table.Td className="wraps">
-                <Link
-                  to="/catalog/table/$tableId"
-                  params={{ tableId: t.id }}
-                  className="row-main catalog-name"
-                >
-                  {t.kind === "VIEW" ? (
-                    <IconEye size={15} aria-label="View" />
-                  ) : (
-                    <IconTable size={15} aria-label="Table" />
-                  )}
-                  {t.name}
-                </Link>
-              </Table.Td>
-              <Table.Td>{t.schema}</Table.Td>
-              <Table.Td ta="right">
-                {t.rowCount === null ? <Unknown /> : formatCount(Number(t.rowCount))}
-              </Table.Td>
-              <Table.Td ta="right" className="nowrap">
-                {t.dataBytes === null ? <Unknown /> : formatBytes(Number(t.dataBytes))}
-              </Table.Td>
-              <Table.Td>
-                <Ago at={(dropped && t.droppedAt) || t.updatedAt} />
-              </Table.Td>
-              <Table.Td>
-                {dropped && t.restorableUntil ? (
-                  <>
-                    until <Ago at={t.restorableUntil} />
-                  </>
-                ) : (
-                  t.updatedBy
-                )}
-              </Table.Td>
-              {dropped && editor && (
-                <Table.Td ta="right">
-                  <Button
-                    size="xs"
-                    variant="default"
-                    leftSection={<IconArrowBackUp size={14} />}
-                    aria-label={`Restore ${t.name}`}
-                    loading={undrop.isPending && undrop.variables.id === t.id}
-                    onClick={() => undrop.mutate(t)}
-                  >
-                    Restore
-                  </Button>
-                </Table.Td>
-              )}
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
-  );
-}
-
-const Unknown = () => <span className="dim">–</span>;

@@ -23,6 +23,7 @@ import { ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { Ago } from "@/ui/Time";
 import { useTableActions } from "./actions";
 import { LineageTab } from "./LineageTab";
+import { MaintenancePanel } from "./MaintenancePanel";
 import { NameForm } from "./NameForm";
 import { type TableFull, tableQuery } from "./queries";
 import {
@@ -127,6 +128,9 @@ function Loaded({
         {present?.value === "partitions" && <PartitionsTab table={t} />}
         {present?.value === "history" && <HistoryTab table={t} />}
         {present?.value === "lineage" && <LineageTab key={t.id} table={t} />}
+        {present?.value === "maintenance" && (
+          <MaintenancePanel subject={{ level: "table", id: t.id, name: t.fullName }} />
+        )}
         {present?.value === "sql" && <SqlTab table={t} />}
       </section>
     </div>

@@ -8,6 +8,7 @@ export const tableTabs = [
   { value: "partitions", label: "Partitions" },
   { value: "history", label: "History" },
   { value: "lineage", label: "Lineage" },
+  { value: "maintenance", label: "Maintenance" },
   { value: "sql", label: "SQL" },
 ] as const;
 export type TableTab = (typeof tableTabs)[number]["value"];

@@ -6,9 +6,9 @@ import { includes } from "@/lib/auth";
 import { plural } from "@/lib/format";
 import { useRole } from "@/lib/session";
 import { Allowed } from "@/ui/Allowed";
+import { CronText } from "@/ui/CronText";
 import { Ago, When } from "@/ui/Time";
 import { usePauseSchedule } from "./actions";
-import { CronText } from "./ScheduleText";
 
 /** When a job runs by itself: in words, the next times, and what was missed. */
 export function ScheduleCard({ job }: { job: JobFullFragment }) {

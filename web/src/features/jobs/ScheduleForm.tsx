@@ -3,10 +3,10 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { timeZones } from "@/lib/cron";
+import { CronText } from "@/ui/CronText";
 import { Ago, When } from "@/ui/Time";
 import type { JobModel } from "./model";
 import { cronQuery } from "./queries";
-import { CronText } from "./ScheduleText";
 
 type Schedule = JobModel["schedule"];
 

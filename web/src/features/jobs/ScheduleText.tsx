@@ -1,18 +1,7 @@
 import { Text } from "@mantine/core";
 import { IconPlayerPause } from "@tabler/icons-react";
-import { useQuery } from "@tanstack/react-query";
-import { describeCron } from "@/lib/cron";
+import { CronText } from "@/ui/CronText";
 import { Ago } from "@/ui/Time";
-
-/** A cron line in words. */
-export function CronText({ cron }: { cron: string }) {
-  const { data } = useQuery({
-    queryKey: ["describeCron", cron],
-    queryFn: () => describeCron(cron),
-    staleTime: Number.POSITIVE_INFINITY,
-  });
-  return data ? data : <span className="mono">{cron}</span>;
-}
 
 /** When a schedule fires next, for a table. */
 export function NextRun({

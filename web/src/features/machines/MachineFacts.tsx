@@ -1,5 +1,4 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
 import { flavorOf, flavorSize, perHour } from "@/lib/machine";
 import { CopyId } from "@/ui/Copy";
 import { AutoStop } from "@/ui/Machine";
@@ -32,7 +31,6 @@ export function MachineFacts({ machine: m }: { machine: MachineFull }) {
         </dd>
         <dt>Last used</dt>
         <dd>{m.lastUsedAt ? <Ago at={m.lastUsedAt} /> : <span className="dim">never</span>}</dd>
-        {m.__typename === "Warehouse" && <Engines warehouse={m} />}
         <dt>{kind.slotsLabel}</dt>
         <dd>
           {m.slots || (
@@ -78,35 +76,5 @@ export function MachineFacts({ machine: m }: { machine: MachineFull }) {
         </dd>
       </dl>
     </section>
-  );
-}
-
-function Engines({ warehouse: w }: { warehouse: Extract<MachineFull, { __typename: "Warehouse" }> }) {
-  return (
-    <>
-      <dt>Engines</dt>
-      <dd>
-        {w.engines.length === 0 && (
-          <span className="dim">{w.state === "RUNNING" ? "none told" : "told at its first start"}</span>
-        )}
-        {w.engines.map((e) => (
-          <div key={e.name}>
-            {e.name} <span className="dim">{e.version}</span>
-          </div>
-        ))}
-      </dd>
-      <dt>Writes with</dt>
-      <dd>{w.writeEngine}</dd>
-      <dt>Statements</dt>
-      <dd>
-        <Link to="/sql/history" search={{ warehouse: w.id }}>
-          What it has run
-        </Link>
-        {", "}
-        <Link to="/sql" search={{ warehouse: w.id }}>
-          write one
-        </Link>
-      </dd>
-    </>
   );
 }

@@ -3,17 +3,20 @@ import { useForm } from "@mantine/form";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
+import { plural } from "@/lib/format";
 import { RequestError, request } from "@/lib/graphql";
-import { autoStopRule, autoStops, type Flavor, flavorSize, perHour } from "@/lib/machine";
+import { autoStopRule, autoStops, type Flavor, flavorSize, perHour, timesNodes } from "@/lib/machine";
 import { done } from "@/lib/notify";
 import { ErrorPanel } from "@/ui/States";
 import { possible, useMachineActions, useTakeMachine } from "./actions";
+import { EngineFields } from "./EngineFields";
 import {
   emptyMachine,
   fieldOf,
   lacksRoom,
   type MachineModel,
   modelOf,
+  nodesOf,
   toCreate,
   toUpdate,
   validateMachine,
@@ -58,7 +61,7 @@ export function CreateMachine({ kind, onClose }: { kind: Kind; onClose: () => vo
   );
 }
 
-/** Changes a machine: its name and its auto-stop at any time, the rest only while it is stopped. */
+/** Changes a machine: its name, its auto-stop and Trino's nodes at any time, the rest only while it is stopped. */
 export function EditMachine({
   kind,
   machine,
@@ -106,7 +109,7 @@ function MachineForm({
 }: {
   kind: Kind;
   initial: MachineModel;
-  /** Flavor, image and slots may change: the machine is stopped, or not made yet. */
+  /** Flavor, write engine, image and slots may change: the machine is stopped, or not made yet. */
   resizable: boolean;
   error: Error | null;
   pending: boolean;
@@ -122,16 +125,21 @@ function MachineForm({
   // The smallest that there is room for, until another is chosen.
   const flavor = v.flavor || (all.find((f) => f.available) ?? all[0])?.name || "";
   const chosen = all.find((f) => f.name === flavor);
+  const [sent, setSent] = useState<MachineModel>();
   const refused = error instanceof RequestError ? fieldOf(error) : undefined;
   const props = (f: keyof MachineModel) => {
     const p = form.getInputProps(f);
-    return { ...p, error: p.error ?? (refused === f ? error?.message : undefined) };
+    // A refusal stands until another value is chosen.
+    const still = refused === f && (sent?.[f] === v[f] || f === "flavor");
+    return { ...p, error: p.error ?? (still ? error?.message : undefined) };
   };
   const send = () => {
     if (flavor !== v.flavor) form.setFieldValue("flavor", flavor);
     const errors = validateMachine({ ...v, flavor });
     form.setErrors(errors);
-    if (Object.keys(errors).length === 0) onSubmit({ ...v, flavor });
+    if (Object.keys(errors).length > 0) return;
+    setSent(v);
+    onSubmit({ ...v, flavor });
   };
   return (
     <form
@@ -161,6 +169,14 @@ function MachineForm({
             {chosen.limits}
           </Text>
         )}
+        {kind.typename === "Warehouse" && (
+          <EngineFields
+            engine={v.writeEngine}
+            made={initial.writeEngine !== "auto"}
+            changeable={resizable}
+            props={props}
+          />
+        )}
         <Select label="Stop it when idle for" allowDeselect={false} data={autoStops} {...props("autoStop")} />
         <details className="more-fields" open={refused === "image" || refused === "slots" || undefined}>
           <summary>More: image and slots</summary>
@@ -185,7 +201,7 @@ function MachineForm({
         </details>
         {!resizable && (
           <Text size="xs" c="dimmed">
-            {kind.flavorWord}, image and slots can be changed while it is stopped.
+            {kind.locked} can be changed while it is stopped.
           </Text>
         )}
         {children}
@@ -193,6 +209,7 @@ function MachineForm({
           <Cost
             flavor={chosen}
             autoStop={v.autoStop}
+            nodes={nodesOf(v)}
             noRoom={lacksRoom(chosen, resizable ? undefined : initial.flavor)}
           />
         )}
@@ -222,10 +239,23 @@ function FlavorOption({ flavor: f }: { flavor: Flavor | undefined }) {
 }
 
 /** What the machine costs while it runs, before it is made. */
-function Cost({ flavor: f, autoStop, noRoom }: { flavor: Flavor; autoStop: string; noRoom: boolean }) {
+function Cost({
+  flavor: f,
+  autoStop,
+  nodes,
+  noRoom,
+}: {
+  flavor: Flavor;
+  autoStop: string;
+  nodes: number;
+  noRoom: boolean;
+}) {
   return (
     <div className="cost" role="status" aria-label="Cost">
-      <b>{perHour(f)}</b> <span>while it runs; it {autoStopRule(autoStop)}.</span>
+      <b>{perHour(timesNodes(f, nodes))}</b>{" "}
+      <span>
+        while it runs{nodes > 1 && `, ${plural(nodes, "node")}`}; it {autoStopRule(autoStop)}.
+      </span>
       {noRoom && <div>There is no room for {f.name} beside what runs now, so it cannot be started yet.</div>}
     </div>
   );

@@ -16,6 +16,7 @@ import { AutoStop, MachineBadge, machineWord } from "@/ui/Machine";
 import { PageHeader } from "@/ui/PageHeader";
 import { ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { possible, useMachineActions } from "./actions";
+import { EnginesCard } from "./EnginesCard";
 import type { Kind, MachineFull } from "./kinds";
 import { LifeCycle } from "./LifeCycle";
 import { MachineFacts } from "./MachineFacts";
@@ -59,7 +60,7 @@ export function MachinePage({ kind, id }: { kind: Kind; id: string }) {
   );
 }
 
-/** What is pushed has the state; the agent, the engines and the pinned image change with it and are asked for. */
+/** What is pushed has the state and the engines; the agent and the pinned image change with it and are asked for. */
 function useRefetchOn(kind: Kind, id: string, state: string | undefined) {
   const qc = useQueryClient();
   useEffect(() => {
@@ -91,6 +92,7 @@ function Loaded({ kind, machine: m }: { kind: Kind; machine: MachineFull }) {
         actions={<Actions kind={kind} machine={m} />}
       />
       <LifeCycle machine={m} />
+      {m.__typename === "Warehouse" && <EnginesCard warehouse={m} />}
       <div className="two">
         <div className="stack">
           <MachineMetrics id={m.id} state={m.state} />

@@ -5,6 +5,7 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Role } from "@/gql/gen";
 import { includes } from "@/lib/auth";
+import { writesWith } from "@/lib/engine";
 import { useTab } from "@/lib/favicon";
 import { formatPrice } from "@/lib/format";
 import { useShortcuts } from "@/lib/hotkeys";
@@ -111,6 +112,11 @@ function MachinesTable({ kind, machines }: { kind: Kind; machines: readonly Mach
                   <Link to={kind.page} params={{ machineId: m.id }} className="row-main">
                     {m.name}
                   </Link>
+                  {m.__typename === "Warehouse" && (
+                    <Text size="xs" c="dimmed">
+                      {writesWith(m)}
+                    </Text>
+                  )}
                   {m.state === "FAILED" && m.message && (
                     <Text size="xs" c="dimmed" lineClamp={2} maw={320}>
                       {m.message}

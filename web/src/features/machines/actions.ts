@@ -16,7 +16,7 @@ export function useTakeMachine() {
   return (m: MachineFull) => {
     const kind = kindOf(m);
     qc.setQueryData(machineQuery(kind, m.id).queryKey, { machine: m });
-    patchEntity(qc, m);
+    patchEntity(qc, m, ["engines"]);
     void qc.invalidateQueries({ queryKey: machinesQuery(kind).queryKey });
     void qc.invalidateQueries({ queryKey: flavorsQuery.queryKey });
     void qc.invalidateQueries({ queryKey: ["Overview"] });

@@ -32,6 +32,32 @@ it("changes only what differs: an image that is not named is not pinned anew", (
   });
 });
 
+it("says of Trino what there is to say where it is chosen, and nothing else", () => {
+  const trino = { ...model, writeEngine: "trino", nodes: 3, trinoStart: "with_warehouse" };
+  expect(toCreate(warehouse, trino)).toMatchObject({
+    writeEngine: "trino",
+    nodes: 3,
+    trinoStart: "with_warehouse",
+  });
+  expect(toCreate(warehouse, { ...trino, writeEngine: "duckdb" })).toEqual({
+    name: "etl",
+    autoStop: "1h",
+    size: "cpu.1",
+    writeEngine: "duckdb",
+  });
+  expect(toCreate(warehouse, { ...trino, writeEngine: "auto" })).not.toHaveProperty("nodes");
+  expect(toUpdate(warehouse, "wh_1", trino, { ...trino, nodes: 5 })).toEqual({ id: "wh_1", nodes: 5 });
+  expect(toUpdate(warehouse, "wh_1", trino, { ...trino, writeEngine: "duckdb" })).toEqual({
+    id: "wh_1",
+    writeEngine: "duckdb",
+    nodes: 1,
+    trinoStart: "first_write",
+  });
+  expect(validateMachine({ ...trino, nodes: 17 })).toHaveProperty("nodes");
+  expect(validateMachine({ ...trino, nodes: "" })).toHaveProperty("nodes");
+  expect(validateMachine({ ...trino, writeEngine: "duckdb", nodes: 17 })).toEqual({});
+});
+
 it("warns that there is no room, but not of what a running machine has already", () => {
   const full = { name: "cpu.1", available: false };
   expect(lacksRoom(full, undefined)).toBe(true);
@@ -58,6 +84,7 @@ it("places a refusal at its field", () => {
     new RequestError([{ message, extensions: { code, ...(field ? { field } : {}) } }], 200);
   expect(fieldOf(refused("INVALID", "…", "auto_stop"))).toBe("autoStop");
   expect(fieldOf(refused("INVALID", "…", "size"))).toBe("flavor");
+  expect(fieldOf(refused("INVALID", "…", "writeEngine"))).toBe("writeEngine");
   expect(fieldOf(refused("CONFLICT", 'There is a warehouse named "a" already; choose another name.'))).toBe(
     "name",
   );

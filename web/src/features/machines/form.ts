@@ -17,9 +17,24 @@ export interface MachineModel {
   image: string;
   /** Empty for four for each core. */
   slots: number | string;
+  /** Of a warehouse: duckdb or trino; auto lets the platform choose. */
+  writeEngine: string;
+  /** Of Trino. */
+  nodes: number | string;
+  trinoStart: string;
 }
 
-export const emptyMachine: MachineModel = { name: "", flavor: "", autoStop: "1h", image: "", slots: "" };
+const oneNode = { nodes: 1, trinoStart: "first_write" };
+
+export const emptyMachine: MachineModel = {
+  name: "",
+  flavor: "",
+  autoStop: "1h",
+  image: "",
+  slots: "",
+  writeEngine: "auto",
+  ...oneNode,
+};
 
 export const modelOf = (m: MachineFull): MachineModel => ({
   name: m.name,
@@ -27,16 +42,24 @@ export const modelOf = (m: MachineFull): MachineModel => ({
   autoStop: m.autoStop,
   image: m.image ?? "",
   slots: m.slots || "",
+  ...(m.__typename === "Warehouse"
+    ? { writeEngine: m.writeEngine, nodes: m.nodes, trinoStart: m.trinoStart }
+    : { writeEngine: "auto", ...oneNode }),
 });
+
+/** Without Trino there is nothing to say of its nodes and its start. */
+const settled = (v: MachineModel): MachineModel => (v.writeEngine === "trino" ? v : { ...v, ...oneNode });
+
+const whole = (n: number | string, least: number, most = Number.POSITIVE_INFINITY) =>
+  n !== "" && Number.isInteger(Number(n)) && Number(n) >= least && Number(n) <= most;
 
 /** What keeps a machine from being saved, by field. The server has the last word. */
 export function validateMachine(v: MachineModel): Partial<Record<keyof MachineModel, string>> {
   return {
     ...(v.name.trim() ? {} : { name: "Give it a name." }),
     ...(v.flavor ? {} : { flavor: "Choose how large it is." }),
-    ...(v.slots === "" || (Number.isInteger(Number(v.slots)) && Number(v.slots) > 0)
-      ? {}
-      : { slots: "A whole number from 1, or nothing." }),
+    ...(v.slots === "" || whole(v.slots, 1) ? {} : { slots: "A whole number from 1, or nothing." }),
+    ...(whole(settled(v).nodes, 1, 16) ? {} : { nodes: "A whole number from 1 to 16." }),
   };
 }
 
@@ -47,6 +70,9 @@ export const lacksRoom = (f: Pick<Flavor, "name" | "available">, held: string | 
 /** The flavor under the name that the kind has for it. */
 const sized = (k: Kind, flavor: string) => (k.typename === "Compute" ? { flavor } : { size: flavor });
 
+/** Of how many nodes it is paid for. */
+export const nodesOf = (v: MachineModel) => Number(settled(v).nodes) || 1;
+
 /** Input of the kind's own create, which takes no other. */
 export function toCreate(k: Kind, v: MachineModel): never {
   const input: CreateComputeInput | CreateWarehouseInput = {
@@ -55,12 +81,17 @@ export function toCreate(k: Kind, v: MachineModel): never {
     ...sized(k, v.flavor),
     ...(v.image.trim() ? { image: v.image.trim() } : {}),
     ...(v.slots === "" ? {} : { slots: Number(v.slots) }),
+    ...(k.typename === "Compute" || v.writeEngine === "auto" ? {} : { writeEngine: v.writeEngine }),
+    ...(k.typename === "Compute" || v.writeEngine !== "trino"
+      ? {}
+      : { nodes: Number(v.nodes), trinoStart: v.trinoStart }),
   };
   return input as never;
 }
 
 /** Input with what is changed, and nothing else: what is not said stays, also where it is locked. */
-export function toUpdate(k: Kind, id: string, was: MachineModel, v: MachineModel): never {
+export function toUpdate(k: Kind, id: string, was: MachineModel, wanted: MachineModel): never {
+  const v = settled(wanted);
   const differs = (f: keyof MachineModel) => String(v[f]).trim() !== String(was[f]).trim();
   const input: UpdateComputeInput | UpdateWarehouseInput = {
     id,
@@ -69,6 +100,9 @@ export function toUpdate(k: Kind, id: string, was: MachineModel, v: MachineModel
     ...(differs("flavor") ? sized(k, v.flavor) : {}),
     ...(differs("image") ? { image: v.image.trim() } : {}),
     ...(differs("slots") ? { slots: Number(v.slots) || 0 } : {}),
+    ...(differs("writeEngine") ? { writeEngine: v.writeEngine } : {}),
+    ...(differs("nodes") ? { nodes: Number(v.nodes) } : {}),
+    ...(differs("trinoStart") ? { trinoStart: v.trinoStart } : {}),
   };
   return input as never;
 }
@@ -81,6 +115,11 @@ const fields: Readonly<Record<string, keyof MachineModel>> = {
   autoStop: "autoStop",
   image: "image",
   slots: "slots",
+  write_engine: "writeEngine",
+  writeEngine: "writeEngine",
+  nodes: "nodes",
+  trino_start: "trinoStart",
+  trinoStart: "trinoStart",
 };
 
 /** The field of the form that a refusal speaks of. A name that is taken is a conflict, without a field. */

@@ -46,6 +46,8 @@ export interface Kind {
   /** What the kind calls a machine's flavor. */
   flavorWord: string;
   slotsLabel: string;
+  /** What of it changes only while it is stopped. */
+  locked: string;
   description: string;
   /** What its slots run. */
   work: string;
@@ -76,6 +78,7 @@ export const compute: Kind = {
   rest: "/api/v1/compute",
   flavorWord: "Flavor",
   slotsLabel: "Tasks at once",
+  locked: "Flavor, image and slots",
   description:
     "Machines that run the tasks of jobs. Each starts when a task needs it, and stops when it is idle.",
   work: "task",
@@ -105,6 +108,7 @@ export const warehouse: Kind = {
   rest: "/api/v1/sql/warehouses",
   flavorWord: "Size",
   slotsLabel: "Statements at once",
+  locked: "Size, write engine, image and slots",
   description: "Machines that run SQL and nothing else. Each stops by itself when it is idle.",
   work: "statement",
   stopEffect: "What runs on it is cancelled first.",

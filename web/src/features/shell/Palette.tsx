@@ -177,6 +177,12 @@ function useCommands(onShortcuts: () => void): SpotlightActionData[] {
       onClick: () => void navigate({ to: "/sql/history" }),
     },
     {
+      id: "maintenance",
+      label: "Show the maintenance of tables",
+      leftSection: icon(IconSearch),
+      onClick: () => void navigate({ to: "/catalog/maintenance" }),
+    },
+    {
       id: "new-key",
       label: "New API key",
       leftSection: icon(IconPlus),

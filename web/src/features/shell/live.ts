@@ -22,6 +22,9 @@ function refreshSoon(qc: QueryClient, timer: { current: ReturnType<typeof setTim
   }, 1_000);
 }
 
+/** What a machine has whole: the engines of a warehouse. */
+const wholeOf = ["engines"];
+
 /** Lists that show machines of each kind. */
 const machineLists = { Compute: "ComputeList", Warehouse: "WarehousesList" } as const;
 
@@ -32,7 +35,7 @@ const machineLists = { Compute: "ComputeList", Warehouse: "WarehousesList" } as 
 function useMachineEvents(qc: QueryClient) {
   const known = useRef(new Map<string, string>());
   return (m: MachineRow) => {
-    patchEntity(qc, m);
+    patchEntity(qc, m, wholeOf);
     const before = known.current.get(m.id);
     known.current.set(m.id, m.state);
     if (before === m.state) return;

@@ -17,6 +17,7 @@ import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tansta
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";
 import { StatementState, StatementsChangedDocument } from "@/gql/gen";
+import { engineName } from "@/lib/engine";
 import { useTab } from "@/lib/favicon";
 import { formatCount, plural } from "@/lib/format";
 import { failed } from "@/lib/notify";
@@ -28,6 +29,7 @@ import { EmptyState, ErrorPanel, NoMatch, TableSkeleton, UnknownChoice } from "@
 import { StatusBadge, statusWord } from "@/ui/Status";
 import { Ago, Duration } from "@/ui/Time";
 import { danger, useExecute } from "./actions";
+import { namedEngine } from "./engine";
 import {
   type HistoryFilter,
   historyQuery,
@@ -201,6 +203,7 @@ function useRerun() {
       return execute({
         query: s.query,
         warehouse: s.warehouseId,
+        engine: namedEngine(s) ?? null,
         parameters: s.parameters.length ? s.parameters : null,
         database: s.database,
         schema: s.schema,
@@ -261,6 +264,23 @@ function StatementsTable({ rows }: { rows: readonly StatementRow[] }) {
                     {s.error.message}
                   </Text>
                 )}
+                {s.engine && (
+                  <Text
+                    size="xs"
+                    lineClamp={1}
+                    maw={620}
+                    className="sql-served"
+                    title={s.routingReason ?? undefined}
+                  >
+                    {engineName(s.engine)}
+                    {s.routingReason && <span className="dim">: {s.routingReason}</span>}
+                  </Text>
+                )}
+                {s.message && !isOver(s) && (
+                  <Text size="xs" c="dimmed" lineClamp={1} maw={620}>
+                    {s.message}
+                  </Text>
+                )}
               </Table.Td>
               <Table.Td>
                 {s.warehouse ? (
@@ -271,7 +291,7 @@ function StatementsTable({ rows }: { rows: readonly StatementRow[] }) {
                   <span className="dim">deleted</span>
                 )}
               </Table.Td>
-              <Table.Td className="wraps">
+              <Table.Td className="wraps" miw={104}>
                 {s.createdBy}
                 {s.runId && (
                   <Text size="xs">

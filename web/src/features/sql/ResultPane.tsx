@@ -2,6 +2,7 @@ import { Alert, Button, Group, Progress, SegmentedControl, Text, Tooltip } from 
 import { IconAlertTriangle, IconCut, IconRowInsertBottom, IconTerminal2 } from "@tabler/icons-react";
 import { lazy, Suspense, useEffect, useMemo } from "react";
 import { useNow } from "@/lib/clock";
+import { engineName } from "@/lib/engine";
 import { formatBytes, formatCount, plural } from "@/lib/format";
 import type { ResultSource } from "@/lib/result";
 import type { TabRun } from "@/lib/sqlTabs";
@@ -145,11 +146,7 @@ function Shown({
         <Elapsed statement={s} />
         {isOver(s) && s.state === "SUCCEEDED" && <b>{outcome(s)}</b>}
         {!isOver(s) && s.chunks.length > 0 && <span>{formatCount(total(s))} rows so far</span>}
-        {s.engine && (
-          <Tooltip label={s.routingReason ?? "The warehouse's engine."} multiline maw={360}>
-            <span className="sql-engine">{s.engine}</span>
-          </Tooltip>
-        )}
+        {s.engine && <EngineButton engine={s.engine} reason={s.routingReason} onDetails={onView} />}
         {Number(s.bytesScanned) > 0 && (
           <span className="dim">{formatBytes(Number(s.bytesScanned))} read</span>
         )}
@@ -193,11 +190,45 @@ function Shown({
   );
 }
 
+/** The engine that serves a statement; why it does on hover and on focus, and among the details. */
+function EngineButton({
+  engine,
+  reason,
+  onDetails,
+}: {
+  engine: string;
+  reason: string | null;
+  onDetails: (v: View) => void;
+}) {
+  const name = engineName(engine);
+  return (
+    <Tooltip
+      label={reason ?? `${name} serves it.`}
+      multiline
+      maw={360}
+      events={{ hover: true, focus: true, touch: true }}
+    >
+      <button
+        type="button"
+        className="sql-engine"
+        aria-label={`Engine ${name}. ${reason ?? ""}`.trim()}
+        onClick={() => onDetails("details")}
+      >
+        {name}
+      </button>
+    </Tooltip>
+  );
+}
+
 const total = (s: Statement) => s.chunks.reduce((n, c) => n + Number(c.rows), 0);
+
+/** What changes files and no rows; its own rows tell what it did. */
+const maintains: ReadonlySet<string> = new Set(["OPTIMIZE", "EXPIRE SNAPSHOTS", "REMOVE ORPHAN FILES"]);
 
 /** What came of it, in words. */
 function outcome(s: Statement): string {
   if (s.columns.length > 0 && !s.write) return plural(total(s), "row");
+  if (s.kind && maintains.has(s.kind)) return "Done";
   if (s.rowCount === null) return "Done; how many rows it changed is not known";
   const n = Number(s.rowCount);
   return s.write && n > 0 ? `${plural(n, "row")} changed` : "Done";

@@ -6,6 +6,7 @@ import { databasesQuery, schemasQuery } from "@/lib/catalog";
 import type { SqlTab, TabStore } from "@/lib/sqlTabs";
 import { parameterCount, statements } from "@/lib/sqlText";
 import { MachineIcon, machineWord } from "@/ui/Machine";
+import { automatic, engineChoices, engineOn } from "./engine";
 import { Parameters } from "./Parameters";
 
 export type WarehouseOption = SqlWarehousesQuery["warehouses"]["edges"][number]["node"];
@@ -103,49 +104,82 @@ export function RunBar({
         </ActionIcon>
       </Tooltip>
       {parameters > 0 && <Parameters tab={tab} count={parameters} store={store} />}
-      <Select
-        size="xs"
-        w={205}
-        ml="auto"
-        aria-label="Warehouse"
-        placeholder="No warehouse"
-        allowDeselect={false}
-        data={warehouses.map((w) => ({ value: w.id, label: w.name }))}
-        value={warehouse?.id ?? null}
-        onChange={(v) => v && store.change(tab.id, { warehouse: v })}
-        leftSection={
-          warehouse && (
-            <span className="machine-state" data-status={warehouse.state}>
-              <MachineIcon state={warehouse.state} />
-            </span>
-          )
-        }
-        renderOption={({ option }) => {
-          const w = warehouses.find((x) => x.id === option.value);
-          return (
-            <span className="sql-warehouse machine-state" data-status={w?.state}>
-              {w && <MachineIcon state={w.state} />}
-              <span>{option.label}</span>
-              <small className="dim">{w && machineWord(w.state).toLowerCase()}</small>
-            </span>
-          );
-        }}
-      />
-      <span className="dim sql-starts" role="status" aria-label="State of the warehouse">
-        {warehouse && machineWord(warehouse.state).toLowerCase()}
-        {starts && warehouse.state !== "STARTING" && ", starts by itself"}
-      </span>
-      <Home tab={tab} store={store} />
-      <Select
-        size="xs"
-        w={130}
-        aria-label="Rows at most"
-        allowDeselect={false}
-        data={limits}
-        value={String(tab.rowLimit)}
-        onChange={(v) => v !== null && store.change(tab.id, { rowLimit: Number(v) })}
-      />
+      <div className="sql-places">
+        <Select
+          size="xs"
+          style={{ flex: "1 1 120px", maxWidth: 165 }}
+          aria-label="Warehouse"
+          placeholder="No warehouse"
+          allowDeselect={false}
+          data={warehouses.map((w) => ({ value: w.id, label: w.name }))}
+          value={warehouse?.id ?? null}
+          onChange={(v) => v && store.change(tab.id, { warehouse: v })}
+          leftSection={
+            warehouse && (
+              <span className="machine-state" data-status={warehouse.state}>
+                <MachineIcon state={warehouse.state} />
+              </span>
+            )
+          }
+          renderOption={({ option }) => {
+            const w = warehouses.find((x) => x.id === option.value);
+            return (
+              <span className="sql-warehouse machine-state" data-status={w?.state}>
+                {w && <MachineIcon state={w.state} />}
+                <span>{option.label}</span>
+                <small className="dim">{w && machineWord(w.state).toLowerCase()}</small>
+              </span>
+            );
+          }}
+        />
+        <span className="dim sql-starts" role="status" aria-label="State of the warehouse">
+          {warehouse && machineWord(warehouse.state).toLowerCase()}
+          {starts && warehouse.state !== "STARTING" && ", starts by itself"}
+        </span>
+        <EngineSelect tab={tab} store={store} warehouse={warehouse} />
+        <Home tab={tab} store={store} />
+        <Select
+          size="xs"
+          w={134}
+          aria-label="Rows at most"
+          allowDeselect={false}
+          data={limits}
+          value={String(tab.rowLimit)}
+          onChange={(v) => v !== null && store.change(tab.id, { rowLimit: Number(v) })}
+        />
+      </div>
     </div>
+  );
+}
+
+/** Which engine serves what the tab runs: the warehouse's choice, or one that is named. */
+function EngineSelect({
+  tab,
+  store,
+  warehouse,
+}: {
+  tab: SqlTab;
+  store: TabStore;
+  warehouse: WarehouseOption | undefined;
+}) {
+  const choices = engineChoices(warehouse);
+  return (
+    <Select
+      size="xs"
+      w={112}
+      aria-label="Engine"
+      allowDeselect={false}
+      data={choices.map(({ value, label }) => ({ value, label }))}
+      value={engineOn(warehouse, tab.engine) ?? automatic}
+      onChange={(v) => v && store.change(tab.id, { engine: v === automatic ? undefined : v })}
+      comboboxProps={{ width: 270, position: "bottom-start" }}
+      renderOption={({ option }) => (
+        <span className="sql-warehouse">
+          <span>{option.label}</span>
+          <small className="dim">{choices.find((c) => c.value === option.value)?.about}</small>
+        </span>
+      )}
+    />
   );
 }
 
@@ -159,7 +193,7 @@ function Home({ tab, store }: { tab: SqlTab; store: TabStore }) {
     <Group gap={4} wrap="nowrap">
       <Select
         size="xs"
-        w={104}
+        w={98}
         aria-label="Database of short names"
         allowDeselect={false}
         data={withPresent(
@@ -171,7 +205,7 @@ function Home({ tab, store }: { tab: SqlTab; store: TabStore }) {
       />
       <Select
         size="xs"
-        w={112}
+        w={102}
         aria-label="Schema of short names"
         allowDeselect={false}
         data={withPresent(

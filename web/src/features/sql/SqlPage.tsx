@@ -27,6 +27,7 @@ import type { Mark, SqlEditorHandle } from "@/ui/SqlEditor";
 import { EmptyState, PanelSkeleton } from "@/ui/States";
 import { useCancel } from "./actions";
 import { type CatalogNames, complete } from "./complete";
+import { engineOn, namedEngine } from "./engine";
 import { useStatement } from "./live";
 import { isOver, type Statement, statementQuery, warehousesQuery } from "./queries";
 import { ResultPane, type View } from "./ResultPane";
@@ -78,7 +79,8 @@ function useAsked(store: TabStore, { statement, q, warehouse }: Asked) {
       if (statement)
         return openStatement(store, (await qc.ensureQueryData(statementQuery(statement))).statement);
       const present = store.get().list.find((t) => t.id === store.get().active);
-      if (present?.text !== q) store.open({ text: q ?? "", ...(warehouse ? { warehouse } : {}) });
+      if (present?.text !== q)
+        store.open({ text: q ?? "", engine: undefined, ...(warehouse ? { warehouse } : {}) });
     };
     open()
       .catch((e) => failed("The statement cannot be opened", e))
@@ -96,6 +98,7 @@ function openStatement(store: TabStore, s: Statement | null) {
   store.open({
     text: s.query,
     warehouse: s.warehouse?.id,
+    engine: namedEngine(s),
     database: s.database,
     schema: s.schema,
     parameters: s.parameters.map(asParameter),
@@ -144,7 +147,12 @@ function Workbench({ store, asked }: { store: TabStore; asked: Asked }) {
   const warehouses = list.data?.warehouses.edges.map((e) => e.node) ?? [];
   const warehouse = warehouses.find((w) => w.id === tab.warehouse) ?? warehouses[0];
   const names = useCatalogNames();
-  const { run, refusal, sending } = useRun(store, warehouse?.id);
+  const { run, refusal, sending } = useRun(store, warehouse?.id, (t) =>
+    engineOn(
+      warehouses.find((w) => w.id === (t.warehouse ?? warehouse?.id)),
+      t.engine,
+    ),
+  );
   const [view, setView] = useState<View>("result");
   const { statement } = useStatement(tab.runs[Math.min(tab.shown, tab.runs.length - 1)]?.id);
   const cancel = useCancel();
@@ -161,9 +169,10 @@ function Workbench({ store, asked }: { store: TabStore; asked: Asked }) {
     if (!running) run(present(), statements(present().text));
   };
   const onFormat = async () => {
-    const { formatDialect, duckdb } = await import("sql-formatter");
+    const { formatDialect, duckdb, trino } = await import("sql-formatter");
+    const dialect = present().engine === "trino" ? trino : duckdb;
     try {
-      editor.current?.replaceAll(formatDialect(present().text, { dialect: duckdb, keywordCase: "upper" }));
+      editor.current?.replaceAll(formatDialect(present().text, { dialect, keywordCase: "upper" }));
     } catch {
       failed(
         "The text was left as it is",

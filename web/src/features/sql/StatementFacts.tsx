@@ -1,9 +1,10 @@
 import { Link } from "@tanstack/react-router";
 import { StatementDetailDocument } from "@/gql/gen";
+import { engineName } from "@/lib/engine";
 import { formatBytes, formatCount } from "@/lib/format";
 import { CopyButton, CopyId, CopyMenu } from "@/ui/Copy";
 import { Ago, When } from "@/ui/Time";
-import type { Statement } from "./queries";
+import { isOver, type Statement } from "./queries";
 import { took } from "./took";
 
 /** Everything that is known of a statement. */
@@ -38,7 +39,7 @@ export function StatementFacts({ statement: s }: { statement: Statement }) {
         </dd>
         <dt>Engine</dt>
         <dd>
-          {s.engine ?? <span className="dim">none yet</span>}
+          {s.engine ? engineName(s.engine) : <span className="dim">{isOver(s) ? "none" : "none yet"}</span>}
           {s.routingReason && <div className="dim">{s.routingReason}</div>}
         </dd>
         <dt>Short names</dt>

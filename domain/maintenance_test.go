@@ -1,0 +1,407 @@
+package domain
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/shopspring/decimal"
+	"github.com/stretchr/testify/require"
+)
+
+// everything is a policy that says all there is, other than what is built in.
+func everything() MaintenancePolicy {
+	return MaintenancePolicy{
+		Enabled: new(false), Schedule: &MaintenanceSchedule{"@hourly", "Europe/Rome"}, Warehouse: new(MachineID("wh_1")), StartWarehouse: new(false),
+		Compact: CompactPolicy{Enabled: new(false), Threshold: new(int64(mib)), MinFiles: new(2), DeletePercent: new(50)},
+		Expire:  ExpirePolicy{Enabled: new(false), KeepDays: new(1)}, Orphans: OrphansPolicy{Enabled: new(false), OlderDays: new(2)},
+	}
+}
+
+// Each field is inherited by itself, from the nearest level that says it.
+func TestAPolicyIsInheritedFieldByField(t *testing.T) {
+	none, all := MaintenancePolicy{}, everything()
+	said := MaintenanceSettings{
+		Schedule: *all.Schedule, Threshold: mib, MinFiles: 2, DeletePercent: 50, KeepDays: 1, OlderDays: 2, Warehouse: "wh_1",
+	}
+	for _, c := range []struct {
+		name                       string
+		workspace, database, table MaintenancePolicy
+		origin                     MaintenanceLevel
+	}{
+		{"nobody", none, none, none, MaintenanceBuiltIn},
+		{"the workspace", all, none, none, MaintenanceOfWorkspace},
+		{"the database", none, all, none, MaintenanceOfDatabase},
+		{"the table", none, none, all, MaintenanceOfTable},
+		{"all of them", all, all, all, MaintenanceOfTable},
+	} {
+		got := settingsOf(c.workspace, c.database, c.table)
+		require.ElementsMatch(t, MaintenanceFields, slices.Collect(maps.Keys(got.Origins)), c.name)
+		for field, origin := range got.Origins {
+			require.Equal(t, c.origin, origin, "%s says %s", c.name, field)
+		}
+		want := said
+		if c.origin == MaintenanceBuiltIn {
+			want = builtIn()
+		}
+		got.Origins, want.Origins = nil, nil
+		require.Equal(t, want, got, c.name)
+	}
+	mixed := settingsOf(MaintenancePolicy{Enabled: new(false), StartWarehouse: new(false)}, MaintenancePolicy{Expire: ExpirePolicy{KeepDays: new(30)}}, MaintenancePolicy{Enabled: new(true)})
+	require.True(t, mixed.Enabled)
+	require.Equal(t, 30, mixed.KeepDays)
+	require.Equal(t, MaintenanceOfTable, mixed.Origins[fieldEnabled])
+	require.Equal(t, MaintenanceOfDatabase, mixed.Origins[fieldKeepDays])
+	require.Equal(t, MaintenanceOfWorkspace, mixed.Origins[fieldStartWarehouse])
+	require.Equal(t, MaintenanceBuiltIn, mixed.Origins[fieldSchedule])
+}
+
+func TestAPolicyIsKeptAsItIs(t *testing.T) {
+	for _, p := range []MaintenancePolicy{{}, everything()} {
+		kept, err := json.Marshal(p)
+		require.NoError(t, err)
+		var back MaintenancePolicy
+		require.NoError(t, json.Unmarshal(kept, &back))
+		require.Equal(t, p, back)
+	}
+}
+
+// Nothing of a table whose files came from elsewhere is removed unless its own policy says so.
+func TestFilesFromElsewhereAreSpared(t *testing.T) {
+	yes := MaintenancePolicy{Expire: ExpirePolicy{Enabled: new(true)}, Orphans: OrphansPolicy{Enabled: new(true)}}
+	for _, c := range []struct {
+		registered      bool
+		database, table MaintenancePolicy
+		want            []MaintenanceKind
+		origin          MaintenanceLevel
+	}{
+		{false, MaintenancePolicy{}, MaintenancePolicy{}, MaintenanceKinds, MaintenanceBuiltIn},
+		{true, MaintenancePolicy{}, MaintenancePolicy{}, []MaintenanceKind{MaintenanceCompact}, MaintenanceRegistered},
+		{true, yes, MaintenancePolicy{}, []MaintenanceKind{MaintenanceCompact}, MaintenanceRegistered},
+		{true, MaintenancePolicy{}, yes, MaintenanceKinds, MaintenanceOfTable},
+	} {
+		l := levels{databases: map[DatabaseID]MaintenanceHolder{"db_1": {Policy: c.database}}}
+		s := l.settings(MaintainedTable{LakeTable: LakeTable{DatabaseID: "db_1", Registered: c.registered}, Policy: c.table})
+		require.Equal(t, c.want, s.kinds())
+		require.Equal(t, c.origin, s.Origins[fieldExpire])
+		require.Equal(t, c.origin, s.Origins[fieldOrphans])
+	}
+}
+
+func TestWhatAPolicyMaySay(t *testing.T) {
+	for _, c := range []struct {
+		policy MaintenancePolicy
+		field  string // that is wrong; empty where nothing is
+	}{
+		{MaintenancePolicy{}, ""},
+		{everything(), ""},
+		{MaintenancePolicy{Schedule: &MaintenanceSchedule{Cron: "0 3 * * *"}}, ""},
+		{MaintenancePolicy{Schedule: &MaintenanceSchedule{Cron: "often"}}, "schedule.cron"},
+		{MaintenancePolicy{Schedule: &MaintenanceSchedule{}}, "schedule.cron"},
+		{MaintenancePolicy{Schedule: &MaintenanceSchedule{Cron: "0 0 30 2 *"}}, "schedule.cron"},
+		{MaintenancePolicy{Schedule: &MaintenanceSchedule{Cron: "0 3 * * *", TimeZone: "Mars"}}, "schedule.time_zone"},
+		{MaintenancePolicy{Compact: CompactPolicy{Threshold: new(int64(mib - 1))}}, fieldThreshold},
+		{MaintenancePolicy{Compact: CompactPolicy{Threshold: new(int64(mib + 1))}}, fieldThreshold},
+		{MaintenancePolicy{Compact: CompactPolicy{Threshold: new(int64(maxThreshold + mib))}}, fieldThreshold},
+		{MaintenancePolicy{Compact: CompactPolicy{MinFiles: new(1)}}, fieldMinFiles},
+		{MaintenancePolicy{Compact: CompactPolicy{DeletePercent: new(101)}}, fieldDeletePercent},
+		{MaintenancePolicy{Compact: CompactPolicy{DeletePercent: new(-1)}}, fieldDeletePercent},
+		{MaintenancePolicy{Expire: ExpirePolicy{KeepDays: new(0)}}, fieldKeepDays},
+		{MaintenancePolicy{Orphans: OrphansPolicy{OlderDays: new(0)}}, fieldOlderDays},
+		{MaintenancePolicy{Orphans: OrphansPolicy{OlderDays: new(maxKeepDays + 1)}}, fieldOlderDays},
+	} {
+		_, err := c.policy.normal(moment)
+		if c.field == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.True(t, IsCode(err, CodeInvalid), "%+v: %v", c.policy, err)
+		require.Equal(t, c.field, AsError(err).Field)
+	}
+	kept, err := MaintenancePolicy{Schedule: &MaintenanceSchedule{Cron: " @daily "}}.normal(moment)
+	require.NoError(t, err)
+	require.Equal(t, MaintenanceSchedule{"@daily", "UTC"}, *kept.Schedule)
+}
+
+// When a table is due: at the time of the nearest level that has a schedule; never while it is turned off.
+func TestWhenATableIsDue(t *testing.T) {
+	at := func(hours int) *time.Time { return new(moment.Add(time.Duration(hours) * time.Hour)) }
+	own := MaintenancePolicy{Schedule: &MaintenanceSchedule{"@hourly", "UTC"}}
+	off := MaintenancePolicy{Enabled: new(false)}
+	for _, c := range []struct {
+		name                       string
+		workspace, database, table MaintenanceHolder
+		want                       *time.Time
+	}{
+		{"a new workspace", MaintenanceHolder{}, MaintenanceHolder{}, MaintenanceHolder{}, builtIn().Schedule.next(moment)},
+		{"the workspace's time", MaintenanceHolder{NextAt: at(1)}, MaintenanceHolder{}, MaintenanceHolder{}, at(1)},
+		{"the database's", MaintenanceHolder{NextAt: at(1)}, MaintenanceHolder{Policy: own, NextAt: at(2)}, MaintenanceHolder{}, at(2)},
+		{"the table's", MaintenanceHolder{NextAt: at(1)}, MaintenanceHolder{Policy: own, NextAt: at(2)}, MaintenanceHolder{Policy: own, NextAt: at(3)}, at(3)},
+		{"turned off", MaintenanceHolder{NextAt: at(1), Policy: off}, MaintenanceHolder{}, MaintenanceHolder{}, nil},
+		{"turned off below", MaintenanceHolder{NextAt: at(1)}, MaintenanceHolder{Policy: off}, MaintenanceHolder{}, nil},
+		{"turned on below", MaintenanceHolder{NextAt: at(1), Policy: off}, MaintenanceHolder{Policy: MaintenancePolicy{Enabled: new(true)}}, MaintenanceHolder{}, at(1)},
+	} {
+		l := levels{workspace: c.workspace, databases: map[DatabaseID]MaintenanceHolder{"db_1": c.database}}
+		table := MaintainedTable{LakeTable: LakeTable{DatabaseID: "db_1"}, Policy: c.table.Policy, NextAt: c.table.NextAt}
+		require.Equal(t, c.want, l.ofTable(table, moment).NextAt, c.name)
+	}
+}
+
+// A time that was missed does not come again and again, and one that was set stays as long as its schedule does.
+func TestAHolderIsArmed(t *testing.T) {
+	hourly := MaintenancePolicy{Schedule: &MaintenanceSchedule{"0 * * * *", "UTC"}}
+	next := moment.Truncate(time.Hour).Add(time.Hour)
+	h := MaintenanceHolder{Table: "tbl_1", SweepAfter: "tbl_0"}
+	h.replace(hourly, moment)
+	require.Equal(t, MaintenanceHolder{Table: "tbl_1", Policy: hourly, NextAt: &next}, h)
+	h.arm(moment.Add(72 * time.Hour))
+	require.Equal(t, next.Add(72*time.Hour), *h.NextAt)
+	h.replace(MaintenancePolicy{Schedule: &MaintenanceSchedule{"0 * * * *", "UTC"}, Enabled: new(false)}, moment)
+	require.Equal(t, next.Add(72*time.Hour), *h.NextAt)
+	h.replace(MaintenancePolicy{}, moment)
+	require.Nil(t, h.NextAt)
+	workspace := MaintenanceHolder{}
+	workspace.replace(MaintenancePolicy{}, moment)
+	require.Equal(t, builtIn().Schedule.next(moment), workspace.NextAt)
+}
+
+// small is a table of many small files, which was just made.
+func small() MaintainedTable {
+	return MaintainedTable{LakeTable: LakeTable{
+		Kind: KindTable, Snapshot: &TableSnapshot{}, CreatedAt: moment, Version: 3, DataFiles: new(int64(10)), DataBytes: new(int64(1000)), RowCount: new(int64(100)),
+		DeleteFiles: new(int64(0)), DeletedRows: new(int64(0)), Snapshots: new(int64(3)),
+	}}
+}
+
+// large is one of few files of the right size.
+func large() MaintainedTable {
+	t := small()
+	t.DataFiles, t.DataBytes = new(int64(100)), new(int64(100*128*mib))
+	return t
+}
+
+func TestWhatATableNeeds(t *testing.T) {
+	compact, expire, orphans := []MaintenanceKind{MaintenanceCompact}, []MaintenanceKind{MaintenanceExpire}, []MaintenanceKind{MaintenanceOrphans}
+	for _, c := range []struct {
+		name   string
+		table  MaintainedTable
+		change func(*MaintainedTable)
+		want   []MaintenanceKind
+		after  time.Duration // since it was made
+	}{
+		{"small files", small(), func(*MaintainedTable) {}, compact, 0},
+		{"a view", small(), func(t *MaintainedTable) { t.Kind = KindView }, nil, 0},
+		{"never written", small(), func(t *MaintainedTable) { t.Snapshot = nil }, nil, 365 * 24 * time.Hour},
+		{"as many as it takes", small(), func(t *MaintainedTable) { t.DataFiles = new(int64(5)) }, compact, 0},
+		{"one less", small(), func(t *MaintainedTable) { t.DataFiles = new(int64(4)) }, nil, 0},
+		{"none", small(), func(t *MaintainedTable) { t.DataFiles = new(int64(0)) }, nil, 0},
+		{"not known", small(), func(t *MaintainedTable) { t.DataFiles = nil }, nil, 0},
+		{"files of a size that is not known", large(), func(t *MaintainedTable) { t.DataBytes = nil }, compact, 0},
+		{"few of them", small(), func(t *MaintainedTable) { t.DataFiles, t.DataBytes = new(int64(4)), nil }, nil, 0},
+		{"large files", large(), func(*MaintainedTable) {}, nil, 0},
+		{"a little less than large", large(), func(t *MaintainedTable) { *t.DataBytes -= 100 }, compact, 0},
+		{"compacted, and few since", small(), func(t *MaintainedTable) { t.Done.CompactedFiles = 6 }, nil, 0},
+		{"compacted, and enough since", small(), func(t *MaintainedTable) { t.Done.CompactedFiles = 5 }, compact, 0},
+		{"compacted, and replaced since", small(), func(t *MaintainedTable) { t.Done.CompactedFiles = 100 }, compact, 0},
+		{"few deletes", large(), func(t *MaintainedTable) { t.DeleteFiles, t.DeletedRows = new(int64(9)), new(int64(11)) }, nil, 0},
+		{"many files of deletes", large(), func(t *MaintainedTable) { t.DeleteFiles = new(int64(10)) }, compact, 0},
+		{"many deletes in one", large(), func(t *MaintainedTable) { t.DeleteFiles, t.DeletedRows = new(int64(1)), new(int64(12)) }, compact, 0},
+		{"deletes that hide rows", large(), func(t *MaintainedTable) { t.DeleteFiles, t.RowCount = new(int64(1)), nil }, compact, 0},
+		{"deletes that compaction left", large(), func(t *MaintainedTable) { t.DeleteFiles, t.Done.CompactedDeletes = new(int64(50)), 50 }, nil, 0},
+		{"young snapshots", large(), func(t *MaintainedTable) { t.ExpirableAt, t.Done.CleanedVersion = &moment, 3 }, nil, 7*24*time.Hour - time.Second},
+		{"old snapshots", large(), func(t *MaintainedTable) { t.ExpirableAt, t.Done.CleanedVersion = &moment, 3 }, expire, 7 * 24 * time.Hour},
+		{"old ones that stay", large(), func(t *MaintainedTable) { t.Done.CleanedVersion = 3 }, nil, 365 * 24 * time.Hour},
+		{"snapshots that were not noted", large(), func(t *MaintainedTable) { t.Snapshots, t.Done.CleanedVersion = nil, 3 }, expire, 7 * 24 * time.Hour},
+		{"those, tried", large(), func(t *MaintainedTable) { t.Snapshots, t.Done.CleanedVersion, t.Done.ExpiredAt = nil, 3, &moment }, nil, 7 * 24 * time.Hour},
+		{"orphans, too early", large(), func(*MaintainedTable) {}, nil, 7*24*time.Hour - time.Second},
+		{"orphans", large(), func(*MaintainedTable) {}, orphans, 7 * 24 * time.Hour},
+		{"orphans, looked for since", large(), func(t *MaintainedTable) { t.Done.CleanedAt, t.Done.CleanedVersion = new(moment.Add(24*time.Hour)), 2 }, nil, 7 * 24 * time.Hour},
+		{"orphans, long ago", large(), func(t *MaintainedTable) { t.Done.CleanedAt, t.Done.CleanedVersion = new(moment.Add(24*time.Hour)), 2 }, orphans, 8 * 24 * time.Hour},
+		{"orphans of what nobody wrote since", large(), func(t *MaintainedTable) { t.Done.CleanedAt, t.Done.CleanedVersion = &moment, 3 }, nil, 365 * 24 * time.Hour},
+		{"all of it", small(), func(t *MaintainedTable) { t.ExpirableAt = &moment }, MaintenanceKinds, 7 * 24 * time.Hour},
+	} {
+		c.change(&c.table)
+		now := moment.Add(c.after)
+		if len(c.want) == 0 {
+			require.Empty(t, c.table.needs(builtIn(), now), c.name)
+		} else {
+			require.Equal(t, c.want, c.table.needs(builtIn(), now), c.name)
+		}
+		require.Empty(t, c.table.needs(settingsOf(MaintenancePolicy{}, MaintenancePolicy{}, everything()), now), "%s, but turned off", c.name)
+	}
+}
+
+func TestTheStatementsOfMaintenance(t *testing.T) {
+	table := LakeTable{Database: "lake", Schema: "a.b", Name: `wei"rd`}
+	for kind, want := range map[MaintenanceKind]string{
+		MaintenanceCompact: `ALTER TABLE "lake"."a.b"."wei""rd" EXECUTE optimize(file_size_threshold => '128MB')`,
+		MaintenanceExpire:  `ALTER TABLE "lake"."a.b"."wei""rd" EXECUTE expire_snapshots(retention_threshold => '7d')`,
+		MaintenanceOrphans: `ALTER TABLE "lake"."a.b"."wei""rd" EXECUTE remove_orphan_files(retention_threshold => '7d')`,
+	} {
+		require.Equal(t, want, kind.sql(table, builtIn()))
+	}
+}
+
+// runOf is a run that has begun its first operation.
+func runOf(todo ...MaintenanceKind) MaintenanceRun {
+	r := newMaintenanceRun(small().LakeTable, todo, TriggerSchedule, Actor{Kind: ActorSystem}, moment, moment)
+	r.begin(small().LakeTable, builtIn(), "wh_1", moment)
+	r.submitted("stm_1")
+	return r
+}
+
+func endedStatement(state StatementState, fault Fault) Statement {
+	st := Statement{State: state, StartedAt: &moment, FinishedAt: new(moment.Add(90 * time.Second))}
+	if fault != "" {
+		st.Failure = &StatementFailure{Fault: fault, Message: "Why."}
+	}
+	return st
+}
+
+// What becomes of a run by how its statement ends.
+func TestWhatBecomesOfARun(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		end   Statement
+		tries int
+		todo  int // that is left of two
+		state MaintenanceState
+	}{
+		{"it is done", endedStatement(StatementSucceeded, ""), 0, 1, MaintenanceRunning},
+		{"it lost a race", endedStatement(StatementFailed, FaultConflict), 0, 1, MaintenanceRunning},
+		{"it is refused", endedStatement(StatementFailed, FaultQuery), 0, 1, MaintenanceRunning},
+		{"it is too large", endedStatement(StatementFailed, FaultResources), 0, 1, MaintenanceRunning},
+		{"it is too slow", endedStatement(StatementFailed, FaultTimeout), 0, 1, MaintenanceRunning},
+		{"it may not", endedStatement(StatementFailed, FaultForbidden), 0, 1, MaintenanceRunning},
+		{"it is cancelled", endedStatement(StatementCancelled, FaultCancelled), 0, 2, MaintenanceCancelled},
+		{"its engine is lost", endedStatement(StatementFailed, FaultEngine), 0, 2, MaintenanceQueued},
+		{"it is gone", Statement{State: StatementFailed}, 0, 2, MaintenanceQueued},
+		{"its engine is lost again", endedStatement(StatementFailed, FaultEngine), 1, 2, MaintenanceQueued},
+		{"its engine is lost too often", endedStatement(StatementFailed, FaultEngine), 2, 2, MaintenanceFailed},
+	} {
+		r := runOf(MaintenanceCompact, MaintenanceExpire)
+		r.Tries = c.tries
+		r.settle(c.end, large().LakeTable, nil, Price{}, moment)
+		require.Equal(t, c.state, r.State, c.name)
+		require.Len(t, r.Todo, c.todo, c.name)
+		require.Equal(t, c.state.Final(), r.FinishedAt != nil, c.name)
+		require.Empty(t, r.Statement, c.name)
+		require.True(t, r.current().State.Final(), c.name)
+		require.Equal(t, c.end.State != StatementSucceeded, r.current().Message != "", c.name)
+		if r.State == MaintenanceQueued {
+			require.Equal(t, moment.Add(time.Duration(c.tries+1)*maintenanceAgain), r.LookAt, c.name)
+		}
+		if r.State == MaintenanceRunning { // the next one succeeds
+			r.begin(small().LakeTable, builtIn(), "wh_1", moment)
+			r.settle(endedStatement(StatementSucceeded, ""), large().LakeTable, nil, Price{}, moment)
+			require.Equal(t, c.end.State == StatementSucceeded, r.State == MaintenanceSucceeded, c.name)
+			require.Equal(t, c.end.State != StatementSucceeded, r.State == MaintenanceFailed, c.name)
+			require.Equal(t, r.State == MaintenanceFailed, r.Message != "", c.name)
+		}
+	}
+}
+
+// What was done, and what it cost, is in the history.
+func TestWhatAnOperationTells(t *testing.T) {
+	r := runOf(MaintenanceExpire)
+	after := small().LakeTable
+	after.Snapshots = new(int64(1))
+	told := metrics([]byte(`[["deleted_data_files_count", 7], ["deleted_manifests", 2], ["deleted_bytes", 900], ["kept", 5], ["odd", "x"], [1, 2], ["short"]]`))
+	r.settle(endedStatement(StatementSucceeded, ""), after, told, Price{Hourly: decimal.RequireFromString("0.40"), Currency: "USD"}, moment)
+	o := r.current()
+	require.Equal(t, MaintenanceSucceeded, r.State)
+	require.Equal(t, map[string]int64{"deleted_data_files_count": 7, "deleted_manifests": 2, "deleted_bytes": 900, "kept": 5}, o.Metrics)
+	require.Equal(t, int64(2), *o.SnapshotsExpired)
+	require.Equal(t, int64(9), *o.FilesRemoved)
+	require.Equal(t, 90.0, o.Seconds)
+	require.Equal(t, "0.01", o.Cost.String())
+	require.Equal(t, "USD", o.Currency)
+	require.Equal(t, int64(3), *o.Before.Snapshots)
+	require.Equal(t, int64(1), *o.After.Snapshots)
+
+	r = runOf(MaintenanceExpire)
+	r.settle(endedStatement(StatementSucceeded, ""), after, map[string]int64{"expired_snapshots": 1}, Price{}, moment)
+	require.Equal(t, int64(1), *r.current().SnapshotsExpired, "others have committed meanwhile")
+
+	r = runOf(MaintenanceCompact)
+	r.settle(endedStatement(StatementSucceeded, ""), after, metrics([]byte(`nothing`)), Price{}, moment)
+	require.Nil(t, r.current().Cost)
+	require.Nil(t, r.current().SnapshotsExpired)
+	require.Nil(t, r.current().FilesRemoved)
+}
+
+func TestARunIsPutOffForSixHoursAtMost(t *testing.T) {
+	r := newMaintenanceRun(small().LakeTable, MaintenanceKinds, TriggerSchedule, Actor{}, moment, moment)
+	until := moment.Add(time.Hour)
+	require.True(t, r.patient(moment))
+	r.putOff(until, "It is written.", moment.Add(maintenanceWait-time.Second))
+	require.Equal(t, MaintenanceQueued, r.State)
+	require.Equal(t, until, r.LookAt)
+	require.False(t, r.patient(moment.Add(maintenanceWait)), "then it is done all the same")
+	r.putOff(until, "No warehouse.", moment.Add(maintenanceWait))
+	require.Equal(t, MaintenanceSkipped, r.State)
+	require.Contains(t, r.Message, "No warehouse.")
+
+	require.False(t, (&MaintenanceRun{Trigger: TriggerManual, CreatedAt: moment, Todo: MaintenanceKinds}).patient(moment), "somebody wants it now")
+	require.False(t, (&MaintenanceRun{Trigger: TriggerSchedule, CreatedAt: moment, Todo: MaintenanceKinds[1:]}).patient(moment), "it holds nobody up")
+}
+
+func TestWhoHurriesARun(t *testing.T) {
+	me := Actor{Kind: ActorUser, ID: "usr_1"}
+	for _, state := range MaintenanceStates {
+		r := MaintenanceRun{State: state, Trigger: TriggerSchedule, LookAt: moment.Add(time.Hour)}
+		err := r.hurry(me, MaintenanceKinds, moment)
+		require.Equal(t, state == MaintenanceQueued, err == nil, state)
+		if err != nil {
+			require.True(t, IsCode(err, CodeConflict))
+			continue
+		}
+		require.Equal(t, MaintenanceRun{State: state, Trigger: TriggerManual, CreatedBy: me, Todo: MaintenanceKinds, LookAt: moment, Message: r.Message}, r)
+	}
+}
+
+// Where a run goes, by what warehouses there are and which of them are at work.
+func TestWhereMaintenanceRuns(t *testing.T) {
+	duck := func(id MachineID, s MachineState) Machine {
+		return Machine{ID: id, State: s, WriteEngine: EngineDuckDB}
+	}
+	trino := func(id MachineID, s MachineState) Machine {
+		return Machine{ID: id, State: s, WriteEngine: EngineTrino}
+	}
+	named, asleep := MaintenancePolicy{Warehouse: new(MachineID("wh_2"))}, MaintenancePolicy{StartWarehouse: new(false)}
+	for _, c := range []struct {
+		name   string
+		all    []Machine
+		busy   []MachineID
+		policy MaintenancePolicy
+		want   MachineID
+		not    string // taken, wait or fail
+	}{
+		{"none", nil, nil, MaintenancePolicy{}, "", "fail"},
+		{"one that is stopped", []Machine{duck("wh_1", MachineStopped)}, nil, MaintenancePolicy{}, "wh_1", ""},
+		{"and is not to be started", []Machine{duck("wh_1", MachineStopped)}, nil, asleep, "", "wait"},
+		{"one that runs, and is not to be started", []Machine{duck("wh_1", MachineRunning)}, nil, asleep, "wh_1", ""},
+		{"one that runs goes before Trino that does not", []Machine{trino("wh_1", MachineStopped), duck("wh_2", MachineRunning)}, nil, MaintenancePolicy{}, "wh_2", ""},
+		{"of two that run, Trino", []Machine{duck("wh_1", MachineRunning), trino("wh_2", MachineRunning)}, nil, MaintenancePolicy{}, "wh_2", ""},
+		{"of two that are stopped, Trino", []Machine{duck("wh_1", MachineStopped), trino("wh_2", MachineStopped)}, nil, MaintenancePolicy{}, "wh_2", ""},
+		{"one that starts goes before one that does not", []Machine{trino("wh_1", MachineStopped), duck("wh_2", MachineStarting)}, nil, MaintenancePolicy{}, "wh_2", ""},
+		{"one that has failed goes last", []Machine{trino("wh_1", MachineFailed), duck("wh_2", MachineStopped)}, nil, MaintenancePolicy{}, "wh_2", ""},
+		{"of two that run, the other one", []Machine{duck("wh_1", MachineRunning), trino("wh_2", MachineRunning)}, []MachineID{"wh_2"}, MaintenancePolicy{}, "wh_1", ""},
+		{"one is at work", []Machine{duck("wh_1", MachineRunning)}, []MachineID{"wh_1"}, MaintenancePolicy{}, "", "taken"},
+		{"no other one is started beside it", []Machine{duck("wh_1", MachineRunning), trino("wh_2", MachineStopped)}, []MachineID{"wh_1"}, MaintenancePolicy{}, "", "taken"},
+		{"it is being started for another", []Machine{duck("wh_1", MachineStopped), duck("wh_2", MachineStopped)}, []MachineID{"wh_1"}, MaintenancePolicy{}, "", "taken"},
+		{"the one that is named", []Machine{trino("wh_1", MachineRunning), duck("wh_2", MachineStopped)}, nil, named, "wh_2", ""},
+		{"the one that is named, beside another at work", []Machine{trino("wh_1", MachineRunning), duck("wh_2", MachineStopped)}, []MachineID{"wh_1"}, named, "wh_2", ""},
+		{"the one that is named is at work", []Machine{trino("wh_1", MachineRunning), duck("wh_2", MachineRunning)}, []MachineID{"wh_2"}, named, "", "taken"},
+		{"the one that is named is gone", []Machine{trino("wh_1", MachineRunning)}, nil, named, "", "fail"},
+	} {
+		turn := maintenanceTurn{warehouses: c.all, busy: c.busy}
+		got := turn.choose(settingsOf(c.policy, MaintenancePolicy{}, MaintenancePolicy{}))
+		require.Equal(t, c.want, got.id, c.name)
+		require.Equal(t, c.not == "taken", got.taken, c.name)
+		require.Equal(t, c.not == "wait", got.wait != "", c.name)
+		require.Equal(t, c.not == "fail", got.fail != "", c.name)
+	}
+}

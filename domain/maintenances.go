@@ -1,0 +1,424 @@
+package domain
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Maintenances keeps tables healthy without being asked, by schedules that can be seen and turned off, and keeps what was done.
+type Maintenances struct {
+	Store      Store
+	System     System
+	Topics     Topics
+	Clock      Clock
+	Statements *Statements
+	Rows       func(stream []byte) ([]byte, error) // of Arrow IPC, as a JSON array of arrays
+}
+
+// subject is whose policy is read or written.
+type subject struct {
+	database DatabaseID
+	table    TableID
+}
+
+// OfWorkspace is what holds where no database and no table says otherwise.
+func (m *Maintenances) OfWorkspace(ctx context.Context, s Scope) (Maintenance, error) {
+	return m.get(ctx, s, subject{})
+}
+
+// OfDatabase is what holds for the tables of the database that say nothing else.
+func (m *Maintenances) OfDatabase(ctx context.Context, s Scope, id DatabaseID) (Maintenance, error) {
+	return m.get(ctx, s, subject{database: id})
+}
+
+// OfTable is what holds for the table.
+func (m *Maintenances) OfTable(ctx context.Context, s Scope, id TableID) (found Maintenance, err error) {
+	all, err := m.OfTables(ctx, s, []TableID{id})
+	if err != nil {
+		return Maintenance{}, err
+	}
+	found, has := all[id]
+	if !has {
+		return Maintenance{}, NotFound("table", id)
+	}
+	return found, nil
+}
+
+// OfTables is what holds for those of the tables that are live. It is two queries, however many they are.
+func (m *Maintenances) OfTables(ctx context.Context, s Scope, ids []TableID) (map[TableID]Maintenance, error) {
+	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
+		return nil, err
+	}
+	found := map[TableID]Maintenance{}
+	err := m.Store.In(ctx, s, func(tx Tx) error {
+		shared, err := readLevels(ctx, tx)
+		if err != nil {
+			return err
+		}
+		tables, err := tx.MaintainedByID(ctx, ids)
+		for _, t := range tables {
+			found[t.ID] = shared.ofTable(t, m.Clock.Now())
+		}
+		return err
+	})
+	return found, err
+}
+
+func (m *Maintenances) get(ctx context.Context, s Scope, of subject) (found Maintenance, err error) {
+	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
+		return Maintenance{}, err
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+		found, err = m.read(ctx, tx, of)
+		return err
+	})
+	return found, err
+}
+
+// read is what holds for the subject, which must be there.
+func (m *Maintenances) read(ctx context.Context, tx Tx, of subject) (Maintenance, error) {
+	shared, err := readLevels(ctx, tx)
+	if err != nil {
+		return Maintenance{}, err
+	}
+	now := m.Clock.Now()
+	if of.table != "" {
+		t, err := maintainable(ctx, tx, of.table)
+		return shared.ofTable(t, now), err
+	}
+	if of.database != "" {
+		if _, err := tx.Database(ctx, of.database); err != nil {
+			return Maintenance{}, err
+		}
+	}
+	return shared.of(of.database, now), nil
+}
+
+// maintainable is the live table with the id.
+func maintainable(ctx context.Context, tx Tx, id TableID) (MaintainedTable, error) {
+	found, err := tx.MaintainedByID(ctx, []TableID{id})
+	if err == nil && len(found) == 0 {
+		err = NotFound("table", id)
+	}
+	if err != nil {
+		return MaintainedTable{}, err
+	}
+	return found[0], nil
+}
+
+// levels are the holders above tables.
+type levels struct {
+	workspace MaintenanceHolder
+	databases map[DatabaseID]MaintenanceHolder
+}
+
+func readLevels(ctx context.Context, tx Tx) (levels, error) {
+	all, err := tx.SharedMaintenance(ctx)
+	l := levels{databases: map[DatabaseID]MaintenanceHolder{}}
+	for _, h := range all {
+		if h.Database == "" {
+			l.workspace = h
+		} else {
+			l.databases[h.Database] = h
+		}
+	}
+	return l, err
+}
+
+// of is what holds for the database, or without one for the workspace.
+func (l levels) of(id DatabaseID, now time.Time) Maintenance {
+	h := l.databases[id]
+	m := Maintenance{Policy: l.workspace.Policy, Settings: settingsOf(l.workspace.Policy, h.Policy, MaintenancePolicy{})}
+	if id != "" {
+		m.Policy = h.Policy
+	}
+	m.NextAt = l.nextAt(m.Settings, h.NextAt, nil, now)
+	return m
+}
+
+func (l levels) settings(t MaintainedTable) MaintenanceSettings {
+	s := settingsOf(l.workspace.Policy, l.databases[t.DatabaseID].Policy, t.Policy)
+	s.sparing(t.LakeTable)
+	return s
+}
+
+func (l levels) ofTable(t MaintainedTable, now time.Time) Maintenance {
+	m := Maintenance{Policy: t.Policy, Settings: l.settings(t)}
+	m.NextAt = l.nextAt(m.Settings, l.databases[t.DatabaseID].NextAt, t.NextAt, now)
+	return m
+}
+
+// nextAt is when the holder of the schedule that counts is due.
+func (l levels) nextAt(s MaintenanceSettings, database, table *time.Time, now time.Time) *time.Time {
+	switch {
+	case !s.Enabled:
+		return nil
+	case s.Origins[fieldSchedule] == MaintenanceOfTable:
+		return table
+	case s.Origins[fieldSchedule] == MaintenanceOfDatabase:
+		return database
+	case l.workspace.NextAt != nil:
+		return l.workspace.NextAt
+	}
+	return s.Schedule.next(now) // of a workspace that was not looked at yet
+}
+
+// SetWorkspace replaces the workspace's own policy.
+func (m *Maintenances) SetWorkspace(ctx context.Context, s Scope, p MaintenancePolicy) (Maintenance, error) {
+	return m.set(ctx, s, MaintenanceDefault, subject{}, p)
+}
+
+// SetDatabase replaces the policy of a database. What is nil in it is inherited.
+func (m *Maintenances) SetDatabase(ctx context.Context, s Scope, id DatabaseID, p MaintenancePolicy) (Maintenance, error) {
+	return m.set(ctx, s, MaintenanceUpdate, subject{database: id}, p)
+}
+
+// SetTable replaces the policy of a table. What is nil in it is inherited.
+func (m *Maintenances) SetTable(ctx context.Context, s Scope, id TableID, p MaintenancePolicy) (Maintenance, error) {
+	return m.set(ctx, s, MaintenanceUpdate, subject{table: id}, p)
+}
+
+func (m *Maintenances) set(ctx context.Context, s Scope, may Action, of subject, p MaintenancePolicy) (after Maintenance, err error) {
+	if err := authorize(ctx, m.Store, s, may); err != nil {
+		return Maintenance{}, err
+	}
+	now := m.Clock.Now()
+	if p, err = p.normal(now); err != nil {
+		return Maintenance{}, err
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) error {
+		if _, err := m.read(ctx, tx, of); err != nil { // that it is there
+			return err
+		}
+		if err := p.locate(ctx, tx); err != nil {
+			return err
+		}
+		h, err := tx.LockMaintenance(ctx, MaintenanceHolder{Database: of.database, Table: of.table})
+		if err != nil {
+			return err
+		}
+		h.replace(p, now)
+		if err := tx.UpdateMaintenance(ctx, h); err != nil {
+			return err
+		}
+		tx.Notify(MaintenanceTopic)
+		if err := audited(ctx, tx, s, may, of.noun(), of.id(s)); err != nil {
+			return err
+		}
+		after, err = m.read(ctx, tx, of)
+		return err
+	})
+	return after, err
+}
+
+func (o subject) noun() string {
+	switch {
+	case o.table != "":
+		return string(KindTable)
+	case o.database != "":
+		return "database"
+	}
+	return "workspace"
+}
+
+func (o subject) id(s Scope) string {
+	if o.table == "" && o.database == "" {
+		return string(s.workspace)
+	}
+	return string(o.database) + string(o.table)
+}
+
+// replace makes p the holder's policy. When it is due changes with its schedule alone.
+func (h *MaintenanceHolder) replace(p MaintenancePolicy, now time.Time) {
+	before := h.Policy.Schedule
+	h.Policy = p
+	if h.NextAt == nil || (before == nil) != (p.Schedule == nil) || before != nil && *before != *p.Schedule {
+		h.arm(now)
+	}
+}
+
+// normal is the policy with its schedule as it is kept.
+func (p MaintenancePolicy) normal(now time.Time) (MaintenancePolicy, error) {
+	if err := p.validate(now); err != nil || p.Schedule == nil {
+		return p, err
+	}
+	kept := *p.Schedule
+	if kept.Cron = strings.TrimSpace(kept.Cron); kept.TimeZone == "" {
+		kept.TimeZone = "UTC"
+	}
+	p.Schedule = &kept
+	return p, nil
+}
+
+// locate makes the warehouse that is named, by its id or its name, its id.
+func (p *MaintenancePolicy) locate(ctx context.Context, tx Tx) error {
+	if p.Warehouse == nil || *p.Warehouse == "" {
+		return nil
+	}
+	found, err := findMachine(ctx, tx, KindWarehouse, string(*p.Warehouse))
+	if IsCode(err, CodeNotFound) {
+		return Invalid(fieldWarehouse, "There is no warehouse %q; GET /sql/warehouses lists those that there are.", *p.Warehouse)
+	}
+	p.Warehouse = &found.ID
+	return err
+}
+
+// RunTable has all that is turned on done to the table now, needed or not. One that waits already is hurried; one that runs is CodeConflict.
+func (m *Maintenances) RunTable(ctx context.Context, s Scope, id TableID, key Idempotency) (run MaintenanceRun, err error) {
+	if err := authorize(ctx, m.Store, s, MaintenanceStart); err != nil {
+		return MaintenanceRun{}, err
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) error {
+		made, err := once(ctx, tx, s, key, MaintenanceStart, id, func() (MaintenanceRunID, error) { return m.runTable(ctx, tx, s, id) })
+		if err != nil {
+			return err
+		}
+		run, err = tx.MaintenanceRun(ctx, made)
+		return err
+	})
+	return run, err
+}
+
+func (m *Maintenances) runTable(ctx context.Context, tx Tx, s Scope, id TableID) (MaintenanceRunID, error) {
+	t, err := maintainable(ctx, tx, id)
+	if err != nil {
+		return "", err
+	}
+	shared, err := readLevels(ctx, tx)
+	if err != nil {
+		return "", err
+	}
+	todo := shared.settings(t).kinds()
+	switch {
+	case t.Snapshot == nil:
+		return "", Errorf(CodeConflict, "The table %s was never written, so there is nothing to do.", t.Name)
+	case len(todo) == 0:
+		return "", Errorf(CodeConflict, "Compaction, expiry and the removal of orphans are all turned off for the table %s; turn one of them on first.", t.Name)
+	}
+	now := m.Clock.Now()
+	run := newMaintenanceRun(t.LakeTable, todo, TriggerManual, s.actor, now, now)
+	made, err := tx.InsertMaintenanceRuns(ctx, []MaintenanceRun{run})
+	if err == nil && made == 0 {
+		run, err = hurried(ctx, tx, s, id, todo, now)
+	}
+	if err != nil {
+		return "", err
+	}
+	tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.workspace))
+	return run.ID, audited(ctx, tx, s, MaintenanceStart, string(KindTable), id)
+}
+
+// hurried is the run that the table has, which waits no more.
+func hurried(ctx context.Context, tx Tx, s Scope, id TableID, todo []MaintenanceKind, now time.Time) (MaintenanceRun, error) {
+	open, err := tx.MaintenanceRuns(ctx, MaintenanceFilter{Table: id, States: []MaintenanceState{MaintenanceQueued, MaintenanceRunning}}, "", 1)
+	if err != nil || len(open) == 0 {
+		return MaintenanceRun{}, orEnded(err)
+	}
+	run, err := tx.LockMaintenanceRun(ctx, open[0].ID)
+	if err != nil {
+		return run, err
+	}
+	if err := run.hurry(s.actor, todo, now); err != nil {
+		return run, err
+	}
+	return run, tx.UpdateMaintenanceRun(ctx, run)
+}
+
+func orEnded(err error) error {
+	if err == nil {
+		err = Errorf(CodeConflict, "Maintenance of the table has just ended; try again.")
+	}
+	return err
+}
+
+// RunDatabase has done now what the tables of the database need, as when they are due, and returns how many of them need something.
+func (m *Maintenances) RunDatabase(ctx context.Context, s Scope, id DatabaseID, key Idempotency) (queued int, err error) {
+	if err := authorize(ctx, m.Store, s, MaintenanceStart); err != nil {
+		return 0, err
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) error {
+		if _, err := tx.Database(ctx, id); err != nil {
+			return err
+		}
+		made, err := once(ctx, tx, s, key, MaintenanceStart, id, func() (string, error) {
+			n, err := m.runDatabase(ctx, tx, s, id)
+			return strconv.Itoa(n), err
+		})
+		if err != nil {
+			return err
+		}
+		queued, err = strconv.Atoi(made)
+		return err
+	})
+	return queued, err
+}
+
+func (m *Maintenances) runDatabase(ctx context.Context, tx Tx, s Scope, id DatabaseID) (queued int, err error) {
+	shared, err := readLevels(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	now := m.Clock.Now()
+	for after, more := TableID(""), true; more; {
+		tables, err := tx.MaintainedTables(ctx, MaintenanceHolder{Database: id}, true, after, maintenanceSweep)
+		if err != nil {
+			return 0, err
+		}
+		n, err := tx.InsertMaintenanceRuns(ctx, shared.runs(tables, TriggerManual, s.actor, now, now))
+		if err != nil {
+			return 0, err
+		}
+		queued += n
+		if more = len(tables) == maintenanceSweep; more {
+			after = tables[len(tables)-1].ID
+		}
+	}
+	tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.workspace))
+	return queued, audited(ctx, tx, s, MaintenanceStart, "database", id)
+}
+
+// runs are those of the tables that need something.
+func (l levels) runs(tables []MaintainedTable, trigger Trigger, by Actor, due, now time.Time) (runs []MaintenanceRun) {
+	for _, t := range tables {
+		s := l.settings(t)
+		if !s.Enabled || t.Open {
+			continue
+		}
+		if todo := t.needs(s, now); len(todo) > 0 {
+			runs = append(runs, newMaintenanceRun(t.LakeTable, todo, trigger, by, due, now))
+		}
+	}
+	return runs
+}
+
+// Run returns one run.
+func (m *Maintenances) Run(ctx context.Context, s Scope, id MaintenanceRunID) (run MaintenanceRun, err error) {
+	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
+		return MaintenanceRun{}, err
+	}
+	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+		run, err = tx.MaintenanceRun(ctx, id)
+		return err
+	})
+	return run, err
+}
+
+// Runs are newest first.
+func (m *Maintenances) Runs(ctx context.Context, s Scope, f MaintenanceFilter, p Page) (List[MaintenanceRun], error) {
+	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
+		return List[MaintenanceRun]{}, err
+	}
+	name := listName("maintenance", f)
+	before, limit, err := p.after(name)
+	if err != nil {
+		return List[MaintenanceRun]{}, err
+	}
+	var runs []MaintenanceRun
+	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+		runs, err = tx.MaintenanceRuns(ctx, f, MaintenanceRunID(before), limit+1)
+		return err
+	})
+	return page(name, runs, limit, func(r MaintenanceRun) string { return string(r.ID) }), err
+}

@@ -1,0 +1,153 @@
+package domain
+
+import (
+	"context"
+	"slices"
+)
+
+// The engines that a warehouse can write with.
+const (
+	EngineDuckDB = "duckdb"
+	EngineTrino  = "trino"
+)
+
+// TrinoStart is when a warehouse that writes with Trino starts it.
+type TrinoStart string
+
+// The choices.
+const (
+	TrinoFirstWrite    TrinoStart = "first_write" // the default
+	TrinoWithWarehouse TrinoStart = "with_warehouse"
+)
+
+// maxNodes bounds the nodes of a warehouse.
+const maxNodes = 16
+
+// Engine is something on a machine that runs SQL.
+type Engine struct {
+	Name    string      `json:"name"` // such as duckdb
+	Version string      `json:"version"`
+	State   EngineState `json:"state,omitempty"`   // empty for one that is always there
+	Message string      `json:"message,omitempty"` // why it failed, or what it does
+	Nodes   int         `json:"nodes,omitempty"`   // that it runs on; 0 where it does not say
+}
+
+// EngineState is how far an engine is that starts and stops by itself.
+type EngineState string
+
+// The states of an engine.
+const (
+	EngineStopped  EngineState = "stopped"
+	EngineStarting EngineState = "starting"
+	EngineRunning  EngineState = "running"
+	EngineFailed   EngineState = "failed" // Message says why
+)
+
+// EngineStates lists the states of an engine.
+var EngineStates = []EngineState{EngineStopped, EngineStarting, EngineRunning, EngineFailed}
+
+// Bounds of what an agent may say of its engines.
+const (
+	maxEngines     = 16
+	maxEngineNodes = 1000
+)
+
+// EnginesNow are the machine's engines as they stand: one that starts and stops is stopped while the machine does not run, whatever its agent told last.
+func (m Machine) EnginesNow() []Engine {
+	if m.State == MachineRunning {
+		return m.Engines
+	}
+	now := slices.Clone(m.Engines)
+	for i, e := range now {
+		if e.State != "" {
+			now[i] = Engine{Name: e.Name, Version: e.Version, State: EngineStopped}
+		}
+	}
+	return now
+}
+
+// toldEngines are what an agent tells of its engines, within bounds. A state that is not known is none.
+func toldEngines(told []Engine) []Engine {
+	engines := make([]Engine, 0, len(told))
+	for _, e := range told[:min(len(told), maxEngines)] {
+		if !slices.Contains(EngineStates, e.State) {
+			e.State = ""
+		}
+		engines = append(engines, Engine{
+			Name: shown(e.Name), Version: shown(e.Version), State: e.State, Message: shown(e.Message), Nodes: min(max(e.Nodes, 0), maxEngineNodes),
+		})
+	}
+	return engines
+}
+
+// engines keeps what the machine's agent tells of its engines, where that is news.
+func (a *Agents) engines(ctx context.Context, tx Tx, s Scope, m Machine, told []Engine) error {
+	engines := toldEngines(told)
+	if slices.Equal(engines, m.Engines) {
+		return nil
+	}
+	tx.Notify(MachinesTopic(s.workspace))
+	return tx.SetEngines(ctx, m.AgentID, engines)
+}
+
+// WarehouseSettings are what the agent of a warehouse has to know of it while it runs.
+type WarehouseSettings struct {
+	Nodes      int
+	TrinoStart TrinoStart
+}
+
+// settings are those of a warehouse; nil of another machine.
+func (m Machine) settings() *WarehouseSettings {
+	if m.Kind != KindWarehouse {
+		return nil
+	}
+	return &WarehouseSettings{Nodes: m.Nodes, TrinoStart: m.TrinoStart}
+}
+
+// validEngine refuses settings of a warehouse's write engine that do not go together.
+func (m *Machine) validEngine() error {
+	switch {
+	case m.Kind != KindWarehouse:
+		return nil
+	case m.WriteEngine != EngineDuckDB && m.WriteEngine != EngineTrino:
+		return Invalid("write_engine", "write_engine is %q; it must be duckdb or trino.", m.WriteEngine)
+	case m.Nodes < 1 || m.Nodes > maxNodes:
+		return Invalid("nodes", "nodes is %d; it must be from 1 to %d.", m.Nodes, maxNodes)
+	case m.TrinoStart != TrinoFirstWrite && m.TrinoStart != TrinoWithWarehouse:
+		return Invalid("trino_start", "trino_start is %q; it must be first_write or with_warehouse.", m.TrinoStart)
+	case m.WriteEngine == EngineDuckDB && m.Nodes > 1:
+		return Invalid("nodes", "A warehouse that writes with duckdb has one node, and not %d; set nodes to 1, or write_engine to trino.", m.Nodes)
+	case m.WriteEngine == EngineDuckDB && m.TrinoStart == TrinoWithWarehouse:
+		return Invalid("trino_start", "A warehouse that writes with duckdb has no Trino to start; set trino_start to first_write, or write_engine to trino.")
+	}
+	return nil
+}
+
+// DefaultWriteEngine is the write engine of a warehouse of the flavor for which none is named: trino where the provider has it, else duckdb.
+func DefaultWriteEngine(ctx context.Context, p Provider, s ProviderSettings, f Flavor) (string, error) {
+	err := p.CheckWriteEngine(ctx, s, f, EngineTrino)
+	if IsCode(err, CodeInvalid) {
+		return EngineDuckDB, nil
+	}
+	return EngineTrino, err
+}
+
+// writeEngine is the engine that is named, or the default where none is; it is refused where machines of the size cannot have it.
+func (m *Machines) writeEngine(ctx context.Context, p ProviderSettings, size, engine string) (string, error) {
+	provider, err := m.Providers.of(p.Kind)
+	if err != nil {
+		return "", err
+	}
+	all, err := provider.Flavors(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	f, err := flavor(m.Kind, all, size)
+	if err != nil {
+		return "", err
+	}
+	if engine == "" {
+		return DefaultWriteEngine(ctx, provider, p, f)
+	}
+	return engine, provider.CheckWriteEngine(ctx, p, f, engine)
+}

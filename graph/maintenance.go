@@ -1,0 +1,104 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/graph/model"
+)
+
+func shownMaintenance(m domain.Maintenance, err error) (model.Maintenance, error) {
+	if err != nil {
+		return model.Maintenance{}, err
+	}
+	return model.NewMaintenance(m), nil
+}
+
+func (r *Resolver) maintenanceRuns(ctx context.Context, first *int, after *string, f domain.MaintenanceFilter) (model.Connection[model.MaintenanceRun], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.MaintenanceRun], error) {
+		return r.Services.Maintenance.Runs(ctx, s, f, p)
+	})
+	return model.Mapped(c, model.NewMaintenanceRun), err
+}
+
+// maintenanceFilter is for the runs of a table, and of the tables of the database of the id or name.
+func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *string) (domain.MaintenanceFilter, error) {
+	f := domain.MaintenanceFilter{Table: domain.TableID(value(table))}
+	if value(database) == "" {
+		return f, nil
+	}
+	scope, err := auth.From(ctx)
+	if err != nil {
+		return f, err
+	}
+	d, err := r.Services.Databases.Find(ctx, scope, *database)
+	f.Database = d.ID
+	return f, err
+}
+
+// maintenanceChanges finds which runs of maintenance are new or have changed since it was asked last, as statementChanges does of statements.
+type maintenanceChanges struct {
+	maintenance *domain.Maintenances
+	scope       domain.Scope
+	filter      domain.MaintenanceFilter
+	seen        map[domain.MaintenanceRunID]seenMaintenance // nil before the first read
+}
+
+type seenMaintenance struct {
+	state string
+	live  bool
+}
+
+// next returns the runs that changed, oldest first; at first those that are not over.
+func (c *maintenanceChanges) next(ctx context.Context) ([]domain.MaintenanceRun, error) {
+	all, err := c.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var changed []domain.MaintenanceRun
+	seen := make(map[domain.MaintenanceRunID]seenMaintenance, len(all))
+	for _, r := range all {
+		now := seenMaintenance{fmt.Sprint(r.State, r.Message, r.Statement, r.LookAt, len(r.Todo), len(r.Operations), r.Trigger), !r.State.Final()}
+		if before, known := c.seen[r.ID]; c.seen == nil && now.live || c.seen != nil && (!known || before != now) {
+			changed = append(changed, r)
+		}
+		seen[r.ID] = now
+	}
+	c.seen = seen
+	slices.SortFunc(changed, func(a, b domain.MaintenanceRun) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return changed, nil
+}
+
+// read returns what is watched, each run once.
+func (c *maintenanceChanges) read(ctx context.Context) ([]domain.MaintenanceRun, error) {
+	newest, err := c.maintenance.Runs(ctx, c.scope, c.filter, domain.Page{Limit: recent})
+	if err != nil {
+		return nil, err
+	}
+	open := c.filter
+	open.States = []domain.MaintenanceState{domain.MaintenanceQueued, domain.MaintenanceRunning}
+	live, err := c.maintenance.Runs(ctx, c.scope, open, domain.Page{Limit: domain.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	byID := map[domain.MaintenanceRunID]domain.MaintenanceRun{}
+	for _, r := range append(newest.Items, live.Items...) {
+		byID[r.ID] = r // the later read is the newer
+	}
+	for id, before := range c.seen {
+		if _, have := byID[id]; have || !before.live {
+			continue
+		}
+		r, err := c.maintenance.Run(ctx, c.scope, id) // it ended, and is none of the newest
+		if err != nil {
+			return nil, err
+		}
+		byID[id] = r
+	}
+	return slices.Collect(maps.Values(byID)), nil
+}

@@ -1,0 +1,101 @@
+package store_test
+
+import (
+	"context"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// furnishMaintenance gives the table a policy, a history, and a run that waits.
+func (w *tenant) furnishMaintenance(table domain.LakeTable) domain.MaintenanceRunID {
+	run := domain.MaintenanceRun{
+		ID: domain.MaintenanceRunID("mnt_" + string(w.admin.Workspace())), TableID: table.ID, DatabaseID: table.DatabaseID, Trigger: domain.TriggerManual, CreatedAt: now, DueAt: now,
+		State: domain.MaintenanceQueued, Todo: []domain.MaintenanceKind{domain.MaintenanceCompact}, LookAt: now,
+	}
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+		for _, h := range []domain.MaintenanceHolder{{}, {Database: table.DatabaseID}, {Table: table.ID}} {
+			h, err := tx.LockMaintenance(ctx, h)
+			require.NoError(w.t, err)
+			h.NextAt = &now
+			require.NoError(w.t, tx.UpdateMaintenance(ctx, h))
+		}
+		require.NoError(w.t, tx.SetMaintained(ctx, table.ID, domain.Maintained{CompactedAt: &now}))
+		made, err := tx.InsertMaintenanceRuns(ctx, []domain.MaintenanceRun{run})
+		require.Equal(w.t, 1, made)
+		return err
+	})
+	return run.ID
+}
+
+// failing is for what refers to a table that is not there.
+func failing(err error) bool { return err != nil }
+
+// maintenanceTrespasses are those on another workspace's maintenance.
+var maintenanceTrespasses = map[string]trespass{
+	"SharedMaintenance": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		all, err := tx.SharedMaintenance(ctx)
+		found := 0
+		for _, h := range all {
+			if h.Database == b.catalog {
+				found++
+			}
+		}
+		return found, err
+	}},
+	// A row of one's own about another's table refers to nothing.
+	"LockMaintenance": {failing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.LockMaintenance(ctx, domain.MaintenanceHolder{Table: b.table.ID}))
+	}},
+	"UpdateMaintenance": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.UpdateMaintenance(ctx, domain.MaintenanceHolder{Table: b.table.ID}))
+	}},
+	"MaintainedTables": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.MaintainedTables(ctx, domain.MaintenanceHolder{Database: b.catalog}, true, "", 100))
+	}},
+	"MaintainedByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.MaintainedByID(ctx, []domain.TableID{b.table.ID}))
+	}},
+	"SetMaintained": {failing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.SetMaintained(ctx, b.table.ID, domain.Maintained{}))
+	}},
+	"BeingWritten": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return changed(tx.BeingWritten(ctx, b.table.ID))
+	}},
+	"InsertMaintenanceRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		_, err := tx.InsertMaintenanceRuns(ctx, []domain.MaintenanceRun{{
+			ID: b.upkeep, TableID: b.table.ID, DatabaseID: b.catalog, Trigger: domain.TriggerManual, State: domain.MaintenanceQueued, Todo: []domain.MaintenanceKind{},
+		}})
+		return 0, err
+	}},
+	"MaintenanceRun": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.MaintenanceRun(ctx, b.upkeep))
+	}},
+	"LockMaintenanceRun": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.LockMaintenanceRun(ctx, b.upkeep))
+	}},
+	"UpdateMaintenanceRun": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.UpdateMaintenanceRun(ctx, domain.MaintenanceRun{ID: b.upkeep, Trigger: domain.TriggerManual, State: domain.MaintenanceFailed}))
+	}},
+	"MaintenanceRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return nobody(tx.MaintenanceRuns(ctx, domain.MaintenanceFilter{Table: b.table.ID}, "", 100))
+	}},
+	"RunningMaintenance": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+		return nobody(tx.RunningMaintenance(ctx))
+	}},
+	"WaitingMaintenance": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		all, err := tx.WaitingMaintenance(ctx, now, 100)
+		return len(theirs(all, b)), err
+	}},
+}
+
+// theirs are those of the runs that belong to the other workspace.
+func theirs(all []domain.MaintenanceRun, b belongings) (found []domain.MaintenanceRun) {
+	for _, r := range all {
+		if r.ID == b.upkeep {
+			found = append(found, r)
+		}
+	}
+	return found
+}

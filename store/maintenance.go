@@ -1,0 +1,327 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/millpond/millpond/domain"
+)
+
+type maintenanceHolderRow struct {
+	Database   domain.DatabaseID `db:"database_id"`
+	Table      domain.TableID    `db:"table_id"`
+	Policy     []byte            `db:"policy"`
+	NextAt     sql.NullTime      `db:"next_at"`
+	SweepAfter domain.TableID    `db:"sweep_after"`
+}
+
+const maintenanceHolderColumns = `COALESCE(database_id, '') AS database_id, COALESCE(table_id, '') AS table_id, policy, next_at, sweep_after`
+
+func (r maintenanceHolderRow) toDomain() (domain.MaintenanceHolder, error) {
+	h := domain.MaintenanceHolder{Database: r.Database, Table: r.Table, NextAt: timePtr(r.NextAt), SweepAfter: r.SweepAfter}
+	return h, json.Unmarshal(r.Policy, &h.Policy)
+}
+
+// SharedMaintenance implements domain.MaintenanceTx.
+func (t *Tx) SharedMaintenance(ctx context.Context) ([]domain.MaintenanceHolder, error) {
+	return rows(ctx, t.conn, maintenanceHolderRow.toDomain, `SELECT `+maintenanceHolderColumns+` FROM maintenance_policies WHERE workspace_id = $1 AND subject_id = ''
+		UNION ALL SELECT `+maintenanceHolderColumns+` FROM maintenance_policies WHERE workspace_id = $1 AND database_id IS NOT NULL`, t.workspace)
+}
+
+// LockMaintenance implements domain.MaintenanceTx.
+func (t *Tx) LockMaintenance(ctx context.Context, h domain.MaintenanceHolder) (domain.MaintenanceHolder, error) {
+	err := t.exec(ctx, `INSERT INTO maintenance_policies (workspace_id, subject_id, database_id, table_id) VALUES ($1, $2, nullif($3, ''), nullif($4, ''))
+		ON CONFLICT DO NOTHING`, t.workspace, h.Subject(), h.Database, h.Table)
+	if err != nil {
+		return h, err
+	}
+	var row maintenanceHolderRow
+	err = t.get(ctx, &row, `SELECT `+maintenanceHolderColumns+` FROM maintenance_policies WHERE workspace_id = $1 AND subject_id = $2 FOR UPDATE`, t.workspace, h.Subject())
+	if err != nil {
+		return h, err
+	}
+	return row.toDomain()
+}
+
+// UpdateMaintenance implements domain.MaintenanceTx.
+func (t *Tx) UpdateMaintenance(ctx context.Context, h domain.MaintenanceHolder) error {
+	policy, err := json.Marshal(h.Policy)
+	if err != nil {
+		return err
+	}
+	return t.execOne(ctx, domain.NotFound("policy of maintenance", h.Subject()), `UPDATE maintenance_policies SET policy = $3, next_at = $4, sweep_after = $5
+		WHERE workspace_id = $1 AND subject_id = $2`, t.workspace, h.Subject(), string(policy), h.NextAt, h.SweepAfter)
+}
+
+type maintainedRow struct {
+	lakeTableRow
+	Policy           []byte        `db:"policy"`
+	NextAt           sql.NullTime  `db:"next_at"`
+	CompactedAt      sql.NullTime  `db:"compacted_at"`
+	CompactedFiles   sql.NullInt64 `db:"compacted_files"`
+	CompactedDeletes sql.NullInt64 `db:"compacted_deletes"`
+	ExpiredAt        sql.NullTime  `db:"expired_at"`
+	CleanedAt        sql.NullTime  `db:"cleaned_at"`
+	CleanedVersion   sql.NullInt64 `db:"cleaned_version"`
+	Open             bool          `db:"open"`
+}
+
+func (r maintainedRow) toDomain() (domain.MaintainedTable, error) {
+	table, err := r.lakeTableRow.toDomain()
+	if err != nil {
+		return domain.MaintainedTable{}, err
+	}
+	m := domain.MaintainedTable{LakeTable: table, NextAt: timePtr(r.NextAt), Open: r.Open, Done: domain.Maintained{
+		CompactedAt: timePtr(r.CompactedAt), CompactedFiles: r.CompactedFiles.Int64, CompactedDeletes: r.CompactedDeletes.Int64, ExpiredAt: timePtr(r.ExpiredAt),
+		CleanedAt: timePtr(r.CleanedAt), CleanedVersion: int(r.CleanedVersion.Int64),
+	}}
+	if r.Policy == nil {
+		return m, nil
+	}
+	return m, json.Unmarshal(r.Policy, &m.Policy)
+}
+
+// maintained reads the live tables of the condition with what decides about their maintenance, in the order of their ids.
+func (t *Tx) maintained(ctx context.Context, where string, args ...any) ([]domain.MaintainedTable, error) {
+	return rows(ctx, t.conn, maintainedRow.toDomain, `WITH found AS (`+selectLakeTables+`t.kind = 'table' AND t.dropped_at IS NULL AND `+where+`)
+		SELECT f.*, p.policy, p.next_at, m.compacted_at, m.compacted_files, m.compacted_deletes, m.expired_at, m.cleaned_at, m.cleaned_version,
+			EXISTS (SELECT FROM maintenance_runs r WHERE r.workspace_id = $1 AND r.table_id = f.id AND r.state IN ('queued', 'running')) AS open
+		FROM found f LEFT JOIN maintenance_policies p ON p.workspace_id = $1 AND p.subject_id = f.id
+		LEFT JOIN maintenance_tables m ON m.workspace_id = $1 AND m.table_id = f.id ORDER BY f.id`, append([]any{t.workspace}, args...)...)
+}
+
+// MaintainedTables implements domain.MaintenanceTx.
+func (t *Tx) MaintainedTables(ctx context.Context, h domain.MaintenanceHolder, all bool, after domain.TableID, limit int) ([]domain.MaintainedTable, error) {
+	const nearer = ` AND NOT EXISTS (SELECT FROM maintenance_policies o WHERE o.workspace_id = $1 AND o.next_at IS NOT NULL AND o.subject_id = `
+	args := []any{after, limit}
+	where := `t.id > $2`
+	also := func(column string, value any) {
+		args = append(args, value)
+		where += ` AND t.` + column + ` = $` + strconv.Itoa(len(args)+1)
+	}
+	if h.Database != "" {
+		also("database_id", h.Database)
+	}
+	if h.Table != "" {
+		also("id", h.Table)
+	}
+	if !all && h.Table == "" {
+		where += nearer + `t.id)`
+	}
+	if !all && h.Subject() == "" {
+		where += nearer + `t.database_id)`
+	}
+	return t.maintained(ctx, where+` ORDER BY t.id LIMIT $3`, args...)
+}
+
+// MaintainedByID implements domain.MaintenanceTx.
+func (t *Tx) MaintainedByID(ctx context.Context, ids []domain.TableID) ([]domain.MaintainedTable, error) {
+	return t.maintained(ctx, `t.id = ANY($2)`, texts(ids))
+}
+
+// SetMaintained implements domain.MaintenanceTx.
+func (t *Tx) SetMaintained(ctx context.Context, id domain.TableID, m domain.Maintained) error {
+	return t.exec(ctx, `INSERT INTO maintenance_tables (workspace_id, table_id, compacted_at, compacted_files, compacted_deletes, expired_at, cleaned_at, cleaned_version)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (workspace_id, table_id) DO UPDATE SET compacted_at = $3, compacted_files = $4, compacted_deletes = $5,
+		expired_at = $6, cleaned_at = $7, cleaned_version = $8`,
+		t.workspace, id, m.CompactedAt, m.CompactedFiles, m.CompactedDeletes, m.ExpiredAt, m.CleanedAt, m.CleanedVersion)
+}
+
+// BeingWritten implements domain.MaintenanceTx. It reads the few statements that are not over, and of each what it opened.
+func (t *Tx) BeingWritten(ctx context.Context, id domain.TableID) (busy bool, err error) {
+	err = t.get(ctx, &busy, `SELECT EXISTS (SELECT FROM statements s JOIN lineage l ON l.workspace_id = s.workspace_id AND l.actor_kind = 'statement' AND l.actor_id = s.id
+		WHERE s.workspace_id = $1 AND s.state IN ('queued', 'running') AND s.write AND l.table_id = $2)`, t.workspace, id)
+	return busy, err
+}
+
+type maintenanceRunRow struct {
+	ID            domain.MaintenanceRunID `db:"id"`
+	TableID       domain.TableID          `db:"table_id"`
+	DatabaseID    domain.DatabaseID       `db:"database_id"`
+	Database      string                  `db:"database"`
+	Schema        string                  `db:"schema"`
+	Name          string                  `db:"name"`
+	Trigger       domain.Trigger          `db:"run_trigger"`
+	CreatedByKind domain.ActorKind        `db:"created_by_kind"`
+	CreatedByID   string                  `db:"created_by_id"`
+	CreatedByName string                  `db:"created_by_name"`
+	CreatedAt     time.Time               `db:"created_at"`
+	DueAt         time.Time               `db:"due_at"`
+	State         domain.MaintenanceState `db:"state"`
+	Message       string                  `db:"message"`
+	Todo          pq.StringArray          `db:"todo"`
+	Operations    []byte                  `db:"operations"`
+	Statement     domain.StatementID      `db:"statement_id"`
+	Warehouse     domain.MachineID        `db:"warehouse_id"`
+	Tries         int                     `db:"tries"`
+	LookAt        time.Time               `db:"look_at"`
+	StartedAt     sql.NullTime            `db:"started_at"`
+	FinishedAt    sql.NullTime            `db:"finished_at"`
+}
+
+const maintenanceRunColumns = `id, table_id, database_id, database, schema, name, run_trigger, created_by_kind, created_by_id, created_by_name, created_at, due_at, state,
+	message, todo, operations, statement_id, warehouse_id, tries, look_at, started_at, finished_at`
+
+func (r maintenanceRunRow) toDomain() (domain.MaintenanceRun, error) {
+	run := domain.MaintenanceRun{
+		ID: r.ID, TableID: r.TableID, DatabaseID: r.DatabaseID, Database: r.Database, Schema: r.Schema, Table: r.Name, Trigger: r.Trigger,
+		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, CreatedAt: r.CreatedAt.UTC(), DueAt: r.DueAt.UTC(), State: r.State,
+		Message: r.Message, Statement: r.Statement, Warehouse: r.Warehouse, Tries: r.Tries, LookAt: r.LookAt.UTC(), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt),
+	}
+	for _, kind := range r.Todo {
+		run.Todo = append(run.Todo, domain.MaintenanceKind(kind))
+	}
+	return run, json.Unmarshal(r.Operations, &run.Operations)
+}
+
+// InsertMaintenanceRuns implements domain.MaintenanceTx: one statement for all of them.
+func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []domain.MaintenanceRun) (int, error) {
+	if len(runs) == 0 {
+		return 0, nil
+	}
+	type record struct {
+		ID            domain.MaintenanceRunID  `json:"id"`
+		TableID       domain.TableID           `json:"table_id"`
+		DatabaseID    domain.DatabaseID        `json:"database_id"`
+		Database      string                   `json:"database"`
+		Schema        string                   `json:"schema"`
+		Name          string                   `json:"name"`
+		Trigger       domain.Trigger           `json:"run_trigger"`
+		CreatedByKind domain.ActorKind         `json:"created_by_kind"`
+		CreatedByID   string                   `json:"created_by_id"`
+		CreatedByName string                   `json:"created_by_name"`
+		CreatedAt     time.Time                `json:"created_at"`
+		DueAt         time.Time                `json:"due_at"`
+		State         domain.MaintenanceState  `json:"state"`
+		Message       string                   `json:"message"`
+		Todo          []domain.MaintenanceKind `json:"todo"`
+		LookAt        time.Time                `json:"look_at"`
+	}
+	all := make([]record, len(runs))
+	for i, r := range runs {
+		all[i] = record{
+			r.ID, r.TableID, r.DatabaseID, r.Database, r.Schema, r.Table, r.Trigger, r.CreatedBy.Kind, r.CreatedBy.ID, r.CreatedBy.Name, r.CreatedAt, r.DueAt, r.State,
+			r.Message, r.Todo, r.LookAt,
+		}
+	}
+	body, err := json.Marshal(all)
+	if err != nil {
+		return 0, err
+	}
+	const columns = `id, table_id, database_id, database, schema, name, run_trigger, created_by_kind, created_by_id, created_by_name, created_at, due_at, state, message, todo, look_at`
+	res, err := t.conn.ExecContext(ctx, `INSERT INTO maintenance_runs (workspace_id, `+columns+`) SELECT $1, `+columns+` FROM jsonb_to_recordset($2::jsonb) AS r (id text,
+		table_id text, database_id text, database text, schema text, name text, run_trigger text, created_by_kind text, created_by_id text, created_by_name text,
+		created_at timestamptz, due_at timestamptz, state text, message text, todo text[], look_at timestamptz) ON CONFLICT DO NOTHING`, t.workspace, string(body))
+	if err != nil {
+		return 0, err
+	}
+	made, err := res.RowsAffected()
+	return int(made), err
+}
+
+// MaintenanceRun implements domain.MaintenanceTx.
+func (t *Tx) MaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (domain.MaintenanceRun, error) {
+	return t.maintenanceRun(ctx, id, "")
+}
+
+// LockMaintenanceRun implements domain.MaintenanceTx.
+func (t *Tx) LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (domain.MaintenanceRun, error) {
+	return t.maintenanceRun(ctx, id, " FOR UPDATE")
+}
+
+func (t *Tx) maintenanceRun(ctx context.Context, id domain.MaintenanceRunID, lock string) (domain.MaintenanceRun, error) {
+	var row maintenanceRunRow
+	if err := t.get(ctx, &row, `SELECT `+maintenanceRunColumns+` FROM maintenance_runs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
+		return domain.MaintenanceRun{}, orMissing(err, domain.NotFound("run of maintenance", id))
+	}
+	return row.toDomain()
+}
+
+// UpdateMaintenanceRun implements domain.MaintenanceTx.
+func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r domain.MaintenanceRun) error {
+	operations, err := json.Marshal(r.Operations)
+	if err != nil {
+		return err
+	}
+	if r.Operations == nil {
+		operations = []byte("[]")
+	}
+	return t.execOne(ctx, domain.NotFound("run of maintenance", r.ID), `UPDATE maintenance_runs SET run_trigger = $3, created_by_kind = $4, created_by_id = $5,
+		created_by_name = $6, state = $7, message = $8, todo = $9, operations = $10, statement_id = $11, warehouse_id = $12, tries = $13, look_at = $14, started_at = $15,
+		finished_at = $16 WHERE workspace_id = $1 AND id = $2`,
+		t.workspace, r.ID, r.Trigger, r.CreatedBy.Kind, r.CreatedBy.ID, r.CreatedBy.Name, r.State, r.Message, texts(r.Todo), string(operations), r.Statement, r.Warehouse,
+		r.Tries, r.LookAt, r.StartedAt, r.FinishedAt)
+}
+
+// MaintenanceRuns implements domain.MaintenanceTx. Each filter reads an index in the order of the list.
+func (t *Tx) MaintenanceRuns(ctx context.Context, f domain.MaintenanceFilter, before domain.MaintenanceRunID, limit int) ([]domain.MaintenanceRun, error) {
+	where, args := `workspace_id = $1`, []any{t.workspace, limit}
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		where += ` AND ` + condition + placeholder(len(args))
+	}
+	if before != "" {
+		add(`id < `, before)
+	}
+	if f.Table != "" {
+		add(`table_id = `, f.Table)
+	}
+	if f.Database != "" {
+		add(`database_id = `, f.Database)
+	}
+	if len(f.States) > 0 {
+		args = append(args, texts(f.States))
+		where += ` AND state = ANY(` + placeholder(len(args)) + `)`
+	}
+	return t.maintenanceRuns(ctx, where+` ORDER BY id DESC LIMIT $2`, args...)
+}
+
+func (t *Tx) maintenanceRuns(ctx context.Context, where string, args ...any) ([]domain.MaintenanceRun, error) {
+	return rows(ctx, t.conn, maintenanceRunRow.toDomain, `SELECT `+maintenanceRunColumns+` FROM maintenance_runs WHERE `+where, args...)
+}
+
+// RunningMaintenance implements domain.MaintenanceTx.
+func (t *Tx) RunningMaintenance(ctx context.Context) ([]domain.MaintenanceRun, error) {
+	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'running' ORDER BY id FOR UPDATE`, t.workspace)
+}
+
+// WaitingMaintenance implements domain.MaintenanceTx.
+func (t *Tx) WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]domain.MaintenanceRun, error) {
+	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'queued' AND look_at <= $2 ORDER BY look_at, id LIMIT $3 FOR UPDATE`, t.workspace, now, limit)
+}
+
+// DueMaintenance implements domain.System: holders that have a schedule, new workspaces, and workspaces whose runs can be brought on: a statement is over, a claim
+// has run out, or there is room for one more.
+func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) ([]domain.DueMaintenance, error) {
+	type row struct {
+		Workspace domain.WorkspaceID `db:"workspace_id"`
+		Runs      bool               `db:"runs"`
+		Database  domain.DatabaseID  `db:"database_id"`
+		Table     domain.TableID     `db:"table_id"`
+		At        time.Time          `db:"at"`
+	}
+	translate := func(r row) (domain.DueMaintenance, error) {
+		r.At = r.At.UTC()
+		return domain.DueMaintenance(r), nil
+	}
+	all, err := rows(ctx, s.db, translate, `SELECT workspace_id, runs, database_id, table_id, at FROM (
+		(SELECT workspace_id, false AS runs, COALESCE(database_id, '') AS database_id, COALESCE(table_id, '') AS table_id, next_at AS at FROM maintenance_policies
+			WHERE next_at IS NOT NULL ORDER BY next_at LIMIT $2)
+		UNION ALL
+		SELECT workspace_id, false, '', '', $1 FROM workspaces w WHERE NOT EXISTS (
+			SELECT FROM maintenance_policies p WHERE p.workspace_id = w.workspace_id AND p.subject_id = '' AND p.next_at IS NOT NULL)
+		UNION ALL
+		SELECT r.workspace_id, true, '', '', min(CASE r.statement_id WHEN '' THEN r.look_at ELSE r.created_at END) FROM maintenance_runs r
+			LEFT JOIN statements s ON s.workspace_id = r.workspace_id AND s.id = r.statement_id
+			WHERE r.state = 'running' AND (r.statement_id = '' OR s.id IS NULL OR s.state NOT IN ('queued', 'running')) GROUP BY r.workspace_id
+		UNION ALL
+		SELECT q.workspace_id, true, '', '', q.at FROM (SELECT workspace_id, min(look_at) AS at FROM maintenance_runs WHERE state = 'queued' GROUP BY workspace_id) q
+			WHERE (SELECT count(*) FROM maintenance_runs b WHERE b.workspace_id = q.workspace_id AND b.state = 'running') < $3
+		) due ORDER BY at LIMIT $2`, now, limit, domain.MaintenanceAtOnce)
+	return all, mapError(err)
+}

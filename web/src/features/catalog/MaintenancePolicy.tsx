@@ -1,0 +1,78 @@
+import { Table } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import { CronText } from "@/ui/CronText";
+import {
+  boundsOf,
+  type FieldName,
+  fieldNames,
+  fields,
+  levelOf,
+  type Maintenance,
+  originText,
+  type Values,
+  valuesOf,
+} from "./policy";
+import { useWarehouses } from "./useMaintenance";
+
+/** What belongs to a kind of work, and means nothing while that is turned off. */
+const parts: Partial<Record<FieldName, "compact" | "expire" | "orphans">> = {
+  threshold: "compact",
+  minFiles: "compact",
+  deletePercent: "compact",
+  keepDays: "expire",
+  olderThanDays: "orphans",
+};
+
+/** What holds, each value with where it comes from. */
+export function MaintenancePolicy({ maintenance: m }: { maintenance: Maintenance }) {
+  const v = valuesOf(m);
+  return (
+    <Table aria-label="Policy" className="rows maintenance-policy">
+      <Table.Thead>
+        <Table.Tr>
+          <Table.Th>Setting</Table.Th>
+          <Table.Th>Holds</Table.Th>
+          <Table.Th>Comes from</Table.Th>
+        </Table.Tr>
+      </Table.Thead>
+      <Table.Tbody>
+        {fieldNames.map((f) => {
+          const part = parts[f];
+          return (
+            <Table.Tr key={f} data-part={part && true} data-idle={(part && !v[part]) || undefined}>
+              <Table.Td>{fields[f].label}</Table.Td>
+              <Table.Td>
+                <Value field={f} values={v} />
+              </Table.Td>
+              <Table.Td className="dim">{originText(levelOf(m, f))}</Table.Td>
+            </Table.Tr>
+          );
+        })}
+      </Table.Tbody>
+    </Table>
+  );
+}
+
+function Value({ field: f, values: v }: { field: FieldName; values: Values }) {
+  if (f === "schedule")
+    return (
+      <>
+        <CronText cron={v.cron} />, {v.timeZone}
+      </>
+    );
+  if (f === "warehouse") return <Warehouse id={v.warehouse} />;
+  if (f === "startWarehouse") return v.startWarehouse ? "Where none runs" : "No, it waits for one that runs";
+  const bounds = boundsOf(f);
+  const value = v[f];
+  return bounds ? `${value} ${bounds.unit}` : value ? "On" : "Off";
+}
+
+function Warehouse({ id }: { id: string }) {
+  const found = useWarehouses().find((w) => w.id === id);
+  if (!id) return "Any that runs, with Trino rather than without";
+  return (
+    <Link to="/warehouses/$machineId" params={{ machineId: id }}>
+      {found?.name ?? "a warehouse that was deleted"}
+    </Link>
+  );
+}

@@ -1,0 +1,92 @@
+import { Button, Table, VisuallyHidden } from "@mantine/core";
+import { IconArrowBackUp, IconEye, IconTable } from "@tabler/icons-react";
+import { Link } from "@tanstack/react-router";
+import { Role } from "@/gql/gen";
+import { includes } from "@/lib/auth";
+import { formatBytes, formatCount } from "@/lib/format";
+import { useRole } from "@/lib/session";
+import { Ago } from "@/ui/Time";
+import { useTableActions } from "./actions";
+import type { TableRow } from "./queries";
+
+/** Tables and views, one per line; those that were dropped with a way back. */
+export function TablesTable({ rows, dropped }: { rows: readonly TableRow[]; dropped: boolean }) {
+  const editor = includes(useRole(), Role.Editor);
+  const { undrop } = useTableActions();
+  return (
+    <Table.ScrollContainer minWidth={680}>
+      <Table aria-label="Tables" className="rows">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Name</Table.Th>
+            <Table.Th>Schema</Table.Th>
+            <Table.Th ta="right">Rows</Table.Th>
+            <Table.Th ta="right">Size</Table.Th>
+            <Table.Th>{dropped ? "Dropped" : "Changed"}</Table.Th>
+            <Table.Th>{dropped ? "Restorable" : "By"}</Table.Th>
+            {dropped && editor && (
+              <Table.Th>
+                <VisuallyHidden>Actions</VisuallyHidden>
+              </Table.Th>
+            )}
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {rows.map((t) => (
+            <Table.Tr key={t.id} className="row-link">
+              <Table.Td className="wraps">
+                <Link
+                  to="/catalog/table/$tableId"
+                  params={{ tableId: t.id }}
+                  className="row-main catalog-name"
+                >
+                  {t.kind === "VIEW" ? (
+                    <IconEye size={15} aria-label="View" />
+                  ) : (
+                    <IconTable size={15} aria-label="Table" />
+                  )}
+                  {t.name}
+                </Link>
+              </Table.Td>
+              <Table.Td>{t.schema}</Table.Td>
+              <Table.Td ta="right">
+                {t.rowCount === null ? <Unknown /> : formatCount(Number(t.rowCount))}
+              </Table.Td>
+              <Table.Td ta="right" className="nowrap">
+                {t.dataBytes === null ? <Unknown /> : formatBytes(Number(t.dataBytes))}
+              </Table.Td>
+              <Table.Td>
+                <Ago at={(dropped && t.droppedAt) || t.updatedAt} />
+              </Table.Td>
+              <Table.Td>
+                {dropped && t.restorableUntil ? (
+                  <>
+                    until <Ago at={t.restorableUntil} />
+                  </>
+                ) : (
+                  t.updatedBy
+                )}
+              </Table.Td>
+              {dropped && editor && (
+                <Table.Td ta="right">
+                  <Button
+                    size="xs"
+                    variant="default"
+                    leftSection={<IconArrowBackUp size={14} />}
+                    aria-label={`Restore ${t.name}`}
+                    loading={undrop.isPending && undrop.variables.id === t.id}
+                    onClick={() => undrop.mutate(t)}
+                  >
+                    Restore
+                  </Button>
+                </Table.Td>
+              )}
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+const Unknown = () => <span className="dim">–</span>;

@@ -1,0 +1,177 @@
+import type { MaintenanceFullFragment, MaintenanceLevel, MaintenancePolicyInput } from "@/gql/gen";
+import type { RequestError } from "@/lib/graphql";
+
+export type Maintenance = MaintenanceFullFragment;
+
+/** What a policy says, field by field. */
+export interface Values {
+  enabled: boolean;
+  cron: string;
+  timeZone: string;
+  compact: boolean;
+  /** In MiB. */
+  threshold: number | string;
+  minFiles: number | string;
+  deletePercent: number | string;
+  expire: boolean;
+  keepDays: number | string;
+  orphans: boolean;
+  olderThanDays: number | string;
+  /** Empty for any. */
+  warehouse: string;
+  startWarehouse: boolean;
+}
+
+interface Field {
+  label: string;
+  /** As the answers of the API name it. */
+  name: string;
+  bounds?: { least: number; most: number; unit: string };
+}
+
+const field = (label: string, name: string, bounds?: Field["bounds"]): Field => ({
+  label,
+  name,
+  ...(bounds ? { bounds } : {}),
+});
+
+const days = { least: 1, most: 3650, unit: "days" };
+
+/** The fields of a policy, each of which is inherited by itself, in the order in which they are shown. */
+export const fields = {
+  enabled: field("Maintenance", "enabled"),
+  schedule: field("When", "schedule"),
+  compact: field("Compact small files", "compact.enabled"),
+  threshold: field("A file is small below", "compact.file_size_threshold", {
+    least: 1,
+    most: 10_240,
+    unit: "MiB",
+  }),
+  minFiles: field("Begin after so many new files", "compact.min_files", {
+    least: 2,
+    most: 1_000_000,
+    unit: "files",
+  }),
+  deletePercent: field("Or when so much is deleted", "compact.delete_percent", {
+    least: 0,
+    most: 100,
+    unit: "%",
+  }),
+  expire: field("Expire old snapshots", "expire.enabled"),
+  keepDays: field("Keep snapshots for", "expire.keep_days", days),
+  orphans: field("Remove orphan files", "orphans.enabled"),
+  olderThanDays: field("Orphans are older than", "orphans.older_than_days", days),
+  warehouse: field("Runs on", "warehouse_id"),
+  startWarehouse: field("Start a warehouse for it", "start_warehouse"),
+} as const;
+
+export type FieldName = keyof typeof fields;
+export const fieldNames = Object.keys(fields) as FieldName[];
+
+/** What a number may be; undefined of a field that is no number. */
+export const boundsOf = (f: FieldName) => fields[f].bounds;
+
+const mib = 1024 * 1024;
+
+/** What holds. */
+export function valuesOf({ effective: e }: Maintenance): Values {
+  return {
+    enabled: e.enabled,
+    cron: e.schedule.cron,
+    timeZone: e.schedule.timeZone,
+    compact: e.compact.enabled,
+    threshold: Number(e.compact.fileSizeThreshold) / mib,
+    minFiles: e.compact.minFiles,
+    deletePercent: e.compact.deletePercent,
+    expire: e.expire.enabled,
+    keepDays: e.expire.keepDays,
+    orphans: e.orphans.enabled,
+    olderThanDays: e.orphans.olderThanDays,
+    warehouse: e.warehouseId ?? "",
+    startWarehouse: e.startWarehouse,
+  };
+}
+
+/** The fields that are said here, and not inherited. */
+export function ownFields({ policy: p }: Maintenance): ReadonlySet<FieldName> {
+  const said: Record<FieldName, unknown> = {
+    enabled: p.enabled,
+    schedule: p.schedule,
+    compact: p.compact.enabled,
+    threshold: p.compact.fileSizeThreshold,
+    minFiles: p.compact.minFiles,
+    deletePercent: p.compact.deletePercent,
+    expire: p.expire.enabled,
+    keepDays: p.expire.keepDays,
+    orphans: p.orphans.enabled,
+    olderThanDays: p.orphans.olderThanDays,
+    warehouse: p.warehouseId,
+    startWarehouse: p.startWarehouse,
+  };
+  return new Set(fieldNames.filter((f) => said[f] !== null));
+}
+
+/** The policy that says the values of its own fields, and nothing of the others. */
+export function toPolicy(v: Values, own: ReadonlySet<FieldName>): MaintenancePolicyInput {
+  const said = <T>(f: FieldName, value: T) => (own.has(f) ? value : null);
+  return {
+    enabled: said("enabled", v.enabled),
+    schedule: said("schedule", { cron: v.cron.trim(), timeZone: v.timeZone }),
+    compact: {
+      enabled: said("compact", v.compact),
+      fileSizeThreshold: said("threshold", String(Number(v.threshold) * mib)),
+      minFiles: said("minFiles", Number(v.minFiles)),
+      deletePercent: said("deletePercent", Number(v.deletePercent)),
+    },
+    expire: { enabled: said("expire", v.expire), keepDays: said("keepDays", Number(v.keepDays)) },
+    orphans: {
+      enabled: said("orphans", v.orphans),
+      olderThanDays: said("olderThanDays", Number(v.olderThanDays)),
+    },
+    warehouseId: said("warehouse", v.warehouse),
+    startWarehouse: said("startWarehouse", v.startWarehouse),
+  };
+}
+
+/** What keeps a policy from being saved, by field. The server has the last word. */
+export function validatePolicy(v: Values, own: ReadonlySet<FieldName>): Partial<Record<FieldName, string>> {
+  const wrong: Partial<Record<FieldName, string>> = {};
+  if (own.has("schedule") && !v.cron.trim()) wrong.schedule = "Say when, such as 0 3 * * *, or inherit it.";
+  for (const f of fieldNames) {
+    const b = boundsOf(f);
+    if (!b || !own.has(f)) continue;
+    const n = v[f as keyof Values];
+    if (n === "" || !Number.isInteger(Number(n)) || Number(n) < b.least || Number(n) > b.most)
+      wrong[f] = `A whole number from ${b.least} to ${b.most}.`;
+  }
+  return wrong;
+}
+
+const camel = (s: string) => s.replace(/_([a-z])/g, (_, c: string) => c.toUpperCase());
+
+/** The field that a refusal speaks of, such as compact.minFiles or schedule.cron. */
+export const fieldOf = (e: RequestError): FieldName | undefined =>
+  fieldNames.find((f) => e.field === camel(fields[f].name) || e.field?.startsWith(`${fields[f].name}.`));
+
+/** Where the value of a field comes from. */
+export const levelOf = (m: Maintenance, f: FieldName): MaintenanceLevel | undefined =>
+  m.origins.find((o) => o.field === fields[f].name)?.level;
+
+const levels: Record<MaintenanceLevel, string> = {
+  DEFAULT: "built in",
+  WORKSPACE: "the workspace",
+  DATABASE: "the database",
+  TABLE: "the table",
+  REGISTERED: "its files came from elsewhere",
+};
+
+/** Where a value comes from, in words. */
+export const originText = (level: MaintenanceLevel | undefined) => (level ? levels[level] : "");
+
+/** What is said beside a value that is inherited. */
+export const inheritedText = (level: MaintenanceLevel | undefined) =>
+  level === "DEFAULT" || !level
+    ? "Built in."
+    : level === "REGISTERED"
+      ? "The table's files came from elsewhere."
+      : `From ${levels[level]}.`;

@@ -1,0 +1,27 @@
+import type { WarehouseRowFragment } from "@/gql/gen";
+import { plural } from "./format";
+
+export type Engine = WarehouseRowFragment["engines"][number];
+
+const names: Readonly<Record<string, string>> = { duckdb: "DuckDB", trino: "Trino" };
+
+/** An engine as it is written: DuckDB, Trino. */
+export const engineName = (engine: string) => names[engine] ?? engine;
+
+/** Whether statements can name Trino on the warehouse: it is there where it writes. */
+export const hasTrino = (w: Pick<WarehouseRowFragment, "writeEngine" | "engines">) =>
+  w.writeEngine === "trino" || w.engines.some((e) => e.name === "trino");
+
+/** "Writes with Trino, 3 nodes". */
+export const writesWith = (w: Pick<WarehouseRowFragment, "writeEngine" | "nodes">) =>
+  `Writes with ${engineName(w.writeEngine)}${w.nodes > 1 ? `, ${plural(w.nodes, "node")}` : ""}`;
+
+/** How many nodes of an engine take part, of how many that are wanted; null of an engine that does not say. */
+export function nodesText(e: Pick<Engine, "state" | "nodes">, wanted: number): string | null {
+  if (e.state === null) return null;
+  const now = e.nodes ?? 0;
+  if (e.state === "STOPPED" || e.state === "FAILED" || (now === 0 && wanted === 1))
+    return `${plural(wanted, "node")} when it runs`;
+  if (now > wanted) return `${plural(now, "node")}; ${wanted} wanted`;
+  return now === wanted ? plural(now, "node") : `${now} of ${wanted} nodes`;
+}

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
 )
 
 // result is what a statement answers.
@@ -100,7 +103,12 @@ func (p *platform) awaitStatement(id string, states ...string) (st statementRow)
 	p.t.Helper()
 	await(p.t, fmt.Sprintf("%s is %v", id, states), func() bool {
 		st = statementRow{}
-		return p.get("/sql/statements/"+id, &st) && strings.Contains(strings.Join(states, " "), st.State)
+		if !p.get("/sql/statements/"+id, &st) {
+			return false
+		}
+		reached := slices.Contains(states, st.State)
+		require.False(p.t, !reached && domain.StatementState(st.State).Final(), "%s is to be %v, and is %s: %+v", id, states, st.State, st.Error)
+		return reached
 	})
 	return st
 }

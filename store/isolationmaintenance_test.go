@@ -63,9 +63,10 @@ var maintenanceTrespasses = map[string]trespass{
 	"BeingWritten": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return changed(tx.BeingWritten(ctx, b.table.ID))
 	}},
+	// Nor does a run of one's own about another's table.
 	"InsertMaintenanceRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		_, err := tx.InsertMaintenanceRuns(ctx, []domain.MaintenanceRun{{
-			ID: b.upkeep, TableID: b.table.ID, DatabaseID: b.catalog, Trigger: domain.TriggerManual, State: domain.MaintenanceQueued, Todo: []domain.MaintenanceKind{},
+			ID: "mnt_forged", TableID: b.table.ID, DatabaseID: b.catalog, Trigger: domain.TriggerManual, State: domain.MaintenanceQueued, Todo: []domain.MaintenanceKind{},
 		}})
 		return 0, err
 	}},
@@ -79,7 +80,8 @@ var maintenanceTrespasses = map[string]trespass{
 		return none(tx.UpdateMaintenanceRun(ctx, domain.MaintenanceRun{ID: b.upkeep, Trigger: domain.TriggerManual, State: domain.MaintenanceFailed}))
 	}},
 	"MaintenanceRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return nobody(tx.MaintenanceRuns(ctx, domain.MaintenanceFilter{Table: b.table.ID}, "", 100))
+		all, err := tx.MaintenanceRuns(ctx, domain.MaintenanceFilter{Table: b.table.ID}, "", 100)
+		return len(theirs(all, b)), err
 	}},
 	"RunningMaintenance": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
 		return nobody(tx.RunningMaintenance(ctx))

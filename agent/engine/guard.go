@@ -141,6 +141,23 @@ func (e *execution) examine(t agent.StatementTable, travels bool) ([]hazard, err
 	return found, nil
 }
 
+// guardPartitions refuses to change rows while a snapshot lists manifests of a former partitioning: DuckDB writes the partitions of its deletes by all of them at
+// once, so that neither it nor others find what was deleted. It reads the list of a table that has been partitioned otherwise.
+func (e *execution) guardPartitions(t agent.StatementTable) error {
+	s, err := e.client().shape(t)
+	if err != nil || s == nil || len(s.Specs) < 2 || s.current() == nil || s.current().Manifests == "" {
+		return err
+	}
+	former := false
+	err = e.avroFiles([]string{s.current().Manifests}, func(_ int, f *avroFile) {
+		former = slices.ContainsFunc(manifestsOf(f), func(m *manifest) bool { return m.spec != int64(s.Spec) })
+	})
+	if err != nil || !former {
+		return err
+	}
+	return refuse(-1, "The table %s.%s has files of a former partitioning, beside which DuckDB deletes no rows exactly. Change it in Trino, with \"engine\": \"trino\", or make the table anew: CREATE TABLE … AS SELECT.", t.Schema, t.Table)
+}
+
 // guardTarget refuses to change rows that DuckDB would not find.
 func (e *execution) guardTarget(t agent.StatementTable) error {
 	if !changesRows(e.class) {
@@ -156,6 +173,9 @@ func (e *execution) guardTarget(t agent.StatementTable) error {
 	}
 	if comparesDistinct(e.class.tokens) {
 		return refuse(-1, "IS DISTINCT FROM is not run in %s: DuckDB would not find all rows to change. Write a = b and IS NULL out.", e.class.kind)
+	}
+	if err := e.guardPartitions(t); err != nil {
+		return err
 	}
 	hazards, err := e.examine(t, false)
 	if err != nil {

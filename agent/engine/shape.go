@@ -23,6 +23,7 @@ type shape struct {
 		ID     int              `json:"spec-id"`
 		Fields []shapePartition `json:"fields"`
 	} `json:"partition-specs"`
+	Spec      int                  `json:"default-spec-id"`
 	Snapshot  *int64               `json:"current-snapshot-id"`
 	Snapshots []shapeSnapshot      `json:"snapshots"`
 	Refs      map[string]shapeLink `json:"refs"`

@@ -129,8 +129,8 @@ func TestEnumsAreTheDomains(t *testing.T) {
 			domain.NodeTable, domain.NodeDataset, domain.NodeTask, domain.NodeStatement, domain.NodeJob,
 		}), roundTrip(scalar.UnmarshalLineageNodeKind, scalar.MarshalLineageNodeKind)},
 		"LineageDirection": {names([]domain.LineageDirection{domain.LineageRead, domain.LineageWritten}), roundTrip(scalar.UnmarshalLineageDirection, scalar.MarshalLineageDirection)},
-		"EngineState": {names(domain.EngineStates), roundTrip(scalar.UnmarshalEngineState, scalar.MarshalEngineState)},
-		"MaintenanceKind": {names(domain.MaintenanceKinds), roundTrip(scalar.UnmarshalMaintenanceKind, scalar.MarshalMaintenanceKind)},
+		"EngineState":      {names(domain.EngineStates), roundTrip(scalar.UnmarshalEngineState, scalar.MarshalEngineState)},
+		"MaintenanceKind":  {names(domain.MaintenanceKinds), roundTrip(scalar.UnmarshalMaintenanceKind, scalar.MarshalMaintenanceKind)},
 		"MaintenanceLevel": {names([]domain.MaintenanceLevel{
 			domain.MaintenanceBuiltIn, domain.MaintenanceOfWorkspace, domain.MaintenanceOfDatabase, domain.MaintenanceOfTable, domain.MaintenanceRegistered,
 		}), roundTrip(scalar.UnmarshalMaintenanceLevel, scalar.MarshalMaintenanceLevel)},

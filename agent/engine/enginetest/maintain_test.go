@@ -770,3 +770,29 @@ func TestMaintenanceOnS3(t *testing.T) {
 	_, end := r.do(elsewhere)
 	require.Contains(t, end.Error.Message, "is not in the workspace's storage")
 }
+
+// TestOptimizedEmptyTexts are found by their statistics, also where all of a file or of a batch are empty.
+func TestOptimizedEmptyTexts(t *testing.T) {
+	r := newLakeRig(t)
+	w := r.create("texts", 2, columns("id long", "k string")).append(`[{"id": 1, "k": "ab"}, {"id": 2, "k": "b"}]`).append(`[{"id": 3, "k": ""}, {"id": 4, "k": ""}, {"id": 5, "k": "c"}]`).deleteEqual("id", `[{"id": 5}]`)
+	optimize(w)
+	r.answers("SELECT id FROM texts WHERE k < 'a'", "3", "4")
+	r.answers("SELECT id FROM texts WHERE k = ''", "3", "4")
+}
+
+// TestFormerPartitioning holds that the embedded writer changes no rows beside files of a former partitioning: nobody would find its deletes.
+func TestFormerPartitioning(t *testing.T) {
+	r := newLakeRig(t)
+	w := r.create("moved", 2, columns("id long", "k string"), partition(1, "part", iceberg.BucketTransform{NumBuckets: 2})).append(numbered(0, 9))
+	w.respec(func(u *table.UpdateSpec) { u.RemoveField("part") })
+	for _, query := range []string{"DELETE FROM moved WHERE id = 1", "UPDATE moved SET k = 'x' WHERE id = 1", "MERGE INTO moved t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"} {
+		require.Contains(t, r.fails(query).Message, "has files of a former partitioning")
+	}
+	r.changes("INSERT INTO moved VALUES (100, 'new')")
+	w.is(append(left(0, 9), "100|new")...)
+	w = r.create("settled", 2, columns("id long", "k string"))
+	w.respec(func(u *table.UpdateSpec) { u.AddField("id", iceberg.BucketTransform{NumBuckets: 2}, "part") })
+	w.append(numbered(0, 9))
+	require.EqualValues(t, 1, r.changes("DELETE FROM settled WHERE id = 1"))
+	w.is(left(0, 9, 1)...)
+}

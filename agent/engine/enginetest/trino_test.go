@@ -66,6 +66,7 @@ func TestTrino(t *testing.T) {
 		{"writers of one table lose no row", trinoRaces},
 		{"what differs between the dialects is written down", trinoDialects},
 		{"views say why they are not read", trinoViews},
+		{"writers of every kind change one table", trinoMixed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sub := *r.rig

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 )
@@ -150,11 +152,44 @@ func (j *job) read(tasks []table.FileScanTask, erased *eraser, options []table.S
 		if b, err = filter(b); err != nil {
 			return false, err
 		}
-		if !yield(narrowed(b), nil) {
+		if !yield(filled(narrowed(b)), nil) {
 			return false, nil
 		}
 	}
 	j.done.Add(bytes)
 	j.scanned += bytes
 	return true, nil
+}
+
+// filled is a batch whose texts are all there, also where all of a column are empty: of a column without any bytes, arrow-go takes the texts for none, and writes
+// statistics by which readers do not find them.
+func filled(b arrow.RecordBatch) arrow.RecordBatch {
+	columns := slices.Clone(b.Columns())
+	changed := false
+	for i, c := range columns {
+		if data := withBytes(c.Data()); data != c.Data() {
+			columns[i], changed = array.MakeFromData(data), true
+		}
+	}
+	if !changed {
+		return b
+	}
+	defer b.Release()
+	return array.NewRecordBatch(b.Schema(), columns, b.NumRows())
+}
+
+// withBytes is what an array holds, with a buffer for the bytes of its texts, and of those in its children.
+func withBytes(of arrow.ArrayData) arrow.ArrayData {
+	buffers, children, changed := slices.Clone(of.Buffers()), slices.Clone(of.Children()), false
+	if arrow.IsBaseBinary(of.DataType().ID()) && (buffers[2] == nil || buffers[2].Bytes() == nil) {
+		buffers[2], changed = memory.NewBufferBytes([]byte{}), true
+	}
+	for i, c := range children {
+		children[i] = withBytes(c)
+		changed = changed || children[i] != c
+	}
+	if !changed {
+		return of
+	}
+	return array.NewData(of.DataType(), of.Len(), buffers, children, of.NullN(), of.Offset())
 }

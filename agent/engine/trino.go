@@ -82,8 +82,10 @@ func (e *Engine) runTrino(r *run, s *agent.Statement, c class, reason string, to
 	var leave func()
 	x.of, leave = e.trino.courier.serve(s)
 	defer leave()
-	defer context.AfterFunc(r.ctx, func() { to.hurry(readerGrace) })()
+	stop := context.AfterFunc(r.ctx, func() { to.hurry(readerGrace) })
 	err := x.perform(reason)
+	stop()
+	_ = to.control.SetWriteDeadline(time.Time{})
 	if err != nil {
 		x.end.Error = x.failure(err)
 	}
@@ -181,7 +183,7 @@ func argument(p json.RawMessage) (any, error) {
 // open waits for Trino, and says so.
 func (x *inTrino) open() (err error) {
 	waited := false
-	x.session, err = x.server.Session(x.run.ctx, func(message string) {
+	x.session, err = x.server.Session(x.run.ctx, x.storage(), func(message string) {
 		waited = true
 		x.json(agent.FrameProgress, agent.StatementProgress{Queued: true, Done: -1, Message: message})
 	})
@@ -191,15 +193,21 @@ func (x *inTrino) open() (err error) {
 	return err
 }
 
-// reach makes the databases that the statement may name Trino's.
-func (x *inTrino) reach() error {
-	storage := trino.Storage{}
+// storage is the statement's as Trino knows it.
+func (x *inTrino) storage() trino.Storage {
+	storage := trino.Storage{Prefix: x.s.Storage.Prefix}
 	if s3 := x.s.Storage.S3; s3 != nil {
 		storage.S3 = &trino.S3{Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle}
 		if s3.SessionToken == "" { // else they expire, and the catalog gives new ones
 			storage.S3.AccessKey, storage.S3.SecretKey = s3.AccessKeyID, s3.SecretKey
 		}
 	}
+	return storage
+}
+
+// reach makes the databases that the statement may name Trino's.
+func (x *inTrino) reach() error {
+	storage := x.storage()
 	var wanted []trino.Database
 	for _, name := range x.s.Catalog.Databases {
 		if trino.Reserved(name) || !x.mayName(name) {

@@ -78,10 +78,24 @@ func (x *inTrino) said(e *trino.Error) *agent.StatementFailure {
 		f.Fault, f.Message = agent.FaultForbidden, "The catalog refused it: "+trinoCatalogSaid(e.Cause)
 	case strings.Contains(e.Cause, "iceberg.exceptions.BadRequestException"), strings.Contains(e.Cause, "iceberg.exceptions.NoSuch"), strings.Contains(e.Cause, "iceberg.exceptions.AlreadyExists"):
 		f.Fault, f.Message = agent.FaultQuery, "The catalog refused it: "+trinoCatalogSaid(e.Cause)
+	case strings.Contains(e.Cause, "No matching S3 security mapping"):
+		f.Fault, f.Message = agent.FaultQuery, "A file is not in the workspace's storage, and nothing else is read. If the statement does not name it, a table does: roll that back to a snapshot without it."
+	case trinoStoreSaid(e.Cause) != "":
+		f.Fault, f.Message = agent.FaultEngine, "The storage refused what Trino asked of it: "+trinoStoreSaid(e.Cause)
 	case strings.Contains(e.Cause, "No space left on device"), strings.Contains(e.Cause, "spill"):
 		f.Fault = agent.FaultResources
 	}
 	return f
+}
+
+// trinoStoreSaid is the sentence of an S3 server in the failures below one of Trino's; empty where there is none.
+func trinoStoreSaid(cause string) string {
+	_, text, _ := strings.Cut(cause, ".S3Exception: ")
+	said, _, found := strings.Cut(text, " (Service: S3")
+	if !found {
+		return ""
+	}
+	return said
 }
 
 // trinoCatalogSaid is the sentence of the catalog in the failures below one of Trino's: that of the last one which is Iceberg's, after what that puts before it.

@@ -2,15 +2,23 @@ package trino
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
 // Storage is how Trino opens the files of tables.
 type Storage struct {
-	S3 *S3 // nil for files
+	Prefix string // of all that it may open there, with a slash at its end
+	S3     *S3    // nil for files
+
+	fence string // the file that holds it within the prefix
 }
 
 // S3 opens a bucket. Without keys the catalog gives those of each table.
@@ -55,6 +63,7 @@ func (d Database) properties() map[string]string {
 	}
 	if s := d.Storage.S3; s != nil {
 		maps.Copy(p, s.properties())
+		p["s3.security-mapping.enabled"], p["s3.security-mapping.config-file"] = "true", d.Storage.fence
 	} else {
 		p["fs.hadoop.enabled"] = "true"
 	}
@@ -89,6 +98,11 @@ func (s *Session) Reach(ctx context.Context, wanted []Database, all []string) er
 	s.server.catalogs.Lock()
 	defer s.server.catalogs.Unlock()
 	made := s.server.made
+	for i := range wanted {
+		if err := s.server.fence(&wanted[i].Storage); err != nil {
+			return err
+		}
+	}
 	for name, d := range made {
 		i := slices.IndexFunc(wanted, func(w Database) bool { return CatalogName(w.Name) == name })
 		stale := i >= 0 && wanted[i].create() != d.create()
@@ -108,6 +122,23 @@ func (s *Session) Reach(ctx context.Context, wanted []Database, all []string) er
 			return err
 		}
 		made[CatalogName(d.Name)] = d
+	}
+	return nil
+}
+
+// fence writes the file by which Trino opens nothing of a store but what is below the storage's prefix, whatever the files of its tables name. There is nothing secret in it.
+func (s *Server) fence(storage *Storage) error {
+	if storage.S3 == nil {
+		return nil
+	}
+	text, err := json.Marshal(map[string]any{"mappings": []map[string]any{{"prefix": storage.Prefix, "useClusterDefault": true}}})
+	if err != nil {
+		return err
+	}
+	storage.fence = filepath.Join(s.o.Dir, fmt.Sprintf("fence-%x.json", sha256.Sum256(text)))
+	part := storage.fence + ".part" // a node may be reading the file
+	if err := errors.Join(os.WriteFile(part, text, 0o644), os.Rename(part, storage.fence)); err != nil {
+		return fmt.Errorf("writing what Trino may open: %w", err)
 	}
 	return nil
 }

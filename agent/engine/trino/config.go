@@ -63,8 +63,8 @@ type layout struct {
 	spill       int64 // bytes of disk that may be taken for what does not fit into memory
 	cores       int
 	secrets     secrets
-	spooling    *Spooling
-	grace       string // before and after the end of what runs on a node that is told to leave
+	spooling    *spooling // nil for results through the coordinator alone
+	grace       string    // before and after the end of what runs on a node that is told to leave
 }
 
 // memory is what a process of Trino may take, in bytes.

@@ -91,7 +91,7 @@ func startNode(o Options, l layout) (*node, error) {
 	n := &node{layout: l, output: &head{}, gone: make(chan struct{})}
 	n.cmd = exec.Command(o.Command[0], o.Command[1:]...)
 	n.cmd.Dir = l.dir
-	n.cmd.Env = []string{"HOME=" + l.dir, "TMPDIR=" + l.spillDir(), "TZ=UTC", "LANG=C.UTF-8", "PATH=/usr/bin:/bin"}
+	n.cmd.Env = append([]string{"HOME=" + l.dir, "TMPDIR=" + l.spillDir(), "TZ=UTC", "LANG=C.UTF-8", "PATH=/usr/bin:/bin"}, l.spooling.environment()...)
 	n.cmd.Stdout, n.cmd.Stderr = n.output, n.output
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.Credential}
 	n.cmd.WaitDelay = time.Second

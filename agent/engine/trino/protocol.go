@@ -227,34 +227,64 @@ func (q *query) address(path string) string {
 func (q *query) rows(ctx context.Context, data json.RawMessage, take func(rows []json.RawMessage) error) error {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || data[0] != '{' {
-		return takeRows(data, take)
+		return takeRows(ctx, data, take)
 	}
 	var spooled spooledPage
 	if err := json.Unmarshal(data, &spooled); err != nil {
 		return &LostError{err}
 	}
-	for _, s := range spooled.Segments {
+	for i, s := range spooled.Segments {
 		text, err := q.segment(ctx, spooled.Encoding, s)
-		if err != nil {
-			return err
+		if err == nil {
+			err = takeRows(ctx, text, take)
 		}
-		if err := takeRows(text, take); err != nil {
+		if err != nil {
+			q.abandon(spooled.Segments[i:])
 			return err
 		}
 	}
 	return nil
 }
 
-func takeRows(text []byte, take func([]json.RawMessage) error) error {
-	if len(text) == 0 {
+// takeRows hands on the rows of an array, some at once, so that an end from without is seen in between.
+func takeRows(ctx context.Context, text []byte, take func([]json.RawMessage) error) error {
+	if len(text) == 0 || string(text) == "null" {
 		return nil
 	}
-	var rows []json.RawMessage
-	if err := json.Unmarshal(text, &rows); err != nil {
+	d := json.NewDecoder(bytes.NewReader(text))
+	_, err := d.Token()
+	for err == nil && ctx.Err() == nil {
+		var rows []json.RawMessage
+		if rows, err = someRows(d); err != nil {
+			break
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		if err := take(rows); err != nil {
+			return err
+		}
+	}
+	if err != nil {
 		return &LostError{fmt.Errorf("its rows cannot be read: %w", err)}
 	}
-	if len(rows) == 0 {
-		return nil
+	return ctx.Err()
+}
+
+// takeMost bounds how many rows are taken at once.
+const takeMost = 4096
+
+// someRows are the next rows of an array; none at its end.
+func someRows(d *json.Decoder) (rows []json.RawMessage, err error) {
+	for len(rows) < takeMost && d.More() {
+		var row json.RawMessage
+		if err := d.Decode(&row); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
 	}
-	return take(rows)
+	if len(rows) == 0 {
+		_, err = d.Token()
+	}
+	return rows, err
 }

@@ -32,7 +32,6 @@ type Options struct {
 	Command      []string            // runs GuardMain
 	JVM          []string            // arguments of the JVM beside its own
 	Credential   *syscall.Credential // the user that it runs as; nil means this process's own
-	Spooling     *Spooling           // where large results go; nil means through the coordinator
 	Log          *slog.Logger
 	Changed      func()        // called whenever Status may be another; may be nil
 	Grace        time.Duration // of a worker that leaves, before and after what it runs has ended; 0 means 5 seconds
@@ -78,6 +77,8 @@ type Server struct {
 	address  string        // of the coordinator, while it runs
 	ended    string        // why the last one ended
 	secrets  secrets
+	storage  Storage   // that was told last
+	spooling *spooling // of the cluster that runs
 }
 
 // New makes a server, which starts nothing.
@@ -173,28 +174,30 @@ func (s *Server) set(status Status, address string) {
 	}
 }
 
-// Session waits until Trino runs, and starts it where it does not. Where a start fails while it waits, that is the error.
-func (s *Server) Session(ctx context.Context, waits func(message string)) (*Session, error) {
+// Session waits until Trino runs, and starts it where it does not. Where a start fails while it waits, that is the error. Large results go to the storage if Trino
+// was started with it, as the next start does; else they come through the coordinator.
+func (s *Server) Session(ctx context.Context, storage Storage, waits func(message string)) (*Session, error) {
 	if s.o.Missing != nil {
 		return nil, s.o.Missing
 	}
-	s.Start()
 	s.mu.Lock()
+	s.storage = storage
 	failures := s.failures
 	s.mu.Unlock()
+	s.Start()
 	select {
 	case s.kick <- struct{}{}:
 	default:
 	}
 	for {
 		s.mu.Lock()
-		status, address, changed, failed := s.status, s.address, s.changed, s.failures > failures
+		status, address, changed, failed, spools := s.status, s.address, s.changed, s.failures > failures, s.spooling.is(storage.spooling())
 		s.mu.Unlock()
 		switch {
 		case s.ctx.Err() != nil:
 			return nil, errors.New("the warehouse's Trino is being stopped")
 		case status.State == Running:
-			return &Session{server: s, caller: s.caller(statementUser), address: address}, nil
+			return &Session{server: s, caller: s.caller(statementUser), address: address, spools: spools}, nil
 		case failed:
 			return nil, fmt.Errorf("the warehouse's Trino does not start: %s", status.Message)
 		}
@@ -276,7 +279,7 @@ func (s *Server) keep() {
 func (s *Server) run() error {
 	s.mu.Lock()
 	nodes := s.nodes
-	s.secrets = newSecrets()
+	s.secrets, s.spooling = newSecrets(), s.storage.spooling()
 	s.mu.Unlock()
 	s.set(Status{State: Starting}, "")
 	c, err := s.layout("coordinator", nodes)
@@ -314,7 +317,7 @@ func (s *Server) layout(id string, nodes int) (layout, error) {
 	}
 	return layout{
 		dir: filepath.Join(s.o.Dir, id), id: id, port: port, coordinator: port, memory: divide(share), spill: spill, cores: max(1, s.o.Cores),
-		secrets: s.secrets, spooling: s.o.Spooling, grace: fmt.Sprintf("%dms", s.o.Grace.Milliseconds()),
+		secrets: s.secrets, spooling: s.spooling, grace: fmt.Sprintf("%dms", s.o.Grace.Milliseconds()),
 	}, nil
 }
 

@@ -45,6 +45,7 @@ type Session struct {
 	server  *Server
 	caller  *caller
 	address string // of the coordinator
+	spools  bool   // it puts large results where they can be fetched
 }
 
 // Query runs a statement to its end, and hands its rows to take as they come, each an array in JSON; take may be nil for a statement without any. The error is
@@ -55,7 +56,7 @@ func (s *Session) Query(ctx context.Context, st Statement, take func(columns []C
 		return Outcome{}, err
 	}
 	q := &query{caller: s.caller}
-	data, err := q.fetch(ctx, http.MethodPost, s.address+"/v1/statement", text, st.header())
+	data, err := q.fetch(ctx, http.MethodPost, s.address+"/v1/statement", text, st.header(s.spools && take != nil))
 	for err == nil {
 		if st.Progress != nil {
 			st.Progress(q.done)
@@ -86,7 +87,7 @@ func (s *Session) Query(ctx context.Context, st Statement, take func(columns []C
 }
 
 // header says where names resolve, and by which token the catalog knows the statement. What the catalog answers is kept apart by the source.
-func (st Statement) header() http.Header {
+func (st Statement) header(spools bool) http.Header {
 	h := http.Header{}
 	set := func(name, value string) {
 		if value != "" {
@@ -98,7 +99,9 @@ func (st Statement) header() http.Header {
 	set("Schema", url.QueryEscape(st.Schema))
 	set("Time-Zone", "UTC")
 	set("Client-Capabilities", "PARAMETRIC_DATETIME") // else times have three digits of a second
-	set("Query-Data-Encoding", encodings)
+	if spools {
+		set("Query-Data-Encoding", encodings)
+	}
 	if st.Token != "" {
 		set("Extra-Credential", "token="+url.QueryEscape(st.Token))
 	}

@@ -132,7 +132,11 @@ func (w *warehouse) execute(query, accept string) (*http.Response, error) {
 
 // executeIn is execute by the engine of that name; the one of the statement's kind where it is empty.
 func (w *warehouse) executeIn(engine, query, accept string) (*http.Response, error) {
-	text, err := json.Marshal(map[string]string{"query": query, "warehouse_id": w.id, "database": "lake", "schema": w.schema, "engine": engine})
+	asked := map[string]string{"query": query, "warehouse_id": w.id, "database": "lake", "schema": w.schema}
+	if engine != "" {
+		asked["engine"] = engine
+	}
+	text, err := json.Marshal(asked)
 	if err != nil {
 		return nil, err
 	}

@@ -94,8 +94,11 @@ func (w *warehouse) inTrino(query string) error {
 	return err
 }
 
-// trinoPairs is how often each statement is run both ways.
-const trinoPairs = 10
+// Each statement is run both ways so often, after so many times that the JVM compiles in.
+const (
+	trinoPairs   = 10
+	trinoWarmUps = 4
+)
 
 // BenchmarkTrino measures what the platform adds to a write in Trino: the same statements through the platform and through Trino's own client, which has a catalog of
 // its own there, in interleaved pairs. It also has the time from a warehouse without Trino to its first committed row, and, as the reason for the routing, the same
@@ -138,17 +141,24 @@ func (w *warehouse) inTrinoOK(query string) {
 // pairs runs a statement through both ways in turn, each time on a table of its own.
 func (w *warehouse) pairs(b *testing.B, bare bareTrino, name, prepare, statement string) {
 	var ours, theirs sample
-	for i := range trinoPairs + 1 {
+	for i := range trinoWarmUps + trinoPairs {
 		one, other := fmt.Sprintf("lake.public.%s_a%d", name, i), fmt.Sprintf("bare.public.%s_b%d", name, i)
 		if prepare != "" {
 			w.inTrinoOK(fmt.Sprintf(prepare, one))
 			bare.exec(fmt.Sprintf(prepare, other))
 		}
-		a := timed(b, func() error { return w.inTrino(fmt.Sprintf(statement, one)) })
 		reference := strings.ReplaceAll(fmt.Sprintf(statement, other), "lake.public.rows", "bare.public.rows")
-		c := timed(b, func() error { _, err := bare.db.Exec(reference); return err })
-		if i > 0 { // the first are warm-ups
-			ours, theirs = append(ours, a), append(theirs, c)
+		ways := []func() error{
+			func() error { return w.inTrino(fmt.Sprintf(statement, one)) },
+			func() error { _, err := bare.db.Exec(reference); return err },
+		}
+		var took [2]time.Duration
+		for turn := range ways {
+			way := (i + turn) % 2 // who is second finds warmer code and files
+			took[way] = timed(b, ways[way])
+		}
+		if i >= trinoWarmUps {
+			ours, theirs = append(ours, took[0]), append(theirs, took[1])
 		}
 		w.inTrinoOK("DROP TABLE " + one)
 		bare.exec("DROP TABLE " + other)

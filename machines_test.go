@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond/millpond/agent/engine/trino"
+	"github.com/millpond/millpond/agent/provision/local"
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
 )
@@ -20,4 +22,9 @@ func TestTheFirstWarehouseIsOfHalfTheHostAndWritesWithTrinoWhereItIs(t *testing.
 	require.Equal(t, []string{"cpu.32", "trino"}, first())
 	size, engine := firstWarehouse(t.Context(), domain.Providers{})
 	require.Equal(t, []string{"", ""}, []string{size, engine})
+}
+
+func TestTrinoStartsOnTheSmallestMachineThatMayHaveIt(t *testing.T) {
+	c := agentCommand{Memory: local.TrinoMemory}
+	require.GreaterOrEqual(t, c.trino().Memory, int64(trino.MinMemory))
 }

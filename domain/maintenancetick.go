@@ -294,7 +294,7 @@ func (t *maintenanceTurn) price(ctx context.Context, id MachineID) (Price, error
 		return Price{}, err
 	}
 	prices, err := t.tx.Prices(ctx, w.Provider, w.Region, t.now)
-	return prices[w.Flavor].Times(w.Nodes), err
+	return prices[w.Flavor], err
 }
 
 // told is what the engine answered, where that is rows of names and numbers.

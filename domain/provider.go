@@ -34,12 +34,6 @@ type Price struct {
 	Currency string // ISO 4217
 }
 
-// Times is the price of n of them.
-func (p Price) Times(n int) Price {
-	p.Hourly = p.Hourly.Mul(decimal.NewFromInt(int64(n)))
-	return p
-}
-
 // MachineRef names a machine to its provider.
 type MachineRef struct {
 	Workspace   WorkspaceID

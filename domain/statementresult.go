@@ -234,6 +234,9 @@ func (s *Statement) committed(fault Fault, l Lineage) bool {
 	default:
 		return false // the engine has said that it undid it
 	}
+	if s.Kind == "OPTIMIZE" {
+		return false // it commits part after part, so that one says nothing of the others
+	}
 	if s.ChangesRows() {
 		return slices.ContainsFunc(l.Written, func(e LineageEntry) bool { return e.SnapshotID != 0 })
 	}

@@ -35,7 +35,7 @@ func (r *Resolver) agentOf(ctx context.Context, m domain.Machine) (*domain.Agent
 	return load.Agent(ctx, m.AgentID)
 }
 
-// flavorOf is the machine's flavor, with the price of all its nodes; the zero value where the workspace's provider has none such, or is not to be had on this server.
+// flavorOf is the machine's flavor; the zero value where the workspace's provider has none such, or is not to be had on this server.
 func (r *Resolver) flavorOf(ctx context.Context, m domain.Machine) (model.Flavor, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
@@ -45,7 +45,6 @@ func (r *Resolver) flavorOf(ctx context.Context, m domain.Machine) (model.Flavor
 	if domain.IsCode(err, domain.CodeUnavailable) {
 		return model.Flavor{}, nil
 	}
-	flavor.Price = flavor.Price.Times(m.Nodes)
 	return model.Flavor{Flavor: flavor}, err
 }
 

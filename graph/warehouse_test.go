@@ -46,7 +46,7 @@ func TestTheSettingsOfAWarehouse(t *testing.T) {
 	made := at(makes("name", "alone", "size", "cpu.2").Data, "it", "warehouse")
 	require.Equal(t, map[string]any{"id": at(made, "id"), "writeEngine": "trino", "nodes": 1.0, "trinoStart": "first_write", "pricePerHour": "0.08"}, made)
 	made = at(makes("name", "large", "size", "cpu.2", "nodes", 3, "trinoStart", "with_warehouse").Data, "it", "warehouse")
-	require.Equal(t, map[string]any{"id": at(made, "id"), "writeEngine": "trino", "nodes": 3.0, "trinoStart": "with_warehouse", "pricePerHour": "0.24"}, made)
+	require.Equal(t, map[string]any{"id": at(made, "id"), "writeEngine": "trino", "nodes": 3.0, "trinoStart": "with_warehouse", "pricePerHour": "0.08"}, made)
 }
 
 func TestAWarehouseThatWritesWithTrinoIsFollowed(t *testing.T) {

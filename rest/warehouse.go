@@ -86,7 +86,7 @@ func (a *api) warehouseRoutes() {
 		Method: http.MethodPost, Path: path, OperationID: "create-warehouse", Tags: []string{tag}, Summary: "Make a warehouse", DefaultStatus: http.StatusCreated,
 		Errors: []int{http.StatusConflict}, Description: "It is stopped, and costs nothing until it is started. An unknown size is 400 with the list of those that there are, and a write engine that a warehouse of the size cannot have is 400 with what to do; " +
 			"a name that is taken is 409. A workspace starts with one warehouse.\n\n" +
-			"Decided here: the answer is 201 with the whole warehouse. Its sizes are the flavors of GET /flavors. A warehouse of n nodes costs n times its size.",
+			"Decided here: the answer is 201 with the whole warehouse. Its sizes are the flavors of GET /flavors.",
 	}, a.createWarehouse)
 	operate(a, huma.Operation{
 		Method: http.MethodPatch, Path: path + "/{id}", OperationID: "update-warehouse", Tags: []string{tag}, Summary: "Change a warehouse",

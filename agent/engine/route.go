@@ -88,7 +88,7 @@ func withoutReplace(all []token) []token {
 }
 
 // trinoText is a statement as Trino gets it: what the engine took for its words and nothing more, as the two do not take the same for a comment. Parameters are
-// Trino's, each for one value; order has the number of the value for each. Places in the text stay what they are.
+// Trino's, each for one value; order has the number of the value for each, 0 of one that has a name. Places in the text stay what they are.
 func trinoText(query string, all []token) (text string, order []int) {
 	b := []byte(query[:all[len(all)-1].end])
 	for i := range b {
@@ -103,8 +103,8 @@ func trinoText(query string, all []token) (text string, order []int) {
 			continue
 		}
 		b[t.pos] = '?'
-		n, err := strconv.Atoi(strings.TrimPrefix(t.text, "$"))
-		if err != nil {
+		n, _ := strconv.Atoi(strings.TrimPrefix(t.text, "$"))
+		if t.text == "?" {
 			next++
 			n = next
 		}

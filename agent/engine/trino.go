@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -30,7 +31,7 @@ type trinoEngine struct {
 const trinoSlots = 8
 
 func (e *Engine) openTrino(o trino.Options) error {
-	courier, err := listenTrinoCourier(e.log)
+	courier, err := listenTrinoCourier()
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,6 @@ type inTrino struct {
 	session *trino.Session // once there is one
 	end     agent.StatementEnd
 
-	mu     sync.Mutex // holds who writes to the reader apart
 	to     *reader
 	result *result // of a statement with rows, from its first page
 }
@@ -97,8 +97,6 @@ func (e *Engine) runTrino(r *run, s *agent.Statement, c class, reason string, to
 
 // Frame implements frames.
 func (x *inTrino) Frame(kind agent.FrameKind, payload ...[]byte) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	x.to.frame(kind, payload...)
 	if x.to.gone != nil && !x.class.write {
 		x.run.stop(errReader)
@@ -120,9 +118,13 @@ func (x *inTrino) perform(reason string) error {
 	if err != nil {
 		return err
 	}
+	if err := x.collected(); err != nil {
+		return err
+	}
 	if err := x.open(); err != nil {
 		return err
 	}
+	defer x.session.Leave()
 	if x.s.Timeout > 0 {
 		timer := time.AfterFunc(time.Duration(x.s.Timeout), func() { x.run.stop(errTimeout) })
 		defer timer.Stop()
@@ -147,6 +149,9 @@ func (x *inTrino) prepare() ([]any, error) {
 	x.text, x.order = trinoText(x.query, x.class.tokens)
 	wanted := 0
 	for _, n := range x.order {
+		if n < 1 {
+			return nil, refuse(-1, "Parameters are $1, $2 and so on, or ? for each value: others are not known in Trino.")
+		}
 		wanted = max(wanted, n)
 	}
 	if wanted != len(x.s.Parameters) {
@@ -161,6 +166,31 @@ func (x *inTrino) prepare() ([]any, error) {
 		arguments = append(arguments, v)
 	}
 	return arguments, nil
+}
+
+// collected refuses to remove files of a table that says that they are not only its own, for which Trino does not ask.
+func (x *inTrino) collected() error {
+	if procedure, _ := executed(x.class.tokens); procedure.operation() == "" || procedure.operation() == spawned.Optimize {
+		return nil
+	}
+	named, _ := path(x.class.tokens, 2)
+	t := canonical([]mention{named}, x.s.Catalog.Databases)[0].resolve(x.s.Database, x.s.Schema)
+	prefix, err := x.courier.warehouse(x.run.ctx, x.s, t.Database)
+	if err != nil {
+		return err
+	}
+	var loaded struct {
+		Metadata struct{ Properties map[string]string }
+	}
+	address := "/v1/" + url.PathEscape(prefix) + "/namespaces/" + url.PathEscape(strings.ReplaceAll(t.Schema, ".", "\x1f")) + "/tables/" + url.PathEscape(t.Table)
+	err = x.courier.read(x.run.ctx, x.s, address, &loaded)
+	if e, ok := errors.AsType[*catalogError](err); ok && e.status == http.StatusNotFound {
+		return nil // of which Trino says more
+	}
+	if err != nil || !strings.EqualFold(loaded.Metadata.Properties["gc.enabled"], "false") {
+		return err
+	}
+	return refuse(-1, "The table has the property gc.enabled=false, by which none of its files is ever removed: others may need them. Set it to true if that is not so.")
 }
 
 // argument is a JSON value as one of Trino's. A number keeps all its digits.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -30,7 +29,6 @@ type trinoCourier struct {
 	client  http.Client
 	time    time.Duration // for which the catalog is waited for
 	server  *http.Server
-	log     *slog.Logger
 
 	mu      sync.Mutex
 	running map[string]*carried // by their handles
@@ -49,14 +47,14 @@ type carried struct {
 // trinoPatience is for how long the catalog may be away in the midst of a statement.
 const trinoPatience = time.Minute
 
-func listenTrinoCourier(log *slog.Logger) (*trinoCourier, error) {
+func listenTrinoCourier() (*trinoCourier, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for what Trino asks of the catalog: %w", err)
 	}
 	secret := "/" + rand.Text()
 	c := &trinoCourier{
-		address: "http://" + l.Addr().String() + secret, secret: secret, own: rand.Text(), time: trinoPatience, log: log, running: map[string]*carried{},
+		address: "http://" + l.Addr().String() + secret, secret: secret, own: rand.Text(), time: trinoPatience, running: map[string]*carried{},
 		client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}},
 	}
 	c.server = &http.Server{Handler: c, ReadHeaderTimeout: catalogTimeout}
@@ -153,20 +151,23 @@ func (c *trinoCourier) settled(of *carried) (changed bool, unsure error) {
 
 // warehouse is what the catalog calls a database now: another one of the same name is another.
 func (c *trinoCourier) warehouse(ctx context.Context, s *agent.Statement, database string) (string, error) {
-	asked := &errand.Errand{
-		Method: http.MethodGet, URL: strings.TrimSuffix(s.Catalog.URL, "/") + "/v1/config?warehouse=" + url.QueryEscape(database),
-		Header: http.Header{"Authorization": {"Bearer " + s.Catalog.Token}},
-	}
+	var config struct{ Overrides map[string]string }
+	err := c.read(ctx, s, "/v1/config?warehouse="+url.QueryEscape(database), &config)
+	return config.Overrides["prefix"], err
+}
+
+// read asks the catalog as the statement.
+func (c *trinoCourier) read(ctx context.Context, s *agent.Statement, path string, into any) error {
+	asked := &errand.Errand{Method: http.MethodGet, URL: strings.TrimSuffix(s.Catalog.URL, "/") + path, Header: http.Header{"Authorization": {"Bearer " + s.Catalog.Token}}}
 	a, err := asked.Until(ctx, &c.client, c.time)
 	if err != nil {
-		return "", fmt.Errorf("asking the catalog: %w", err)
+		return fmt.Errorf("asking the catalog: %w", err)
 	}
 	if a.Status != http.StatusOK {
-		return "", answeredError(a.Status, a.Body)
+		return answeredError(a.Status, a.Body)
 	}
-	var config struct{ Overrides map[string]string }
-	if err := json.Unmarshal(a.Body, &config); err != nil {
-		return "", fmt.Errorf("reading the catalog's configuration: %w", err)
+	if err := json.Unmarshal(a.Body, into); err != nil {
+		return fmt.Errorf("reading the catalog's answer: %w", err)
 	}
-	return config.Overrides["prefix"], nil
+	return nil
 }

@@ -23,7 +23,7 @@ func trinoConflict(err error) bool {
 		return false
 	}
 	return e.Name == "TRANSACTION_CONFLICT" || strings.Contains(e.Cause, "org.apache.iceberg.exceptions.CommitFailedException") ||
-		strings.Contains(e.Cause, "org.apache.iceberg.exceptions.ValidationException")
+		e.Name == "ICEBERG_COMMIT_ERROR" && strings.Contains(e.Cause, "org.apache.iceberg.exceptions.ValidationException") // of others it is said too
 }
 
 // failure says what went wrong with the statement, and where.

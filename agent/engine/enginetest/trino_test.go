@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/iceberg-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/agent"
@@ -137,6 +138,8 @@ func trinoParameters(t *testing.T, r trinoRig) {
 	require.Equal(t, []string{"x|y"}, r.okTrino("SELECT ?, ?", "x", "y"))
 	require.Contains(t, r.failsTrino("SELECT $2", 1).Message, "has 2 parameters, but 1 were given")
 	require.Contains(t, r.failsTrino("SELECT 1", 1).Message, "has 0 parameters, but 1 were given")
+	require.Contains(t, r.failsTrino("SELECT $0").Message, "Parameters are $1, $2 and so on")
+	require.Contains(t, r.failsTrino("SELECT $name", 1).Message, "Parameters are $1, $2 and so on")
 }
 
 func trinoTypes(t *testing.T, r trinoRig) {
@@ -204,6 +207,13 @@ func trinoRefuses(t *testing.T, r trinoRig) {
 		require.Contains(t, f.Message, said, query)
 	}
 	require.NoDirExists(t, "/tmp/outside")
+	r.changes("CREATE TABLE foreign_files AS SELECT 1 AS n")
+	(&written{lakeRig: r.withOthers(), name: "foreign_files"}).reload().set(iceberg.Properties{"gc.enabled": "false"})
+	for _, do := range []string{"remove_orphan_files", "expire_snapshots"} {
+		require.Contains(t, r.failsTrino("ALTER TABLE foreign_files EXECUTE "+do+"(retention_threshold => '2d')").Message, "gc.enabled=false")
+	}
+	r.changes("ALTER TABLE foreign_files EXECUTE optimize")
+	require.Contains(t, r.failsTrino("CREATE TABLE by_double (d DOUBLE) WITH (partitioning = ARRAY['bucket(d, 4)'])").Message, "bucket", "it is said why, and not tried again")
 	require.Equal(t, []string{"lake"}, r.okTrino("SHOW CATALOGS"))
 	require.Equal(t, []string{"1"}, r.ok("SELECT * FROM guarded"))
 }
@@ -225,6 +235,12 @@ func trinoEnds(t *testing.T, r trinoRig) {
 	require.Nil(t, end.Error)
 	require.Len(t, rows, 10)
 	require.True(t, end.Truncated)
+	r.changes("CREATE TABLE cut AS SELECT n FROM UNNEST(sequence(1, 10000)) AS t(n)")
+	s = r.inTrino("SELECT n FROM cut")
+	s.MaxRows = 10
+	_, end = r.do(s)
+	require.Nil(t, end.Error)
+	require.Equal(t, []agent.StatementTable{{Database: "lake", Schema: "public", Table: "cut", Columns: []string{"n"}}}, end.Tables, "also of a result that is cut")
 
 	const long = "SELECT count(*) FROM UNNEST(sequence(1, 10000)) AS a(n) CROSS JOIN UNNEST(sequence(1, 10000)) AS b(n) CROSS JOIN UNNEST(sequence(1, 10000)) AS c(n) WHERE sin(a.n + b.n + c.n) > 2"
 	s = r.inTrino(long)

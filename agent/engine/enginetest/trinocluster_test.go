@@ -41,14 +41,16 @@ func javas(t testing.TB, dir string) map[string]int {
 }
 
 // TestTrinoCluster holds that a warehouse of three nodes has three, that a worker which is killed is replaced and costs the statements that it ran and no others,
-// and that nodes which leave or come let statements end.
+// that nodes which leave or come let statements end, and that a cluster which is to have more nodes than it began with begins anew once nothing runs.
 func TestTrinoCluster(t *testing.T) {
 	o := withTrino(t)
 	o.Trino.Memory = 3 * trino.MinMemory
 	rig := newRigWith(t, rigOptions{lake: "file://" + t.TempDir(), engine: o})
 	r := trinoRig{rig}
 	e := r.engineOf
-	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse})
+	e.Configure(agent.WarehouseSettings{Nodes: 2, TrinoStart: agent.StartWithWarehouse})
+	r.awaitNodes(2)
+	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse}) // for which its memory is divided anew, as nothing runs
 	r.awaitNodes(3)
 	r.changes("CREATE TABLE many AS SELECT n, n % 7 AS k FROM UNNEST(sequence(1, 10000)) AS t(n) CROSS JOIN UNNEST(sequence(1, 10)) AS u(m)")
 	const sum = "SELECT count(*), sum(n), count(DISTINCT k) FROM many"
@@ -80,14 +82,31 @@ func TestTrinoCluster(t *testing.T) {
 	require.EqualValues(t, 2_000_000, end.Rows)
 	r.awaitNodes(1)
 	require.Equal(t, []string{"2100000"}, r.okTrino("SELECT count(*) FROM many"))
+	r.awaitCluster(func(e agent.Engine) bool { return e.Message == "" })
+	for name := range javas(t, filepath.Join(e.Dir(), "trino")) {
+		require.Equal(t, "coordinator", name)
+	}
+	left, err := filepath.Glob(filepath.Join(e.Dir(), "trino", "worker-*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "nothing is left of nodes that are gone")
+
+	first := javas(t, filepath.Join(e.Dir(), "trino"))["coordinator"]
+	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse})
+	r.awaitNodes(3)
+	require.Equal(t, first, javas(t, filepath.Join(e.Dir(), "trino"))["coordinator"], "it comes back to what its memory was divided among")
 }
 
 // awaitNodes waits until so many nodes of Trino take part.
 func (r trinoRig) awaitNodes(n int) {
 	r.t.Helper()
+	r.awaitCluster(func(e agent.Engine) bool { return e.Nodes == n && e.State == agent.EngineRunning })
+}
+
+func (r trinoRig) awaitCluster(is func(agent.Engine) bool) {
+	r.t.Helper()
 	for {
 		for _, e := range r.engineOf.Engines() {
-			if e.Name == engine.TrinoName && e.Nodes == n && e.State == agent.EngineRunning {
+			if e.Name == engine.TrinoName && is(e) {
 				return
 			}
 			require.NotEqual(r.t, agent.EngineFailed, e.State, fmt.Sprint(e.Message))

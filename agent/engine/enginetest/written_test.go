@@ -24,13 +24,13 @@ type lakeRig struct {
 	before func(*written) // what is done to a table before its rows are compared; nil for nothing
 }
 
-func newLakeRig(t testing.TB) *lakeRig {
-	r := &lakeRig{rig: newRig(t)}
-	c, err := rest.NewCatalog(t.Context(), "others", r.catalog.URL, rest.WithOAuthToken(r.catalog.Token), rest.WithWarehouseLocation("lake"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	r.others = c
-	return r
+func newLakeRig(t testing.TB) *lakeRig { return newRig(t).withOthers() }
+
+func (r *rig) withOthers() *lakeRig {
+	c, err := rest.NewCatalog(r.t.Context(), "others", r.catalog.URL, rest.WithOAuthToken(r.catalog.Token), rest.WithWarehouseLocation("lake"))
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
+	return &lakeRig{rig: r, others: c}
 }
 
 // of is the rig for a test within the one that made it.

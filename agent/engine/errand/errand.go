@@ -76,7 +76,8 @@ func (e *Errand) Once(ctx context.Context, client *http.Client) (*Answer, error)
 	return &Answer{res.StatusCode, res.Header, body}, err
 }
 
-// Until sends a change until the catalog says what became of it. A conflict after an answer that was lost may be one with the change itself, which still goes on.
+// Until sends a change until the catalog says what became of it. A conflict after an answer that was lost may be one with the change itself, which still goes on; and that
+// the token is not good any more says nothing of a change that was made while it was.
 func (e *Errand) Until(ctx context.Context, client *http.Client, patience time.Duration) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -85,6 +86,8 @@ func (e *Errand) Until(ctx context.Context, client *http.Client, patience time.D
 		a, err := e.Once(ctx, client)
 		switch {
 		case err == nil && a.Status == http.StatusTooManyRequests: // it was not made
+		case err == nil && lost != nil && (a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden):
+			return nil, lost
 		case err == nil && a.Status < http.StatusInternalServerError && (lost == nil || a.Status != http.StatusConflict):
 			return a, nil
 		case lost != nil: // the first reason tells more

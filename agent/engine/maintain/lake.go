@@ -79,8 +79,14 @@ func (l *lake) CommitTable(ctx context.Context, name table.Identifier, requireme
 	if err == nil {
 		l.job.kept++
 		l.job.files.keep()
+		return meta, location, nil
 	}
-	return meta, location, err
+	if _, said := errors.AsType[*answeredError](err); !said { // also an answer that cannot be read: what was written may be in the table
+		if _, unsure := errors.AsType[*errand.UnsureError](err); !unsure {
+			err = &errand.UnsureError{Why: err}
+		}
+	}
+	return nil, "", err
 }
 
 // counted is a change that adds a snapshot, with its totals.

@@ -136,6 +136,9 @@ func (s *Server) fence(storage *Storage) error {
 		return err
 	}
 	storage.fence = filepath.Join(s.o.Dir, fmt.Sprintf("fence-%x.json", sha256.Sum256(text)))
+	if _, err := os.Stat(storage.fence); err == nil {
+		return nil
+	}
 	part := storage.fence + ".part" // a node may be reading the file
 	if err := errors.Join(os.WriteFile(part, text, 0o644), os.Rename(part, storage.fence)); err != nil {
 		return fmt.Errorf("writing what Trino may open: %w", err)

@@ -142,6 +142,7 @@ func (l layout) config() map[string]string {
 		"http-server.http.port":                               fmt.Sprint(l.port),
 		"http-server.process-forwarded":                       "true", // what says that it came by HTTPS must show a token: what came by HTTP need not
 		"http-server.authentication.type":                     "JWT",
+		"http-server.log.enabled":                             "false",
 		"http-server.authentication.jwt.key-file":             l.file("jwt.key"),
 		"internal-communication.shared-secret":                l.secrets.internal,
 		"access-control.config-files":                         l.file("access-control.properties"),

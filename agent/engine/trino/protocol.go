@@ -22,7 +22,8 @@ const tokenTime = 10 * time.Minute
 type caller struct {
 	user   string
 	key    []byte
-	client http.Client
+	client http.Client // of its nodes
+	store  http.Client // of where large results lie
 }
 
 // send sends a request and returns its answer, which the caller closes. What Trino calls HTTPS, as it is told that the request came so, is HTTP on the loopback.

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -58,7 +57,8 @@ type Status struct {
 // Server supervises the processes of one Trino cluster.
 type Server struct {
 	o         Options
-	transport *http.Transport
+	transport *http.Transport // to its nodes
+	store     *http.Transport // to where large results lie
 	stop      context.CancelFunc
 	ctx       context.Context
 	work      sync.WaitGroup
@@ -72,6 +72,7 @@ type Server struct {
 	nodes    int // that are wanted: as many of those as the memory carries
 	status   Status
 	changed  chan struct{} // closed at each change of what is above and below
+	sessions int           // statements that have one
 	failures int           // since it ran
 	kick     chan struct{} // wakes the pause before another start
 	address  string        // of the coordinator, while it runs
@@ -96,9 +97,10 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("making Trino's directory: %w", err)
 	}
 	s := &Server{
-		o: o, transport: &http.Transport{MaxIdleConnsPerHost: 32}, made: map[string]Database{}, nodes: 1, status: Status{State: Stopped},
+		o: o, store: &http.Transport{MaxIdleConnsPerHost: 8}, made: map[string]Database{}, nodes: 1, status: Status{State: Stopped},
 		changed: make(chan struct{}), kick: make(chan struct{}, 1),
 	}
+	s.transport = &http.Transport{MaxIdleConnsPerHost: 32, DialContext: s.dial}
 	if o.Missing != nil {
 		s.status = Status{State: Failed, Message: o.Missing.Error()}
 	}
@@ -111,6 +113,7 @@ func (s *Server) Close() {
 	s.stop()
 	s.work.Wait()
 	s.transport.CloseIdleConnections()
+	s.store.CloseIdleConnections()
 }
 
 // Status tells how the server stands.
@@ -174,7 +177,7 @@ func (s *Server) set(status Status, address string) {
 	}
 }
 
-// Session waits until Trino runs, and starts it where it does not. Where a start fails while it waits, that is the error. Large results go to the storage if Trino
+// Session waits until Trino runs, and starts it where it does not; who gets one leaves it. Where a start fails while it waits, that is the error. Large results go to the storage if Trino
 // was started with it, as the next start does; else they come through the coordinator.
 func (s *Server) Session(ctx context.Context, storage Storage, waits func(message string)) (*Session, error) {
 	if s.o.Missing != nil {
@@ -192,6 +195,9 @@ func (s *Server) Session(ctx context.Context, storage Storage, waits func(messag
 	for {
 		s.mu.Lock()
 		status, address, changed, failed, spools := s.status, s.address, s.changed, s.failures > failures, s.spooling.is(storage.spooling())
+		if status.State == Running && s.ctx.Err() == nil {
+			s.sessions++
+		}
 		s.mu.Unlock()
 		switch {
 		case s.ctx.Err() != nil:
@@ -208,6 +214,15 @@ func (s *Server) Session(ctx context.Context, storage Storage, waits func(messag
 			return nil, context.Cause(ctx)
 		case <-s.ctx.Done():
 		}
+	}
+}
+
+// Leave ends a session, by which nothing runs any more.
+func (s *Session) Leave() {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	if s.server.sessions--; s.server.sessions == 0 {
+		s.server.broadcast()
 	}
 }
 
@@ -233,7 +248,7 @@ func (s *Session) Obituary(moment time.Duration) string {
 func (s *Server) caller(user string) *caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &caller{user: user, key: s.secrets.key, client: http.Client{Transport: s.transport}}
+	return &caller{user: user, key: s.secrets.key, client: http.Client{Transport: s.transport}, store: http.Client{Transport: s.store}}
 }
 
 // Pauses before another start double, up to the longest; one that has run for a while begins with the shortest again.
@@ -255,6 +270,9 @@ func (s *Server) keep() {
 		err := s.run()
 		if s.ctx.Err() != nil {
 			break
+		}
+		if errors.Is(err, errGrows) {
+			continue
 		}
 		if time.Since(began) > steadyRun {
 			pause = minPause
@@ -304,6 +322,21 @@ func (s *Server) run() error {
 	return s.watch(coordinator, w)
 }
 
+// errGrows ends a cluster that nobody uses, and that is to have more nodes than its memory was divided among: it begins anew with them.
+var errGrows = errors.New("it is to have more nodes")
+
+// grows reports whether a cluster that was begun with so many nodes is to end, so that one with more begins. Who comes from then on waits for that.
+func (s *Server) grows(of int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nodes <= of || s.sessions > 0 {
+		return false
+	}
+	s.status, s.address = Status{State: Starting}, ""
+	s.broadcast()
+	return true
+}
+
 // layout is that of a node. A cluster is laid out for the nodes that it begins with: their memory is divided among so many.
 func (s *Server) layout(id string, nodes int) (layout, error) {
 	port, err := freePort()
@@ -350,7 +383,10 @@ func (s *Server) watch(coordinator *node, w *workers) error {
 		s.mu.Lock()
 		wanted, changed := s.nodes, s.changed
 		s.mu.Unlock()
-		w.adjust(wanted)
+		if s.grows(w.of) {
+			return errGrows
+		}
+		w.adjust(min(wanted, w.of))
 		s.set(Status{State: Running, Nodes: 1 + w.taking(), Message: w.doing(wanted)}, coordinator.url())
 		select {
 		case <-s.ctx.Done():
@@ -378,17 +414,4 @@ func (s *Server) healthy(n *node) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, checkTime)
 	defer cancel()
 	return s.caller(platformUser).get(ctx, n.url()+"/v1/info", nil) == nil
-}
-
-// LogTail is the end of the coordinator's log, at most so many bytes; empty where it has none.
-func (s *Server) LogTail(limit int) string {
-	b, err := os.ReadFile(filepath.Join(s.o.Dir, "coordinator", "server.log"))
-	if err != nil {
-		return ""
-	}
-	text := string(b[max(0, len(b)-limit):])
-	if _, rest, ok := strings.Cut(text, "\n"); ok && len(b) > limit {
-		return rest
-	}
-	return text
 }

@@ -134,7 +134,7 @@ func (q *query) downloadOnce(ctx context.Context, s segment) (text []byte, again
 	for k, v := range s.Headers {
 		r.Header[http.CanonicalHeaderKey(k)] = v
 	}
-	res, err := q.caller.client.Do(r)
+	res, err := q.caller.store.Do(r)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err

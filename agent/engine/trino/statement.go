@@ -49,20 +49,25 @@ type Session struct {
 }
 
 // Query runs a statement to its end, and hands its rows to take as they come, each an array in JSON; take may be nil for a statement without any. The error is
-// an *Error where Trino says why it failed, a *LostError where Trino was lost, and take's where that has one; else ctx was ended, and with it the statement.
+// an *Error where Trino says why it failed, a *LostError where Trino was lost, and take's where that has one, with what was read until then; else ctx was ended, and with it the statement.
 func (s *Session) Query(ctx context.Context, st Statement, take func(columns []Column, rows []json.RawMessage) error) (Outcome, error) {
 	text, err := st.text()
 	if err != nil {
 		return Outcome{}, err
 	}
 	q := &query{caller: s.caller}
+	enough := false
 	data, err := q.fetch(ctx, http.MethodPost, s.address+"/v1/statement", text, st.header(s.spools && take != nil))
 	for err == nil {
 		if st.Progress != nil {
 			st.Progress(q.done)
 		}
 		if take != nil && q.columns != nil {
-			err = q.rows(ctx, data, func(rows []json.RawMessage) error { return take(q.columns, rows) })
+			err = q.rows(ctx, data, func(rows []json.RawMessage) error {
+				err := take(q.columns, rows)
+				enough = err != nil
+				return err
+			})
 		}
 		if err != nil || q.next == "" {
 			break
@@ -73,6 +78,8 @@ func (s *Session) Query(ctx context.Context, st Statement, take func(columns []C
 		q.cancel() // it may live, also where it did not answer
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
+		} else if enough {
+			return s.record(ctx, q.id), err
 		}
 		return Outcome{Query: q.id}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -18,11 +19,14 @@ type workers struct {
 
 	all     []*worker
 	changed chan struct{} // wakes when one is ready or gone
+	pause   time.Duration // before another takes the place of one that ended
+	next    time.Time     // when another may
 }
 
 // worker is one of them.
 type worker struct {
 	*node
+	began   time.Time
 	ready   bool // valid once its started channel is closed
 	leaving bool
 	started chan struct{}
@@ -50,8 +54,9 @@ func (w *workers) adjust(nodes int) {
 	for _, one := range w.all {
 		if !one.alive() {
 			if !one.leaving {
-				w.server.o.Log.Warn("a worker of Trino has ended; another takes its place", "worker", one.id, "why", one.obituary())
+				w.lost(one)
 			}
+			_ = os.RemoveAll(one.dir) // else what it has spilled stays
 			continue
 		}
 		if !one.leaving {
@@ -60,7 +65,7 @@ func (w *workers) adjust(nodes int) {
 		kept = append(kept, one)
 	}
 	w.all = kept
-	for ; staying < nodes-1; staying++ {
+	for ; staying < nodes-1 && !time.Now().Before(w.next); staying++ {
 		if err := w.start(); err != nil {
 			w.server.o.Log.Error("a worker of Trino cannot be started", "error", err)
 			return // the next look tries again
@@ -75,9 +80,19 @@ func (w *workers) adjust(nodes int) {
 	}
 }
 
+// lost says that a worker has ended, and has the one in its place wait the longer, the more of them end soon.
+func (w *workers) lost(one *worker) {
+	if time.Since(one.began) > steadyRun {
+		w.pause = 0
+	}
+	w.server.o.Log.Warn("a worker of Trino has ended; another takes its place", "worker", one.id, "why", one.obituary(), "pause", w.pause)
+	w.next = time.Now().Add(w.pause)
+	w.pause = min(max(2*w.pause, minPause), maxPause)
+}
+
 func (w *workers) start() error {
 	w.number++
-	l, err := w.server.layout(fmt.Sprintf("worker-%d", w.number), max(w.of, w.server.wanted()))
+	l, err := w.server.layout(fmt.Sprintf("worker-%d", w.number), w.of)
 	if err != nil {
 		return err
 	}
@@ -86,7 +101,7 @@ func (w *workers) start() error {
 	if err != nil {
 		return err
 	}
-	one := &worker{node: n, started: make(chan struct{})}
+	one := &worker{node: n, began: time.Now(), started: make(chan struct{})}
 	w.all = append(w.all, one)
 	w.server.work.Go(func() {
 		one.ready = w.server.ready(n) == nil && w.joined(n)
@@ -96,12 +111,6 @@ func (w *workers) start() error {
 		w.wake()
 	})
 	return nil
-}
-
-func (s *Server) wanted() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.nodes
 }
 
 // joined waits until the coordinator gives a node work.
@@ -166,7 +175,9 @@ func (w *workers) doing(nodes int) string {
 			leaving++
 		}
 	}
-	switch missing := nodes - 1 - w.taking(); {
+	switch missing := min(nodes, w.of) - 1 - w.taking(); {
+	case nodes > w.of:
+		return fmt.Sprintf("%d more nodes come when nothing runs here any more.", nodes-w.of)
 	case missing > 0:
 		return fmt.Sprintf("%d of %d nodes are being started.", missing, nodes)
 	case leaving > 0:

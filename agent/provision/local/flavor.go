@@ -71,9 +71,8 @@ func (h host) flavor(name string) (domain.Flavor, error) {
 	return domain.Flavor{}, domain.Invalid("flavor", "The flavor %q is not to be had on this host; choose %s.", name, strings.Join(names, ", "))
 }
 
-// trinoMemory is the memory of the smallest flavor that can have Trino: a heap of 1 GiB, half of that for what the JVM takes beside it, and the rest for DuckDB
-// and the agent.
-const trinoMemory = 2 << 30
+// TrinoMemory is the memory of the smallest flavor that can have Trino, which gets three eighths of it, in bytes; the rest is for DuckDB and the agent.
+const TrinoMemory = 3 << 30
 
 // CheckWriteEngine implements domain.Provider.
 func (p *Provider) CheckWriteEngine(_ context.Context, s domain.ProviderSettings, f domain.Flavor, engine string) error {
@@ -85,8 +84,8 @@ func (p *Provider) CheckWriteEngine(_ context.Context, s domain.ProviderSettings
 		return nil
 	case engine != domain.EngineTrino:
 		return domain.Invalid(writeEngine, "There is no write engine %q; choose duckdb or trino.", engine)
-	case f.Memory < trinoMemory:
-		return domain.Invalid(writeEngine, "Trino needs a machine with 2 GiB of memory at least, and one of the flavor %s has %d MiB; choose a larger one, or the write engine duckdb.",
+	case f.Memory < TrinoMemory:
+		return domain.Invalid(writeEngine, "Trino needs a machine with 3 GiB of memory at least, and one of the flavor %s has %d MiB; choose a larger one, or the write engine duckdb.",
 			f.Name, f.Memory>>20)
 	case p.options.Trino == nil:
 		return domain.Invalid(writeEngine, "Trino is not installed on this host; run `millpond engine install trino` there, or choose the write engine duckdb.")

@@ -76,7 +76,7 @@ func TestAWarehouseIsToldItsGroupAndItsEngines(t *testing.T) {
 }
 
 func TestTrinoIsRefusedWithWhatToDo(t *testing.T) {
-	large, small := domain.Flavor{Name: "cpu.2", Memory: 2 << 30}, domain.Flavor{Name: "cpu.1", Memory: 2<<30 - 1}
+	large, small := domain.Flavor{Name: "cpu.2", Memory: 3 << 30}, domain.Flavor{Name: "cpu.1", Memory: 3<<30 - 1}
 	installed := func() error { return nil }
 	for _, c := range []struct {
 		name   string
@@ -85,7 +85,7 @@ func TestTrinoIsRefusedWithWhatToDo(t *testing.T) {
 		says   string
 	}{
 		{"installed", installed, large, ""},
-		{"too small", installed, small, "Trino needs a machine with 2 GiB of memory at least, and one of the flavor cpu.1 has 2047 MiB; choose a larger one, or the write engine duckdb."},
+		{"too small", installed, small, "Trino needs a machine with 3 GiB of memory at least, and one of the flavor cpu.1 has 3071 MiB; choose a larger one, or the write engine duckdb."},
 		{"no engines", nil, large, "Trino is not installed on this host; run `millpond engine install trino` there, or choose the write engine duckdb."},
 		{
 			"not installed", func() error { return errors.New("it is not in /srv; run this") }, large,

@@ -70,6 +70,7 @@ type Server struct {
 	begun    bool
 	asked    int // nodes
 	nodes    int // that are wanted: as many of those as the memory carries
+	divided  int // among how many the memory of the cluster that runs is divided
 	status   Status
 	changed  chan struct{} // closed at each change of what is above and below
 	sessions int           // statements that have one
@@ -221,7 +222,7 @@ func (s *Server) Session(ctx context.Context, storage Storage, waits func(messag
 func (s *Session) Leave() {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
-	if s.server.sessions--; s.server.sessions == 0 {
+	if s.server.sessions--; s.server.sessions == 0 && s.server.nodes > s.server.divided {
 		s.server.broadcast()
 	}
 }
@@ -297,6 +298,7 @@ func (s *Server) keep() {
 func (s *Server) run() error {
 	s.mu.Lock()
 	nodes := s.nodes
+	s.divided = nodes
 	s.secrets, s.spooling = newSecrets(), s.storage.spooling()
 	s.mu.Unlock()
 	s.set(Status{State: Starting}, "")
@@ -325,11 +327,11 @@ func (s *Server) run() error {
 // errGrows ends a cluster that nobody uses, and that is to have more nodes than its memory was divided among: it begins anew with them.
 var errGrows = errors.New("it is to have more nodes")
 
-// grows reports whether a cluster that was begun with so many nodes is to end, so that one with more begins. Who comes from then on waits for that.
-func (s *Server) grows(of int) bool {
+// grows reports whether the cluster is to end, so that one with more nodes begins. Who comes from then on waits for that.
+func (s *Server) grows() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.nodes <= of || s.sessions > 0 {
+	if s.nodes <= s.divided || s.sessions > 0 {
 		return false
 	}
 	s.status, s.address = Status{State: Starting}, ""
@@ -383,7 +385,7 @@ func (s *Server) watch(coordinator *node, w *workers) error {
 		s.mu.Lock()
 		wanted, changed := s.nodes, s.changed
 		s.mu.Unlock()
-		if s.grows(w.of) {
+		if s.grows() {
 			return errGrows
 		}
 		w.adjust(min(wanted, w.of))

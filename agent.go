@@ -94,8 +94,8 @@ func (c *agentCommand) sql(o *worker.Options) (end func(), err error) {
 
 // trino divides what the engines of a warehouse may take of its memory evenly between the two.
 func (c *agentCommand) trino() *trino.Options {
-	found, err := install.FindTrino(c.EnginesDir)
-	return &trino.Options{Installation: found, Missing: err, Memory: c.Memory * 3 / 8, Cores: int(c.Cores)}
+	find := func() (install.Trino, error) { return install.FindTrino(c.EnginesDir) }
+	return &trino.Options{Find: find, Memory: c.Memory * 3 / 8, Cores: int(c.Cores)}
 }
 
 func clearAgent(ctx context.Context, o worker.Options) error {

@@ -179,7 +179,7 @@ func (e *Engine) Engines() []agent.Engine {
 	all := []agent.Engine{{Name: Name, Version: e.version}}
 	if e.trino != nil {
 		s := e.trino.server.Status()
-		all = append(all, agent.Engine{Name: TrinoName, Version: e.trino.version, State: string(s.State), Message: s.Message, Nodes: s.Nodes})
+		all = append(all, agent.Engine{Name: TrinoName, Version: e.trino.server.Version(), State: string(s.State), Message: s.Message, Nodes: s.Nodes})
 	}
 	return all
 }

@@ -79,6 +79,30 @@ func classifyTrino(query string) (class, error) {
 	return c, nil
 }
 
+// checkProperties refuses tables that DuckDB, and so the reads of a warehouse, would not open: their files are Parquet, and their format has deletes of rows.
+func checkProperties(c class) error {
+	if c.kind != "CREATE TABLE" && c.kind != "ALTER TABLE" {
+		return nil
+	}
+	listed := false // from WITH (, or SET PROPERTIES, on
+	for i, t := range c.tokens {
+		listed = listed || t.word("properties") || t.word("with") && follows(c.tokens, i, "(")
+		if listed && t.word("as") { // the query
+			return nil
+		}
+		if !listed || !t.name() || !follows(c.tokens, i, "=") || i+2 >= len(c.tokens) {
+			continue
+		}
+		switch value := c.tokens[i+2]; {
+		case strings.EqualFold(t.text, "format") && value.kind == tokenString && !strings.EqualFold(value.text, "parquet"):
+			return refuse(value.pos, "Files of tables are Parquet here, which all engines read. Leave format out.")
+		case strings.EqualFold(t.text, "format_version") && value.text == "1":
+			return refuse(value.pos, "Tables have the format version 2 here: of version 1 no rows can be deleted. Leave format_version out.")
+		}
+	}
+	return nil
+}
+
 // withoutReplace leaves OR REPLACE of a table out: Trino replaces a table in one commit, which keeps its history.
 func withoutReplace(all []token) []token {
 	if len(all) > 3 && all[0].word("create") && all[1].word("or") && all[2].word("replace") && all[3].word("table") {

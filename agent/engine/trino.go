@@ -24,7 +24,6 @@ type trinoEngine struct {
 	server  *trino.Server
 	courier *trinoCourier
 	places  *semaphore.Weighted
-	version string
 }
 
 // trinoSlots is how many statements run in Trino at once, which divides its memory among them itself.
@@ -46,7 +45,7 @@ func (e *Engine) openTrino(o trino.Options) error {
 		courier.close()
 		return err
 	}
-	e.trino = &trinoEngine{server: server, courier: courier, places: semaphore.NewWeighted(trinoSlots), version: o.Installation.Version}
+	e.trino = &trinoEngine{server: server, courier: courier, places: semaphore.NewWeighted(trinoSlots)}
 	return nil
 }
 
@@ -145,6 +144,9 @@ func (x *inTrino) prepare() ([]any, error) {
 	}
 	if databaseNamed(x.s.Catalog.Databases, x.s.Database) == "" {
 		return nil, refuse(-1, "There is no database %q here. Name one that exists, as the request's database.", cut(x.s.Database, 60))
+	}
+	if err := checkProperties(x.class); err != nil {
+		return nil, err
 	}
 	x.text, x.order = trinoText(x.query, x.class.tokens)
 	wanted := 0

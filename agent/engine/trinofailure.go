@@ -71,7 +71,7 @@ func (x *inTrino) said(e *trino.Error) *agent.StatementFailure {
 		f.Fault = agent.FaultConflict
 		f.Message = fmt.Sprintf("The statement lost the race for its table %d times: others commit to it all the time. Nothing of it was written; run it again.", commitAttempts)
 	case e.Name == "ICEBERG_UNSUPPORTED_VIEW_DIALECT":
-		f.Fault, f.Message = agent.FaultQuery, "A view is written for another engine, and cannot be read by Trino exactly: "+e.Message+". Leave the engine out, so that DuckDB reads it, or replace the view with one that is made in Trino."
+		f.Fault, f.Message = agent.FaultQuery, "A view is written for another engine, and cannot be read by Trino exactly: "+e.Message+". Name duckdb as the engine, which also writes what it reads there, or drop the view and make it in Trino."
 	case strings.Contains(e.Cause, "CommitStateUnknown"):
 		f.Message, f.Unsure = "The catalog was asked to commit, and did not say whether it did.", true
 	case strings.Contains(e.Cause, "iceberg.exceptions.ForbiddenException"):

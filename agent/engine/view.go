@@ -173,7 +173,7 @@ func (v *viewMaker) define(t agent.StatementTable, version *viewVersion) error {
 		for _, r := range version.Representations {
 			dialects = append(dialects, r.Dialect)
 		}
-		return refuse(-1, "The view %s is written for %s and cannot be read by DuckDB exactly. Replace it with one that is written here: CREATE OR REPLACE VIEW.", name, strings.Join(dialects, ", "))
+		return refuse(-1, "The view %s is written for %s and cannot be read by DuckDB exactly. Drop it and make it here, or have that engine run the statement: name it as the request's engine.", name, strings.Join(dialects, ", "))
 	}
 	query := plainSpace(version.Representations[i].SQL)
 	c, err := classify(query, v.db.forbidden)

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -136,6 +137,7 @@ func trinoParameters(t *testing.T, r trinoRig) {
 	require.Equal(t, []string{"7|it's $1 -- ?|12.345|true", "7|it's $1 -- ?|(null)|(null)"}, r.ok("SELECT * FROM p ORDER BY d"))
 	require.Equal(t, []string{"2|1"}, r.okTrino("SELECT $2, $1", 1, 2))
 	require.Equal(t, []string{"x|y"}, r.okTrino("SELECT ?, ?", "x", "y"))
+	require.Equal(t, []string{"12345678901234567890|-1"}, r.okTrino("SELECT ?, ?", json.Number("12345678901234567890"), -1))
 	require.Contains(t, r.failsTrino("SELECT $2", 1).Message, "has 2 parameters, but 1 were given")
 	require.Contains(t, r.failsTrino("SELECT 1", 1).Message, "has 0 parameters, but 1 were given")
 	require.Contains(t, r.failsTrino("SELECT $0").Message, "Parameters are $1, $2 and so on")
@@ -206,6 +208,13 @@ func trinoRefuses(t *testing.T, r trinoRig) {
 		f := r.failsTrino(query)
 		require.Contains(t, f.Message, said, query)
 	}
+	for _, query := range []string{
+		"CREATE TABLE other_files (n INTEGER) WITH (format = 'ORC')", `CREATE TABLE other_files WITH ("Format" = 'avro') AS SELECT 1 AS n`, "ALTER TABLE guarded SET PROPERTIES format = 'ORC'",
+		"CREATE TABLE other_files WITH (format_version = 1) AS SELECT 1 AS n",
+	} {
+		require.Contains(t, r.failsTrino(query).Message, "Leave ", query)
+	}
+	r.changes("CREATE TABLE named_so WITH (format = 'PARQUET') AS SELECT n AS format FROM guarded WHERE CAST(n AS VARCHAR) = 'ORC' OR n = 1")
 	require.NoDirExists(t, "/tmp/outside")
 	r.changes("CREATE TABLE foreign_files AS SELECT 1 AS n")
 	(&written{lakeRig: r.withOthers(), name: "foreign_files"}).reload().set(iceberg.Properties{"gc.enabled": "false"})

@@ -23,14 +23,14 @@ import (
 // Options configure a Server.
 type Options struct {
 	Installation install.Trino
-	Missing      error               // why there is no Installation; nil where there is
-	Dir          string              // of its own: configurations, logs, and what does not fit into memory
-	Memory       int64               // of all its nodes on this machine together, in bytes
-	Cores        int                 // of the machine
-	Spill        int64               // bytes of disk that a node may take; 0 means four times its memory
-	Command      []string            // runs GuardMain
-	JVM          []string            // arguments of the JVM beside its own
-	Credential   *syscall.Credential // the user that it runs as; nil means this process's own
+	Find         func() (install.Trino, error) // looks for the Installation, whenever one is needed and there is none; nil where it is given
+	Dir          string                        // of its own: configurations, logs, and what does not fit into memory
+	Memory       int64                         // of all its nodes on this machine together, in bytes
+	Cores        int                           // of the machine
+	Spill        int64                         // bytes of disk that a node may take; 0 means four times its memory
+	Command      []string                      // runs GuardMain
+	JVM          []string                      // arguments of the JVM beside its own
+	Credential   *syscall.Credential           // the user that it runs as; nil means this process's own
 	Log          *slog.Logger
 	Changed      func()        // called whenever Status may be another; may be nil
 	Grace        time.Duration // of a worker that leaves, before and after what it runs has ended; 0 means 5 seconds
@@ -102,11 +102,32 @@ func New(o Options) (*Server, error) {
 		changed: make(chan struct{}), kick: make(chan struct{}, 1),
 	}
 	s.transport = &http.Transport{MaxIdleConnsPerHost: 32, DialContext: s.dial}
-	if o.Missing != nil {
-		s.status = Status{State: Failed, Message: o.Missing.Error()}
+	if err := s.find(); err != nil {
+		s.status = Status{State: Failed, Message: err.Error()}
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// find looks for the installation, if there is none yet: it may have come since.
+func (s *Server) find() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.o.Find == nil || s.o.Installation.Dir != "" {
+		return nil
+	}
+	found, err := s.o.Find()
+	if err == nil {
+		s.o.Installation = found
+	}
+	return err
+}
+
+// Version is that of the installation; empty where there is none.
+func (s *Server) Version() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.o.Installation.Version
 }
 
 // Close ends Trino and returns when it is gone.
@@ -141,9 +162,12 @@ func (s *Server) Resize(nodes int) {
 
 // Start has Trino run from now on. It returns at once.
 func (s *Server) Start() {
+	if s.find() != nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.begun || s.ctx.Err() != nil || s.o.Missing != nil {
+	if s.begun || s.ctx.Err() != nil {
 		return
 	}
 	s.begun = true
@@ -181,8 +205,8 @@ func (s *Server) set(status Status, address string) {
 // Session waits until Trino runs, and starts it where it does not; who gets one leaves it. Where a start fails while it waits, that is the error. Large results go to the storage if Trino
 // was started with it, as the next start does; else they come through the coordinator.
 func (s *Server) Session(ctx context.Context, storage Storage, waits func(message string)) (*Session, error) {
-	if s.o.Missing != nil {
-		return nil, s.o.Missing
+	if err := s.find(); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	s.storage = storage

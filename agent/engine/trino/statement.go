@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -130,12 +131,20 @@ func (st Statement) text() (string, error) {
 		case string:
 			values = append(values, literal(v))
 		case Number:
-			values = append(values, string(v))
+			values = append(values, v.literal())
 		default:
 			return "", fmt.Errorf("parameter %d is a %T", i+1, a)
 		}
 	}
 	return "EXECUTE IMMEDIATE " + literal(st.Query) + " USING " + strings.Join(values, ", "), nil
+}
+
+// literal is the number in SQL: whole ones that no BIGINT holds are decimals.
+func (n Number) literal() string {
+	if _, err := strconv.ParseInt(string(n), 10, 64); err != nil && !strings.ContainsAny(string(n), ".eE") {
+		return "DECIMAL " + literal(string(n))
+	}
+	return string(n)
 }
 
 // recordTime bounds how long the record of a statement that has succeeded is waited for: it is told without, if need be.

@@ -1,14 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { formatCountdown, formatPrice } from "./format";
-import {
-  autoStopRule,
-  autoStopText,
-  type Flavor,
-  flavorSize,
-  hourlySum,
-  perHour,
-  timesNodes,
-} from "./machine";
+import { autoStopRule, autoStopText, type Flavor, flavorSize, hourlySum, perHour } from "./machine";
 
 const now = Date.parse("2026-01-01T00:00:00Z");
 const in_ = (s: number) => new Date(now + s * 1000).toISOString();
@@ -69,11 +61,4 @@ it("says how large a flavor is", () => {
   };
   expect(flavorSize(flavor)).toBe("1 core, 4.0 GiB, 1 GPU (A10)");
   expect(flavorSize({ ...flavor, cores: 2, gpus: 0, gpu: null })).toBe("2 cores, 4.0 GiB");
-});
-
-it("multiplies a price by nodes, with the digits that it has", () => {
-  const usd = { pricePerHour: "0.04", currency: "USD" };
-  expect(timesNodes(usd, 3)).toEqual({ ...usd, pricePerHour: "0.12" });
-  expect(timesNodes(usd, 1)).toBe(usd);
-  expect(timesNodes({ ...usd, pricePerHour: null }, 3).pricePerHour).toBeNull();
 });

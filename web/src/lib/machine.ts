@@ -43,13 +43,6 @@ export function autoStopText(
 export const perHour = (p: { pricePerHour: string | null; currency: string | null }) =>
   p.pricePerHour === null ? "no price known" : `${formatPrice(p.pricePerHour, p.currency)} per hour`;
 
-/** What so many nodes cost together. */
-export function timesNodes<P extends { pricePerHour: string | null }>(p: P, nodes: number): P {
-  if (p.pricePerHour === null || nodes === 1) return p;
-  const digits = p.pricePerHour.split(".")[1]?.length ?? 0;
-  return { ...p, pricePerHour: (Number(p.pricePerHour) * nodes).toFixed(digits) };
-}
-
 /** "2 cores, 8.0 GiB, 1 GPU (A10)". */
 export function flavorSize(f: Flavor): string {
   const gpus = f.gpus ? `${plural(f.gpus, "GPU")}${f.gpu ? ` (${f.gpu})` : ""}` : null;

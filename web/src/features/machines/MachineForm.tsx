@@ -3,9 +3,8 @@ import { useForm } from "@mantine/form";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { plural } from "@/lib/format";
 import { RequestError, request } from "@/lib/graphql";
-import { autoStopRule, autoStops, type Flavor, flavorSize, perHour, timesNodes } from "@/lib/machine";
+import { autoStopRule, autoStops, type Flavor, flavorSize, perHour } from "@/lib/machine";
 import { done } from "@/lib/notify";
 import { ErrorPanel } from "@/ui/States";
 import { possible, useMachineActions, useTakeMachine } from "./actions";
@@ -16,7 +15,6 @@ import {
   lacksRoom,
   type MachineModel,
   modelOf,
-  nodesOf,
   toCreate,
   toUpdate,
   validateMachine,
@@ -209,7 +207,6 @@ function MachineForm({
           <Cost
             flavor={chosen}
             autoStop={v.autoStop}
-            nodes={nodesOf(v)}
             noRoom={lacksRoom(chosen, resizable ? undefined : initial.flavor)}
           />
         )}
@@ -239,23 +236,10 @@ function FlavorOption({ flavor: f }: { flavor: Flavor | undefined }) {
 }
 
 /** What the machine costs while it runs, before it is made. */
-function Cost({
-  flavor: f,
-  autoStop,
-  nodes,
-  noRoom,
-}: {
-  flavor: Flavor;
-  autoStop: string;
-  nodes: number;
-  noRoom: boolean;
-}) {
+function Cost({ flavor: f, autoStop, noRoom }: { flavor: Flavor; autoStop: string; noRoom: boolean }) {
   return (
     <div className="cost" role="status" aria-label="Cost">
-      <b>{perHour(timesNodes(f, nodes))}</b>{" "}
-      <span>
-        while it runs{nodes > 1 && `, ${plural(nodes, "node")}`}; it {autoStopRule(autoStop)}.
-      </span>
+      <b>{perHour(f)}</b> <span>while it runs; it {autoStopRule(autoStop)}.</span>
       {noRoom && <div>There is no room for {f.name} beside what runs now, so it cannot be started yet.</div>}
     </div>
   );

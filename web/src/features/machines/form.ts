@@ -70,9 +70,6 @@ export const lacksRoom = (f: Pick<Flavor, "name" | "available">, held: string | 
 /** The flavor under the name that the kind has for it. */
 const sized = (k: Kind, flavor: string) => (k.typename === "Compute" ? { flavor } : { size: flavor });
 
-/** Of how many nodes it is paid for. */
-export const nodesOf = (v: MachineModel) => Number(settled(v).nodes) || 1;
-
 /** Input of the kind's own create, which takes no other. */
 export function toCreate(k: Kind, v: MachineModel): never {
   const input: CreateComputeInput | CreateWarehouseInput = {

@@ -3,13 +3,19 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/store"
 )
 
-// Intervals of what the server does by itself. Work is done when it is woken; the intervals are the safety net.
+// Intervals of the server's background work. Topics wake the work; the intervals are the safety
+// net.
 const (
 	dispatchEvery   = 5 * time.Second
 	scheduleEvery   = 20 * time.Second
@@ -21,84 +27,162 @@ const (
 	maintenanceEvery = 30 * time.Second
 	replicaEvery     = 10 * time.Second
 	keysEvery        = 5 * time.Minute
-	databaseEvery    = time.Second
 )
 
-// background runs what no request asks for, until ctx ends. Every replica does all of it; locks in the database see to it that
-// each thing is done once.
-func (s *server) background(ctx context.Context, fail context.CancelCauseFunc) {
-	system := s.store.System()
-	clock := domain.SystemClock{}
-	scheduler := &domain.Scheduler{Store: s.store, System: system, Runs: s.services.Runs, Clock: clock}
-	if err := system.ExtendLeases(ctx, clock.Now(), clock.Now().Add(s.config.Lease)); err != nil {
-		fail(err)
+// background is all work that no request asks for. Every replica runs all of it; database locks
+// ensure that each item is done once.
+type background struct {
+	repeater
+	db        *database
+	services  domain.Services
+	outbox    *domain.Outbox
+	lake      *lake.Catalog
+	keys      *auth.Keys
+	lineage   *domain.LineageEmitter
+	machines  machines
+	leases    leases
+	directory agent.Directory
+	replica   replica
+}
+
+// run runs the work until ctx ends. The work that statements need goes on until upkeep ends.
+func (b background) run(ctx, upkeep context.Context) {
+	system, clock := b.db.System(), b.services.Clock
+	scheduler := &domain.Scheduler{Store: b.db, System: system, Runs: b.services.Runs, Clock: clock}
+	var lasting sync.WaitGroup
+	defer lasting.Wait()
+	lasting.Go(func() { b.db.keep(upkeep, b.directory) })
+	lasting.Go(func() { b.outbox.Run(upkeep) })
+	if b.begin(ctx) != nil {
 		return
 	}
+	lasting.Go(func() { b.replica.run(upkeep) })
 	var group sync.WaitGroup
-	group.Go(func() { s.outbox.Run(ctx) })
-	group.Go(func() { s.loop(ctx, "dispatch", dispatchEvery, domain.DispatchTopic, s.services.Runs.Dispatch) })
+	group.Go(func() { b.loop(ctx, "dispatch", dispatchEvery, domain.DispatchTopic, b.services.Runs.Dispatch) })
 	group.Go(func() {
-		s.loop(ctx, "schedules", scheduleEvery, domain.ScheduleTopic, func(ctx context.Context) (time.Time, error) {
-			failed := scheduler.Tick(ctx) // one that fails makes no other late
+		b.loop(ctx, "schedules", scheduleEvery, domain.ScheduleTopic, func(ctx context.Context) (time.Time, error) {
+			failed := scheduler.Tick(ctx) // a failed schedule delays no other
 			next, err := system.NextSchedule(ctx)
 			return next, errors.Join(failed, err)
 		})
 	})
-	group.Go(func() { s.machines(ctx) })
-	group.Go(func() { s.leases(ctx) })
+	group.Go(func() { b.machines.run(ctx) })
+	group.Go(func() { b.leases.run(ctx) })
 	group.Go(func() {
-		s.every(ctx, "log archive", sealEvery, func(ctx context.Context) error { return s.services.Logs.Seal(ctx, system) })
+		b.every(ctx, "log archive", sealEvery, func(ctx context.Context) error { return b.services.Logs.Seal(ctx, system) })
 	})
 	group.Go(func() {
-		s.every(ctx, "housekeeping", houseEvery, func(ctx context.Context) error { return system.Housekeep(ctx, clock.Now()) })
+		b.every(ctx, "housekeeping", houseEvery, func(ctx context.Context) error { return system.Housekeep(ctx, clock.Now()) })
 	})
-	group.Go(func() { s.every(ctx, "statements", statementsEvery, s.services.Statements.Sweep) })
 	group.Go(func() {
-		s.loop(ctx, "maintenance", maintenanceEvery, domain.MaintenanceTopic, s.services.Maintenance.Tick)
+		b.loop(ctx, "statements", statementsEvery, domain.HandoverTopic, func(ctx context.Context) (time.Time, error) {
+			return time.Time{}, b.services.Statements.Sweep(ctx)
+		})
 	})
-	group.Go(func() { s.every(ctx, "purge of tables", houseEvery, s.lake.Purge) })
-	group.Go(func() { s.emitLineage(ctx) })
-	group.Go(func() { s.every(ctx, "signing keys", keysEvery, s.keys.Rotate) })
-	group.Go(func() { s.replica(ctx) })
-	group.Go(func() { s.keepDatabase(ctx, fail) })
+	group.Go(func() {
+		b.loop(ctx, "maintenance", maintenanceEvery, domain.MaintenanceTopic, b.services.Maintenance.Tick)
+	})
+	group.Go(func() { b.every(ctx, "tables with many snapshots", houseEvery, b.services.Maintenance.Relieve) })
+	group.Go(func() { b.every(ctx, "purge of tables", houseEvery, b.lake.Purge) })
+	group.Go(func() { b.every(ctx, "erasure of forgotten files", houseEvery, b.lake.Erase) })
+	group.Go(func() { b.loop(ctx, "OpenLineage", houseEvery, "", b.lineage.Deliver) })
+	group.Go(func() { b.every(ctx, "signing keys", keysEvery, b.keys.Rotate) })
 	group.Wait()
 }
 
-// maxStep is how far the clock may be set between two sweeps without anybody's minding.
+// begin runs the first database changes and retries them until they succeed or ctx ends. It
+// restarts leases, because the server was away and not the agents. It registers this replica before
+// the replica takes over statements.
+func (b background) begin(ctx context.Context) error {
+	return retry(ctx, b.log, "the database refuses this server's first changes", func() error {
+		if err := b.leases.extend(ctx); err != nil {
+			return err
+		}
+		return b.replica.save(ctx)
+	})
+}
+
+// leases are the leases of all agents, by this server's clock.
+type leases struct {
+	repeater
+	system *store.System
+	agents *domain.Agents
+	host   string // its machines' times follow the clock too
+}
+
+func (l leases) extend(ctx context.Context) error {
+	now := time.Now()
+	return l.system.ExtendLeases(ctx, now, now.Add(l.agents.Lease.Length))
+}
+
+// maxStep is the largest clock step between two sweeps that does not restart the leases.
 const maxStep = 5 * time.Second
 
-// leases declares lost what runs on agents that were not heard of for too long, by this server's clock. When that is set, leases begin anew.
-func (s *server) leases(ctx context.Context) {
+// run declares the attempts of an agent lost when the agent was silent for too long. If the clock
+// was set, all leases restart.
+func (l leases) run(ctx context.Context) {
 	last := time.Now()
-	s.every(ctx, "agent leases", s.config.lease().Heartbeat/2, func(ctx context.Context) error {
+	l.every(ctx, "agent leases", l.agents.Lease.Heartbeat/2, func(ctx context.Context) error {
 		now := time.Now()
 		passed, shown := now.Sub(last), now.Round(0).Sub(last.Round(0)) // by the monotonic clock, and by the wall clock
 		if step := (shown - passed).Abs(); step > maxStep {
-			s.log.Warn("the clock was set; the agents' leases begin anew", "step", shown-passed)
-			if err := s.store.System().RenewLeases(ctx, now.Add(s.config.Lease)); err != nil {
+			l.log.Warn("the clock was set; the agents' leases restart", "step", shown-passed)
+			if err := l.system.RenewLeases(ctx, now.Add(l.agents.Lease.Length)); err != nil {
 				return err
 			}
-			if err := s.store.System().ShiftMachines(ctx, s.reconciler.Host, shown-passed); err != nil {
+			if err := l.system.ShiftMachines(ctx, l.host, shown-passed); err != nil {
 				return err
 			}
 		}
 		last = now
-		return s.services.Agents.Sweep(ctx)
+		return l.agents.Sweep(ctx)
 	})
 }
 
-// every does the work now and then at the interval. An error is logged, and the work done again at the next turn.
-func (s *server) every(ctx context.Context, name string, interval time.Duration, work func(context.Context) error) {
-	s.loop(ctx, name, interval, "", func(ctx context.Context) (time.Time, error) { return time.Time{}, work(ctx) })
+// replica is this server in the list of the instance's replicas.
+type replica struct {
+	repeater
+	system *store.System
+	id     string
+	url    string // at which other replicas reach it
 }
 
-// loop does the work whenever the topic wakes it, at the time that the work itself named last, and at the interval in any case. Without a topic
-// nothing wakes it.
-func (s *server) loop(ctx context.Context, name string, interval time.Duration, topic domain.Topic, work func(context.Context) (time.Time, error)) {
+func (r replica) save(ctx context.Context) error {
+	return r.system.SaveReplica(ctx, r.id, r.url, time.Now())
+}
+
+// goodbyeTime bounds the removal of this replica from the list.
+const goodbyeTime = 5 * time.Second
+
+// run sends this replica's heartbeat to the database until ctx ends.
+func (r replica) run(ctx context.Context) {
+	r.every(ctx, "replicas", replicaEvery, r.save)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTime)
+	defer cancel()
+	if err := r.system.DeleteReplica(end, r.id); err != nil {
+		r.log.Warn("removing this replica from the list", "error", err)
+	}
+}
+
+// repeater repeats background work and logs its failures.
+type repeater struct {
+	topics domain.Topics
+	log    *slog.Logger
+}
+
+// every runs the work now and at each interval. It logs an error and runs the work again at the
+// next interval.
+func (r repeater) every(ctx context.Context, name string, interval time.Duration, work func(context.Context) error) {
+	r.loop(ctx, name, interval, "", func(ctx context.Context) (time.Time, error) { return time.Time{}, work(ctx) })
+}
+
+// loop runs the work when the topic wakes it, at the time that the work last returned, and at each
+// interval. An empty topic never wakes it.
+func (r repeater) loop(ctx context.Context, name string, interval time.Duration, topic domain.Topic, work func(context.Context) (time.Time, error)) {
 	var wake <-chan struct{}
 	if topic != "" {
 		var stop func()
-		wake, stop = s.store.Topics().Subscribe(topic)
+		wake, stop = r.topics.Subscribe(topic)
 		defer stop()
 	}
 	for {
@@ -107,7 +191,7 @@ func (s *server) loop(ctx context.Context, name string, interval time.Duration, 
 			return
 		}
 		if err != nil {
-			s.log.Error("background work failed; it is tried again", "work", name, "error", err)
+			r.log.Error("background work failed; retrying", "work", name, "error", err)
 		}
 		pause := interval
 		if !next.IsZero() {
@@ -123,34 +207,24 @@ func (s *server) loop(ctx context.Context, name string, interval time.Duration, 
 	}
 }
 
-// replica keeps this replica known to the others while it runs.
-func (s *server) replica(ctx context.Context) {
-	id, url := s.services.Agents.Replica, s.config.AdvertiseURL
-	if url == "" {
-		url = s.url
-	}
-	s.every(ctx, "replicas", replicaEvery, func(ctx context.Context) error {
-		return s.store.System().SaveReplica(ctx, id, url, time.Now())
-	})
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-	defer cancel()
-	if err := s.store.System().DeleteReplica(end, id); err != nil {
-		s.log.Warn("taking this replica off the list", "error", err)
-	}
-}
+// Pauses between the attempts of retry: the first and the longest.
+const (
+	minPause = 500 * time.Millisecond
+	maxPause = 10 * time.Second
+)
 
-// keepDatabase starts the embedded PostgreSQL again when it has died. One that does not come back ends the server.
-func (s *server) keepDatabase(ctx context.Context, fail context.CancelCauseFunc) {
-	for s.database != nil {
+// retry repeats the work until it succeeds or ctx ends, and logs each failure. It returns nil if
+// the work has succeeded.
+func retry(ctx context.Context, log *slog.Logger, failure string, work func() error) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := work()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		log.Error(failure+"; retrying", "error", err, "pause", pause)
 		select {
 		case <-ctx.Done():
-			return
-		case <-s.database.Done():
-		}
-		s.log.Error("PostgreSQL has died; starting it again")
-		if err := s.database.Restart(ctx); err != nil {
-			fail(err)
-			return
+		case <-time.After(pause):
 		}
 	}
 }

@@ -6,62 +6,71 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/shopspring/decimal"
 
+	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/install"
+	"github.com/millpond/millpond/agent/engine/trino"
 	"github.com/millpond/millpond/agent/provision/local"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
-// What machines of this host need in the data directory.
+// Names in the data directory that machines of this host need.
 const (
 	machinesDir = "machines"
-	hostFile    = "host" // the name by which the database knows whose machines they are
+	hostFile    = "host" // names this host in the database, as the owner of its machines
 )
 
-// How often is looked for what the reconciler is not woken for.
+// Intervals of work for which no topic wakes the reconciler.
 const (
 	sweepEvery     = time.Hour
 	abandonedEvery = time.Minute
 )
 
-// openProviders makes the providers of machines that this server has.
-func (s *server) openProviders(ctx context.Context) (domain.Providers, error) {
-	wanted := s.database != nil
-	if s.config.LocalMachines != nil {
-		wanted = *s.config.LocalMachines
-	}
-	if !wanted {
+// openProviders returns this server's machine providers.
+func openProviders(ctx context.Context, c *serveCommand, db *database, log *slog.Logger, closing *closers) (domain.Providers, error) {
+	if !*c.LocalMachines {
 		return domain.Providers{}, nil
 	}
+	gone := func(ref domain.MachineRef) {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		defer cancel()
+		if err := domain.MachineGone(ctx, db, domain.SystemClock{}, ref); err != nil && !domain.IsCode(err, domain.CodeNotFound) {
+			log.Warn("recording that a machine has gone; the reconciler will notice it later", "machine", ref.Machine, "error", err)
+		}
+	}
 	p, err := local.New(local.Options{
-		Dir: s.path(machinesDir), Version: version, Log: s.log, LogFormat: s.config.LogFormat, Gone: s.machineGone,
-		EnginesDir: s.config.EnginesDir, Trino: s.findTrino,
+		Dir: c.path(machinesDir), Version: version, Log: log, LogFormat: c.LogFormat, Gone: gone,
+		EnginesDir: c.EnginesDir, Trino: c.findTrino, TrinoUnfenced: c.TrinoUnfenced,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the local machines: %w", err)
 	}
-	s.closers = append(s.closers, p.Close)
-	return domain.Providers{domain.ProviderLocal: p}, s.priceLocal(ctx, p)
+	closing.add(p.Close)
+	return domain.Providers{domain.ProviderLocal: p}, priceLocal(ctx, db.System(), p)
 }
 
-func (s *server) findTrino() error {
-	_, err := install.FindTrino(s.config.EnginesDir)
-	return err
+func (c *serveCommand) findTrino() error {
+	if _, err := install.FindTrino(c.EnginesDir); err != nil {
+		return err
+	}
+	return trino.Options{Unfenced: c.TrinoUnfenced}.Fenceable(trino.Storage{Prefix: c.tablesAddress()})
 }
 
-// What an hour of the local provider costs where nobody has said otherwise: about what clouds ask for the like.
+// Default hourly prices of the local provider, about what clouds charge.
 var (
 	corePrice = decimal.RequireFromString("0.04")
 	gpuPrice  = decimal.RequireFromString("0.60")
 )
 
-// priceLocal gives flavors without a price one.
-func (s *server) priceLocal(ctx context.Context, p domain.Provider) error {
+// priceLocal sets the default price of flavors that have no price.
+func priceLocal(ctx context.Context, system *store.System, p domain.Provider) error {
 	flavors, err := p.Flavors(ctx, domain.DefaultProvider)
 	if err != nil {
 		return err
@@ -71,11 +80,12 @@ func (s *server) priceLocal(ctx context.Context, p domain.Provider) error {
 		hourly := corePrice.Mul(decimal.NewFromInt(int64(f.Cores))).Add(gpuPrice.Mul(decimal.NewFromInt(int64(f.GPUs))))
 		prices[f.Name] = domain.Price{Hourly: hourly, Currency: "USD"}
 	}
-	return s.store.System().InsertPrices(ctx, domain.ProviderLocal, domain.DefaultProvider.Region, time.Unix(0, 0).UTC(), prices)
+	return system.InsertPrices(ctx, domain.ProviderLocal, domain.DefaultProvider.Region, time.Unix(0, 0).UTC(), prices)
 }
 
-// firstWarehouse is what the warehouse that a workspace starts with is made from: the largest flavor that leaves half of the host free, and the default write
-// engine of that. Both are empty where they cannot be known.
+// firstWarehouse returns the size and write engine of a new workspace's first warehouse: the
+// largest flavor that leaves half of the host free, and that flavor's default engine. Both are
+// empty if they are not known.
 func firstWarehouse(ctx context.Context, providers domain.Providers) (size, engine string) {
 	p := providers[domain.ProviderLocal]
 	if p == nil {
@@ -101,9 +111,67 @@ func firstWarehouse(ctx context.Context, providers domain.Providers) (size, engi
 	return largest.Name, engine
 }
 
-// host is the name of this server's data directory, by which its machines are known to be its own.
-func (s *server) host() (string, error) {
-	b, err := os.ReadFile(s.path(hostFile))
+// directory is the identity of the data directory.
+type directory struct {
+	agent.Directory        // its ID is that of its files and processes
+	host            string // names it in the database, as the owner of its machines
+}
+
+// identify determines which data directory this is. A copy does not own what runs in the original.
+func identify(ctx context.Context, c *serveCommand, db *database, log *slog.Logger) (directory, error) {
+	d, was, err := agent.FindDirectory(c.DataDir, "")
+	if err != nil {
+		return directory{}, err
+	}
+	if news := d.News(was); news != "" {
+		log.Warn(news + " Tables that are files keep their original addresses.")
+	}
+	if d.Copied(was) {
+		if err := detachCopy(ctx, c, db); err != nil {
+			return directory{}, err
+		}
+	}
+	if err := d.Keep(was); err != nil {
+		return directory{}, err
+	}
+	host, err := hostIn(c.path(hostFile))
+	return directory{Directory: d, host: host}, err
+}
+
+// directoryEvery is the interval at which a server looks whether its data directory is still there.
+const directoryEvery = time.Second
+
+// awaitGone returns an error when the directory was removed or replaced, or nil when ctx ends. The
+// files at its path are another server's then.
+func (d directory) awaitGone(ctx context.Context) error {
+	tick := time.NewTicker(directoryEvery)
+	defer tick.Stop()
+	for !d.Gone() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return fmt.Errorf("the data directory %s was removed while the server ran, or another one is in its place; start the server again", d.Path)
+}
+
+// detachCopy makes a copy independent of the original. An embedded database was copied with the
+// directory, so its agents get new directories. With a shared database, the machines stay with the
+// original.
+func detachCopy(ctx context.Context, c *serveCommand, db *database) error {
+	if db.postgres != nil {
+		return db.System().ForgetInstances(ctx)
+	}
+	if err := os.Remove(c.path(hostFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// hostIn returns the name in the file, or writes a new one.
+func hostIn(file string) (string, error) {
+	b, err := os.ReadFile(file)
 	if err == nil && len(b) > 0 {
 		return string(b), nil
 	}
@@ -111,24 +179,34 @@ func (s *server) host() (string, error) {
 		return "", err
 	}
 	name := rand.Text()
-	return name, os.WriteFile(s.path(hostFile), []byte(name), 0o600)
+	return name, os.WriteFile(file, []byte(name), 0o600)
 }
 
-// machineGone passes a provider's hint on.
-func (s *server) machineGone(ref domain.MachineRef) {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-	defer cancel()
-	if err := s.reconciler.Gone(ctx, ref); err != nil && !domain.IsCode(err, domain.CodeNotFound) {
-		s.log.Warn("noting that a machine has gone; it is noticed later", "machine", ref.Machine, "error", err)
+// machines are the machines of this host.
+type machines struct {
+	*domain.Reconciler
+	repeater
+}
+
+// run drives the machines toward their desired state until ctx ends.
+func (m machines) run(ctx context.Context) {
+	if err := m.Adopt(ctx); err != nil {
+		m.log.Error("checking this host's machines; they are checked again when due", "error", err)
 	}
+	var group sync.WaitGroup
+	group.Go(func() { m.every(ctx, "orphaned machines", sweepEvery, m.Sweep) })
+	group.Go(func() { m.every(ctx, "abandoned machines", abandonedEvery, m.Abandoned) })
+	m.loop(ctx, "machines", machinesEvery, domain.ReconcileTopic, m.Tick)
+	m.Wait()
+	group.Wait()
 }
 
-// tellOfMachines says what goes on without the server.
-func (s *server) tellOfMachines() {
+// report logs how many machines run on without the server.
+func (m machines) report() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	running := 0
-	for _, p := range s.reconciler.Providers {
+	for _, p := range m.Providers {
 		refs, _ := p.Machines(ctx)
 		for _, ref := range refs {
 			if alive, _, err := p.Alive(ctx, ref); err == nil && alive {
@@ -137,21 +215,6 @@ func (s *server) tellOfMachines() {
 		}
 	}
 	if running > 0 {
-		s.log.Warn("machines run on without this server; the next one on the data directory takes them over, and else they end after 15 minutes", "machines", running)
+		m.log.Warn("machines run on without this server; the next server on the data directory takes them over, or they end after 15 minutes", "machines", running)
 	}
-}
-
-// machines keeps machines what is wanted of them until ctx ends.
-func (s *server) machines(ctx context.Context) {
-	if err := s.reconciler.Adopt(ctx); err != nil {
-		s.log.Error("looking after this host's machines; it is done when they are due", "error", err)
-	}
-	var group sync.WaitGroup
-	group.Go(func() {
-		s.every(ctx, "orphaned machines", sweepEvery, s.reconciler.Sweep)
-	})
-	group.Go(func() { s.every(ctx, "abandoned machines", abandonedEvery, s.reconciler.Abandoned) })
-	s.loop(ctx, "machines", machinesEvery, domain.ReconcileTopic, s.reconciler.Tick)
-	s.reconciler.Wait()
-	group.Wait()
 }

@@ -2,14 +2,13 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -19,24 +18,44 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/hub"
+	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/graph"
 	"github.com/millpond/millpond/rest"
+	"github.com/millpond/millpond/rest/httpx"
 	"github.com/millpond/millpond/rest/iceberg"
 	"github.com/millpond/millpond/web"
 )
 
-// routes joins the transports: what is matched first is served, everything else is the console.
-func (s *server) routes() (http.Handler, error) {
-	proxies, err := parseNetworks(s.config.TrustedProxies)
+// site is what the server serves over HTTP: the transports, the agents' channel and the console.
+type site struct {
+	services  domain.Services
+	lake      *lake.Catalog
+	auth      *auth.Service
+	topics    domain.Topics
+	sessions  *hub.Sessions
+	agents    *hub.Handler
+	metrics   *metrics
+	readiness *readiness
+	log       *slog.Logger
+	proxies   []string      // networks of trusted proxies
+	bodyTime  time.Duration // time for a request body to arrive; 0 for the default
+}
+
+// handler joins the parts. The first match serves the request; every other path is the console.
+func (s *site) handler() (http.Handler, error) {
+	proxies, err := parseNetworks(s.proxies)
 	if err != nil {
 		return nil, err
 	}
-	api, err := rest.Handler(rest.Options{Services: *s.services, Lake: s.lake, Auth: s.auth, Topics: s.store.Topics(), Log: s.log})
+	shared := httpx.NewServer(httpx.Bounds{BodyTime: s.bodyTime})
+	plain := httpx.Face{Server: shared, Log: s.log, Fail: fail, Static: true}
+	api, err := rest.Handler(rest.Options{Services: s.services, Lake: s.lake, Auth: s.auth, Topics: s.topics, Log: s.log, HTTP: shared})
 	if err != nil {
 		return nil, err
 	}
-	catalog, err := iceberg.Handler(iceberg.Options{Catalog: s.lake, Auth: s.auth, Log: s.log})
+	catalog, err := iceberg.Handler(iceberg.Options{Catalog: s.lake, Auth: s.auth, Log: s.log, HTTP: shared})
 	if err != nil {
 		return nil, err
 	}
@@ -44,23 +63,27 @@ func (s *server) routes() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	console, err := web.Handler(dist)
+	pages, err := web.Handler(dist)
 	if err != nil {
 		return nil, err
 	}
+	console := plain.Wrap(pages)
 	r := chi.NewRouter()
-	r.Use(trustProxies(proxies), s.observe, timely(s.bodyTime))
-	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
-	r.Get("/readyz", s.ready)
-	r.Handle("/metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
-	r.With(s.auth.Middleware(auth.NoCookies)).Get(agent.ConnectPath, s.hub.Connect)
-	r.HandleFunc(agent.EnrollPath, s.hub.Enroll)
-	r.Get(hub.RelayPath, s.hub.Relay)
-	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: *s.services, Lake: s.lake, Auth: s.auth, Log: s.log, Topics: s.store.Topics(), Version: version}), "graphql"))
+	r.Use(trustProxies(proxies), s.observe)
+	r.Group(func(r chi.Router) {
+		r.Use(plain.Wrap)
+		r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+		r.Get("/readyz", s.readiness.ServeHTTP)
+		r.Handle("/metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
+		r.HandleFunc(agent.EnrollPath, s.agents.Enroll)
+	})
+	r.With(s.auth.Middleware(auth.NoCookies)).Get(agent.ConnectPath, s.agents.Connect)
+	r.Get(hub.RelayPath, s.sessions.Relay)
+	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: s.services, Lake: s.lake, Auth: s.auth, Log: s.log, Topics: s.topics, Version: version, HTTP: shared}), "graphql"))
 	r.Handle(iceberg.Prefix+"/*", otelhttp.NewHandler(catalog, "iceberg"))
 	r.Handle("/api/*", otelhttp.NewHandler(api, "rest"))
 	r.NotFound(console.ServeHTTP)
-	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { // the method may be one that the router does not know
+	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { // also methods that the router does not know
 		switch {
 		case strings.HasPrefix(req.URL.Path, iceberg.Prefix+"/"):
 			catalog.ServeHTTP(w, req)
@@ -74,24 +97,20 @@ func (s *server) routes() (http.Handler, error) {
 	return r, nil
 }
 
-// readyTime bounds the question to the database.
-const readyTime = 2 * time.Second
-
-// ready says whether this replica can serve: its database answers.
-func (s *server) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), readyTime)
-	defer cancel()
-	if err := s.store.Ping(ctx); err != nil {
-		answer(w, http.StatusServiceUnavailable, "the database does not answer")
-		return
-	}
-	answer(w, http.StatusOK, "ready")
-}
-
 func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"status": text}) // a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(map[string]string{"status": text}) // the client may be gone
+}
+
+// fail answers a request outside the APIs with an error. A refusal has its own status; every other
+// error is 400.
+func fail(w http.ResponseWriter, _ *http.Request, err error) {
+	status := http.StatusBadRequest
+	if refused, ok := errors.AsType[*httpx.Refusal](err); ok {
+		status = refused.Status
+	}
+	answer(w, status, domain.AsError(err).Message)
 }
 
 // parseNetworks reads the networks of trusted proxies.
@@ -106,7 +125,7 @@ func parseNetworks(all []string) ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// trustProxies takes the client's address and scheme from what a trusted proxy says, and from nobody else.
+// trustProxies takes the client's address and scheme from the headers of trusted proxies only.
 func trustProxies(networks []netip.Prefix) func(http.Handler) http.Handler {
 	trusted := func(address string) bool {
 		addr, err := netip.ParseAddr(address)
@@ -122,7 +141,7 @@ func trustProxies(networks []netip.Prefix) func(http.Handler) http.Handler {
 			r.URL.Scheme = ""
 			host, port, err := net.SplitHostPort(r.RemoteAddr)
 			if err == nil && trusted(host) {
-				// A client may have sent lines of its own; some proxies put theirs below.
+				// A client may have sent such headers itself; some proxies append theirs below.
 				if schemes := r.Header.Values("X-Forwarded-Proto"); len(schemes) > 0 {
 					r.URL.Scheme = schemes[len(schemes)-1]
 				}
@@ -139,21 +158,12 @@ func trustProxies(networks []netip.Prefix) func(http.Handler) http.Handler {
 	}
 }
 
-// observe counts requests, logs them with their ids and turns a panic into a 500.
-func (s *server) observe(next http.Handler) http.Handler {
+// observe counts requests and logs them with their ids.
+func (s *site) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		rec := &recorder{ResponseWriter: w, status: http.StatusOK}
+		rec := &recorder{ResponseWriter: w, status: http.StatusOK, stopping: s.readiness.stopping.Load}
 		defer func() {
-			if p := recover(); p != nil {
-				if p == http.ErrAbortHandler {
-					panic(p)
-				}
-				s.log.Error("panic", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-				if !rec.wrote {
-					answer(rec, http.StatusInternalServerError, "something went wrong")
-				}
-			}
 			if !rec.stream() {
 				s.metrics.request(route(r), r.Method, rec.status, time.Since(began))
 			}
@@ -164,8 +174,8 @@ func (s *server) observe(next http.Handler) http.Handler {
 	})
 }
 
-// route is what metrics are kept by: the pattern of the route that was taken, in which ids are names. What has no route of its own is the console, or
-// nothing. So there are few values, whatever is asked.
+// route is the metrics label of a request: its route's pattern, in which ids are parameter names.
+// Paths without a route count as / or /assets. So the number of labels is small.
 func route(r *http.Request) string {
 	if routed := chi.RouteContext(r.Context()); routed != nil && routed.RoutePattern() != "" {
 		return routed.RoutePattern()
@@ -176,36 +186,50 @@ func route(r *http.Request) string {
 	return "/"
 }
 
-// recorder remembers the status of an answer.
+// recorder records the status of an answer.
 type recorder struct {
 	http.ResponseWriter
-	status int
-	wrote  bool
-	taken  bool // the connection was hijacked
+	status   int
+	wrote    bool
+	hijacked bool // by a WebSocket
+
+	stopping func() bool
 }
 
-// stream says whether the answer is one that lasts for as long as it is followed: a WebSocket, or one that tells proxies not to gather it.
-func (r *recorder) stream() bool { return r.taken || r.Header().Get("X-Accel-Buffering") == "no" }
+// stream reports whether the answer is a stream: a WebSocket, or one that asks proxies not to
+// buffer.
+func (r *recorder) stream() bool { return r.hijacked || r.Header().Get("X-Accel-Buffering") == "no" }
 
 // WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(status int) {
 	if !r.wrote {
-		r.status, r.wrote = status, true
+		r.status = status
+		r.begin()
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (r *recorder) Write(b []byte) (int, error) {
-	r.wrote = true
+	r.begin()
 	return r.ResponseWriter.Write(b)
 }
 
-// Unwrap gives http.ResponseController what is below: flushing and deadlines.
+// begin closes the connection after the answer when the server is stopping. On a kept connection
+// the client's next request could get lost without an answer.
+func (r *recorder) begin() {
+	if !r.wrote && r.stopping() {
+		r.Header().Set("Connection", "close")
+	}
+	r.wrote = true
+}
+
+// Unwrap returns the wrapped writer, through which http.ResponseController flushes and sets
+// deadlines.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // Hijack implements http.Hijacker, which WebSockets need.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	r.taken = true
+	r.hijacked = true
 	return http.NewResponseController(r.ResponseWriter).Hijack()
 }

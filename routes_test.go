@@ -8,18 +8,25 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
+	"github.com/millpond/millpond/store/objects"
+	"github.com/millpond/millpond/store/storetest"
 )
 
-// TestForwardedAddresses: what a trusted proxy says is believed, from right to left as far as it is trusted; what the client has sent along is not,
-// in whichever line it stands.
+// TestForwardedAddresses: headers of trusted proxies are used, from right to left as far as they
+// are trusted. The client's own headers are not, in any line.
 func TestForwardedAddresses(t *testing.T) {
 	networks, err := parseNetworks([]string{"10.0.0.0/8"})
 	require.NoError(t, err)
@@ -49,18 +56,18 @@ func TestForwardedAddresses(t *testing.T) {
 	}
 }
 
-// TestTheOperatorIsSpokenToInSentences: what the database says of it is for logs, but where nothing else says what to mend.
+// TestTheOperatorIsSpokenToInSentences: a database error appears only if no sentence says what to
+// fix.
 func TestTheOperatorIsSpokenToInSentences(t *testing.T) {
 	cause := errors.New("pq: duplicate key value (23505)")
-	require.Equal(t, "Choose another name.", complaint(fmt.Errorf("making it: %w", domain.Errorf(domain.CodeConflict, "Choose another name.").Because(cause))))
-	require.Contains(t, complaint(domain.Errorf(domain.CodeUnavailable, "The database does not answer.").Because(cause)), "23505")
-	require.Contains(t, complaint(fmt.Errorf("listening: %w", cause)), "listening")
+	require.Equal(t, "Choose another name.", operatorMessage(fmt.Errorf("making it: %w", domain.Errorf(domain.CodeConflict, "Choose another name.").Because(cause))))
+	require.Contains(t, operatorMessage(domain.Errorf(domain.CodeUnavailable, "The database does not answer.").Because(cause)), "23505")
+	require.Contains(t, operatorMessage(fmt.Errorf("listening: %w", cause)), "listening")
 }
 
 // TestInventedMethodsAreOneSeries: a client cannot fill the memory with metrics.
 func TestInventedMethodsAreOneSeries(t *testing.T) {
-	s := &server{log: slog.New(slog.DiscardHandler)}
-	s.metrics = newMetrics(s)
+	s := &site{log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil, nil, nil), readiness: &readiness{}}
 	handler := s.observe(http.NotFoundHandler())
 	for n := range 100 {
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("INVENTED"+strings.Repeat("X", n), "/", nil))
@@ -81,7 +88,8 @@ func TestInventedMethodsAreOneSeries(t *testing.T) {
 	require.Equal(t, map[string]uint64{"other": 100, "PATCH": 1}, methods)
 }
 
-// TestMetricsTellOperationsApart by patterns, of which there are few whatever is asked, and leave out what is open for as long as it is followed.
+// TestMetricsTellOperationsApart: labels are path patterns, so there are few. Streams are not
+// counted.
 func TestMetricsTellOperationsApart(t *testing.T) {
 	i := newInstance(t)
 	call := func(method, path, body string) map[string]any {
@@ -95,7 +103,7 @@ func TestMetricsTellOperationsApart(t *testing.T) {
 		b, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
 		var v map[string]any
-		_ = json.Unmarshal(b, &v) // pages are none
+		_ = json.Unmarshal(b, &v) // HTML pages are no JSON
 		return v
 	}
 	job := call("POST", "/api/v1/jobs", `{"name":"waits","command":"true"}`)["id"].(string)
@@ -115,9 +123,9 @@ func TestMetricsTellOperationsApart(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
 	require.NoError(t, socket.Close())
-	i.web.Close() // every request is over
+	i.web.Close() // all requests have ended
 
-	families, err := i.server.metrics.registry.Gather()
+	families, err := i.server.site.metrics.registry.Gather()
 	require.NoError(t, err)
 	counted := map[string]uint64{}
 	for _, family := range families {
@@ -144,4 +152,64 @@ func TestMetricsTellOperationsApart(t *testing.T) {
 		"POST /api/v1/jobs/{id}/run 201": 1, "GET /api/v1/runs/{id}/logs 200": 1, "POST /api/v1/runs/{id}/cancel 200": 1,
 		"POST /graphql 200": 1, "GET /api/v1/* 404": 1, "GET /assets 404": 1, "GET / 404": 1,
 	}, counted)
+}
+
+// readOnly returns the address of a database that refuses writes.
+func readOnly(t *testing.T, dsn string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	q := u.Query()
+	q.Set("default_transaction_read_only", "on")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func openStore(t *testing.T, dsn string) *store.Store {
+	t.Helper()
+	st, err := store.Open(t.Context(), dsn, store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = st.Close() })
+	return st
+}
+
+// TestReadyzNamesWhatIsFull: it is 503 only if the database refuses writes. Frequent requests do
+// not each write to the database.
+func TestReadyzNamesWhatIsFull(t *testing.T) {
+	dsn := storetest.Database(t, store.Migrate)
+	root := filepath.Join(t.TempDir(), "objects")
+	files, err := objects.Open("file://" + root)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = files.Close() })
+	r := &readiness{store: openStore(t, dsn), objects: files}
+	ask := func() (int, string) {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+		return w.Code, w.Body.String()
+	}
+	is := func(status int, text string) {
+		t.Helper()
+		got, body := ask()
+		require.Equal(t, status, got, body)
+		require.Contains(t, body, text)
+	}
+	is(http.StatusOK, `"ready"`)
+
+	writes := r.store
+	r.store = openStore(t, readOnly(t, dsn))
+	r.until = time.Now().Add(time.Hour)
+	is(http.StatusOK, `"ready"`)
+	r.until = time.Time{}
+	is(http.StatusServiceUnavailable, "The database refuses to write: it is read-only.")
+	require.WithinDuration(t, time.Now().Add(readyKept), r.until, readyKept)
+
+	r.store = writes
+	r.until = time.Now().Add(time.Hour)
+	is(http.StatusServiceUnavailable, "read-only")
+	r.until = time.Time{}
+	require.NoError(t, os.Remove(root))
+	require.NoError(t, os.Symlink("/proc", root)) // a file system without room
+	is(http.StatusOK, "ready, but the storage is full: free space there")
+	r.stopping.Store(true)
+	is(http.StatusServiceUnavailable, "being stopped")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,70 +9,74 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
+	"os/signal"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/millpond/millpond/agent/hub"
+	"github.com/millpond/millpond/agent/provision/local"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
-	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/rows"
 	"github.com/millpond/millpond/rest/iceberg"
-	"github.com/millpond/millpond/store"
-	"github.com/millpond/millpond/store/embedded"
 	"github.com/millpond/millpond/store/objects"
 )
 
-// databaseFile, in the data directory, holds the address of the database for the operator's commands.
-const databaseFile = "database.url"
-
-// server is a running control plane: what serve puts together, in the order of its fields.
+// server is a control plane that can run.
 type server struct {
 	config     *serveCommand
 	log        *slog.Logger
-	database   *embedded.Server // nil with --database
-	store      *store.Store
-	objects    *objects.Objects
-	keys       *auth.Keys
-	auth       *auth.Service
-	hub        *hub.Hub
-	services   *domain.Services
-	lake       *lake.Catalog
-	reconciler *domain.Reconciler
-	outbox     *domain.Outbox
-	metrics    *metrics
-	bodyTime   time.Duration // in which the body of a request must arrive
-	url        string        // that people, agents and tasks use
-	closers    []func()
+	url        string // for people, agents and tasks
+	services   domain.Services
+	site       *site
+	machines   machines
+	background background
+	directory  directory
+	token      agentToken
+	agent      *local.Agent // beside the server
 }
 
-// Run runs the server until it is told to stop.
+// Run runs the server until ctx ends.
 func (c *serveCommand) Run(ctx context.Context) error {
 	if err := c.complete(); err != nil {
 		return err
 	}
-	s := &server{config: c, log: newLog(c.LogFormat), bodyTime: bodyTime}
-	defer s.close()
-	if err := s.openDatabase(ctx); err != nil {
+	log := newLog(c.LogFormat)
+	var closing closers
+	defer closing.close()
+	db, err := openDatabase(ctx, c, log, &closing)
+	if err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", c.Listen, err)
 	}
-	s.closers = append(s.closers, func() { _ = listener.Close() })
-	s.url = c.publicURL(listener.Addr())
+	closing.add(func() { _ = listener.Close() })
 	stopTracing, err := startTracing(ctx, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	if err != nil {
 		return err
 	}
-	s.closers = append(s.closers, func() { _ = stopTracing(context.WithoutCancel(ctx)) })
-	if err := s.assemble(ctx); err != nil {
+	closing.add(func() { _ = stopTracing(context.WithoutCancel(ctx)) })
+	s, err := newServer(ctx, c, db, c.publicURL(listener.Addr()), log, &closing)
+	if err != nil {
 		return err
 	}
 	return s.run(ctx, listener)
+}
+
+// closers close what was opened, the last first.
+type closers []func()
+
+func (c *closers) add(closer func()) { *c = append(*c, closer) }
+
+func (c *closers) close() {
+	for _, closer := range slices.Backward(*c) {
+		closer()
+	}
 }
 
 func (c *serveCommand) publicURL(addr net.Addr) string {
@@ -88,136 +93,106 @@ func (c *serveCommand) publicURL(addr net.Addr) string {
 	return scheme + "://" + addr.String()
 }
 
-func (s *server) close() {
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		s.closers[i]()
-	}
-}
-
-// stopTime bounds what is waited for at the end.
+// stopTime bounds the waits for the database at the end.
 const stopTime = 20 * time.Second
 
-func (s *server) openDatabase(ctx context.Context) error {
-	if err := os.MkdirAll(s.config.DataDir, 0o711); err != nil {
-		return fmt.Errorf("the data directory: %w", err)
-	}
-	dsn := s.config.Database
-	if dsn == "" {
-		release, err := embedded.Lock(s.config.DataDir)
-		if err != nil {
-			return err
-		}
-		s.closers = append(s.closers, func() { _ = release() })
-		if dsn, err = s.startPostgres(ctx); err != nil {
-			return err
-		}
-	}
-	if err := store.Migrate(ctx, dsn); err != nil {
-		return err
-	}
-	var err error
-	if s.store, err = store.Open(ctx, dsn, store.Options{}); err != nil {
-		return err
-	}
-	s.closers = append(s.closers, func() { _ = s.store.Close() })
-	return os.WriteFile(filepath.Join(s.config.DataDir, databaseFile), []byte(dsn), 0o600)
-}
-
-func (s *server) startPostgres(ctx context.Context) (dsn string, err error) {
-	s.database, err = embedded.Start(ctx, embedded.Options{Dir: s.config.DataDir, Log: s.log, Stdout: os.Stdout})
+// newServer opens everything besides the database, and joins the services with it.
+func newServer(ctx context.Context, c *serveCommand, db *database, url string, log *slog.Logger, closing *closers) (*server, error) {
+	st, system, topics, clock := db.Store, db.System(), db.Topics(), domain.SystemClock{}
+	files, err := objects.Open(c.Storage)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	s.closers = append(s.closers, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-		defer cancel()
-		if err := s.database.Close(ctx); err != nil {
-			s.log.Error("stopping PostgreSQL", "error", err)
-		}
-	})
-	return s.database.DSN("millpond"), s.database.EnsureDatabase(ctx, "millpond")
-}
-
-// assemble makes the services and joins them to what they need.
-func (s *server) assemble(ctx context.Context) (err error) {
-	clock := domain.SystemClock{}
-	system := s.store.System()
-	if s.objects, err = objects.Open(s.config.Storage); err != nil {
-		return err
-	}
-	s.closers = append(s.closers, func() { _ = s.objects.Close() })
+	closing.add(func() { _ = files.Close() })
 	archive, err := objects.NewArchive()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if s.keys, err = auth.NewKeys(ctx, system, clock); err != nil {
-		return err
+	keys, err := auth.NewKeys(ctx, system, clock)
+	if err != nil {
+		return nil, err
 	}
-	s.auth = auth.NewService(system, s.store, s.keys, clock)
-	replica := auth.NewReplicaID()
-	s.services = new(domain.Services) // filled below: its parts need the hub, which needs it
-	s.hub = hub.New(hub.Options{
-		Services: s.services, Topics: s.store.Topics(), Replicas: system, Tokens: s.keys, Replica: replica, Scope: auth.FromAgent, Clock: clock, Log: s.log,
+	directory, err := identify(ctx, c, db, log)
+	if err != nil {
+		return nil, fmt.Errorf("identifying the data directory: %w", err)
+	}
+	catalog, err := openLake(ctx, c, db, log, closing)
+	if err != nil {
+		return nil, err
+	}
+	providers, err := openProviders(ctx, c, db, log, closing)
+	if err != nil {
+		return nil, err
+	}
+	repeater := repeater{topics, log}
+	replica := replica{repeater: repeater, system: system, id: auth.NewReplicaID(), url: cmp.Or(c.AdvertiseURL, url)}
+	sessions := hub.NewSessions(hub.Options{Replicas: system, Tokens: keys, Replica: replica.id, Clock: clock})
+	outbox := domain.NewOutbox(sessions, func(err error) { log.Warn("a message to an agent was not delivered", "error", err) })
+	runs := &domain.Runs{Store: st, System: system, Topics: topics, Clock: clock, Tokens: taskTokens{keys, url}, Outbox: outbox}
+	agents := &domain.Agents{Store: st, System: system, Topics: topics, Clock: clock, Runs: runs, Lease: c.lease(), Replica: replica.id}
+	statements := domain.NewStatements(domain.StatementOptions{
+		Store: st, System: system, Topics: topics, Clock: clock, Objects: files, Engines: sessions, Tokens: keys,
+		Tables: tableStorages{catalog.Files}, CatalogURL: url + iceberg.Prefix, Replica: replica.id,
+		Report: func(err error) { log.Error("a statement", "error", err) },
 	})
-	s.outbox = domain.NewOutbox(s.hub, func(err error) { s.log.Warn("a message to an agent was not delivered", "error", err) })
-	runs := &domain.Runs{Store: s.store, System: system, Topics: s.store.Topics(), Clock: clock, Tokens: taskTokens{s.keys, s.url}, Outbox: s.outbox}
-	host, err := s.host()
-	if err != nil {
-		return err
-	}
-	s.reconciler = &domain.Reconciler{ // without its providers, which tell it of machines that go
-		Store: s.store, System: system, Clock: clock, Runs: runs, Host: host, Server: s.url,
-		Times:     domain.MachineTimes{Start: s.config.MachineStart, Stop: s.config.MachineStop},
-		Heartbeat: s.config.lease().Heartbeat,
-		Report:    func(err error) { s.log.Error("a machine; it is tried again", "error", err) },
-	}
-	if s.lake, err = s.openLake(ctx, clock); err != nil {
-		return err
-	}
-	providers, err := s.openProviders(ctx)
-	if err != nil {
-		return err
-	}
-	s.reconciler.Providers = providers
 	size, engine := firstWarehouse(ctx, providers)
-	*s.services = domain.Services{
+	services := domain.Services{
 		Clock:      clock,
 		Version:    version,
 		Instance:   &domain.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
-		Workspaces: &domain.Workspaces{Store: s.store, Clock: clock},
-		Members:    &domain.Members{Store: s.store, Clock: clock},
-		APIKeys:    &domain.APIKeys{Store: s.store, Clock: clock},
-		Agents:     &domain.Agents{Store: s.store, System: system, Topics: s.store.Topics(), Clock: clock, Runs: runs, Lease: s.config.lease(), Replica: replica},
-		Jobs:       &domain.Jobs{Store: s.store, Clock: clock, Lake: sampleLake{s.lake}},
+		Workspaces: &domain.Workspaces{Store: st, Clock: clock},
+		Members:    &domain.Members{Store: st, Clock: clock},
+		APIKeys:    &domain.APIKeys{Store: st, Clock: clock},
+		Agents:     agents,
+		Jobs:       &domain.Jobs{Store: st, Clock: clock, Lake: sampleLake{catalog}},
 		Runs:       runs,
-		Logs:       &domain.Logs{Store: s.store, Topics: s.store.Topics(), Clock: clock, Objects: s.objects, Archive: archive},
-		Quotas:     &domain.Quotas{Store: s.store},
-		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers, Host: host},
-		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: s.store, Topics: s.store.Topics(), Clock: clock, Providers: providers, Host: host},
-		Databases:  &domain.Databases{Store: s.store, Clock: clock},
-		Lineages:   &domain.Lineages{Store: s.store, Clock: clock, CatalogURL: s.url + iceberg.Prefix},
-		Statements: domain.NewStatements(domain.StatementOptions{
-			Store: s.store, System: system, Topics: s.store.Topics(), Clock: clock, Objects: s.objects, Engines: s.hub, Tokens: s.keys,
-			Tables: tableStorages{s.lake.Files}, CatalogURL: s.url + iceberg.Prefix, Replica: replica,
-			Report: func(err error) { s.log.Error("a statement", "error", err) },
-		}),
-		Settings: &domain.Settings{Store: s.store, Clock: clock, Providers: providers, Objects: s.objects, Storage: s.config.Storage},
+		Logs:       &domain.Logs{Store: st, Topics: topics, Clock: clock, Objects: files, Archive: archive},
+		Quotas:     &domain.Quotas{Store: st},
+		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: st, Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
+		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: st, Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
+		Databases:  &domain.Databases{Store: st, Clock: clock},
+		Lineages:   &domain.Lineages{Store: st, Clock: clock, CatalogURL: url + iceberg.Prefix},
+		Statements: statements,
+		Maintenance: &domain.Maintenances{
+			Store: st, System: system, Topics: topics, Clock: clock, Statements: statements,
+			Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
+		},
+		Settings: &domain.Settings{Store: st, Clock: clock, Providers: providers, Objects: files, Storage: c.Storage},
 	}
-	s.services.Maintenance = &domain.Maintenances{
-		Store: s.store, System: system, Topics: s.store.Topics(), Clock: clock, Statements: s.services.Statements,
-		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
-	}
-	s.metrics = newMetrics(s)
-	return nil
+	machines := machines{repeater: repeater, Reconciler: &domain.Reconciler{
+		Store: st, System: system, Topics: topics, Clock: clock, Work: domain.TaskWork{Runs: runs}, Providers: providers, Host: directory.host, Server: url,
+		Times:     domain.MachineTimes{Start: c.MachineStart, Stop: c.MachineStop},
+		Heartbeat: agents.Lease.Heartbeat,
+		Report:    func(err error) { log.Error("reconciling a machine failed; retrying", "error", err) },
+	}}
+	token := agentToken{file: c.path(agentTokenFile), own: db.postgres != nil, system: system, instance: services.Instance, agents: agents, log: log}
+	return &server{
+		config: c, log: log, url: url, directory: directory, services: services, machines: machines, token: token,
+		agent: &local.Agent{Dir: c.DataDir, Directory: directory.ID, Version: version, Args: c.agentArgs(url), Token: token.ensure, Log: log},
+		site: &site{
+			services: services, lake: catalog, auth: auth.NewService(system, st, keys, clock), topics: topics, sessions: sessions, log: log,
+			agents:  &hub.Handler{Sessions: sessions, Services: services, Topics: topics, Scope: auth.FromAgent, Storage: catalog.Files.Prefix, Log: log},
+			metrics: newMetrics(db, sessions, services.Logs), readiness: &readiness{store: st, objects: files}, proxies: c.TrustedProxies, bodyTime: c.bodyTime,
+		},
+		background: background{
+			repeater: repeater, db: db, services: services, outbox: outbox, lake: catalog, keys: keys, machines: machines, replica: replica, directory: directory.Directory,
+			leases: leases{repeater: repeater, system: system, agents: agents, host: directory.host},
+			lineage: &domain.LineageEmitter{
+				Store: st, Outbox: system, Receiver: c.lineage, Clock: clock, URL: url, CatalogURL: url + iceberg.Prefix,
+				Report: func(err error) { log.Error("OpenLineage", "error", err) },
+			},
+		},
+	}, nil
 }
 
-// taskTokens gives tasks their token and the platform's addresses.
+// taskTokens builds the environment with a task's token and the platform's addresses.
 type taskTokens struct {
 	*auth.Keys
 	url string
 }
 
-// Environment implements domain.Tokens: a plain client of PyIceberg or OpenLineage needs no settings of its own.
+// Environment implements domain.Tokens. Plain PyIceberg and OpenLineage clients need no other
+// settings.
 func (t taskTokens) Environment(_ domain.WorkspaceID, token string) map[string]string {
 	return map[string]string{
 		"MILLPOND_URL": t.url, "MILLPOND_API": t.url + "/api/v1",
@@ -227,13 +202,14 @@ func (t taskTokens) Environment(_ domain.WorkspaceID, token string) map[string]s
 	}
 }
 
-// run serves until ctx ends, and then lets requests finish.
+// run serves until ctx ends. Then it lets statements and requests finish, and stops the parts that
+// serve them; the agent beside the server stops last.
 func (s *server) run(ctx context.Context, listener net.Listener) error {
-	handler, err := s.routes()
+	handler, err := s.site.handler()
 	if err != nil {
 		return err
 	}
-	open, endOpen := context.WithCancel(context.WithoutCancel(ctx)) // of requests: streams go on until it ends
+	open, endOpen := context.WithCancel(context.WithoutCancel(ctx)) // of requests: its end ends streams
 	defer endOpen()
 	web := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return open },
@@ -241,26 +217,46 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { s.site.readiness.stopping.Store(true) })()
+	upkeep, endUpkeep := context.WithCancel(context.WithoutCancel(ctx)) // of the work that statements need until they end
+	defer endUpkeep()
 	var parts sync.WaitGroup
-	parts.Go(func() { s.background(ctx, cancel) })
+	parts.Go(func() { s.background.run(ctx, upkeep) })
 	parts.Go(func() {
 		if err := s.serveHTTP(web, listener); !errors.Is(err, http.ErrServerClosed) {
+			cancel(err)
+		}
+	})
+	parts.Go(func() {
+		if err := s.directory.awaitGone(ctx); err != nil {
 			cancel(err)
 		}
 	})
 	if err := s.firstStart(ctx); err != nil {
 		cancel(err)
 	}
-	stopAgent := s.superviseAgent(ctx)
+	if *s.config.LocalAgent {
+		parts.Go(func() { s.agent.Run(upkeep) })
+	}
 	s.greet(ctx)
 	<-ctx.Done()
-	s.log.Info("stopping")
-	s.tellOfMachines()
-	stopAgent()
-	s.services.Statements.Close()
+	s.log.Info("stopping", "drain", s.config.Drain)
+	s.drain()
+	s.machines.report()
 	s.stop(web, endOpen)
+	endUpkeep()
 	parts.Wait()
 	return context.Cause(ctx)
+}
+
+// drain waits for running statements until they end, the operator's bound is over, or a second
+// signal arrives.
+func (s *server) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.Drain)
+	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	s.services.Statements.Drain(ctx)
 }
 
 func (s *server) serveHTTP(web *http.Server, l net.Listener) error {
@@ -270,13 +266,14 @@ func (s *server) serveHTTP(web *http.Server, l net.Listener) error {
 	return web.Serve(l)
 }
 
-// drainTime is how long open requests may go on. Streams have no end of their own: half-way they are ended, and their readers come back.
+// drainTime bounds how long open requests may go on. Streams do not end by themselves: they are
+// ended after half of it, and their readers reconnect.
 const drainTime = 2 * time.Second
 
 func (s *server) stop(web *http.Server, endOpen func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	s.hub.Close()
+	s.site.sessions.Close()
 	defer time.AfterFunc(drainTime/2, endOpen).Stop()
 	if err := web.Shutdown(ctx); err != nil {
 		_ = web.Close()

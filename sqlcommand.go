@@ -14,15 +14,16 @@ import (
 	"unicode"
 )
 
-// sqlCommand runs a SQL statement on a warehouse. In a task, the platform's address and the token are there already.
+// sqlCommand runs a SQL statement on a warehouse. A task's environment holds the platform's address
+// and a token.
 type sqlCommand struct {
-	Query     string   `arg:"" help:"One SQL statement; - reads it from the standard input."`
+	Query     string   `arg:"" help:"One SQL statement; - reads it from standard input."`
 	URL       string   `help:"Address of the platform." default:"http://127.0.0.1:8080"`
 	Token     string   `help:"An API key or an access token. Better in the environment (MILLPOND_TOKEN), where other users do not see it."`
 	Warehouse string   `help:"Name or id of the warehouse." default:"default"`
-	Database  string   `help:"Where names without a database resolve." placeholder:"NAME" env:"MILLPOND_SQL_DATABASE"`
-	Schema    string   `help:"Where names without a schema resolve." placeholder:"NAME" env:"MILLPOND_SQL_SCHEMA"`
-	Parameter []string `help:"Value for $1, $2 and so on, or for each ? in turn, as text: cast it in the statement. May be repeated." placeholder:"TEXT" sep:"none"`
+	Database  string   `help:"Default database of names." placeholder:"NAME" env:"MILLPOND_SQL_DATABASE"`
+	Schema    string   `help:"Default schema of names." placeholder:"NAME" env:"MILLPOND_SQL_SCHEMA"`
+	Parameter []string `help:"Value of $1, $2 and so on, or of the next ?, as text; cast it in the statement. Repeatable." placeholder:"TEXT" sep:"none"`
 	Format    string   `help:"table, csv or json." enum:"table,csv,json" default:"table"`
 }
 
@@ -37,7 +38,7 @@ func (c *sqlCommand) Run(ctx context.Context) error {
 		query = string(b)
 	}
 	if c.Token == "" {
-		return errors.New("give an API key in MILLPOND_TOKEN; the console makes one under Admin, API keys")
+		return errors.New("give an API key in MILLPOND_TOKEN; create one on the console under Workspace, API keys")
 	}
 	body, err := json.Marshal(map[string]any{
 		"query": query, "warehouse_id": c.Warehouse, "database": c.Database, "schema": c.Schema, "parameters": c.Parameter,
@@ -67,13 +68,13 @@ func (c *sqlCommand) Run(ctx context.Context) error {
 		if err != nil || next == "" {
 			return err
 		}
-		if res, err = c.call(ctx, http.MethodGet, "/sql/statements/"+res.Header.Get("Millpond-Statement-Id")+"/chunks/"+next, accept, nil); err != nil {
+		if res, err = c.chunk(ctx, res.Header.Get("Millpond-Statement-Id"), next, accept); err != nil {
 			return err
 		}
 	}
 }
 
-// printJSON prints the result as one document: the first answer, with the rows of all its chunks.
+// printJSON prints the result as one document: the first answer with the rows of all chunks.
 func (c *sqlCommand) printJSON(ctx context.Context, w io.Writer, res *http.Response) error {
 	var first map[string]json.RawMessage
 	comma := ""
@@ -104,13 +105,14 @@ func (c *sqlCommand) printJSON(ctx context.Context, w io.Writer, res *http.Respo
 		if err := json.Unmarshal(first["statement_id"], &id); err != nil {
 			return err
 		}
-		if res, err = c.call(ctx, http.MethodGet, "/sql/statements/"+id+"/chunks/"+next, "application/json", nil); err != nil {
+		if res, err = c.chunk(ctx, id, next, "application/json"); err != nil {
 			return err
 		}
 	}
 }
 
-// endJSON prints what belongs to the result beside its rows. Where the first answer said that there are more rows in chunks, they are there now.
+// endJSON prints the result's fields after its rows. If the first answer named further chunks,
+// their rows are included by now.
 func endJSON(w io.Writer, first map[string]json.RawMessage) error {
 	if first["next_chunk"] != nil {
 		delete(first, "truncated")
@@ -129,7 +131,18 @@ func endJSON(w io.Writer, first map[string]json.RawMessage) error {
 	return err
 }
 
-// call answers what is 200; everything else is an error with the platform's own words.
+// chunk requests a chunk of the result until it is available.
+func (c *sqlCommand) chunk(ctx context.Context, id, n, accept string) (*http.Response, error) {
+	for {
+		res, err := c.call(ctx, http.MethodGet, "/sql/statements/"+id+"/chunks/"+n, accept, nil)
+		if err != nil || res.StatusCode != http.StatusAccepted {
+			return res, err
+		}
+		_ = res.Body.Close() // the server has already waited
+	}
+}
+
+// call returns answers with 200 and 202; every other status is an error in the platform's words.
 func (c *sqlCommand) call(ctx context.Context, method, path, accept string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+"/api/v1"+path, bytes.NewReader(body))
 	if err != nil {
@@ -142,7 +155,7 @@ func (c *sqlCommand) call(ctx context.Context, method, path, accept string, body
 	if err != nil {
 		return nil, fmt.Errorf("the platform cannot be reached: %w", err)
 	}
-	if res.StatusCode == http.StatusOK {
+	if res.StatusCode == http.StatusOK || res.StatusCode == http.StatusAccepted {
 		return res, nil
 	}
 	defer func() { _ = res.Body.Close() }()
@@ -155,7 +168,8 @@ func (c *sqlCommand) call(ctx context.Context, method, path, accept string, body
 	return nil, errors.New(failed.Error)
 }
 
-// printTable aligns the columns of a result, or says how many rows a write has changed, or that it is done. Of one that has more chunks it prints the first.
+// printTable prints a result as a table. For a write it prints the number of changed rows, or that
+// it is done. Of several chunks it prints the first.
 func printTable(to io.Writer, body io.Reader) error {
 	var r struct {
 		Columns   []string            `json:"columns"`
@@ -191,7 +205,8 @@ func printTable(to io.Writer, body io.Reader) error {
 	return w.Flush()
 }
 
-// printRow prints cells in one line, whatever characters they have: they are data, and not the terminal's business.
+// printRow prints cells in one line. A space replaces each control character, which the terminal
+// would interpret.
 func printRow(w io.Writer, cells []string) {
 	for i, cell := range cells {
 		if i > 0 {
@@ -209,7 +224,7 @@ func visible(r rune) rune {
 	return ' '
 }
 
-// lineFrom leaves out the first line where skip is set: the names of the columns, which each chunk begins with.
+// lineFrom drops the first line if skip is set: the column names with which each chunk begins.
 func lineFrom(w io.Writer, skip bool) io.Writer {
 	if !skip {
 		return w
@@ -223,7 +238,8 @@ type lineSkipper struct {
 	quoted bool
 }
 
-// Write implements io.Writer. Names with line ends in them are quoted, so the line ends where no quote is open; one that is doubled closes and opens again.
+// Write implements io.Writer. Quoted names may contain line ends, so the line ends at a line end
+// outside quotes. A doubled quote closes and reopens.
 func (l *lineSkipper) Write(b []byte) (int, error) {
 	for i := 0; !l.past && i < len(b); i++ {
 		switch {

@@ -1,14 +1,16 @@
-// Package agent holds what both ends of the agent channel share: the paths, the bodies and the rules of the protocol.
+// Package agent has the paths, the bodies and the rules of the protocol between agents and the
+// control plane.
 //
-// An agent dials GET ConnectPath on the control plane with its token. The WebSocket carries a yamux session
-// (package tunnel), and each end serves plain HTTP on the streams that the other end opens. Commands are desired
-// state in the control plane's database and messages are hints: Hello reconciles after every connect, so every
-// message may be sent again, and every handler is idempotent.
+// An agent dials GET ConnectPath on the control plane with its token. The WebSocket carries a yamux
+// session (package tunnel), and each end serves plain HTTP on the streams that the other end opens.
+// Commands are desired state in the control plane's database; messages are hints. Hello reconciles
+// after every connect. Every message may be sent again, so every handler is idempotent.
 package agent
 
 import "time"
 
-// ProtocolVersion is the version of the channel. It changes when an older peer could misread a newer one.
+// ProtocolVersion is the version of the channel. It changes when an older peer could misread a
+// newer one.
 const ProtocolVersion = 1
 
 // Paths of the protocol. Those under /v1/attempts take the attempt's id as {id}.
@@ -17,17 +19,18 @@ const (
 	EnrollPath    = "/agent/v1/enroll"       // on the control plane's public listener: POST with a bootstrap token as bearer, answers Enrollment
 	HelloPath     = "/v1/hello"              // agent → control plane: POST Hello, answers Welcome
 	HeartbeatPath = "/v1/heartbeat"          // agent → control plane: POST Heartbeat, answers HeartbeatReply
-	MetricsPath   = "/v1/metrics"            // agent → control plane: POST Metrics, answers 204; of machines only
-	LogsPath      = "/v1/logs"               // agent → control plane: POST a log batch (see EncodeBatch), answers LogReply
+	MetricsPath   = "/v1/metrics"            // agent → control plane: POST Metrics, answers 204; machines only
+	LogsPath      = "/v1/logs"               // agent → control plane: POST a log batch (see AppendChunk), answers LogReply
 	StatusPath    = "/v1/attempts/%s/status" // agent → control plane: PUT Status, answers 204
 	AttemptPath   = "/v1/attempts/%s"        // control plane → agent: PUT Attempt, answers 204
 	CancelPath    = "/v1/attempts/%s/cancel" // control plane → agent: POST, answers 204; also for an unknown attempt
 )
 
-// State is how far an attempt has come on the agent.
+// State is the stage of an attempt on the agent.
 type State string
 
-// The states an agent reports. Exited is final; it is sent once every log byte has been acknowledged.
+// The states an agent reports. Exited is final; the agent sends it once every log byte is
+// acknowledged.
 const (
 	Starting State = "starting" // accepted, its process does not exist yet
 	Running  State = "running"  // its process exists
@@ -40,7 +43,7 @@ type Reason string
 // The reasons of an end. The empty reason means that the process ended by itself.
 const (
 	ReasonTimeout    Reason = "timeout"    // it ran longer than its time-out
-	ReasonCancelled  Reason = "cancelled"  // the control plane asked
+	ReasonCancelled  Reason = "cancelled"  // the control plane requested it
 	ReasonLease      Reason = "lease"      // the agent could not renew its lease, so the process was killed
 	ReasonStart      Reason = "start"      // the process could not be started; Message says why
 	ReasonSupervisor Reason = "supervisor" // its shim was killed, so the process was killed and its exit code is unknown
@@ -56,8 +59,8 @@ type Attempt struct {
 	Env            map[string]string `json:"env"`                       // the complete environment but PATH, HOME, TMPDIR, USER, LANG, which the worker sets
 	TimeoutSeconds int               `json:"timeout_seconds,omitempty"` // 0 means none
 	GraceSeconds   int               `json:"grace_seconds"`             // between SIGTERM and SIGKILL
-	LogLimit       int64             `json:"log_limit,omitempty"`       // bytes; past it a line says that the log was cut; 0 means no limit
-	Files          []File            `json:"files,omitempty"`           // laid into the working directory before the start
+	LogLimit       int64             `json:"log_limit,omitempty"`       // bytes; a longer log is cut, and a line says so; 0 means no limit
+	Files          []File            `json:"files,omitempty"`           // written to the working directory before the start
 }
 
 // File is one file of an attempt's source, at most some megabytes.
@@ -67,40 +70,40 @@ type File struct {
 	Data []byte `json:"data"`
 }
 
-// Status is an attempt's state as the agent knows it. Times are the agent's clock, UTC.
+// Status is an attempt's state as the agent knows it. Times are UTC, by the agent's clock.
 type Status struct {
 	State      State      `json:"state"`
 	Reason     Reason     `json:"reason,omitempty"`
-	Message    string     `json:"message,omitempty"`   // a sentence for a person, when there is more to say
-	Held       string     `json:"held,omitempty"`      // why the process is held back ("the disk is full"), while it is
-	ExitCode   *int       `json:"exit_code,omitempty"` // of an exited process that ended by exit
-	Signal     string     `json:"signal,omitempty"`    // of an exited process that ended by a signal, e.g. "SIGKILL"
+	Message    string     `json:"message,omitempty"`   // a sentence for a person; may be empty
+	Held       string     `json:"held,omitempty"`      // why the process is blocked ("the disk is full"); empty while it is not
+	ExitCode   *int       `json:"exit_code,omitempty"` // set when the process ended by exit
+	Signal     string     `json:"signal,omitempty"`    // set when a signal ended the process, e.g. "SIGKILL"
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 	LogEnd     int64      `json:"log_end"` // bytes of log the attempt has written so far; final once exited
 }
 
-// Hello is what an agent says first on every connection.
+// Hello is an agent's first message on every connection.
 type Hello struct {
 	Protocol int            `json:"protocol"`
 	Version  string         `json:"version"` // of the binary
 	Hostname string         `json:"hostname"`
-	Instance string         `json:"instance"` // of the data directory, random: two that have one token are told apart by it
+	Instance string         `json:"instance"` // random id of the data directory; tells apart two agents with the same token
 	OS       string         `json:"os"`
 	Arch     string         `json:"arch"`
-	Slots    int            `json:"slots"` // attempts it runs at once
-	Idle     Duration       `json:"idle"`  // for how long nothing has run here, by a clock that nobody sets; 0 while something does
+	Slots    int            `json:"slots"` // attempts that the agent runs at once
+	Idle     Duration       `json:"idle"`  // how long nothing has run, by a clock that cannot be set; 0 while something runs
 	Engines  []Engine       `json:"engines,omitempty"`
 	Attempts []HelloAttempt `json:"attempts"`
 }
 
-// Engine is something on the agent's machine that runs SQL.
+// Engine is a SQL engine on the agent's machine.
 type Engine struct {
 	Name    string `json:"name"` // such as duckdb
 	Version string `json:"version"`
-	State   string `json:"state,omitempty"`   // EngineStopped and so on; empty for one that is always there
-	Message string `json:"message,omitempty"` // a sentence for a person: why it failed, or what it does
-	Nodes   int    `json:"nodes,omitempty"`   // that it runs on
+	State   string `json:"state,omitempty"`   // EngineStopped and so on; empty for an engine that is always available
+	Message string `json:"message,omitempty"` // a sentence for a person: why the engine failed, or what it does
+	Nodes   int    `json:"nodes,omitempty"`   // nodes that the engine runs on
 }
 
 // The states of an engine that starts and stops by itself.
@@ -111,19 +114,21 @@ const (
 	EngineFailed   = "failed" // Message says why
 )
 
-// WarehouseSettings are what the agent of a warehouse has to know of it. They may change while it runs.
+// WarehouseSettings are the settings of a warehouse that its agent needs. They may change while the
+// warehouse runs.
 type WarehouseSettings struct {
-	Nodes      int    `json:"nodes"`       // of Trino: its coordinator and its workers
+	Nodes      int    `json:"nodes"`       // nodes of Trino: its coordinator and its workers
 	TrinoStart string `json:"trino_start"` // StartFirstWrite or StartWithWarehouse
+	Storage    string `json:"storage"`     // URI below which the workspace's tables lie, with a slash at its end
 }
 
-// When a warehouse that writes with Trino starts it.
+// The moments at which a warehouse that writes with Trino starts Trino.
 const (
 	StartFirstWrite    = "first_write"
 	StartWithWarehouse = "with_warehouse"
 )
 
-// HelloAttempt is one attempt the agent still holds: running, or exited and not yet forgotten.
+// HelloAttempt is one attempt that the agent still has: running, or exited and not yet forgotten.
 type HelloAttempt struct {
 	ID string `json:"id"`
 	Status
@@ -132,28 +137,29 @@ type HelloAttempt struct {
 // Welcome answers Hello with the desired state.
 type Welcome struct {
 	AgentID        string           `json:"agent_id"`
-	Lease          Duration         `json:"lease"`     // from the moment Hello or a Heartbeat was sent; past it every process must be gone
+	Lease          Duration         `json:"lease"`     // counts from the sending of Hello or a Heartbeat; when it expires, no process may run
 	HeartbeatEvery Duration         `json:"heartbeat"` // how often to send Heartbeat
-	Attempts       []DesiredAttempt `json:"attempts"`  // for each attempt of Hello; others come by AttemptPath
-	Group          uint32           `json:"group"`     // that opens the workspace's tables where they are files of this host; 0 for none
+	Attempts       []DesiredAttempt `json:"attempts"`  // one for each attempt of Hello; others arrive by AttemptPath
+	Group          uint32           `json:"group"`     // group that may open the workspace's tables when they are files on this host; 0 for none
 
-	Warehouse *WarehouseSettings `json:"warehouse,omitempty"` // nil for an agent that is no warehouse's
+	Warehouse *WarehouseSettings `json:"warehouse,omitempty"` // nil for an agent that does not serve a warehouse
 }
 
-// The range of Welcome's groups, both ends included. An agent takes no other one, as those of the host itself are.
+// The range of Welcome's groups, both ends included. An agent refuses any other group, because it
+// may belong to the host.
 const (
 	FirstGroup = 0x70000000
 	LastGroup  = 0x7ffdffff
 )
 
-// Desire is what the control plane wants of an attempt.
+// Desire is the state that the control plane wants an attempt to be in.
 type Desire string
 
-// The desires. An attempt that Welcome does not name is to be killed and forgotten.
+// The desires. The agent kills and forgets an attempt that Welcome does not name.
 const (
 	DesireRun    Desire = "run"    // let it run
-	DesireCancel Desire = "cancel" // end it with SIGTERM, grace, SIGKILL, and report
-	DesireForget Desire = "forget" // kill it at once if it runs; nothing of it is wanted, drop its spool
+	DesireCancel Desire = "cancel" // end it with SIGTERM, grace, SIGKILL, and report; if it has not arrived, never start it and report it as cancelled
+	DesireForget Desire = "forget" // kill it at once if it runs, and delete its spool
 )
 
 // DesiredAttempt is one attempt's desired state.
@@ -165,29 +171,29 @@ type DesiredAttempt struct {
 
 // Heartbeat extends the agent's lease, and with it that of every attempt on it.
 type Heartbeat struct {
-	Attempts []string `json:"attempts"` // ids of those that have not exited
+	Attempts []string `json:"attempts"` // ids of attempts that have not exited
 	Idle     Duration `json:"idle"`     // as in Hello
 	Engines  []Engine `json:"engines,omitempty"`
 }
 
-// HeartbeatReply names the attempts whose desired state is not what the agent does, as Welcome would.
+// HeartbeatReply lists, as Welcome does, the attempts whose state differs from their desired state.
 type HeartbeatReply struct {
-	Attempts  []DesiredAttempt   `json:"attempts,omitempty"`  // those to cancel or to forget
+	Attempts  []DesiredAttempt   `json:"attempts,omitempty"`  // attempts to cancel or to forget
 	Warehouse *WarehouseSettings `json:"warehouse,omitempty"` // as in Welcome
 }
 
-// Metrics are how much of its machine an agent and all that it runs use, at one moment.
+// Metrics are the resources of its machine that an agent and everything it runs use at one moment.
 type Metrics struct {
-	CPU         float64      `json:"cpu"`          // cores in use, on the average since the metrics before
-	Cores       float64      `json:"cores"`        // that there are
+	CPU         float64      `json:"cpu"`          // cores in use, averaged since the previous metrics
+	Cores       float64      `json:"cores"`        // cores available
 	Memory      int64        `json:"memory"`       // bytes in use
-	MemoryTotal int64        `json:"memory_total"` // bytes that there are
+	MemoryTotal int64        `json:"memory_total"` // bytes available
 	Disk        int64        `json:"disk"`         // bytes in use on the file system of the data directory
 	DiskTotal   int64        `json:"disk_total"`
 	GPUs        []GPUMetrics `json:"gpus,omitempty"`
 }
 
-// GPUMetrics are how much of one GPU is used.
+// GPUMetrics are the usage of one GPU.
 type GPUMetrics struct {
 	Name        string  `json:"name"`
 	Load        float64 `json:"load"` // from 0 to 1
@@ -198,24 +204,25 @@ type GPUMetrics struct {
 // MetricsEvery is how often a machine's agent sends its metrics.
 const MetricsEvery = 5 * time.Second
 
-// Enrollment answers an agent that came with a bootstrap token, which is good for no second time.
+// Enrollment answers an agent that presented a bootstrap token. A bootstrap token works once.
 type Enrollment struct {
 	AgentID string `json:"agent_id"`
-	Token   string `json:"token"` // the agent's own
+	Token   string `json:"token"` // the agent's own token
 }
 
-// LogReply answers a log batch. An attempt with another offset than the batch had did not fit: the agent goes on from there.
+// LogReply answers a log batch. If an attempt's offset differs from the batch's end, the agent
+// continues from that offset.
 type LogReply struct {
-	Next   map[string]int64 `json:"next"`             // attempt id → the next offset wanted
-	Forget []string         `json:"forget,omitempty"` // attempts whose log is not wanted (any more)
+	Next   map[string]int64 `json:"next"`             // attempt id → the next offset that the control plane expects
+	Forget []string         `json:"forget,omitempty"` // attempts whose log is no longer wanted
 }
 
-// Error is the body of every answer that is not 2xx.
+// Error is the body of every answer whose status is not 2xx.
 type Error struct {
 	Error string `json:"error"`
 }
 
-// Duration is a time.Duration that reads and writes JSON as a string such as "30s".
+// Duration is a time.Duration whose JSON form is a string such as "30s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.

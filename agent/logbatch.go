@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Stream says which of a process's two outputs bytes came from.
+// Stream is the output of a process that bytes came from.
 type Stream uint8
 
 // The streams. Both share one sequence of offsets, in the order of arrival.
@@ -18,14 +18,14 @@ const (
 	Stderr Stream = 2
 )
 
-// Bounds of a log batch, which its reader enforces.
+// Bounds of a log batch. ReadBatch enforces them.
 const (
-	MaxBatchBytes = 1 << 20  // sum of Data in one batch, about
+	MaxBatchBytes = 1 << 20  // approximate sum of Data in one batch
 	MaxChunkBytes = 64 << 10 // Data of one chunk
 )
 
-// Chunk is a piece of one attempt's log: bytes of one stream, emitted at one time, cut at the end of a line where
-// there is one, else at a rune boundary where the bytes are UTF-8.
+// Chunk is a piece of one attempt's log: bytes of one stream, emitted at one time. It ends at the
+// end of a line if it contains one, else at a rune boundary if the bytes are UTF-8.
 type Chunk struct {
 	Attempt string
 	Offset  int64 // of Data's first byte in the attempt's log
@@ -34,11 +34,11 @@ type Chunk struct {
 	Data    []byte
 }
 
-// ErrBatch is wrapped by every error of ReadBatch that is the sender's fault.
+// ErrBatch is wrapped by every error of ReadBatch that the sender caused.
 var ErrBatch = errors.New("malformed log batch")
 
-// AppendChunk appends the wire form of c to b: the attempt's length and bytes, offset, stream, time in nanoseconds, the data's
-// length and bytes; all integers as varints.
+// AppendChunk appends the wire form of c to b: the attempt's length and bytes, offset, stream, time
+// in nanoseconds, the data's length and bytes; all integers as varints.
 func AppendChunk(b []byte, c Chunk) []byte {
 	b = binary.AppendUvarint(b, uint64(len(c.Attempt)))
 	b = append(b, c.Attempt...)
@@ -49,7 +49,7 @@ func AppendChunk(b []byte, c Chunk) []byte {
 	return append(b, c.Data...)
 }
 
-// ReadBatch reads chunks until EOF and refuses what is over the bounds with an error that wraps ErrBatch.
+// ReadBatch reads chunks until EOF. A batch over the bounds is an error that wraps ErrBatch.
 func ReadBatch(r io.Reader) ([]Chunk, error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	var chunks []Chunk

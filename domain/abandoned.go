@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Abandoned ends the starts and stops that no server takes up: none has the provider any more, or the host is down.
+// Abandoned fails starts and stops that no server handles: no server has the provider any more, or
+// the machine's host is down.
 func (r *Reconciler) Abandoned(ctx context.Context) error {
 	now := r.Clock.Now()
 	refs, err := r.System.OverdueMachines(ctx, now.Add(-r.Times.Start-claimTime), now.Add(-r.Times.Stop-claimTime))
@@ -19,26 +20,27 @@ func (r *Reconciler) Abandoned(ctx context.Context) error {
 
 func (r *Reconciler) abandon(ctx context.Context, s Scope, id MachineID, now time.Time) error {
 	var failed Machine
-	err := r.change(ctx, s, id, func(_ Tx, m *Machine, _ Agent) error {
+	err := changeMachine(ctx, r.Store, s, id, func(_ Tx, m *Machine, _ Agent) error {
 		if m.State != MachineStarting && m.State != MachineStopping {
 			return nil
 		}
-		if err := m.Apply(EventLate, fmt.Sprintf("No server with the provider %s took it up.", m.Provider), now); err != nil {
+		if err := m.Apply(EventLate, fmt.Sprintf("No server with the provider %s handled it.", m.Provider), now); err != nil {
 			return err
 		}
 		failed = *m
 		if m.Host != "" || m.Made {
-			return nil // something of it may be left where its host is
+			return nil // parts of it may remain on its host
 		}
 		return m.Apply(EventReleased, "", now)
 	})
 	if err != nil || failed.ID == "" {
 		return err
 	}
-	return r.Runs.failWaiting(ctx, s, failed)
+	return r.Work.Failed(ctx, s, failed)
 }
 
-// Sweep removes what providers hold of machines that do not exist any more. What a provider lists before the rows are read has a row, or never will.
+// Sweep removes what providers hold of machines that no longer exist. Whatever a provider lists
+// before the rows are read either has a row or never gets one.
 func (r *Reconciler) Sweep(ctx context.Context) error {
 	var failed []error
 	for _, p := range r.Providers {

@@ -5,37 +5,40 @@ import (
 	"time"
 )
 
-// AgentTokenPrefix begins every agent token, and BootstrapTokenPrefix the single-use ones that are given for them.
+// AgentTokenPrefix begins every agent token. BootstrapTokenPrefix begins the single-use tokens that
+// are exchanged for them.
 const (
 	AgentTokenPrefix     = "mp_agt_"
 	BootstrapTokenPrefix = "mp_boot_"
 )
 
-// AgentStatus is how an agent stands, derived from its connection and its lease.
+// AgentStatus is an agent's status, derived from its connection and its lease.
 type AgentStatus string
 
 // The statuses of an agent.
 const (
 	AgentNew          AgentStatus = "new"          // it never connected
 	AgentConnected    AgentStatus = "connected"    // a replica holds its session
-	AgentDisconnected AgentStatus = "disconnected" // away, and its lease still runs
-	AgentLost         AgentStatus = "lost"         // its lease has run out: what ran on it was declared lost
+	AgentDisconnected AgentStatus = "disconnected" // disconnected, and its lease still runs
+	AgentLost         AgentStatus = "lost"         // its lease has expired: its attempts were declared lost
 )
 
-// Agent is a process in the customer's cloud that does the work, connected by one outbound WebSocket.
+// Agent is a process in the customer's cloud that runs tasks, connected by one outbound WebSocket.
 type Agent struct {
-	ID             AgentID
-	Name           string
-	Version        string
-	Hostname       string
-	OS, Arch       string
-	Slots          int
-	MachineID      MachineID // that it is the agent of; empty for the workspace's own
-	Instance       string    // of the data directory that it was last started with
-	TokenHash      []byte    // of the token that opens its connection
-	Busy           int       // attempts on it now
-	Session        string    // of its present connection; empty when away. It fences: an older connection can write nothing
-	Replica        string    // that holds the connection
+	ID        AgentID
+	Name      string
+	Version   string
+	Hostname  string
+	OS, Arch  string
+	Slots     int
+	MachineID MachineID // the agent's machine; empty for the workspace's own agent
+	Instance  string    // identifies the data directory of its last start
+	TokenHash []byte    // SHA-256 of the token that authenticates its connection
+	Busy      int       // number of attempts on it now
+	// Session identifies the current connection; empty while disconnected. It fences: an older
+	// connection can write nothing.
+	Session        string
+	Replica        string // the replica that holds the connection
 	CreatedAt      time.Time
 	ConnectedAt    *time.Time
 	LastSeenAt     *time.Time
@@ -55,7 +58,7 @@ func (a Agent) Status(now time.Time) AgentStatus {
 	return AgentLost
 }
 
-// noun is what people know its slots by.
+// noun names the agent in messages about its slots.
 func (a Agent) noun() string {
 	if a.MachineID != "" {
 		return KindCompute.noun()
@@ -66,32 +69,35 @@ func (a Agent) noun() string {
 // AgentTx reads and writes agents.
 type AgentTx interface {
 	Agent(ctx context.Context, id AgentID) (Agent, error)
-	// Agents are those without a machine, oldest first.
+	// Agents returns the agents without a machine, oldest first.
 	Agents(ctx context.Context, after AgentID, limit int) ([]Agent, error)
 	AgentsByID(ctx context.Context, ids []AgentID) ([]Agent, error)
 	// LockAgent returns the agent, locked until the end of the transaction.
 	LockAgent(ctx context.Context, id AgentID) (Agent, error)
-	// LockSession is LockAgent for what replaces the agent's session: it also waits for logs that are being stored under it (FenceSession).
+	// LockSession is LockAgent for changes of the agent's session: it also waits for logs that are
+	// being stored under it (FenceSession).
 	LockSession(ctx context.Context, id AgentID) (Agent, error)
 	// LockWorkspaceAgent locks the agent that runs the workspace's tasks by default.
 	LockWorkspaceAgent(ctx context.Context) (Agent, error)
 	InsertAgent(ctx context.Context, a Agent, tokenHash []byte) error
 	UpdateAgent(ctx context.Context, a Agent) error
 	UpdateAgentToken(ctx context.Context, id AgentID, tokenHash []byte) error
-	// LiveAttempts are the agent's attempts that have not ended.
-	LiveAttempts(ctx context.Context, id AgentID) ([]Attempt, error)
 }
 
-// Lease says how long the server believes in an agent it does not hear.
+// maxSlots bounds the tasks that an agent runs at once.
+const maxSlots = 4096
+
+// Lease is how long the server considers a silent agent alive.
 type Lease struct {
 	Length    time.Duration // from the moment a heartbeat was sent
-	Heartbeat time.Duration // how often one is sent
+	Heartbeat time.Duration // interval between heartbeats
 }
 
-// DefaultLease rides out a restart of the server and most network troubles, and finds a dead machine in two minutes.
+// DefaultLease outlasts a restart of the server and most network failures, and detects a dead
+// machine within two minutes.
 var DefaultLease = Lease{Length: 2 * time.Minute, Heartbeat: 10 * time.Second}
 
-// Agents keeps who works for a workspace, and what happens to their work when they are gone.
+// Agents manages a workspace's agents, and the attempts of agents that are lost.
 type Agents struct {
 	Store   Store
 	System  System
@@ -102,7 +108,7 @@ type Agents struct {
 	Replica string // this replica's id
 }
 
-// List returns the workspace's own agents, oldest first. Those of machines are seen with their machines.
+// List returns the workspace's own agents, oldest first. It omits the agents of machines.
 func (a *Agents) List(ctx context.Context, s Scope, p Page) (List[Agent], error) {
 	const list = "agents"
 	if err := authorize(ctx, a.Store, s, AgentRead); err != nil {
@@ -132,7 +138,7 @@ func (a *Agents) Get(ctx context.Context, s Scope, id AgentID) (agent Agent, err
 	return agent, err
 }
 
-// ByID returns those of the agents that are in the workspace.
+// ByID returns those agents with the given ids that are in the workspace.
 func (a *Agents) ByID(ctx context.Context, s Scope, ids []AgentID) (agents []Agent, err error) {
 	if err := authorize(ctx, a.Store, s, AgentRead); err != nil {
 		return nil, err
@@ -164,7 +170,7 @@ func (a *Agents) RotateToken(ctx context.Context, s Scope, id AgentID) (agent Ag
 			return err
 		}
 		if agent.MachineID != "" {
-			return Errorf(CodeConflict, "This agent belongs to %s, and gets a token with each start of it; stop and start that.", agent.MachineID)
+			return Errorf(CodeConflict, "This agent belongs to %s, and gets a token at each start. To rotate it, stop and start that machine.", agent.MachineID)
 		}
 		agent.Session, agent.Replica = "", ""
 		if err := tx.UpdateAgent(ctx, agent); err != nil {
@@ -179,13 +185,13 @@ func (a *Agents) RotateToken(ctx context.Context, s Scope, id AgentID) (agent Ag
 	return agent, token, err
 }
 
-// NewAgentToken makes an agent's token. Only HashSecret of it is kept.
+// NewAgentToken generates an agent's token. Only its HashSecret is stored.
 func NewAgentToken() string { return AgentTokenPrefix + newSecret() }
 
-// NewBootstrapToken makes a single-use token. Only HashSecret of it is kept.
+// NewBootstrapToken generates a single-use token. Only its HashSecret is stored.
 func NewBootstrapToken() string { return BootstrapTokenPrefix + newSecret() }
 
-// NewAgent makes the agent that a new workspace starts with.
+// NewAgent returns the agent of a new workspace.
 func NewAgent(name string, now time.Time) Agent {
 	return Agent{ID: newID[AgentID](prefixAgent), Name: name, CreatedAt: now}
 }

@@ -11,12 +11,13 @@ const APIKeyPrefix = "svc_sk_"
 // APIKeyRetention is how long an expired key stays in the list, from the specification.
 const APIKeyRetention = 30 * 24 * time.Hour
 
-// APIKey is a long-lived credential for CI and scripts. Its secret is shown once and only its hash is kept.
+// APIKey is a long-lived credential for CI and scripts. Its secret is shown once; only its hash is
+// stored.
 type APIKey struct {
 	ID         APIKeyID
 	Name       string
 	Hint       string // the secret's first characters
-	Role       Role   // at most its maker's, at each use
+	Role       Role   // at each use, limited to the current role of its creator
 	CreatedBy  UserID
 	CreatedAt  time.Time
 	ExpiresAt  *time.Time
@@ -27,19 +28,19 @@ type APIKey struct {
 // APIKeyTx reads and writes API keys.
 type APIKeyTx interface {
 	APIKey(ctx context.Context, id APIKeyID) (APIKey, error)
-	// APIKeys are newest first, of one maker or, with the empty id, of all.
+	// APIKeys returns keys, newest first: one creator's, or all keys if maker is empty.
 	APIKeys(ctx context.Context, maker UserID, before APIKeyID, limit int) ([]APIKey, error)
 	InsertAPIKey(ctx context.Context, k APIKey, hash []byte) error
 	RevokeAPIKey(ctx context.Context, id APIKeyID, at time.Time) error
 }
 
-// APIKeys mints and revokes API keys.
+// APIKeys creates and revokes API keys.
 type APIKeys struct {
 	Store Store
 	Clock Clock
 }
 
-// List returns keys, newest first: all of them to an admin, to others their own.
+// List returns keys, newest first: admins see all keys, others their own.
 func (a *APIKeys) List(ctx context.Context, s Scope, p Page) (List[APIKey], error) {
 	if err := authorize(ctx, a.Store, s, APIKeyRead); err != nil {
 		return List[APIKey]{}, err
@@ -63,14 +64,15 @@ func (a *APIKeys) List(ctx context.Context, s Scope, p Page) (List[APIKey], erro
 	return page(list, rows, limit, func(k APIKey) string { return string(k.ID) }), err
 }
 
-// NewAPIKey is what a key is made from. The zero Role stands for the maker's.
+// NewAPIKey describes the key to create. An empty Role stands for RoleViewer.
 type NewAPIKey struct {
 	Name      string
 	Role      Role
 	ExpiresAt *time.Time
 }
 
-// Create mints a key and returns its secret, which is not kept. Only users make keys, so that each has somebody to answer for it.
+// Create generates a key and returns its secret, which is not stored. Only users create keys, so
+// that a person is accountable for each.
 func (a *APIKeys) Create(ctx context.Context, s Scope, n NewAPIKey) (key APIKey, secret string, err error) {
 	if err := authorize(ctx, a.Store, s, APIKeyCreate); err != nil {
 		return APIKey{}, "", err
@@ -100,7 +102,7 @@ func (n NewAPIKey) key(s Scope, now time.Time) (APIKey, error) {
 	}
 	role := n.Role
 	if role == "" {
-		role = s.Role()
+		role = RoleViewer
 	}
 	if role, err = ParseRole(string(role)); err != nil {
 		return APIKey{}, err
@@ -117,7 +119,8 @@ func (n NewAPIKey) key(s Scope, now time.Time) (APIKey, error) {
 	}, nil
 }
 
-// Revoke refuses the key from now on. Others' keys are an admin's to revoke, and not found by anybody else.
+// Revoke invalidates the key immediately. Only admins can revoke keys of others; other callers get
+// CodeNotFound.
 func (a *APIKeys) Revoke(ctx context.Context, s Scope, id APIKeyID) (key APIKey, err error) {
 	if err := authorize(ctx, a.Store, s, APIKeyRevoke); err != nil {
 		return APIKey{}, err

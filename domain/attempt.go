@@ -3,17 +3,16 @@ package domain
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 )
 
-// AttemptReport is an attempt's state as its agent tells it.
+// AttemptReport is an attempt's state as its agent reports it.
 type AttemptReport struct {
 	Attempt    AttemptID
 	Exited     bool   // the process and all its descendants are gone, and its log is complete
 	Started    bool   // its process exists or existed
-	Held       string // why the process is held back, while it is
-	Reason     string // of an end other than the process's own; see Reasons
+	Held       string // why the process is blocked, while it is
+	Reason     string // set if the process did not end by itself; one of the Reasons below
 	Message    string
 	ExitCode   *int
 	Signal     string
@@ -22,7 +21,7 @@ type AttemptReport struct {
 	LogEnd     int64
 }
 
-// Reasons an agent gives for an end that was not the process's own.
+// The values of AttemptReport.Reason.
 const (
 	ReasonTimeout    = "timeout"
 	ReasonCancelled  = "cancelled"
@@ -31,14 +30,14 @@ const (
 	ReasonSupervisor = "supervisor"
 )
 
-// ErrAttemptOver says that nothing more is wanted of an attempt: it ended otherwise, or its run was deleted.
-var ErrAttemptOver = Errorf(CodeNotFound, "This attempt is over; nothing more of it is wanted.")
+// ErrAttemptOver says that the attempt has already ended otherwise, or that its run was deleted.
+var ErrAttemptOver = Errorf(CodeNotFound, "This attempt has ended; no more reports of it are accepted.")
 
-// ErrLogIncomplete says that the end of an attempt was reported before all of its log had arrived.
-var ErrLogIncomplete = Errorf(CodeConflict, "The attempt's log has not arrived whole; send the rest of it first.")
+// ErrLogIncomplete says that an attempt's end was reported before its whole log had arrived.
+var ErrLogIncomplete = Errorf(CodeConflict, "The attempt's log is incomplete; send the rest of it first.")
 
-// Report takes an attempt's state from its agent. A report that was taken before is taken again without effect; one of an attempt
-// that is over otherwise, or of another agent's, is ErrAttemptOver.
+// Report stores an attempt's state from its agent. Repeating a report has no effect. It returns
+// ErrAttemptOver if the attempt ended otherwise or belongs to another agent.
 func (r *Runs) Report(ctx context.Context, s Scope, rep AttemptReport) error {
 	if err := authorize(ctx, r.Store, s, AgentConnect); err != nil {
 		return err
@@ -85,7 +84,7 @@ func (r *Runs) exited(ctx context.Context, s Scope, rep AttemptReport) error {
 	return r.endAttempt(ctx, s, rep.Attempt, rep.end())
 }
 
-// end translates an agent's report of an exit.
+// end converts an agent's report of an exit.
 func (rep AttemptReport) end() AttemptEnd {
 	e := AttemptEnd{
 		Status: AttemptFailed, Message: shown(rep.Message), ExitCode: rep.ExitCode, Signal: shown(rep.Signal),
@@ -103,15 +102,6 @@ func (rep AttemptReport) end() AttemptEnd {
 		e.Message = rep.reason()
 	}
 	return e
-}
-
-// maxShown bounds what is kept of an agent's message, in bytes.
-const maxShown = 4096
-
-// shown makes an agent's text one that can be kept: what an agent says of an end must never keep the end from being taken.
-func shown(s string) string {
-	s = strings.ReplaceAll(s[:min(len(s), maxShown)], "\x00", "")
-	return strings.ToValidUTF8(s, "")
 }
 
 func (rep AttemptReport) reason() string {
@@ -132,12 +122,14 @@ func (rep AttemptReport) reason() string {
 	return "The process ended without an exit code."
 }
 
-// endAttempt ends an attempt once, whoever says so first: its agent, or the sweep of its lease. The task and the run move on in the same transaction.
+// endAttempt ends an attempt once, at the first report: by its agent, or by the sweep of its lease.
+// The task and the run advance in the same transaction.
 func (r *Runs) endAttempt(ctx context.Context, s Scope, id AttemptID, end AttemptEnd) error {
 	return r.endAttemptIf(ctx, s, id, end, func(Tx) (bool, error) { return true, nil })
 }
 
-// endAttemptIf is endAttempt unless still, asked under the locks of the run and the attempt, says that the reason is gone.
+// endAttemptIf is endAttempt, but only if still returns true. It calls still under the locks of the
+// run and the attempt.
 func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end AttemptEnd, still func(Tx) (bool, error)) error {
 	now := r.Clock.Now()
 	var run *Run
@@ -176,7 +168,8 @@ func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end Atte
 			err = r.machineIdle(ctx, tx, s, machine, now)
 		}
 		if err == nil && len(run.assigned) == 0 {
-			tx.Notify(DispatchTopic) // its slot is free for other runs, or the task waits until its back-off is over
+			// its slot is free for other runs, or the task waits until its back-off is over
+			tx.Notify(DispatchTopic)
 		}
 		tx.Notify(LogTopic(id), AgentsTopic(s.workspace))
 		return err
@@ -192,7 +185,7 @@ func (a *Attempt) end(ctx context.Context, tx Tx, end AttemptEnd, now time.Time)
 		if a.Status != end.Status {
 			return ErrAttemptOver
 		}
-		return nil // the same report again
+		return nil // a repeated report
 	}
 	ends, err := tx.LogEnds(ctx, []AttemptID{a.ID})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Outcome is how an audited action went.
+// Outcome is the result of an audited action.
 type Outcome string
 
 // The outcomes.
@@ -15,7 +15,8 @@ const (
 	OutcomeFailure Outcome = "failure"
 )
 
-// AuditEvent is one row of the append-only audit log: who did what to which thing, and how it went.
+// AuditEvent is one row of the append-only audit log: the actor, the action, the resource and the
+// outcome.
 type AuditEvent struct {
 	ID           EventID
 	At           time.Time // set by the database, in the transaction of the change
@@ -24,10 +25,10 @@ type AuditEvent struct {
 	ResourceType string
 	ResourceID   string
 	Outcome      Outcome
-	Detail       string // a sentence, where there is more to say
+	Detail       string // a sentence; may be empty
 }
 
-// AuditTx writes audit rows. They belong to the transaction of what they tell, so neither is there without the other.
+// AuditTx writes audit rows, in the transaction of the change that they record.
 type AuditTx interface {
 	InsertAudit(ctx context.Context, e AuditEvent) error
 }
@@ -39,12 +40,12 @@ func newAudit(s Scope, a Action, o Outcome, resourceType, resourceID string) Aud
 	}
 }
 
-// audited writes the row of a success.
+// audited writes the audit row of a success.
 func audited[T ~string](ctx context.Context, tx Tx, s Scope, a Action, resourceType string, id T) error {
 	return tx.InsertAudit(ctx, newAudit(s, a, OutcomeSuccess, resourceType, string(id)))
 }
 
-// NewAudit is an audit row for what happens in authentication, outside the nouns' services.
+// NewAudit returns an audit row for authentication, which happens outside the nouns' services.
 func NewAudit(s Scope, a Action, o Outcome, resourceType, resourceID, detail string) AuditEvent {
 	e := newAudit(s, a, o, resourceType, resourceID)
 	e.Detail = detail

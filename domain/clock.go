@@ -2,12 +2,12 @@ package domain
 
 import "time"
 
-// Clock tells the time where time decides something.
+// Clock tells the current time. Rules that depend on time use it, so that tests can set it.
 type Clock interface {
 	Now() time.Time
 }
 
-// SystemClock is the machine's clock in UTC, to the microsecond that the database keeps.
+// SystemClock is the machine's clock in UTC, to the microsecond, which is what the database stores.
 type SystemClock struct{}
 
 // Now implements Clock.

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// AgentHello is what an agent says of itself on every connection.
+// AgentHello is the first message of an agent on every connection.
 type AgentHello struct {
 	Session  string // new for every connection
 	Token    []byte // hash of the token that the connection was opened with
-	Instance string // of the agent's data directory
+	Instance string // identifies the agent's data directory
 	Version  string
 	Hostname string
 	OS, Arch string
 	Slots    int
-	Idle     time.Duration // since when nothing runs there, by a clock that nobody sets
+	Idle     time.Duration // how long nothing has run there, by a monotonic clock
 	Engines  []Engine
-	Attempts []AttemptReport // what it holds
+	Attempts []AttemptReport // the attempts that it holds
 }
 
-// Desire is what the server wants of an attempt that an agent holds, or should.
+// Desire is the state that the server wants of an attempt.
 type Desire string
 
 // The desires.
 const (
 	DesireRun    Desire = "run"    // let it run
-	DesireCancel Desire = "cancel" // end it and report
-	DesireForget Desire = "forget" // kill it and drop it: nothing of it is wanted
+	DesireCancel Desire = "cancel" // end it and report, or never start it and report
+	DesireForget Desire = "forget" // kill it and drop it, without a report
 )
 
 // Desired is the desired state of one attempt that the agent holds.
@@ -38,31 +38,26 @@ type Desired struct {
 	LogNext int64 // the first log byte the server does not have
 }
 
-// AgentHeartbeat is what an agent says of itself from time to time, and when its engines change.
+// AgentHeartbeat is what an agent reports at each heartbeat, and when its engines change.
 type AgentHeartbeat struct {
 	Session string
-	Running []AttemptID   // those that have not exited
+	Running []AttemptID   // the attempts that have not exited
 	Idle    time.Duration // as in AgentHello
-	Engines []Engine      // as in AgentHello; where it is nil, they are as it told before
+	Engines []Engine      // as in AgentHello; nil if unchanged
 }
 
-// AgentOrders are what an agent's hello or heartbeat is answered with.
+// AgentOrders answers an agent's hello or heartbeat.
 type AgentOrders struct {
 	Attempts  []Desired
-	Warehouse *WarehouseSettings // nil for an agent that is no warehouse's
+	Warehouse *WarehouseSettings // nil if the agent is not a warehouse's
 }
 
-// Bounds of what an agent may say of itself.
-const (
-	maxSlots = 4096
-	maxNamed = 256 // bytes
-)
-
-// ErrTokenReplaced says that the connection was opened with a token that is one no more.
+// ErrTokenReplaced says that the connection was opened with a token that is no longer valid.
 var ErrTokenReplaced = Errorf(CodeUnauthenticated, "This agent's token has been replaced. Start the agent with the new one.")
 
-// Hello makes the connection the agent's only one, and answers with the desired state of every attempt the agent holds. What the agent tells of those that
-// run is taken note of; it does not say it again. Those it should hold are sent to it.
+// Hello makes the connection the agent's only one. It returns the desired state of every attempt
+// that the agent holds, and stores what the agent reports of running attempts. Attempts that the
+// agent lacks are sent to it.
 func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) (orders AgentOrders, err error) {
 	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return AgentOrders{}, err
@@ -112,12 +107,13 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) (orders Agent
 	return orders, err
 }
 
-// replaces refuses another instance of the agent than the one whose lease runs: what that one runs would go on beside what the new one starts.
+// replaces refuses a second instance of the agent while the lease of the first runs. Otherwise the
+// processes of both would run at once.
 func (a *Agents) replaces(agent Agent, h AgentHello, live []Attempt) error {
 	if agent.Instance == "" || agent.Instance == h.Instance || a.expired(agent) || agent.Session == "" && len(live) == 0 {
 		return nil
 	}
-	return Errorf(CodeConflict, "Another instance of the agent %s, on %s, may still be at work until %s. Start this one with that one's data directory, or give each agent a token of its own.",
+	return Errorf(CodeConflict, "Another instance of the agent %s, on %s, may still be at work until %s. Start this one with the same data directory, or give each agent its own token.",
 		agent.Name, agent.Hostname, agent.LeaseExpiresAt.UTC().Format(time.RFC3339))
 }
 
@@ -141,9 +137,11 @@ func (a *Agents) desired(ctx context.Context, s Scope, h AgentHello, live []Atte
 		alive[at.ID] = true
 		rep, holds := held[at.ID]
 		if !holds {
-			if err := a.absent(ctx, s, at); err != nil {
+			wanted, err := a.absent(ctx, s, at)
+			if err != nil {
 				return nil, err
 			}
+			all = append(all, wanted...)
 			continue
 		}
 		if err := a.news(ctx, s, at, rep); err != nil {
@@ -163,7 +161,8 @@ func (a *Agents) desired(ctx context.Context, s Scope, h AgentHello, live []Atte
 	return all, nil
 }
 
-// news takes what a hello tells of an attempt that is not over. An end is reported by itself, after its log.
+// news stores what a hello reports of an attempt that has not ended. The agent reports the end
+// separately, after the log.
 func (a *Agents) news(ctx context.Context, s Scope, at Attempt, rep AttemptReport) error {
 	started := rep.Started && at.Status == AttemptStarting
 	if rep.Exited || !started && shown(rep.Held) == at.Held {
@@ -172,28 +171,33 @@ func (a *Agents) news(ctx context.Context, s Scope, at Attempt, rep AttemptRepor
 	if err := a.Runs.Report(ctx, s, rep); !errors.Is(err, ErrAttemptOver) {
 		return err
 	}
-	return nil // it ended meanwhile, and the next heartbeat says so
+	return nil // it has ended meanwhile; the next heartbeat answers so
 }
 
-// absent decides about a live attempt that its agent does not hold: one that did not arrive is sent again, unless it is to be cancelled; one that ran there
-// is lost, because the agent forgets nothing that we have not acknowledged.
-func (a *Agents) absent(ctx context.Context, s Scope, at Attempt) error {
+// absent handles a live attempt that its agent does not hold. An attempt that did not arrive is
+// sent again. A cancelled one may still be on its way: the agent is asked to cancel it, and its
+// report ends the attempt. An attempt that ran there is lost, because agents keep every attempt
+// until its end is acknowledged.
+func (a *Agents) absent(ctx context.Context, s Scope, at Attempt) ([]Desired, error) {
 	end := AttemptEnd{Status: AttemptLost, Message: "The agent no longer knows this attempt: its data was lost."}
-	switch {
-	case at.CancelRequestedAt != nil:
-		end = AttemptEnd{Status: AttemptCancelled}
-	case at.Status == AttemptStarting:
+	switch cancelled := at.CancelRequestedAt; {
+	case at.Status == AttemptStarting && cancelled == nil:
 		a.Runs.redeliver(s, at)
-		return nil
+		return nil, nil
+	// agents of earlier versions do not report it
+	case at.Status == AttemptStarting && a.Clock.Now().Sub(*cancelled) < a.Lease.Length:
+		return []Desired{{Attempt: at.ID, Desire: DesireCancel}}, nil
+	case cancelled != nil:
+		end = AttemptEnd{Status: AttemptCancelled}
 	}
-	return a.Runs.endAttempt(ctx, s, at.ID, end)
+	return nil, a.Runs.endAttempt(ctx, s, at.ID, end)
 }
 
 // ErrSuperseded says that the connection is no longer the agent's current one.
 var ErrSuperseded = Errorf(CodeConflict, "This connection has been replaced by a newer one of the same agent.")
 
-// Heartbeat extends the lease of the agent and of all that runs on it, and answers with what is wanted otherwise than the agent does: attempts to cancel or
-// forget. Those that did not arrive are sent again.
+// Heartbeat extends the lease of the agent and of its attempts. It returns the attempts that the
+// agent must cancel or forget. Attempts that did not arrive are sent again.
 func (a *Agents) Heartbeat(ctx context.Context, s Scope, h AgentHeartbeat) (orders AgentOrders, err error) {
 	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return AgentOrders{}, err
@@ -227,7 +231,7 @@ func (a *Agents) Heartbeat(ctx context.Context, s Scope, h AgentHeartbeat) (orde
 	return orders, err
 }
 
-// undelivered is how long an attempt may be on its way before it is sent again.
+// undelivered is how long an attempt may be in transit before it is sent again.
 const undelivered = 5 * time.Second
 
 func (a *Agents) corrections(ctx context.Context, s Scope, live []Attempt, running []AttemptID) ([]Desired, error) {
@@ -242,9 +246,11 @@ func (a *Agents) corrections(ctx context.Context, s Scope, live []Attempt, runni
 		case held[at.ID] && at.CancelRequestedAt != nil:
 			all = append(all, Desired{Attempt: at.ID, Desire: DesireCancel})
 		case !held[at.ID] && at.Status == AttemptStarting && a.Clock.Now().Sub(at.CreatedAt) > undelivered:
-			if err := a.absent(ctx, s, at); err != nil {
+			wanted, err := a.absent(ctx, s, at)
+			if err != nil {
 				return nil, err
 			}
+			all = append(all, wanted...)
 		}
 	}
 	for _, id := range running {
@@ -255,7 +261,7 @@ func (a *Agents) corrections(ctx context.Context, s Scope, live []Attempt, runni
 	return all, nil
 }
 
-// Disconnected records that the connection is gone. The lease runs on.
+// Disconnected records that the connection has ended. The lease continues.
 func (a *Agents) Disconnected(ctx context.Context, s Scope, session string) error {
 	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return err
@@ -276,7 +282,8 @@ func (a *Agents) Disconnected(ctx context.Context, s Scope, session string) erro
 	})
 }
 
-// Current says whether the session is the agent's only one, and whether its connection is to be closed: it was replaced, or its token was.
+// Current reports whether the session is the agent's current one. over is true if the agent's token
+// was replaced or the agent was deleted: the connection must then be closed.
 func (a *Agents) Current(ctx context.Context, s Scope, session string, token []byte) (current, over bool, err error) {
 	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return false, false, err
@@ -293,8 +300,8 @@ func (a *Agents) Current(ctx context.Context, s Scope, session string, token []b
 	return current, over, err
 }
 
-// Sweep declares lost what runs on agents whose lease has run out: their attempts can commit nothing more, and are tried again
-// elsewhere or later where the task may.
+// Sweep declares lost all attempts of agents with an expired lease. They can no longer commit
+// anything, and are retried if their task allows it.
 func (a *Agents) Sweep(ctx context.Context) error {
 	expired, err := a.System.ExpiredAgents(ctx, a.Clock.Now())
 	if err != nil {
@@ -311,7 +318,7 @@ func (a *Agents) lose(ctx context.Context, ref AgentRef) error {
 	s := SystemScope(ref.Workspace, "agent lease")
 	var live []Attempt
 	err := a.Store.In(ctx, s, func(tx Tx) error {
-		live = nil // of an earlier try
+		live = nil // left by an earlier try of the transaction
 		agent, err := tx.LockSession(ctx, ref.Agent)
 		if err != nil || !a.expired(agent) {
 			return err
@@ -334,7 +341,7 @@ func (a *Agents) lose(ctx context.Context, ref AgentRef) error {
 	}
 	var failed []error
 	for _, at := range live {
-		end := AttemptEnd{Status: AttemptLost, Message: "The agent was not heard of for too long, so this attempt was declared lost."}
+		end := AttemptEnd{Status: AttemptLost, Message: "The agent was silent for too long, so this attempt was declared lost."}
 		failed = append(failed, a.Runs.endAttemptIf(ctx, s, at.ID, end, func(tx Tx) (bool, error) {
 			agent, err := tx.LockAgent(ctx, ref.Agent)
 			return a.expired(agent), err
@@ -343,7 +350,37 @@ func (a *Agents) lose(ctx context.Context, ref AgentRef) error {
 	return errors.Join(failed...)
 }
 
-// expired says that the agent's lease has run out. It may come back at any moment, so it is asked under the agent's lock.
+// expired reports whether the agent's lease has expired. The agent may return at any moment, so
+// call it under the agent's lock.
 func (a *Agents) expired(agent Agent) bool {
 	return agent.LeaseExpiresAt == nil || !agent.LeaseExpiresAt.After(a.Clock.Now())
+}
+
+// Measured stores the usage that a machine's agent reports. It returns CodeNotFound for the
+// workspace's own agent.
+func (a *Agents) Measured(ctx context.Context, s Scope, metrics MachineMetrics) error {
+	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+		return err
+	}
+	metrics.At = a.Clock.Now()
+	metrics.GPUs = metrics.GPUs[:min(len(metrics.GPUs), maxGPUs)]
+	for i := range metrics.GPUs {
+		metrics.GPUs[i].Name = shown(metrics.GPUs[i].Name)
+	}
+	var id MachineID
+	err := a.Store.In(ctx, s, func(tx Tx) error {
+		agent, err := tx.Agent(ctx, AgentID(s.actor.ID))
+		if err != nil {
+			return err
+		}
+		if id = agent.MachineID; id == "" {
+			return Errorf(CodeNotFound, "This agent has no machine, so its metrics are not stored.")
+		}
+		return tx.SaveMetrics(ctx, id, metrics)
+	})
+	if err == nil {
+		a.Topics.Wake(MetricsTopic(id))
+		a.Topics.WakeOthers(MetricsTopic(id))
+	}
+	return err
 }

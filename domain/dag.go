@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// TaskSpec is one task of a DAG as it is declared.
+// TaskSpec declares one task of a DAG.
 type TaskSpec struct {
 	Key            string     `json:"key"`
 	Command        string     `json:"command"`
@@ -13,16 +13,16 @@ type TaskSpec struct {
 	MaxRetries     int        `json:"max_retries,omitempty"`
 	TimeoutSeconds int        `json:"timeout_seconds,omitempty"`
 	Environment    []Variable `json:"environment,omitempty"`
-	Compute        string     `json:"compute,omitempty"` // as the job's own, in place of it
+	Compute        string     `json:"compute,omitempty"` // overrides the job's
 }
 
-// maxTasks bounds a DAG, from the issue's own figure: larger ones are several jobs.
+// maxTasks bounds a DAG; split larger ones into several jobs.
 const maxTasks = 1000
 
 // maxTaskKey bounds a key's length in bytes.
 const maxTaskKey = 100
 
-// validTasks refuses a DAG that could not run: bad or duplicate keys, unknown dependencies, cycles.
+// validTasks refuses a DAG that cannot run: bad or duplicate keys, unknown dependencies, cycles.
 func validTasks(tasks []TaskSpec) error {
 	if len(tasks) > maxTasks {
 		return Invalid("tasks", "The job has %d tasks; use at most %d.", len(tasks), maxTasks)
@@ -85,7 +85,7 @@ func (t TaskSpec) validDependencies(field string, index map[string]int) error {
 	return nil
 }
 
-// taskKey says whether s can stand in a path and on a screen: a key is part of a URL.
+// taskKey reports whether s is a valid key. Keys appear in URLs and on screens.
 func taskKey(s string) bool {
 	if s == "" || len(s) > maxTaskKey || s[0] == '.' {
 		return false
@@ -99,7 +99,8 @@ func taskKey(s string) bool {
 	return true
 }
 
-// findCycle returns the keys of a circle, its first one repeated at the end, or nil. Depth first, each task once.
+// findCycle returns the keys of a cycle, with the first one repeated at the end, or nil. It
+// searches depth first and visits each task once.
 func findCycle(tasks []TaskSpec, index map[string]int) []string {
 	const open, done = 1, 2
 	state := make([]int, len(tasks))

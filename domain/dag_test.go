@@ -50,7 +50,7 @@ func TestTaskKeys(t *testing.T) {
 	}
 }
 
-// chain makes n tasks, each depending on the one before it.
+// chain returns n tasks, each depending on the one before it.
 func chain(n int) []TaskSpec {
 	tasks := make([]TaskSpec, n)
 	for i := range tasks {
@@ -79,7 +79,8 @@ func TestAThousandTasks(t *testing.T) {
 	require.ErrorContains(t, err, "The job has 1001 tasks; use at most 1000.")
 }
 
-// TestAnyCircleIsFound: a DAG with one edge turned back is refused, and the circle that is told is one.
+// TestAnyCircleIsFound checks that a DAG with one reversed edge is refused, and that the reported
+// cycle is a cycle.
 func TestAnyCircleIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := anyDAG(t)

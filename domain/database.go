@@ -9,9 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Database holds schemas, which hold tables and views. It is the warehouse and the prefix of an Iceberg REST client. Names of databases, schemas
-// and tables are kept as they were given, and are unique and found without regard to case, as SQL has it: what one engine calls Events and another
-// events is one table. A client that minds case is served too, as long as it uses one spelling for one thing.
+// Database holds schemas, which hold tables and views. It is the warehouse and the prefix of an
+// Iceberg REST client. Names of databases, schemas and tables are stored as given. They are unique
+// and found without regard to case, as in SQL: Events and events are the same table. A
+// case-sensitive client works too if it spells each name in one way.
 type Database struct {
 	ID        DatabaseID
 	Name      string // unique in the workspace
@@ -19,41 +20,43 @@ type Database struct {
 	CreatedAt time.Time
 }
 
-// The database and schema that a workspace starts with, in which unqualified names resolve.
+// The database and schema that a workspace starts with. Unqualified names resolve in them.
 const (
 	DefaultDatabase = "lake"
 	DefaultSchema   = "public"
 )
 
-// reservedDatabases are names that engines keep for catalogs of their own.
+// reservedDatabases are names that engines use for their own catalogs.
 var reservedDatabases = []string{"main", "default", "system", "temp", "memory", "information_schema", "pg_catalog"}
 
-// FoldName is what names of the catalog are compared by.
+// FoldName returns the form in which names of the catalog are compared.
 func FoldName(name string) string { return strings.ToLower(name) }
 
-// DatabaseTx keeps databases.
+// DatabaseTx reads and writes databases.
 type DatabaseTx interface {
 	Database(ctx context.Context, id DatabaseID) (Database, error)
-	// FindDatabase finds it by its id, or by its name in any case.
+	// FindDatabase finds a database by its id, or by its name in any case.
 	FindDatabase(ctx context.Context, idOrName string) (Database, error)
-	// Databases are oldest first.
+	// Databases returns databases, oldest first.
 	Databases(ctx context.Context, after DatabaseID, limit int) ([]Database, error)
 	DatabasesByID(ctx context.Context, ids []DatabaseID) ([]Database, error)
-	// DatabaseNames are those of all databases, in their order.
+	// DatabaseNames returns the names of all databases, in alphabetical order.
 	DatabaseNames(ctx context.Context) ([]string, error)
-	// InsertDatabase adds the database with its schema DefaultSchema. It refuses a name that is taken with CodeConflict.
+	// InsertDatabase adds the database with its schema DefaultSchema. It returns CodeConflict if
+	// the name is in use.
 	InsertDatabase(ctx context.Context, d Database) error
-	// DeleteDatabase removes it with its schemas, once nothing can be made in them any more. It refuses one that has a live table or view with CodeConflict.
+	// DeleteDatabase removes the database with its schemas, after blocking creations in them. It
+	// returns CodeConflict if a live table or view is in it.
 	DeleteDatabase(ctx context.Context, id DatabaseID) error
 }
 
-// Databases keeps the databases of a workspace.
+// Databases manages the databases of a workspace.
 type Databases struct {
 	Store Store
 	Clock Clock
 }
 
-// NewDatabase asks for a database.
+// NewDatabase describes the database to create.
 type NewDatabase struct {
 	Name string
 }
@@ -63,7 +66,7 @@ func (d *Databases) Get(ctx context.Context, s Scope, id DatabaseID) (found Data
 	return d.find(ctx, s, func(tx Tx) (Database, error) { return tx.Database(ctx, id) })
 }
 
-// Find returns the database with the id, or else the name in any case.
+// Find returns the database with the id, or else the one with the name in any case.
 func (d *Databases) Find(ctx context.Context, s Scope, idOrName string) (Database, error) {
 	return d.find(ctx, s, func(tx Tx) (Database, error) { return tx.FindDatabase(ctx, idOrName) })
 }
@@ -97,7 +100,7 @@ func (d *Databases) List(ctx context.Context, s Scope, p Page) (List[Database], 
 	return page(list, rows, limit, func(d Database) string { return string(d.ID) }), err
 }
 
-// ByID returns those of the databases that are in the workspace.
+// ByID returns those databases with the given ids that are in the workspace.
 func (d *Databases) ByID(ctx context.Context, s Scope, ids []DatabaseID) (found []Database, err error) {
 	if err := authorize(ctx, d.Store, s, CatalogRead); err != nil {
 		return nil, err
@@ -138,7 +141,7 @@ func newDatabase(name string, by Actor, now time.Time) Database {
 	return Database{ID: newID[DatabaseID](prefixDatabase), Name: name, CreatedBy: by, CreatedAt: now}
 }
 
-// Delete removes a database in which there is no table and no view. Dropped tables of it can no longer be restored.
+// Delete removes a database without tables and views. Its dropped tables can no longer be restored.
 func (d *Databases) Delete(ctx context.Context, s Scope, id DatabaseID) error {
 	if err := authorize(ctx, d.Store, s, DatabaseDelete); err != nil {
 		return err
@@ -160,12 +163,13 @@ func validDatabaseName(name string) (string, error) {
 		return "", Invalid("name", "The name %q holds a dot, a slash, a backslash or a percent sign; leave it out.", name)
 	}
 	if slices.Contains(reservedDatabases, FoldName(name)) || strings.HasPrefix(FoldName(name), prefixDatabase+"_") {
-		return "", Invalid("name", "The name %q is kept for the engines or for ids; choose another one.", name)
+		return "", Invalid("name", "The name %q is reserved for engines or ids; choose another one.", name)
 	}
 	return name, nil
 }
 
-// ValidLakeName refuses what cannot be the name of a table, a view or one level of a schema: nothing, more than 255 characters, and what is in paths or on no screen.
+// ValidLakeName refuses names that a table, a view or one level of a schema cannot have: empty
+// names, more than 255 characters, slashes, and unprintable characters.
 func ValidLakeName(field, name string) error {
 	switch n := utf8.RuneCountInString(name); {
 	case name == "" || strings.TrimSpace(name) != name:

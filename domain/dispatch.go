@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Delivery is an attempt on its way to an agent, with everything its process needs.
+// Delivery is an attempt to send to an agent, with everything that its process needs.
 type Delivery struct {
 	Attempt        Attempt
 	Command        string
@@ -19,34 +19,36 @@ type Delivery struct {
 	Files          []File
 }
 
-// stopGrace is the time between SIGTERM and SIGKILL.
+// stopGrace is the time between SIGTERM and SIGKILL, in seconds.
 const stopGrace = 10
 
-// Fleet reaches agents wherever they are connected. Messages are hints: what is not delivered is made good by the next heartbeat or hello.
+// Fleet reaches agents on any replica. Messages are hints: the next heartbeat or hello corrects for
+// lost ones.
 type Fleet interface {
-	// Start gives the attempt to its agent. CodeInvalid says that the agent will never take it.
+	// Start sends the attempt to its agent. CodeInvalid says that the agent will never accept it.
 	Start(ctx context.Context, agent AgentID, d Delivery) error
 	Cancel(ctx context.Context, agent AgentID, attempt AttemptID) error
 }
 
 // Tokens mints the credential of an attempt's process.
 type Tokens interface {
-	// RunToken is the attempt's bearer token: valid while the attempt is alive and for nothing else.
+	// RunToken returns the attempt's bearer token. It is valid only while the attempt is alive.
 	RunToken(ws WorkspaceID, attempt AttemptID) string
-	// Environment is what every process needs to find the platform: its addresses, by the names that clients read.
+	// Environment returns the variables by which every process finds the platform: its addresses,
+	// under the names that clients read.
 	Environment(ws WorkspaceID, token string) map[string]string
 }
 
-// update changes the run under its lock and gives its ready tasks to the workspace's agent while that has free slots. Where other runs have tasks that
-// wait, it leaves the slots to Dispatch, which goes by age.
+// update changes the run under its lock, then assigns its ready tasks to free slots. If tasks of
+// other runs wait, it leaves the slots to Dispatch, which assigns by age.
 func (r *Runs) update(ctx context.Context, tx Tx, s Scope, id RunID, fn func(*Run) error) (*Run, error) {
 	return r.change(ctx, tx, s, id, true, fn)
 }
 
-// change is update; without fair the run takes free slots whoever else waits.
+// change is update; without fair, the run uses free slots even if other runs wait.
 func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, fn func(*Run) error) (*Run, error) {
 	run, err := tx.UpdateRun(ctx, id, func(run *Run) error {
-		if err := lockPlaces(ctx, tx, run); err != nil {
+		if err := lockTargets(ctx, tx, run); err != nil {
 			return err
 		}
 		if err := fn(run); err != nil {
@@ -59,12 +61,14 @@ func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, 
 	}
 	tx.Notify(RunTopic(id), RunsTopic(s.workspace))
 	if run.Status.Final() {
-		tx.Notify(ScheduleTopic, DispatchTopic) // a place in the quota is free, and perhaps in the job's own limit
+		// the quota has room for another run, and perhaps the job's own limit
+		tx.Notify(ScheduleTopic, DispatchTopic)
 	}
 	return run, nil
 }
 
-// assign gives the run's ready tasks to agents: those of machines first, in the order of their ids, as some of theirs may fall to the workspace's agent.
+// assign gives the run's ready tasks to agents. Machines come first, in the order of their ids,
+// because their tasks may fall back to the workspace's agent.
 func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) error {
 	now := r.Clock.Now()
 	var machines []MachineID
@@ -79,7 +83,7 @@ func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) 
 		if len(ready) == 0 {
 			continue
 		}
-		agent, reason, err := r.place(ctx, tx, s, run, machine, now)
+		agent, reason, err := r.target(ctx, tx, s, run, machine, now)
 		if err != nil {
 			return err
 		}
@@ -100,7 +104,7 @@ func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) 
 	return nil
 }
 
-// fill gives the tasks to the agent while it has free slots.
+// fill gives the tasks to the agent until its slots are full.
 func (r *Runs) fill(ctx context.Context, tx Tx, s Scope, run *Run, ready []*Task, agent Agent, fair bool, now time.Time) (err error) {
 	others := false
 	if fair && agent.Busy > 0 {
@@ -128,7 +132,8 @@ func (r *Runs) fill(ctx context.Context, tx Tx, s Scope, run *Run, ready []*Task
 	return nil
 }
 
-// wait says on the tasks, and on a run that has not begun or has nothing else, what they wait for.
+// wait sets the message of waiting tasks. The run gets it too if it is pending or has a single
+// task.
 func wait(run *Run, tasks []*Task, message string) {
 	for _, t := range tasks {
 		t.Message = message
@@ -138,7 +143,7 @@ func wait(run *Run, tasks []*Task, message string) {
 	}
 }
 
-// deliver sends the attempts that were just assigned, after the commit.
+// deliver sends the attempts that were just assigned. Call it after the commit.
 func (r *Runs) deliver(s Scope, run *Run) {
 	for _, a := range run.assigned {
 		d := run.delivery(a, r.Tokens, s.workspace)
@@ -148,8 +153,8 @@ func (r *Runs) deliver(s Scope, run *Run) {
 	run.assigned = nil
 }
 
-// redeliver sends an attempt that its agent has not got. What its process needs is read when the message's turn comes, one attempt at a time, if it is still
-// to be started then.
+// redeliver sends an attempt again that its agent does not have. It reads what the process needs
+// only when the message is sent, one attempt at a time. By then the attempt may need no start.
 func (r *Runs) redeliver(s Scope, a Attempt) {
 	r.Outbox.send(a.AgentID, func(ctx context.Context) error {
 		var d Delivery
@@ -184,7 +189,7 @@ func (r *Runs) delivery(ctx context.Context, tx Tx, s Scope, a Attempt) (Deliver
 	return d, err
 }
 
-// launch gives the attempt to its agent. One that the agent will never take has failed.
+// launch sends the attempt to its agent. If the agent will never accept it, the attempt fails.
 func (r *Runs) launch(ctx context.Context, s Scope, d Delivery) error {
 	size := 0
 	for _, f := range d.Files {
@@ -222,8 +227,9 @@ func (r *Run) delivery(a Attempt, tokens Tokens, ws WorkspaceID) Delivery {
 	return Delivery{Attempt: a, Command: t.Command, Environment: env, TimeoutSeconds: t.TimeoutSeconds, GraceSeconds: stopGrace}
 }
 
-// Dispatch gives to agents what can start: retries whose back-off is over, tasks that waited for a slot or for their agent.
-// Every replica may do it at any time. It returns when the next back-off ends, the zero time when none runs.
+// Dispatch assigns all tasks that can start: retries after their back-off, and tasks that waited
+// for a slot or for their agent. Any replica may call it at any time. It returns when the next
+// back-off ends, or the zero time if there is none.
 func (r *Runs) Dispatch(ctx context.Context) (next time.Time, err error) {
 	due, err := r.System.DueRuns(ctx, r.Clock.Now(), MaxLimit)
 	if err != nil {
@@ -247,12 +253,12 @@ func (r *Runs) dispatchRun(ctx context.Context, ref RunRef) error {
 		if err != nil {
 			return err
 		}
-		held, err := r.held(ctx, tx, &waiting)
+		blocked, err := r.blocked(ctx, tx, &waiting)
 		if err != nil {
 			return err
 		}
 		run, err = r.change(ctx, tx, s, ref.Run, false, func(run *Run) error {
-			if !held {
+			if !blocked {
 				run.Admit(r.Clock.Now())
 			}
 			return nil

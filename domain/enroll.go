@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Enroll gives the agent of a machine its own token for its bootstrap token, which is good for that once, for ten minutes.
+// Enroll exchanges a machine's bootstrap token for the token of its agent. A bootstrap token works
+// once, for ten minutes.
 func (a *Agents) Enroll(ctx context.Context, bootstrap string) (id AgentID, token string, err error) {
-	unknown := Errorf(CodeUnauthenticated, "The bootstrap token is not good, was used, or is older than ten minutes. Start the machine again.")
+	unknown := Errorf(CodeUnauthenticated, "The bootstrap token is invalid, was used, or is older than ten minutes. Start the machine again.")
 	hash := HashSecret(bootstrap)
 	ref, err := a.System.BootstrapAgent(ctx, hash)
 	if IsCode(err, CodeNotFound) {
@@ -28,7 +29,7 @@ func (a *Agents) Enroll(ctx context.Context, bootstrap string) (id AgentID, toke
 		if !taken {
 			return unknown
 		}
-		tx.Notify(AgentTopic(ref.Agent)) // a connection with the token before ends
+		tx.Notify(AgentTopic(ref.Agent)) // ends a connection that used the previous token
 		if err := tx.UpdateAgentToken(ctx, ref.Agent, HashSecret(token)); err != nil {
 			return err
 		}
@@ -37,11 +38,11 @@ func (a *Agents) Enroll(ctx context.Context, bootstrap string) (id AgentID, toke
 	return ref.Agent, token, err
 }
 
-// ready tells the agent's machine that the agent is connected.
+// ready records on the agent's machine that the agent is connected.
 func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h AgentHello, live []Attempt) (*WarehouseSettings, error) {
 	m, _, err := tx.LockMachine(ctx, agent.MachineID)
 	if IsCode(err, CodeNotFound) || err == nil && m.resting() {
-		return nil, ErrTokenReplaced // nothing of the machine is there any more
+		return nil, ErrTokenReplaced // nothing of the machine remains
 	}
 	if err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h Agent
 	return m.settings(), tx.UpdateMachine(ctx, m)
 }
 
-// beats takes what a heartbeat of the machine's agent says beside its attempts.
+// beats stores what a heartbeat of a machine's agent reports besides attempts.
 func (a *Agents) beats(ctx context.Context, tx Tx, s Scope, id MachineID, h AgentHeartbeat) (*WarehouseSettings, error) {
 	m, err := tx.Machine(ctx, id)
 	if err != nil {
@@ -76,10 +77,11 @@ func (a *Agents) beats(ctx context.Context, tx Tx, s Scope, id MachineID, h Agen
 	return m.settings(), a.idle(ctx, tx, s, m, h.Idle)
 }
 
-// idleSlack is how far the time at which a machine became idle may be off.
+// idleSlack is the tolerated error of a machine's IdleSince.
 const idleSlack = 5 * time.Second
 
-// idle sets right since when the machine is idle: by this server's clock, which may have been set, it is what the agent's own clock says.
+// idle corrects a machine's IdleSince from the agent's monotonic clock, because this server's clock
+// may have been set.
 func (a *Agents) idle(ctx context.Context, tx Tx, s Scope, m Machine, idle time.Duration) (err error) {
 	since := a.Clock.Now().Add(-idle)
 	off := func(m Machine) bool {
@@ -93,14 +95,14 @@ func (a *Agents) idle(ctx context.Context, tx Tx, s Scope, m Machine, idle time.
 	}
 	m.IdleSince = &since
 	if m.LastUsedAt == nil || since.After(*m.LastUsedAt) {
-		m.LastUsedAt = &since // of a warehouse nothing else tells when it was used
+		m.LastUsedAt = &since // the only source of this time for a warehouse
 	}
 	m.DueAt = m.AutoStopAt()
 	tx.Notify(ReconcileTopic, MachinesTopic(s.workspace))
 	return tx.UpdateMachine(ctx, m)
 }
 
-// machineDue has the reconciler look at the machine now.
+// machineDue makes the reconciler check the machine now.
 func (a *Agents) machineDue(ctx context.Context, tx Tx, s Scope, id MachineID) error {
 	m, _, err := tx.LockMachine(ctx, id)
 	if IsCode(err, CodeNotFound) || err == nil && m.resting() {

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"syscall"
 )
 
-// Code is the kind of an error; each transport has one table from codes to its own.
+// Code is the kind of an error. Each transport has one table from these codes to its own.
 type Code string
 
 // The codes. A test proves every transport's table complete.
@@ -31,12 +32,13 @@ var Codes = []Code{
 	CodeTooLarge, CodeRange, CodeRate, CodeUnavailable, CodeInternal,
 }
 
-// Error is an error that a caller may see: what is wrong and what to do, in a sentence. Its cause is logged and never leaves.
+// Error is an error that a caller may see: a sentence that says what is wrong and what to do. Its
+// cause is only logged.
 type Error struct {
 	Code    Code
 	Message string
-	Field   string // of the input that is wrong, such as tasks[2].key; may be empty
-	Line    int    // position in the input, from 1; 0 where there is none
+	Field   string // the input field that is wrong, such as tasks[2].key; may be empty
+	Line    int    // position in the input, from 1; 0 if unknown
 	Column  int    // in characters, from 1
 	cause   error
 }
@@ -52,17 +54,18 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Errorf makes an Error with a message for people.
+// Errorf returns an Error with a message for people.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: sprintf(format, args)}
 }
 
-// Invalid is an error of the input's field.
+// Invalid returns an error about the input's field.
 func Invalid(field, format string, args ...any) *Error {
 	return &Error{Code: CodeInvalid, Field: field, Message: sprintf(format, args)}
 }
 
-// maxEchoed bounds how much of one value a message repeats, in bytes: a caller may have sent any length of it.
+// maxEchoed bounds the part of one value that a message repeats, in bytes: callers may send values
+// of any length.
 const maxEchoed = 200
 
 func sprintf(format string, args []any) string {
@@ -80,26 +83,36 @@ func sprintf(format string, args []any) string {
 	return fmt.Sprintf(format, shown...)
 }
 
-// NotFound says that there is no such thing in the caller's workspace: another workspace's things are not found either.
+// NotFound says that the caller's workspace has no such thing. Other workspaces' things are not
+// found either.
 func NotFound(noun string, id any) *Error {
 	return Errorf(CodeNotFound, "There is no %s %q in this workspace.", noun, fmt.Sprint(id))
 }
 
-// Because adds the cause to an error of ours.
+// Because sets the cause of the error.
 func (e *Error) Because(cause error) *Error {
 	e.cause = cause
 	return e
 }
 
-// AsError returns err as an Error: itself where it is one, else an internal one with err as the cause.
+// DiskFull reports whether err says that a file system is full, or that its owner's disk quota is.
+func DiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// AsError returns err as an Error: itself if it is one, CodeUnavailable if a disk is full,
+// otherwise CodeInternal with err as the cause.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	return (&Error{Code: CodeInternal, Message: "Something went wrong on our side. The request id leads to it in the server's log."}).Because(err)
+	if DiskFull(err) {
+		return Errorf(CodeUnavailable, "The server's storage is full, so nothing can be written to it; free room there, then try again.").Because(err)
+	}
+	return (&Error{Code: CodeInternal, Message: "Something went wrong on our side. Search the server's log for the request id."}).Because(err)
 }
 
-// IsCode says whether err is an Error of that code.
+// IsCode reports whether err is an Error of that code.
 func IsCode(err error, code Code) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Code == code

@@ -6,15 +6,17 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryCodeIsListed reads the constants: a transport's table is proven complete against Codes.
+// TestEveryCodeIsListed reads the constants: transports' tables are tested against Codes.
 func TestEveryCodeIsListed(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "error.go", nil, 0)
 	require.NoError(t, err)
@@ -64,7 +66,7 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, CodeQuota, AsError(Quota{Name: MaxRunningRuns}.require()).Code, "a limit of nothing allows nothing")
 }
 
-// TestMessagesRepeatLittleOfWhatWasSent: a caller may have sent any length of it.
+// TestMessagesRepeatLittleOfWhatWasSent checks the bound maxEchoed.
 func TestMessagesRepeatLittleOfWhatWasSent(t *testing.T) {
 	long := strings.Repeat("é", 25_000)
 	for _, err := range []*Error{
@@ -76,4 +78,15 @@ func TestMessagesRepeatLittleOfWhatWasSent(t *testing.T) {
 	}
 	_, err := NormalizeEmail(strings.Repeat("a", 50_000) + "@example.com")
 	require.Less(t, len(err.Error()), 2*maxEchoed)
+}
+
+// TestAFullDiskIsUnavailable checks that the message gives the reason, and no path of the host.
+func TestAFullDiskIsUnavailable(t *testing.T) {
+	for _, no := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		e := AsError(fmt.Errorf("keeping it: %w", &fs.PathError{Op: "write", Path: "/var/lib/millpond/x", Err: no}))
+		require.Equal(t, CodeUnavailable, e.Code)
+		require.Contains(t, e.Message, "full")
+		require.NotContains(t, e.Message, "/var")
+	}
+	require.Equal(t, CodeInternal, AsError(syscall.EIO).Code)
 }

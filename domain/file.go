@@ -9,32 +9,35 @@ import (
 	"strings"
 )
 
-// File is one of the files that a job brings along: laid into the working directory of each of its tasks. Its bytes are kept once, by their
-// hash, so that a run's frozen copy only names them.
+// File is one of a job's files, copied into the working directory of each of its tasks. Its bytes
+// are stored once, by their hash, so a run's frozen copy holds only the hash.
 type File struct {
 	Path       string `json:"path"` // relative, slash-separated
 	SHA256     string `json:"sha256"`
 	Size       int    `json:"size"`
 	Executable bool   `json:"executable,omitempty"`
-	Content    []byte `json:"-"` // on its way in, and to an agent; nil on its way in means the file of that SHA256 that is here already
+	// Content is set on input and on the way to an agent. Nil on input refers to a stored file with
+	// that SHA256.
+	Content []byte `json:"-"`
 }
 
-// FileTx keeps the bytes of files.
+// FileTx stores the bytes of files.
 type FileTx interface {
-	// InsertFiles keeps the contents that are there and refuses a file without one that is not kept yet.
+	// InsertFiles stores the contents that are set. It refuses a file without content that is not
+	// stored yet.
 	InsertFiles(ctx context.Context, files []File) error
 	// FileContents returns the bytes by SHA256.
 	FileContents(ctx context.Context, hashes []string) (map[string][]byte, error)
 }
 
-// Bounds of a job's files: they travel to the agent with every attempt.
+// Bounds of a job's files: they are sent to the agent with every attempt.
 const (
 	maxFiles     = 100
 	maxFileBytes = 4 << 20
 	maxFilePath  = 255
 )
 
-// prepareFiles checks the files and names them by their hashes.
+// prepareFiles validates the files and sets their hashes.
 func prepareFiles(files []File) error {
 	if len(files) > maxFiles {
 		return Invalid("files", "The job has %d files; use at most %d.", len(files), maxFiles)
@@ -56,14 +59,14 @@ func prepareFiles(files []File) error {
 		}
 		f.SHA256 = strings.ToLower(f.SHA256)
 		if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != sha256.Size {
-			return Invalid(field, "The file %q has neither content nor the SHA-256 of a file that is here.", f.Path)
+			return Invalid(field, "The file %q has neither content nor the SHA-256 of a stored file.", f.Path)
 		}
 		total += f.Size
 	}
 	for p := range seen {
 		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 			if seen[dir] {
-				return Invalid("files", "The path %q is that of a file and of a directory, of %q; change one of them.", dir, p)
+				return Invalid("files", "The path %q is a file and also a directory of %q; change one of them.", dir, p)
 			}
 		}
 	}
@@ -78,7 +81,7 @@ func filePath(p string) bool {
 		!strings.HasPrefix(p, "../") && validText("path", p, maxFilePath) == nil && !strings.Contains(p, "\\")
 }
 
-// loadFiles fills in the contents.
+// loadFiles sets the contents.
 func loadFiles(ctx context.Context, tx Tx, files []File) ([]File, error) {
 	if len(files) == 0 {
 		return nil, nil

@@ -5,15 +5,16 @@ import (
 	"encoding/binary"
 )
 
-// The groups of workspaces, both ends included: a range that neither systemd (its containers end below, what it calls foreign begins above) nor the usual ranges of
-// /etc/subgid give to anybody.
+// The range of workspaces' groups, both ends included. It lies between the ranges of systemd
+// (containers below, foreign groups above), and outside the usual ranges of /etc/subgid.
 const (
 	FirstFileGroup = 0x70000000
 	LastFileGroup  = 0x7ffdffff
 )
 
-// FileGroup is the number of the operating system's group whose processes open the workspace's tables where these are files of a server that is root. It follows from
-// the id alone, so that all servers and agents of a host agree, and no file of theirs says it.
+// FileGroup returns the number of the operating system's group whose processes may open the
+// workspace's table files on a server that runs as root. It is computed from the id alone, so all
+// servers and agents of a host agree without a file.
 func (ws WorkspaceID) FileGroup() uint32 {
 	sum := sha256.Sum256([]byte(ws))
 	return FirstFileGroup + binary.BigEndian.Uint32(sum[:])%(LastFileGroup-FirstFileGroup+1)

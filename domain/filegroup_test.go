@@ -8,7 +8,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// TestAWorkspacesGroupStays holds numbers that are on disks.
+// TestAWorkspacesGroupStays pins numbers that are in use on disks.
 func TestAWorkspacesGroupStays(t *testing.T) {
 	require.Equal(t, uint32(0x7eaee879), domain.WorkspaceID("ws_1").FileGroup())
 	seen := map[uint32]bool{}

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Flavors are what machines of the workspace's provider can be, with what an hour of each costs now.
+// Flavors returns the flavors that the workspace's provider offers, with the current price of an
+// hour of each.
 func (m *Machines) Flavors(ctx context.Context, s Scope) ([]Flavor, error) {
 	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func flavor(kind MachineKind, all []Flavor, name string) (Flavor, error) {
 	return Flavor{}, Invalid(kind.size(), "There is no %s %q; use one of: %s.", kind.size(), name, strings.Join(names, ", "))
 }
 
-// known asks the provider whether it has what is named.
+// known checks that the provider has the size and the image.
 func (m *Machines) known(ctx context.Context, p ProviderSettings, size, image *string) error {
 	provider, err := m.Providers.of(p.Kind)
 	if err != nil {
@@ -66,11 +67,12 @@ func (m *Machines) known(ctx context.Context, p ProviderSettings, size, image *s
 	return err
 }
 
-// fits refuses the start of a machine that there is no room for now, where this server can tell. The provider holds to it in any case.
+// fits refuses to start a machine that has no room now, if this server can tell. The provider
+// enforces its limits in any case.
 func (m *Machines) fits(ctx context.Context, s Scope, id MachineID) error {
 	machine, err := m.Get(ctx, s, id)
 	if err != nil || !machine.resting() {
-		return err // Apply says what is wrong with its state
+		return err // Apply refuses a state that is wrong
 	}
 	provider := m.Providers[machine.Provider]
 	if provider == nil {
@@ -89,7 +91,7 @@ func (m *Machines) fits(ctx context.Context, s Scope, id MachineID) error {
 		return err
 	}
 	if !f.Available {
-		return Errorf(CodeConflict, "There is no room for a machine of the %s %s beside those that run now; stop one of them, or choose a smaller one.", m.Kind.size(), f.Name)
+		return Errorf(CodeConflict, "There is no room for a machine of the %s %s now; stop another machine, or choose a smaller one.", m.Kind.size(), f.Name)
 	}
 	return nil
 }

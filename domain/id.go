@@ -8,8 +8,8 @@ import (
 	"go.jetify.com/typeid"
 )
 
-// One type per noun, so that ids cannot be swapped. Each is a TypeID: a prefix and a UUIDv7 in base 32, such as
-// run_01k…, which sorts by the time it was made.
+// One type per noun, so that ids cannot be swapped. Each is a TypeID: a prefix and a UUIDv7 in base
+// 32, such as run_01k…, which sorts by creation time.
 type (
 	WorkspaceID string
 	UserID      string
@@ -28,7 +28,8 @@ type (
 	MaintenanceRunID string
 )
 
-// The prefixes of ids. The specification names those of runs, compute instances and warehouses; the others are ours in its manner.
+// The prefixes of ids. The specification names those of runs, compute instances and warehouses; the
+// others follow their style.
 const (
 	prefixWorkspace = "ws"
 	prefixUser      = "usr"
@@ -49,7 +50,7 @@ const (
 	prefixMaintenance = "mnt"
 )
 
-// RequestID is the id of a request that came with the given one: that one where it is sane, else a new one.
+// RequestID returns the given request id if it is valid, otherwise a new one.
 func RequestID(given string) string {
 	odd := func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("-_.:/+=", c)
@@ -60,7 +61,7 @@ func RequestID(given string) string {
 	return given
 }
 
-// newID makes a TypeID. The only error is a malformed prefix, and ours are constants.
+// newID generates a TypeID. The only error is a malformed prefix, and ours are constants.
 func newID[T ~string](prefix string) T {
 	id, err := typeid.WithPrefix(prefix)
 	if err != nil {
@@ -69,7 +70,8 @@ func newID[T ~string](prefix string) T {
 	return T(id.String())
 }
 
-// FirstAttemptID is the smallest id that an attempt made at t or later can have: a UUIDv7 begins with the time in milliseconds.
+// FirstAttemptID returns the smallest id of attempts made at t or later: a UUIDv7 begins with the
+// time in milliseconds.
 func FirstAttemptID(t time.Time) AttemptID {
 	var uuid [16]byte
 	binary.BigEndian.PutUint64(uuid[:], uint64(t.UnixMilli())<<16)

@@ -9,23 +9,25 @@ import (
 // maxIdempotencyKey bounds a key's length in bytes, as other APIs do.
 const maxIdempotencyKey = 255
 
-// Idempotency is what a caller said of a create or a start so that it can be sent again: the key of the header, empty when
-// there was none.
+// Idempotency holds the Idempotency-Key header of a create or a start; empty if there was none.
 type Idempotency struct {
 	Key string
 }
 
-// IdempotencyTx keeps which request a key was used for, for a day.
+// IdempotencyTx stores for a day which request each key was used for.
 type IdempotencyTx interface {
-	// ClaimKey takes the key for this actor. When it is taken already it returns the hash and the resource it was
-	// used with, and claimed is false; it waits for a transaction that is just claiming it.
+	// ClaimKey claims the key for the actor. If the key is in use, claimed is false, and it returns
+	// the hash and the resource of the first request. It waits for a transaction that is claiming
+	// the key.
 	ClaimKey(ctx context.Context, actor, key string, hash []byte) (claimed bool, usedHash []byte, resource string, err error)
-	// BindKey remembers the resource that the claimed key made.
+	// BindKey stores the resource that the claimed key made.
 	BindKey(ctx context.Context, actor, key, resource string) error
+	// ReleaseKey releases the key that made the resource.
+	ReleaseKey(ctx context.Context, actor, key, resource string) error
 }
 
-// once runs create for a new key, or without one; for a key used before with the same request it returns the id that was made
-// then. The same key with another request is a conflict.
+// once runs create for a new key, or without a key. If the key was used before with the same
+// request, it returns the id that was made then. With a different request it returns CodeConflict.
 func once[T ~string](ctx context.Context, tx Tx, s Scope, key Idempotency, operation Action, request any, create func() (T, error)) (T, error) {
 	if key.Key == "" {
 		return create()
@@ -38,7 +40,7 @@ func once[T ~string](ctx context.Context, tx Tx, s Scope, key Idempotency, opera
 		return "", err
 	}
 	hash := sha256.Sum256(append([]byte(operation+"\n"), body...))
-	actor := string(s.actor.Kind) + ":" + s.actor.ID
+	actor := idempotencyActor(s.actor)
 	claimed, used, resource, err := tx.ClaimKey(ctx, actor, key.Key, hash[:])
 	if err != nil {
 		return "", err
@@ -55,3 +57,6 @@ func once[T ~string](ctx context.Context, tx Tx, s Scope, key Idempotency, opera
 	}
 	return id, tx.BindKey(ctx, actor, key.Key, string(id))
 }
+
+// idempotencyActor returns the actor as keys store it.
+func idempotencyActor(a Actor) string { return string(a.Kind) + ":" + a.ID }

@@ -5,7 +5,7 @@ import (
 	"context"
 )
 
-// NewWorkspace is a workspace with what it starts with. The tokens' hashes are kept, the tokens are shown once.
+// NewWorkspace is a workspace with its initial contents. Only hashes of its tokens are stored.
 type NewWorkspace struct {
 	Workspace      Workspace
 	Agent          Agent
@@ -15,42 +15,45 @@ type NewWorkspace struct {
 	Database       Database // with the schema DefaultSchema
 	Quotas         map[QuotaName]int
 	Invitation     Invitation
-	Sample         bool // Runs.CreateSample is to make the sample
+	Sample         bool // Runs.CreateSample must make the sample
 }
 
-// InstanceStore is what the operator of an instance does across workspaces, outside any of them.
+// InstanceStore holds what the operator of an instance does across workspaces.
 type InstanceStore interface {
 	Workspaces(ctx context.Context) ([]Workspace, error)
-	// InsertWorkspace adds a workspace, with its audit row. It refuses a name that is taken with CodeConflict.
+	// InsertWorkspace adds a workspace, with its audit row. It returns CodeConflict if the name is
+	// in use.
 	InsertWorkspace(ctx context.Context, n NewWorkspace, row AuditEvent) error
 	// InsertInvitation adds a one-time link to a workspace, with its audit row.
 	InsertInvitation(ctx context.Context, ws WorkspaceID, i Invitation, row AuditEvent) error
-	// HasPasswords says whether anybody can sign in already.
+	// HasPasswords reports whether any user can sign in.
 	HasPasswords(ctx context.Context) (bool, error)
 }
 
-// Instance is this installation, as its operator sees it on the command line.
+// Instance is this installation, as its operator uses it on the command line.
 type Instance struct {
 	Store InstanceStore
 	Clock Clock
-	// Size is that of the warehouse that a workspace starts with: a flavor. Empty stands for the smallest, cpu.1.
+	// Size is the flavor of a new workspace's warehouse. Empty stands for the smallest, cpu.1.
 	Size string
-	// WriteEngine is that warehouse's; empty stands for duckdb.
+	// WriteEngine is the engine of that warehouse; empty stands for duckdb.
 	WriteEngine string
 }
 
-// Credentials are the secrets that a new workspace comes with. They are shown once and not kept.
+// Credentials are the secrets of a new workspace. They are shown once and not stored.
 type Credentials struct {
 	AgentToken string
 	SetUpToken string // of the first administrator's one-time link
 }
 
-// CreateWorkspace makes a workspace with its agent, its quotas and a one-time link for its first administrator.
+// CreateWorkspace makes a workspace with its agent, its quotas and a one-time link for its first
+// administrator.
 func (i *Instance) CreateWorkspace(ctx context.Context, name string) (Workspace, Agent, Credentials, error) {
 	return i.create(ctx, name, false)
 }
 
-// CreateFirstWorkspace is CreateWorkspace for a new instance. With sample it is kept that Runs.CreateSample is to follow, whatever happens meanwhile.
+// CreateFirstWorkspace is CreateWorkspace for a new instance. With sample it also records that
+// Runs.CreateSample must follow, even after a restart.
 func (i *Instance) CreateFirstWorkspace(ctx context.Context, name string, sample bool) (Workspace, Agent, Credentials, error) {
 	return i.create(ctx, name, sample)
 }
@@ -78,7 +81,7 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (Worksp
 	return n.Workspace, n.Agent, c, nil
 }
 
-// warehouse is the one that the workspace starts with.
+// warehouse returns the workspace's first warehouse and its agent.
 func (i *Instance) warehouse(ws Workspace) (Machine, Agent) {
 	by := SystemScope(ws.ID, "workspace").actor
 	m := newMachine(KindWarehouse, "default", cmp.Or(i.Size, "cpu.1"), DefaultProvider, by, ws.CreatedAt)
@@ -86,14 +89,15 @@ func (i *Instance) warehouse(ws Workspace) (Machine, Agent) {
 	return m, m.newAgent()
 }
 
-// InviteAdmin makes another one-time link for an administrator of the workspace, in place of one that was lost.
+// InviteAdmin makes a new one-time link for an administrator of the workspace, to replace a lost
+// one.
 func (i *Instance) InviteAdmin(ctx context.Context, ws WorkspaceID) (token string, err error) {
 	token = newSecret()
 	inv := Invitation{TokenHash: HashSecret(token), Role: RoleAdmin, ExpiresAt: i.Clock.Now().Add(invitationLife)}
 	return token, i.Store.InsertInvitation(ctx, ws, inv, operated(ws, AdminInvite))
 }
 
-// operated is the audit row of what the operator did to a workspace.
+// operated returns the audit row of an operator's action on a workspace.
 func operated(ws WorkspaceID, a Action) AuditEvent {
 	return newAudit(SystemScope(ws, "operator"), a, OutcomeSuccess, "workspace", string(ws))
 }
@@ -103,7 +107,7 @@ func (i *Instance) Workspaces(ctx context.Context) ([]Workspace, error) {
 	return i.Store.Workspaces(ctx)
 }
 
-// NeedsSetUp says that nobody can sign in yet.
+// NeedsSetUp reports whether nobody can sign in yet.
 func (i *Instance) NeedsSetUp(ctx context.Context) (bool, error) {
 	has, err := i.Store.HasPasswords(ctx)
 	return !has, err

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Job is something to run: a single command, or tasks that depend on each other.
+// Job is a runnable unit: a single command, or tasks that depend on each other.
 type Job struct {
 	ID          JobID
-	Name        string // for people; two jobs may have the same
+	Name        string // for people; not unique
 	Description string
 	JobSpec
-	SpecSize  int // stored bytes of JobSpec, known without it
+	SpecSize  int // stored bytes of JobSpec, known without loading it
 	Schedule  *Schedule
 	Sample    bool
 	CreatedBy Actor
@@ -20,7 +20,7 @@ type Job struct {
 	UpdatedAt time.Time
 }
 
-// JobSpec is what a run freezes: what is run, and how.
+// JobSpec is the part of a job that a run freezes.
 type JobSpec struct {
 	Command           string     `json:"command,omitempty"`
 	Tasks             []TaskSpec `json:"tasks,omitempty"` // nil or empty: a single command
@@ -30,11 +30,15 @@ type JobSpec struct {
 	Parameters        []Variable `json:"parameters,omitempty"` // names and defaults
 	MaxConcurrentRuns int        `json:"max_concurrent_runs,omitempty"`
 	Files             []File     `json:"files,omitempty"`
-	Compute           string     `json:"compute,omitempty"`          // id of the compute instance that its tasks run on; a name where it is given. Empty: the workspace's agent
-	ComputeFallback   bool       `json:"compute_fallback,omitempty"` // run them on the workspace's agent when that cannot be had
+	// Compute is the id of the compute instance that the tasks run on; on input also its name.
+	// Empty: the workspace's agent.
+	Compute string `json:"compute,omitempty"`
+	// ComputeFallback runs the tasks on the workspace's agent if the compute instance is not
+	// available.
+	ComputeFallback bool `json:"compute_fallback,omitempty"`
 }
 
-// Variable is a name and a value, for environments and parameters; their order is kept.
+// Variable is a name and a value, for environments and parameters; their order is preserved.
 type Variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -48,11 +52,11 @@ type JobFilter struct {
 // JobTx reads and writes jobs.
 type JobTx interface {
 	Job(ctx context.Context, id JobID) (Job, error)
-	// JobsByID returns those of the jobs that exist, without their specs.
+	// JobsByID returns the existing jobs with the ids, without their specs.
 	JobsByID(ctx context.Context, ids []JobID) ([]Job, error)
 	// JobSpecs returns the jobs' specs.
 	JobSpecs(ctx context.Context, ids []JobID) (map[JobID]JobSpec, error)
-	// Jobs are newest first, without their specs.
+	// Jobs returns jobs, newest first, without their specs.
 	Jobs(ctx context.Context, f JobFilter, before JobID, limit int) ([]Job, error)
 	InsertJob(ctx context.Context, j Job) error
 	// UpdateJob locks the job, applies fn and writes it.
@@ -63,14 +67,14 @@ type JobTx interface {
 	SampleJobs(ctx context.Context) ([]JobID, error)
 }
 
-// Jobs keeps what can be run.
+// Jobs manages the jobs of a workspace.
 type Jobs struct {
 	Store Store
 	Clock Clock
-	Lake  SampleLake // nil where there are no tables
+	Lake  SampleLake // nil without a catalog
 }
 
-// NewJob is what a job is made from.
+// NewJob describes the job to create.
 type NewJob struct {
 	Name        string
 	Description string
@@ -78,22 +82,23 @@ type NewJob struct {
 	Schedule *NewSchedule
 }
 
-// NewSchedule is what a schedule is made from.
+// NewSchedule describes the schedule to create.
 type NewSchedule struct {
 	Cron     string
 	TimeZone string // empty stands for UTC
 	Paused   bool
 }
 
-// ScheduleChange changes the fields of a job's schedule that are not nil. A job without a schedule gets one, which needs a Cron.
+// ScheduleChange changes the fields of a job's schedule that are not nil. A job without a schedule
+// gets one; Cron is then required.
 type ScheduleChange struct {
 	Cron     *string
 	TimeZone *string
 	Paused   *bool
 }
 
-// JobChange changes the fields that are not nil. A nil *Tasks leaves the DAG intact, an empty one clears it; Schedule set to a nil
-// *ScheduleChange removes the schedule.
+// JobChange changes the fields that are not nil. A nil *Tasks leaves the DAG unchanged, an empty
+// one clears it. Schedule set to a nil *ScheduleChange removes the schedule.
 type JobChange struct {
 	Name              *string
 	Description       *string
@@ -173,10 +178,11 @@ func (j *Jobs) Get(ctx context.Context, s Scope, id JobID) (job Job, err error) 
 	return job, err
 }
 
-// maxJobs bounds the specs of jobs that are asked for by id, in stored bytes: more than one job can have.
+// maxJobs bounds the specs that ByID returns, in stored bytes. It is more than one job can have.
 const maxJobs = 32 << 20
 
-// ByID returns those of the jobs that exist in the workspace. More than 32 MiB of them are an error of CodeTooLarge.
+// ByID returns the jobs with the ids that exist in the workspace. If their specs exceed 32 MiB, it
+// returns CodeTooLarge.
 func (j *Jobs) ByID(ctx context.Context, s Scope, ids []JobID) (jobs []Job, err error) {
 	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
 		return nil, err
@@ -210,7 +216,7 @@ func fillSpecs(ctx context.Context, tx Tx, jobs []Job) error {
 	return err
 }
 
-// List returns jobs, newest first. A page whose specs would be more than 8 MiB is shorter.
+// List returns jobs, newest first. It shortens a page whose specs would exceed 8 MiB.
 func (j *Jobs) List(ctx context.Context, s Scope, f JobFilter, p Page) (l List[Job], err error) {
 	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
 		return List[Job]{}, err
@@ -287,7 +293,7 @@ func (j *Job) change(c JobChange, now time.Time) error {
 	return j.validate()
 }
 
-// oneKind tells who gives a job tasks in place of its command, or the other way round, what else to send.
+// oneKind refuses a job with both a command and tasks. The message names the field to clear.
 func (j *Job) oneKind(c JobChange) error {
 	switch {
 	case j.Command == "" || len(j.Tasks) == 0:
@@ -306,7 +312,8 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// Delete removes a job. Its runs stay; while one is pending or running it is refused.
+// Delete removes a job and keeps its runs. It returns CodeConflict while a run is pending or
+// running.
 func (j *Jobs) Delete(ctx context.Context, s Scope, id JobID) error {
 	if err := authorize(ctx, j.Store, s, JobDelete); err != nil {
 		return err
@@ -326,7 +333,7 @@ func deleteJob(ctx context.Context, tx Tx, id JobID) error {
 	return tx.DeleteJob(ctx, id)
 }
 
-// lockIdle locks a job of which nothing runs or is to run.
+// lockIdle locks a job that has no pending or running runs.
 func lockIdle(ctx context.Context, tx Tx, id JobID) error {
 	job, err := tx.LockJob(ctx, id)
 	if err != nil {
@@ -342,9 +349,9 @@ func lockIdle(ctx context.Context, tx Tx, id JobID) error {
 	return nil
 }
 
-// Bounds of a job. They hold what one run's page and one database row carry well.
+// Bounds of a job, chosen for one run's page and one database row.
 const (
-	maxCommand        = 100 << 10 // Linux takes no argument of 128 KiB or more
+	maxCommand        = 100 << 10 // Linux limits an argument to less than 128 KiB
 	maxDescription    = 4096
 	maxVariables      = 200
 	maxVariableValue  = 32 << 10
@@ -415,7 +422,7 @@ func (s *JobSpec) size() int {
 	return n
 }
 
-// empty says that there is nothing to run.
+// empty reports whether there is nothing to run.
 func (s *JobSpec) empty() bool { return s.Command == "" && len(s.Tasks) == 0 }
 
 func variablesSize(vars []Variable) (n int) {
@@ -425,14 +432,7 @@ func variablesSize(vars []Variable) (n int) {
 	return n
 }
 
-func validBound(field string, v, limit int) error {
-	if v < 0 || v > limit {
-		return Invalid(field, "%s is %d; it must be from 0 to %d.", field, v, limit)
-	}
-	return nil
-}
-
-// reservedVariable begins the names of variables that the platform sets itself.
+// reservedVariable begins the names of variables that the platform sets.
 const reservedVariable = "MILLPOND_"
 
 func validVariables(field string, vars []Variable) error {

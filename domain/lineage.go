@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// LineageDirection says what was done with a table.
+// LineageDirection says whether a table was read or written.
 type LineageDirection string
 
 // The directions.
@@ -14,7 +14,8 @@ const (
 	LineageWritten LineageDirection = "written"
 )
 
-// LineageEntry says that a run's attempt or a statement read or wrote a table as of a snapshot. Names are those of that moment.
+// LineageEntry says that a run's attempt or a statement read or wrote a table as of a snapshot.
+// Names are those at that time.
 type LineageEntry struct {
 	At         time.Time
 	Actor      Actor // of the kind ActorRun or ActorStatement
@@ -23,22 +24,25 @@ type LineageEntry struct {
 	Database   string
 	Schema     string
 	Name       string
-	SnapshotID int64    // 0 where the table had none, and for views
-	Columns    []string // nil where they are not known
+	SnapshotID int64    // 0 for views, and for tables without a snapshot
+	Columns    []string // nil if unknown
 }
 
-// Lineage is what was read and what was written, oldest first.
+// Lineage lists the tables that were read and written, oldest first.
 type Lineage struct {
 	Read, Written []LineageEntry
 }
 
-// LineageTx keeps what was read and written.
+// LineageTx stores lineage entries.
 type LineageTx interface {
-	// InsertLineage adds entries; what is known already stays as it is. Of a statement or an attempt that is over, nothing more is written: CodeConflict.
+	// InsertLineage adds entries and leaves existing ones unchanged. It returns CodeConflict if the
+	// statement or attempt has ended.
 	InsertLineage(ctx context.Context, entries []LineageEntry) error
-	// HoldWriter keeps a statement or an attempt from ending before the transaction does: its end, once written, tells all that it has changed. CodeConflict for
-	// one that is over. Other actors are never over.
+	// HoldWriter must be called first in a transaction that changes the catalog. It records the
+	// change in the row of a statement. It also locks the statement or attempt, which cannot end
+	// before the transaction does: its end includes all of its changes. It returns CodeConflict if
+	// the actor has ended. Other actors never end.
 	HoldWriter(ctx context.Context, a Actor) error
-	// LineageOf is that of the actors together.
+	// LineageOf returns the combined lineage of the actors.
 	LineageOf(ctx context.Context, actors ...Actor) (Lineage, error)
 }

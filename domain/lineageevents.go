@@ -12,45 +12,49 @@ import (
 	"go.jetify.com/typeid"
 )
 
-// LineageEventsKept is how long events are kept for a receiver that does not take them.
+// LineageEventsKept is how long events are stored for a receiver that does not accept them.
 const LineageEventsKept = 7 * 24 * time.Hour
 
-// LineageEventRef is a change that the receiver of OpenLineage is to be told: of a run, an attempt or a statement.
+// LineageEventRef is a change of a run, an attempt or a statement to send to the OpenLineage
+// receiver.
 type LineageEventRef struct {
 	Seq       int64
 	Workspace WorkspaceID
 	Kind      string // run, attempt or statement
 	Subject   string // its id
-	Status    string // running for its start, else how it ended
+	Status    string // running for its start, else its final status
 	At        time.Time
 }
 
-// LineageOutbox keeps what a receiver is still to be told. Changes come in with the transactions that make them.
+// LineageOutbox stores the events to send. Each is inserted by the transaction that makes the
+// change.
 type LineageOutbox interface {
-	// WantLineageEvents has changes noted until then.
+	// WantLineageEvents turns on the recording of changes until then.
 	WantLineageEvents(ctx context.Context, until time.Time) error
-	// LineageTurn runs fn while no other replica does; false says that one does.
+	// LineageTurn runs fn unless another replica does so now; it then returns false.
 	LineageTurn(ctx context.Context, fn func(context.Context) error) (bool, error)
-	// LineageEvents are oldest first.
+	// LineageEvents returns events, oldest first.
 	LineageEvents(ctx context.Context, limit int) ([]LineageEventRef, error)
-	// RemoveLineageEvent forgets an event that was received.
+	// RemoveLineageEvent deletes an event that was received.
 	RemoveLineageEvent(ctx context.Context, seq int64) error
-	// DropLineageEvents forgets those before then, and tells how many they were.
+	// DropLineageEvents deletes the events before then, and returns their number.
 	DropLineageEvents(ctx context.Context, before time.Time) (int64, error)
 }
 
-// LineageReceiver takes events of OpenLineage, in JSON. CodeInvalid says that it will never take this one.
+// LineageReceiver receives OpenLineage events, as JSON. CodeInvalid says that it will never accept
+// this event.
 type LineageReceiver interface {
 	Receive(ctx context.Context, event []byte) error
 }
 
-// LineageEmitter tells a receiver of OpenLineage what the platform's own runs and statements do: each event at least once, those of one run in their order.
+// LineageEmitter sends the platform's own runs and statements to an OpenLineage receiver. It sends
+// each event at least once, and the events of one run in order.
 type LineageEmitter struct {
 	Store      Store
 	Outbox     LineageOutbox
-	Receiver   LineageReceiver // nil where nobody is told
+	Receiver   LineageReceiver // nil turns the emitter off
 	Clock      Clock
-	URL        string // of the platform: it is the producer, and begins the namespaces of jobs
+	URL        string // of the platform: the producer, and the prefix of the namespaces of jobs
 	CatalogURL string // namespace of tables
 	Report     func(error)
 
@@ -61,13 +65,14 @@ type LineageEmitter struct {
 const (
 	eventsAtOnce   = 100
 	eventsEvery    = time.Second
-	eventsWanted   = 10 * time.Minute // how often the wish is renewed
-	eventsSlowest  = time.Minute      // between two tries
+	eventsWanted   = 10 * time.Minute // how often the recording is renewed
+	eventsSlowest  = time.Minute      // longest pause between tries
 	facetsURL      = "https://openlineage.io/spec/facets/"
 	runEventSchema = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 )
 
-// Deliver sends what is to be told, and says when to go on. It is called by one goroutine, at its start too: so nothing that changes later is missed.
+// Deliver sends stored events, and returns when to call it again. One goroutine calls it, also at
+// the start, so that later changes are recorded.
 func (e *LineageEmitter) Deliver(ctx context.Context) (next time.Time, err error) {
 	now := e.Clock.Now()
 	if err := e.tidy(ctx, now); err != nil || e.Receiver == nil {
@@ -89,7 +94,7 @@ func (e *LineageEmitter) Deliver(ctx context.Context) (next time.Time, err error
 	return now.Add(eventsEvery), nil
 }
 
-// tidy renews the wish for events, or ends it, and drops what is too old.
+// tidy renews or ends the recording of events, and drops old ones.
 func (e *LineageEmitter) tidy(ctx context.Context, now time.Time) error {
 	if !e.wanted.IsZero() && now.Before(e.wanted.Add(eventsWanted)) {
 		return nil
@@ -103,7 +108,7 @@ func (e *LineageEmitter) tidy(ctx context.Context, now time.Time) error {
 	}
 	dropped, err := e.Outbox.DropLineageEvents(ctx, now.Add(-LineageEventsKept))
 	if dropped > 0 {
-		e.Report(fmt.Errorf("%d OpenLineage events were dropped: the receiver has not taken them for a week", dropped))
+		e.Report(fmt.Errorf("%d OpenLineage events were dropped: the receiver has not accepted them for a week", dropped))
 	}
 	if err == nil {
 		e.wanted = now
@@ -125,8 +130,9 @@ func (e *LineageEmitter) batch(ctx context.Context) (sent int, err error) {
 	return sent, err
 }
 
-// send sends one event. One that the receiver will never take, whose subject is gone or that cannot be made is reported and passed over: only the receiver and the
-// database are waited for.
+// send sends one event. It retries only failures of the receiver and the database. Other failures
+// are reported and the event is skipped: the receiver will never accept it, its subject is gone, or
+// it cannot be made.
 func (e *LineageEmitter) send(ctx context.Context, ref LineageEventRef) error {
 	body, err := e.body(ctx, ref)
 	if err != nil {
@@ -138,13 +144,13 @@ func (e *LineageEmitter) send(ctx context.Context, ref LineageEventRef) error {
 	}
 	err = e.Receiver.Receive(ctx, body)
 	if IsCode(err, CodeInvalid) {
-		e.Report(fmt.Errorf("the OpenLineage event of %s %s was not taken: %w", ref.Kind, ref.Subject, err))
+		e.Report(fmt.Errorf("the OpenLineage event of %s %s was rejected: %w", ref.Kind, ref.Subject, err))
 		return nil
 	}
 	return err
 }
 
-// body is the event as it is sent. A panic is one event's failure, and not that of all.
+// body returns the event's JSON. A panic fails this event only.
 func (e *LineageEmitter) body(ctx context.Context, ref LineageEventRef) (body []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -158,7 +164,7 @@ func (e *LineageEmitter) body(ctx context.Context, ref LineageEventRef) (body []
 	return json.Marshal(event)
 }
 
-// waits says that the error is the database's, or the caller's who has gone: what could not be made now can be later.
+// waits reports whether the error may pass: the database failed, or the caller has gone.
 func waits(err error) bool {
 	_, answered := errors.AsType[interface {
 		error
@@ -167,7 +173,7 @@ func waits(err error) bool {
 	return answered || IsCode(err, CodeUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// eventFacets are facets by their names.
+// eventFacets holds facets by name.
 type eventFacets map[string]map[string]any
 
 type eventJob struct {
@@ -187,13 +193,13 @@ type eventDataset struct {
 	Facets    eventFacets `json:"facets,omitempty"`
 }
 
-// datasetKey is what a dataset of an event is known by.
+// datasetKey identifies a dataset of an event.
 type datasetKey struct {
 	direction       LineageDirection
 	namespace, name string
 }
 
-// lineageEvent is a RunEvent as it is sent.
+// lineageEvent is the JSON of a RunEvent.
 type lineageEvent struct {
 	EventType string         `json:"eventType"`
 	EventTime string         `json:"eventTime"`
@@ -209,7 +215,7 @@ var eventTypeOf = map[string]string{
 	"running": "START", "success": "COMPLETE", "succeeded": "COMPLETE", "failed": "FAIL", "lost": "FAIL", "cancelled": "ABORT",
 }
 
-// event makes the event of what is known by now.
+// event builds the event from the current state.
 func (e *LineageEmitter) event(ctx context.Context, ref LineageEventRef) (ev lineageEvent, err error) {
 	id, err := typeid.FromString(ref.Subject)
 	if err != nil {
@@ -234,7 +240,7 @@ func (e *LineageEmitter) event(ctx context.Context, ref LineageEventRef) (ev lin
 			}
 			d := e.dataset(f, outside)
 			key := datasetKey{f.Direction, d.Namespace, d.Name}
-			if at, there := known[key]; there { // an earlier version of it
+			if at, there := known[key]; there { // an earlier version of the dataset
 				(*to)[at] = d
 				continue
 			}
@@ -248,7 +254,7 @@ func (e *LineageEmitter) event(ctx context.Context, ref LineageEventRef) (ev lin
 
 func (e *LineageEmitter) namespace(ws WorkspaceID) string { return e.URL + "/" + string(ws) }
 
-// fill adds what kind the subject is, and returns what it read and wrote.
+// fill sets the fields that depend on the kind of the subject, and returns its lineage.
 func (e *LineageEmitter) fill(ctx context.Context, tx Tx, ref LineageEventRef, ev *lineageEvent) ([]LineageFact, error) {
 	switch ref.Kind {
 	case "run":
@@ -328,7 +334,7 @@ func factsOf(l Lineage, err error) ([]LineageFact, error) {
 	return facts, err
 }
 
-// facet adds a facet with what each must have.
+// facet adds a facet with the properties that every facet has.
 func (e *LineageEmitter) facet(to eventFacets, name, schema string, content map[string]any) {
 	content["_producer"], content["_schemaURL"] = e.URL, facetsURL+schema
 	to[name] = content
@@ -341,7 +347,8 @@ func (e *LineageEmitter) describe(ev *lineageEvent, jobType, message, language s
 	}
 }
 
-// parent says which run the event's run is a part of, and where that is one of a task, of which run that is.
+// parent names the run that the event's run is part of. root is the run of a task, if the parent is
+// a task's attempt.
 func (e *LineageEmitter) parent(ev *lineageEvent, id, name string, root *Run) {
 	content := e.runAndJob(ev, id, name)
 	if root != nil {

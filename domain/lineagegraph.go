@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Bounds of a graph of lineage.
+// Bounds of a lineage graph.
 const (
-	MaxLineageDepth = 10    // from table to table
-	MaxLineageNodes = 1_000 // of one graph
+	MaxLineageDepth = 10    // in tables
+	MaxLineageNodes = 1_000 // in one graph
 	MaxLineageCount = 10_000
 )
 
-// LineageWay is in which direction a graph of lineage is followed.
+// LineageWay is the direction in which a lineage graph is followed.
 type LineageWay string
 
 // The ways.
@@ -25,51 +25,51 @@ const (
 	BothWays   LineageWay = "both"
 )
 
-// LineageQuery asks for a graph.
+// LineageQuery describes a graph to read.
 type LineageQuery struct {
 	Table string // database.schema.table, or the id of a table or a dataset
 	Way   LineageWay
-	Depth int        // tables from the first one, 1 to MaxLineageDepth; 0 stands for 3
-	At    *time.Time // what had happened by then; nil for now
+	Depth int        // in tables from the root, 1 to MaxLineageDepth; 0 stands for 3
+	At    *time.Time // shows the graph as of then; nil for now
 }
 
-// LineageNodeKind says what a node is.
+// LineageNodeKind is the kind of a node.
 type LineageNodeKind string
 
 // The kinds of nodes.
 const (
 	NodeTable     LineageNodeKind = "table"
-	NodeDataset   LineageNodeKind = "dataset"      // outside
-	NodeTask      LineageNodeKind = "task"         // of a job, with all runs of it
-	NodeStatement LineageNodeKind = "statement"    // of no run
-	NodeJob       LineageNodeKind = "external_job" // outside
+	NodeDataset   LineageNodeKind = "dataset"      // external
+	NodeTask      LineageNodeKind = "task"         // a job's task, with all its runs
+	NodeStatement LineageNodeKind = "statement"    // not part of a run
+	NodeJob       LineageNodeKind = "external_job" // external
 )
 
-// LineageNode is a table or what reads and writes tables.
+// LineageNode is a table, or a process that reads and writes tables.
 type LineageNode struct {
 	ID        string
 	Kind      LineageNodeKind
-	Name      string // of a table database.schema.table; of a task its job's; of a statement its kind
-	Namespace string // of what is outside
-	Dropped   bool   // the table is not there any more
+	Name      string // database.schema.table, a task's job, or a statement's kind
+	Namespace string // of external nodes
+	Dropped   bool   // the table no longer exists
 	JobID     JobID
 	TaskKey   string
-	RunID     RunID  // the latest one by then
-	Text      string // of a statement, its beginning
-	Actor     string // whose statement it is
-	Distance  int    // tables from the first one
+	RunID     RunID  // the latest at that time
+	Text      string // the beginning of a statement
+	Actor     string // who ran the statement
+	Distance  int    // in tables from the root
 }
 
-// LineageEdge is what a process did with a table, as often as it did.
+// LineageEdge says that a process read or wrote a table, and how often.
 type LineageEdge struct {
-	LineageFact       // the latest one by then
-	Count       int64 // by then; MaxLineageCount stands for that and more
+	LineageFact       // the latest at that time
+	Count       int64 // at that time; MaxLineageCount stands for that and more
 }
 
-// From and To are the ids of the edge's nodes, in the direction in which the data went.
+// From returns the id of the node that the data came from.
 func (e LineageEdge) From() string { from, _ := e.ends(); return from }
 
-// To is the id of the node that the data went to.
+// To returns the id of the node that the data went to.
 func (e LineageEdge) To() string { _, to := e.ends(); return to }
 
 func (e LineageEdge) ends() (from, to string) {
@@ -79,16 +79,16 @@ func (e LineageEdge) ends() (from, to string) {
 	return string(e.Process), string(e.TableID)
 }
 
-// LineageGraph is what leads to a table and from it.
+// LineageGraph is the graph upstream and downstream of a table.
 type LineageGraph struct {
 	Root      string // id of the table
 	At        time.Time
 	Nodes     []LineageNode // nearest first
 	Edges     []LineageEdge
-	Truncated bool // there are more than MaxLineageNodes
+	Truncated bool // limited to MaxLineageNodes
 }
 
-// StatementBrief is what a graph shows of a statement.
+// StatementBrief is the part of a statement that a graph shows.
 type StatementBrief struct {
 	ID        StatementID
 	Kind      string
@@ -96,18 +96,21 @@ type StatementBrief struct {
 	CreatedBy string
 }
 
-// LineageGraphTx reads the graph of lineage, each method for many nodes at once.
+// LineageGraphTx reads the lineage graph, each method for many nodes at once.
 type LineageGraphTx interface {
-	// ProcessesOf are edges between the tables and what did that with them by then: tasks and jobs first, then statements, the newest first.
+	// ProcessesOf returns edges of the direction from the tables, up to the time. Tasks and jobs
+	// come first, then statements, newest first.
 	ProcessesOf(ctx context.Context, tables []TableID, d LineageDirection, at time.Time, limit int) ([]LineageEdge, error)
-	// TablesOf are edges between the processes and the tables that they did that with by then.
+	// TablesOf returns edges of the direction from the processes, up to the time.
 	TablesOf(ctx context.Context, processes []ProcessID, d LineageDirection, at time.Time, limit int) ([]LineageEdge, error)
-	// LineageTable is the latest entry by then of the table, or of the name as it was then; CodeNotFound when there is none.
+	// LineageTable returns the latest entry up to the time of the table, or of the name at that
+	// time. It returns CodeNotFound if there is none.
 	LineageTable(ctx context.Context, id TableID, key string, at time.Time) (LineageEntry, error)
 	StatementBriefs(ctx context.Context, ids []StatementID) ([]StatementBrief, error)
 }
 
-// Graph is what leads to a table and from it. Each step of it is one query, whose cost grows with the edges that it finds and not with how often they were gone.
+// Graph returns the lineage graph of a table. Each step is one query. Its cost grows with the
+// number of edges, not with their counts.
 func (l *Lineages) Graph(ctx context.Context, s Scope, q LineageQuery) (g LineageGraph, err error) {
 	if err := authorize(ctx, l.Store, s, LineageShow); err != nil {
 		return g, err
@@ -144,7 +147,7 @@ func (q *LineageQuery) complete() error {
 	case q.Table == "":
 		return Invalid("table", "table is missing; name one as database.schema.table, or give its id.")
 	case q.Way != Upstream && q.Way != Downstream && q.Way != BothWays:
-		return Invalid("direction", "%q is no direction; use upstream, downstream or both.", string(q.Way))
+		return Invalid("direction", "%q is not a direction; use upstream, downstream or both.", string(q.Way))
 	case q.Depth < 1 || q.Depth > MaxLineageDepth:
 		return Invalid("depth", "depth is %d; use 1 to %d.", q.Depth, MaxLineageDepth)
 	}
@@ -165,7 +168,7 @@ type lineageWalk struct {
 	ctx       context.Context
 	tx        Tx
 	at        time.Time
-	now       bool // at is the present
+	now       bool // at is the current time
 	nodes     map[string]*LineageNode
 	order     []*LineageNode
 	edges     map[[2]string]bool
@@ -173,12 +176,12 @@ type lineageWalk struct {
 	truncated bool
 }
 
-// root finds the table by its id, or by its name as of then.
+// root finds the table by its id, or by its name at that time.
 func (w *lineageWalk) root(table string) (LineageEntry, error) {
 	parts := strings.Split(table, ".")
 	byID := len(parts) == 1
 	if !byID && len(parts) < 3 || byID && !strings.HasPrefix(table, prefixTable+"_") && !TableID(table).External() {
-		return LineageEntry{}, Invalid("table", "%q is no table; name one as database.schema.table, or give its id.", table)
+		return LineageEntry{}, Invalid("table", "%q is not a table; name one as database.schema.table, or give its id.", table)
 	}
 	seen, key := TableID(table), ""
 	if !byID {
@@ -194,14 +197,14 @@ func (w *lineageWalk) root(table string) (LineageEntry, error) {
 	if !IsCode(err, CodeNotFound) {
 		return e, err
 	}
-	live, err := w.live(table, parts) // it was there, and nothing had been done with it
+	live, err := w.live(table, parts) // it existed without lineage
 	if IsCode(err, CodeNotFound) {
 		err = NotFound("table", table)
 	}
 	return live, err
 }
 
-// live finds the table in the catalog. One that was made later is not found.
+// live finds the table in the catalog, unless it was created later.
 func (w *lineageWalk) live(table string, parts []string) (LineageEntry, error) {
 	var t LakeTable
 	var err error
@@ -227,7 +230,7 @@ func (w *lineageWalk) outside(id TableID) (LineageEntry, error) {
 	return LineageEntry{TableID: id}, err
 }
 
-// add takes a node in, unless there is no room for it.
+// add adds a node, unless the graph is full.
 func (w *lineageWalk) add(n LineageNode) bool {
 	if w.nodes[n.ID] != nil {
 		return true
@@ -241,7 +244,7 @@ func (w *lineageWalk) add(n LineageNode) bool {
 	return true
 }
 
-// follow goes depth tables far.
+// follow adds the graph in one direction, up to depth tables away.
 func (w *lineageWalk) follow(way LineageWay, root TableID, depth int) error {
 	toProcess, toTable := LineageRead, LineageWritten
 	if way == Upstream {
@@ -266,7 +269,7 @@ func (w *lineageWalk) follow(way LineageWay, root TableID, depth int) error {
 	return nil
 }
 
-// step takes in edges with the nodes at their far ends, and returns those that were not visited yet.
+// step adds edges with the nodes at their far ends. It returns the nodes that were not visited yet.
 func step[T ~string](w *lineageWalk, edges []LineageEdge, visited map[string]bool, distance int, far func(LineageEdge) T) (next []T) {
 	w.truncated = w.truncated || len(edges) > MaxLineageNodes
 	for _, e := range edges {
@@ -302,7 +305,7 @@ func (n *LineageNode) describe(f LineageFact, table bool) {
 	}
 }
 
-// graph completes the nodes with what lineage itself does not hold.
+// graph adds to the nodes what lineage itself does not store.
 func (w *lineageWalk) graph(root string) (LineageGraph, error) {
 	var externals []string
 	var statements []StatementID
@@ -343,7 +346,8 @@ func (w *lineageWalk) graph(root string) (LineageGraph, error) {
 	return g, err
 }
 
-// nameTables gives the tables the names that they have now; for a moment of the past, the names are those of what happened then.
+// nameTables sets the current names of the tables. For a time in the past, the names stay those of
+// the entries.
 func (w *lineageWalk) nameTables(ids []TableID) error {
 	rows, err := w.tx.LakeTablesByID(w.ctx, ids)
 	there := map[TableID]bool{}
@@ -360,7 +364,7 @@ func (w *lineageWalk) nameTables(ids []TableID) error {
 	return err
 }
 
-// nameTasks gives tasks the names of their jobs, as those were when the run began that is shown.
+// nameTasks sets the job's name of each task, as of the start of the run that is shown.
 func (w *lineageWalk) nameTasks() error {
 	var ids []RunID
 	for _, n := range w.order {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// LogStream is which of a process's outputs log bytes came from.
+// LogStream is the output that log bytes came from.
 type LogStream int16
 
 // The streams. Both share one sequence of offsets, in the order of arrival.
@@ -24,19 +24,19 @@ func (s LogStream) String() string {
 	return "stdout"
 }
 
-// LogChunk is a piece of an attempt's log: bytes of one stream that were emitted at one time.
+// LogChunk is a piece of an attempt's log: bytes of one stream, emitted at one time.
 type LogChunk struct {
-	Offset    int64 // of Data's first byte
+	Offset    int64 // offset of Data's first byte
 	Stream    LogStream
-	FirstLine int64 // number of the line that Data begins in, from 1
+	FirstLine int64 // number of the line in which Data begins, from 1
 	EmittedAt time.Time
 	Data      []byte
 }
 
-// End is the offset after the chunk's last byte.
+// End returns the offset after the chunk's last byte.
 func (c LogChunk) End() int64 { return c.Offset + int64(len(c.Data)) }
 
-// NextLine is the number of the line that follows the chunk's last byte.
+// NextLine returns the number of the line that follows the chunk's last byte.
 func (c LogChunk) NextLine() int64 { return c.FirstLine + int64(bytes.Count(c.Data, []byte{'\n'})) }
 
 // from returns the part of the chunk at and after offset.
@@ -50,13 +50,13 @@ func (c LogChunk) from(offset int64) LogChunk {
 	return c
 }
 
-// LogEnd is where an attempt's stored log ends.
+// LogEnd is the end of an attempt's stored log.
 type LogEnd struct {
 	Offset int64 // bytes stored
-	Line   int64 // number of the line that follows, from 1
+	Line   int64 // number of the next line, from 1
 }
 
-// LogSegment is a sealed stretch of an attempt's log: compressed chunks in one object.
+// LogSegment is an archived part of an attempt's log: compressed chunks in one object.
 type LogSegment struct {
 	Start, End int64
 	FirstLine  int64
@@ -73,34 +73,28 @@ type LogAppend struct {
 
 // LogTx reads and writes the logs of attempts.
 type LogTx interface {
-	// FenceSession locks the agent's session for the rest of the transaction against being replaced, says whether it is still
-	// the current one, and returns the agent's attempts that have not ended.
+	// FenceSession locks the agent's session against replacement until the transaction ends. It
+	// returns whether the session is current, and the agent's attempts that have not ended.
 	FenceSession(ctx context.Context, agent AgentID, session string) (current bool, live []AttemptID, err error)
-	// LogEnds returns where the logs end. An attempt without a log ends at offset 0 before line 1.
+	// LogEnds returns the ends of the logs. An attempt without a log ends at offset 0 before line
+	// 1.
 	LogEnds(ctx context.Context, ids []AttemptID) (map[AttemptID]LogEnd, error)
 	InsertLog(ctx context.Context, chunks []LogAppend) error
-	// LogChunks returns stored chunks that reach past offset, in order, of about limit bytes, and one at least.
+	// LogChunks returns stored chunks that reach past offset, in order: about limit bytes, and at
+	// least one chunk.
 	LogChunks(ctx context.Context, id AttemptID, offset int64, limit int) ([]LogChunk, error)
-	// LogNews returns what each of the attempts has from its offset on, of the chunks that are not only archived: about limit bytes of each, and one chunk
-	// at least. An attempt that is not there has no answer.
+	// LogNews returns each attempt's chunks from its offset on, except those that are only
+	// archived. It returns about limit bytes for each, and at least one chunk. A missing attempt
+	// has no entry.
 	LogNews(ctx context.Context, wants []LogWant, limit int) (map[AttemptID]LogNews, error)
-	// LogSegmentAt returns the segment that holds the offset; nil when it is not sealed.
+	// LogSegmentAt returns the segment that holds the offset; nil if it is not archived.
 	LogSegmentAt(ctx context.Context, id AttemptID, offset int64) (*LogSegment, error)
-	// LockSealing locks the attempt's sealing for the transaction and returns how far it has come; false when another
-	// replica is at it.
+	// LockSealing locks the attempt's archiving for the transaction and returns its progress; false
+	// if another replica holds the lock.
 	LockSealing(ctx context.Context, id AttemptID) (sealed LogEnd, free bool, err error)
 	InsertLogSegment(ctx context.Context, id AttemptID, s LogSegment) error
-	// SetSealed says that the log of an attempt that is over is sealed to its end.
+	// SetSealed records that the log of an ended attempt is archived completely.
 	SetSealed(ctx context.Context, id AttemptID) error
-}
-
-// Objects is the store of blobs.
-type Objects interface {
-	Put(ctx context.Context, key string, data []byte) error
-	// Get returns the whole object; an error of CodeNotFound when there is none.
-	Get(ctx context.Context, key string) ([]byte, error)
-	// Delete removes the object. One that is not there is removed.
-	Delete(ctx context.Context, key string) error
 }
 
 // Archive packs chunks into an object's bytes and back.
@@ -109,7 +103,8 @@ type Archive interface {
 	Unpack(object []byte) ([]LogChunk, error)
 }
 
-// Logs stores what processes write and gives it out again, byte for byte, from any offset, while it grows and after.
+// Logs stores the output of processes, and returns it byte for byte from any offset, while it grows
+// and afterwards.
 type Logs struct {
 	Store   Store
 	Topics  Topics
@@ -117,8 +112,8 @@ type Logs struct {
 	Objects Objects
 	Archive Archive
 
-	tails tails
-	desk  desk
+	tails   tails
+	batcher newsBatcher
 
 	lastMu      sync.Mutex
 	lastKey     string
@@ -128,16 +123,16 @@ type Logs struct {
 // LogPage is a piece of an attempt's log.
 type LogPage struct {
 	Chunks []LogChunk
-	Next   int64 // where to read on
+	Next   int64 // the offset after the page
 	Size   int64 // bytes stored so far
-	EOF    bool  // the attempt is over and nothing follows Next
+	EOF    bool  // the attempt has ended and nothing follows Next
 }
 
 // MaxLogPage bounds what one read returns, in bytes.
 const MaxLogPage = 1 << 20
 
-// Read returns about limit bytes of an attempt's log from offset on. At the end of the log it returns an empty page; beyond it, an error
-// of CodeRange.
+// Read returns about limit bytes of an attempt's log from offset on. At the end of the log it
+// returns an empty page; beyond it, CodeRange.
 func (l *Logs) Read(ctx context.Context, s Scope, id AttemptID, offset int64, limit int) (LogPage, error) {
 	if err := authorize(ctx, l.Store, s, RunRead); err != nil {
 		return LogPage{}, err
@@ -188,7 +183,8 @@ func (l *Logs) read(ctx context.Context, s Scope, id AttemptID, offset int64, li
 	return page, nil
 }
 
-// cut trims the chunks to the bytes asked for. One chunk is returned at least, so that a reader always comes on.
+// cut trims the chunks to limit bytes. It keeps part of one chunk at least, so that readers always
+// advance.
 func (p *LogPage) cut(offset int64, limit int) {
 	end := offset + int64(limit)
 	for i := range p.Chunks {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LogWant asks for what an attempt's log has from Offset on.
+// LogWant requests an attempt's log from Offset on.
 type LogWant struct {
 	Attempt AttemptID
 	Offset  int64
@@ -15,89 +15,91 @@ type LogWant struct {
 // LogNews answers a LogWant.
 type LogNews struct {
 	Chunks []LogChunk // in order; the first one may begin before the offset
-	More   bool       // there may be others after them
-	Over   bool       // the attempt is over, or there is none
+	More   bool       // more chunks may follow
+	Over   bool       // the attempt has ended or does not exist
 }
 
-// desk gathers what the tails of a replica want to read, so that one read serves all that ask while another is under way: with hundreds of logs growing at
-// once, a transaction for each of them would cost more than everything else. Whoever asks first reads; when it has its answer, the
-// next one in line reads for all that have come meanwhile.
-type desk struct {
-	mu    sync.Mutex
-	lines map[WorkspaceID]*line
+// newsBatcher combines the log reads of a replica's tails: while one read runs, the next ones
+// gather in a queue. With hundreds of growing logs, a transaction for each would cost more than
+// everything else. The first request in the queue performs the read for all of them, then hands
+// over to the next.
+type newsBatcher struct {
+	mu     sync.Mutex
+	queues map[WorkspaceID]*newsQueue
 }
 
-// line is what is asked in one workspace. Somebody reads as long as there is a line.
-type line struct{ waiting []*question }
+// newsQueue holds the requests of one workspace. It exists as long as one of them performs a read.
+type newsQueue struct{ waiting []*newsRequest }
 
-type question struct {
+type newsRequest struct {
 	want   LogWant
-	lead   chan struct{} // holds a token when it is this one's turn to read
-	done   chan struct{} // closed with the answer
+	lead   chan struct{} // receives when this request must perform the read
+	done   chan struct{} // closed once answer is set
 	answer LogNews
 	err    error
 }
 
 // Bounds of one read.
 const (
-	newsQuestions = 1000
-	newsBytes     = 4 << 20 // of all logs together, about
-	newsTime      = 10 * time.Second
+	newsRequests = 1000
+	newsBytes    = 4 << 20 // of all logs together, approximately
+	newsTime     = 10 * time.Second
 )
 
-// ask returns what read answers, for this question and those that came with it.
-func (d *desk) ask(ws WorkspaceID, want LogWant, read func([]LogWant) (map[AttemptID]LogNews, error)) (LogNews, error) {
-	q := &question{want: want, lead: make(chan struct{}, 1), done: make(chan struct{})}
-	d.enter(ws, q)
+// ask returns read's answer to want. One call of read serves all requests that gathered meanwhile.
+func (b *newsBatcher) ask(ws WorkspaceID, want LogWant, read func([]LogWant) (map[AttemptID]LogNews, error)) (LogNews, error) {
+	q := &newsRequest{want: want, lead: make(chan struct{}, 1), done: make(chan struct{})}
+	b.enqueue(ws, q)
 	select {
 	case <-q.done:
 	case <-q.lead:
-		answer(d.take(ws), read)
-		d.leave(ws)
+		answer(b.dequeue(ws), read)
+		b.handOver(ws)
 	}
 	return q.answer, q.err
 }
 
-// enter stands in line; the first one leads.
-func (d *desk) enter(ws WorkspaceID, q *question) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l := d.lines[ws]
+// enqueue adds the request; the first one in an empty queue performs the read.
+func (b *newsBatcher) enqueue(ws WorkspaceID, q *newsRequest) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.queues[ws]
 	if l == nil {
-		if d.lines == nil {
-			d.lines = map[WorkspaceID]*line{}
+		if b.queues == nil {
+			b.queues = map[WorkspaceID]*newsQueue{}
 		}
-		l = &line{}
-		d.lines[ws] = l
+		l = &newsQueue{}
+		b.queues[ws] = l
 		q.lead <- struct{}{}
 	}
 	l.waiting = append(l.waiting, q)
 }
 
-// take returns the questions in line, of which the leader's is the first.
-func (d *desk) take(ws WorkspaceID) []*question {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l := d.lines[ws]
-	n := min(len(l.waiting), newsQuestions)
+// dequeue returns the next batch of requests, beginning with the caller's.
+func (b *newsBatcher) dequeue(ws WorkspaceID) []*newsRequest {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.queues[ws]
+	n := min(len(l.waiting), newsRequests)
 	batch := l.waiting[:n:n]
 	l.waiting = l.waiting[n:]
 	return batch
 }
 
-// leave lets the next one lead.
-func (d *desk) leave(ws WorkspaceID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if l := d.lines[ws]; len(l.waiting) > 0 {
+// handOver lets the next request perform a read.
+func (b *newsBatcher) handOver(ws WorkspaceID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.queues[ws]; len(l.waiting) > 0 {
 		l.waiting[0].lead <- struct{}{}
 		return
 	}
-	delete(d.lines, ws)
+	delete(b.queues, ws)
 }
 
-// answer reads for all questions. An attempt that is asked for twice has one answer, from the lower offset.
-func answer(batch []*question, read func([]LogWant) (map[AttemptID]LogNews, error)) {
+// answer performs one read for all requests. Requests for the same attempt share one answer, from
+// the lowest offset.
+func answer(batch []*newsRequest, read func([]LogWant) (map[AttemptID]LogNews, error)) {
 	at := map[AttemptID]int{}
 	var wants []LogWant
 	for _, q := range batch {
@@ -120,10 +122,10 @@ func answer(batch []*question, read func([]LogWant) (map[AttemptID]LogNews, erro
 	}
 }
 
-// news reads what an attempt's log has from offset on, together with whatever else is wanted in the workspace.
+// news reads an attempt's log from offset on, batched with the workspace's other reads.
 func (l *Logs) news(ctx context.Context, s Scope, id AttemptID, offset int64) (LogNews, error) {
-	return l.desk.ask(s.workspace, LogWant{Attempt: id, Offset: offset}, func(wants []LogWant) (news map[AttemptID]LogNews, err error) {
-		// The end of one that asks must not fail the others.
+	return l.batcher.ask(s.workspace, LogWant{Attempt: id, Offset: offset}, func(wants []LogWant) (news map[AttemptID]LogNews, err error) {
+		// The end of one caller must not fail the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), newsTime)
 		defer cancel()
 		err = l.Store.In(ctx, s, func(tx Tx) error {

@@ -11,20 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inLine is how many wait in the workspace's line.
-func (d *desk) inLine(ws WorkspaceID) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if l := d.lines[ws]; l != nil {
+// queued returns the number of requests in the workspace's queue.
+func (b *newsBatcher) queued(ws WorkspaceID) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.queues[ws]; l != nil {
 		return len(l.waiting)
 	}
 	return 0
 }
 
-// TestQuestionsGatherWhileOneIsAnswered: while a read is under way all others that are asked wait, and one read answers them all, each with its own; other
-// workspaces do not wait.
-func TestQuestionsGatherWhileOneIsAnswered(t *testing.T) {
-	var d desk
+// TestRequestsGatherWhileOneIsAnswered checks that requests queue while a read runs, and that the
+// next read answers all of them. Other workspaces do not wait.
+func TestRequestsGatherWhileOneIsAnswered(t *testing.T) {
+	var b newsBatcher
 	var mu sync.Mutex
 	var reads [][]LogWant
 	begun, release := make(chan struct{}, 1), make(chan struct{})
@@ -47,7 +47,7 @@ func TestQuestionsGatherWhileOneIsAnswered(t *testing.T) {
 	}
 	var asking sync.WaitGroup
 	ask := func(ws WorkspaceID, id AttemptID, offset int64, check func(LogNews, error)) {
-		asking.Go(func() { check(d.ask(ws, LogWant{Attempt: id, Offset: offset}, read)) })
+		asking.Go(func() { check(b.ask(ws, LogWant{Attempt: id, Offset: offset}, read)) })
 	}
 	own := func(id AttemptID) func(LogNews, error) {
 		return func(n LogNews, err error) {
@@ -70,30 +70,30 @@ func TestQuestionsGatherWhileOneIsAnswered(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, n.Over)
 	})
-	require.Eventually(t, func() bool { return d.inLine("ws") == 103 }, time.Minute, time.Millisecond)
-	elsewhere, err := d.ask("other", LogWant{Attempt: "x"}, read)
+	require.Eventually(t, func() bool { return b.queued("ws") == 103 }, time.Minute, time.Millisecond)
+	elsewhere, err := b.ask("other", LogWant{Attempt: "x"}, read)
 	own("x")(elsewhere, err)
 	close(release)
 	asking.Wait()
 	require.Len(t, reads, 3)
 	require.Len(t, reads[2], 102, "an attempt that is asked for twice is read once")
-	require.Empty(t, d.lines)
+	require.Empty(t, b.queues)
 }
 
-// TestAFailedReadFailsThoseItWasFor and nobody else.
+// TestAFailedReadFailsThoseItWasFor checks that a failed read fails no other requests.
 func TestAFailedReadFailsThoseItWasFor(t *testing.T) {
-	var d desk
+	var b newsBatcher
 	broken := errors.New("the database is away")
-	_, err := d.ask("ws", LogWant{Attempt: "a"}, func([]LogWant) (map[AttemptID]LogNews, error) { return nil, broken })
+	_, err := b.ask("ws", LogWant{Attempt: "a"}, func([]LogWant) (map[AttemptID]LogNews, error) { return nil, broken })
 	require.ErrorIs(t, err, broken)
-	news, err := d.ask("ws", LogWant{Attempt: "a"}, func([]LogWant) (map[AttemptID]LogNews, error) { return map[AttemptID]LogNews{"a": {More: true}}, nil })
+	news, err := b.ask("ws", LogWant{Attempt: "a"}, func([]LogWant) (map[AttemptID]LogNews, error) { return map[AttemptID]LogNews{"a": {More: true}}, nil })
 	require.NoError(t, err)
 	require.True(t, news.More)
 }
 
-// TestALongLineIsServedInTurns: more questions than one read takes are all answered.
-func TestALongLineIsServedInTurns(t *testing.T) {
-	var d desk
+// TestALongQueueIsServedInBatches checks that more requests than one read's maximum get answers.
+func TestALongQueueIsServedInBatches(t *testing.T) {
+	var b newsBatcher
 	most := 0
 	begun, release := make(chan struct{}, 1), make(chan struct{})
 	read := func(wants []LogWant) (map[AttemptID]LogNews, error) {
@@ -107,17 +107,17 @@ func TestALongLineIsServedInTurns(t *testing.T) {
 	var asking sync.WaitGroup
 	ask := func(id AttemptID) {
 		asking.Go(func() {
-			_, err := d.ask("ws", LogWant{Attempt: id}, read)
+			_, err := b.ask("ws", LogWant{Attempt: id}, read)
 			require.NoError(t, err)
 		})
 	}
 	ask("first")
 	<-begun
-	for i := range 3 * newsQuestions {
+	for i := range 3 * newsRequests {
 		ask(AttemptID(fmt.Sprint(i)))
 	}
-	require.Eventually(t, func() bool { return d.inLine("ws") == 3*newsQuestions }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return b.queued("ws") == 3*newsRequests }, time.Minute, time.Millisecond)
 	close(release)
 	asking.Wait()
-	require.Equal(t, newsQuestions, most)
+	require.Equal(t, newsRequests, most)
 }

@@ -7,10 +7,11 @@ import (
 	"sort"
 )
 
-// sealBytes is how much of a log one object holds.
+// sealBytes is the size of the log in one object.
 const sealBytes = 8 << 20
 
-// archived reads a page of what is sealed: from the object, or where that is missing or broken from the rows, which stay for some days.
+// archived reads a page of the archive. If the object is missing or broken, it reads the rows,
+// which stay for some days.
 func (l *Logs) archived(ctx context.Context, s Scope, id AttemptID, seg LogSegment, offset int64, limit int) ([]LogChunk, error) {
 	chunks, broken := l.sealed(ctx, seg, offset, limit)
 	if broken == nil || ctx.Err() != nil {
@@ -40,7 +41,8 @@ func (l *Logs) sealed(ctx context.Context, seg LogSegment, offset int64, limit i
 	return append([]LogChunk(nil), chunks[first:last]...), nil
 }
 
-// segment unpacks an object. The one read last is kept, because a reader asks for a segment's pages one after the other.
+// segment unpacks an object. It caches the last one, because readers request a segment's pages one
+// after the other.
 func (l *Logs) segment(ctx context.Context, seg LogSegment) ([]LogChunk, error) {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
@@ -55,7 +57,7 @@ func (l *Logs) segment(ctx context.Context, seg LogSegment) ([]LogChunk, error) 
 	return chunks, nil
 }
 
-// open reads the segment's object and holds it against what the segment says.
+// open reads the segment's object and verifies that it holds the segment's range.
 func (l *Logs) open(ctx context.Context, seg LogSegment) ([]LogChunk, error) {
 	object, err := l.Objects.Get(ctx, seg.Key)
 	if err != nil {
@@ -78,7 +80,8 @@ func (l *Logs) open(ctx context.Context, seg LogSegment) ([]LogChunk, error) {
 	return chunks, nil
 }
 
-// Seal archives what is to be archived of the logs of attempts: whole stretches of 8 MiB while they run, the rest when they are over.
+// Seal archives logs of attempts: in parts of 8 MiB while they run, and the rest once they have
+// ended.
 func (l *Logs) Seal(ctx context.Context, system System) error {
 	refs, err := system.UnsealedAttempts(ctx, MaxLimit)
 	if err != nil {
@@ -106,8 +109,9 @@ func (l *Logs) seal(ctx context.Context, s Scope, id AttemptID) error {
 	return nil
 }
 
-// sealNext seals one segment and says whether there may be another. The object is written before the row that names it, under a key that is the
-// same when it is tried again, so a crash between leaves nothing but an object that is written over.
+// sealNext archives one segment and returns whether there may be another. It writes the object
+// before the row that names it, under a deterministic key. After a crash in between, the retry
+// overwrites the object.
 func (l *Logs) sealNext(ctx context.Context, tx Tx, s Scope, id AttemptID) (more bool, err error) {
 	sealed, free, err := tx.LockSealing(ctx, id)
 	if err != nil || !free {
@@ -161,7 +165,7 @@ func (l *Logs) sealChunks(ctx context.Context, tx Tx, s Scope, id AttemptID, chu
 		return err
 	}
 	if _, err := l.open(ctx, seg); err != nil {
-		return fmt.Errorf("the archive %s does not read as it was written: %w", seg.Key, err) // the rows stay
+		return fmt.Errorf("the archive %s does not read back as written: %w", seg.Key, err) // the rows stay
 	}
 	return tx.InsertLogSegment(ctx, id, seg)
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// tails holds one tail for each attempt that is followed on this replica, so that a log with many followers is read from the database
-// once, and not at all where this replica stored it itself.
+// tails holds one tail for each attempt that is followed on this replica. A log with many followers
+// is read from the database once, and never if this replica stored it.
 type tails struct {
 	mu   sync.Mutex
 	open map[AttemptID]*tail
 }
 
-// tailBytes bounds what one tail keeps. A follower that falls further behind reads the table.
+// tailBytes bounds the bytes in one tail. Followers that fall further behind read the table.
 const tailBytes = 1 << 20
 
-// tail is the newest stretch of one attempt's log, without gaps up to end.
+// tail is the newest part of one attempt's log, without gaps up to end.
 type tail struct {
 	followers int // guarded by tails.mu
 	cancel    context.CancelFunc
@@ -26,14 +26,15 @@ type tail struct {
 	mu      sync.Mutex
 	chunks  []LogChunk
 	size    int           // bytes in chunks
-	end     int64         // of the log as far as it is known here
-	eof     bool          // the attempt is over and its log ends at end
+	end     int64         // end of the log as known here
+	eof     bool          // the attempt has ended and its log ends at end
 	changed chan struct{} // closed at the next change
-	stale   chan struct{} // wakes the watcher when behind
+	stale   chan struct{} // wakes the watcher to read the table
 }
 
-// Follow calls yield with an attempt's log from offset on as it grows, until the attempt's end, which the last page tells by EOF, until yield
-// returns an error, which Follow returns, or until ctx ends. Every page but the last has at least a byte.
+// Follow calls yield with an attempt's log from offset on, as it grows. It ends with the attempt,
+// after a last page with EOF set, or when ctx ends. If yield returns an error, Follow returns it.
+// Every page but the last has at least one byte.
 func (l *Logs) Follow(ctx context.Context, s Scope, id AttemptID, offset int64, yield func(LogPage) error) error {
 	page, err := l.Read(ctx, s, id, offset, followPage)
 	if err != nil {
@@ -53,7 +54,7 @@ func (l *Logs) Follow(ctx context.Context, s Scope, id AttemptID, offset int64, 
 	}
 }
 
-// followPage bounds what a follower is given at once, in bytes.
+// followPage bounds one page of a follower, in bytes.
 const followPage = 256 << 10
 
 // next waits for bytes at offset, or for the end.
@@ -107,10 +108,10 @@ func (l *Logs) release(id AttemptID, t *tail) {
 	}
 }
 
-// watchRetry is the pause before the watcher asks a database again that did not answer.
+// watchRetry is the pause before the watcher retries a failed read.
 const watchRetry = 250 * time.Millisecond
 
-// watch reads what other replicas store, and the end of the attempt.
+// watch reads what other replicas store, and detects the end of the attempt.
 func (l *Logs) watch(ctx context.Context, s Scope, id AttemptID, t *tail) {
 	defer close(t.done)
 	wake, stop := l.Topics.Subscribe(LogTopic(id))
@@ -130,7 +131,8 @@ func (l *Logs) watch(ctx context.Context, s Scope, id AttemptID, t *tail) {
 	}
 }
 
-// catchUp reads what is stored beyond the tail. The end of the log is told by the same read that pages are, which knows what is archived.
+// catchUp reads what is stored beyond the tail. It detects the end by the same read as pages, which
+// includes archived chunks.
 func (l *Logs) catchUp(ctx context.Context, s Scope, id AttemptID, t *tail) error {
 	for {
 		news, err := l.news(ctx, s, id, t.known())
@@ -160,19 +162,20 @@ func (l *Logs) finish(ctx context.Context, s Scope, id AttemptID, t *tail) error
 	}
 }
 
-// stir makes whoever follows the attempt, here and elsewhere, read the table: something may be stored that was not offered.
-func (l *Logs) stir(id AttemptID) {
+// invalidate makes all followers of the attempt, on all replicas, read the table: something may be
+// stored that was not published.
+func (l *Logs) invalidate(id AttemptID) {
 	l.tails.mu.Lock()
 	t := l.tails.open[id]
 	l.tails.mu.Unlock()
 	if t != nil {
-		t.lag()
+		t.markStale()
 	}
 	l.Topics.WakeOthers(LogTopic(id))
 }
 
-// offer gives the chunks of an attempt that this replica has just committed to whoever follows it here.
-func (l *Logs) offer(id AttemptID, chunks []LogChunk) {
+// publish adds chunks that this replica has just committed to the tail here, if there is one.
+func (l *Logs) publish(id AttemptID, chunks []LogChunk) {
 	l.tails.mu.Lock()
 	t := l.tails.open[id]
 	l.tails.mu.Unlock()
@@ -193,14 +196,14 @@ func (t *tail) known() int64 {
 	return t.end
 }
 
-// add appends what continues the tail and wakes the followers.
+// add appends the chunks that continue the tail, and wakes the followers.
 func (t *tail) add(chunks []LogChunk, eof bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.end
 	for _, c := range chunks {
 		if c.Offset > t.end {
-			t.lag()
+			t.markStale()
 			break
 		}
 		if c.End() > t.end {
@@ -216,7 +219,7 @@ func (t *tail) add(chunks []LogChunk, eof bool) {
 	}
 }
 
-func (t *tail) lag() {
+func (t *tail) markStale() {
 	select {
 	case t.stale <- struct{}{}:
 	default:
@@ -229,12 +232,12 @@ func (t *tail) trim() {
 		t.size -= len(t.chunks[drop].Data)
 		drop++
 	}
-	clear(t.chunks[:drop]) // followers have copies; append moves what is left when the array is full
+	clear(t.chunks[:drop]) // followers have copies; append copies the rest when the array is full
 	t.chunks = t.chunks[drop:]
 }
 
-// page returns what the tail has at offset; a channel to wait on when that is nothing yet; kept false and no channel when the
-// tail does not reach back so far.
+// page returns the tail's bytes at offset, or a channel to wait on if there are none yet. If the
+// tail does not reach back to offset, kept is false and wait is nil.
 func (t *tail) page(offset int64) (page LogPage, kept bool, wait <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -250,7 +253,7 @@ func (t *tail) page(offset int64) (page LogPage, kept bool, wait <-chan struct{}
 	return LogPage{Chunks: t.slice(offset), Next: t.next(offset), Size: t.end}, true, nil
 }
 
-// slice returns about followPage bytes from offset on, which the tail has.
+// slice returns about followPage bytes from offset on. The tail must hold offset.
 func (t *tail) slice(offset int64) []LogChunk {
 	first := t.index(offset)
 	chunks := slices.Clone(t.chunks[first:t.limit(first)])
@@ -260,7 +263,7 @@ func (t *tail) slice(offset int64) []LogChunk {
 
 func (t *tail) next(offset int64) int64 { return t.chunks[t.limit(t.index(offset))-1].End() }
 
-// index is that of the chunk that holds offset.
+// index returns the index of the chunk that holds offset.
 func (t *tail) index(offset int64) int {
 	i, _ := slices.BinarySearchFunc(t.chunks, offset, func(c LogChunk, at int64) int {
 		if c.End() <= at {
@@ -271,7 +274,7 @@ func (t *tail) index(offset int64) int {
 	return i
 }
 
-// limit is the index after the last chunk of a page that begins with chunk first.
+// limit returns the index after the last chunk of a page that begins with chunk first.
 func (t *tail) limit(first int) int {
 	size, i := 0, first
 	for ; i < len(t.chunks) && (i == first || size+len(t.chunks[i].Data) <= followPage); i++ {
@@ -280,7 +283,7 @@ func (t *tail) limit(first int) int {
 	return i
 }
 
-// Followed is how many attempts' logs are followed on this replica.
+// Followed returns the number of attempts whose logs are followed on this replica.
 func (l *Logs) Followed() int {
 	l.tails.mu.Lock()
 	defer l.tails.mu.Unlock()

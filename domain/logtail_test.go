@@ -14,7 +14,7 @@ func newTail(end int64) *tail {
 	return &tail{end: end, changed: make(chan struct{}), stale: make(chan struct{}, 1)}
 }
 
-// written is a log as a process wrote it; pieces of it are what is stored and read.
+// written is the whole log of a process. Tests store and read slices of it.
 type written []byte
 
 func (w written) piece(from, to int64) LogChunk {
@@ -36,7 +36,7 @@ func anyLog(t *rapid.T, size int) written {
 	return w
 }
 
-// follower reads a log by a tail and by the table, as Follow does.
+// follower reads a log from a tail and from the table, as Follow does.
 type follower struct {
 	from, next int64
 	got        []byte
@@ -49,7 +49,7 @@ func (f *follower) read(t *rapid.T, tl *tail, w written, stored int64) {
 		switch {
 		case wait != nil:
 			return
-		case !kept: // the table has it
+		case !kept: // read the table
 			to := min(stored, f.next+followPage)
 			page = LogPage{Chunks: []LogChunk{w.piece(f.next, to)}, Next: to}
 		}
@@ -69,8 +69,8 @@ func (f *follower) read(t *rapid.T, tl *tail, w written, stored int64) {
 	}
 }
 
-// TestEveryFollowerGetsEveryByte: whatever is offered in whatever pieces, twice, with gaps or out of order, each follower gets exactly the bytes from
-// its offset on, in order, and the end.
+// TestEveryFollowerGetsEveryByte publishes chunks twice, with gaps and out of order. Each follower
+// must get exactly the bytes from its offset on, in order, and the end.
 func TestEveryFollowerGetsEveryByte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		unit := rapid.SampledFrom([]int{1, 50, 5_000, 30_000}).Draw(t, "unit")
@@ -82,7 +82,7 @@ func TestEveryFollowerGetsEveryByte(t *testing.T) {
 		var followers []*follower
 		for range rapid.IntRange(0, 30).Draw(t, "events") {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
-			case 0: // this replica stores a batch and offers it, or a part of what was stored before
+			case 0: // this replica publishes a batch, or a part of what was stored before
 				from := offset(stored, "from")
 				to := from + rapid.Int64Range(0, min(size-from, int64(3*unit))).Draw(t, "length")
 				stored = max(stored, to)
@@ -138,7 +138,7 @@ func TestATailKeepsAMebibyte(t *testing.T) {
 	require.Len(t, tl.chunks, 1, "a chunk larger than the tail is kept alone")
 }
 
-// TestATailIsCheapWhenFull: an append costs what it appends, not what the tail keeps.
+// TestATailIsCheapWhenFull checks that an append costs its own size, not that of the tail.
 func TestATailIsCheapWhenFull(t *testing.T) {
 	tl := newTail(0)
 	add := func() { tl.add([]LogChunk{{Offset: tl.end, Data: []byte("0123456789")}}, false) }
@@ -223,7 +223,8 @@ func TestAPageIsCutToItsBytes(t *testing.T) {
 	})
 }
 
-// TestAWriterFitsBatches: what a batch holds twice or too early is left out, and the receipt says where to go on.
+// TestAWriterFitsBatches checks that duplicate and early chunks are skipped, and that the receipt
+// says where to continue.
 func TestAWriterFitsBatches(t *testing.T) {
 	w := (&Logs{}).Writer(SystemScope("ws_1", "a test"), "s")
 	w.ends["a"] = LogEnd{Offset: 10, Line: 3}
@@ -248,7 +249,7 @@ func TestAWriterFitsBatches(t *testing.T) {
 	require.Equal(t, LogEnd{15, 5}, w.ends["a"])
 }
 
-// TestAnAgentsWordsCanBeKept: an end must be storable whatever an agent says of it.
+// TestAnAgentsWordsCanBeKept checks that an end is storable whatever text an agent sends.
 func TestAnAgentsWordsCanBeKept(t *testing.T) {
 	zero, one := 0, 1
 	for name, c := range map[string]struct {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// LogWriter stores the logs that one connection of an agent brings. It knows where each attempt's log ends, so that a chunk fits or is
-// refused without reading; the session fences it, so that a connection that was replaced stores nothing.
+// LogWriter stores the logs from one connection of an agent. It knows each log's end, so it accepts
+// or refuses chunks without a read. The session fences it: a replaced connection stores nothing.
 type LogWriter struct {
 	logs    *Logs
 	scope   Scope
@@ -16,7 +16,7 @@ type LogWriter struct {
 
 	mu      sync.Mutex // one batch at a time: offsets are dense
 	ends    map[AttemptID]LogEnd
-	unknown map[AttemptID]bool // whether a batch of theirs was stored is not known
+	unknown map[AttemptID]bool // an earlier batch of these attempts may or may not be stored
 }
 
 // Writer returns a writer for the connection of the scope's agent.
@@ -24,15 +24,17 @@ func (l *Logs) Writer(s Scope, session string) *LogWriter {
 	return &LogWriter{logs: l, scope: s, session: session, ends: map[AttemptID]LogEnd{}, unknown: map[AttemptID]bool{}}
 }
 
-// LogReceipt answers a batch: where each attempt's log goes on, and which attempts' logs are not wanted.
+// LogReceipt answers a batch: the next offset of each attempt's log, and the attempts whose logs
+// are refused.
 type LogReceipt struct {
 	Next   map[AttemptID]int64
 	Forget []AttemptID
 }
 
-// Append stores the chunks that continue their attempts' logs, in one transaction. A chunk that does not fit is left out, and the receipt says
-// which offset is wanted; bytes that are stored already are skipped. Cost: one fence, one insert for all chunks, and one
-// read for each attempt's first appearance on the connection.
+// Append stores the chunks that continue their attempts' logs, in one transaction. It skips chunks
+// that leave a gap, and bytes that are already stored; the receipt names the next offset. Cost: one
+// fence, one insert for all chunks, and one read for each attempt's first appearance on the
+// connection.
 func (w *LogWriter) Append(ctx context.Context, chunks []LogAppend) (LogReceipt, error) {
 	if err := authorize(ctx, w.logs.Store, w.scope, AgentConnect); err != nil {
 		return LogReceipt{}, err
@@ -59,18 +61,19 @@ func (w *LogWriter) Append(ctx context.Context, chunks []LogAppend) (LogReceipt,
 		return tx.InsertLog(ctx, fitted)
 	})
 	if err != nil {
-		clear(w.ends) // the commit may have happened all the same: learn again
+		clear(w.ends) // the commit may have happened: read the ends again
 		for _, c := range fitted {
 			w.unknown[c.Attempt] = true
 		}
 		return LogReceipt{}, err
 	}
 	w.publish(fitted)
-	w.settle(chunks)
+	w.invalidateUnknown(chunks)
 	return w.receipt(chunks, ends), nil
 }
 
-// learn reads where the logs of live attempts end that are new on this connection. Those that are over, or not this agent's, are unknown.
+// learn reads the ends of logs of live attempts that are new on this connection. Attempts that have
+// ended, or belong to another agent, stay unknown.
 func (w *LogWriter) learn(ctx context.Context, tx Tx, live []AttemptID, chunks []LogAppend) error {
 	maps.DeleteFunc(w.ends, func(id AttemptID, _ LogEnd) bool { return !slices.Contains(live, id) })
 	var fresh []AttemptID
@@ -87,7 +90,7 @@ func (w *LogWriter) learn(ctx context.Context, tx Tx, live []AttemptID, chunks [
 	return err
 }
 
-// fit returns the chunks that continue their logs, numbered, and the ends they make.
+// fit returns the chunks that continue their logs, with line numbers, and the resulting ends.
 func (w *LogWriter) fit(chunks []LogAppend) ([]LogAppend, map[AttemptID]LogEnd) {
 	ends := map[AttemptID]LogEnd{}
 	var fitted []LogAppend
@@ -111,7 +114,7 @@ func (w *LogWriter) fit(chunks []LogAppend) ([]LogAppend, map[AttemptID]LogEnd) 
 	return fitted, ends
 }
 
-// publish hands the committed chunks to the followers here, and wakes those elsewhere.
+// publish passes the committed chunks to followers here, and wakes followers on other replicas.
 func (w *LogWriter) publish(fitted []LogAppend) {
 	for i := 0; i < len(fitted); {
 		id := fitted[i].Attempt
@@ -119,17 +122,18 @@ func (w *LogWriter) publish(fitted []LogAppend) {
 		for ; i < len(fitted) && fitted[i].Attempt == id; i++ {
 			run = append(run, fitted[i].LogChunk)
 		}
-		w.logs.offer(id, run)
+		w.logs.publish(id, run)
 		w.logs.Topics.WakeOthers(LogTopic(id))
 	}
 }
 
-// settle makes followers read what an earlier batch may have stored without being published.
-func (w *LogWriter) settle(chunks []LogAppend) {
+// invalidateUnknown makes followers read what an earlier batch may have stored without publishing
+// it.
+func (w *LogWriter) invalidateUnknown(chunks []LogAppend) {
 	for _, c := range chunks {
 		if w.unknown[c.Attempt] {
 			delete(w.unknown, c.Attempt)
-			w.logs.stir(c.Attempt)
+			w.logs.invalidate(c.Attempt)
 		}
 	}
 }

@@ -15,7 +15,7 @@ const (
 	KindWarehouse MachineKind = "warehouse" // runs SQL and nothing else
 )
 
-// Kind is the kind of the machine with the id.
+// Kind returns the kind of the machine, from its id.
 func (id MachineID) Kind() MachineKind {
 	if strings.HasPrefix(string(id), prefixWarehouse+"_") {
 		return KindWarehouse
@@ -23,7 +23,7 @@ func (id MachineID) Kind() MachineKind {
 	return KindCompute
 }
 
-// noun is what people call it.
+// noun returns the machine's name in messages.
 func (k MachineKind) noun() string {
 	if k == KindWarehouse {
 		return "warehouse"
@@ -31,7 +31,7 @@ func (k MachineKind) noun() string {
 	return "compute instance"
 }
 
-// size is what people call its flavor.
+// size returns the name of its flavor in messages.
 func (k MachineKind) size() string {
 	if k == KindWarehouse {
 		return "size"
@@ -39,7 +39,7 @@ func (k MachineKind) size() string {
 	return "flavor"
 }
 
-// fixed is what of it changes only while it is stopped.
+// fixed lists the fields that change only while the machine is stopped.
 func (k MachineKind) fixed() string {
 	if k == KindWarehouse {
 		return "size, image, slots and write engine"
@@ -54,7 +54,7 @@ func (k MachineKind) prefix() string {
 	return prefixCompute
 }
 
-// MachineState is how far a machine is, as it was seen last.
+// MachineState is the last observed state of a machine.
 type MachineState string
 
 // The states of a machine. Running means that its agent is connected and ready.
@@ -69,7 +69,7 @@ const (
 // MachineStates lists the states of a machine.
 var MachineStates = []MachineState{MachineStopped, MachineStarting, MachineRunning, MachineStopping, MachineFailed}
 
-// AutoStop is how long a machine may have nothing to do before it is stopped.
+// AutoStop is how long a machine may be idle before it is stopped.
 type AutoStop string
 
 // The choices, from the specification.
@@ -80,7 +80,7 @@ const (
 	AutoStopNever AutoStop = "never"
 )
 
-// ParseAutoStop reads a choice; empty stands for the default.
+// ParseAutoStop parses an auto-stop setting; empty stands for 1h.
 func ParseAutoStop(s string) (AutoStop, error) {
 	switch a := AutoStop(s); a {
 	case "":
@@ -91,48 +91,52 @@ func ParseAutoStop(s string) (AutoStop, error) {
 	return "", Invalid("auto_stop", "auto_stop is %q; it must be 30m, 1h, 2h or never.", s)
 }
 
-// after is the duration; ok is false for never.
+// after returns the duration; ok is false for never.
 func (a AutoStop) after() (d time.Duration, ok bool) {
 	d, err := time.ParseDuration(string(a))
 	return d, err == nil
 }
 
-// Machine is a compute instance or a warehouse: what is wanted of it, and how it stands.
+// Machine is a compute instance or a warehouse: its desired state and its observed state.
 type Machine struct {
 	ID          MachineID
 	Kind        MachineKind
-	Name        string // unique among those of its kind
-	Flavor      string // of a warehouse: its size
+	Name        string // unique within its kind
+	Flavor      string // a warehouse's size
 	Provider    ProviderKind
 	Region      string
-	Image       string // as it was asked for; empty stands for the provider's default
+	Image       string // as requested; empty stands for the provider's default
 	ImageRef    string // immutable; empty until the first start
 	AutoStop    AutoStop
 	Slots       int        // tasks at once; 0 stands for four for each core
-	WriteEngine string     // of a warehouse: duckdb or trino
-	Nodes       int        // of a warehouse: Trino's coordinator and its workers; 1 of any other machine
-	TrinoStart  TrinoStart // of a warehouse
-	Engines     []Engine   // as its agent told last, which EnginesNow shows; none before the first start
-	AgentID     AgentID
-	Host        string // that has it, where the provider is a server's own machine; empty before
-	CreatedBy   Actor
-	CreatedAt   time.Time
-	LastUsedAt  *time.Time // when work last began or ended
+	WriteEngine string     // warehouses only: duckdb or trino
+	Nodes       int        // warehouses: Trino's coordinator and workers; otherwise 1
+	TrinoStart  TrinoStart // warehouses only
+	// Engines is the last report of its agent, empty before the first start. EnginesNow shows it.
+	Engines []Engine
+	AgentID AgentID
+	// Host is the server's host that runs it, if the provider is a server's own machine; empty
+	// before.
+	Host       string
+	CreatedBy  Actor
+	CreatedAt  time.Time
+	LastUsedAt *time.Time // when work last began or ended
 
-	Desired     MachineState // stopped or running: what was asked for last
+	Desired     MachineState // stopped or running, as last requested
 	State       MachineState
-	Message     string     // why it is failed, or what it is about
+	Message     string     // why it failed, or what it is doing
 	StateSince  time.Time  // of State
-	Incarnation int        // counts what was made for it
-	Restarts    int        // since it was started, of machines that went by themselves
+	Incarnation int        // counts its starts, including restarts
+	Restarts    int        // number of restarts after unexpected ends since the last start
 	Made        bool       // the provider has made this incarnation
-	Released    bool       // the provider has nothing of it any more
-	IdleSince   *time.Time // while it runs and has nothing to do
-	HeldAt      *time.Time // when a person stopped it: older runs do not start it again
-	DueAt       *time.Time // when the reconciler is to look again; nil at rest
+	Released    bool       // the provider holds nothing of it any more
+	IdleSince   *time.Time // set while it runs idle
+	HeldAt      *time.Time // when a person stopped it: older runs do not start it
+	DueAt       *time.Time // when the reconciler must check it; nil at rest
 }
 
-// AutoStopAt is when the machine stops if nothing comes; nil while something runs, or where it never does.
+// AutoStopAt returns when the idle machine stops; nil while it is busy, or if it never stops by
+// itself.
 func (m Machine) AutoStopAt() *time.Time {
 	after, ok := m.AutoStop.after()
 	if m.State != MachineRunning || m.IdleSince == nil || !ok {
@@ -142,7 +146,7 @@ func (m Machine) AutoStopAt() *time.Time {
 	return &at
 }
 
-// resting says that the machine is stopped or failed and nothing of it is left.
+// resting reports whether the machine is stopped or failed, and nothing of it remains.
 func (m *Machine) resting() bool {
 	return m.Released && (m.State == MachineStopped || m.State == MachineFailed)
 }
@@ -152,11 +156,11 @@ type MachineEvent string
 
 // The events.
 const (
-	EventStart    MachineEvent = "start"    // somebody wants it, or a task that waits
-	EventStop     MachineEvent = "stop"     // somebody wants it no more, or it was idle for long enough
+	EventStart    MachineEvent = "start"    // a person or a waiting task requests it
+	EventStop     MachineEvent = "stop"     // a person stopped it, or it was idle for too long
 	EventReady    MachineEvent = "ready"    // its agent is connected
-	EventGone     MachineEvent = "gone"     // what was made has ended by itself, or is not heard of any more
-	EventReleased MachineEvent = "released" // the provider has nothing of it any more
+	EventGone     MachineEvent = "gone"     // it ended by itself, or its agent is silent
+	EventReleased MachineEvent = "released" // the provider holds nothing of it any more
 	EventRefused  MachineEvent = "refused"  // the provider will not make it
 	EventLate     MachineEvent = "late"     // its deadline has passed
 )
@@ -164,14 +168,16 @@ const (
 // MachineEvents lists the events.
 var MachineEvents = []MachineEvent{EventStart, EventStop, EventReady, EventGone, EventReleased, EventRefused, EventLate}
 
-// Restarts of a machine that goes by itself: so many, unless it ran for a while in between.
+// A machine that ends by itself restarts at most maxRestarts times. After steadyRun the count
+// begins again.
 const (
 	maxRestarts = 3
 	steadyRun   = 10 * time.Minute
 )
 
-// Apply moves the machine on after an event. Asking for the state that it is in or on its way to is CodeConflict; an event that means nothing in the
-// machine's state changes nothing. The message says more about the event, for people.
+// Apply applies an event to the machine's state. It returns CodeConflict for a start or a stop that
+// the state does not allow. Other events without a meaning in the state change nothing. The message
+// explains the event to people.
 func (m *Machine) Apply(e MachineEvent, message string, now time.Time) error {
 	switch e {
 	case EventStart:
@@ -208,12 +214,12 @@ func (m *Machine) start(message string, now time.Time) error {
 	case m.State == MachineStopping:
 		return Errorf(CodeConflict, "The %s %s is stopping; start it when it is stopped.", m.Kind.noun(), m.Name)
 	case m.State == MachineFailed:
-		return Errorf(CodeConflict, "The %s %s has failed, and what is left of it is being ended; start it when that is done.", m.Kind.noun(), m.Name)
+		return Errorf(CodeConflict, "The %s %s has failed, and its remains are being removed; start it when that is done.", m.Kind.noun(), m.Name)
 	}
 	return Errorf(CodeConflict, "The %s %s is %s already.", m.Kind.noun(), m.Name, m.State)
 }
 
-// make begins another incarnation.
+// make begins a new incarnation.
 func (m *Machine) make(message string, now time.Time) {
 	m.Incarnation++
 	m.enter(MachineStarting, message, now)
@@ -234,7 +240,7 @@ func (m *Machine) stop(message string, now time.Time) error {
 	return Errorf(CodeConflict, "The %s %s is %s already.", m.Kind.noun(), m.Name, m.State)
 }
 
-// gone makes the machine again, a few times.
+// gone restarts the machine, up to maxRestarts times.
 func (m *Machine) gone(message string, now time.Time) {
 	if m.State != MachineStarting && m.State != MachineRunning {
 		return
@@ -263,7 +269,7 @@ func (m *Machine) released(now time.Time) {
 	}
 }
 
-// enter makes it the machine's state. The reconciler looks at it at once.
+// enter sets the machine's state and makes the reconciler check it immediately.
 func (m *Machine) enter(s MachineState, message string, now time.Time) {
 	m.State, m.Message, m.StateSince = s, message, now
 	m.IdleSince, m.DueAt = nil, &now

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// move is what an event makes of a machine.
+// move is the expected result of an event.
 type move struct {
-	state    MachineState // "" where nothing changes
+	state    MachineState // "" if unchanged
 	conflict bool
 }
 
-// TestMachineLifeCycle holds every state × event.
+// TestMachineLifeCycle covers every state × event.
 func TestMachineLifeCycle(t *testing.T) {
 	stays, conflict := move{}, move{conflict: true}
 	to := func(s MachineState) move { return move{state: s} }
@@ -35,7 +35,7 @@ func TestMachineLifeCycle(t *testing.T) {
 			EventStart: conflict, EventStop: conflict, EventReady: stays, EventGone: stays,
 			EventReleased: to(MachineStopped), EventRefused: stays, EventLate: to(MachineFailed),
 		},
-		MachineFailed: { // after a start, with something of it left
+		MachineFailed: { // after a start, before its release
 			EventStart: conflict, EventStop: to(MachineStopping), EventReady: stays, EventGone: stays,
 			EventReleased: stays, EventRefused: stays, EventLate: stays,
 		},
@@ -71,7 +71,7 @@ func TestMachineLifeCycle(t *testing.T) {
 
 var moment = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// machineIn is a machine that came to the state in the usual way.
+// machineIn returns a machine that reached the state in the usual way.
 func machineIn(s MachineState) Machine {
 	m := newMachine(KindCompute, "m", "cpu.1", DefaultProvider, Actor{}, moment)
 	m.State, m.Desired, m.Released, m.Incarnation = s, MachineRunning, false, 1
@@ -102,7 +102,8 @@ func TestMachineStartsAnew(t *testing.T) {
 	}
 }
 
-// A machine that goes by itself is made again three times, and is failed then; one that ran for a while has all three again.
+// A machine that ends by itself restarts three times and fails then. After a steady run it has all
+// three again.
 func TestMachineThatGoesByItself(t *testing.T) {
 	m := machineIn(MachineRunning)
 	for i := range maxRestarts {
@@ -120,7 +121,7 @@ func TestMachineThatGoesByItself(t *testing.T) {
 	require.Equal(t, 1, long.Restarts)
 }
 
-// A failed machine is kept as failed when nothing of it is left, unless it was to be stopped: then it is stopped.
+// A failed machine stays failed once nothing of it remains. If it should stop, it is stopped then.
 func TestMachineThatFailed(t *testing.T) {
 	m := machineIn(MachineStarting)
 	require.NoError(t, m.Apply(EventLate, "too late", moment))
@@ -130,7 +131,7 @@ func TestMachineThatFailed(t *testing.T) {
 	require.Equal(t, "too late", m.Message)
 	require.True(t, m.resting())
 	require.Nil(t, m.DueAt)
-	require.NoError(t, m.Apply(EventStop, "", moment), "which takes note of it")
+	require.NoError(t, m.Apply(EventStop, "", moment), "it records the request")
 	require.Equal(t, MachineStopped, m.State)
 
 	m = machineIn(MachineStopping)
@@ -171,7 +172,7 @@ func TestParseAutoStop(t *testing.T) {
 	}
 }
 
-// No order of events leaves a machine in a state that is none, or at rest with something to do.
+// No order of events leads to an unknown state, or to a resting machine with work left.
 func TestMachineEventsInAnyOrder(t *testing.T) {
 	var walk func(m Machine, depth int)
 	seen := map[string]bool{}

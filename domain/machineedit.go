@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// NewMachine is what a machine is made from.
+// NewMachine describes the machine to create.
 type NewMachine struct {
 	Name     string
 	Flavor   string
@@ -14,14 +14,14 @@ type NewMachine struct {
 	Image    string // empty stands for the provider's default
 	Slots    int    // 0 stands for four for each core
 
-	// Of a warehouse alone.
+	// Warehouses only.
 	WriteEngine string     // empty stands for DefaultWriteEngine
 	Nodes       *int       // nil stands for 1
 	TrinoStart  TrinoStart // empty stands for TrinoFirstWrite
 }
 
-// MachineChange changes the fields that are not nil. Flavor, image, slots and write engine change only while the machine is stopped; giving the image that it
-// has already pins it anew at the next start.
+// MachineChange changes the fields that are not nil. Flavor, image, slots and write engine change
+// only while the machine is stopped. Setting the current image pins it again at the next start.
 type MachineChange struct {
 	Name     *string
 	AutoStop *string
@@ -29,16 +29,17 @@ type MachineChange struct {
 	Flavor   *string
 	Image    *string
 
-	// Of a warehouse alone.
+	// Warehouses only.
 	WriteEngine *string
 	Nodes       *int
 	TrinoStart  *TrinoStart
 }
 
-// maxMachines bounds the machines of one kind in a workspace: far above what a team has, so a script that runs wild is stopped.
+// maxMachines bounds the machines of one kind in a workspace. It is far above a team's needs and
+// stops runaway scripts.
 const maxMachines = 500
 
-// Create makes a machine, which is stopped.
+// Create creates a machine, which is stopped.
 func (m *Machines) Create(ctx context.Context, s Scope, n NewMachine, key Idempotency) (machine Machine, err error) {
 	if err := authorize(ctx, m.Store, s, m.may(verbCreate)); err != nil {
 		return Machine{}, err
@@ -68,7 +69,8 @@ func (m *Machines) Create(ctx context.Context, s Scope, n NewMachine, key Idempo
 	return machine, err
 }
 
-// offered asks the provider whether it has what the new machine is made from, and chooses the write engine of a warehouse where none is named.
+// offered checks that the provider offers the new machine, and selects the write engine of a
+// warehouse if it is empty.
 func (m *Machines) offered(ctx context.Context, p ProviderSettings, machine *Machine) (err error) {
 	if err := m.known(ctx, p, &machine.Flavor, &machine.Image); err != nil || machine.Kind != KindWarehouse {
 		return err
@@ -88,7 +90,7 @@ func (m *Machines) insert(ctx context.Context, tx Tx, s Scope, machine Machine, 
 		return err
 	}
 	if len(all) == maxMachines {
-		return Errorf(CodeConflict, "The workspace has %d of these, which is the most; delete one first.", maxMachines)
+		return Errorf(CodeConflict, "The workspace has %d of these, which is the maximum; delete one first.", maxMachines)
 	}
 	if err := tx.InsertMachine(ctx, machine, agent); err != nil {
 		return err
@@ -97,7 +99,7 @@ func (m *Machines) insert(ctx context.Context, tx Tx, s Scope, machine Machine, 
 	return audited(ctx, tx, s, m.may(verbCreate), string(m.Kind), machine.ID)
 }
 
-// free refuses a name that another one has. Two at once meet in the table's own constraint.
+// free refuses a name that another machine has. A unique constraint catches concurrent requests.
 func (m *Machines) free(ctx context.Context, tx Tx, name string, own MachineID) error {
 	taken, err := tx.MachineByName(ctx, m.Kind, name)
 	if IsCode(err, CodeNotFound) || err == nil && taken.ID == own {
@@ -143,7 +145,7 @@ func newMachine(kind MachineKind, name, flavor string, p ProviderSettings, by Ac
 	return m
 }
 
-// newAgent makes the machine's agent, with a token that nobody has.
+// newAgent returns the machine's agent, with an unusable token.
 func (m *Machine) newAgent() Agent {
 	agent := NewAgent(m.Name, m.CreatedAt)
 	agent.MachineID, agent.TokenHash = m.ID, HashSecret(NewAgentToken())
@@ -184,7 +186,7 @@ func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineC
 			return err
 		}
 		if wanted != nil && (machine.Flavor != wanted.Flavor || machine.WriteEngine != wanted.WriteEngine) {
-			return Errorf(CodeConflict, "The %s %s was changed by somebody else at the same time; look at it, and try again.", m.Kind.noun(), machine.Name)
+			return Errorf(CodeConflict, "The %s %s was changed by another request at the same time; check it, and try again.", m.Kind.noun(), machine.Name)
 		}
 		if err := m.free(ctx, tx, machine.Name, id); err != nil {
 			return err
@@ -198,8 +200,8 @@ func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineC
 	return machine, err
 }
 
-// offer asks the provider whether it has what the change names. It returns the machine of which size and write engine were looked at together; nil where
-// neither changes.
+// offer checks that the provider offers the changed values. It returns the machine for which it
+// checked size and write engine together; nil if neither changes.
 func (m *Machines) offer(ctx context.Context, s Scope, id MachineID, c MachineChange) (*Machine, error) {
 	if c.Flavor == nil && c.Image == nil && c.WriteEngine == nil {
 		return nil, nil

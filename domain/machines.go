@@ -6,45 +6,46 @@ import (
 	"time"
 )
 
-// MachineTx reads and writes machines, their agents' ways in, and how much of them is used.
+// MachineTx reads and writes machines, the bootstrap tokens of their agents, and their metrics.
 type MachineTx interface {
 	Machine(ctx context.Context, id MachineID) (Machine, error)
 	// LockMachine returns the machine and its agent, both locked until the end of the transaction.
 	LockMachine(ctx context.Context, id MachineID) (Machine, Agent, error)
 	MachineByName(ctx context.Context, kind MachineKind, name string) (Machine, error)
-	// Machines are oldest first.
+	// Machines returns machines, oldest first.
 	Machines(ctx context.Context, kind MachineKind, after MachineID, limit int) ([]Machine, error)
 	MachinesByID(ctx context.Context, ids []MachineID) ([]Machine, error)
-	// InsertMachine adds the machine with its agent. It refuses a name that is taken with CodeConflict.
+	// InsertMachine adds the machine with its agent. It returns CodeConflict if the name is in use.
 	InsertMachine(ctx context.Context, m Machine, agent Agent) error
 	UpdateMachine(ctx context.Context, m Machine) error
-	// DeleteMachine keeps the agent: attempts tell where they ran.
+	// DeleteMachine keeps the agent, which attempts refer to.
 	DeleteMachine(ctx context.Context, id MachineID) error
-	// SetBootstrap makes the token with the hash the one that the agent may come with.
+	// SetBootstrap sets the hash of the agent's bootstrap token.
 	SetBootstrap(ctx context.Context, agent AgentID, hash []byte, expires time.Time) error
-	// TakeBootstrap uses the token up; false says that there is none such any more.
+	// TakeBootstrap consumes the token; false if it is no longer valid.
 	TakeBootstrap(ctx context.Context, agent AgentID, hash []byte, now time.Time) (bool, error)
 	SetEngines(ctx context.Context, agent AgentID, engines []Engine) error
-	// WaitingRuns have a queued task that is to run on the machine.
-	WaitingRuns(ctx context.Context, id MachineID) ([]RunID, error)
-	// Prices are those of the provider's flavors in the region at the time given, by flavor.
+	// Busy returns the machine's work.
+	Busy(ctx context.Context, id MachineID) (Busy, error)
+	// Prices returns the prices of the provider's flavors in the region at the time, by flavor.
 	Prices(ctx context.Context, p ProviderKind, region string, at time.Time) (map[string]Price, error)
 	SaveMetrics(ctx context.Context, id MachineID, m MachineMetrics) error
-	// Metrics are those after since and not after until, oldest first.
+	// Metrics returns the metrics after since, up to and including until, oldest first.
 	Metrics(ctx context.Context, id MachineID, since, until time.Time) ([]MachineMetrics, error)
 }
 
-// Machines keeps the machines of one kind: it says what is wanted of them. The Reconciler makes it so.
+// Machines manages the machines of one kind: it records their desired state. Reconciler carries it
+// out.
 type Machines struct {
 	Kind      MachineKind
 	Store     Store
 	Topics    Topics
 	Clock     Clock
 	Providers Providers
-	Host      string // of this server's own machines
+	Host      string // the host of this server's own machines
 }
 
-// Providers are those that this server has, by their kind.
+// Providers are the providers of this server, by kind.
 type Providers map[ProviderKind]Provider
 
 // of returns the provider of the settings.
@@ -55,7 +56,7 @@ func (p Providers) of(kind ProviderKind) (Provider, error) {
 	return nil, Errorf(CodeUnavailable, "This server has no provider %q; start it with --local-machines, or register another provider.", kind)
 }
 
-// verb is what is done to a machine; with its kind it is an Action.
+// verb is an operation on a machine; with its kind it forms an Action.
 type verb string
 
 const (
@@ -125,7 +126,7 @@ func (m *Machines) List(ctx context.Context, s Scope, p Page) (List[Machine], er
 	return page(list, rows, limit, func(m Machine) string { return string(m.ID) }), err
 }
 
-// ByID returns those of the machines that are in the workspace, of this kind.
+// ByID returns those machines with the given ids that are in the workspace and of this kind.
 func (m *Machines) ByID(ctx context.Context, s Scope, ids []MachineID) (machines []Machine, err error) {
 	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func (m *Machines) Watch(ctx context.Context, s Scope) (wake <-chan struct{}, st
 	return wake, stop, nil
 }
 
-// Start starts a stopped machine, or one that has failed.
+// Start starts a stopped or failed machine.
 func (m *Machines) Start(ctx context.Context, s Scope, id MachineID, key Idempotency) (machine Machine, err error) {
 	if err := authorize(ctx, m.Store, s, m.may(verbStart)); err != nil {
 		return Machine{}, err
@@ -180,7 +181,7 @@ func startMachine(ctx context.Context, tx Tx, s Scope, m *Machine, why string, n
 	return saveMachine(ctx, tx, s, *m, verbStart)
 }
 
-// saveMachine writes the machine, wakes who waits for it, and audits.
+// saveMachine writes the machine, notifies its watchers, and audits the change.
 func saveMachine(ctx context.Context, tx Tx, s Scope, m Machine, v verb) error {
 	if err := tx.UpdateMachine(ctx, m); err != nil {
 		return err
@@ -189,7 +190,7 @@ func saveMachine(ctx context.Context, tx Tx, s Scope, m Machine, v verb) error {
 	return audited(ctx, tx, s, m.Kind.action(v), string(m.Kind), m.ID)
 }
 
-// Stop stops a machine. What runs on it is cancelled first.
+// Stop stops a machine. It cancels running work first.
 func (m *Machines) Stop(ctx context.Context, s Scope, id MachineID) (machine Machine, err error) {
 	if err := authorize(ctx, m.Store, s, m.may(verbStop)); err != nil {
 		return Machine{}, err
@@ -208,7 +209,7 @@ func (m *Machines) Stop(ctx context.Context, s Scope, id MachineID) (machine Mac
 	return machine, err
 }
 
-// Delete removes a machine of which nothing is left running. Tasks that wait for it fail.
+// Delete removes a stopped or failed machine. Tasks that wait for it fail.
 func (m *Machines) Delete(ctx context.Context, s Scope, id MachineID) error {
 	if err := authorize(ctx, m.Store, s, m.may(verbDelete)); err != nil {
 		return err
@@ -228,24 +229,25 @@ func (m *Machines) Delete(ctx context.Context, s Scope, id MachineID) error {
 		return audited(ctx, tx, s, m.may(verbDelete), string(m.Kind), id)
 	})
 	if provider := m.Providers[machine.Provider]; err == nil && provider != nil {
-		_ = provider.Remove(ctx, MachineRef{Workspace: s.workspace, Machine: id, Incarnation: machine.Incarnation}) // else Reconciler.Sweep does
+		_ = provider.Remove(ctx, MachineRef{Workspace: s.workspace, Machine: id, Incarnation: machine.Incarnation}) // if this fails, Reconciler.Sweep removes it
 	}
 	return err
 }
 
-// busy says why the machine cannot be deleted.
+// busy returns why the machine cannot be deleted.
 func (m *Machine) busy() error {
 	what := "stop it first, and delete it when it is stopped"
 	switch m.State {
 	case MachineStopping:
 		what = "delete it when it is stopped"
 	case MachineFailed:
-		what = "what is left of it is being ended; delete it when that is done"
+		what = "its remains are being removed; delete it when that is done"
 	}
 	return Errorf(CodeConflict, "The %s %s is %s: %s.", m.Kind.noun(), m.Name, m.State, what)
 }
 
-// Log is the end of what the machine's agent has logged, limit bytes at most. A machine that never started has an empty one.
+// Log returns the last bytes of the agent's log, at most limit. The log of a machine that never
+// started is empty.
 func (m *Machines) Log(ctx context.Context, s Scope, id MachineID, limit int) ([]byte, error) {
 	machine, err := m.Get(ctx, s, id)
 	if err != nil {
@@ -255,7 +257,7 @@ func (m *Machines) Log(ctx context.Context, s Scope, id MachineID, limit int) ([
 		return nil, Invalid("bytes", "bytes is %d; it must be from 1 to %d.", limit, MaxMachineLog)
 	}
 	if machine.Host != "" && machine.Host != m.Host {
-		return nil, Errorf(CodeUnavailable, "The log of %s lies on the host that it runs on, and this server is on another; ask the server there.", machine.Name)
+		return nil, Errorf(CodeUnavailable, "The log of %s is on the host that it runs on, and this server is on another; ask the server there.", machine.Name)
 	}
 	if machine.Incarnation == 0 {
 		return nil, nil
@@ -267,5 +269,5 @@ func (m *Machines) Log(ctx context.Context, s Scope, id MachineID, limit int) ([
 	return provider.Log(ctx, MachineRef{Workspace: s.workspace, Machine: id, Incarnation: machine.Incarnation}, limit)
 }
 
-// MaxMachineLog is how many bytes of a machine's log are shown at most.
+// MaxMachineLog bounds the limit of Log, in bytes.
 const MaxMachineLog = 1 << 20

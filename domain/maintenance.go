@@ -8,72 +8,80 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// MaintenanceKind is one thing that is done to keep a table healthy.
+// MaintenanceKind is a kind of work that keeps a table efficient.
 type MaintenanceKind string
 
-// The kinds, in the order in which they are done.
+// The kinds, in the order of their execution.
 const (
-	MaintenanceCompact MaintenanceKind = "compact" // small files become few, and rows that are deleted leave
-	MaintenanceExpire  MaintenanceKind = "expire"  // old snapshots go, with the files that no other one needs
-	MaintenanceOrphans MaintenanceKind = "orphans" // files that no snapshot names go
+	// merge small files and remove deleted rows
+	MaintenanceCompact MaintenanceKind = "compact"
+	// remove old snapshots, and the files that no other snapshot needs
+	MaintenanceExpire MaintenanceKind = "expire"
+	// remove files that no snapshot names
+	MaintenanceOrphans MaintenanceKind = "orphans"
 )
 
-// MaintenanceKinds lists the kinds in the order in which they are done.
+// MaintenanceKinds lists the kinds in the order of their execution.
 var MaintenanceKinds = []MaintenanceKind{MaintenanceCompact, MaintenanceExpire, MaintenanceOrphans}
 
 // MaintenanceLevel is where a setting comes from.
 type MaintenanceLevel string
 
-// The levels, of which each goes before those above it.
+// The levels, from the lowest precedence to the highest.
 const (
 	MaintenanceBuiltIn     MaintenanceLevel = "default"
 	MaintenanceOfWorkspace MaintenanceLevel = "workspace"
 	MaintenanceOfDatabase  MaintenanceLevel = "database"
 	MaintenanceOfTable     MaintenanceLevel = "table"
-	MaintenanceRegistered  MaintenanceLevel = "registered" // the table's files came from elsewhere, so that nothing of it is removed unless its own policy says so
+	// the table's files came from elsewhere and are never removed
+	MaintenanceRegistered MaintenanceLevel = "registered"
 )
 
 // MaintenanceLevels lists the levels.
 var MaintenanceLevels = []MaintenanceLevel{MaintenanceBuiltIn, MaintenanceOfWorkspace, MaintenanceOfDatabase, MaintenanceOfTable, MaintenanceRegistered}
 
-// MaintenanceSchedule is when tables are looked at.
+// MaintenanceSchedule is when tables are checked.
 type MaintenanceSchedule struct {
 	Cron     string `json:"cron"`
 	TimeZone string `json:"time_zone"` // IANA name; empty stands for UTC
 }
 
-// MaintenancePolicy is what one level says of maintenance. What is nil is inherited, field by field.
+// MaintenancePolicy is the policy of one level. Nil fields are inherited, each separately.
 type MaintenancePolicy struct {
 	Enabled        *bool                `json:"enabled,omitempty"`
 	Schedule       *MaintenanceSchedule `json:"schedule,omitempty"`
 	Compact        CompactPolicy        `json:"compact"`
 	Expire         ExpirePolicy         `json:"expire"`
 	Orphans        OrphansPolicy        `json:"orphans"`
-	Warehouse      *MachineID           `json:"warehouse,omitempty"` // where it runs; one that is empty stands for any
+	Warehouse      *MachineID           `json:"warehouse,omitempty"` // empty stands for any
 	StartWarehouse *bool                `json:"start_warehouse,omitempty"`
 }
 
-// CompactPolicy is what one level says of compaction.
+// CompactPolicy is one level's policy for compaction.
 type CompactPolicy struct {
 	Enabled       *bool  `json:"enabled,omitempty"`
 	Threshold     *int64 `json:"threshold,omitempty"`      // bytes: smaller files are small
-	MinFiles      *int   `json:"min_files,omitempty"`      // small ones, which it begins with
-	DeletePercent *int   `json:"delete_percent,omitempty"` // of files or rows that are deletes, which it begins with
+	MinFiles      *int   `json:"min_files,omitempty"`      // small files from which compaction starts
+	DeletePercent *int   `json:"delete_percent,omitempty"` // share of deletes, in files or rows, from which compaction starts
 }
 
-// ExpirePolicy is what one level says of old snapshots.
+// ExpirePolicy is one level's policy for old snapshots.
 type ExpirePolicy struct {
 	Enabled  *bool `json:"enabled,omitempty"`
 	KeepDays *int  `json:"keep_days,omitempty"`
+
+	MaxSnapshots   *int `json:"max_snapshots,omitempty"`    // snapshots above this number expire even if they are younger
+	EraseAfterDays *int `json:"erase_after_days,omitempty"` // delay before the files that only they needed are erased
 }
 
-// OrphansPolicy is what one level says of files that no snapshot names.
+// OrphansPolicy is one level's policy for files that no snapshot names.
 type OrphansPolicy struct {
 	Enabled   *bool `json:"enabled,omitempty"`
 	OlderDays *int  `json:"older_days,omitempty"`
 }
 
-// MaintenanceSettings are what holds for a table, a database or the workspace after inheritance.
+// MaintenanceSettings are the effective settings of a table, a database or the workspace, after
+// inheritance.
 type MaintenanceSettings struct {
 	Enabled        bool
 	Schedule       MaintenanceSchedule
@@ -83,14 +91,16 @@ type MaintenanceSettings struct {
 	DeletePercent  int
 	Expire         bool
 	KeepDays       int
+	MaxSnapshots   int
+	EraseAfterDays int
 	Orphans        bool
 	OlderDays      int
 	Warehouse      MachineID
 	StartWarehouse bool
-	Origins        map[string]MaintenanceLevel // by the fields' names in MaintenanceFields
+	Origins        map[string]MaintenanceLevel // by MaintenanceFields
 }
 
-// The fields of a policy, by which Origins tells where each comes from.
+// The fields of a policy, which are the keys of Origins.
 const (
 	fieldEnabled        = "enabled"
 	fieldSchedule       = "schedule"
@@ -100,6 +110,8 @@ const (
 	fieldDeletePercent  = "compact.delete_percent"
 	fieldExpire         = "expire.enabled"
 	fieldKeepDays       = "expire.keep_days"
+	fieldMaxSnapshots   = "expire.max_snapshots"
+	fieldEraseAfterDays = "expire.erase_after_days"
 	fieldOrphans        = "orphans.enabled"
 	fieldOlderDays      = "orphans.older_than_days"
 	fieldWarehouse      = "warehouse_id"
@@ -108,18 +120,19 @@ const (
 
 // MaintenanceFields lists the fields of a policy.
 var MaintenanceFields = []string{
-	fieldEnabled, fieldSchedule, fieldCompact, fieldThreshold, fieldMinFiles, fieldDeletePercent, fieldExpire, fieldKeepDays, fieldOrphans, fieldOlderDays,
+	fieldEnabled, fieldSchedule, fieldCompact, fieldThreshold, fieldMinFiles, fieldDeletePercent, fieldExpire, fieldKeepDays, fieldMaxSnapshots, fieldEraseAfterDays,
+	fieldOrphans, fieldOlderDays,
 	fieldWarehouse, fieldStartWarehouse,
 }
 
 // mib is the unit of thresholds.
 const mib = 1 << 20
 
-// builtIn is what holds where no level says anything.
+// builtIn returns the default settings.
 func builtIn() MaintenanceSettings {
 	s := MaintenanceSettings{
 		Enabled: true, Schedule: MaintenanceSchedule{Cron: "0 3 * * *", TimeZone: "UTC"}, Compact: true, Threshold: 128 * mib, MinFiles: 5, DeletePercent: 10,
-		Expire: true, KeepDays: 7, Orphans: true, OlderDays: 7, StartWarehouse: true, Origins: map[string]MaintenanceLevel{},
+		Expire: true, KeepDays: 7, MaxSnapshots: 1000, EraseAfterDays: 1, Orphans: true, OlderDays: 7, StartWarehouse: true, Origins: map[string]MaintenanceLevel{},
 	}
 	for _, field := range MaintenanceFields {
 		s.Origins[field] = MaintenanceBuiltIn
@@ -127,7 +140,7 @@ func builtIn() MaintenanceSettings {
 	return s
 }
 
-// override takes what the level says.
+// override applies the level's policy.
 func (s *MaintenanceSettings) override(level MaintenanceLevel, p MaintenancePolicy) {
 	inherit(s, level, fieldEnabled, &s.Enabled, p.Enabled)
 	inherit(s, level, fieldSchedule, &s.Schedule, p.Schedule)
@@ -137,6 +150,8 @@ func (s *MaintenanceSettings) override(level MaintenanceLevel, p MaintenancePoli
 	inherit(s, level, fieldDeletePercent, &s.DeletePercent, p.Compact.DeletePercent)
 	inherit(s, level, fieldExpire, &s.Expire, p.Expire.Enabled)
 	inherit(s, level, fieldKeepDays, &s.KeepDays, p.Expire.KeepDays)
+	inherit(s, level, fieldMaxSnapshots, &s.MaxSnapshots, p.Expire.MaxSnapshots)
+	inherit(s, level, fieldEraseAfterDays, &s.EraseAfterDays, p.Expire.EraseAfterDays)
 	inherit(s, level, fieldOrphans, &s.Orphans, p.Orphans.Enabled)
 	inherit(s, level, fieldOlderDays, &s.OlderDays, p.Orphans.OlderDays)
 	inherit(s, level, fieldWarehouse, &s.Warehouse, p.Warehouse)
@@ -149,7 +164,8 @@ func inherit[T any](s *MaintenanceSettings, level MaintenanceLevel, field string
 	}
 }
 
-// settingsOf are what holds for the workspace; with a database's policy, for that, and with a table's, for that.
+// settingsOf returns the effective settings of the three levels. For a database or the workspace,
+// the policies of the levels below are empty.
 func settingsOf(workspace, database, table MaintenancePolicy) MaintenanceSettings {
 	s := builtIn()
 	s.override(MaintenanceOfWorkspace, workspace)
@@ -158,24 +174,25 @@ func settingsOf(workspace, database, table MaintenancePolicy) MaintenanceSetting
 	return s
 }
 
-// sparing takes back what would remove files of a table that came from elsewhere, unless its own policy says it.
+// sparing turns off the removal of files for a registered table: orphans always, expiry unless the
+// table's own policy turns it on.
 func (s *MaintenanceSettings) sparing(t LakeTable) {
 	if !t.Registered {
 		return
 	}
 	for field, on := range map[string]*bool{fieldExpire: &s.Expire, fieldOrphans: &s.Orphans} {
-		if s.Origins[field] != MaintenanceOfTable {
+		if field == fieldOrphans || s.Origins[field] != MaintenanceOfTable {
 			*on, s.Origins[field] = false, MaintenanceRegistered
 		}
 	}
 }
 
-// does says whether the kind is turned on.
+// does reports whether the kind is turned on.
 func (s MaintenanceSettings) does(k MaintenanceKind) bool {
 	return map[MaintenanceKind]bool{MaintenanceCompact: s.Compact, MaintenanceExpire: s.Expire, MaintenanceOrphans: s.Orphans}[k]
 }
 
-// kinds are those that are turned on.
+// kinds returns the kinds that are turned on.
 func (s MaintenanceSettings) kinds() (all []MaintenanceKind) {
 	for _, k := range MaintenanceKinds {
 		if s.does(k) {
@@ -191,9 +208,12 @@ const (
 	maxThreshold = 10 << 30
 	maxMinFiles  = 1_000_000
 	maxKeepDays  = 3650
+	minSnapshots = 10
+	maxSnapshots = 100_000
+	maxEraseDays = int(MaxEraseAfter / (24 * time.Hour))
 )
 
-// validate refuses what no level can say.
+// validate refuses values out of bounds and invalid schedules.
 func (p MaintenancePolicy) validate(now time.Time) error {
 	if t := p.Compact.Threshold; t != nil && (*t < minThreshold || *t > maxThreshold || *t%mib != 0) {
 		return Invalid(fieldThreshold, "%s is %d; it must be whole MiB (1048576 bytes), from 1 MiB to 10 GiB.", fieldThreshold, *t)
@@ -206,6 +226,8 @@ func (p MaintenancePolicy) validate(now time.Time) error {
 		{fieldMinFiles, p.Compact.MinFiles, 2, maxMinFiles},
 		{fieldDeletePercent, p.Compact.DeletePercent, 0, 100},
 		{fieldKeepDays, p.Expire.KeepDays, 1, maxKeepDays},
+		{fieldMaxSnapshots, p.Expire.MaxSnapshots, minSnapshots, maxSnapshots},
+		{fieldEraseAfterDays, p.Expire.EraseAfterDays, 1, maxEraseDays},
 		{fieldOlderDays, p.Orphans.OlderDays, 1, maxKeepDays},
 	} {
 		if b.value != nil && (*b.value < b.least || *b.value > b.max) {
@@ -219,7 +241,7 @@ func (p MaintenancePolicy) validate(now time.Time) error {
 	return err
 }
 
-// next is the first time after now at which the schedule is due.
+// next returns the first time after now at which the schedule is due.
 func (s MaintenanceSchedule) next(now time.Time) *time.Time {
 	made, err := NewSchedule{Cron: s.Cron, TimeZone: s.TimeZone}.schedule(now)
 	if err != nil {
@@ -228,19 +250,19 @@ func (s MaintenanceSchedule) next(now time.Time) *time.Time {
 	return made.NextAt
 }
 
-// MaintenanceHolder is the policy of one level, and when it is due, where it has a schedule.
+// MaintenanceHolder is the policy of one level, and its next due time.
 type MaintenanceHolder struct {
-	Database   DatabaseID // of a database
-	Table      TableID    // of a table; of the workspace both are empty
+	Database   DatabaseID // of a database's policy
+	Table      TableID    // of a table's policy; both are empty for the workspace
 	Policy     MaintenancePolicy
-	NextAt     *time.Time // nil without a schedule of its own; the workspace always has one
-	SweepAfter TableID    // the table at which going through those that are due was left
+	NextAt     *time.Time // nil without an own schedule; the workspace always has one
+	SweepAfter TableID    // where the sweep of due tables was interrupted
 }
 
-// Subject names whose policy it is: the id of a database or a table, and empty for the workspace.
+// Subject returns the id of the policy's database or table; empty for the workspace.
 func (h MaintenanceHolder) Subject() string { return string(h.Database) + string(h.Table) }
 
-// arm sets when the holder is due next.
+// arm sets the holder's next due time.
 func (h *MaintenanceHolder) arm(now time.Time) {
 	h.NextAt, h.SweepAfter = nil, ""
 	switch {
@@ -251,43 +273,44 @@ func (h *MaintenanceHolder) arm(now time.Time) {
 	}
 }
 
-// Maintained is what is remembered of a table's maintenance.
+// Maintained records a table's past maintenance.
 type Maintained struct {
 	CompactedAt      *time.Time
-	CompactedFiles   int64 // data files that were left then
-	CompactedDeletes int64 // files of deletes that were left then
+	CompactedFiles   int64 // data files after it
+	CompactedDeletes int64 // delete files after it
 	ExpiredAt        *time.Time
-	CleanedAt        *time.Time // when orphans were looked for
-	CleanedVersion   int        // of the table, right after that
+	ExpiredSnapshots int64      // snapshots after it
+	CleanedAt        *time.Time // when orphans were removed
+	CleanedVersion   int        // the table's version right after
 }
 
-// MaintainedTable is a table with what decides about its maintenance.
+// MaintainedTable is a table with everything that decides about its maintenance.
 type MaintainedTable struct {
 	LakeTable
 	Policy MaintenancePolicy // the table's own
-	NextAt *time.Time        // of its own schedule
+	NextAt *time.Time        // when its own schedule is due
 	Done   Maintained
-	Open   bool // a run of it waits or runs
+	Open   bool // it has a queued or running run
 }
 
-// Maintenance is what holds for the workspace, a database or a table.
+// Maintenance is the policy and the effective settings of the workspace, a database or a table.
 type Maintenance struct {
 	Policy   MaintenancePolicy // of this level
 	Settings MaintenanceSettings
-	NextAt   *time.Time // nil while it is turned off
+	NextAt   *time.Time // nil while turned off
 }
 
-// MaintenanceState is how far a run of maintenance is.
+// MaintenanceState is the state of a maintenance run.
 type MaintenanceState string
 
 // The states. The last four are final.
 const (
-	MaintenanceQueued    MaintenanceState = "queued" // it waits; its message says what for
+	MaintenanceQueued    MaintenanceState = "queued" // its message says what it waits for
 	MaintenanceRunning   MaintenanceState = "running"
 	MaintenanceSucceeded MaintenanceState = "succeeded"
 	MaintenanceFailed    MaintenanceState = "failed"    // its message says why
-	MaintenanceCancelled MaintenanceState = "cancelled" // its statement was
-	MaintenanceSkipped   MaintenanceState = "skipped"   // when its turn came there was nothing to do; its message says why
+	MaintenanceCancelled MaintenanceState = "cancelled" // its statement was cancelled
+	MaintenanceSkipped   MaintenanceState = "skipped"   // nothing to do; its message says why
 )
 
 // MaintenanceStates lists the states.
@@ -295,10 +318,10 @@ var MaintenanceStates = []MaintenanceState{
 	MaintenanceQueued, MaintenanceRunning, MaintenanceSucceeded, MaintenanceFailed, MaintenanceCancelled, MaintenanceSkipped,
 }
 
-// Final says that nothing comes after the state.
+// Final reports whether the state never changes again.
 func (s MaintenanceState) Final() bool { return s != MaintenanceQueued && s != MaintenanceRunning }
 
-// MaintenanceRun is one table's maintenance at one time. Names are those of that time.
+// MaintenanceRun is one execution of a table's maintenance. Names are those of that time.
 type MaintenanceRun struct {
 	ID         MaintenanceRunID
 	TableID    TableID
@@ -313,12 +336,12 @@ type MaintenanceRun struct {
 
 	State      MaintenanceState
 	Message    string
-	Todo       []MaintenanceKind // what is left, in its order
+	Todo       []MaintenanceKind // the remaining kinds, in order
 	Operations []MaintenanceOperation
-	Statement  StatementID // that runs now
-	Warehouse  MachineID   // on which
-	Tries      int         // that were lost with an engine or a server
-	LookAt     time.Time   // when it is looked at again: while it waits, or has no statement yet
+	Statement  StatementID // the current statement
+	Warehouse  MachineID   // of the current statement
+	Tries      int         // tries that were lost with an engine or a server
+	LookAt     time.Time   // when to check it again: while it waits, or has no statement yet
 	StartedAt  *time.Time
 	FinishedAt *time.Time
 }
@@ -333,21 +356,21 @@ type MaintenanceOperation struct {
 	StartedAt        time.Time        `json:"started_at"`
 	FinishedAt       *time.Time       `json:"finished_at,omitempty"`
 	Before           *TableTotals     `json:"before,omitempty"`
-	After            *TableTotals     `json:"after,omitempty"` // with what others have committed meanwhile
+	After            *TableTotals     `json:"after,omitempty"` // including other writers' commits
 	SnapshotsExpired *int64           `json:"snapshots_expired,omitempty"`
-	FilesRemoved     *int64           `json:"files_removed,omitempty"` // where the engine tells
-	Metrics          map[string]int64 `json:"metrics,omitempty"`       // as the engine told them
-	Seconds          float64          `json:"seconds"`                 // that its statement ran
-	Cost             *decimal.Decimal `json:"cost,omitempty"`          // of its warehouse in that time; nil where there is no price
+	FilesRemoved     *int64           `json:"files_removed,omitempty"` // nil if the engine does not report it
+	Metrics          map[string]int64 `json:"metrics,omitempty"`       // as the engine reports them
+	Seconds          float64          `json:"seconds"`                 // run time of its statement
+	Cost             *decimal.Decimal `json:"cost,omitempty"`          // cost of its warehouse for that time; nil without a price
 	Currency         string           `json:"currency,omitempty"`
 	Fault            Fault            `json:"fault,omitempty"`
 	Message          string           `json:"message,omitempty"` // why it failed
 }
 
-// TableTotals are what a table consisted of. What is nil was not known.
+// TableTotals is the contents of a table. Nil fields are unknown.
 type TableTotals struct {
-	Files       *int64 `json:"files"` // of data
-	Bytes       *int64 `json:"bytes"` // of all files of the current snapshot
+	Files       *int64 `json:"files"` // data files
+	Bytes       *int64 `json:"bytes"` // size of all files of the current snapshot
 	DeleteFiles *int64 `json:"delete_files"`
 	Snapshots   *int64 `json:"snapshots"`
 }
@@ -356,49 +379,54 @@ func (t LakeTable) totals() *TableTotals {
 	return &TableTotals{Files: t.DataFiles, Bytes: t.DataBytes, DeleteFiles: t.DeleteFiles, Snapshots: t.Snapshots}
 }
 
-// MaintenanceFilter narrows a list of runs. Zero fields do not.
+// MaintenanceFilter narrows a list of runs. Zero fields are ignored.
 type MaintenanceFilter struct {
 	Table    TableID            `json:"t,omitempty"`
 	Database DatabaseID         `json:"d,omitempty"`
 	States   []MaintenanceState `json:"s,omitempty"`
 }
 
-// MaintenanceTx reads and writes policies of maintenance and its runs.
+// MaintenanceTx reads and writes maintenance policies and runs.
 type MaintenanceTx interface {
-	// SharedMaintenance are the holders above tables: the workspace's, and those of databases.
+	// SharedMaintenance returns the holders above tables: the workspace's and the databases'.
 	SharedMaintenance(ctx context.Context) ([]MaintenanceHolder, error)
-	// LockMaintenance is the holder's row, locked; one without a policy where there is none, which is locked as well.
+	// LockMaintenance locks and returns the holder's row. If there is none, it returns and locks an
+	// empty one.
 	LockMaintenance(ctx context.Context, h MaintenanceHolder) (MaintenanceHolder, error)
 	UpdateMaintenance(ctx context.Context, h MaintenanceHolder) error
-	// MaintainedTables are live tables in the order of their ids: the holder's own, without those that have a schedule nearer to them unless all are asked for.
+	// MaintainedTables returns the holder's live tables in the order of their ids. Without all, it
+	// omits tables with a schedule at a lower level.
 	MaintainedTables(ctx context.Context, h MaintenanceHolder, all bool, after TableID, limit int) ([]MaintainedTable, error)
 	MaintainedByID(ctx context.Context, ids []TableID) ([]MaintainedTable, error)
 	SetMaintained(ctx context.Context, id TableID, m Maintained) error
-	// BeingWritten says that a statement which writes, and is not over, has opened the table.
+	// BeingWritten reports whether a live statement that writes has opened the table.
 	BeingWritten(ctx context.Context, id TableID) (bool, error)
-	// InsertMaintenanceRuns adds those whose table has none that waits or runs, and returns how many these were.
+	// InsertMaintenanceRuns adds the runs of tables without a queued or running run, and returns
+	// their number.
 	InsertMaintenanceRuns(ctx context.Context, runs []MaintenanceRun) (int, error)
 	MaintenanceRun(ctx context.Context, id MaintenanceRunID) (MaintenanceRun, error)
 	LockMaintenanceRun(ctx context.Context, id MaintenanceRunID) (MaintenanceRun, error)
 	UpdateMaintenanceRun(ctx context.Context, r MaintenanceRun) error
-	// MaintenanceRuns are newest first.
+	// MaintenanceRuns returns runs, newest first.
 	MaintenanceRuns(ctx context.Context, f MaintenanceFilter, before MaintenanceRunID, limit int) ([]MaintenanceRun, error)
-	// RunningMaintenance are the runs that have a statement, or are to get one.
+	// RunningMaintenance returns the running runs, including those without a statement yet.
 	RunningMaintenance(ctx context.Context) ([]MaintenanceRun, error)
-	// WaitingMaintenance are the runs that wait and may be looked at, those that wait for the longest first.
+	// WaitingMaintenance returns the queued runs that are due for a check, longest waiting first.
 	WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]MaintenanceRun, error)
 }
 
-// DueMaintenance is a workspace that maintenance is to look at, and when: the tables of one holder, or its runs.
+// DueMaintenance is a workspace whose runs, or whose tables of one holder, must be checked at a
+// time.
 type DueMaintenance struct {
 	Workspace WorkspaceID
 	Runs      bool
-	Database  DatabaseID // of the holder
-	Table     TableID    // of the holder
+	Database  DatabaseID // the holder's
+	Table     TableID    // the holder's
 	At        time.Time
 }
 
-// metrics reads what an engine answers: rows of a name and a number, as a JSON array of arrays. What is none of that is passed over.
+// metrics parses an engine's answer: rows of a name and a number, as a JSON array of arrays. It
+// skips other rows.
 func metrics(answered []byte) map[string]int64 {
 	var rows [][]json.RawMessage
 	if json.Unmarshal(answered, &rows) != nil {

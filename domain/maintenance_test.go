@@ -11,20 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// everything is a policy that says all there is, other than what is built in.
+// everything is a policy that sets every field to a value other than the default.
 func everything() MaintenancePolicy {
 	return MaintenancePolicy{
 		Enabled: new(false), Schedule: &MaintenanceSchedule{"@hourly", "Europe/Rome"}, Warehouse: new(MachineID("wh_1")), StartWarehouse: new(false),
 		Compact: CompactPolicy{Enabled: new(false), Threshold: new(int64(mib)), MinFiles: new(2), DeletePercent: new(50)},
-		Expire:  ExpirePolicy{Enabled: new(false), KeepDays: new(1)}, Orphans: OrphansPolicy{Enabled: new(false), OlderDays: new(2)},
+		Expire:  ExpirePolicy{Enabled: new(false), KeepDays: new(1), MaxSnapshots: new(10), EraseAfterDays: new(30)}, Orphans: OrphansPolicy{Enabled: new(false), OlderDays: new(2)},
 	}
 }
 
-// Each field is inherited by itself, from the nearest level that says it.
+// Each field is inherited separately, from the nearest level that sets it.
 func TestAPolicyIsInheritedFieldByField(t *testing.T) {
 	none, all := MaintenancePolicy{}, everything()
 	said := MaintenanceSettings{
-		Schedule: *all.Schedule, Threshold: mib, MinFiles: 2, DeletePercent: 50, KeepDays: 1, OlderDays: 2, Warehouse: "wh_1",
+		Schedule: *all.Schedule, Threshold: mib, MinFiles: 2, DeletePercent: 50, KeepDays: 1, MaxSnapshots: 10, EraseAfterDays: 30, OlderDays: 2, Warehouse: "wh_1",
 	}
 	for _, c := range []struct {
 		name                       string
@@ -68,7 +68,8 @@ func TestAPolicyIsKeptAsItIs(t *testing.T) {
 	}
 }
 
-// Nothing of a table whose files came from elsewhere is removed unless its own policy says so.
+// Orphan removal never applies to a registered table. Its snapshots expire only if its own policy
+// says so.
 func TestFilesFromElsewhereAreSpared(t *testing.T) {
 	yes := MaintenancePolicy{Expire: ExpirePolicy{Enabled: new(true)}, Orphans: OrphansPolicy{Enabled: new(true)}}
 	for _, c := range []struct {
@@ -80,12 +81,15 @@ func TestFilesFromElsewhereAreSpared(t *testing.T) {
 		{false, MaintenancePolicy{}, MaintenancePolicy{}, MaintenanceKinds, MaintenanceBuiltIn},
 		{true, MaintenancePolicy{}, MaintenancePolicy{}, []MaintenanceKind{MaintenanceCompact}, MaintenanceRegistered},
 		{true, yes, MaintenancePolicy{}, []MaintenanceKind{MaintenanceCompact}, MaintenanceRegistered},
-		{true, MaintenancePolicy{}, yes, MaintenanceKinds, MaintenanceOfTable},
+		{true, MaintenancePolicy{}, yes, []MaintenanceKind{MaintenanceCompact, MaintenanceExpire}, MaintenanceOfTable},
 	} {
 		l := levels{databases: map[DatabaseID]MaintenanceHolder{"db_1": {Policy: c.database}}}
 		s := l.settings(MaintainedTable{LakeTable: LakeTable{DatabaseID: "db_1", Registered: c.registered}, Policy: c.table})
 		require.Equal(t, c.want, s.kinds())
 		require.Equal(t, c.origin, s.Origins[fieldExpire])
+		if c.registered {
+			c.origin = MaintenanceRegistered
+		}
 		require.Equal(t, c.origin, s.Origins[fieldOrphans])
 	}
 }
@@ -93,7 +97,7 @@ func TestFilesFromElsewhereAreSpared(t *testing.T) {
 func TestWhatAPolicyMaySay(t *testing.T) {
 	for _, c := range []struct {
 		policy MaintenancePolicy
-		field  string // that is wrong; empty where nothing is
+		field  string // the invalid field; empty if valid
 	}{
 		{MaintenancePolicy{}, ""},
 		{everything(), ""},
@@ -109,6 +113,9 @@ func TestWhatAPolicyMaySay(t *testing.T) {
 		{MaintenancePolicy{Compact: CompactPolicy{DeletePercent: new(101)}}, fieldDeletePercent},
 		{MaintenancePolicy{Compact: CompactPolicy{DeletePercent: new(-1)}}, fieldDeletePercent},
 		{MaintenancePolicy{Expire: ExpirePolicy{KeepDays: new(0)}}, fieldKeepDays},
+		{MaintenancePolicy{Expire: ExpirePolicy{MaxSnapshots: new(9)}}, fieldMaxSnapshots},
+		{MaintenancePolicy{Expire: ExpirePolicy{EraseAfterDays: new(0)}}, fieldEraseAfterDays},
+		{MaintenancePolicy{Expire: ExpirePolicy{EraseAfterDays: new(31)}}, fieldEraseAfterDays},
 		{MaintenancePolicy{Orphans: OrphansPolicy{OlderDays: new(0)}}, fieldOlderDays},
 		{MaintenancePolicy{Orphans: OrphansPolicy{OlderDays: new(maxKeepDays + 1)}}, fieldOlderDays},
 	} {
@@ -125,7 +132,8 @@ func TestWhatAPolicyMaySay(t *testing.T) {
 	require.Equal(t, MaintenanceSchedule{"@daily", "UTC"}, *kept.Schedule)
 }
 
-// When a table is due: at the time of the nearest level that has a schedule; never while it is turned off.
+// A table is due at the time of the nearest level with a schedule, and never while maintenance is
+// turned off.
 func TestWhenATableIsDue(t *testing.T) {
 	at := func(hours int) *time.Time { return new(moment.Add(time.Duration(hours) * time.Hour)) }
 	own := MaintenancePolicy{Schedule: &MaintenanceSchedule{"@hourly", "UTC"}}
@@ -149,7 +157,7 @@ func TestWhenATableIsDue(t *testing.T) {
 	}
 }
 
-// A time that was missed does not come again and again, and one that was set stays as long as its schedule does.
+// A missed time does not repeat. A due time stays as long as its schedule does.
 func TestAHolderIsArmed(t *testing.T) {
 	hourly := MaintenancePolicy{Schedule: &MaintenanceSchedule{"0 * * * *", "UTC"}}
 	next := moment.Truncate(time.Hour).Add(time.Hour)
@@ -167,7 +175,7 @@ func TestAHolderIsArmed(t *testing.T) {
 	require.Equal(t, builtIn().Schedule.next(moment), workspace.NextAt)
 }
 
-// small is a table of many small files, which was just made.
+// small is a table of many small files, just created.
 func small() MaintainedTable {
 	return MaintainedTable{LakeTable: LakeTable{
 		Kind: KindTable, Snapshot: &TableSnapshot{}, CreatedAt: moment, Version: 3, DataFiles: new(int64(10)), DataBytes: new(int64(1000)), RowCount: new(int64(100)),
@@ -175,7 +183,7 @@ func small() MaintainedTable {
 	}}
 }
 
-// large is one of few files of the right size.
+// large is a table of few files of the target size.
 func large() MaintainedTable {
 	t := small()
 	t.DataFiles, t.DataBytes = new(int64(100)), new(int64(100*128*mib))
@@ -189,7 +197,7 @@ func TestWhatATableNeeds(t *testing.T) {
 		table  MaintainedTable
 		change func(*MaintainedTable)
 		want   []MaintenanceKind
-		after  time.Duration // since it was made
+		after  time.Duration // since its creation
 	}{
 		{"small files", small(), func(*MaintainedTable) {}, compact, 0},
 		{"a view", small(), func(t *MaintainedTable) { t.Kind = KindView }, nil, 0},
@@ -237,7 +245,7 @@ func TestTheStatementsOfMaintenance(t *testing.T) {
 	table := LakeTable{Database: "lake", Schema: "a.b", Name: `wei"rd`}
 	for kind, want := range map[MaintenanceKind]string{
 		MaintenanceCompact: `ALTER TABLE "lake"."a.b"."wei""rd" EXECUTE optimize(file_size_threshold => '128MB')`,
-		MaintenanceExpire:  `ALTER TABLE "lake"."a.b"."wei""rd" EXECUTE expire_snapshots(retention_threshold => '7d')`,
+		MaintenanceExpire:  `ALTER TABLE "lake"."a.b"."wei""rd" EXECUTE expire_snapshots(retention_threshold => '7d', max_snapshots => 1000, erase_after => '1d')`,
 		MaintenanceOrphans: `ALTER TABLE "lake"."a.b"."wei""rd" EXECUTE remove_orphan_files(retention_threshold => '7d')`,
 	} {
 		require.Equal(t, want, kind.sql(table, builtIn()))
@@ -260,13 +268,13 @@ func endedStatement(state StatementState, fault Fault) Statement {
 	return st
 }
 
-// What becomes of a run by how its statement ends.
+// The state of a run after its statement ends.
 func TestWhatBecomesOfARun(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		end   Statement
 		tries int
-		todo  int // that is left of two
+		todo  int // kinds left of two
 		state MaintenanceState
 	}{
 		{"it is done", endedStatement(StatementSucceeded, ""), 0, 1, MaintenanceRunning},
@@ -283,7 +291,7 @@ func TestWhatBecomesOfARun(t *testing.T) {
 	} {
 		r := runOf(MaintenanceCompact, MaintenanceExpire)
 		r.Tries = c.tries
-		r.settle(c.end, large().LakeTable, nil, Price{}, moment)
+		r.finalize(c.end, large().LakeTable, nil, Price{}, moment)
 		require.Equal(t, c.state, r.State, c.name)
 		require.Len(t, r.Todo, c.todo, c.name)
 		require.Equal(t, c.state.Final(), r.FinishedAt != nil, c.name)
@@ -293,9 +301,9 @@ func TestWhatBecomesOfARun(t *testing.T) {
 		if r.State == MaintenanceQueued {
 			require.Equal(t, moment.Add(time.Duration(c.tries+1)*maintenanceAgain), r.LookAt, c.name)
 		}
-		if r.State == MaintenanceRunning { // the next one succeeds
+		if r.State == MaintenanceRunning { // the next statement succeeds
 			r.begin(small().LakeTable, builtIn(), "wh_1", moment)
-			r.settle(endedStatement(StatementSucceeded, ""), large().LakeTable, nil, Price{}, moment)
+			r.finalize(endedStatement(StatementSucceeded, ""), large().LakeTable, nil, Price{}, moment)
 			require.Equal(t, c.end.State == StatementSucceeded, r.State == MaintenanceSucceeded, c.name)
 			require.Equal(t, c.end.State != StatementSucceeded, r.State == MaintenanceFailed, c.name)
 			require.Equal(t, r.State == MaintenanceFailed, r.Message != "", c.name)
@@ -303,13 +311,13 @@ func TestWhatBecomesOfARun(t *testing.T) {
 	}
 }
 
-// What was done, and what it cost, is in the history.
+// The history shows the operation's results and cost.
 func TestWhatAnOperationTells(t *testing.T) {
 	r := runOf(MaintenanceExpire)
 	after := small().LakeTable
 	after.Snapshots = new(int64(1))
 	told := metrics([]byte(`[["deleted_data_files_count", 7], ["deleted_manifests", 2], ["deleted_bytes", 900], ["kept", 5], ["odd", "x"], [1, 2], ["short"]]`))
-	r.settle(endedStatement(StatementSucceeded, ""), after, told, Price{Hourly: decimal.RequireFromString("0.40"), Currency: "USD"}, moment)
+	r.finalize(endedStatement(StatementSucceeded, ""), after, told, Price{Hourly: decimal.RequireFromString("0.40"), Currency: "USD"}, moment)
 	o := r.current()
 	require.Equal(t, MaintenanceSucceeded, r.State)
 	require.Equal(t, map[string]int64{"deleted_data_files_count": 7, "deleted_manifests": 2, "deleted_bytes": 900, "kept": 5}, o.Metrics)
@@ -322,11 +330,11 @@ func TestWhatAnOperationTells(t *testing.T) {
 	require.Equal(t, int64(1), *o.After.Snapshots)
 
 	r = runOf(MaintenanceExpire)
-	r.settle(endedStatement(StatementSucceeded, ""), after, map[string]int64{"expired_snapshots": 1}, Price{}, moment)
+	r.finalize(endedStatement(StatementSucceeded, ""), after, map[string]int64{"expired_snapshots": 1}, Price{}, moment)
 	require.Equal(t, int64(1), *r.current().SnapshotsExpired, "others have committed meanwhile")
 
 	r = runOf(MaintenanceCompact)
-	r.settle(endedStatement(StatementSucceeded, ""), after, metrics([]byte(`nothing`)), Price{}, moment)
+	r.finalize(endedStatement(StatementSucceeded, ""), after, metrics([]byte(`nothing`)), Price{}, moment)
 	require.Nil(t, r.current().Cost)
 	require.Nil(t, r.current().SnapshotsExpired)
 	require.Nil(t, r.current().FilesRemoved)
@@ -335,24 +343,24 @@ func TestWhatAnOperationTells(t *testing.T) {
 func TestARunIsPutOffForSixHoursAtMost(t *testing.T) {
 	r := newMaintenanceRun(small().LakeTable, MaintenanceKinds, TriggerSchedule, Actor{}, moment, moment)
 	until := moment.Add(time.Hour)
-	require.True(t, r.patient(moment))
+	require.True(t, r.waitsForQuiet(moment))
 	r.putOff(until, "It is written.", moment.Add(maintenanceWait-time.Second))
 	require.Equal(t, MaintenanceQueued, r.State)
 	require.Equal(t, until, r.LookAt)
-	require.False(t, r.patient(moment.Add(maintenanceWait)), "then it is done all the same")
+	require.False(t, r.waitsForQuiet(moment.Add(maintenanceWait)), "then it is done all the same")
 	r.putOff(until, "No warehouse.", moment.Add(maintenanceWait))
 	require.Equal(t, MaintenanceSkipped, r.State)
 	require.Contains(t, r.Message, "No warehouse.")
 
-	require.False(t, (&MaintenanceRun{Trigger: TriggerManual, CreatedAt: moment, Todo: MaintenanceKinds}).patient(moment), "somebody wants it now")
-	require.False(t, (&MaintenanceRun{Trigger: TriggerSchedule, CreatedAt: moment, Todo: MaintenanceKinds[1:]}).patient(moment), "it holds nobody up")
+	require.False(t, (&MaintenanceRun{Trigger: TriggerManual, CreatedAt: moment, Todo: MaintenanceKinds}).waitsForQuiet(moment), "somebody wants it now")
+	require.False(t, (&MaintenanceRun{Trigger: TriggerSchedule, CreatedAt: moment, Todo: MaintenanceKinds[1:]}).waitsForQuiet(moment), "it holds nobody up")
 }
 
 func TestWhoHurriesARun(t *testing.T) {
 	me := Actor{Kind: ActorUser, ID: "usr_1"}
 	for _, state := range MaintenanceStates {
 		r := MaintenanceRun{State: state, Trigger: TriggerSchedule, LookAt: moment.Add(time.Hour)}
-		err := r.hurry(me, MaintenanceKinds, moment)
+		err := r.expedite(me, MaintenanceKinds, moment)
 		require.Equal(t, state == MaintenanceQueued, err == nil, state)
 		if err != nil {
 			require.True(t, IsCode(err, CodeConflict))
@@ -362,7 +370,7 @@ func TestWhoHurriesARun(t *testing.T) {
 	}
 }
 
-// Where a run goes, by what warehouses there are and which of them are at work.
+// The choice of a warehouse, by their states and their current maintenance.
 func TestWhereMaintenanceRuns(t *testing.T) {
 	duck := func(id MachineID, s MachineState) Machine {
 		return Machine{ID: id, State: s, WriteEngine: EngineDuckDB}
@@ -377,31 +385,43 @@ func TestWhereMaintenanceRuns(t *testing.T) {
 		busy   []MachineID
 		policy MaintenancePolicy
 		want   MachineID
-		not    string // taken, wait or fail
+		not    string // busy, wait or fail
 	}{
 		{"none", nil, nil, MaintenancePolicy{}, "", "fail"},
 		{"one that is stopped", []Machine{duck("wh_1", MachineStopped)}, nil, MaintenancePolicy{}, "wh_1", ""},
 		{"and is not to be started", []Machine{duck("wh_1", MachineStopped)}, nil, asleep, "", "wait"},
 		{"one that runs, and is not to be started", []Machine{duck("wh_1", MachineRunning)}, nil, asleep, "wh_1", ""},
 		{"one that runs goes before Trino that does not", []Machine{trino("wh_1", MachineStopped), duck("wh_2", MachineRunning)}, nil, MaintenancePolicy{}, "wh_2", ""},
-		{"of two that run, Trino", []Machine{duck("wh_1", MachineRunning), trino("wh_2", MachineRunning)}, nil, MaintenancePolicy{}, "wh_2", ""},
-		{"of two that are stopped, Trino", []Machine{duck("wh_1", MachineStopped), trino("wh_2", MachineStopped)}, nil, MaintenancePolicy{}, "wh_2", ""},
+		{"of two that run, the first", []Machine{duck("wh_1", MachineRunning), trino("wh_2", MachineRunning)}, nil, MaintenancePolicy{}, "wh_1", ""},
+		{"of two that are stopped, the first", []Machine{duck("wh_1", MachineStopped), trino("wh_2", MachineStopped)}, nil, MaintenancePolicy{}, "wh_1", ""},
 		{"one that starts goes before one that does not", []Machine{trino("wh_1", MachineStopped), duck("wh_2", MachineStarting)}, nil, MaintenancePolicy{}, "wh_2", ""},
 		{"one that has failed goes last", []Machine{trino("wh_1", MachineFailed), duck("wh_2", MachineStopped)}, nil, MaintenancePolicy{}, "wh_2", ""},
 		{"of two that run, the other one", []Machine{duck("wh_1", MachineRunning), trino("wh_2", MachineRunning)}, []MachineID{"wh_2"}, MaintenancePolicy{}, "wh_1", ""},
-		{"one is at work", []Machine{duck("wh_1", MachineRunning)}, []MachineID{"wh_1"}, MaintenancePolicy{}, "", "taken"},
-		{"no other one is started beside it", []Machine{duck("wh_1", MachineRunning), trino("wh_2", MachineStopped)}, []MachineID{"wh_1"}, MaintenancePolicy{}, "", "taken"},
-		{"it is being started for another", []Machine{duck("wh_1", MachineStopped), duck("wh_2", MachineStopped)}, []MachineID{"wh_1"}, MaintenancePolicy{}, "", "taken"},
+		{"one is at work", []Machine{duck("wh_1", MachineRunning)}, []MachineID{"wh_1"}, MaintenancePolicy{}, "", "busy"},
+		{"no other one is started beside it", []Machine{duck("wh_1", MachineRunning), trino("wh_2", MachineStopped)}, []MachineID{"wh_1"}, MaintenancePolicy{}, "", "busy"},
+		{"it is being started for another", []Machine{duck("wh_1", MachineStopped), duck("wh_2", MachineStopped)}, []MachineID{"wh_1"}, MaintenancePolicy{}, "", "busy"},
 		{"the one that is named", []Machine{trino("wh_1", MachineRunning), duck("wh_2", MachineStopped)}, nil, named, "wh_2", ""},
 		{"the one that is named, beside another at work", []Machine{trino("wh_1", MachineRunning), duck("wh_2", MachineStopped)}, []MachineID{"wh_1"}, named, "wh_2", ""},
-		{"the one that is named is at work", []Machine{trino("wh_1", MachineRunning), duck("wh_2", MachineRunning)}, []MachineID{"wh_2"}, named, "", "taken"},
+		{"the one that is named is at work", []Machine{trino("wh_1", MachineRunning), duck("wh_2", MachineRunning)}, []MachineID{"wh_2"}, named, "", "busy"},
 		{"the one that is named is gone", []Machine{trino("wh_1", MachineRunning)}, nil, named, "", "fail"},
 	} {
-		turn := maintenanceTurn{warehouses: c.all, busy: c.busy}
-		got := turn.choose(settingsOf(c.policy, MaintenancePolicy{}, MaintenancePolicy{}))
+		pass := maintenancePass{warehouses: c.all, busy: c.busy}
+		got := pass.choose(settingsOf(c.policy, MaintenancePolicy{}, MaintenancePolicy{}))
 		require.Equal(t, c.want, got.id, c.name)
-		require.Equal(t, c.not == "taken", got.taken, c.name)
+		require.Equal(t, c.not == "busy", got.busy, c.name)
 		require.Equal(t, c.not == "wait", got.wait != "", c.name)
 		require.Equal(t, c.not == "fail", got.fail != "", c.name)
+	}
+}
+
+// A table with more snapshots than its maximum needs an expiry, whatever their age. Ten percent
+// above it, the expiry does not wait for the schedule.
+func TestATableWithTooManySnapshots(t *testing.T) {
+	s := settingsOf(MaintenancePolicy{}, MaintenancePolicy{}, MaintenancePolicy{Expire: ExpirePolicy{MaxSnapshots: new(100)}})
+	for snapshots, want := range map[int64][]bool{100: {false, false}, 101: {true, false}, 110: {true, false}, 111: {true, true}} {
+		table := MaintainedTable{LakeTable: LakeTable{Kind: KindTable, Snapshot: &TableSnapshot{ID: 1}, Snapshots: &snapshots, CreatedAt: moment}}
+		require.Equal(t, want, []bool{slices.Contains(table.needs(s, moment), MaintenanceExpire), table.overcrowded(s)}, "%d", snapshots)
+		table.Done.ExpiredSnapshots = 111
+		require.False(t, table.overcrowded(s), "the last expiry had to leave as many")
 	}
 }

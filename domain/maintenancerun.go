@@ -8,7 +8,7 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// newMaintenanceRun is a run of the table's maintenance, which waits.
+// newMaintenanceRun returns a queued run for the table.
 func newMaintenanceRun(t LakeTable, todo []MaintenanceKind, trigger Trigger, by Actor, due, now time.Time) MaintenanceRun {
 	return MaintenanceRun{
 		ID: newID[MaintenanceRunID](prefixMaintenance), TableID: t.ID, DatabaseID: t.DatabaseID, Database: t.Database, Schema: t.Schema, Table: t.Name, Trigger: trigger,
@@ -16,7 +16,7 @@ func newMaintenanceRun(t LakeTable, todo []MaintenanceKind, trigger Trigger, by 
 	}
 }
 
-// begin makes the next operation of the run, whose statement is still to be submitted.
+// begin adds the run's next operation. Its statement must still be submitted.
 func (r *MaintenanceRun) begin(t LakeTable, s MaintenanceSettings, warehouse MachineID, now time.Time) {
 	if r.StartedAt == nil {
 		r.StartedAt = &now
@@ -28,29 +28,31 @@ func (r *MaintenanceRun) begin(t LakeTable, s MaintenanceSettings, warehouse Mac
 	})
 }
 
-// current is the operation that runs.
+// current returns the run's last operation.
 func (r *MaintenanceRun) current() *MaintenanceOperation { return &r.Operations[len(r.Operations)-1] }
 
-// key makes submitting the current operation's statement something that is done once, whoever does it how often.
+// key returns the idempotency key of the current operation's statement, so that it is submitted
+// only once.
 func (r *MaintenanceRun) key() Idempotency {
 	return Idempotency{Key: fmt.Sprintf("%s/%d", r.ID, len(r.Operations))}
 }
 
-// statement is what the current operation submits.
+// statement returns the statement of the current operation.
 func (r *MaintenanceRun) statement() NewStatement {
 	o := r.current()
 	return NewStatement{Query: o.Query, Warehouse: string(o.Warehouse), Timeout: maintenanceTime}
 }
 
-// submitted notes the statement of the current operation.
+// submitted records the statement of the current operation.
 func (r *MaintenanceRun) submitted(id StatementID) {
 	r.Statement, r.current().Statement, r.current().State = id, id, StatementRunning
 }
 
-// settle takes how the current operation's statement ended. It leaves the run running when there is more to do at once.
-func (r *MaintenanceRun) settle(st Statement, after LakeTable, told map[string]int64, price Price, now time.Time) {
+// finalize records the end of the current operation's statement. The run stays running if there is
+// more to do now.
+func (r *MaintenanceRun) finalize(st Statement, after LakeTable, reported map[string]int64, price Price, now time.Time) {
 	o := r.current()
-	o.State, o.FinishedAt, o.After, o.Metrics = st.State, &now, after.totals(), told
+	o.State, o.FinishedAt, o.After, o.Metrics = st.State, &now, after.totals(), reported
 	if st.StartedAt != nil && st.FinishedAt != nil {
 		o.Seconds = st.FinishedAt.Sub(*st.StartedAt).Seconds()
 	}
@@ -64,14 +66,15 @@ func (r *MaintenanceRun) settle(st Statement, after LakeTable, told map[string]i
 		r.next(now)
 		return
 	}
-	r.lose(o, st.Failure, now)
+	r.fail(o, st.Failure, now)
 }
 
 var secondsAnHour = decimal.NewFromInt(3600)
 
-// expired is how many snapshots an expiry has taken, as the engine says, or as far as the table's rows before and after tell.
+// expired returns the number of snapshots that an expiry removed, as the engine reports it, or else
+// from the table's totals before and after.
 func (o *MaintenanceOperation) expired() *int64 {
-	if n, told := o.Metrics["expired_snapshots"]; told {
+	if n, reported := o.Metrics["expired_snapshots"]; reported {
 		return &n
 	}
 	if o.Kind != MaintenanceExpire || o.Before.Snapshots == nil || o.After.Snapshots == nil {
@@ -80,10 +83,10 @@ func (o *MaintenanceOperation) expired() *int64 {
 	return new(max(0, *o.Before.Snapshots-*o.After.Snapshots))
 }
 
-// removed is how many files the engine says that it deleted.
+// removed returns the number of files that the engine reports as deleted, or as listed for erasure.
 func (o *MaintenanceOperation) removed() (n *int64) {
 	for name, value := range o.Metrics {
-		if !strings.HasPrefix(name, "deleted_") || strings.HasSuffix(name, "bytes") {
+		if name != "forgotten_files" && (!strings.HasPrefix(name, "deleted_") || strings.HasSuffix(name, "bytes")) {
 			continue
 		}
 		if n == nil {
@@ -94,8 +97,9 @@ func (o *MaintenanceOperation) removed() (n *int64) {
 	return n
 }
 
-// lose takes the failure of an operation. A race that was lost, or a refusal, leaves the others to be done; what was lost with its engine is tried again.
-func (r *MaintenanceRun) lose(o *MaintenanceOperation, f *StatementFailure, now time.Time) {
+// fail records the failure of an operation. After a lost engine the operation is retried. After a
+// conflict or a refusal the run continues with the next kind.
+func (r *MaintenanceRun) fail(o *MaintenanceOperation, f *StatementFailure, now time.Time) {
 	if f == nil {
 		f = &StatementFailure{Fault: FaultEngine, Message: "Its statement is gone."}
 	}
@@ -111,23 +115,23 @@ func (r *MaintenanceRun) lose(o *MaintenanceOperation, f *StatementFailure, now 
 		}
 		r.State, r.Warehouse = MaintenanceQueued, ""
 		r.LookAt = now.Add(time.Duration(r.Tries) * maintenanceAgain)
-		r.Message = "It is tried again: " + f.Message
+		r.Message = "It is retried: " + f.Message
 	default:
 		r.Todo = r.Todo[1:]
 		r.next(now)
 	}
 }
 
-// next goes on, or ends the run when nothing is left.
+// next ends the run if no kinds are left.
 func (r *MaintenanceRun) next(now time.Time) {
 	if len(r.Todo) > 0 {
 		return
 	}
 	for _, o := range r.Operations {
 		switch o.Fault {
-		case "", FaultEngine: // which was tried again
+		case "", FaultEngine: // it was retried
 		case FaultConflict:
-			r.end(MaintenanceFailed, "It lost the race with another writer, and is done again when it is due the next time: "+o.Message, now)
+			r.end(MaintenanceFailed, "It lost the race with another writer and runs again at its next due time: "+o.Message, now)
 			return
 		default:
 			r.end(MaintenanceFailed, o.Message, now)
@@ -141,26 +145,26 @@ func (r *MaintenanceRun) end(state MaintenanceState, message string, now time.Ti
 	r.State, r.Message, r.FinishedAt, r.Warehouse, r.Statement = state, message, &now, "", ""
 }
 
-// putOff lets the run wait until then; one that has waited for too long is skipped.
+// putOff delays the run until then; after maintenanceWait it is skipped.
 func (r *MaintenanceRun) putOff(until time.Time, why string, now time.Time) {
 	if now.Sub(r.CreatedAt) >= maintenanceWait {
-		r.end(MaintenanceSkipped, why+" It has waited for six hours, and is due again the next time.", now)
+		r.end(MaintenanceSkipped, why+" It has waited for six hours; it is due again at the next time.", now)
 		return
 	}
 	r.LookAt, r.Message = until, why
 }
 
-// patient says that the run still waits for its table to be quiet.
-func (r *MaintenanceRun) patient(now time.Time) bool {
+// waitsForQuiet reports whether the run may still wait until its table is quiet.
+func (r *MaintenanceRun) waitsForQuiet(now time.Time) bool {
 	return r.Trigger == TriggerSchedule && now.Sub(r.CreatedAt) < maintenanceWait && r.compacts()
 }
 
 func (r *MaintenanceRun) compacts() bool { return len(r.Todo) > 0 && r.Todo[0] == MaintenanceCompact }
 
-// hurry makes a run that waits one that somebody wants now.
-func (r *MaintenanceRun) hurry(by Actor, todo []MaintenanceKind, now time.Time) error {
+// expedite turns a queued run into a manual one that is due now.
+func (r *MaintenanceRun) expedite(by Actor, todo []MaintenanceKind, now time.Time) error {
 	if r.State != MaintenanceQueued {
-		return Errorf(CodeConflict, "Maintenance of the table runs already (%s); wait for its end.", r.ID)
+		return Errorf(CodeConflict, "Maintenance of the table is already running (%s); wait for its end.", r.ID)
 	}
 	r.Trigger, r.CreatedBy, r.Todo, r.LookAt, r.Message = TriggerManual, by, todo, now, "Waits for its turn."
 	return nil

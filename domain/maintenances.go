@@ -7,33 +7,35 @@ import (
 	"time"
 )
 
-// Maintenances keeps tables healthy without being asked, by schedules that can be seen and turned off, and keeps what was done.
+// Maintenances runs table maintenance by schedules that users can see and turn off, and stores its
+// history.
 type Maintenances struct {
 	Store      Store
 	System     System
 	Topics     Topics
 	Clock      Clock
 	Statements *Statements
-	Rows       func(stream []byte) ([]byte, error) // of Arrow IPC, as a JSON array of arrays
+	Rows       func(stream []byte) ([]byte, error) // converts Arrow IPC into a JSON array of arrays
 }
 
-// subject is whose policy is read or written.
+// subject is the holder of a policy: the workspace, a database or a table.
 type subject struct {
 	database DatabaseID
 	table    TableID
 }
 
-// OfWorkspace is what holds where no database and no table says otherwise.
+// OfWorkspace returns the maintenance settings of the workspace, which databases and tables
+// inherit.
 func (m *Maintenances) OfWorkspace(ctx context.Context, s Scope) (Maintenance, error) {
 	return m.get(ctx, s, subject{})
 }
 
-// OfDatabase is what holds for the tables of the database that say nothing else.
+// OfDatabase returns the maintenance settings of the database, which its tables inherit.
 func (m *Maintenances) OfDatabase(ctx context.Context, s Scope, id DatabaseID) (Maintenance, error) {
 	return m.get(ctx, s, subject{database: id})
 }
 
-// OfTable is what holds for the table.
+// OfTable returns the maintenance settings of the table.
 func (m *Maintenances) OfTable(ctx context.Context, s Scope, id TableID) (found Maintenance, err error) {
 	all, err := m.OfTables(ctx, s, []TableID{id})
 	if err != nil {
@@ -46,7 +48,7 @@ func (m *Maintenances) OfTable(ctx context.Context, s Scope, id TableID) (found 
 	return found, nil
 }
 
-// OfTables is what holds for those of the tables that are live. It is two queries, however many they are.
+// OfTables returns the maintenance settings of those tables that are live, in two queries.
 func (m *Maintenances) OfTables(ctx context.Context, s Scope, ids []TableID) (map[TableID]Maintenance, error) {
 	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
 		return nil, err
@@ -77,7 +79,7 @@ func (m *Maintenances) get(ctx context.Context, s Scope, of subject) (found Main
 	return found, err
 }
 
-// read is what holds for the subject, which must be there.
+// read returns the settings of the subject, which must exist.
 func (m *Maintenances) read(ctx context.Context, tx Tx, of subject) (Maintenance, error) {
 	shared, err := readLevels(ctx, tx)
 	if err != nil {
@@ -96,7 +98,7 @@ func (m *Maintenances) read(ctx context.Context, tx Tx, of subject) (Maintenance
 	return shared.of(of.database, now), nil
 }
 
-// maintainable is the live table with the id.
+// maintainable returns the live table with the id.
 func maintainable(ctx context.Context, tx Tx, id TableID) (MaintainedTable, error) {
 	found, err := tx.MaintainedByID(ctx, []TableID{id})
 	if err == nil && len(found) == 0 {
@@ -127,7 +129,7 @@ func readLevels(ctx context.Context, tx Tx) (levels, error) {
 	return l, err
 }
 
-// of is what holds for the database, or without one for the workspace.
+// of returns the settings of the database, or of the workspace if id is empty.
 func (l levels) of(id DatabaseID, now time.Time) Maintenance {
 	h := l.databases[id]
 	m := Maintenance{Policy: l.workspace.Policy, Settings: settingsOf(l.workspace.Policy, h.Policy, MaintenancePolicy{})}
@@ -150,7 +152,7 @@ func (l levels) ofTable(t MaintainedTable, now time.Time) Maintenance {
 	return m
 }
 
-// nextAt is when the holder of the schedule that counts is due.
+// nextAt returns the due time of the effective schedule.
 func (l levels) nextAt(s MaintenanceSettings, database, table *time.Time, now time.Time) *time.Time {
 	switch {
 	case !s.Enabled:
@@ -162,7 +164,7 @@ func (l levels) nextAt(s MaintenanceSettings, database, table *time.Time, now ti
 	case l.workspace.NextAt != nil:
 		return l.workspace.NextAt
 	}
-	return s.Schedule.next(now) // of a workspace that was not looked at yet
+	return s.Schedule.next(now) // the workspace has no due time yet
 }
 
 // SetWorkspace replaces the workspace's own policy.
@@ -170,12 +172,12 @@ func (m *Maintenances) SetWorkspace(ctx context.Context, s Scope, p MaintenanceP
 	return m.set(ctx, s, MaintenanceDefault, subject{}, p)
 }
 
-// SetDatabase replaces the policy of a database. What is nil in it is inherited.
+// SetDatabase replaces the policy of a database. Nil fields are inherited.
 func (m *Maintenances) SetDatabase(ctx context.Context, s Scope, id DatabaseID, p MaintenancePolicy) (Maintenance, error) {
 	return m.set(ctx, s, MaintenanceUpdate, subject{database: id}, p)
 }
 
-// SetTable replaces the policy of a table. What is nil in it is inherited.
+// SetTable replaces the policy of a table. Nil fields are inherited.
 func (m *Maintenances) SetTable(ctx context.Context, s Scope, id TableID, p MaintenancePolicy) (Maintenance, error) {
 	return m.set(ctx, s, MaintenanceUpdate, subject{table: id}, p)
 }
@@ -189,7 +191,7 @@ func (m *Maintenances) set(ctx context.Context, s Scope, may Action, of subject,
 		return Maintenance{}, err
 	}
 	err = m.Store.In(ctx, s, func(tx Tx) error {
-		if _, err := m.read(ctx, tx, of); err != nil { // that it is there
+		if _, err := m.read(ctx, tx, of); err != nil { // it must exist
 			return err
 		}
 		if err := p.locate(ctx, tx); err != nil {
@@ -230,7 +232,7 @@ func (o subject) id(s Scope) string {
 	return string(o.database) + string(o.table)
 }
 
-// replace makes p the holder's policy. When it is due changes with its schedule alone.
+// replace makes p the holder's policy. The due time changes only with the schedule.
 func (h *MaintenanceHolder) replace(p MaintenancePolicy, now time.Time) {
 	before := h.Policy.Schedule
 	h.Policy = p
@@ -239,7 +241,7 @@ func (h *MaintenanceHolder) replace(p MaintenancePolicy, now time.Time) {
 	}
 }
 
-// normal is the policy with its schedule as it is kept.
+// normal validates the policy and normalizes its schedule.
 func (p MaintenancePolicy) normal(now time.Time) (MaintenancePolicy, error) {
 	if err := p.validate(now); err != nil || p.Schedule == nil {
 		return p, err
@@ -252,20 +254,21 @@ func (p MaintenancePolicy) normal(now time.Time) (MaintenancePolicy, error) {
 	return p, nil
 }
 
-// locate makes the warehouse that is named, by its id or its name, its id.
+// locate replaces the warehouse's name or id by its id.
 func (p *MaintenancePolicy) locate(ctx context.Context, tx Tx) error {
 	if p.Warehouse == nil || *p.Warehouse == "" {
 		return nil
 	}
 	found, err := findMachine(ctx, tx, KindWarehouse, string(*p.Warehouse))
 	if IsCode(err, CodeNotFound) {
-		return Invalid(fieldWarehouse, "There is no warehouse %q; GET /sql/warehouses lists those that there are.", *p.Warehouse)
+		return Invalid(fieldWarehouse, "There is no warehouse %q; GET /sql/warehouses lists the warehouses.", *p.Warehouse)
 	}
 	p.Warehouse = &found.ID
 	return err
 }
 
-// RunTable has all that is turned on done to the table now, needed or not. One that waits already is hurried; one that runs is CodeConflict.
+// RunTable runs all enabled kinds on the table now, needed or not. It expedites a queued run, and
+// returns CodeConflict if one is running.
 func (m *Maintenances) RunTable(ctx context.Context, s Scope, id TableID, key Idempotency) (run MaintenanceRun, err error) {
 	if err := authorize(ctx, m.Store, s, MaintenanceStart); err != nil {
 		return MaintenanceRun{}, err
@@ -301,7 +304,7 @@ func (m *Maintenances) runTable(ctx context.Context, tx Tx, s Scope, id TableID)
 	run := newMaintenanceRun(t.LakeTable, todo, TriggerManual, s.actor, now, now)
 	made, err := tx.InsertMaintenanceRuns(ctx, []MaintenanceRun{run})
 	if err == nil && made == 0 {
-		run, err = hurried(ctx, tx, s, id, todo, now)
+		run, err = expedited(ctx, tx, s, id, todo, now)
 	}
 	if err != nil {
 		return "", err
@@ -310,8 +313,8 @@ func (m *Maintenances) runTable(ctx context.Context, tx Tx, s Scope, id TableID)
 	return run.ID, audited(ctx, tx, s, MaintenanceStart, string(KindTable), id)
 }
 
-// hurried is the run that the table has, which waits no more.
-func hurried(ctx context.Context, tx Tx, s Scope, id TableID, todo []MaintenanceKind, now time.Time) (MaintenanceRun, error) {
+// expedited makes the table's queued run due now, and returns it.
+func expedited(ctx context.Context, tx Tx, s Scope, id TableID, todo []MaintenanceKind, now time.Time) (MaintenanceRun, error) {
 	open, err := tx.MaintenanceRuns(ctx, MaintenanceFilter{Table: id, States: []MaintenanceState{MaintenanceQueued, MaintenanceRunning}}, "", 1)
 	if err != nil || len(open) == 0 {
 		return MaintenanceRun{}, orEnded(err)
@@ -320,7 +323,7 @@ func hurried(ctx context.Context, tx Tx, s Scope, id TableID, todo []Maintenance
 	if err != nil {
 		return run, err
 	}
-	if err := run.hurry(s.actor, todo, now); err != nil {
+	if err := run.expedite(s.actor, todo, now); err != nil {
 		return run, err
 	}
 	return run, tx.UpdateMaintenanceRun(ctx, run)
@@ -333,7 +336,8 @@ func orEnded(err error) error {
 	return err
 }
 
-// RunDatabase has done now what the tables of the database need, as when they are due, and returns how many of them need something.
+// RunDatabase queues runs for the tables of the database that need maintenance, and returns their
+// number.
 func (m *Maintenances) RunDatabase(ctx context.Context, s Scope, id DatabaseID, key Idempotency) (queued int, err error) {
 	if err := authorize(ctx, m.Store, s, MaintenanceStart); err != nil {
 		return 0, err
@@ -379,7 +383,7 @@ func (m *Maintenances) runDatabase(ctx context.Context, tx Tx, s Scope, id Datab
 	return queued, audited(ctx, tx, s, MaintenanceStart, "database", id)
 }
 
-// runs are those of the tables that need something.
+// runs returns runs for the tables that need maintenance.
 func (l levels) runs(tables []MaintainedTable, trigger Trigger, by Actor, due, now time.Time) (runs []MaintenanceRun) {
 	for _, t := range tables {
 		s := l.settings(t)
@@ -405,7 +409,7 @@ func (m *Maintenances) Run(ctx context.Context, s Scope, id MaintenanceRunID) (r
 	return run, err
 }
 
-// Runs are newest first.
+// Runs returns runs, newest first.
 func (m *Maintenances) Runs(ctx context.Context, s Scope, f MaintenanceFilter, p Page) (List[MaintenanceRun], error) {
 	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
 		return List[MaintenanceRun]{}, err

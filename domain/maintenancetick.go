@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Tick goes through the tables that are due and brings their runs on, and returns when it is to look again; the zero time when nothing is known to come. Every
-// replica may do it: rows that are locked see to it that each thing is done once. At rest it is one query, whatever there is.
+// Tick queues runs for due tables and advances the runs. It returns when to call it next, or the
+// zero time if nothing is due. Any replica may call it: row locks ensure that each step happens
+// once. At rest it costs one query.
 func (m *Maintenances) Tick(ctx context.Context) (next time.Time, err error) {
 	due, err := m.System.DueMaintenance(ctx, m.Clock.Now(), MaxLimit)
 	if err != nil {
@@ -31,8 +32,8 @@ func (m *Maintenances) Tick(ctx context.Context) (next time.Time, err error) {
 	return time.Time{}, errors.Join(failed...)
 }
 
-// sweep goes through the tables of a holder that is due: a transaction for each page of them, so that who goes on after an interruption goes on there. A time that
-// was missed comes once.
+// sweep queues runs for the tables of a due holder, one transaction for each page. After an
+// interruption the next sweep continues at the same page. A missed time is done once.
 func (m *Maintenances) sweep(ctx context.Context, d DueMaintenance) error {
 	s := SystemScope(d.Workspace, "maintenance")
 	for more := true; more; {
@@ -57,7 +58,7 @@ func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s Scope, of Mainten
 		h.arm(now)
 		return false, tx.UpdateMaintenance(ctx, h)
 	}
-	if h.NextAt == nil || h.NextAt.After(now) { // another replica was here
+	if h.NextAt == nil || h.NextAt.After(now) { // another replica has done it
 		return false, nil
 	}
 	shared, err := readLevels(ctx, tx)
@@ -83,7 +84,8 @@ func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s Scope, of Mainten
 	return more, tx.UpdateMaintenance(ctx, h)
 }
 
-// advance brings on the runs of a workspace: it takes what came of their statements, lets others begin while there is room, and submits their statements.
+// advance advances the runs of a workspace: it records ended statements, starts queued runs while
+// there is room, and submits their statements.
 func (m *Maintenances) advance(ctx context.Context, ws WorkspaceID) error {
 	s := SystemScope(ws, "maintenance")
 	var submit []MaintenanceRun
@@ -91,8 +93,8 @@ func (m *Maintenances) advance(ctx context.Context, ws WorkspaceID) error {
 		if _, err := tx.LockMaintenance(ctx, MaintenanceHolder{}); err != nil { // one replica at a time
 			return err
 		}
-		t := &maintenanceTurn{m: m, tx: tx, scope: s, now: m.Clock.Now()}
-		err = t.take(ctx)
+		t := &maintenancePass{m: m, tx: tx, scope: s, now: m.Clock.Now()}
+		err = t.run(ctx)
 		submit = t.submit
 		return err
 	})
@@ -106,18 +108,18 @@ func (m *Maintenances) advance(ctx context.Context, ws WorkspaceID) error {
 	return errors.Join(failed...)
 }
 
-// submit hands in the statement of the run's current operation. If this server ends in between, the claim runs out, and another one does it with the same key:
-// there is one statement in any case.
+// submit submits the statement of the run's current operation. If this server stops meanwhile,
+// another one submits it after maintenanceClaim with the same key, so it runs only once.
 func (m *Maintenances) submit(ctx context.Context, s Scope, run MaintenanceRun) error {
 	st, refused := m.Statements.Submit(ctx, s, run.statement(), run.key())
-	passing := refused != nil && (isPassing(refused) || IsCode(refused, CodeRate) || IsCode(refused, CodeUnavailable))
+	passing := refused != nil && (isPassing(refused) || IsCode(refused, CodeRate))
 	if passing {
 		return refused
 	}
 	return m.Store.In(ctx, s, func(tx Tx) error {
 		now, err := tx.LockMaintenanceRun(ctx, run.ID)
 		if err != nil || now.State != MaintenanceRunning || now.Statement != "" || len(now.Operations) != len(run.Operations) {
-			return err // it was brought on meanwhile
+			return err // another replica has advanced it meanwhile
 		}
 		if refused != nil {
 			t, err := tx.LakeTable(ctx, run.TableID)
@@ -125,30 +127,30 @@ func (m *Maintenances) submit(ctx context.Context, s Scope, run MaintenanceRun) 
 				return err
 			}
 			failure := &StatementFailure{Fault: FaultQuery, Message: AsError(refused).Message}
-			now.settle(Statement{State: StatementFailed, Failure: failure}, t, nil, Price{}, m.Clock.Now())
+			now.finalize(Statement{State: StatementFailed, Failure: failure}, t, nil, Price{}, m.Clock.Now())
 			tx.Notify(MaintenanceTopic)
 		} else {
 			now.submitted(st.ID)
-			tx.Notify(MaintenanceTopic) // it may be over already
+			tx.Notify(MaintenanceTopic) // it may have ended already
 		}
 		tx.Notify(MaintenanceRunsTopic(s.workspace))
 		return tx.UpdateMaintenanceRun(ctx, now)
 	})
 }
 
-// maintenanceTurn is one look at the runs of a workspace, in a transaction that is alone with them.
-type maintenanceTurn struct {
+// maintenancePass is one pass over the runs of a workspace, in a transaction that locks them.
+type maintenancePass struct {
 	m          *Maintenances
 	tx         Tx
 	scope      Scope
 	now        time.Time
 	shared     levels
 	warehouses []Machine
-	busy       []MachineID // that have a statement of maintenance
+	busy       []MachineID // warehouses with a statement of maintenance
 	submit     []MaintenanceRun
 }
 
-func (t *maintenanceTurn) take(ctx context.Context) error {
+func (t *maintenancePass) run(ctx context.Context) error {
 	running, err := t.tx.RunningMaintenance(ctx)
 	if err != nil {
 		return err
@@ -157,7 +159,7 @@ func (t *maintenanceTurn) take(ctx context.Context) error {
 		return err
 	}
 	for _, r := range running {
-		if err := t.bringOn(ctx, r); err != nil {
+		if err := t.advance(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -186,8 +188,8 @@ func (t *maintenanceTurn) take(ctx context.Context) error {
 	return nil
 }
 
-// tables are those of the runs that are live.
-func (t *maintenanceTurn) tables(ctx context.Context, runs []MaintenanceRun) (map[TableID]MaintainedTable, error) {
+// tables returns the live tables of the runs.
+func (t *maintenancePass) tables(ctx context.Context, runs []MaintenanceRun) (map[TableID]MaintainedTable, error) {
 	ids := make([]TableID, len(runs))
 	for i, r := range runs {
 		ids[i] = r.TableID
@@ -200,8 +202,8 @@ func (t *maintenanceTurn) tables(ctx context.Context, runs []MaintenanceRun) (ma
 	return found, err
 }
 
-// bringOn takes what came of the run's statement, and goes on with its next operation.
-func (t *maintenanceTurn) bringOn(ctx context.Context, r MaintenanceRun) error {
+// advance records the end of the run's statement, and begins its next operation.
+func (t *maintenancePass) advance(ctx context.Context, r MaintenanceRun) error {
 	if r.Statement != "" {
 		st, err := t.tx.Statement(ctx, r.Statement)
 		if err != nil && !IsCode(err, CodeNotFound) {
@@ -214,12 +216,12 @@ func (t *maintenanceTurn) bringOn(ctx context.Context, r MaintenanceRun) error {
 		if err != nil {
 			st = Statement{State: StatementFailed}
 		}
-		if err := t.settle(ctx, &r, st); err != nil {
+		if err := t.finalize(ctx, &r, st); err != nil {
 			return err
 		}
 	}
 	if r.State == MaintenanceRunning {
-		if err := t.goOn(ctx, &r); err != nil {
+		if err := t.proceed(ctx, &r); err != nil {
 			return err
 		}
 	}
@@ -229,8 +231,9 @@ func (t *maintenanceTurn) bringOn(ctx context.Context, r MaintenanceRun) error {
 	return t.save(ctx, r)
 }
 
-// goOn begins the next operation of a run where the one before is over, and else submits that again whose submission was cut off.
-func (t *maintenanceTurn) goOn(ctx context.Context, r *MaintenanceRun) error {
+// proceed begins the next operation after one has ended. It submits the current one again if its
+// submission was interrupted.
+func (t *maintenancePass) proceed(ctx context.Context, r *MaintenanceRun) error {
 	if r.current().State.Final() {
 		table, err := maintainable(ctx, t.tx, r.TableID)
 		if IsCode(err, CodeNotFound) {
@@ -251,13 +254,13 @@ func (t *maintenanceTurn) goOn(ctx context.Context, r *MaintenanceRun) error {
 
 const droppedMeanwhile = "The table was dropped."
 
-func (t *maintenanceTurn) save(ctx context.Context, r MaintenanceRun) error {
+func (t *maintenancePass) save(ctx context.Context, r MaintenanceRun) error {
 	t.tx.Notify(MaintenanceRunsTopic(t.scope.workspace))
 	return t.tx.UpdateMaintenanceRun(ctx, r)
 }
 
-// settle takes how a statement ended: what the table is now, what the engine told, and what it cost.
-func (t *maintenanceTurn) settle(ctx context.Context, r *MaintenanceRun, st Statement) error {
+// finalize records the end of a statement: the table's totals, the engine's metrics, and the cost.
+func (t *maintenancePass) finalize(ctx context.Context, r *MaintenanceRun, st Statement) error {
 	kind := r.current().Kind
 	after, err := t.tx.LakeTable(ctx, r.TableID)
 	if err != nil && !IsCode(err, CodeNotFound) {
@@ -267,11 +270,11 @@ func (t *maintenanceTurn) settle(ctx context.Context, r *MaintenanceRun, st Stat
 	if err != nil {
 		return err
 	}
-	told, err := t.told(ctx, st)
+	reported, err := t.reported(ctx, st)
 	if err != nil {
 		return err
 	}
-	r.settle(st, after, told, price, t.now)
+	r.finalize(st, after, reported, price, t.now)
 	if st.State != StatementSucceeded || after.ID == "" {
 		return nil
 	}
@@ -284,8 +287,8 @@ func (t *maintenanceTurn) settle(ctx context.Context, r *MaintenanceRun, st Stat
 	return t.tx.SetMaintained(ctx, r.TableID, done)
 }
 
-// price is what an hour of the warehouse costs; the zero value where there is no price, or no such warehouse any more.
-func (t *maintenanceTurn) price(ctx context.Context, id MachineID) (Price, error) {
+// price returns the hourly price of the warehouse; the zero value without a price or a warehouse.
+func (t *maintenancePass) price(ctx context.Context, id MachineID) (Price, error) {
 	w, err := t.tx.Machine(ctx, id)
 	if IsCode(err, CodeNotFound) {
 		return Price{}, nil
@@ -297,8 +300,8 @@ func (t *maintenanceTurn) price(ctx context.Context, id MachineID) (Price, error
 	return prices[w.Flavor], err
 }
 
-// told is what the engine answered, where that is rows of names and numbers.
-func (t *maintenanceTurn) told(ctx context.Context, st Statement) (map[string]int64, error) {
+// reported returns the engine's answer, if it consists of names and numbers.
+func (t *maintenancePass) reported(ctx context.Context, st Statement) (map[string]int64, error) {
 	if st.State != StatementSucceeded || len(st.Chunks) != 1 {
 		return nil, nil
 	}
@@ -308,14 +311,14 @@ func (t *maintenanceTurn) told(ctx context.Context, st Statement) (map[string]in
 	}
 	rows, err := t.m.Rows(result)
 	if err != nil {
-		return nil, nil // numbers for people: the work is done in any case
+		return nil, nil // numbers for people only: the work is done
 	}
 	return metrics(rows), nil
 }
 
-// start lets a run begin, puts it off, or ends it where there is nothing to do any more. One for whose warehouse there is no turn yet is left as it is: the end of
-// what runs there wakes who waits.
-func (t *maintenanceTurn) start(ctx context.Context, r MaintenanceRun, tables map[TableID]MaintainedTable) error {
+// start starts a queued run, delays it, or ends it if there is nothing left to do. It leaves the
+// run unchanged while its warehouse is busy: the end of the statement there triggers the next pass.
+func (t *maintenancePass) start(ctx context.Context, r MaintenanceRun, tables map[TableID]MaintainedTable) error {
 	table, live := tables[r.TableID]
 	if !live {
 		r.end(MaintenanceSkipped, droppedMeanwhile, t.now)
@@ -326,7 +329,7 @@ func (t *maintenanceTurn) start(ctx context.Context, r MaintenanceRun, tables ma
 		return t.save(ctx, r)
 	}
 	at := t.choose(s)
-	if at.taken {
+	if at.busy {
 		return nil
 	}
 	until, why, err := t.written(ctx, r, table)
@@ -337,10 +340,10 @@ func (t *maintenanceTurn) start(ctx context.Context, r MaintenanceRun, tables ma
 		r.putOff(until, why, t.now)
 		return t.save(ctx, r)
 	}
-	return t.place(ctx, r, table, s, at)
+	return t.startOn(ctx, r, table, s, at)
 }
 
-// review looks again at what a run that came by its schedule is to do: it may have waited for hours.
+// review updates the kinds of a scheduled run, which may have waited for hours.
 func (r *MaintenanceRun) review(t MaintainedTable, s MaintenanceSettings, now time.Time) {
 	if r.Trigger != TriggerSchedule {
 		return
@@ -351,13 +354,14 @@ func (r *MaintenanceRun) review(t MaintainedTable, s MaintenanceSettings, now ti
 	case !s.Enabled:
 		r.end(MaintenanceSkipped, "Maintenance was turned off meanwhile.", now)
 	case len(r.Todo) == 0:
-		r.end(MaintenanceSkipped, "When its turn came there was nothing to do any more.", now)
+		r.end(MaintenanceSkipped, "There was nothing left to do when its turn came.", now)
 	}
 }
 
-// written says why a table that is being written has to wait, and until when. Compaction alone waits: it would lose the race with a writer, or make a long one lose.
-func (t *maintenanceTurn) written(ctx context.Context, r MaintenanceRun, table MaintainedTable) (until time.Time, why string, err error) {
-	if !r.patient(t.now) {
+// written returns why and until when a run must wait for writers of its table. Only compaction
+// waits: it would conflict with a writer.
+func (t *maintenancePass) written(ctx context.Context, r MaintenanceRun, table MaintainedTable) (until time.Time, why string, err error) {
+	if !r.waitsForQuiet(t.now) {
 		return time.Time{}, "", nil
 	}
 	if quiet := table.UpdatedAt.Add(maintenanceQuiet); quiet.After(t.now) {
@@ -367,11 +371,11 @@ func (t *maintenanceTurn) written(ctx context.Context, r MaintenanceRun, table M
 	if err != nil || !busy {
 		return time.Time{}, "", err
 	}
-	return t.now.Add(maintenanceQuiet), "A statement that writes has opened the table, and is not over. Compaction waits for it.", nil
+	return t.now.Add(maintenanceQuiet), "A statement that writes has the table open. Compaction waits for its end.", nil
 }
 
-// place begins the run on the warehouse that was chosen.
-func (t *maintenanceTurn) place(ctx context.Context, r MaintenanceRun, table MaintainedTable, s MaintenanceSettings, at choice) error {
+// startOn starts the run on the chosen warehouse.
+func (t *maintenancePass) startOn(ctx context.Context, r MaintenanceRun, table MaintainedTable, s MaintenanceSettings, at choice) error {
 	switch {
 	case at.fail != "":
 		r.end(MaintenanceFailed, at.fail, t.now)
@@ -385,16 +389,17 @@ func (t *maintenanceTurn) place(ctx context.Context, r MaintenanceRun, table Mai
 	return t.save(ctx, r)
 }
 
-// choice is where a run can go: exactly one of the fields is set.
+// choice is the result of choose: exactly one field is set.
 type choice struct {
-	id    MachineID
-	taken bool   // by other maintenance
-	wait  string // for what, as a sentence
-	fail  string // why nowhere
+	id   MachineID
+	busy bool   // with other maintenance
+	wait string // what the run waits for, as a sentence
+	fail string // why no warehouse can run it
 }
 
-// choose is the warehouse that is named; else one that runs, with Trino rather than without; else one that is started, where that is allowed.
-func (t *maintenanceTurn) choose(s MaintenanceSettings) choice {
+// choose returns the policy's warehouse if it names one; otherwise a running one, or one to start
+// if the policy allows it.
+func (t *maintenancePass) choose(s MaintenanceSettings) choice {
 	all := t.warehouses
 	if s.Warehouse != "" {
 		all = slices.DeleteFunc(slices.Clone(all), func(w Machine) bool { return w.ID != s.Warehouse })
@@ -403,34 +408,31 @@ func (t *maintenanceTurn) choose(s MaintenanceSettings) choice {
 	case len(all) == 0 && s.Warehouse != "":
 		return choice{fail: "The warehouse " + string(s.Warehouse) + ", which its policy names, is gone; name another one."}
 	case len(all) == 0:
-		return choice{fail: "The workspace has no warehouse; make one, on which maintenance can run."}
+		return choice{fail: "The workspace has no warehouse; create one for maintenance to run on."}
 	}
 	all = slices.SortedStableFunc(slices.Values(all), func(a, b Machine) int { return maintenanceRank(b) - maintenanceRank(a) })
 	free := slices.DeleteFunc(slices.Clone(all), func(w Machine) bool { return slices.Contains(t.busy, w.ID) })
 	switch {
 	case len(free) > 0 && free[0].State == MachineRunning:
 		return choice{id: free[0].ID}
-	case len(free) < len(all) || s.Warehouse == "" && len(t.busy) > 0: // one at work is enough: no other one is started beside it
-		return choice{taken: true}
+	// one busy warehouse is enough: do not start another
+	case len(free) < len(all) || s.Warehouse == "" && len(t.busy) > 0:
+		return choice{busy: true}
 	case s.StartWarehouse:
 		return choice{id: free[0].ID}
 	}
-	return choice{wait: "No warehouse runs, and its policy starts none."}
+	return choice{wait: "No warehouse is running, and the policy does not start one."}
 }
 
-// maintenanceRank orders warehouses: those that run, then those that are not failed, and of each those with Trino.
+// maintenanceRank orders warehouses: running, starting, stopped, others.
 func maintenanceRank(w Machine) int {
-	rank := 0
 	switch w.State {
 	case MachineRunning:
-		rank = 6
+		return 3
 	case MachineStarting:
-		rank = 4
+		return 2
 	case MachineStopped, MachineStopping:
-		rank = 2
+		return 1
 	}
-	if w.WriteEngine == EngineTrino {
-		rank++
-	}
-	return rank
+	return 0
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Bounds of what is taken by OpenLineage.
+// Bounds of OpenLineage requests.
 const (
 	MaxLineageBody     = 1 << 20 // bytes of a request
 	MaxLineageEvents   = 1_000   // in one request
@@ -25,13 +25,14 @@ const (
 	maxAhead           = 10 * time.Minute
 )
 
-// Prefixes of the ids of what is outside.
+// Prefixes of the ids of external datasets and jobs.
 const (
 	prefixDataset     = "ext_"
 	prefixExternalJob = "xjob_"
 )
 
-// RunEvent is what is taken of an OpenLineage RunEvent (specification 2-0-2). Facets that are not here are left aside.
+// RunEvent is the used part of an OpenLineage RunEvent (specification 2-0-2). Other facets are
+// ignored.
 type RunEvent struct {
 	EventType string `json:"eventType"`
 	EventTime string `json:"eventTime"`
@@ -78,7 +79,8 @@ type RunEventField struct {
 	Field string `json:"field"`
 }
 
-// ParseRunEvents reads one event, or an array of them. What is wrong is CodeInvalid with its place.
+// ParseRunEvents parses one event, or an array of them. It returns CodeInvalid with the position of
+// an error.
 func ParseRunEvents(body []byte, now time.Time) ([]RunEvent, error) {
 	if len(body) > MaxLineageBody {
 		return nil, &Error{Code: CodeTooLarge, Field: "body", Message: sprintf("The events have %d bytes; send at most %d at once.", []any{len(body), MaxLineageBody})}
@@ -93,7 +95,7 @@ func ParseRunEvents(body []byte, now time.Time) ([]RunEvent, error) {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return nil, Invalid(wrong.Field, "The value of %q cannot be of the type %s; see the RunEvent of OpenLineage 2-0-2.", wrong.Field, wrong.Value)
 		}
-		return nil, Invalid("body", "The body is no JSON: %s.", err)
+		return nil, Invalid("body", "The body is not JSON: %s.", err)
 	}
 	if len(events) == 0 {
 		return nil, Invalid("body", "There is no event; send one, or an array of them.")
@@ -118,11 +120,11 @@ var (
 	uuidShape  = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
-// complete validates the event and reads its time.
+// complete validates the event and parses its time.
 func (e *RunEvent) complete(where string, now time.Time) (err error) {
 	switch {
 	case e.Run == nil && e.Job != nil:
-		return Invalid(where+"run", "%srun is missing: only events of runs (RunEvent) are taken, none of jobs or datasets alone.", where)
+		return Invalid(where+"run", "%srun is missing: only run events (RunEvent) are accepted, no job or dataset events.", where)
 	case e.Run == nil:
 		return Invalid(where+"run", "%srun is missing; send RunEvents of OpenLineage.", where)
 	case e.Job == nil:
@@ -130,7 +132,7 @@ func (e *RunEvent) complete(where string, now time.Time) (err error) {
 	case !slices.Contains(eventTypes, e.EventType):
 		return Invalid(where+"eventType", "%seventType is %q; use START, RUNNING, COMPLETE, FAIL, ABORT or OTHER.", where, e.EventType)
 	case !uuidShape.MatchString(e.Run.RunID):
-		return Invalid(where+"run.runId", "%srun.runId is %q, which is no UUID.", where, e.Run.RunID)
+		return Invalid(where+"run.runId", "%srun.runId is %q, which is not a UUID.", where, e.Run.RunID)
 	case e.Producer == "" || e.SchemaURL == "":
 		return Invalid(where+"producer", "%sproducer and schemaURL are required; give the address of what sends the event, and of the schema that it follows.", where)
 	}
@@ -138,7 +140,7 @@ func (e *RunEvent) complete(where string, now time.Time) (err error) {
 		return Invalid(where+"eventTime", "%seventTime is %q; write it as 2026-01-31T12:00:00.000Z.", where, e.EventTime)
 	}
 	if e.at.After(now.Add(maxAhead)) || e.at.Year() < 1970 {
-		return Invalid(where+"eventTime", "%seventTime is %s, which is not a time of the past; look at the clock of its machine.", where, e.EventTime)
+		return Invalid(where+"eventTime", "%seventTime is %s, which is in the future or before 1970; check the clock of its machine.", where, e.EventTime)
 	}
 	if e.at = e.at.UTC().Truncate(time.Microsecond); e.at.After(now) {
 		e.at = now
@@ -173,7 +175,7 @@ func (n RunEventName) valid(where string) error {
 	return validText(where+".name", n.Name, maxExternalName)
 }
 
-// external is what the name stands for when it is not ours.
+// external returns the external dataset or job of this name.
 func (n RunEventName) external(job bool) External {
 	prefix := prefixDataset
 	if job {
@@ -183,12 +185,12 @@ func (n RunEventName) external(job bool) External {
 	return External{ID: prefix + hex.EncodeToString(sum[:16]), Job: job, Namespace: n.Namespace, Name: n.Name}
 }
 
-// over says that the event ends its run without success: what it was to write was not written.
+// lost reports whether the event ends its run without success. Its outputs were then not written.
 func (e *RunEvent) lost() bool { return e.EventType == "FAIL" || e.EventType == "ABORT" }
 
-// columns are those that the event says are read of the input.
+// columns returns the columns of the input that were read, by the event's column lineage.
 func (e *RunEvent) columns(input RunEventName) (columns []string) {
-	take := func(fields []RunEventField) {
+	add := func(fields []RunEventField) {
 		for _, f := range fields {
 			if f.RunEventName == input && f.Field != "" && !slices.Contains(columns, f.Field) {
 				columns = append(columns, f.Field)
@@ -197,15 +199,15 @@ func (e *RunEvent) columns(input RunEventName) (columns []string) {
 	}
 	for _, out := range e.Outputs {
 		for _, f := range out.Facets.ColumnLineage.Fields {
-			take(f.InputFields)
+			add(f.InputFields)
 		}
-		take(out.Facets.ColumnLineage.Dataset)
+		add(out.Facets.ColumnLineage.Dataset)
 	}
 	slices.Sort(columns)
 	return columns
 }
 
-// written are the columns that the event says are written of the output.
+// written returns the columns of the output that were written, by its column lineage.
 func (d RunEventDataset) written() (columns []string) {
 	for name := range d.Facets.ColumnLineage.Fields {
 		columns = append(columns, name)
@@ -214,13 +216,14 @@ func (d RunEventDataset) written() (columns []string) {
 	return columns
 }
 
-// snapshot is that of an Iceberg table where the event has it; else 0.
+// snapshot returns the Iceberg snapshot of the dataset; 0 if the event has none.
 func (d RunEventDataset) snapshot() int64 {
-	id, _ := strconv.ParseInt(d.Facets.Version.DatasetVersion, 10, 64) // any other version is no snapshot
+	id, _ := strconv.ParseInt(d.Facets.Version.DatasetVersion, 10, 64) // other versions are not snapshots
 	return max(0, id)
 }
 
-// Report takes in events of OpenLineage. Those of a task's process are of its run; others are of a job outside. The same event again changes nothing.
+// Report stores OpenLineage events. Events from a task's process belong to its run, others to an
+// external job. Repeating an event has no effect.
 func (l *Lineages) Report(ctx context.Context, s Scope, events []RunEvent) error {
 	if err := authorize(ctx, l.Store, s, LineageReport); err != nil {
 		return err
@@ -231,7 +234,7 @@ func (l *Lineages) Report(ctx context.Context, s Scope, events []RunEvent) error
 			return err
 		}
 		for _, e := range events {
-			r.take(e)
+			r.addEvent(e)
 		}
 		if err := tx.RetractLineage(ctx, slices.Collect(maps.Keys(r.lost))); err != nil {
 			return err
@@ -239,7 +242,7 @@ func (l *Lineages) Report(ctx context.Context, s Scope, events []RunEvent) error
 		if err := tx.InsertLineageFacts(ctx, r.precise()); err != nil {
 			return err
 		}
-		all := slices.SortedFunc(maps.Values(r.outside), func(a, b External) int { return strings.Compare(a.ID, b.ID) }) // one order of locks
+		all := slices.SortedFunc(maps.Values(r.outside), func(a, b External) int { return strings.Compare(a.ID, b.ID) }) // in a fixed order, which prevents deadlocks
 		if err := tx.SaveExternals(ctx, all, l.Clock.Now()); err != nil {
 			return err
 		}
@@ -247,19 +250,20 @@ func (l *Lineages) Report(ctx context.Context, s Scope, events []RunEvent) error
 	})
 }
 
-// lineageReport takes in the events of one request.
+// lineageReport collects the facts from the events of one request.
 type lineageReport struct {
 	scope   Scope
 	catalog string
-	named   map[string]LineageEntry // tables of ours, by database, schema and name as they are compared; the database by its id as well
-	placed  map[string]LakeTable    // by their locations
+	// named holds our tables by tableKey, once by the database's name and once by its id.
+	named   map[string]LineageEntry
+	placed  map[string]LakeTable // by location
 	outside map[string]External
 	facts   []LineageFact
-	at      map[factKey]int // of a fact in facts
+	at      map[factKey]int // index in facts
 	lost    map[LineageSource]bool
 }
 
-// factKey is what a fact is of: what is told of it more than once is one fact.
+// factKey identifies a fact. Repeated reports of it are merged.
 type factKey struct {
 	Actor     Actor
 	Direction LineageDirection
@@ -267,7 +271,7 @@ type factKey struct {
 	Snapshot  int64
 }
 
-// find looks up all tables that the events may mean, in two queries.
+// find looks up all tables that the events may refer to, in two queries.
 func (r *lineageReport) find(ctx context.Context, tx Tx, events []RunEvent) error {
 	names, places := map[LakeTableName]bool{}, map[string]bool{}
 	for _, e := range events {
@@ -293,7 +297,7 @@ func (r *lineageReport) find(ctx context.Context, tx Tx, events []RunEvent) erro
 	return err
 }
 
-func (r *lineageReport) take(e RunEvent) {
+func (r *lineageReport) addEvent(e RunEvent) {
 	fact := LineageFact{Source: strings.ToLower(e.Run.RunID), LineageEntry: LineageEntry{At: e.at, Actor: r.scope.actor}}
 	if fact.Actor.Kind != ActorRun {
 		job := e.Job.external(true)
@@ -319,11 +323,11 @@ func (r *lineageReport) take(e RunEvent) {
 	}
 }
 
-// add adds a fact, or what it knows to the one that was told before it. Outputs of runs that are lost are left out when they are kept.
+// add adds a fact, or merges it into an earlier one. The store skips outputs of lost runs.
 func (r *lineageReport) add(f LineageFact) {
 	key := factKey{f.Actor, f.Direction, f.TableID, f.SnapshotID}
-	at, told := r.at[key]
-	if !told {
+	at, known := r.at[key]
+	if !known {
 		r.at[key] = len(r.facts)
 		r.facts = append(r.facts, f)
 		return
@@ -333,7 +337,7 @@ func (r *lineageReport) add(f LineageFact) {
 	}
 }
 
-// precise are the facts without those of no snapshot of what is told with one too.
+// precise returns the facts without those that repeat another fact but lack its snapshot.
 func (r *lineageReport) precise() []LineageFact {
 	with := map[factKey]int{}
 	for i, f := range r.facts {
@@ -352,7 +356,8 @@ func (r *lineageReport) precise() []LineageFact {
 	})
 }
 
-// resolve finds the table of ours that a dataset is, by its name, its other names or its location; else it is one outside.
+// resolve finds our table for a dataset, by its name, its symlinks or its location. If there is
+// none, it returns an external dataset.
 func (r *lineageReport) resolve(d RunEventDataset) LineageEntry {
 	for _, n := range r.names(d) {
 		if e, ours := r.named[tableKey(n.Database, n.Schema, n.Name)]; ours {
@@ -367,7 +372,8 @@ func (r *lineageReport) resolve(d RunEventDataset) LineageEntry {
 	return LineageEntry{TableID: TableID(out.ID), Schema: d.Namespace, Name: d.Name}
 }
 
-// names are those that can be a table's of ours, of the dataset's own and its other ones.
+// names returns those names of the dataset, including its symlinks, that may be names of our
+// tables.
 func (r *lineageReport) names(d RunEventDataset) (names []LakeTableName) {
 	for _, n := range append([]RunEventName{d.RunEventName}, d.Facets.Symlinks.Identifiers...) {
 		if n.valid("") != nil {
@@ -385,14 +391,15 @@ func entryOf(t LakeTable) LineageEntry {
 	return LineageEntry{TableID: t.ID, Database: t.Database, Schema: t.Schema, Name: t.Name}
 }
 
-// otherSystems are namespaces with names of three parts that are not ours, by how they begin.
+// otherSystems are the schemes of other systems' namespaces that have names of three parts.
 var otherSystems = []string{
 	"postgres", "mysql", "mssql", "sqlserver", "oracle", "snowflake", "redshift", "bigquery", "trino", "athena", "awsathena", "db2", "teradata", "kafka", "hive", "glue", "arn",
 	"cassandra", "sqlite", "clickhouse", "databricks", "azurecosmos", "synapse", "dremio", "unitycatalog", "jdbc", "mongodb", "cockroach", "duckdb", "spanner", "vertica",
 }
 
-// parts are those of a name that can be a table's of ours: of three parts or more, and in no namespace of another system. In the namespace of our catalog the
-// database may be left out, as Spark does.
+// parts splits a name that may be a name of our table: it has three parts or more, and its
+// namespace is no other system's. In our catalog's namespace the database may be missing, as in
+// Spark's events.
 func (r *lineageReport) parts(n RunEventName) []string {
 	parts := strings.Split(n.Name, ".")
 	ours := strings.TrimSuffix(n.Namespace, "/") == r.catalog
@@ -406,7 +413,8 @@ func (r *lineageReport) parts(n RunEventName) []string {
 	return parts
 }
 
-// location is where a dataset lies that is named by its place, as Spark names them; else empty.
+// location returns the URI of a dataset that is named by its location, as in Spark's events; else
+// empty.
 func location(n RunEventName) string {
 	namespace := strings.TrimSuffix(n.Namespace, "/")
 	switch {
@@ -416,4 +424,9 @@ func location(n RunEventName) string {
 		return namespace + "/" + strings.Trim(n.Name, "/")
 	}
 	return ""
+}
+
+// tableKey identifies a table by its names, as SQL compares them.
+func tableKey(database, schema, name string) string {
+	return FoldName(database + "." + schema + "." + name)
 }

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// Outbox carries messages to agents after the commit that caused them. They are hints: what it cannot deliver, or has no room for, is left to the agent's
-// next heartbeat or hello. Each agent has a queue of its own, so that one which does not answer holds up no other.
+// Outbox sends messages to agents after the commit that caused them. Messages are hints: the
+// agent's next heartbeat or hello replaces lost ones. Each agent has its own queue, so a silent
+// agent does not delay others.
 type Outbox struct {
 	fleet  Fleet
 	report func(error)
 
 	mu      sync.Mutex
-	life    context.Context // of Run; nil before it
-	over    bool            // nobody carries messages any more
+	life    context.Context // Run's context; nil before Run
+	over    bool            // Run has ended
 	queues  map[AgentID]*outboxQueue
 	working sync.WaitGroup
 }
@@ -27,18 +28,18 @@ type outboxQueue struct {
 }
 
 const (
-	outboxSize    = 1024             // messages that may wait for one agent
-	outboxWorkers = 8                // messages under way to one agent
-	delivered     = 10 * time.Second // bounds one message, and
-	slowLink      = 64 << 10         // a second more for each so many bytes of files
+	outboxSize    = 1024             // messages in one agent's queue
+	outboxWorkers = 8                // concurrent sends to one agent
+	delivered     = 10 * time.Second // timeout of one message, plus
+	slowLink      = 64 << 10         // a second for each so many bytes of files
 )
 
-// NewOutbox makes an outbox; Run carries its messages. Undelivered ones are reported, for the log.
+// NewOutbox returns an outbox; Run sends its messages. It reports undelivered messages for the log.
 func NewOutbox(fleet Fleet, report func(error)) *Outbox {
 	return &Outbox{fleet: fleet, report: report, queues: map[AgentID]*outboxQueue{}}
 }
 
-// Run carries messages until ctx ends, and waits for those under way.
+// Run sends messages until ctx ends, and waits for those in progress.
 func (o *Outbox) Run(ctx context.Context) {
 	o.mu.Lock()
 	o.life = ctx
@@ -62,7 +63,7 @@ func (o *Outbox) send(agent AgentID, message func(context.Context) error) {
 		o.queues[agent] = q
 	}
 	if len(q.waiting) >= outboxSize {
-		o.report(fmt.Errorf("agent %s: %d messages wait for it; one more is left to its next heartbeat", agent, outboxSize))
+		o.report(fmt.Errorf("agent %s: %d messages wait for it; one more is dropped until its next heartbeat", agent, outboxSize))
 		return
 	}
 	q.waiting = append(q.waiting, message)
@@ -79,7 +80,7 @@ func (o *Outbox) cancel(attempts []Attempt) {
 	}
 }
 
-// carry starts workers for the messages that wait.
+// carry starts workers for the queued messages.
 func (o *Outbox) carry(agent AgentID, q *outboxQueue) {
 	if o.life == nil || o.over {
 		return
@@ -98,7 +99,7 @@ func (o *Outbox) work(agent AgentID, q *outboxQueue) {
 	}
 }
 
-// next takes a message off the queue; nil ends the worker.
+// next removes a message from the queue; nil ends the worker.
 func (o *Outbox) next(agent AgentID, q *outboxQueue) (message func(context.Context) error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

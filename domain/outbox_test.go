@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// messenger is a fleet whose silent agent answers nothing.
+// messenger is a fleet with a silent agent, which answers nothing.
 type messenger struct {
 	silent AgentID
 	got    chan AttemptID
-	under  chan struct{} // one for each message under way to the silent agent
+	under  chan struct{} // receives once for each message in progress to the silent agent
 }
 
 func (m *messenger) Start(ctx context.Context, agent AgentID, d Delivery) error {
@@ -35,13 +35,13 @@ func TestASilentAgentHoldsUpNobody(t *testing.T) {
 	var mu sync.Mutex
 	dropped := 0
 	o := NewOutbox(m, func(error) { mu.Lock(); dropped++; mu.Unlock() })
-	o.cancel([]Attempt{{ID: "att_early", AgentID: "agt_fine"}}) // before anybody carries it
+	o.cancel([]Attempt{{ID: "att_early", AgentID: "agt_fine"}}) // before Run
 	ctx, end := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { o.Run(ctx) })
 	require.Equal(t, AttemptID("att_early"), <-m.got)
 
-	for range outboxWorkers { // each has its worker
+	for range outboxWorkers { // each occupies a worker
 		o.cancel([]Attempt{{ID: "att_stuck", AgentID: m.silent}})
 		<-m.under
 	}
@@ -49,7 +49,7 @@ func TestASilentAgentHoldsUpNobody(t *testing.T) {
 		o.cancel([]Attempt{{ID: "att_stuck", AgentID: m.silent}})
 	}
 	mu.Lock()
-	require.Equal(t, 5, dropped, "what there is no room for is left to the heartbeat, and nobody waits for it")
+	require.Equal(t, 5, dropped, "messages without room are dropped, and nobody waits")
 	mu.Unlock()
 	o.cancel([]Attempt{{ID: "att_fine", AgentID: "agt_fine"}})
 	select {

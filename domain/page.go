@@ -13,27 +13,30 @@ const (
 	MaxLimit     = 200
 )
 
-// Page asks for one page of a list: at most Limit things after Cursor.
+// Page requests one page of a list: at most Limit items after Cursor.
 type Page struct {
 	Limit  int    // 1 to MaxLimit; 0 stands for DefaultLimit
 	Cursor string // of the previous answer; empty for the first page
 }
 
-// List is one page. Next is the cursor of the following one, empty at the end; Cursor gives that of any item.
+// List is one page. Next is the cursor of the next page, empty at the end. Cursor returns any
+// item's cursor.
 type List[T any] struct {
 	Items  []T
 	Next   string
 	Cursor func(T) string
 }
 
-// cursor is what an opaque cursor holds: which list it is of, and the key of the last row seen. Keyset paging reads on from
-// there by index, however deep, and is not disturbed by new rows.
+// cursor is the content of an opaque cursor: the list, and the key of the last row. The next page
+// continues after that key by an index. So its cost does not grow with the depth, and new rows do
+// not shift it.
 type cursor struct {
 	List string `json:"l"`
 	Key  string `json:"k"`
 }
 
-// listName names a list with its filter, so that a cursor of another list or filter is refused.
+// listName returns the name of a list with its filter, so that a cursor of another list or filter
+// is refused.
 func listName(name string, filter any) string {
 	b, err := json.Marshal(filter)
 	if err != nil {
@@ -51,7 +54,7 @@ func encodeCursor(list, key string) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// after returns the key to read on from, and the limit.
+// after returns the key after which the page begins, and the limit.
 func (p Page) after(list string) (key string, limit int, err error) {
 	limit = p.Limit
 	if limit == 0 {
@@ -77,7 +80,8 @@ func (p Page) after(list string) (key string, limit int, err error) {
 	return c.Key, limit, nil
 }
 
-// fit shortens the page to about the bytes given, to one item at least: the cursor leads to the others.
+// fit shortens the page to about the given bytes, but to at least one item. The next page has the
+// rest.
 func (l *List[T]) fit(bytes int, size func(T) int) {
 	for i, item := range l.Items {
 		if bytes -= size(item); bytes < 0 && i > 0 {
@@ -88,7 +92,7 @@ func (l *List[T]) fit(bytes int, size func(T) int) {
 	}
 }
 
-// page cuts rows, read with one more than the limit, into a List.
+// page makes a List of rows that were read with a limit of one more.
 func page[T any](list string, rows []T, limit int, key func(T) string) List[T] {
 	l := List[T]{Items: rows, Cursor: func(t T) string { return encodeCursor(list, key(t)) }}
 	if len(rows) > limit {

@@ -8,7 +8,7 @@ import (
 // Action is something a role may or may not do: a noun and a verb.
 type Action string
 
-// The actions. Permissions says who may do them.
+// The actions. Permissions lists the roles that may do them.
 const (
 	WorkspaceRead   Action = "workspace.read"
 	MemberRead      Action = "member.read"
@@ -42,7 +42,7 @@ const (
 	WarehouseStop   Action = "warehouse.stop"
 	WarehouseDelete Action = "warehouse.delete"
 	StatementRead   Action = "statement.read"
-	StatementRun    Action = "statement.run"    // one that writes needs CatalogWrite
+	StatementRun    Action = "statement.run"    // a writing statement also needs CatalogWrite
 	StatementCancel Action = "statement.cancel" // others' statements; one's own needs StatementRun
 	SettingsRead    Action = "settings.read"
 	ProviderUpdate  Action = "provider.update"
@@ -50,8 +50,8 @@ const (
 	QuotaRead       Action = "quota.read"
 	QuotaUpdate     Action = "quota.update"
 	SampleRemove    Action = "sample.remove"
-	CatalogRead     Action = "catalog.read"  // databases, schemas, tables and what is in them
-	CatalogWrite    Action = "catalog.write" // schemas, tables and views; each change is audited as an action of its own
+	CatalogRead     Action = "catalog.read"  // databases, schemas, tables and their contents
+	CatalogWrite    Action = "catalog.write" // schemas, tables and views; each change is audited under a separate action
 	DatabaseCreate  Action = "database.create"
 	DatabaseDelete  Action = "database.delete"
 	LineageShow     Action = "lineage.read"
@@ -59,7 +59,7 @@ const (
 
 	MaintenanceRead    Action = "maintenance.read"
 	MaintenanceUpdate  Action = "maintenance.update"  // policies of databases and tables
-	MaintenanceStart   Action = "maintenance.run"     // now, and not at its time
+	MaintenanceStart   Action = "maintenance.run"     // outside of its schedule
 	MaintenanceDefault Action = "maintenance.default" // the workspace's own policy
 )
 
@@ -70,7 +70,7 @@ var (
 	machines = []Role{RoleAgent}
 )
 
-// Permissions is the one table of what each role may do. It is tested whole and printed in docs/permissions.md.
+// Permissions is the only table of roles' permissions. docs/permissions.md is generated from it.
 var Permissions = map[Action][]Role{
 	WorkspaceRead:   readers,
 	MemberRead:      readers,
@@ -125,10 +125,11 @@ var Permissions = map[Action][]Role{
 	MaintenanceDefault: admins,
 }
 
-// Allows says whether the role may do the action.
+// Allows reports whether the role may do the action.
 func (r Role) Allows(a Action) bool { return slices.Contains(Permissions[a], r) }
 
-// authorize refuses a scope whose role does not allow the action, and leaves an audit row of the denial.
+// authorize refuses a scope whose role does not allow the action, and writes an audit row of the
+// denial.
 func authorize(ctx context.Context, store Store, s Scope, a Action) error {
 	if err := s.Valid(); err != nil {
 		return err

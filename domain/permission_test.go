@@ -11,18 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// permissionsPage is docs/permissions.md, as the table makes it.
+// permissionsPage returns the content of docs/permissions.md.
 func permissionsPage() string {
 	roles := []Role{RoleViewer, RoleEditor, RoleAdmin, RoleAgent, RoleSystem}
 	var b strings.Builder
 	b.WriteString(`# Who may do what
 
-Every call is made in one workspace, with one role. A member has the role that an admin gave; an API key has a role of its own, at most its
-maker's at each use; a task's process acts as an editor with a token that lives as long as its attempt. *agent* is the role of an agent's token,
-which opens the agent's connection and nothing else; *system* is the platform itself, on its schedules.
+Every call is made in one workspace with one role. An admin sets a member's role. An API key has its
+own role, limited at each use by its creator's role. A task's process acts as an editor; its token
+lives as long as its attempt. *agent* is the role of an agent's token: it opens the agent's
+connection and nothing else. *system* is the platform on its schedules.
 
-What another workspace has is not found, whatever the role. An editor or viewer sees and revokes API keys of their own; ` + "`api_key.manage`" + ` is about
-others'. A refusal is 403, and leaves a row in the audit log.
+Resources of other workspaces are not found, whatever the role. Editors and viewers see and revoke
+their own API keys; ` + "`api_key.manage`" + ` covers the keys of others. A refusal is 403 and is recorded in
+the audit log.
 
 | action | viewer | editor | admin | agent | system |
 |---|---|---|---|---|---|
@@ -41,7 +43,7 @@ others'. A refusal is 403, and leaves a row in the audit log.
 	return b.String()
 }
 
-// TestPermissionsPage keeps the printed table what the code does. UPDATE_GOLDEN=1 writes it.
+// TestPermissionsPage compares the page to the table. UPDATE_GOLDEN=1 writes it.
 func TestPermissionsPage(t *testing.T) {
 	const path = "../docs/permissions.md"
 	if os.Getenv("UPDATE_GOLDEN") != "" {
@@ -52,7 +54,7 @@ func TestPermissionsPage(t *testing.T) {
 	require.Equal(t, string(want), permissionsPage(), "the permissions have changed: UPDATE_GOLDEN=1 go test ./domain")
 }
 
-// TestPermissionsWhole holds the table itself, apart from the page: each action's lowest role.
+// TestPermissionsWhole pins the table itself: each action's lowest role.
 func TestPermissionsWhole(t *testing.T) {
 	lowest := map[Action]Role{
 		WorkspaceRead: RoleViewer, MemberRead: RoleViewer, MemberManage: RoleAdmin, PasswordChange: RoleViewer,

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// resolveCompute puts ids in the place of names, and refuses what is no compute instance of the workspace.
+// resolveCompute replaces names by ids, and refuses anything that is no compute instance of the
+// workspace.
 func (s *JobSpec) resolveCompute(ctx context.Context, tx Tx) error {
 	found := map[string]string{"": ""}
 	resolve := func(field string, ref *string) error {
@@ -49,10 +50,10 @@ func findMachine(ctx context.Context, tx Tx, kind MachineKind, ref string) (Mach
 	return tx.MachineByName(ctx, kind, ref)
 }
 
-// lockPlaces locks what the run's tasks are on or may come onto, where that is more than the workspace's agent: machines in the order of their ids, and that agent
-// last, as everywhere.
-func lockPlaces(ctx context.Context, tx Tx, run *Run) error {
-	machines, own := run.places()
+// lockTargets locks all agents that the run's tasks use or may fall back to, unless it is only the
+// workspace's agent. Everywhere the order is: machines by id, then that agent.
+func lockTargets(ctx context.Context, tx Tx, run *Run) error {
+	machines, own := run.targets()
 	for _, id := range machines {
 		if _, _, err := tx.LockMachine(ctx, id); err != nil && !IsCode(err, CodeNotFound) {
 			return err
@@ -65,8 +66,9 @@ func lockPlaces(ctx context.Context, tx Tx, run *Run) error {
 	return err
 }
 
-// places are the machines of the tasks that are not over, in order, and whether one may run on the workspace's agent.
-func (r *Run) places() (machines []MachineID, own bool) {
+// targets returns the machines of the unfinished tasks, in order, and whether a task may run on the
+// workspace's agent.
+func (r *Run) targets() (machines []MachineID, own bool) {
 	own = r.Spec.ComputeFallback
 	for _, t := range r.Tasks {
 		switch {
@@ -81,9 +83,9 @@ func (r *Run) places() (machines []MachineID, own bool) {
 	return machines, own
 }
 
-// liftHold lets the machines of a run that a person repairs be started for it.
+// liftHold lets the machines of a run start again that a person repairs.
 func liftHold(ctx context.Context, tx Tx, run *Run) error {
-	machines, _ := run.places()
+	machines, _ := run.targets()
 	for _, id := range machines {
 		m, _, err := tx.LockMachine(ctx, id)
 		if IsCode(err, CodeNotFound) {
@@ -100,9 +102,9 @@ func liftHold(ctx context.Context, tx Tx, run *Run) error {
 	return nil
 }
 
-// place is the agent that tasks of the machine, or of the workspace's agent, can be given to now, or the reason why they wait. A machine that is stopped is
-// started for them.
-func (r *Runs) place(ctx context.Context, tx Tx, s Scope, run *Run, machine MachineID, now time.Time) (agent Agent, reason string, err error) {
+// target returns the agent for tasks of the machine, or the workspace's agent if machine is empty.
+// If the tasks must wait, it returns the reason. It starts a stopped machine.
+func (r *Runs) target(ctx context.Context, tx Tx, s Scope, run *Run, machine MachineID, now time.Time) (agent Agent, reason string, err error) {
 	if machine == "" {
 		if agent, err = tx.LockWorkspaceAgent(ctx); err == nil && agent.Session == "" {
 			reason = "Waits for the agent " + agent.Name + " to connect."
@@ -112,7 +114,7 @@ func (r *Runs) place(ctx context.Context, tx Tx, s Scope, run *Run, machine Mach
 	m, agent, err := tx.LockMachine(ctx, machine)
 	if IsCode(err, CodeNotFound) {
 		gone := fmt.Sprintf("Its compute instance %s was deleted.", machine)
-		run.PlaceGone(machine, gone, now)
+		run.TargetGone(machine, gone, now)
 		return agent, gone, nil
 	}
 	if err != nil {
@@ -120,7 +122,7 @@ func (r *Runs) place(ctx context.Context, tx Tx, s Scope, run *Run, machine Mach
 	}
 	switch {
 	case m.resting() && m.HeldAt != nil && !run.CreatedAt.After(*m.HeldAt):
-		return agent, m.held(), nil
+		return agent, m.blocked(), nil
 	case m.resting():
 		return agent, fmt.Sprintf("Waits for the compute instance %s, which is being started.", m.Name),
 			startMachine(ctx, tx, s, &m, "Started for a task that waits.", now)
@@ -134,7 +136,8 @@ func (r *Runs) place(ctx context.Context, tx Tx, s Scope, run *Run, machine Mach
 	return agent, "", tx.UpdateMachine(ctx, m)
 }
 
-// machineIdle notes that an attempt on the machine has ended. One that has nothing left is idle, or, when it stops, can go.
+// machineIdle records that an attempt on the machine has ended. A machine without live attempts is
+// idle or, if it is stopping, ready to be released.
 func (r *Runs) machineIdle(ctx context.Context, tx Tx, s Scope, id MachineID, now time.Time) error {
 	m, agent, err := tx.LockMachine(ctx, id)
 	if IsCode(err, CodeNotFound) {
@@ -159,29 +162,12 @@ func (r *Runs) machineIdle(ctx context.Context, tx Tx, s Scope, id MachineID, no
 	return tx.UpdateMachine(ctx, m)
 }
 
-// failWaiting says to the tasks that wait for a machine that it has failed.
-func (r *Runs) failWaiting(ctx context.Context, s Scope, m Machine) error {
-	message := fmt.Sprintf("The %s %s failed. %s", m.Kind.noun(), m.Name, m.Message)
-	return r.eachWaiting(ctx, s, m, func(run *Run) { run.PlaceFailed(m.ID, message, r.Clock.Now()) })
-}
-
-// holdWaiting says to the tasks that wait for a machine that a person has stopped it.
-func (r *Runs) holdWaiting(ctx context.Context, s Scope, m Machine) error {
-	return r.eachWaiting(ctx, s, m, func(run *Run) {
-		for i := range run.Tasks {
-			if t := &run.Tasks[i]; t.Compute == m.ID && t.Status == TaskQueued && t.Current == "" {
-				wait(run, []*Task{t}, m.held())
-			}
-		}
-	})
-}
-
-// held is what tasks wait for that were there when a person stopped the machine.
-func (m *Machine) held() string {
+// blocked returns the message of tasks that wait for a machine that a person has stopped.
+func (m *Machine) blocked() string {
 	return fmt.Sprintf("Waits for the compute instance %s, which was stopped. Start it, or cancel the run.", m.Name)
 }
 
-// eachWaiting applies fn to the runs that have tasks which wait for the machine.
+// eachWaiting applies fn to the runs with tasks that wait for the machine.
 func (r *Runs) eachWaiting(ctx context.Context, s Scope, m Machine, fn func(*Run)) error {
 	var waiting []RunID
 	err := r.Store.In(ctx, s, func(tx Tx) (err error) {

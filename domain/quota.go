@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// QuotaName names a ceiling of a workspace.
+// QuotaName names a quota of a workspace.
 type QuotaName string
 
 // The quotas, from the specification.
@@ -13,13 +13,14 @@ const (
 	MaxEndpoints   QuotaName = "max_endpoints"    // serving endpoints
 )
 
-// DefaultQuotas are the ceilings of a new workspace.
+// DefaultQuotas are the limits of a new workspace.
 var DefaultQuotas = map[QuotaName]int{MaxRunningRuns: 10, MaxEndpoints: 10}
 
-// maxQuota bounds what an admin can set: far above what one database carries, so a typing error is refused.
+// maxQuota bounds the limits that an admin can set. It is far above one database's capacity and
+// catches typing errors.
 const maxQuota = 1_000_000
 
-// Quota is a ceiling and how far it is used.
+// Quota is a limit and its current use.
 type Quota struct {
 	Name    QuotaName
 	Limit   int
@@ -41,17 +42,17 @@ func (q Quota) Description() string {
 type QuotaTx interface {
 	Quotas(ctx context.Context) ([]Quota, error)
 	UpdateQuota(ctx context.Context, name QuotaName, limit int) error
-	// LockQuota locks the quota's row until the end of the transaction and returns it as it is then, so that counting
-	// and inserting are one step.
+	// LockQuota locks the quota's row until the end of the transaction and returns it, so that
+	// counting and inserting are atomic.
 	LockQuota(ctx context.Context, name QuotaName) (Quota, error)
 }
 
-// Quotas are the ceilings of a workspace, and who may move them.
+// Quotas manages the quotas of a workspace.
 type Quotas struct {
 	Store Store
 }
 
-// List returns every quota with its use.
+// List returns every quota with its current use.
 func (q *Quotas) List(ctx context.Context, s Scope) ([]Quota, error) {
 	if err := authorize(ctx, q.Store, s, QuotaRead); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (q *Quotas) List(ctx context.Context, s Scope) ([]Quota, error) {
 	return quotas, err
 }
 
-// Update sets a quota's limit. A limit below the present use stops nothing that runs.
+// Update sets a quota's limit. A limit below the current use stops nothing.
 func (q *Quotas) Update(ctx context.Context, s Scope, name QuotaName, limit int) (Quota, error) {
 	if err := authorize(ctx, q.Store, s, QuotaUpdate); err != nil {
 		return Quota{}, err
@@ -83,13 +84,13 @@ func (q *Quotas) Update(ctx context.Context, s Scope, name QuotaName, limit int)
 		if quota, err = tx.LockQuota(ctx, name); err != nil {
 			return err
 		}
-		tx.Notify(ScheduleTopic) // a tick may have waited for the room
+		tx.Notify(ScheduleTopic) // a tick may have waited for room
 		return audited(ctx, tx, s, QuotaUpdate, "quota", name)
 	})
 	return quota, err
 }
 
-// require refuses one more of what the quota counts when its ceiling is reached. The message is the exact form that the
+// require returns CodeQuota if the limit is reached. The message has the exact form that the
 // specification gives for status 429.
 func (q Quota) require() error {
 	if q.Current < q.Limit {

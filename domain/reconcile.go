@@ -8,27 +8,29 @@ import (
 	"time"
 )
 
-// MachineTimes bound the transitions of machines.
+// MachineTimes bounds the transitions of machines.
 type MachineTimes struct {
-	Start time.Duration // from the start to an agent that is connected
-	Stop  time.Duration // from the stop to nothing left
+	Start time.Duration // from the start until the agent is connected
+	Stop  time.Duration // from the stop until nothing remains
 }
 
-// DefaultMachineTimes leave room for the three minutes that the specification gives a warehouse.
+// DefaultMachineTimes include the three minutes that the specification gives a warehouse.
 var DefaultMachineTimes = MachineTimes{Start: 5 * time.Minute, Stop: 2 * time.Minute}
 
-// Reconciler makes machines what is wanted of them. Every replica may run one: a machine that is due is claimed in its row, the provider is asked outside
-// of any transaction, and what came of it is an event for the machine's state machine. A server that dies in between has forgotten nothing: the machine is
-// due again when the claim is over, or when the server is back.
+// Reconciler drives each machine toward its desired state. Every replica may run one. It claims a
+// due machine in its row, calls the provider outside of transactions, and applies the result as an
+// event. If the server ends in between, the machine is due again after the claim, or when the
+// server is back.
 type Reconciler struct {
 	Store     Store
 	System    System
 	Clock     Clock
-	Runs      *Runs
+	Topics    Topics
+	Work      Work
 	Providers Providers
 	Times     MachineTimes
-	Heartbeat time.Duration // of agents
-	Host      string        // of this server's own machines
+	Heartbeat time.Duration // interval of agents
+	Host      string        // the host of this server's own machines
 	Server    string        // address that machines connect to
 	Report    func(error)   // for the log
 
@@ -39,17 +41,17 @@ type Reconciler struct {
 
 // Bounds of the reconciler's work.
 const (
-	maxSteps     = 16               // machines worked on at once
-	stepTime     = 50 * time.Second // for one call of a provider
-	claimTime    = time.Minute      // after which another replica takes over; longer than stepTime
-	retryPause   = 5 * time.Second  // after a call that failed for a passing reason
-	lookAgain    = 5 * time.Second  // at a machine whose agent is not connected
-	evictionTime = 15 * time.Second // for what runs to end by itself: longer than the grace of its processes
-	bootstrapFor = 10 * time.Minute // the life of a bootstrap token, from the design
+	maxSteps     = 16               // concurrent machine steps
+	stepTime     = 50 * time.Second // timeout of one step
+	claimTime    = time.Minute      // until another replica takes over; longer than stepTime
+	retryPause   = 5 * time.Second  // after a passing failure
+	lookAgain    = 5 * time.Second  // interval of checks while the agent is not connected
+	evictionTime = 15 * time.Second // for attempts to end after a cancel; longer than their processes' grace
+	bootstrapFor = 10 * time.Minute // lifetime of a bootstrap token
 )
 
-// Tick works on the machines that are due, each in a goroutine of its own, and returns when the next one will be; the zero time when none will. At rest it
-// costs one query, whatever there is.
+// Tick starts a step for each due machine, in its own goroutine. It returns when the next machine
+// is due, or the zero time if none is. At rest it costs one query.
 func (r *Reconciler) Tick(ctx context.Context) (next time.Time, err error) {
 	due, err := r.System.DueMachines(ctx, r.kinds(), r.Host, 2*maxSteps)
 	if err != nil {
@@ -65,7 +67,7 @@ func (r *Reconciler) Tick(ctx context.Context) (next time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// Wait waits for the work that Tick began.
+// Wait waits for the steps that Tick started.
 func (r *Reconciler) Wait() { r.working.Wait() }
 
 func (r *Reconciler) kinds() []ProviderKind {
@@ -93,16 +95,16 @@ func (r *Reconciler) begin(ctx context.Context, ref MachineRef) {
 		r.mu.Lock()
 		delete(r.busy, ref.Machine)
 		r.mu.Unlock()
-		r.Runs.Topics.Wake(ReconcileTopic)
+		r.Topics.Wake(ReconcileTopic)
 	})
 }
 
-// step looks at one machine, and does with its provider what is to be done.
+// step checks one machine and performs the next step with its provider.
 func (r *Reconciler) step(ctx context.Context, ref MachineRef) error {
 	s := SystemScope(ref.Workspace, "machines")
 	var do func(context.Context) error
-	err := r.change(ctx, s, ref.Machine, func(tx Tx, m *Machine, agent Agent) (err error) {
-		do = nil // of an earlier try
+	err := changeMachine(ctx, r.Store, s, ref.Machine, func(tx Tx, m *Machine, agent Agent) (err error) {
+		do = nil // left by an earlier try of the transaction
 		if m.DueAt == nil || m.DueAt.After(r.Clock.Now()) {
 			return nil
 		}
@@ -110,7 +112,7 @@ func (r *Reconciler) step(ctx context.Context, ref MachineRef) error {
 		return err
 	})
 	if err != nil {
-		rest(ctx, retryPause) // the machine is due as before, and would be begun again at once
+		rest(ctx, retryPause) // the machine is still due and would be retried at once
 	}
 	if err != nil || do == nil {
 		return err
@@ -127,9 +129,9 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// change applies fn to the machine under its lock, and writes it where that changed it.
-func (r *Reconciler) change(ctx context.Context, s Scope, id MachineID, fn func(Tx, *Machine, Agent) error) error {
-	return r.Store.In(ctx, s, func(tx Tx) error {
+// changeMachine applies fn to the machine under its lock, and writes the machine if it changed.
+func changeMachine(ctx context.Context, store Store, s Scope, id MachineID, fn func(Tx, *Machine, Agent) error) error {
+	return store.In(ctx, s, func(tx Tx) error {
 		m, agent, err := tx.LockMachine(ctx, id)
 		if err != nil {
 			return err
@@ -154,14 +156,15 @@ func (r *Reconciler) change(ctx context.Context, s Scope, id MachineID, fn func(
 	})
 }
 
-// decide says what is to be done about a machine that is due; nil for nothing. It claims the machine for as long as that may take.
+// decide returns the next step for a due machine; nil if there is none. It claims the machine for
+// the duration of the step.
 func (r *Reconciler) decide(ctx context.Context, tx Tx, s Scope, m *Machine, agent Agent) (func(context.Context) error, error) {
 	now := r.Clock.Now()
 	provider, err := r.Providers.of(m.Provider)
 	if err != nil {
 		return nil, err
 	}
-	work := errand{r: r, scope: s, provider: provider}
+	work := machineStep{r: r, scope: s, provider: provider}
 	if m.StateSince.After(now) { // the clock was set back while no server ran
 		m.StateSince = now
 	}
@@ -183,9 +186,9 @@ func (r *Reconciler) decide(ctx context.Context, tx Tx, s Scope, m *Machine, age
 	return nil, nil
 }
 
-func (r *Reconciler) starting(ctx context.Context, tx Tx, m *Machine, agent Agent, work errand, now time.Time) (func(context.Context) error, error) {
+func (r *Reconciler) starting(ctx context.Context, tx Tx, m *Machine, agent Agent, work machineStep, now time.Time) (func(context.Context) error, error) {
 	if now.Sub(m.StateSince) >= r.Times.Start {
-		return nil, m.Apply(EventLate, fmt.Sprintf("Its agent did not connect within %s. The machine's log may say why.", r.Times.Start), now)
+		return nil, m.Apply(EventLate, m.late(r.Times.Start), now)
 	}
 	if m.Provider == ProviderLocal {
 		m.Host = r.Host
@@ -203,31 +206,33 @@ func (r *Reconciler) starting(ctx context.Context, tx Tx, m *Machine, agent Agen
 	return work.make, err
 }
 
-// running finds a machine that has gone, and stops one that was idle for long enough. Whether it was is told by its agent, whose clock nobody sets: after a
-// jump of this server's clock nothing is decided before the agent was heard again.
-func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent, work errand, now time.Time) (func(context.Context) error, error) {
+// late returns why a starting machine has failed. Its message is the reason why the provider has
+// not created it yet.
+func (m *Machine) late(within time.Duration) string {
+	if !m.Made {
+		return fmt.Sprintf("It could not be made within %s. %s", within, m.Message)
+	}
+	return fmt.Sprintf("Its agent did not connect within %s. The machine's log may say why.", within)
+}
+
+// running detects a machine that has gone, and stops one that was idle for too long. The idle time
+// comes from the agent's monotonic clock: after a jump of this server's clock, it decides only
+// after the next heartbeat.
+func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent, work machineStep, now time.Time) (func(context.Context) error, error) {
 	if agent.Session == "" && (agent.LeaseExpiresAt == nil || !agent.LeaseExpiresAt.After(now)) {
-		return nil, r.again(ctx, tx, m, agent, "Its agent was not heard of for too long.", now)
+		return nil, r.again(ctx, tx, m, agent, "Its agent was silent for too long.", now)
 	}
-	live, err := tx.LiveAttempts(ctx, agent.ID)
+	busy, err := tx.Busy(ctx, m.ID)
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := tx.WaitingRuns(ctx, m.ID)
-	if err != nil {
-		return nil, err
-	}
-	statements, err := tx.LiveStatements(ctx, m.ID)
-	if err != nil {
-		return nil, err
-	}
-	if len(live) > 0 || statements > 0 {
+	if busy.Attempts > 0 || busy.Statements > 0 {
 		m.IdleSince = nil
 	}
 	if m.Message = ""; agent.Session == "" {
-		m.Message = "Its agent is not connected. If it is not heard of soon, the machine is made again, and its tasks go on where they can."
+		m.Message = "Its agent is not connected. If it stays silent, the machine restarts, and its tasks are retried where possible."
 	}
-	if at := m.AutoStopAt(); at != nil && !at.After(now) && len(waiting) == 0 && agent.LastSeenAt != nil && now.Sub(*agent.LastSeenAt).Abs() <= 3*r.Heartbeat {
+	if at := m.AutoStopAt(); at != nil && !at.After(now) && !busy.Waiting && agent.LastSeenAt != nil && now.Sub(*agent.LastSeenAt).Abs() <= 3*r.Heartbeat {
 		after, _ := m.AutoStop.after()
 		if err := m.Apply(EventStop, fmt.Sprintf("It had nothing to do for %s.", after), now); err != nil {
 			return nil, err
@@ -238,7 +243,7 @@ func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent
 	return work.look, nil
 }
 
-// next is when a running machine is to be looked at again; nil at rest.
+// next returns when to check a running machine again; nil at rest.
 func (r *Reconciler) next(m *Machine, agent Agent, now time.Time) *time.Time {
 	at := m.AutoStopAt()
 	switch {
@@ -250,24 +255,25 @@ func (r *Reconciler) next(m *Machine, agent Agent, now time.Time) *time.Time {
 	return at
 }
 
-func (r *Reconciler) stopping(ctx context.Context, tx Tx, m *Machine, agent Agent, work errand, now time.Time) (func(context.Context) error, error) {
-	live, err := tx.LiveAttempts(ctx, agent.ID)
+func (r *Reconciler) stopping(ctx context.Context, tx Tx, m *Machine, agent Agent, work machineStep, now time.Time) (func(context.Context) error, error) {
+	busy, err := tx.Busy(ctx, m.ID)
 	if err != nil {
 		return nil, err
 	}
 	passed := now.Sub(m.StateSince)
-	work.machine, work.live = *m, live
+	work.machine = *m
 	switch {
 	case passed >= r.Times.Stop:
-		return nil, m.Apply(EventLate, fmt.Sprintf("It could not be ended within %s and may still run; that is tried on.", r.Times.Stop), now)
-	case len(live) > 0 && passed < evictionTime && agent.Session != "":
-		m.DueAt = new(m.StateSince.Add(evictionTime)) // the end of the last one makes it due before
+		return nil, m.Apply(EventLate, fmt.Sprintf("It could not be ended within %s and may still run; the server keeps trying.", r.Times.Stop), now)
+	case busy.Attempts > 0 && passed < evictionTime && agent.Session != "":
+		m.DueAt = new(m.StateSince.Add(evictionTime)) // due earlier if the last attempt ends before
 		return work.evict, nil
 	}
 	return work.release, nil
 }
 
-// again makes the machine anew after it went by itself. Its agent's ways in are closed; the new incarnation gets its own.
+// again restarts a machine that ended by itself. It invalidates the agent's token; the new
+// incarnation gets a new one.
 func (r *Reconciler) again(ctx context.Context, tx Tx, m *Machine, agent Agent, why string, now time.Time) error {
 	if err := m.Apply(EventGone, why, now); err != nil {
 		return err
@@ -275,7 +281,8 @@ func (r *Reconciler) again(ctx context.Context, tx Tx, m *Machine, agent Agent, 
 	return disconnect(ctx, tx, agent)
 }
 
-// disconnect ends an agent's session and takes its token: what was made for it is gone, or is to go.
+// disconnect ends an agent's session and invalidates its token, because its incarnation is gone or
+// ending.
 func disconnect(ctx context.Context, tx Tx, agent Agent) error {
 	if _, err := tx.LockSession(ctx, agent.ID); err != nil {
 		return err
@@ -291,16 +298,18 @@ func disconnect(ctx context.Context, tx Tx, agent Agent) error {
 	return tx.UpdateAgentToken(ctx, agent.ID, HashSecret(NewAgentToken()))
 }
 
-// Adopt makes the machines of this host due, as a server does that starts: it does not know what became of them meanwhile.
+// Adopt makes the machines of this host due. A starting server calls it because it does not know
+// their state.
 func (r *Reconciler) Adopt(ctx context.Context) error {
 	return r.System.CheckMachines(ctx, r.Host, r.Clock.Now())
 }
 
-// Gone is a provider's hint that a machine may have gone.
-func (r *Reconciler) Gone(ctx context.Context, ref MachineRef) error {
-	return r.change(ctx, SystemScope(ref.Workspace, "machines"), ref.Machine, func(_ Tx, m *Machine, _ Agent) error {
+// MachineGone makes a machine due after a provider's hint that it may have ended. It needs no
+// Reconciler, because a Reconciler needs the providers.
+func MachineGone(ctx context.Context, store Store, clock Clock, ref MachineRef) error {
+	return changeMachine(ctx, store, SystemScope(ref.Workspace, "machines"), ref.Machine, func(_ Tx, m *Machine, _ Agent) error {
 		if m.Incarnation == ref.Incarnation && !m.resting() {
-			m.DueAt = new(r.Clock.Now())
+			m.DueAt = new(clock.Now())
 		}
 		return nil
 	})

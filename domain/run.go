@@ -21,7 +21,7 @@ const (
 // RunStatuses lists the states of a run.
 var RunStatuses = []RunStatus{RunPending, RunRunning, RunSuccess, RunFailed, RunCancelled}
 
-// Final says that the run is over, unless it is repaired.
+// Final reports whether the run has ended. Only a repair changes it again.
 func (s RunStatus) Final() bool { return s == RunSuccess || s == RunFailed || s == RunCancelled }
 
 // Trigger is what started a run.
@@ -37,7 +37,7 @@ const (
 // TaskStatus is a task's state.
 type TaskStatus string
 
-// The states of a task. Queued means that nothing but a free slot, or its back-off, holds it.
+// The states of a task. A queued task waits only for a free slot or for its back-off.
 const (
 	TaskPending   TaskStatus = "pending"
 	TaskQueued    TaskStatus = "queued"
@@ -48,38 +48,39 @@ const (
 	TaskSkipped   TaskStatus = "skipped"
 )
 
-// Final says that the task is over, unless the run is repaired.
+// Final reports whether the task has ended. Only a repair changes it again.
 func (s TaskStatus) Final() bool {
 	return s == TaskSuccess || s == TaskFailed || s == TaskCancelled || s == TaskSkipped
 }
 
-// Run is one execution of a job: a frozen copy of it, and how far it has come.
+// Run is one execution of a job: a frozen copy of the job, and its progress.
 type Run struct {
 	ID                RunID
 	JobID             JobID
 	JobName           string
-	Spec              JobSpec    // frozen; filled where a method needs it
-	Parameters        []Variable // filled where a method needs them
-	SpecSize          int        // stored bytes of Spec, known without it
+	Spec              JobSpec    // frozen; not always loaded
+	Parameters        []Variable // not always loaded
+	SpecSize          int        // stored bytes of Spec, known without loading it
 	ParametersSize    int        // stored bytes of Parameters
 	TaskCount         int        // as declared; 0 for a single command
-	MaxConcurrentRuns int        // the job's own limit, as it was frozen
+	MaxConcurrentRuns int        // the job's own limit, frozen
 	Status            RunStatus
 	Trigger           Trigger
 	StartedBy         Actor
 	Message           string
-	Admitted          bool // its tasks may start; false while the job's own limit holds it
+	Admitted          bool // its tasks may start; false while the job's own limit queues it
 	CreatedAt         time.Time
 	StartedAt         *time.Time
 	FinishedAt        *time.Time
 	CancelRequestedAt *time.Time
-	Tasks             []Task // filled where a method needs them; in the order of the spec
+	Tasks             []Task // in the order of the spec; not always loaded
 
-	assigned []Attempt // since the last commit, to be delivered
-	files    []File    // with their contents, for those
+	assigned []Attempt // assigned since the last commit, to be delivered
+	files    []File    // for assigned, with their contents
 }
 
-// Single says that the run is of a single command. It has one task with the empty key, which is not shown as a task.
+// Single reports whether the run has a single command. Such a run has one task with an empty key,
+// which is not shown as a task.
 func (r *Run) Single() bool { return r.TaskCount == 0 }
 
 // Task is one task of a run.
@@ -87,15 +88,15 @@ type Task struct {
 	RunID      RunID
 	Key        string    // empty for a single command
 	Position   int       // in the spec
-	Compute    MachineID // that it runs on; empty for the workspace's agent
+	Compute    MachineID // the machine it runs on; empty for the workspace's agent
 	Status     TaskStatus
-	RetryCount int       // goes on rising through repairs
-	RetryBase  int       // RetryCount when the run was last repaired: retries are counted from there
-	Attempts   int       // made so far
-	Current    AttemptID // the attempt that is alive; empty when none is
+	RetryCount int       // keeps counting through repairs
+	RetryBase  int       // RetryCount at the last repair: retries are counted from there
+	Attempts   int       // number of attempts so far
+	Current    AttemptID // the live attempt; empty if none
 	Message    string
-	NotBefore  *time.Time // when a retry may start at the earliest
-	StartedAt  *time.Time // of its first attempt since the last repair
+	NotBefore  *time.Time // the earliest time of a retry
+	StartedAt  *time.Time // start of its first attempt since the last repair
 	FinishedAt *time.Time
 }
 
@@ -109,13 +110,14 @@ const (
 	AttemptSuccess   AttemptStatus = "success"
 	AttemptFailed    AttemptStatus = "failed"
 	AttemptCancelled AttemptStatus = "cancelled"
-	AttemptLost      AttemptStatus = "lost" // its agent is gone; it can change nothing more
+	AttemptLost      AttemptStatus = "lost" // its agent is gone; it can change nothing any more
 )
 
-// Final says that the attempt is over, for good.
+// Final reports whether the attempt has ended, which never changes.
 func (s AttemptStatus) Final() bool { return s != AttemptStarting && s != AttemptRunning }
 
-// Attempt is one try of a task on an agent. Its id fences: what an ended attempt still says changes nothing.
+// Attempt is one try of a task on an agent. Its id fences: later reports of an ended attempt change
+// nothing.
 type Attempt struct {
 	ID                AttemptID
 	RunID             RunID
@@ -126,16 +128,16 @@ type Attempt struct {
 	ExitCode          *int
 	Signal            string
 	Message           string
-	Held              string // why the process is held back, while it is
+	Held              string // why the process is blocked, while it is
 	CreatedAt         time.Time
 	StartedAt         *time.Time
 	FinishedAt        *time.Time
 	CancelRequestedAt *time.Time
-	CancelReason      string // where it is not its run's cancellation
-	LogSize           int64  // bytes; final when the attempt is over
+	CancelReason      string // set if something other than its run's cancellation cancelled it
+	LogSize           int64  // bytes; final once the attempt has ended
 }
 
-// newRun freezes the job.
+// newRun returns a run of the job with a frozen copy of it.
 func newRun(job Job, actor Actor, params []Variable, trigger Trigger, now time.Time) *Run {
 	r := &Run{
 		ID: newID[RunID](prefixRun), JobID: job.ID, JobName: job.Name, Spec: job.JobSpec, Parameters: params,
@@ -154,7 +156,8 @@ func newRun(job Job, actor Actor, params []Variable, trigger Trigger, now time.T
 	return r
 }
 
-// spec is the task's frozen declaration; a single command's is made from the job's own fields.
+// spec returns the task's frozen declaration. For a single command it is derived from the job's
+// fields.
 func (r *Run) spec(t *Task) TaskSpec {
 	if r.Single() {
 		return TaskSpec{Command: r.Spec.Command, MaxRetries: r.Spec.MaxRetries, TimeoutSeconds: r.Spec.TimeoutSeconds}
@@ -162,7 +165,7 @@ func (r *Run) spec(t *Task) TaskSpec {
 	return r.Spec.Tasks[t.Position]
 }
 
-// compute is the machine that the task was declared for.
+// compute returns the machine that the task was declared for.
 func (r *Run) compute(t *Task) MachineID {
 	return MachineID(cmp.Or(r.spec(t).Compute, r.Spec.Compute))
 }
@@ -177,7 +180,7 @@ func (r *Run) Task(key string) *Task {
 	return nil
 }
 
-// Admit lets the run's tasks start: the job's limit of concurrent runs does not hold it any more.
+// Admit lets the run's tasks start: the job's limit of concurrent runs no longer blocks it.
 func (r *Run) Admit(now time.Time) {
 	if r.Status != RunPending || r.Admitted {
 		return
@@ -186,7 +189,7 @@ func (r *Run) Admit(now time.Time) {
 	r.advance(now)
 }
 
-// Ready are the queued tasks that can be given to an agent now.
+// Ready returns the queued tasks that can be assigned now.
 func (r *Run) Ready(now time.Time) []*Task {
 	if r.Status.Final() || !r.Admitted || r.CancelRequestedAt != nil {
 		return nil
@@ -201,7 +204,8 @@ func (r *Run) Ready(now time.Time) []*Task {
 	return ready
 }
 
-// Assign makes the task's next attempt, on the agent. The task stays queued until its process exists.
+// Assign creates the task's next attempt, on the agent. The task stays queued until its process
+// exists.
 func (r *Run) Assign(t *Task, agent AgentID, now time.Time) Attempt {
 	t.Attempts++
 	a := Attempt{
@@ -212,7 +216,7 @@ func (r *Run) Assign(t *Task, agent AgentID, now time.Time) Attempt {
 	return a
 }
 
-// AttemptStarted records that the attempt's process exists since at.
+// AttemptStarted records that the attempt's process started at the given time.
 func (r *Run) AttemptStarted(a AttemptID, key string, at time.Time) {
 	t := r.Task(key)
 	if t == nil || t.Current != a || t.Status != TaskQueued {
@@ -230,7 +234,7 @@ func (r *Run) AttemptStarted(a AttemptID, key string, at time.Time) {
 	}
 }
 
-// AttemptEnd is how an attempt ended.
+// AttemptEnd is the end of an attempt.
 type AttemptEnd struct {
 	Status     AttemptStatus // a final one
 	Message    string
@@ -242,8 +246,8 @@ type AttemptEnd struct {
 	Evicted    bool // its machine was stopped or has failed
 }
 
-// AttemptEnded moves the task on after the attempt's end, and the run with it. An attempt that is not the task's current one
-// changes nothing.
+// AttemptEnded advances the task and the run after the attempt's end. It ignores an attempt that is
+// not the task's current one.
 func (r *Run) AttemptEnded(a AttemptID, key string, end AttemptEnd, now time.Time) {
 	t := r.Task(key)
 	if t == nil || t.Current != a {
@@ -258,7 +262,7 @@ func (r *Run) AttemptEnded(a AttemptID, key string, end AttemptEnd, now time.Tim
 	case end.Status == AttemptSuccess:
 		t.end(TaskSuccess, "", at)
 	case end.Status == AttemptCancelled && r.CancelRequestedAt == nil && !end.Evicted:
-		r.failed(t, "Its agent cancelled it although nobody had asked for that.", at, now)
+		r.failed(t, "Its agent cancelled it without a request.", at, now)
 	default:
 		if end.Evicted {
 			r.fallBack(t)
@@ -268,21 +272,21 @@ func (r *Run) AttemptEnded(a AttemptID, key string, end AttemptEnd, now time.Tim
 	r.advance(now)
 }
 
-// fallBack gives the task to the workspace's agent, where its job allows that.
+// fallBack moves the task to the workspace's agent if its job allows that.
 func (r *Run) fallBack(t *Task) {
 	if r.Spec.ComputeFallback {
 		t.Compute = ""
 	}
 }
 
-// PlaceFailed moves on the tasks that can start but for their machine, which cannot be had: to the workspace's agent where the job allows that; others have
-// failed, and are retried as often as they may be.
-func (r *Run) PlaceFailed(machine MachineID, message string, now time.Time) {
+// TargetFailed handles the ready tasks of a machine that is not available. They fall back to the
+// workspace's agent if the job allows that; otherwise they fail, with their usual retries.
+func (r *Run) TargetFailed(machine MachineID, message string, now time.Time) {
 	r.leave(machine, now, func(t *Task) { r.failed(t, message, now, now) })
 }
 
-// PlaceGone is PlaceFailed for a machine that will never be had again: no retry would help.
-func (r *Run) PlaceGone(machine MachineID, message string, now time.Time) {
+// TargetGone is TargetFailed for a deleted machine: its tasks fail without retries.
+func (r *Run) TargetGone(machine MachineID, message string, now time.Time) {
 	r.leave(machine, now, func(t *Task) { t.end(TaskFailed, message, now) })
 }
 
@@ -311,7 +315,7 @@ func (r *Run) failed(t *Task, message string, at, now time.Time) {
 	}
 }
 
-// backoff is the pause before a retry: one second, doubled each time, a minute at most.
+// backoff returns the pause before a retry: one second, doubled each time, up to a minute.
 func backoff(retries int) time.Duration {
 	return min(time.Second<<min(retries, 6), time.Minute)
 }
@@ -320,8 +324,8 @@ func (t *Task) end(s TaskStatus, message string, at time.Time) {
 	t.Status, t.Message, t.NotBefore, t.FinishedAt = s, message, nil, &at
 }
 
-// advance queues the tasks whose dependencies have succeeded, skips those that cannot run any more, and ends the run when nothing
-// is left to do.
+// advance queues tasks whose dependencies have succeeded and skips tasks that can no longer run. It
+// ends the run when all tasks have ended.
 func (r *Run) advance(now time.Time) {
 	if r.Status.Final() {
 		return
@@ -337,7 +341,8 @@ func (r *Run) advance(now time.Time) {
 	r.finish(now)
 }
 
-// release goes over the pending tasks until nothing changes: a skipped task skips those behind it.
+// release repeats over the pending tasks until nothing changes, because a skipped task skips its
+// dependents.
 func (r *Run) release(now time.Time) {
 	status := make(map[string]TaskStatus, len(r.Tasks))
 	for i := range r.Tasks {
@@ -361,7 +366,7 @@ func (r *Run) release(now time.Time) {
 	}
 }
 
-// dependencies says what a pending task becomes.
+// dependencies returns the next status of a pending task.
 func dependencies(on []string, status map[string]TaskStatus) (next TaskStatus, blocker string) {
 	next = TaskQueued
 	for _, d := range on {
@@ -389,13 +394,14 @@ func (r *Run) finish(now time.Time) {
 	}
 }
 
-// Cancel ends what has not started and asks for the end of what runs: the attempts returned. A run without those is over at once.
+// Cancel ends all tasks without a live attempt, and returns the attempts to cancel. A run without
+// live attempts ends at once.
 func (r *Run) Cancel(now time.Time) ([]AttemptID, error) {
 	if r.Status.Final() {
 		return nil, Errorf(CodeConflict, "The run is over (%s); there is nothing to cancel.", r.Status)
 	}
 	if r.CancelRequestedAt != nil {
-		return nil, Errorf(CodeConflict, "The run is being cancelled since %s.", r.CancelRequestedAt.Format(time.RFC3339))
+		return nil, Errorf(CodeConflict, "The run's cancellation was already requested at %s.", r.CancelRequestedAt.Format(time.RFC3339))
 	}
 	r.CancelRequestedAt = &now
 	var live []AttemptID
@@ -412,7 +418,8 @@ func (r *Run) Cancel(now time.Time) ([]AttemptID, error) {
 	return live, nil
 }
 
-// Repair makes the run pending again, with every task that did not succeed. What depends on those did not succeed either.
+// Repair makes the run pending again, with all tasks that did not succeed. Their dependents did not
+// succeed either.
 func (r *Run) Repair() error {
 	if r.Status != RunFailed && r.Status != RunCancelled {
 		return Errorf(CodeConflict, "The run is %s; only one that failed or was cancelled can be repaired.", r.Status)
@@ -423,7 +430,7 @@ func (r *Run) Repair() error {
 		if t.Status == TaskSuccess {
 			continue
 		}
-		t.RetryCount = t.Attempts // what was made before makes the next attempt a retry
+		t.RetryCount = t.Attempts // so the next attempt counts as a retry
 		t.RetryBase = t.RetryCount
 		t.Compute = r.compute(t)
 		t.Status, t.Message, t.NotBefore, t.StartedAt, t.FinishedAt = TaskPending, "", nil, nil, nil

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyDAG draws a job of up to 12 tasks in any order, without cycles: tasks depend on ones that were drawn earlier.
+// anyDAG draws a job of up to 12 tasks in any order. Tasks depend only on earlier ones, so there
+// are no cycles.
 func anyDAG(t *rapid.T) Job {
 	n := rapid.IntRange(1, 12).Draw(t, "tasks")
 	job := Job{ID: "job_1", Name: "any"}
@@ -26,7 +27,7 @@ func anyDAG(t *rapid.T) Job {
 	return job
 }
 
-// living is a run with what an agent would know of it.
+// living is a run with the state that an agent would have.
 type living struct {
 	t     *rapid.T
 	run   *Run
@@ -63,7 +64,7 @@ func (l *living) assign() {
 	}
 }
 
-// pick draws one of the attempts that are alive, or none.
+// pick draws a live attempt, or an empty id.
 func (l *living) pick() (string, AttemptID) {
 	keys := make([]string, 0, len(l.alive))
 	for k := range l.alive {
@@ -87,7 +88,7 @@ func (l *living) end(status AttemptStatus) {
 	l.run.AttemptEnded(a, key, AttemptEnd{Status: status}, l.tick())
 }
 
-// again lets an attempt that is over say something once more: it must change nothing.
+// again repeats a report of an ended attempt, which must change nothing.
 func (l *living) again(status AttemptStatus) {
 	if len(l.ended) == 0 {
 		return
@@ -114,7 +115,7 @@ func (l *living) repair() {
 	}
 }
 
-// check holds what is true of a run at any time.
+// check asserts the invariants of a run.
 func (l *living) check(retries map[string]int) {
 	final := l.run.Status.Final()
 	for i := range l.run.Tasks {
@@ -143,7 +144,7 @@ func (l *living) check(retries map[string]int) {
 	}
 }
 
-// drain ends whatever is alive or ready until nothing is; the run must have ended then.
+// drain ends all live and ready attempts until there are none. The run must have ended then.
 func (l *living) drain() {
 	for range 200 {
 		for l.now = l.now.Add(2 * time.Minute); ; {
@@ -170,8 +171,9 @@ func (l *living) drain() {
 
 var attemptEnds = []AttemptStatus{AttemptSuccess, AttemptSuccess, AttemptSuccess, AttemptFailed, AttemptLost, AttemptCancelled}
 
-// TestAnyOrderOfEvents: whatever happens to whatever DAG in whatever order, no task runs before its dependencies have succeeded, no task has two
-// attempts alive, retry counts never fall, what is over stays as it is, and a run ends when its attempts have.
+// TestAnyOrderOfEvents checks the invariants for any DAG and any order of events. No task runs
+// before its dependencies have succeeded or has two live attempts. Retry counts never fall, ended
+// attempts never change, and a run ends with its attempts.
 func TestAnyOrderOfEvents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := anyDAG(t)

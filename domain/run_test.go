@@ -11,14 +11,14 @@ import (
 
 var epoch = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-// at is a moment n seconds after epoch.
+// at returns the time n seconds after epoch.
 func at(n int) time.Time { return epoch.Add(time.Duration(n) * time.Second) }
 
 func command(retries int) Job {
 	return Job{ID: "job_1", Name: "nightly", JobSpec: JobSpec{Command: "true", MaxRetries: retries}}
 }
 
-// dag makes a job of tasks, each written as its key and what it depends on: "c < a b".
+// dag returns a job of tasks. Each is written as its key and its dependencies: "c < a b".
 func dag(retries int, tasks ...string) Job {
 	job := Job{ID: "job_1", Name: "pipeline"}
 	for _, text := range tasks {
@@ -28,14 +28,14 @@ func dag(retries int, tasks ...string) Job {
 	return job
 }
 
-// begun is an admitted run of the job.
+// begun returns an admitted run of the job.
 func begun(job Job) *Run {
 	r := newRun(job, Actor{Kind: ActorUser, ID: "usr_1"}, nil, TriggerManual, epoch)
 	r.Admit(epoch)
 	return r
 }
 
-// attempt assigns the task and starts its process.
+// attempt assigns the task and starts its attempt.
 func attempt(r *Run, key string) AttemptID {
 	a := r.Assign(r.Task(key), "agt_1", epoch)
 	r.AttemptStarted(a.ID, key, at(1))
@@ -54,7 +54,8 @@ func statuses(r *Run) string {
 	return string(r.Status) + ": " + strings.Join(all, " ")
 }
 
-// runStates are the states of a run of a single command that may be tried once more, each as it is reached.
+// runStates are the states of a run of a single command with one retry, with the steps that lead
+// there.
 var runStates = []struct {
 	name string
 	make func() (*Run, AttemptID)
@@ -109,7 +110,7 @@ var runStates = []struct {
 	}},
 }
 
-// runEvents are everything that can happen to a run; a is its attempt, the last one where none is alive.
+// runEvents are all events of a run; a is its live attempt, or else its last one.
 var runEvents = []struct {
 	name string
 	do   func(r *Run, a AttemptID) error
@@ -142,8 +143,8 @@ func ended(s AttemptStatus) func(*Run, AttemptID) error {
 	}
 }
 
-// runTable says what becomes of a run in each state at each event: run/task, the number of retries, * where an attempt is alive; "=" where nothing
-// changes, and ! where it is refused.
+// runTable gives the result of each event in each state. A cell is run/task and the number of
+// retries, with * if an attempt is alive; "=" if nothing changes; "!" if it is refused.
 const runTable = `
                      held              queued             assigned           running            backing off        last try           cancelling           success            failed             cancelled
 admit                pending/queued 0  =                  =                  =                  =                  =                  =                    =                  =                  =
@@ -159,7 +160,7 @@ cancel               cancelled/cancelled 0  cancelled/cancelled 0  pending/queue
 repair               !                 !                  !                  !                  !                  !                  !                    !                  pending/pending 1  pending/pending 1
 `
 
-// TestRunStateByEvent holds the whole table: no state and no event is left out.
+// TestRunStateByEvent checks the whole table, which must include every state and event.
 func TestRunStateByEvent(t *testing.T) {
 	lines := strings.Split(strings.Trim(runTable, "\n"), "\n")
 	require.Len(t, lines, len(runEvents)+1)
@@ -179,7 +180,7 @@ func TestRunStateByEvent(t *testing.T) {
 	}
 }
 
-// columns splits a row at the cells' own ends: "=", "!", or a pair and a number.
+// columns splits a row into cells: "=", "!", or a pair and a number.
 func columns(row string) (cells []string) {
 	fields := strings.Fields(row)
 	for i := 0; i < len(fields); i++ {
@@ -286,12 +287,13 @@ func TestCancelWaitsForWhatIsAlive(t *testing.T) {
 	require.Equal(t, at(8), *r.FinishedAt)
 }
 
-// TestWhatNobodyCancelledIsNoSuccess: an agent that cancels on its own has failed.
+// TestWhatNobodyCancelledIsNoSuccess checks that an attempt fails if its agent cancels it without a
+// request.
 func TestWhatNobodyCancelledIsNoSuccess(t *testing.T) {
 	r := begun(dag(0, "a", "b < a"))
 	finish(r, "a", AttemptCancelled)
 	require.Equal(t, "failed: a=failed b=skipped", statuses(r))
-	require.Equal(t, "a: Its agent cancelled it although nobody had asked for that.", r.Message)
+	require.Equal(t, "a: Its agent cancelled it without a request.", r.Message)
 }
 
 func TestRepairRunsWhatDidNotSucceed(t *testing.T) {
@@ -317,7 +319,8 @@ func TestRepairRunsWhatDidNotSucceed(t *testing.T) {
 	require.Equal(t, 4, r.Task("b").Attempts)
 }
 
-// TestRetryCountIsWhatWasTried: repairs without an attempt between them are not retries.
+// TestRetryCountIsWhatWasTried checks that repairs without an attempt in between do not count as
+// retries.
 func TestRetryCountIsWhatWasTried(t *testing.T) {
 	r := begun(command(0))
 	finish(r, "", AttemptFailed)

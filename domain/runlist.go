@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// pageBytes bounds the specs or parameters on one page of a list, in stored bytes. A page that would have more ends earlier and goes on after its cursor.
+// pageBytes bounds the specs or parameters on one page of a list, in stored bytes. A page that
+// would exceed it ends earlier.
 const pageBytes = 8 << 20
 
 // runHead returns the run without spec, parameters and tasks.
@@ -48,7 +49,8 @@ func (r *Runs) Get(ctx context.Context, s Scope, id RunID) (Run, error) {
 	return one[0], err
 }
 
-// ByID returns those of the runs that exist in the workspace, without spec, parameters and tasks.
+// ByID returns the runs with the ids that exist in the workspace, without spec, parameters and
+// tasks.
 func (r *Runs) ByID(ctx context.Context, s Scope, ids []RunID) (runs []Run, err error) {
 	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
@@ -60,7 +62,8 @@ func (r *Runs) ByID(ctx context.Context, s Scope, ids []RunID) (runs []Run, err 
 	return runs, err
 }
 
-// List returns runs with their parameters, newest first. A page whose parameters would be more than 8 MiB is shorter.
+// List returns runs with their parameters, newest first. It shortens a page whose parameters would
+// exceed 8 MiB.
 func (r *Runs) List(ctx context.Context, s Scope, f RunFilter, p Page) (List[Run], error) {
 	return r.list(ctx, s, f, p, func(tx Tx, l *List[Run]) error {
 		l.fit(pageBytes, func(r Run) int { return r.ParametersSize })
@@ -68,12 +71,12 @@ func (r *Runs) List(ctx context.Context, s Scope, f RunFilter, p Page) (List[Run
 	})
 }
 
-// Heads returns what List does, without parameters.
+// Heads is List without parameters.
 func (r *Runs) Heads(ctx context.Context, s Scope, f RunFilter, p Page) (List[Run], error) {
 	return r.list(ctx, s, f, p, func(Tx, *List[Run]) error { return nil })
 }
 
-// list reads a page and lets fill add to it.
+// list reads a page and calls fill to complete it.
 func (r *Runs) list(ctx context.Context, s Scope, f RunFilter, p Page, fill func(Tx, *List[Run]) error) (l List[Run], err error) {
 	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
 		return List[Run]{}, err
@@ -97,7 +100,7 @@ func (r *Runs) list(ctx context.Context, s Scope, f RunFilter, p Page, fill func
 	return l, err
 }
 
-// list names the list; no states are as good as an empty list of them.
+// list returns the list's name; nil and empty Status are the same.
 func (f RunFilter) list() string {
 	if len(f.Status) == 0 {
 		f.Status = nil
@@ -114,7 +117,7 @@ func (f RunFilter) validate() error {
 	return nil
 }
 
-// Recent returns the first page of each job's runs, as Heads with a filter of that job does.
+// Recent returns the first page of each job's runs, as Heads with a filter for that job.
 func (r *Runs) Recent(ctx context.Context, s Scope, jobs []JobID, status []RunStatus, limit int) (map[JobID]List[Run], error) {
 	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
@@ -127,7 +130,7 @@ func (r *Runs) Recent(ctx context.Context, s Scope, jobs []JobID, status []RunSt
 	}
 	byJob := make(map[JobID][]Run, len(jobs))
 	err := r.Store.In(ctx, s, func(tx Tx) error {
-		clear(byJob) // of an earlier try
+		clear(byJob) // left by an earlier try of the transaction
 		rows, err := tx.RecentRuns(ctx, jobs, status, limit+1)
 		for _, run := range rows {
 			byJob[run.JobID] = append(byJob[run.JobID], run)
@@ -154,7 +157,7 @@ func (r *Runs) Latest(ctx context.Context, s Scope, jobs []JobID) (runs []Run, e
 	return runs, err
 }
 
-// Specs returns the runs' frozen specs. Whoever asks for many looks at their SpecSize first.
+// Specs returns the runs' frozen specs. Check their SpecSize before requesting many.
 func (r *Runs) Specs(ctx context.Context, s Scope, ids []RunID) (specs map[RunID]JobSpec, err error) {
 	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
@@ -166,7 +169,7 @@ func (r *Runs) Specs(ctx context.Context, s Scope, ids []RunID) (specs map[RunID
 	return specs, err
 }
 
-// Parameters returns what the runs were started with. Whoever asks for many looks at their ParametersSize first.
+// Parameters returns the runs' parameters. Check their ParametersSize before requesting many.
 func (r *Runs) Parameters(ctx context.Context, s Scope, ids []RunID) (parameters map[RunID][]Variable, err error) {
 	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
@@ -178,7 +181,8 @@ func (r *Runs) Parameters(ctx context.Context, s Scope, ids []RunID) (parameters
 	return parameters, err
 }
 
-// AttemptsWithin is Attempts where the runs have made limit attempts together at most; more of them are an error of CodeTooLarge.
+// AttemptsWithin is Attempts with a limit. If the runs together have more attempts, it returns
+// CodeTooLarge.
 func (r *Runs) AttemptsWithin(ctx context.Context, s Scope, limit int, runs ...RunID) (attempts []Attempt, err error) {
 	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err

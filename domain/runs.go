@@ -16,46 +16,53 @@ type RunFilter struct {
 type RunTx interface {
 	// Run returns the run with its spec and parameters, without its tasks.
 	Run(ctx context.Context, id RunID) (Run, error)
-	// RunsByID returns the heads of those of the runs that exist: without spec, parameters and tasks.
+	// RunsByID returns the heads of the existing runs: without spec, parameters and tasks.
 	RunsByID(ctx context.Context, ids []RunID) ([]Run, error)
-	// Runs are heads, newest first.
+	// Runs returns heads, newest first.
 	Runs(ctx context.Context, f RunFilter, before RunID, limit int) ([]Run, error)
 	// RunSpecs returns the frozen specs.
 	RunSpecs(ctx context.Context, ids []RunID) (map[RunID]JobSpec, error)
-	// RunParameters returns what the runs were started with.
+	// RunParameters returns the runs' parameters.
 	RunParameters(ctx context.Context, ids []RunID) (map[RunID][]Variable, error)
 	// LatestRuns returns the head of each job's newest run.
 	LatestRuns(ctx context.Context, jobs []JobID) ([]Run, error)
-	// Tasks are those of the runs, in the order of their specs, the one of a single command included.
+	// Tasks returns the runs' tasks in the order of their specs, including those of single
+	// commands.
 	Tasks(ctx context.Context, runs []RunID) ([]Task, error)
 	InsertRun(ctx context.Context, r *Run) error
-	// UpdateRun locks the run, loads its tasks, applies fn and writes what fn changed.
+	// UpdateRun locks the run, loads its tasks, applies fn and writes the changes.
 	UpdateRun(ctx context.Context, id RunID, fn func(*Run) error) (*Run, error)
-	// RecentRuns returns the heads of each job's newest runs, limit of each at most, newest first; of those in one of the states where there are any.
+	// RecentRuns returns the heads of each job's newest runs, at most limit each, newest first. If
+	// status is not empty, it selects runs in those states.
 	RecentRuns(ctx context.Context, jobs []JobID, status []RunStatus, limit int) ([]Run, error)
-	// ActiveRuns are the heads of the job's runs that are pending or running, oldest first.
+	// ActiveRuns returns the heads of the job's pending and running runs, oldest first.
 	ActiveRuns(ctx context.Context, job JobID) ([]Run, error)
-	// AttemptCount is how many attempts the runs have made together.
+	// AttemptCount returns the total number of the runs' attempts.
 	AttemptCount(ctx context.Context, runs []RunID) (int, error)
-	// OtherReadyRuns says whether a run but this one has a queued task for the machine, or the workspace's agent, that may start now.
+	// WaitingRuns returns the runs with a queued task for the machine.
+	WaitingRuns(ctx context.Context, machine MachineID) ([]RunID, error)
+	// OtherReadyRuns reports whether another run has a queued task for the machine that may start
+	// now. An empty machine stands for the workspace's agent.
 	OtherReadyRuns(ctx context.Context, run RunID, machine MachineID, now time.Time) (bool, error)
 }
 
 // AttemptTx reads and writes attempts.
 type AttemptTx interface {
 	Attempt(ctx context.Context, id AttemptID) (Attempt, error)
-	// Attempts are those of the runs, oldest first.
+	// Attempts returns the runs' attempts, oldest first.
 	Attempts(ctx context.Context, runs []RunID) ([]Attempt, error)
+	// LiveAttempts returns the agent's attempts that have not ended.
+	LiveAttempts(ctx context.Context, agent AgentID) ([]Attempt, error)
 	InsertAttempt(ctx context.Context, a Attempt) error
 	// UpdateAttempt locks the attempt, applies fn and writes it.
 	UpdateAttempt(ctx context.Context, id AttemptID, fn func(*Attempt) error) (Attempt, error)
-	// RequestCancel notes that the attempts are to end, and returns them.
+	// RequestCancel records that the attempts must end, and returns them.
 	RequestCancel(ctx context.Context, ids []AttemptID, at time.Time) ([]Attempt, error)
-	// Evict is RequestCancel for another reason than their runs' cancellation.
+	// Evict is RequestCancel for a reason other than their runs' cancellation.
 	Evict(ctx context.Context, ids []AttemptID, reason string, at time.Time) ([]Attempt, error)
 }
 
-// Runs starts, watches, cancels and repairs runs, and moves them on as their attempts do.
+// Runs starts, watches, cancels and repairs runs, and advances them as their attempts end.
 type Runs struct {
 	Store  Store
 	System System
@@ -65,7 +72,8 @@ type Runs struct {
 	Outbox *Outbox
 }
 
-// Start starts a run of the job as it is now. Parameters replace the job's defaults of the same names.
+// Start starts a run of the job in its current form. Parameters replace the job's defaults of the
+// same names.
 func (r *Runs) Start(ctx context.Context, s Scope, job JobID, params []Variable, key Idempotency) (*Run, error) {
 	if err := authorize(ctx, r.Store, s, RunStart); err != nil {
 		return nil, err
@@ -83,10 +91,10 @@ func (r *Runs) Start(ctx context.Context, s Scope, job JobID, params []Variable,
 	})
 }
 
-// once makes a run go, or for a key used before finds the run that went then.
+// once starts a run or, for a key used before, returns the run that was started then.
 func (r *Runs) once(ctx context.Context, s Scope, key Idempotency, operation Action, request any, start func(Tx) (*Run, error)) (run *Run, err error) {
 	err = r.Store.In(ctx, s, func(tx Tx) error {
-		run = nil // of an earlier try
+		run = nil // left by an earlier try of the transaction
 		id, err := once(ctx, tx, s, key, operation, request, func() (RunID, error) {
 			if run, err = start(tx); err != nil {
 				return "", err
@@ -107,7 +115,8 @@ func (r *Runs) once(ctx context.Context, s Scope, key Idempotency, operation Act
 	return run, nil
 }
 
-// start counts to the quota and inserts, under the lock of the quota's row. Locks are taken in the order job, quota, run, agent.
+// start checks the quota and inserts the run, under the lock of the quota's row. The order of locks
+// is job, quota, run, agent.
 func (r *Runs) start(ctx context.Context, tx Tx, s Scope, job Job, params []Variable, t Trigger) (*Run, error) {
 	quota, err := tx.LockQuota(ctx, MaxRunningRuns)
 	if err != nil {
@@ -119,7 +128,7 @@ func (r *Runs) start(ctx context.Context, tx Tx, s Scope, job Job, params []Vari
 	return r.insert(ctx, tx, s, job, params, t)
 }
 
-// insert adds the run of a locked job. The caller has counted to the quota.
+// insert adds a run of a locked job. The caller has checked the quota.
 func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Variable, t Trigger) (*Run, error) {
 	if job.empty() {
 		return nil, Errorf(CodeConflict, "The job %q has neither a command nor tasks; give it one of them first.", job.Name)
@@ -129,12 +138,12 @@ func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Var
 		return nil, err
 	}
 	run := newRun(job, s.actor, values, t, r.Clock.Now())
-	held, err := r.held(ctx, tx, run)
+	blocked, err := r.blocked(ctx, tx, run)
 	if err != nil {
 		return nil, err
 	}
-	if held {
-		run.Message = heldMessage
+	if blocked {
+		run.Message = blockedMessage
 	} else {
 		run.Admit(run.CreatedAt)
 	}
@@ -148,11 +157,12 @@ func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Var
 	return r.update(ctx, tx, s, run.ID, func(*Run) error { return nil })
 }
 
-const heldMessage = "Waits for an earlier run of the job to end."
+const blockedMessage = "Waits for an earlier run of the job to end."
 
-// held says whether the job's own limit of concurrent runs, as the run froze it, keeps the run from starting: earlier ones are admitted first. It locks
-// the job, so that two runs are not admitted to one place.
-func (r *Runs) held(ctx context.Context, tx Tx, run *Run) (bool, error) {
+// blocked reports whether the job's own limit of concurrent runs, as frozen in the run, blocks the
+// run. Earlier runs are admitted first. It locks the job, so that two runs are not admitted to one
+// free place.
+func (r *Runs) blocked(ctx context.Context, tx Tx, run *Run) (bool, error) {
 	if run.MaxConcurrentRuns == 0 || run.Admitted {
 		return false, nil
 	}
@@ -216,8 +226,8 @@ func (r *Runs) Attempts(ctx context.Context, s Scope, runs ...RunID) (attempts [
 	return attempts, err
 }
 
-// Attempt returns the attempt with that number of the run's task, the latest for 0. The key of a single command is empty. No attempt at
-// all yet is nil without an error.
+// Attempt returns the attempt with that number of the run's task, or the latest for 0. The key of a
+// single command is empty. It returns nil without an error if there is no attempt yet.
 func (r *Runs) Attempt(ctx context.Context, s Scope, run RunID, key string, number int) (*Attempt, error) {
 	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
@@ -233,7 +243,7 @@ func (r *Runs) Attempt(ctx context.Context, s Scope, run RunID, key string, numb
 		}
 		if !slices.ContainsFunc(tasks, func(t Task) bool { return t.Key == key }) {
 			if key == "" {
-				return Errorf(CodeNotFound, "The run has tasks, and each has a log of its own: /runs/%s/tasks/{key}/logs.", run)
+				return Errorf(CodeNotFound, "The run has tasks, and each has its own log: /runs/%s/tasks/{key}/logs.", run)
 			}
 			return Errorf(CodeNotFound, "There is no task %q in this run.", key)
 		}
@@ -275,7 +285,8 @@ func (r *Runs) WatchAll(ctx context.Context, s Scope) (wake <-chan struct{}, sto
 	return wake, stop, nil
 }
 
-// Cancel ends the run's pending and queued tasks at once and asks for the end of those that run; until the last has ended, the run stays running.
+// Cancel ends the run's pending and queued tasks at once and cancels its live attempts. The run
+// stays running until the last of them has ended.
 func (r *Runs) Cancel(ctx context.Context, s Scope, id RunID) (*Run, error) {
 	if err := authorize(ctx, r.Store, s, RunCancel); err != nil {
 		return nil, err
@@ -305,7 +316,8 @@ func (r *Runs) Cancel(ctx context.Context, s Scope, id RunID) (*Run, error) {
 	return run, nil
 }
 
-// Repair runs again, in the same run, what did not succeed. It counts to the quota like a new run.
+// Repair reruns, in the same run, all tasks that did not succeed. It counts toward the quota like a
+// new run.
 func (r *Runs) Repair(ctx context.Context, s Scope, id RunID, key Idempotency) (*Run, error) {
 	if err := authorize(ctx, r.Store, s, RunRepair); err != nil {
 		return nil, err
@@ -319,7 +331,7 @@ func (r *Runs) repair(ctx context.Context, tx Tx, s Scope, id RunID) (*Run, erro
 		return nil, err
 	}
 	over.Admitted = false
-	held, err := r.held(ctx, tx, &over)
+	blocked, err := r.blocked(ctx, tx, &over)
 	if err != nil {
 		return nil, err
 	}
@@ -334,8 +346,8 @@ func (r *Runs) repair(ctx context.Context, tx Tx, s Scope, id RunID) (*Run, erro
 		if err := liftHold(ctx, tx, run); err != nil {
 			return err
 		}
-		if held {
-			run.Message = heldMessage
+		if blocked {
+			run.Message = blockedMessage
 		} else {
 			run.Admit(r.Clock.Now())
 		}

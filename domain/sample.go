@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// penguins are the measurements of 344 penguins of the Palmer Archipelago: data by Kristen Gorman and the Palmer Station LTER, as simplified in the
-// palmerpenguins package by Allison Horst, Alison Hill and Kristen Gorman (doi:10.5281/zenodo.3960218), released under CC0.
+// penguins are the measurements of 344 penguins of the Palmer Archipelago: data by Kristen Gorman
+// and the Palmer Station LTER, as simplified in the palmerpenguins package by Allison Horst, Alison
+// Hill and Kristen Gorman (doi:10.5281/zenodo.3960218), released under CC0.
 //
 //go:embed sample/penguins.csv
 var penguins []byte
@@ -30,17 +31,18 @@ var sampleLoad string
 //go:embed sample/summary.sh
 var sampleSummary string
 
-// sampleSchema holds the tables that the sample makes in DefaultDatabase.
+// sampleSchema is the schema of the sample's tables, in DefaultDatabase.
 const sampleSchema = "samples"
 
-// sampleTables are those that the sample makes.
+// sampleTables are the tables that the sample creates.
 var sampleTables = []string{"penguins", "species_summary"}
 
-// sqlTime is enough for a warehouse to start, too, in seconds.
+// sqlTime is the timeout of a SQL task, in seconds, with time for a warehouse to start.
 const sqlTime = 300
 
-// sampleJob is the pipeline that a new workspace starts with: it checks the data, measures each species and each island at once, and reports. With sql it
-// also makes a table of the data, and sums that up in another one.
+// sampleJob returns the first pipeline of a new workspace: it checks the data, measures each
+// species and each island in parallel, and reports. With sql it also loads the data into a table
+// and summarizes it in another one.
 func sampleJob(s Scope, now time.Time, sql bool) Job {
 	species := func(key, name string) TaskSpec {
 		return TaskSpec{Key: key, Command: sampleSpecies, DependsOn: []string{"check"}, TimeoutSeconds: 60, Environment: []Variable{{Name: "SPECIES", Value: name}}}
@@ -66,8 +68,8 @@ func sampleJob(s Scope, now time.Time, sql bool) Job {
 	}
 }
 
-// CreateSample adds the sample to a workspace where it is still to be made (NewWorkspace), once, and starts its first run. With sql, which needs a warehouse
-// that can be started, it ends in SQL.
+// CreateSample adds the sample to a workspace and starts its first run, if NewWorkspace.Sample is
+// still pending. With sql, which needs a warehouse, the sample ends with SQL tasks.
 func (r *Runs) CreateSample(ctx context.Context, s Scope, sql bool) error {
 	if err := authorize(ctx, r.Store, s, JobCreate); err != nil {
 		return err
@@ -78,7 +80,7 @@ func (r *Runs) CreateSample(ctx context.Context, s Scope, sql bool) error {
 	}
 	var run *Run
 	err := r.Store.In(ctx, s, func(tx Tx) error {
-		run = nil // of a try that lost a deadlock
+		run = nil // left by a try that lost a deadlock
 		due, err := tx.TakeSample(ctx)
 		if err != nil || !due {
 			return err
@@ -95,13 +97,14 @@ func (r *Runs) CreateSample(ctx context.Context, s Scope, sql bool) error {
 	return err
 }
 
-// SampleLake drops what the sample has made in the catalog.
+// SampleLake drops the sample's tables from the catalog.
 type SampleLake interface {
-	// DropTables drops the tables, as far as they are there, and the schema if it is empty then. They can be restored as others can.
+	// DropTables drops those of the tables that exist, and the schema if it is empty then. They can
+	// be restored like other tables.
 	DropTables(ctx context.Context, s Scope, database, schema string, tables []string) error
 }
 
-// RemoveSamples removes the jobs that a new workspace starts with, with the tables that they have made, and returns how many jobs there were.
+// RemoveSamples removes the jobs of the sample and their tables, and returns the number of jobs.
 func (j *Jobs) RemoveSamples(ctx context.Context, s Scope) (removed int, err error) {
 	if err := authorize(ctx, j.Store, s, SampleRemove); err != nil {
 		return 0, err
@@ -125,7 +128,8 @@ func (j *Jobs) RemoveSamples(ctx context.Context, s Scope) (removed int, err err
 	return removed, err
 }
 
-// dropSampleTables comes before the jobs go: what fails here can be tried again. Where there is no such job, tables of these names are somebody's own.
+// dropSampleTables runs before the jobs are deleted, so that a failure can be retried. Without a
+// sample job, tables of these names belong to a user.
 func (j *Jobs) dropSampleTables(ctx context.Context, s Scope) error {
 	if j.Lake == nil {
 		return nil

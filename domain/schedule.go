@@ -5,23 +5,23 @@ import (
 	"errors"
 	"strings"
 	"time"
-	_ "time/tzdata" // time zones on machines that have none
+	_ "time/tzdata" // time zones for machines without a database of them
 
 	"github.com/robfig/cron/v3"
 )
 
-// Schedule starts a job's runs by the clock.
+// Schedule is the cron schedule of a job.
 type Schedule struct {
 	Cron         string
 	TimeZone     string // IANA name
 	Paused       bool
 	NextAt       *time.Time // nil while paused
-	WaitingSince *time.Time // a tick that waits because the quota is reached; one at most
-	Missed       int        // ticks skipped: the platform was down, or an earlier tick still waited
+	WaitingSince *time.Time // the tick that waits because the quota is reached; at most one
+	Missed       int        // number of skipped ticks: the platform was down, or an earlier tick still waited
 	LastMissedAt *time.Time
 }
 
-// maxPreview bounds how many coming ticks can be asked for.
+// maxPreview bounds the number of ticks in a preview.
 const maxPreview = 100
 
 func (n NewSchedule) schedule(now time.Time) (Schedule, error) {
@@ -34,20 +34,20 @@ func (n NewSchedule) schedule(now time.Time) (Schedule, error) {
 	}
 	s.arm(now)
 	if !s.Paused && s.NextAt == nil {
-		return Schedule{}, Invalid("schedule.cron", "%q never comes to pass; check the day and the month.", s.Cron)
+		return Schedule{}, Invalid("schedule.cron", "%q never occurs; check the day and the month.", s.Cron)
 	}
 	return s, nil
 }
 
-// parse reads the cron line in its time zone. Around a change of the clocks robfig/cron follows Vixie cron: a tick in the hour that
-// is skipped does not come, one in the hour that repeats comes once.
+// parse parses the cron line in its time zone. At a change of the clocks robfig/cron follows Vixie
+// cron: it skips a tick in the missing hour, and runs a tick in the repeated hour once.
 func (s Schedule) parse() (cron.Schedule, error) {
 	zone, err := time.LoadLocation(s.TimeZone)
 	if err != nil || s.TimeZone == "Local" {
 		return nil, Invalid("schedule.time_zone", "%q is not a time zone; use an IANA name such as Europe/Rome.", s.TimeZone)
 	}
 	if strings.HasPrefix(s.Cron, "TZ=") || strings.HasPrefix(s.Cron, "CRON_TZ=") || strings.HasPrefix(s.Cron, "@every") {
-		return nil, Invalid("schedule.cron", "Use five fields or @hourly, @daily, @weekly, @monthly, @yearly; the time zone has a field of its own.")
+		return nil, Invalid("schedule.cron", "Use five fields or @hourly, @daily, @weekly, @monthly, @yearly; the time zone has its own field.")
 	}
 	parsed, err := cron.ParseStandard(s.Cron)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Schedule) arm(now time.Time) {
 	}
 }
 
-// Next returns the count ticks after now in UTC, fewer where no more come.
+// Next returns the next count ticks after now in UTC, or fewer if the schedule ends.
 func (s Schedule) Next(now time.Time, count int) []time.Time {
 	parsed, err := s.parse()
 	if err != nil {
@@ -85,10 +85,11 @@ func (s Schedule) Next(now time.Time, count int) []time.Time {
 	return ticks
 }
 
-// starBit is set by robfig/cron in a field that was written with a star.
+// starBit is the bit that robfig/cron sets in a field that contains a star.
 const starBit = 1 << 63
 
-// repeated says that the tick's time of day has come once already, before the clocks were set back. A schedule of every hour goes on by the hour.
+// repeated reports whether the tick's time of day has already occurred before the clocks were set
+// back. It is false for schedules of every hour, which tick in each hour.
 func repeated(parsed cron.Schedule, t time.Time) bool {
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok || spec.Hour&starBit != 0 {
@@ -104,18 +105,19 @@ func repeated(parsed cron.Schedule, t time.Time) bool {
 	return earlier.Format(wallClock) == local.Format(wallClock)
 }
 
-// setBack is longer than the clocks are ever set back by.
+// setBack is longer than any clock change.
 const setBack = 3 * time.Hour
 
 const wallClock = "2006-01-02T15:04:05"
 
-// grace is how late a tick may be noticed and still count: a restart of the server takes seconds.
+// grace is how late a tick may be and still start a run: a restart of the server takes seconds.
 const grace = time.Minute
 
-// maxMissed bounds how many missed ticks are counted one by one.
+// maxMissed bounds the missed ticks that are counted one by one.
 const maxMissed = 10_000
 
-// Tick takes the ticks that have come at now: at most one is due, which is to start a run or to go on waiting; the others were missed.
+// Tick processes the ticks up to now. At most one is due, to start a run or to keep waiting; the
+// others are missed.
 func (s *Schedule) Tick(now time.Time) (due bool) {
 	if s.Paused {
 		s.WaitingSince = nil
@@ -138,13 +140,13 @@ func (s *Schedule) Tick(now time.Time) (due bool) {
 	return s.WaitingSince != nil
 }
 
-// miss gives up the tick that waits.
+// miss counts the waiting tick as missed.
 func (s *Schedule) miss() {
 	s.Missed++
 	s.LastMissedAt, s.WaitingSince = s.WaitingSince, nil
 }
 
-// of is the schedule that the change makes of the present one, which may be nil.
+// of applies the change to the present schedule, which may be nil.
 func (c ScheduleChange) of(present *Schedule) (n NewSchedule, err error) {
 	if present != nil {
 		n = NewSchedule{Cron: present.Cron, TimeZone: present.TimeZone, Paused: present.Paused}
@@ -157,8 +159,8 @@ func (c ScheduleChange) of(present *Schedule) (n NewSchedule, err error) {
 	return n, nil
 }
 
-// reschedule changes the schedule, or removes it. What was missed is kept while the job has one. A tick of the old schedule that has come is not lost: it
-// waits under the new one, or counts as missed where that is paused.
+// reschedule changes the schedule, or removes it if c is nil. It keeps the record of missed ticks.
+// A due tick of the old schedule waits under the new one, or counts as missed if that is paused.
 func (j *Job) reschedule(c *ScheduleChange, now time.Time) error {
 	if c == nil {
 		j.Schedule = nil
@@ -185,7 +187,7 @@ func (j *Job) reschedule(c *ScheduleChange, now time.Time) error {
 	return nil
 }
 
-// PreviewSchedule returns the coming ticks of a schedule that is not saved yet.
+// PreviewSchedule returns the next ticks of an unsaved schedule.
 func PreviewSchedule(n NewSchedule, now time.Time, count int) ([]time.Time, error) {
 	if count < 1 || count > maxPreview {
 		return nil, Invalid("count", "count is %d; it must be from 1 to %d.", count, maxPreview)
@@ -198,7 +200,8 @@ func PreviewSchedule(n NewSchedule, now time.Time, count int) ([]time.Time, erro
 	return s.Next(now, count), nil
 }
 
-// Scheduler starts runs by the clock, on every replica: whichever locks the job first does it.
+// Scheduler starts scheduled runs. It runs on every replica; the first to lock a job starts its
+// run.
 type Scheduler struct {
 	Store  Store
 	System System
@@ -219,14 +222,14 @@ func (c *Scheduler) Tick(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// tick takes the job's ticks and starts its run in one transaction, so a tick starts exactly one run whatever is killed when. A
-// quota that is reached leaves the tick waiting.
+// tick processes the job's ticks and starts its run in one transaction, so that a tick starts
+// exactly one run, even after a crash. If the quota is reached, the tick waits.
 func (c *Scheduler) tick(ctx context.Context, ref JobRef) error {
 	s := SystemScope(ref.Workspace, "schedule")
 	now := c.Clock.Now()
 	var started *Run
 	err := c.Store.In(ctx, s, func(tx Tx) error {
-		started = nil // of an earlier try
+		started = nil // left by an earlier try of the transaction
 		var waiting *time.Time
 		job, err := tx.UpdateJob(ctx, ref.Job, func(j *Job) error {
 			switch {

@@ -65,7 +65,7 @@ func TestSchedulesThatAreRefused(t *testing.T) {
 		"@every 1s":                "schedule.cron",
 		"TZ=Europe/Rome 0 0 * * *": "schedule.cron",
 		"CRON_TZ=UTC 0 0 * * *":    "schedule.cron",
-		"0 0 30 2 *":               "schedule.cron", // never comes
+		"0 0 30 2 *":               "schedule.cron", // never occurs
 		"*/0 * * * *":              "schedule.cron",
 		"0 0 * * *\x00":            "schedule.cron",
 	} {
@@ -152,7 +152,7 @@ func TestAMonthAwayIsCountedUpToABound(t *testing.T) {
 	require.True(t, s.NextAt.After(now))
 }
 
-// whole changes every field.
+// whole returns a change of every field.
 func whole(n NewSchedule) *ScheduleChange {
 	if n.TimeZone == "" {
 		n.TimeZone = "UTC"
@@ -160,7 +160,8 @@ func whole(n NewSchedule) *ScheduleChange {
 	return &ScheduleChange{Cron: &n.Cron, TimeZone: &n.TimeZone, Paused: &n.Paused}
 }
 
-// TestAScheduleKeepsWhatAChangeLeavesOut, so pausing needs no cron line.
+// TestAScheduleKeepsWhatAChangeLeavesOut checks that fields missing from a change stay, so pausing
+// needs no cron line.
 func TestAScheduleKeepsWhatAChangeLeavesOut(t *testing.T) {
 	yes, zone := true, "Europe/Rome"
 	job := Job{Name: "j", JobSpec: JobSpec{Command: "true"}}
@@ -176,7 +177,8 @@ func TestAScheduleKeepsWhatAChangeLeavesOut(t *testing.T) {
 	require.Equal(t, Schedule{Cron: cron, TimeZone: zone, Paused: true}, *job.Schedule)
 }
 
-// TestAJobWithNothingToRunHasNoSchedule: its ticks would start nothing, and nothing would say why.
+// TestAJobWithNothingToRunHasNoSchedule checks the refusal: the ticks would start nothing, without
+// an error.
 func TestAJobWithNothingToRunHasNoSchedule(t *testing.T) {
 	scope := SystemScope("ws_1", "test")
 	daily := &NewSchedule{Cron: "@daily"}
@@ -190,7 +192,7 @@ func TestAJobWithNothingToRunHasNoSchedule(t *testing.T) {
 	require.ErrorContains(t, job.change(JobChange{Command: &none}, epoch), "remove the schedule")
 }
 
-// TestChangingACommandIntoTasksSaysWhatElseToSend, and the other way round.
+// TestChangingACommandIntoTasksSaysWhatElseToSend checks the messages in both directions.
 func TestChangingACommandIntoTasksSaysWhatElseToSend(t *testing.T) {
 	command, none := "true", ""
 	tasks, noTasks := []TaskSpec{{Key: "a", Command: "true"}}, []TaskSpec{}
@@ -216,7 +218,8 @@ func TestANewScheduleKeepsWhatWasMissed(t *testing.T) {
 	require.Error(t, job.reschedule(whole(NewSchedule{Cron: "x"}), epoch))
 }
 
-// TestSavingAJobLosesNoTick: the tick that comes between two looks of the scheduler starts its run, waits, or is counted.
+// TestSavingAJobLosesNoTick checks that a tick between two passes of the scheduler starts its run,
+// waits, or is counted.
 func TestSavingAJobLosesNoTick(t *testing.T) {
 	before, tick, now := when(t, "2026-03-02T10:30:00Z"), when(t, "2026-03-02T11:00:00Z"), when(t, "2026-03-02T11:00:01Z")
 	saved := func(n NewSchedule, at time.Time) Schedule {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LakeSchema holds tables, views and schemas; a namespace, as Iceberg calls it.
+// LakeSchema holds tables, views and schemas. Iceberg calls it a namespace.
 type LakeSchema struct {
 	DatabaseID DatabaseID
 	Name       string // its levels, joined by "."; unique in the database
@@ -15,10 +15,10 @@ type LakeSchema struct {
 	CreatedAt  time.Time
 }
 
-// Parent is the schema that this one is in, and empty for one of the first level.
+// Parent returns the name of the parent schema; empty at the first level.
 func (l LakeSchema) Parent() string { return SchemaParent(l.Name) }
 
-// SchemaParent is the name of the schema that the named one is in, and empty for one of the first level.
+// SchemaParent returns the name of the named schema's parent; empty at the first level.
 func SchemaParent(name string) string {
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		return name[:i]
@@ -26,7 +26,8 @@ func SchemaParent(name string) string {
 	return ""
 }
 
-// ValidSchemaName refuses what cannot be the name of a schema: a level that is no ValidLakeName, or more than ten levels.
+// ValidSchemaName refuses names that a schema cannot have: a level that fails ValidLakeName, or
+// more than ten levels.
 func ValidSchemaName(name string) error {
 	levels := strings.Split(name, ".")
 	if len(levels) > maxSchemaLevels || len(name) > maxSchemaName {
@@ -45,29 +46,32 @@ const (
 	maxSchemaName   = 1024 // bytes
 )
 
-// LakeSchemaTx keeps schemas. Names are found in any case.
+// LakeSchemaTx reads and writes schemas. It finds names in any case.
 type LakeSchemaTx interface {
-	// LakeSchema is not found with CodeNotFound.
+	// LakeSchema returns CodeNotFound if there is no such schema.
 	LakeSchema(ctx context.Context, database DatabaseID, name string) (LakeSchema, error)
-	// LakeSchemas are those directly in the parent, which is empty for the first level, or with all below it as well, in the order of their folded names.
+	// LakeSchemas returns the schemas directly below the parent or, with all, at every level below
+	// it. They are in the order of their folded names. The parent is empty for the first level.
 	LakeSchemas(ctx context.Context, database DatabaseID, parent string, all bool, after string, limit int) ([]LakeSchema, error)
-	// InsertLakeSchema adds a schema, and keeps its parent from being dropped meanwhile. It says which of them there is not, or that the schema is there already.
+	// InsertLakeSchema adds a schema, and prevents that its parent is dropped meanwhile. The result
+	// says whether the parent is missing or the name is in use.
 	InsertLakeSchema(ctx context.Context, l LakeSchema) (Inserted, error)
-	// LockLakeSchema returns the schema, and nothing can be made in it until the end of the transaction.
+	// LockLakeSchema returns the schema and blocks creations in it until the end of the
+	// transaction.
 	LockLakeSchema(ctx context.Context, database DatabaseID, name string) (LakeSchema, error)
 	SetLakeSchemaProperties(ctx context.Context, database DatabaseID, name string, properties map[string]string) error
-	// LakeSchemaEmpty says that a locked schema has no live table, no view and no schema in it.
+	// LakeSchemaEmpty reports whether a locked schema holds no live table, no view and no schema.
 	LakeSchemaEmpty(ctx context.Context, database DatabaseID, name string) (bool, error)
 	DeleteLakeSchema(ctx context.Context, database DatabaseID, name string) error
 }
 
-// Inserted says what came of an insert into the catalog.
+// Inserted is the result of an insert into the catalog.
 type Inserted int
 
-// What comes of an insert.
+// The results of an insert.
 const (
 	InsertedNow      Inserted = iota
-	InsertedNot               // something of this name is there already
-	InsertedNowhere           // the schema that it should be in is not there
-	InsertedOverlaid          // its location is another table's, or in it, or around it
+	InsertedNot               // the name is in use
+	InsertedNowhere           // the parent schema does not exist
+	InsertedOverlaid          // its location equals, contains or lies in another table's
 )

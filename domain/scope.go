@@ -2,13 +2,13 @@ package domain
 
 import "errors"
 
-// Role is what a member, a key or a machine may do in a workspace.
+// Role is the set of permissions of a member, a key or a machine in a workspace.
 type Role string
 
-// The roles of people and keys, in rising order, and those of machines.
+// The roles of people and keys, in rising order, then those of machines.
 const (
-	RoleViewer Role = "viewer" // reads all but secrets
-	RoleEditor Role = "editor" // makes, runs and changes
+	RoleViewer Role = "viewer" // reads everything except secrets
+	RoleEditor Role = "editor" // creates, runs and changes
 	RoleAdmin  Role = "admin"  // manages members, others' keys, quotas and settings
 	RoleAgent  Role = "agent"  // the workspace's agent, on its channel only
 	RoleSystem Role = "system" // the platform itself
@@ -17,7 +17,7 @@ const (
 // Roles lists the roles that a member or a key can have, in rising order.
 var Roles = []Role{RoleViewer, RoleEditor, RoleAdmin}
 
-// AtMost says whether r grants nothing that other does not.
+// AtMost reports whether r grants only permissions that other also grants.
 func (r Role) AtMost(other Role) bool { return roleRank(r) <= roleRank(other) }
 
 func roleRank(r Role) int {
@@ -29,7 +29,7 @@ func roleRank(r Role) int {
 	return len(Roles)
 }
 
-// ParseRole reads a role of a member or a key.
+// ParseRole parses the role of a member or a key.
 func ParseRole(s string) (Role, error) {
 	for _, r := range Roles {
 		if string(r) == s {
@@ -39,7 +39,7 @@ func ParseRole(s string) (Role, error) {
 	return "", Invalid("role", "%q is not a role; use viewer, editor or admin.", s)
 }
 
-// ActorKind says what acted.
+// ActorKind is the kind of an actor.
 type ActorKind string
 
 // The kinds of actors.
@@ -52,15 +52,15 @@ const (
 	ActorSystem    ActorKind = "system"
 )
 
-// Actor is who acts: kept in audit rows and shown as who started a run.
+// Actor is the originator of an action, for audit rows and for CreatedBy and similar fields.
 type Actor struct {
 	Kind    ActorKind
-	ID      string    // of the user, key, attempt or agent
+	ID      string    // of the user, key, attempt, statement or agent
 	Name    string    // e-mail or name, as people know it
-	Session SessionID // of a user's session; empty otherwise
+	Session SessionID // of a user's session; else empty
 }
 
-// who is the actor in a sentence.
+// who returns the actor's name in a sentence.
 func (a Actor) who() string {
 	if a.Kind == ActorRun {
 		return "a task of the job " + a.Name
@@ -68,8 +68,8 @@ func (a Actor) who() string {
 	return a.Name
 }
 
-// Scope is the workspace a call is confined to, and who makes it with what role. Only authentication and SystemScope make
-// one; its zero value is refused everywhere.
+// Scope confines a call to a workspace, with its actor and role. Only authentication and
+// SystemScope create one. The zero value is refused everywhere.
 type Scope struct {
 	workspace WorkspaceID
 	actor     Actor
@@ -77,35 +77,37 @@ type Scope struct {
 	catalog   bool
 }
 
-// NewScope is for authentication (domain/auth) alone; a test holds that.
+// NewScope is only for authentication (domain/auth); a test enforces that.
 func NewScope(workspace WorkspaceID, actor Actor, role Role) Scope {
 	return Scope{workspace: workspace, actor: actor, role: role}
 }
 
-// SystemScope is the platform acting on its own in a workspace, for the reason given: a scheduler's tick, a lease that ran out.
+// SystemScope returns the scope of the platform itself in a workspace. The reason says which part
+// acts, such as the scheduler.
 func SystemScope(workspace WorkspaceID, reason string) Scope {
 	return Scope{workspace: workspace, actor: Actor{Kind: ActorSystem, ID: "system", Name: reason}, role: RoleSystem}
 }
 
-// ForCatalog is the scope for the catalog of tables alone: of the tokens that engines and clients of the catalog hold.
+// ForCatalog returns the scope limited to the catalog of tables, for the tokens of engines and
+// catalog clients.
 func (s Scope) ForCatalog() Scope {
 	s.catalog = true
 	return s
 }
 
-// CatalogOnly says that the scope is good for the catalog of tables and nothing else.
+// CatalogOnly reports whether the scope is limited to the catalog of tables.
 func (s Scope) CatalogOnly() bool { return s.catalog }
 
-// Workspace is the workspace the scope is confined to.
+// Workspace returns the workspace of the scope.
 func (s Scope) Workspace() WorkspaceID { return s.workspace }
 
-// Actor is who acts.
+// Actor returns the scope's actor.
 func (s Scope) Actor() Actor { return s.actor }
 
-// Role is what the actor may do.
+// Role returns the actor's role.
 func (s Scope) Role() Role { return s.role }
 
-// UserID is the acting user's id, and empty when the actor is not a user.
+// UserID returns the acting user's id; empty if the actor is not a user.
 func (s Scope) UserID() UserID {
 	if s.actor.Kind == ActorUser {
 		return UserID(s.actor.ID)
@@ -113,7 +115,7 @@ func (s Scope) UserID() UserID {
 	return ""
 }
 
-// ErrNoScope is returned where a zero Scope is used: a mistake of the caller's code, never of a user.
+// ErrNoScope says that a call had a zero Scope, which is a bug in the calling code.
 var ErrNoScope = errors.New("a call without a scope")
 
 // Valid refuses the zero Scope with ErrNoScope.

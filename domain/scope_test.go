@@ -32,8 +32,9 @@ func TestAScopeCannotBeChanged(t *testing.T) {
 	require.Equal(t, UserID("usr_1"), NewScope("ws_1", Actor{Kind: ActorUser, ID: "usr_1"}, RoleViewer).UserID())
 }
 
-// TestOnlyAuthenticationMakesScopes reads every file of the module: outside of tests NewScope is called by domain/auth alone, and SystemScope with its
-// reason in plain text, so that each use is found by looking for it.
+// TestOnlyAuthenticationMakesScopes reads every file of the module. Outside of tests only
+// domain/auth may call NewScope, and SystemScope needs a literal reason, so that each use can be
+// searched for.
 func TestOnlyAuthenticationMakesScopes(t *testing.T) {
 	calls := map[string]int{}
 	for path, file := range sources(t) {
@@ -85,7 +86,7 @@ func typeName(e ast.Expr) string {
 	return ""
 }
 
-// sources parses the module's own files, tests and generated code left out, by path from its root.
+// sources parses the module's own files by path from its root, without tests and generated code.
 func sources(t testing.TB) map[string]*ast.File {
 	files := map[string]*ast.File{}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {

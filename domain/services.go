@@ -1,6 +1,6 @@
 package domain
 
-// Services are the nouns of the platform, as both transports show them.
+// Services are the platform's services, which both transports call.
 type Services struct {
 	Instance    *Instance
 	Workspaces  *Workspaces

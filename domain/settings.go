@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Settings are where a workspace's machines and objects come from.
+// Settings reads and writes a workspace's provider and storage.
 type Settings struct {
 	Store     Store
 	Clock     Clock
 	Providers Providers
 	Objects   Objects
-	Storage   string // the server's own, as a URL
+	Storage   string // URL of the server's own storage
 }
 
 // Provider returns the workspace's registered provider.
@@ -26,13 +26,13 @@ func (c *Settings) Provider(ctx context.Context, s Scope) (p ProviderSettings, e
 	return p, err
 }
 
-// UpdateProvider registers the provider, once it was really tried.
+// UpdateProvider tests the provider and registers it.
 func (c *Settings) UpdateProvider(ctx context.Context, s Scope, p ProviderSettings) (ProviderSettings, error) {
 	if err := authorize(ctx, c.Store, s, ProviderUpdate); err != nil {
 		return ProviderSettings{}, err
 	}
 	if p.Kind != ProviderLocal {
-		return ProviderSettings{}, Invalid("kind", "The provider %q is not to be had; only %q is.", p.Kind, ProviderLocal)
+		return ProviderSettings{}, Invalid("kind", "The provider %q is not available; only %q is.", p.Kind, ProviderLocal)
 	}
 	if p.Region == "" {
 		p.Region = DefaultProvider.Region
@@ -54,7 +54,7 @@ func (c *Settings) UpdateProvider(ctx context.Context, s Scope, p ProviderSettin
 	return p, err
 }
 
-// StorageOf returns the workspace's registered storage: the server's own where it has registered none.
+// StorageOf returns the workspace's registered storage, or else the server's own.
 func (c *Settings) StorageOf(ctx context.Context, s Scope) (p StorageSettings, err error) {
 	if err := authorize(ctx, c.Store, s, SettingsRead); err != nil {
 		return p, err
@@ -69,7 +69,8 @@ func (c *Settings) StorageOf(ctx context.Context, s Scope) (p StorageSettings, e
 	return p, err
 }
 
-// UpdateStorage registers the storage, once something was really written to it, read back and compared. Only the server's own files are to be had.
+// UpdateStorage registers the storage after a test: it writes an object, reads it back and
+// compares. Only the server's own files are supported.
 func (c *Settings) UpdateStorage(ctx context.Context, s Scope, p StorageSettings) (StorageSettings, error) {
 	if err := authorize(ctx, c.Store, s, StorageUpdate); err != nil {
 		return StorageSettings{}, err
@@ -96,9 +97,9 @@ func (c *Settings) validStorage(p StorageSettings) error {
 	case p.URL == c.Storage && p.Role == "" && p.ExternalID == "":
 		return nil
 	case p.URL == "":
-		return Invalid("url", "The storage has no url; give %s, the only one that is to be had.", c.Storage)
+		return Invalid("url", "The storage has no url; give %s, the only one that is supported.", c.Storage)
 	case scheme != "file":
-		return Invalid("url", "Storage of the kind %q is not to be had; only files are: %s.", scheme, c.Storage)
+		return Invalid("url", "Storage of the kind %q is not supported; only files are: %s.", scheme, c.Storage)
 	case p.URL != c.Storage:
 		return Invalid("url", "Of the server's files, only %s is for workspaces.", c.Storage)
 	}

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// StatementState is how far a SQL statement has come.
+// StatementState is the state of a SQL statement.
 type StatementState string
 
 // The states of a statement. The last three are final.
 const (
-	StatementQueued    StatementState = "queued" // it waits for its warehouse, or for a place on it
+	StatementQueued    StatementState = "queued" // it waits for its warehouse, or for a free place there
 	StatementRunning   StatementState = "running"
 	StatementSucceeded StatementState = "succeeded"
 	StatementFailed    StatementState = "failed" // Failure says why
@@ -22,12 +22,12 @@ const (
 // StatementStates lists the states.
 var StatementStates = []StatementState{StatementQueued, StatementRunning, StatementSucceeded, StatementFailed, StatementCancelled}
 
-// Final says that nothing comes after the state.
+// Final reports whether the state never changes again.
 func (s StatementState) Final() bool {
 	return s == StatementSucceeded || s == StatementFailed || s == StatementCancelled
 }
 
-// Statement is one SQL statement: what was asked for, how far it is, and what is known of it.
+// Statement is one SQL statement: the request, its progress and its result.
 type Statement struct {
 	ID         StatementID
 	Warehouse  MachineID
@@ -35,45 +35,59 @@ type Statement struct {
 	Parameters []json.RawMessage // null, booleans, numbers and strings
 	Database   string            // where names without a database resolve
 	Schema     string            // where names without a schema resolve
-	Requested  string            // engine; empty for the one of the statement's kind
+	Requested  string            // engine; empty for the default of the statement's kind
 	RowLimit   int64             // of the result; 0 for none
 	ByteLimit  int64             // of the result in Arrow
 	Timeout    time.Duration     // of its run; 0 for none
 	CreatedBy  Actor
-	Role       Role // with which it runs: at most an editor
+	Role       Role // the role it runs with: at most an editor
 	RunID      RunID
 	TaskKey    string
 	CreatedAt  time.Time
+	Key        string // its Idempotency-Key; empty without one
+	// Detached says that the statement can be found by its key or its id. No caller must wait for
+	// its end on a connection.
+	Detached bool
 
-	State             StatementState
-	Message           string  // what it waits for
-	Progress          float64 // from 0 to 1; -1 where it is not known
-	Kind              string  // such as SELECT or INSERT; empty until an engine has read it
-	Write             bool    // known with Kind
-	Engine            string  // that serves it
-	RoutingReason     string
-	Failure           *StatementFailure
-	Schemata          []byte // of the result: a schema message of Arrow IPC; nil where there is none yet
-	Rows              int64  // of the result; of a write, those it inserted, changed or deleted; -1 where it committed, and whoever knew how many is gone
-	Bytes             int64  // of the result in Arrow
-	Scanned           int64  // bytes read from storage, where the engine tells
-	Truncated         bool   // a limit cut the result
+	State         StatementState
+	Message       string  // what it waits for
+	Progress      float64 // from 0 to 1; -1 if unknown
+	Kind          string  // such as SELECT or INSERT; empty until an engine has parsed it
+	Write         bool    // known with Kind
+	Engine        string  // the engine that serves it
+	RoutingReason string
+	Failure       *StatementFailure
+	// Schemata is the result's Arrow IPC schema message; nil before there is one.
+	Schemata []byte
+	// Rows counts the result's rows or, for a write, the inserted, changed or deleted rows. It is
+	// -1 if the statement committed but the count was lost.
+	Rows              int64
+	Bytes             int64 // of the result in Arrow
+	Scanned           int64 // bytes read from storage, if the engine reports it
+	Truncated         bool  // a limit cut the result
 	Chunks            []ResultChunk
-	ResultUntil       *time.Time // when the result is thrown away
-	StartedAt         *time.Time // when an engine began with it
+	ResultUntil       *time.Time // when the result is deleted
+	StartedAt         *time.Time // when an engine began it
 	FinishedAt        *time.Time
 	CancelRequestedAt *time.Time
-	Resolution        LineageResolution // how much of its lineage is known; empty before its end, and where it failed
-	Replica           string            // of the server that runs it
+	// Resolution says how much of its lineage is known; empty before its end, and if it failed.
+	Resolution LineageResolution
+	// Replica is the server that runs it; empty while it waits for one.
+	Replica string
+	// Sent says that an engine has it, or may have it.
+	Sent bool
+	// Committed says that it changed the catalog. It is set in the same transaction, see
+	// LineageTx.HoldWriter.
+	Committed bool
 }
 
-// ResultChunk is one piece of a result: a stream of Arrow IPC of its own.
+// ResultChunk describes one chunk of a result, a separate Arrow IPC stream.
 type ResultChunk struct {
 	Rows  int64 `json:"rows"`
 	Bytes int64 `json:"bytes"`
 }
 
-// Fault is whose matter a statement's failure is.
+// Fault is the cause of a statement's failure.
 type Fault string
 
 // The faults.
@@ -81,28 +95,31 @@ const (
 	FaultQuery     Fault = "query"     // the statement is wrong, or refused
 	FaultForbidden Fault = "forbidden" // it writes, and its actor may only read
 	FaultConflict  Fault = "conflict"  // it lost the race for a table too often
-	FaultTimeout   Fault = "timeout"   // it ran out of time
-	FaultCancelled Fault = "cancelled" // somebody asked
-	FaultResources Fault = "resources" // it needs more memory or disk than it may have
+	FaultTimeout   Fault = "timeout"   // it exceeded its timeout
+	FaultCancelled Fault = "cancelled" // a caller cancelled it
+	FaultResources Fault = "resources" // it needs more memory or disk than allowed
 	FaultEngine    Fault = "engine"    // the engine or its machine failed
 )
 
-// StatementFailure says why a statement failed. Line and Column are the position in its text, in characters from 1; 0 where there is none.
+// StatementFailure says why a statement failed. Line and Column are the position in its text, in
+// characters from 1; 0 if unknown.
 type StatementFailure struct {
 	Fault   Fault
 	Message string
 	Line    int
 	Column  int
-	Unsure  bool // whoever tells of it does not know whether what the statement wrote was committed; not kept: see settled
+	// Unsure says that it is unknown whether the statement's writes were committed. It is not
+	// stored: see finalFailure.
+	Unsure bool
 }
 
-// faultCodes are what callers get for a fault.
+// faultCodes maps faults to the codes that callers get.
 var faultCodes = map[Fault]Code{
 	FaultQuery: CodeInvalid, FaultForbidden: CodeForbidden, FaultConflict: CodeConflict, FaultTimeout: CodeInvalid, FaultCancelled: CodeConflict,
 	FaultResources: CodeInvalid, FaultEngine: CodeUnavailable,
 }
 
-// Err is the failure as an error, with the statement's id and the position in its message.
+// Err returns the failure as an error, with the position in its message.
 func (s *Statement) Err() error {
 	switch {
 	case s.State == StatementCancelled:
@@ -128,14 +145,14 @@ func (s *Statement) valueBytes() (n int) {
 	return n
 }
 
-// begin says that an engine has begun with the statement.
+// begin records that an engine has begun the statement.
 func (s *Statement) begin(now time.Time) {
 	if s.State == StatementQueued {
 		s.State, s.Message, s.StartedAt = StatementRunning, "", &now
 	}
 }
 
-// advance takes what an engine tells of its progress: that the statement waits for a place, or else that it has one.
+// advance records the engine's progress report: the statement waits for a place, or has one.
 func (s *Statement) advance(p StatementProgress, now time.Time) {
 	if s.State.Final() {
 		return
@@ -155,19 +172,20 @@ func (s *Statement) know(head StatementHead) {
 	s.Kind, s.Write, s.Engine, s.RoutingReason = head.Kind, head.Write, head.Engine, head.RoutingReason
 }
 
-// cancel asks for the statement's end. One that is over, or is being cancelled, is CodeConflict.
+// cancel records a cancellation request. It returns CodeConflict if the statement has ended or is
+// being cancelled.
 func (s *Statement) cancel(now time.Time) error {
 	switch {
 	case s.State.Final():
 		return Errorf(CodeConflict, "The statement is over already: %s.", s.State)
 	case s.CancelRequestedAt != nil:
-		return Errorf(CodeConflict, "The statement is being cancelled already.")
+		return Errorf(CodeConflict, "The statement is already being cancelled.")
 	}
 	s.CancelRequestedAt = &now
 	return nil
 }
 
-// end is the statement's end: success without a failure. Of a second end nothing is taken.
+// end ends the statement: success if f is nil. Later calls have no effect.
 func (s *Statement) end(f *StatementFailure, now time.Time) {
 	if s.State.Final() {
 		return
@@ -181,7 +199,7 @@ func (s *Statement) end(f *StatementFailure, now time.Time) {
 	}
 }
 
-// StatementHead is what an engine made of a statement's text.
+// StatementHead is an engine's analysis of a statement's text.
 type StatementHead struct {
 	Kind          string
 	Write         bool
@@ -189,29 +207,34 @@ type StatementHead struct {
 	RoutingReason string
 }
 
-// StatementEnd is how a statement ended on its engine.
+// StatementEnd is the end of a statement on its engine.
 type StatementEnd struct {
 	Rows, Bytes, Scanned int64
 	Truncated            bool
 	Tables               []StatementTable
 	Scans                []StatementScan
 	Failure              *StatementFailure
+	Unstarted            bool // the engine has not begun it, and would accept it again
 }
 
-// StatementTable is a table that a statement names, with the columns of it that it reads, where they are known. One that it both writes and reads is there twice.
+// StatementTable is a table that a statement names, directly or through a view, with the columns
+// that it reads, if known. A table that is both written and read is listed twice, and so is a table
+// that is read as of two snapshots.
 type StatementTable struct {
 	Database, Schema, Table string
 	Columns                 []string
-	Target                  bool // it is written, made, changed or dropped
+	Target                  bool   // it is written, created, changed or dropped
+	Snapshot                *int64 // the snapshot read; 0 if the table had none, nil if unknown
 }
 
-// StatementScan is what a statement read of one table: the one in whose location the file lies.
+// StatementScan lists the columns read from a file. The file's table is the one that owns its
+// location.
 type StatementScan struct {
 	File    string
 	Columns []string
 }
 
-// StatementEvent is one thing that an engine tells of a statement: exactly one of the fields is set.
+// StatementEvent is one event from an engine. Exactly one field is set.
 type StatementEvent struct {
 	Progress *StatementProgress
 	Head     *StatementHead
@@ -220,33 +243,36 @@ type StatementEvent struct {
 	End      *StatementEnd
 }
 
-// StatementProgress is how far a statement has come.
+// StatementProgress is a statement's progress.
 type StatementProgress struct {
 	Queued  bool    // it waits
-	Message string  // what it waits for, as a sentence; empty for a place
-	Done    float64 // from 0 to 1; -1 where it is not known
-	Kind    string  // of the statement, by its text alone; empty but in the first
+	Message string  // what it waits for, as a sentence; empty for a free place
+	Done    float64 // from 0 to 1; -1 if unknown
+	Kind    string  // the statement's kind, from its text alone; only in the first event
 	Write   bool    // with Kind
 }
 
-// ResultBatch is a record batch message of Arrow IPC, and how many rows it has.
+// ResultBatch is an Arrow IPC record batch message, with the number of its rows and their size as
+// JSON, in bytes.
 type ResultBatch struct {
 	Rows int64
+	JSON int64
 	Data []byte
 }
 
-// EngineStatement is what an engine needs to run a statement.
+// EngineStatement is a statement with everything that an engine needs to run it.
 type EngineStatement struct {
 	Statement
 	CatalogURL string
-	Token      string   // for the catalog, of this statement alone
-	Databases  []string // that there are
+	ReadToken  string   // catalog token of this statement, read only
+	WriteToken string   // catalog token of this statement
+	Databases  []string // all databases of the workspace
 	Storage    TableStorage
 }
 
-// TableStorage is where a workspace's tables lie, and how an engine opens it.
+// TableStorage is the location of a workspace's tables, and the access to it.
 type TableStorage struct {
-	Prefix string // with a slash at its end, such as file:///data/lake/ws_1/
+	Prefix string // ends with a slash, such as file:///data/lake/ws_1/
 	S3     *S3Access
 }
 
@@ -262,48 +288,50 @@ type S3Access struct {
 
 // Engines runs statements on the agents of warehouses.
 type Engines interface {
-	// Execute begins the statement. An error says that it has surely not begun; but CodeConflict, that it has or may have. CodeUnavailable and what is no domain
-	// error pass: the statement may be sent again. Ending ctx ends a statement that reads.
+	// Execute starts the statement. After an error the statement has certainly not begun, except
+	// after CodeConflict. After CodeUnavailable, and after errors that are no domain errors, it may
+	// be sent again. Ending ctx ends a statement that reads.
 	Execute(ctx context.Context, agent AgentID, st EngineStatement) (StatementStream, error)
 	// CancelStatement ends the statement, whatever its kind.
 	CancelStatement(ctx context.Context, agent AgentID, id StatementID) error
 }
 
-// StatementStream is what an engine tells of one statement.
+// StatementStream is the stream of an engine's events for one statement.
 type StatementStream interface {
-	// Next waits for the next event. The last one is the End; an error before it says that the stream was cut off.
+	// Next waits for the next event. The last event is the End; an error before it says that the
+	// stream broke off.
 	Next() (StatementEvent, error)
 	Close()
 }
 
-// StatementTokens gives statements their token for the catalog. It is good while the statement is alive.
+// StatementTokens makes catalog tokens for statements. They are valid while the statement is alive.
+// Without write, the catalog refuses changes with the token.
 type StatementTokens interface {
-	StatementToken(id StatementID) string
+	StatementToken(id StatementID, write bool) string
 }
 
-// StatementFilter narrows a list of statements. Zero fields do not.
+// StatementFilter narrows a list of statements. Zero fields are ignored.
 type StatementFilter struct {
 	States    []StatementState `json:"s,omitempty"`
 	Warehouse MachineID        `json:"w,omitempty"`
 	Run       RunID            `json:"r,omitempty"`
 	Mine      string           `json:"m,omitempty"` // the actor's id
-	Text      string           `json:"t,omitempty"` // in the statement, in any case
+	Text      string           `json:"t,omitempty"` // part of the statement, in any case
 }
 
 // StatementTx reads and writes statements.
 type StatementTx interface {
 	InsertStatement(ctx context.Context, st Statement) error
-	// Statement is without its result.
+	// Statement returns the statement without its result.
 	Statement(ctx context.Context, id StatementID) (Statement, error)
 	LockStatement(ctx context.Context, id StatementID) (Statement, error)
-	// UpdateStatement keeps the result too where it is not nil.
+	// UpdateStatement also stores the result unless it is nil.
 	UpdateStatement(ctx context.Context, st Statement, result []byte) error
-	// StatementResult is what UpdateStatement kept; nil where that is nothing.
+	// StatementResult returns the stored result; nil if there is none.
 	StatementResult(ctx context.Context, id StatementID) ([]byte, error)
-	// Statements are newest first. There is one at least, and no more than begin within so many bytes of texts and parameters.
+	// Statements returns statements, newest first: at least one, and otherwise only those within so
+	// many bytes of texts and parameters.
 	Statements(ctx context.Context, f StatementFilter, before StatementID, limit, bytes int) ([]Statement, error)
-	// LiveStatements counts those on the warehouse that are not over.
-	LiveStatements(ctx context.Context, warehouse MachineID) (int, error)
 }
 
 // StatementRef names a statement across workspaces.
@@ -311,4 +339,5 @@ type StatementRef struct {
 	Workspace WorkspaceID
 	Statement StatementID
 	Chunks    int
+	Replica   string // the server that has it, or had it
 }

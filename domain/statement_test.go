@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStatementLifeCycle is every state × event.
+// TestStatementLifeCycle covers every state × event.
 func TestStatementLifeCycle(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	events := map[string]func(*Statement) error{
@@ -54,7 +55,7 @@ func TestStatementLifeCycle(t *testing.T) {
 	require.True(t, IsCode(st.cancel(now), CodeConflict), "a second time")
 }
 
-// TestStatementErrors: each fault has its code, and says where.
+// TestStatementErrors checks each fault's code and position.
 func TestStatementErrors(t *testing.T) {
 	for fault, code := range map[Fault]Code{
 		FaultQuery: CodeInvalid, FaultForbidden: CodeForbidden, FaultConflict: CodeConflict, FaultTimeout: CodeInvalid, FaultResources: CodeInvalid,
@@ -86,6 +87,8 @@ func TestWhatHadCommittedHasSucceeded(t *testing.T) {
 		{"INSERT", FaultEngine, Lineage{Read: rows.Written}, false},
 		{"CREATE TABLE", FaultEngine, made, true},
 		{"CREATE TABLE", FaultCancelled, Lineage{}, false},
+		{"ALTER TABLE", FaultEngine, made, true},
+		{"EXPIRE SNAPSHOTS", FaultEngine, made, false},
 		{"INSERT", FaultConflict, rows, false},
 		{"INSERT", FaultQuery, rows, false},
 	} {
@@ -95,45 +98,92 @@ func TestWhatHadCommittedHasSucceeded(t *testing.T) {
 }
 
 func TestWhatBecameOfAStatementThatWasEndedIsTold(t *testing.T) {
+	const nothing, unknown = "It ended. Nothing of it was committed: run it again.", "It ended. Whether its changes were committed is not known: check before you run it again."
 	for _, c := range []struct {
 		st     Statement
 		unsure bool
-		told   string
+		says   string
 	}{
-		{Statement{Kind: "INSERT", Write: true}, true, "It ended. Nothing of it was committed: run it again."},
-		{Statement{Kind: "CREATE TABLE", Write: true}, true, "It ended. Nothing of it was committed: run it again."},
-		{Statement{Kind: "ALTER TABLE", Write: true}, true, "It ended. Whether what it changes was committed is not known: look before you run it again."},
+		{Statement{Kind: "INSERT", Write: true}, true, nothing},
+		{Statement{Kind: "ALTER TABLE", Write: true}, true, nothing},
+		{Statement{Kind: "OPTIMIZE", Write: true}, true, nothing},
+		{Statement{Kind: "OPTIMIZE", Write: true, Committed: true}, true, unknown},
+		{Statement{Kind: "ALTER TABLE", Write: true, Committed: true}, true, unknown},
+		{Statement{}, true, nothing},
+		{Statement{Committed: true}, true, unknown},
 		{Statement{Kind: "SELECT"}, true, "It ended. Run the statement again."},
-		{Statement{}, true, "It ended. Whether what it changes was committed is not known: look before you run it again."},
 		{Statement{Kind: "INSERT", Write: true}, false, "It ended."},
 	} {
 		f := &StatementFailure{Fault: FaultEngine, Message: "It ended.", Unsure: c.unsure}
-		require.Equal(t, c.told, c.st.settled(f).Message)
+		require.Equal(t, c.says, c.st.finalFailure(f).Message, "%+v", c.st)
 		require.Equal(t, "It ended.", f.Message)
 	}
-	require.Nil(t, (&Statement{}).settled(nil))
+	require.Nil(t, (&Statement{}).finalFailure(nil))
 	late := &StatementFailure{Fault: FaultTimeout, Message: "It took too long.", Unsure: true}
-	require.Equal(t, "It took too long.", (&Statement{Kind: "SELECT"}).settled(late).Message)
-	require.Equal(t, "It took too long. Nothing of it was committed: run it again.", (&Statement{Kind: "INSERT", Write: true}).settled(late).Message)
+	require.Equal(t, "It took too long.", (&Statement{Kind: "SELECT"}).finalFailure(late).Message)
+	require.Equal(t, "It took too long. Nothing of it was committed: run it again.", (&Statement{Kind: "INSERT", Write: true}).finalFailure(late).Message)
+}
+
+// TestAnAbandonedStatementEndsOnceItIsKnownToRead abandons a statement before its engine has
+// reported its kind.
+func TestAnAbandonedStatementEndsOnceItIsKnownToRead(t *testing.T) {
+	for _, c := range []struct {
+		write, ends bool
+	}{{false, true}, {true, false}} {
+		x := newExecution(&Statements{StatementOptions: StatementOptions{Clock: SystemClock{}}}, Statement{State: StatementQueued}, "ws_1")
+		x.wait()
+		x.leave(false)
+		require.False(t, isClosed(x.abandoned))
+		require.NoError(t, x.receive(StatementEvent{Progress: &StatementProgress{Queued: true, Kind: "IT", Write: c.write}}))
+		require.Equal(t, c.ends, isClosed(x.abandoned))
+	}
 }
 
 func TestAReadIsAbandonedByTheLastOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRelay(nil, Statement{}, "ws_1")
+		r := newExecution(nil, Statement{Kind: "SELECT"}, "ws_1")
 		r.wait()
 		r.wait()
 		r.leave(false)
 		require.False(t, isClosed(r.abandoned), "another waits")
 		r.leave(true)
 		synctest.Wait()
-		require.False(t, isClosed(r.abandoned), "who has a key may ask again")
+		require.False(t, isClosed(r.abandoned), "a caller with a key may return")
 		r.wait()
 		select {
 		case <-r.abandoned:
-			t.Fatal("who has a key has asked again")
-		case <-time.After(2 * comeBack):
+			t.Fatal("a caller with a key has returned")
+		case <-time.After(2 * reconnectGrace):
 		}
 		r.leave(true)
 		<-r.abandoned
 	})
+}
+
+// TestADatabaseThatIsAwayIsAskedAgain checks broken connections and refusals by the database.
+func TestADatabaseThatIsAwayIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := []error{Errorf(CodeUnavailable, "The database does not answer."), errors.New("broken")}
+		require.NoError(t, untilWritten(t.Context(), func() (err error) {
+			if len(away) > 0 {
+				err, away = away[0], away[1:]
+			}
+			return err
+		}))
+		require.Empty(t, away)
+		refused := Errorf(CodeConflict, "Another server has the statement.")
+		require.Equal(t, error(refused), untilWritten(t.Context(), func() error { return refused }))
+	})
+}
+
+// TestWhatKeepsAWarehouseFromAStatementIsNoAbsenceOfTheDatabase checks that such an error ends the
+// statement.
+func TestWhatKeepsAWarehouseFromAStatementIsNoAbsenceOfTheDatabase(t *testing.T) {
+	now := time.Now()
+	x := newExecution(nil, Statement{CreatedAt: now}, "ws_1")
+	for _, m := range []Machine{{Name: "held", HeldAt: &now}, {Name: "broken", State: MachineFailed, StateSince: now}} {
+		_, err := x.wakeWarehouse(t.Context(), nil, &m, now)
+		require.Error(t, err)
+		require.False(t, isPassing(err), m.Name)
+	}
 }

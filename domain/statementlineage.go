@@ -2,7 +2,8 @@ package domain
 
 import "context"
 
-// Lineages returns what the statements read and wrote, so far; those that did neither are not in it.
+// Lineages returns what the statements have read and written so far. It omits statements without
+// lineage.
 func (t *Statements) Lineages(ctx context.Context, s Scope, ids []StatementID) (map[StatementID]Lineage, error) {
 	if err := authorize(ctx, t.Store, s, StatementRead); err != nil {
 		return nil, err

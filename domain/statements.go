@@ -2,8 +2,11 @@ package domain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,27 +14,36 @@ import (
 
 // Bounds of statements and their results.
 const (
-	MaxQuery      = 1 << 20          // bytes of a statement's text
-	MaxParameters = 1000             // of one statement
-	maxValues     = 1 << 20          // bytes of its parameters together
-	ChunkBytes    = 16 << 20         // of a result in Arrow that come back at once, and about the size of its further chunks
-	ResultKept    = 24 * time.Hour   // after its end
-	chunkWait     = 20 * time.Second // that a chunk which is still to come is waited for
-	maxLive       = 1000             // statements at once on one server
-	defaultBytes  = 8 << 30          // of a result for which no limit was given: it is kept for a day
+	// bytes of a statement's text
+	MaxQuery = 1 << 20
+	// in one statement
+	MaxParameters = 1000
+	// total bytes of a statement's parameters
+	maxValues = 1 << 20
+	// bytes of the first part of a result, in Arrow or in JSON; later chunks are about as large
+	ChunkBytes = 16 << 20
+	// from the statement's end
+	ResultKept = 24 * time.Hour
+	// longest wait for a chunk that does not exist yet
+	chunkWait = 30 * time.Second
+	// live statements on one server
+	maxLive = 1000
+	// limit in bytes of a result without a given limit, which is stored for a day
+	defaultBytes = 8 << 30
 )
 
-// Statements runs SQL on warehouses, and keeps what was run.
+// Statements runs SQL on warehouses, and stores statements and their results.
 type Statements struct {
 	StatementOptions
-	open   context.Context // of what goes on without a caller
-	close  context.CancelFunc
-	relays sync.WaitGroup
-	mu     sync.Mutex
-	live   map[StatementID]*relay
+	draining   chan struct{}   // closed when no statement may begin any more
+	open       context.Context // ends when running statements must end
+	close      context.CancelFunc
+	executions sync.WaitGroup
+	mu         sync.Mutex
+	live       map[StatementID]*execution
 }
 
-// StatementOptions are what Statements need.
+// StatementOptions are the dependencies and settings of Statements.
 type StatementOptions struct {
 	Store      Store
 	System     System
@@ -44,48 +56,48 @@ type StatementOptions struct {
 	CatalogURL string // as engines reach it
 	Replica    string // this server
 	Report     func(error)
+	ChunkWait  time.Duration // longest wait for a chunk that does not exist yet; 0 for 30 seconds
 }
 
-// TableStorages tells where the tables of workspaces lie.
+// TableStorages returns the storage of workspaces' tables.
 type TableStorages interface {
 	TableStorage(ctx context.Context, ws WorkspaceID) (TableStorage, error)
 }
 
-// NewStatements makes the service. Close ends what it has begun.
+// NewStatements returns the service. Drain or Close ends its statements.
 func NewStatements(o StatementOptions) *Statements {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Statements{StatementOptions: o, open: ctx, close: cancel, live: map[StatementID]*relay{}}
+	return &Statements{StatementOptions: o, draining: make(chan struct{}), open: ctx, close: cancel, live: map[StatementID]*execution{}}
 }
 
-// Close cancels what runs through this server, and waits until that is recorded.
-func (t *Statements) Close() {
-	t.close()
-	t.relays.Wait()
-}
-
-// NewStatement is what a statement is made from. Zero fields stand for their defaults.
+// NewStatement describes the statement to run. Zero fields stand for defaults, given below.
 type NewStatement struct {
-	Query      string            `json:"query"`
-	Warehouse  string            `json:"warehouse"`  // its id or its name
-	Parameters []json.RawMessage `json:"parameters"` // for $1 and on, or for ? in their order: null, a boolean, a number or a string
+	Query     string `json:"query"`
+	Warehouse string `json:"warehouse"` // its id or its name
+	// for $1 and on, or for ? in order: null, a boolean, a number or a string
+	Parameters []json.RawMessage `json:"parameters"`
 	Database   string            `json:"database"`   // lake
 	Schema     string            `json:"schema"`     // public
-	Engine     string            `json:"engine"`     // the one of the statement's kind
-	RowLimit   int64             `json:"row_limit"`  // none
+	Engine     string            `json:"engine"`     // by the statement's kind
+	RowLimit   int64             `json:"row_limit"`  // no limit
 	ByteLimit  int64             `json:"byte_limit"` // 8 GiB
-	Timeout    time.Duration     `json:"timeout"`    // none
+	Timeout    time.Duration     `json:"timeout"`    // no timeout
 }
 
-// StatementResult is how a statement stands, with the first piece of its result.
+// StatementResult is a statement's state with the first chunk of its result.
 type StatementResult struct {
 	Statement Statement
-	Chunk     []byte // a stream of Arrow IPC; nil while there is none
-	Next      int    // number of the next chunk; 0 where there is none
+	Chunk     []byte // an Arrow IPC stream; nil if there is none yet
+	Next      int    // number of the next chunk; 0 if there is none
 	Lineage   Lineage
 }
 
-// Submit begins a statement and does not wait for it. Its warehouse is started where it is stopped.
+// Submit starts a statement without waiting for it. It also starts a stopped warehouse.
 func (t *Statements) Submit(ctx context.Context, s Scope, n NewStatement, key Idempotency) (Statement, error) {
+	return t.submit(ctx, s, n, key, true)
+}
+
+func (t *Statements) submit(ctx context.Context, s Scope, n NewStatement, key Idempotency, detached bool) (Statement, error) {
 	if err := authorize(ctx, t.Store, s, StatementRun); err != nil {
 		return Statement{}, err
 	}
@@ -93,13 +105,14 @@ func (t *Statements) Submit(ctx context.Context, s Scope, n NewStatement, key Id
 	if err != nil {
 		return Statement{}, err
 	}
-	r, err := t.enlist(st, s)
+	st.Key, st.Detached = key.Key, detached || key.Key != ""
+	x, err := t.enlist(st, s.workspace)
 	if err != nil {
 		return Statement{}, err
 	}
 	err = t.Store.In(ctx, s, func(tx Tx) error {
 		id, err := once(ctx, tx, s, key, StatementRun, n, func() (id StatementID, err error) {
-			r.at, err = t.insert(ctx, tx, s, &st, n)
+			x.submitted, err = t.insert(ctx, tx, s, &st, n)
 			return st.ID, err
 		})
 		if err != nil || id == st.ID {
@@ -108,12 +121,12 @@ func (t *Statements) Submit(ctx context.Context, s Scope, n NewStatement, key Id
 		st, err = tx.Statement(ctx, id)
 		return err
 	})
-	if err != nil || st.ID != r.st.ID { // another request had the key
-		t.dismiss(r)
+	if err != nil || st.ID != x.st.ID { // another request had used the key
+		t.dismiss(x)
 		return st, err
 	}
-	r.begin(st)
-	t.relays.Go(r.run)
+	x.begin(st)
+	go x.run()
 	return st, nil
 }
 
@@ -167,8 +180,9 @@ func validStatement(n NewStatement) error {
 	return validText("query", n.Query, MaxQuery)
 }
 
-// insert fills in what the transaction knows, and keeps the statement. It answers where the statement can run, if it can at once.
-func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, n NewStatement) (at *place, err error) {
+// insert completes the statement in the transaction and stores it. It returns the target if the
+// statement can run at once.
+func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, n NewStatement) (at *target, err error) {
 	m, err := findMachine(ctx, tx, KindWarehouse, n.Warehouse)
 	if IsCode(err, CodeNotFound) {
 		return nil, NotFound("warehouse", n.Warehouse)
@@ -179,7 +193,7 @@ func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, 
 	st.Warehouse = m.ID
 	if m.State != MachineRunning {
 		st.Message = "Waits for the warehouse " + m.Name + "."
-	} else if at, err = placeOn(ctx, tx, m); err != nil {
+	} else if at, err = targetOn(ctx, tx, m); err != nil {
 		return nil, err
 	}
 	if s.actor.Kind == ActorRun {
@@ -189,6 +203,7 @@ func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, 
 		}
 		st.RunID, st.TaskKey = a.RunID, a.TaskKey
 	}
+	st.Sent = at != nil
 	if err := tx.InsertStatement(ctx, *st); err != nil {
 		return nil, err
 	}
@@ -196,37 +211,50 @@ func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, 
 	return at, audited(ctx, tx, s, StatementRun, "statement", st.ID)
 }
 
-// enlist makes room for one more statement on this server.
-func (t *Statements) enlist(st Statement, s Scope) (*relay, error) {
+// enlist reserves room for one more statement on this server.
+func (t *Statements) enlist(st Statement, ws WorkspaceID) (*execution, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.live) >= maxLive {
-		return nil, Errorf(CodeRate, "%d statements run or wait already; try again when some of them are over.", len(t.live))
+	if isClosed(t.draining) {
+		return nil, errDraining()
 	}
-	r := newRelay(t, st, s.workspace)
-	r.changed, r.unsubscribe = t.Topics.Subscribe(StatementTopic(st.ID)) // before it is there, so that nothing of it is missed
-	t.live[st.ID] = r
-	return r, nil
+	if len(t.live) >= maxLive {
+		return nil, Errorf(CodeRate, "%d statements run or wait already; try again when some have ended.", len(t.live))
+	}
+	x := newExecution(t, st, ws)
+	// before the row exists, so that no change is missed
+	x.changed, x.unsubscribe = t.Topics.Subscribe(StatementTopic(st.ID))
+	t.live[st.ID] = x
+	t.executions.Add(1)
+	return x, nil
 }
 
-func (t *Statements) dismiss(r *relay) {
-	r.unsubscribe()
+func (t *Statements) dismiss(x *execution) {
+	x.unsubscribe()
 	t.mu.Lock()
-	delete(t.live, r.id)
+	delete(t.live, x.id)
 	t.mu.Unlock()
+	t.executions.Done()
 }
 
-func (t *Statements) relay(id StatementID) *relay {
+func (t *Statements) running() []StatementID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.live))
+}
+
+func (t *Statements) execution(id StatementID) *execution {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.live[id]
 }
 
-// Execute submits a statement and waits for its first chunk or its end, or until wait is over where that is not nil: then the statement goes on, and its state tells
-// so. A statement that failed is an error. When ctx ends before, and nobody else waits, a statement that reads is cancelled, after a while where a key lets its
-// caller come back; one that writes goes on.
+// Execute submits a statement and waits for its first chunk or its end. A non-nil wait limits the
+// waiting; the statement then continues. A failed statement is returned as an error. If ctx ends
+// first and no other caller waits, Execute cancels a statement that reads, after reconnectGrace if
+// it has a key. A statement that writes continues.
 func (t *Statements) Execute(ctx context.Context, s Scope, n NewStatement, key Idempotency, wait *time.Duration) (StatementResult, error) {
-	st, err := t.Submit(ctx, s, n, key)
+	st, err := t.submit(ctx, s, n, key, wait != nil && *wait == 0)
 	if err != nil {
 		return StatementResult{}, err
 	}
@@ -235,26 +263,34 @@ func (t *Statements) Execute(ctx context.Context, s Scope, n NewStatement, key I
 		limit, cancel = context.WithTimeout(ctx, *wait)
 	}
 	defer cancel()
-	r := t.relay(st.ID)
-	if r == nil {
+	x := t.execution(st.ID)
+	if x == nil {
 		return t.await(limit, s, st.ID)
 	}
-	r.wait()
+	x.wait()
 	select {
-	case <-r.first:
+	case <-x.first:
 	case <-limit.Done():
 	}
-	if ctx.Err() != nil {
-		r.leave(key.Key != "")
+	result := x.answer()
+	switch {
+	case result.Statement.State.Final() || result.Chunk != nil:
+		return result, result.Statement.Err()
+	case isClosed(x.first) && wait == nil && (!isClosed(t.draining) || result.Statement.Replica == t.Replica):
+		return StatementResult{}, Errorf(CodeUnavailable, "The end of the statement %s was not recorded: check its state before you run it again.", st.ID)
+	case isClosed(x.first) && wait == nil:
+		return StatementResult{}, Errorf(CodeUnavailable, "The server is being stopped. The statement %s waits for another one: send it again with the same Idempotency-Key.", st.ID)
+	case ctx.Err() != nil && t.open.Err() != nil:
+		return StatementResult{}, Errorf(CodeUnavailable, "The server was stopped before it recorded the end of the statement %s: check its state before you run it again.", st.ID)
+	case ctx.Err() != nil:
+		x.leave(key.Key != "")
 		return StatementResult{}, ctx.Err()
 	}
-	if result := r.answer(); result.Statement.State.Final() || result.Chunk != nil {
-		return result, result.Statement.Err()
-	}
+	x.detach(ctx)
 	return t.Result(ctx, s, st.ID)
 }
 
-// await is Execute for a statement that another server runs, or none any more.
+// await is Execute for a statement of another server, or of no server any more.
 func (t *Statements) await(ctx context.Context, s Scope, id StatementID) (StatementResult, error) {
 	wake, stop := t.Topics.Subscribe(StatementTopic(id))
 	defer stop()
@@ -265,6 +301,8 @@ func (t *Statements) await(ctx context.Context, s Scope, id StatementID) (Statem
 		}
 		select {
 		case <-wake:
+		case <-t.draining:
+			return result, Errorf(CodeUnavailable, "The server is being stopped. Another one has the statement %s: send it again with the same Idempotency-Key.", id)
 		case <-ctx.Done():
 			return result, nil
 		}
@@ -283,7 +321,8 @@ func (t *Statements) Get(ctx context.Context, s Scope, id StatementID) (st State
 	return st, err
 }
 
-// Result returns how a statement stands, with its first chunk where there is one. One that failed is an error.
+// Result returns a statement's state, with its first chunk if there is one. A failed statement is
+// returned as an error.
 func (t *Statements) Result(ctx context.Context, s Scope, id StatementID) (r StatementResult, err error) {
 	if err := authorize(ctx, t.Store, s, StatementRead); err != nil {
 		return r, err
@@ -318,7 +357,7 @@ func (t *Statements) List(ctx context.Context, s Scope, f StatementFilter, p Pag
 	}
 	for _, state := range f.States {
 		if !state.known() {
-			return List[Statement]{}, Invalid("state", "%q is no state of a statement; use queued, running, succeeded, failed or cancelled.", string(state))
+			return List[Statement]{}, Invalid("state", "%q is not a state of a statement; use queued, running, succeeded, failed or cancelled.", string(state))
 		}
 	}
 	name := listName("statements", f)
@@ -336,7 +375,7 @@ func (t *Statements) List(ctx context.Context, s Scope, f StatementFilter, p Pag
 	return l, err
 }
 
-// statementPage bounds the texts and the parameters on one page of statements.
+// statementPage bounds the texts and parameters on one page of statements, in bytes.
 const statementPage = 4 << 20
 
 func (s StatementState) known() bool {
@@ -348,7 +387,8 @@ func (s StatementState) known() bool {
 	return false
 }
 
-// Cancel asks for a statement's end. One that only waits is cancelled at once; one that runs is, when its engine has ended it.
+// Cancel requests a statement's end. A waiting statement is cancelled at once, a running one when
+// its engine has ended it.
 func (t *Statements) Cancel(ctx context.Context, s Scope, id StatementID) (st Statement, err error) {
 	if err := authorize(ctx, t.Store, s, StatementRun); err != nil {
 		return st, err
@@ -381,11 +421,13 @@ func (t *Statements) Watch(ctx context.Context, s Scope, id StatementID) (wake <
 	return wake, stop, nil
 }
 
-// Chunk returns the n-th piece of a result, from 0: a stream of Arrow IPC, and whether another follows. One that is still to come is waited for, for a while.
-func (t *Statements) Chunk(ctx context.Context, s Scope, id StatementID, n int) (st Statement, chunk []byte, next bool, err error) {
+// Chunk returns the n-th chunk of a result, from 0, as an Arrow IPC stream; next says whether
+// another follows. It waits for a chunk that does not exist yet; after ChunkWait it returns only
+// the statement. Before loading, it calls hold with the chunk's bytes; hold may refuse them.
+func (t *Statements) Chunk(ctx context.Context, s Scope, id StatementID, n int, hold func(context.Context, int64) error) (st Statement, chunk []byte, next bool, err error) {
 	wake, stop := t.Topics.Subscribe(StatementTopic(id))
 	defer stop()
-	late := time.NewTimer(chunkWait)
+	late := time.NewTimer(cmp.Or(t.ChunkWait, chunkWait))
 	defer late.Stop()
 	for {
 		st, err := t.Get(ctx, s, id)
@@ -398,6 +440,9 @@ func (t *Statements) Chunk(ctx context.Context, s Scope, id StatementID, n int) 
 		case t.expired(st):
 			return st, nil, false, Errorf(CodeNotFound, "The result of %s was kept for a day and is gone; run the statement again.", id)
 		case n >= 0 && n < len(st.Chunks):
+			if err := hold(ctx, st.Chunks[n].Bytes); err != nil {
+				return st, nil, false, err
+			}
 			chunk, err := t.chunk(ctx, s, id, n)
 			return st, chunk, n+1 < len(st.Chunks) || !st.State.Final(), err
 		case st.State.Final() || n < 0:
@@ -405,19 +450,17 @@ func (t *Statements) Chunk(ctx context.Context, s Scope, id StatementID, n int) 
 		}
 		select {
 		case <-wake:
+		case <-t.open.Done():
+			return st, nil, false, Errorf(CodeUnavailable, "The server was stopped; ask again for chunk %d of %s.", n, id)
 		case <-late.C:
-			return st, nil, false, Errorf(CodeUnavailable, "Chunk %d of %s is still to come; ask again.", n, id)
+			return st, nil, false, nil
 		case <-ctx.Done():
 			return st, nil, false, ctx.Err()
 		}
 	}
 }
 
-func (t *Statements) expired(st Statement) bool {
-	return st.ResultUntil != nil && !st.ResultUntil.After(t.Clock.Now())
-}
-
-// chunk reads a chunk that is there: a small result lies in the statement's row.
+// chunk reads an existing chunk. A small result is in the statement's row.
 func (t *Statements) chunk(ctx context.Context, s Scope, id StatementID, n int) ([]byte, error) {
 	var kept []byte
 	if n == 0 {
@@ -430,50 +473,4 @@ func (t *Statements) chunk(ctx context.Context, s Scope, id StatementID, n int) 
 		}
 	}
 	return t.Objects.Get(ctx, chunkKey(s.workspace, id, n))
-}
-
-// Sweep settles statements whose server is gone, and throws away results that nobody may read any more.
-func (t *Statements) Sweep(ctx context.Context) error {
-	lost, err := t.System.LostStatements(ctx, t.Clock.Now(), sweepAtOnce)
-	for _, ref := range lost {
-		if e := t.settle(ctx, ref); e != nil {
-			err = e
-		}
-	}
-	if err != nil {
-		return err
-	}
-	old, err := t.System.ExpiredResults(ctx, t.Clock.Now(), sweepAtOnce)
-	for _, ref := range old {
-		if e := t.forget(ctx, ref); e != nil {
-			err = e
-		}
-	}
-	return err
-}
-
-// sweepAtOnce is how many statements one sweep deals with.
-const sweepAtOnce = 200
-
-// settle ends a statement that no server runs any more.
-func (t *Statements) settle(ctx context.Context, ref StatementRef) error {
-	r := newRelay(t, Statement{ID: ref.Statement}, ref.Workspace)
-	return r.finish(ctx, StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The server that ran the statement ended.", Unsure: true}}, nil)
-}
-
-func (t *Statements) forget(ctx context.Context, ref StatementRef) error {
-	for n := range ref.Chunks {
-		if err := t.Objects.Delete(ctx, chunkKey(ref.Workspace, ref.Statement, n)); err != nil {
-			return err
-		}
-	}
-	s := SystemScope(ref.Workspace, "result expired")
-	return t.Store.In(ctx, s, func(tx Tx) error {
-		st, err := tx.LockStatement(ctx, ref.Statement)
-		if err != nil {
-			return err
-		}
-		st.Chunks = nil
-		return tx.UpdateStatement(ctx, st, []byte{})
-	})
 }

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Store is the one door to a workspace's rows. Everything done through a Tx sees and touches that workspace only.
+// Store is the only access to a workspace's rows. A Tx reads and writes only rows of that
+// workspace.
 type Store interface {
-	// In runs fn in one transaction confined to the scope's workspace, and commits when fn returns nil. A zero scope is
-	// refused with ErrNoScope.
+	// In runs fn in one transaction confined to the scope's workspace, and commits if fn returns
+	// nil. For a zero scope it returns ErrNoScope.
 	In(ctx context.Context, s Scope, fn func(Tx) error) error
 }
 
-// Tx is one transaction in one workspace: what each noun needs, declared beside it.
+// Tx is one transaction in one workspace. Each noun declares its part beside its type.
 type Tx interface {
 	WorkspaceTx
 	MemberTx
@@ -28,6 +29,7 @@ type Tx interface {
 	DatabaseTx
 	LakeSchemaTx
 	LakeTableTx
+	LakeErasureTx
 	LakeAnswerTx
 	LineageTx
 	LineageFactTx
@@ -38,51 +40,73 @@ type Tx interface {
 	AuditTx
 	IdempotencyTx
 
-	// Notify wakes the topics' subscribers on every replica, if and when the transaction commits.
+	// Notify wakes the topics' subscribers on every replica, once the transaction commits.
 	Notify(topics ...Topic)
 }
 
-// System is what the platform reads across workspaces to know where there is work. It changes nothing: changes go through
-// Store.In with a SystemScope of the workspace concerned.
+// Objects is an object store.
+type Objects interface {
+	Put(ctx context.Context, key string, data []byte) error
+	// Get returns the whole object, or CodeNotFound.
+	Get(ctx context.Context, key string) ([]byte, error)
+	// Delete removes the object. A missing object is no error.
+	Delete(ctx context.Context, key string) error
+}
+
+// System reads across workspaces to find work. Changes of a workspace's nouns go through Store.In
+// with a SystemScope.
 type System interface {
-	// DueRuns are runs with a queued task that may start now on a connected agent with a free slot, oldest first.
+	// DueRuns returns the runs with a queued task that may start now on a connected agent with a
+	// free slot, oldest first.
 	DueRuns(ctx context.Context, now time.Time, limit int) ([]RunRef, error)
-	// NextRetry is when the next queued task's back-off ends; the zero time when none waits.
+	// NextRetry returns when the next queued task's back-off ends, or the zero time.
 	NextRetry(ctx context.Context, now time.Time) (time.Time, error)
-	// DueSchedules are jobs whose next tick has come or which have a tick waiting, oldest first.
+	// DueSchedules returns the jobs with a due or waiting tick, oldest first.
 	DueSchedules(ctx context.Context, now time.Time, limit int) ([]JobRef, error)
-	// NextSchedule is when the next tick comes; the zero time when none will.
+	// NextSchedule returns the time of the next tick, or the zero time.
 	NextSchedule(ctx context.Context) (time.Time, error)
-	// ExpiredAgents are agents whose lease has run out while attempts of theirs are alive.
+	// ExpiredAgents returns the agents with an expired lease and live attempts.
 	ExpiredAgents(ctx context.Context, now time.Time) ([]AgentRef, error)
-	// ExtendLeases makes no agent's lease end before until, unless another replica was here all the time: the server was away, not the agents.
+	// ExtendLeases extends all leases to at least until, unless another replica ran all the time:
+	// the server was away, not the agents.
 	ExtendLeases(ctx context.Context, now, until time.Time) error
-	// RenewLeases makes the leases of all agents that are connected, or have work, end at until: the clock by which they ended was set.
+	// ForgetInstances lets agents connect from other directories before their leases end, because
+	// the database is a copy.
+	ForgetInstances(ctx context.Context) error
+	// RenewLeases sets the leases of all agents that are connected, or have work, to end at until,
+	// because the clock was set.
 	RenewLeases(ctx context.Context, until time.Time) error
-	// DueMachines are the machines of the providers that are due or will be, the earliest first: those of the host, and those of no host.
+	// DueMachines returns the machines of the providers with a due time, earliest first: those of
+	// the host, and those without a host.
 	DueMachines(ctx context.Context, providers []ProviderKind, host string, limit int) ([]DueMachine, error)
-	// CheckMachines makes every machine of the host of which something may be left due now.
+	// CheckMachines makes every machine of the host that may have remains due now.
 	CheckMachines(ctx context.Context, host string, now time.Time) error
-	// ShiftMachines moves the times that the host's machines are judged by: its clock was set.
+	// ShiftMachines shifts the stored times of the host's machines, because its clock was set.
 	ShiftMachines(ctx context.Context, host string, by time.Duration) error
-	// OverdueMachines have been starting, or stopping, since then, and nobody has looked at them.
+	// OverdueMachines returns the machines that have been starting or stopping since before the
+	// times, and that no server has claimed since.
 	OverdueMachines(ctx context.Context, starting, stopping time.Time) ([]MachineRef, error)
-	// KnownMachines are those of the ids that exist.
+	// KnownMachines returns those of the ids that exist.
 	KnownMachines(ctx context.Context, ids []MachineID) ([]MachineID, error)
-	// BootstrapAgent is the agent that the bootstrap token with the hash was made for.
+	// BootstrapAgent returns the agent of the bootstrap token with the hash.
 	BootstrapAgent(ctx context.Context, hash []byte) (AgentRef, error)
-	// InsertPrices gives flavors that have no price one, effective from the time given.
+	// InsertPrices adds prices for flavors without one, effective from the time.
 	InsertPrices(ctx context.Context, provider ProviderKind, region string, from time.Time, prices map[string]Price) error
-	// UnsealedAttempts are attempts that are over and whose log is not sealed to its end, oldest first.
+	// UnsealedAttempts returns ended attempts whose log is not fully archived, oldest first.
 	UnsealedAttempts(ctx context.Context, limit int) ([]AttemptRef, error)
-	// LostStatements are statements that are not over and whose server is gone.
-	LostStatements(ctx context.Context, now time.Time, limit int) ([]StatementRef, error)
-	// ExpiredResults are statements whose result may be read no more and is still there.
+	// LostStatements returns the unfinished statements whose server is gone or has handed them
+	// over, and those of this replica that are not in live.
+	LostStatements(ctx context.Context, now time.Time, replica string, live []StatementID, limit int) ([]StatementRef, error)
+	// ExpiredResults returns the statements with expired results that are still stored.
 	ExpiredResults(ctx context.Context, now time.Time, limit int) ([]StatementRef, error)
-	// DueMaintenance is what maintenance is to look at now or later, the earliest first.
+	// CrowdedTables returns live tables with more snapshots than given, by workspace and id, after
+	// the given one.
+	CrowdedTables(ctx context.Context, snapshots int, after TableRef, limit int) ([]TableRef, error)
+	// DueMaintenance returns the due times of maintenance, earliest first.
 	DueMaintenance(ctx context.Context, now time.Time, limit int) ([]DueMaintenance, error)
-	// Housekeep makes the log partitions of the coming days, drops those that are sealed to the last byte and older than
-	// a day, and removes what has outlived its use: old idempotency keys, API keys 30 days after their expiry, sessions, runs of maintenance after 90 days.
+	// Housekeep creates the log partitions of the coming days and drops those that are fully
+	// archived and older than a day. It deletes old idempotency keys, API keys 30 days after their
+	// expiry, sessions, and maintenance runs after 90 days.
 	Housekeep(ctx context.Context, now time.Time) error
 }
 
@@ -104,7 +128,7 @@ type AgentRef struct {
 	Agent     AgentID
 }
 
-// DueMachine is a machine that the reconciler is to look at, and when.
+// DueMachine is a machine with its due time.
 type DueMachine struct {
 	MachineRef // without the incarnation
 	At         time.Time

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TableKind says what is behind a name in a schema.
+// TableKind is the kind of a name in a schema.
 type TableKind string
 
 // The kinds.
@@ -14,39 +14,47 @@ const (
 	KindView  TableKind = "view"
 )
 
-// UndropTime is how long a dropped table can be restored, and its files stay where they are.
+// UndropTime is how long a dropped table can be restored. Its files stay until then.
 const UndropTime = 7 * 24 * time.Hour
 
-// LakeTable is the row of a table or a view: where its metadata is, and what is in it according to that. Everything but names and times of drops is
-// written with the commit it tells of.
+// LakeTable is the row of a table or a view: the location of its metadata, and values from it. Each
+// commit writes everything except names and drops.
 type LakeTable struct {
 	ID               TableID
 	Kind             TableKind
 	DatabaseID       DatabaseID
-	Database         string // its name
-	Schema           string // its name, levels joined by "."
+	Database         string // the database's name
+	Schema           string // the schema's name, levels joined by "."
 	Name             string // unique among the live tables and views of its schema
 	UUID             string
-	Location         string // without a slash at its end
+	Location         string // without a slash at the end
 	MetadataLocation string
-	Version          int // grows with each commit; 0 when it was made
+	Version          int // increases with each commit, from 0
 	FormatVersion    int
-	Registered       bool // its files came from elsewhere, and are never purged
+	Registered       bool // its files came from elsewhere and are never removed
 	Snapshot         *TableSnapshot
-	RowCount         *int64     // total-records less total-position-deletes; nil where that would be wrong or is not known
-	DataBytes        *int64     // of data files; nil where it is not known
-	DataFiles        *int64     // how many; nil where it is not known
-	DeleteFiles      *int64     // files of deletes; nil where it is not known
-	DeletedRows      *int64     // in them; nil where it is not known
-	Snapshots        *int64     // how many; nil where it is not known
-	ExpirableAt      *time.Time // of the oldest snapshot that may go; nil where none may, or Snapshots is
-	CreatedBy        Actor
-	UpdatedBy        Actor
-	CreatedAt        time.Time
-	UpdatedAt        time.Time
-	DroppedAt        *time.Time
-	Purge            bool       // with a dropped one: its files go too
-	PurgeAfter       *time.Time // with a dropped one: until then it can be restored
+	// RowCount is total-records less total-position-deletes; nil if unknown or wrong by equality
+	// deletes.
+	RowCount    *int64
+	DataBytes   *int64     // size of the data files; nil if unknown
+	DataFiles   *int64     // nil if unknown
+	DeleteFiles *int64     // nil if unknown
+	DeletedRows *int64     // rows in delete files; nil if unknown
+	Snapshots   *int64     // nil if unknown
+	ExpirableAt *time.Time // when the oldest expirable snapshot was replaced; nil if there is none or Snapshots is nil
+	CreatedBy   Actor
+	UpdatedBy   Actor
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	DroppedAt   *time.Time
+	Purge       bool       // when dropped: its files are deleted too
+	PurgeAfter  *time.Time // when dropped: it can be restored until then
+}
+
+// Detached reports whether the table was dropped without purge. Its files stay until it is purged,
+// or its metadata file is registered.
+func (t LakeTable) Detached() bool {
+	return t.DroppedAt != nil && !t.Purge && !t.Registered && t.Kind == KindTable
 }
 
 // TableSnapshot is the current snapshot of a table.
@@ -63,7 +71,8 @@ type LakeTableName struct {
 	Name     string
 }
 
-// TableFilter narrows a list of tables. Zero fields do not, but for Dropped: dropped tables are listed by themselves.
+// TableFilter narrows a list of tables. Zero fields are ignored, except Dropped: dropped tables
+// have a separate list.
 type TableFilter struct {
 	Database DatabaseID `json:"d,omitempty"`
 	Schema   string     `json:"s,omitempty"`
@@ -71,58 +80,95 @@ type TableFilter struct {
 	Dropped  bool       `json:"x,omitempty"`
 }
 
-// LakeTableTx keeps tables and views. Names are found in any case.
+// LakeTableTx reads and writes tables and views. It finds names in any case.
 type LakeTableTx interface {
-	// FindLakeTable is the live one of the name, in the database of the name or id.
+	// FindLakeTable returns the live table of the name. The database is a name or an id.
 	FindLakeTable(ctx context.Context, database, schema, name string) (LakeTable, error)
-	// LakeTable is live or dropped.
+	// LakeTable returns a live or dropped table.
 	LakeTable(ctx context.Context, id TableID) (LakeTable, error)
 	LockLakeTable(ctx context.Context, id TableID) (LakeTable, error)
-	// LakeTables are oldest first.
+	// LakeTables returns tables, oldest first.
 	LakeTables(ctx context.Context, f TableFilter, after TableID, limit int) ([]LakeTable, error)
-	// LakeTableNames are those of the live ones of the kind in the schema, in the order of their folded names.
+	// LakeTableNames returns the names of the schema's live tables or views, in the order of their
+	// folded names.
 	LakeTableNames(ctx context.Context, database DatabaseID, schema string, kind TableKind, after string, limit int) ([]string, error)
 	LakeTablesByID(ctx context.Context, ids []TableID) ([]LakeTable, error)
-	// InsertLakeTable adds the table, takes its location, and keeps its schema from being dropped meanwhile. A location that a client chose is compared with all others.
+	// InsertLakeTable adds the table, claims its location, and prevents that its schema is dropped
+	// meanwhile. It compares a location that a client chose with all others.
 	InsertLakeTable(ctx context.Context, t LakeTable, chosen bool) (Inserted, error)
-	// SwapLakeTable writes the row of a commit if the table is live, still of the row's database, schema and name, its metadata location is still old, and its
-	// version below the row's.
+	// SwapLakeTable writes the row of a commit, and ends the exclusive turn of its writer,
+	// UpdatedBy. The table must be live, and have the row's database, schema and name. Its metadata
+	// location must be old, and its version below the row's. No other writer may have an exclusive
+	// turn.
 	SwapLakeTable(ctx context.Context, t LakeTable, old string) (swapped bool, err error)
-	// LockLocations keeps all others in the workspace from taking locations that are compared, until the end of the transaction. It goes before the locks of rows.
+	// FenceLakeTable raises the version of a row whose metadata location is still old, regardless
+	// of turns. Later swaps to a version that is not above it fail.
+	FenceLakeTable(ctx context.Context, id TableID, old string, version int) (fenced bool, err error)
+	// NoteLostRace records that the writer lost the race for the table. After the third loss within
+	// a minute the writer gets an exclusive turn until the given time, unless another writer has
+	// one. After an unused turn there is none for a minute.
+	NoteLostRace(ctx context.Context, id TableID, writer Actor, now, until time.Time) error
+	// TurnOfAnother reports whether another writer has an exclusive turn on the table now.
+	TurnOfAnother(ctx context.Context, id TableID, writer Actor, now time.Time) (bool, error)
+	// LockLocations prevents all other transactions in the workspace from claiming locations that
+	// are compared. Call it before locking rows.
 	LockLocations(ctx context.Context) error
-	// TakeLocation adds a location to those of the table; false says that it overlaps with another table's.
+	// TakeLocation adds a location to the table; false if it overlaps with another table's.
 	TakeLocation(ctx context.Context, id TableID, location string) (bool, error)
-	// TakePath is TakeLocation for a directory that a property of the table leads its writers into. Not all that lies there need be the table's.
+	// TakePath is TakeLocation for a directory from a property of the table.
 	TakePath(ctx context.Context, id TableID, directory string) (bool, error)
-	// LocationOwners are the tables that have exactly these locations, or are led there by a property.
+	// LocationOwners returns the tables that own exactly these locations, or name them in a
+	// property.
 	LocationOwners(ctx context.Context, locations []string) (map[string]TableID, error)
-	// TableLocations are the places that the table has and has had, and the directories that properties of it have led to.
-	TableLocations(ctx context.Context, id TableID) (places, paths []string, err error)
-	// TableAt is the table that has or had exactly this location; CodeNotFound when there is none.
+	// TableLocations returns the table's past and present locations, and the directories of its
+	// write.*.path properties, unchanged.
+	TableLocations(ctx context.Context, id TableID) ([]string, error)
+	// TableAt returns the table that owns or owned exactly this location, or CodeNotFound.
 	TableAt(ctx context.Context, location string) (LakeTable, error)
-	// LakeTablesNamed are the live ones of the names, in any case and in no order.
+	// StageLocations records that the locations held no file at the time; false if the workspace
+	// would have more than most of them.
+	StageLocations(ctx context.Context, locations []string, at time.Time, most int) (bool, error)
+	// StagedLocations returns those of the locations that were staged since the given time.
+	StagedLocations(ctx context.Context, locations []string, since time.Time) ([]string, error)
+	// ForgetStages removes staged locations.
+	ForgetStages(ctx context.Context, locations []string) error
+	// LakeTablesNamed returns the live tables of the names, in any case and without an order.
 	LakeTablesNamed(ctx context.Context, names []LakeTableName) ([]LakeTable, error)
-	// LakeTablesAt are the live ones that have or had exactly these locations, by them.
+	// LakeTablesAt returns the live tables that own or owned exactly these locations, by location.
 	LakeTablesAt(ctx context.Context, locations []string) (map[string]LakeTable, error)
-	// RenameLakeTable gives a live table another schema and name. The result is that of an insert.
+	// RenameLakeTable changes a live table's schema and name. The result is as for an insert.
 	RenameLakeTable(ctx context.Context, id TableID, database DatabaseID, schema, name string) (Inserted, error)
-	// DropLakeTable makes a live table a dropped one; false says that it was not live.
+	// DropLakeTable drops a live table; false if it was not live. Without purge it becomes
+	// detached, unless it is registered.
 	DropLakeTable(ctx context.Context, id TableID, at, purgeAfter time.Time, purge bool) (bool, error)
-	// UndropLakeTable makes a dropped table a live one again. The result is that of an insert.
+	// UndropLakeTable restores a dropped table. The result is as for an insert.
 	UndropLakeTable(ctx context.Context, id TableID) (Inserted, error)
-	// ForgetLakeTable removes the row of a dropped table, and its locations.
+	// PurgeLakeTable schedules the purge of a dropped table, not before the time and not while it
+	// can be restored.
+	PurgeLakeTable(ctx context.Context, id TableID, at time.Time) error
+	// ForgetLakeTable removes a dropped table's row and locations.
 	ForgetLakeTable(ctx context.Context, id TableID) error
-	// AdoptLakeTable is ForgetLakeTable, but its locations are the heir's from then on, whose row comes in the same transaction at the latest.
+	// AdoptLakeTable is ForgetLakeTable, but moves the locations to the heir. The heir's row must
+	// exist by the end of the transaction.
 	AdoptLakeTable(ctx context.Context, id, heir TableID) error
-	// PostponePurge notes that the purge of a dropped table has failed: it is due again an hour after from, and twice as long each time, to a day.
+	// PostponePurge records that the purge of a dropped table has failed. It is due again an hour
+	// after from; the delay doubles each time, up to a day.
 	PostponePurge(ctx context.Context, id TableID, from time.Time) error
 }
 
-// LakeSystem is what the catalog reads across workspaces to know where there is work.
+// LakeSystem reads across workspaces to find the catalog's work.
 type LakeSystem interface {
-	// DueTables are dropped tables that can no longer be restored, oldest first; those whose purge has failed when they are due again.
+	// DueTables returns the dropped tables that can no longer be restored, oldest first. It omits
+	// postponed purges until they are due.
 	DueTables(ctx context.Context, now time.Time, limit int) ([]TableRef, error)
-	// ForgetLakeAnswers removes the answers that were kept before the time given.
+	// DueErasures returns the due erasures, oldest first. It omits postponed ones until they are
+	// due.
+	DueErasures(ctx context.Context, now time.Time, limit int) ([]ErasureRef, error)
+	// ForgetLakeStages removes the locations that were staged before the given time.
+	ForgetLakeStages(ctx context.Context, before time.Time) error
+	// ForgetLostRaces removes the records of races that were lost before the given time.
+	ForgetLostRaces(ctx context.Context, before time.Time) error
+	// ForgetLakeAnswers removes the answers that were stored before the given time.
 	ForgetLakeAnswers(ctx context.Context, before time.Time) error
 }
 
@@ -132,20 +178,21 @@ type TableRef struct {
 	Table     TableID
 }
 
-// LakeAnswer is how a change of the catalog that came with an idempotency key was answered.
+// LakeAnswer is the answer to a catalog change with an idempotency key.
 type LakeAnswer struct {
 	Key  string
-	Hash []byte // of the request
+	Hash []byte // hash of the request
 	Body []byte // JSON
 }
 
-// LakeAnswerTx keeps answers, by actor and key, for half an hour.
+// LakeAnswerTx stores answers, by actor and key, for half an hour.
 type LakeAnswerTx interface {
-	// LakeAnswer is not found with CodeNotFound.
+	// LakeAnswer returns CodeNotFound if there is no answer.
 	LakeAnswer(ctx context.Context, actor, key string, since time.Time) (LakeAnswer, error)
-	// KeepLakeAnswer keeps the answer; false says that there is one for the key already. It waits for a transaction that is just keeping one.
+	// KeepLakeAnswer stores the answer; false if the key has one already. It waits for a
+	// transaction that is storing one.
 	KeepLakeAnswer(ctx context.Context, actor string, a LakeAnswer, at, since time.Time) (bool, error)
 }
 
-// NewTableID makes the id of a table or a view.
+// NewTableID generates the id of a table or a view.
 func NewTableID() TableID { return newID[TableID](prefixTable) }

@@ -1,6 +1,6 @@
 package domain
 
-// Topic names something that changes. A topic carries no data: a wake-up says "read the table again".
+// Topic names something that changes. It carries no data: subscribers read the table again.
 type Topic string
 
 // The topics.
@@ -24,19 +24,20 @@ const (
 	DispatchTopic  Topic = "dispatch"  // there may be a task that can start
 	ScheduleTopic  Topic = "schedule"  // a schedule changed
 	ReconcileTopic Topic = "reconcile" // a machine is due
+	HandoverTopic  Topic = "handover"  // a statement waits for a server
 
 	MaintenanceTopic Topic = "maintenance" // a policy changed, a run is due, or its statement is over
 )
 
-// Topics wakes subscribers, on this replica and on the others. Wake-ups coalesce: a subscriber's channel has a capacity of
-// one, publishers never block, and a slow subscriber harms no other.
+// Topics wakes subscribers, on this replica and on the others. Wake-ups coalesce: a subscriber's
+// channel has a capacity of one, publishers never block, and a slow subscriber harms no other.
 type Topics interface {
-	// Subscribe wakes the channel after each change of any of the topics, and also when wake-ups may have been missed.
-	// The caller calls stop when done.
+	// Subscribe wakes the channel after each change of any of the topics, and also when wake-ups
+	// may have been missed. The caller calls stop when done.
 	Subscribe(topics ...Topic) (wake <-chan struct{}, stop func())
 	// Wake wakes the subscribers of this replica.
 	Wake(topic Topic)
-	// WakeOthers wakes the subscribers of other replicas soon: at most one notification every 50 ms goes out, so it is for what
-	// changes often (logs). State changes use Tx.Notify.
+	// WakeOthers wakes the subscribers of other replicas soon: at most one notification every 50 ms
+	// goes out, so it is for what changes often (logs). State changes use Tx.Notify.
 	WakeOthers(topic Topic)
 }

@@ -11,7 +11,8 @@ import (
 	"unicode"
 )
 
-// User is somebody who signs in with a password, once it is set. A user may be a member of several workspaces.
+// User is a person who signs in with a password, after setting it. A user may be a member of
+// several workspaces.
 type User struct {
 	ID        UserID
 	Email     string // lower case, unique in the instance
@@ -19,19 +20,20 @@ type User struct {
 	CreatedAt time.Time
 }
 
-// Member is a user's place in a workspace. It opens nothing until the user has accepted it by a one-time link.
+// Member is a user's membership in a workspace. It grants nothing until the user has accepted it by
+// a one-time link.
 type Member struct {
 	User       User
 	Role       Role
 	CreatedAt  time.Time
-	AcceptedAt *time.Time // nil for who is invited only
+	AcceptedAt *time.Time // nil until the invitation is accepted
 }
 
-// Invitation lets somebody enter a workspace, once: with the password that the account has, or with the one that is set with it. Only the hash of
-// its token is kept.
+// Invitation lets a person join a workspace, once: with the account's password, or by setting the
+// first one. Only the hash of its token is stored.
 type Invitation struct {
 	TokenHash []byte // SHA-256
-	Email     string // empty for the first administrator, who chooses
+	Email     string // empty for the first administrator, who chooses it
 	Role      Role
 	ExpiresAt time.Time
 }
@@ -42,28 +44,31 @@ const invitationLife = 7 * 24 * time.Hour
 // MemberTx reads and writes the members of the workspace.
 type MemberTx interface {
 	Member(ctx context.Context, id UserID) (Member, error)
-	// Members are in the order in which their users were made: after the user with that id, at most limit.
+	// Members returns at most limit members after the user with the id, in the order of their
+	// accounts' creation.
 	Members(ctx context.Context, after UserID, limit int) ([]Member, error)
-	// Users returns those of the ids that are members of the workspace.
+	// Users returns the members of the workspace with the ids.
 	Users(ctx context.Context, ids []UserID) ([]User, error)
-	// InsertMember invites the user with the e-mail, made when there is none. Who is invited already gets the role, and earlier invitations hold no
-	// longer; who has accepted is CodeConflict.
+	// InsertMember invites the user with the e-mail, and creates the user if needed. A pending
+	// member gets the new role, and earlier invitations become invalid. It returns CodeConflict if
+	// the member has accepted.
 	InsertMember(ctx context.Context, u User, role Role, at time.Time) (Member, error)
 	UpdateMember(ctx context.Context, id UserID, role Role) error
-	// DeleteMember ends the membership, and the member's sessions, keys and invitations in this workspace.
+	// DeleteMember deletes the membership, and the member's sessions, keys and invitations in this
+	// workspace.
 	DeleteMember(ctx context.Context, id UserID) error
-	// LockAdmins locks the memberships of the admins who have accepted, and returns who they are.
+	// LockAdmins locks the memberships of the admins who have accepted, and returns their ids.
 	LockAdmins(ctx context.Context) ([]UserID, error)
 	InsertInvitation(ctx context.Context, i Invitation) error
 }
 
-// Members are who may enter a workspace, and as what.
+// Members manages the members of a workspace and their roles.
 type Members struct {
 	Store Store
 	Clock Clock
 }
 
-// NormalizeEmail returns the address in lower case, or an error of the field "email".
+// NormalizeEmail returns the address in lower case, or an error about the field "email".
 func NormalizeEmail(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	a, err := mail.ParseAddress(s)
@@ -76,10 +81,11 @@ func NormalizeEmail(s string) (string, error) {
 	return strings.ToLower(s), nil
 }
 
-// NormalizeUserName returns a user's name, which may be empty, without space around it, or an error of the field "name".
+// NormalizeUserName returns a user's name without surrounding space, or an error about the field
+// "name". The name may be empty.
 func NormalizeUserName(s string) (string, error) { return optionalName("name", s) }
 
-// List returns members, in the order in which their accounts were made.
+// List returns members, in the order of their accounts' creation.
 func (m *Members) List(ctx context.Context, s Scope, p Page) (List[Member], error) {
 	const list = "members"
 	if err := authorize(ctx, m.Store, s, MemberRead); err != nil {
@@ -97,7 +103,7 @@ func (m *Members) List(ctx context.Context, s Scope, p Page) (List[Member], erro
 	return page(list, rows, limit, func(m Member) string { return string(m.User.ID) }), err
 }
 
-// Users returns those of the ids that are members of the workspace.
+// Users returns the members of the workspace with the ids.
 func (m *Members) Users(ctx context.Context, s Scope, ids []UserID) (users []User, err error) {
 	if err := authorize(ctx, m.Store, s, MemberRead); err != nil {
 		return nil, err
@@ -109,8 +115,8 @@ func (m *Members) Users(ctx context.Context, s Scope, ids []UserID) (users []Use
 	return users, err
 }
 
-// Add invites somebody to become a member, and returns the token of the one-time link by which they accept; it is not kept. For who is invited
-// already it makes another link, in place of the one before.
+// Add invites a person as a member. It returns the token of the one-time link for accepting, which
+// is not stored. A new link for a pending member replaces the previous one.
 func (m *Members) Add(ctx context.Context, s Scope, email, name string, role Role) (member Member, token string, err error) {
 	if err := authorize(ctx, m.Store, s, MemberManage); err != nil {
 		return Member{}, "", err
@@ -143,7 +149,8 @@ func (m *Members) Add(ctx context.Context, s Scope, email, name string, role Rol
 	return member, token, nil
 }
 
-// Update changes a member's role, at once for the sessions that are open. The last admin who can sign in stays one.
+// Update changes a member's role, which takes effect at once in open sessions. It returns
+// CodeConflict for the last admin who can sign in.
 func (m *Members) Update(ctx context.Context, s Scope, id UserID, role Role) (member Member, err error) {
 	if err := authorize(ctx, m.Store, s, MemberManage); err != nil {
 		return Member{}, err
@@ -166,7 +173,8 @@ func (m *Members) Update(ctx context.Context, s Scope, id UserID, role Role) (me
 	return member, err
 }
 
-// Remove ends a membership or an invitation: the member's sessions, keys and links in this workspace end with it. The last admin who can sign in stays.
+// Remove deletes a membership or an invitation, with the member's sessions, keys and links in this
+// workspace. It returns CodeConflict for the last admin who can sign in.
 func (m *Members) Remove(ctx context.Context, s Scope, id UserID) error {
 	if err := authorize(ctx, m.Store, s, MemberManage); err != nil {
 		return err
@@ -192,7 +200,7 @@ func keepAnAdmin(ctx context.Context, tx Tx, id UserID, role Role) error {
 		return err
 	}
 	if role != RoleAdmin && len(admins) == 1 && admins[0] == id {
-		return Errorf(CodeConflict, "%s is the only admin who can sign in; make somebody an admin first who has accepted the invitation.", member.User.Email)
+		return Errorf(CodeConflict, "%s is the only admin who can sign in; first make another member an admin who has accepted the invitation.", member.User.Email)
 	}
 	return nil
 }
@@ -200,11 +208,12 @@ func keepAnAdmin(ctx context.Context, tx Tx, id UserID, role Role) error {
 // newSecret returns 256 random bits in URL-safe base 64.
 func newSecret() string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand would end the process
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// HashSecret is how secrets of 256 random bits are kept. They need no slow hash: they cannot be guessed.
+// HashSecret returns the SHA-256 of a secret of 256 random bits, as it is stored. Such a secret
+// cannot be guessed, so it needs no slow hash.
 func HashSecret(secret string) []byte {
 	h := sha256.Sum256([]byte(secret))
 	return h[:]

@@ -23,16 +23,16 @@ const (
 // maxNodes bounds the nodes of a warehouse.
 const maxNodes = 16
 
-// Engine is something on a machine that runs SQL.
+// Engine is a SQL engine on a machine.
 type Engine struct {
 	Name    string      `json:"name"` // such as duckdb
 	Version string      `json:"version"`
-	State   EngineState `json:"state,omitempty"`   // empty for one that is always there
+	State   EngineState `json:"state,omitempty"`   // empty for an engine that always runs
 	Message string      `json:"message,omitempty"` // why it failed, or what it does
-	Nodes   int         `json:"nodes,omitempty"`   // that it runs on; 0 where it does not say
+	Nodes   int         `json:"nodes,omitempty"`   // number of nodes it runs on; 0 if unknown
 }
 
-// EngineState is how far an engine is that starts and stops by itself.
+// EngineState is the state of an engine that starts and stops by itself.
 type EngineState string
 
 // The states of an engine.
@@ -46,13 +46,14 @@ const (
 // EngineStates lists the states of an engine.
 var EngineStates = []EngineState{EngineStopped, EngineStarting, EngineRunning, EngineFailed}
 
-// Bounds of what an agent may say of its engines.
+// Bounds of an agent's report of its engines.
 const (
 	maxEngines     = 16
 	maxEngineNodes = 1000
 )
 
-// EnginesNow are the machine's engines as they stand: one that starts and stops is stopped while the machine does not run, whatever its agent told last.
+// EnginesNow returns the machine's engines with their current states. While the machine does not
+// run, every engine with a state is stopped.
 func (m Machine) EnginesNow() []Engine {
 	if m.State == MachineRunning {
 		return m.Engines
@@ -66,10 +67,10 @@ func (m Machine) EnginesNow() []Engine {
 	return now
 }
 
-// toldEngines are what an agent tells of its engines, within bounds. A state that is not known is none.
-func toldEngines(told []Engine) []Engine {
-	engines := make([]Engine, 0, len(told))
-	for _, e := range told[:min(len(told), maxEngines)] {
+// boundedEngines limits an agent's report of its engines. It removes unknown states.
+func boundedEngines(reported []Engine) []Engine {
+	engines := make([]Engine, 0, len(reported))
+	for _, e := range reported[:min(len(reported), maxEngines)] {
 		if !slices.Contains(EngineStates, e.State) {
 			e.State = ""
 		}
@@ -80,9 +81,9 @@ func toldEngines(told []Engine) []Engine {
 	return engines
 }
 
-// engines keeps what the machine's agent tells of its engines, where that is news.
-func (a *Agents) engines(ctx context.Context, tx Tx, s Scope, m Machine, told []Engine) error {
-	engines := toldEngines(told)
+// engines stores the engines that the machine's agent reports, if they changed.
+func (a *Agents) engines(ctx context.Context, tx Tx, s Scope, m Machine, reported []Engine) error {
+	engines := boundedEngines(reported)
 	if slices.Equal(engines, m.Engines) {
 		return nil
 	}
@@ -90,13 +91,13 @@ func (a *Agents) engines(ctx context.Context, tx Tx, s Scope, m Machine, told []
 	return tx.SetEngines(ctx, m.AgentID, engines)
 }
 
-// WarehouseSettings are what the agent of a warehouse has to know of it while it runs.
+// WarehouseSettings are the settings that a warehouse's agent needs while it runs.
 type WarehouseSettings struct {
 	Nodes      int
 	TrinoStart TrinoStart
 }
 
-// settings are those of a warehouse; nil of another machine.
+// settings returns a warehouse's settings; nil for other machines.
 func (m Machine) settings() *WarehouseSettings {
 	if m.Kind != KindWarehouse {
 		return nil
@@ -104,7 +105,7 @@ func (m Machine) settings() *WarehouseSettings {
 	return &WarehouseSettings{Nodes: m.Nodes, TrinoStart: m.TrinoStart}
 }
 
-// validEngine refuses settings of a warehouse's write engine that do not go together.
+// validEngine refuses contradictory settings of a warehouse's write engine.
 func (m *Machine) validEngine() error {
 	switch {
 	case m.Kind != KindWarehouse:
@@ -123,7 +124,8 @@ func (m *Machine) validEngine() error {
 	return nil
 }
 
-// DefaultWriteEngine is the write engine of a warehouse of the flavor for which none is named: trino where the provider has it, else duckdb.
+// DefaultWriteEngine returns the default write engine for a warehouse of the flavor: trino if the
+// provider supports it, else duckdb.
 func DefaultWriteEngine(ctx context.Context, p Provider, s ProviderSettings, f Flavor) (string, error) {
 	err := p.CheckWriteEngine(ctx, s, f, EngineTrino)
 	if IsCode(err, CodeInvalid) {
@@ -132,7 +134,8 @@ func DefaultWriteEngine(ctx context.Context, p Provider, s ProviderSettings, f F
 	return EngineTrino, err
 }
 
-// writeEngine is the engine that is named, or the default where none is; it is refused where machines of the size cannot have it.
+// writeEngine returns the named engine, or the default if engine is empty. It refuses an engine
+// that machines of the size cannot have.
 func (m *Machines) writeEngine(ctx context.Context, p ProviderSettings, size, engine string) (string, error) {
 	provider, err := m.Providers.of(p.Kind)
 	if err != nil {

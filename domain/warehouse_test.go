@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// warehouseIn is a warehouse that came to the state in the usual way.
+// warehouseIn returns a warehouse that reached the state in the usual way.
 func warehouseIn(s MachineState, engine string) Machine {
 	m := machineIn(s)
 	m.Kind, m.WriteEngine, m.TrinoStart = KindWarehouse, engine, TrinoFirstWrite
@@ -24,26 +24,26 @@ func TestEnginesStandAsTheirMachineDoes(t *testing.T) {
 			want = told
 		}
 		require.Equal(t, want, m.EnginesNow(), s)
-		require.Equal(t, EngineRunning, told[1].State, "what was told stays")
+		require.Equal(t, EngineRunning, told[1].State, "the stored report is unchanged")
 	}
 	require.Empty(t, Machine{}.EnginesNow())
 }
 
 func TestWhatAnAgentTellsOfItsEnginesIsBounded(t *testing.T) {
-	require.Equal(t, []Engine{}, toldEngines(nil))
-	require.Len(t, toldEngines(make([]Engine, 100)), maxEngines)
+	require.Equal(t, []Engine{}, boundedEngines(nil))
+	require.Len(t, boundedEngines(make([]Engine, 100)), maxEngines)
 	for _, s := range EngineStates {
-		require.Equal(t, s, toldEngines([]Engine{{State: s}})[0].State)
+		require.Equal(t, s, boundedEngines([]Engine{{State: s}})[0].State)
 	}
 	for told, want := range map[Engine]Engine{
 		{State: "burning"}: {}, {Nodes: -1}: {}, {Nodes: 1 << 40}: {Nodes: maxEngineNodes}, {Message: "a\x00b\xff"}: {Message: "ab"},
 		{Message: strings.Repeat("x", 1<<20)}: {Message: strings.Repeat("x", maxShown)},
 	} {
-		require.Equal(t, []Engine{want}, toldEngines([]Engine{told}))
+		require.Equal(t, []Engine{want}, boundedEngines([]Engine{told}))
 	}
 }
 
-// What a warehouse's settings may become, from what they are.
+// The valid and invalid changes of a warehouse's settings.
 func TestAWarehousesSettingsHoldTogether(t *testing.T) {
 	duck, trino, first, with := EngineDuckDB, EngineTrino, TrinoFirstWrite, TrinoWithWarehouse
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestAWarehousesSettingsHoldTogether(t *testing.T) {
 		nodes  int
 		start  TrinoStart
 		change MachineChange
-		field  string // that is wrong; empty where nothing is
+		field  string // the invalid field; empty if valid
 	}{
 		{"nothing", duck, 1, first, MachineChange{}, ""},
 		{"more nodes", trino, 1, first, MachineChange{Nodes: new(16)}, ""},
@@ -87,7 +87,7 @@ func TestAWarehousesSettingsHoldTogether(t *testing.T) {
 	}
 }
 
-// The write engine changes at rest alone; nodes and the time of Trino's start at any time.
+// The write engine changes only at rest; nodes and the time of Trino's start change at any time.
 func TestWhenAWarehousesSettingsChange(t *testing.T) {
 	for _, s := range MachineStates {
 		for _, released := range []bool{false, true} {

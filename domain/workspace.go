@@ -5,29 +5,30 @@ import (
 	"time"
 )
 
-// Workspace is a team's own part of the platform. Everything but users belongs to exactly one.
+// Workspace belongs to one team. Everything except users belongs to exactly one workspace.
 type Workspace struct {
 	ID        WorkspaceID
 	Name      string // unique in the instance
 	CreatedAt time.Time
 }
 
-// WorkspaceTx reads the workspace the transaction is confined to.
+// WorkspaceTx reads the workspace of the transaction.
 type WorkspaceTx interface {
 	Workspace(ctx context.Context) (Workspace, error)
-	// TakeSample says whether the workspace's sample is still to be made; whoever commits makes it.
+	// TakeSample reports whether the sample is still pending. The committing transaction must
+	// create it.
 	TakeSample(ctx context.Context) (due bool, err error)
-	// Overview counts what the overview shows; finished runs since the given time.
+	// Overview counts the overview's values; finished runs since the given time.
 	Overview(ctx context.Context, since time.Time) (Overview, error)
 }
 
-// Overview is where a workspace stands.
+// Overview summarizes a workspace's runs and agents.
 type Overview struct {
 	RunningRuns, PendingRuns, SucceededRuns, FailedRuns int
 	ConnectedAgents, Agents                             int
 }
 
-// Workspaces reads workspaces. They are made by the operator (Instance).
+// Workspaces reads workspaces. Instance creates them.
 type Workspaces struct {
 	Store Store
 	Clock Clock

@@ -10,15 +10,16 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Bounds of one response, for what its price cannot foretell: how long lists are that are not paged, and how many things have a log.
+// Bounds of one response for what its price does not include: the length of lists without pages,
+// and the number of logs.
 const (
-	maxValues = 500_000    // fields of the items of such lists
-	maxTails  = 8 << 20    // bytes of the ends of logs
-	minTail   = 64 << 10   // what each end counts at least, because it is two transactions however short it is
-	maxCells  = 20_000_000 // values of results: some 16 MiB of them take a hundred in JSON
+	maxValues = 500_000    // fields of items of lists without pages
+	maxTails  = 8 << 20    // bytes of log ends
+	minTail   = 64 << 10   // counted per log end at least, because a log end takes two transactions
+	maxCells  = 20_000_000 // values of results: 16 MiB of them become about 100 MiB in JSON
 )
 
-// budget is what one response may still spend.
+// budget is the rest of a response's bounds.
 type budget struct {
 	mu                   sync.Mutex
 	values, tails, cells int
@@ -40,16 +41,16 @@ func (b *budget) spend(left *int, n int) bool {
 	return true
 }
 
-// affordRows counts what is asked of each of the field's n items.
+// affordRows counts the requested fields of n items.
 func affordRows(ctx context.Context, n int) error {
 	b, ok := ctx.Value(budgetKey{}).(*budget)
 	if ok && !b.spend(&b.values, n*len(graphql.CollectFieldsCtx(ctx, nil))) {
-		return domain.Errorf(domain.CodeTooLarge, "The answer would have more than %d fields of what is not paged, such as tasks, attempts, samples and columns; ask for fewer runs, machines or tables at once, or for fewer fields of them.", maxValues)
+		return domain.Errorf(domain.CodeTooLarge, "The answer would have more than %d fields of lists without pages, such as tasks, attempts, samples and columns; ask for fewer runs, machines or tables at once, or for fewer fields of them.", maxValues)
 	}
 	return nil
 }
 
-// affordTail counts the end of a log.
+// affordTail counts a log end.
 func affordTail(ctx context.Context, bytes int) error {
 	b, ok := ctx.Value(budgetKey{}).(*budget)
 	if ok && !b.spend(&b.tails, max(bytes, minTail)) {
@@ -58,16 +59,16 @@ func affordTail(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// affordCells counts the values of a piece of a result.
+// affordCells counts the values of a chunk of a result.
 func affordCells(ctx context.Context, n int) error {
 	b, ok := ctx.Value(budgetKey{}).(*budget)
 	if ok && !b.spend(&b.cells, n) {
-		return domain.Errorf(domain.CodeTooLarge, "The answer would have more than %d values of results; ask for one piece at once, or for the result in Arrow by the REST API.", maxCells)
+		return domain.Errorf(domain.CodeTooLarge, "The answer would have more than %d values of results; ask for one chunk at once, or for the result in Arrow by the REST API.", maxCells)
 	}
 	return nil
 }
 
-// asksFor says whether one of the fields is asked of what the current field returns.
+// asksFor reports whether the current field selects one of the fields.
 func asksFor(ctx context.Context, fields ...string) bool {
 	return slices.ContainsFunc(graphql.CollectFieldsCtx(ctx, nil), func(f graphql.CollectedField) bool { return slices.Contains(fields, f.Name) })
 }

@@ -19,7 +19,8 @@ func wide(n, command int) (spec domain.JobSpec) {
 	return spec
 }
 
-// TestAResponseIsBounded by what it really holds: its price knows neither how many tasks a run has nor how large they are.
+// TestAResponseIsBounded by its actual content: the price does not include the number and size of a
+// run's tasks.
 func TestAResponseIsBounded(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
@@ -59,7 +60,7 @@ func TestAResponseIsBounded(t *testing.T) {
 	require.NotContains(t, w.log.String(), "internal error")
 }
 
-// TestARunIsShownWithWhatItFroze wherever it comes from.
+// TestARunIsShownWithWhatItFroze in every field that returns a run.
 func TestARunIsShownWithWhatItFroze(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
@@ -102,7 +103,8 @@ func TestAnotherUpgradeIsPassedOver(t *testing.T) {
 		require.Equal(t, http.StatusOK, res.Status, upgrade)
 		require.Equal(t, "VIEWER", at(res.Data, "viewer", "role"))
 	}
-	// The cookie alone, which another site's page can make a browser send, does not count with such a header either.
+	// The cookie alone does not count with such a header either: another site's page can make a
+	// browser send it.
 	res := w.query(func(h http.Header) {
 		console(a.viewer.cookie)(h)
 		h.Del(auth.ConsoleHeader)

@@ -10,15 +10,18 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// recent is how many of the newest runs are watched for changes, beside all that are active.
+// recent is how many of the newest runs are watched for changes, besides all active runs.
 const recent = 50
 
-// justNow is how far back changes are told when a subscription starts: a list that was read right before it is not left behind.
+// justNow is how far before a subscription's start changes are sent, so that a list that was read
+// just before misses nothing.
 const justNow = time.Minute
 
-// runChanges finds which runs are new or have changed since it was asked last. It watches the newest 50 runs and the newest 200 that are pending or running,
-// and follows each of these to its end. So every run that is started, and every change of one that is watched, is found, as it is by then: several
-// changes between two reads are one. What it can miss is a repaired run older than the newest 50 that starts and ends between two reads.
+// runChanges finds the runs that are new or have changed since its last read. It watches the newest
+// 50 runs and the newest 200 pending or running runs, and follows each of these to its end. So it
+// finds every run that starts, and every change of a watched run, in its latest state: several
+// changes between two reads are one. It can miss only a repaired run older than the newest 50 that
+// starts and ends between two reads.
 type runChanges struct {
 	runs   *domain.Runs
 	scope  domain.Scope
@@ -27,7 +30,7 @@ type runChanges struct {
 	since  time.Time                 // changes before the first read count from here on
 }
 
-// runState is what of a run changes.
+// runState is the changing part of a run.
 type runState struct {
 	status                       domain.RunStatus
 	message                      string
@@ -70,7 +73,7 @@ func (c *runChanges) next(ctx context.Context) ([]domain.Run, error) {
 	return changed, nil
 }
 
-// read returns what is watched, each run once.
+// read returns the watched runs, each once.
 func (c *runChanges) read(ctx context.Context) ([]domain.Run, error) {
 	newest, err := c.runs.Heads(ctx, c.scope, domain.RunFilter{JobID: c.filter.JobID}, domain.Page{Limit: recent})
 	if err != nil {
@@ -83,7 +86,7 @@ func (c *runChanges) read(ctx context.Context) ([]domain.Run, error) {
 	}
 	byID := map[domain.RunID]domain.Run{}
 	for _, r := range append(newest.Items, active.Items...) {
-		byID[r.ID] = r // the later read is the newer
+		byID[r.ID] = r // the later read is newer
 	}
 	runs := make([]domain.Run, 0, len(byID))
 	for _, r := range byID {
@@ -92,7 +95,7 @@ func (c *runChanges) read(ctx context.Context) ([]domain.Run, error) {
 	return c.addEnded(ctx, runs, byID)
 }
 
-// addEnded reads the runs that were active and are neither that nor among the newest now.
+// addEnded reads the runs that were active, and are now neither active nor among the newest.
 func (c *runChanges) addEnded(ctx context.Context, runs []domain.Run, have map[domain.RunID]domain.Run) ([]domain.Run, error) {
 	var ended []domain.RunID
 	for id, state := range c.seen {
@@ -115,7 +118,8 @@ func (c *runChanges) isRecent(r domain.Run) bool {
 	return !r.Status.Final() || r.FinishedAt != nil && r.FinishedAt.After(c.since)
 }
 
-// agentChanges finds which agents are new or have changed since it was asked last; at first, all are new.
+// agentChanges finds the agents that are new or have changed since its last read. In its first read
+// all are new.
 type agentChanges struct {
 	agents *domain.Agents
 	scope  domain.Scope
@@ -123,7 +127,7 @@ type agentChanges struct {
 	seen   map[domain.AgentID]agentState
 }
 
-// agentState is what of an agent changes, but for the time it was last heard.
+// agentState is the changing part of an agent, without the time of its last heartbeat.
 type agentState struct {
 	name, version, hostname, os, arch, session string
 	slots, busy                                int
@@ -152,14 +156,15 @@ func (c *agentChanges) next(ctx context.Context) (changed []domain.Agent, err er
 	}
 }
 
-// machineChanges finds which machines of a kind are new or have changed since it was asked last; at first, all are new.
+// machineChanges finds the machines of a kind that are new or have changed since its last read. In
+// its first read all are new.
 type machineChanges struct {
 	machines *domain.Machines
 	scope    domain.Scope
 	seen     map[domain.MachineID]machineState
 }
 
-// machineState is what of a machine changes.
+// machineState is the changing part of a machine.
 type machineState struct {
 	name, flavor, image, imageRef, message, engines string
 	autoStop                                        domain.AutoStop
@@ -199,15 +204,15 @@ func (c *machineChanges) next(ctx context.Context) (changed []domain.Machine, er
 	}
 }
 
-// newSamples finds what was measured of a machine since it was asked last.
+// newSamples finds a machine's samples since its last read.
 type newSamples struct {
-	machines *domain.Machines // of its kind; watch finds which
+	machines *domain.Machines // of the machine's kind; set by watch
 	scope    domain.Scope
 	id       domain.MachineID
 	since    time.Time
 }
 
-// watch wakes the channel whenever there is more. The machine is of one of the kinds.
+// watch finds the machine among the kinds, and wakes the channel on each new sample.
 func (n *newSamples) watch(ctx context.Context, kinds ...*domain.Machines) (wake <-chan struct{}, stop func(), err error) {
 	for _, n.machines = range kinds {
 		wake, stop, err = n.machines.WatchMetrics(ctx, n.scope, n.id)
@@ -226,7 +231,8 @@ func (n *newSamples) next(ctx context.Context) ([]domain.MachineMetrics, error) 
 	return all, err
 }
 
-// statementChanges finds which statements are new or have changed since it was asked last, as runChanges does of runs.
+// statementChanges finds the statements that are new or have changed since its last read, as
+// runChanges does for runs.
 type statementChanges struct {
 	statements *domain.Statements
 	scope      domain.Scope
@@ -266,7 +272,7 @@ func (c *statementChanges) next(ctx context.Context) ([]domain.Statement, error)
 	return changed, nil
 }
 
-// read returns what is watched, each statement once.
+// read returns the watched statements, each once.
 func (c *statementChanges) read(ctx context.Context) ([]domain.Statement, error) {
 	filter := c.filter
 	filter.States = nil
@@ -281,13 +287,13 @@ func (c *statementChanges) read(ctx context.Context) ([]domain.Statement, error)
 	}
 	byID := map[domain.StatementID]domain.Statement{}
 	for _, st := range append(newest.Items, live.Items...) {
-		byID[st.ID] = st // the later read is the newer
+		byID[st.ID] = st // the later read is newer
 	}
 	for id, before := range c.seen {
 		if _, have := byID[id]; have || !before.live {
 			continue
 		}
-		st, err := c.statements.Get(ctx, c.scope, id) // it ended, and is none of the newest
+		st, err := c.statements.Get(ctx, c.scope, id) // it ended, and is not among the newest
 		if err != nil {
 			return nil, err
 		}

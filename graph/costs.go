@@ -9,29 +9,30 @@ import (
 	"github.com/millpond/millpond/graph/model"
 )
 
-// What a field costs beyond the fields asked of it, in units of one plain field.
+// Costs of a field besides its selection, in units of one plain field.
 const (
-	costRead   = 50   // a transaction of its own
+	costRead   = 50   // one transaction
 	costWrite  = 50   // a transaction with its audit row
-	costHash   = 2000 // a password's hash: 19 MiB and tens of milliseconds
+	costHash   = 2000 // one password hash: 19 MiB and tens of milliseconds
 	bytesAUnit = 256  // of a log
-	costResult = 5000 // a piece of a result: 16 MiB of Arrow become JSON
+	costResult = 5000 // a chunk of a result: 16 MiB of Arrow become JSON
 	costFiles  = 500  // opens files of a table
 )
 
-// How many things lists that are not paged are taken to hold.
+// Assumed lengths of lists without pages.
 const (
 	fewTasks      = 5
 	fewAttempts   = 2
 	fewFlavors    = 10
 	fewColumns    = 10
 	fewChunks     = 2
-	fewTables     = 3  // that a statement reads or writes; a run, or a graph of lineage, is bounded by what there is
-	fewOperations = 3  // of a run of maintenance
-	fewSamples    = 10 // an hour has 720 of them, of a few numbers each: the response's budget counts those that there are
+	fewTables     = 3  // of a statement; the lineage of a run and a graph are bounded by existing entries
+	fewOperations = 3  // of a maintenance run
+	fewSamples    = 10 // an hour has 720 small ones: the response's budget counts the existing ones
 )
 
-// costs prices what is not one unit: a list costs its length times what is asked of each item, a log its bytes.
+// costs prices fields that do not cost one unit: a list costs its length times its selection, a log
+// its bytes.
 func costs() (c generated.ComplexityRoot) {
 	c.Query.Instance, c.Query.Viewer, c.Query.Overview, c.Query.Quotas = read, read, read, read
 	c.Query.Provider, c.Query.Storage = read, read
@@ -96,7 +97,7 @@ func sqlCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 
 func tables(child int) int { return 1 + fewTables*child }
 
-// graphOf is the cost of a graph of lineage: each hop is two reads each way.
+// graphOf returns the cost of a lineage graph: each hop is two reads in each direction.
 func graphOf(child int, depth *int) int {
 	hops := 1
 	if depth != nil {
@@ -111,7 +112,7 @@ func samples(child int, _ *time.Time) int { return costRead + fewSamples*child }
 
 func readByID(child int, _ string) int { return costRead + child }
 
-// writeCosts prices mutations. A test holds that none is left out.
+// writeCosts prices mutations. A test checks that it has all of them.
 func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Mutation.Login = func(child int, _ model.LoginInput) int { return costHash + child }
 	c.Mutation.SetUp = func(child int, _ auth.SetUp) int { return costHash + child }
@@ -150,6 +151,7 @@ func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Mutation.CreateSchema = written[model.CreateSchemaInput]
 	c.Mutation.DeleteSchema = written[model.DeleteSchemaInput]
 	c.Mutation.DropTable = written[model.DropTableInput]
+	c.Mutation.PurgeTable = written[model.PurgeTableInput]
 	c.Mutation.UndropTable = written[model.UndropTableInput]
 	c.Mutation.RenameTable = written[model.RenameTableInput]
 	c.Mutation.UpdateMaintenance = written[model.UpdateMaintenanceInput]
@@ -163,7 +165,8 @@ func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 
 func written[T any](child int, _ T) int { return costWrite + child }
 
-// list is the cost of a page: child holds an edge and pageInfo. A length out of bounds is refused by the resolver, at no cost.
+// list returns the cost of a page: child has an edge and pageInfo. The resolver refuses a length
+// out of bounds, at no cost.
 func list(child int, first *int) int {
 	n := domain.DefaultLimit
 	if first != nil {

@@ -22,13 +22,13 @@ import (
 	"github.com/millpond/millpond/store/objects"
 )
 
-// engines plays the engine of every warehouse: what it does is in the first word of a statement.
+// engines simulates the engine of every warehouse. A statement's first word selects its behaviour:
 //
 //	SELECT n     n rows
 //	LARGE n      n rows of 6 MiB each
 //	WRONG        refused at line 2, column 8
-//	SLOW         half-way until finish, or its cancellation
-//	ALTER …      has done what a statement of maintenance says
+//	SLOW         half-way until finish or its cancellation
+//	ALTER …      completes a maintenance statement
 //	COPY a b     reads the table a and adds two rows to the table b, in lake.public
 type engines struct {
 	w    *world
@@ -38,7 +38,7 @@ type engines struct {
 	done chan struct{} // closed by finish
 }
 
-// catalog makes the services of SQL.
+// catalog creates the SQL services.
 func (w *world) catalog(results domain.Objects) {
 	w.t.Helper()
 	files, err := objects.OpenLake(w.t.Context(), "file://"+w.t.TempDir(), objects.LakeOptions{})
@@ -65,7 +65,7 @@ func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (domain
 	return domain.TableStorage{Prefix: p.files.Prefix(ws)}, nil
 }
 
-// finish lets SLOW statements come to their end.
+// finish completes the SLOW statements.
 func (e *engines) finish() { close(e.done) }
 
 // Execute implements domain.Engines.
@@ -86,7 +86,7 @@ func (e *engines) CancelStatement(_ context.Context, _ domain.AgentID, id domain
 	return nil
 }
 
-// statement is what was last run.
+// statement returns the last statement.
 func (e *engines) last() domain.EngineStatement {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,7 +100,7 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []func(
 		}
 	}
 	head := func(kind string, write bool) func() domain.StatementEvent {
-		return tells(domain.StatementEvent{Head: &domain.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It reads."}})
+		return reports(domain.StatementEvent{Head: &domain.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It reads."}})
 	}
 	word, rest, _ := strings.Cut(st.Query, " ")
 	n, from, to := 0, "", ""
@@ -108,22 +108,22 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []func(
 	_, _ = fmt.Sscan(rest, &from, &to)
 	switch word {
 	case "SELECT":
-		return []func() domain.StatementEvent{head("SELECT", false), tells(schemaOf()), tells(batchOf(n, "row")), end(nil, int64(n))}
+		return []func() domain.StatementEvent{head("SELECT", false), reports(schemaOf()), reports(batchOf(n, "row")), end(nil, int64(n))}
 	case "LARGE":
-		events := []func() domain.StatementEvent{head("SELECT", false), tells(schemaOf())}
+		events := []func() domain.StatementEvent{head("SELECT", false), reports(schemaOf())}
 		for range n {
-			events = append(events, tells(batchOf(1, strings.Repeat("x", 6<<20))))
+			events = append(events, reports(batchOf(1, strings.Repeat("x", 6<<20))))
 		}
 		return append(events, end(nil, int64(n)))
 	case "SLOW":
-		half := tells(domain.StatementEvent{Progress: &domain.StatementProgress{Done: 0.5}})
+		half := reports(domain.StatementEvent{Progress: &domain.StatementProgress{Done: 0.5}})
 		wait := func() domain.StatementEvent {
 			select {
 			case <-e.done:
 				return end(nil, 0)()
 			case <-ctx.Done():
 				return end(&domain.StatementFailure{Fault: domain.FaultCancelled, Message: "The statement was cancelled."}, 0)()
-			case <-time.After(50 * time.Millisecond): // engines go on telling how far they are
+			case <-time.After(50 * time.Millisecond): // engines keep reporting their progress
 				return half()
 			}
 		}
@@ -140,11 +140,11 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []func(
 	return []func() domain.StatementEvent{end(&domain.StatementFailure{Fault: domain.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}, 0)}
 }
 
-func tells(event domain.StatementEvent) func() domain.StatementEvent {
+func reports(event domain.StatementEvent) func() domain.StatementEvent {
 	return func() domain.StatementEvent { return event }
 }
 
-// copied reads and writes as an engine does, with the statement's own rights.
+// copied reads and writes like an engine, with the statement's own rights.
 func (e *engines) copied(ctx context.Context, st domain.EngineStatement, from, to string) *domain.StatementFailure {
 	ws := domain.WorkspaceID(path.Base(st.Storage.Prefix))
 	scope := domain.NewScope(ws, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "statement"}, st.Role)
@@ -187,7 +187,7 @@ var resultSchema = arrow.NewSchema([]arrow.Field{
 
 const streamEnd = "\xff\xff\xff\xff\x00\x00\x00\x00"
 
-// stream of Arrow IPC without its end.
+// stream returns Arrow IPC without its end marker.
 func arrowStream(batches ...arrow.RecordBatch) []byte {
 	var b bytes.Buffer
 	w := ipc.NewWriter(&b, ipc.WithSchema(resultSchema))
@@ -204,10 +204,10 @@ func arrowStream(batches ...arrow.RecordBatch) []byte {
 
 func schemaOf() domain.StatementEvent { return domain.StatementEvent{Schema: arrowStream()} }
 
-func batchOf(rows int, text string) domain.StatementEvent {
+func batchOf(n int, text string) domain.StatementEvent {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, resultSchema)
 	defer b.Release()
-	for i := range rows {
+	for i := range n {
 		b.Field(0).(*array.Int64Builder).Append(9007199254740993 + int64(i))
 		if err := b.Field(1).AppendValueFromString("123456789012345678901234567890123456.78"); err != nil {
 			panic(err)
@@ -216,10 +216,10 @@ func batchOf(rows int, text string) domain.StatementEvent {
 	}
 	batch := b.NewRecordBatch()
 	defer batch.Release()
-	return domain.StatementEvent{Batch: &domain.ResultBatch{Rows: int64(rows), Data: arrowStream(batch)[len(arrowStream()):]}}
+	return domain.StatementEvent{Batch: &domain.ResultBatch{Rows: int64(n), JSON: rows.Size(batch), Data: arrowStream(batch)[len(arrowStream()):]}}
 }
 
-// warehouse is the workspace's own, which it begins with.
+// warehouse returns the workspace's first warehouse.
 func (n *tenant) warehouse() domain.Machine {
 	n.w.t.Helper()
 	all, err := n.w.services.Warehouses.List(n.w.t.Context(), n.viewer.scope, domain.Page{})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"strings"
 	"unicode"
@@ -14,9 +15,10 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// codes is what extensions.code says for each code of the domain.
+// codes maps the domain's codes to extensions.code.
 var codes = map[domain.Code]string{
 	domain.CodeInvalid:         "INVALID",
 	domain.CodeUnauthenticated: "UNAUTHENTICATED",
@@ -31,29 +33,30 @@ var codes = map[domain.Code]string{
 	domain.CodeInternal:        "INTERNAL",
 }
 
-// unnamedOperation is what gqlgen says of a query with several operations, or none, where the request names none of them.
+// unnamedOperation is gqlgen's message if the request names no operation, and the query does not
+// have exactly one.
 const unnamedOperation = "operation  not found"
 
-// errors' extensions.
+// Keys of errors' extensions.
 const (
 	extCode      = "code"
-	extField     = "field"       // of the input that is wrong, such as tasks[2].dependsOn
-	extRequest   = "requestId"   // leads to the server's log
+	extField     = "field"       // of the wrong input, such as tasks[2].dependsOn
+	extRequest   = "requestId"   // finds the error in the server's log
 	extLine      = "line"        // position in the field, from 1
 	extColumn    = "column"      // in characters, from 1
-	extStatement = "statementId" // that failed
+	extStatement = "statementId" // the failed statement
 )
 
-// statementError is that of a statement which can be looked at.
+// statementError is the error of a statement that can be queried.
 type statementError struct {
 	error
 	id domain.StatementID
 }
 
-// Unwrap returns the error itself.
+// Unwrap returns the underlying error.
 func (e statementError) Unwrap() error { return e.error }
 
-// ofStatement leads from an error to the statement; there may be none.
+// ofStatement adds the statement's id, if there is one, to an error.
 func ofStatement(id domain.StatementID, err error) error {
 	if err == nil || id == "" {
 		return err
@@ -61,12 +64,13 @@ func ofStatement(id domain.StatementID, err error) error {
 	return statementError{err, id}
 }
 
-// presenter turns errors into what a client may see, and logs what it may not.
+// presenter turns errors into what a client may see, and logs the causes.
 type presenter struct {
 	log *slog.Logger
 }
 
-// present implements graphql.ErrorPresenterFunc. One that was presented already stays as it is.
+// present implements graphql.ErrorPresenterFunc. An error that was already presented does not
+// change.
 func (p presenter) present(ctx context.Context, err error) *gqlerror.Error {
 	out := &gqlerror.Error{}
 	if g, ok := errors.AsType[*gqlerror.Error](err); ok {
@@ -81,7 +85,7 @@ func (p presenter) present(ctx context.Context, err error) *gqlerror.Error {
 	e := asError(err)
 	p.note(ctx, e, out)
 	out.Err, out.Message = e, e.Message
-	out.Extensions = map[string]any{extCode: codes[e.Code], extRequest: requestID(ctx)}
+	out.Extensions = map[string]any{extCode: codes[e.Code], extRequest: httpx.RequestID(ctx)}
 	if e.Field != "" {
 		out.Extensions[extField] = camelCase(e.Field)
 	}
@@ -94,30 +98,41 @@ func (p presenter) present(ctx context.Context, err error) *gqlerror.Error {
 	return out
 }
 
-// note logs what leaves only as a request id.
+// note logs an error that the client sees only as a request id.
 func (p presenter) note(ctx context.Context, e *domain.Error, out *gqlerror.Error) {
 	if e.Code == domain.CodeInternal {
-		p.log.ErrorContext(ctx, "graphql: internal error", "error", e, "path", out.Path.String(), "request_id", requestID(ctx))
+		p.log.ErrorContext(ctx, "graphql: internal error", "error", e, "path", out.Path.String(), "request_id", httpx.RequestID(ctx))
 	} else if cause := e.Unwrap(); cause != nil {
-		p.log.WarnContext(ctx, "graphql: error", "code", e.Code, "error", e, "path", out.Path.String(), "request_id", requestID(ctx))
+		p.log.WarnContext(ctx, "graphql: error", "code", e.Code, "error", e, "path", out.Path.String(), "request_id", httpx.RequestID(ctx))
 	}
 }
 
-// asError reads an error as one of the domain. One without a cause that GraphQL's own rules raised is the client's mistake.
+// asError reads an error as a domain error. An error without a cause, raised by GraphQL's own
+// rules, is the client's mistake.
 func asError(err error) *domain.Error {
 	if e, ok := errors.AsType[*domain.Error](err); ok {
 		return e
+	}
+	if refused, ok := errors.AsType[*httpx.Refusal](err); ok {
+		return refusedByHTTP(refused)
 	}
 	if errors.Is(err, context.Canceled) {
 		return domain.Errorf(domain.CodeUnavailable, "The request was given up before it was answered.")
 	}
 	if g, ok := errors.AsType[*gqlerror.Error](err); ok && g.Err == nil {
 		if g.Message == unnamedOperation {
-			return domain.Errorf(domain.CodeInvalid, "Say in operationName which of the query's operations is meant; it needs one.")
+			return domain.Errorf(domain.CodeInvalid, "Name one of the query's operations in operationName.")
 		}
 		return domain.Errorf(domain.CodeInvalid, "%s", sentence(g.Message))
 	}
 	return domain.AsError(err)
+}
+
+func refusedByHTTP(r *httpx.Refusal) *domain.Error {
+	if r.Status >= http.StatusInternalServerError {
+		return domain.Errorf(domain.CodeInternal, "%s", r.Message)
+	}
+	return domain.Errorf(domain.CodeInvalid, "%s", r.Message)
 }
 
 // recovered implements graphql.RecoverFunc.
@@ -125,14 +140,15 @@ func (p presenter) recovered(ctx context.Context, v any) error {
 	return p.present(ctx, domain.AsError(fmt.Errorf("panic: %v\n%s", v, debug.Stack())))
 }
 
-// refusal is an error of an operation that is refused before it is executed: gqlgen answers with it alone only when it counts as one of the protocol.
+// refusal is an error of an operation that is refused before its execution. gqlgen sends it alone
+// only if it is a protocol error.
 func refusal(err *domain.Error) *gqlerror.Error {
 	g := gqlerror.Wrap(err)
 	errcode.Set(g, errcode.ValidationFailed)
 	return g
 }
 
-// sentence makes GraphQL's own message one of ours.
+// sentence turns GraphQL's own message into a sentence.
 func sentence(s string) string {
 	if s == "" {
 		return s
@@ -144,7 +160,8 @@ func sentence(s string) string {
 	return s
 }
 
-// camelCase writes a field of the domain, such as schedule.time_zone, as the schema does. Names of variables stay as they are.
+// camelCase writes a field of the domain, such as schedule.time_zone, in the schema's form. Names
+// of variables do not change.
 func camelCase(field string) string {
 	if field == "Idempotency-Key" {
 		return "idempotencyKey"

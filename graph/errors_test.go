@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -12,6 +14,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
 func TestEveryCodeHasItsOwn(t *testing.T) {
@@ -25,7 +28,7 @@ func TestEveryCodeHasItsOwn(t *testing.T) {
 }
 
 func TestErrorsShowWhatTheyMayAndNoMore(t *testing.T) {
-	ctx := context.WithValue(t.Context(), requestKey, request{id: "req_1"})
+	ctx := requested(t, "req_1")
 	secret := errors.New("pq: password of the database is hunter2")
 	for name, c := range map[string]struct {
 		err                  error
@@ -86,4 +89,12 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 	require.Equal(t, "INTERNAL", res.code())
 	require.NotContains(t, res.Body, "nil pointer")
 	require.Contains(t, w.log.String(), "nil pointer")
+}
+
+// requested is the context of a request with the id.
+func requested(t *testing.T, id string) (ctx context.Context) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.Header.Set(httpx.RequestIDHeader, id)
+	httpx.Face{Server: httpx.NewServer(httpx.Bounds{})}.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() })).ServeHTTP(httptest.NewRecorder(), r)
+	return ctx
 }

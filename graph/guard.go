@@ -11,14 +11,15 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// credential is what a WebSocket was opened with: a bearer token, or the console's session where the token is empty.
+// credential is what a WebSocket was opened with: a bearer token, or the console's session if the
+// token is empty.
 type credential struct {
 	token string
 	scope domain.Scope
 }
 
-// initSocket recognises who opens the WebSocket: by connection_init's {"authorization": "Bearer …"}, or by what the upgrade request carried. One without a
-// credential that holds is closed with 4401.
+// initSocket authenticates the opener of the WebSocket, by connection_init's {"authorization":
+// "Bearer …"} or by the upgrade request. An invalid credential closes it with 4401.
 func (s *server) initSocket(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
 	cred, err := s.credential(ctx, payload)
 	if err != nil {
@@ -27,7 +28,9 @@ func (s *server) initSocket(ctx context.Context, payload transport.InitPayload) 
 	}
 	c := socketOf(ctx)
 	c.spawn(func() { s.guard(ctx, c, cred) })
-	return auth.With(ctx, cred.scope), &transport.InitPayload{"version": s.Version}, nil
+	known := auth.With(ctx, cred.scope) // not ctx, which the guard reads concurrently
+	c.known(known)
+	return known, &transport.InitPayload{"version": s.Version}, nil
 }
 
 func (s *server) credential(ctx context.Context, payload transport.InitPayload) (credential, error) {
@@ -48,7 +51,7 @@ func (s *server) credential(ctx context.Context, payload transport.InitPayload) 
 	return credential{token: token, scope: scope}, err
 }
 
-// bearer is auth's own rule for who may come in by a token: an agent may not.
+// bearer accepts the callers of auth's bearer tokens, except agents.
 func (s *server) bearer(ctx context.Context, token string) (domain.Scope, error) {
 	scope, err := s.Auth.Bearer(ctx, token)
 	if err != nil {
@@ -57,7 +60,7 @@ func (s *server) bearer(ctx context.Context, token string) (domain.Scope, error)
 	return auth.From(auth.With(ctx, scope))
 }
 
-// closeCode is 4401 for a credential that does not hold, and tells a client to come again when it could not be asked.
+// closeCode is 4401 for an invalid credential. If the check failed, it makes the client reconnect.
 func closeCode(err error) int {
 	switch {
 	case domain.IsCode(err, domain.CodeUnauthenticated):
@@ -68,7 +71,7 @@ func closeCode(err error) int {
 	return closeTryAgain
 }
 
-// guard closes the WebSocket as soon as its credential has ended or grants something else.
+// guard closes the WebSocket as soon as its credential ends, or its rights change.
 func (s *server) guard(ctx context.Context, c *socket, cred credential) {
 	actor := cred.scope.Actor()
 	wake, stop := s.Topics.Subscribe(domain.SessionTopic(actor.Session), domain.APIKeyTopic(domain.APIKeyID(actor.ID)))
@@ -89,7 +92,8 @@ func (s *server) guard(ctx context.Context, c *socket, cred credential) {
 	}
 }
 
-// ended says why the credential does not hold any more. A database that does not answer ends nobody's session.
+// ended returns why the credential is no longer valid. A database that does not answer ends no
+// session.
 func (s *server) ended(ctx context.Context, cred credential) string {
 	role, err := s.role(ctx, cred)
 	switch {
@@ -110,7 +114,7 @@ func (s *server) role(ctx context.Context, cred credential) (domain.Role, error)
 	return session.Role, err
 }
 
-// short cuts a reason to what a close frame holds.
+// short cuts a reason to the length of a close frame.
 func short(reason string) string {
 	const most = 120
 	if len(reason) <= most {

@@ -1,5 +1,5 @@
-// Package graph shows the domain as a GraphQL schema with subscriptions. A resolver is scope, call, return: rules and permissions live in
-// domain, where the REST transport has them too.
+// Package graph serves the domain as a GraphQL schema with subscriptions. A resolver is scope,
+// call, return: rules and permissions live in domain, which the REST transport shares.
 package graph
 
 import (
@@ -15,48 +15,51 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler/lru"
 	"github.com/gorilla/websocket"
 	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/loader"
 	"github.com/millpond/millpond/graph/generated"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// Options are what the handler stands on.
+// Options are the services and the limits of the handler.
 type Options struct {
 	Services domain.Services
 	Lake     *lake.Catalog
 	Auth     *auth.Service
 	Topics   domain.Topics
 	Log      *slog.Logger
-	Version  string // of the running binary
+	Version  string        // of the running binary
+	HTTP     *httpx.Server // shared by the server's HTTP faces; nil for a new one
 }
 
-// maxBody bounds a request's body, in bytes: a job has 4 MiB at most, and JSON may double that.
+// maxBody bounds a request's body, in bytes: a job has 4 MiB at most, which JSON may double.
 const maxBody = 8 << 20
 
-// parsedQueries is how many parsed queries are kept: the console has some thirty.
+// parsedQueries is how many parsed queries are cached: the console has some thirty.
 const parsedQueries = 500
 
-// timing is what a WebSocket waits for, and how often the live queries look.
+// timing has the time-outs of a WebSocket and the intervals of live queries.
 type timing struct {
-	init     time.Duration // for the first message
-	ping     time.Duration // between pings; a peer that answers none for two of them is gone
-	write    time.Duration // for one message to be taken: a reader that stopped is cut after it
-	farewell time.Duration // for the peer's answer to a close
-	recheck  time.Duration // between looks at the credential, beside the wake-up of its end
-	pace     time.Duration // at least between two reads of a live query: a burst of changes is read once
-	retry    time.Duration // after a read that failed
+	init      time.Duration // for the first message
+	ping      time.Duration // between pings; a peer is disconnected after two unanswered pings
+	write     time.Duration // for one message to be received: a reader that stopped is cut after it
+	closeWait time.Duration // for the peer's answer to a close
+	recheck   time.Duration // between checks of the credential, besides the notification of its end
+	pace      time.Duration // minimum between two reads of a live query: a burst of changes is read once
+	retry     time.Duration // after a failed read
 }
 
 var defaultTiming = timing{
-	init: 10 * time.Second, ping: 20 * time.Second, write: 10 * time.Second, farewell: 2 * time.Second,
+	init: 10 * time.Second, ping: 20 * time.Second, write: 10 * time.Second, closeWait: 2 * time.Second,
 	recheck: 20 * time.Second, pace: 100 * time.Millisecond, retry: time.Second,
 }
 
-// Handler serves POST /graphql and its WebSocket (graphql-transport-ws) at the path it is mounted on. A request whose answer has an X-Request-Id
-// already keeps it, else it gets the caller's or a new one. When the context of the server's connections ends, WebSockets close with 1001.
+// Handler serves POST /graphql and its WebSocket (graphql-transport-ws) at its mount path.
+// WebSockets close with 1001 when the context of the server's connections ends.
 func Handler(o Options) http.Handler { return newHandler(o, defaultTiming) }
 
 type server struct {
@@ -67,10 +70,13 @@ type server struct {
 }
 
 func newHandler(o Options, t timing) http.Handler {
+	if o.HTTP == nil {
+		o.HTTP = httpx.NewServer(httpx.Bounds{})
+	}
 	s := &server{Options: o, timing: t, presenter: presenter{log: o.Log}}
 	schema := generated.NewExecutableSchema(generated.Config{Resolvers: &Resolver{server: s}, Complexity: costs()})
 	s.gqlgen = handler.New(schema)
-	s.gqlgen.AddTransport(post{presenter: s.presenter}) // asked first: gqlgen's WebSocket takes whatever offers an upgrade
+	s.gqlgen.AddTransport(post{presenter: s.presenter}) // first: gqlgen's WebSocket takes any upgrade
 	s.gqlgen.AddTransport(s.webSocket())
 	s.gqlgen.SetQueryCache(lru.New[*ast.QueryDocument](parsedQueries))
 	s.gqlgen.SetParserTokenLimit(maxTokens)
@@ -79,25 +85,39 @@ func newHandler(o Options, t timing) http.Handler {
 	s.gqlgen.Use(limits{schema: schema})
 	s.gqlgen.AroundOperations(s.aroundOperation)
 	s.gqlgen.AroundResponses(s.aroundResponse)
-	return identified(o.Auth.Middleware(cookies)(s))
+	return httpx.Face{Server: o.HTTP, Log: o.Log, Fail: s.fail}.Wrap(asked(o.Auth.Middleware(cookies)(s)))
 }
 
-// aroundResponse gives each response loaders of its own: a subscription's next event must not see what the last one read.
+// aroundResponse gives each response its own loaders: a subscription's event must not see cached
+// reads of an earlier one. It counts the response's bytes while they are in memory, except for a
+// mutation, which is always answered.
 func (s *server) aroundResponse(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+	if socketOf(ctx) != nil { // the operation's last response was sent
+		httpx.Release(ctx)
+	}
 	if scope, err := auth.From(ctx); err == nil {
 		ctx = withBudget(loader.With(ctx, loader.New(s.Services, s.Lake, scope)))
 	}
-	return next(ctx)
+	response := next(ctx)
+	op := graphql.GetOperationContext(ctx).Operation // nil if it is not GraphQL
+	if response == nil || op == nil || op.Operation == ast.Mutation {
+		return response
+	}
+	if err := httpx.HoldAtLeast(ctx, int64(len(response.Data))); err != nil {
+		return &graphql.Response{Errors: gqlerror.List{s.presenter.present(ctx, err)}}
+	}
+	return response
 }
 
-// ServeHTTP refuses what GraphQL is not asked for: the status tells, and the body is an error as GraphQL writes it. Past this, answers are 200.
+// ServeHTTP refuses requests that are not GraphQL: with an HTTP status, and an error in GraphQL's
+// form. GraphQL's own answers are 200.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case isUpgrade(r):
 		s.serveSocket(w, r)
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
-		s.refuse(w, r, http.StatusMethodNotAllowed, domain.Errorf(domain.CodeInvalid, "GraphQL is asked by POST, and followed by WebSocket."))
+		s.refuse(w, r, http.StatusMethodNotAllowed, domain.Errorf(domain.CodeInvalid, "Send queries by POST, and subscriptions by WebSocket."))
 	case !isJSON(r):
 		s.refuse(w, r, http.StatusUnsupportedMediaType, domain.Errorf(domain.CodeInvalid, "Send the query as JSON, with Content-Type: application/json."))
 	case isCoded(r):
@@ -108,16 +128,20 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case isBearer(r) && unauthenticated(r.Context()) != nil:
 		s.refuse(w, r, http.StatusUnauthorized, unauthenticated(r.Context()))
 	default:
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		s.gqlgen.ServeHTTP(w, r)
 	}
 }
 
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
-	writeErrors(w, status, s.presenter.present(r.Context(), err))
+	s.presenter.refuse(w, r, status, err)
 }
 
-// isUpgrade recognises a WebSocket. Another upgrade that a client offers, such as Java's and curl's to HTTP/2, may be passed over.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	s.presenter.refuse(w, r, statusOf(err), err)
+}
+
+// isUpgrade reports whether the request opens a WebSocket. Other upgrades, such as those of Java
+// and curl to HTTP/2, are ignored.
 func isUpgrade(r *http.Request) bool { return websocket.IsWebSocketUpgrade(r) }
 
 func isJSON(r *http.Request) bool {
@@ -125,7 +149,7 @@ func isJSON(r *http.Request) bool {
 	return err == nil && media == "application/json"
 }
 
-// isCoded recognises a body that is not what its sender means: no coding is undone.
+// isCoded reports whether the body has a content coding, which is never decoded.
 func isCoded(r *http.Request) bool {
 	coding := r.Header.Get("Content-Encoding")
 	return coding != "" && !strings.EqualFold(coding, "identity")
@@ -133,12 +157,14 @@ func isCoded(r *http.Request) bool {
 
 func isBearer(r *http.Request) bool { return r.Header.Get("Authorization") != "" }
 
-// cookies says where the console's cookie counts: on requests that only a page of ours can make. A WebSocket's origin is checked when it opens.
+// cookies reports whether the console's cookie is accepted: only on requests that other sites
+// cannot send. A WebSocket's origin is checked when it opens.
 func cookies(r *http.Request) bool {
 	return isUpgrade(r) || r.Header.Get(auth.ConsoleHeader) != ""
 }
 
-// isForgeable recognises a request that another site's page could have made a browser send with the console's cookie.
+// isForgeable reports whether another site's page could have made a browser send the request with
+// the console's cookie.
 func isForgeable(r *http.Request) bool {
 	if cookies(r) || isBearer(r) {
 		return false
@@ -151,7 +177,8 @@ func isForgeable(r *http.Request) bool {
 	return false
 }
 
-// unauthenticated is why a bearer token does not hold; nil when it does, or when that could not be asked, which the resolvers tell.
+// unauthenticated returns why a bearer token is invalid. It returns nil if the token is valid, or
+// could not be checked: then the resolvers report the error.
 func unauthenticated(ctx context.Context) error {
 	if _, err := auth.From(ctx); domain.IsCode(err, domain.CodeUnauthenticated) {
 		return err
@@ -166,23 +193,16 @@ const (
 	socketKey
 )
 
-// request is what resolvers need to know of the HTTP request.
+// request is what resolvers need from the HTTP request.
 type request struct {
-	id            string
-	origin        string // scheme and host under which the client reached us
+	origin        string // scheme and host of the request
 	authorization string
 }
 
-const requestIDHeader = "X-Request-Id"
-
-// identified gives each request an id, unless somebody before us has: the caller's own where it is sane.
-func identified(next http.Handler) http.Handler {
+// asked stores in the context what resolvers need from the request.
+func asked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		req := request{id: w.Header().Get(requestIDHeader), origin: originOf(r), authorization: r.Header.Get("Authorization")}
-		if req.id == "" {
-			req.id = domain.RequestID(r.Header.Get(requestIDHeader))
-			w.Header().Set(requestIDHeader, req.id)
-		}
+		req := request{origin: originOf(r), authorization: r.Header.Get("Authorization")}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey, req)))
 	})
 }
@@ -192,9 +212,8 @@ func requestOf(ctx context.Context) request {
 	return req
 }
 
-func requestID(ctx context.Context) string { return requestOf(ctx).id }
-
-// originOf is the address in the client's own bar; a trusted proxy that ended TLS has set the URL's scheme.
+// originOf returns the address in the client's address bar. A trusted proxy that terminates TLS has
+// set the URL's scheme.
 func originOf(r *http.Request) string {
 	if r.TLS != nil || strings.EqualFold(r.URL.Scheme, "https") {
 		return "https://" + r.Host

@@ -2,7 +2,9 @@ package graph
 
 import (
 	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +36,8 @@ func TestTheConsoleSignsInAndOut(t *testing.T) {
 	out := w.query(me, `mutation { logout { done } }`, nil)
 	require.Equal(t, true, at(out.Data, "logout", "done"))
 	require.Contains(t, out.Header.Get("Set-Cookie"), "Max-Age=0")
-	// A dead cookie is no credential: the console shows the sign-in page, and signs in with it still there.
+	// An expired cookie counts as no credential: the console shows the sign-in page, and signs in
+	// with the cookie still set.
 	require.Nil(t, w.ok(me, viewerQuery, nil)["viewer"])
 	require.Equal(t, "UNAUTHENTICATED", w.query(me, `{ overview { agents } }`, nil).code())
 	require.Empty(t, w.query(me, login, input).Errors)
@@ -78,7 +81,7 @@ func TestATokenThatDoesNotHoldIsRefusedBeforeParsing(t *testing.T) {
 	}
 	basic := func(h http.Header) { h.Set("Authorization", "Basic YTpi") }
 	require.Equal(t, http.StatusUnauthorized, w.query(basic, viewerQuery, nil).Status)
-	require.Equal(t, "FORBIDDEN", w.query(bearer(a.agentToken), viewerQuery, nil).code(), "an agent's token is for its channel alone")
+	require.Equal(t, "FORBIDDEN", w.query(bearer(a.agentToken), viewerQuery, nil).code(), "an agent's token opens only its channel")
 }
 
 func TestWhatIsNotGraphQLIsRefused(t *testing.T) {
@@ -124,7 +127,7 @@ func TestACodedBodyIsRefused(t *testing.T) {
 	}
 }
 
-// TestACallersIDIsKept where it is sane, as REST keeps it.
+// TestACallersIDIsKept if it is valid, as in REST.
 func TestACallersIDIsKept(t *testing.T) {
 	w := newWorld(t, quick)
 	ask := func(id string) answer {
@@ -143,4 +146,61 @@ func TestARequestKeepsItsID(t *testing.T) {
 	res := w.query(nobody, `{ overview { agents } }`, nil)
 	require.Equal(t, "UNAUTHENTICATED", res.code())
 	require.Equal(t, res.Header.Get("X-Request-Id"), res.Errors[0].Extensions["requestId"])
+}
+
+// TestAnonymousCallersSendLittle: an unknown caller's body is small, and every body has a bounded
+// number of values.
+func TestAnonymousCallersSendLittle(t *testing.T) {
+	w := newWorld(t, quick)
+	me := bearer(w.tenant("acme").viewer.token)
+	variables := func(bytes int) string {
+		return `{"query":"{viewer{id}}","variables":{"a":[` + strings.Repeat("[],", bytes/3) + `0]}}`
+	}
+	long := func(bytes int) string {
+		return `{"query":"{viewer{id}}","variables":{"a":"` + strings.Repeat("x", bytes) + `"}}`
+	}
+	for name, c := range map[string]struct {
+		who    func(http.Header)
+		body   string
+		status int
+	}{
+		"a stranger":             {nobody, variables(1 << 15), http.StatusOK},
+		"a stranger, too long":   {nobody, variables(1 << 16), http.StatusRequestEntityTooLarge},
+		"a viewer":               {me, long(4 << 20), http.StatusOK},
+		"a viewer, too many":     {me, variables(4 << 20), http.StatusRequestEntityTooLarge},
+		"a viewer, nested":       {me, `{"query":"{viewer{id}}","variables":{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`, http.StatusBadRequest},
+		"a viewer, far too long": {me, long(maxBody), http.StatusRequestEntityTooLarge},
+	} {
+		require.Equal(t, c.status, w.post(c.who, "application/json", c.body).Status, name)
+	}
+}
+
+// TestAnonymousCallersTakeLittleMemory: bodies of unknown callers use little memory.
+func TestAnonymousCallersTakeLittleMemory(t *testing.T) {
+	w := newWorld(t, quick)
+	body := `{"query":"{viewer{id}}","variables":{"a":[` + strings.Repeat("[],", (8<<20-100)/3) + `0]}}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/graphql", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Content-Type", "application/json")
+			res, err := http.DefaultClient.Do(req)
+			if err != nil { // refused while it was sent
+				return
+			}
+			_ = res.Body.Close()
+			if res.StatusCode != http.StatusRequestEntityTooLarge {
+				t.Error(res.Status)
+			}
+		})
+	}
+	wait.Wait()
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20), "all four together, including freed memory")
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/millpond/millpond/graph/model"
 )
 
-// jobChange reads which fields are to change. Null is left out, but for the schedule, which it removes.
+// jobChange returns the fields to change. Null fields do not change, except schedule: null removes
+// it.
 func jobChange(in model.UpdateJobInput) domain.JobChange {
 	c := domain.JobChange{
 		Name: in.Name, Description: in.Description, Command: in.Command, Tasks: given(in.Tasks),
@@ -22,7 +23,7 @@ func jobChange(in model.UpdateJobInput) domain.JobChange {
 	return c
 }
 
-// given is nil for a list that was left out or null.
+// given returns nil for a list that was left out or null.
 func given[T any](list []T) *[]T {
 	if list == nil {
 		return nil
@@ -30,7 +31,7 @@ func given[T any](list []T) *[]T {
 	return &list
 }
 
-// setUpURL is the console's page that takes the one-time token; nil without one.
+// setUpURL returns the console's page for the one-time token; nil without a token.
 func setUpURL(ctx context.Context, token string, m domain.Member) *string {
 	if token == "" {
 		return nil

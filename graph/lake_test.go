@@ -17,7 +17,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// lakeClient commits through the catalog what iceberg-go writes, as an engine does.
+// lakeClient commits iceberg-go's writes through the catalog, as an engine does.
 type lakeClient struct {
 	catalog *lake.Catalog
 	scope   domain.Scope
@@ -59,7 +59,7 @@ func (c lakeClient) CommitTable(ctx context.Context, _ table.Identifier, reqs []
 	return meta, l.MetadataLocation, err
 }
 
-// append adds rows with these ids, and a tag each.
+// append adds rows with these ids, each with a tag.
 func (c lakeClient) append(ctx context.Context, ids ...int64) error {
 	t, err := c.LoadTable(ctx, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ const twoColumns = `{"type": "struct", "schema-id": 0, "fields": [
 	{"id": 2, "name": "tags", "required": false, "type": {"type": "list", "element-id": 3, "element-required": false, "element": "string"}}
 ]}`
 
-// table makes an empty table in lake.public.
+// table creates an empty table in lake.public.
 func (n *tenant) table(name string) domain.LakeTable {
 	n.w.t.Helper()
 	made, err := n.w.lake.Create(n.w.t.Context(), n.editor.scope, "lake", "public", lake.NewTable{Name: name, Schema: []byte(twoColumns)}, lake.Key{})
@@ -102,7 +102,7 @@ func (n *tenant) adds(name string, ids ...int64) {
 	require.NoError(n.w.t, lakeClient{n.w.lake, n.editor.scope, publicTable(name)}.append(n.w.t.Context(), ids...))
 }
 
-// view makes a view in lake.public.
+// view creates a view in lake.public.
 func (n *tenant) view(name, sql string) domain.LakeTable {
 	n.w.t.Helper()
 	made, err := n.w.lake.CreateView(n.w.t.Context(), n.editor.scope, "lake", "public", lake.NewView{Name: name, Schema: []byte(twoColumns), Version: fmt.Appendf(nil, `{

@@ -15,16 +15,17 @@ import (
 
 // Bounds of an operation. The console's largest page costs less than half of the limit.
 const (
-	maxQuery      = 64 << 10 // bytes of text; large values belong into variables
+	maxQuery      = 64 << 10 // bytes of text; large values belong in variables
 	maxTokens     = 5000
-	maxFields     = 1000 // with every fragment written out
+	maxFields     = 1000 // with every fragment expanded
 	maxDepth      = 12
-	maxIntrospect = 20 // depth below __schema and __type, which the usual tools need
+	maxIntrospect = 20 // depth below __schema and __type; the usual tools need it
 	maxCost       = 20_000
 )
 
-// limits refuses operations that cost more than any page needs, before they cost it. It implements two of gqlgen's hooks: one before the query is
-// parsed and validated, whose own cost grows with the square of the fields, and one after.
+// limits refuses operations that cost more than any page needs, before they run. It has two of
+// gqlgen's hooks. The first runs before parsing and validation, whose cost grows with the square of
+// the fields; the second runs after them.
 type limits struct {
 	schema graphql.ExecutableSchema
 }
@@ -41,7 +42,8 @@ func (limits) ExtensionName() string { return "limits" }
 // Validate implements graphql.HandlerExtension.
 func (limits) Validate(graphql.ExecutableSchema) error { return nil }
 
-// MutateOperationParameters bounds the text and what it expands to. What cannot be parsed is left to the executor to refuse.
+// MutateOperationParameters bounds the text and its expansion. The executor refuses a text that
+// cannot be parsed.
 func (limits) MutateOperationParameters(_ context.Context, p *graphql.RawParams) *gqlerror.Error {
 	if len(p.Query) > maxQuery {
 		return refusal(domain.Errorf(domain.CodeTooLarge, "The query has %d bytes and the limit is %d; pass large values as variables.", len(p.Query), maxQuery))
@@ -64,11 +66,11 @@ func (limits) MutateOperationParameters(_ context.Context, p *graphql.RawParams)
 	return nil
 }
 
-// MutateOperationContext bounds the cost, and shows the schema to those who have signed in.
+// MutateOperationContext bounds the cost, and shows the schema only to signed-in callers.
 func (l limits) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
 	cost := complexity.Calculate(ctx, l.schema, op.Operation, op.Variables)
 	if cost > maxCost {
-		return refusal(domain.Errorf(domain.CodeTooLarge, "The query costs %d and the limit is %d; ask for fewer things at once (first), or for fewer fields of them.", cost, maxCost))
+		return refusal(domain.Errorf(domain.CodeTooLarge, "The query costs %d and the limit is %d; ask for fewer items at once (first), or for fewer fields of them.", cost, maxCost))
 	}
 	_, err := auth.From(ctx)
 	op.DisableIntrospection = err != nil
@@ -78,11 +80,11 @@ func (l limits) MutateOperationContext(ctx context.Context, op *graphql.Operatio
 	return nil
 }
 
-// size is how much a selection asks for.
+// size is the size of a selection.
 type size struct {
 	fields        int
 	depth         int
-	introspection int // depth of what asks for the schema itself
+	introspection int // depth of selections of the schema itself
 }
 
 func (s size) beside(o size) size {
@@ -92,7 +94,8 @@ func (s size) beside(o size) size {
 	}
 }
 
-// measure adds up selections. Each fragment is measured once, however often it is spread, so that fragments of fragments cost nothing to refuse.
+// measure adds up selections. It measures each fragment once, however often it is spread, so that
+// nested fragments are cheap to refuse.
 type measure struct {
 	fragments ast.FragmentDefinitionList
 	known     map[string]size
@@ -127,7 +130,7 @@ func (m measure) fragment(name string) size {
 	if s, known := m.known[name]; known {
 		return s
 	}
-	m.known[name] = size{} // a circle ends here; validation refuses it
+	m.known[name] = size{} // a cycle ends here; validation refuses it
 	if def := m.fragments.ForName(name); def != nil {
 		m.known[name] = m.set(def.SelectionSet)
 	}

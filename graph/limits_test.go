@@ -22,7 +22,7 @@ func testSchema() graphql.ExecutableSchema {
 	return generated.NewExecutableSchema(generated.Config{Complexity: costs()})
 }
 
-// cost validates the operation as the server does, and returns what it costs.
+// cost validates the operation as the server does, and returns its cost.
 func cost(t *testing.T, query string, vars map[string]any) int {
 	t.Helper()
 	es := testSchema()
@@ -42,7 +42,7 @@ func TestEveryOperationOfTheConsoleIsValidAndWithinTheLimits(t *testing.T) {
 	var operations map[string]struct{ Name, Text string }
 	require.NoError(t, json.Unmarshal(text, &operations))
 	require.NotEmpty(t, operations)
-	// The largest pages that the console asks for are of 50 things and 256 KiB of a log.
+	// The console's largest pages have 50 items and 256 KiB of a log.
 	vars := map[string]any{"first": 50, "maxBytes": 256 << 10, "count": 100}
 	for _, op := range operations {
 		t.Run(op.Name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAbuseIsRefused(t *testing.T) {
 	}
 	var bomb strings.Builder
 	bomb.WriteString("{ ...F0 }")
-	for i := range 60 { // 2^60 fields when written out
+	for i := range 60 { // 2^60 fields when expanded
 		fmt.Fprintf(&bomb, " fragment F%d on Query { ...F%d ...F%d }", i, i+1, i+1)
 	}
 	bomb.WriteString(" fragment F60 on Query { instance { version } }")
@@ -139,7 +139,7 @@ func repeated(n int, format string) string {
 	return b.String()
 }
 
-// introspection is the query that GraphiQL and code generators send.
+// introspection is the query of GraphiQL and code generators.
 const introspection = `query IntrospectionQuery { __schema { queryType { name } mutationType { name } subscriptionType { name } types { ...FullType }
  directives { name description locations args { ...InputValue } } } }
 fragment FullType on __Type { kind name description fields(includeDeprecated: true) { name description args { ...InputValue } type { ...TypeRef } isDeprecated deprecationReason }
@@ -156,7 +156,7 @@ func TestTheSchemaIsShownToThoseSignedIn(t *testing.T) {
 	require.Equal(t, "Query", at(data, "__schema", "queryType", "name"))
 }
 
-// The schema's own files are the contract: what is generated says the same.
+// The schema files are the contract: the generated schema matches them.
 func TestGeneratedSchemaIsTheFiles(t *testing.T) {
 	es := testSchema()
 	for _, name := range []string{"schema", "agent", "apikey", "compute", "job", "machine", "quota", "run", "settings", "user", "warehouse"} {

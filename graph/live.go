@@ -7,9 +7,11 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler/transport"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// stream runs f on the WebSocket and yields what it sends. It ends with the subscription; an error of f is told to the client. done is called at the end.
+// stream runs f on the WebSocket and yields what it sends. It ends with the subscription, and
+// reports an error of f to the client. done is called at the end.
 func stream[T any](ctx context.Context, s *server, done func(), f func(send func(T) error) error) (<-chan T, error) {
 	out := make(chan T)
 	send := func(v T) error {
@@ -39,8 +41,8 @@ func stream[T any](ctx context.Context, s *server, done func(), f func(send func
 	return out, nil
 }
 
-// live reads at once, and again after each wake-up, until ctx ends. Wake-ups during a read or within the pace are one. A read that fails for reasons
-// that pass is tried again; any other error ends it.
+// live reads at once, and again after each notification, until ctx ends. Notifications during a
+// read, or within the pace, are merged. A temporary failure is retried; any other error ends it.
 func (s *server) live(ctx context.Context, wake <-chan struct{}, read func() error) error {
 	for {
 		err := read()
@@ -49,7 +51,7 @@ func (s *server) live(ctx context.Context, wake <-chan struct{}, read func() err
 		}
 		var retry <-chan time.Time
 		if err != nil {
-			s.Log.WarnContext(ctx, "graphql: a live query waits for the database", "error", err, "request_id", requestID(ctx))
+			s.Log.WarnContext(ctx, "graphql: a live query waits for the database", "error", err, "request_id", httpx.RequestID(ctx))
 			retry = time.After(s.timing.retry)
 		}
 		pace := time.After(s.timing.pace)
@@ -67,13 +69,13 @@ func (s *server) live(ctx context.Context, wake <-chan struct{}, read func() err
 	}
 }
 
-// passing says whether an error is the platform's own trouble rather than an answer.
+// passing reports whether an error is temporary.
 func passing(err error) bool {
 	code := domain.AsError(err).Code
 	return code == domain.CodeInternal || code == domain.CodeUnavailable
 }
 
-// sendAll sends what has changed.
+// sendAll sends the changes.
 func sendAll[T any](ctx context.Context, changed func(context.Context) ([]T, error), send func(T) error) error {
 	all, err := changed(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 const runSubscription = `subscription($id: ID!) { run(id: $id) { id status startedAt tasks { key status attempts { number status } } attempts { status logSize } } }`
 
-// until reads events until one holds what is waited for.
+// until reads events until one matches.
 func (c *client) until(id string, holds func(data map[string]any) bool) map[string]any {
 	c.w.t.Helper()
 	for {
@@ -39,7 +39,7 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 		attempt := a.attempt(run.ID)
 		require.Equal(t, key, attempt.TaskKey)
 		a.begin(attempt.ID)
-		// What the loaders of an earlier event have read is not shown again.
+		// What an earlier event's loaders have read is not shown again.
 		c.until(id, func(d map[string]any) bool { return at(d, "run", "tasks", i, "attempts", 0, "status") == "RUNNING" })
 		a.exit(attempt.ID, 0, 0)
 		c.until(id, func(d map[string]any) bool { return at(d, "run", "tasks", i, "status") == "SUCCESS" })
@@ -110,7 +110,7 @@ func TestRunsOfAStatusTellWhenARunLeavesIt(t *testing.T) {
 	require.Equal(t, "SUCCESS", at(c.event(id), "runs", "status"))
 }
 
-// A run that is not among the newest any more is still followed to its end.
+// An active run is followed to its end, even if it is no longer among the newest.
 func TestRunsFollowsOldRunsThatAreActive(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
@@ -128,7 +128,7 @@ func TestRunsFollowsOldRunsThatAreActive(t *testing.T) {
 	changes := &runChanges{runs: w.services.Runs, scope: a.viewer.scope, since: w.services.Clock.Now()}
 	first, err := changes.next(t.Context())
 	require.NoError(t, err)
-	require.Len(t, first, 1, "what is over is not told at the start")
+	require.Len(t, first, 1, "a finished run is not sent at the start")
 	require.Equal(t, old.ID, first[0].ID)
 	a.exit(attempt, 0, 0)
 	next, err := changes.next(t.Context())
@@ -193,7 +193,7 @@ func TestLogsAreFollowedByteForByteToTheirEnd(t *testing.T) {
 	require.Equal(t, log[half-7:], got[from])
 
 	end := c.subscribe(logsSubscription, map[string]any{"a": attempt, "o": strconv.Itoa(len(log))})
-	require.Equal(t, true, at(c.event(end), "runLogs", "eof"), "the end of a log that is over is told at once")
+	require.Equal(t, true, at(c.event(end), "runLogs", "eof"), "the end of a finished log is sent at once")
 	require.Equal(t, message{Type: "complete", ID: end}, c.read())
 	beyond := c.subscribe(logsSubscription, map[string]any{"a": attempt, "o": strconv.Itoa(len(log) + 1)})
 	require.Equal(t, "RANGE", c.failure(beyond))
@@ -232,7 +232,7 @@ func decoded(t *testing.T, v any) []byte {
 	return b
 }
 
-// A live query outlasts a database that is away for a while, and misses nothing.
+// A live query survives an unavailable database, and misses nothing.
 func TestALiveQueryOutlastsTheDatabase(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
@@ -245,7 +245,7 @@ func TestALiveQueryOutlastsTheDatabase(t *testing.T) {
 		tx.Notify(domain.RunTopic(run.ID))
 		return nil
 	}))
-	require.Eventually(t, func() bool { return strings.Contains(w.log.String(), "waits for the database") }, patience, quick.pace)
+	require.Eventually(t, func() bool { return strings.Contains(w.log.String(), "waits for the database") }, testTimeout, quick.pace)
 	w.counted.fail.Store(false)
 	_, err := w.services.Runs.Cancel(t.Context(), a.editor.scope, run.ID)
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/millpond/millpond/graph/model"
 )
 
-// computeOf is the compute instance with the id; nil without an id, and where it is deleted.
+// computeOf returns the compute instance with the id; nil without an id, and if it is deleted.
 func (r *Resolver) computeOf(ctx context.Context, id domain.MachineID) (*model.Compute, error) {
 	if id == "" {
 		return nil, nil
@@ -26,7 +26,7 @@ func (r *Resolver) computeOf(ctx context.Context, id domain.MachineID) (*model.C
 	return &compute, nil
 }
 
-// agentOf is the machine's own agent.
+// agentOf returns the machine's own agent.
 func (r *Resolver) agentOf(ctx context.Context, m domain.Machine) (*domain.Agent, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
@@ -35,7 +35,8 @@ func (r *Resolver) agentOf(ctx context.Context, m domain.Machine) (*domain.Agent
 	return load.Agent(ctx, m.AgentID)
 }
 
-// flavorOf is the machine's flavor; the zero value where the workspace's provider has none such, or is not to be had on this server.
+// flavorOf returns the machine's flavor. It is zero if the workspace's provider does not have it,
+// or is not available on this server.
 func (r *Resolver) flavorOf(ctx context.Context, m domain.Machine) (model.Flavor, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
@@ -72,7 +73,7 @@ func machineLog(ctx context.Context, machines *domain.Machines, id domain.Machin
 	return append([]byte{}, log...), err
 }
 
-// watchMachines tells the machines of one kind, and which change.
+// watchMachines sends the machines of one kind, and their changes.
 func watchMachines[T any](ctx context.Context, s *server, machines *domain.Machines, show func(domain.Machine) T) (<-chan T, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
@@ -90,7 +91,7 @@ func watchMachines[T any](ctx context.Context, s *server, machines *domain.Machi
 	})
 }
 
-// warehouseOf is the warehouse with the id; nil where it is deleted.
+// warehouseOf returns the warehouse with the id; nil if it is deleted.
 func (r *Resolver) warehouseOf(ctx context.Context, id domain.MachineID) (*model.Warehouse, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {

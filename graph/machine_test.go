@@ -14,7 +14,7 @@ import (
 	"github.com/millpond/millpond/domain/loader"
 )
 
-// machine makes a machine of the smallest flavor.
+// machine creates a machine of the smallest flavor.
 func (n *tenant) machine(of *domain.Machines, name string) domain.Machine {
 	n.w.t.Helper()
 	m, err := of.Create(n.w.t.Context(), n.editor.scope, domain.NewMachine{Name: name, Flavor: "cpu.1"}, domain.Idempotency{})
@@ -22,14 +22,14 @@ func (n *tenant) machine(of *domain.Machines, name string) domain.Machine {
 	return m
 }
 
-// measured keeps a sample of a machine, as what its agent says is kept, but at any time.
+// measured stores a sample of a machine as if its agent had reported it, at any time.
 func (n *tenant) measured(id domain.MachineID, m domain.MachineMetrics) {
 	n.w.t.Helper()
 	require.NoError(n.w.t, n.w.db.In(n.w.t.Context(), n.admin.scope, func(tx domain.Tx) error { return tx.SaveMetrics(n.w.t.Context(), id, m) }))
 	n.w.db.Topics().Wake(domain.MetricsTopic(id))
 }
 
-// fleet plays the agents of machines that the simulated provider makes.
+// fleet simulates the agents of machines of the simulated provider.
 type fleet struct {
 	w        *world
 	mu       sync.Mutex
@@ -37,12 +37,12 @@ type fleet struct {
 	sessions map[domain.MachineID]string
 }
 
-// reconcile makes machines what is wanted of them until the test's end.
+// reconcile runs the due work of machines until the test ends.
 func (w *world) reconcile() *fleet {
 	f := &fleet{w: w, scopes: map[domain.MachineID]domain.Scope{}, sessions: map[domain.MachineID]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &domain.Reconciler{
-		Store: w.db, System: w.db.System(), Clock: w.services.Clock, Runs: w.services.Runs, Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat,
+		Store: w.db, System: w.db.System(), Clock: w.services.Clock, Topics: w.db.Topics(), Work: domain.TaskWork{Runs: w.services.Runs}, Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat,
 		Providers: domain.Providers{domain.ProviderLocal: w.cloud.Reopen(provisiontest.Hooks{Made: func(m domain.MachineSpec) { f.connect(ctx, m) }})},
 		Host:      "here", Server: w.url, Report: func(err error) { w.t.Error(err) },
 	}
@@ -89,7 +89,7 @@ func (f *fleet) connect(ctx context.Context, m domain.MachineSpec) {
 	}
 }
 
-// says plays what a machine's agent says of its use.
+// says simulates a machine's agent that reports its usage.
 func (f *fleet) says(id domain.MachineID, m domain.MachineMetrics) {
 	f.w.t.Helper()
 	f.mu.Lock()
@@ -100,7 +100,7 @@ func (f *fleet) says(id domain.MachineID, m domain.MachineMetrics) {
 
 const machineFields = `id name state desired message autoStop autoStopAt image imageRef slots createdBy lastUsedAt pricePerHour currency incarnation restarts region agent { status } `
 
-// noun is one of the two nouns, which have the same operations.
+// noun is one of the two kinds of machines, which have the same operations.
 type noun struct {
 	one, many, created, size, updated string
 }
@@ -110,7 +110,7 @@ var nouns = []noun{
 	{one: "warehouse", many: "warehouses", created: "Warehouse", size: "size", updated: "warehouseUpdated"},
 }
 
-// does asks for a mutation of one machine and returns the answer.
+// does runs a mutation of one machine and returns the answer.
 func (n noun) does(w *world, who header, verb string, input map[string]any) answer {
 	w.t.Helper()
 	selection := fmt.Sprintf("%s { %s %s }", n.one, machineFields, n.size)
@@ -122,7 +122,7 @@ func (n noun) does(w *world, who header, verb string, input map[string]any) answ
 
 func title(verb string) string { return string(verb[0]-'a'+'A') + verb[1:] }
 
-// did is does for what must succeed.
+// did runs a mutation that must succeed.
 func (n noun) did(w *world, who header, verb string, input map[string]any) any {
 	w.t.Helper()
 	a := n.does(w, who, verb, input)
@@ -315,7 +315,7 @@ func TestPagesOfMachinesAndOfWhatRunsOnThemAreReadAtOnce(t *testing.T) {
 	require.Equal(t, []any{"machine 11", "machine 0", "machine 11"}, []any{at(page, 0, "compute", "name"), at(page, 1, "compute", "name"), at(page, 2, "compute", "name")})
 }
 
-// What is shown together is read together, however far apart it is asked for.
+// Fields of one response are loaded together, wherever they are selected.
 func TestMachinesOfOneAnswerAreReadTogether(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
@@ -443,7 +443,7 @@ func TestWhereMachinesAndObjectsComeFrom(t *testing.T) {
 	require.Nil(t, at(flavors, "flavors", 2, "pricePerHour"), "no price is known")
 }
 
-// A server without the provider shows what there is all the same.
+// A server without the provider still shows the existing machines.
 func TestMachinesAreShownWithoutTheirProvider(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 
 const password = "correct horse battery"
 
-// world is a server on a database of its own, with as many workspaces as a test makes.
+// world is a server with its own database, and as many workspaces as a test creates.
 type world struct {
 	t        testing.TB
 	db       *store.Store
@@ -42,14 +42,14 @@ type world struct {
 	keys     *auth.Keys
 	url      string
 	log      *logBuffer
-	cloud    *provisiontest.Simulated // where machines come from
+	cloud    *provisiontest.Simulated // the provider of machines
 	lake     *lake.Catalog
 	engines  *engines           // of warehouses
-	shutdown context.CancelFunc // ends the server's connections, as its end does
+	shutdown context.CancelFunc // ends the server's connections, as at its stop
 	sockets  atomic.Int64       // requests being served
 }
 
-// countingStore counts transactions, and fails them while it is told to.
+// countingStore counts transactions, and fails them on demand.
 type countingStore struct {
 	domain.Store
 	count atomic.Int64
@@ -81,7 +81,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// idleFleet is agents that take what they are sent; a test plays them through the domain.
+// idleFleet accepts orders for agents; a test plays the agents through the domain.
 type idleFleet struct{}
 
 func (idleFleet) Start(context.Context, domain.AgentID, domain.Delivery) error { return nil }
@@ -89,13 +89,13 @@ func (idleFleet) Cancel(context.Context, domain.AgentID, domain.AttemptID) error
 	return nil
 }
 
-// tokens are those of attempts; their processes are not run here.
+// tokens are tokens of attempts; their processes do not run here.
 type tokens struct{ *auth.Keys }
 
 func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return map[string]string{} }
 
 var quick = timing{
-	init: 5 * time.Second, ping: 20 * time.Second, write: time.Second, farewell: time.Second,
+	init: 5 * time.Second, ping: 20 * time.Second, write: time.Second, closeWait: time.Second,
 	recheck: time.Minute, pace: 5 * time.Millisecond, retry: 20 * time.Millisecond,
 }
 
@@ -172,7 +172,7 @@ func (w *world) serve(wait timing) {
 	})
 }
 
-// tenant is a workspace with somebody of each role, and its agent.
+// tenant is a workspace with a member of each role, and its agent.
 type tenant struct {
 	w                     *world
 	name                  string
@@ -204,7 +204,7 @@ func (w *world) tenant(name string) *tenant {
 	return n
 }
 
-// add makes a member of the role.
+// add creates a member with the role.
 func (n *tenant) add(who string, role domain.Role) person {
 	email := n.name + "-" + who + "@example.com"
 	_, token, err := n.w.services.Members.Add(n.w.t.Context(), n.admin.scope, email, who, role)
@@ -224,14 +224,14 @@ func (w *world) person(in auth.SignedIn) person {
 	return person{id: in.Session.User.ID, scope: scope, token: in.Token, cookie: in.Secret}
 }
 
-// again signs the person in once more.
+// again signs the person in again.
 func (w *world) again(p person) person {
 	in, err := w.auth.Login(w.t.Context(), auth.Login{Email: p.scope.Actor().Name, Password: password})
 	require.NoError(w.t, err)
 	return w.person(in)
 }
 
-// connect plays the agent's hello.
+// connect sends the agent's hello.
 func (n *tenant) connect(slots int) {
 	n.session = domain.RequestID("")
 	_, err := n.w.services.Agents.Hello(n.w.t.Context(), n.worker, domain.AgentHello{
@@ -265,13 +265,13 @@ func (n *tenant) attempt(run domain.RunID) domain.Attempt {
 	return domain.Attempt{}
 }
 
-// begin plays the agent's report that the attempt's process exists.
+// begin reports, as the agent, that the attempt's process exists.
 func (n *tenant) begin(a domain.AttemptID) {
 	now := time.Now()
 	require.NoError(n.w.t, n.w.services.Runs.Report(n.w.t.Context(), n.worker, domain.AttemptReport{Attempt: a, Started: true, StartedAt: &now}))
 }
 
-// exit plays the agent's report of the process's end.
+// exit reports, as the agent, the end of the process.
 func (n *tenant) exit(a domain.AttemptID, code int, logEnd int64) {
 	now := time.Now()
 	require.NoError(n.w.t, n.w.services.Runs.Report(n.w.t.Context(), n.worker, domain.AttemptReport{
@@ -279,7 +279,7 @@ func (n *tenant) exit(a domain.AttemptID, code int, logEnd int64) {
 	}))
 }
 
-// write plays the agent's delivery of log bytes.
+// write delivers log bytes as the agent.
 func (n *tenant) write(a domain.AttemptID, offset int64, data []byte) {
 	chunk := domain.LogChunk{Offset: offset, Stream: domain.Stdout, EmittedAt: time.Now().UTC(), Data: data}
 	receipt, err := n.w.services.Logs.Writer(n.worker, n.session).Append(n.w.t.Context(), []domain.LogAppend{{Attempt: a, LogChunk: chunk}})
@@ -300,7 +300,7 @@ type answer struct {
 	}
 }
 
-// code is that of the first error; empty when there is none.
+// code returns the code of the first error; empty without an error.
 func (a answer) code() string {
 	if len(a.Errors) == 0 {
 		return ""
@@ -353,7 +353,7 @@ func (w *world) send(req *http.Request) answer {
 	return a
 }
 
-// ok is query for what must succeed.
+// ok runs a query that must succeed.
 func (w *world) ok(who header, query string, vars map[string]any) map[string]any {
 	w.t.Helper()
 	a := w.query(who, query, vars)
@@ -362,7 +362,7 @@ func (w *world) ok(who header, query string, vars map[string]any) map[string]any
 	return a.Data
 }
 
-// at returns what is at the path of names and indexes.
+// at returns the value at a path of names and indexes.
 func at(v any, path ...any) any {
 	for _, p := range path {
 		switch p := p.(type) {

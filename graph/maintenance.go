@@ -26,7 +26,8 @@ func (r *Resolver) maintenanceRuns(ctx context.Context, first *int, after *strin
 	return model.Mapped(c, model.NewMaintenanceRun), err
 }
 
-// maintenanceFilter is for the runs of a table, and of the tables of the database of the id or name.
+// maintenanceFilter selects the runs of a table, or of the tables of a database, given by its id or
+// name.
 func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *string) (domain.MaintenanceFilter, error) {
 	f := domain.MaintenanceFilter{Table: domain.TableID(value(table))}
 	if value(database) == "" {
@@ -41,7 +42,8 @@ func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *strin
 	return f, err
 }
 
-// maintenanceChanges finds which runs of maintenance are new or have changed since it was asked last, as statementChanges does of statements.
+// maintenanceChanges finds the maintenance runs that are new or have changed since its last read,
+// as statementChanges does for statements.
 type maintenanceChanges struct {
 	maintenance *domain.Maintenances
 	scope       domain.Scope
@@ -54,7 +56,7 @@ type seenMaintenance struct {
 	live  bool
 }
 
-// next returns the runs that changed, oldest first; at first those that are not over.
+// next returns the runs that changed, oldest first. The first call returns the unfinished runs.
 func (c *maintenanceChanges) next(ctx context.Context) ([]domain.MaintenanceRun, error) {
 	all, err := c.read(ctx)
 	if err != nil {
@@ -74,7 +76,7 @@ func (c *maintenanceChanges) next(ctx context.Context) ([]domain.MaintenanceRun,
 	return changed, nil
 }
 
-// read returns what is watched, each run once.
+// read returns the watched runs, each once.
 func (c *maintenanceChanges) read(ctx context.Context) ([]domain.MaintenanceRun, error) {
 	newest, err := c.maintenance.Runs(ctx, c.scope, c.filter, domain.Page{Limit: recent})
 	if err != nil {
@@ -88,13 +90,13 @@ func (c *maintenanceChanges) read(ctx context.Context) ([]domain.MaintenanceRun,
 	}
 	byID := map[domain.MaintenanceRunID]domain.MaintenanceRun{}
 	for _, r := range append(newest.Items, live.Items...) {
-		byID[r.ID] = r // the later read is the newer
+		byID[r.ID] = r // the later read is newer
 	}
 	for id, before := range c.seen {
 		if _, have := byID[id]; have || !before.live {
 			continue
 		}
-		r, err := c.maintenance.Run(ctx, c.scope, id) // it ended, and is none of the newest
+		r, err := c.maintenance.Run(ctx, c.scope, id) // it ended, and is not among the newest
 		if err != nil {
 			return nil, err
 		}

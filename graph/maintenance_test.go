@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	policyFields = `policy { enabled schedule { cron timeZone } compact { enabled fileSizeThreshold minFiles deletePercent } expire { enabled keepDays }
+	policyFields = `policy { enabled schedule { cron timeZone } compact { enabled fileSizeThreshold minFiles deletePercent } expire { enabled keepDays maxSnapshots eraseAfterDays }
 		orphans { enabled olderThanDays } warehouseId startWarehouse }`
 	maintenanceFields = `maintenance { ` + policyFields + ` effective { enabled schedule { cron timeZone } compact { enabled fileSizeThreshold minFiles deletePercent }
-		expire { enabled keepDays } orphans { enabled olderThanDays } warehouseId startWarehouse } origins { field level } nextAt }`
+		expire { enabled keepDays maxSnapshots eraseAfterDays } orphans { enabled olderThanDays } warehouseId startWarehouse } origins { field level } nextAt }`
 	maintenanceRun = `id tableId table { name } fullName trigger createdBy state message nextTryAt startedAt finishedAt todo operations { kind query statementId warehouseId state
 		before { files bytes deleteFiles snapshots } after { files } snapshotsExpired filesRemoved metrics { name value } seconds cost currency message }`
 )
 
-// upkeeps looks as the server does, whenever something has changed, until the test ends.
+// upkeeps runs the server's maintenance after every change, until the test ends.
 func (w *world) upkeeps() {
 	wake, stop := w.db.Topics().Subscribe(domain.MaintenanceTopic)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -48,7 +48,7 @@ func origin(m any, field string) any {
 	return nil
 }
 
-// The scenario of the REST API's test: what is said, what holds, a run, and its history.
+// The scenario of the REST API's test: policy, settings, a run, and its history.
 func TestMaintenanceOfATable(t *testing.T) {
 	w, a := sqlWorld(t)
 	table := a.table("events")
@@ -59,12 +59,12 @@ func TestMaintenanceOfATable(t *testing.T) {
 	shown := `query($id: ID!) { table(id: $id) { ` + maintenanceFields + ` } }`
 	m := at(w.ok(viewer, shown, map[string]any{"id": table.ID}), "table", "maintenance")
 	require.Equal(t, map[string]any{
-		"enabled": nil, "schedule": nil, "warehouseId": nil, "startWarehouse": nil, "expire": map[string]any{"enabled": nil, "keepDays": nil},
+		"enabled": nil, "schedule": nil, "warehouseId": nil, "startWarehouse": nil, "expire": map[string]any{"enabled": nil, "keepDays": nil, "maxSnapshots": nil, "eraseAfterDays": nil},
 		"compact": map[string]any{"enabled": nil, "fileSizeThreshold": nil, "minFiles": nil, "deletePercent": nil}, "orphans": map[string]any{"enabled": nil, "olderThanDays": nil},
 	}, at(m, "policy"))
 	require.Equal(t, map[string]any{
 		"enabled": true, "schedule": map[string]any{"cron": "0 3 * * *", "timeZone": "UTC"}, "warehouseId": nil, "startWarehouse": true,
-		"expire": map[string]any{"enabled": true, "keepDays": 7.0}, "orphans": map[string]any{"enabled": true, "olderThanDays": 7.0},
+		"expire": map[string]any{"enabled": true, "keepDays": 7.0, "maxSnapshots": 1000.0, "eraseAfterDays": 1.0}, "orphans": map[string]any{"enabled": true, "olderThanDays": 7.0},
 		"compact": map[string]any{"enabled": true, "fileSizeThreshold": "134217728", "minFiles": 5.0, "deletePercent": 10.0},
 	}, at(m, "effective"))
 	require.Equal(t, "DEFAULT", origin(m, "schedule"))
@@ -110,7 +110,7 @@ func TestMaintenanceOfATable(t *testing.T) {
 	require.Equal(t, "DATABASE", origin(at(found, "database", "maintenance"), "schedule"))
 }
 
-// The maintenance of a page of tables is read at once; views have none.
+// The maintenance of a page of tables is read at once. Views have no maintenance.
 func TestTheMaintenanceOfManyTablesIsReadAtOnce(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")

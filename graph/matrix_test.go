@@ -19,11 +19,12 @@ import (
 // secret is in every name of the workspace that the stranger must not see.
 const secret = "alpha"
 
-// row is what each field of the schema's roots answers to whom: an error's code, "" for data, "null" for a look-up that finds nothing.
+// row is the expected answer of a root field for each caller: an error's code, "" for data, "null"
+// for a failed look-up.
 type row struct {
 	args                                         string                              // of the field, with variables
 	declare                                      string                              // those variables' types
-	vars                                         func(f *matrixWorld) map[string]any // fresh for each caller, so that a mutation has something to change
+	vars                                         func(f *matrixWorld) map[string]any // new ones for each caller, for mutations
 	viewer, editor, admin, run, stranger, nobody string
 }
 
@@ -33,13 +34,13 @@ const (
 	unknown = "UNAUTHENTICATED"
 )
 
-// reads is a row that everybody in the workspace may read, and the stranger reads in his own.
+// reads is a row that every member may read. The stranger reads in his own workspace.
 func reads() row { return row{nobody: unknown} }
 
-// pages is reads for a list.
+// pages is a row like reads, for a list.
 func pages() row { return row{args: "first: 2", nobody: unknown} }
 
-// finds is a row that looks up something of the workspace by its id.
+// finds is a row that finds an object of the workspace by its id.
 func finds(vars func(*matrixWorld) map[string]any) row {
 	return row{args: "id: $id", declare: "$id: ID!", vars: vars, stranger: "null", nobody: unknown}
 }
@@ -118,7 +119,7 @@ var matrix = map[string]map[string]row{
 		"updateMember": administers("UpdateMemberInput!", func(f *matrixWorld) map[string]any { return in("id", f.member(), "role", "EDITOR") }),
 		"removeMember": administers("RemoveMemberInput!", func(f *matrixWorld) map[string]any { return in("id", f.member()) }),
 		"createApiKey": {args: "input: $input", declare: "$input: CreateAPIKeyInput!", run: denied, nobody: unknown, vars: func(*matrixWorld) map[string]any { return in("name", "a key") }},
-		// Whose key it is: the editor's.
+		// The key belongs to the editor.
 		"revokeApiKey": {
 			args: "input: $input", declare: "$input: RevokeAPIKeyInput!", viewer: absent, run: absent, stranger: absent, nobody: unknown,
 			vars: func(f *matrixWorld) map[string]any { return in("id", f.key()) },
@@ -153,7 +154,7 @@ var matrix = map[string]map[string]row{
 		"cancelRun":   edits("CancelRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.alpha.run(f.job).ID) }),
 		"repairRun":   edits("RepairRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.cancelled()) }),
 		"updateQuota": administers("UpdateQuotaInput!", func(*matrixWorld) map[string]any { return in("name", "max_running_runs", "limit", 1000) }).but(func(r *row) { r.stranger = "" }),
-		// Whoever reads may run statements: what they do is decided when an engine has read them.
+		// Every reader may run statements: rights are checked after an engine has read them.
 		"executeStatement": {
 			args: "input: $input", declare: "$input: ExecuteStatementInput!", stranger: absent, nobody: unknown,
 			vars: func(f *matrixWorld) map[string]any {
@@ -178,6 +179,7 @@ var matrix = map[string]map[string]row{
 		"updateTableMaintenance": edits("UpdateTableMaintenanceInput!", func(f *matrixWorld) map[string]any { return in("id", f.table.ID, "policy", map[string]any{}) }),
 		"runDatabaseMaintenance": edits("RunDatabaseMaintenanceInput!", func(f *matrixWorld) map[string]any { return in("id", f.database().ID) }),
 		"runTableMaintenance":    edits("RunTableMaintenanceInput!", func(f *matrixWorld) map[string]any { return in("id", f.table.ID) }),
+		"purgeTable":             edits("PurgeTableInput!", func(f *matrixWorld) map[string]any { return in("id", f.dropped()) }),
 		"undropTable":            edits("UndropTableInput!", func(f *matrixWorld) map[string]any { return in("id", f.dropped()) }),
 		"removeSamples":          administers("", nil).but(func(r *row) { r.args, r.declare, r.stranger = "", "", "" }),
 	},
@@ -203,7 +205,7 @@ func in(pairs ...any) map[string]any {
 	return map[string]any{"input": input}
 }
 
-// matrixWorld has the workspace that is asked, and the stranger's.
+// matrixWorld has the tested workspace and the stranger's.
 type matrixWorld struct {
 	w                  *world
 	alpha, beta        *tenant
@@ -212,7 +214,7 @@ type matrixWorld struct {
 	attempt            domain.AttemptID
 	compute, warehouse domain.Machine
 	table              domain.LakeTable
-	statement          domain.Statement // that succeeded
+	statement          domain.Statement // has succeeded
 	upkeep             domain.MaintenanceRun
 	count              int
 	last               string
@@ -244,7 +246,7 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	return f
 }
 
-// machines gives both workspaces a compute instance, and names alpha's warehouse after it.
+// machines creates a compute instance in both workspaces, and renames alpha's warehouse.
 func (f *matrixWorld) machines() {
 	ctx := f.w.t.Context()
 	f.compute = f.alpha.machine(f.w.services.Compute, secret+" machine")
@@ -295,7 +297,7 @@ func (f *matrixWorld) cancelled() domain.RunID {
 	return run.ID
 }
 
-// caller is somebody who asks.
+// caller sends requests.
 type caller struct {
 	name  string
 	login func() header
@@ -303,7 +305,7 @@ type caller struct {
 	known header
 }
 
-// credential is good until a call ends it, as those do that are made with a fresh one.
+// credential is valid until a call ends it; such calls use a new one.
 func (c *caller) credential(fresh bool) header {
 	if fresh {
 		return c.login()
@@ -335,12 +337,12 @@ func TestEveryFieldForEverybody(t *testing.T) {
 	callers := f.callers()
 	for _, root := range []*ast.Definition{schema.Query, schema.Mutation} {
 		requireRows(t, root)
-		// In order: once its token is rotated, the agent is gone.
+		// In order: after its token is rotated, the agent is disconnected.
 		for _, name := range slices.Sorted(maps.Keys(matrix[root.Name])) {
 			r := matrix[root.Name][name]
 			for _, c := range callers {
 				if name == "changePassword" && c.name == "editor" {
-					continue // would change it for the callers to come; the viewer's and the admin's are their own
+					continue // it would change the next callers' answers; the viewer and the admin have their own
 				}
 				query, vars := f.operation(&sel, root, name, r)
 				res := f.w.query(c.credential(name == "logout" || name == "changePassword"), query, vars)
@@ -411,7 +413,7 @@ func TestExpiredAndRevokedCredentialsOpenNothing(t *testing.T) {
 				res := f.w.query(bearer(token), query, vars)
 				require.Equal(t, http.StatusUnauthorized, res.Status, "%s with %s", name, what)
 			}
-			// A dead cookie is no credential at all.
+			// An expired cookie counts as no credential.
 			if root == schema.Query {
 				query, vars := f.operation(&sel, root, name, r)
 				requireOutcome(t, name+" with a dead cookie", r.nobody, f.w.query(console(over.cookie), query, vars), name)

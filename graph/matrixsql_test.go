@@ -9,7 +9,8 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// sql gives alpha a table that was made from another one by a statement, and the statement that did; and beta a statement.
+// sql gives alpha a table that a statement created from another table, and that statement. It gives
+// beta a statement.
 func (f *matrixWorld) sql() {
 	f.table = f.alpha.table(secret + "_table")
 	f.alpha.table(secret + "_made")
@@ -35,7 +36,7 @@ func (f *matrixWorld) sql() {
 	f.beta.maintained(beta)
 }
 
-// maintained has the maintenance of the table run, with an operation that was done.
+// maintained runs the table's maintenance, with one finished operation.
 func (n *tenant) maintained(t domain.LakeTable) domain.MaintenanceRun {
 	n.w.t.Helper()
 	ctx := n.w.t.Context()

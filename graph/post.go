@@ -4,20 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
-	"net"
 	"net/http"
-	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// post is the transport of queries and mutations. gqlgen's own answers 422 to mistakes, quotes the body, passwords included, and waits for a
-// subscription's first event.
+// post is the transport of queries and mutations. gqlgen's own answers mistakes with 422, quotes
+// the body with its passwords, and waits for a subscription's first event.
 type post struct {
 	presenter presenter
 }
@@ -29,9 +27,9 @@ func (post) Supports(r *http.Request) bool { return r.Method == http.MethodPost 
 
 // Do implements graphql.Transport.
 func (p post) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	params, status, err := readParams(r)
+	params, status, err := readParams(w, r)
 	if err != nil {
-		writeErrors(w, status, p.presenter.present(r.Context(), err))
+		p.presenter.refuse(w, r, status, err)
 		return
 	}
 	ctx := r.Context()
@@ -44,23 +42,20 @@ func (p post) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecu
 		return
 	}
 	responses, ctx := exec.DispatchOperation(ctx, op)
-	if response := responses(ctx); response != nil { // nil: the client is gone
+	if response := responses(ctx); response != nil { // nil: the client left
 		writeResponse(w, http.StatusOK, response)
 	}
 }
 
-// readParams reads the one operation of the body. An error comes with the HTTP status to answer.
-func readParams(r *http.Request) (*graphql.RawParams, int, error) {
+// readParams reads the body's operation. An error comes with its HTTP status.
+func readParams(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, int, error) {
 	start := graphql.Now()
-	body, err := io.ReadAll(r.Body)
-	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, http.StatusRequestEntityTooLarge, domain.Errorf(domain.CodeTooLarge, "The request is larger than %d bytes.", tooLarge.Limit)
-	}
-	if slow, ok := errors.AsType[net.Error](err); ok && slow.Timeout() {
-		return nil, http.StatusRequestTimeout, domain.Errorf(domain.CodeInvalid, "The body did not arrive in time; send the request again.")
+	body, err := httpx.Receive(w, r, maxBody)
+	if err == nil {
+		err = httpx.Count(r.Context(), body, httpx.MaxDepth, httpx.MaxValues)
 	}
 	if err != nil {
-		return nil, http.StatusBadRequest, domain.Errorf(domain.CodeInvalid, "The request's body broke off.")
+		return nil, statusOf(err), err
 	}
 	params, err := decodeParams(body)
 	if err != nil {
@@ -85,30 +80,59 @@ func decodeParams(body []byte) (*graphql.RawParams, error) {
 	return &params, nil
 }
 
-func writeErrors(w http.ResponseWriter, status int, errs ...*gqlerror.Error) {
-	writeResponse(w, status, &graphql.Response{Errors: errs})
+// statusOf returns the status of a request that is refused before it is read as GraphQL.
+func statusOf(err error) int {
+	if refused, ok := errors.AsType[*httpx.Refusal](err); ok {
+		return refused.Status
+	}
+	switch domain.AsError(err).Code {
+	case domain.CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case domain.CodeRate:
+		return http.StatusTooManyRequests
+	case domain.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	case domain.CodeInternal:
+		return http.StatusInternalServerError
+	}
+	return http.StatusBadRequest
+}
+
+// refuse answers with a status and one error, in GraphQL's form.
+func (p presenter) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	switch status {
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "60")
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
+	}
+	writeResponse(w, status, &graphql.Response{Errors: gqlerror.List{p.present(r.Context(), err)}})
 }
 
 func writeResponse(w http.ResponseWriter, status int, response *graphql.Response) {
-	body := encoded(response)
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone
+	for _, part := range encoded(response) {
+		if _, err := w.Write(part); err != nil {
+			return // the client left
+		}
+	}
 }
 
-// largeData is from where on an answer's data is not looked through once more, in bytes.
+// largeData is the size, in bytes, above which an answer's data is not scanned again.
 const largeData = 1 << 20
 
-// encoded is the body. Large data, which gqlgen and the domain have written as JSON, is copied once.
-func encoded(response *graphql.Response) []byte {
+// encoded returns the parts of the body. Large data is not copied: it is already JSON, written by
+// gqlgen and the domain.
+func encoded(response *graphql.Response) [][]byte {
 	if len(response.Data) > largeData && response.Errors == nil && response.Extensions == nil {
-		return slices.Concat([]byte(`{"data":`), response.Data, []byte("}"))
+		return [][]byte{[]byte(`{"data":`), response.Data, []byte("}")}
 	}
 	body, err := json.Marshal(response)
 	if err != nil {
-		panic(err) // data that is not JSON: answered by gqlgen as an internal error
+		panic(err) // data that is not JSON: gqlgen answers with an internal error
 	}
-	return body
+	return [][]byte{body}
 }

@@ -14,7 +14,7 @@ type Resolver struct {
 	*server
 }
 
-// loaders are those of the response that is being made; fresh ones outside of any.
+// loaders returns those of the current response, or new ones outside of a response.
 func (r *Resolver) loaders(ctx context.Context) (*loader.Loaders, error) {
 	if l, ok := loader.From(ctx); ok {
 		return l, nil
@@ -26,7 +26,7 @@ func (r *Resolver) loaders(ctx context.Context) (*loader.Loaders, error) {
 	return loader.New(r.Services, r.Lake, scope), nil
 }
 
-// page reads a connection's arguments. Without first it is the default.
+// page reads a connection's arguments. first has a default.
 func page(first *int, after *string) (domain.Page, error) {
 	p := domain.Page{Limit: domain.DefaultLimit, Cursor: value(after)}
 	if first != nil {
@@ -58,7 +58,7 @@ func connection[T any](ctx context.Context, first *int, after *string, list func
 	return model.NewConnection(l), nil
 }
 
-// ofArguments names a page's fields as a connection's arguments are named.
+// ofArguments renames a page's fields to the connection's arguments.
 func ofArguments(err error) error {
 	if e := domain.AsError(err); e.Field == "cursor" {
 		return domain.Invalid("after", "The cursor is malformed or belongs to another list or filter; use endCursor of the previous page, or start again without one.").Because(err)
@@ -66,7 +66,7 @@ func ofArguments(err error) error {
 	return err
 }
 
-// found makes a look-up that finds nothing null.
+// found turns a failed look-up into null.
 func found[T any](v T, err error) (*T, error) {
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return nil, nil
@@ -77,7 +77,7 @@ func found[T any](v T, err error) (*T, error) {
 	return &v, nil
 }
 
-// optional is null for text that is empty.
+// optional returns null for an empty text.
 func optional(s string) *string {
 	if s == "" {
 		return nil
@@ -85,7 +85,7 @@ func optional(s string) *string {
 	return &s
 }
 
-// value is the zero value for null.
+// value returns the zero value for null.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -93,7 +93,7 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// byPost refuses what sets a cookie where none can be set.
+// byPost refuses a WebSocket for an operation that sets a cookie.
 func byPost(ctx context.Context) error {
 	if socketOf(ctx) == nil {
 		return nil
@@ -101,7 +101,7 @@ func byPost(ctx context.Context) error {
 	return domain.Errorf(domain.CodeInvalid, "Send this by POST: a WebSocket cannot change the console's cookie.")
 }
 
-// signedIn answers with the new session's viewer, and gives the console its cookie.
+// signedIn returns the new session's viewer, and sets the console's cookie.
 func (r *Resolver) signedIn(ctx context.Context, in auth.SignedIn) (model.Viewer, error) {
 	scope, err := r.Auth.Cookie(ctx, in.Secret)
 	if err != nil {

@@ -16,7 +16,7 @@ const runsPage = `query($n: Int!) { runs(first: $n) { edges { node {
   attempts { number }
 } } pageInfo { hasNextPage endCursor } } }`
 
-// A page costs the same number of transactions whatever its length: what its rows ask for is read together.
+// A page costs the same number of transactions whatever its length: its rows are loaded together.
 func TestAPageCostsAConstantNumberOfReads(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
@@ -82,7 +82,7 @@ func TestAConnectionIsPagedByItsCursors(t *testing.T) {
 		}
 		require.Equal(t, at(edges[len(edges)-1], "cursor"), at(page, "pageInfo", "endCursor"))
 		after, more = at(page, "pageInfo", "endCursor"), at(page, "pageInfo", "hasNextPage").(bool)
-		if len(ids) == 3 { // an edge's own cursor reads on from there
+		if len(ids) == 3 { // an edge's own cursor continues from there
 			second := w.ok(me, query, map[string]any{"after": at(edges[0], "cursor")})
 			require.Equal(t, ids[1], at(second, "jobs", "edges", 0, "node", "id"))
 		}

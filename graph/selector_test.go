@@ -11,20 +11,21 @@ import (
 // rootDepth is how many levels are selected below a field of the roots.
 const rootDepth = 5
 
-// selector writes selections of everything there is.
+// selector writes selections of all fields.
 type selector struct {
 	schema *ast.Schema
 	asked  map[string]bool
 }
 
-// of selects every field of the type, so many levels deep; a list in a list holds one thing and a log one byte, so that the whole stays within the limits.
+// of selects every field of the type, down to the given depth. Lists in lists have one item and
+// logs one byte, so that the query stays within the limits.
 func (s *selector) of(name string, depth int) string {
 	def := s.schema.Types[name]
 	if def.Kind != ast.Object {
 		return ""
 	}
 	if name == "LakeTable" && depth < rootDepth {
-		return " { id fullName columns { name } }" // what is in it is asked of the table itself
+		return " { id fullName columns { name } }" // its details are selected on the table itself
 	}
 	var b strings.Builder
 	for _, field := range def.Fields {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,7 +81,7 @@ func TestAnotherSitesSocketIsRefused(t *testing.T) {
 }
 
 func TestLogoutClosesTheSocketAtOnce(t *testing.T) {
-	w := newWorld(t, quick) // whose next look at the credential would be in a minute
+	w := newWorld(t, quick) // its next check of the credential would be in a minute
 	a := w.tenant("acme")
 	c := w.open(console(a.viewer.cookie), nil)
 	a.connect(1)
@@ -113,7 +114,7 @@ func TestAChangedRoleAndARevokedKeyCloseTheSocket(t *testing.T) {
 	soon.recheck = 20 * time.Millisecond
 	w := newWorld(t, soon)
 	a := w.tenant("acme")
-	key, secret, err := w.services.APIKeys.Create(t.Context(), a.editor.scope, domain.NewAPIKey{Name: "ci"})
+	key, secret, err := w.services.APIKeys.Create(t.Context(), a.editor.scope, domain.NewAPIKey{Name: "ci", Role: domain.RoleEditor})
 	require.NoError(t, err)
 	byRole, byKey, removed := w.open(bearer(a.viewer.token), nil), w.open(bearer(secret), nil), w.open(bearer(a.editor.token), nil)
 
@@ -201,12 +202,13 @@ func TestOneSocketHoldsSoManySubscriptions(t *testing.T) {
 	require.Equal(t, refused, c.read().ID)
 	c.write("complete", "1", nil)
 	require.Equal(t, message{Type: "complete", ID: "1"}, c.read())
-	require.Eventually(t, func() bool { // the server counts it out right after saying so
+	require.Eventually(t, func() bool { // the server decrements the count right after the message
 		return c.failure(c.subscribe(`subscription { agentUpdated { id } }`, nil)) == ""
 	}, time.Minute, time.Millisecond)
 }
 
-// A client that answered pings and then stops reading holds its subscription's writer for as long as a write may take, and no longer.
+// A client that answered pings and then stops reading blocks its subscription's writer for one
+// write time-out, and no longer.
 func TestAReaderThatStopsIsCut(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
@@ -222,7 +224,7 @@ func TestAReaderThatStopsIsCut(t *testing.T) {
 	stuck.write("pong", "", nil)
 	stuck.event(stuck.subscribe(`subscription($a: ID!) { runLogs(attempt: $a) { chunks { data } } }`, map[string]any{"a": attempt}))
 	require.Equal(t, int64(1), w.sockets.Load())
-	// Another reader of the same log is not held up by it.
+	// Another reader of the same log is not delayed by it.
 	good := w.open(bearer(a.editor.token), nil)
 	id := good.subscribe(`subscription($a: ID!) { runLogs(attempt: $a) { nextOffset } }`, map[string]any{"a": attempt})
 	for next := ""; next != "8388608"; {
@@ -231,7 +233,8 @@ func TestAReaderThatStopsIsCut(t *testing.T) {
 	require.Eventually(t, func() bool { return w.sockets.Load() == 1 }, time.Minute, 10*time.Millisecond, "the stuck reader is still served")
 }
 
-// TestWhatTheProtocolForbidsClosesWithItsOwnCode: clients tell their own faults from the network's by it.
+// TestWhatTheProtocolForbidsClosesWithItsOwnCode: clients distinguish their own faults from the
+// network's by the code.
 func TestWhatTheProtocolForbidsClosesWithItsOwnCode(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
@@ -266,7 +269,8 @@ func TestWhatTheProtocolForbidsClosesWithItsOwnCode(t *testing.T) {
 			m = again.read()
 		}
 	}
-	// gqlgen forgets an operation a moment after it has told its end: one that takes the id in between could not be ended by its client.
+	// gqlgen forgets an operation a moment after it has sent its end. An operation that reuses the
+	// id in between could not be ended by its client.
 	id := again.subscribe(live, nil)
 	again.event(id)
 	again.write("complete", id, nil)
@@ -315,4 +319,24 @@ func TestNothingOutlivesItsSocket(t *testing.T) {
 	require.Eventually(t, func() bool { return w.sockets.Load() == 0 }, time.Minute, 5*time.Millisecond)
 	http.DefaultClient.CloseIdleConnections()
 	goleak.VerifyNone(t, before...)
+}
+
+// TestMessagesAreBounded: by the bound of unknown callers, and for every caller by the number of
+// values.
+func TestMessagesAreBounded(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	stranger := w.dial(nobody)
+	stranger.init(map[string]any{"authorization": "Bearer " + a.viewer.token, "more": strings.Repeat("x", 64<<10)})
+	code, _, _ := stranger.closed()
+	require.Equal(t, websocket.CloseMessageTooBig, code)
+
+	c := w.open(bearer(a.viewer.token), nil)
+	id := c.subscribe(`{ viewer { workspace { name } } }`, map[string]any{"more": strings.Repeat("x", 512<<10)})
+	require.Equal(t, "acme", at(c.event(id), "viewer", "workspace", "name"))
+	require.Equal(t, "complete", c.read().Type)
+	c.subscribe(`{ viewer { id } }`, map[string]any{"many": make([]*int, 200_000)})
+	code, reason, _ := c.closed()
+	require.Equal(t, closeInvalid, code)
+	require.Contains(t, reason, "values")
 }

@@ -5,15 +5,19 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/rows"
 	"github.com/millpond/millpond/graph/model"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// maxTimeout is how long a statement may be allowed to run, in seconds: a week.
+// maxTimeout is the longest time limit of a statement, in seconds: a week.
 const maxTimeout = 7 * 24 * 60 * 60
 
-// newStatement reads what is to be run, and how long to wait for it; nil to the end.
+// newStatement reads the statement, and how long to wait for it; nil waits to the end.
 func newStatement(in model.ExecuteStatementInput) (n domain.NewStatement, wait *time.Duration, err error) {
 	n = domain.NewStatement{
 		Query: in.Query, Warehouse: in.Warehouse, Database: value(in.Database), Schema: value(in.Schema), Engine: value(in.Engine),
@@ -38,7 +42,7 @@ func newStatement(in model.ExecuteStatementInput) (n domain.NewStatement, wait *
 	return n, wait, nil
 }
 
-// execute runs a statement as far as it is waited for.
+// execute runs a statement, and waits for it as requested.
 func (r *Resolver) execute(ctx context.Context, s domain.Scope, in model.ExecuteStatementInput) (shown model.ExecuteStatementPayload, err error) {
 	n, wait, err := newStatement(in)
 	if err != nil {
@@ -60,7 +64,7 @@ func (r *Resolver) execute(ctx context.Context, s domain.Scope, in model.Execute
 	return shown, nil
 }
 
-// ofInput names a statement's fields as the input's are named.
+// ofInput renames a statement's fields to the input's.
 func ofInput(err error) error {
 	if e := domain.AsError(err); e.Field == "warehouse_id" {
 		return domain.Invalid("warehouse", "The warehouse is missing; give its id or its name.").Because(err)
@@ -68,7 +72,15 @@ func ofInput(err error) error {
 	return err
 }
 
-// showChunk writes the n-th piece of a result as JSON.
+// holdRead counts bytes of the answer before they are loaded, except for a mutation's answer.
+func holdRead(ctx context.Context, n int64) error {
+	if graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation {
+		return nil
+	}
+	return httpx.Hold(ctx, n)
+}
+
+// showChunk writes the n-th chunk of a result as JSON.
 func showChunk(ctx context.Context, st domain.Statement, n int, chunk []byte, more bool) (shown model.StatementChunk, err error) {
 	columns, err := rows.Columns(st.Schemata)
 	if err != nil {
@@ -88,7 +100,7 @@ func showChunk(ctx context.Context, st domain.Statement, n int, chunk []byte, mo
 	return shown, nil
 }
 
-// sinceStart is how many milliseconds lie between the times; to now where the second is not yet.
+// sinceStart returns the milliseconds between two times, or to now without an end.
 func sinceStart(clock domain.Clock, from time.Time, to *time.Time) int64 {
 	if to == nil {
 		to = new(clock.Now())
@@ -96,7 +108,7 @@ func sinceStart(clock domain.Clock, from time.Time, to *time.Time) int64 {
 	return max(to.Sub(from).Milliseconds(), 0)
 }
 
-// watchStatement tells a statement and each change of it, to its end.
+// watchStatement sends a statement and each of its changes, until its end.
 func (s *server) watchStatement(ctx context.Context, scope domain.Scope, id domain.StatementID) (<-chan model.Statement, error) {
 	wake, stop, err := s.Services.Statements.Watch(ctx, scope, id)
 	if err != nil {
@@ -105,7 +117,7 @@ func (s *server) watchStatement(ctx context.Context, scope domain.Scope, id doma
 	return stream(ctx, s, stop, func(send func(model.Statement) error) error {
 		ctx, over := context.WithCancel(ctx)
 		defer over()
-		var told *statementState
+		var sent *statementState
 		return s.live(ctx, wake, func() error {
 			if ctx.Err() != nil {
 				return nil
@@ -114,8 +126,8 @@ func (s *server) watchStatement(ctx context.Context, scope domain.Scope, id doma
 			if err != nil {
 				return err
 			}
-			if state := stateOfStatement(st); told == nil || *told != state {
-				told = &state
+			if state := stateOfStatement(st); sent == nil || *sent != state {
+				sent = &state
 				err = send(model.NewStatement(st))
 			}
 			if st.State.Final() {
@@ -126,7 +138,7 @@ func (s *server) watchStatement(ctx context.Context, scope domain.Scope, id doma
 	})
 }
 
-// statementState is what of a statement changes.
+// statementState is the changing part of a statement.
 type statementState struct {
 	state, message, kind, engine, reason string
 	progress                             float64

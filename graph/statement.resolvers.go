@@ -59,8 +59,8 @@ func (r *statementResolver) Chunk(ctx context.Context, obj *model.Statement, n i
 	if !obj.State.Final() && n >= len(obj.Chunks) {
 		return nil, nil
 	}
-	st, chunk, more, err := r.Services.Statements.Chunk(ctx, scope, obj.ID, n)
-	if err != nil {
+	st, chunk, more, err := r.Services.Statements.Chunk(ctx, scope, obj.ID, n, holdRead)
+	if err != nil || chunk == nil {
 		return nil, err
 	}
 	shown, err := showChunk(ctx, st, n, chunk, more)

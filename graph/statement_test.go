@@ -37,7 +37,7 @@ func (n *tenant) executed(who header, query string, more map[string]any) any {
 	return a.Data["it"]
 }
 
-// sqlWorld is a world whose warehouses run.
+// sqlWorld is a world with running warehouses.
 func sqlWorld(t *testing.T) (*world, *tenant) {
 	w := newWorld(t, quick)
 	n := w.tenant("acme")
@@ -50,7 +50,7 @@ func TestAStatementFromItsSendingToItsRows(t *testing.T) {
 	me := bearer(a.viewer.token)
 	res := a.executes(me, "SELECT 3", map[string]any{"parameters": []any{nil, true, json.Number("12345678901234567890.12"), "x"}, "database": "lake", "rowLimit": "5"})
 	require.Empty(t, res.Errors, "%s", res.Body)
-	// Rows are as the domain writes them: with all digits.
+	// Rows are in the domain's form: with all digits.
 	require.Contains(t, res.Body, `[[9007199254740993,123456789012345678901234567890123456.78,"row"],[9007199254740994,`)
 	got := at(res.Data, "it", "statement")
 	for field, want := range map[string]any{
@@ -110,11 +110,11 @@ func TestAStatementIsFollowedToItsEnd(t *testing.T) {
 	me := bearer(a.viewer.token)
 	sent := time.Now()
 	st := a.executed(me, "SLOW", map[string]any{"waitMs": 0})
-	require.Less(t, time.Since(sent), patience)
+	require.Less(t, time.Since(sent), testTimeout)
 	require.Equal(t, "QUEUED", at(st, "statement", "state"))
 	require.Nil(t, at(st, "chunk"))
 	id := at(st, "statement", "id")
-	require.Nil(t, at(w.ok(me, `query($id: ID!) { statement(id: $id) { chunk(n: 0) { rows } } }`, map[string]any{"id": id}), "statement", "chunk"), "it is still to come")
+	require.Nil(t, at(w.ok(me, `query($id: ID!) { statement(id: $id) { chunk(n: 0) { rows } } }`, map[string]any{"id": id}), "statement", "chunk"), "the chunk is not ready")
 	c := w.open(me, nil)
 	one := c.subscribe(`subscription($id: ID!) { it: statementUpdated(id: $id) { id state progress message kind chunks { rows } } }`, map[string]any{"id": id})
 	half := c.until(one, func(d map[string]any) bool { return at(d, "it", "state") == "RUNNING" })
@@ -260,7 +260,7 @@ func TestStatementsAreToldAsTheyComeAndChange(t *testing.T) {
 	running := live.subscribe(`subscription { it: statementsUpdated(filter: {states: [RUNNING]}) { query state } }`, nil)
 	require.Equal(t, map[string]any{"query": "SLOW", "state": "RUNNING"}, live.event(running)["it"])
 	w.engines.finish()
-	require.Equal(t, "SUCCEEDED", at(live.event(running), "it", "state"), "one that leaves is told too")
+	require.Equal(t, "SUCCEEDED", at(live.event(running), "it", "state"), "a statement that stops matching is sent too")
 	c.until(all, func(d map[string]any) bool {
 		return at(d, "it", "query") == "SLOW" && at(d, "it", "state") == "SUCCEEDED"
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond/millpond/graph/model"
 )
 
-// tableOf is the table or view with the id, live or dropped; nil once it is gone.
+// tableOf returns the table or view with the id, live or dropped; nil after it is removed.
 func (r *Resolver) tableOf(ctx context.Context, id domain.TableID) (*model.LakeTable, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
@@ -26,14 +26,14 @@ func (r *Resolver) tableOf(ctx context.Context, id domain.TableID) (*model.LakeT
 	return &shown, nil
 }
 
-// expectTables tells which tables the response shows together.
+// expectTables announces the tables that the response will load together.
 func expectTables(ctx context.Context, ids []domain.TableID) {
 	if load, ok := loader.From(ctx); ok {
 		load.ExpectTables(ids)
 	}
 }
 
-// lineageGraph is what leads to a table and from it.
+// lineageGraph returns the data flow into and out of a table.
 func (r *Resolver) lineageGraph(ctx context.Context, q domain.LineageQuery) (model.LineageGraph, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *Resolver) lineageGraph(ctx context.Context, q domain.LineageQuery) (mod
 	return model.NewLineageGraph(g), err
 }
 
-// ofTable is a page of what a table has; views have none of it.
+// ofTable returns a page of a table's details. It is empty for a view.
 func ofTable[T any](ctx context.Context, t *model.LakeTable, first *int, after *string,
 	list func(context.Context, domain.Scope, domain.TableID, domain.Page) (domain.List[T], error),
 ) (model.Connection[T], error) {
@@ -55,7 +55,7 @@ func ofTable[T any](ctx context.Context, t *model.LakeTable, first *int, after *
 	})
 }
 
-// shownAs shows each of the things.
+// shownAs maps a list.
 func shownAs[A, B any](all []A, show func(A) B) []B {
 	shown := make([]B, len(all))
 	for i, a := range all {
@@ -64,7 +64,7 @@ func shownAs[A, B any](all []A, show func(A) B) []B {
 	return shown
 }
 
-// tableByName is the live table or view of the name.
+// tableByName returns the live table or view with the name.
 func (r *Resolver) tableByName(ctx context.Context, s domain.Scope, ref lake.Ref) (domain.LakeTable, error) {
 	t, err := r.Lake.Table(ctx, s, ref, domain.KindTable)
 	if domain.IsCode(err, domain.CodeNotFound) {
@@ -77,7 +77,8 @@ func refOf(t domain.LakeTable) lake.Ref {
 	return lake.Ref{Database: string(t.DatabaseID), Schema: t.Schema, Name: t.Name}
 }
 
-// liveTable is the table or view with the id, which is to be changed. One that is dropped is CodeConflict.
+// liveTable returns the table or view with the id, to change it. If it is dropped, the error is
+// CodeConflict.
 func (r *Resolver) liveTable(ctx context.Context, s domain.Scope, id domain.TableID) (domain.LakeTable, error) {
 	t, err := r.Lake.TableByID(ctx, s, id)
 	if err == nil && t.DroppedAt != nil {
@@ -115,13 +116,14 @@ func (r *Resolver) renameTable(ctx context.Context, s domain.Scope, in model.Ren
 	return r.Lake.TableByID(ctx, s, t.ID)
 }
 
-// viewText is what a view stands for.
+// viewText is the SQL of a view.
 type viewText struct {
 	SQL     string `json:"sql"`
 	Dialect string `json:"dialect"`
 }
 
-// viewOf reads a view's text: the one for DuckDB where there are several. It is empty for tables, and for a view that is dropped.
+// viewOf returns a view's text, preferring the DuckDB dialect. It is empty for tables and dropped
+// views.
 func (r *Resolver) viewOf(ctx context.Context, t model.LakeTable) (viewText, error) {
 	if t.Kind != domain.KindView || t.DroppedAt != nil {
 		return viewText{}, nil
@@ -137,7 +139,7 @@ func (r *Resolver) viewOf(ctx context.Context, t model.LakeTable) (viewText, err
 	return textOfView(loaded.Metadata)
 }
 
-// textOfView reads it from a view's metadata.
+// textOfView reads the text from a view's metadata.
 func textOfView(metadata []byte) (viewText, error) {
 	var m struct {
 		Current  int64 `json:"current-version-id"`

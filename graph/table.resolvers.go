@@ -97,6 +97,15 @@ func (r *mutationResolver) UndropTable(ctx context.Context, input model.UndropTa
 	return model.UndropTablePayload{Table: model.NewLakeTable(t)}, err
 }
 
+func (r *mutationResolver) PurgeTable(ctx context.Context, input model.PurgeTableInput) (model.PurgeTablePayload, error) {
+	scope, err := auth.From(ctx)
+	if err != nil {
+		return model.PurgeTablePayload{}, err
+	}
+	t, err := r.Lake.PurgeDropped(ctx, scope, domain.TableID(input.ID))
+	return model.PurgeTablePayload{Table: model.NewLakeTable(t)}, err
+}
+
 func (r *mutationResolver) RenameTable(ctx context.Context, input model.RenameTableInput) (model.RenameTablePayload, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {

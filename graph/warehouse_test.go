@@ -11,8 +11,8 @@ import (
 
 const warehouseSettings = `warehouse { id writeEngine nodes trinoStart pricePerHour }`
 
-// tells plays a heartbeat of a machine's agent, and returns what it is answered with.
-func (f *fleet) tells(id domain.MachineID, engines ...domain.Engine) domain.AgentOrders {
+// heartbeat sends a heartbeat of a machine's agent, and returns the answer.
+func (f *fleet) heartbeat(id domain.MachineID, engines ...domain.Engine) domain.AgentOrders {
 	f.w.t.Helper()
 	f.mu.Lock()
 	scope, session := f.scopes[id], f.sessions[id]
@@ -70,7 +70,7 @@ func TestAWarehouseThatWritesWithTrinoIsFollowed(t *testing.T) {
 
 	duckdb := domain.Engine{Name: "duckdb", Version: "1.5.5"}
 	shown := map[string]any{"name": "duckdb", "version": "1.5.5", "state": nil, "message": nil, "nodes": nil}
-	orders := agents.tells(m.ID, duckdb, domain.Engine{Name: "trino", Version: "476", State: domain.EngineFailed, Message: "It has no memory.", Nodes: 3})
+	orders := agents.heartbeat(m.ID, duckdb, domain.Engine{Name: "trino", Version: "476", State: domain.EngineFailed, Message: "It has no memory.", Nodes: 3})
 	require.Equal(t, &domain.WarehouseSettings{Nodes: 3, TrinoStart: domain.TrinoFirstWrite}, orders.Warehouse)
 	failed := c.until(events, func(d map[string]any) bool {
 		return at(d, "it", "id") == string(m.ID) && len(at(d, "it", "engines").([]any)) == 2
@@ -83,7 +83,7 @@ func TestAWarehouseThatWritesWithTrinoIsFollowed(t *testing.T) {
 	require.Equal(t, 5.0, at(update("nodes", 5).Data, "it", "warehouse", "nodes"), "it runs")
 	c.until(events, func(d map[string]any) bool { return at(d, "it", "nodes") == 5.0 })
 	require.Equal(t, "with_warehouse", at(update("trinoStart", "with_warehouse").Data, "it", "warehouse", "trinoStart"))
-	require.Equal(t, &domain.WarehouseSettings{Nodes: 5, TrinoStart: domain.TrinoWithWarehouse}, agents.tells(m.ID).Warehouse)
+	require.Equal(t, &domain.WarehouseSettings{Nodes: 5, TrinoStart: domain.TrinoWithWarehouse}, agents.heartbeat(m.ID).Warehouse)
 
 	nouns[1].did(w, me, "stop", map[string]any{"id": m.ID})
 	stopped := c.until(events, is("STOPPED"))

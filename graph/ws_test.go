@@ -41,7 +41,7 @@ func (w *world) dial(who header) *client {
 	return c
 }
 
-// smallBuffer makes a reader that stops felt soon.
+// smallBuffer makes a stopped reader block the writer soon.
 func smallBuffer(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if tcp, ok := conn.(*net.TCPConn); ok {
@@ -50,7 +50,7 @@ func smallBuffer(ctx context.Context, network, address string) (net.Conn, error)
 	return conn, err
 }
 
-// open dials and is acknowledged.
+// open dials and initialises the connection.
 func (w *world) open(who header, payload map[string]any) *client {
 	w.t.Helper()
 	c := w.dial(who)
@@ -84,9 +84,9 @@ func (c *client) subscribe(query string, vars map[string]any) string {
 	return id
 }
 
-const patience = time.Minute
+const testTimeout = time.Minute
 
-// read returns the next message but pings, which it answers.
+// read returns the next message. It answers pings.
 func (c *client) read() message {
 	c.w.t.Helper()
 	m, err := c.tryRead()
@@ -96,7 +96,7 @@ func (c *client) read() message {
 
 func (c *client) tryRead() (message, error) {
 	for {
-		_ = c.conn.SetReadDeadline(time.Now().Add(patience))
+		_ = c.conn.SetReadDeadline(time.Now().Add(testTimeout))
 		var m message
 		if err := c.conn.ReadJSON(&m); err != nil {
 			return m, err
@@ -122,7 +122,8 @@ func (c *client) event(id string) map[string]any {
 	return a.Data
 }
 
-// failure returns the code of the error that ends the operation, or of its next event. An operation before it may only now complete.
+// failure returns the code of the error that ends the operation, or of its next event. Before it,
+// an earlier operation may only complete.
 func (c *client) failure(id string) string {
 	c.w.t.Helper()
 	m := c.read()

@@ -9,16 +9,16 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Agent is a process in the customer's cloud that does the work.
+// Agent is a process in the customer's cloud that runs the work.
 type Agent struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
-	Status      string `json:"status" enum:"new,connected,disconnected,lost" doc:"lost: away for so long that what ran on it was declared lost."`
+	Status      string `json:"status" enum:"new,connected,disconnected,lost" doc:"lost: disconnected for so long that the attempts on it were declared lost."`
 	Version     string `json:"version"`
 	Hostname    string `json:"hostname"`
 	OS          string `json:"os"`
 	Arch        string `json:"arch"`
-	Slots       int    `json:"slots" doc:"Tasks it runs at the same time."`
+	Slots       int    `json:"slots" doc:"How many tasks it runs at once."`
 	Busy        int    `json:"busy" doc:"Slots in use."`
 	CreatedAt   Time   `json:"created_at"`
 	ConnectedAt *Time  `json:"connected_at" nullable:"true"`
@@ -28,10 +28,10 @@ type Agent struct {
 // AgentToken is an agent with its new token.
 type AgentToken struct {
 	Agent
-	Token string `json:"token" example:"mp_agt_…" doc:"Shown once and not kept."`
+	Token string `json:"token" example:"mp_agt_…" doc:"Shown once and not stored."`
 }
 
-// AgentPath is the path of what concerns one agent.
+// AgentPath is the path of operations on one agent.
 type AgentPath struct {
 	ID string `path:"id" doc:"The agent's id."`
 }
@@ -47,14 +47,14 @@ func (a *api) agentRoutes() {
 	const tag = "Agents"
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/settings/agents", OperationID: "list-agents", Tags: []string{tag}, Summary: "List agents, oldest first",
-		Description: "The workspace's own; those of compute instances and warehouses are found by the agent_id of these.",
+		Description: "The workspace's own agents. Those of compute instances and warehouses are found by their agent_id.",
 	}, a.listAgents)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/settings/agents/{id}", OperationID: "get-agent", Tags: []string{tag}, Summary: "Get an agent",
 	}, a.getAgent)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/settings/agents/{id}/rotate-token", OperationID: "rotate-agent-token", Tags: []string{tag},
-		Summary: "Give an agent a new token", Description: "The connection made with the old one ends. The agent of a compute instance or a warehouse gets its token when that starts: here it is 409.",
+		Summary: "Rotate an agent's token", Description: "The connection of the old token ends. 409 for the agent of a compute instance or a warehouse, which gets its token when the machine starts.",
 		Errors: []int{http.StatusConflict},
 	}, a.rotateAgentToken)
 }

@@ -14,29 +14,29 @@ import (
 type APIKey struct {
 	ID         string `json:"id"`
 	Name       string `json:"name"`
-	Hint       string `json:"hint" example:"svc_sk_9fQ2" doc:"How the secret begins."`
-	Role       string `json:"role" enum:"viewer,editor,admin" doc:"At each use it is at most its maker's."`
+	Hint       string `json:"hint" example:"svc_sk_9fQ2" doc:"The first characters of the secret."`
+	Role       string `json:"role" enum:"viewer,editor,admin" doc:"At each use it is at most the creator's role."`
 	CreatedBy  string `json:"created_by" doc:"The user's id."`
 	CreatedAt  Time   `json:"created_at"`
 	ExpiresAt  *Time  `json:"expires_at" nullable:"true" doc:"An expired key is removed 30 days later."`
 	RevokedAt  *Time  `json:"revoked_at" nullable:"true"`
-	LastUsedAt *Time  `json:"last_used_at" nullable:"true" doc:"To the minute."`
+	LastUsedAt *Time  `json:"last_used_at" nullable:"true" doc:"Precise to the minute."`
 }
 
 // CreatedAPIKey is a new key with its secret.
 type CreatedAPIKey struct {
 	APIKey
-	Secret string `json:"secret" example:"svc_sk_…" doc:"Shown once and not kept. Send it as Authorization: Bearer <secret>."`
+	Secret string `json:"secret" example:"svc_sk_…" doc:"Shown once and not stored. Send it as Authorization: Bearer <secret>."`
 }
 
-// NewAPIKey is what a key is made from.
+// NewAPIKey is the body of a request to create an API key.
 type NewAPIKey struct {
 	Name      string     `json:"name"`
-	Role      string     `json:"role,omitempty" enum:"viewer,editor,admin" doc:"At most one's own, which it is when left out."`
-	ExpiresAt *time.Time `json:"expires_at,omitempty" nullable:"true" doc:"Left out or null: never."`
+	Role      string     `json:"role,omitempty" enum:"viewer,editor,admin" doc:"At most one's own role. Defaults to viewer."`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" nullable:"true" doc:"Absent or null: the key never expires."`
 }
 
-// APIKeyPath is the path of what concerns one key.
+// APIKeyPath is the path of operations on one key.
 type APIKeyPath struct {
 	ID string `path:"id" doc:"The key's id."`
 }
@@ -52,15 +52,15 @@ func (a *api) apiKeyRoutes() {
 	const tag = "API keys"
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/settings/api-keys", OperationID: "list-api-keys", Tags: []string{tag},
-		Summary: "List API keys, newest first", Description: "All of the workspace to an admin, to others their own.",
+		Summary: "List API keys, newest first", Description: "An admin sees all keys of the workspace, others see their own.",
 	}, a.listAPIKeys)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/settings/api-keys", OperationID: "create-api-key", Tags: []string{tag}, DefaultStatus: http.StatusCreated,
-		Summary: "Mint an API key", Description: "Only a signed-in user makes keys, so that each has somebody to answer for it.",
+		Summary: "Create an API key", Description: "Only a signed-in user creates keys, so that a person is responsible for each.",
 	}, a.createAPIKey)
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: "/settings/api-keys/{id}", OperationID: "revoke-api-key", Tags: []string{tag},
-		Summary: "Revoke an API key from now on", Description: "It stays in the list. A second time is 409.", Errors: []int{http.StatusConflict},
+		Summary: "Revoke an API key at once", Description: "It stays in the list. Revoking it again is 409.", Errors: []int{http.StatusConflict},
 	}, a.revokeAPIKey)
 }
 

@@ -10,28 +10,28 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// Login is what somebody signs in with.
+// Login is the body of a sign-in.
 type Login struct {
 	Email     string `json:"email" example:"ada@example.com"`
 	Password  string `json:"password"`
-	Workspace string `json:"workspace,omitempty" doc:"Id or name; needed by those who belong to several workspaces."`
+	Workspace string `json:"workspace,omitempty" doc:"Id or name. Required for members of several workspaces."`
 }
 
-// SetUp is what somebody with a one-time link answers.
+// SetUp is the body of a request that accepts an invitation by its one-time link.
 type SetUp struct {
-	Token    string `json:"token" doc:"Of the one-time link: what follows ?token=."`
+	Token    string `json:"token" doc:"The token of the one-time link, after ?token=."`
 	Email    string `json:"email" example:"ada@example.com"`
-	Name     string `json:"name,omitempty" doc:"Of a new account; one that has a password keeps its name."`
-	Password string `json:"password" doc:"The account's; a first one has at least 12 characters."`
+	Name     string `json:"name,omitempty" doc:"Name of a new account. An account with a password keeps its name."`
+	Password string `json:"password" doc:"The account's password. A first password has at least 12 characters."`
 }
 
-// PasswordChange is a new password.
+// PasswordChange is the body of a password change.
 type PasswordChange struct {
 	Current string `json:"current"`
 	New     string `json:"new" doc:"At least 12 characters."`
 }
 
-// AccessToken is a fresh access token.
+// AccessToken is a new access token.
 type AccessToken struct {
 	AccessToken string `json:"access_token"`
 	TokenType   string `json:"token_type" enum:"Bearer"`
@@ -42,16 +42,16 @@ func accessToken(token string) *answer[AccessToken] {
 	return &answer[AccessToken]{AccessToken{AccessToken: token, TokenType: "Bearer", ExpiresIn: int(auth.AccessTokenLife.Seconds())}}
 }
 
-// Me is who the credential belongs to.
+// Me is the credential's owner.
 type Me struct {
 	Actor            Actor     `json:"actor"`
 	Role             string    `json:"role" enum:"viewer,editor,admin"`
 	Workspace        Workspace `json:"workspace"`
-	User             *User     `json:"user,omitempty" doc:"Absent where the credential is not a person's."`
-	SessionExpiresAt *Time     `json:"session_expires_at,omitempty" doc:"When a refresh stops to help and a login is needed."`
+	User             *User     `json:"user,omitempty" doc:"Absent if the credential is not a user's."`
+	SessionExpiresAt *Time     `json:"session_expires_at,omitempty" doc:"When the session can no longer be refreshed, and a login is needed."`
 }
 
-// User is somebody with a password.
+// User is a person with a password.
 type User struct {
 	ID    string `json:"id"`
 	Email string `json:"email"`
@@ -67,28 +67,28 @@ func (a *api) authRoutes() {
 	operatePublic(a, huma.Operation{
 		Method: http.MethodPost, Path: "/auth/login", OperationID: "login", Tags: []string{tag}, Summary: "Sign in with e-mail and password",
 		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
-		Description: "Decided here: wrong credentials are 401, the same for an unknown e-mail and for a wrong password; too many failures in a minute are 429 with Retry-After. " +
-			"Who belongs to several workspaces names one.",
+		Description: "Decided here: wrong credentials are 401, the same for an unknown e-mail and for a wrong password. Too many failures in a minute are 429 with Retry-After. " +
+			"A member of several workspaces must name one.",
 	}, a.login)
 	operate(a, huma.Operation{
-		Method: http.MethodPost, Path: "/auth/refresh", OperationID: "refresh", Tags: []string{tag}, Summary: "Get a fresh access token before the current one expires",
-		Description: "Decided here: no body; the token still valid is the bearer, and the answer is that of a login. A session ends 30 days after its login, however often it is refreshed. An API key is 403: it needs no refreshing.",
+		Method: http.MethodPost, Path: "/auth/refresh", OperationID: "refresh", Tags: []string{tag}, Summary: "Get a new access token before the current one expires",
+		Description: "Decided here: there is no body. The bearer is the token that is still valid, and the answer is that of a login. A session ends 30 days after its login, however often it is refreshed. An API key is 403: it needs no refresh.",
 	}, a.refresh)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/auth/logout", OperationID: "logout", Tags: []string{tag}, Summary: "End the session at once, everywhere",
 	}, a.logout)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/auth/me", OperationID: "me", Tags: []string{tag}, Summary: "Show who the credential belongs to",
+		Method: http.MethodGet, Path: "/auth/me", OperationID: "me", Tags: []string{tag}, Summary: "Show the credential's owner",
 	}, a.me)
 	operatePublic(a, huma.Operation{
 		Method: http.MethodPost, Path: "/auth/setup", OperationID: "set-up", Tags: []string{tag}, Summary: "Accept an invitation by its one-time link, and sign in",
 		Errors: []int{http.StatusUnauthorized, http.StatusConflict, http.StatusTooManyRequests},
-		Description: "Who has no password yet sets one. Where the e-mail has an account, the password is the account's and stays as it is: a wrong one is 401, changes nothing, leaves the link " +
-			"as it was and counts as a failed login (too many are 429). A link of the operator's, which names no e-mail, is 409 for somebody who is invited elsewhere and has no password yet.",
+		Description: "A user without a password sets one. If the e-mail has an account, the password must be the account's, and does not change. A wrong password is 401, changes nothing, keeps the link valid " +
+			"and counts as a failed login; too many are 429. An operator's link names no e-mail: it is 409 for a user without a password who is invited elsewhere.",
 	}, a.setUp)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/auth/password", OperationID: "change-password", Tags: []string{tag},
-		Summary: "Change one's password; the other sessions end", Errors: []int{http.StatusTooManyRequests},
+		Summary: "Change one's password; one's other sessions end", Errors: []int{http.StatusTooManyRequests},
 	}, a.changePassword)
 }
 

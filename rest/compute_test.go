@@ -15,7 +15,7 @@ func TestComputeIsMade(t *testing.T) {
 	w := newWorld(t)
 	r := w.call(w.ours.editor, "POST", "/compute", map[string]any{"name": "trainer", "flavor": "cpu.2"})
 	made := r.object(201)
-	require.Equal(t, map[string]any{"id": made["id"], "status": "stopped"}, made, "these two and nothing else")
+	require.Equal(t, map[string]any{"id": made["id"], "status": "stopped"}, made, "exactly these two fields")
 	id, _ := made["id"].(string)
 	require.Equal(t, Prefix+"/compute/"+id, r.header.Get("Location"))
 	shown := w.call(w.ours.viewer, "GET", "/compute/"+id, nil).object(200)
@@ -26,7 +26,7 @@ func TestComputeIsMade(t *testing.T) {
 	require.NotContains(t, shown, "write_engine")
 }
 
-// What runs on a compute instance is shown there, from the wait for its start to the end of its last try.
+// A task on a compute instance shows it, from the wait for its start to its last attempt.
 func TestTasksOnCompute(t *testing.T) {
 	w := newWorld(t)
 	token, id := w.ours.editor, w.machine(computeNoun, w.ours.editor, "trainer")
@@ -55,7 +55,7 @@ func TestTasksOnCompute(t *testing.T) {
 	require.NotNil(t, idle["auto_stop_at"])
 	require.NotNil(t, idle["last_used_at"])
 
-	t.Run("a job or a task names a compute instance that there is", func(t *testing.T) {
+	t.Run("a job or a task names an existing compute instance", func(t *testing.T) {
 		theirs := w.machine(computeNoun, w.theirs.editor, "elsewhere")
 		warehouse := w.machine(warehouseNoun, token, "sql")
 		for _, unknown := range []string{"nothing", theirs, "elsewhere", warehouse, "sql"} {

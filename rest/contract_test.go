@@ -16,9 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// What huma does otherwise by itself, and we do not.
+// Where huma's defaults differ from our contract.
 func TestContract(t *testing.T) {
 	w := newWorld(t)
 	token := w.ours.editor
@@ -128,16 +129,16 @@ func TestContract(t *testing.T) {
 
 func TestRequestIDs(t *testing.T) {
 	w := newWorld(t)
-	require.Equal(t, "ci-7:a.b_c/1", w.call(w.ours.admin, "GET", "/workspace", nil, requestIDHeader, "ci-7:a.b_c/1").header.Get(requestIDHeader))
-	first := w.call("", "GET", "/workspace", nil).header.Get(requestIDHeader)
+	require.Equal(t, "ci-7:a.b_c/1", w.call(w.ours.admin, "GET", "/workspace", nil, httpx.RequestIDHeader, "ci-7:a.b_c/1").header.Get(httpx.RequestIDHeader))
+	first := w.call("", "GET", "/workspace", nil).header.Get(httpx.RequestIDHeader)
 	require.Regexp(t, `^req_[a-z0-9]{26}$`, first)
-	require.NotEqual(t, first, w.call("", "GET", "/workspace", nil).header.Get(requestIDHeader))
+	require.NotEqual(t, first, w.call("", "GET", "/workspace", nil).header.Get(httpx.RequestIDHeader))
 	for _, insane := range []string{"a b", `a"b`, "<x>", strings.Repeat("x", 129)} {
-		require.Regexp(t, `^req_`, w.call("", "GET", "/workspace", nil, requestIDHeader, insane).header.Get(requestIDHeader))
+		require.Regexp(t, `^req_`, w.call("", "GET", "/workspace", nil, httpx.RequestIDHeader, insane).header.Get(httpx.RequestIDHeader))
 	}
 }
 
-// endless gives bytes for ever and counts them.
+// endless returns bytes for ever and counts them.
 type endless struct{ given atomic.Int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -152,7 +153,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		r := w.request(t.Context(), w.ours.editor, "POST", "/jobs", io.LimitReader(body, 100<<20))
 		r.ContentLength = 100 << 20
 		r.Header.Set("Expect", "100-continue")
-		res, err := (&http.Client{Transport: &http.Transport{ExpectContinueTimeout: patience}}).Do(r)
+		res, err := (&http.Client{Transport: &http.Transport{ExpectContinueTimeout: testTimeout}}).Do(r)
 		require.NoError(t, err)
 		defer func() { _ = res.Body.Close() }()
 		require.Equal(t, 413, res.StatusCode)
@@ -162,7 +163,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		body := &endless{}
 		r := w.request(t.Context(), w.ours.editor, "POST", "/jobs", io.LimitReader(body, 100<<20))
 		res, err := http.DefaultClient.Do(r)
-		if err == nil { // the connection may be cut before the client has read the answer
+		if err == nil { // the connection may be cut before the client reads the answer
 			defer func() { _ = res.Body.Close() }()
 			require.Equal(t, 413, res.StatusCode)
 		}
@@ -180,7 +181,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		body := &endless{}
 		r := w.request(t.Context(), "nobody", "POST", "/jobs", io.LimitReader(body, 100<<20))
 		r.Header.Set("Expect", "100-continue")
-		res, err := (&http.Client{Transport: &http.Transport{ExpectContinueTimeout: patience}}).Do(r)
+		res, err := (&http.Client{Transport: &http.Transport{ExpectContinueTimeout: testTimeout}}).Do(r)
 		require.NoError(t, err)
 		defer func() { _ = res.Body.Close() }()
 		require.Equal(t, 401, res.StatusCode)
@@ -191,6 +192,7 @@ func TestBodiesAreBounded(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	w := newWorld(t)
+	w.ours = w.renewed(w.ours)
 	r := w.call("", "GET", "/workspace", nil)
 	r.refused(401)
 	require.Equal(t, `Bearer realm="millpond"`, r.header.Get("WWW-Authenticate"))
@@ -222,7 +224,7 @@ func TestCredentials(t *testing.T) {
 	})
 }
 
-// renewed signs the tenant's people in again.
+// renewed signs the tenant's members in again.
 func (w *world) renewed(t tenant) tenant {
 	w.t.Helper()
 	sign := func(email string) string {
@@ -234,17 +236,17 @@ func (w *world) renewed(t tenant) tenant {
 	return t
 }
 
-// An error from below is told to nobody, and found in the log by its request id.
+// An internal error is hidden from callers, and logged with its request id.
 func TestInternalErrorsStayInside(t *testing.T) {
 	w := newWorld(t)
 	w.services.Workspaces.Store = broken{}
-	r := w.call(w.ours.admin, "GET", "/workspace", nil, requestIDHeader, "look-for-me")
+	r := w.call(w.ours.admin, "GET", "/workspace", nil, httpx.RequestIDHeader, "look-for-me")
 	require.NotContains(t, r.refused(500), "10.0.0.7")
 	require.Contains(t, w.logged.String(), "10.0.0.7")
 	require.Contains(t, w.logged.String(), `"request_id":"look-for-me"`)
 }
 
-// broken is a database that is not there, or worse.
+// broken is a database that always fails.
 type broken struct{ panics bool }
 
 func (b broken) In(context.Context, domain.Scope, func(domain.Tx) error) error {

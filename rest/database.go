@@ -15,12 +15,12 @@ import (
 // Database holds schemas, which hold tables and views.
 type Database struct {
 	ID        string `json:"id" example:"db_01k2v9d3h2f5s8wq6z1y7b4c0e"`
-	Name      string `json:"name" example:"lake" doc:"Unique in the workspace, in any case. The warehouse and the prefix of an Iceberg REST client."`
+	Name      string `json:"name" example:"lake" doc:"Unique in the workspace, regardless of case. For an Iceberg REST client, it is the warehouse and the prefix."`
 	CreatedBy Actor  `json:"created_by"`
 	CreatedAt Time   `json:"created_at"`
 }
 
-// NewDatabase is what a database is made from.
+// NewDatabase is the body of a request to create a database.
 type NewDatabase struct {
 	Name string `json:"name" example:"sales"`
 }
@@ -33,18 +33,18 @@ type LakeSchema struct {
 	CreatedAt  Time              `json:"created_at"`
 }
 
-// NewSchema is what a schema is made from.
+// NewSchema is the body of a request to create a schema.
 type NewSchema struct {
-	Name       string            `json:"name" example:"europe.north" doc:"Its levels, joined by dots; all but the last must be there."`
+	Name       string            `json:"name" example:"europe.north" doc:"Its levels, joined by dots. All but the last must exist."`
 	Properties map[string]string `json:"properties,omitempty" nullable:"true"`
 }
 
-// DatabasePath is the path of what concerns one database.
+// DatabasePath is the path of operations on one database.
 type DatabasePath struct {
-	ID string `path:"id" doc:"The id of the database, or its name." example:"lake"`
+	ID string `path:"id" doc:"Id or name of the database." example:"lake"`
 }
 
-// SchemaPath is the path of what concerns one schema.
+// SchemaPath is the path of operations on one schema.
 type SchemaPath struct {
 	DatabasePath
 	Schema string `path:"schema" doc:"The schema's name: its levels, joined by dots." example:"public"`
@@ -67,29 +67,29 @@ func (a *api) databaseRoutes() {
 	tags, conflict := []string{tag}, []int{http.StatusConflict}
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/databases", OperationID: "list-databases", Tags: tags, Summary: "List databases, oldest first",
-		Description: "A workspace starts with the database lake, and in it the schema public. Names are kept as they were given, and found in any case.",
+		Description: "A new workspace has the database lake, with the schema public. Names keep their case, and are found in any case.",
 	}, a.listDatabases)
 	operate(a, huma.Operation{
-		Method: http.MethodPost, Path: "/databases", OperationID: "create-database", Tags: tags, Summary: "Make a database", DefaultStatus: http.StatusCreated, Errors: conflict,
-		Description: "It begins with the schema public. A name that is taken is 409.\n\nDecided here: the answer is 201 with the whole database.",
+		Method: http.MethodPost, Path: "/databases", OperationID: "create-database", Tags: tags, Summary: "Create a database", DefaultStatus: http.StatusCreated, Errors: conflict,
+		Description: "The database has the schema public. A name that is taken is 409.\n\nDecided here: the answer is 201 with the whole database.",
 	}, a.createDatabase)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: one, OperationID: "get-database", Tags: tags, Summary: "Get a database",
 	}, a.getDatabase)
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: one, OperationID: "delete-database", Tags: tags, Summary: "Delete a database", DefaultStatus: http.StatusNoContent, Errors: conflict,
-		Description: "409 while a table or a view is in it. Its dropped tables can no longer be restored.",
+		Description: "409 while the database holds a table or a view. Its dropped tables can no longer be restored.",
 	}, a.deleteDatabase)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: one + "/schemas", OperationID: "list-schemas", Tags: tags, Summary: "List a database's schemas, by name",
-		Description: "Those of all levels.",
+		Description: "Schemas of all levels.",
 	}, a.listSchemas)
 	operate(a, huma.Operation{
-		Method: http.MethodPost, Path: one + "/schemas", OperationID: "create-schema", Tags: tags, Summary: "Make a schema", DefaultStatus: http.StatusCreated, Errors: conflict,
+		Method: http.MethodPost, Path: one + "/schemas", OperationID: "create-schema", Tags: tags, Summary: "Create a schema", DefaultStatus: http.StatusCreated, Errors: conflict,
 	}, a.createSchema)
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: one + "/schemas/{schema}", OperationID: "delete-schema", Tags: tags, Summary: "Delete a schema", DefaultStatus: http.StatusNoContent, Errors: conflict,
-		Description: "409 while a table, a view or another schema is in it.",
+		Description: "409 while the schema holds a table, a view or another schema.",
 	}, a.deleteSchema)
 }
 
@@ -154,7 +154,7 @@ func (a *api) createSchema(ctx context.Context, s domain.Scope, in *struct {
 	return &created[LakeSchema]{Location: Prefix + "/databases/" + string(made.DatabaseID) + "/schemas/" + made.Name, Body: showLakeSchema(made)}, nil
 }
 
-// lake is the key as the catalog takes it, for the request that it came with.
+// lake returns the key for the catalog, with the hash of the request.
 func (o Once) lake(request ...any) (lake.Key, error) {
 	if o.IdempotencyKey == "" {
 		return lake.Key{}, nil

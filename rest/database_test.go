@@ -53,7 +53,7 @@ func TestDatabasesComeAndGo(t *testing.T) {
 
 	w.tableIn(w.ours, "sales", "orders", false)
 	require.Contains(t, w.call(w.ours.admin, "DELETE", "/databases/sales", nil).refused(409), "Sales")
-	w.call(w.ours.admin, "DELETE", "/databases/sales/schemas/public/tables/orders", nil).gone()
+	w.call(w.ours.admin, "DELETE", "/databases/sales/schemas/public/tables/orders?purge=true", nil).gone()
 	w.call(w.ours.editor, "DELETE", "/databases/sales", nil).refused(403)
 	w.call(w.ours.admin, "DELETE", "/databases/sales", nil).gone()
 	for _, path := range []string{"", "/schemas", "/tables", "/views", "/schemas/public/tables/orders"} {
@@ -85,7 +85,7 @@ func TestSchemasComeAndGo(t *testing.T) {
 	create("Europe", nil, "Idempotency-Key", "k").refused(409)
 	require.Contains(t, create("europe", nil).refused(409), "exists already")
 	require.Contains(t, create("PUBLIC", nil).refused(409), "exists already")
-	require.Equal(t, "Europe.north", create("europe.north", nil).object(201)["name"], "in the schema as it is written")
+	require.Equal(t, "Europe.north", create("europe.north", nil).object(201)["name"], "with the existing case of the schema")
 	create("europe.north.oslo", nil).object(201)
 	require.Contains(t, create("asia.south", nil).refused(404), "asia")
 	for _, name := range []string{"", " ", ".", "a..b", "a.", ".a", "a/b", `a\b`, " a", "a\tb", strings.Repeat("x", 256), strings.Repeat("a.", 10) + "a"} {

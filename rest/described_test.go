@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pathTemplate is a path of the document, and how requests for it look.
+// pathTemplate is a path of the document, with a pattern for its requests.
 type pathTemplate struct {
 	pattern *regexp.Regexp
 	item    *openapi3.PathItem
@@ -41,7 +41,7 @@ var templates = sync.OnceValues(func() ([]pathTemplate, error) {
 	return all, nil
 })
 
-// allowNull says of schemas for anything that null is such a thing too: the validator takes them otherwise.
+// allowNull makes schemas without a type accept null, which the validator refuses by default.
 func allowNull(ref *openapi3.SchemaRef) {
 	if ref == nil || ref.Value == nil {
 		return
@@ -61,7 +61,8 @@ func allowNull(ref *openapi3.SchemaRef) {
 	}
 }
 
-// requireDescribed checks an answer against the document: its status is there, and its body is what the schema says.
+// requireDescribed checks an answer against the document: its status is documented, and its body
+// fits the schema.
 func requireDescribed(t testing.TB, method, path string, r reply) {
 	t.Helper()
 	op := operationOf(t, method, path)
@@ -77,15 +78,15 @@ func requireDescribed(t testing.TB, method, path string, r reply) {
 	var v any
 	require.NoError(t, json.Unmarshal([]byte(r.body), &v), r.body)
 	if _, seen := shapes.LoadOrStore(fmt.Sprint(op.OperationID, r.status, shape(v)), true); seen {
-		return // a schema is slow to compile
+		return // compiling a schema is slow
 	}
 	require.NoError(t, media.Schema.Value.VisitJSON(v, openapi3.EnableJSONSchema2020()), "%s %s: %s", method, path, r.body)
 }
 
-// shapes are those of answers that were found as described.
+// shapes are the shapes of answers that were already checked.
 var shapes sync.Map
 
-// shape is a value's types without its values.
+// shape returns a value's types without its values.
 func shape(v any) string {
 	switch v := v.(type) {
 	case map[string]any:

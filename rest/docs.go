@@ -13,7 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// The page is made once, of the OpenAPI document alone, and asks nothing of any other host.
+// The page is built once, from the OpenAPI document alone, and requests nothing from other hosts.
 var (
 	//go:embed docs.html
 	docsHTML string
@@ -23,7 +23,7 @@ var (
 	docsJS []byte
 )
 
-// docs is what the page shows.
+// docs is the data of the page.
 type docs struct {
 	Title   string
 	About   template.HTML
@@ -135,7 +135,7 @@ func schemaFields(s *huma.Schema) []docsField {
 	return fields
 }
 
-// typeName is a schema's type for people, and the name of the schema that it refers to.
+// typeName returns a schema's type in words, and the name of the schema that it refers to.
 func typeName(s *huma.Schema) (kind, schema string) {
 	switch {
 	case s.Ref != "":
@@ -177,7 +177,8 @@ func curl(o *huma.OpenAPI, op *huma.Operation) string {
 	return b.String()
 }
 
-// sample is an example of the schema: its own where it has one, else its required fields, or all where none is.
+// sample returns an example of the schema. It is the schema's own if it has one, else its required
+// fields, or all fields if no field is required.
 func sample(o *huma.OpenAPI, s *huma.Schema) any {
 	switch {
 	case len(s.Examples) > 0:
@@ -211,7 +212,7 @@ var (
 	bold = regexp.MustCompile(`\*\*([^*]+)\*\*`)
 )
 
-// prose renders what our descriptions use of Markdown: paragraphs, code and bold.
+// prose renders the Markdown of our descriptions: paragraphs, code and bold.
 func prose(s string) template.HTML {
 	var b strings.Builder
 	for paragraph := range strings.SplitSeq(s, "\n\n") {

@@ -22,21 +22,22 @@ import (
 	"github.com/millpond/millpond/store/objects"
 )
 
-// engines plays the engine of every warehouse: what it does is in the first word of a statement.
+// engines simulates the engine of every warehouse. A statement's first word selects its behaviour:
 //
 //	SELECT n     n rows
-//	LIMITED      one row, and says that a limit cut the rest
+//	LIMITED      one row, and reports that a limit cut the rest
 //	LARGE n      n rows of 6 MiB each
 //	FLAGS n      n batches of 2^19 rows of one boolean
 //	WIDE n       n batches of 2^16 rows of 300 booleans
 //	PARTS        three rows of 6 MiB each, a fourth after finish
 //	WRONG        refused at line 2, column 8
-//	EMPTY        no rows and no columns, as CREATE has
-//	QUIET        begins, and is silent until finish, or its cancellation
-//	WRITE        as QUIET, but it writes
+//	EMPTY        no rows and no columns, like CREATE
+//	QUIET        starts, and is silent until finish or its cancellation
+//	WRITE        like QUIET, but it writes
+//	RETURN n     like LARGE, but for a write
 //	COPY a b     reads the table a and adds two rows to the table b, in lake.public
-//	ALTER …      has done what a statement of maintenance says, and tells two numbers
-//	LOST a b     as COPY, but its engine is lost before it tells that it has committed
+//	ALTER …      completes a maintenance statement, and reports two metrics
+//	LOST a b     like COPY, but its engine is lost before it reports the commit
 type engines struct {
 	w    *world
 	mu   sync.Mutex
@@ -45,7 +46,7 @@ type engines struct {
 	done chan struct{} // closed by finish
 }
 
-// catalog makes the services of SQL.
+// catalog creates the SQL services.
 func (w *world) catalog(st *store.Store, keys domain.StatementTokens, results domain.Objects) {
 	w.t.Helper()
 	files, err := objects.OpenLake(w.t.Context(), "file://"+w.t.TempDir(), objects.LakeOptions{})
@@ -73,7 +74,7 @@ func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (domain
 	return domain.TableStorage{Prefix: p.files.Prefix(ws)}, nil
 }
 
-// finish lets statements that wait come to their end.
+// finish completes the waiting statements.
 func (e *engines) finish() { close(e.done) }
 
 // Execute implements domain.Engines.
@@ -94,7 +95,7 @@ func (e *engines) CancelStatement(_ context.Context, _ domain.AgentID, id domain
 	return nil
 }
 
-// all are the statements that came to an engine.
+// all returns the statements that reached an engine.
 func (e *engines) all() []domain.EngineStatement {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,13 +117,15 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []event
 	reads, writes := head("SELECT", false), head("INSERT", true)
 	switch word {
 	case "SELECT":
-		return []event{reads, tells(schemaOf(things)), tells(thingRows(n, "row")), ends(domain.StatementEnd{Rows: int64(n), Bytes: int64(10 * n), Scanned: 100})}
+		return []event{reads, reports(schemaOf(things)), reports(thingRows(n, "row")), ends(domain.StatementEnd{Rows: int64(n), Bytes: int64(10 * n), Scanned: 100})}
 	case "LIMITED":
-		return []event{reads, tells(schemaOf(things)), tells(thingRows(1, "row")), ends(domain.StatementEnd{Rows: 1, Truncated: true})}
+		return []event{reads, reports(schemaOf(things)), reports(thingRows(1, "row")), ends(domain.StatementEnd{Rows: 1, Truncated: true})}
 	case "LARGE":
-		return append(append([]event{reads, tells(schemaOf(things))}, large(n)...), ends(domain.StatementEnd{Rows: int64(n)}))
+		return append(append([]event{reads, reports(schemaOf(things))}, large(n)...), ends(domain.StatementEnd{Rows: int64(n)}))
+	case "RETURN":
+		return append(append([]event{writes, reports(schemaOf(things))}, large(n)...), ends(domain.StatementEnd{Rows: int64(n)}))
 	case "PARTS":
-		return append(append([]event{reads, tells(schemaOf(things))}, large(3)...), func() domain.StatementEvent {
+		return append(append([]event{reads, reports(schemaOf(things))}, large(3)...), func() domain.StatementEvent {
 			<-e.done
 			return large(1)[0]()
 		}, ends(domain.StatementEnd{Rows: 4}))
@@ -139,7 +142,7 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []event
 	case "COPY":
 		return []event{writes, func() domain.StatementEvent { return e.copied(ctx, st, from, to) }}
 	case "ALTER":
-		return []event{head("OPTIMIZE", true), tells(schemaOf(numbers)), tells(numberRows()), ends(domain.StatementEnd{Rows: 2})}
+		return []event{head("OPTIMIZE", true), reports(schemaOf(numbers)), reports(numberRows()), ends(domain.StatementEnd{Rows: 2})}
 	case "LOST":
 		return []event{writes, func() domain.StatementEvent {
 			if copied := e.copied(ctx, st, from, to); copied.End.Failure != nil {
@@ -151,17 +154,17 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []event
 	return []event{ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}})}
 }
 
-func tells(e domain.StatementEvent) event { return func() domain.StatementEvent { return e } }
+func reports(e domain.StatementEvent) event { return func() domain.StatementEvent { return e } }
 
-func ends(e domain.StatementEnd) event { return tells(domain.StatementEvent{End: &e}) }
+func ends(e domain.StatementEnd) event { return reports(domain.StatementEvent{End: &e}) }
 
 func head(kind string, write bool) event {
-	return tells(domain.StatementEvent{Head: &domain.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It is so."}})
+	return reports(domain.StatementEvent{Head: &domain.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It is so."}})
 }
 
 func large(n int) (rows []event) {
 	for range n {
-		rows = append(rows, tells(thingRows(1, strings.Repeat("x", 6<<20))))
+		rows = append(rows, reports(thingRows(1, strings.Repeat("x", 6<<20))))
 	}
 	return rows
 }
@@ -177,7 +180,7 @@ func (e *engines) waits(ctx context.Context) event {
 	}
 }
 
-// copied reads and writes as an engine does, with the statement's own rights.
+// copied reads and writes like an engine, with the statement's own rights.
 func (e *engines) copied(ctx context.Context, st domain.EngineStatement, from, to string) domain.StatementEvent {
 	ws := domain.WorkspaceID(path.Base(st.Storage.Prefix))
 	scope := domain.NewScope(ws, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "statement"}, st.Role)
@@ -217,7 +220,7 @@ var things = arrow.NewSchema([]arrow.Field{
 	{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},
 }, nil)
 
-// numbers are what maintenance tells.
+// numbers are the metrics of a maintenance statement.
 var numbers = arrow.NewSchema([]arrow.Field{{Name: "metric_name", Type: arrow.BinaryTypes.String}, {Name: "metric_value", Type: arrow.PrimitiveTypes.Int64}}, nil)
 
 func numberRows() domain.StatementEvent {
@@ -230,7 +233,7 @@ func numberRows() domain.StatementEvent {
 
 const arrowEnd = "\xff\xff\xff\xff\x00\x00\x00\x00"
 
-// arrowStream of Arrow IPC without its end.
+// arrowStream returns Arrow IPC without its end marker.
 func arrowStream(schema *arrow.Schema, batches ...arrow.RecordBatch) []byte {
 	var b bytes.Buffer
 	w := ipc.NewWriter(&b, ipc.WithSchema(schema))
@@ -252,7 +255,7 @@ func schemaOf(schema *arrow.Schema) domain.StatementEvent {
 func batchOf(b *array.RecordBuilder) domain.StatementEvent {
 	batch := b.NewRecordBatch()
 	defer batch.Release()
-	return domain.StatementEvent{Batch: &domain.ResultBatch{Rows: batch.NumRows(), Data: arrowStream(batch.Schema(), batch)[len(arrowStream(batch.Schema())):]}}
+	return domain.StatementEvent{Batch: &domain.ResultBatch{Rows: batch.NumRows(), JSON: rows.Size(batch), Data: arrowStream(batch.Schema(), batch)[len(arrowStream(batch.Schema())):]}}
 }
 
 func thingRows(rows int, text string) domain.StatementEvent {
@@ -268,7 +271,7 @@ func thingRows(rows int, text string) domain.StatementEvent {
 	return batchOf(b)
 }
 
-// flags are batches of booleans, eight of which are one byte.
+// flags returns batches of booleans; eight booleans are one byte.
 func flags(batches, columns, rows int) []event {
 	fields := make([]arrow.Field, columns)
 	for i := range fields {
@@ -282,9 +285,9 @@ func flags(batches, columns, rows int) []event {
 		b.Field(i).(*array.BooleanBuilder).AppendValues(values, nil)
 	}
 	one := batchOf(b)
-	events := []event{head("SELECT", false), tells(schemaOf(schema))}
+	events := []event{head("SELECT", false), reports(schemaOf(schema))}
 	for range batches {
-		events = append(events, tells(one))
+		events = append(events, reports(one))
 	}
 	return append(events, ends(domain.StatementEnd{Rows: int64(batches * rows)}))
 }

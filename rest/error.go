@@ -7,13 +7,15 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// statuses is the one table from the domain's codes to HTTP's.
+// statuses maps the domain's codes to HTTP statuses.
 var statuses = map[domain.Code]int{
 	domain.CodeInvalid:         http.StatusBadRequest,
 	domain.CodeUnauthenticated: http.StatusUnauthorized,
@@ -28,9 +30,9 @@ var statuses = map[domain.Code]int{
 	domain.CodeInternal:        http.StatusInternalServerError,
 }
 
-// Error is the body of every answer that is not a success.
+// Error is the body of every unsuccessful answer.
 type Error struct {
-	Message string `json:"error" doc:"What is wrong and what to do, in a sentence. At a quota it states the ceiling: max_running_runs=10, current=10."`
+	Message string `json:"error" doc:"What is wrong and what to do, in a sentence. At a quota it states the limit: max_running_runs=10, current=10."`
 
 	status  int
 	headers http.Header
@@ -49,13 +51,19 @@ func newError(status int, message string) *Error {
 	return &Error{status: status, Message: message, headers: http.Header{}}
 }
 
-// translate turns any error into what a caller may see, and logs the cause of an internal one.
+// translate turns any error into one that the caller may see. It logs the cause of an internal
+// error.
 func (a *api) translate(ctx context.Context, err error) *Error {
 	if shown, ok := errors.AsType[*Error](err); ok {
 		return shown
 	}
+	if refused, ok := errors.AsType[*httpx.Refusal](err); ok {
+		shown := newError(refused.Status, refused.Message)
+		maps.Copy(shown.headers, refused.Header)
+		return shown
+	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = domain.Errorf(domain.CodeUnavailable, "The request was ended before it was done; try again.") // the client has gone, or the server stops
+		err = domain.Errorf(domain.CodeUnavailable, "The request was ended before it was done; try again.") // client left or server stops
 	}
 	e := domain.AsError(err)
 	status, known := statuses[e.Code]
@@ -63,7 +71,7 @@ func (a *api) translate(ctx context.Context, err error) *Error {
 		status = http.StatusInternalServerError
 	}
 	if status == http.StatusInternalServerError {
-		a.log.ErrorContext(ctx, "request failed", slog.String("request_id", requestID(ctx)), slog.Any("error", err))
+		a.log.ErrorContext(ctx, "request failed", slog.String("request_id", httpx.RequestID(ctx)), slog.Any("error", err))
 	}
 	shown := newError(status, sentence(e))
 	switch e.Code {
@@ -77,7 +85,7 @@ func (a *api) translate(ctx context.Context, err error) *Error {
 	return shown
 }
 
-// sentence names the field where the message does not.
+// sentence adds the field's name unless the message contains it.
 func sentence(e *domain.Error) string {
 	if e.Field == "" || strings.Contains(e.Message, e.Field) {
 		return e.Message
@@ -85,7 +93,7 @@ func sentence(e *domain.Error) string {
 	return e.Field + ": " + e.Message
 }
 
-// fail answers with an error outside huma.
+// fail writes an error outside of huma.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeError(w, a.translate(r.Context(), err))
 }
@@ -99,18 +107,8 @@ func writeError(w http.ResponseWriter, e *Error) {
 	_ = writeJSON(w, e)
 }
 
-// maxShown bounds how much of what a caller sent is shown back, in bytes.
-const maxShown = 200
-
-// shorten cuts what came from outside to what a message can hold.
-func shorten(s string) string {
-	if len(s) > maxShown {
-		s = s[:maxShown] + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
-
-// writeJSON writes v as one line of JSON without an end of line, so that a body is exactly what the specification says.
+// writeJSON writes v as one line of JSON without a line end, so that a body is exactly what the
+// specification says.
 func writeJSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -118,6 +116,6 @@ func writeJSON(w io.Writer, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	_, _ = w.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n"))) // fails when the client has gone, and then nobody is to be told
+	_, _ = w.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n"))) // fails if the client left; nothing can be reported then
 	return nil
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
 // Every code of the domain has a status, and the document describes it.
@@ -27,7 +30,7 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 func TestTranslateHidesTheCauseAndLogsIt(t *testing.T) {
 	var log bytes.Buffer
 	a := &api{log: slog.New(slog.NewJSONHandler(&log, nil))}
-	ctx := context.WithValue(t.Context(), requestIDKey, "req_1")
+	ctx := requested(t, "req_1")
 	shown := a.translate(ctx, fmt.Errorf("reading: %w", errors.New("password=hunter2")))
 	require.Equal(t, 500, shown.status)
 	require.NotContains(t, shown.Message, "hunter2")
@@ -61,4 +64,12 @@ func TestARequestThatWasEndedIsNoError(t *testing.T) {
 	cancel()
 	require.Equal(t, 503, a.translate(ctx, fmt.Errorf("query: %w", context.Canceled)).status)
 	require.Empty(t, log.String())
+}
+
+// requested is the context of a request with the id.
+func requested(t *testing.T, id string) (ctx context.Context) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.Header.Set(httpx.RequestIDHeader, id)
+	httpx.Face{Server: httpx.NewServer(httpx.Bounds{})}.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() })).ServeHTTP(httptest.NewRecorder(), r)
+	return ctx
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// JobFile is one of the files that a job brings along.
+// JobFile is a file of a job.
 type JobFile struct {
 	Path       string `json:"path" example:"data/penguins.csv"`
 	Size       int    `json:"size" doc:"In bytes."`
@@ -21,12 +21,13 @@ func jobFile(f domain.File) JobFile {
 	return JobFile{Path: f.Path, Size: f.Size, SHA256: f.SHA256, Executable: f.Executable}
 }
 
-// NewJobFile is a file with its content, or with the SHA-256 and the size of one that is here already.
+// NewJobFile is a file, given by its content, or by the SHA-256 and size of a file that is already
+// stored.
 type NewJobFile struct {
 	Path       string  `json:"path" example:"data/penguins.csv" doc:"Relative to the working directory, slash-separated."`
-	Content    *Base64 `json:"content,omitempty" nullable:"true" doc:"Its bytes, in base64; empty for an empty file."`
-	SHA256     string  `json:"sha256,omitempty" doc:"Of a file that an earlier job brought, in place of its content."`
-	Size       int     `json:"size,omitempty" doc:"Goes with sha256."`
+	Content    *Base64 `json:"content,omitempty" nullable:"true" doc:"Its bytes, in base64. An empty string is an empty file."`
+	SHA256     string  `json:"sha256,omitempty" doc:"Hash of a file that an earlier job brought, in place of its content."`
+	Size       int     `json:"size,omitempty" doc:"Size in bytes; goes with sha256."`
 	Executable bool    `json:"executable,omitempty"`
 }
 
@@ -38,7 +39,8 @@ func (n NewJobFile) domain() domain.File {
 	return f
 }
 
-// Base64 are bytes as text. Unlike []byte it may be empty: huma holds that an empty text is no base64.
+// Base64 is bytes, encoded as text. Unlike []byte it may be empty: huma rejects an empty text as
+// base64.
 type Base64 []byte
 
 // UnmarshalText implements encoding.TextUnmarshaler.

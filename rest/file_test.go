@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A job's files are named by their hash, kept when they are not sent again, and refused when they could not be laid out.
+// A job's files are identified by their hash. They are kept if not sent again, and refused if their
+// paths are invalid together.
 func TestFilesOfAJob(t *testing.T) {
 	w := newWorld(t)
 	token := w.ours.editor

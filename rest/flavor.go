@@ -13,13 +13,13 @@ import (
 type Flavor struct {
 	Name         string  `json:"name" example:"cpu.2"`
 	Cores        int     `json:"cores"`
-	Memory       int64   `json:"memory" doc:"Bytes."`
+	Memory       int64   `json:"memory" doc:"In bytes."`
 	GPUs         int     `json:"gpus"`
-	GPU          string  `json:"gpu" doc:"The model; empty without one."`
-	Available    bool    `json:"available" doc:"Whether there is room for one more now."`
-	Limits       string  `json:"limits" doc:"Why a machine is not held to its cores and memory, in a sentence; empty where it is."`
-	PricePerHour *Number `json:"price_per_hour" nullable:"true" doc:"What an hour costs now; null where no price is known."`
-	Currency     string  `json:"currency" example:"USD" doc:"ISO 4217; empty where no price is known."`
+	GPU          string  `json:"gpu" doc:"The GPU model; empty without a GPU."`
+	Available    bool    `json:"available" doc:"Whether there is room for one more machine now."`
+	Limits       string  `json:"limits" doc:"Why a machine's cores and memory are not enforced, in a sentence; empty if they are."`
+	PricePerHour *Number `json:"price_per_hour" nullable:"true" doc:"Current price of one hour; null if no price is known."`
+	Currency     string  `json:"currency" example:"USD" doc:"ISO 4217; empty if no price is known."`
 }
 
 func showFlavor(f domain.Flavor) Flavor {
@@ -32,9 +32,9 @@ func showFlavor(f domain.Flavor) Flavor {
 
 func (a *api) flavorRoutes() {
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/flavors", OperationID: "list-flavors", Tags: []string{"Compute"}, Summary: "List the flavors that the workspace's provider has, smallest first",
-		Description: "What compute instances and warehouses can be, with what an hour of each costs now.\n\n" +
-			"Decided here: the provider local has cpu.1, cpu.2 and so on up to the cores of its host, and flavors with GPUs where the host has some.",
+		Method: http.MethodGet, Path: "/flavors", OperationID: "list-flavors", Tags: []string{"Compute"}, Summary: "List the flavors of the workspace's provider, smallest first",
+		Description: "The sizes of compute instances and warehouses, with the current price of one hour.\n\n" +
+			"Decided here: the provider local has cpu.1, cpu.2 and so on, up to the cores of its host. It also has flavors with GPUs if the host has GPUs.",
 	}, a.listFlavors)
 }
 

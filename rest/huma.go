@@ -11,9 +11,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
+
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// What huma does otherwise than our contract is changed here, once. Its settings are variables of its package.
+// huma's behaviour that differs from our contract is changed here. Its settings are package
+// variables.
 func init() {
 	huma.NewError = validationError
 	huma.NewErrorWithContext = func(_ huma.Context, status int, message string, errs ...error) huma.StatusError {
@@ -23,7 +26,7 @@ func init() {
 	huma.DefaultArrayNullable = false // an empty array is []
 }
 
-// validationError makes the error that huma answers with by itself: input that does not fit its schema.
+// validationError replaces huma's own errors for input that does not match its schema.
 func validationError(status int, message string, errs ...error) huma.StatusError {
 	if status == http.StatusUnprocessableEntity {
 		status = http.StatusBadRequest
@@ -43,20 +46,20 @@ func validationError(status int, message string, errs ...error) huma.StatusError
 	return newError(status, strings.Join(sentences, " "))
 }
 
-// maxComplaints bounds how many faults of one request are told at once.
+// maxComplaints bounds the errors of one request that are reported at once.
 const maxComplaints = 5
 
-// required is how huma begins a complaint about a field that is missing; its location is that of the object.
+// required is how huma's message for a missing field begins. Its location is the object's.
 var required, _, _ = strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
 
-// complaint is one fault of the input as a sentence that names the field.
+// complaint returns one error of the input as a sentence that names the field.
 func complaint(err error) string {
 	detail, ok := err.(huma.ErrorDetailer)
 	if !ok {
 		return err.Error()
 	}
 	d := detail.ErrorDetail()
-	where := shorten(field(d.Location))
+	where := httpx.Shorten(field(d.Location))
 	switch {
 	case d.Message == validation.MsgUnexpectedProperty:
 		return fmt.Sprintf("There is no field %q here; leave it out.", where)
@@ -66,12 +69,12 @@ func complaint(err error) string {
 	case strings.HasPrefix(d.Message, "required "):
 		return fmt.Sprintf("The parameter %q is required.", where)
 	case where == "":
-		return "The body is wrong: " + shorten(d.Message) + "."
+		return "The body is wrong: " + httpx.Shorten(d.Message) + "."
 	}
-	return fmt.Sprintf("The value of %q is wrong: %s.", where, shorten(d.Message))
+	return fmt.Sprintf("The value of %q is wrong: %s.", where, httpx.Shorten(d.Message))
 }
 
-// field is huma's location, such as body.tasks[0].key, without the part of the request it is in.
+// field returns huma's location, such as body.tasks[0].key, without the part of the request.
 func field(location string) string {
 	part, name, _ := strings.Cut(location, ".")
 	switch part {
@@ -88,7 +91,7 @@ func join(object, name string) string {
 	return object + "." + name
 }
 
-// jsonFormat writes bodies without an end of line, and reads those that readBody has found sound.
+// jsonFormat writes bodies without a line end, and reads bodies that readBody has validated.
 var jsonFormat = huma.Format{
 	Marshal:   func(w io.Writer, v any) error { return writeJSON(w, v) },
 	Unmarshal: unmarshal,
@@ -101,9 +104,9 @@ func unmarshal(data []byte, v any) error {
 		return err
 	}
 	kind, digits, isNumber := strings.Cut(wrong.Value, " ")
-	if isNumber && kind == "number" { // its schema has found it whole
+	if isNumber && kind == "number" { // the schema has checked that it is a whole number
 		//lint:ignore ST1005 it is shown to people
-		return fmt.Errorf("The value of %q must be a whole number in plain digits, not %s.", wrong.Field, shorten(digits))
+		return fmt.Errorf("The value of %q must be a whole number in plain digits, not %s.", wrong.Field, httpx.Shorten(digits))
 	}
 	//lint:ignore ST1005 it is shown to people
 	return fmt.Errorf("The value of %q cannot be of the type %s.", wrong.Field, kind)

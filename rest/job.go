@@ -13,29 +13,29 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Job is something to run.
+// Job is a single command, or a DAG of tasks.
 type Job struct {
 	ID                string    `json:"id" example:"job_01k2v9c5x8e6t9f3m0a7r4d1nq"`
 	Name              string    `json:"name"`
 	Description       string    `json:"description"`
-	Command           string    `json:"command" doc:"What a job without tasks runs, with sh -c. Empty when it has tasks."`
+	Command           string    `json:"command" doc:"The command of a job without tasks, run with sh -c. Empty if the job has tasks."`
 	Tasks             []JobTask `json:"tasks" doc:"The DAG; empty for a single command."`
-	MaxRetries        int       `json:"max_retries" doc:"Of the single command."`
-	TimeoutSeconds    int       `json:"timeout_seconds" doc:"Of the single command; 0 is no time-out."`
+	MaxRetries        int       `json:"max_retries" doc:"Retries of the single command."`
+	TimeoutSeconds    int       `json:"timeout_seconds" doc:"Time limit of the single command; 0 means no limit."`
 	Environment       Variables `json:"environment" doc:"Environment variables of every task."`
-	Parameters        Variables `json:"parameters" doc:"The parameters that a run can be started with, and their defaults. Tasks see them as environment variables."`
-	MaxConcurrentRuns int       `json:"max_concurrent_runs" doc:"Runs of the job at the same time; more wait as pending. 0 is no limit."`
-	Files             []JobFile `json:"files" doc:"Files it brings along, laid into the working directory of each of its tasks."`
-	Compute           string    `json:"compute" doc:"The id of the compute instance that its tasks run on; empty for the workspace's agent."`
-	ComputeFallback   bool      `json:"compute_fallback" doc:"Whether its tasks run on the workspace's agent when their compute instance cannot be had: it failed, was stopped or deleted."`
+	Parameters        Variables `json:"parameters" doc:"The parameters of a run, with their defaults. Tasks receive them as environment variables."`
+	MaxConcurrentRuns int       `json:"max_concurrent_runs" doc:"How many runs of the job may run at once. Further runs wait as pending. 0 means no limit."`
+	Files             []JobFile `json:"files" doc:"Files that are written into the working directory of each of its tasks."`
+	Compute           string    `json:"compute" doc:"Id of the compute instance that its tasks run on; empty for the workspace's agent."`
+	ComputeFallback   bool      `json:"compute_fallback" doc:"Whether its tasks run on the workspace's agent if their compute instance is not available: it failed, was stopped or was deleted."`
 	Schedule          *Schedule `json:"schedule"`
-	Sample            bool      `json:"sample" doc:"Whether it came with the workspace."`
+	Sample            bool      `json:"sample" doc:"Whether it is one of the sample jobs of a new workspace."`
 	CreatedBy         Actor     `json:"created_by"`
 	CreatedAt         Time      `json:"created_at"`
 	UpdatedAt         Time      `json:"updated_at"`
 }
 
-// JobTask is one task of a DAG as it is declared.
+// JobTask is the declaration of one task of a DAG.
 type JobTask struct {
 	Key            string    `json:"key" example:"load"`
 	Command        string    `json:"command" example:"./load.sh"`
@@ -43,37 +43,37 @@ type JobTask struct {
 	MaxRetries     int       `json:"max_retries"`
 	TimeoutSeconds int       `json:"timeout_seconds"`
 	Environment    Variables `json:"environment"`
-	Compute        string    `json:"compute" doc:"The id of the compute instance that it runs on, in place of the job's; empty for the job's."`
+	Compute        string    `json:"compute" doc:"Id of the compute instance of this task, in place of the job's; empty for the job's."`
 }
 
-// NewJobTask declares one task of a DAG.
+// NewJobTask is the declaration of one task in a request.
 type NewJobTask struct {
 	Key            string    `json:"key" example:"load" doc:"Names the task within the job: letters, digits, '_', '-' and '.'."`
 	Command        string    `json:"command" example:"./load.sh" doc:"Run with sh -c."`
 	DependsOn      []string  `json:"depends_on,omitempty" nullable:"true" doc:"Keys of the tasks that must succeed first."`
-	MaxRetries     int       `json:"max_retries,omitempty" doc:"How often it is tried again after a failure."`
-	TimeoutSeconds int       `json:"timeout_seconds,omitempty" doc:"After so many seconds a try is ended; 0 is never."`
-	Environment    Variables `json:"environment,omitempty" doc:"Environment variables of this task, before those of the job."`
-	Compute        string    `json:"compute,omitempty" doc:"Id or name of the compute instance that it runs on, in place of the job's."`
+	MaxRetries     int       `json:"max_retries,omitempty" doc:"How many times it is retried after a failure."`
+	TimeoutSeconds int       `json:"timeout_seconds,omitempty" doc:"Time limit of one attempt; 0 means no limit."`
+	Environment    Variables `json:"environment,omitempty" doc:"Environment variables of this task. They override those of the job."`
+	Compute        string    `json:"compute,omitempty" doc:"Id or name of the compute instance of this task, in place of the job's."`
 }
 
-// Schedule starts a job's runs by the clock.
+// Schedule starts a job's runs at given times.
 type Schedule struct {
 	_            struct{} `nullable:"true"`
 	Cron         string   `json:"cron" example:"30 6 * * 1-5"`
 	TimeZone     string   `json:"time_zone" example:"Europe/Rome"`
 	Paused       bool     `json:"paused"`
 	NextAt       *Time    `json:"next_at" nullable:"true" doc:"The next tick; null while paused."`
-	WaitingSince *Time    `json:"waiting_since" nullable:"true" doc:"A tick that waits, because max_running_runs is reached."`
-	Missed       int      `json:"missed" doc:"Ticks that started no run: the platform was down, or an earlier tick still waited."`
+	WaitingSince *Time    `json:"waiting_since" nullable:"true" doc:"Time of the tick that waits because max_running_runs is reached."`
+	Missed       int      `json:"missed" doc:"Ticks that started no run, because the platform was down or an earlier tick still waited."`
 	LastMissedAt *Time    `json:"last_missed_at" nullable:"true"`
 }
 
-// NewSchedule is what a schedule is made from.
+// NewSchedule is a schedule in a request.
 type NewSchedule struct {
 	_        struct{} `nullable:"true"`
-	Cron     string   `json:"cron" example:"30 6 * * 1-5" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly. Where the clocks are set forward, a tick in the hour that is skipped does not come that day; where they are set back, one in the hour that repeats comes once."`
-	TimeZone string   `json:"time_zone,omitempty" example:"Europe/Rome" doc:"An IANA name; UTC when left out."`
+	Cron     string   `json:"cron" example:"30 6 * * 1-5" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly. When clocks are set forward, ticks in the skipped hour do not fire that day. When clocks are set back, ticks in the repeated hour fire once."`
+	TimeZone string   `json:"time_zone,omitempty" example:"Europe/Rome" doc:"An IANA name. Defaults to UTC."`
 	Paused   bool     `json:"paused,omitempty"`
 }
 
@@ -84,20 +84,20 @@ func (n *NewSchedule) domain() *domain.NewSchedule {
 	return &domain.NewSchedule{Cron: n.Cron, TimeZone: n.TimeZone, Paused: n.Paused}
 }
 
-// NewJob is what a job is made from.
+// NewJob is the body of a request to create a job.
 type NewJob struct {
-	Name              string       `json:"name" doc:"For people; two jobs may have the same."`
+	Name              string       `json:"name" doc:"Display name; several jobs may have the same name."`
 	Description       string       `json:"description,omitempty"`
 	Command           string       `json:"command,omitempty" doc:"A job has either a command, run with sh -c, or tasks."`
-	Tasks             []NewJobTask `json:"tasks,omitempty" nullable:"true" doc:"A DAG. Left out or null: a single command."`
+	Tasks             []NewJobTask `json:"tasks,omitempty" nullable:"true" doc:"A DAG. Absent or null for a single command."`
 	MaxRetries        int          `json:"max_retries,omitempty"`
 	TimeoutSeconds    int          `json:"timeout_seconds,omitempty"`
 	Environment       Variables    `json:"environment,omitempty"`
-	Parameters        Variables    `json:"parameters,omitempty" doc:"Names and defaults. Tasks see them as environment variables."`
+	Parameters        Variables    `json:"parameters,omitempty" doc:"Names and defaults. Tasks receive them as environment variables."`
 	MaxConcurrentRuns int          `json:"max_concurrent_runs,omitempty"`
-	Files             []NewJobFile `json:"files,omitempty" nullable:"true" doc:"At most 100, 4 MiB together."`
-	Compute           string       `json:"compute,omitempty" doc:"Id or name of the compute instance that its tasks run on: started for them where it is stopped. The workspace's agent when left out."`
-	ComputeFallback   bool         `json:"compute_fallback,omitempty" doc:"Run them on the workspace's agent when the compute instance cannot be had: it failed, was stopped or deleted."`
+	Files             []NewJobFile `json:"files,omitempty" nullable:"true" doc:"At most 100 files, 4 MiB together."`
+	Compute           string       `json:"compute,omitempty" doc:"Id or name of the compute instance that its tasks run on. A stopped one is started. Defaults to the workspace's agent."`
+	ComputeFallback   bool         `json:"compute_fallback,omitempty" doc:"Whether to run tasks on the workspace's agent if their compute instance is not available: it failed, was stopped or was deleted."`
 	Schedule          *NewSchedule `json:"schedule,omitempty"`
 }
 
@@ -121,21 +121,22 @@ func taskSpecs(tasks []NewJobTask) []domain.TaskSpec {
 	})
 }
 
-// JobChange changes the fields that are given. A field that is absent or null stays as it is, but for schedule, where null removes it.
+// JobChange changes the given fields of a job. A field that is absent or null does not change,
+// except schedule: null removes the schedule.
 type JobChange struct {
 	Name              *string        `json:"name,omitempty" nullable:"true"`
 	Description       *string        `json:"description,omitempty" nullable:"true"`
 	Command           *string        `json:"command,omitempty" nullable:"true"`
-	Tasks             *[]NewJobTask  `json:"tasks,omitempty" nullable:"true" doc:"null leaves the DAG intact, [] clears it."`
+	Tasks             *[]NewJobTask  `json:"tasks,omitempty" nullable:"true" doc:"null keeps the DAG, [] clears it."`
 	MaxRetries        *int           `json:"max_retries,omitempty" nullable:"true"`
 	TimeoutSeconds    *int           `json:"timeout_seconds,omitempty" nullable:"true"`
-	Environment       *Variables     `json:"environment,omitempty" nullable:"true" doc:"Replaces all of them."`
-	Parameters        *Variables     `json:"parameters,omitempty" nullable:"true" doc:"Replaces all of them."`
+	Environment       *Variables     `json:"environment,omitempty" nullable:"true" doc:"Replaces all variables."`
+	Parameters        *Variables     `json:"parameters,omitempty" nullable:"true" doc:"Replaces all parameters."`
 	MaxConcurrentRuns *int           `json:"max_concurrent_runs,omitempty" nullable:"true"`
-	Files             *[]NewJobFile  `json:"files,omitempty" nullable:"true" doc:"Replaces all of them."`
+	Files             *[]NewJobFile  `json:"files,omitempty" nullable:"true" doc:"Replaces all files."`
 	Compute           *string        `json:"compute,omitempty" nullable:"true" doc:"Empty for the workspace's agent."`
 	ComputeFallback   *bool          `json:"compute_fallback,omitempty" nullable:"true"`
-	Schedule          ScheduleChange `json:"schedule,omitempty" doc:"Changes the schedule: a field that is left out stays as it is. null removes the schedule."`
+	Schedule          ScheduleChange `json:"schedule,omitempty" doc:"Changes the given fields of the schedule. null removes the schedule."`
 }
 
 func (c JobChange) domain() domain.JobChange {
@@ -159,10 +160,10 @@ func (c JobChange) domain() domain.JobChange {
 	return change
 }
 
-// ScheduleFields changes the fields of a schedule that are given.
+// ScheduleFields changes the given fields of a schedule.
 type ScheduleFields struct {
 	_        struct{} `nullable:"true"`
-	Cron     *string  `json:"cron,omitempty" nullable:"true" example:"30 6 * * 1-5" doc:"Required where the job has no schedule yet. As in a new schedule."`
+	Cron     *string  `json:"cron,omitempty" nullable:"true" example:"30 6 * * 1-5" doc:"Required if the job has no schedule yet. The format is that of a new schedule."`
 	TimeZone *string  `json:"time_zone,omitempty" nullable:"true" example:"Europe/Rome" doc:"An IANA name."`
 	Paused   *bool    `json:"paused,omitempty" nullable:"true"`
 }
@@ -174,13 +175,14 @@ func (f *ScheduleFields) domain() *domain.ScheduleChange {
 	return &domain.ScheduleChange{Cron: f.Cron, TimeZone: f.TimeZone, Paused: f.Paused}
 }
 
-// ScheduleChange tells null, which removes a schedule, from absence, which leaves it.
+// ScheduleChange distinguishes null, which removes the schedule, from an absent field, which keeps
+// it.
 type ScheduleChange struct {
 	given    bool
 	schedule *ScheduleFields
 }
 
-// UnmarshalJSON is called for null as well.
+// UnmarshalJSON is also called for null.
 func (c *ScheduleChange) UnmarshalJSON(data []byte) error {
 	c.given = true
 	if bytes.Equal(data, []byte("null")) {
@@ -220,20 +222,20 @@ func showSchedule(s *domain.Schedule) *Schedule {
 	}
 }
 
-// JobPath is the path of what concerns one job.
+// JobPath is the path of operations on one job.
 type JobPath struct {
 	ID string `path:"id" doc:"The job's id." example:"job_01k2v9c5x8e6t9f3m0a7r4d1nq"`
 }
 
-// Once is the header that makes a create or a start safe to send again.
+// Once is the header that makes a create or a start safe to repeat.
 type Once struct {
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[ -~]*$" doc:"The same key answers with the same resource for a day; with another body it is 409."`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[ -~]*$" doc:"For a day, the same key returns the same resource. The same key with another body is 409."`
 }
 
 func (o Once) domain() domain.Idempotency { return domain.Idempotency{Key: o.IdempotencyKey} }
 
 type created[T any] struct {
-	Location string `header:"Location" doc:"The path of what was made."`
+	Location string `header:"Location" doc:"The path of the created resource."`
 	Body     T
 }
 
@@ -242,11 +244,11 @@ func (a *api) jobRoutes() {
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/jobs", OperationID: "create-job", Tags: []string{tag}, DefaultStatus: http.StatusCreated,
 		Summary: "Create a job", Errors: []int{http.StatusConflict},
-		Description: "Decided here: a single command is given as `command`, the answer is 201 with the whole job, and `tasks: []` without a command is saved but cannot be started, nor have a schedule.",
+		Description: "Decided here: a single command is given as `command`. The answer is 201 with the whole job. `tasks: []` without a command is saved, but cannot be started or have a schedule.",
 	}, a.createJob)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/jobs", OperationID: "list-jobs", Tags: []string{tag}, Summary: "List jobs, newest first",
-		Description: "Decided here: each job is whole. A page ends before its jobs have more than 8 MiB, so it may be shorter than limit; next_cursor leads on.",
+		Description: "Decided here: each job is whole. A page holds at most 8 MiB of jobs, so it may be shorter than limit; next_cursor leads to the next page.",
 	}, a.listJobs)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/jobs/{id}", OperationID: "get-job", Tags: []string{tag}, Summary: "Get a job",
@@ -258,23 +260,23 @@ func (a *api) jobRoutes() {
 		}
 		operate(a, huma.Operation{
 			Method: method, Path: "/jobs/{id}", OperationID: id, Tags: []string{tag}, Summary: summary,
-			Description: "Changes what later runs do; past runs are never rewritten. `tasks: null` leaves the DAG intact, `tasks: []` clears it. " +
-				"A field that is absent or null stays as it is, but for `schedule`, where null removes the schedule; a field that is left out of a given schedule stays as it is as well.\n\n" +
+			Description: "Changes later runs; past runs do not change. `tasks: null` keeps the DAG, `tasks: []` clears it. " +
+				"A field that is absent or null does not change, also inside `schedule`. `schedule: null` removes the schedule.\n\n" +
 				"Decided here: the method is PATCH, PUT is an alias of it, and both answer with the whole job.",
 		}, a.updateJob)
 	}
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: "/jobs/{id}", OperationID: "delete-job", Tags: []string{tag}, Summary: "Delete a job",
-		Description: "Its runs stay. A job with a pending or running run is 409.", Errors: []int{http.StatusConflict},
+		Description: "Keeps its runs. 409 while a run of the job is pending or running.", Errors: []int{http.StatusConflict},
 	}, a.deleteJob)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/jobs/{id}/runs", OperationID: "list-job-runs", Tags: []string{tag}, Summary: "List a job's runs, newest first",
 	}, a.listJobRuns)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/schedules/preview", OperationID: "preview-schedule", Tags: []string{tag},
-		Summary: "Show the coming ticks of a schedule before it is saved",
-		Description: "Decided here: around a change of the clocks ticks come as cron has it. One in the hour that is skipped does not come that day, so a daily job at 02:30 misses " +
-			"one day a year in Europe/Rome; one in the hour that repeats comes once. An hour that is never skipped, or UTC, avoids it.",
+		Summary: "Preview the next ticks of a schedule",
+		Description: "Decided here: when clocks change, ticks follow cron. When clocks are set forward, ticks in the skipped hour do not fire that day. A daily job at 02:30 misses " +
+			"one day a year in Europe/Rome. When clocks are set back, ticks in the repeated hour fire once. UTC, or an hour that is never skipped, avoids it.",
 	}, a.previewSchedule)
 }
 
@@ -292,7 +294,7 @@ func (a *api) createJob(ctx context.Context, s domain.Scope, in *struct {
 
 func (a *api) listJobs(ctx context.Context, s domain.Scope, in *struct {
 	PageQuery
-	Search string `query:"search" maxLength:"256" doc:"A part of the name."`
+	Search string `query:"search" maxLength:"256" doc:"Part of the name."`
 },
 ) (*answer[List[Job]], error) {
 	jobs, err := a.Jobs.List(ctx, s, domain.JobFilter{Search: in.Search}, in.page())
@@ -337,7 +339,7 @@ func (a *api) listJobRuns(ctx context.Context, s domain.Scope, in *struct {
 	return a.runs(ctx, s, domain.JobID(in.ID), in.RunQuery)
 }
 
-// Ticks are moments at which a schedule starts a run.
+// Ticks are the times at which a schedule starts a run.
 type Ticks struct {
 	Data []Time `json:"data"`
 }

@@ -86,7 +86,8 @@ func TestJobs(t *testing.T) {
 	})
 }
 
-// Every page of every list is bounded, follows the one before, and refuses the cursor of another list or filter.
+// Every page of every list is bounded and continues the previous one. Cursors of other lists or
+// filters are refused.
 func TestPaging(t *testing.T) {
 	w := newWorld(t)
 	token := w.ours.admin
@@ -163,7 +164,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	require.Equal(t, "cancelled", w.call(token, "POST", run+"/repair", nil, "Idempotency-Key", "p1").object(200)["status"], "it is not repaired again")
 }
 
-// Quotas: the body is exactly that of the specification, and fifty requests at once get exactly what the ceiling allows.
+// The body at a quota is exactly that of the specification. Of fifty concurrent requests, exactly
+// as many as the quota allows succeed.
 func TestQuotaOfRuns(t *testing.T) {
 	w := newWorld(t)
 	job := w.job(w.ours.editor, map[string]any{"name": "many", "command": "sleep 60"})
@@ -192,7 +194,7 @@ func TestQuotaOfRuns(t *testing.T) {
 	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_jokes", `{"limit":1}`).refused(404)
 }
 
-// TestChangingASchedule changes what is given and nothing else.
+// TestChangingASchedule changes only the given fields.
 func TestChangingASchedule(t *testing.T) {
 	w := newWorld(t)
 	job := w.job(w.ours.editor, map[string]any{"name": "nightly", "command": "true"})

@@ -17,7 +17,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// lakeClient commits through the catalog what iceberg-go writes, as an engine does.
+// lakeClient commits iceberg-go's writes through the catalog, as an engine does.
 type lakeClient struct {
 	catalog *lake.Catalog
 	scope   domain.Scope
@@ -59,7 +59,7 @@ func (c lakeClient) CommitTable(ctx context.Context, _ table.Identifier, reqs []
 	return meta, l.MetadataLocation, err
 }
 
-// append adds rows with these ids, of a price and the tag "tag" each.
+// append adds rows with these ids, each with a price and the tag "tag".
 func (c lakeClient) append(ctx context.Context, ids ...int64) error {
 	t, err := c.LoadTable(ctx, nil)
 	if err != nil {
@@ -100,7 +100,7 @@ const thingColumns = `{"type": "struct", "schema-id": 0, "fields": [
 	{"id": 4, "name": "day", "required": false, "type": "string"}
 ]}`
 
-// table makes an empty table in lake.public, with a partition for each day where that is wanted.
+// table creates an empty table in lake.public, optionally partitioned by day.
 func (w *world) table(t tenant, name string, partitioned bool) domain.LakeTable {
 	w.t.Helper()
 	return w.tableIn(t, "lake", name, partitioned)
@@ -123,7 +123,7 @@ func (w *world) adds(t tenant, name string, ids ...int64) {
 	require.NoError(w.t, lakeClient{w.lake, t.scope, publicTable(name)}.append(w.t.Context(), ids...))
 }
 
-// view makes a view in the schema public.
+// view creates a view in the schema public.
 func (w *world) view(t tenant, database, name string) domain.LakeTable {
 	w.t.Helper()
 	made, err := w.lake.CreateView(w.t.Context(), t.scope, database, "public", lake.NewView{Name: name, Schema: []byte(thingColumns), Version: fmt.Appendf(nil, `{

@@ -13,75 +13,75 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// RunLineage is what a run read and wrote.
+// RunLineage is the lineage of a run.
 type RunLineage struct {
 	TablesOf
-	Edges      []RunEdge `json:"edges,omitempty" doc:"Each reading and writing, oldest first: the tables above with what is known of them, and datasets outside. Absent when there are none."`
-	Unresolved []string  `json:"unresolved,omitempty" doc:"Ids of the run's statements that name a table which the catalog did not see them load or commit. Absent when there are none."`
-	Truncated  bool      `json:"truncated,omitempty" doc:"The run has more than 10,000 entries; read, written and edges are of the first ones."`
+	Edges      []RunEdge `json:"edges,omitempty" doc:"Each read and write, oldest first: the tables above with details, and datasets outside the catalog. Absent without reads and writes."`
+	Unresolved []string  `json:"unresolved,omitempty" doc:"Ids of the run's statements that name a table which the catalog did not see them load or commit. Absent without such statements."`
+	Truncated  bool      `json:"truncated,omitempty" doc:"True if the run has more than 10,000 entries. read, written and edges show only the first ones."`
 }
 
-// RunEdge says that a run read or wrote a table.
+// RunEdge is one read or write of a table by a run.
 type RunEdge struct {
 	Direction   string   `json:"direction" enum:"read,written"`
-	TableID     string   `json:"table_id" doc:"Of a dataset outside it begins with ext_."`
-	Name        string   `json:"name" example:"lake.samples.penguins" doc:"As it was then."`
-	Namespace   *string  `json:"namespace" nullable:"true" doc:"Of a dataset outside, which OpenLineage told of; else null."`
-	SnapshotID  *int64   `json:"snapshot_id" nullable:"true" doc:"That was read, or that the commit made. Null where there was none, or it is not known."`
-	Columns     []string `json:"columns" nullable:"true" doc:"That were used; null where they are not known."`
+	TableID     string   `json:"table_id" doc:"The table's id. For a dataset outside the catalog, it begins with ext_."`
+	Name        string   `json:"name" example:"lake.samples.penguins" doc:"The name at that time."`
+	Namespace   *string  `json:"namespace" nullable:"true" doc:"Namespace of a dataset outside the catalog, which OpenLineage reported; else null."`
+	SnapshotID  *int64   `json:"snapshot_id" nullable:"true" doc:"The snapshot that was read, or that the commit created. Null if there was none, or it is not known."`
+	Columns     []string `json:"columns" nullable:"true" doc:"The columns that were used; null if not known."`
 	TaskKey     string   `json:"task_key" doc:"Empty for a single command."`
-	AttemptID   *string  `json:"attempt_id" nullable:"true" doc:"Of the task's process, where it did so itself."`
-	StatementID *string  `json:"statement_id" nullable:"true" doc:"Where a statement of the run did so."`
+	AttemptID   *string  `json:"attempt_id" nullable:"true" doc:"The task's attempt, if its process did it directly."`
+	StatementID *string  `json:"statement_id" nullable:"true" doc:"The statement, if a statement of the run did it."`
 	At          Time     `json:"at"`
 }
 
-// LineageGraph is what leads to a table and from it.
+// LineageGraph is the data flow into and out of a table.
 type LineageGraph struct {
-	Root      string         `json:"root" doc:"The id of the table that was asked for."`
-	At        Time           `json:"at" doc:"What had happened by then."`
-	Nodes     []GraphNode    `json:"nodes" doc:"The nearest first; 1,000 at most."`
+	Root      string         `json:"root" doc:"Id of the requested table."`
+	At        Time           `json:"at" doc:"The graph shows everything up to this time."`
+	Nodes     []GraphNode    `json:"nodes" doc:"Nearest first, at most 1,000."`
 	Edges     []LineageArrow `json:"edges"`
-	Truncated bool           `json:"truncated" doc:"There are more nodes than 1,000."`
+	Truncated bool           `json:"truncated" doc:"True if there are more than 1,000 nodes."`
 }
 
-// GraphNode is a table, or what reads and writes tables.
+// GraphNode is a table or dataset, or a task, statement or job that reads and writes them.
 type GraphNode struct {
-	ID        string  `json:"id" doc:"tbl_… of a table, ext_… of a dataset outside, job_… or job_…/key of a job's task, stm_… of a statement of no run, xjob_… of a job outside."`
+	ID        string  `json:"id" doc:"tbl_… for a table, ext_… for a dataset outside the catalog, job_… or job_…/key for a job's task, stm_… for a statement outside of a run, xjob_… for an external job."`
 	Kind      string  `json:"kind" enum:"table,dataset,task,statement,external_job"`
-	Name      string  `json:"name" doc:"Of a table database.schema.table as of then; of a task its job's; of a statement its kind."`
-	Namespace *string `json:"namespace" nullable:"true" doc:"Of what is outside."`
-	Dropped   bool    `json:"dropped" doc:"The table was not there any more."`
-	JobID     *string `json:"job_id" nullable:"true" doc:"Of a task."`
-	TaskKey   *string `json:"task_key" nullable:"true" doc:"Of a task; empty for a single command."`
-	RunID     *string `json:"run_id" nullable:"true" doc:"Of a task: the latest run by then that is in the graph."`
-	Text      *string `json:"text" nullable:"true" doc:"Of a statement: its first 200 characters."`
-	Actor     *string `json:"actor" nullable:"true" doc:"Of a statement: whose it is."`
-	Distance  int     `json:"distance" doc:"Tables from the first one."`
+	Name      string  `json:"name" doc:"For a table, database.schema.table at that time; for a task, its job's name; for a statement, its kind."`
+	Namespace *string `json:"namespace" nullable:"true" doc:"Namespace of a node outside the platform."`
+	Dropped   bool    `json:"dropped" doc:"True if the table no longer existed at that time."`
+	JobID     *string `json:"job_id" nullable:"true" doc:"Job of a task."`
+	TaskKey   *string `json:"task_key" nullable:"true" doc:"Key of a task; empty for a single command."`
+	RunID     *string `json:"run_id" nullable:"true" doc:"For a task, its latest run up to that time in the graph."`
+	Text      *string `json:"text" nullable:"true" doc:"For a statement, its first 200 characters."`
+	Actor     *string `json:"actor" nullable:"true" doc:"For a statement, its sender."`
+	Distance  int     `json:"distance" doc:"Distance from the root, in tables."`
 }
 
-// LineageArrow is the way that data went, as often as it did.
+// LineageArrow is all reads, or all writes, of a table by one node.
 type LineageArrow struct {
 	From        string   `json:"from" doc:"Id of the node that the data came from."`
-	To          string   `json:"to" doc:"Id of the node that it went to."`
-	Direction   string   `json:"direction" enum:"read,written" doc:"What the one that is no table did."`
-	LastAt      Time     `json:"last_at" doc:"The latest time by then; the fields below are of it."`
-	Count       int64    `json:"count" doc:"How often by then, each snapshot that a run or a statement used counting once; 10,000 stands for that and more."`
+	To          string   `json:"to" doc:"Id of the node that the data went to."`
+	Direction   string   `json:"direction" enum:"read,written" doc:"What the node other than the table did."`
+	LastAt      Time     `json:"last_at" doc:"Time of the latest one up to that time. The fields below are from it."`
+	Count       int64    `json:"count" doc:"Number of reads or writes up to that time. Each snapshot that a run or a statement used counts once. 10,000 means 10,000 or more."`
 	SnapshotID  *int64   `json:"snapshot_id" nullable:"true"`
-	Columns     []string `json:"columns" nullable:"true" doc:"That were used; null where they are not known."`
+	Columns     []string `json:"columns" nullable:"true" doc:"The columns that were used; null if not known."`
 	RunID       *string  `json:"run_id" nullable:"true"`
 	StatementID *string  `json:"statement_id" nullable:"true"`
 }
 
-// LineageCoverage says of how many statements the lineage is known.
+// LineageCoverage counts the statements with and without known lineage.
 type LineageCoverage struct {
 	Since      Time     `json:"since"`
-	Resolved   int64    `json:"resolved" doc:"Statements that succeeded, and of which the catalog saw all tables that they name."`
-	Unresolved int64    `json:"unresolved" doc:"Statements that succeeded, and name a table that the catalog did not see them load or commit."`
-	None       int64    `json:"none" doc:"Statements that succeeded, and name no table."`
-	Share      *float64 `json:"share" nullable:"true" doc:"resolved of resolved and unresolved, from 0 to 1; null where there are neither."`
+	Resolved   int64    `json:"resolved" doc:"Successful statements for which the catalog saw all tables that they name."`
+	Unresolved int64    `json:"unresolved" doc:"Successful statements that name a table which the catalog did not see them load or commit."`
+	None       int64    `json:"none" doc:"Successful statements that name no table."`
+	Share      *float64 `json:"share" nullable:"true" doc:"resolved / (resolved + unresolved), from 0 to 1; null if both are 0."`
 }
 
-// RunEvents is one RunEvent of OpenLineage, or an array of them, as it came.
+// RunEvents is the JSON of one OpenLineage RunEvent, or of an array of them.
 type RunEvents []byte
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -93,13 +93,14 @@ func (e *RunEvents) UnmarshalJSON(b []byte) error {
 // MarshalJSON implements json.Marshaler.
 func (e RunEvents) MarshalJSON() ([]byte, error) { return json.RawMessage(e).MarshalJSON() }
 
-// Schema implements huma.SchemaProvider. What it leaves open is checked when it is read: a client may send any facets.
+// Schema implements huma.SchemaProvider. It leaves facets open, because a client may send any; they
+// are checked when they are read.
 func (RunEvents) Schema(r huma.Registry) *huma.Schema {
 	one := r.Schema(reflect.TypeFor[RunEvent](), true, "")
 	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one, MaxItems: new(domain.MaxLineageEvents)}}}
 }
 
-// RunEvent is the part of an OpenLineage RunEvent (2-0-2) that is read.
+// RunEvent has the fields of an OpenLineage RunEvent (2-0-2) that are read.
 type RunEvent struct {
 	_         struct{}       `additionalProperties:"true"`
 	EventType string         `json:"eventType,omitempty" enum:"START,RUNNING,COMPLETE,ABORT,FAIL,OTHER"`
@@ -112,7 +113,7 @@ type RunEvent struct {
 	Outputs   []RunEventData `json:"outputs,omitempty"`
 }
 
-// RunEventRun names a run of OpenLineage.
+// RunEventRun names an OpenLineage run.
 type RunEventRun struct {
 	_     struct{} `additionalProperties:"true"`
 	RunID string   `json:"runId" format:"uuid"`
@@ -125,7 +126,7 @@ type RunEventName struct {
 	Name      string   `json:"name"`
 }
 
-// RunEventData is a dataset. Of its facets columnLineage, symlinks and version are read.
+// RunEventData is a dataset. Only its facets columnLineage, symlinks and version are read.
 type RunEventData struct {
 	_         struct{}       `additionalProperties:"true"`
 	Namespace string         `json:"namespace"`
@@ -137,27 +138,27 @@ func (a *api) lineageRoutes() {
 	const tag = "Lineage"
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/runs/{id}/lineage", OperationID: "get-run-lineage", Tags: []string{tag}, Summary: "Get the tables that a run read and wrote",
-		Description: "By all of its attempts and all of its statements, as the catalog saw it, and as their processes told by OpenLineage.\n\n" +
-			"Decided here: `read` and `written` are arrays of three-part names, both empty when there is nothing. A table that a statement only adds rows to is not read. " +
-			"`edges` tells more of each: snapshots, columns where they are known, the task with its attempt or statement, and datasets that are not the platform's.",
+		Description: "The tables of all its attempts and statements, as the catalog saw them, and as their processes reported them by OpenLineage.\n\n" +
+			"Decided here: `read` and `written` are arrays of three-part names, and may be empty. A table is not read by a statement that only adds rows to it. " +
+			"`edges` has the details of each: snapshots, columns if known, the task with its attempt or statement, and datasets outside the catalog.",
 	}, a.getRunLineage)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/lineage", OperationID: "get-lineage", Tags: []string{tag}, Errors: []int{http.StatusNotFound}, Summary: "Get the graph of what leads to a table and from it",
-		Description: "Tables and what reads and writes them: tasks of jobs (all runs of one are one node, and their statements belong to it), statements of no run, and what is outside. " +
-			"With `at`, what had happened by then; a name in `table` is that of then. Names of tables are those of the latest event by then, and without `at` those of now.\n\n" +
-			"Decided here: direction is both and depth 3 when they are left out. Depth counts tables.",
+		Method: http.MethodGet, Path: "/lineage", OperationID: "get-lineage", Tags: []string{tag}, Errors: []int{http.StatusNotFound}, Summary: "Get the data flow into and out of a table",
+		Description: "The graph has tables and what reads and writes them: tasks of jobs, statements outside of a run, and external jobs and datasets. All runs of a task, with their statements, are one node. " +
+			"`at` selects a past time: the graph shows everything up to it, and `table` is a name of that time. Tables have the names of their latest event by then, or their current names without `at`.\n\n" +
+			"Decided here: direction defaults to both, and depth to 3. Depth counts tables.",
 	}, a.getLineage)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/lineage/coverage", OperationID: "get-lineage-coverage", Tags: []string{tag}, Summary: "Get the share of statements whose lineage is known",
-		Description: "Decided here: `since` is 24 hours ago when it is left out.",
+		Description: "Decided here: `since` defaults to 24 hours ago.",
 	}, a.getLineageCoverage)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/lineage", OperationID: "report-lineage", Tags: []string{tag}, Summary: "Report lineage by OpenLineage", DefaultStatus: http.StatusNoContent,
 		SkipValidateBody: true,
-		Description: "One RunEvent of OpenLineage 2-0-2, or an array of up to 1,000, in 1 MiB. The same event again changes nothing.\n\n" +
-			"Decided here: with the token of a task, what is told is of its run; else of a job outside. A dataset is a table of ours when its name is database.schema.table of a table that is " +
-			"there and its namespace is not another system's, when one of its symlinks is, or when it is named by the table's location; else it is a dataset outside. " +
-			"Inputs count from any event, outputs from any but those of runs that fail: FAIL and ABORT take back what the run was said to write. Facets but columnLineage, symlinks and version are left aside.",
+		Description: "One OpenLineage 2-0-2 RunEvent, or an array of up to 1,000, at most 1 MiB. Repeating an event changes nothing.\n\n" +
+			"Decided here: with a task's token, an event belongs to the task's run, else to an external job. A dataset is one of our tables if its name is the database.schema.table of a " +
+			"live table and its namespace is not another system's. It also is if one of its symlinks is, or if it is named by the table's location. Else it is an external dataset. " +
+			"Inputs count from every event, outputs from all events except those of failed runs: FAIL and ABORT withdraw the writes that the run reported. Only the facets columnLineage, symlinks and version are read.",
 	}, a.reportLineage)
 }
 
@@ -210,7 +211,7 @@ func statementOf(f domain.LineageFact) *string {
 	return &f.Actor.ID
 }
 
-// optionalText is nil for what is empty.
+// optionalText returns nil for an empty text.
 func optionalText[T ~string](s T) *string {
 	if s == "" {
 		return nil
@@ -220,10 +221,10 @@ func optionalText[T ~string](s T) *string {
 }
 
 func (a *api) getLineage(ctx context.Context, s domain.Scope, in *struct {
-	Table     string `query:"table" required:"true" example:"lake.samples.penguins" doc:"database.schema.table, or the id of a table or of a dataset outside."`
+	Table     string `query:"table" required:"true" example:"lake.samples.penguins" doc:"database.schema.table, or the id of a table or of a dataset outside the catalog."`
 	Direction string `query:"direction" example:"upstream" doc:"upstream, downstream or both."`
-	Depth     int    `query:"depth" default:"3" minimum:"1" maximum:"10" doc:"How many tables far."`
-	At        string `query:"at" example:"2026-03-01T08:30:00Z" doc:"A time of the past, in ISO 8601."`
+	Depth     int    `query:"depth" default:"3" minimum:"1" maximum:"10" doc:"How many tables away the graph reaches."`
+	At        string `query:"at" format:"date-time" example:"2026-03-01T08:30:00Z" doc:"A past time, in ISO 8601."`
 },
 ) (*answer[LineageGraph], error) {
 	q := domain.LineageQuery{Table: in.Table, Way: domain.LineageWay(in.Direction), Depth: in.Depth}
@@ -234,7 +235,7 @@ func (a *api) getLineage(ctx context.Context, s domain.Scope, in *struct {
 	return answered(showGraph)(a.Lineages.Graph(ctx, s, q))
 }
 
-// pastTime reads a time; nil for none.
+// pastTime reads a time. It returns nil for an empty text.
 func pastTime(name, given string) (*time.Time, error) {
 	if given == "" {
 		return nil, nil
@@ -270,7 +271,7 @@ func showArrow(e domain.LineageEdge) LineageArrow {
 }
 
 func (a *api) getLineageCoverage(ctx context.Context, s domain.Scope, in *struct {
-	Since string `query:"since" example:"2026-03-01T08:30:00Z" doc:"In ISO 8601: statements that ended then or later."`
+	Since string `query:"since" format:"date-time" example:"2026-03-01T08:30:00Z" doc:"In ISO 8601. Only statements that ended at or after this time."`
 },
 ) (*answer[LineageCoverage], error) {
 	since, err := pastTime("since", in.Since)

@@ -12,12 +12,12 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// lineageEvent is of a job outside.
+// lineageEvent is an event of an external job.
 const lineageEvent = `{"eventType":"COMPLETE","eventTime":"2026-03-01T08:30:00Z","producer":"https://example.com/etl","schemaURL":"https://openlineage.io/spec/2-0-2/OpenLineage.json",
 	"run":{"runId":"01957c2e-8a4b-7c3d-9e1f-000000000001"},"job":{"namespace":"etl","name":"load"},
 	"inputs":[{"namespace":"s3://raw","name":"events"}],"outputs":[{"namespace":"s3://clean","name":"events"}]}`
 
-// TestLineage reports lineage as a client and as a task does, and reads it again.
+// TestLineage reports lineage as a client and as a task, and reads it back.
 func TestLineage(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect(w.ours)
@@ -29,7 +29,7 @@ func TestLineage(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.services.Lineages.Report(t.Context(), scope, events))
 	l := w.call(w.ours.viewer, "GET", "/runs/"+run+"/lineage", nil).object(200)
-	require.Empty(t, l["read"], "a dataset outside is no table of ours")
+	require.Empty(t, l["read"], "an external dataset is not a table")
 	require.Len(t, l["edges"], 2)
 	edge, _ := l["edges"].([]any)[0].(map[string]any)
 	require.Equal(t, string(a.ID), edge["attempt_id"])
@@ -48,8 +48,8 @@ func TestLineage(t *testing.T) {
 	require.Nil(t, c["share"])
 
 	for query, says := range map[string]string{
-		"": "table", "?table=x": "no table", "?table=" + id + "&depth=0": "depth", "?table=" + id + "&depth=11": "depth", "?table=" + id + "&depth=x": "depth",
-		"?table=" + id + "&direction=sideways": "direction", "?table=" + id + "&at=now": "time such as", "/coverage?since=x": "time such as",
+		"": "table", "?table=x": "is not a table", "?table=" + id + "&depth=0": "depth", "?table=" + id + "&depth=11": "depth", "?table=" + id + "&depth=x": "depth",
+		"?table=" + id + "&direction=sideways": "direction", "?table=" + id + "&at=now": "RFC 3339", "/coverage?since=x": "RFC 3339",
 	} {
 		require.Contains(t, w.call(w.ours.viewer, "GET", "/lineage"+query, nil).refused(400), says, query)
 	}

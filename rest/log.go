@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,24 +17,27 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// The headers that say where a log stands. In an answer that follows, they come as trailers once they are known.
+// The headers that give the position in a log. A followed answer sends them as trailers, once they
+// are known.
 const (
 	attemptHeader    = "X-Attempt"
 	sizeHeader       = "X-Log-Size"
 	nextOffsetHeader = "X-Log-Next-Offset"
 )
 
-// logSandbox keeps what a process wrote from ever being a page of ours: it shares the console's origin.
+// logSandbox keeps a browser from rendering a process's output as one of our pages: it shares the
+// console's origin.
 const logSandbox = "default-src 'none'; sandbox"
 
-// logQuery says which log is asked for, and how.
+// logQuery selects a log and its form.
 type logQuery struct {
 	run      domain.RunID
 	key      string // of the task; empty for a single command
 	attempt  int    // 0 for the latest
-	offset   int64  // -1 where it was not given
+	offset   int64  // -1 if not given
 	follow   bool
 	json     bool
 	download bool
@@ -53,7 +55,7 @@ func (a *api) logRoutes(r chi.Router) {
 	}
 }
 
-// serveLog answers with a log. An error is returned only as long as nothing was sent.
+// serveLog answers with a log. It returns an error only if nothing was sent.
 func (a *api) serveLog(w http.ResponseWriter, r *http.Request, op *huma.Operation) error {
 	scope, err := auth.From(r.Context())
 	if err != nil {
@@ -89,7 +91,7 @@ func (a *api) serveLog(w http.ResponseWriter, r *http.Request, op *huma.Operatio
 	return nil
 }
 
-// logSize is how many bytes are stored; none before the first attempt.
+// logSize returns how many bytes are stored: 0 before the first attempt.
 func (a *api) logSize(ctx context.Context, s domain.Scope, attempt *domain.Attempt) (int64, error) {
 	if attempt == nil {
 		return 0, nil
@@ -104,14 +106,14 @@ func parseLogQuery(r *http.Request) (logQuery, error) {
 	if values.Has("attempt") {
 		n, err := strconv.Atoi(values.Get("attempt"))
 		if err != nil || n < 1 {
-			return q, domain.Invalid("attempt", "attempt is %q; it must be a number from 1 on. Leave it out for the latest.", shorten(values.Get("attempt")))
+			return q, domain.Invalid("attempt", "attempt is %q; it must be a number from 1 on. Leave it out for the latest.", httpx.Shorten(values.Get("attempt")))
 		}
 		q.attempt = n
 	}
 	if values.Has("offset") {
 		n, err := strconv.ParseInt(values.Get("offset"), 10, 64)
 		if err != nil || n < 0 {
-			return q, domain.Invalid("offset", "offset is %q; it must be a number of bytes from 0 on.", shorten(values.Get("offset")))
+			return q, domain.Invalid("offset", "offset is %q; it must be a number of bytes from 0 on.", httpx.Shorten(values.Get("offset")))
 		}
 		q.offset = n
 	}
@@ -120,7 +122,7 @@ func parseLogQuery(r *http.Request) (logQuery, error) {
 	case "json":
 		q.json = true
 	default:
-		return q, domain.Invalid("format", "format is %q; it must be text or json.", shorten(format))
+		return q, domain.Invalid("format", "format is %q; it must be text or json.", httpx.Shorten(format))
 	}
 	var err error
 	if q.follow, err = boolean(values, "follow"); err != nil {
@@ -140,11 +142,11 @@ func boolean(values url.Values, name string) (bool, error) {
 	case "0", "false":
 		return false, nil
 	default:
-		return false, domain.Invalid(name, "%s is %q; it must be true or false.", name, shorten(v))
+		return false, domain.Invalid(name, "%s is %q; it must be true or false.", name, httpx.Shorten(v))
 	}
 }
 
-// pathParam is chi's parameter as it was meant, since chi matches the escaped path.
+// pathParam returns chi's parameter decoded, because chi matches the escaped path.
 func pathParam(r *http.Request, name string) string {
 	v := chi.URLParam(r, name)
 	if r.URL.RawPath == "" {
@@ -156,7 +158,7 @@ func pathParam(r *http.Request, name string) string {
 	return v
 }
 
-// logAnswer is one answer with a log, or a part of it.
+// logAnswer is one answer with a log, or a part of a log.
 type logAnswer struct {
 	*api
 	w       http.ResponseWriter
@@ -164,7 +166,7 @@ type logAnswer struct {
 	scope   domain.Scope
 	query   logQuery
 	attempt *domain.Attempt // nil before the first
-	size    int64           // bytes stored when the request came
+	size    int64           // bytes stored when the request arrived
 	part    part
 }
 
@@ -190,10 +192,10 @@ func (l *logAnswer) head() error {
 	return nil
 }
 
-// extent tells how much is coming, where that is known beforehand.
+// extent sets the length of the answer, if it is known beforehand.
 func (l *logAnswer) extent(h http.Header) {
 	if l.query.follow {
-		h.Set("X-Accel-Buffering", "no") // proxies that know it pass lines on at once
+		h.Set("X-Accel-Buffering", "no") // proxies that support it forward lines at once
 		return
 	}
 	h.Set(nextOffsetHeader, strconv.FormatInt(l.part.to, 10))
@@ -207,7 +209,7 @@ func (l *logAnswer) extent(h http.Header) {
 	}
 }
 
-// disposition makes a browser save the log under a name that says what it is.
+// disposition makes a browser save the log under a descriptive name.
 func (l *logAnswer) disposition(h http.Header) error {
 	run, err := l.Runs.Get(l.r.Context(), l.scope, l.query.run)
 	if err != nil {
@@ -232,7 +234,8 @@ func fileName(job string, q logQuery, attempt *domain.Attempt) string {
 	return strings.Join(parts, "_") + extension
 }
 
-// plainName is a name that every file system takes: what is neither a letter nor a digit becomes a dash.
+// plainName returns a name that every file system accepts: a dash replaces all but letters and
+// digits.
 func plainName(name string) string {
 	dashed := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
@@ -244,13 +247,12 @@ func plainName(name string) string {
 	return strings.Join(words, "-")
 }
 
-// body sends the bytes. The status is out, so what goes wrong now cuts the connection: a log that is not whole must not look whole.
+// body sends the bytes. An error now cuts the connection, because the status is already sent: an
+// incomplete log must not look complete.
 func (l *logAnswer) body() {
 	if l.r.Method == http.MethodHead {
 		return
 	}
-	deadline := http.NewResponseController(l.w)
-	defer func() { _ = deadline.SetWriteDeadline(time.Time{}) }()
 	send := l.stored
 	if l.query.follow {
 		send = l.followed
@@ -260,12 +262,12 @@ func (l *logAnswer) body() {
 		return
 	}
 	if !errors.Is(err, errClient) {
-		l.translate(l.r.Context(), err) // for the log
+		l.translate(l.r.Context(), err) // logs it
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// stored sends what was there when the request came.
+// stored sends the bytes that were stored when the request arrived.
 func (l *logAnswer) stored() error {
 	out := l.sink()
 	for offset := l.part.from; offset < l.part.to; {

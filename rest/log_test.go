@@ -18,7 +18,7 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// running is a run of a single command whose process has started.
+// running starts a run of a single command with a running process.
 func (w *world) running(t *testing.T) (agent *worker, run string, attempt domain.Attempt) {
 	t.Helper()
 	agent = w.connect(w.ours)
@@ -97,7 +97,7 @@ func TestStoredLogs(t *testing.T) {
 		require.Equal(t, "attachment; filename=Nightly-report_"+run+"_attempt-1.log", w.call(token, "GET", path+"?download=1", nil).header.Get("Content-Disposition"))
 		require.Contains(t, w.call(token, "GET", path+"?download=1&format=json", nil).header.Get("Content-Disposition"), ".ndjson")
 	})
-	t.Run("bad questions", func(t *testing.T) {
+	t.Run("bad requests", func(t *testing.T) {
 		for _, q := range []string{"attempt=0", "attempt=x", "offset=-1", "offset=x", "offset=99999999999999999999", "format=xml", "follow=maybe", "nope=1", "offset=1&offset=2"} {
 			w.call(token, "GET", path+"?"+q, nil).refused(400)
 		}
@@ -126,7 +126,7 @@ func ndjson(t *testing.T, body string) (records []map[string]any) {
 	return records
 }
 
-// Cookies count for logs and for nothing else.
+// Only logs accept the console's cookie.
 func TestLogsTakeTheConsolesCookie(t *testing.T) {
 	w := newWorld(t)
 	agent, run, attempt := w.running(t)
@@ -137,7 +137,7 @@ func TestLogsTakeTheConsolesCookie(t *testing.T) {
 	w.call("", "POST", "/runs/"+run+"/cancel", nil, "Cookie", res).refused(401)
 }
 
-// signInWithCookie is the console's cookie, as the console gets it.
+// signInWithCookie returns the console's cookie, from the console's own login.
 func (w *world) signInWithCookie(t *testing.T) string {
 	t.Helper()
 	in, err := w.auth.Login(t.Context(), auth.Login{Email: w.ours.scope.Actor().Name, Password: password})
@@ -162,7 +162,7 @@ func TestLargeLogs(t *testing.T) {
 	}
 }
 
-// stream is a log that is followed.
+// stream is a followed log.
 type stream struct {
 	t    *testing.T
 	res  *http.Response
@@ -296,7 +296,7 @@ func TestFollowedLogs(t *testing.T) {
 	require.NotContains(t, w.logged.String(), "request failed")
 }
 
-// TestAFollowedLogEndsSoonAfterAKeyExpires, whose end wakes nobody.
+// TestAFollowedLogEndsSoonAfterAKeyExpires, although an expiry sends no notification.
 func TestAFollowedLogEndsSoonAfterAKeyExpires(t *testing.T) {
 	w := newWorldThatLooks(t, 20*time.Millisecond)
 	_, run, _ := w.running(t)
@@ -308,7 +308,7 @@ func TestAFollowedLogEndsSoonAfterAKeyExpires(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "cut, not ended")
 }
 
-// TestWhatALogIsMissingIsSaidOfItsRun, not of the workspace: that is where to look again.
+// TestWhatALogIsMissingIsSaidOfItsRun: the error names the run, not the workspace.
 func TestWhatALogIsMissingIsSaidOfItsRun(t *testing.T) {
 	w := newWorld(t)
 	_, run, _ := w.running(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// followed sends the log as it grows, until the attempt's end, the client's leaving or the end of the credential.
+// followed sends the log as it grows. It ends with the attempt, when the client leaves, or with the
+// credential.
 func (l *logAnswer) followed() error {
 	if err := http.NewResponseController(l.w).Flush(); err != nil {
 		return err
@@ -57,7 +58,7 @@ func (l *logAnswer) follow(ctx context.Context) (next int64, err error) {
 	return next, err
 }
 
-// awaitAttempt waits for the first attempt; nil when there will be none.
+// awaitAttempt waits for the first attempt. It returns nil if there will be no attempt.
 func (l *logAnswer) awaitAttempt(ctx context.Context) (*domain.Attempt, error) {
 	wake, stop, err := l.Runs.Watch(ctx, l.scope, l.query.run)
 	if err != nil {
@@ -65,7 +66,7 @@ func (l *logAnswer) awaitAttempt(ctx context.Context) (*domain.Attempt, error) {
 	}
 	defer stop()
 	for {
-		over, err := l.taskOver(ctx) // asked first: an attempt that is made meanwhile is found below
+		over, err := l.taskOver(ctx) // checked first: a concurrently created attempt is found below
 		if err != nil {
 			return nil, err
 		}
@@ -95,14 +96,15 @@ func (l *logAnswer) taskOver(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// watchCredential ends the answer with the session or the key it was opened with, and soon after the run whose token it was.
+// watchCredential ends the answer as soon as its session or API key ends. For a run's token it ends
+// the answer soon after the run.
 func (l *logAnswer) watchCredential(ctx context.Context, end context.CancelCauseFunc) {
 	actor := l.scope.Actor()
 	wake, stop := l.topics.Subscribe(domain.SessionTopic(actor.Session), domain.APIKeyTopic(domain.APIKeyID(actor.ID)))
 	defer stop()
 	tick := time.NewTicker(l.recheck)
 	defer tick.Stop()
-	for { // asked first: it may have ended since the request came
+	for { // checked first: the credential may have ended since the request arrived
 		if err := l.credential(ctx); domain.IsCode(err, domain.CodeUnauthenticated) {
 			end(err)
 			return

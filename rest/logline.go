@@ -6,34 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 	"unicode/utf8"
 
 	"github.com/millpond/millpond/domain"
 )
-
-// A client may take sendTime to accept sendPiece bytes: one that reads slowly gets the whole log, and one that has stopped reading holds nothing up for longer.
-const (
-	sendTime  = time.Minute
-	sendPiece = 32 << 10
-)
-
-// patient writes to a client in pieces, each with a deadline of its own.
-type patient struct {
-	w     http.ResponseWriter
-	reply *http.ResponseController
-}
-
-// Write implements io.Writer.
-func (p patient) Write(b []byte) (n int, err error) {
-	for n < len(b) && err == nil {
-		_ = p.reply.SetWriteDeadline(time.Now().Add(sendTime)) // where the connection has none, its server bounds it
-		var wrote int
-		wrote, err = p.w.Write(b[n:min(len(b), n+sendPiece)])
-		n += wrote
-	}
-	return n, err
-}
 
 // sink writes chunks of a log to the client.
 type sink struct {
@@ -44,7 +20,7 @@ type sink struct {
 
 func (l *logAnswer) sink() *sink {
 	reply := http.NewResponseController(l.w)
-	s := &sink{out: bufio.NewWriterSize(patient{l.w, reply}, 8<<10), reply: reply}
+	s := &sink{out: bufio.NewWriterSize(l.w, 8<<10), reply: reply}
 	if l.query.json {
 		s.lines = &lines{emit: func(line LogLine) error { return writeLine(s.out, line) }}
 	}
@@ -60,8 +36,8 @@ func (s *sink) write(chunks []domain.LogChunk) error {
 	return nil
 }
 
-// errClient says that the client does not take what it is sent.
-var errClient = errors.New("the client does not take the log")
+// errClient means that the client does not receive what is sent to it.
+var errClient = errors.New("the client does not receive the log")
 
 func (s *sink) chunk(c domain.LogChunk) error {
 	if s.lines != nil {
@@ -71,11 +47,10 @@ func (s *sink) chunk(c domain.LogChunk) error {
 	return err
 }
 
-// flush sends at once what was written.
+// flush sends at once the bytes written so far.
 func (s *sink) flush() error {
 	err := s.out.Flush()
 	if err == nil {
-		_ = s.reply.SetWriteDeadline(time.Now().Add(sendTime))
 		err = s.reply.Flush()
 	}
 	if err != nil {
@@ -84,7 +59,7 @@ func (s *sink) flush() error {
 	return nil
 }
 
-// end sends what is left.
+// end sends the remaining bytes.
 func (s *sink) end() error {
 	if s.lines != nil {
 		if err := s.lines.cut(); err != nil {
@@ -101,22 +76,23 @@ func writeLine(out *bufio.Writer, line LogLine) error {
 	return out.WriteByte('\n')
 }
 
-// LogLine is a line of a log, or a piece of one, of one stream.
+// LogLine is a line of a log, or a part of a line, of one stream.
 type LogLine struct {
 	Line       int64  `json:"line" doc:"Its number, from 1."`
 	Stream     string `json:"stream" enum:"stdout,stderr"`
 	Time       Time   `json:"time" doc:"When its first byte was emitted."`
-	Offset     int64  `json:"offset" doc:"Of its first byte in the log."`
-	NextOffset int64  `json:"next_offset" doc:"The offset after it and its end of line: where to go on."`
-	Text       string `json:"text" doc:"Without its end of line. What is not UTF-8 is shown as U+FFFD, and base64 has the bytes."`
-	Base64     []byte `json:"base64,omitempty" doc:"The exact bytes, where they are not UTF-8."`
-	Partial    bool   `json:"partial,omitempty" doc:"The line goes on in a later record, or had no end when the log was read."`
+	Offset     int64  `json:"offset" doc:"Offset of its first byte in the log."`
+	NextOffset int64  `json:"next_offset" doc:"The offset after the line and its line end: where to continue."`
+	Text       string `json:"text" doc:"Without its line end. U+FFFD replaces bytes that are not UTF-8; base64 has them."`
+	Base64     []byte `json:"base64,omitempty" doc:"The exact bytes, if they are not UTF-8."`
+	Partial    bool   `json:"partial,omitempty" doc:"True if the line continues in a later record, or had no end when the log was read."`
 }
 
-// maxLine bounds one record, in bytes; a longer line comes in several.
+// maxLine bounds one record, in bytes. A longer line has several records.
 const maxLine = 64 << 10
 
-// lines assembles records from chunks. A record ends with its line, where the other stream comes in between, and at maxLine.
+// lines assembles records from chunks. A record ends with its line, at output of the other stream,
+// and at maxLine.
 type lines struct {
 	emit func(LogLine) error
 
@@ -152,7 +128,8 @@ func (l *lines) add(c domain.LogChunk) error {
 	return nil
 }
 
-// nextPiece is what of the data belongs to the line that has room for so many bytes more; ended says that an end of line follows.
+// nextPiece returns the part of data that belongs to the current line, at most room bytes. ended
+// means that a line end follows.
 func nextPiece(data []byte, room int) (piece []byte, ended bool) {
 	if i := bytes.IndexByte(data[:min(len(data), room+1)], '\n'); i >= 0 {
 		return data[:i], true
@@ -173,7 +150,7 @@ func (l *lines) begin(c domain.LogChunk, number, offset int64) {
 	l.line = LogLine{Line: number, Stream: c.Stream.String(), Time: Time(c.EmittedAt), Offset: offset}
 }
 
-// cut emits what has no end of line yet.
+// cut emits the line that has no end yet.
 func (l *lines) cut() error {
 	if !l.begun {
 		return nil

@@ -7,15 +7,17 @@ import (
 	"strings"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// part is the stretch of a log that is asked for, of the bytes stored so far.
+// part is the requested range of the bytes stored so far.
 type part struct {
 	from, to int64 // to is the offset after the last byte
 	status   int   // 200, or 206 for a Range
 }
 
-// part reads the offset or the Range header. Where an offset is given, the log is followed or shown as lines, Range does not apply.
+// part reads the offset or the Range header. Range does not apply with an offset, to a followed
+// log, or to lines.
 func (q logQuery) part(h http.Header, size int64) (part, error) {
 	whole := part{from: max(0, q.offset), to: size, status: http.StatusOK}
 	if whole.from > size {
@@ -27,7 +29,7 @@ func (q logQuery) part(h http.Header, size int64) (part, error) {
 	}
 	from, to, ok := byteRange(spec, size)
 	if !ok {
-		return part{}, domain.Errorf(domain.CodeRange, "The range %q is malformed or beyond the log, which ends at %d.", shorten(spec), size)
+		return part{}, domain.Errorf(domain.CodeRange, "The range %q is malformed or beyond the log, which ends at %d.", httpx.Shorten(spec), size)
 	}
 	return part{from: from, to: to, status: http.StatusPartialContent}, nil
 }
@@ -53,7 +55,7 @@ func byteRange(spec string, size int64) (from, to int64, ok bool) {
 	return int64(a), min(size, int64(b)+1), err == nil && b >= a && int64(b)+1 > 0
 }
 
-// outside adds to a 416 where the log ends.
+// outside adds the log's end to a 416.
 func outside(err error, size int64) error {
 	e := domain.AsError(err)
 	if e.Code != domain.CodeRange {

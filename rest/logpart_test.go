@@ -36,7 +36,7 @@ func TestPartOfALog(t *testing.T) {
 		{"range with offset", logQuery{offset: 5}, http.Header{"Range": {"bytes=0-1"}}, part{5, 100, 200}},
 		{"range with follow", logQuery{offset: -1, follow: true}, http.Header{"Range": {"bytes=0-1"}}, part{0, 100, 200}},
 		{"range with lines", logQuery{offset: -1, json: true}, http.Header{"Range": {"bytes=0-1"}}, part{0, 100, 200}},
-		{"if-range, of which there is none", none, http.Header{"Range": {"bytes=0-1"}, "If-Range": {`"x"`}}, part{0, 100, 200}},
+		{"if-range, which is not supported", none, http.Header{"Range": {"bytes=0-1"}, "If-Range": {`"x"`}}, part{0, 100, 200}},
 	} {
 		got, err := c.query.part(c.header, size)
 		require.NoError(t, err, c.name)
@@ -54,7 +54,7 @@ func TestPartBeyondTheLog(t *testing.T) {
 	}
 	_, err := logQuery{offset: 101}.part(nil, 100)
 	require.True(t, domain.IsCode(err, domain.CodeRange))
-	shown, ok := outside(err, 100).(*Error) //nolint:errorlint // it is made here
+	shown, ok := outside(err, 100).(*Error) //nolint:errorlint // it is created here
 	require.True(t, ok)
 	require.Equal(t, 416, shown.status)
 	require.Equal(t, "bytes */100", shown.headers.Get("Content-Range"))
@@ -91,7 +91,8 @@ func TestLinesAreAssembledOverChunks(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Whatever is written and however it is cut, the records hold every byte once, in order, in bounded pieces with true line numbers.
+// However the output is cut into chunks, the records hold every byte once, in order, in bounded
+// pieces with correct line numbers.
 func TestLinesHoldEveryByte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var log []byte

@@ -10,25 +10,25 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Machine is what compute instances and warehouses have in common.
+// Machine has the common fields of compute instances and warehouses.
 type Machine struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
-	Region      string `json:"region" example:"local" doc:"Of the workspace's provider, as it was when this was made; local on the server's own machine."`
-	AutoStop    string `json:"auto_stop" enum:"30m,1h,2h,never" doc:"How long it may have nothing to do before it is stopped."`
-	AutoStopAt  *Time  `json:"auto_stop_at" nullable:"true" doc:"When it is stopped if nothing comes. Null while something runs or waits, while it does not run, and where it never is."`
-	Image       string `json:"image" doc:"As it was asked for; empty for the provider's default."`
-	ImageRef    string `json:"image_ref" example:"millpond:v1.2.0@sha256:…" doc:"The immutable image that it is pinned to since its first start; empty before. Changing the image while it is stopped pins it anew."`
-	Slots       int    `json:"slots" doc:"Tasks that it runs at once; 0 stands for four for each core."`
-	Message     string `json:"message" doc:"Why it is in its state: of a failed one, what went wrong."`
-	Desired     string `json:"desired" enum:"stopped,running" doc:"What was asked for last."`
-	Incarnation int    `json:"incarnation" doc:"How often it was made."`
-	Restarts    int    `json:"restarts" doc:"How often it went by itself, and was made again, since it was started."`
-	StatusSince Time   `json:"status_since" doc:"Since when it is in its state."`
-	AgentID     string `json:"agent_id" doc:"Its own agent."`
+	Region      string `json:"region" example:"local" doc:"Region of the workspace's provider when the machine was created; local on the server's own machine."`
+	AutoStop    string `json:"auto_stop" enum:"30m,1h,2h,never" doc:"Idle time before it stops."`
+	AutoStopAt  *Time  `json:"auto_stop_at" nullable:"true" doc:"When it stops if it stays idle. Null while work runs or waits, while it is not running, and if auto_stop is never."`
+	Image       string `json:"image" doc:"The requested image; empty for the provider's default."`
+	ImageRef    string `json:"image_ref" example:"millpond:v1.2.0@sha256:…" doc:"The immutable reference that its image was pinned to at the first start; empty before. Changing the image while it is stopped pins it again at the next start."`
+	Slots       int    `json:"slots" doc:"How many tasks it runs at once; 0 means four per core."`
+	Message     string `json:"message" doc:"Why it is in its state. For a failed machine, what went wrong."`
+	Desired     string `json:"desired" enum:"stopped,running" doc:"The state that was last requested."`
+	Incarnation int    `json:"incarnation" doc:"How many times the provider created it."`
+	Restarts    int    `json:"restarts" doc:"How many times it was lost and created again since it was started."`
+	StatusSince Time   `json:"status_since" doc:"When it entered its state."`
+	AgentID     string `json:"agent_id" doc:"Id of its own agent."`
 	CreatedBy   Actor  `json:"created_by"`
 	CreatedAt   Time   `json:"created_at"`
-	LastUsedAt  *Time  `json:"last_used_at" nullable:"true" doc:"When work on it last began or ended."`
+	LastUsedAt  *Time  `json:"last_used_at" nullable:"true" doc:"When work on it last started or ended."`
 }
 
 func showMachine(m domain.Machine) Machine {
@@ -39,31 +39,31 @@ func showMachine(m domain.Machine) Machine {
 	}
 }
 
-// MachinePath is the path of what concerns one machine.
+// MachinePath is the path of operations on one machine.
 type MachinePath struct {
 	ID string `path:"id" doc:"The id of the compute instance or the warehouse."`
 }
 
 func (p MachinePath) id() domain.MachineID { return domain.MachineID(p.ID) }
 
-// machineNoun is one of the two nouns that a machine goes by: what it is called, and how it is shown.
+// machineNoun is one of the two kinds of machines: its names, and how it is shown.
 type machineNoun[T any] struct {
-	tag, path, id, list string // list is the operation's id; the others' are a verb and id
+	tag, path, id, list string // list is the operation's id; other ids are a verb and id
 	noun, nouns         string
 	machines            *domain.Machines
 	show                func(domain.Machine) T
 }
 
-// MachineMetrics are how much of a machine was used.
+// MachineMetrics are the usage samples of a machine.
 type MachineMetrics struct {
-	Samples []MachineSample `json:"samples" doc:"Oldest first, one for each five seconds in which its agent was connected; of the last hour."`
+	Samples []MachineSample `json:"samples" doc:"Usage samples of the last hour, oldest first. There is one every five seconds while its agent is connected."`
 }
 
-// MachineSample is how much of a machine was used at one moment.
+// MachineSample is the usage of a machine at one time.
 type MachineSample struct {
 	At          Time        `json:"at"`
 	CPU         float64     `json:"cpu" doc:"Cores in use."`
-	Cores       float64     `json:"cores" doc:"Cores that there are."`
+	Cores       float64     `json:"cores" doc:"Cores of the machine."`
 	Memory      int64       `json:"memory" doc:"Bytes in use."`
 	MemoryTotal int64       `json:"memory_total"`
 	Disk        int64       `json:"disk" doc:"Bytes in use on the file system of its data directory."`
@@ -71,7 +71,7 @@ type MachineSample struct {
 	GPUs        []GPUSample `json:"gpus"`
 }
 
-// GPUSample is how much of one GPU was used.
+// GPUSample is the usage of one GPU.
 type GPUSample struct {
 	Name        string  `json:"name"`
 	Load        float64 `json:"load" doc:"From 0 to 1."`
@@ -86,13 +86,13 @@ func showSample(m domain.MachineMetrics) MachineSample {
 	}
 }
 
-// text is an answer of plain text.
+// text is a plain-text answer.
 type text struct {
 	ContentType string `header:"Content-Type"`
 	Body        []byte
 }
 
-// machineRoutes are the operations that differ in nothing but the noun.
+// machineRoutes registers the operations that both kinds of machines share.
 func machineRoutes[T any](a *api, n machineNoun[T]) {
 	one, tags, conflict := n.path+"/{id}", []string{n.tag}, []int{http.StatusConflict}
 	operate(a, huma.Operation{
@@ -103,29 +103,29 @@ func machineRoutes[T any](a *api, n machineNoun[T]) {
 	}, n.get)
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: one, OperationID: "delete-" + n.id, Tags: tags, Summary: "Delete a " + n.noun, Errors: conflict, DefaultStatus: http.StatusNoContent,
-		Description: "409 unless it is stopped, or failed with nothing of it left. Tasks that wait for it fail.\n\nDecided here: the answer is 204 without a body.",
+		Description: "409 unless it is stopped, or failed with all its resources removed. Tasks that wait for it fail.\n\nDecided here: the answer is 204 without a body.",
 	}, n.remove)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: one + "/start", OperationID: "start-" + n.id, Tags: tags, Summary: "Start a " + n.noun, Errors: conflict,
-		Description: "409 when it runs already, is starting or stopping, or when there is no room for it now. One that has failed can be started again. The image is pinned at the first start.\n\n" +
+		Description: "409 if it is running, starting or stopping, or if there is no room for it now. A failed one can be started again. The image is pinned at the first start.\n\n" +
 			"Decided here: the answer is 200 with the " + n.noun + ", which is starting until its agent is connected and ready, and running then. " +
-			"One that is not running in good time has failed, and its message says why.",
+			"A start that takes too long fails, and its message says why.",
 	}, n.start)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: one + "/stop", OperationID: "stop-" + n.id, Tags: tags, Summary: "Stop a " + n.noun, Errors: conflict,
-		Description: "409 when it is stopped or stopping. What runs on it is cancelled first: SIGTERM, then SIGKILL. Tasks that have retries left are tried again: on the " +
-			"workspace's agent where their job has compute_fallback, else when the " + n.noun + " is started again.\n\n" +
-			"Decided here: the answer is 200 with the " + n.noun + ", which is stopping until nothing of it is left, and stopped then. One that is starting can be stopped as well.",
+		Description: "409 if it is stopped or stopping. Its work is cancelled first: SIGTERM, then SIGKILL. Tasks with retries left are retried: on the " +
+			"workspace's agent if their job has compute_fallback, else after the next start of the " + n.noun + ".\n\n" +
+			"Decided here: the answer is 200 with the " + n.noun + ", which is stopping until all its resources are removed, and stopped then. A starting one can be stopped too.",
 	}, n.stop)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: one + "/metrics", OperationID: "get-" + n.id + "-metrics", Tags: tags, Summary: "See how much of a " + n.noun + " was used in the last hour",
-		Description: "Decided here: a sample every five seconds while its agent is connected, kept for an hour; all of them, without pages.",
+		Method: http.MethodGet, Path: one + "/metrics", OperationID: "get-" + n.id + "-metrics", Tags: tags, Summary: "Get the usage of a " + n.noun + " in the last hour",
+		Description: "Decided here: there is a sample every five seconds while its agent is connected, kept for an hour. The answer has all samples, without pages.",
 	}, n.metrics)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: one + "/logs", OperationID: "get-" + n.id + "-logs", Tags: tags, Summary: "Read the end of the log of a " + n.noun + "'s agent",
-		Description: "Also after a stop or a failure; empty before the first start. The logs of tasks are at their runs.",
+		Method: http.MethodGet, Path: one + "/logs", OperationID: "get-" + n.id + "-logs", Tags: tags, Summary: "Get the end of the log of a " + n.noun + "'s agent",
+		Description: "It stays available after a stop or a failure; empty before the first start. Task logs belong to their runs.",
 		Responses: map[string]*huma.Response{"200": {
-			Description: "The end of the log, from the beginning of a line.", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}},
+			Description: "The end of the log, from the start of a line.", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		}},
 	}, n.log)
 }
@@ -160,7 +160,7 @@ func (n machineNoun[T]) stop(ctx context.Context, s domain.Scope, in *MachinePat
 
 func (n machineNoun[T]) metrics(ctx context.Context, s domain.Scope, in *struct {
 	MachinePath
-	Since time.Time `query:"since" doc:"Only what came after it."`
+	Since time.Time `query:"since" doc:"Only samples after this time."`
 },
 ) (*answer[MachineMetrics], error) {
 	all, err := n.machines.Metrics(ctx, s, in.id(), in.Since)
@@ -172,7 +172,7 @@ func (n machineNoun[T]) metrics(ctx context.Context, s domain.Scope, in *struct 
 
 func (n machineNoun[T]) log(ctx context.Context, s domain.Scope, in *struct {
 	MachinePath
-	Bytes int `query:"bytes" minimum:"1" maximum:"1048576" default:"65536" doc:"How much of it at most."`
+	Bytes int `query:"bytes" minimum:"1" maximum:"1048576" default:"65536" doc:"Maximum number of bytes."`
 },
 ) (*text, error) {
 	log, err := n.machines.Log(ctx, s, in.id(), in.Bytes)

@@ -15,17 +15,17 @@ import (
 	"github.com/millpond/millpond/store"
 )
 
-// machines is where the world's machines are made.
+// machines is the provider of the test world.
 type machines struct {
 	*domain.Reconciler
 	cloud   *provisiontest.Simulated
 	store   *store.Store
 	made    chan domain.MachineSpec
-	refuses atomic.Pointer[domain.Error] // why nothing can be made; nil while it can
-	full    atomic.Bool                  // nothing more fits
+	refuses atomic.Pointer[domain.Error] // why creation fails; nil while it succeeds
+	full    atomic.Bool                  // no machine fits
 }
 
-// crowded is a provider that may be full, and takes no role.
+// crowded is a provider that can be full, and accepts no role.
 type crowded struct {
 	*provisiontest.Simulated
 	full *atomic.Bool
@@ -61,13 +61,13 @@ func newMachines(st *store.Store, clock domain.Clock, runs *domain.Runs) *machin
 	})
 	m.cloud = provider
 	m.Reconciler = &domain.Reconciler{
-		Store: st, System: st.System(), Clock: clock, Runs: runs, Providers: domain.Providers{domain.ProviderLocal: crowded{provider, &m.full}},
+		Store: st, System: st.System(), Clock: clock, Topics: st.Topics(), Work: domain.TaskWork{Runs: runs}, Providers: domain.Providers{domain.ProviderLocal: crowded{provider, &m.full}},
 		Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat, Host: "host", Report: func(error) {},
 	}
 	return m
 }
 
-// noun is one of the two nouns, as requests and answers name its fields.
+// noun is one of the two kinds of machines, with the names of its fields.
 type noun struct {
 	path, prefix, size, state string
 }
@@ -81,7 +81,7 @@ func (n noun) body(name, flavor string) map[string]any {
 	return map[string]any{"name": name, n.size: flavor}
 }
 
-// machine makes a machine of the smallest flavor and returns its id.
+// machine creates a machine of the smallest flavor and returns its id.
 func (w *world) machine(n noun, token, name string) string {
 	w.t.Helper()
 	id, _ := w.call(token, "POST", n.path, n.body(name, "cpu.1")).object(http.StatusCreated)["id"].(string)
@@ -94,7 +94,7 @@ func (w *world) state(n noun, id string) string {
 	return state
 }
 
-// reconcile does what is due about machines.
+// reconcile runs the due work of machines.
 func (w *world) reconcile() {
 	w.t.Helper()
 	_, err := w.machines.Tick(w.t.Context())
@@ -102,7 +102,7 @@ func (w *world) reconcile() {
 	w.machines.Wait()
 }
 
-// arrives has the machine made that was started last, and connects its agent.
+// arrives creates the machine that was started last, and connects its agent.
 func (w *world) arrives() *worker {
 	w.t.Helper()
 	w.reconcile()
@@ -117,7 +117,7 @@ func (w *world) arrives() *worker {
 	}
 }
 
-// started starts the machine until it runs.
+// started starts the machine and waits until it runs.
 func (w *world) started(n noun, id string) *worker {
 	w.t.Helper()
 	w.call(w.ours.editor, "POST", n.path+"/"+id+"/start", nil).object(200)
@@ -126,7 +126,7 @@ func (w *world) started(n noun, id string) *worker {
 	return k
 }
 
-// bothNouns runs the test for compute instances and for warehouses, each in a world of its own.
+// bothNouns runs the test for compute instances and for warehouses, each in its own world.
 func bothNouns(t *testing.T, test func(*testing.T, *world, noun)) {
 	t.Helper()
 	for _, n := range []noun{computeNoun, warehouseNoun} {
@@ -191,7 +191,7 @@ func TestMachineThatFails(t *testing.T) {
 		w.reconcile()
 		failed := w.call(w.ours.viewer, "GET", one, nil).object(200)
 		require.Equal(t, []any{"failed", "The cloud has none of these."}, []any{failed[n.state], failed["message"]})
-		w.reconcile() // what is left is removed
+		w.reconcile() // removes the rest of the machine
 		w.machines.refuses.Store(nil)
 		w.started(n, id)
 
@@ -235,7 +235,7 @@ func TestMachineIsMadeOfWhatIsKnown(t *testing.T) {
 	})
 }
 
-// A name is trimmed, and means one machine of its kind in a workspace. Capitals make another name.
+// A name is trimmed, and unique among the workspace's machines of its kind. It is case-sensitive.
 func TestMachineNamesAreUnique(t *testing.T) {
 	bothNouns(t, func(t *testing.T, w *world, n noun) {
 		token := w.ours.editor
@@ -286,7 +286,7 @@ func TestMachineChanges(t *testing.T) {
 		w.call(token, "POST", one+"/stop", nil).object(200)
 		w.reconcile()
 		require.NotEmpty(t, w.call(token, "GET", one, nil).object(200)["image_ref"])
-		require.Empty(t, patch(`{"image":"simulated:1"}`).object(200)["image_ref"], "it is pinned anew at the next start")
+		require.Empty(t, patch(`{"image":"simulated:1"}`).object(200)["image_ref"], "it is pinned again at the next start")
 	})
 }
 
@@ -307,7 +307,7 @@ func TestMachineLists(t *testing.T) {
 				for _, field := range []string{"id", "name", n.size, n.state, "region", "auto_stop"} {
 					require.NotEmpty(t, machine[field], field)
 				}
-				if machine["name"] != "default" { // the warehouse that a workspace starts with
+				if machine["name"] != "default" { // the first warehouse of a workspace
 					names = append(names, machine["name"])
 				}
 			}
@@ -341,7 +341,7 @@ func TestMachineIdempotencyKeys(t *testing.T) {
 	})
 }
 
-// What each noun's path does not have is not found there: the other noun's, another workspace's, and what nobody has.
+// Each noun's path answers 404 for the other noun's ids, another workspace's ids, and unknown ids.
 func TestMachinesOfOthersAreNotFound(t *testing.T) {
 	bothNouns(t, func(t *testing.T, w *world, n noun) {
 		other := computeNoun

@@ -9,41 +9,45 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// MaintenanceSchedule is when tables are looked at.
+// MaintenanceSchedule is when tables are checked.
 type MaintenanceSchedule struct {
 	Cron     string `json:"cron" example:"0 3 * * *" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly."`
-	TimeZone string `json:"time_zone,omitempty" default:"UTC" example:"Europe/Rome" doc:"IANA name."`
+	TimeZone string `json:"time_zone,omitempty" default:"UTC" example:"Europe/Rome" doc:"An IANA name."`
 }
 
-// MaintenancePolicy is what the workspace, a database or a table says of maintenance. What is left out, or null, is inherited, field by field.
+// MaintenancePolicy is the maintenance policy of the workspace, a database or a table. Absent and
+// null fields are inherited, one by one.
 type MaintenancePolicy struct {
 	Enabled        *bool                `json:"enabled,omitempty" nullable:"true"`
-	Schedule       *MaintenanceSchedule `json:"schedule,omitempty" doc:"When tables are looked at. Inherited as a whole."`
+	Schedule       *MaintenanceSchedule `json:"schedule,omitempty" doc:"When tables are checked. Inherited as a whole."`
 	Compact        CompactPolicy        `json:"compact,omitempty"`
 	Expire         ExpirePolicy         `json:"expire,omitempty"`
 	Orphans        OrphansPolicy        `json:"orphans,omitempty"`
-	WarehouseID    *string              `json:"warehouse_id,omitempty" nullable:"true" doc:"Id or name of the warehouse that it runs on. Empty stands for any: one that runs, with Trino rather than without."`
-	StartWarehouse *bool                `json:"start_warehouse,omitempty" nullable:"true" doc:"Whether a warehouse is started where none runs and there is something to do."`
+	WarehouseID    *string              `json:"warehouse_id,omitempty" nullable:"true" doc:"Id or name of the warehouse that it runs on. Empty for any: a running warehouse, else the first."`
+	StartWarehouse *bool                `json:"start_warehouse,omitempty" nullable:"true" doc:"Whether to start a warehouse if there is work and no warehouse runs."`
 }
 
-// CompactPolicy is what is said of compaction: small files become few, and deleted rows leave.
+// CompactPolicy is the policy of compaction, which merges small files and drops deleted rows.
 type CompactPolicy struct {
 	Enabled       *bool  `json:"enabled,omitempty" nullable:"true"`
-	Threshold     *int64 `json:"file_size_threshold,omitempty" nullable:"true" doc:"In bytes, whole MiB from 1 MiB to 10 GiB: smaller files are small."`
-	MinFiles      *int   `json:"min_files,omitempty" nullable:"true" doc:"It begins when so many data files came since the last time, and files are small on average; at least 2."`
-	DeletePercent *int   `json:"delete_percent,omitempty" nullable:"true" doc:"It begins as well when files of deletes came, and they, or the rows in them, are such a share; from 0 to 100."`
+	Threshold     *int64 `json:"file_size_threshold,omitempty" nullable:"true" doc:"In bytes, whole MiB from 1 MiB to 10 GiB. Smaller files count as small."`
+	MinFiles      *int   `json:"min_files,omitempty" nullable:"true" doc:"Compaction starts after this many new data files since the last one, if files are small on average. At least 2."`
+	DeletePercent *int   `json:"delete_percent,omitempty" nullable:"true" doc:"Compaction also starts after new delete files, if this percentage of files or rows is deleted. From 0 to 100."`
 }
 
-// ExpirePolicy is what is said of old snapshots.
+// ExpirePolicy is the policy of the expiry of old snapshots.
 type ExpirePolicy struct {
 	Enabled  *bool `json:"enabled,omitempty" nullable:"true"`
-	KeepDays *int  `json:"keep_days,omitempty" nullable:"true" doc:"Snapshots are kept for so many days, from 1 to 3650."`
+	KeepDays *int  `json:"keep_days,omitempty" nullable:"true" doc:"Days to keep a snapshot after it was replaced, from 1 to 3650."`
+
+	MaxSnapshots   *int `json:"max_snapshots,omitempty" nullable:"true" doc:"Maximum number of snapshots, from 10 to 100000. Above it, the oldest expire even if they are younger than keep_days. Snapshots of a branch or a tag, and those replaced within the last hour, are kept."`
+	EraseAfterDays *int `json:"erase_after_days,omitempty" nullable:"true" doc:"Days until files that only expired snapshots needed are deleted, from 1 to 30."`
 }
 
-// OrphansPolicy is what is said of files that no snapshot names.
+// OrphansPolicy is the policy of the removal of files that no snapshot references.
 type OrphansPolicy struct {
 	Enabled   *bool `json:"enabled,omitempty" nullable:"true"`
-	OlderDays *int  `json:"older_than_days,omitempty" nullable:"true" doc:"Only files that are so many days old are removed, from 1 to 3650, and they are looked for as rarely."`
+	OlderDays *int  `json:"older_than_days,omitempty" nullable:"true" doc:"Minimum age, in days, of files that are removed, from 1 to 3650. It is also the interval between searches for them."`
 }
 
 func (p MaintenancePolicy) domain() domain.MaintenancePolicy {
@@ -68,15 +72,15 @@ func showPolicy(d domain.MaintenancePolicy) MaintenancePolicy {
 	return p
 }
 
-// Maintenance is what is said here, and what holds.
+// Maintenance is a policy, and the settings in effect.
 type Maintenance struct {
-	Policy    MaintenancePolicy   `json:"policy" doc:"What is said here. What is missing is inherited: a table's from its database, a database's from the workspace, the workspace's from what is built in."`
-	Effective MaintenanceSettings `json:"effective" doc:"What holds."`
-	Origins   map[string]string   `json:"origins" example:"{\"enabled\":\"default\",\"compact.min_files\":\"table\"}" doc:"Where each field of what holds comes from: default, workspace, database, table; or registered, for a table whose files came from elsewhere, of which nothing is removed unless its own policy says so."`
-	NextAt    *Time               `json:"next_at" nullable:"true" doc:"When it is due next; null while it is turned off."`
+	Policy    MaintenancePolicy   `json:"policy" doc:"The policy set at this level. Absent fields are inherited: a table's from its database, a database's from the workspace, the workspace's from the built-in defaults."`
+	Effective MaintenanceSettings `json:"effective" doc:"The settings in effect."`
+	Origins   map[string]string   `json:"origins" example:"{\"enabled\":\"default\",\"compact.min_files\":\"table\"}" doc:"The level that each effective field comes from: default, workspace, database, table or registered. registered: the table's files came from elsewhere, so nothing is removed unless its own policy says so."`
+	NextAt    *Time               `json:"next_at" nullable:"true" doc:"When maintenance is next due; null while it is disabled."`
 }
 
-// MaintenanceSettings are what holds after inheritance.
+// MaintenanceSettings are the settings in effect after inheritance.
 type MaintenanceSettings struct {
 	Enabled        bool                `json:"enabled"`
 	Schedule       MaintenanceSchedule `json:"schedule"`
@@ -87,7 +91,7 @@ type MaintenanceSettings struct {
 	StartWarehouse bool                `json:"start_warehouse"`
 }
 
-// CompactSettings are what holds for compaction.
+// CompactSettings are the effective settings of compaction.
 type CompactSettings struct {
 	Enabled       bool  `json:"enabled"`
 	Threshold     int64 `json:"file_size_threshold" example:"134217728"`
@@ -95,13 +99,16 @@ type CompactSettings struct {
 	DeletePercent int   `json:"delete_percent" example:"10"`
 }
 
-// ExpireSettings are what holds for old snapshots.
+// ExpireSettings are the effective settings of the expiry of old snapshots.
 type ExpireSettings struct {
 	Enabled  bool `json:"enabled"`
 	KeepDays int  `json:"keep_days" example:"7"`
+
+	MaxSnapshots   int `json:"max_snapshots" example:"1000"`
+	EraseAfterDays int `json:"erase_after_days" example:"1"`
 }
 
-// OrphansSettings are what holds for files that no snapshot names.
+// OrphansSettings are the effective settings of the removal of files that no snapshot references.
 type OrphansSettings struct {
 	Enabled   bool `json:"enabled"`
 	OlderDays int  `json:"older_than_days" example:"7"`
@@ -112,7 +119,7 @@ func showMaintenance(m domain.Maintenance) Maintenance {
 	shown := Maintenance{
 		Policy: showPolicy(m.Policy), Origins: map[string]string{}, NextAt: optionalTime(m.NextAt), Effective: MaintenanceSettings{
 			Enabled: s.Enabled, Schedule: MaintenanceSchedule(s.Schedule), Compact: CompactSettings{s.Compact, s.Threshold, s.MinFiles, s.DeletePercent},
-			Expire: ExpireSettings{s.Expire, s.KeepDays}, Orphans: OrphansSettings{s.Orphans, s.OlderDays}, WarehouseID: string(s.Warehouse), StartWarehouse: s.StartWarehouse,
+			Expire: ExpireSettings{s.Expire, s.KeepDays, s.MaxSnapshots, s.EraseAfterDays}, Orphans: OrphansSettings{s.Orphans, s.OlderDays}, WarehouseID: string(s.Warehouse), StartWarehouse: s.StartWarehouse,
 		},
 	}
 	for field, level := range s.Origins {
@@ -121,7 +128,7 @@ func showMaintenance(m domain.Maintenance) Maintenance {
 	return shown
 }
 
-// MaintenanceRun is one table's maintenance at one time.
+// MaintenanceRun is one maintenance run of a table.
 type MaintenanceRun struct {
 	ID         string                 `json:"id" example:"mnt_01k2v9d3h2f5s8wq6z1y7b4c0e"`
 	TableID    string                 `json:"table_id"`
@@ -132,15 +139,15 @@ type MaintenanceRun struct {
 	CreatedBy  Actor                  `json:"created_by"`
 	CreatedAt  Time                   `json:"created_at"`
 	DueAt      Time                   `json:"due_at"`
-	State      string                 `json:"state" enum:"queued,running,succeeded,failed,cancelled,skipped" doc:"skipped: when its turn came there was nothing to do any more, or it had waited for too long."`
-	Message    string                 `json:"message" doc:"What it waits for, or why it was put off, failed or was skipped; else empty."`
-	NextTryAt  *Time                  `json:"next_try_at" nullable:"true" doc:"Of one that waits: when it is looked at again."`
+	State      string                 `json:"state" enum:"queued,running,succeeded,failed,cancelled,skipped" doc:"skipped: nothing was left to do when the run could start, or it waited too long."`
+	Message    string                 `json:"message" doc:"What it waits for, or why it was postponed, failed or was skipped; else empty."`
+	NextTryAt  *Time                  `json:"next_try_at" nullable:"true" doc:"When a waiting run is tried again."`
 	StartedAt  *Time                  `json:"started_at" nullable:"true"`
 	FinishedAt *Time                  `json:"finished_at" nullable:"true"`
-	Operations []MaintenanceOperation `json:"operations" doc:"Those that have begun, in their order."`
+	Operations []MaintenanceOperation `json:"operations" doc:"Operations that have started, in order."`
 }
 
-// MaintenanceOperation is one statement of a run.
+// MaintenanceOperation is one statement of a maintenance run.
 type MaintenanceOperation struct {
 	Kind             string           `json:"kind" enum:"compact,expire,orphans"`
 	Query            string           `json:"query"`
@@ -149,21 +156,21 @@ type MaintenanceOperation struct {
 	State            string           `json:"state" enum:"queued,running,succeeded,failed,cancelled"`
 	StartedAt        Time             `json:"started_at"`
 	FinishedAt       *Time            `json:"finished_at" nullable:"true"`
-	Before           *TableTotals     `json:"before,omitempty" doc:"What the table consisted of."`
-	After            *TableTotals     `json:"after,omitempty" doc:"And at its end, with what others have committed meanwhile."`
+	Before           *TableTotals     `json:"before,omitempty" doc:"The table's totals before the operation."`
+	After            *TableTotals     `json:"after,omitempty" doc:"The table's totals after the operation, including commits of others in the meantime."`
 	SnapshotsExpired *int64           `json:"snapshots_expired" nullable:"true"`
-	FilesRemoved     *int64           `json:"files_removed" nullable:"true" doc:"Null where the engine does not tell."`
-	Metrics          map[string]int64 `json:"metrics" doc:"As the engine told them."`
-	Seconds          float64          `json:"seconds" doc:"That its statement ran."`
-	Cost             *Number          `json:"cost" nullable:"true" doc:"Of its warehouse in that time, as if it had it alone; null where there is no price."`
-	Currency         string           `json:"currency" example:"USD" doc:"Empty where there is no price."`
+	FilesRemoved     *int64           `json:"files_removed" nullable:"true" doc:"Files that were removed. For an expiry of snapshots, files that will be deleted later. Null if the engine does not report it."`
+	Metrics          map[string]int64 `json:"metrics" doc:"Metrics as the engine reported them."`
+	Seconds          float64          `json:"seconds" doc:"How long its statement ran."`
+	Cost             *Number          `json:"cost" nullable:"true" doc:"Price of its warehouse for that time, as if the operation used it alone. Null if no price is known."`
+	Currency         string           `json:"currency" example:"USD" doc:"Empty if no price is known."`
 	Message          string           `json:"message" doc:"Why it failed; else empty."`
 }
 
-// TableTotals are what a table consists of. What is null is not known.
+// TableTotals are the totals of a table. Null means not known.
 type TableTotals struct {
-	Files       *int64 `json:"files" nullable:"true" doc:"Of data."`
-	Bytes       *int64 `json:"bytes" nullable:"true" doc:"Of all files of the current snapshot."`
+	Files       *int64 `json:"files" nullable:"true" doc:"Data files."`
+	Bytes       *int64 `json:"bytes" nullable:"true" doc:"Size of all files of the current snapshot."`
 	DeleteFiles *int64 `json:"delete_files" nullable:"true"`
 	Snapshots   *int64 `json:"snapshots" nullable:"true"`
 }
@@ -198,12 +205,12 @@ func showMaintenanceOperation(o domain.MaintenanceOperation) MaintenanceOperatio
 	return shown
 }
 
-// MaintenanceQueued says how many tables of a database are to be maintained now.
+// MaintenanceQueued is how many tables of a database were queued for maintenance.
 type MaintenanceQueued struct {
-	Queued int `json:"queued" doc:"Tables that need something and had not been waiting already. GET /maintenance/runs?database= shows them."`
+	Queued int `json:"queued" doc:"Number of tables that need maintenance and were not waiting already. GET /maintenance/runs?database= shows them."`
 }
 
-// TableIDPath is the path of what concerns one table, by its id.
+// TableIDPath is the path of operations on one table, by its id.
 type TableIDPath struct {
 	ID string `path:"id" doc:"The table's id." example:"tbl_01k2v9d3h2f5s8wq6z1y7b4c0e"`
 }
@@ -212,42 +219,42 @@ func (a *api) maintenanceRoutes() {
 	const ofDatabase, ofTable = "/databases/{id}/maintenance", "/tables/{id}/maintenance"
 	tags, conflict := []string{"Maintenance"}, []int{http.StatusConflict}
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/maintenance", OperationID: "get-maintenance", Tags: tags, Summary: "Get what holds for the workspace's tables",
-		Description: "Tables are kept healthy without being asked: small files compacted, old snapshots expired, orphaned files removed, by SQL statements on a warehouse that everybody can see.",
+		Method: http.MethodGet, Path: "/maintenance", OperationID: "get-maintenance", Tags: tags, Summary: "Get the maintenance of the workspace's tables",
+		Description: "Tables are maintained automatically: small files are compacted, old snapshots expired, orphaned files removed. SQL statements on a warehouse do this, and everybody can see them.",
 	}, a.getMaintenance)
 	operate(a, huma.Operation{
-		Method: http.MethodPut, Path: "/maintenance", OperationID: "set-maintenance", Tags: tags, Summary: "Replace the workspace's policy of maintenance",
-		Description: "For admins. What is left out is what is built in.",
+		Method: http.MethodPut, Path: "/maintenance", OperationID: "set-maintenance", Tags: tags, Summary: "Replace the workspace's maintenance policy",
+		Description: "For admins. Absent fields have the built-in defaults.",
 	}, a.setMaintenance)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: ofDatabase, OperationID: "get-database-maintenance", Tags: tags, Summary: "Get what holds for a database's tables",
+		Method: http.MethodGet, Path: ofDatabase, OperationID: "get-database-maintenance", Tags: tags, Summary: "Get the maintenance of a database's tables",
 	}, a.getDatabaseMaintenance)
 	operate(a, huma.Operation{
-		Method: http.MethodPut, Path: ofDatabase, OperationID: "set-database-maintenance", Tags: tags, Summary: "Replace a database's policy of maintenance",
-		Description: "What is left out is inherited from the workspace.",
+		Method: http.MethodPut, Path: ofDatabase, OperationID: "set-database-maintenance", Tags: tags, Summary: "Replace a database's maintenance policy",
+		Description: "Absent fields are inherited from the workspace.",
 	}, a.setDatabaseMaintenance)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: ofDatabase + "/run", OperationID: "run-database-maintenance", Tags: tags, Summary: "Maintain a database's tables now", DefaultStatus: http.StatusAccepted,
-		Errors: conflict, Description: "Those that need something, as when they are due; those for which it is turned off are left out.",
+		Errors: conflict, Description: "Runs the maintenance that the database's tables need, as if they were due. Tables with disabled maintenance are left out.",
 	}, a.runDatabaseMaintenance)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: ofTable, OperationID: "get-table-maintenance", Tags: tags, Summary: "Get what holds for a table",
+		Method: http.MethodGet, Path: ofTable, OperationID: "get-table-maintenance", Tags: tags, Summary: "Get the maintenance of a table",
 	}, a.getTableMaintenance)
 	operate(a, huma.Operation{
-		Method: http.MethodPut, Path: ofTable, OperationID: "set-table-maintenance", Tags: tags, Summary: "Replace a table's policy of maintenance",
-		Description: "What is left out is inherited from its database.",
+		Method: http.MethodPut, Path: ofTable, OperationID: "set-table-maintenance", Tags: tags, Summary: "Replace a table's maintenance policy",
+		Description: "Absent fields are inherited from its database.",
 	}, a.setTableMaintenance)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: ofTable + "/run", OperationID: "run-table-maintenance", Tags: tags, Summary: "Maintain a table now", DefaultStatus: http.StatusAccepted,
-		Errors: conflict, Description: "Whatever is turned on for it is done, needed or not, and also while its schedule is turned off. A run that waits already is hurried; 409 while one runs, and for a table that was never written.",
+		Errors: conflict, Description: "Runs each operation that is enabled for the table, needed or not, even while its schedule is disabled. A run that already waits is moved forward. 409 while a run is running, and for a table that was never written.",
 	}, a.runTableMaintenance)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/maintenance/runs", OperationID: "list-maintenance-runs", Tags: tags, Summary: "List what maintenance did and is to do, newest first",
-		Errors: []int{http.StatusNotFound}, Description: "It is kept for 90 days. A table that needed nothing when it was due has no run.",
+		Method: http.MethodGet, Path: "/maintenance/runs", OperationID: "list-maintenance-runs", Tags: tags, Summary: "List past and waiting maintenance runs, newest first",
+		Errors: []int{http.StatusNotFound}, Description: "Runs are kept for 90 days. A table that needed nothing when it was due has no run.",
 	}, a.listMaintenanceRuns)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/maintenance/runs/{id}", OperationID: "get-maintenance-run", Tags: tags, Summary: "Get a run of maintenance",
-		Description: "To cancel one that runs, cancel its statement.",
+		Method: http.MethodGet, Path: "/maintenance/runs/{id}", OperationID: "get-maintenance-run", Tags: tags, Summary: "Get a maintenance run",
+		Description: "To cancel a run that is running, cancel its statement.",
 	}, a.getMaintenanceRun)
 }
 

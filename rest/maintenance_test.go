@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scattered is a table in lake.public of as many files as ids.
+// scattered creates a table in lake.public with one file per id.
 func (w *world) scattered(name string, ids ...int64) string {
 	w.t.Helper()
 	id := string(w.table(w.ours, name, false).ID)
@@ -18,19 +18,19 @@ func (w *world) scattered(name string, ids ...int64) string {
 	return id
 }
 
-// maintained is a run of the maintenance of a new table.
+// maintained runs the maintenance of a new table.
 func (w *world) maintained() string {
 	w.t.Helper()
 	id := w.scattered(unique("maintained"), 1)
 	return fmt.Sprint(w.call(w.ours.editor, "POST", "/tables/"+id+"/maintenance/run", nil).object(202)["id"])
 }
 
-// upkeep looks as the server does, whenever something has changed, until the run is over.
+// upkeep runs the server's maintenance after every change, until the run is over.
 func (w *world) upkeep(run string) map[string]any {
 	w.t.Helper()
 	wake, stop := w.services.Maintenance.Topics.Subscribe("maintenance")
 	defer stop()
-	late := time.After(patience)
+	late := time.After(testTimeout)
 	for {
 		_, err := w.services.Maintenance.Tick(w.t.Context())
 		require.NoError(w.t, err)
@@ -46,7 +46,7 @@ func (w *world) upkeep(run string) map[string]any {
 	}
 }
 
-// What is said of a table's maintenance is seen with what holds and where it comes from.
+// A table's maintenance shows its policy, its settings and their levels.
 func TestMaintenanceOfATable(t *testing.T) {
 	w := sqlWorld(t)
 	table := "/tables/" + w.scattered("events", 1, 2, 3, 4, 5, 6) + "/maintenance"
@@ -55,7 +55,7 @@ func TestMaintenanceOfATable(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"enabled": true, "schedule": map[string]any{"cron": "0 3 * * *", "time_zone": "UTC"}, "warehouse_id": "", "start_warehouse": true,
 		"compact": map[string]any{"enabled": true, "file_size_threshold": 134217728.0, "min_files": 5.0, "delete_percent": 10.0},
-		"expire":  map[string]any{"enabled": true, "keep_days": 7.0}, "orphans": map[string]any{"enabled": true, "older_than_days": 7.0},
+		"expire":  map[string]any{"enabled": true, "keep_days": 7.0, "max_snapshots": 1000.0, "erase_after_days": 1.0}, "orphans": map[string]any{"enabled": true, "older_than_days": 7.0},
 	}, m["effective"])
 	require.Contains(t, m["next_at"], "T03:00:00.000000Z")
 	require.Equal(t, "default", m["origins"].(map[string]any)["compact.min_files"])
@@ -80,9 +80,9 @@ func TestMaintenanceOfATable(t *testing.T) {
 	compact, expire := operations[0].(map[string]any), operations[1].(map[string]any)
 	require.Equal(t, []any{"compact", `ALTER TABLE "lake"."public"."events" EXECUTE optimize(file_size_threshold => '128MB')`, "succeeded"},
 		[]any{compact["kind"], compact["query"], compact["state"]})
-	require.Equal(t, `ALTER TABLE "lake"."public"."events" EXECUTE expire_snapshots(retention_threshold => '30d')`, expire["query"])
+	require.Equal(t, `ALTER TABLE "lake"."public"."events" EXECUTE expire_snapshots(retention_threshold => '30d', max_snapshots => 1000, erase_after => '1d')`, expire["query"])
 	before := compact["before"].(map[string]any)
-	require.Equal(t, []any{6.0, 0.0, 6.0}, []any{before["files"], before["delete_files"], before["snapshots"]}, "as the catalog noted them")
+	require.Equal(t, []any{6.0, 0.0, 6.0}, []any{before["files"], before["delete_files"], before["snapshots"]}, "as the catalog recorded them")
 	require.Equal(t, []any{3.0, 0.0}, []any{expire["files_removed"], expire["snapshots_expired"]})
 	require.Contains(t, expire["metrics"], "kept")
 	st := w.statement(fmt.Sprint(compact["statement_id"]))
@@ -115,6 +115,8 @@ func TestWhatIsRefusedOfMaintenance(t *testing.T) {
 		`{"compact":{"min_files":1}}`:                       "min_files",
 		`{"compact":{"delete_percent":101}}`:                "delete_percent",
 		`{"expire":{"keep_days":0}}`:                        "keep_days",
+		`{"expire":{"max_snapshots":9}}`:                    "max_snapshots",
+		`{"expire":{"erase_after_days":31}}`:                "erase_after_days",
 		`{"orphans":{"older_than_days":0}}`:                 "older_than_days",
 		`{"schedule":{"cron":"often"}}`:                     "cron",
 		`{"schedule":{"cron":"@daily","time_zone":"Mars"}}`: "time zone",

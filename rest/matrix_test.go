@@ -15,9 +15,10 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// matrix says of every operation what it does and what it is sent. An operation that is missing here fails the test.
+// matrix has every operation's action and request. An operation that is missing here fails the
+// test.
 var matrix = map[string]struct {
-	action domain.Action // empty where any signed-in user may
+	action domain.Action // empty if every signed-in user may
 	body   string
 }{
 	"refresh":                  {},
@@ -88,6 +89,7 @@ var matrix = map[string]struct {
 	"drop-table":               {action: domain.CatalogWrite},
 	"drop-view":                {action: domain.CatalogWrite},
 	"undrop-table":             {action: domain.CatalogWrite},
+	"purge-table":              {action: domain.CatalogWrite},
 	"list-snapshots":           {action: domain.CatalogRead},
 	"list-table-history":       {action: domain.CatalogRead},
 	"list-data-files":          {action: domain.CatalogRead},
@@ -120,7 +122,7 @@ var matrix = map[string]struct {
 	"remove-samples":           {action: domain.SampleRemove},
 }
 
-// operation is one of the document's.
+// operation is an operation of the document.
 type operationCase struct {
 	id, method, path string
 	action           domain.Action
@@ -145,12 +147,12 @@ func operations(t *testing.T) (cases []operationCase) {
 			cases = append(cases, c)
 		}
 	}
-	require.Len(t, seen, len(matrix), "the matrix has operations that are gone")
+	require.Len(t, seen, len(matrix), "the matrix has operations that no longer exist")
 	slices.SortFunc(cases, func(a, b operationCase) int { return strings.Compare(a.id, b.id) })
 	return cases
 }
 
-// made fills in ids of things that were just made in our workspace.
+// made fills in ids of objects that were just created in our workspace.
 func (w *world) made(c operationCase) string {
 	w.t.Helper()
 	path := c.path
@@ -189,7 +191,8 @@ func (w *world) made(c operationCase) string {
 	return strings.Replace(path, "{name}", "max_endpoints", 1)
 }
 
-// madeInLake fills in a database that the world's other cases have too, and a table, a dropped table or a view that was just made in it.
+// madeInLake fills in a database that the world's other cases share, and a new table, dropped table
+// or view in it.
 func (w *world) madeInLake(path string) string {
 	w.t.Helper()
 	if w.victims == "" {
@@ -210,10 +213,10 @@ func (w *world) madeInLake(path string) string {
 	return strings.NewReplacer("{id}", id, "{schema}", "public", "{table}", name).Replace(path)
 }
 
-// unique is a name that nothing else has.
+// unique returns a name that nothing else has.
 func unique(name string) string { return fmt.Sprint(name, time.Now().UnixNano()) }
 
-// snapshot is what the API shows of our workspace to an admin.
+// snapshot is what the API shows an admin of our workspace.
 func (w *world) snapshot() string {
 	w.t.Helper()
 	var b strings.Builder
@@ -232,7 +235,8 @@ func (w *world) snapshot() string {
 	return b.String()
 }
 
-// Every operation against no token, an expired one, a revoked key, a viewer and another workspace's admin.
+// Every operation with no token, an expired token, a revoked key, a viewer and another workspace's
+// admin.
 func TestMatrix(t *testing.T) {
 	w := newWorld(t)
 	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_running_runs", `{"limit":1000}`).object(200)
@@ -262,7 +266,7 @@ func TestMatrix(t *testing.T) {
 			if c.action != "" && !domain.RoleViewer.Allows(c.action) {
 				w.call(w.ours.viewer, c.method, path, c.body).refused(403)
 			}
-			require.Equal(t, before, w.snapshot(), "nothing was changed by those who may not")
+			require.Equal(t, before, w.snapshot(), "refused callers changed nothing")
 			if c.id != "logout" && (c.action == "" || domain.RoleViewer.Allows(c.action)) {
 				r := w.call(w.ours.viewer, c.method, path, c.body)
 				require.NotEqual(t, 401, r.status, r.body)
@@ -282,7 +286,7 @@ func TestMatrix(t *testing.T) {
 	require.NotContains(t, w.logged.String(), "request failed")
 }
 
-// Malformed bodies are a clear 4xx for every operation that has a body, and change nothing.
+// A malformed body is a clear 4xx for every operation with a body, and changes nothing.
 func TestMalformedBodiesChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	w.runs(w.ours)

@@ -9,24 +9,24 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Member is a user's place in the workspace: invited, until it is accepted.
+// Member is a user's membership of the workspace. It is an invitation until the user accepts it.
 type Member struct {
-	ID        string `json:"id" doc:"Of the user."`
+	ID        string `json:"id" doc:"The user's id."`
 	Email     string `json:"email"`
 	Name      string `json:"name"`
 	Role      string `json:"role" enum:"viewer,editor,admin"`
-	CreatedAt Time   `json:"created_at" doc:"When the user was first invited, or came by the operator's link."`
+	CreatedAt Time   `json:"created_at" doc:"When the user was first invited, or joined by the operator's link."`
 
-	AcceptedAt *Time `json:"accepted_at,omitempty" doc:"When the user accepted. Absent for who is invited only: until then the membership opens nothing."`
+	AcceptedAt *Time `json:"accepted_at,omitempty" doc:"Absent until the invitation is accepted. Until then the membership grants nothing."`
 }
 
-// AddedMember is somebody invited, with the one-time token by which they accept.
+// AddedMember is an invited member, with the one-time token of the invitation.
 type AddedMember struct {
 	Member
-	SetupToken string `json:"setup_token" doc:"Shown once: by /setup?token=… the user accepts within a week, with the password of the account or setting a first one."`
+	SetupToken string `json:"setup_token" doc:"Shown once. At /setup?token=… the user accepts within a week, with the account's password or by setting a first one."`
 }
 
-// NewMember is who is invited.
+// NewMember is the body of an invitation.
 type NewMember struct {
 	Email string `json:"email" example:"ada@example.com"`
 	Name  string `json:"name,omitempty"`
@@ -38,7 +38,7 @@ type MemberChange struct {
 	Role string `json:"role" enum:"viewer,editor,admin"`
 }
 
-// MemberPath is the path of what concerns one member.
+// MemberPath is the path of operations on one member.
 type MemberPath struct {
 	ID string `path:"id" doc:"The user's id."`
 }
@@ -50,21 +50,21 @@ func showMember(m domain.Member) Member {
 func (a *api) memberRoutes() {
 	const tag = "Members"
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/settings/members", OperationID: "list-members", Tags: []string{tag}, Summary: "List members, in the order in which their accounts were made",
+		Method: http.MethodGet, Path: "/settings/members", OperationID: "list-members", Tags: []string{tag}, Summary: "List members, in the order in which their accounts were created",
 	}, a.listMembers)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/settings/members", OperationID: "add-member", Tags: []string{tag}, DefaultStatus: http.StatusCreated,
-		Summary: "Invite somebody to become a member", Errors: []int{http.StatusConflict},
-		Description: "The answer has a one-time token, whether the e-mail has an account or not; the membership opens nothing before it is used. For who is invited already it is a new one, " +
-			"in place of the one before, with the role given now. Who has accepted is 409.",
+		Summary: "Invite a member", Errors: []int{http.StatusConflict},
+		Description: "The answer has a one-time token, whether or not the e-mail has an account. The membership grants nothing until the token is used. Inviting somebody again " +
+			"replaces the token and the role. 409 if the invitation was accepted already.",
 	}, a.addMember)
 	operate(a, huma.Operation{
 		Method: http.MethodPatch, Path: "/settings/members/{id}", OperationID: "update-member", Tags: []string{tag},
-		Summary: "Change a member's role", Description: "At once, also for sessions that are open. The last admin who has accepted stays one: 409.", Errors: []int{http.StatusConflict},
+		Summary: "Change a member's role", Description: "It applies at once, also to open sessions. 409 if no other admin has accepted an invitation.", Errors: []int{http.StatusConflict},
 	}, a.updateMember)
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: "/settings/members/{id}", OperationID: "remove-member", Tags: []string{tag},
-		Summary: "End a membership", Description: "The member's sessions, keys and links in this workspace end with it. The last admin who has accepted stays: 409.", Errors: []int{http.StatusConflict},
+		Summary: "End a membership", Description: "The member's sessions, keys and links in this workspace end with it. 409 if no other admin has accepted an invitation.", Errors: []int{http.StatusConflict},
 	}, a.removeMember)
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSetUp: the answers to a one-time link, for somebody new, for an account, and for the operator's link.
+// TestSetUp checks the answers to a one-time link: for a new user, for an account, and for the
+// operator's link.
 func TestSetUp(t *testing.T) {
 	w := newWorld(t)
 	editor := "editor@" + string(w.ours.id) + ".example"

@@ -5,49 +5,52 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 )
 
-// about heads the API's description. What the specification leaves open is decided there and at each operation.
+// about heads the API's description. It and the operations state what the specification leaves
+// open.
 const about = `The REST API of Millpond. All paths are relative to the server's URL, which ends with the version.
 
-**Requests.** Bodies are JSON in UTF-8 with ` + "`Content-Type: application/json`" + `; anything else, and any Content-Encoding, is 415, more than 8 MiB (64 KiB without a credential) is 413. A body is
-exactly one value; fields that are unknown or given twice, NUL characters and wrong types are 400, and so is a body where an operation takes none. One that does not arrive within a minute is 408. Query parameters that an operation does not have are 400 as well. Names are case-sensitive.
+**Requests.** Bodies are JSON in UTF-8 with ` + "`Content-Type: application/json`" + `. Another type, or a Content-Encoding, is 415. More than 8 MiB (64 KiB without a credential) is 413.
+A body that does not arrive within a minute is 408. A body is exactly one value: unknown or repeated fields, NUL characters and wrong types are 400.
+A body for an operation without one is 400, and so are unknown query parameters. Names are case-sensitive.
 
-**Credentials.** An access token of ` + "`POST /auth/login`" + `, an API key (` + "`svc_sk_…`" + `) or, in a task's process, its ` + "`MILLPOND_TOKEN`" + `, sent as
-` + "`Authorization: Bearer <token>`" + `. A token that is missing, expired or revoked is 401 with WWW-Authenticate. Everything is scoped to one workspace: another workspace's resources are 404.
+**Credentials.** A request sends ` + "`Authorization: Bearer <token>`" + `. The token is an access token of ` + "`POST /auth/login`" + `, an API key (` + "`svc_sk_…`" + `) or, in a task's process, its ` + "`MILLPOND_TOKEN`" + `.
+A missing, expired or revoked token is 401 with WWW-Authenticate. Everything is scoped to one workspace: another workspace's resources are 404.
 
-**Roles.** A viewer reads, an editor makes, runs and changes, an admin manages members, others' keys, agents, quotas, and where machines and storage come from. What a role may not do is 403.
+**Roles.** A viewer reads. An editor also creates, changes and runs. An admin also manages members, others' keys, agents, quotas, and the providers of machines and storage. An action that the role does not permit is 403.
 
-**Answers.** Times are ISO 8601 in UTC with microseconds. Arrays are never null. Every list takes limit (1 to 200, 50 by default) and cursor, and has next_cursor only when more rows
-exist; a cursor of another list or filter is 400. Every answer has an X-Request-Id, the caller's own where it sent a sane one. HEAD works wherever GET does.
+**Answers.** Times are ISO 8601 in UTC with microseconds. Arrays are never null. Every list takes limit (1 to 200, 50 by default) and cursor, and has next_cursor only if more rows exist.
+A cursor of another list or filter is 400. Every answer has an X-Request-Id: the caller's own if it is valid. HEAD works wherever GET does.
 
-**Errors** have the body ` + "`{\"error\": \"…\"}`" + ` and nothing else. 401, 403 and 404 mean what they say; 409 is a conflict with the state that something is in; 429 states a quota's exact ceiling,
-or comes with Retry-After where too many logins failed; 500 and 503 are ours, and their X-Request-Id leads to the cause in the server's log.
+**Errors** have the body ` + "`{\"error\": \"…\"}`" + ` and nothing else. 409 is a conflict with a resource's state. 429 states a quota's exact limit, or has Retry-After if too many logins failed.
+500 and 503 are the server's errors: X-Request-Id identifies the cause in its log.
 
-**Retries.** Creating a job, a compute instance or a warehouse, starting a run or one of these, and repairing a run take an Idempotency-Key.
+**Retries.** An Idempotency-Key makes these safe to repeat: creating a job, a compute instance or a warehouse, starting a run or a machine, and repairing a run.
 
-**Versions.** A deprecation is announced by the headers Deprecation and Sunset.`
+**Versions.** The headers Deprecation and Sunset announce a deprecation.`
 
-// failures are the answers that are not a success, as operations share them.
+// failures are the descriptions of error statuses, shared by all operations.
 var failures = map[int]string{
 	http.StatusBadRequest:                   "The request is malformed or a parameter is invalid.",
 	http.StatusUnauthorized:                 "The token is missing, expired or revoked, or the login's credentials are wrong.",
 	http.StatusForbidden:                    "The caller's role does not permit this.",
 	http.StatusNotFound:                     "There is no such thing in the caller's workspace.",
 	http.StatusRequestTimeout:               "The body did not arrive within a minute.",
-	http.StatusConflict:                     "It conflicts with the state that something is in, or an idempotency key was used for another request.",
+	http.StatusConflict:                     "The resource's state conflicts with the request, or an idempotency key was used for another request.",
 	http.StatusRequestEntityTooLarge:        "The body is too large.",
-	http.StatusUnsupportedMediaType:         "The body has no or another Content-Type than application/json, or a Content-Encoding.",
+	http.StatusUnsupportedMediaType:         "The Content-Type is missing or is not application/json, or the body has a Content-Encoding.",
 	http.StatusRequestedRangeNotSatisfiable: "The offset or the range begins beyond the end; Content-Range has the size.",
-	http.StatusTooManyRequests:              "A quota is reached; the body states it exactly: max_running_runs=10, current=10. Or too many logins failed; Retry-After says how many seconds to wait.",
-	http.StatusInternalServerError:          "Something went wrong on our side. X-Request-Id leads to it in the server's log.",
-	http.StatusServiceUnavailable:           "Something that is needed does not answer at present; try again after Retry-After seconds.",
+	http.StatusTooManyRequests:              "A quota is reached; the body states it exactly: max_running_runs=10, current=10. Or too many logins failed; Retry-After is the number of seconds to wait.",
+	http.StatusInternalServerError:          "An internal error. X-Request-Id identifies it in the server's log.",
+	http.StatusServiceUnavailable:           "A required part of the platform is not available; try again after Retry-After seconds.",
 }
 
-// failureName is the status as a name of a component: BadRequest.
+// failureName returns the name of a status as a component: BadRequest.
 func failureName(status int) string {
 	return strings.ReplaceAll(http.StatusText(status), " ", "")
 }
@@ -63,7 +66,7 @@ func (a *api) config() huma.Config {
 				Responses: map[string]*huma.Response{},
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"bearer": {Type: "http", Scheme: "bearer", Description: "An access token, an API key, or a run's token."},
-					"cookie": {Type: "apiKey", In: "cookie", Name: "__Host-millpond", Description: "The console's session; for logs only, which browsers download."},
+					"cookie": {Type: "apiKey", In: "cookie", Name: "__Host-millpond", Description: "The console's session. It is accepted only for logs, which browsers download."},
 				},
 			},
 		},
@@ -82,7 +85,7 @@ func failure(status int, description string) *huma.Response {
 	case http.StatusUnauthorized:
 		headers["WWW-Authenticate"] = stringHeader("How to authenticate.")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		headers["Retry-After"] = stringHeader("Seconds to wait, where that is known.")
+		headers["Retry-After"] = stringHeader("Seconds to wait, if known.")
 	case http.StatusRequestedRangeNotSatisfiable:
 		headers["Content-Range"] = stringHeader("bytes */ and the size.")
 	}
@@ -96,41 +99,35 @@ func stringHeader(description string) *huma.Header {
 	return &huma.Header{Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
 }
 
-// describe serves the description of the API and the page to read it. Nobody needs a credential for them.
-func (a *api) describe(r chi.Router) error {
-	spec, err := json.Marshal(a.OpenAPI())
-	if err != nil {
-		return err
-	}
-	yaml, err := a.OpenAPI().YAML()
-	if err != nil {
-		return err
-	}
-	page, err := docsPage(a.OpenAPI())
-	if err != nil {
-		return err
-	}
-	serve(r, "/openapi.json", "application/json", spec)
-	serve(r, "/openapi.yaml", "application/yaml", yaml)
-	serve(r, "/docs", "text/html; charset=utf-8", page)
-	serve(r, "/docs.css", "text/css; charset=utf-8", docsCSS)
-	serve(r, "/docs.js", "text/javascript; charset=utf-8", docsJS)
-	return nil
+// describe serves the API's description and its page, which require no credential. Each form is
+// rendered at its first request.
+func (a *api) describe(r chi.Router) {
+	a.serve(r, "/openapi.json", "application/json", func() ([]byte, error) { return json.Marshal(a.OpenAPI()) })
+	a.serve(r, "/openapi.yaml", "application/yaml", func() ([]byte, error) { return a.OpenAPI().YAML() })
+	a.serve(r, "/docs", "text/html; charset=utf-8", func() ([]byte, error) { return docsPage(a.OpenAPI()) })
+	a.serve(r, "/docs.css", "text/css; charset=utf-8", func() ([]byte, error) { return docsCSS, nil })
+	a.serve(r, "/docs.js", "text/javascript; charset=utf-8", func() ([]byte, error) { return docsJS, nil })
 }
 
-func serve(r chi.Router, path, contentType string, content []byte) {
-	r.Get(path, func(w http.ResponseWriter, _ *http.Request) {
+func (a *api) serve(r chi.Router, path, contentType string, render func() ([]byte, error)) {
+	rendered := sync.OnceValues(render)
+	r.Get(path, func(w http.ResponseWriter, r *http.Request) {
+		content, err := rendered()
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
 		h := w.Header()
 		h.Set("Content-Type", contentType)
 		h.Set("Content-Length", strconv.Itoa(len(content)))
 		h.Set("Cache-Control", "no-cache")
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-		_, _ = w.Write(content) // fails when the client has gone, and then nobody is to be told
+		_, _ = w.Write(content) // fails if the client left; nothing can be reported then
 	})
 }
 
 func runLogs() *huma.Operation {
-	return logOperation("/runs/{id}/logs", "get-run-logs", "Get the log of a run of a single command", nil)
+	return logOperation("/runs/{id}/logs", "get-run-logs", "Get the log of a run with a single command", nil)
 }
 
 func taskLogs() *huma.Operation {
@@ -138,18 +135,18 @@ func taskLogs() *huma.Operation {
 	return logOperation("/runs/{id}/tasks/{key}/logs", "get-task-logs", "Get the log of one task", key)
 }
 
-const aboutLogs = `The exact bytes that the process wrote to stdout and stderr, in the order of arrival, live and from the archive alike. An offset is a number of bytes and means the same everywhere.
-The two are pipes of their own: the bytes of each keep their order, and between the two the order within a few milliseconds is not known; ` + "`exec 2>&1`" + ` merges them.
+const aboutLogs = `The exact bytes that the process wrote to stdout and stderr, in the order of arrival, both live and from the archive. An offset counts bytes and is the same everywhere.
+stdout and stderr are separate pipes: each keeps its order, but the order between them is uncertain within a few milliseconds. ` + "`exec 2>&1`" + ` merges them.
 
-Decided here: the log is of one attempt, the latest unless ` + "`attempt`" + ` says otherwise. Offset = end is legal, and waits when following; beyond it is 416. Before the first attempt the log is empty,
-and following waits for it. ` + "`follow`" + ` streams until the attempt's end, this attempt's and no later one's; the connection is cut, not ended, where the log could not be sent whole or the credential no longer
-holds. X-Log-Next-Offset says where to go on; when following, it is a trailer.
+Decided here: the log is of one attempt, by default the latest. An offset at the end is valid, and waits when following; an offset beyond the end is 416. Before the first attempt the log is empty,
+and following waits for it. ` + "`follow`" + ` streams until the end of this attempt, not of a later one. The connection is cut if the log cannot be sent whole, or the credential ends.
+X-Log-Next-Offset is the offset to continue from; when following, it is a trailer.
 
-` + "`format=json`" + ` gives one JSON object a line (application/x-ndjson) as the schema LogLine says. A line is assembled from what its stream wrote, so it appears when its end of line has come; one of more than
-64 KiB, or with output of the other stream in between, comes in several records with the same number.
+` + "`format=json`" + ` returns one JSON object per line (application/x-ndjson), as in the schema LogLine. A line appears once its line end has arrived. A line of more than
+64 KiB, or with output of the other stream in between, has several records with the same number.
 
-Range applies to a log that is not followed, without offset and in text; several ranges at once are not supported and answered with the whole. This and the other log operation are the only
-ones that take the console's cookie.`
+Range applies to a text log without offset that is not followed. Several ranges at once are not supported: the answer is the whole log. Only this and the other log operation
+accept the console's cookie.`
 
 func logOperation(path, id, summary string, extra *huma.Param) *huma.Operation {
 	op := &huma.Operation{
@@ -166,11 +163,11 @@ func logOperation(path, id, summary string, extra *huma.Param) *huma.Operation {
 	documentFailures(op, false)
 	zero, one := 0.0, 1.0
 	for _, p := range []*huma.Param{
-		{Name: "attempt", Description: "The try, from 1; the latest when left out.", Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &one}},
-		{Name: "offset", Description: "The first byte.", Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &zero}},
-		{Name: "follow", Description: "Stream live until the attempt's end.", Schema: &huma.Schema{Type: huma.TypeBoolean}},
-		{Name: "format", Description: "Bytes as they are, or one JSON object a line.", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"text", "json"}, Default: "text"}},
-		{Name: "download", Description: "Have a browser save it as a file.", Schema: &huma.Schema{Type: huma.TypeBoolean}},
+		{Name: "attempt", Description: "Number of the attempt, from 1. Defaults to the latest.", Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &one}},
+		{Name: "offset", Description: "Offset of the first byte.", Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &zero}},
+		{Name: "follow", Description: "Stream the log live until the attempt ends.", AllowEmptyValue: true, Schema: &huma.Schema{Type: huma.TypeBoolean}},
+		{Name: "format", Description: "text returns the exact bytes, json one JSON object per line.", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"text", "json"}, Default: "text"}},
+		{Name: "download", Description: "Make a browser save the log as a file.", AllowEmptyValue: true, Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	} {
 		p.In = "query"
 		op.Parameters = append(op.Parameters, p)
@@ -187,10 +184,10 @@ func logResponse(description string, headers map[string]*huma.Header) *huma.Resp
 	r := &huma.Response{
 		Description: description,
 		Headers: map[string]*huma.Header{
-			attemptHeader:         numberHeader("The number of the attempt; absent before the first."),
-			sizeHeader:            numberHeader("Bytes stored when the request came."),
-			nextOffsetHeader:      numberHeader("Where to go on."),
-			"Content-Disposition": stringHeader("With download: a file name made of the job, the run, the task and the attempt."),
+			attemptHeader:         numberHeader("The number of the attempt. Absent before the first attempt."),
+			sizeHeader:            numberHeader("Bytes stored when the request arrived."),
+			nextOffsetHeader:      numberHeader("The offset to continue from."),
+			"Content-Disposition": stringHeader("With download: a file name built from the job, the run, the task and the attempt."),
 		},
 		Content: map[string]*huma.MediaType{
 			"text/plain":           {Schema: &huma.Schema{Type: huma.TypeString}},

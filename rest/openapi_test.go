@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write openapi.yaml instead of comparing with it")
 
-// described is the API without anything behind it, for what concerns its description only.
+// described is the API without services, for tests of its description.
 var described = sync.OnceValues(func() (http.Handler, error) {
 	return Handler(Options{
 		Services: domain.Services{Clock: domain.SystemClock{}}, Auth: &auth.Service{}, Topics: struct{ domain.Topics }{}, Log: slog.New(slog.DiscardHandler),
@@ -41,7 +41,7 @@ func serveOnce(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// The committed document is what the code says. After a change: go test ./rest -run OpenAPI -update
+// The committed document matches the code. After a change: go test ./rest -run OpenAPI -update
 func TestOpenAPIGolden(t *testing.T) {
 	got := get(t, Prefix+"/openapi.yaml").Body.Bytes()
 	if *update {
@@ -65,7 +65,7 @@ func TestOpenAPIIsValid(t *testing.T) {
 	require.NoError(t, doc.Validate(t.Context()))
 }
 
-// Every operation says what it is, who may call it, and how it fails; none answers 422.
+// Every operation describes its purpose, its callers and its failures; no operation answers 422.
 func TestOpenAPIDescribesEveryOperation(t *testing.T) {
 	for path, item := range document(t).Paths.Map() {
 		for method, op := range item.Operations() {
@@ -118,7 +118,7 @@ func TestErrorSchemaHasOneField(t *testing.T) {
 	require.Equal(t, []string{"error"}, schema.Required)
 }
 
-// The page shows every operation and schema, and asks nothing of another host.
+// The page shows every operation and schema, and requests nothing from other hosts.
 func TestDocsPage(t *testing.T) {
 	page := get(t, Prefix+"/docs")
 	require.Equal(t, 200, page.Code)
@@ -141,10 +141,10 @@ func TestDocsPage(t *testing.T) {
 	}
 	require.NotRegexp(t, regexp.MustCompile(`(?i)(src|href|url|import|fetch)\s*[=(]?\s*["'(]?(https?:)?//`), strings.Join(files, "\n"))
 	require.NotContains(t, page.Body.String(), "<style")
-	require.NotRegexp(t, regexp.MustCompile(`<[^>]+ (style|on[a-z]+)=`), page.Body.String(), "the policy forbids it")
+	require.NotRegexp(t, regexp.MustCompile(`<[^>]+ (style|on[a-z]+)=`), page.Body.String(), "the content security policy forbids it")
 }
 
-// What the page gives as an example of a body is one that the schema takes.
+// The page's examples of bodies match their schemas.
 func TestDocsExamplesAreValid(t *testing.T) {
 	for path, item := range document(t).Paths.Map() {
 		for method, op := range item.Operations() {

@@ -13,12 +13,12 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// answer is an operation's output that is a body and nothing else.
+// answer is an operation's output that has only a body.
 type answer[T any] struct {
 	Body T
 }
 
-// answered makes the answer of what a service returns, as it is shown.
+// answered shows the result of a service call as an answer.
 func answered[D, T any](show func(D) T) func(D, error) (*answer[T], error) {
 	return func(d D, err error) (*answer[T], error) {
 		if err != nil {
@@ -28,10 +28,11 @@ func answered[D, T any](show func(D) T) func(D, error) (*answer[T], error) {
 	}
 }
 
-// nothing is the input of an operation without any, and the output of one that answers 204.
+// nothing is the input of an operation without input, and the output of an operation that answers
+// 204.
 type nothing struct{}
 
-// operate registers an operation for those who are signed in.
+// operate registers an operation for signed-in callers.
 func operate[I, O any](a *api, op huma.Operation, do func(context.Context, domain.Scope, *I) (*O, error)) {
 	op.Security = []map[string][]string{{"bearer": {}}}
 	register(a, op, func(ctx context.Context, in *I) (*O, error) {
@@ -62,7 +63,8 @@ func register[I, O any](a *api, op huma.Operation, do func(context.Context, *I) 
 	})
 }
 
-// documentFailures adds the answers that follow from the operation's shape to those it names in Errors.
+// documentFailures adds the error answers that follow from the operation's shape to those in its
+// Errors.
 func documentFailures(op *huma.Operation, body bool) {
 	failures := append(op.Errors, http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable)
 	op.Errors = nil // huma would add 422

@@ -12,8 +12,8 @@ import (
 
 // PageQuery is the query of every list.
 type PageQuery struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many things to answer with at most."`
-	Cursor string `query:"cursor" maxLength:"2048" doc:"next_cursor of the previous answer, as it came; without it the list begins."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Maximum number of items."`
+	Cursor string `query:"cursor" maxLength:"2048" doc:"next_cursor of the previous page, unchanged. Without it the list starts at the beginning."`
 }
 
 func (q PageQuery) page() domain.Page { return domain.Page{Limit: q.Limit, Cursor: q.Cursor} }
@@ -28,7 +28,7 @@ func list[D, T any](l domain.List[D], show func(D) T) *answer[List[T]] {
 	return &answer[List[T]]{Body: List[T]{Data: each(l.Items, show), NextCursor: l.Next}}
 }
 
-// each is never nil, because an empty array is [].
+// each maps a slice. It never returns nil, because an empty array is [].
 func each[D, T any](items []D, show func(D) T) []T {
 	shown := make([]T, len(items))
 	for i, item := range items {
@@ -37,7 +37,7 @@ func each[D, T any](items []D, show func(D) T) []T {
 	return shown
 }
 
-// cut cuts the few things that there are into pages, in the order given, since every list has them. key tells them apart.
+// cut pages a short list that is already in memory, in the given order. key identifies an item.
 func cut[T any](all []T, p domain.Page, key func(T) string) (domain.List[T], error) {
 	first := 0
 	if p.Cursor != "" {
@@ -56,7 +56,7 @@ func cut[T any](all []T, p domain.Page, key func(T) string) (domain.List[T], err
 	return page, nil
 }
 
-// Number is a decimal with all its digits.
+// Number is a decimal number with all its digits.
 type Number string
 
 // MarshalJSON implements json.Marshaler.
@@ -67,7 +67,7 @@ func (Number) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeNumber, Examples: []any{0.08}}
 }
 
-// Time is a moment in UTC with microseconds.
+// Time is a time in UTC with microseconds.
 type Time time.Time
 
 const timeLayout = "2006-01-02T15:04:05.000000Z"
@@ -93,11 +93,11 @@ func optionalTime(t *time.Time) *Time {
 	return &shown
 }
 
-// Actor is who did something.
+// Actor is the originator of an action.
 type Actor struct {
-	Kind string `json:"kind" enum:"user,api_key,run,statement,agent,system" doc:"What acted."`
-	ID   string `json:"id" doc:"Of the user, the key, the attempt, the statement or the agent."`
-	Name string `json:"name" doc:"The e-mail or name that people know it by."`
+	Kind string `json:"kind" enum:"user,api_key,run,statement,agent,system" doc:"Kind of actor."`
+	ID   string `json:"id" doc:"Id of the user, the key, the attempt, the statement or the agent."`
+	Name string `json:"name" doc:"Its e-mail or display name."`
 }
 
 func showActor(a domain.Actor) Actor {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A cursor is opaque, but anybody can make one.
+// A cursor is opaque, but a client can forge one.
 func TestForgedCursors(t *testing.T) {
 	w := newWorld(t)
 	for _, forged := range []string{

@@ -11,7 +11,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Quota is a ceiling of the workspace and how far it is used.
+// Quota is a limit of the workspace and its current use.
 type Quota struct {
 	Name        string `json:"name" example:"max_running_runs"`
 	Limit       int    `json:"limit"`
@@ -21,7 +21,7 @@ type Quota struct {
 
 // QuotaChange sets a quota's limit.
 type QuotaChange struct {
-	Limit int `json:"limit" doc:"A limit below the present use stops nothing that runs."`
+	Limit int `json:"limit" doc:"A limit below the current use stops nothing that runs."`
 }
 
 func showQuota(q domain.Quota) Quota {
@@ -31,7 +31,7 @@ func showQuota(q domain.Quota) Quota {
 func (a *api) quotaRoutes() {
 	const tag = "Quotas"
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/settings/quotas", OperationID: "list-quotas", Tags: []string{tag}, Summary: "List quotas with their use",
+		Method: http.MethodGet, Path: "/settings/quotas", OperationID: "list-quotas", Tags: []string{tag}, Summary: "List quotas with their current use",
 		Description: "Decided here: max_running_runs and max_endpoints are 10 in a new workspace.",
 	}, a.listQuotas)
 	operate(a, huma.Operation{

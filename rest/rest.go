@@ -1,9 +1,9 @@
-// Package rest shows the domain as the specified REST API: one file per noun, each operation its typed input, one call of a service and its
-// typed output. Rules and permissions live in domain.
+// Package rest serves the domain as the specified REST API. It has one file per noun. Each
+// operation is its typed input, one service call and its typed output. Rules and permissions live
+// in domain.
 package rest
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -18,25 +18,27 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
 // Prefix begins the path of every operation.
 const Prefix = "/api/v1"
 
-// defaultMaxBody bounds a request's body where Options do not: twice the largest job.
+// defaultMaxBody bounds a request's body, in bytes, unless Options do: twice the largest job.
 const defaultMaxBody = 8 << 20
 
-// Options are what the API is made of.
+// Options are the services and the limits of the API.
 type Options struct {
 	Services domain.Services
 	Lake     *lake.Catalog
 	Auth     *auth.Service
 	Topics   domain.Topics
-	Log      *slog.Logger // of internal errors, each with its request id
-	MaxBody  int64        // of a request, in bytes; 0 stands for 8 MiB
+	Log      *slog.Logger  // logs internal errors, each with its request id
+	MaxBody  int64         // of a request, in bytes; 0 means 8 MiB
+	HTTP     *httpx.Server // shared by the server's HTTP faces; nil for a new one
 }
 
-// api is the API while its routes are registered.
+// api holds what the operations need, and registers their routes.
 type api struct {
 	huma.API
 	domain.Services
@@ -45,14 +47,16 @@ type api struct {
 	topics  domain.Topics
 	log     *slog.Logger
 	maxBody int64
-	recheck time.Duration // how often a log that is followed asks whether its credential still holds, beside the wake-up of its end
+	http    *httpx.Server
+	recheck time.Duration // how often a followed log checks its credential, besides the notification of its end
 }
 
-// recheckCredential bounds how long a followed log outlives a credential whose end wakes nobody: one that expires.
+// recheckCredential bounds how long a followed log outlives a credential that expires: an expiry
+// sends no notification.
 const recheckCredential = 30 * time.Second
 
-// Handler serves the operations below Prefix, their description at Prefix/openapi.json and Prefix/openapi.yaml, and a page to read it at
-// Prefix/docs. Everything else is 404.
+// Handler serves the operations below Prefix, their description at Prefix/openapi.json and
+// Prefix/openapi.yaml, and a page to read it at Prefix/docs. Everything else is 404.
 func Handler(o Options) (http.Handler, error) {
 	if o.Auth == nil || o.Topics == nil || o.Log == nil {
 		return nil, errors.New("rest: Auth, Topics and Log are required")
@@ -60,16 +64,21 @@ func Handler(o Options) (http.Handler, error) {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody
 	}
-	a := &api{Services: o.Services, lake: o.Lake, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, recheck: recheckCredential}
-	return a.routes()
+	return newAPI(o).routes()
+}
+
+func newAPI(o Options) *api {
+	if o.HTTP == nil {
+		o.HTTP = httpx.NewServer(httpx.Bounds{})
+	}
+	return &api{Services: o.Services, lake: o.Lake, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, http: o.HTTP, recheck: recheckCredential}
 }
 
 func (a *api) routes() (http.Handler, error) {
 	root := chi.NewRouter()
-	root.Use(identified, a.recovered, plainHeaders, a.sane, middleware.GetHead)
+	root.Use(httpx.Face{Server: a.http, Log: a.log, Fail: a.fail}.Wrap, httpx.Plain, middleware.GetHead)
 	root.NotFound(a.unknownRoute)
 	root.MethodNotAllowed(a.wrongMethod(root))
-	var err error
 	root.Route(Prefix, func(r chi.Router) {
 		r.Group(func(r chi.Router) {
 			r.Use(a.auth.Middleware(auth.NoCookies))
@@ -81,24 +90,12 @@ func (a *api) routes() (http.Handler, error) {
 			r.Use(a.auth.Middleware(cookieCounts))
 			a.logRoutes(r)
 		})
-		err = a.describe(r)
+		a.describe(r)
 	})
-	return ownRoutes(root), err
+	return httpx.OwnRoutes(root, nil), nil
 }
 
-// ownRoutes routes afresh, whatever router this one is mounted in: chi would go on with the other's state. The other learns the pattern of the route.
-func ownRoutes(root chi.Router) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		own := chi.NewRouteContext()
-		own.Routes = root
-		if outer := chi.RouteContext(r.Context()); outer != nil {
-			defer func() { outer.RoutePatterns = own.RoutePatterns }()
-		}
-		root.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, own)))
-	})
-}
-
-// cookieCounts is for logs, which browsers download by a link.
+// cookieCounts accepts the console's cookie for logs, which browsers download by a link.
 func cookieCounts(*http.Request) bool { return true }
 
 func (a *api) operations() {
@@ -123,10 +120,10 @@ func (a *api) operations() {
 }
 
 func (a *api) unknownRoute(w http.ResponseWriter, r *http.Request) {
-	a.fail(w, r, domain.Errorf(domain.CodeNotFound, "There is nothing at %s; %s/docs lists what there is.", shorten(r.URL.Path), Prefix))
+	a.fail(w, r, domain.Errorf(domain.CodeNotFound, "There is nothing at %s; %s/docs lists all operations.", httpx.Shorten(r.URL.Path), Prefix))
 }
 
-// wrongMethod answers 405 with the methods that the path has.
+// wrongMethod answers 405 with the path's methods.
 func (a *api) wrongMethod(routes chi.Routes) http.HandlerFunc {
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -142,6 +139,6 @@ func (a *api) wrongMethod(routes chi.Routes) http.HandlerFunc {
 		}
 		allow := strings.Join(allowed, ", ")
 		w.Header().Set("Allow", allow)
-		writeError(w, newError(http.StatusMethodNotAllowed, "This path does not take "+shorten(r.Method)+"; use "+allow+"."))
+		writeError(w, newError(http.StatusMethodNotAllowed, "This path does not take "+httpx.Shorten(r.Method)+"; use "+allow+"."))
 	}
 }

@@ -16,7 +16,7 @@ type Run struct {
 	RunID             string    `json:"run_id" example:"run_01k2v9d3h2f5s8wq6z1y7b4c0e"`
 	ID                string    `json:"id" doc:"The same as run_id."`
 	JobID             string    `json:"job_id"`
-	JobName           string    `json:"job_name" doc:"As it was when the run was made."`
+	JobName           string    `json:"job_name" doc:"The job's name when the run was created."`
 	Status            string    `json:"status" enum:"pending,running,success,failed,cancelled"`
 	Message           string    `json:"message" doc:"Why it failed, or what it waits for; else empty."`
 	Trigger           string    `json:"trigger" enum:"manual,schedule,sample"`
@@ -26,29 +26,29 @@ type Run struct {
 	StartedAt         *Time     `json:"started_at" nullable:"true" doc:"When its first process started."`
 	FinishedAt        *Time     `json:"finished_at" nullable:"true"`
 	DurationMS        *int64    `json:"duration_ms" nullable:"true" doc:"From started_at to finished_at, or to now while it runs, in milliseconds."`
-	CancelRequestedAt *Time     `json:"cancel_requested_at" nullable:"true" doc:"A run whose tasks still run stays running until the last of them has ended."`
+	CancelRequestedAt *Time     `json:"cancel_requested_at" nullable:"true" doc:"When its cancellation was requested. The run stays running until its last task has ended."`
 }
 
-// StartedRun is what the start of a run answers with.
+// StartedRun is the answer to the start of a run.
 type StartedRun struct {
 	RunID  string `json:"run_id" example:"run_01k2v9d3h2f5s8wq6z1y7b4c0e"`
 	Status string `json:"status" enum:"pending"`
 }
 
-// StartRun is what a run can be started with.
+// StartRun is the body of a request to start a run.
 type StartRun struct {
-	Parameters Variables `json:"parameters,omitempty" doc:"In place of the job's defaults. Names that the job does not declare are refused."`
+	Parameters Variables `json:"parameters,omitempty" doc:"Override the job's defaults. Names that the job does not declare are refused."`
 }
 
-// RunPath is the path of what concerns one run.
+// RunPath is the path of operations on one run.
 type RunPath struct {
 	ID string `path:"id" doc:"The run's id." example:"run_01k2v9d3h2f5s8wq6z1y7b4c0e"`
 }
 
-// RunQuery narrows a list of runs.
+// RunQuery is the query of a list of runs.
 type RunQuery struct {
 	PageQuery
-	Status []string `query:"status,explode" example:"pending,running" doc:"Any of pending, running, success, failed, cancelled: repeated, or separated by commas."`
+	Status []string `query:"status,explode" example:"pending,running" doc:"Any of pending, running, success, failed, cancelled. Repeat the parameter, or separate values by commas."`
 }
 
 func (q RunQuery) statuses() (statuses []domain.RunStatus) {
@@ -69,7 +69,8 @@ func (a *api) showRun(r domain.Run) Run {
 	}
 }
 
-// duration is in milliseconds, up to now for what has not ended; nil before the start.
+// duration returns milliseconds from start to end, or to now without an end. It returns nil without
+// a start.
 func (a *api) duration(start, end *time.Time) *int64 {
 	if start == nil {
 		return nil
@@ -87,29 +88,29 @@ func (a *api) runRoutes() {
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/jobs/{id}/run", OperationID: "start-run", Tags: []string{tag}, DefaultStatus: http.StatusCreated,
 		Summary: "Start a run of a job", Errors: []int{http.StatusConflict, http.StatusTooManyRequests},
-		Description: "The run is a frozen copy of the job as it is now. `status` is its state at its creation, pending; it may already run when the answer arrives.\n\n" +
-			"429 when max_running_runs is reached: pending and running runs both count. 409 when the job has neither a command nor tasks.\n\n" +
-			"Decided here: the status is 201 with the run's path in Location; the body is optional, and so is its Content-Type where there is none.",
+		Description: "The run is a frozen copy of the current job. `status` is its initial state, pending; it may already run when the answer arrives.\n\n" +
+			"429 if max_running_runs is reached: pending and running runs both count. 409 if the job has neither a command nor tasks.\n\n" +
+			"Decided here: the answer is 201 with the run's path in Location. The body is optional; without a body, so is Content-Type.",
 	}, a.startRun)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/runs", OperationID: "list-runs", Tags: []string{tag}, Summary: "List runs, newest first",
-		Description: "Decided here: a page ends before its parameters have more than 8 MiB, so it may be shorter than limit; next_cursor leads on.",
+		Description: "Decided here: a page holds at most 8 MiB of parameters, so it may be shorter than limit; next_cursor leads to the next page.",
 	}, a.listRuns)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/runs/{id}", OperationID: "get-run", Tags: []string{tag}, Summary: "Get a run's status and timing",
-		Description: "Decided here: the timing fields are created_at, started_at, finished_at, duration_ms and cancel_requested_at. A run ends as success, as failed " +
-			"when a task failed for good, or as cancelled after a cancel, whatever its tasks had come to.",
+		Description: "Decided here: the timing fields are created_at, started_at, finished_at, duration_ms and cancel_requested_at. A run ends as success; as failed " +
+			"when a task finally failed; or, after a cancel, as cancelled, whatever the results of its tasks.",
 	}, a.getRun)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/runs/{id}/cancel", OperationID: "cancel-run", Tags: []string{tag}, Summary: "Cancel a run",
 		Errors: []int{http.StatusConflict},
-		Description: "Pending and queued tasks are cancelled at once; the processes of running ones get SIGTERM, then SIGKILL. A run that is over, or is being cancelled already, is 409.\n\n" +
-			"Decided here: the answer is 200 with the run. It stays running, with cancel_requested_at, until its last process has ended, and is cancelled then.",
+		Description: "Pending and queued tasks are cancelled at once. The processes of running tasks get SIGTERM, then SIGKILL. A run that is over, or is already being cancelled, is 409.\n\n" +
+			"Decided here: the answer is 200 with the run. It stays running, with cancel_requested_at, until its last process has ended. Then it is cancelled.",
 	}, a.cancelRun)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/runs/{id}/repair", OperationID: "repair-run", Tags: []string{tag},
-		Summary: "Run again, in the same run, what did not succeed", Errors: []int{http.StatusConflict, http.StatusTooManyRequests},
-		Description: "For a run that failed or was cancelled: the tasks that did not succeed and those that depend on them run again; retry_count goes on rising. It counts to max_running_runs.",
+		Summary: "Run unsuccessful tasks again in the same run", Errors: []int{http.StatusConflict, http.StatusTooManyRequests},
+		Description: "For a run that failed or was cancelled. The tasks that did not succeed, and those that depend on them, run again. retry_count continues to rise. The run counts toward max_running_runs.",
 	}, a.repairRun)
 }
 
@@ -133,7 +134,7 @@ func (a *api) startRun(ctx context.Context, s domain.Scope, in *struct {
 
 func (a *api) listRuns(ctx context.Context, s domain.Scope, in *struct {
 	RunQuery
-	JobID string `query:"job_id" doc:"Runs of this job only."`
+	JobID string `query:"job_id" doc:"Only runs of this job."`
 },
 ) (*answer[List[Run]], error) {
 	return a.runs(ctx, s, domain.JobID(in.JobID), in.RunQuery)

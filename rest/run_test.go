@@ -161,7 +161,7 @@ func TestSettings(t *testing.T) {
 		w.call(w.ours.editor, "POST", "/settings/api-keys", `{"name":"odd","expires_at":"tomorrow"}`).refused(400)
 		r := w.call(w.ours.editor, "POST", "/settings/api-keys", `{"name":"mine","expires_at":"2126-01-01T00:00:00+02:00"}`)
 		key := r.object(201)
-		require.Equal(t, "editor", key["role"])
+		require.Equal(t, "viewer", key["role"], "the least, where none is named")
 		require.Equal(t, "2125-12-31T22:00:00.000000Z", key["expires_at"])
 		secret, _ := key["secret"].(string)
 		require.Equal(t, "api_key", w.call(secret, "GET", "/auth/me", nil).object(200)["actor"].(map[string]any)["kind"])

@@ -15,8 +15,8 @@ func TestProvider(t *testing.T) {
 	put := func(body string) reply { return w.call(w.ours.admin, "PUT", "/settings/provider", body) }
 	for body, says := range map[string]string{
 		`{}`:             `The field "kind" is required.`,
-		`{"kind":""}`:    `The provider "" is not to be had`,
-		`{"kind":"ec2"}`: `The provider "ec2" is not to be had; only "local" is.`,
+		`{"kind":""}`:    `The provider "" is not available`,
+		`{"kind":"ec2"}`: `The provider "ec2" is not available; only "local" is.`,
 		`{"kind":"ec2","region":"eu-1","role":"arn:aws:iam::1:role/x","external_id":"1"}`: `"ec2"`,
 		`{"kind":"local","region":"eu-1"}`:                                                `The region is "eu-1"`,
 		`{"kind":"local","role":"admin","external_id":"7"}`:                               `The role "admin" with the external id "7" cannot be assumed.`,
@@ -46,7 +46,7 @@ func TestStorage(t *testing.T) {
 	}{
 		{map[string]any{}, `The field "url" is required.`},
 		{map[string]any{"url": ""}, "url"},
-		{map[string]any{"url": "s3://bucket/prefix"}, `Storage of the kind "s3" is not to be had`},
+		{map[string]any{"url": "s3://bucket/prefix"}, `Storage of the kind "s3" is not supported`},
 		{map[string]any{"url": "gs://bucket"}, `"gs"`},
 		{map[string]any{"url": "file:///etc"}, "Of the server's files, only " + w.storage},
 		{map[string]any{"url": w.storage, "role": "x"}, "takes no role"},

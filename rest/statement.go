@@ -3,10 +3,8 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"mime"
 	"net/http"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,20 +12,21 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// ExecuteStatement is one SQL statement and where it is to run.
+// ExecuteStatement is one SQL statement, its warehouse and its limits.
 type ExecuteStatement struct {
-	Query          string            `json:"query" example:"SELECT species, count(*) FROM lake.samples.penguins GROUP BY ALL" doc:"One SQL statement, of 1 MiB at most."`
-	WarehouseID    string            `json:"warehouse_id" example:"wh_01k2v9d3h2f5s8wq6z1y7b4c0e" doc:"The warehouse's id, or its name. It is started where it is stopped."`
-	Parameters     []json.RawMessage `json:"parameters,omitempty" nullable:"true" doc:"Values for $1, $2 and so on, or for each ? in turn: null, a boolean, a number or a string. They are bound, never pasted into the text."`
-	Database       string            `json:"database,omitempty" default:"lake" doc:"Where names without a database resolve."`
-	Schema         string            `json:"schema,omitempty" default:"public" doc:"Where names without a schema resolve; levels joined by dots."`
-	Engine         string            `json:"engine,omitempty" enum:"duckdb,trino" doc:"The engine that must serve it. Left out, reads go to duckdb and writes to the warehouse's write engine."`
-	RowLimit       int64             `json:"row_limit,omitempty" minimum:"0" doc:"Rows of the result at most; truncated tells when there were more. No limit when it is left out, or 0."`
-	ByteLimit      int64             `json:"byte_limit,omitempty" minimum:"0" doc:"Bytes of the result in Arrow at most; truncated tells when there were more. 8 GiB when it is left out."`
-	TimeoutSeconds int               `json:"timeout_seconds,omitempty" minimum:"0" maximum:"604800" doc:"How long it may run, without the time that it waits. 0 for no limit."`
-	WaitTimeout    string            `json:"wait_timeout,omitempty" example:"10s" doc:"How long the answer may take, such as 10s, 500ms or 0s. What is not over by then goes on, and the answer is 202. Left out, the answer comes at the end."`
+	Query          string            `json:"query" example:"SELECT species, count(*) FROM lake.samples.penguins GROUP BY ALL" doc:"One SQL statement, at most 1 MiB."`
+	WarehouseID    string            `json:"warehouse_id" example:"wh_01k2v9d3h2f5s8wq6z1y7b4c0e" doc:"Id or name of the warehouse. A stopped warehouse is started."`
+	Parameters     []json.RawMessage `json:"parameters,omitempty" nullable:"true" doc:"Values for $1, $2 and so on, or for each ? in order: null, a boolean, a number or a string. They are bound, never inserted into the text."`
+	Database       string            `json:"database,omitempty" default:"lake" doc:"The database for names without a database."`
+	Schema         string            `json:"schema,omitempty" default:"public" doc:"The schema for names without a schema; levels joined by dots."`
+	Engine         string            `json:"engine,omitempty" enum:"duckdb,trino" doc:"The engine that must run it. By default, duckdb runs reads, and the warehouse's write engine runs writes."`
+	RowLimit       int64             `json:"row_limit,omitempty" minimum:"0" doc:"Maximum number of rows of the result; truncated is true if there were more. 0 or absent means no limit."`
+	ByteLimit      int64             `json:"byte_limit,omitempty" minimum:"0" doc:"Maximum size of the result in Arrow, in bytes; truncated is true if there was more. Defaults to 8 GiB."`
+	TimeoutSeconds int               `json:"timeout_seconds,omitempty" minimum:"0" maximum:"604800" doc:"How long it may run, without the time that it waits. 0 means no limit."`
+	WaitTimeout    string            `json:"wait_timeout,omitempty" example:"10s" doc:"How long the answer may take, such as 10s, 500ms or 0s. A statement that is not over by then continues, and the answer is 202. By default, the answer comes at the end."`
 }
 
 func (e ExecuteStatement) domain() (n domain.NewStatement, wait *time.Duration, err error) {
@@ -45,21 +44,21 @@ func (e ExecuteStatement) domain() (n domain.NewStatement, wait *time.Duration, 
 	return n, &d, nil
 }
 
-// SQLResult is the result of a statement, from the specification, and what else is known of it.
+// SQLResult is the result of a statement: the specification's fields and further ones.
 type SQLResult struct {
 	Columns       []string            `json:"columns" doc:"The names of the columns."`
-	Rows          [][]json.RawMessage `json:"rows" doc:"One array per row, values in the order of the columns: numbers with all their digits; NaN and infinities as strings; dates, times and timestamps in ISO 8601, with Z where they have a zone; binary in base64; lists and structures as JSON; maps with text keys as objects, other maps as lists of pairs."`
-	RowsAffected  *int64              `json:"rows_affected,omitempty" doc:"Of INSERT, UPDATE, DELETE, MERGE and CREATE TABLE: the rows that it inserted, changed or deleted."`
-	Engine        string              `json:"engine" example:"duckdb" doc:"The engine that served it."`
-	ElapsedMS     int64               `json:"elapsed_ms" doc:"From its arrival to its end, waiting included."`
+	Rows          [][]json.RawMessage `json:"rows" doc:"One array per row, values in the order of the columns. Numbers keep all their digits. NaN and infinities are strings. Dates, times and timestamps are in ISO 8601, with Z if they have a zone. Binary values are in base64. Lists and structures are JSON. Maps with text keys are objects, other maps lists of pairs."`
+	RowsAffected  *int64              `json:"rows_affected,omitempty" doc:"For INSERT, UPDATE, DELETE, MERGE and CREATE TABLE: the rows that it inserted, changed or deleted."`
+	Engine        string              `json:"engine" example:"duckdb" doc:"The engine that ran it."`
+	ElapsedMS     int64               `json:"elapsed_ms" doc:"From its arrival to its end, waiting time included."`
 	Lineage       TablesOf            `json:"lineage"`
 	StatementID   string              `json:"statement_id"`
-	RoutingReason string              `json:"routing_reason" doc:"Why that engine served it."`
-	Truncated     bool                `json:"truncated" doc:"There are more rows than these: in further chunks where there is a next_chunk, else a limit cut them off."`
-	NextChunk     *int                `json:"next_chunk,omitempty" doc:"The next piece of the result, at /sql/statements/{statement_id}/chunks/{next_chunk}. Absent when this is all."`
+	RoutingReason string              `json:"routing_reason" doc:"Why that engine was chosen."`
+	Truncated     bool                `json:"truncated" doc:"True if there are more rows than these: in further chunks if there is a next_chunk, else a limit cut them off."`
+	NextChunk     *int                `json:"next_chunk,omitempty" doc:"Number of the next chunk, at /sql/statements/{statement_id}/chunks/{next_chunk}. Absent if this is the whole result."`
 }
 
-// TablesOf are tables that were read and written.
+// TablesOf are the tables that a statement or a run read and wrote.
 type TablesOf struct {
 	Read    []string `json:"read" example:"[\"lake.samples.penguins\"]" doc:"Fully qualified: database.schema.table."`
 	Written []string `json:"written" doc:"Fully qualified: database.schema.table."`
@@ -81,7 +80,7 @@ func tableNames(entries []domain.LineageEntry) []string {
 	return names
 }
 
-// Statement is what is known of a statement.
+// Statement is a SQL statement and its state.
 type Statement struct {
 	StatementID       string            `json:"statement_id"`
 	Query             string            `json:"query"`
@@ -91,19 +90,19 @@ type Statement struct {
 	Schema            string            `json:"schema"`
 	State             string            `json:"state" enum:"queued,running,succeeded,failed,cancelled"`
 	Message           string            `json:"message" doc:"What it waits for; else empty."`
-	Progress          *float64          `json:"progress" nullable:"true" doc:"From 0 to 1; null where the engine cannot tell."`
+	Progress          *float64          `json:"progress" nullable:"true" doc:"From 0 to 1; null if the engine does not report it."`
 	Kind              string            `json:"kind" example:"SELECT" doc:"Empty until an engine has read it."`
 	Write             bool              `json:"write"`
 	Engine            string            `json:"engine"`
 	RoutingReason     string            `json:"routing_reason"`
-	Error             *StatementError   `json:"error,omitempty" doc:"Of one that failed."`
+	Error             *StatementError   `json:"error,omitempty" doc:"Why a failed statement failed."`
 	Columns           []ResultColumn    `json:"columns"`
-	RowCount          *int64            `json:"row_count" nullable:"true" doc:"Rows of the result; of a write, those it inserted, changed or deleted. Null where it committed, and its engine or its server was lost before it told how many."`
-	ResultBytes       int64             `json:"result_bytes" doc:"Of the result in Arrow."`
-	BytesScanned      int64             `json:"bytes_scanned" doc:"Read from storage, where the engine tells."`
-	Truncated         bool              `json:"truncated" doc:"A limit cut the result."`
-	Chunks            []ResultChunk     `json:"chunks" doc:"The pieces of the result, at /sql/statements/{id}/chunks/0 and on."`
-	ResultUntil       *Time             `json:"result_until" nullable:"true" doc:"When the result is thrown away."`
+	RowCount          *int64            `json:"row_count" nullable:"true" doc:"Rows of the result. For a write, the rows that it inserted, changed or deleted. Null if it committed, but its engine or server was lost before it reported the count."`
+	ResultBytes       int64             `json:"result_bytes" doc:"Size of the result in Arrow."`
+	BytesScanned      int64             `json:"bytes_scanned" doc:"Bytes read from storage, if the engine reports them."`
+	Truncated         bool              `json:"truncated" doc:"True if a limit cut the result."`
+	Chunks            []ResultChunk     `json:"chunks" doc:"The chunks of the result so far, at /sql/statements/{id}/chunks/0 and on."`
+	ResultUntil       *Time             `json:"result_until" nullable:"true" doc:"When the result is deleted."`
 	CreatedBy         Actor             `json:"created_by"`
 	RunID             *string           `json:"run_id" nullable:"true" doc:"The run whose task sent it."`
 	TaskKey           *string           `json:"task_key" nullable:"true"`
@@ -118,21 +117,15 @@ type Statement struct {
 // StatementError says why a statement failed.
 type StatementError struct {
 	Message string `json:"message"`
-	Fault   string `json:"fault" enum:"query,forbidden,conflict,timeout,cancelled,resources,engine" doc:"Whose matter it is."`
-	Line    *int   `json:"line" nullable:"true" doc:"Position in the text, from 1."`
-	Column  *int   `json:"column" nullable:"true" doc:"In characters, from 1."`
+	Fault   string `json:"fault" enum:"query,forbidden,conflict,timeout,cancelled,resources,engine" doc:"Cause of the failure."`
+	Line    *int   `json:"line" nullable:"true" doc:"Line in the text, from 1."`
+	Column  *int   `json:"column" nullable:"true" doc:"Column in characters, from 1."`
 }
 
 // ResultColumn is a column of a result.
 type ResultColumn struct {
 	Name string `json:"name"`
 	Type string `json:"type" example:"decimal(38, 2)" doc:"An Iceberg type name."`
-}
-
-// ResultChunk is a piece of a result.
-type ResultChunk struct {
-	Rows  int64 `json:"rows"`
-	Bytes int64 `json:"bytes" doc:"In Arrow."`
 }
 
 func (a *api) showStatement(st domain.Statement) Statement {
@@ -167,7 +160,7 @@ func (a *api) showStatement(st domain.Statement) Statement {
 	return shown
 }
 
-// showColumns is empty where there is no result, or none that can be read.
+// showColumns returns no columns if there is no result, or its columns cannot be read.
 func showColumns(schema []byte) []ResultColumn {
 	columns, err := rows.Columns(schema)
 	if err != nil {
@@ -176,21 +169,21 @@ func showColumns(schema []byte) []ResultColumn {
 	return each(columns, func(c rows.Column) ResultColumn { return ResultColumn(c) })
 }
 
-// StatementPath is the path of what concerns one statement.
+// StatementPath is the path of operations on one statement.
 type StatementPath struct {
 	ID string `path:"id" doc:"The statement's id." example:"stm_01k2v9d3h2f5s8wq6z1y7b4c0e"`
 }
 
 func (p StatementPath) id() domain.StatementID { return domain.StatementID(p.ID) }
 
-// StatementQuery narrows a list of statements.
+// StatementQuery is the query of a list of statements.
 type StatementQuery struct {
 	PageQuery
-	State       []string `query:"state,explode" doc:"Any of queued, running, succeeded, failed, cancelled: repeated, or separated by commas."`
-	WarehouseID string   `query:"warehouse_id" doc:"Of this warehouse only."`
-	RunID       string   `query:"run_id" doc:"Of this run's tasks only."`
-	Mine        bool     `query:"mine" doc:"One's own only."`
-	Search      string   `query:"search" doc:"With this text in them, in any case."`
+	State       []string `query:"state,explode" doc:"Any of queued, running, succeeded, failed, cancelled. Repeat the parameter, or separate values by commas."`
+	WarehouseID string   `query:"warehouse_id" doc:"Only statements of this warehouse."`
+	RunID       string   `query:"run_id" doc:"Only statements of this run's tasks."`
+	Mine        bool     `query:"mine" doc:"Only one's own statements."`
+	Search      string   `query:"search" doc:"Only statements that contain this text, in any case."`
 }
 
 func (q StatementQuery) filter() domain.StatementFilter {
@@ -211,30 +204,31 @@ func (a *api) statementRoutes() {
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/sql/execute", OperationID: "execute-statement", Tags: []string{tag}, Summary: "Run a SQL statement",
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests}, Responses: a.resultResponses(true),
-		Description: "Reads are served by DuckDB, writes by the warehouse's write engine. A viewer may run reads; a statement that writes is 403 for them. A statement that is wrong, or refused, is 400 " +
+		Description: "DuckDB runs reads, the warehouse's write engine runs writes. A viewer may run reads; for a viewer, a statement that writes is 403. A statement that is wrong, or refused, is 400 " +
 			"with its line and column in the message.\n\n" +
-			"Decided here: the answer is whole up to 16 MiB of Arrow, or a million rows. What is more is kept for a day in the workspace's storage: truncated is true then, and next_chunk leads on. " +
-			"By Accept, the answer is JSON, a stream of Arrow IPC (application/vnd.apache.arrow.stream) or CSV (text/csv); the latter two tell the rest in Millpond-* headers. " +
-			"A stopped warehouse is started, and waited for. With wait_timeout the answer may be 202 with the statement's id and state: it is fetched by its chunks, or cancelled. " +
-			"A client that goes away cancels a read; a write goes on to its end, and is found by its id. With an Idempotency-Key, the same request again answers with the same statement.",
+			"Decided here: the answer has the whole result up to 16 MiB, in Arrow and in JSON, or a million rows. A row with more than 16 MiB in JSON fails its statement with 400. A larger result is kept for a day in the workspace's storage: truncated is true, and next_chunk is the next chunk. A chunk has the same rows in every format. " +
+			"Accept selects JSON, a stream of Arrow IPC (application/vnd.apache.arrow.stream) or CSV (text/csv). Arrow and CSV carry the other fields in Millpond-* headers. " +
+			"A stopped warehouse is started, and the answer waits for it. With wait_timeout the answer may be 202 with the statement's id and state: fetch its chunks, or cancel it. " +
+			"If the client disconnects, a read is cancelled; a write continues to its end, and is found by its id. With an Idempotency-Key, the same request returns the same statement. It runs again if the statement " +
+			"failed with 503 and committed nothing.",
 	}, a.executeStatement)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/sql/statements", OperationID: "list-statements", Tags: []string{tag}, Summary: "List statements, newest first",
-		Description: "Everybody's, with their texts. A page ends before its texts have more than 4 MiB.",
+		Description: "Statements of all users, with their texts. A page holds at most 4 MiB of texts, so it may be shorter than limit.",
 	}, a.listStatements)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/sql/statements/{id}", OperationID: "get-statement", Tags: []string{tag}, Summary: "Get a statement",
 	}, a.getStatement)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: "/sql/statements/{id}/chunks/{n}", OperationID: "get-statement-chunk", Tags: []string{tag}, Summary: "Get a piece of a statement's result",
-		Responses: a.resultResponses(false), Errors: []int{http.StatusConflict},
-		Description: "By Accept in JSON, Arrow IPC or CSV, as POST /sql/execute. A piece that is still to come is waited for, for some seconds (503 then: ask again). A result is kept for a day; after it this is 404. " +
+		Method: http.MethodGet, Path: "/sql/statements/{id}/chunks/{n}", OperationID: "get-statement-chunk", Tags: []string{tag}, Summary: "Get a chunk of a statement's result",
+		Responses: a.resultResponses(false), Errors: []int{http.StatusConflict, http.StatusTooManyRequests},
+		Description: "Accept selects JSON, Arrow IPC or CSV, as for POST /sql/execute. The operation waits up to 30 seconds for a chunk that is not ready. Then the answer is 202, with the statement and Retry-After: request it again. A result is kept for a day; after that this is 404. " +
 			"A statement that failed answers with its error.",
 	}, a.getChunk)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/sql/statements/{id}/cancel", OperationID: "cancel-statement", Tags: []string{tag}, Summary: "Cancel a statement", Errors: []int{http.StatusConflict},
-		Description: "One's own, or as an editor anybody's. One that is over, or is being cancelled already, is 409.\n\n" +
-			"Decided here: the answer is 200 with the statement, which is cancelled when its engine has ended it. A write that had committed before has succeeded.",
+		Description: "One's own statement, or as an editor anybody's. 409 if it is over, or is already being cancelled.\n\n" +
+			"Decided here: the answer is 200 with the statement. It is cancelled once its engine has ended it. A write that had already committed has succeeded.",
 	}, a.cancelStatement)
 }
 
@@ -245,7 +239,7 @@ const (
 	typeCSV   = "text/csv"
 )
 
-// resultResponses describe results, and where they are executed the answer to those that go on.
+// resultResponses describes results and, for execute, the answer for a statement that continues.
 func (a *api) resultResponses(execute bool) map[string]*huma.Response {
 	schemas := a.OpenAPI().Components.Schemas
 	body := reflect.TypeFor[ChunkResult]()
@@ -257,78 +251,11 @@ func (a *api) resultResponses(execute bool) map[string]*huma.Response {
 		typeArrow: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 		typeCSV:   {Schema: &huma.Schema{Type: huma.TypeString}},
 	}}}
-	if execute {
-		all["202"] = &huma.Response{Description: "It goes on.", Content: map[string]*huma.MediaType{
-			typeJSON: {Schema: schemas.Schema(reflect.TypeFor[PendingStatement](), true, "")},
-		}}
+	all["202"] = &huma.Response{
+		Description: "The statement continues: request it again after Retry-After.", Headers: map[string]*huma.Header{"Retry-After": numberHeader("In seconds.")},
+		Content: map[string]*huma.MediaType{typeJSON: {Schema: schemas.Schema(reflect.TypeFor[PendingStatement](), true, "")}},
 	}
 	return all
-}
-
-// PendingStatement is a statement that was not waited for.
-type PendingStatement struct {
-	StatementID string `json:"statement_id"`
-	State       string `json:"state" enum:"queued,running"`
-	Message     string `json:"message" doc:"What it waits for; else empty."`
-}
-
-// ChunkResult is a piece of a result.
-type ChunkResult struct {
-	Columns   []string            `json:"columns"`
-	Rows      [][]json.RawMessage `json:"rows" doc:"As those of POST /sql/execute."`
-	NextChunk *int                `json:"next_chunk,omitempty" doc:"Absent at the end."`
-}
-
-// resultAnswer is an answer that was written already.
-type resultAnswer struct {
-	Status      int
-	ContentType string `header:"Content-Type"`
-	StatementID string `header:"Millpond-Statement-Id"`
-	Engine      string `header:"Millpond-Engine"`
-	NextChunk   string `header:"Millpond-Next-Chunk"`
-	Truncated   string `header:"Millpond-Truncated"`
-	Body        []byte
-}
-
-// wanted is the content type that the Accept header prefers; JSON where it asks for nothing in particular.
-func wanted(accept string) (string, error) {
-	if strings.TrimSpace(accept) == "" {
-		return typeJSON, nil
-	}
-	best, most := "", 0.0
-	for part := range strings.SplitSeq(accept, ",") {
-		kind, quality := served(part)
-		if quality > most {
-			best, most = kind, quality
-		}
-	}
-	if best == "" {
-		return "", domain.Invalid("Accept", "Accept is %q; results come as %s, %s or %s.", shorten(accept), typeJSON, typeArrow, typeCSV)
-	}
-	return best, nil
-}
-
-// served is the content type that serves one part of an Accept header, and how much it is preferred: 0 where it is not served.
-func served(part string) (kind string, quality float64) {
-	asked, params, err := mime.ParseMediaType(part)
-	if err != nil {
-		return "", 0
-	}
-	quality = 1
-	if q, weighed := params["q"]; weighed {
-		if quality, err = strconv.ParseFloat(q, 64); err != nil || quality > 1 {
-			return "", 0
-		}
-	}
-	switch asked {
-	case typeArrow, typeCSV, typeJSON:
-		return asked, quality
-	case "*/*", "application/*":
-		return typeJSON, quality
-	case "text/*":
-		return typeCSV, quality
-	}
-	return "", 0
 }
 
 func (a *api) executeStatement(ctx context.Context, s domain.Scope, in *struct {
@@ -350,90 +277,14 @@ func (a *api) executeStatement(ctx context.Context, s domain.Scope, in *struct {
 		return nil, err
 	}
 	if !r.Statement.State.Final() && r.Chunk == nil {
-		body, err := json.Marshal(PendingStatement{StatementID: string(r.Statement.ID), State: string(r.Statement.State), Message: r.Statement.Message})
-		return &resultAnswer{Status: http.StatusAccepted, ContentType: typeJSON, StatementID: string(r.Statement.ID), Body: body}, err
+		return pending(r.Statement)
+	}
+	if r.Statement.Reads() { // a refused answer would look like a failed write
+		if err := httpx.Hold(ctx, int64(len(r.Chunk))); err != nil {
+			return nil, kept(err, r.Statement)
+		}
 	}
 	return a.showResult(r, kind)
-}
-
-func (a *api) showResult(r domain.StatementResult, kind string) (*resultAnswer, error) {
-	out := &resultAnswer{Status: http.StatusOK, ContentType: kind, StatementID: string(r.Statement.ID), Engine: r.Statement.Engine}
-	truncated := r.Next > 0 || r.Statement.Truncated
-	if r.Next > 0 {
-		out.NextChunk = strconv.Itoa(r.Next)
-	}
-	out.Truncated = strconv.FormatBool(truncated)
-	if kind != typeJSON {
-		body, err := encodeChunk(r.Chunk, kind)
-		out.Body = body
-		return out, err
-	}
-	out.NextChunk, out.Truncated, out.Engine, out.StatementID = "", "", "", "" // in the body
-	envelope, err := json.Marshal(struct {
-		RowsAffected  *int64   `json:"rows_affected,omitempty"`
-		Engine        string   `json:"engine"`
-		ElapsedMS     int64    `json:"elapsed_ms"`
-		Lineage       TablesOf `json:"lineage"`
-		StatementID   string   `json:"statement_id"`
-		RoutingReason string   `json:"routing_reason"`
-		Truncated     bool     `json:"truncated"`
-		NextChunk     int      `json:"next_chunk,omitempty"`
-	}{
-		affected(r.Statement), r.Statement.Engine, *a.duration(&r.Statement.CreatedAt, r.Statement.FinishedAt), showTables(r.Lineage), string(r.Statement.ID), r.Statement.RoutingReason, truncated, r.Next,
-	})
-	if err != nil {
-		return nil, err
-	}
-	out.Body, err = appendRows(r.Statement.Schemata, r.Chunk, envelope[1:])
-	return out, err
-}
-
-// affected is nil for what writes no rows.
-func affected(st domain.Statement) *int64 {
-	if !st.ChangesRows() && st.Kind != "CREATE TABLE" {
-		return nil
-	}
-	return known(st.Rows)
-}
-
-// known is a number that is -1 where it is not known.
-func known(n int64) *int64 {
-	if n < 0 {
-		return nil
-	}
-	return &n
-}
-
-// appendRows is a JSON object with the columns, the rows, and the rest of an object.
-func appendRows(schema, chunk, rest []byte) ([]byte, error) {
-	columns, err := rows.Columns(schema)
-	if err != nil {
-		return nil, err
-	}
-	names := each(columns, func(c rows.Column) string { return c.Name })
-	head, err := json.Marshal(names)
-	if err != nil {
-		return nil, err
-	}
-	body := append(make([]byte, 0, len(head)+2*len(chunk)+len(rest)+32), `{"columns":`...)
-	body = append(append(body, head...), `,"rows":`...)
-	if chunk == nil {
-		body = append(body, '[', ']')
-	} else if body, err = rows.AppendJSON(body, chunk); err != nil {
-		return nil, err
-	}
-	if len(rest) > 1 {
-		body = append(body, ',')
-	}
-	return append(body, rest...), nil
-}
-
-// encodeChunk is a chunk in Arrow or CSV.
-func encodeChunk(chunk []byte, kind string) ([]byte, error) {
-	if kind == typeArrow || chunk == nil {
-		return chunk, nil
-	}
-	return rows.AppendCSV(nil, chunk, true)
 }
 
 func (a *api) listStatements(ctx context.Context, s domain.Scope, in *StatementQuery) (*answer[List[Statement]], error) {
@@ -450,34 +301,4 @@ func (a *api) getStatement(ctx context.Context, s domain.Scope, in *StatementPat
 
 func (a *api) cancelStatement(ctx context.Context, s domain.Scope, in *StatementPath) (*answer[Statement], error) {
 	return answered(a.showStatement)(a.Statements.Cancel(ctx, s, in.id()))
-}
-
-func (a *api) getChunk(ctx context.Context, s domain.Scope, in *struct {
-	StatementPath
-	N      int    `path:"n" doc:"From 0." example:"1"`
-	Accept string `header:"Accept" doc:"application/json, application/vnd.apache.arrow.stream or text/csv."`
-},
-) (*resultAnswer, error) {
-	kind, err := wanted(in.Accept)
-	if err != nil {
-		return nil, err
-	}
-	st, chunk, next, err := a.Statements.Chunk(ctx, s, in.id(), in.N)
-	if err != nil {
-		return nil, err
-	}
-	out := &resultAnswer{Status: http.StatusOK, ContentType: kind}
-	rest := "}"
-	if next {
-		out.NextChunk = strconv.Itoa(in.N + 1)
-		rest = `"next_chunk":` + out.NextChunk + "}"
-	}
-	if kind != typeJSON {
-		out.StatementID = in.ID
-		out.Body, err = encodeChunk(chunk, kind)
-		return out, err
-	}
-	out.NextChunk = ""
-	out.Body, err = appendRows(st.Schemata, chunk, []byte(rest))
-	return out, err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// runs starts the tenant's own warehouse, which it begins with.
+// runs starts the tenant's first warehouse.
 func (w *world) runs(t tenant) {
 	w.t.Helper()
 	id := w.warehouse(t)
@@ -30,7 +30,7 @@ func (w *world) warehouse(t tenant) string {
 	return id
 }
 
-// sqlWorld is a world whose default warehouse runs.
+// sqlWorld is a world with a running default warehouse.
 func sqlWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -53,7 +53,7 @@ func (w *world) executed(token, query string, more map[string]any) map[string]an
 	return w.execute(token, query, more).object(200)
 }
 
-// begun sends a statement that goes on.
+// begun sends a statement that keeps running.
 func (w *world) begun(token, query string) string {
 	w.t.Helper()
 	id, _ := w.execute(token, query, map[string]any{"wait_timeout": "0s"}).object(202)["statement_id"].(string)
@@ -71,11 +71,11 @@ func (w *world) becomes(id, state string) (st map[string]any) {
 	require.Eventually(w.t, func() bool {
 		st = w.statement(id)
 		return st["state"] == state
-	}, patience, 20*time.Millisecond, "%v", st)
+	}, testTimeout, 20*time.Millisecond, "%v", st)
 	return st
 }
 
-// The answer has the specification's fields, and what else is known.
+// The answer has the specification's fields and further ones.
 func TestTheResultOfAStatement(t *testing.T) {
 	w := sqlWorld(t)
 	r := w.execute(w.ours.viewer, "SELECT 2", nil)
@@ -119,8 +119,8 @@ func TestAWriteTellsWhatItDid(t *testing.T) {
 	require.Equal(t, []any{"statement", got["statement_id"]}, []any{by["kind"], by["id"]})
 
 	lost := w.executed(w.ours.editor, "LOST one two", nil)
-	require.NotContains(t, lost, "rows_affected", "who knew how many is gone")
-	require.Contains(t, lost["routing_reason"], "after it had committed")
+	require.NotContains(t, lost, "rows_affected", "the count was lost with the engine")
+	require.Contains(t, lost["routing_reason"], "It committed before it was ended")
 	shown := w.statement(fmt.Sprint(lost["statement_id"]))
 	require.Equal(t, []any{"succeeded", true, nil}, []any{shown["state"], shown["write"], shown["row_count"]})
 	require.Equal(t, 4.0, w.call(w.ours.viewer, "GET", "/databases/lake/schemas/public/tables/two", nil).object(200)["row_count"])
@@ -196,7 +196,7 @@ func TestWhatIsKnownOfAStatement(t *testing.T) {
 	require.Equal(t, "viewer@"+string(w.ours.id)+".example", by["name"])
 }
 
-// What cannot be run is refused before anything is kept.
+// An impossible statement is refused before anything is stored.
 func TestStatementsThatAreRefused(t *testing.T) {
 	w := sqlWorld(t)
 	before := w.snapshot()
@@ -239,7 +239,7 @@ func TestAStatementThatIsNotWaitedFor(t *testing.T) {
 	id, _ := pending["statement_id"].(string)
 	require.Contains(t, []any{"queued", "running"}, pending["state"])
 	require.Len(t, pending, 3)
-	running := w.becomes(id, "running") // although its engine says nothing after its beginning
+	running := w.becomes(id, "running") // although its engine reports nothing after its start
 	require.Equal(t, []any{"SELECT", "duckdb", nil}, []any{running["kind"], running["engine"], running["finished_at"]})
 	require.NotNil(t, running["started_at"])
 	w.engines.finish()
@@ -253,7 +253,7 @@ func TestAStatementThatIsNotWaitedFor(t *testing.T) {
 func TestAStoppedWarehouseIsStarted(t *testing.T) {
 	w := newWorld(t)
 	id := w.begun(w.ours.viewer, "SELECT 1")
-	require.Eventually(t, func() bool { return w.state(warehouseNoun, w.warehouse(w.ours)) == "starting" }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.state(warehouseNoun, w.warehouse(w.ours)) == "starting" }, testTimeout, 10*time.Millisecond)
 	st := w.statement(id)
 	require.Equal(t, "queued", st["state"])
 	require.Contains(t, st["message"], "Waits for the warehouse default")
@@ -261,87 +261,6 @@ func TestAStoppedWarehouseIsStarted(t *testing.T) {
 	require.Equal(t, "", w.becomes(id, "succeeded")["message"])
 	r := w.call(w.ours.viewer, "GET", "/sql/statements/"+id+"/chunks/0", nil)
 	require.Equal(t, `{"columns":["n","price","text"],"rows":[[9007199254740993,`+wide+`,"row"]]}`, r.body)
-}
-
-func TestALargeResultComesInChunks(t *testing.T) {
-	w := sqlWorld(t)
-	first := w.executed(w.ours.viewer, "LARGE 4", nil)
-	require.Equal(t, []any{true, 1.0}, []any{first["truncated"], first["next_chunk"]})
-	require.Len(t, first["rows"], 3, "18 MiB")
-	one := fmt.Sprint("/sql/statements/", first["statement_id"])
-	w.becomes(fmt.Sprint(first["statement_id"]), "succeeded")
-	again := w.call(w.ours.viewer, "GET", one+"/chunks/0", nil).object(200)
-	require.Equal(t, []any{first["columns"], first["rows"], 1.0}, []any{again["columns"], again["rows"], again["next_chunk"]})
-	last := w.call(w.ours.viewer, "GET", one+"/chunks/1", nil).object(200)
-	require.Len(t, last["rows"], 1)
-	require.NotContains(t, last, "next_chunk")
-	csv := w.call(w.ours.viewer, "GET", one+"/chunks/0", nil, "Accept", typeCSV)
-	require.Equal(t, "1", csv.header.Get("Millpond-Next-Chunk"))
-	for _, n := range []string{"2", "-1", "1000000"} {
-		require.Contains(t, w.call(w.ours.viewer, "GET", one+"/chunks/"+n, nil).refused(404), "has 2 chunks", n)
-	}
-	for _, n := range []string{"x", "1.5", "99999999999999999999"} {
-		w.call(w.ours.viewer, "GET", one+"/chunks/"+n, nil).refused(400)
-	}
-	w.call(w.theirs.admin, "GET", one+"/chunks/0", nil).refused(404)
-
-	w.clock.advance(domain.ResultKept + time.Minute)
-	w.ours = w.renewed(w.ours)
-	require.Contains(t, w.call(w.ours.viewer, "GET", one+"/chunks/0", nil).refused(404), "run the statement again")
-	require.NoError(t, w.services.Statements.Sweep(t.Context()))
-	require.Contains(t, w.call(w.ours.viewer, "GET", one+"/chunks/1", nil).refused(404), "run the statement again")
-	require.Equal(t, "succeeded", w.call(w.ours.viewer, "GET", one, nil).object(200)["state"])
-}
-
-// Values of one bit would be 48 times as large in JSON: chunks have few rows and values too.
-func TestChunksHaveBoundedRows(t *testing.T) {
-	w := sqlWorld(t)
-	sizes := func(query string) (rows []any) {
-		r := w.execute(w.ours.viewer, query, nil, "Accept", typeArrow)
-		require.Equal(t, 200, r.status)
-		require.Equal(t, []string{"true", "1"}, []string{r.header.Get("Millpond-Truncated"), r.header.Get("Millpond-Next-Chunk")})
-		for _, c := range w.becomes(r.header.Get("Millpond-Statement-Id"), "succeeded")["chunks"].([]any) {
-			rows = append(rows, c.(map[string]any)["rows"])
-		}
-		return rows
-	}
-	require.Equal(t, []any{float64(1 << 20), float64(1 << 19)}, sizes("FLAGS 3"))
-	require.Equal(t, []any{float64(1 << 20), 0.0}, sizes("FLAGS 2"), "the first was told that there is another")
-	wide := sizes("WIDE 4")
-	require.Greater(t, len(wide), 1)
-	for _, rows := range wide {
-		require.LessOrEqual(t, rows, float64(2<<16), "131,072 rows of 300 columns")
-	}
-}
-
-func TestAChunkThatIsStillToComeIsWaitedFor(t *testing.T) {
-	w := sqlWorld(t)
-	first := w.executed(w.ours.viewer, "PARTS", nil)
-	require.Equal(t, 1.0, first["next_chunk"])
-	id := fmt.Sprint(first["statement_id"])
-	w.becomes(id, "running")
-	asked := make(chan reply, 1)
-	go func() {
-		r := w.request(t.Context(), w.ours.viewer, "GET", "/sql/statements/"+id+"/chunks/1", nil, "Accept", typeArrow)
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			close(asked)
-			return
-		}
-		_ = res.Body.Close()
-		asked <- reply{t: t, status: res.StatusCode, header: res.Header}
-	}()
-	select {
-	case <-asked:
-		require.Fail(t, "it was answered before it was there")
-	case <-time.After(100 * time.Millisecond):
-	}
-	w.engines.finish()
-	got, answered := <-asked
-	require.True(t, answered)
-	require.Equal(t, 200, got.status)
-	require.Empty(t, got.header.Get("Millpond-Next-Chunk"))
-	require.Equal(t, 4.0, w.becomes(id, "succeeded")["row_count"])
 }
 
 func TestAStatementIsCancelled(t *testing.T) {
@@ -366,7 +285,31 @@ func TestAStatementIsCancelled(t *testing.T) {
 	cancel(w.ours.admin, "x").refused(404)
 }
 
-// One that waits for its warehouse is cancelled too.
+// TestAnEndThatWasNotRecordedIsSwept by the running server that ran the statement. Running
+// statements are left alone.
+func TestAnEndThatWasNotRecordedIsSwept(t *testing.T) {
+	w := sqlWorld(t)
+	runs := w.begun(w.ours.viewer, "PARTS")
+	w.becomes(runs, "running")
+	left := w.services.Statements
+	st := domain.Statement{
+		ID: "stm_left", Query: "SELECT 1", Warehouse: domain.MachineID(w.warehouse(w.ours)), State: domain.StatementQueued, CreatedBy: w.ours.scope.Actor(), Role: domain.RoleViewer,
+		CreatedAt: w.clock.Now(), Replica: left.Replica, Sent: true, Progress: -1,
+	}
+	require.NoError(t, left.Store.In(t.Context(), w.ours.scope, func(tx domain.Tx) error { return tx.InsertStatement(t.Context(), st) }))
+	w.clock.advance(time.Minute)
+	system, ok := left.System.(interface {
+		SaveReplica(ctx context.Context, id, url string, at time.Time) error
+	})
+	require.True(t, ok)
+	require.NoError(t, system.SaveReplica(t.Context(), left.Replica, "http://here", w.clock.Now()))
+	require.NoError(t, left.Sweep(t.Context()))
+	require.Equal(t, "failed", w.statement("stm_left")["state"])
+	require.Equal(t, "running", w.statement(runs)["state"])
+	w.engines.finish()
+	w.becomes(runs, "succeeded")
+}
+
 func TestAStatementThatWaitsIsCancelled(t *testing.T) {
 	w := newWorld(t)
 	id := w.begun(w.ours.viewer, "SELECT 1")
@@ -378,7 +321,7 @@ func TestAStatementThatWaitsIsCancelled(t *testing.T) {
 // A client that goes away ends a read; a write goes on.
 func TestAClientThatGoesAway(t *testing.T) {
 	w := sqlWorld(t)
-	for _, c := range []struct{ query, state string }{{"QUIET", "cancelled"}, {"WRITE", "succeeded"}} { // in this order: the second one lets the engine finish
+	for _, c := range []struct{ query, state string }{{"QUIET", "cancelled"}, {"WRITE", "succeeded"}} { // in this order: WRITE lets the engine finish
 		query, state := c.query, c.state
 		ctx, leave := context.WithCancel(t.Context())
 		r := w.request(ctx, w.ours.editor, "POST", "/sql/execute", map[string]any{"query": query, "warehouse_id": "default"})
@@ -398,7 +341,7 @@ func TestAClientThatGoesAway(t *testing.T) {
 				}
 			}
 			return id != ""
-		}, patience, 10*time.Millisecond)
+		}, testTimeout, 10*time.Millisecond)
 		w.becomes(id, "running")
 		leave()
 		require.ErrorIs(t, <-gone, context.Canceled)

@@ -17,18 +17,20 @@ type Table struct {
 	Schema        string         `json:"schema" example:"public"`
 	Name          string         `json:"name" example:"penguins"`
 	Kind          string         `json:"kind" enum:"table,view"`
-	RowCount      *int64         `json:"row_count" nullable:"true" doc:"Rows of the current snapshot, from its summary. Null where equality deletes make that unknown, and for views."`
-	Snapshot      *TableSnapshot `json:"current_snapshot,omitempty" doc:"Absent before the first, and for views."`
+	RowCount      *int64         `json:"row_count" nullable:"true" doc:"Rows of the current snapshot, from its summary. Null if equality deletes make it unknown, and for views."`
+	Snapshot      *TableSnapshot `json:"current_snapshot,omitempty" doc:"Absent before the first snapshot, and for views."`
 	DataFiles     *int64         `json:"data_files" nullable:"true"`
 	DataBytes     *int64         `json:"data_bytes" nullable:"true"`
-	FormatVersion int            `json:"format_version" doc:"Of Iceberg."`
+	FormatVersion int            `json:"format_version" doc:"Format version of Iceberg."`
 	Location      string         `json:"location"`
+	MetadataAt    string         `json:"metadata_location" doc:"The current metadata file. The table can be registered by it."`
 	CreatedBy     Actor          `json:"created_by"`
 	CreatedAt     Time           `json:"created_at"`
 	UpdatedBy     Actor          `json:"updated_by"`
-	UpdatedAt     Time           `json:"updated_at" doc:"Of the last commit."`
+	UpdatedAt     Time           `json:"updated_at" doc:"Time of the last commit."`
 	DroppedAt     *Time          `json:"dropped_at" nullable:"true"`
-	RestorableTo  *Time          `json:"restorable_until" nullable:"true" doc:"Of a dropped one: until when it can be restored."`
+	RestorableTo  *Time          `json:"restorable_until" nullable:"true" doc:"Until when a dropped table can be restored."`
+	Detached      bool           `json:"detached" doc:"Whether it was dropped without purge. Its files stay, with data_bytes of data, until it is purged or its metadata file is registered."`
 }
 
 // TableSnapshot is a state of a table.
@@ -41,8 +43,8 @@ type TableSnapshot struct {
 func showTable(t domain.LakeTable) Table {
 	shown := Table{
 		ID: string(t.ID), Database: t.Database, Schema: t.Schema, Name: t.Name, Kind: string(t.Kind), RowCount: t.RowCount, DataFiles: t.DataFiles, DataBytes: t.DataBytes,
-		FormatVersion: t.FormatVersion, Location: t.Location, CreatedBy: showActor(t.CreatedBy), CreatedAt: Time(t.CreatedAt), UpdatedBy: showActor(t.UpdatedBy),
-		UpdatedAt: Time(t.UpdatedAt), DroppedAt: optionalTime(t.DroppedAt), RestorableTo: optionalTime(t.PurgeAfter),
+		FormatVersion: t.FormatVersion, Location: t.Location, MetadataAt: t.MetadataLocation, CreatedBy: showActor(t.CreatedBy), CreatedAt: Time(t.CreatedAt), UpdatedBy: showActor(t.UpdatedBy),
+		UpdatedAt: Time(t.UpdatedAt), DroppedAt: optionalTime(t.DroppedAt), RestorableTo: optionalTime(t.PurgeAfter), Detached: t.Detached(),
 	}
 	if sn := t.Snapshot; sn != nil {
 		shown.Snapshot = &TableSnapshot{ID: sn.ID, At: Time(sn.At), Operation: sn.Operation}
@@ -50,7 +52,7 @@ func showTable(t domain.LakeTable) Table {
 	return shown
 }
 
-// TablePath is the path of what concerns one table.
+// TablePath is the path of operations on one table.
 type TablePath struct {
 	SchemaPath
 	Table string `path:"table" doc:"The table's name." example:"penguins"`
@@ -58,21 +60,21 @@ type TablePath struct {
 
 func (p TablePath) ref() lake.Ref { return lake.Ref{Database: p.ID, Schema: p.Schema, Name: p.Table} }
 
-// TableQuery narrows a list of tables.
+// TableQuery is the query of a list of tables.
 type TableQuery struct {
 	DatabasePath
 	PageQuery
-	Schema  string `query:"schema" doc:"Of this schema only."`
-	Dropped bool   `query:"dropped" doc:"Those that were dropped and can be restored, in place of the live ones."`
+	Schema  string `query:"schema" doc:"Only tables of this schema."`
+	Dropped bool   `query:"dropped" doc:"Dropped tables in place of live ones: those that can be restored, and detached ones."`
 }
 
-// RenameTable gives a table another place.
+// RenameTable is a table's new name and schema.
 type RenameTable struct {
-	Schema string `json:"schema,omitempty" doc:"Its schema when left out."`
+	Schema string `json:"schema,omitempty" doc:"Defaults to its current schema."`
 	Name   string `json:"name"`
 }
 
-// TableColumns is a table's schema, from the specification.
+// TableColumns is a table's schema, as in the specification.
 type TableColumns struct {
 	Columns []TableColumn `json:"columns"`
 }
@@ -80,7 +82,7 @@ type TableColumns struct {
 // TableColumn is a column of a table.
 type TableColumn struct {
 	Name     string `json:"name"`
-	Type     string `json:"type" example:"decimal(38, 2)" doc:"An Iceberg type name: nested ones are written struct<name: type, …>, list<type> and map<key, value>."`
+	Type     string `json:"type" example:"decimal(38, 2)" doc:"An Iceberg type name. Nested types are written struct<name: type, …>, list<type> and map<key, value>."`
 	Required bool   `json:"required"`
 	Doc      string `json:"doc"`
 }
@@ -90,7 +92,7 @@ func (a *api) tableRoutes() {
 	tags, conflict := []string{"Catalog"}, []int{http.StatusConflict}
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: in + "/tables", OperationID: "list-tables", Tags: tags, Summary: "List a database's tables, oldest first",
-		Description: "Those of all schemas, with row counts and current snapshots, which come from the catalog: no data file is opened.",
+		Description: "Tables of all schemas, with row counts and current snapshots. They come from the catalog: no data file is opened.",
 	}, a.listTables)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: in + "/views", OperationID: "list-views", Tags: tags, Summary: "List a database's views, oldest first",
@@ -106,16 +108,20 @@ func (a *api) tableRoutes() {
 	}, a.renameTable)
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: one, OperationID: "drop-table", Tags: tags, Summary: "Drop a table", DefaultStatus: http.StatusNoContent,
-		Description: "It can be restored for seven days. With purge, its files are removed after that.",
+		Description: "It can be restored for seven days. With purge, its files are removed after that. Without purge, the table is detached: its files stay until it is purged or registered.",
 	}, a.dropTable)
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: "/databases/{id}/schemas/{schema}/views/{table}", OperationID: "drop-view", Tags: tags, Summary: "Drop a view", DefaultStatus: http.StatusNoContent,
-		Description: "It can be restored for seven days. Views are made by SQL: CREATE VIEW.",
+		Description: "It can be restored for seven days. Views are created by SQL: CREATE VIEW.",
 	}, a.dropView)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/tables/{id}/undrop", OperationID: "undrop-table", Tags: tags, Summary: "Restore a dropped table or view", Errors: conflict,
-		Description: "Its id is in the list of tables with dropped=true. 409 when something of its name is there; 404 when its schema is not.",
+		Description: "The list of tables with dropped=true has its id. 409 if its name is taken; 404 if its schema no longer exists.",
 	}, a.undropTable)
+	operate(a, huma.Operation{
+		Method: http.MethodPost, Path: "/tables/{id}/purge", OperationID: "purge-table", Tags: tags, Summary: "Purge a table that was dropped without purge", Errors: conflict,
+		Description: "Its files are removed once it can no longer be restored, after an hour at the earliest. Until then, registering its metadata file cancels the purge. 409 if it is not detached.",
+	}, a.purgeTable)
 	a.tableDetailRoutes(tags, one)
 }
 
@@ -177,7 +183,7 @@ func (a *api) renameTable(ctx context.Context, s domain.Scope, in *struct {
 
 func (a *api) dropTable(ctx context.Context, s domain.Scope, in *struct {
 	TablePath
-	Purge bool `query:"purge" doc:"Its files go too, once it can no longer be restored."`
+	Purge bool `query:"purge" doc:"Also removes its files, once it can no longer be restored."`
 },
 ) (*nothing, error) {
 	return nil, a.lake.Drop(ctx, s, in.ref(), domain.KindTable, in.Purge, lake.Key{})
@@ -188,8 +194,15 @@ func (a *api) dropView(ctx context.Context, s domain.Scope, in *TablePath) (*not
 }
 
 func (a *api) undropTable(ctx context.Context, s domain.Scope, in *struct {
-	ID string `path:"id" doc:"The id of the table or the view."`
+	ID string `path:"id" doc:"Id of the table or the view."`
 },
 ) (*answer[Table], error) {
 	return answered(showTable)(a.lake.Undrop(ctx, s, domain.TableID(in.ID)))
+}
+
+func (a *api) purgeTable(ctx context.Context, s domain.Scope, in *struct {
+	ID string `path:"id" doc:"Id of the table."`
+},
+) (*answer[Table], error) {
+	return answered(showTable)(a.lake.PurgeDropped(ctx, s, domain.TableID(in.ID)))
 }

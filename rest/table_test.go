@@ -13,7 +13,7 @@ import (
 
 const inPublic = "/databases/lake/schemas/public/tables/"
 
-// The lists and the schema are as the specification has them, and open no data file.
+// The lists and the schema match the specification, and open no data file.
 func TestTablesAreListed(t *testing.T) {
 	w := newWorld(t)
 	w.table(w.ours, "Things", false)
@@ -76,7 +76,7 @@ func TestWhatIsInATable(t *testing.T) {
 	require.Equal(t, []any{first["id"], nil}, []any{newest["parent_id"], first["parent_id"]})
 	summary, _ := newest["summary"].(map[string]any)
 	require.Equal(t, "1", summary["added-records"])
-	id := between(snapshots.body, `"id":`, ",") // a float does not hold it
+	id := between(snapshots.body, `"id":`, ",") // a float cannot hold it
 	require.Contains(t, table.body, `"current_snapshot":{"id":`+id+",", "with all digits")
 	page := w.call(w.ours.viewer, "GET", inPublic+"things/snapshots?limit=1", nil).object(200)
 	require.Equal(t, []any{first}, list(fmt.Sprint("snapshots?limit=1&cursor=", page["next_cursor"])))
@@ -114,7 +114,7 @@ func TestWhatIsInATable(t *testing.T) {
 	}
 
 	w.table(w.ours, "empty", false)
-	require.Equal(t, `{"columns":["id","price","tags","day"],"rows":[]}`, w.call(w.ours.viewer, "GET", inPublic+"empty/sample", nil).body)
+	require.Equal(t, `{"columns":["id","price","tags","day"],"rows":[],"truncated":false}`, w.call(w.ours.viewer, "GET", inPublic+"empty/sample", nil).body)
 	for _, path := range []string{"snapshots", "history", "files", "partitions"} {
 		require.Equal(t, `{"data":[]}`, w.call(w.ours.viewer, "GET", inPublic+"empty/"+path, nil).body)
 		w.call(w.ours.viewer, "GET", inPublic+"none/"+path, nil).refused(404)
@@ -197,7 +197,8 @@ func TestAViewIsDroppedAndRestored(t *testing.T) {
 	require.Len(t, w.call(w.ours.viewer, "GET", "/databases/lake/views", nil).data(200), 1)
 }
 
-// The tables of another workspace are not found, by name or by id, although both have a database lake.
+// Tables of another workspace are not found, by name or by id, although both workspaces have a
+// database lake.
 func TestTablesOfOthersAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	id := string(w.table(w.ours, "things", false).ID)
@@ -221,7 +222,7 @@ func TestTablesOfOthersAreNotFound(t *testing.T) {
 	require.Empty(t, w.call(w.theirs.admin, "GET", "/databases/lake/tables", nil).data(200))
 }
 
-// between is the text after the first start, up to end.
+// between returns the text after the first start, up to end.
 func between(s, start, end string) string {
 	_, rest, _ := strings.Cut(s, start)
 	found, _, _ := strings.Cut(rest, end)

@@ -10,7 +10,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// Snapshot is one state that a table was in.
+// Snapshot is one state of a table.
 type Snapshot struct {
 	ID        int64             `json:"id"`
 	ParentID  *int64            `json:"parent_id" nullable:"true"`
@@ -19,16 +19,16 @@ type Snapshot struct {
 	Operation string            `json:"operation" example:"append"`
 	SchemaID  *int              `json:"schema_id" nullable:"true"`
 	Current   bool              `json:"current"`
-	Refs      []string          `json:"refs" doc:"The branches and tags that name it."`
+	Refs      []string          `json:"refs" doc:"The branches and tags that refer to it."`
 	Summary   map[string]string `json:"summary"`
 }
 
-// HistoryEntry is a moment at which a snapshot became the current one.
+// HistoryEntry is the time at which a snapshot became current.
 type HistoryEntry struct {
 	At         Time   `json:"at"`
 	SnapshotID int64  `json:"snapshot_id"`
 	ParentID   *int64 `json:"parent_id" nullable:"true"`
-	Ancestor   bool   `json:"is_current_ancestor" doc:"False for what was rolled back."`
+	Ancestor   bool   `json:"is_current_ancestor" doc:"False for a snapshot that was rolled back."`
 }
 
 // DataFile is a file of a table.
@@ -36,17 +36,17 @@ type DataFile struct {
 	Path      string `json:"path"`
 	Content   string `json:"content" enum:"data,position_deletes,equality_deletes"`
 	Format    string `json:"format" example:"parquet"`
-	Partition string `json:"partition" example:"day=2026-01-01" doc:"Empty where the table has no partitions."`
+	Partition string `json:"partition" example:"day=2026-01-01" doc:"Empty if the table is not partitioned."`
 	SpecID    int    `json:"spec_id"`
 	Records   int64  `json:"records"`
 	Bytes     int64  `json:"bytes"`
 }
 
-// Partition is what lies in one partition of a table.
+// Partition has the totals of one partition of a table.
 type Partition struct {
-	Partition   string `json:"partition" example:"day=2026-01-01" doc:"Empty where the table has no partitions."`
+	Partition   string `json:"partition" example:"day=2026-01-01" doc:"Empty if the table is not partitioned."`
 	SpecID      int    `json:"spec_id"`
-	Records     int64  `json:"records" doc:"In data files, those that delete files delete included."`
+	Records     int64  `json:"records" doc:"Records in data files, deleted ones included."`
 	DataFiles   int64  `json:"data_files"`
 	Bytes       int64  `json:"bytes"`
 	DeleteFiles int64  `json:"delete_files"`
@@ -54,8 +54,9 @@ type Partition struct {
 
 // SampleRows are some rows of a table.
 type SampleRows struct {
-	Columns []string `json:"columns"`
-	Rows    [][]any  `json:"rows" doc:"Values as those of POST /sql/execute."`
+	Columns   []string `json:"columns"`
+	Rows      [][]any  `json:"rows" doc:"Values in the form of POST /sql/execute. A cell is cut at 1,000 characters."`
+	Truncated bool     `json:"truncated" doc:"True if a cell was cut, or rows were left out at 1 MiB."`
 }
 
 func (a *api) tableDetailRoutes(tags []string, one string) {
@@ -63,19 +64,19 @@ func (a *api) tableDetailRoutes(tags []string, one string) {
 		Method: http.MethodGet, Path: one + "/snapshots", OperationID: "list-snapshots", Tags: tags, Summary: "List a table's snapshots, newest first",
 	}, a.listSnapshots)
 	operate(a, huma.Operation{
-		Method: http.MethodGet, Path: one + "/history", OperationID: "list-table-history", Tags: tags, Summary: "List when which snapshot became the current one, newest first",
+		Method: http.MethodGet, Path: one + "/history", OperationID: "list-table-history", Tags: tags, Summary: "List when each snapshot became current, newest first",
 	}, a.listTableHistory)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: one + "/files", OperationID: "list-data-files", Tags: tags, Summary: "List the files of a table's snapshot",
-		Description: "From the manifests: no data file is opened.",
+		Description: "Read from the manifests: no data file is opened.",
 	}, a.listDataFiles)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: one + "/partitions", OperationID: "list-partitions", Tags: tags, Summary: "List a table's partitions",
-		Description: "From the manifests of the current snapshot: no data file is opened.",
+		Description: "Read from the manifests of the current snapshot: no data file is opened.",
 	}, a.listPartitions)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: one + "/sample", OperationID: "sample-table", Tags: tags, Summary: "Read some rows of a table",
-		Description: "Without a warehouse: any rows of the current snapshot, 100 at most.",
+		Description: "It needs no warehouse. The answer has any rows of the current snapshot, at most 100 and 1 MiB. A workspace may run four samples at once; more are 429.", Errors: []int{http.StatusTooManyRequests},
 	}, a.sampleTable)
 }
 
@@ -85,7 +86,7 @@ func (a *api) detail(ctx context.Context, s domain.Scope, p TablePath) (domain.T
 	return t.ID, err
 }
 
-// listed shows a page of what the catalog tells of a table.
+// listed shows a page of a table's details from the catalog.
 func listed[D, T any](all domain.List[D], err error, show func(D) T) (*answer[List[T]], error) {
 	if err != nil {
 		return nil, err
@@ -129,7 +130,7 @@ func (a *api) listTableHistory(ctx context.Context, s domain.Scope, in *struct {
 func (a *api) listDataFiles(ctx context.Context, s domain.Scope, in *struct {
 	TablePath
 	PageQuery
-	Snapshot int64 `query:"snapshot" doc:"The current one when left out."`
+	Snapshot int64 `query:"snapshot" doc:"Defaults to the current snapshot."`
 },
 ) (*answer[List[DataFile]], error) {
 	id, err := a.detail(ctx, s, in.TablePath)
@@ -172,5 +173,5 @@ func (a *api) sampleTable(ctx context.Context, s domain.Scope, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &answer[SampleRows]{SampleRows{Columns: each(r.Columns, func(c lake.Column) string { return c.Name }), Rows: r.Rows}}, nil
+	return &answer[SampleRows]{SampleRows{Columns: each(r.Columns, func(c lake.Column) string { return c.Name }), Rows: r.Rows, Truncated: r.Truncated}}, nil
 }

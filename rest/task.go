@@ -9,31 +9,31 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// TaskRow is how far one task of a run has come.
+// TaskRow is the state of one task of a run.
 type TaskRow struct {
 	Key        string `json:"key" example:"load"`
 	Status     string `json:"status" enum:"pending,queued,running,success,failed,cancelled,skipped"`
-	RetryCount int    `json:"retry_count" doc:"Tries after the first; a repair counts as well."`
-	Attempts   int    `json:"attempts" doc:"Tries so far."`
-	Compute    string `json:"compute" doc:"The id of the compute instance that it runs on; empty for the workspace's agent."`
+	RetryCount int    `json:"retry_count" doc:"Attempts after the first; a repair counts as well."`
+	Attempts   int    `json:"attempts" doc:"Attempts so far."`
+	Compute    string `json:"compute" doc:"Id of the compute instance that it runs on; empty for the workspace's agent."`
 	Message    string `json:"message" doc:"Why it failed or was skipped, or what it waits for; else empty."`
-	NotBefore  *Time  `json:"not_before" nullable:"true" doc:"When a retry starts at the earliest."`
+	NotBefore  *Time  `json:"not_before" nullable:"true" doc:"The earliest time at which a retry may start."`
 	StartedAt  *Time  `json:"started_at" nullable:"true"`
 	FinishedAt *Time  `json:"finished_at" nullable:"true"`
-	DurationMS *int64 `json:"duration_ms" nullable:"true" doc:"In milliseconds, up to now while it runs."`
+	DurationMS *int64 `json:"duration_ms" nullable:"true" doc:"In milliseconds, to now while it runs."`
 }
 
-// Attempt is one try of a task.
+// Attempt is one attempt of a task.
 type Attempt struct {
 	ID                string `json:"id"`
 	TaskKey           string `json:"task_key" doc:"Empty for a single command."`
 	Number            int    `json:"number" doc:"From 1; the attempt parameter of the logs."`
 	Status            string `json:"status" enum:"starting,running,success,failed,cancelled,lost"`
-	AgentID           string `json:"agent_id" doc:"The agent it runs on: the workspace's, or that of a compute instance."`
+	AgentID           string `json:"agent_id" doc:"The agent that it runs on: the workspace's, or that of a compute instance."`
 	ExitCode          *int   `json:"exit_code" nullable:"true"`
 	Signal            string `json:"signal" doc:"The signal that ended the process; else empty."`
 	Message           string `json:"message"`
-	Held              string `json:"held" doc:"Why the process is held back, while it is."`
+	Held              string `json:"held" doc:"Why the process is blocked, while it is."`
 	CreatedAt         Time   `json:"created_at"`
 	StartedAt         *Time  `json:"started_at" nullable:"true"`
 	FinishedAt        *Time  `json:"finished_at" nullable:"true"`
@@ -62,12 +62,12 @@ func (a *api) taskRoutes() {
 	const tag = "Runs"
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/runs/{id}/tasks", OperationID: "list-tasks", Tags: []string{tag}, Summary: "Get a run's task rows",
-		Description: "All of them, in the order of the job, as a bare array; empty for a single command.\n\n" +
+		Description: "All task rows, in the order of the job, as a bare array. Empty for a single command.\n\n" +
 			"Decided here: a task is pending, queued, running, success, failed, cancelled or skipped, and retry_count is in every row.",
 	}, a.listTasks)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/runs/{id}/attempts", OperationID: "list-attempts", Tags: []string{tag},
-		Summary: "Get every try of a run's tasks", Description: "All of them, oldest first, as a bare array, the tries of a single command included.",
+		Summary: "Get every attempt of a run's tasks", Description: "All attempts, oldest first, as a bare array. Attempts of a single command are included.",
 	}, a.listAttempts)
 }
 

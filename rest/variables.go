@@ -9,7 +9,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Variables are names and values in their order, as a JSON object.
+// Variables are names and values, in order, as a JSON object.
 type Variables []domain.Variable
 
 // MarshalJSON writes the object in the variables' order.
@@ -34,7 +34,8 @@ func (v Variables) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// UnmarshalJSON reads an object of strings and keeps its order. The schema has seen to it that it is one.
+// UnmarshalJSON reads an object of strings and keeps its order. The schema has already checked that
+// it is one.
 func (v *Variables) UnmarshalJSON(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -50,7 +51,7 @@ func (v *Variables) UnmarshalJSON(data []byte) error {
 		if err := d.Decode(&value); err != nil {
 			return err
 		}
-		key, _ := name.(string) // the decoder takes nothing else for a name
+		key, _ := name.(string) // the decoder accepts only strings as names
 		*v = append(*v, domain.Variable{Name: key, Value: value})
 	}
 	return nil

@@ -12,34 +12,34 @@ import (
 // Warehouse is a machine that runs SQL.
 type Warehouse struct {
 	Machine
-	Size        string   `json:"size" example:"cpu.2" doc:"Its size: a flavor."`
-	State       string   `json:"state" enum:"stopped,starting,running,stopping,failed" doc:"running means that its agent is connected and ready; failed has a message, and can be started again."`
-	Engines     []Engine `json:"engines" doc:"The SQL engines on it, as its agent told when it was last connected; empty before its first start."`
-	WriteEngine string   `json:"write_engine" enum:"duckdb,trino" doc:"The engine of writes, and so their dialect: chosen when the warehouse is made, and never changed by itself."`
-	Nodes       int      `json:"nodes" doc:"Of Trino: its coordinator and its workers. 1 where the write engine is duckdb."`
-	TrinoStart  string   `json:"trino_start" enum:"first_write,with_warehouse" doc:"When Trino is started, where it is the write engine: at the first write, or with the warehouse. It stops with the warehouse."`
+	Size        string   `json:"size" example:"cpu.2" doc:"Its size: the name of a flavor."`
+	State       string   `json:"state" enum:"stopped,starting,running,stopping,failed" doc:"running means that its agent is connected and ready. A failed warehouse has a message, and can be started again."`
+	Engines     []Engine `json:"engines" doc:"Its SQL engines, as its agent last reported them. Empty before its first start."`
+	WriteEngine string   `json:"write_engine" enum:"duckdb,trino" doc:"The engine that runs writes, and so their SQL dialect. It is chosen at creation, and changes only by an update."`
+	Nodes       int      `json:"nodes" doc:"Number of Trino nodes: the coordinator and its workers. 1 if the write engine is duckdb."`
+	TrinoStart  string   `json:"trino_start" enum:"first_write,with_warehouse" doc:"When Trino starts, if it is the write engine: at the first write, or with the warehouse. It stops with the warehouse."`
 }
 
-// Engine is something that runs SQL.
+// Engine is a SQL engine of a warehouse.
 type Engine struct {
 	Name    string `json:"name" example:"duckdb"`
 	Version string `json:"version"`
-	State   string `json:"state,omitempty" enum:"stopped,starting,running,failed" doc:"Left out of one that is always there while the warehouse runs."`
+	State   string `json:"state,omitempty" enum:"stopped,starting,running,failed" doc:"Absent for an engine that runs as long as the warehouse."`
 	Message string `json:"message,omitempty" doc:"Why it failed, or what it does."`
-	Nodes   int    `json:"nodes,omitempty" doc:"That it runs on now; left out where it does not say."`
+	Nodes   int    `json:"nodes,omitempty" doc:"Number of nodes that it runs on now. Absent if it does not report it."`
 }
 
-// NewWarehouse is what a warehouse is made from.
+// NewWarehouse is the body of a request to create a warehouse.
 type NewWarehouse struct {
 	Name     string `json:"name" doc:"Unique among the warehouses of the workspace."`
-	Size     string `json:"size" example:"cpu.2" doc:"Its size: a flavor. GET /flavors lists them."`
-	AutoStop string `json:"auto_stop,omitempty" enum:"30m,1h,2h,never" default:"1h" doc:"How long it may have nothing to do before it is stopped."`
-	Image    string `json:"image,omitempty" doc:"A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out."`
-	Slots    int    `json:"slots,omitempty" doc:"Tasks that it runs at once; four for each core when left out."`
+	Size     string `json:"size" example:"cpu.2" doc:"Its size: the name of a flavor. GET /flavors lists them."`
+	AutoStop string `json:"auto_stop,omitempty" enum:"30m,1h,2h,never" default:"1h" doc:"Idle time before it stops."`
+	Image    string `json:"image,omitempty" doc:"A build that the provider knows. The first start pins it to an immutable reference. Defaults to the provider's image."`
+	Slots    int    `json:"slots,omitempty" doc:"How many statements it runs at once. Defaults to four per core."`
 
-	WriteEngine string `json:"write_engine,omitempty" enum:"duckdb,trino" doc:"The engine of writes. When left out it is trino where a warehouse of the size can have it, else duckdb."`
-	Nodes       *int   `json:"nodes,omitempty" nullable:"true" default:"1" doc:"From 1 to 16: Trino's coordinator and its workers. More than 1 only where the write engine is trino."`
-	TrinoStart  string `json:"trino_start,omitempty" enum:"first_write,with_warehouse" default:"first_write" doc:"When Trino is started: with_warehouse only where the write engine is trino."`
+	WriteEngine string `json:"write_engine,omitempty" enum:"duckdb,trino" doc:"The engine that runs writes. Defaults to trino if a warehouse of that size supports it, else duckdb."`
+	Nodes       *int   `json:"nodes,omitempty" nullable:"true" default:"1" doc:"Number of Trino nodes, from 1 to 16: the coordinator and its workers. More than 1 requires the write engine trino."`
+	TrinoStart  string `json:"trino_start,omitempty" enum:"first_write,with_warehouse" default:"first_write" doc:"When Trino starts. with_warehouse requires the write engine trino."`
 }
 
 func (n NewWarehouse) domain() domain.NewMachine {
@@ -49,16 +49,16 @@ func (n NewWarehouse) domain() domain.NewMachine {
 	}
 }
 
-// WarehouseChange changes the fields that are given.
+// WarehouseChange changes the given fields of a warehouse.
 type WarehouseChange struct {
 	Name     *string `json:"name,omitempty" nullable:"true"`
 	AutoStop *string `json:"auto_stop,omitempty" nullable:"true" doc:"30m, 1h, 2h or never."`
-	Size     *string `json:"size,omitempty" nullable:"true" doc:"Only while it is stopped."`
-	Image    *string `json:"image,omitempty" nullable:"true" doc:"Only while it is stopped. It is pinned anew at the next start, also where it is the same."`
-	Slots    *int    `json:"slots,omitempty" nullable:"true" doc:"Only while it is stopped."`
+	Size     *string `json:"size,omitempty" nullable:"true" doc:"Only while the warehouse is stopped."`
+	Image    *string `json:"image,omitempty" nullable:"true" doc:"Only while the warehouse is stopped. It is pinned again at the next start, even if it is the same."`
+	Slots    *int    `json:"slots,omitempty" nullable:"true" doc:"Only while the warehouse is stopped."`
 
-	WriteEngine *string `json:"write_engine,omitempty" nullable:"true" doc:"duckdb or trino. Only while it is stopped."`
-	Nodes       *int    `json:"nodes,omitempty" nullable:"true" doc:"From 1 to 16. Also while it runs: what runs on a node that goes is finished first."`
+	WriteEngine *string `json:"write_engine,omitempty" nullable:"true" doc:"duckdb or trino. Only while the warehouse is stopped."`
+	Nodes       *int    `json:"nodes,omitempty" nullable:"true" doc:"From 1 to 16. Can change while it runs: a node that is removed finishes its work first."`
 	TrinoStart  *string `json:"trino_start,omitempty" nullable:"true" doc:"first_write or with_warehouse."`
 }
 
@@ -83,15 +83,15 @@ func showEngine(e domain.Engine) Engine {
 func (a *api) warehouseRoutes() {
 	const tag, path = "Warehouses", "/sql/warehouses"
 	operate(a, huma.Operation{
-		Method: http.MethodPost, Path: path, OperationID: "create-warehouse", Tags: []string{tag}, Summary: "Make a warehouse", DefaultStatus: http.StatusCreated,
-		Errors: []int{http.StatusConflict}, Description: "It is stopped, and costs nothing until it is started. An unknown size is 400 with the list of those that there are, and a write engine that a warehouse of the size cannot have is 400 with what to do; " +
-			"a name that is taken is 409. A workspace starts with one warehouse.\n\n" +
+		Method: http.MethodPost, Path: path, OperationID: "create-warehouse", Tags: []string{tag}, Summary: "Create a warehouse", DefaultStatus: http.StatusCreated,
+		Errors: []int{http.StatusConflict}, Description: "A new warehouse is stopped, and costs nothing until it is started. An unknown size is 400 with the list of sizes. A write engine that the size does not support is 400 with what to do; " +
+			"a name that is taken is 409. A new workspace has one warehouse.\n\n" +
 			"Decided here: the answer is 201 with the whole warehouse. Its sizes are the flavors of GET /flavors.",
 	}, a.createWarehouse)
 	operate(a, huma.Operation{
 		Method: http.MethodPatch, Path: path + "/{id}", OperationID: "update-warehouse", Tags: []string{tag}, Summary: "Change a warehouse",
-		Errors: []int{http.StatusConflict}, Description: "A field that is absent or null stays as it is. Size, image, slots and write engine of one that is not stopped are 409. nodes and trino_start may change at any time; its agent has them within seconds.\n\n" +
-			"Decided here: the settings hold together. nodes above 1, or with_warehouse, where the write engine is duckdb, are 400; so is a change to duckdb that leaves them so.",
+		Errors: []int{http.StatusConflict}, Description: "A field that is absent or null does not change. 409 for size, image, slots or write engine unless the warehouse is stopped. nodes and trino_start can change at any time; its agent applies them within seconds.\n\n" +
+			"Decided here: the settings are checked together. With the write engine duckdb, nodes above 1 and with_warehouse are 400. So is a change to duckdb that leaves either of them.",
 	}, a.updateWarehouse)
 	machineRoutes(a, machineNoun[Warehouse]{
 		tag: tag, path: path, id: "warehouse", list: "list-warehouses", noun: "warehouse", nouns: "warehouses", machines: a.Warehouses, show: showWarehouse,

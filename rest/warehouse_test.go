@@ -35,7 +35,7 @@ func TestAWorkspaceStartsWithOneWarehouse(t *testing.T) {
 	require.Equal(t, "system", by["kind"])
 }
 
-// makes asks for a warehouse with fields beside its name and its size.
+// makes creates a warehouse with further fields.
 func (w *world) makes(name, size, more string) reply {
 	w.t.Helper()
 	return w.call(w.ours.editor, "POST", "/sql/warehouses", fmt.Sprintf(`{"name":%q,"size":%q%s}`, name, size, more))
@@ -52,7 +52,7 @@ func TestTheWriteEngineOfAWarehouse(t *testing.T) {
 		require.Equal(t, c.engine, w.makes("of "+c.size+c.more, c.size, c.more).object(201)["write_engine"], "%+v", c)
 	}
 	require.Contains(t, w.makes("x", "cpu.1", `,"write_engine":"trino"`).refused(400), "choose a larger one")
-	require.Equal(t, "duckdb", w.call(w.ours.viewer, "GET", "/sql/warehouses", nil).data(200)[1].(map[string]any)["write_engine"], "that from before stays as it is")
+	require.Equal(t, "duckdb", w.call(w.ours.viewer, "GET", "/sql/warehouses", nil).data(200)[1].(map[string]any)["write_engine"], "the earlier warehouse does not change")
 
 	body := map[string]any{"name": "once", "size": "cpu.4"}
 	once := w.call(w.ours.editor, "POST", "/sql/warehouses", body, "Idempotency-Key", "k").object(201)

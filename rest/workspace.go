@@ -9,14 +9,14 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Workspace is a team's own part of the platform.
+// Workspace is a team's tenant of the platform.
 type Workspace struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	CreatedAt Time   `json:"created_at"`
 }
 
-// Overview is where a workspace stands.
+// Overview counts a workspace's runs and agents.
 type Overview struct {
 	RunningRuns     int `json:"running_runs"`
 	PendingRuns     int `json:"pending_runs"`
@@ -26,7 +26,7 @@ type Overview struct {
 	Agents          int `json:"agents"`
 }
 
-// RemovedSamples says how many sample jobs there were.
+// RemovedSamples is how many sample jobs were removed.
 type RemovedSamples struct {
 	Removed int `json:"removed"`
 }
@@ -45,7 +45,7 @@ func (a *api) workspaceRoutes() {
 	}, a.getOverview)
 	operate(a, huma.Operation{
 		Method: http.MethodDelete, Path: "/samples", OperationID: "remove-samples", Tags: []string{tag}, DefaultStatus: http.StatusOK,
-		Summary: "Remove the jobs that the workspace came with", Errors: []int{http.StatusConflict},
+		Summary: "Remove the sample jobs of a new workspace", Errors: []int{http.StatusConflict},
 	}, a.removeSamples)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/rest/httpx"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 	"github.com/millpond/millpond/store/storetest"
@@ -28,8 +30,8 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// patience bounds what a test waits for.
-const patience = time.Minute
+// testTimeout bounds how long a test waits.
+const testTimeout = time.Minute
 
 // clock can be moved forward.
 type clock struct {
@@ -49,7 +51,7 @@ func (c *clock) advance(d time.Duration) {
 	c.ahead += d
 }
 
-// cloud stands for the agents' end: what is sent to an agent arrives in a channel.
+// cloud stands for the agents' end: orders to an agent arrive in a channel.
 type cloud struct{ starts chan domain.Delivery }
 
 func (c cloud) Start(ctx context.Context, _ domain.AgentID, d domain.Delivery) error {
@@ -67,7 +69,7 @@ type tokens struct{ *auth.Keys }
 
 func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return map[string]string{} }
 
-// world is an instance with two workspaces behind the API.
+// world is a server with two workspaces behind the API.
 type world struct {
 	t        *testing.T
 	url      string
@@ -78,14 +80,14 @@ type world struct {
 	machines *machines
 	lake     *lake.Catalog
 	engines  *engines // of warehouses
-	victims  string   // id of the database in which the matrix makes tables
-	storage  string   // the server's own
+	victims  string   // id of the database in which the matrix creates tables
+	storage  string   // the server's own storage
 	logged   *buffer
 	ours     tenant
 	theirs   tenant
 }
 
-// tenant is a workspace with somebody in each role.
+// tenant is a workspace with a member of each role.
 type tenant struct {
 	id                    domain.WorkspaceID
 	agent                 domain.Agent
@@ -94,7 +96,7 @@ type tenant struct {
 	scope                 domain.Scope
 }
 
-// buffer takes the log of several goroutines.
+// buffer collects the log of several goroutines.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -117,7 +119,7 @@ func newWorld(t *testing.T) *world {
 	return newWorldThatLooks(t, time.Minute)
 }
 
-// newWorldThatLooks looks that often after the credentials of followed logs.
+// newWorldThatLooks checks the credentials of followed logs at this interval.
 func newWorldThatLooks(t *testing.T, recheck time.Duration) *world {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -126,26 +128,27 @@ func newWorldThatLooks(t *testing.T, recheck time.Duration) *world {
 		goleak.VerifyNone(t, append(storetest.IgnoreCluster(), before)...)
 	})
 	w := &world{t: t, clock: &clock{}, cloud: cloud{make(chan domain.Delivery, 1000)}, logged: &buffer{}}
-	st, err := store.Open(t.Context(), storetest.Database(t, store.Migrate), store.Options{})
+	st, err := store.Open(t.Context(), storetest.Database(t, populate), store.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	w.assemble(st)
 	log := slog.New(slog.NewJSONHandler(w.logged, nil))
 	handler, err := routesWith(Options{Services: w.services, Lake: w.lake, Auth: w.auth, Topics: st.Topics(), Log: log, MaxBody: 1 << 20}, recheck)
 	require.NoError(t, err)
-	mounted := chi.NewRouter() // as the server mounts it
+	mounted := chi.NewRouter() // mounted like the server
 	mounted.Handle("/api/*", handler)
-	mounted.MethodNotAllowed(handler.ServeHTTP) // for methods that chi does not know
+	mounted.MethodNotAllowed(handler.ServeHTTP) // for methods unknown to chi
 	server := httptest.NewServer(mounted)
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	w.ours, w.theirs = w.tenant("ours"), w.tenant("theirs")
+	w.ours, w.theirs = populated.ours, populated.theirs
 	return w
 }
 
-// routesWith is Handler with another interval of looking after the credentials of followed logs.
+// routesWith is Handler with another interval for the credential checks of followed logs.
 func routesWith(o Options, recheck time.Duration) (http.Handler, error) {
-	a := &api{Services: o.Services, lake: o.Lake, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, recheck: recheck}
+	a := newAPI(o)
+	a.recheck = recheck
 	return a.routes()
 }
 
@@ -185,28 +188,81 @@ func (w *world) assemble(st *store.Store) {
 
 const password = "correct horse battery"
 
-func (w *world) tenant(name string) tenant {
-	ctx := w.t.Context()
-	workspace, agent, credentials, err := w.services.Instance.CreateWorkspace(ctx, name)
-	require.NoError(w.t, err)
-	in, err := w.auth.SetUp(ctx, auth.SetUp{Token: credentials.SetUpToken, Email: "admin@" + name + ".example", Password: password})
-	require.NoError(w.t, err)
-	scope, err := w.auth.Bearer(ctx, in.Token)
-	require.NoError(w.t, err)
-	t := tenant{id: workspace.ID, agent: agent, agentToken: credentials.AgentToken, admin: in.Token, scope: scope}
-	t.editor, t.viewer = w.member(t, "editor", domain.RoleEditor), w.member(t, "viewer", domain.RoleViewer)
-	return t
+// populated are the tenants of the database that each world clones. Passwords are hashed once for
+// it, not for every test. The tokens are as old as the first test; renewed returns new ones.
+var populated struct{ ours, theirs tenant }
+
+// populate creates that database.
+func populate(ctx context.Context, dsn string) error {
+	if err := store.Migrate(ctx, dsn); err != nil {
+		return err
+	}
+	st, err := store.Open(ctx, dsn, store.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(found(ctx, st), st.Close())
+}
+
+func found(ctx context.Context, st *store.Store) error {
+	clock := domain.SystemClock{}
+	keys, err := auth.NewKeys(ctx, st.System(), clock)
+	if err != nil {
+		return err
+	}
+	f := founder{&domain.Instance{Store: st.System(), Clock: clock}, &domain.Members{Store: st, Clock: clock}, auth.NewService(st.System(), st, keys, clock)}
+	populated.ours, err = f.tenant(ctx, "ours")
+	if err == nil {
+		populated.theirs, err = f.tenant(ctx, "theirs")
+	}
+	return err
+}
+
+// founder creates tenants and their members.
+type founder struct {
+	instance *domain.Instance
+	members  *domain.Members
+	auth     *auth.Service
+}
+
+func (f founder) tenant(ctx context.Context, name string) (t tenant, err error) {
+	workspace, agent, credentials, err := f.instance.CreateWorkspace(ctx, name)
+	if err != nil {
+		return t, err
+	}
+	in, err := f.auth.SetUp(ctx, auth.SetUp{Token: credentials.SetUpToken, Email: "admin@" + name + ".example", Password: password})
+	if err != nil {
+		return t, err
+	}
+	scope, err := f.auth.Bearer(ctx, in.Token)
+	if err != nil {
+		return t, err
+	}
+	t = tenant{id: workspace.ID, agent: agent, agentToken: credentials.AgentToken, admin: in.Token, scope: scope}
+	if t.editor, err = f.member(ctx, t, "editor", domain.RoleEditor); err == nil {
+		t.viewer, err = f.member(ctx, t, "viewer", domain.RoleViewer)
+	}
+	return t, err
+}
+
+func (f founder) member(ctx context.Context, t tenant, name string, role domain.Role) (token string, err error) {
+	email := name + "@" + string(t.id) + ".example"
+	_, invitation, err := f.members.Add(ctx, t.scope, email, name, role)
+	if err != nil {
+		return "", err
+	}
+	in, err := f.auth.SetUp(ctx, auth.SetUp{Token: invitation, Email: email, Name: name, Password: password})
+	return in.Token, err
 }
 
 func (w *world) member(t tenant, name string, role domain.Role) string {
-	_, token, err := w.services.Members.Add(w.t.Context(), t.scope, name+"@"+string(t.id)+".example", name, role)
+	w.t.Helper()
+	token, err := founder{w.services.Instance, w.services.Members, w.auth}.member(w.t.Context(), t, name, role)
 	require.NoError(w.t, err)
-	in, err := w.auth.SetUp(w.t.Context(), auth.SetUp{Token: token, Email: name + "@" + string(t.id) + ".example", Password: password})
-	require.NoError(w.t, err)
-	return in.Token
+	return token
 }
 
-// reply is an answer that was read whole.
+// reply is a completely read answer.
 type reply struct {
 	t      *testing.T
 	status int
@@ -259,7 +315,7 @@ func (w *world) request(ctx context.Context, token, method, path string, body an
 	return r
 }
 
-// object is the body of an answer with that status.
+// object returns the body of an answer with that status.
 func (r reply) object(status int) map[string]any {
 	r.t.Helper()
 	require.Equal(r.t, status, r.status, r.body)
@@ -268,13 +324,13 @@ func (r reply) object(status int) map[string]any {
 	return v
 }
 
-// refused checks that the body is an error and nothing else, and returns its sentence.
+// refused checks that the body is only an error, and returns its sentence.
 func (r reply) refused(status int) string {
 	r.t.Helper()
 	v := r.object(status)
 	require.Len(r.t, v, 1, r.body)
 	require.Equal(r.t, "application/json", r.header.Get("Content-Type"))
-	require.NotEmpty(r.t, r.header.Get(requestIDHeader))
+	require.NotEmpty(r.t, r.header.Get(httpx.RequestIDHeader))
 	message, _ := v["error"].(string)
 	require.NotEmpty(r.t, message, r.body)
 	return message
@@ -316,7 +372,7 @@ func (w *world) connectWith(token string) *worker {
 	return k
 }
 
-// next is the next attempt that the agent is given; it starts it.
+// next returns the next attempt for the agent, and starts it.
 func (k *worker) next() domain.Attempt {
 	k.w.t.Helper()
 	select {
@@ -324,7 +380,7 @@ func (k *worker) next() domain.Attempt {
 		now := k.w.clock.Now()
 		require.NoError(k.w.t, k.w.services.Runs.Report(k.w.t.Context(), k.scope, domain.AttemptReport{Attempt: d.Attempt.ID, Started: true, StartedAt: &now}))
 		return d.Attempt
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		require.Fail(k.w.t, "no attempt was delivered")
 		return domain.Attempt{}
 	}

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Prints the path of a Chromium, installing one with the system's package manager where there is none and that can be done.
+# Prints the path of a Chromium. Without one, it tries to install it with the system's package manager.
+# The headless shell, which has no user interface, is enough and uses less of the processor.
 set -euo pipefail
 find_chromium() {
-  for name in chromium chromium-browser google-chrome google-chrome-stable; do
+  for name in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do
     command -v "$name" && return 0
   done
   for path in "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" /Applications/Chromium.app/Contents/MacOS/Chromium; do
@@ -16,7 +17,10 @@ as_root=()
 if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
 {
   if command -v apt-get; then
-    "${as_root[@]}" apt-get update -qq && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium
+    "${as_root[@]}" apt-get update -qq
+    for package in chromium-headless-shell chromium; do
+      "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$package" && break
+    done
   elif command -v dnf; then
     "${as_root[@]}" dnf install -y -q chromium
   elif command -v apk; then
@@ -26,5 +30,5 @@ if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
   fi
 } >&2 || true
 find_chromium && exit 0
-echo "no Chromium: install it (Debian: apt-get install chromium), or name one in CHROMIUM" >&2
+echo "no Chromium: install it (Debian: apt-get install chromium), or set CHROMIUM to its path" >&2
 exit 1

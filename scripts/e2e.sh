@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts the real binary on a free port and an empty data directory, and runs the browser tests against it.
+# Starts the real binary on a free port and an empty data directory, and runs the browser tests on it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 CHROMIUM=$(scripts/chromium.sh | tail -n 1)

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Puts DuckDB's extensions, compressed, where the engine embeds them: agent/engine/extensions/<os>_<arch>. They come from the Python package index by
-# pip, pinned and verified by scripts/extensions.txt, and are kept in the user's cache. Usage: extensions.sh [amd64|arm64]...; without one, of this build.
+# Copies DuckDB's compressed extensions to agent/engine/extensions/<os>_<arch>, where the engine embeds
+# them. pip fetches them from the Python package index, pinned and verified by scripts/extensions.txt,
+# into the user's cache. Usage: extensions.sh [amd64|arm64]...; the default is this build's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pins=$PWD/scripts/extensions.txt
 version=$(sed -n 's/^duckdb-extension-avro==\([0-9.]*\).*/\1/p' "$pins")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/millpond/extensions/$version-$(sha256sum "$pins" | cut -c1-12)
 
-# fetch fills the cache of a platform, whole or not at all.
+# fetch fills a platform's cache completely or not at all.
 fetch() {
   local platform=$1 dir=$2 work
   work=$(mktemp -d "$(dirname "$dir")/.fetch-XXXXXX")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes a Python environment with PyIceberg, a client of the catalog in tests, in the user's cache, and prints where it is. It comes from the Python
-# package index by pip, pinned and verified by rest/iceberg/testdata/requirements.txt.
+# Creates a Python environment with PyIceberg in the user's cache and prints its path. Tests use it as
+# a client of the catalog. pip fetches the packages, pinned and verified by
+# rest/iceberg/testdata/requirements.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pins=$PWD/rest/iceberg/testdata/requirements.txt
@@ -16,7 +17,7 @@ if [ ! -e "$dir/.complete" ]; then
   mkdir -p "$cache"
   exec 9>"$cache/.lock"
   flock 9
-  if [ ! -e "$dir/.complete" ]; then # nobody else has made it meanwhile
+  if [ ! -e "$dir/.complete" ]; then # no other process created it meanwhile
     rm -rf "$dir"
     "$python" -m venv "$dir"
     "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes --requirement "$pins"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings DuckDB's TPC-H extension, which makes the data and the queries of a benchmark, into the user's cache, and prints where it is. It comes from the
-# Python package index by pip, pinned and verified by scripts/tpch.txt.
+# Fetches DuckDB's TPC-H extension, which generates the benchmark's data and queries, into the user's
+# cache and prints its path. pip fetches it, pinned and verified by scripts/tpch.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pins=$PWD/scripts/tpch.txt

@@ -65,8 +65,8 @@ func (t *Tx) AgentsByID(ctx context.Context, ids []domain.AgentID) ([]domain.Age
 	return rows(ctx, t.conn, agentRow.toDomain, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// LockAgent implements domain.AgentTx. The lock is a statement of its own, so that what is read under it, the number of attempts included, is
-// what earlier holders of the lock have committed.
+// LockAgent implements domain.AgentTx. The lock is a separate statement, so that the reads after it
+// see what earlier holders committed, including the number of attempts.
 func (t *Tx) LockAgent(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
 	var locked int
 	if err := t.get(ctx, &locked, `SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR NO KEY UPDATE`, t.workspace, id); err != nil {
@@ -75,8 +75,8 @@ func (t *Tx) LockAgent(ctx context.Context, id domain.AgentID) (domain.Agent, er
 	return t.agent(ctx, id)
 }
 
-// LockSession implements domain.AgentTx. FenceSession's lock conflicts with this one and with nothing less, so logs are stored while agents are locked
-// for other reasons.
+// LockSession implements domain.AgentTx. Only FenceSession's lock conflicts with this one, so logs
+// are stored while agents are locked for other reasons.
 func (t *Tx) LockSession(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
 	var locked int
 	if err := t.get(ctx, &locked, `SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR UPDATE`, t.workspace, id); err != nil {
@@ -85,7 +85,8 @@ func (t *Tx) LockSession(ctx context.Context, id domain.AgentID) (domain.Agent, 
 	return t.agent(ctx, id)
 }
 
-// LockWorkspaceAgent implements domain.AgentTx: the oldest agent is the one that the workspace was made with.
+// LockWorkspaceAgent implements domain.AgentTx. The oldest agent is the one created with the
+// workspace.
 func (t *Tx) LockWorkspaceAgent(ctx context.Context) (domain.Agent, error) {
 	var id domain.AgentID
 	if err := t.get(ctx, &id, `SELECT id FROM agents WHERE workspace_id = $1 AND machine_id = '' ORDER BY id LIMIT 1 FOR NO KEY UPDATE`, t.workspace); err != nil {
@@ -113,7 +114,7 @@ func (t *Tx) UpdateAgentToken(ctx context.Context, id domain.AgentID, tokenHash 
 	return t.execOne(ctx, domain.NotFound("agent", id), `UPDATE agents SET token_hash = $3 WHERE workspace_id = $1 AND id = $2`, t.workspace, id, tokenHash)
 }
 
-// LiveAttempts implements domain.AgentTx.
+// LiveAttempts implements domain.AttemptTx.
 func (t *Tx) LiveAttempts(ctx context.Context, id domain.AgentID) ([]domain.Attempt, error) {
 	return rows(ctx, t.conn, attemptRow.toDomain, `SELECT `+attemptColumns+` FROM attempts
 		WHERE workspace_id = $1 AND agent_id = $2 AND status IN ('starting', 'running') ORDER BY id`, t.workspace, id)

@@ -65,7 +65,8 @@ func TestAnAgentsLife(t *testing.T) {
 	require.Equal(t, w.agent.Actor().ID, scope.Actor().ID)
 }
 
-// TestHelloReconciles says of each attempt what is wanted, whoever knows of it.
+// TestHelloReconciles: the answer names the desired state of each attempt that agent or server
+// knows.
 func TestHelloReconciles(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
@@ -83,7 +84,7 @@ func TestHelloReconciles(t *testing.T) {
 	for _, d := range w.connect("s2", 10, held, cancelling, "att_stranger") {
 		desired[d.Attempt] = d
 	}
-	require.Len(t, desired, 3)
+	require.Len(t, desired, 4)
 	require.Equal(t, domain.Desired{Attempt: held, Desire: domain.DesireRun}, desired[held])
 	require.Equal(t, domain.Desired{Attempt: cancelling, Desire: domain.DesireCancel}, desired[cancelling])
 	require.Equal(t, domain.Desired{Attempt: "att_stranger", Desire: domain.DesireForget}, desired["att_stranger"])
@@ -91,10 +92,11 @@ func TestHelloReconciles(t *testing.T) {
 	require.Equal(t, undelivered, again.Attempt.ID)
 	require.Equal(t, "echo lost on the way", again.Command)
 	require.Equal(t, domain.AttemptLost, w.attemptsOf(unheld).Status, "it ran there, and the agent knows nothing of it")
-	require.Equal(t, domain.AttemptCancelled, w.attemptsOf(cancelledOnTheWay).Status)
+	require.Equal(t, domain.Desired{Attempt: cancelledOnTheWay, Desire: domain.DesireCancel}, desired[cancelledOnTheWay], "it may still arrive")
+	require.Equal(t, domain.AttemptStarting, w.attemptsOf(cancelledOnTheWay).Status)
 }
 
-// TestHeartbeatCorrects what is wanted otherwise than the agent does.
+// TestHeartbeatCorrects attempts whose desired state differs from the agent's.
 func TestHeartbeatCorrects(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
@@ -117,13 +119,24 @@ func TestHeartbeatCorrects(t *testing.T) {
 	cancelledOnTheWay := w.delivered().Attempt.ID
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelledOnTheWay).RunID)))
 	w.clock.move(6 * time.Second)
-	require.Equal(t, map[domain.AttemptID]domain.Desire{cancelling: domain.DesireCancel, "att_stranger": domain.DesireForget}, beat())
+	asked := map[domain.AttemptID]domain.Desire{cancelling: domain.DesireCancel, cancelledOnTheWay: domain.DesireCancel, "att_stranger": domain.DesireForget}
+	require.Equal(t, asked, beat())
 	require.Equal(t, undelivered, w.delivered().Attempt.ID, "what did not arrive is sent again")
-	require.Equal(t, domain.AttemptCancelled, w.attemptsOf(cancelledOnTheWay).Status, "and ends when it is not wanted any more")
+	require.Equal(t, domain.AttemptStarting, w.attemptsOf(cancelledOnTheWay).Status, "what may still arrive has not ended")
 	require.Equal(t, w.clock.Now().Add(domain.DefaultLease.Length), *w.get(w.agentID()).LeaseExpiresAt)
+	require.NoError(t, w.services.Runs.Report(ctx, w.agent, domain.AttemptReport{Attempt: cancelledOnTheWay, Exited: true, Reason: domain.ReasonCancelled}))
+	require.Equal(t, domain.AttemptCancelled, w.attemptsOf(cancelledOnTheWay).Status, "its agent says that it does not run")
+
+	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	unanswered := w.delivered().Attempt.ID
+	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(unanswered).RunID)))
+	w.clock.move(domain.DefaultLease.Length)
+	beat()
+	require.Equal(t, domain.AttemptCancelled, w.attemptsOf(unanswered).Status, "an agent of an earlier version does not say so")
 }
 
-// TestAnotherInstanceWaitsForTheLease: what the one before it started may still run, on another machine or from another directory.
+// TestAnotherInstanceWaitsForTheLease: attempts of the earlier instance may still run, on another
+// machine or from another directory.
 func TestAnotherInstanceWaitsForTheLease(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
@@ -147,7 +160,7 @@ func TestAnotherInstanceWaitsForTheLease(t *testing.T) {
 	require.Equal(t, domain.CodeInvalid, code(hello("s4", strings.Repeat("x", 257))))
 }
 
-// TestARefusedAttemptFails with what the agent says: sending it again would change nothing.
+// TestARefusedAttemptFails with the agent's reason: sending it again would change nothing.
 func TestARefusedAttemptFails(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s1", 10)
@@ -183,7 +196,7 @@ func TestASilentAgentsWorkIsLostAndTriedAgain(t *testing.T) {
 	require.Equal(t, 2, w.delivered().Attempt.Number)
 }
 
-// TestTheServerWasAwayNotTheAgents: when it starts, nobody's lease ends at once.
+// TestTheServerWasAwayNotTheAgents: no lease ends at once when the server starts.
 func TestTheServerWasAwayNotTheAgents(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
@@ -198,7 +211,8 @@ func TestTheServerWasAwayNotTheAgents(t *testing.T) {
 	require.Empty(t, expired)
 }
 
-// TestAReplicaThatStartsExtendsNoLeaseWhileAnotherOneListens: one that starts again and again would keep a dead agent alive for ever.
+// TestAReplicaThatStartsExtendsNoLeaseWhileAnotherOneListens: a replica in a restart loop would
+// keep a dead agent alive forever.
 func TestAReplicaThatStartsExtendsNoLeaseWhileAnotherOneListens(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
@@ -211,7 +225,7 @@ func TestAReplicaThatStartsExtendsNoLeaseWhileAnotherOneListens(t *testing.T) {
 	require.Equal(t, domain.AttemptLost, w.attemptsOf(id).Status)
 }
 
-// TestLeasesBeginAnewWhenTheClockIsSet, forward or back.
+// TestLeasesBeginAnewWhenTheClockIsSet: leases restart when the clock is set, forward or back.
 func TestLeasesBeginAnewWhenTheClockIsSet(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s1", 10)
@@ -223,8 +237,8 @@ func TestLeasesBeginAnewWhenTheClockIsSet(t *testing.T) {
 	}
 }
 
-// TestTheSweepAgainstHello: an agent that comes back while it is declared lost either keeps its attempt, or is told to forget it. Never is the
-// attempt lost and wanted.
+// TestTheSweepAgainstHello: an agent that reconnects while it is declared lost either keeps its
+// attempt, or must drop it. The attempt is never both lost and desired.
 func TestTheSweepAgainstHello(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s1", 100)
@@ -242,7 +256,7 @@ func TestTheSweepAgainstHello(t *testing.T) {
 		require.Len(t, desired, 3)
 		for _, d := range desired {
 			status := w.attemptsOf(d.Attempt).Status
-			require.Equal(t, d.Desire == domain.DesireForget, status == domain.AttemptLost, "%s is %s and the agent is told %s", d.Attempt, status, d.Desire)
+			require.Equal(t, d.Desire == domain.DesireForget, status == domain.AttemptLost, "%s is %s and the desired state is %s", d.Attempt, status, d.Desire)
 			if status == domain.AttemptRunning {
 				require.NoError(t, w.exit(d.Attempt, 0))
 			}
@@ -250,7 +264,8 @@ func TestTheSweepAgainstHello(t *testing.T) {
 	}
 }
 
-// TestHelloAgainstDispatch: an agent that connects again and again while work is given out gets each attempt once, and what it is told to run is alive.
+// TestHelloAgainstDispatch: an agent that reconnects during dispatch gets each attempt once. The
+// attempts that it must run are alive.
 func TestHelloAgainstDispatch(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -270,7 +285,7 @@ func TestHelloAgainstDispatch(t *testing.T) {
 	all.Go(func() {
 		for range 30 {
 			if desired := w.connect("s", 5); len(desired) > 0 {
-				t.Errorf("the agent holds nothing and is told of %v", desired)
+				t.Errorf("the agent has no attempt and receives %v", desired)
 			}
 		}
 	})
@@ -282,7 +297,7 @@ func TestHelloAgainstDispatch(t *testing.T) {
 		(SELECT FROM attempts a WHERE a.id = t.current AND a.status IN ('starting', 'running'))`))
 }
 
-// TestAnotherAgentsAttempt is over for whoever asks.
+// TestAnotherAgentsAttempt is over for every other agent.
 func TestAnotherAgentsAttempt(t *testing.T) {
 	s := open(t)
 	w, other := newTenant(t, s, "one"), newTenant(t, s, "two")
@@ -295,7 +310,8 @@ func TestAnotherAgentsAttempt(t *testing.T) {
 	require.Equal(t, []domain.Desired{{Attempt: id, Desire: domain.DesireForget}}, desired)
 }
 
-// TestAnEndIsStoredWhateverIsSaidOfIt: hostile words of a process must not keep its run from ending.
+// TestAnEndIsStoredWhateverIsSaidOfIt: a hostile message of a process does not prevent its run from
+// ending.
 func TestAnEndIsStoredWhateverIsSaidOfIt(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s1", 4)

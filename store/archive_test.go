@@ -10,10 +10,10 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// damaged is a store of objects whose answers are spoilt.
+// damaged is an object store that returns spoilt objects.
 type damaged struct {
 	domain.Objects
-	spoil func(object []byte) []byte // nil for an object that is missing
+	spoil func(object []byte) []byte // nil for a missing object
 }
 
 func (d *damaged) Get(ctx context.Context, key string) ([]byte, error) {
@@ -36,7 +36,8 @@ func damages() map[string]func([]byte) []byte {
 	}
 }
 
-// TestADamagedArchiveIsReadFromTheRows, as long as they are there; after that it is an error, never other bytes.
+// TestADamagedArchiveIsReadFromTheRows while they exist. After that it is an error, never other
+// bytes.
 func TestADamagedArchiveIsReadFromTheRows(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -63,7 +64,8 @@ func TestADamagedArchiveIsReadFromTheRows(t *testing.T) {
 	require.True(t, bytes.Equal(log, w.whole(id, 0, 70_000)))
 }
 
-// TestNothingIsSealedThatDoesNotRead: the rows stay, and the next try is as good as the first.
+// TestNothingIsSealedThatDoesNotRead: an unreadable archive leaves the rows, and the next try
+// works.
 func TestNothingIsSealedThatDoesNotRead(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -75,7 +77,7 @@ func TestNothingIsSealedThatDoesNotRead(t *testing.T) {
 	require.NoError(t, w.exit(id, 0))
 	for name, spoil := range damages() {
 		objects.spoil = spoil
-		require.ErrorContains(t, w.services.Logs.Seal(t.Context(), w.system), "does not read as it was written", name)
+		require.ErrorContains(t, w.services.Logs.Seal(t.Context(), w.system), "does not read back as written", name)
 	}
 	require.Zero(t, count(t, db, `SELECT count(*) FROM log_segments`))
 	require.Zero(t, count(t, db, `SELECT count(*) FROM attempts WHERE log_sealed`))

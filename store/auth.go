@@ -117,7 +117,7 @@ func (s *System) SetPassword(ctx context.Context, keep auth.Session, hash string
 	})
 }
 
-// endSessions ends those of the sessions that are open, and wakes what they hold open.
+// endSessions ends the open ones of the sessions, and notifies their connections.
 func endSessions(ctx context.Context, tx *sqlx.Tx, where string, at time.Time, args ...any) (n int, err error) {
 	var ended []domain.SessionID
 	err = tx.SelectContext(ctx, &ended, `UPDATE sessions SET ended_at = $1 WHERE ended_at IS NULL AND `+where+` RETURNING id`, append([]any{at}, args...)...)
@@ -145,7 +145,7 @@ func (s *System) in(ctx context.Context, fn func(*sqlx.Tx) error) error {
 	return mapError(tx.Commit())
 }
 
-// APIKey implements auth.Store, for all who ask at once.
+// APIKey implements auth.Store. Concurrent calls share one query.
 func (s *System) APIKey(ctx context.Context, hash []byte, now time.Time) (auth.Key, error) {
 	return s.keys.get(ctx, string(hash), func(ctx context.Context) (auth.Key, error) { return s.apiKey(ctx, `k.secret_hash = $2`, now, hash) })
 }
@@ -155,7 +155,7 @@ func (s *System) APIKeyByID(ctx context.Context, ws domain.WorkspaceID, id domai
 	return s.apiKey(ctx, `k.workspace_id = $2 AND k.id = $3`, now, ws, id)
 }
 
-// apiKey finds a key in use. A maker who has become less takes the key along.
+// apiKey finds a key in use. If the creator's role is lowered, the key's role is lowered with it.
 func (s *System) apiKey(ctx context.Context, where string, args ...any) (auth.Key, error) {
 	var r struct {
 		ID         domain.APIKeyID    `db:"id"`
@@ -222,7 +222,7 @@ func (s *System) SigningKeys(ctx context.Context) ([]auth.SigningKey, error) {
 	return keys, mapError(err)
 }
 
-// InsertSigningKey implements auth.Store. The lock keeps two replicas from making a key each.
+// InsertSigningKey implements auth.Store. The lock prevents two replicas from making a key each.
 func (s *System) InsertSigningKey(ctx context.Context, k auth.SigningKey, unlessAfter time.Time) error {
 	return s.in(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(7236404)`); err != nil {

@@ -38,7 +38,7 @@ func (t *Tx) Database(ctx context.Context, id domain.DatabaseID) (domain.Databas
 	return t.database(ctx, domain.NotFound("database", id), `id = $2`, id)
 }
 
-// FindDatabase implements domain.DatabaseTx. No name looks like an id.
+// FindDatabase implements domain.DatabaseTx. A name never looks like an id.
 func (t *Tx) FindDatabase(ctx context.Context, idOrName string) (domain.Database, error) {
 	return t.database(ctx, domain.NotFound("database", idOrName), `(id = $2 OR key = $3)`, idOrName, domain.FoldName(idOrName))
 }
@@ -60,7 +60,7 @@ func (t *Tx) DatabaseNames(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// insertDatabase adds a database with its first schema, for whoever may.
+// insertDatabase adds a database with its first schema. The caller checks permissions.
 func insertDatabase(ctx context.Context, db execer, ws domain.WorkspaceID, d domain.Database) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO databases (workspace_id, id, name, key, created_by_kind, created_by_id, created_by_name, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, ws, d.ID, d.Name, domain.FoldName(d.Name), d.CreatedBy.Kind, d.CreatedBy.ID, d.CreatedBy.Name, d.CreatedAt)
@@ -77,7 +77,7 @@ func (t *Tx) InsertDatabase(ctx context.Context, d domain.Database) error {
 	return insertDatabase(ctx, t.conn, t.workspace, d)
 }
 
-// DeleteDatabase implements domain.DatabaseTx. The locks of the schemas keep tables from being made in them.
+// DeleteDatabase implements domain.DatabaseTx. The schema locks prevent new tables in them.
 func (t *Tx) DeleteDatabase(ctx context.Context, id domain.DatabaseID) error {
 	d, err := t.database(ctx, domain.NotFound("database", id), `id = $2 FOR UPDATE`, id)
 	if err != nil {
@@ -87,14 +87,20 @@ func (t *Tx) DeleteDatabase(ctx context.Context, id domain.DatabaseID) error {
 	if err := t.sel(ctx, &locked, `SELECT key FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 ORDER BY key FOR UPDATE`, t.workspace, id); err != nil {
 		return err
 	}
-	var live int
-	err = t.get(ctx, &live, `SELECT count(*) FROM lake_tables WHERE workspace_id = $1 AND database_id = $2 AND schema_key = ANY($3) AND dropped_at IS NULL`,
-		t.workspace, id, pq.Array(locked))
-	if err != nil {
-		return err
+	var found struct {
+		Live     int `db:"live"`
+		Detached int `db:"detached"`
 	}
-	if live > 0 {
-		return domain.Errorf(domain.CodeConflict, "The database %s has %d tables and views; drop them first.", d.Name, live)
+	err = t.get(ctx, &found, `SELECT count(*) FILTER (WHERE dropped_at IS NULL AND schema_key = ANY($3)) AS live,
+		count(*) FILTER (WHERE dropped_at IS NOT NULL AND purge_next IS NULL) AS detached FROM lake_tables WHERE workspace_id = $1 AND database_id = $2`,
+		t.workspace, id, pq.Array(locked))
+	switch {
+	case err != nil:
+		return err
+	case found.Live > 0:
+		return domain.Errorf(domain.CodeConflict, "The database %s has %d tables and views; drop them first.", d.Name, found.Live)
+	case found.Detached > 0:
+		return domain.Errorf(domain.CodeConflict, "The database %s has %d tables that were dropped without purge and keep their files; purge them, or register them elsewhere, first.", d.Name, found.Detached)
 	}
 	if err := t.exec(ctx, `DELETE FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2`, t.workspace, id); err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
+	"syscall"
 
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
@@ -14,7 +16,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// constraints translates the names of constraints into what is wrong for a person.
+// constraints maps names of constraints to errors for people.
 var constraints = map[string]*domain.Error{
 	"workspaces_name_key":            domain.Errorf(domain.CodeConflict, "A workspace of this name exists already; choose another name."),
 	"databases_workspace_id_key_key": domain.Errorf(domain.CodeConflict, "A database of this name exists already; choose another name."),
@@ -25,13 +27,14 @@ var constraints = map[string]*domain.Error{
 
 func openDB(c *pq.Connector) *sql.DB { return sql.OpenDB(preparing{c}) }
 
-// lostConnection says that the error is the connection's. lib/pq says driver.ErrBadConn for most of them.
+// lostConnection reports whether the connection failed. lib/pq reports driver.ErrBadConn for most
+// such errors. Its error for a failed first write does not unwrap, so its text is read.
 func lostConnection(err error) bool {
 	_, isNet := errors.AsType[net.Error](err)
-	return isNet || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return isNet || strings.HasSuffix(err.Error(), syscall.EPIPE.Error()) || strings.HasSuffix(err.Error(), syscall.ECONNRESET.Error()) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// mapError translates the database's errors into the domain's; those that are nobody's fault but ours stay as they are.
+// mapError translates errors of the database into domain errors. Internal errors stay as they are.
 func mapError(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -53,8 +56,23 @@ func mapError(err error) error {
 	switch {
 	case e.Code == pqerror.CharacterNotInRepertoire || e.Code == pqerror.UntranslatableCharacter:
 		return domain.Errorf(domain.CodeInvalid, "The text holds a NUL byte or is not valid UTF-8; leave that out.").Because(err)
+	case e.Code.Class() == pqerror.ClassInsufficientResources && e.Code != pqerror.TooManyConnections, e.Code == pqerror.IOError:
+		return domain.Errorf(domain.CodeUnavailable, "The database refuses to write: %s.", shortage(e)).Because(err)
 	case e.Code.Class() == pqerror.ClassConnectionException || e.Code.Class() == pqerror.ClassOperatorIntervention || e.Code == pqerror.TooManyConnections:
 		return unavailable.Because(err)
 	}
 	return err
+}
+
+// shortage names what the database lacks. Its own message contains paths of its host.
+func shortage(e *pq.Error) string {
+	switch e.Code {
+	case pqerror.DiskFull:
+		return "its disk is full; free room there, then try again"
+	case pqerror.OutOfMemory:
+		return "it has not enough memory; try again in a moment"
+	case pqerror.IOError:
+		return "its disk fails; look in the database's log"
+	}
+	return "one of its limits is reached; try again in a moment"
 }

@@ -13,11 +13,13 @@ import (
 	"github.com/millpond/millpond/store/storetest"
 )
 
-// global are the tables that belong to no workspace. Everything else is a tenant table and must be fenced.
+// global are the tables outside of workspaces. Every other table is a tenant table and must be
+// fenced.
 var global = map[string]bool{"users": true, "signing_keys": true, "replicas": true, "prices": true, "lineage_receiver": true, "goose_db_version": true}
 
-// TestEveryTenantTableIsFenced reads the database's own catalogue: a table of a workspace has workspace_id NOT NULL as the first column of its
-// primary key and of its foreign keys to other tenant tables, row-level security, and the policy that binds app to one workspace.
+// TestEveryTenantTableIsFenced reads the database's catalogue. A table of a workspace has
+// workspace_id NOT NULL as the first column of its primary key and of its foreign keys to other
+// tenant tables. It has row-level security, and the policy that binds app to one workspace.
 func TestEveryTenantTableIsFenced(t *testing.T) {
 	_, dsn := openDSN(t)
 	db, err := sql.Open("postgres", dsn)
@@ -52,7 +54,8 @@ func TestEveryTenantTableIsFenced(t *testing.T) {
 	require.Greater(t, seen, 10)
 }
 
-// TestAppOwnsNothing: the role of tenant SQL owns no table, bypasses nothing, and reaches no partition directly.
+// TestAppOwnsNothing: the role of tenant SQL owns no table, bypasses nothing, and reaches no
+// partition directly.
 func TestAppOwnsNothing(t *testing.T) {
 	_, dsn := openDSN(t)
 	db, err := sql.Open("postgres", dsn)
@@ -67,7 +70,8 @@ func TestAppOwnsNothing(t *testing.T) {
 	require.Zero(t, direct)
 }
 
-// TestAnotherWorkspaceIsNotThere: what one workspace has, the other can neither find, list, change nor delete.
+// TestAnotherWorkspaceIsNotThere: a workspace can neither find, list, change nor delete what
+// another one has.
 func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	s := open(t)
 	one, two := workspace(t, s, "one"), workspace(t, s, "two")
@@ -96,7 +100,7 @@ func TestAZeroScopeIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, domain.ErrNoScope)
 }
 
-// TestMigrateTwiceAtOnce: several servers may start on one empty database.
+// TestMigrateTwiceAtOnce: several servers may start with one empty database.
 func TestMigrateTwiceAtOnce(t *testing.T) {
 	dsn := storetest.Database(t, func(context.Context, string) error { return nil })
 	errs := make(chan error)

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// heavy is a job of about so many MiB in tasks.
+// heavy is a job with about mib MiB in its tasks.
 func heavy(mib int) (spec domain.JobSpec) {
 	for i := range 16 * mib {
 		spec.Tasks = append(spec.Tasks, domain.TaskSpec{Key: fmt.Sprintf("t%d", i), Command: strings.Repeat("x", 64<<10)})
@@ -20,7 +20,7 @@ func heavy(mib int) (spec domain.JobSpec) {
 	return spec
 }
 
-// allocated is how many bytes f allocates.
+// allocated is the number of bytes that f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -29,7 +29,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestListsOfRunsReadNoSpecs: a page of runs costs the same however large their job is.
+// TestListsOfRunsReadNoSpecs: a page of runs costs the same for jobs of any size.
 func TestListsOfRunsReadNoSpecs(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -55,7 +55,7 @@ func TestListsOfRunsReadNoSpecs(t *testing.T) {
 	}), uint64(3<<20))
 }
 
-// TestAHeavyPageIsShorter: what is on a page of jobs is whole, and the pages make the whole list.
+// TestAHeavyPageIsShorter: a page contains whole jobs, and the pages form the whole list.
 func TestAHeavyPageIsShorter(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)

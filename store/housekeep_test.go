@@ -13,7 +13,7 @@ import (
 
 const partitions = `SELECT count(*) FROM pg_inherits WHERE inhparent = 'log_chunks'::regclass`
 
-// TestPartitionsOfTheComingDays are there a week ahead, and those of the past go when they are sealed.
+// TestPartitionsOfTheComingDays exist a week ahead. Past ones are dropped when they are sealed.
 func TestPartitionsOfTheComingDays(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -31,7 +31,8 @@ func TestPartitionsOfTheComingDays(t *testing.T) {
 	require.Equal(t, 9, count(t, db, partitions), "a month later nothing of this week is left")
 }
 
-// TestNoPartitionIsDroppedThatIsNeeded: not while an attempt of that day runs, nor before its log is sealed.
+// TestNoPartitionIsDroppedThatIsNeeded: not while an attempt of that day runs, and not before its
+// log is sealed.
 func TestNoPartitionIsDroppedThatIsNeeded(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -63,7 +64,8 @@ func TestNoPartitionIsDroppedThatIsNeeded(t *testing.T) {
 	require.Equal(t, "a long run's first words\nand its last\n", <-pages)
 }
 
-// TestAPartitionInUse is dropped another time: nobody waits behind it for long, and the rest of the house is kept.
+// TestAPartitionInUse is dropped later. Nobody waits behind it for long, and the rest of the
+// housekeeping continues.
 func TestAPartitionInUse(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -71,7 +73,7 @@ func TestAPartitionInUse(t *testing.T) {
 	later := w.clock.Now().AddDate(0, 0, 5)
 	execute(t, db, `INSERT INTO idempotency_keys (workspace_id, actor, key, hash, created_at) VALUES ($1, 'a', 'k', '', now() - interval '2 days')`, w.admin.Workspace())
 	in(t, s, w.admin, func(_ context.Context, tx domain.Tx) error {
-		_, err := tx.LogChunks(ctx, "att_none", 0, 1) // and goes on reading
+		_, err := tx.LogChunks(ctx, "att_none", 0, 1) // and continues to read
 		require.NoError(t, err)
 		require.Error(t, w.system.Housekeep(ctx, later))
 		return nil
@@ -81,7 +83,7 @@ func TestAPartitionInUse(t *testing.T) {
 	require.Equal(t, 10, count(t, db, partitions), "two days before and seven after")
 }
 
-// TestWhatHasOutlivedItsUse is removed on its day and not before.
+// TestWhatHasOutlivedItsUse is removed on its day and not earlier.
 func TestWhatHasOutlivedItsUse(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)

@@ -24,7 +24,7 @@ func (s *System) Invitation(ctx context.Context, tokenHash []byte, at time.Time)
 	return auth.Invited(row), mapError(orMissing(err, errUnknown))
 }
 
-// AcceptInvitation implements auth.Store. Its locks are taken in the order user, invitation, member.
+// AcceptInvitation implements auth.Store. It locks user, invitation and member, in this order.
 func (s *System) AcceptInvitation(ctx context.Context, a auth.Acceptance, row func(auth.Session) domain.AuditEvent) (session auth.Session, err error) {
 	err = s.in(ctx, func(tx *sqlx.Tx) error {
 		account, err := lockAccount(ctx, tx, a.User)
@@ -57,7 +57,8 @@ type accountRow struct {
 	CreatedAt time.Time     `db:"created_at"`
 }
 
-// lockAccount returns the user with the e-mail, made when there is none. Who adds the user at this moment waits, or is seen.
+// lockAccount returns the user with the e-mail, and creates a missing one. It waits for a
+// concurrent insert of the user.
 func lockAccount(ctx context.Context, tx *sqlx.Tx, u domain.User) (row accountRow, err error) {
 	_, err = tx.ExecContext(ctx, `INSERT INTO users (id, email, name, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT (email) DO NOTHING`, u.ID, u.Email, u.Name, u.CreatedAt)
 	if err != nil {
@@ -75,8 +76,9 @@ func useInvitation(ctx context.Context, tx *sqlx.Tx, a auth.Acceptance) (auth.In
 	return auth.Invited(row), orMissing(err, errUnknown)
 }
 
-// enter lets in who has the password, or gives a first one and never another. Who holds a link that names nobody gives none to somebody whom a
-// workspace has invited: the account is for the one who gets that link.
+// enter accepts a user who gave the right password, and sets a first password but never another. An
+// anonymous link sets no password for a user whom a workspace has invited: only that invitation's
+// link may.
 func (r accountRow) enter(ctx context.Context, tx *sqlx.Tx, a auth.Acceptance, named bool) (domain.User, error) {
 	user := domain.User{ID: r.ID, Email: a.User.Email, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}
 	if r.Hash != a.Checked {
@@ -100,7 +102,8 @@ func (r accountRow) enter(ctx context.Context, tx *sqlx.Tx, a auth.Acceptance, n
 	return user, err
 }
 
-// join makes the session's user a member and returns the role. Who was invited by name must still be so: a removal and another link void this one.
+// join makes the session's user a member and returns the role. A named invitation must still be
+// open: removing it, or a newer link, voids this one.
 func join(ctx context.Context, tx *sqlx.Tx, n auth.NewSession, inv auth.Invited) (role domain.Role, err error) {
 	if inv.Email == "" {
 		_, err = tx.ExecContext(ctx, `INSERT INTO members (workspace_id, user_id, role, created_at, accepted_at) VALUES ($1, $2, $3, $4, $4)

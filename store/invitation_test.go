@@ -9,7 +9,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// TestAWorkspaceCannotAcceptForItsInvited: tenant SQL invites and removes, and has no right to write that somebody has accepted.
+// TestAWorkspaceCannotAcceptForItsInvited: tenant SQL can invite and remove, but cannot write an
+// acceptance.
 func TestAWorkspaceCannotAcceptForItsInvited(t *testing.T) {
 	s, dsn := openDSN(t)
 	db := superuser(t, dsn)

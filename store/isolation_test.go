@@ -15,27 +15,27 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// belongings are the ids of one of everything that a workspace can have.
+// belongings are the ids of one resource of each kind in a workspace.
 type belongings struct {
-	ws      domain.WorkspaceID
-	user    domain.UserID
-	key     domain.APIKeyID
-	agent   domain.AgentID
-	job     domain.JobID
-	run     domain.RunID
-	attempt domain.AttemptID
-	sealed  domain.AttemptID
-	machine domain.MachineID
-	maid    domain.AgentID // the machine's agent
-	file    string
-	catalog domain.DatabaseID
-	table   domain.LakeTable
-	traced  domain.StatementID // of the run
-	fact    domain.LineageFact // of the attempt
-	upkeep  domain.MaintenanceRunID
+	ws           domain.WorkspaceID
+	user         domain.UserID
+	key          domain.APIKeyID
+	agent        domain.AgentID
+	job          domain.JobID
+	run          domain.RunID
+	attempt      domain.AttemptID
+	sealed       domain.AttemptID
+	machine      domain.MachineID
+	machineAgent domain.AgentID // the machine's agent
+	file         string
+	catalog      domain.DatabaseID
+	table        domain.LakeTable
+	traced       domain.StatementID // of the run
+	fact         domain.LineageFact // of the attempt
+	upkeep       domain.MaintenanceRunID
 }
 
-// furnish gives the workspace one of everything.
+// furnish creates one resource of each kind in the workspace.
 func (w *tenant) furnish() belongings {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -70,13 +70,13 @@ func (w *tenant) furnish() belongings {
 	return belongings{
 		upkeep: w.furnishMaintenance(table),
 		traced: traced, fact: fact, catalog: catalog, table: table,
-		machine: machine.ID, maid: machine.AgentID,
+		machine: machine.ID, machineAgent: machine.AgentID,
 		ws: w.admin.Workspace(), user: w.admin.UserID(), key: key.ID, agent: w.agentID(), job: job.ID, run: run.ID, attempt: attempt, sealed: sealed,
 		file: job.Files[0].SHA256,
 	}
 }
 
-// furnishCatalog makes a table, and has it read.
+// furnishCatalog creates a table, and records a read of it.
 func (w *tenant) furnishCatalog() (domain.DatabaseID, domain.LakeTable) {
 	var table domain.LakeTable
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
@@ -88,6 +88,7 @@ func (w *tenant) furnishCatalog() (domain.DatabaseID, domain.LakeTable) {
 		require.Equal(w.t, domain.InsertedNow, done)
 		entry := domain.LineageEntry{At: now, Actor: domain.Actor{Kind: domain.ActorStatement, ID: "stm_1"}, Direction: domain.LineageRead, TableID: table.ID, Database: d.Name, Schema: "public", Name: "t"}
 		require.NoError(w.t, tx.InsertLineage(ctx, []domain.LineageEntry{entry}))
+		require.NoError(w.t, tx.InsertLakeErasure(ctx, domain.LakeErasure{ID: "erasure-" + string(table.ID), TableID: table.ID, CreatedAt: now, DueAt: now}))
 		_, err = tx.KeepLakeAnswer(ctx, "user:me", domain.LakeAnswer{Key: "k", Hash: []byte("h"), Body: []byte("{}")}, now, now)
 		return err
 	})
@@ -103,7 +104,7 @@ func lakeTable(database domain.DatabaseID, name string) domain.LakeTable {
 	}
 }
 
-// changed is one when something was, and done when an insert into the catalog made something.
+// changed is 1 when a row changed, and done when an insert into the catalog created one.
 func changed(yes bool, err error) (int, error) {
 	if yes {
 		return 1, err
@@ -121,7 +122,8 @@ var (
 	missing = func(err error) bool { return domain.IsCode(err, domain.CodeNotFound) }
 )
 
-// trespass calls a method in another workspace's transaction with what belongs to b. The error must satisfy want, and what is found must be nothing.
+// trespass calls a method in another workspace's transaction with the ids of b. The error must
+// satisfy want, and the result must be empty.
 type trespass struct {
 	want func(error) bool
 	call func(ctx context.Context, tx domain.Tx, b belongings) (found int, err error)
@@ -137,7 +139,7 @@ func one[T any](_ T, err error) (int, error) {
 	return 1, nil
 }
 
-// trespasses has every method of domain.Tx: a new one fails the test until it is here.
+// trespasses has every method of domain.Tx. The test fails for a missing one.
 var trespasses = map[string]trespass{
 	"Member": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Member(ctx, b.user)) }},
 	"Users": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
@@ -308,17 +310,24 @@ var trespasses = map[string]trespass{
 		return none(tx.DeleteMachine(ctx, b.machine))
 	}},
 	"SetBootstrap": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.SetBootstrap(ctx, b.maid, []byte("mine"), now))
+		return none(tx.SetBootstrap(ctx, b.machineAgent, []byte("mine"), now))
 	}},
 	"TakeBootstrap": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		taken, err := tx.TakeBootstrap(ctx, b.maid, []byte("boot"+b.machine), now)
+		taken, err := tx.TakeBootstrap(ctx, b.machineAgent, []byte("boot"+b.machine), now)
 		if taken {
 			return 1, err
 		}
 		return 0, err
 	}},
 	"SetEngines": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		return none(tx.SetEngines(ctx, b.maid, []domain.Engine{{Name: "mine"}}))
+		return none(tx.SetEngines(ctx, b.machineAgent, []domain.Engine{{Name: "mine"}}))
+	}},
+	"Busy": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		busy, err := tx.Busy(ctx, b.machine)
+		if busy.Waiting {
+			busy.Attempts++
+		}
+		return busy.Attempts + busy.Statements, err
 	}},
 	"WaitingRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return nobody(tx.WaitingRuns(ctx, b.machine))
@@ -329,7 +338,7 @@ var trespasses = map[string]trespass{
 	"SaveMetrics": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.SaveMetrics(ctx, b.machine, domain.MachineMetrics{At: now}))
 	}},
-	// What adds a thing that hangs on another's, which is not there.
+	// Inserts that refer to another workspace's row, which does not exist here.
 	"InsertAttempt": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.InsertAttempt(ctx, domain.Attempt{ID: "att_new", RunID: b.run, Number: 9, AgentID: b.agent, Status: domain.AttemptLost, CreatedAt: now}))
 	}},
@@ -343,7 +352,8 @@ var trespasses = map[string]trespass{
 
 func refused(err error) bool { return pq.As(err) != nil }
 
-// own are the methods that take no id of another's: they touch the workspace of the transaction and no other, as the comparison at the end shows.
+// own are the methods without ids. They change only the workspace of the transaction, as the
+// comparison at the end shows.
 var own = []string{
 	"Workspace", "TakeSample", "Overview", "Members", "InsertMember", "LockAdmins", "InsertInvitation", "Agents", "LockWorkspaceAgent", "InsertAgent", "Jobs", "InsertJob",
 	"SampleJobs", "InsertRun", "OtherReadyRuns", "InsertLog", "Quotas", "UpdateQuota", "LockQuota", "InsertAudit", "Notify", "InsertMachine", "Prices",
@@ -351,7 +361,8 @@ var own = []string{
 	"Provider", "SaveProvider", "Storage", "SaveStorage", "SaveExternals", "InsertStatement",
 }
 
-// TestWorkspacesAreApart calls every method of a transaction in one workspace with what belongs to another: it is not there, and does not change.
+// TestWorkspacesAreApart calls every method of a transaction in one workspace with the ids of
+// another. Those rows are not found, and do not change.
 func TestWorkspacesAreApart(t *testing.T) {
 	trespasses := maps.Clone(trespasses)
 	maps.Copy(trespasses, lakeTrespasses)
@@ -403,7 +414,8 @@ func TestWorkspacesAreApart(t *testing.T) {
 		require.Equal(t, domain.Overview{Agents: 1}, o)
 		return err
 	})
-	// A log written under another's attempt id lands in the writer's own workspace, where no attempt has it.
+	// A log written under another's attempt id is stored in the writer's own workspace, where no
+	// attempt has that id.
 	in(t, s, intruder.admin, func(ctx context.Context, tx domain.Tx) error {
 		return tx.InsertLog(ctx, []domain.LogAppend{chunkAt(b.attempt, 0, []byte("forged"))})
 	})
@@ -411,7 +423,7 @@ func TestWorkspacesAreApart(t *testing.T) {
 	require.Equal(t, before, contents(t, db, b.ws), "another workspace's transaction changed something")
 }
 
-// contents is everything that belongs to the workspace, by table, as text.
+// contents returns all rows of the workspace, by table, as text.
 func contents(t testing.TB, db *sql.DB, ws domain.WorkspaceID) map[string]string {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'workspace_id'
@@ -430,7 +442,8 @@ func contents(t testing.TB, db *sql.DB, ws domain.WorkspaceID) map[string]string
 	return all
 }
 
-// TestPoliciesHoldWithoutTheStore: even SQL that names another workspace, or none, gets nothing as app.
+// TestPoliciesHoldWithoutTheStore: app gets no rows, even from SQL that names another workspace, or
+// none.
 func TestPoliciesHoldWithoutTheStore(t *testing.T) {
 	s, dsn := openDSN(t)
 	db := superuser(t, dsn)

@@ -7,7 +7,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// lakeTrespasses are those on another workspace's catalog of tables, lineage and statements.
+// lakeTrespasses are the trespasses on another workspace's tables, lineage and statements.
 var lakeTrespasses = map[string]trespass{
 	"Database": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return one(tx.Database(ctx, b.catalog))
@@ -67,6 +67,31 @@ var lakeTrespasses = map[string]trespass{
 	"SwapLakeTable": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return changed(tx.SwapLakeTable(ctx, b.table, b.table.MetadataLocation))
 	}},
+	"FenceLakeTable": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return changed(tx.FenceLakeTable(ctx, b.table.ID, b.table.MetadataLocation, b.table.Version+1))
+	}},
+	"NoteLostRace": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		now := time.Now()
+		if err := tx.NoteLostRace(ctx, b.table.ID, domain.Actor{Kind: domain.ActorAPIKey, ID: "mine"}, now, now.Add(time.Minute)); err != nil {
+			return 0, err
+		}
+		return changed(tx.TurnOfAnother(ctx, b.table.ID, domain.Actor{Kind: domain.ActorAPIKey, ID: "other"}, now))
+	}},
+	"InsertLakeErasure": {failing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.InsertLakeErasure(ctx, domain.LakeErasure{ID: "mine", TableID: b.table.ID}))
+	}},
+	"LakeErasure": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return one(tx.LakeErasure(ctx, erasureOf(b)))
+	}},
+	"PostponeLakeErasure": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.PostponeLakeErasure(ctx, erasureOf(b), time.Now()))
+	}},
+	"DeleteLakeErasure": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return none(tx.DeleteLakeErasure(ctx, erasureOf(b)))
+	}},
+	"TurnOfAnother": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return changed(tx.TurnOfAnother(ctx, b.table.ID, domain.Actor{}, time.Time{}))
+	}},
 	"TakeLocation": {func(err error) bool { return err != nil }, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		_, err := tx.TakeLocation(ctx, b.table.ID, "file:///mine")
 		return 0, err
@@ -75,16 +100,33 @@ var lakeTrespasses = map[string]trespass{
 	"HoldWriter": {func(err error) bool { return domain.IsCode(err, domain.CodeConflict) }, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return 0, tx.HoldWriter(ctx, domain.Actor{Kind: domain.ActorStatement, ID: string(b.traced)})
 	}},
+	"ReleaseKey": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return 0, tx.ReleaseKey(ctx, "user:me", "key", "mine")
+	}},
 	"TakePath": {func(err error) bool { return err != nil }, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		_, err := tx.TakePath(ctx, b.table.ID, "file:///mine")
 		return 0, err
 	}},
 	"TableLocations": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
-		places, paths, err := tx.TableLocations(ctx, b.table.ID)
-		return len(places) + len(paths), err
+		places, err := tx.TableLocations(ctx, b.table.ID)
+		return len(places), err
 	}},
 	"AdoptLakeTable": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.AdoptLakeTable(ctx, b.table.ID, "tbl_mine"))
+	}},
+	"StageLocations": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+		_, err := tx.StageLocations(ctx, []string{"file:///staged"}, now, 1000)
+		return 0, err
+	}},
+	"StagedLocations": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		found, err := tx.StagedLocations(ctx, []string{b.table.Location}, time.Time{})
+		return len(found), err
+	}},
+	"ForgetStages": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return 0, tx.ForgetStages(ctx, []string{b.table.Location})
+	}},
+	"PurgeLakeTable": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+		return 0, tx.PurgeLakeTable(ctx, b.table.ID, now)
 	}},
 	"PostponePurge": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return 0, tx.PostponePurge(ctx, b.table.ID, now)
@@ -141,7 +183,7 @@ var lakeTrespasses = map[string]trespass{
 	}},
 	"SettleLineage": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return none(tx.SettleLineage(ctx, domain.LineageSettlement{
-			Statement: b.traced, Columns: map[domain.TableID][]string{b.fact.TableID: {"mine"}}, OnlyWritten: []domain.TableID{b.fact.TableID},
+			Statement: b.traced, Columns: map[domain.TableID][]string{b.fact.TableID: {"mine"}}, Removed: []domain.LineageEntry{b.fact.LineageEntry},
 		}))
 	}},
 	"LineageCoverage": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
@@ -175,7 +217,7 @@ var lakeTrespasses = map[string]trespass{
 	"Statements": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return nobody(tx.Statements(ctx, domain.StatementFilter{Run: b.run}, "", 100, 1<<20))
 	}},
-	"LiveStatements": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
-		return tx.LiveStatements(ctx, "wh_1")
-	}},
 }
+
+// erasureOf is the id of the erasure of the workspace's table.
+func erasureOf(b belongings) string { return "erasure-" + string(b.table.ID) }

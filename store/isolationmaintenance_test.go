@@ -8,7 +8,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// furnishMaintenance gives the table a policy, a history, and a run that waits.
+// furnishMaintenance gives the table a policy, a history, and a waiting run.
 func (w *tenant) furnishMaintenance(table domain.LakeTable) domain.MaintenanceRunID {
 	run := domain.MaintenanceRun{
 		ID: domain.MaintenanceRunID("mnt_" + string(w.admin.Workspace())), TableID: table.ID, DatabaseID: table.DatabaseID, Trigger: domain.TriggerManual, CreatedAt: now, DueAt: now,
@@ -29,10 +29,10 @@ func (w *tenant) furnishMaintenance(table domain.LakeTable) domain.MaintenanceRu
 	return run.ID
 }
 
-// failing is for what refers to a table that is not there.
+// failing is for rows that refer to a missing table.
 func failing(err error) bool { return err != nil }
 
-// maintenanceTrespasses are those on another workspace's maintenance.
+// maintenanceTrespasses are the trespasses on another workspace's maintenance.
 var maintenanceTrespasses = map[string]trespass{
 	"SharedMaintenance": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		all, err := tx.SharedMaintenance(ctx)
@@ -44,7 +44,7 @@ var maintenanceTrespasses = map[string]trespass{
 		}
 		return found, err
 	}},
-	// A row of one's own about another's table refers to nothing.
+	// A row about another workspace's table refers to a missing table.
 	"LockMaintenance": {failing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return one(tx.LockMaintenance(ctx, domain.MaintenanceHolder{Table: b.table.ID}))
 	}},
@@ -63,7 +63,7 @@ var maintenanceTrespasses = map[string]trespass{
 	"BeingWritten": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		return changed(tx.BeingWritten(ctx, b.table.ID))
 	}},
-	// Nor does a run of one's own about another's table.
+	// So does a run for another workspace's table.
 	"InsertMaintenanceRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
 		_, err := tx.InsertMaintenanceRuns(ctx, []domain.MaintenanceRun{{
 			ID: "mnt_forged", TableID: b.table.ID, DatabaseID: b.catalog, Trigger: domain.TriggerManual, State: domain.MaintenanceQueued, Todo: []domain.MaintenanceKind{},
@@ -92,7 +92,7 @@ var maintenanceTrespasses = map[string]trespass{
 	}},
 }
 
-// theirs are those of the runs that belong to the other workspace.
+// theirs returns the runs that belong to the other workspace.
 func theirs(all []domain.MaintenanceRun, b belongings) (found []domain.MaintenanceRun) {
 	for _, r := range all {
 		if r.ID == b.upkeep {

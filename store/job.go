@@ -30,7 +30,7 @@ type jobRow struct {
 	UpdatedAt     time.Time        `db:"updated_at"`
 }
 
-// jobColumns are a job without its spec, which may have megabytes.
+// jobColumns are a job's columns without its spec, which may have megabytes.
 const jobColumns = `id, name, description, spec_size, cron, time_zone, paused, next_at, waiting_since, missed, last_missed_at, sample,
 	created_by_kind, created_by_id, created_by_name, created_at, updated_at`
 
@@ -48,13 +48,13 @@ func (r jobRow) toDomain() (domain.Job, error) {
 	return j, nil
 }
 
-// wholeJobRow is a job with its spec.
+// wholeJobRow is a job's row with its spec.
 type wholeJobRow struct {
 	jobRow
 	Spec []byte `db:"spec"`
 }
 
-// scheduleArgs are the schedule's columns, null without one.
+// scheduleArgs are the schedule's columns, all null without a schedule.
 func scheduleArgs(s *domain.Schedule) []any {
 	if s == nil {
 		return []any{nil, nil, false, nil, nil, 0, nil}
@@ -92,7 +92,8 @@ func (t *Tx) JobSpecs(ctx context.Context, ids []domain.JobID) (map[domain.JobID
 	return documents[domain.JobID, domain.JobSpec](ctx, t, `SELECT id, spec AS document FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
 }
 
-// Jobs implements domain.JobTx. A search reads the jobs in order until the page is full; a workspace has thousands of jobs, not millions.
+// Jobs implements domain.JobTx. A search reads the jobs in order until the page is full: a
+// workspace has thousands of jobs, not millions.
 func (t *Tx) Jobs(ctx context.Context, f domain.JobFilter, before domain.JobID, limit int) ([]domain.Job, error) {
 	query := `SELECT ` + jobColumns + ` FROM jobs WHERE workspace_id = $1`
 	args := []any{t.workspace, limit}

@@ -18,7 +18,7 @@ import (
 	"github.com/millpond/millpond/store/storetest"
 )
 
-// TestWorkspacesFromBeforeTheCatalog have the database and the schema that new ones start with.
+// TestWorkspacesFromBeforeTheCatalog have the same database and schema as new ones.
 func TestWorkspacesFromBeforeTheCatalog(t *testing.T) {
 	dsn := storetest.Database(t, nil)
 	db := superuser(t, dsn)
@@ -49,7 +49,7 @@ func TestWorkspacesFromBeforeTheCatalog(t *testing.T) {
 	require.Len(t, seen, 2)
 }
 
-// TestTablesAndSchemasAtOnce: a schema that is dropped has no live table in it, whoever was making one at the same moment.
+// TestTablesAndSchemasAtOnce: a dropped schema has no live table, even if one was being created.
 func TestTablesAndSchemasAtOnce(t *testing.T) {
 	s := open(t)
 	w := newTenant(t, s, "one")

@@ -27,7 +27,8 @@ const (
 		) SELECT * FROM found`
 )
 
-// FindLakeTable is domain.LakeTableTx's in a transaction of its own: one round trip for all of it, with a plan that each connection keeps, for all who ask at once.
+// FindLakeTable is domain.LakeTableTx's in its own transaction, in one round trip. Each connection
+// caches its plan, and concurrent callers share one query.
 func (s *Store) FindLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string) (domain.LakeTable, error) {
 	key := tableName{scope.Workspace(), database, schema, name}
 	row, err := s.tables.get(ctx, key, func(ctx context.Context) (lakeTableRow, error) {
@@ -39,14 +40,14 @@ func (s *Store) FindLakeTable(ctx context.Context, scope domain.Scope, database,
 	return row.toDomain()
 }
 
-// tableName is a table as it is asked for.
+// tableName identifies a table by the names in a request.
 type tableName struct {
 	workspace              domain.WorkspaceID
 	database, schema, name string
 }
 
-// NoteLakeTable is FindLakeTable, and notes that the scope's actor has read the table if it is of the kind. The note is not waited for until it is on the disk: it
-// is there before anything that is committed later, such as the actor's end.
+// NoteLakeTable is FindLakeTable. It also records the scope's actor as reader if the kind matches.
+// The record commits asynchronously, but before any later commit, such as the actor's end.
 func (s *Store) NoteLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string, kind domain.TableKind, at time.Time) (domain.LakeTable, error) {
 	actor := scope.Actor()
 	args := append(nameArgs(scope, database, schema, name), string(kind), string(actor.Kind), actor.ID, actor.Name, at)
@@ -61,7 +62,7 @@ func nameArgs(scope domain.Scope, database, schema, name string) []any {
 	return []any{string(scope.Workspace()), database, domain.FoldName(database), domain.FoldName(schema), domain.FoldName(name)}
 }
 
-// oneLakeTable runs what finds a table, and may be run again.
+// oneLakeTable runs an execution that finds a table, and retries it after a lost connection.
 func (s *Store) oneLakeTable(ctx context.Context, e execution, named string) (row lakeTableRow, err error) {
 	if err := e.scope.Valid(); err != nil {
 		return row, err
@@ -77,16 +78,17 @@ func (s *Store) oneLakeTable(ctx context.Context, e execution, named string) (ro
 	}
 }
 
-// execution is one prepared statement to be run in a workspace, in a transaction of its own.
+// execution is a prepared statement to run in a workspace, in its own transaction.
 type execution struct {
 	scope   domain.Scope
 	name    string
 	prepare string
 	args    []any
-	soon    bool // what it writes need not be on the disk when it is answered
+	soon    bool // commit asynchronously
 }
 
-// query is the whole transaction. Several statements sent as one are one transaction, and end it.
+// query returns the whole transaction. The server runs several statements in one message as one
+// transaction.
 func (e execution) query() string {
 	settings := `SELECT set_config('app.workspace', ` + pq.QuoteLiteral(string(e.scope.Workspace())) + `, true)`
 	if e.soon {
@@ -95,7 +97,8 @@ func (e execution) query() string {
 	return settings + `; EXECUTE ` + e.name + ` (` + literals(e.args) + `)`
 }
 
-// message runs the execution in one round trip, and prepares it at its first use on a connection. sql.ErrNoRows where it has no row.
+// message runs the execution in one round trip. It prepares the statement at its first use on a
+// connection. sql.ErrNoRows if there is no row.
 func (s *Store) message(ctx context.Context, e execution, read func(*sqlx.Rows) error) error {
 	query := e.query()
 	if strings.ContainsRune(query, 0) {
@@ -117,7 +120,8 @@ func (s *Store) message(ctx context.Context, e execution, read func(*sqlx.Rows) 
 	return secondRow(ctx, conn, query, read)
 }
 
-// secondRow reads the one row of the second statement's result, and on to the end, where the transaction may still fail; sql.ErrNoRows where there is no row.
+// secondRow reads the one row of the second statement, and then to the end, where the transaction
+// may still fail. sql.ErrNoRows if there is no row.
 func secondRow(ctx context.Context, conn *sqlx.Conn, query string, read func(*sqlx.Rows) error) (err error) {
 	found, err := conn.QueryxContext(ctx, query)
 	if err != nil {
@@ -135,7 +139,7 @@ func secondRow(ctx context.Context, conn *sqlx.Conn, query string, read func(*sq
 	if err := read(found); err != nil {
 		return err
 	}
-	for found.Next() { // there is none
+	for found.Next() { // no further row
 	}
 	return found.Err()
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/millpond/millpond/store/objects"
 )
 
-// TestFindingATable in one round trip keeps workspaces apart on the connections they share, takes names as nothing but names, and goes on when the database has
-// ended all connections.
+// TestFindingATable in one round trip isolates workspaces on shared connections, and treats names
+// as plain text. It continues when the database has ended all connections.
 func TestFindingATable(t *testing.T) {
 	s, dsn := openDSN(t)
 	w := newTenant(t, s, "one")
@@ -32,7 +32,7 @@ func TestFindingATable(t *testing.T) {
 	}
 	for _, name := range names {
 		l, err := catalog.Create(t.Context(), w.admin, "lake", "public", lake.NewTable{Name: name, Schema: json.RawMessage(`{"type":"struct","fields":[]}`)}, lake.Key{})
-		if domain.IsCode(err, domain.CodeInvalid) { // no name for a table, but it may be asked for
+		if domain.IsCode(err, domain.CodeInvalid) { // an invalid table name, which a request may still contain
 			continue
 		}
 		require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestFindingATable(t *testing.T) {
 	execute(t, superuser(t, dsn), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	look()
 
-	// On one connection, and in turns with transactions, each workspace sees its own.
+	// On one connection, interleaved with transactions, each workspace sees its own table.
 	few, err := store.Open(t.Context(), dsn, store.Options{MaxConns: 1})
 	require.NoError(t, err)
 	defer few.Close()

@@ -58,7 +58,7 @@ func (t *Tx) LakeSchemas(ctx context.Context, database domain.DatabaseID, parent
 		t.workspace, database, parent, after, limit)
 }
 
-// inserted is what an insert into the catalog found and did.
+// inserted is the result of an insert into the catalog.
 type inserted struct {
 	Parent bool `db:"parent"`
 	Made   bool `db:"made"`
@@ -74,7 +74,8 @@ func (i inserted) toDomain() domain.Inserted {
 	return domain.InsertedNow
 }
 
-// InsertLakeSchema implements domain.LakeSchemaTx. The parent is a schema, or the database for one of the first level; its row is held until the end.
+// InsertLakeSchema implements domain.LakeSchemaTx. The parent is a schema, or the database for the
+// first level. Its row is locked until the transaction ends.
 func (t *Tx) InsertLakeSchema(ctx context.Context, l domain.LakeSchema) (domain.Inserted, error) {
 	properties, err := json.Marshal(l.Properties)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/millpond/millpond/store/objects"
 )
 
-// TestSwapInOneStatement writes the row and its audit row, as two statements of a transaction do, or neither of them.
+// TestSwapInOneStatement writes the row and its audit row, or neither, like two statements of a
+// transaction.
 func TestSwapInOneStatement(t *testing.T) {
 	s, dsn := openDSN(t)
 	w := newTenant(t, s, "one")
@@ -28,7 +29,7 @@ func TestSwapInOneStatement(t *testing.T) {
 	made, err := catalog.Create(t.Context(), w.admin, "lake", "public", lake.NewTable{Name: "T", Schema: json.RawMessage(`{"type":"struct","fields":[]}`)}, lake.Key{})
 	require.NoError(t, err)
 	row := made.Table
-	row.CreatedBy.Session = "" // which is not kept
+	row.CreatedBy.Session = "" // which is not stored
 	db := superuser(t, dsn)
 	event := func() domain.AuditEvent {
 		e := domain.NewAudit(w.admin, domain.TableCommit, domain.OutcomeSuccess, "table", string(row.ID), `it's a \ detail`)
@@ -96,7 +97,8 @@ func TestSwapInOneStatement(t *testing.T) {
 	nobody("a dropped one", w.admin, next(row), row.MetadataLocation)
 }
 
-// TestSwapsAtOnce: of many at once one is done, and the workspaces on one connection are kept apart.
+// TestSwapsAtOnce: of many concurrent swaps one succeeds. Workspaces that share a connection stay
+// isolated.
 func TestSwapsAtOnce(t *testing.T) {
 	s, dsn := openDSN(t)
 	w := newTenant(t, s, "one")
@@ -132,7 +134,7 @@ func TestSwapsAtOnce(t *testing.T) {
 	require.Equal(t, 1, count(t, superuser(t, dsn), `SELECT count(*) FROM audit_events WHERE resource_id = $1 AND action = 'table.commit'`, made.Table.ID))
 }
 
-// TestReadingIsNoted with the table in one statement, exactly as it is noted in one of its own.
+// TestReadingIsNoted with the table in one statement, exactly as by a separate statement.
 func TestReadingIsNoted(t *testing.T) {
 	w := newTraced(t)
 	run, process := w.process(w.jobNamed("load"))
@@ -149,7 +151,7 @@ func TestReadingIsNoted(t *testing.T) {
 		require.Equal(t, domain.KindTable, row.Kind)
 		_, err = w.store.NoteLakeTable(t.Context(), scope, "lake", "public", "none", domain.KindTable, w.clock.Now())
 		require.True(t, domain.IsCode(err, domain.CodeNotFound), "%v", err)
-		twin := actor // another one of whom everything is the same but its direction
+		twin := actor // differs only in the direction
 		w.note(twin, domain.LineageWritten, "t", 0)
 	}
 	db := superuser(t, w.dsn)

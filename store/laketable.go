@@ -100,7 +100,7 @@ func (t *Tx) LockLakeTable(ctx context.Context, id domain.TableID) (domain.LakeT
 	return t.lakeTable(ctx, domain.NotFound("table", id), `t.id = $2 FOR UPDATE OF t`, id)
 }
 
-// LakeTables implements domain.LakeTableTx. Of each kind they are in the order of an index.
+// LakeTables implements domain.LakeTableTx. Each kind is read in the order of an index.
 func (t *Tx) LakeTables(ctx context.Context, f domain.TableFilter, after domain.TableID, limit int) ([]domain.LakeTable, error) {
 	args := []any{t.workspace, after, limit}
 	where := `t.id > $2 AND t.dropped_at IS NULL`
@@ -137,7 +137,7 @@ func (t *Tx) LakeTablesByID(ctx context.Context, ids []domain.TableID) ([]domain
 	return rows(ctx, t.conn, lakeTableRow.toDomain, selectLakeTables+`t.id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// snapshotArgs are the columns that a snapshot fills.
+// snapshotArgs are the columns of a snapshot.
 func snapshotArgs(s *domain.TableSnapshot) (id *int64, at *time.Time, operation string) {
 	if s == nil {
 		return nil, nil, ""
@@ -145,10 +145,11 @@ func snapshotArgs(s *domain.TableSnapshot) (id *int64, at *time.Time, operation 
 	return &s.ID, &s.At, s.Operation
 }
 
-// holdSchema reads the schema of $2 and $3, and keeps it from being dropped until the end of the transaction.
+// holdSchema reads the schema of $2 and $3, and locks it against a drop until the transaction ends.
 const holdSchema = `SELECT name FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND key = $3 FOR KEY SHARE`
 
-// InsertLakeTable implements domain.LakeTableTx. Locations that the catalog chooses hold the table's new id, and overlap with none.
+// InsertLakeTable implements domain.LakeTableTx. Locations that the catalog chooses contain the
+// table's new id, so they cannot overlap others.
 func (t *Tx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chosen bool) (domain.Inserted, error) {
 	if chosen {
 		if free, err := t.locationFree(ctx, l.ID, l.Location); err != nil || !free {
@@ -173,7 +174,7 @@ func (t *Tx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chosen boo
 	return done.toDomain(), err
 }
 
-// touched says whether the statement changed a row.
+// touched reports whether the statement changed a row.
 func (t *Tx) touched(ctx context.Context, query string, args ...any) (bool, error) {
 	res, err := t.conn.ExecContext(ctx, query, args...)
 	if err != nil {
@@ -183,7 +184,8 @@ func (t *Tx) touched(ctx context.Context, query string, args ...any) (bool, erro
 	return n > 0, err
 }
 
-// locationFree says that no other table's location is this one, in it or around it. Whoever asks is alone in the workspace until the end of the transaction.
+// locationFree reports whether no other table's location is this one, in it or around it. It locks
+// the workspace's locations until the transaction ends.
 func (t *Tx) locationFree(ctx context.Context, id domain.TableID, location string) (free bool, err error) {
 	if err := t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('lake_locations:' || $1, 0))`, t.workspace); err != nil {
 		return false, err
@@ -194,22 +196,23 @@ func (t *Tx) locationFree(ctx context.Context, id domain.TableID, location strin
 	}
 	err = t.get(ctx, &free, `SELECT NOT EXISTS (SELECT FROM lake_locations WHERE workspace_id = $1 AND location = ANY($2) AND table_id <> $3)
 		AND NOT EXISTS (SELECT FROM lake_locations WHERE workspace_id = $1 AND location >= $4 AND location < $5 AND table_id <> $3)`,
-		t.workspace, pq.Array(around), id, location+"/", location+"0") // "0" is what follows "/"
+		t.workspace, pq.Array(around), id, location+"/", location+"0") // "0" is the character after "/"
 	return free, err
 }
 
 // TakeLocation implements domain.LakeTableTx.
 func (t *Tx) TakeLocation(ctx context.Context, id domain.TableID, location string) (bool, error) {
-	return t.take(ctx, id, location, false)
+	return t.reserve(ctx, id, location, false)
 }
 
 // TakePath implements domain.LakeTableTx.
 func (t *Tx) TakePath(ctx context.Context, id domain.TableID, directory string) (bool, error) {
-	return t.take(ctx, id, directory, true)
+	return t.reserve(ctx, id, directory, true)
 }
 
-// take adds a location to the table's. What has once been its place stays that, whatever property leads there too.
-func (t *Tx) take(ctx context.Context, id domain.TableID, location string, property bool) (bool, error) {
+// reserve adds a location to the table's. A former location stays one, even if a property also
+// names it.
+func (t *Tx) reserve(ctx context.Context, id domain.TableID, location string, property bool) (bool, error) {
 	if free, err := t.locationFree(ctx, id, location); err != nil || !free {
 		return false, err
 	}
@@ -218,23 +221,13 @@ func (t *Tx) take(ctx context.Context, id domain.TableID, location string, prope
 }
 
 // TableLocations implements domain.LakeTableTx.
-func (t *Tx) TableLocations(ctx context.Context, id domain.TableID) (places, paths []string, err error) {
-	var found []struct {
-		Location string `db:"location"`
-		Property bool   `db:"property"`
-	}
-	err = t.sel(ctx, &found, `SELECT location, property FROM lake_locations WHERE workspace_id = $1 AND table_id = $2 ORDER BY location`, t.workspace, id)
-	for _, f := range found {
-		if f.Property {
-			paths = append(paths, f.Location)
-		} else {
-			places = append(places, f.Location)
-		}
-	}
-	return places, paths, err
+func (t *Tx) TableLocations(ctx context.Context, id domain.TableID) (found []string, err error) {
+	err = t.sel(ctx, &found, `SELECT location FROM lake_locations WHERE workspace_id = $1 AND table_id = $2 ORDER BY location`, t.workspace, id)
+	return found, err
 }
 
-// AdoptLakeTable implements domain.LakeTableTx. The heir's row may come after it, in the same transaction.
+// AdoptLakeTable implements domain.LakeTableTx. The heir's row may be inserted after it, in the
+// same transaction.
 func (t *Tx) AdoptLakeTable(ctx context.Context, id, heir domain.TableID) error {
 	if err := t.exec(ctx, `SET CONSTRAINTS lake_locations_owner DEFERRED`); err != nil {
 		return err
@@ -304,7 +297,7 @@ func (t *Tx) LakeTablesAt(ctx context.Context, locations []string) (map[string]d
 	return found, err
 }
 
-// moved is what a change of a table's name found and did.
+// moved is the result of changing a table's name.
 type moved struct {
 	inserted
 	Taken bool `db:"taken"`
@@ -323,7 +316,7 @@ func (t *Tx) RenameLakeTable(ctx context.Context, id domain.TableID, database do
 	return done.of(id, err)
 }
 
-// of is the result for the table of the id.
+// of returns the result for the table with the id.
 func (m moved) of(id domain.TableID, err error) (domain.Inserted, error) {
 	if err == nil && m.Parent && !m.Taken && !m.Made {
 		err = domain.NotFound("table", id)
@@ -333,8 +326,14 @@ func (m moved) of(id domain.TableID, err error) (domain.Inserted, error) {
 
 // DropLakeTable implements domain.LakeTableTx.
 func (t *Tx) DropLakeTable(ctx context.Context, id domain.TableID, at, purgeAfter time.Time, purge bool) (bool, error) {
-	return t.touched(ctx, `UPDATE lake_tables SET dropped_at = $3, purge_after = $4, purge_next = $4, purge_failures = 0, purge = $5 WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NULL`,
-		t.workspace, id, at, purgeAfter, purge)
+	return t.touched(ctx, `UPDATE lake_tables SET dropped_at = $3, purge_after = $4, purge_next = CASE WHEN $5 OR registered THEN $4::timestamptz END, purge_failures = 0,
+		purge = $5 WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NULL`, t.workspace, id, at, purgeAfter, purge)
+}
+
+// PurgeLakeTable implements domain.LakeTableTx.
+func (t *Tx) PurgeLakeTable(ctx context.Context, id domain.TableID, at time.Time) error {
+	return t.execOne(ctx, domain.NotFound("table", id), `UPDATE lake_tables SET purge = true, purge_after = greatest(purge_after, $3),
+		purge_next = greatest(purge_after, $3), purge_failures = 0 WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NOT NULL`, t.workspace, id, at)
 }
 
 // UndropLakeTable implements domain.LakeTableTx.

@@ -8,8 +8,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// line dials for the listener and keeps hold of its connection: a network that has gone silent is an error to nobody who only waits for notifications, and a
-// ping of the listener's own waits as long as they do.
+// line dials for the listener and holds its connection. A listener that only waits does not notice
+// a silent network, and its own ping would wait as long.
 type line struct {
 	mu   sync.Mutex
 	conn net.Conn
@@ -34,17 +34,18 @@ func (l *line) DialTimeout(network, address string, timeout time.Duration) (net.
 	return conn, nil
 }
 
-// expire fails the connection unless something is heard on it before at; the zero time lets it wait for as long as it wants.
+// expire makes the connection fail unless data arrives before at. The zero time removes the
+// deadline.
 func (l *line) expire(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {
-		_ = l.conn.SetReadDeadline(at) // of a connection that is closed: it has failed already
+		_ = l.conn.SetReadDeadline(at) // an error means that the connection is closed already
 	}
 }
 
-// ping asks the database for an answer on the listening connection, every interval. Where none comes the connection fails, and pq makes another and tells
-// receive, by nil, that anything may have been missed.
+// ping pings the database on the listening connection at every interval. Without an answer the
+// connection fails. Then pq reconnects and sends nil to receive: notifications may be lost.
 func (t *Topics) ping(interval time.Duration) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -55,7 +56,7 @@ func (t *Topics) ping(interval time.Duration) {
 		case <-tick.C:
 		}
 		t.line.expire(time.Now().Add(min(interval, pingTime)))
-		_ = t.listener.Ping() // where it fails the connection is given up already, or there is another by now
+		_ = t.listener.Ping() // an error means that the connection has failed or was replaced
 		t.line.expire(time.Time{})
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/millpond/millpond/store/storetest"
 )
 
-// wire is a network to the database that can go silent, which nobody is told of, or be cut.
+// wire is a network to the database that can go silent without an error, or be cut.
 type wire struct {
 	t        *testing.T
 	listener net.Listener
@@ -27,7 +27,7 @@ type wire struct {
 
 	mu      sync.Mutex
 	conns   []net.Conn
-	silence chan struct{} // closed: what goes over the connections made so far is lost
+	silence chan struct{} // closed: data on the connections made so far is lost
 	group   sync.WaitGroup
 }
 
@@ -89,7 +89,7 @@ func (w *wire) carry(from, to net.Conn, silence <-chan struct{}) {
 	}
 }
 
-// fallSilent loses what goes over the connections there are.
+// fallSilent loses all data on the existing connections.
 func (w *wire) fallSilent() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +97,7 @@ func (w *wire) fallSilent() {
 	w.silence = make(chan struct{})
 }
 
-// sever closes the connections there are, and refuses others while cut is set.
+// sever closes the existing connections, and refuses others while cut is set.
 func (w *wire) sever() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +134,7 @@ func awoken(t *testing.T, wake <-chan struct{}, what string) {
 	}
 }
 
-// TestASilentNetworkIsNoticed: what was notified over a connection that is gone without a word is made good.
+// TestASilentNetworkIsNoticed: notifications lost on a silent connection are recovered.
 func TestASilentNetworkIsNoticed(t *testing.T) {
 	dsn := storetest.Database(t, Migrate)
 	w, through := newWire(t, dsn)
@@ -159,7 +159,8 @@ func TestASilentNetworkIsNoticed(t *testing.T) {
 	require.LessOrEqual(t, w.made.Load()-made, int64(1), "a connection that answers is kept")
 }
 
-// TestATopicOutlivesTheDatabasesAbsence: other replicas are told as soon as it is back.
+// TestATopicOutlivesTheDatabasesAbsence: other replicas are notified as soon as the database is
+// back.
 func TestATopicOutlivesTheDatabasesAbsence(t *testing.T) {
 	dsn := storetest.Database(t, Migrate)
 	w, through := newWire(t, dsn)

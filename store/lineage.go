@@ -38,30 +38,38 @@ func (t *Tx) InsertLineage(ctx context.Context, entries []domain.LineageEntry) e
 		if e.Direction != domain.LineageWritten {
 			continue
 		}
-		if err := t.HoldWriter(ctx, e.Actor); err != nil {
+		if err := t.holdActor(ctx, e.Actor); err != nil {
 			return err
 		}
 	}
 	return t.InsertLineageFacts(ctx, facts)
 }
 
-// HoldWriter implements domain.LineageTx. Who is held once is held until the end of the transaction.
+// HoldWriter implements domain.LineageTx.
 func (t *Tx) HoldWriter(ctx context.Context, a domain.Actor) error {
-	if t.held == a {
-		return nil
+	if a.Kind != domain.ActorStatement {
+		return t.holdActor(ctx, a)
 	}
-	query := ""
-	switch a.Kind {
-	case domain.ActorStatement:
-		query = `SELECT 1 FROM statements WHERE workspace_id = $1 AND id = $2 AND state IN ('queued', 'running') FOR SHARE`
-	case domain.ActorRun:
-		query = `SELECT 1 FROM attempts WHERE workspace_id = $1 AND id = $2 AND status IN ('starting', 'running') FOR SHARE`
-	default:
+	return t.hold(ctx, a, `UPDATE statements SET committed = true WHERE workspace_id = $1 AND id = $2 AND state IN ('queued', 'running') RETURNING 1`)
+}
+
+// holdActor prevents a statement or attempt from ending before the transaction does.
+func (t *Tx) holdActor(ctx context.Context, a domain.Actor) error {
+	switch {
+	case t.held == a:
 		return nil
+	case a.Kind == domain.ActorStatement:
+		return t.hold(ctx, a, `SELECT 1 FROM statements WHERE workspace_id = $1 AND id = $2 AND state IN ('queued', 'running') FOR SHARE`)
+	case a.Kind == domain.ActorRun:
+		return t.hold(ctx, a, `SELECT 1 FROM attempts WHERE workspace_id = $1 AND id = $2 AND status IN ('starting', 'running') FOR SHARE`)
 	}
+	return nil
+}
+
+func (t *Tx) hold(ctx context.Context, a domain.Actor, query string) error {
 	var one int
 	if err := t.get(prepared(ctx), &one, query, t.workspace, a.ID); err != nil {
-		return orMissing(err, domain.Errorf(domain.CodeConflict, "What writes here is over; nothing more of it is committed."))
+		return orMissing(err, domain.Errorf(domain.CodeConflict, "The run or statement that writes has ended; it can commit nothing more."))
 	}
 	t.held = a
 	return nil

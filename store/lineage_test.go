@@ -13,7 +13,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// traced is a workspace whose lineage is looked at.
+// traced is a workspace for lineage tests.
 type traced struct {
 	dsn string
 	*tenant
@@ -43,7 +43,7 @@ func (w *traced) in(fn func(context.Context, domain.Tx) error) {
 	in(w.t, w.store, w.admin, fn)
 }
 
-// table makes tables of lake.public, once each.
+// table returns a table of lake.public, and creates it once.
 func (w *traced) table(name string) domain.TableID { return w.make(name, domain.KindTable) }
 
 func (w *traced) make(name string, kind domain.TableKind) domain.TableID {
@@ -64,7 +64,7 @@ func (w *traced) make(name string, kind domain.TableKind) domain.TableID {
 	return id
 }
 
-// note is what the catalog records of an actor at the time of the clock.
+// note records lineage of an actor, as the catalog does, at the time of the clock.
 func (w *traced) note(actor domain.Actor, d domain.LineageDirection, table string, snapshot int64) {
 	w.t.Helper()
 	id := w.table(table)
@@ -93,7 +93,7 @@ func (w *traced) process(job domain.Job) (domain.RunID, domain.Actor) {
 
 var statements int
 
-// statement is a statement that somebody made, or a run did.
+// statement is a statement of a person, or of a run.
 func (w *traced) statement(query string, run domain.RunID) domain.Actor {
 	w.t.Helper()
 	statements++
@@ -112,7 +112,7 @@ func (w *traced) graph(q domain.LineageQuery) domain.LineageGraph {
 	return g
 }
 
-// shown are the nodes of a graph by their names, statements and what is outside by their kinds.
+// shown lists the nodes of a graph by name, and statements and external nodes by kind.
 func shown(g domain.LineageGraph) string {
 	var all []string
 	for _, n := range g.Nodes {
@@ -130,7 +130,7 @@ func names(facts []domain.LineageFact, d domain.LineageDirection) (all []string)
 	return all
 }
 
-// TestRunLineage: a run's lineage is that of all of its attempts and all of its statements, and of nothing else.
+// TestRunLineage: a run's lineage is that of all its attempts and statements, and nothing else.
 func TestRunLineage(t *testing.T) {
 	w := newTraced(t)
 	run, process := w.process(w.jobNamed("load"))
@@ -154,7 +154,8 @@ func TestRunLineage(t *testing.T) {
 	require.Equal(t, domain.CodeNotFound, code(err))
 }
 
-// TestLineageGraph: from a table to what made it and what came of it, as far as asked, with what had happened by then.
+// TestLineageGraph: from a table to its sources and results, to the given depth and as of the given
+// time.
 func TestLineageGraph(t *testing.T) {
 	w := newTraced(t)
 	load, report := w.jobNamed("load"), w.jobNamed("report")
@@ -210,7 +211,7 @@ func TestLineageGraph(t *testing.T) {
 	require.Equal(t, domain.CodeNotFound, code(err), "it was not there yet")
 }
 
-// TestLineageNamesOfThen: a table that was renamed has its old name in the past and its new one now.
+// TestLineageNamesOfThen: a renamed table has its old name in the past and its new name now.
 func TestLineageNamesOfThen(t *testing.T) {
 	w := newTraced(t)
 	w.note(w.statement("SELECT", ""), domain.LineageRead, "old", 1)
@@ -227,7 +228,8 @@ func TestLineageNamesOfThen(t *testing.T) {
 	require.Equal(t, string(w.ids["old"]), past.Root)
 }
 
-// TestLineageGraphIsBounded: a table that everybody reads shows its jobs, and then the newest statements, up to the bound.
+// TestLineageGraphIsBounded: a table with many readers shows its jobs, and then the newest
+// statements, up to the bound.
 func TestLineageGraphIsBounded(t *testing.T) {
 	w := newTraced(t)
 	_, process := w.process(w.jobNamed("load"))
@@ -250,10 +252,12 @@ func TestLineageGraphIsBounded(t *testing.T) {
 	require.Len(t, g.Edges, domain.MaxLineageNodes-1)
 }
 
-// TestSettledLineage: a statement's end tells its columns, and what it loaded only to write there.
+// TestSettledLineage: at a statement's end, wrong entries are removed, entries that the catalog
+// missed are added, and columns are filled in.
 func TestSettledLineage(t *testing.T) {
 	w := newTraced(t)
-	source, target := w.table("source"), w.table("target")
+	source := w.table("source")
+	w.table("target")
 	settle := func(actor domain.Actor, resolution domain.LineageResolution, s domain.LineageSettlement) (l domain.Lineage) {
 		s.Statement = domain.StatementID(actor.ID)
 		w.in(func(ctx context.Context, tx domain.Tx) (err error) {
@@ -275,18 +279,28 @@ func TestSettledLineage(t *testing.T) {
 		w.note(actor, domain.LineageWritten, "target", 2)
 		return actor
 	}
-	l := settle(load("INSERT"), domain.LineageResolved, domain.LineageSettlement{
-		Columns: map[domain.TableID][]string{source: {"a", "b"}, target: {"c"}}, OnlyWritten: []domain.TableID{target},
-	})
-	require.Len(t, l.Read, 1)
-	require.Equal(t, []string{"a", "b"}, l.Read[0].Columns)
-	require.Equal(t, []string{"c"}, l.Written[0].Columns)
-
-	view := w.make("view", domain.KindView)
+	entry := func(d domain.LineageDirection, name string, snapshot int64) domain.LineageEntry {
+		return domain.LineageEntry{At: w.clock.Now(), Direction: d, TableID: w.ids[name], Database: "lake", Schema: "public", Name: name, SnapshotID: snapshot}
+	}
 	actor := load("INSERT")
-	w.note(actor, domain.LineageRead, "view", 0)
-	l = settle(actor, domain.LineageResolved, domain.LineageSettlement{OnlyWritten: []domain.TableID{target}})
-	require.Len(t, l.Read, 3, "the view may lead to the target: %s", view)
+	then := entry(domain.LineageRead, "source", 7)
+	then.Actor, then.Columns = actor, []string{"a"}
+	l := settle(actor, domain.LineageResolved, domain.LineageSettlement{
+		Columns: map[domain.TableID][]string{source: {"a", "b"}}, Removed: []domain.LineageEntry{entry(domain.LineageRead, "target", 1), entry(domain.LineageWritten, "target", 1)},
+		Added: []domain.LineageEntry{then},
+	})
+	require.Len(t, l.Read, 2)
+	columns := map[int64][]string{}
+	for _, e := range l.Read {
+		require.Equal(t, source, e.TableID)
+		columns[e.SnapshotID] = e.Columns
+	}
+	require.Equal(t, map[int64][]string{1: {"a", "b"}, 7: {"a"}}, columns)
+	require.Len(t, l.Written, 1, "it is of another snapshot")
+	require.Nil(t, l.Written[0].Columns)
+	g := w.graph(domain.LineageQuery{Table: "lake.public.source"})
+	require.Equal(t, actor.ID, g.Nodes[1].ID, "what was added has its process")
+	settle(load("INSERT"), domain.LineageResolved, domain.LineageSettlement{})
 	settle(load("SELECT"), domain.LineageUnresolved, domain.LineageSettlement{})
 	settle(w.statement("SELECT 1", ""), domain.LineageNone, domain.LineageSettlement{})
 

@@ -40,7 +40,7 @@ func (r lineageEdgeRow) toDomain() (domain.LineageEdge, error) {
 const factRecord = `jsonb_to_recordset($2::jsonb) AS e (actor_kind text, actor_id text, actor_name text, direction text, table_id text, snapshot_id bigint,
 	at timestamptz, database text, schema text, name text, columns text[], process text, source text, table_key text)`
 
-// What an entry e of lineage in the workspace $1 becomes: a row that knows its run, its task and its process.
+// These insert an entry e of lineage in the workspace $1, with its run, task and process.
 const (
 	insertFacts = `INSERT INTO lineage (workspace_id, actor_kind, actor_id, actor_name, direction, table_id, snapshot_id, at, database, schema, name, columns,
 		run_id, task_key, process, adhoc, table_key, source)
@@ -54,8 +54,10 @@ const (
 	LEFT JOIN runs r ON r.workspace_id = $1 AND r.id = COALESCE(a.run_id, NULLIF(s.run_id, ''))`
 )
 
-// InsertLineageFacts implements domain.LineageFactTx. What OpenLineage tells without a snapshot of a table that the catalog saw the same actor use adds its columns
-// to that, and no second entry; what it has told before gives way to what the catalog sees later. What a run that has failed is said to write is left out.
+// InsertLineageFacts implements domain.LineageFactTx. OpenLineage may report a table without a
+// snapshot that the catalog saw the same actor use. Then its columns are added to that entry. An
+// earlier report is replaced by what the catalog sees later. Reported writes of a failed run are
+// left out.
 func (t *Tx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact) error {
 	if len(facts) == 0 {
 		return nil
@@ -153,7 +155,7 @@ func (t *Tx) UnresolvedStatements(ctx context.Context, id domain.RunID) (ids []d
 	return ids, err
 }
 
-// SettleLineage implements domain.LineageFactTx, in one round trip: each part sees what was there before it.
+// SettleLineage implements domain.LineageFactTx. Without added entries it takes one round trip.
 func (t *Tx) SettleLineage(ctx context.Context, s domain.LineageSettlement) error {
 	type column struct {
 		Table   domain.TableID `json:"table_id"`
@@ -167,18 +169,29 @@ func (t *Tx) SettleLineage(ctx context.Context, s domain.LineageSettlement) erro
 	if err != nil {
 		return err
 	}
-	return t.exec(prepared(ctx), `WITH target AS (
-			SELECT l.table_id, l.snapshot_id FROM lineage l WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.direction = 'read'
-				AND l.table_id = ANY($3) AND NOT EXISTS (SELECT FROM lineage v JOIN lake_tables k ON k.workspace_id = v.workspace_id AND k.id = v.table_id
-					WHERE v.workspace_id = $1 AND v.actor_kind = 'statement' AND v.actor_id = $2 AND v.direction = 'read' AND v.table_id <> ALL($3) AND k.kind = 'view')
+	n := len(s.Removed)
+	directions, tables, snapshots := make([]string, n), make([]string, n), make([]int64, n)
+	for i, e := range s.Removed {
+		directions[i], tables[i], snapshots[i] = string(e.Direction), string(e.TableID), e.SnapshotID
+	}
+	err = t.exec(prepared(ctx), `WITH gone AS (
+			SELECT direction, table_id, snapshot_id FROM unnest($3::text[], $4::text[], $5::bigint[]) AS g (direction, table_id, snapshot_id)
 		), removed AS (
-			DELETE FROM lineage l USING target g WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.direction = 'read'
+			DELETE FROM lineage l USING gone g WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.direction = g.direction
 				AND l.table_id = g.table_id AND l.snapshot_id = g.snapshot_id
 		)
-		UPDATE lineage l SET columns = c.columns FROM jsonb_to_recordset($4::jsonb) AS c (table_id text, columns text[])
-		WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.table_id = c.table_id
-			AND NOT EXISTS (SELECT FROM target g WHERE l.direction = 'read' AND g.table_id = l.table_id)`,
-		t.workspace, s.Statement, texts(s.OnlyWritten), string(body))
+		UPDATE lineage l SET columns = c.columns FROM jsonb_to_recordset($6::jsonb) AS c (table_id text, columns text[])
+		WHERE l.workspace_id = $1 AND l.actor_kind = 'statement' AND l.actor_id = $2 AND l.direction = 'read' AND l.table_id = c.table_id
+			AND NOT EXISTS (SELECT FROM gone g WHERE g.direction = l.direction AND g.table_id = l.table_id AND g.snapshot_id = l.snapshot_id)`,
+		t.workspace, s.Statement, pq.Array(directions), pq.Array(tables), pq.Array(snapshots), string(body))
+	if err != nil {
+		return err
+	}
+	facts := make([]domain.LineageFact, len(s.Added))
+	for i, e := range s.Added {
+		facts[i].LineageEntry = e
+	}
+	return t.InsertLineageFacts(ctx, facts)
 }
 
 type coverageRow struct {
@@ -190,21 +203,23 @@ type coverageRow struct {
 const coverageColumns = `count(*) FILTER (WHERE s.lineage = 'none') AS none, count(*) FILTER (WHERE s.lineage = 'resolved') AS resolved,
 	count(*) FILTER (WHERE s.lineage = 'unresolved') AS unresolved`
 
-// LineageCoverage implements domain.LineageFactTx. It reads an index alone.
+// LineageCoverage implements domain.LineageFactTx. It reads only an index.
 func (t *Tx) LineageCoverage(ctx context.Context, since time.Time) (domain.LineageCoverage, error) {
 	var r coverageRow
 	err := t.get(ctx, &r, `SELECT `+coverageColumns+` FROM statements s WHERE s.workspace_id = $1 AND s.finished_at >= $2 AND s.lineage <> ''`, t.workspace, since)
 	return domain.LineageCoverage(r), err
 }
 
-// latestAndCount are, of one edge, its latest entry by $4 and how many there are, counted to a limit.
+// latestAndCount selects an edge's latest entry by $4, and its number of entries, counted up to a
+// limit.
 const latestAndCount = `CROSS JOIN LATERAL (SELECT ` + factColumns + ` FROM lineage l WHERE l.workspace_id = $1 AND l.table_id = f.table_id AND l.direction = $3
 			AND l.process = f.process AND NOT l.adhoc AND l.at <= $4 ORDER BY l.at DESC LIMIT 1) last
 		CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM lineage l WHERE l.workspace_id = $1 AND l.table_id = f.table_id AND l.direction = $3
 			AND l.process = f.process AND NOT l.adhoc AND l.at <= $4 LIMIT $6) n) often`
 
-// ProcessesOf implements domain.LineageGraphTx. From one process of a table to the next it is one step in the index, however often each used the table; statements
-// of no run are each a process, and are read from the newest on. Those of maintenance are none: they change files, and no rows.
+// ProcessesOf implements domain.LineageGraphTx. Each process of a table costs one index step,
+// however often it used the table. A statement without a run is its own process; these are read
+// newest first. Maintenance is left out: it changes files, not rows.
 func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d domain.LineageDirection, at time.Time, limit int) ([]domain.LineageEdge, error) {
 	return rows(ctx, t.conn, lineageEdgeRow.toDomain, `
 		WITH RECURSIVE wanted AS (SELECT DISTINCT unnest($2::text[]) COLLATE "C" AS table_id), found AS (
@@ -223,7 +238,7 @@ func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d domain.
 		LIMIT $5`, t.workspace, texts(tables), d, at, limit, domain.MaxLineageCount)
 }
 
-// TablesOf implements domain.LineageGraphTx. From one table of a process to the next it is one step in the index.
+// TablesOf implements domain.LineageGraphTx. Each table of a process costs one index step.
 func (t *Tx) TablesOf(ctx context.Context, processes []domain.ProcessID, d domain.LineageDirection, at time.Time, limit int) ([]domain.LineageEdge, error) {
 	return rows(ctx, t.conn, lineageEdgeRow.toDomain, `
 		WITH RECURSIVE wanted AS (SELECT DISTINCT unnest($2::text[]) COLLATE "C" AS process), found AS (

@@ -9,7 +9,7 @@ import (
 
 var _ domain.LineageOutbox = (*System)(nil)
 
-// lineageLock is the advisory lock of whoever tells the receiver of OpenLineage.
+// lineageLock is the advisory lock of the server that sends to the OpenLineage receiver.
 const lineageLock = 7236405
 
 // WantLineageEvents implements domain.LineageOutbox.
@@ -18,7 +18,8 @@ func (s *System) WantLineageEvents(ctx context.Context, until time.Time) error {
 	return mapError(err)
 }
 
-// LineageTurn implements domain.LineageOutbox. The lock goes with its connection, so that of a server which died is free.
+// LineageTurn implements domain.LineageOutbox. The lock ends with its connection, so a dead
+// server's lock is free.
 func (s *System) LineageTurn(ctx context.Context, fn func(context.Context) error) (mine bool, err error) {
 	tx, err := s.db.BeginTxx(ctx, nil)
 	if err != nil {
@@ -61,7 +62,8 @@ func (s *System) DropLineageEvents(ctx context.Context, before time.Time) (int64
 	return res.RowsAffected()
 }
 
-// LineageCoverage counts the statements of all workspaces that ended since then, by what is known of their lineage.
+// LineageCoverage counts the statements of all workspaces that ended since then, by the state of
+// their lineage.
 func (s *System) LineageCoverage(ctx context.Context, since time.Time) (domain.LineageCoverage, error) {
 	var r coverageRow
 	err := s.db.GetContext(ctx, &r, `SELECT `+coverageColumns+` FROM workspaces w JOIN statements s ON s.workspace_id = w.workspace_id AND s.finished_at >= $1 AND s.lineage <> ''`, since)

@@ -15,7 +15,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// seedRuns inserts n runs of seven jobs in every state into the workspace, most of them over, and as many into other workspaces.
+// seedRuns inserts n runs of seven jobs in every state into the workspace, most of them finished.
+// It inserts as many into other workspaces.
 func seedRuns(t testing.TB, db *sql.DB, ws domain.WorkspaceID, n int) {
 	t.Helper()
 	execute(t, db, `INSERT INTO workspaces (workspace_id, name, created_at) SELECT 'ws_other' || i, 'other' || i, now() FROM generate_series(1, 3) i`)
@@ -27,7 +28,7 @@ func seedRuns(t testing.TB, db *sql.DB, ws domain.WorkspaceID, n int) {
 	execute(t, db, `ANALYZE runs`)
 }
 
-// filters are every combination of what a list of runs can be narrowed by.
+// filters are all combinations of filters of a list of runs.
 func filters() (all []domain.RunFilter) {
 	for _, job := range []domain.JobID{"", "job_3", "job_none"} {
 		for bits := range 1 << len(domain.RunStatuses) {
@@ -43,7 +44,8 @@ func filters() (all []domain.RunFilter) {
 	return all
 }
 
-// TestPagesMakeTheWholeList for every filter: nothing twice, nothing left out, newest first, and nobody else's.
+// TestPagesMakeTheWholeList for every filter: no duplicates, no gaps, newest first, and no other
+// workspace's runs.
 func TestPagesMakeTheWholeList(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -97,7 +99,8 @@ func TestPagesMakeTheWholeList(t *testing.T) {
 	require.Equal(t, domain.CodeInvalid, code(err))
 }
 
-// TestEveryListGoesByIndex, as app, under its policies, however deep the page: a page reads its own rows and not the table.
+// TestEveryListGoesByIndex, as app, under its policies, at any depth: a page reads its own rows and
+// not the table.
 func TestEveryListGoesByIndex(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -141,7 +144,7 @@ func TestEveryListGoesByIndex(t *testing.T) {
 	require.NotContains(t, plan, "Rows Removed by Filter", plan)
 }
 
-// plan runs fn, and returns the plan of the last statement that it sent, executed again as app in the workspace.
+// plan runs fn, and returns the plan of its last statement, executed again as app in the workspace.
 func (w *tenant) plan(db *sql.DB, args []any, fn func(context.Context, domain.Tx) error) string {
 	w.t.Helper()
 	var query string
@@ -171,7 +174,7 @@ func (w *tenant) plan(db *sql.DB, args []any, fn func(context.Context, domain.Tx
 
 var scans = regexp.MustCompile(`Scan[^(\n]*\bon (?:public\.)?runs\b[^(\n]*\(actual rows=([0-9.]+) loops=(\d+)\)`)
 
-// scanned is how many rows of runs the plan's scans returned or threw away.
+// scanned is the number of rows of runs that the plan's scans returned or discarded.
 func scanned(t testing.TB, plan string) (n int) {
 	t.Helper()
 	all := scans.FindAllStringSubmatch(plan, -1)

@@ -31,7 +31,8 @@ type logEndRow struct {
 	Line    int64            `db:"next_line"`
 }
 
-// LogEnds implements domain.LogTx. The last chunk tells, or where a day's chunks are dropped the last segment; each by the last entry of an index.
+// LogEnds implements domain.LogTx. The end is that of the last chunk, or of the last segment once
+// the chunks are dropped. Each is the last entry of an index.
 func (t *Tx) LogEnds(ctx context.Context, ids []domain.AttemptID) (map[domain.AttemptID]domain.LogEnd, error) {
 	ends := make(map[domain.AttemptID]domain.LogEnd, len(ids))
 	if len(ids) == 0 {
@@ -52,8 +53,9 @@ func (t *Tx) LogEnds(ctx context.Context, ids []domain.AttemptID) (map[domain.At
 	return ends, err
 }
 
-// InsertLog implements domain.LogTx: one statement for all chunks. Their bytes go as one value, which is cut up there: an array of bytea goes as hexadecimal
-// text, and storing a full batch that way takes three times as long.
+// InsertLog implements domain.LogTx, with one statement for all chunks. All bytes are sent as one
+// value that the statement cuts up. An array of bytea would be sent as hexadecimal text, and a full
+// batch would take three times as long.
 func (t *Tx) InsertLog(ctx context.Context, chunks []domain.LogAppend) error {
 	n, total := len(chunks), 0
 	attempts, times := make([]string, n), make([]string, n)
@@ -88,8 +90,9 @@ type chunkRow struct {
 // maxChunks bounds the chunks of one read, which may be as short as a line.
 const maxChunks = 4096
 
-// LogChunks implements domain.LogTx. The chunk that holds the offset is found by the index, which neither max() nor, under the policies, a condition with COALESCE
-// makes sure of; there always is one, since the first begins at 0. The sum reads lengths only, so no byte past the limit leaves the database.
+// LogChunks implements domain.LogTx. It finds the chunk with the offset by the index, which neither
+// max() nor COALESCE under the policies guarantees. That chunk always exists, since the first
+// begins at 0. The sum reads only lengths, so no byte past the limit leaves the database.
 func (t *Tx) LogChunks(ctx context.Context, id domain.AttemptID, offset int64, limit int) ([]domain.LogChunk, error) {
 	return rows(ctx, t.conn, chunkRow.toDomain, `SELECT start, stream, first_line, emitted_at, data FROM (
 		SELECT start, stream, first_line, emitted_at, data, sum(length(data)) OVER (ORDER BY start) - length(data) AS before FROM (
@@ -109,7 +112,7 @@ type newsRow struct {
 	Data      []byte               `db:"data"`
 }
 
-// LogNews implements domain.LogTx: LogChunks for many attempts in one statement.
+// LogNews implements domain.LogTx. It is LogChunks for many attempts in one statement.
 func (t *Tx) LogNews(ctx context.Context, wants []domain.LogWant, limit int) (map[domain.AttemptID]domain.LogNews, error) {
 	ids, offsets := make([]string, len(wants)), make([]int64, len(wants))
 	for i, w := range wants {

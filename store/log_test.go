@@ -42,7 +42,7 @@ func chunks(id domain.AttemptID, offset int64, data []byte, size int) (all []dom
 	return all
 }
 
-// write stores the data as a connection would, a mebibyte at once.
+// write stores the data as a connection would, one mebibyte at a time.
 func (w *tenant) write(writer *domain.LogWriter, id domain.AttemptID, offset int64, data []byte) {
 	w.t.Helper()
 	for len(data) > 0 {
@@ -54,7 +54,8 @@ func (w *tenant) write(writer *domain.LogWriter, id domain.AttemptID, offset int
 	}
 }
 
-// whole reads an attempt's log from offset to its end, in pages of limit bytes, and holds what pages promise.
+// whole reads an attempt's log from offset to its end, in pages of limit bytes, and checks the
+// pages' contract.
 func (w *tenant) whole(id domain.AttemptID, offset int64, limit int) (all []byte) {
 	w.t.Helper()
 	line := int64(-1)
@@ -83,8 +84,9 @@ func (w *tenant) seal() {
 	require.NoError(w.t, w.services.Logs.Seal(w.t.Context(), w.system))
 }
 
-// TestAnyReadReturnsTheBytes: whatever is appended in whatever pieces, twice, early or on whatever connection, any read at any offset returns exactly
-// the bytes that were written: before, during and after sealing, and when the day's rows are gone.
+// TestAnyReadReturnsTheBytes: data is appended in any pieces, twice, too early or on any
+// connection. Any read at any offset returns exactly the bytes written: before, during and after
+// sealing, and after the day's rows are dropped.
 func TestAnyReadReturnsTheBytes(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -115,7 +117,7 @@ func TestAnyReadReturnsTheBytes(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 25).Draw(r, "events") {
 			switch rapid.IntRange(0, 5).Draw(r, "event") {
-			case 0, 1, 2: // a batch that continues the log, repeats a part of it, or comes too early
+			case 0, 1, 2: // a batch that continues the log, repeats a part of it, or is too early
 				from := max(0, end-rapid.IntRange(0, unit).Draw(r, "again"))
 				to := min(len(log), from+rapid.IntRange(1, 3*unit).Draw(r, "length"))
 				if rapid.IntRange(0, 5).Draw(r, "early") == 0 {
@@ -165,7 +167,7 @@ func TestAnyReadReturnsTheBytes(t *testing.T) {
 	check()
 }
 
-// TestALongLogIsSealedWhileItGrows in stretches of 8 MiB; the rest when the attempt is over.
+// TestALongLogIsSealedWhileItGrows in segments of 8 MiB; the rest when the attempt ends.
 func TestALongLogIsSealedWhileItGrows(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -253,7 +255,7 @@ func TestReadsThatAreRefused(t *testing.T) {
 	require.EqualValues(t, 5, sizes[id])
 }
 
-// TestAnEndWaitsForTheWholeLog: a success is not believed before its last byte is stored.
+// TestAnEndWaitsForTheWholeLog: a success is stored only after its last byte.
 func TestAnEndWaitsForTheWholeLog(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s", 10)
@@ -278,7 +280,7 @@ func TestAnEndWaitsForTheWholeLog(t *testing.T) {
 	require.Equal(t, []domain.AttemptID{"att_stranger"}, receipt.Forget)
 }
 
-// TestAnOldConnectionStoresNothing from the moment the new one is told where to go on.
+// TestAnOldConnectionStoresNothing once the new one has received its offset.
 func TestAnOldConnectionStoresNothing(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s0", 10)
@@ -309,7 +311,7 @@ func TestAnOldConnectionStoresNothing(t *testing.T) {
 	}
 }
 
-// lossy is a store whose answer to an agent's commit gets lost.
+// lossy is a store that loses the answer to an agent's commit.
 type lossy struct {
 	domain.Store
 	lose bool
@@ -323,7 +325,8 @@ func (l *lossy) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error
 	return errors.New("the connection broke before the answer came")
 }
 
-// TestABatchWithoutAnAnswer may be stored all the same: sent again it is stored once, and who follows the log sees it.
+// TestABatchWithoutAnAnswer may be stored all the same. If it is sent again it is stored once, and
+// followers see it.
 func TestABatchWithoutAnAnswer(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
@@ -353,7 +356,8 @@ func TestABatchWithoutAnAnswer(t *testing.T) {
 	require.NoError(t, w.exit(id, 0))
 }
 
-// follow reads the attempt's log at the replica and sends each page's bytes; the channel is closed at the log's end.
+// follow reads the attempt's log at the replica and sends each page's bytes. It closes the channel
+// at the log's end.
 func (w *tenant) follow(at *tenant, id domain.AttemptID, offset int64, pages chan<- string) {
 	var following sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
@@ -378,7 +382,7 @@ func (w *tenant) follow(at *tenant, id domain.AttemptID, offset int64, pages cha
 	})
 }
 
-// TestTheEndReachesEveryReplica at once, and not by the safety tick.
+// TestTheEndReachesEveryReplica at once, without waiting for the safety tick.
 func TestTheEndReachesEveryReplica(t *testing.T) {
 	s, dsn := openDSN(t)
 	w := newTenant(t, s, "one")
@@ -408,7 +412,8 @@ func TestTheEndReachesEveryReplica(t *testing.T) {
 	}
 }
 
-// TestFollowersOnTwoReplicas get every byte from their offset on, live, whether they read on at once or late.
+// TestFollowersOnTwoReplicas get every byte from their offset on, live, whether they start at once
+// or late.
 func TestFollowersOnTwoReplicas(t *testing.T) {
 	s, dsn := openDSN(t)
 	w := newTenant(t, s, "one")
@@ -453,7 +458,7 @@ func TestFollowersOnTwoReplicas(t *testing.T) {
 	require.Zero(t, w.services.Logs.Followed()+there.services.Logs.Followed())
 }
 
-// TestTheLastPageSaysSo whether it has bytes or not: a follower elsewhere may never be woken again.
+// TestTheLastPageSaysSo with and without bytes: a follower elsewhere may not be woken again.
 func TestTheLastPageSaysSo(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s", 10)
@@ -476,7 +481,7 @@ func TestTheLastPageSaysSo(t *testing.T) {
 	require.False(t, more)
 }
 
-// TestFollowEndsWithItsCaller and leaves nothing running.
+// TestFollowEndsWithItsCaller and leaves no goroutine.
 func TestFollowEndsWithItsCaller(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s", 10)

@@ -11,7 +11,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// TestNewsOfManyLogs: one read brings of each log what lies beyond its offset, says where there is more, and says which attempts are over.
+// TestNewsOfManyLogs: one read returns the bytes of each log beyond its offset, where there is
+// more, and which attempts are over.
 func TestNewsOfManyLogs(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s", 10)
@@ -44,7 +45,7 @@ func TestNewsOfManyLogs(t *testing.T) {
 	require.Equal(t, log[:50], joined(found[over].Chunks))
 
 	var got []byte
-	for more, at := true, int64(0); more; at = int64(len(got)) { // by pieces, as a tail that has fallen behind reads
+	for more, at := true, int64(0); more; at = int64(len(got)) { // in pieces, like a tail that has fallen behind
 		n := news(25_000, domain.LogWant{Attempt: long, Offset: at})[long]
 		require.LessOrEqual(t, len(joined(n.Chunks)), 30_000)
 		got, more = append(got, joined(n.Chunks)...), n.More
@@ -59,7 +60,7 @@ func joined(chunks []domain.LogChunk) (all []byte) {
 	return all
 }
 
-// TestAPageDeepInALogReadsFewRows: what a reader or a tail asks for is found by the index, however much of the log lies before it.
+// TestAPageDeepInALogReadsFewRows: the index finds a page at any depth of the log.
 func TestAPageDeepInALogReadsFewRows(t *testing.T) {
 	const count = 20_000 // chunks
 	s, dsn := openDSN(t)
@@ -72,7 +73,7 @@ func TestAPageDeepInALogReadsFewRows(t *testing.T) {
 		_, err := writer.Append(t.Context(), chunks(id, int64(offset), log[offset:offset+5000], 1))
 		require.NoError(t, err)
 	}
-	// Each connection counts what it has read, and tells when it has done nothing for a while.
+	// Each connection counts its reads, and reports them after a while of inactivity.
 	rowsRead := func() (n int) {
 		require.NoError(t, db.QueryRow(`SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'log_chunks%'`).Scan(&n))
 		return n

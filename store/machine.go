@@ -51,7 +51,7 @@ const machineColumns = `m.id, m.kind, m.name, m.flavor, m.provider, m.region, m.
 	m.created_by_kind, m.created_by_id, m.created_by_name, m.created_at, m.last_used_at, m.desired, m.state, m.message, m.state_since, m.incarnation,
 	m.restarts, m.made, m.released, m.idle_since, m.held_at, m.due_at, a.engines`
 
-// selectMachines reads machines, with the engines that their agents have told of.
+// selectMachines reads machines, with the engines that their agents have reported.
 const selectMachines = `SELECT ` + machineColumns + ` FROM machines m JOIN agents a ON a.workspace_id = m.workspace_id AND a.id = m.agent_id
 	WHERE m.workspace_id = $1 AND `
 
@@ -80,7 +80,8 @@ func (t *Tx) Machine(ctx context.Context, id domain.MachineID) (domain.Machine, 
 	return t.machine(prepared(ctx), domain.NotFound("machine", id), `m.id = $2`, id)
 }
 
-// LockMachine implements domain.MachineTx. The agent's lock comes first, as wherever both are taken. It lets logs be stored meanwhile.
+// LockMachine implements domain.MachineTx. It locks the agent before the machine, as everywhere.
+// Logs can be stored meanwhile.
 func (t *Tx) LockMachine(ctx context.Context, id domain.MachineID) (domain.Machine, domain.Agent, error) {
 	m, err := t.Machine(ctx, id)
 	if err != nil {
@@ -170,11 +171,14 @@ func (t *Tx) SetEngines(ctx context.Context, agent domain.AgentID, engines []dom
 	return t.exec(ctx, `UPDATE agents SET engines = $3 WHERE workspace_id = $1 AND id = $2 AND engines <> $3::jsonb`, t.workspace, agent, string(body))
 }
 
-// WaitingRuns implements domain.MachineTx.
-func (t *Tx) WaitingRuns(ctx context.Context, id domain.MachineID) (runs []domain.RunID, err error) {
-	err = t.sel(ctx, &runs, `SELECT DISTINCT run_id FROM tasks WHERE workspace_id = $1 AND machine_id = $2 AND machine_id <> '' AND status = 'queued'
-		AND current IS NULL ORDER BY run_id`, t.workspace, id)
-	return runs, err
+// Busy implements domain.MachineTx.
+func (t *Tx) Busy(ctx context.Context, id domain.MachineID) (b domain.Busy, err error) {
+	err = t.get(ctx, &b, `SELECT
+		(SELECT count(*) FROM attempts a JOIN agents g ON g.workspace_id = a.workspace_id AND g.id = a.agent_id
+			WHERE a.workspace_id = $1 AND g.machine_id = $2 AND a.status IN ('starting', 'running')) AS attempts,
+		(SELECT count(*) FROM statements WHERE workspace_id = $1 AND warehouse_id = $2 AND state IN ('queued', 'running')) AS statements,
+		EXISTS (SELECT FROM tasks WHERE workspace_id = $1 AND machine_id = $2 AND machine_id <> '' AND status = 'queued' AND current IS NULL) AS waiting`, t.workspace, id)
+	return b, err
 }
 
 // Prices implements domain.MachineTx.

@@ -12,12 +12,13 @@ import (
 )
 
 // end reports the attempt's success.
-func (a maid) end(id domain.AttemptID) error {
+func (a machineAgent) end(id domain.AttemptID) error {
 	zero, now := 0, a.clock.Now()
 	return a.services.Runs.Report(a.t.Context(), a.scope, domain.AttemptReport{Attempt: id, Exited: true, ExitCode: &zero, StartedAt: &now, FinishedAt: &now})
 }
 
-// TestMachinesAndTheWorkspaceAgentAreLockedInOneOrder: ends on a machine that begin tasks elsewhere, beside starts that need both, fail none of either.
+// TestMachinesAndTheWorkspaceAgentAreLockedInOneOrder: ends on a machine that start tasks elsewhere
+// do not deadlock with starts that need both.
 func TestMachinesAndTheWorkspaceAgentAreLockedInOneOrder(t *testing.T) {
 	r := newRig(t)
 	_, err := r.services.Quotas.Update(t.Context(), r.admin, domain.MaxRunningRuns, 1000)
@@ -49,10 +50,10 @@ func TestMachinesAndTheWorkspaceAgentAreLockedInOneOrder(t *testing.T) {
 	}
 }
 
-// TestSlotsOfAMachine bound what runs on it at once; what waits says so, and begins in turn.
+// TestSlotsOfAMachine bound its concurrent tasks. Waiting tasks say so, and start in order.
 func TestSlotsOfAMachine(t *testing.T) {
 	r := newRig(t)
-	agent := r.running() // which has two slots
+	agent := r.running() // with two slots
 	var runs []*domain.Run
 	for range 3 {
 		runs = append(runs, r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID))
@@ -67,14 +68,14 @@ func TestSlotsOfAMachine(t *testing.T) {
 	require.Equal(t, runs[2].ID, r.delivered().Attempt.RunID)
 }
 
-// TestBusyMachineThatIsMadeAgain shows no countdown while its task runs on.
+// TestBusyMachineThatIsMadeAgain shows no countdown while its task is running.
 func TestBusyMachineThatIsMadeAgain(t *testing.T) {
 	r := newRig(t)
 	r.running()
 	r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID)
 	attempt := r.delivered().Attempt.ID
 	r.provider.Kill(r.id, "killed")
-	require.NoError(t, r.reconciler.Gone(t.Context(), domain.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
+	require.NoError(t, domain.MachineGone(t.Context(), r.store, r.clock, domain.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
 	r.settle()
 	next := r.enroll()
 	_, err := r.services.Agents.Hello(t.Context(), next.scope, domain.AgentHello{
@@ -88,7 +89,8 @@ func TestBusyMachineThatIsMadeAgain(t *testing.T) {
 	require.NotNil(t, r.settle().AutoStopAt())
 }
 
-// TestNothingOfAStoppedMachineCanConnect: neither with a bootstrap token that was not used, nor with the agent's own.
+// TestNothingOfAStoppedMachineCanConnect: neither with an unused bootstrap token nor with the
+// agent's own token.
 func TestNothingOfAStoppedMachineCanConnect(t *testing.T) {
 	r := newRig(t)
 	r.start()
@@ -106,7 +108,8 @@ func TestNothingOfAStoppedMachineCanConnect(t *testing.T) {
 	require.Equal(t, domain.CodeUnauthenticated, code(agent.hello("s1")))
 }
 
-// TestFailedMachineIsStartedWhenNothingOfItIsLeft, and not before: two of it would be there.
+// TestFailedMachineIsStartedWhenNothingOfItIsLeft, and not earlier: otherwise two of it would
+// exist.
 func TestFailedMachineIsStartedWhenNothingOfItIsLeft(t *testing.T) {
 	r := newRig(t)
 	r.start()
@@ -121,19 +124,20 @@ func TestFailedMachineIsStartedWhenNothingOfItIsLeft(t *testing.T) {
 	require.Equal(t, domain.MachineFailed, r.settle().State)
 	_, err := r.services.Compute.Start(t.Context(), r.admin, r.id, domain.Idempotency{})
 	require.Equal(t, domain.CodeConflict, code(err))
-	require.ErrorContains(t, err, "what is left of it is being ended")
+	require.ErrorContains(t, err, "its remains are being removed")
 	r.fails.Store(nil)
 	r.clock.move(time.Minute)
 	r.settle()
 	r.start()
 }
 
-// TestMachineThatNoServerTakesUp: its start comes to an end all the same, with the tasks that wait for it, and so does its stop.
+// TestMachineThatNoServerTakesUp: its start fails in the end, with the tasks that wait for it. So
+// does its stop.
 func TestMachineThatNoServerTakesUp(t *testing.T) {
 	r := newRig(t)
 	run := r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID) // and no reconciler has the provider
 	without := &domain.Reconciler{
-		Store: r.store, System: r.system, Clock: r.clock, Runs: r.services.Runs, Times: domain.DefaultMachineTimes, Host: "elsewhere", Report: func(error) {},
+		Store: r.store, System: r.system, Clock: r.clock, Topics: r.store.Topics(), Work: domain.TaskWork{Runs: r.services.Runs}, Times: domain.DefaultMachineTimes, Host: "elsewhere", Report: func(error) {},
 	}
 	require.NoError(t, without.Abandoned(t.Context()))
 	require.Equal(t, domain.MachineStarting, r.get().State)
@@ -141,7 +145,7 @@ func TestMachineThatNoServerTakesUp(t *testing.T) {
 	require.NoError(t, without.Abandoned(t.Context()))
 	m := r.get()
 	require.Equal(t, domain.MachineFailed, m.State)
-	require.Equal(t, "No server with the provider local took it up.", m.Message)
+	require.Equal(t, "No server with the provider local handled it.", m.Message)
 	require.True(t, m.Released)
 	require.Equal(t, domain.RunFailed, r.run(run.ID).Status)
 
@@ -153,7 +157,7 @@ func TestMachineThatNoServerTakesUp(t *testing.T) {
 	require.NoError(t, r.services.Compute.Delete(t.Context(), r.admin, r.id))
 }
 
-// TestClockSetBackWhileNoServerRan makes no transition longer than it is from now.
+// TestClockSetBackWhileNoServerRan lengthens no transition.
 func TestClockSetBackWhileNoServerRan(t *testing.T) {
 	r := newRig(t)
 	r.start()
@@ -165,7 +169,7 @@ func TestClockSetBackWhileNoServerRan(t *testing.T) {
 	require.Equal(t, domain.MachineFailed, r.settle().State)
 }
 
-// TestShiftOfOneHostsClock leaves the machines of other hosts alone.
+// TestShiftOfOneHostsClock does not affect machines of other hosts.
 func TestShiftOfOneHostsClock(t *testing.T) {
 	r := newRig(t)
 	r.start()
@@ -174,7 +178,8 @@ func TestShiftOfOneHostsClock(t *testing.T) {
 	require.Equal(t, before, r.get())
 }
 
-// TestRepairStartsTheMachine: a person who repairs a run wants its machine, also one that a person had stopped, and also for a task that fell back.
+// TestRepairStartsTheMachine: repairing a run starts its machine, even one that a person stopped,
+// and also for a task that fell back.
 func TestRepairStartsTheMachine(t *testing.T) {
 	r := newRig(t)
 	agent := r.running()
@@ -198,7 +203,8 @@ func TestRepairStartsTheMachine(t *testing.T) {
 	require.Equal(t, domain.MachineStarting, r.get().State)
 }
 
-// TestMachineThatWasRefusedIsNotPinned: it takes the image of its first start, and it has had none.
+// TestMachineThatWasRefusedIsNotPinned: the image is pinned at the first start, which has not
+// happened.
 func TestMachineThatWasRefusedIsNotPinned(t *testing.T) {
 	r := newRig(t)
 	r.fails.Store(new(func(op provisiontest.Operation) error {

@@ -19,14 +19,15 @@ type rig struct {
 	provider   *provisiontest.Simulated
 	reconciler *domain.Reconciler
 	id         domain.MachineID
-	fails      atomic.Pointer[func(provisiontest.Operation) error] // before an operation
-	loses      atomic.Pointer[func(provisiontest.Operation) error] // after it
+	fails      atomic.Pointer[func(provisiontest.Operation) error] // called before an operation
+	loses      atomic.Pointer[func(provisiontest.Operation) error] // called after it
 	reported   atomic.Int64
 }
 
 func newRig(t *testing.T) *rig { return newRigOf(t, domain.KindCompute) }
 
-// newRigOf is newRig with a machine of the kind. Its machines are services.Compute, whatever they are.
+// newRigOf is newRig with a machine of the kind. services.Compute manages its machines, whatever
+// their kind.
 func newRigOf(t *testing.T, kind domain.MachineKind) *rig {
 	r := &rig{tenant: newTenant(t, open(t), "acme")}
 	failing := func(f *atomic.Pointer[func(provisiontest.Operation) error]) func(context.Context, provisiontest.Operation, domain.MachineRef) error {
@@ -48,10 +49,10 @@ func newRigOf(t *testing.T, kind domain.MachineKind) *rig {
 	return r
 }
 
-// restart makes another reconciler, as a server does that starts.
+// restart creates another reconciler, like a starting server.
 func (r *rig) restart() {
 	r.reconciler = &domain.Reconciler{
-		Store: r.store, System: r.system, Clock: r.clock, Runs: r.services.Runs, Providers: domain.Providers{domain.ProviderLocal: r.provider},
+		Store: r.store, System: r.system, Clock: r.clock, Topics: r.store.Topics(), Work: domain.TaskWork{Runs: r.services.Runs}, Providers: domain.Providers{domain.ProviderLocal: r.provider},
 		Times: domain.DefaultMachineTimes, Heartbeat: 10 * time.Second, Host: "here", Server: "http://localhost",
 		Report: func(error) { r.reported.Add(1) },
 	}
@@ -72,7 +73,7 @@ func (r *rig) get() domain.Machine {
 	return m
 }
 
-// settle works until nothing is due.
+// settle runs the reconciler until nothing is due.
 func (r *rig) settle() domain.Machine {
 	r.t.Helper()
 	for range 20 {
@@ -99,37 +100,37 @@ func (r *rig) stop() {
 	require.NoError(r.t, err)
 }
 
-// maid is the machine's agent, enrolled.
-type maid struct {
+// machineAgent is the machine's agent, enrolled.
+type machineAgent struct {
 	*rig
 	scope domain.Scope
 	token string
 }
 
-func (r *rig) enroll() maid {
+func (r *rig) enroll() machineAgent {
 	r.t.Helper()
 	_, token, err := r.services.Agents.Enroll(r.t.Context(), r.provider.Spec(r.id).Bootstrap)
 	require.NoError(r.t, err)
 	scope, err := r.auth.Bearer(r.t.Context(), token)
 	require.NoError(r.t, err)
-	return maid{r, scope, token}
+	return machineAgent{r, scope, token}
 }
 
-func (a maid) hello(session string) error {
+func (a machineAgent) hello(session string) error {
 	_, err := a.services.Agents.Hello(a.t.Context(), a.scope, domain.AgentHello{
 		Session: session, Token: domain.HashSecret(a.token), Instance: "disk", Slots: 2, Engines: []domain.Engine{{Name: "duckdb", Version: "1.5.5"}},
 	})
 	return err
 }
 
-func (a maid) beat(session string, idle time.Duration, running ...domain.AttemptID) {
+func (a machineAgent) beat(session string, idle time.Duration, running ...domain.AttemptID) {
 	a.t.Helper()
 	_, err := a.services.Agents.Heartbeat(a.t.Context(), a.scope, domain.AgentHeartbeat{Session: session, Running: running, Idle: idle})
 	require.NoError(a.t, err)
 }
 
 // running starts the machine and connects its agent.
-func (r *rig) running() maid {
+func (r *rig) running() machineAgent {
 	r.t.Helper()
 	r.start()
 	r.settle()
@@ -186,7 +187,7 @@ func TestAutoStop(t *testing.T) {
 	agent.beat("s1", 59*time.Minute)
 	require.Equal(t, domain.MachineRunning, r.settle().State)
 
-	// Work, and what waits for it, holds it.
+	// Running and waiting work prevents the stop.
 	first := r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID)
 	attempt := r.delivered().Attempt.ID
 	require.Nil(t, r.settle().AutoStopAt())
@@ -200,7 +201,7 @@ func TestAutoStop(t *testing.T) {
 	require.Equal(t, domain.RunSuccess, r.run(first.ID).Status)
 	require.Equal(t, now.Add(time.Hour), *r.settle().AutoStopAt())
 
-	// The clock is set forward: the agent has not been heard since, and then says how long it was idle.
+	// The clock is set forward. The agent has not reported since, and then reports its idle time.
 	r.clock.move(3 * time.Hour)
 	require.Equal(t, domain.MachineRunning, r.settle().State)
 	agent.beat("s1", 10*time.Minute)
@@ -236,12 +237,13 @@ func TestAutoStopNever(t *testing.T) {
 	require.Nil(t, m.DueAt, "there is nothing to look at")
 }
 
-// TestMachineGoesByItself: it is made again, and what was made before can do nothing any more.
+// TestMachineGoesByItself: a machine that disappears is created again, and the earlier one has no
+// rights.
 func TestMachineGoesByItself(t *testing.T) {
 	r := newRig(t)
 	old := r.running()
 	r.provider.Kill(r.id, "killed by signal 9")
-	require.NoError(t, r.reconciler.Gone(t.Context(), domain.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
+	require.NoError(t, domain.MachineGone(t.Context(), r.store, r.clock, domain.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
 	m := r.settle()
 	require.Equal(t, domain.MachineStarting, m.State)
 	require.Contains(t, m.Message, "killed by signal 9")
@@ -251,7 +253,8 @@ func TestMachineGoesByItself(t *testing.T) {
 	require.Equal(t, domain.MachineRunning, r.settle().State)
 }
 
-// TestMachineThatFallsSilent is there as far as the provider knows, but its agent is not: when its lease is over it is made again.
+// TestMachineThatFallsSilent exists at the provider, but its agent is gone. When its lease expires
+// it is created again.
 func TestMachineThatFallsSilent(t *testing.T) {
 	r := newRig(t)
 	agent := r.running()
@@ -264,7 +267,8 @@ func TestMachineThatFallsSilent(t *testing.T) {
 	require.Len(t, r.provider.Instances(r.id), 1)
 }
 
-// TestMachineThatIsLate fails, tells the tasks that waited, leaves nothing, and can be started again.
+// TestMachineThatIsLate fails, reports that to the waiting tasks, leaves nothing behind, and can be
+// started again.
 func TestMachineThatIsLate(t *testing.T) {
 	r := newRig(t)
 	fails := r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID)
@@ -283,7 +287,7 @@ func TestMachineThatIsLate(t *testing.T) {
 	r.running()
 }
 
-// TestProviderThatRefuses: what it will never make has failed at once, with its reason.
+// TestProviderThatRefuses: a final refusal fails at once, with the reason.
 func TestProviderThatRefuses(t *testing.T) {
 	r := newRig(t)
 	r.fails.Store(new(func(op provisiontest.Operation) error {
@@ -298,7 +302,8 @@ func TestProviderThatRefuses(t *testing.T) {
 	require.Equal(t, "There is no such image.", m.Message)
 }
 
-// TestMachineThatHasNoRoom waits for it, says so to the tasks that wait as well, and has failed when its time is over.
+// TestMachineThatHasNoRoom waits for room, says so to the waiting tasks, and fails when its time is
+// over.
 func TestMachineThatHasNoRoom(t *testing.T) {
 	r := newRig(t)
 	full := func(op provisiontest.Operation) error {
@@ -328,10 +333,12 @@ func TestMachineThatHasNoRoom(t *testing.T) {
 	r.start()
 	r.settle()
 	r.clock.move(domain.DefaultMachineTimes.Start)
-	require.Equal(t, domain.MachineFailed, r.settle().State)
+	m = r.settle()
+	require.Equal(t, domain.MachineFailed, m.State)
+	require.Equal(t, "It could not be made within 5m0s. The host is full.", m.Message, "no agent was ever there to connect")
 }
 
-// TestCallsThatFail are made again, however often; what was done in a call whose answer was lost is not done twice.
+// TestCallsThatFail are retried, however often. A call with a lost answer is not done twice.
 func TestCallsThatFail(t *testing.T) {
 	for _, op := range []provisiontest.Operation{provisiontest.OpResolve, provisiontest.OpEnsure, provisiontest.OpAlive, provisiontest.OpRelease, provisiontest.OpFlavors} {
 		for name, hook := range map[string]func(*rig) *atomic.Pointer[func(provisiontest.Operation) error]{
@@ -349,7 +356,7 @@ func TestCallsThatFail(t *testing.T) {
 					return nil
 				}))
 				r.settle()
-				r.restart() // the server dies, and knows nothing
+				r.restart() // the server dies and loses its memory
 				r.settle()
 				hook(r).Store(nil)
 				r.clock.move(time.Minute)
@@ -374,7 +381,8 @@ func TestCallsThatFail(t *testing.T) {
 	}
 }
 
-// TestMachineThatCannotBeStopped has failed when the time is over, and is stopped when nothing of it is left after all.
+// TestMachineThatCannotBeStopped fails when the time is over, and is stopped once nothing of it is
+// left.
 func TestMachineThatCannotBeStopped(t *testing.T) {
 	r := newRig(t)
 	r.running()
@@ -398,7 +406,7 @@ func TestMachineThatCannotBeStopped(t *testing.T) {
 	require.Equal(t, domain.MachineStopped, r.settle().State)
 }
 
-// TestStopCancelsWhatRuns, and when that does not end, ends it with the machine.
+// TestStopCancelsWhatRuns, and ends it with the machine if it does not stop.
 func TestStopCancelsWhatRuns(t *testing.T) {
 	r := newRig(t)
 	r.running()
@@ -414,7 +422,7 @@ func TestStopCancelsWhatRuns(t *testing.T) {
 	require.Contains(t, r.run(run.ID).Message, "The compute instance m was stopped while this ran. Stopped by")
 }
 
-// TestDeletedMachineFailsWhatWaits for it.
+// TestDeletedMachineFailsWhatWaits: tasks that wait for it fail.
 func TestDeletedMachineFailsWhatWaits(t *testing.T) {
 	r := newRig(t)
 	r.running()
@@ -435,7 +443,7 @@ func TestDeletedMachineFailsWhatWaits(t *testing.T) {
 	require.Contains(t, r.run(run.ID).Message, "was deleted")
 }
 
-// TestShiftMachines moves what transitions are judged by, so that a clock that is set ends none of them.
+// TestShiftMachines moves the times of transitions, so that setting the clock ends none of them.
 func TestShiftMachines(t *testing.T) {
 	r := newRig(t)
 	r.start()
@@ -448,7 +456,7 @@ func TestShiftMachines(t *testing.T) {
 	}
 }
 
-// TestTwoReconcilers make one machine: what one has claimed the other leaves.
+// TestTwoReconcilers create one machine: each skips machines that the other has claimed.
 func TestTwoReconcilers(t *testing.T) {
 	r := newRig(t)
 	r.start()

@@ -38,7 +38,7 @@ func connect(t testing.TB, dsn string) *store.Store {
 	return s
 }
 
-// superuser reads and changes what no role of ours may.
+// superuser reads and changes rows that no role of ours may.
 func superuser(t testing.TB, dsn string) *sql.DB {
 	db, err := sql.Open("postgres", dsn)
 	require.NoError(t, err)
@@ -78,11 +78,11 @@ func (c *clock) move(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// fleet keeps what is sent to agents.
+// fleet records what is sent to agents.
 type fleet struct {
 	started   chan domain.Delivery
 	cancelled chan domain.AttemptID
-	refuse    atomic.Pointer[error] // what every start is answered with
+	refuse    atomic.Pointer[error] // the answer to every start
 }
 
 func (f *fleet) Start(_ context.Context, _ domain.AgentID, d domain.Delivery) error {
@@ -104,7 +104,7 @@ func (tokens) Environment(domain.WorkspaceID, string) map[string]string {
 	return map[string]string{"MILLPOND_URL": "http://localhost"}
 }
 
-// tenant is one workspace: its administrator, its agent, and everybody's services on one store.
+// tenant is one workspace: its administrator, its agent, and all services on one store.
 type tenant struct {
 	t         testing.TB
 	store     *store.Store
@@ -118,7 +118,7 @@ type tenant struct {
 	system    *store.System
 }
 
-// replica makes the services of one server on the store.
+// replica creates the services of one server on the store.
 func replica(t testing.TB, s *store.Store, c *clock) *tenant {
 	keys, err := auth.NewKeys(t.Context(), s.System(), c)
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func replica(t testing.TB, s *store.Store, c *clock) *tenant {
 	}
 }
 
-// newTenant makes a workspace on the store.
+// newTenant creates a workspace on the store.
 func newTenant(t testing.TB, s *store.Store, name string) *tenant {
 	w := replica(t, s, newClock())
 	w.admin, w.agent = w.workspace(name)
@@ -159,7 +159,7 @@ func newTenant(t testing.TB, s *store.Store, name string) *tenant {
 
 const password = "correct horse battery"
 
-// workspace makes a workspace and returns the scopes of its administrator and its agent.
+// workspace creates a workspace and returns the scopes of its administrator and its agent.
 func (w *tenant) workspace(name string) (admin, agent domain.Scope) {
 	ctx := w.t.Context()
 	_, _, credentials, err := w.services.Instance.CreateWorkspace(ctx, name)
@@ -173,18 +173,18 @@ func (w *tenant) workspace(name string) (admin, agent domain.Scope) {
 	return admin, agent
 }
 
-// workspace makes a workspace and returns the scope of its administrator.
+// workspace creates a workspace and returns the scope of its administrator.
 func workspace(t testing.TB, s *store.Store, name string) domain.Scope {
 	return newTenant(t, s, name).admin
 }
 
-// hello is what the agent says with the token that it has now.
+// hello is the agent's hello with its current token.
 func (w *tenant) hello(session string, slots int) domain.AgentHello {
 	w.t.Helper()
 	return domain.AgentHello{Session: session, Token: w.get(w.agentID()).TokenHash, Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots}
 }
 
-// connect is the agent's hello, holding what it says.
+// connect sends the agent's hello with its attempts.
 func (w *tenant) connect(session string, slots int, held ...domain.AttemptID) []domain.Desired {
 	w.t.Helper()
 	h := w.hello(session, slots)
@@ -230,7 +230,7 @@ func (w *tenant) exit(id domain.AttemptID, code int) error {
 	return w.services.Runs.Report(w.t.Context(), w.agent, domain.AttemptReport{Attempt: id, Exited: true, ExitCode: &code, StartedAt: &now, FinishedAt: &now})
 }
 
-// delivered waits for the next attempt that is sent to the agent.
+// delivered waits for the next attempt sent to the agent.
 func (w *tenant) delivered() domain.Delivery {
 	w.t.Helper()
 	select {

@@ -66,6 +66,7 @@ type maintainedRow struct {
 	CompactedFiles   sql.NullInt64 `db:"compacted_files"`
 	CompactedDeletes sql.NullInt64 `db:"compacted_deletes"`
 	ExpiredAt        sql.NullTime  `db:"expired_at"`
+	ExpiredSnapshots sql.NullInt64 `db:"expired_snapshots"`
 	CleanedAt        sql.NullTime  `db:"cleaned_at"`
 	CleanedVersion   sql.NullInt64 `db:"cleaned_version"`
 	Open             bool          `db:"open"`
@@ -77,7 +78,7 @@ func (r maintainedRow) toDomain() (domain.MaintainedTable, error) {
 		return domain.MaintainedTable{}, err
 	}
 	m := domain.MaintainedTable{LakeTable: table, NextAt: timePtr(r.NextAt), Open: r.Open, Done: domain.Maintained{
-		CompactedAt: timePtr(r.CompactedAt), CompactedFiles: r.CompactedFiles.Int64, CompactedDeletes: r.CompactedDeletes.Int64, ExpiredAt: timePtr(r.ExpiredAt),
+		CompactedAt: timePtr(r.CompactedAt), CompactedFiles: r.CompactedFiles.Int64, CompactedDeletes: r.CompactedDeletes.Int64, ExpiredAt: timePtr(r.ExpiredAt), ExpiredSnapshots: r.ExpiredSnapshots.Int64,
 		CleanedAt: timePtr(r.CleanedAt), CleanedVersion: int(r.CleanedVersion.Int64),
 	}}
 	if r.Policy == nil {
@@ -86,10 +87,11 @@ func (r maintainedRow) toDomain() (domain.MaintainedTable, error) {
 	return m, json.Unmarshal(r.Policy, &m.Policy)
 }
 
-// maintained reads the live tables of the condition with what decides about their maintenance, in the order of their ids.
+// maintained reads the live tables of the condition with the facts that decide about their
+// maintenance, by id.
 func (t *Tx) maintained(ctx context.Context, where string, args ...any) ([]domain.MaintainedTable, error) {
 	return rows(ctx, t.conn, maintainedRow.toDomain, `WITH found AS (`+selectLakeTables+`t.kind = 'table' AND t.dropped_at IS NULL AND `+where+`)
-		SELECT f.*, p.policy, p.next_at, m.compacted_at, m.compacted_files, m.compacted_deletes, m.expired_at, m.cleaned_at, m.cleaned_version,
+		SELECT f.*, p.policy, p.next_at, m.compacted_at, m.compacted_files, m.compacted_deletes, m.expired_at, m.expired_snapshots, m.cleaned_at, m.cleaned_version,
 			EXISTS (SELECT FROM maintenance_runs r WHERE r.workspace_id = $1 AND r.table_id = f.id AND r.state IN ('queued', 'running')) AS open
 		FROM found f LEFT JOIN maintenance_policies p ON p.workspace_id = $1 AND p.subject_id = f.id
 		LEFT JOIN maintenance_tables m ON m.workspace_id = $1 AND m.table_id = f.id ORDER BY f.id`, append([]any{t.workspace}, args...)...)
@@ -126,13 +128,14 @@ func (t *Tx) MaintainedByID(ctx context.Context, ids []domain.TableID) ([]domain
 
 // SetMaintained implements domain.MaintenanceTx.
 func (t *Tx) SetMaintained(ctx context.Context, id domain.TableID, m domain.Maintained) error {
-	return t.exec(ctx, `INSERT INTO maintenance_tables (workspace_id, table_id, compacted_at, compacted_files, compacted_deletes, expired_at, cleaned_at, cleaned_version)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (workspace_id, table_id) DO UPDATE SET compacted_at = $3, compacted_files = $4, compacted_deletes = $5,
-		expired_at = $6, cleaned_at = $7, cleaned_version = $8`,
-		t.workspace, id, m.CompactedAt, m.CompactedFiles, m.CompactedDeletes, m.ExpiredAt, m.CleanedAt, m.CleanedVersion)
+	return t.exec(ctx, `INSERT INTO maintenance_tables (workspace_id, table_id, compacted_at, compacted_files, compacted_deletes, expired_at, cleaned_at, cleaned_version, expired_snapshots)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (workspace_id, table_id) DO UPDATE SET compacted_at = $3, compacted_files = $4, compacted_deletes = $5,
+		expired_at = $6, cleaned_at = $7, cleaned_version = $8, expired_snapshots = $9`,
+		t.workspace, id, m.CompactedAt, m.CompactedFiles, m.CompactedDeletes, m.ExpiredAt, m.CleanedAt, m.CleanedVersion, m.ExpiredSnapshots)
 }
 
-// BeingWritten implements domain.MaintenanceTx. It reads the few statements that are not over, and of each what it opened.
+// BeingWritten implements domain.MaintenanceTx. It reads the few open statements, and the tables
+// that each opened.
 func (t *Tx) BeingWritten(ctx context.Context, id domain.TableID) (busy bool, err error) {
 	err = t.get(ctx, &busy, `SELECT EXISTS (SELECT FROM statements s JOIN lineage l ON l.workspace_id = s.workspace_id AND l.actor_kind = 'statement' AND l.actor_id = s.id
 		WHERE s.workspace_id = $1 AND s.state IN ('queued', 'running') AND s.write AND l.table_id = $2)`, t.workspace, id)
@@ -179,7 +182,7 @@ func (r maintenanceRunRow) toDomain() (domain.MaintenanceRun, error) {
 	return run, json.Unmarshal(r.Operations, &run.Operations)
 }
 
-// InsertMaintenanceRuns implements domain.MaintenanceTx: one statement for all of them.
+// InsertMaintenanceRuns implements domain.MaintenanceTx, with one statement for all of them.
 func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []domain.MaintenanceRun) (int, error) {
 	if len(runs) == 0 {
 		return 0, nil
@@ -258,7 +261,8 @@ func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r domain.MaintenanceRun) 
 		r.Tries, r.LookAt, r.StartedAt, r.FinishedAt)
 }
 
-// MaintenanceRuns implements domain.MaintenanceTx. Each filter reads an index in the order of the list.
+// MaintenanceRuns implements domain.MaintenanceTx. Each filter has an index in the order of the
+// list.
 func (t *Tx) MaintenanceRuns(ctx context.Context, f domain.MaintenanceFilter, before domain.MaintenanceRunID, limit int) ([]domain.MaintenanceRun, error) {
 	where, args := `workspace_id = $1`, []any{t.workspace, limit}
 	add := func(condition string, arg any) {
@@ -295,8 +299,16 @@ func (t *Tx) WaitingMaintenance(ctx context.Context, now time.Time, limit int) (
 	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'queued' AND look_at <= $2 ORDER BY look_at, id LIMIT $3 FOR UPDATE`, t.workspace, now, limit)
 }
 
-// DueMaintenance implements domain.System: holders that have a schedule, new workspaces, and workspaces whose runs can be brought on: a statement is over, a claim
-// has run out, or there is room for one more.
+// CrowdedTables implements domain.System. It reads all tables: an index on the number of snapshots
+// would slow each commit down.
+func (s *System) CrowdedTables(ctx context.Context, snapshots int, after domain.TableRef, limit int) ([]domain.TableRef, error) {
+	return refs(ctx, s, refRow.table, `SELECT workspace_id, id FROM lake_tables WHERE kind = 'table' AND dropped_at IS NULL AND snapshots > $1
+		AND (workspace_id, id) > ($2, $3) ORDER BY workspace_id, id LIMIT $4`, snapshots, after.Workspace, after.Table, limit)
+}
+
+// DueMaintenance implements domain.System. It returns holders with a schedule, new workspaces, and
+// workspaces whose runs can continue. Those have a statement that ended, a claim that expired, or
+// room for another run.
 func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) ([]domain.DueMaintenance, error) {
 	type row struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,300 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/store"
-	"github.com/millpond/millpond/store/objects"
 )
-
-// upkeep is a workspace whose tables are maintained by one server or several, on warehouses that a test plays.
-type upkeep struct {
-	*tenant
-	dsn      string
-	server   *domain.Maintenances
-	engines  *scripted
-	database domain.DatabaseID
-}
-
-// scripted plays the engines of warehouses: it does what a statement of maintenance says to the table's row.
-type scripted struct {
-	w     *upkeep
-	mu    sync.Mutex
-	ran   []string // statements, in their order
-	on    map[domain.AgentID]int
-	most  int                                         // statements at once
-	worse bool                                        // two were on one warehouse
-	takes time.Duration                               // of each statement, by the clock
-	held  chan struct{}                               // statements wait for it to be closed; nil lets them go
-	fails func(query string) *domain.StatementFailure // may be nil
-}
-
-func newUpkeep(t *testing.T) *upkeep {
-	s, dsn := openDSN(t)
-	w := &upkeep{tenant: newTenant(t, s, "ours"), dsn: dsn}
-	w.engines = &scripted{w: w, on: map[domain.AgentID]int{}}
-	w.server = w.replica(s)
-	in(t, s, w.admin, func(ctx context.Context, tx domain.Tx) error {
-		d, err := tx.FindDatabase(ctx, "lake")
-		w.database = d.ID
-		return err
-	})
-	w.runs(w.warehouse("default"))
-	w.tick()
-	return w
-}
-
-// replica is one more server.
-func (w *upkeep) replica(s *store.Store) *domain.Maintenances {
-	bucket, err := objects.Open("file://" + w.t.(*testing.T).TempDir())
-	require.NoError(w.t, err)
-	statements := domain.NewStatements(domain.StatementOptions{
-		Store: s, System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: "rep_1",
-		Report: func(err error) { w.t.Log(err) },
-	})
-	w.t.Cleanup(func() { statements.Close(); _ = bucket.Close() })
-	return &domain.Maintenances{
-		Store: s, System: s.System(), Topics: s.Topics(), Clock: w.clock, Statements: statements,
-		Rows: func([]byte) ([]byte, error) { return []byte(`[["deleted_data_files_count", 4]]`), nil },
-	}
-}
-
-type noTokens struct{}
-
-func (noTokens) StatementToken(domain.StatementID) string { return "" }
-
-func (noTokens) TableStorage(context.Context, domain.WorkspaceID) (domain.TableStorage, error) {
-	return domain.TableStorage{}, nil
-}
-
-// Execute implements domain.Engines.
-func (e *scripted) Execute(ctx context.Context, agent domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.ran = append(e.ran, st.Query)
-	e.on[agent]++
-	total := 0
-	for _, n := range e.on {
-		total += n
-		e.worse = e.worse || n > 1
-	}
-	e.most = max(e.most, total)
-	return &playing{e: e, ctx: ctx, agent: agent, st: st, held: e.held}, nil
-}
-
-// CancelStatement implements domain.Engines.
-func (*scripted) CancelStatement(context.Context, domain.AgentID, domain.StatementID) error {
-	return errors.New("hang up")
-}
-
-func (e *scripted) hold() (release func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	held := make(chan struct{})
-	e.held = held
-	return func() {
-		e.mu.Lock()
-		e.held = nil
-		e.mu.Unlock()
-		close(held)
-	}
-}
-
-func (e *scripted) statements() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.ran)
-}
-
-// playing is a statement on its engine.
-type playing struct {
-	e     *scripted
-	ctx   context.Context
-	agent domain.AgentID
-	st    domain.EngineStatement
-	held  chan struct{}
-	step  int
-}
-
-// Next implements domain.StatementStream.
-func (p *playing) Next() (domain.StatementEvent, error) {
-	p.step++
-	switch p.step {
-	case 1:
-		return domain.StatementEvent{Head: &domain.StatementHead{Kind: "OPTIMIZE", Write: true, Engine: "duckdb"}}, nil
-	case 2:
-		return domain.StatementEvent{Schema: []byte("a schema")}, nil
-	}
-	if p.held != nil {
-		select {
-		case <-p.held:
-		case <-p.ctx.Done():
-			return domain.StatementEvent{}, p.ctx.Err()
-		}
-	}
-	end := domain.StatementEnd{}
-	if p.e.fails != nil {
-		end.Failure = p.e.fails(p.st.Query)
-	}
-	if end.Failure == nil {
-		p.e.commit(p.ctx, p.st)
-	}
-	p.e.w.clock.move(p.e.takes)
-	p.e.mu.Lock()
-	p.e.on[p.agent]--
-	p.e.mu.Unlock()
-	return domain.StatementEvent{End: &end}, nil
-}
-
-func (*playing) Close() {}
-
-// commit changes the table as the statement says.
-func (e *scripted) commit(ctx context.Context, st domain.EngineStatement) {
-	w := e.w
-	name := strings.Split(strings.TrimSuffix(strings.SplitAfterN(st.Query, `"public".`, 2)[1], " EXECUTE"), `"`)[1]
-	w.change(ctx, name, func(t *domain.LakeTable) {
-		t.UpdatedBy = domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID)}
-		switch {
-		case strings.Contains(st.Query, "optimize"):
-			t.DataFiles, t.DataBytes, t.DeleteFiles, t.DeletedRows = new(int64(1)), new(int64(1000)), new(int64(0)), new(int64(0))
-			*t.Snapshots++
-		case strings.Contains(st.Query, "expire_snapshots"):
-			t.Snapshots, t.ExpirableAt = new(int64(1)), nil
-		}
-	})
-}
-
-// change is a commit to the table of the name.
-func (w *upkeep) change(ctx context.Context, name string, fn func(*domain.LakeTable)) {
-	err := w.store.In(ctx, w.admin, func(tx domain.Tx) error {
-		t, err := tx.FindLakeTable(ctx, "lake", "public", name)
-		if err != nil {
-			return err
-		}
-		old := t.MetadataLocation
-		t.Version, t.UpdatedAt, t.MetadataLocation = t.Version+1, w.clock.Now(), fmt.Sprint(t.Location, "/", t.Version+1)
-		fn(&t)
-		_, err = tx.SwapLakeTable(ctx, t, old)
-		return err
-	})
-	if err != nil && ctx.Err() == nil { // else the test is over
-		w.t.Errorf("a commit to %s: %v", name, err)
-	}
-}
-
-// table makes a table of ten small files, an hour ago.
-func (w *upkeep) table(name string, changes ...func(*domain.LakeTable)) domain.LakeTable {
-	w.t.Helper()
-	t := lakeTable(w.database, name)
-	t.CreatedAt, t.Snapshot, t.Version = w.clock.Now().Add(-time.Hour), &domain.TableSnapshot{ID: 1, At: w.clock.Now()}, 1
-	t.DataFiles, t.DataBytes, t.RowCount = new(int64(10)), new(int64(5000)), new(int64(100))
-	t.DeleteFiles, t.DeletedRows, t.Snapshots = new(int64(0)), new(int64(0)), new(int64(3))
-	for _, change := range changes {
-		change(&t)
-	}
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error { return second(tx.InsertLakeTable(ctx, t, false)) })
-	return t
-}
-
-// warehouse is the one of the name, which is made where there is none.
-func (w *upkeep) warehouse(name string) domain.Machine {
-	w.t.Helper()
-	var m domain.Machine
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) (err error) {
-		m, err = tx.MachineByName(ctx, domain.KindWarehouse, name)
-		if !domain.IsCode(err, domain.CodeNotFound) {
-			return err
-		}
-		m, err = tx.MachineByName(ctx, domain.KindWarehouse, "default")
-		require.NoError(w.t, err)
-		agent := domain.NewAgent(name, w.clock.Now())
-		m.ID, m.Name, m.AgentID = domain.MachineID("wh_"+name), name, agent.ID
-		agent.MachineID, agent.TokenHash = m.ID, []byte(name)
-		return tx.InsertMachine(ctx, m, agent)
-	})
-	return m
-}
-
-// runs says that the warehouse runs, and its agent is connected.
-func (w *upkeep) runs(m domain.Machine) {
-	w.t.Helper()
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
-		m.State, m.Released, m.Made = domain.MachineRunning, false, true
-		require.NoError(w.t, tx.UpdateMachine(ctx, m))
-		agent, err := tx.LockAgent(ctx, m.AgentID)
-		require.NoError(w.t, err)
-		agent.Session = "s1"
-		tx.Notify(domain.MachinesTopic(w.admin.Workspace()))
-		return tx.UpdateAgent(ctx, agent)
-	})
-}
-
-// rests says that the warehouse is stopped.
-func (w *upkeep) rests(m domain.Machine) {
-	w.t.Helper()
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
-		m.State, m.Released, m.Made = domain.MachineStopped, true, false
-		return tx.UpdateMachine(ctx, m)
-	})
-}
-
-func (w *upkeep) tick() { w.t.Helper(); require.NoError(w.t, second(w.server.Tick(w.t.Context()))) }
-
-// until looks as the server does, whenever something has changed, until it is so.
-func (w *upkeep) until(is func() bool, servers ...*domain.Maintenances) {
-	w.t.Helper()
-	if len(servers) == 0 {
-		servers = []*domain.Maintenances{w.server}
-	}
-	wake, stop := w.store.Topics().Subscribe(domain.MaintenanceTopic, domain.StatementsTopic(w.admin.Workspace()))
-	defer stop()
-	late := time.After(time.Minute)
-	for {
-		require.Equal(w.t, map[domain.Code]int{"": len(servers)}, atOnce(len(servers), func(i int) error { return second(servers[i].Tick(w.t.Context())) }))
-		if is() {
-			return
-		}
-		select {
-		case <-wake:
-		case <-late:
-			w.t.Fatalf("it did not come to be: %+v", w.history())
-		}
-	}
-}
-
-// night moves the clock to the time at which the workspace's tables are due.
-func (w *upkeep) night() {
-	w.t.Helper()
-	of, err := w.server.OfWorkspace(w.t.Context(), w.admin)
-	require.NoError(w.t, err)
-	w.clock.move(of.NextAt.Sub(w.clock.Now()))
-}
-
-// history is what was done and is to be done, newest first.
-func (w *upkeep) history(filters ...domain.MaintenanceFilter) []domain.MaintenanceRun {
-	w.t.Helper()
-	l, err := w.server.Runs(w.t.Context(), w.admin, append(filters, domain.MaintenanceFilter{})[0], domain.Page{Limit: domain.MaxLimit})
-	require.NoError(w.t, err)
-	return l.Items
-}
-
-func (w *upkeep) latest() domain.MaintenanceRun { w.t.Helper(); return w.history()[0] }
-
-// over says that nothing waits or runs.
-func (w *upkeep) over() bool {
-	return !slices.ContainsFunc(w.history(), func(r domain.MaintenanceRun) bool { return !r.State.Final() })
-}
-
-func (w *upkeep) get(id domain.TableID) domain.Maintenance {
-	w.t.Helper()
-	of, err := w.server.OfTable(w.t.Context(), w.admin, id)
-	require.NoError(w.t, err)
-	return of
-}
-
-func optimize(name string) string {
-	return `ALTER TABLE "lake"."public"."` + name + `" EXECUTE optimize(file_size_threshold => '128MB')`
-}
-
-const aWeek = 8 * 24 * time.Hour
 
 func TestATableIsMaintainedAtNight(t *testing.T) {
 	w := newUpkeep(t)
@@ -329,7 +33,7 @@ func TestATableIsMaintainedAtNight(t *testing.T) {
 	due := w.clock.Now()
 	w.until(w.over)
 	require.Equal(t, []string{
-		optimize("events"), `ALTER TABLE "lake"."public"."events" EXECUTE expire_snapshots(retention_threshold => '7d')`,
+		optimize("events"), `ALTER TABLE "lake"."public"."events" EXECUTE expire_snapshots(retention_threshold => '7d', max_snapshots => 1000, erase_after => '1d')`,
 		`ALTER TABLE "lake"."public"."events" EXECUTE remove_orphan_files(retention_threshold => '7d')`,
 	}, w.engines.statements())
 	require.Len(t, w.history(), 1, "what needs nothing has no history")
@@ -359,7 +63,8 @@ func TestATableIsMaintainedAtNight(t *testing.T) {
 	require.Len(t, w.history(), 2)
 }
 
-// However many servers and tables there are, each table is done once, one on a warehouse and two in a workspace at a time.
+// With any number of servers and tables, each table is done once: one at a time on a warehouse, two
+// in a workspace.
 func TestMaintenanceOnTwoServers(t *testing.T) {
 	w := newUpkeep(t)
 	for _, name := range []string{"second", "third"} {
@@ -390,7 +95,7 @@ func TestMaintenanceOnTwoServers(t *testing.T) {
 	}
 }
 
-// Nights on which no server ran are made up for once.
+// Missed nights are made up for once.
 func TestMissedNightsComeOnce(t *testing.T) {
 	w := newUpkeep(t)
 	w.table("events")
@@ -407,7 +112,7 @@ func TestMissedNightsComeOnce(t *testing.T) {
 	require.Equal(t, *of.NextAt, next, "it knows when to look again")
 }
 
-// flaky fails the nth transaction from now on, once.
+// flaky fails one transaction: the nth from now on.
 type flaky struct {
 	domain.Store
 	n atomic.Int64
@@ -420,7 +125,7 @@ func (f *flaky) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error
 	return f.Store.In(ctx, s, fn)
 }
 
-// A server that is killed anywhere leaves nothing undone, and nothing is done twice.
+// A server that is killed at any point leaves no work undone, and no work is done twice.
 func TestMaintenanceGoesOnWhereAServerWasKilled(t *testing.T) {
 	for n := int64(1); n <= 6; n++ {
 		w := newUpkeep(t)
@@ -432,7 +137,7 @@ func TestMaintenanceGoesOnWhereAServerWasKilled(t *testing.T) {
 		dying.n.Store(n)
 		_, _ = killed.Tick(t.Context())
 		_, _ = killed.Tick(t.Context())
-		w.until(func() bool { // a claim of the dead one runs out
+		w.until(func() bool { // a claim of the dead server expires
 			w.clock.move(time.Minute)
 			return w.over()
 		})
@@ -441,7 +146,7 @@ func TestMaintenanceGoesOnWhereAServerWasKilled(t *testing.T) {
 	}
 }
 
-// Thousands of tables are gone through in pages, each once.
+// Thousands of tables are visited in pages, each table once.
 func TestManyTablesAreGoneThrough(t *testing.T) {
 	w := newUpkeep(t)
 	db := superuser(t, w.dsn)
@@ -462,7 +167,7 @@ func TestManyTablesAreGoneThrough(t *testing.T) {
 	require.Equal(t, []string{"t1200", "t600"}, []string{w.history()[0].Table, w.history()[1].Table})
 }
 
-// A server that is restarted while a statement runs: it is tried again a few minutes later.
+// A server restarts while a statement runs: the run is retried a few minutes later.
 func TestAServerRestartsInTheMiddle(t *testing.T) {
 	w := newUpkeep(t)
 	w.table("events")
@@ -472,7 +177,7 @@ func TestAServerRestartsInTheMiddle(t *testing.T) {
 	w.until(func() bool { return len(w.engines.statements()) == 1 })
 	w.server.Statements.Close()
 	w.until(func() bool { return w.latest().State == domain.MaintenanceQueued }, other)
-	require.Contains(t, w.latest().Message, "It is tried again")
+	require.Contains(t, w.latest().Message, "It is retried")
 	require.Equal(t, w.clock.Now().Add(5*time.Minute), w.latest().LookAt)
 	release()
 	w.clock.move(5 * time.Minute)
@@ -511,7 +216,7 @@ func TestAWarehouseThatIsNotToBeStarted(t *testing.T) {
 	w.tick()
 	run := w.latest()
 	require.Equal(t, domain.MaintenanceQueued, run.State)
-	require.Contains(t, run.Message, "No warehouse runs")
+	require.Contains(t, run.Message, "No warehouse is running")
 	w.clock.move(10 * time.Minute)
 	w.runs(w.warehouse("default"))
 	w.until(w.over)
@@ -586,7 +291,7 @@ func TestATableThatIsWrittenIsPutOff(t *testing.T) {
 	require.Len(t, w.engines.statements(), 2)
 }
 
-// A long statement that writes would lose to a compaction that commits before it.
+// A long write statement would lose to a compaction that commits before it.
 func TestATableThatAStatementIsAtIsPutOff(t *testing.T) {
 	w := newUpkeep(t)
 	table := w.table("events")
@@ -610,114 +315,8 @@ func TestATableThatAStatementIsAtIsPutOff(t *testing.T) {
 	require.Equal(t, domain.MaintenanceSucceeded, w.latest().State)
 }
 
-func TestMaintenanceNow(t *testing.T) {
-	w := newUpkeep(t)
-	ctx := t.Context()
-	table := w.table("events", func(l *domain.LakeTable) { l.DataFiles = new(int64(1)) })
-	empty := w.table("empty", func(l *domain.LakeTable) { l.Snapshot = nil })
-	require.NoError(t, second(w.server.SetTable(ctx, w.admin, table.ID, domain.MaintenancePolicy{Enabled: new(false), Orphans: domain.OrphansPolicy{Enabled: new(false)}})))
-	key := domain.Idempotency{Key: "once"}
-	run, err := w.server.RunTable(ctx, w.admin, table.ID, key)
-	require.NoError(t, err)
-	again, err := w.server.RunTable(ctx, w.admin, table.ID, key)
-	require.NoError(t, err)
-	require.Equal(t, run, again)
-	require.Equal(t, []any{domain.TriggerManual, w.admin.Actor().Name, []domain.MaintenanceKind{domain.MaintenanceCompact, domain.MaintenanceExpire}}, []any{run.Trigger, run.CreatedBy.Name, run.Todo})
-	release := w.engines.hold()
-	w.until(func() bool { return len(w.engines.statements()) == 1 })
-	require.Equal(t, domain.CodeConflict, code(second(w.server.RunTable(ctx, w.admin, table.ID, domain.Idempotency{}))))
-	release()
-	w.until(w.over)
-	require.Equal(t, domain.MaintenanceSucceeded, w.latest().State, "needed or not, and although its schedule is off")
-	require.Len(t, w.engines.statements(), 2)
-	require.Equal(t, domain.CodeConflict, code(second(w.server.RunTable(ctx, w.admin, empty.ID, domain.Idempotency{}))), "there is nothing in it")
-	require.Equal(t, domain.CodeNotFound, code(second(w.server.RunTable(ctx, w.admin, "tbl_none", domain.Idempotency{}))))
-
-	for i := range 3 {
-		w.table(fmt.Sprint("many", i))
-	}
-	queued, err := w.server.RunDatabase(ctx, w.admin, w.database, key)
-	require.Equal(t, domain.CodeConflict, code(err), "the key was used for something else: %d", queued)
-	for range 2 {
-		queued, err = w.server.RunDatabase(ctx, w.admin, w.database, domain.Idempotency{Key: "other"})
-		require.NoError(t, err)
-		require.Equal(t, 3, queued, "those that need something")
-	}
-	w.until(w.over)
-	require.Len(t, w.history(domain.MaintenanceFilter{Database: w.database}), 4)
-	require.Len(t, w.history(domain.MaintenanceFilter{Table: table.ID}), 1)
-	require.Equal(t, domain.CodeNotFound, code(second(w.server.RunDatabase(ctx, w.admin, "db_none", domain.Idempotency{}))))
-}
-
-// What waits for a table to be quiet does not wait for somebody who wants it now.
-func TestARunThatWaitsIsHurried(t *testing.T) {
-	w := newUpkeep(t)
-	table := w.table("events")
-	w.night()
-	w.change(t.Context(), "events", func(*domain.LakeTable) {})
-	w.tick()
-	w.tick()
-	waiting := w.latest()
-	run, err := w.server.RunTable(t.Context(), w.admin, table.ID, domain.Idempotency{})
-	require.NoError(t, err)
-	require.Equal(t, waiting.ID, run.ID)
-	w.until(w.over)
-	require.Equal(t, []any{domain.MaintenanceSucceeded, domain.TriggerManual}, []any{w.latest().State, w.latest().Trigger})
-}
-
-func TestMaintenanceTurnedOffAndMoved(t *testing.T) {
-	w := newUpkeep(t)
-	ctx := t.Context()
-	own, off, other := w.table("own"), w.table("off"), w.table("other")
-	hourly := &domain.MaintenanceSchedule{Cron: "30 * * * *"}
-	of, err := w.server.SetTable(ctx, w.admin, own.ID, domain.MaintenancePolicy{Schedule: hourly, Compact: domain.CompactPolicy{Threshold: new(int64(1 << 20))}})
-	require.NoError(t, err)
-	require.Equal(t, domain.MaintenanceOfTable, of.Settings.Origins["schedule"])
-	require.NoError(t, second(w.server.SetTable(ctx, w.admin, off.ID, domain.MaintenancePolicy{Enabled: new(false)})))
-	require.Nil(t, w.get(off.ID).NextAt)
-	w.clock.move(of.NextAt.Sub(w.clock.Now()))
-	w.until(w.over)
-	require.Equal(t, []string{strings.Replace(optimize("own"), "128MB", "1MB", 1)}, w.engines.statements(), "at its own time, alone")
-	w.change(ctx, "own", func(l *domain.LakeTable) { l.DataFiles = new(int64(50)) })
-	before := w.clock.Now()
-	w.night()
-	w.until(w.over)
-	require.Contains(t, w.engines.statements(), optimize("other"))
-	require.Empty(t, w.history(domain.MaintenanceFilter{Table: off.ID}))
-
-	of, err = w.server.SetDatabase(ctx, w.admin, w.database, domain.MaintenancePolicy{Schedule: &domain.MaintenanceSchedule{Cron: "0 12 * * *", TimeZone: "Europe/Rome"}})
-	require.NoError(t, err)
-	require.Equal(t, of.NextAt, w.get(other.ID).NextAt)
-	require.NotEqual(t, of.NextAt, w.get(own.ID).NextAt)
-	_, err = w.server.SetWorkspace(ctx, w.admin, domain.MaintenancePolicy{Enabled: new(false)})
-	require.NoError(t, err)
-	require.Nil(t, w.get(own.ID).NextAt)
-	require.True(t, w.clock.Now().After(before))
-
-	w.table("late")
-	ran := len(w.engines.statements())
-	_, err = w.server.SetWorkspace(ctx, w.admin, domain.MaintenancePolicy{})
-	require.NoError(t, err)
-	w.clock.move(w.get(other.ID).NextAt.Sub(w.clock.Now()))
-	w.change(ctx, "late", func(*domain.LakeTable) {}) // it waits
-	w.tick()
-	w.tick()
-	require.NoError(t, second(w.server.SetWorkspace(ctx, w.admin, domain.MaintenancePolicy{Enabled: new(false)})))
-	w.clock.move(5 * time.Minute)
-	w.until(w.over)
-	for _, run := range w.history() {
-		if run.Table == "late" {
-			require.Equal(t, domain.MaintenanceSkipped, run.State, run.Message)
-			require.Contains(t, run.Message, "turned off")
-		}
-	}
-	require.NotContains(t, w.engines.statements()[ran:], optimize("late"))
-	require.Equal(t, domain.CodeInvalid, code(second(w.server.SetWorkspace(ctx, w.admin, domain.MaintenancePolicy{Warehouse: new(domain.MachineID("none"))}))))
-	require.Equal(t, domain.CodeNotFound, code(second(w.server.SetDatabase(ctx, w.admin, "db_none", domain.MaintenancePolicy{}))))
-	require.Equal(t, domain.CodeNotFound, code(second(w.server.SetTable(ctx, w.admin, "tbl_none", domain.MaintenancePolicy{}))))
-}
-
-// A table that is dropped takes what was set and remembered of it along when it is forgotten; its history stays for ninety days.
+// The policy and facts of a dropped table are deleted with its row; its history stays for ninety
+// days.
 func TestMaintenanceOfADroppedTable(t *testing.T) {
 	w := newUpkeep(t)
 	ctx := t.Context()
@@ -750,7 +349,7 @@ func TestMaintenanceOfADroppedTable(t *testing.T) {
 	require.Empty(t, w.history())
 }
 
-// Who may see, run and change it.
+// The roles that may see, run and change maintenance.
 func TestWhoMaintains(t *testing.T) {
 	w := newUpkeep(t)
 	ctx := t.Context()
@@ -775,7 +374,7 @@ func TestWhoMaintains(t *testing.T) {
 	}
 }
 
-// What maintenance does to a table is no step on the way of its rows.
+// Maintenance of a table is not part of its lineage.
 func TestMaintenanceIsNoLineage(t *testing.T) {
 	w := newUpkeep(t)
 	table := w.table("events")
@@ -798,4 +397,28 @@ func TestMaintenanceIsNoLineage(t *testing.T) {
 	})
 	release()
 	w.until(w.over)
+}
+
+// TestATableWithManySnapshotsDoesNotWait for the night: snapshots are expired, and nothing else is
+// done.
+func TestATableWithManySnapshotsDoesNotWait(t *testing.T) {
+	w := newUpkeep(t)
+	snapshots := func(n int64) func(*domain.LakeTable) {
+		return func(l *domain.LakeTable) { l.Snapshots = &n }
+	}
+	for i := range 500 { // as many as one page has
+		w.table(fmt.Sprint("registered", i), snapshots(2000), func(l *domain.LakeTable) { l.Registered = true })
+	}
+	w.table("crowded", snapshots(1101))
+	w.table("enough", snapshots(1100))
+	w.table("registered", snapshots(2000), func(l *domain.LakeTable) { l.Registered = true })
+	off := w.table("off", snapshots(2000))
+	require.NoError(t, second(w.server.SetTable(t.Context(), w.admin, off.ID, domain.MaintenancePolicy{Enabled: new(false)})))
+	for range 2 {
+		require.NoError(t, w.server.Relieve(t.Context()))
+	}
+	w.until(w.over)
+	require.Equal(t, []string{`ALTER TABLE "lake"."public"."crowded" EXECUTE expire_snapshots(retention_threshold => '7d', max_snapshots => 1000, erase_after => '1d')`}, w.engines.statements())
+	require.NoError(t, w.server.Relieve(t.Context()))
+	require.Len(t, w.history(), 1)
 }

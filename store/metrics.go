@@ -8,7 +8,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// metricsSlots is how many rows of metrics a machine has: one for each five seconds of an hour.
+// metricsSlots is the number of metrics rows of a machine: one for each five seconds of an hour.
 const metricsSlots = int64(domain.MetricsKept / domain.MetricsEvery)
 
 // SaveMetrics implements domain.MachineTx.

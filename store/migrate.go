@@ -18,11 +18,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// minVersion of PostgreSQL, as server_version_num.
+// minVersion is the oldest supported PostgreSQL, as server_version_num.
 const minVersion = 150000
 
-// Migrate brings the database's schema up to this binary's. Several servers may start at once: one migrates, the others wait. The login
-// becomes a member of the two roles that the server runs as.
+// Migrate migrates the database's schema to this binary's. If several servers start at once, one
+// migrates and the others wait. The login becomes a member of the server's two roles.
 func Migrate(ctx context.Context, dsn string) error {
 	connector, err := pq.NewConnector(dsn)
 	if err != nil {
@@ -58,10 +58,10 @@ func Migrate(ctx context.Context, dsn string) error {
 	return ensurePartitions(ctx, db, time.Now())
 }
 
-// partitionDays is how many days of log partitions are there in advance.
+// partitionDays is how many days ahead log partitions are created.
 const partitionDays = 7
 
-// ensurePartitions makes the partitions of yesterday, today and the days to come.
+// ensurePartitions creates the partitions of yesterday, today and the next partitionDays days.
 func ensurePartitions(ctx context.Context, db execer, now time.Time) error {
 	for d := -1; d <= partitionDays; d++ {
 		day := now.UTC().AddDate(0, 0, d).Truncate(24 * time.Hour)
@@ -76,5 +76,5 @@ type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// firstAttempt is the smallest attempt id that can be made at or after t.
+// firstAttempt is the smallest attempt id that can be created at or after t.
 func firstAttempt(t time.Time) string { return string(domain.FirstAttemptID(t)) }

@@ -16,15 +16,16 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// channel is the one channel of notifications; the payload is a topic, or a list of topics of another replica's.
+// channel is the only channel of notifications. The payload is a topic, or another replica's list
+// of topics.
 const channel = "millpond"
 
 // Intervals of notifications.
 const (
-	coalesce     = 40 * time.Millisecond // between two NOTIFYs of what changes often
-	safetyTick   = 30 * time.Second      // after which everyone is woken, whatever was missed
-	pingEvery    = 10 * time.Second      // between two looks whether the listening connection still lives
-	pingTime     = 5 * time.Second       // for its answer
+	coalesce     = 40 * time.Millisecond // between two NOTIFYs of frequent changes
+	safetyTick   = 30 * time.Second      // after which all subscribers wake, in case a notification was lost
+	pingEvery    = 10 * time.Second      // between two checks of the listening connection
+	pingTime     = 5 * time.Second       // for the answer of a check
 	minReconnect = 100 * time.Millisecond
 	maxReconnect = 5 * time.Second
 	maxPayload   = 7000 // bytes; PostgreSQL takes 8,000
@@ -32,7 +33,7 @@ const (
 
 // Topics fans wake-ups out to the subscribers of this replica. It implements domain.Topics.
 type Topics struct {
-	origin   string // tells this replica's own bulk notifications from others'
+	origin   string // distinguishes this replica's own bulk notifications from others'
 	db       *sqlx.DB
 	listener *pq.Listener
 	line     *line // the listener's connection
@@ -69,7 +70,7 @@ func listen(dsn string, db *sqlx.DB, ping time.Duration) (*Topics, error) {
 
 func (t *Topics) close() error {
 	close(t.stop)
-	t.line.expire(time.Now()) // a ping that waits holds up the listener's end
+	t.line.expire(time.Now()) // a waiting ping would delay the listener's end
 	err := t.listener.Close()
 	t.stopped.Wait()
 	return err
@@ -141,8 +142,8 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// receive passes on what other replicas, and this one's own transactions, notify. A nil notification follows a lost connection: then
-// anything may have been missed.
+// receive forwards notifications of other replicas and of this one's transactions. A nil
+// notification follows a lost connection: then notifications may be lost.
 func (t *Topics) receive() {
 	tick := time.NewTicker(safetyTick)
 	defer tick.Stop()
@@ -181,7 +182,8 @@ func (t *Topics) parse(payload string) []domain.Topic {
 	return topics
 }
 
-// send tells other replicas what changes often, at most once in the coalescing interval; less often while the database does not take it.
+// send notifies other replicas of frequent changes, at most once per coalescing interval. The
+// interval grows while the database does not accept notifications.
 func (t *Topics) send() {
 	interval := coalesce
 	for {
@@ -190,7 +192,7 @@ func (t *Topics) send() {
 			return
 		case <-t.armed:
 		}
-		pause := time.After(interval) // the time that sending takes is a part of it
+		pause := time.After(interval) // includes the time that sending takes
 		if t.flush() {
 			interval = coalesce
 		} else {
@@ -205,7 +207,7 @@ func (t *Topics) send() {
 	}
 }
 
-// flush sends what is pending. What the database does not take stays pending, and flush says false.
+// flush sends the pending topics. On failure the unsent ones stay pending, and flush returns false.
 func (t *Topics) flush() bool {
 	t.pendingMu.Lock()
 	topics := slices.Collect(maps.Keys(t.pending))
@@ -216,7 +218,7 @@ func (t *Topics) flush() bool {
 	for len(topics) > 0 {
 		payload, n := t.payload(topics)
 		if _, err := t.db.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
-			t.keep(topics)
+			t.requeue(topics)
 			return false
 		}
 		topics = topics[n:]
@@ -224,7 +226,7 @@ func (t *Topics) flush() bool {
 	return true
 }
 
-// payload is a notification of the first n of the topics, as many as it takes, and one at least.
+// payload is a notification of the first n topics: as many as fit, and at least one.
 func (t *Topics) payload(topics []domain.Topic) (payload string, n int) {
 	payload = "=" + t.origin
 	for n < len(topics) && (n == 0 || len(payload)+len(topics[n])+1 <= maxPayload) {
@@ -234,7 +236,7 @@ func (t *Topics) payload(topics []domain.Topic) (payload string, n int) {
 	return payload, n
 }
 
-func (t *Topics) keep(topics []domain.Topic) {
+func (t *Topics) requeue(topics []domain.Topic) {
 	t.pendingMu.Lock()
 	defer t.pendingMu.Unlock()
 	for _, topic := range topics {

@@ -29,8 +29,8 @@ func notify(t testing.TB, s *store.Store, scope domain.Scope, topics ...domain.T
 	})
 }
 
-// settled waits until every notification that was sent before has arrived at the store: they arrive in order. The mark comes from another store, since
-// a store wakes its own subscribers at once.
+// settled waits until all earlier notifications have arrived at the store; they arrive in order.
+// The mark comes from another store, since a store wakes its own subscribers at once.
 func settled(t testing.TB, from, at *store.Store, scope domain.Scope) {
 	t.Helper()
 	require.NotSame(t, from, at)
@@ -100,14 +100,14 @@ func TestAnUnsubscribedChannelStaysSilent(t *testing.T) {
 	stays, stopStays := there.Topics().Subscribe("a")
 	defer stopStays()
 	stop()
-	stop() // twice is no harm
+	stop() // a second call is harmless
 	notify(t, here, scope, "a", "b")
 	woken(t, stays, "who is left")
 	settled(t, here, there, scope)
 	require.Empty(t, gone)
 }
 
-// TestWakeOthers wakes the other replicas' subscribers soon and its own not at all: they were told already.
+// TestWakeOthers wakes the other replicas' subscribers soon, and not its own, which Wake has woken.
 func TestWakeOthers(t *testing.T) {
 	here, there, scope := two(t)
 	own, stop := here.Topics().Subscribe("log:1")
@@ -122,7 +122,8 @@ func TestWakeOthers(t *testing.T) {
 	require.Empty(t, own)
 }
 
-// TestWakeOthersIsBounded: however often logs grow, few notifications go out, and no topic is lost, of thousands.
+// TestWakeOthersIsBounded: however often logs grow, few notifications are sent. None of thousands
+// of topics is lost.
 func TestWakeOthersIsBounded(t *testing.T) {
 	here, dsn := openDSN(t)
 	there := connect(t, dsn)
@@ -157,7 +158,7 @@ func TestWakeOthersIsBounded(t *testing.T) {
 	require.LessOrEqual(t, seen, 2+int(time.Since(began)/(50*time.Millisecond)))
 }
 
-// TestALostConnectionWakesEveryone: what was notified meanwhile cannot be known.
+// TestALostConnectionWakesEveryone: notifications may have been lost meanwhile.
 func TestALostConnectionWakesEveryone(t *testing.T) {
 	here, there, scope := two(t)
 	var wakes []<-chan struct{}

@@ -13,7 +13,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// event is an OpenLineage event of the run with that number.
+// event is an OpenLineage event of the numbered run.
 func (w *traced) event(kind string, run int, inputs, outputs string) []domain.RunEvent {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"eventType":%q,"eventTime":%q,"producer":"https://example.com","schemaURL":"https://openlineage.io/spec/2-0-2/OpenLineage.json",
@@ -29,7 +29,8 @@ func (w *traced) report(s domain.Scope, events []domain.RunEvent) {
 	require.NoError(w.t, w.lineages.Report(w.t.Context(), s, events))
 }
 
-// TestReportedLineage: datasets that are tables of ours are these, others are outside; the same event again changes nothing.
+// TestReportedLineage: datasets that name our tables are those tables; others are external. A
+// repeated event changes nothing.
 func TestReportedLineage(t *testing.T) {
 	w := newTraced(t)
 	clean := w.table("clean")
@@ -53,7 +54,7 @@ func TestReportedLineage(t *testing.T) {
 	outside := w.graph(domain.LineageQuery{Table: g.Nodes[2].ID, Way: domain.Downstream})
 	require.Equal(t, "events nightly clean", shown(outside))
 
-	// Other ways to name the table, and names that only look like it.
+	// Other names of the table, and names that only look like it.
 	for number, dataset := range map[int]string{
 		2: `{"namespace":"file","name":"/lake/clean"}`,
 		3: `{"namespace":"file:///","name":"lake/clean"}`,
@@ -67,7 +68,8 @@ func TestReportedLineage(t *testing.T) {
 	require.Equal(t, int64(4), w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Downstream}).Edges[0].Count)
 }
 
-// TestLostRunsTakeBackTheirOutputs: what a run was said to write at its start is not written when it fails.
+// TestLostRunsTakeBackTheirOutputs: outputs that a run reported at its start are removed when it
+// fails.
 func TestLostRunsTakeBackTheirOutputs(t *testing.T) {
 	w := newTraced(t)
 	w.table("clean")
@@ -78,7 +80,8 @@ func TestLostRunsTakeBackTheirOutputs(t *testing.T) {
 	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 1)
 }
 
-// TestLostRunsStayLost: a run that has failed has written nothing, however its id is spelled, and whatever is sent again.
+// TestLostRunsStayLost: a failed run has no outputs, however its id is spelled and whatever is sent
+// again.
 func TestLostRunsStayLost(t *testing.T) {
 	w := newTraced(t)
 	w.table("clean")
@@ -104,7 +107,8 @@ func TestLostRunsStayLost(t *testing.T) {
 	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 2, "another run is none of theirs")
 }
 
-// TestToldBeforeItWasSeen: a table that a task says it will use, and then uses, is there once: as the catalog saw it, with the columns that were told.
+// TestToldBeforeItWasSeen: a table that a task reports and then uses has one entry: the catalog's,
+// with the reported columns.
 func TestToldBeforeItWasSeen(t *testing.T) {
 	w := newTraced(t)
 	run, process := w.process(w.jobNamed("load"))
@@ -126,7 +130,7 @@ func TestToldBeforeItWasSeen(t *testing.T) {
 	require.Len(t, found.Facts, 3)
 	require.Equal(t, map[int64][]string{5: {"ts"}, 6: {"day"}, 7: nil}, snapshots)
 
-	// The same where a job outside tells the snapshot only at its end.
+	// The same if an external job reports the snapshot only at its end.
 	const out = `{"namespace":"millpond","name":"lake.public.clean"}`
 	w.report(w.admin, w.event("START", 2, "", out))
 	w.report(w.admin, w.event("COMPLETE", 2, "", `{"namespace":"millpond","name":"lake.public.clean","facets":{"version":{"datasetVersion":"77"}}}`))
@@ -138,7 +142,8 @@ func TestToldBeforeItWasSeen(t *testing.T) {
 	}
 }
 
-// TestReportsAreBounded: what many events name is looked up at once, and a dataset has no more than a few other names.
+// TestReportsAreBounded: names in many events are looked up at once, and a dataset has only a few
+// other names.
 func TestReportsAreBounded(t *testing.T) {
 	w := newTraced(t)
 	clean := w.table("clean")
@@ -168,7 +173,7 @@ func TestReportsAreBounded(t *testing.T) {
 	require.Equal(t, int64(501), g.Edges[0].Count)
 }
 
-// countingStore counts how often lineage is looked up and kept.
+// countingStore counts how often lineage is read and written.
 type countingStore struct {
 	domain.Store
 	finds, inserts int
@@ -204,7 +209,8 @@ func (c countingTx) InsertLineageFacts(ctx context.Context, facts []domain.Linea
 	return c.Tx.InsertLineageFacts(ctx, facts)
 }
 
-// TestReportedByATask: what a task's process tells is of its run, and what the catalog saw it do is there once.
+// TestReportedByATask: reports of a task's process belong to its run. What the catalog saw it do
+// has one entry.
 func TestReportedByATask(t *testing.T) {
 	w := newTraced(t)
 	run, process := w.process(w.jobNamed("load"))
@@ -228,7 +234,7 @@ func TestReportedByATask(t *testing.T) {
 	require.Equal(t, domain.CodeForbidden, code(err))
 }
 
-// receiver takes events, once it does.
+// receiver accepts events, once it works.
 type receiver struct {
 	fail   error
 	events []string
@@ -242,7 +248,7 @@ func (r *receiver) Receive(_ context.Context, event []byte) error {
 	return nil
 }
 
-// oddOutbox has more to tell, which cannot be.
+// oddOutbox has an extra event that cannot be built.
 type oddOutbox struct {
 	domain.LineageOutbox
 	odd []domain.LineageEventRef
@@ -255,10 +261,11 @@ func (o *oddOutbox) LineageEvents(ctx context.Context, limit int) ([]domain.Line
 	return all, err
 }
 
-// TestLineageEvents: nobody is told before they want to be; then each change is told in its order until it was received, and what is a week old is dropped.
+// TestLineageEvents: nothing is sent before a receiver wants it. Then each change is sent in order
+// until it is received. Week-old events are dropped.
 func TestLineageEvents(t *testing.T) {
 	w := newTraced(t)
-	w.attempt() // before anybody wants to know
+	w.attempt() // before a receiver wants events
 	r := &receiver{fail: errors.New("away")}
 	var reported []error
 	emitter := &domain.LineageEmitter{
@@ -288,12 +295,12 @@ func TestLineageEvents(t *testing.T) {
 	require.NoError(t, deliver())
 	require.Len(t, r.events, 4, "what was received is not told again")
 
-	// One that the receiver will never take holds up no other.
+	// An event that the receiver always refuses blocks no other.
 	r.fail = domain.Invalid("", "wrong")
 	w.process(w.jobNamed("next"))
 	require.NoError(t, deliver())
 	require.Len(t, reported, 2)
-	// Nor does one that cannot be made.
+	// Nor does an event that cannot be built.
 	r.fail = nil
 	emitter.Outbox = &oddOutbox{LineageOutbox: w.system, odd: []domain.LineageEventRef{{Workspace: w.admin.Workspace(), Kind: "run", Subject: "no id of ours", Status: "running"}}}
 	w.process(w.jobNamed("after"))

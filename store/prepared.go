@@ -8,17 +8,20 @@ import (
 
 type preparedKey struct{}
 
-// prepared has the statement made ready on each connection that it is run on, once, and its plan kept: to plan a small query takes PostgreSQL several times as
-// long as to run it. It is for the few that every request makes, whose best plan does not depend on what they are given.
+// prepared makes each connection prepare the statement once and cache its plan. To plan a small
+// query takes PostgreSQL several times as long as to run it. Only frequent statements whose best
+// plan does not depend on their arguments use it.
 func prepared(ctx context.Context) context.Context {
 	return context.WithValue(ctx, preparedKey{}, true)
 }
 
-// brief is prepared, for what is over sooner than anybody can leave: to watch for that takes two goroutines, which wake other threads, and a third of the time of a
-// small request. Of what is run so there are never more than connections, or keys: those who wait for it leave when they want.
+// brief is prepared without cancellation, for queries that end before a caller could leave.
+// Watching for cancellation takes two goroutines, and a third of the time of a small request. The
+// number of such queries is bounded by connections or keys, and those who wait for one can still
+// leave.
 func brief(ctx context.Context) context.Context { return prepared(context.WithoutCancel(ctx)) }
 
-// preparing is a connector whose connections prepare.
+// preparing is a connector whose connections can prepare statements.
 type preparing struct{ driver.Connector }
 
 // Connect implements driver.Connector.
@@ -29,12 +32,12 @@ func (p preparing) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	full, ok := conn.(fullConn)
 	if !ok {
-		return nil, fmt.Errorf("the driver's connection, a %T, lacks what the store needs of it", conn)
+		return nil, fmt.Errorf("the driver's connection, a %T, lacks methods that the store needs", conn)
 	}
 	return &preparingConn{fullConn: full, made: map[string]preparedStatement{}}, nil
 }
 
-// fullConn is what lib/pq's connections can do.
+// fullConn lists the interfaces of lib/pq's connections.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -52,13 +55,14 @@ type preparedStatement interface {
 	driver.StmtQueryContext
 }
 
-// preparingConn is used by one goroutine at a time, as all drivers' connections are.
+// preparingConn is used by one goroutine at a time, like all connections of drivers.
 type preparingConn struct {
 	fullConn
 	made map[string]preparedStatement
 }
 
-// statement is the query's, made at its first use. The context is not of the statement: it outlives the request.
+// statement returns the query's prepared statement, and creates it at its first use. The statement
+// outlives the context of the request.
 func (c *preparingConn) statement(ctx context.Context, query string) (preparedStatement, error) {
 	if made := c.made[query]; made != nil {
 		return made, nil
@@ -69,7 +73,7 @@ func (c *preparingConn) statement(ctx context.Context, query string) (preparedSt
 	}
 	made, ok := stmt.(preparedStatement)
 	if !ok {
-		return nil, fmt.Errorf("the driver's statement, a %T, lacks what the store needs of it", stmt)
+		return nil, fmt.Errorf("the driver's statement, a %T, lacks methods that the store needs", stmt)
 	}
 	c.made[query] = made
 	return made, nil

@@ -12,7 +12,7 @@ type quotaRow struct {
 	Current int              `db:"current"`
 }
 
-// quotaColumns counts as well; max_endpoints has nothing to count yet.
+// quotaColumns includes the current count; max_endpoints has nothing to count yet.
 const quotaColumns = `q.name, q.value, CASE q.name WHEN 'max_running_runs'
 	THEN (SELECT count(*) FROM runs r WHERE r.workspace_id = q.workspace_id AND r.status IN ('pending', 'running')) ELSE 0 END AS current`
 
@@ -30,8 +30,8 @@ func (t *Tx) UpdateQuota(ctx context.Context, name domain.QuotaName, limit int) 
 	return t.execOne(ctx, domain.NotFound("quota", name), `UPDATE quotas SET value = $3 WHERE workspace_id = $1 AND name = $2`, t.workspace, name, limit)
 }
 
-// LockQuota implements domain.QuotaTx. The lock comes first and the count in a statement of its own: it sees what the earlier holders of the
-// lock have inserted.
+// LockQuota implements domain.QuotaTx. The count is a separate statement after the lock, so it sees
+// what earlier holders of the lock inserted.
 func (t *Tx) LockQuota(ctx context.Context, name domain.QuotaName) (domain.Quota, error) {
 	var locked int
 	if err := t.get(ctx, &locked, `SELECT 1 FROM quotas WHERE workspace_id = $1 AND name = $2 FOR UPDATE`, t.workspace, name); err != nil {

@@ -7,22 +7,23 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// replicaSilence is how long a replica may be silent and still be asked for its agents.
+// replicaSilence is how long a replica may be silent before its agents count as disconnected.
 const replicaSilence = 30 * time.Second
 
-// SaveReplica says that the replica is alive and at which address others reach it.
+// SaveReplica records that the replica is alive, and the address at which others reach it.
 func (s *System) SaveReplica(ctx context.Context, id, url string, at time.Time) error {
 	_, err := s.db.ExecContext(ctx, `INSERT INTO replicas (id, url, seen_at) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET url = $2, seen_at = $3`, id, url, at)
 	return mapError(err)
 }
 
-// DeleteReplica says that the replica has ended.
+// DeleteReplica records that the replica has ended.
 func (s *System) DeleteReplica(ctx context.Context, id string) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1`, id)
 	return mapError(err)
 }
 
-// AgentReplica returns the address of the replica that holds the agent's connection; domain.CodeUnavailable when none does.
+// AgentReplica returns the id and address of the replica that holds the agent's connection;
+// domain.CodeUnavailable if the agent is not connected.
 func (s *System) AgentReplica(ctx context.Context, agent domain.AgentID, now time.Time) (id, url string, err error) {
 	var r struct {
 		ID  string `db:"id"`

@@ -34,7 +34,7 @@ type runRow struct {
 	CancelRequestedAt sql.NullTime     `db:"cancel_requested_at"`
 }
 
-// runColumns are a run's head: spec and parameters may have megabytes.
+// runColumns are a run's columns without spec and parameters, which may have megabytes.
 const runColumns = `id, job_id, job_name, spec_size, parameters_size, task_count, max_concurrent_runs, status, run_trigger,
 	started_by_kind, started_by_id, started_by_name, message, admitted, created_at, started_at, finished_at, cancel_requested_at`
 
@@ -47,7 +47,7 @@ func (r runRow) toDomain() (domain.Run, error) {
 	}, nil
 }
 
-// wholeRunRow is a run with what it froze.
+// wholeRunRow is a run's row with spec and parameters.
 type wholeRunRow struct {
 	runRow
 	Spec       []byte `db:"spec"`
@@ -88,8 +88,8 @@ func (t *Tx) RunParameters(ctx context.Context, ids []domain.RunID) (map[domain.
 	return documents[domain.RunID, []domain.Variable](ctx, t, `SELECT id, parameters AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
 }
 
-// Runs implements domain.RunTx. Each combination of filters reads one index in the order of the list, several states that of each state, so a
-// page costs the same however deep it lies.
+// Runs implements domain.RunTx. Each combination of filters has an index in the order of the list,
+// and several states read it once per state. So a page costs the same at any depth.
 func (t *Tx) Runs(ctx context.Context, f domain.RunFilter, before domain.RunID, limit int) ([]domain.Run, error) {
 	where, args := `workspace_id = $1`, []any{t.workspace, limit}
 	add := func(condition string, arg any) {
@@ -120,7 +120,7 @@ func (t *Tx) LatestRuns(ctx context.Context, jobs []domain.JobID) ([]domain.Run,
 		t.workspace, texts(jobs))
 }
 
-// RecentRuns implements domain.RunTx: Runs for many jobs in one statement.
+// RecentRuns implements domain.RunTx. It is Runs for many jobs in one statement.
 func (t *Tx) RecentRuns(ctx context.Context, jobs []domain.JobID, status []domain.RunStatus, limit int) ([]domain.Run, error) {
 	if len(status) == 0 {
 		return rows(ctx, t.conn, runRow.toDomain, `SELECT r.* FROM unnest($2::text[]) AS wanted (job) CROSS JOIN LATERAL (
@@ -138,6 +138,13 @@ func (t *Tx) RecentRuns(ctx context.Context, jobs []domain.JobID, status []domai
 func (t *Tx) ActiveRuns(ctx context.Context, job domain.JobID) ([]domain.Run, error) {
 	return rows(ctx, t.conn, runRow.toDomain, `SELECT `+runColumns+` FROM runs
 		WHERE workspace_id = $1 AND job_id = $2 AND status IN ('pending', 'running') ORDER BY id`, t.workspace, job)
+}
+
+// WaitingRuns implements domain.RunTx.
+func (t *Tx) WaitingRuns(ctx context.Context, machine domain.MachineID) (runs []domain.RunID, err error) {
+	err = t.sel(ctx, &runs, `SELECT DISTINCT run_id FROM tasks WHERE workspace_id = $1 AND machine_id = $2 AND machine_id <> '' AND status = 'queued'
+		AND current IS NULL ORDER BY run_id`, t.workspace, machine)
+	return runs, err
 }
 
 // OtherReadyRuns implements domain.RunTx.

@@ -15,7 +15,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// atOnce runs fn n times at once and returns the errors' codes, counted.
+// atOnce runs fn n times concurrently and returns the errors' codes, counted.
 func atOnce(n int, fn func(i int) error) map[domain.Code]int {
 	codes := make(chan domain.Code, n)
 	var all sync.WaitGroup
@@ -95,9 +95,9 @@ func TestAnIdempotencyKeyMakesOneRun(t *testing.T) {
 	require.NotEqual(t, first, other.ID, "a key is its caller's own")
 
 	execute(t, db, `UPDATE idempotency_keys SET created_at = now() - interval '25 hours'`)
-	anew, err := w.services.Runs.Start(t.Context(), w.admin, job.ID, []domain.Variable{{Name: "A", Value: "2"}}, key)
+	fresh, err := w.services.Runs.Start(t.Context(), w.admin, job.ID, []domain.Variable{{Name: "A", Value: "2"}}, key)
 	require.NoError(t, err, "after a day the key is a new one")
-	require.NotEqual(t, first, anew.ID)
+	require.NotEqual(t, first, fresh.ID)
 }
 
 func TestAKeyWhoseRequestFailedIsFree(t *testing.T) {
@@ -126,7 +126,7 @@ func TestSameRequestSameJob(t *testing.T) {
 	require.Equal(t, domain.CodeConflict, code(err), "the files are part of the request")
 }
 
-// member makes somebody with the role and returns the scope of a session of theirs.
+// member creates a member with the role and returns the scope of their session.
 func (w *tenant) member(name string, role domain.Role) domain.Scope {
 	w.t.Helper()
 	_, token, err := w.services.Members.Add(w.t.Context(), w.admin, name+"@example.com", name, role)
@@ -134,7 +134,7 @@ func (w *tenant) member(name string, role domain.Role) domain.Scope {
 	return w.accept(token, name+"@example.com")
 }
 
-// TestARunFromStartToEnd follows every row that changes on the way.
+// TestARunFromStartToEnd checks every row that changes on the way.
 func TestARunFromStartToEnd(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -190,7 +190,8 @@ func TestARunFromStartToEnd(t *testing.T) {
 	require.Equal(t, domain.CodeNotFound, code(err))
 }
 
-// TestReportsAtOnce: an agent that repeats itself, and the sweep that declares its work lost, end an attempt once.
+// TestReportsAtOnce: repeated reports of an agent, and the sweep that declares its work lost, end
+// an attempt once.
 func TestReportsAtOnce(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	w.connect("s1", 4)
@@ -253,7 +254,7 @@ func TestCancelAndRepair(t *testing.T) {
 	require.Equal(t, domain.CodeConflict, code(err), "a success needs none")
 }
 
-// TestRepairCountsToTheQuota, exactly, and among starts.
+// TestRepairCountsToTheQuota, exactly, also among starts.
 func TestRepairCountsToTheQuota(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
@@ -292,7 +293,8 @@ func TestRepairCountsToTheQuota(t *testing.T) {
 	}
 }
 
-// TestHeldRunsAreAdmittedInOrder: a run that its job's limit holds starts when another ends, the oldest first.
+// TestHeldRunsAreAdmittedInOrder: a run blocked by its job's limit starts when another ends, the
+// oldest first.
 func TestHeldRunsAreAdmittedInOrder(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
@@ -333,7 +335,8 @@ func TestHeldRunsAreAdmittedInOrder(t *testing.T) {
 	}
 }
 
-// TestSlotsGoByAge: an agent with one slot runs what waited longest, although a younger run's next task is ready at once.
+// TestSlotsGoByAge: an agent with one slot runs the task that waited longest, although a younger
+// run's next task is ready at once.
 func TestSlotsGoByAge(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
@@ -359,7 +362,7 @@ func TestSlotsGoByAge(t *testing.T) {
 	require.Empty(t, w.fleet.started, "one slot, one attempt")
 }
 
-// TestDispatchEverywhereAtOnce never gives an agent more than its slots, and no task twice.
+// TestDispatchEverywhereAtOnce never exceeds an agent's slots, and dispatches no task twice.
 func TestDispatchEverywhereAtOnce(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -389,7 +392,8 @@ func TestDispatchEverywhereAtOnce(t *testing.T) {
 	require.Equal(t, 3, count(t, db, `SELECT count(*) FROM runs WHERE status = 'success'`))
 }
 
-// TestDueRunsStayQuick with a hundred thousand queued tasks, on an agent that has no free slot and on one that has.
+// TestDueRunsStayQuick with a hundred thousand queued tasks, with and without a free slot on the
+// agent.
 func TestDueRunsStayQuick(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -413,7 +417,7 @@ func TestDueRunsStayQuick(t *testing.T) {
 	require.Less(t, free, 5*time.Second)
 }
 
-// queue inserts runs with queued tasks, as they are when their agent is busy.
+// queue inserts runs with queued tasks, like those of a busy agent.
 func queue(t testing.TB, db *sql.DB, ws domain.WorkspaceID, runs, tasks int) {
 	execute(t, db, `INSERT INTO runs (workspace_id, id, job_id, job_name, spec, parameters, status, run_trigger, started_by_kind, started_by_id, started_by_name, admitted, created_at)
 		SELECT $1, 'run_q' || lpad(i::text, 8, '0'), 'job_q', 'q', '{"tasks":[]}', '[]', 'running', 'manual', 'user', 'u', 'u', true, now() FROM generate_series(1, $2) i`, ws, runs)

@@ -86,7 +86,8 @@ func TestATickWaitsForTheQuota(t *testing.T) {
 	require.Len(t, w.runsOf(job.ID), 1)
 }
 
-// TestAScheduleWithNothingToRun, which can be there from before it was refused, misses its ticks and holds up nobody else's.
+// TestAScheduleWithNothingToRun, which older versions allowed, misses its ticks and blocks no other
+// schedule.
 func TestAScheduleWithNothingToRun(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()

@@ -179,6 +179,20 @@ CREATE TABLE lake_answers (
 );
 ALTER TABLE lake_answers ENABLE ROW LEVEL SECURITY;
 
+CREATE TABLE lake_erasures (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    table_id text COLLATE "C" NOT NULL,
+    list text COLLATE "C" NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    next_at timestamp with time zone NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    CONSTRAINT lake_erasures_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT lake_erasures_workspace_id_table_id_fkey FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables(workspace_id, id) ON DELETE CASCADE
+);
+ALTER TABLE lake_erasures ENABLE ROW LEVEL SECURITY;
+
 CREATE TABLE lake_locations (
     workspace_id text COLLATE "C" NOT NULL,
     location text COLLATE "C" NOT NULL,
@@ -204,6 +218,15 @@ CREATE TABLE lake_schemas (
     CONSTRAINT lake_schemas_workspace_id_database_id_fkey FOREIGN KEY (workspace_id, database_id) REFERENCES databases(workspace_id, id)
 );
 ALTER TABLE lake_schemas ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lake_stages (
+    workspace_id text COLLATE "C" NOT NULL,
+    location text COLLATE "C" NOT NULL,
+    staged_at timestamp with time zone NOT NULL,
+    CONSTRAINT lake_stages_pkey PRIMARY KEY (workspace_id, location),
+    CONSTRAINT lake_stages_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE lake_stages ENABLE ROW LEVEL SECURITY;
 
 CREATE TABLE lake_tables (
     workspace_id text COLLATE "C" NOT NULL,
@@ -248,6 +271,18 @@ CREATE TABLE lake_tables (
     CONSTRAINT lake_tables_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
 );
 ALTER TABLE lake_tables ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE lake_turns (
+    workspace_id text COLLATE "C" NOT NULL,
+    table_id text COLLATE "C" NOT NULL,
+    writer text COLLATE "C" NOT NULL,
+    lost integer NOT NULL,
+    lost_at timestamp with time zone NOT NULL,
+    until timestamp with time zone,
+    CONSTRAINT lake_turns_pkey PRIMARY KEY (workspace_id, table_id, writer),
+    CONSTRAINT lake_turns_workspace_id_table_id_fkey FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables(workspace_id, id) ON DELETE CASCADE
+);
+ALTER TABLE lake_turns ENABLE ROW LEVEL SECURITY;
 
 CREATE TABLE lineage (
     workspace_id text COLLATE "C" NOT NULL,
@@ -465,6 +500,7 @@ CREATE TABLE maintenance_tables (
     expired_at timestamp with time zone,
     cleaned_at timestamp with time zone,
     cleaned_version integer NOT NULL,
+    expired_snapshots bigint DEFAULT 0 NOT NULL,
     CONSTRAINT maintenance_tables_pkey PRIMARY KEY (workspace_id, table_id),
     CONSTRAINT maintenance_tables_workspace_id_table_id_fkey FOREIGN KEY (workspace_id, table_id) REFERENCES lake_tables(workspace_id, id) ON DELETE CASCADE
 );
@@ -615,6 +651,10 @@ CREATE TABLE statements (
     cancel_requested_at timestamp with time zone,
     replica text NOT NULL,
     lineage text DEFAULT ''::text NOT NULL,
+    idempotency_key text DEFAULT ''::text NOT NULL,
+    detached boolean DEFAULT false NOT NULL,
+    sent boolean DEFAULT true NOT NULL,
+    committed boolean DEFAULT true NOT NULL,
     CONSTRAINT statements_lineage_check CHECK ((lineage = ANY (ARRAY[''::text, 'none'::text, 'resolved'::text, 'unresolved'::text]))),
     CONSTRAINT statements_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT statements_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text]))),
@@ -689,9 +729,15 @@ CREATE INDEX jobs_due ON public.jobs USING btree (LEAST(next_at, waiting_since))
 
 CREATE INDEX lake_answers_age ON public.lake_answers USING btree (created_at);
 
+CREATE INDEX lake_erasures_due ON public.lake_erasures USING btree (next_at);
+
+CREATE INDEX lake_erasures_table ON public.lake_erasures USING btree (workspace_id, table_id);
+
 CREATE INDEX lake_locations_table ON public.lake_locations USING btree (workspace_id, table_id);
 
 CREATE INDEX lake_schemas_parent ON public.lake_schemas USING btree (workspace_id, database_id, parent_key, key);
+
+CREATE INDEX lake_stages_age ON public.lake_stages USING btree (staged_at);
 
 CREATE INDEX lake_tables_dropped ON public.lake_tables USING btree (workspace_id, database_id, kind, id) WHERE (dropped_at IS NOT NULL);
 
@@ -700,6 +746,8 @@ CREATE INDEX lake_tables_due ON public.lake_tables USING btree (purge_next) WHER
 CREATE INDEX lake_tables_list ON public.lake_tables USING btree (workspace_id, database_id, kind, id) WHERE (dropped_at IS NULL);
 
 CREATE UNIQUE INDEX lake_tables_live ON public.lake_tables USING btree (workspace_id, database_id, schema_key, name_key) WHERE (dropped_at IS NULL);
+
+CREATE INDEX lake_turns_age ON public.lake_turns USING btree (lost_at);
 
 CREATE INDEX lineage_adhoc ON public.lineage USING btree (workspace_id, table_id, direction, at) WHERE adhoc;
 
@@ -809,6 +857,10 @@ CREATE POLICY app ON lake_answers FOR ALL TO millpond_app USING ((workspace_id =
 
 CREATE POLICY system ON lake_answers FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
+CREATE POLICY app ON lake_erasures FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lake_erasures FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
 CREATE POLICY app ON lake_locations FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON lake_locations FOR ALL TO millpond_system USING (true) WITH CHECK (true);
@@ -817,9 +869,17 @@ CREATE POLICY app ON lake_schemas FOR ALL TO millpond_app USING ((workspace_id =
 
 CREATE POLICY system ON lake_schemas FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
+CREATE POLICY app ON lake_stages FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lake_stages FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
 CREATE POLICY app ON lake_tables FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON lake_tables FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON lake_turns FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON lake_turns FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
 CREATE POLICY app ON lineage FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
@@ -1049,15 +1109,27 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON lake_answers TO millpond_app;
 
 GRANT DELETE, SELECT ON lake_answers TO millpond_system;
 
+GRANT DELETE, INSERT, SELECT, UPDATE ON lake_erasures TO millpond_app;
+
+GRANT SELECT ON lake_erasures TO millpond_system;
+
 GRANT DELETE, INSERT, SELECT, UPDATE ON lake_locations TO millpond_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON lake_schemas TO millpond_app;
 
 GRANT INSERT, SELECT ON lake_schemas TO millpond_system;
 
+GRANT DELETE, INSERT, SELECT, UPDATE ON lake_stages TO millpond_app;
+
+GRANT DELETE, SELECT ON lake_stages TO millpond_system;
+
 GRANT DELETE, INSERT, SELECT, UPDATE ON lake_tables TO millpond_app;
 
 GRANT SELECT ON lake_tables TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON lake_turns TO millpond_app;
+
+GRANT DELETE, SELECT ON lake_turns TO millpond_system;
 
 GRANT DELETE, INSERT, SELECT ON lineage TO millpond_app;
 

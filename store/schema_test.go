@@ -16,8 +16,9 @@ import (
 	"github.com/millpond/millpond/store/storetest"
 )
 
-// schemaQueries print the schema from the catalogue, in one form for every version of PostgreSQL; pg_dump's differs from one to the next, and not every
-// installation has it. Partitions are left out: they are days.
+// schemaQueries print the schema from the catalogue, in one form for every version of PostgreSQL.
+// pg_dump's form differs between versions, and not every installation has it. Partitions are left
+// out: they are days.
 var schemaQueries = []string{
 	// tables with columns and constraints
 	`SELECT format(E'CREATE TABLE %I (\n%s\n)%s;', c.relname, (
@@ -39,7 +40,7 @@ var schemaQueries = []string{
 			|| CASE WHEN c.relforcerowsecurity THEN format(E'\nALTER TABLE %I FORCE ROW LEVEL SECURITY;', c.relname) ELSE '' END
 		FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'goose_db_version'
 		ORDER BY c.relname`,
-	// indexes that no constraint made
+	// indexes without a constraint
 	`SELECT replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') || ';' FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
 		WHERE t.relnamespace = 'public'::regnamespace AND NOT t.relispartition AND t.relname <> 'goose_db_version'
 			AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = i.indexrelid AND k.contype IN ('p', 'u')) ORDER BY c.relname`,
@@ -83,7 +84,8 @@ func schema(t testing.TB, db *sql.DB) string {
 	return text
 }
 
-// TestSchemaGolden keeps the migrated schema readable in one file, the same on every version of PostgreSQL.
+// TestSchemaGolden stores the migrated schema in one readable file, the same for every version of
+// PostgreSQL.
 func TestSchemaGolden(t *testing.T) {
 	got := schema(t, superuser(t, storetest.Database(t, store.Migrate)))
 	const path = "schema.sql"
@@ -96,7 +98,8 @@ func TestSchemaGolden(t *testing.T) {
 	require.Empty(t, diff, "the schema has changed: UPDATE_GOLDEN=1 go test ./store")
 }
 
-// TestMigrationsGoDownAndUp: each step back leaves nothing behind, and the way up again ends at the same schema.
+// TestMigrationsGoDownAndUp: each step down leaves nothing behind, and migrating up again gives the
+// same schema.
 func TestMigrationsGoDownAndUp(t *testing.T) {
 	dsn := storetest.Database(t, store.Migrate)
 	db := superuser(t, dsn)
@@ -113,9 +116,10 @@ func TestMigrationsGoDownAndUp(t *testing.T) {
 	require.NoError(t, store.Migrate(t.Context(), dsn), "twice is no harm")
 }
 
-// TestAnOwnerWhoIsNoSuperuser can migrate and serve, with the right to make roles: a managed database gives no more.
+// TestAnOwnerWhoIsNoSuperuser can migrate and serve with the right to create roles. Managed
+// databases give no more.
 func TestAnOwnerWhoIsNoSuperuser(t *testing.T) {
-	storetest.Database(t, store.Migrate) // the roles belong to the cluster, and are there
+	storetest.Database(t, store.Migrate) // the roles belong to the cluster, and exist
 	dsn := storetest.Database(t, nil)
 	db := superuser(t, dsn)
 	execute(t, db, `CREATE ROLE plain LOGIN CREATEROLE PASSWORD 'plain'`)

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// shared reads the same thing once for all who asked before it is read: a hot key, or table, costs the database no more the more ask for it. Unlike a single flight it
-// answers nobody from before his question: whoever asks while it is being read waits for the next reading.
+// shared reads a value once for all callers who asked before the read began. So a hot key or table
+// costs the database no more with more callers. Unlike a single flight, no caller gets a value read
+// before its call: callers during a read wait for the next one.
 type shared[K comparable, V any] struct {
 	mu   sync.Mutex
-	next map[K]*reading[V] // to come, after the one that goes on; nil where nobody waits for it
+	next map[K]*reading[V] // the read after the running one; nil if no caller waits for it
 }
 
 type reading[V any] struct {
@@ -22,7 +23,7 @@ type reading[V any] struct {
 	err   error
 }
 
-// run reads for all who wait. A panic is theirs, and not the server's.
+// run reads for all callers that wait. A panic becomes their error, and does not end the server.
 func (r *reading[V]) run() {
 	defer close(r.done)
 	defer func() {
@@ -35,19 +36,20 @@ func (r *reading[V]) run() {
 
 func newShared[K comparable, V any]() *shared[K, V] { return &shared[K, V]{next: map[K]*reading[V]{}} }
 
-// get is what read answers to the caller, or to one who asked no later than it begins. Who is alone reads himself.
+// get returns what read returns to the caller, or to another caller whose read began after this
+// call. A lone caller reads itself.
 func (s *shared[K, V]) get(ctx context.Context, key K, read func(context.Context) (V, error)) (V, error) {
 	r := s.join(ctx, key, read)
 	if r == nil {
-		defer s.rest(key)
+		defer s.finish(key)
 		return read(ctx)
 	}
-	late := time.NewTimer(sharedPatience)
+	late := time.NewTimer(sharedWait)
 	defer late.Stop()
 	select {
 	case <-r.done:
 		return r.value, r.err
-	case <-late.C: // whoever reads has a connection that is silent
+	case <-late.C: // the reader's connection is silent
 		return read(ctx)
 	case <-ctx.Done():
 		var none V
@@ -55,10 +57,10 @@ func (s *shared[K, V]) get(ctx context.Context, key K, read func(context.Context
 	}
 }
 
-// sharedPatience is how long another's reading is waited for.
-const sharedPatience = 2 * time.Second
+// sharedWait is how long get waits for another caller's read.
+const sharedWait = 2 * time.Second
 
-// join is the next reading; nil where none goes on, and the caller is to read.
+// join returns the next read to wait for; nil if none is running and the caller must read.
 func (s *shared[K, V]) join(ctx context.Context, key K, read func(context.Context) (V, error)) *reading[V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +75,8 @@ func (s *shared[K, V]) join(ctx context.Context, key K, read func(context.Contex
 	return r
 }
 
-// rest has the next reading begin, once one is over.
-func (s *shared[K, V]) rest(key K) {
+// finish starts the next read after one has ended.
+func (s *shared[K, V]) finish(key K) {
 	r := s.begin(key)
 	if r == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestShared: whoever asks is answered by a reading that began after he asked, and those who wait share one.
+// TestShared: each caller gets a read that began after its call, and waiting callers share one.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared[string, int]()
@@ -39,7 +39,7 @@ func TestShared(t *testing.T) {
 		ask(2)
 		state.Store(2)
 		back <- struct{}{}
-		synctest.Wait() // the second reading goes on
+		synctest.Wait() // the second read is running
 		state.Store(3)
 		ask(3)
 		back <- struct{}{}
@@ -50,7 +50,7 @@ func TestShared(t *testing.T) {
 	})
 }
 
-// TestSharedIsNobodys: one who leaves takes the reading from nobody, and each hears of its error.
+// TestSharedIsNobodys: a caller that leaves does not end the read, and each caller gets its error.
 func TestSharedIsNobodys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared[string, int]()
@@ -81,7 +81,7 @@ func TestSharedIsNobodys(t *testing.T) {
 	})
 }
 
-// TestSharedDoesNotWaitForASilentConnection: who has waited for long reads himself.
+// TestSharedDoesNotWaitForASilentConnection: a caller that has waited long reads itself.
 func TestSharedDoesNotWaitForASilentConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared[string, int]()
@@ -101,7 +101,7 @@ func TestSharedDoesNotWaitForASilentConnection(t *testing.T) {
 	})
 }
 
-// TestSharedPanic is an error to all who wait, and the next reading goes on.
+// TestSharedPanic is an error for all waiting callers, and the next read starts.
 func TestSharedPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared[string, int]()

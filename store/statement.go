@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lib/pq"
+
 	"github.com/millpond/millpond/domain"
 )
 
@@ -52,11 +54,15 @@ type statementRow struct {
 	CancelledAt   sql.NullTime             `db:"cancel_requested_at"`
 	Resolution    domain.LineageResolution `db:"lineage"`
 	Replica       string                   `db:"replica"`
+	Key           string                   `db:"idempotency_key"`
+	Detached      bool                     `db:"detached"`
+	Sent          bool                     `db:"sent"`
+	Committed     bool                     `db:"committed"`
 }
 
 const statementColumns = `id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit, timeout_ms, created_by_kind,
 	created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, progress, kind, write, engine, routing_reason, fault, failure, failure_line,
-	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, lineage, replica`
+	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, lineage, replica, idempotency_key, detached, sent, committed`
 
 func (r statementRow) toDomain() (domain.Statement, error) {
 	st := domain.Statement{
@@ -65,7 +71,7 @@ func (r statementRow) toDomain() (domain.Statement, error) {
 		RunID: r.RunID, TaskKey: r.TaskKey, CreatedAt: r.CreatedAt.UTC(), State: r.State, Message: r.Message, Progress: r.Progress, Kind: r.Kind, Write: r.Write,
 		Engine: r.Engine, RoutingReason: r.RoutingReason, Schemata: r.Schemata, Rows: r.Rows, Bytes: r.Bytes, Scanned: r.Scanned, Truncated: r.Truncated,
 		ResultUntil: timePtr(r.ResultUntil), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt), CancelRequestedAt: timePtr(r.CancelledAt),
-		Resolution: r.Resolution, Replica: r.Replica,
+		Resolution: r.Resolution, Replica: r.Replica, Key: r.Key, Detached: r.Detached, Sent: r.Sent, Committed: r.Committed,
 	}
 	if r.Fault != "" {
 		st.Failure = &domain.StatementFailure{Fault: r.Fault, Message: r.Failure, Line: r.FailureLine, Column: r.FailureColumn}
@@ -86,10 +92,11 @@ func (t *Tx) InsertStatement(ctx context.Context, st domain.Statement) error {
 		parameters = []byte("[]")
 	}
 	return t.exec(prepared(ctx), `INSERT INTO statements (workspace_id, id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit,
-		timeout_ms, created_by_kind, created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, replica)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
+		timeout_ms, created_by_kind, created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, replica,
+		idempotency_key, detached, sent, committed)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, false)`,
 		t.workspace, st.ID, st.Warehouse, st.Query, string(parameters), st.Database, st.Schema, st.Requested, st.RowLimit, st.ByteLimit, st.Timeout.Milliseconds(),
-		st.CreatedBy.Kind, st.CreatedBy.ID, st.CreatedBy.Name, st.Role, st.RunID, st.TaskKey, st.CreatedAt, st.State, st.Message, st.Replica)
+		st.CreatedBy.Kind, st.CreatedBy.ID, st.CreatedBy.Name, st.Role, st.RunID, st.TaskKey, st.CreatedAt, st.State, st.Message, st.Replica, st.Key, st.Detached, st.Sent)
 }
 
 // Statement implements domain.StatementTx.
@@ -127,10 +134,10 @@ func (t *Tx) UpdateStatement(ctx context.Context, st domain.Statement, result []
 	return t.execOne(prepared(ctx), domain.NotFound("statement", st.ID), `UPDATE statements SET state = $3, message = $4, progress = $5, kind = $6, write = $7, engine = $8,
 		routing_reason = $9, fault = $10, failure = $11, failure_line = $12, failure_column = $13, schema_message = $14, rows = $15, bytes = $16, scanned = $17,
 		truncated = $18, chunks = $19, result = CASE WHEN $20 THEN nullif($21::bytea, '') ELSE result END, result_until = $22, started_at = $23, finished_at = $24,
-		cancel_requested_at = $25, lineage = $26 WHERE workspace_id = $1 AND id = $2`,
+		cancel_requested_at = $25, lineage = $26, replica = $27, detached = $28, sent = $29 WHERE workspace_id = $1 AND id = $2`,
 		t.workspace, st.ID, st.State, st.Message, st.Progress, st.Kind, st.Write, st.Engine, st.RoutingReason, f.Fault, f.Message, f.Line, f.Column,
 		st.Schemata, st.Rows, st.Bytes, st.Scanned, st.Truncated, string(chunks), result != nil, result, st.ResultUntil, st.StartedAt, st.FinishedAt, st.CancelRequestedAt,
-		st.Resolution)
+		st.Resolution, st.Replica, st.Detached, st.Sent)
 }
 
 // StatementResult implements domain.StatementTx.
@@ -139,7 +146,8 @@ func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result
 	return result, orMissing(err, domain.NotFound("statement", id))
 }
 
-// Statements implements domain.StatementTx. The page is found by the primary key, or by the index of the warehouse or the run; texts are read of what it has alone.
+// Statements implements domain.StatementTx. The primary key, or an index of the warehouse or run,
+// finds the page. Only texts in the page are read.
 func (t *Tx) Statements(ctx context.Context, f domain.StatementFilter, before domain.StatementID, limit, bytes int) ([]domain.Statement, error) {
 	args := []any{t.workspace}
 	where := "workspace_id = $1"
@@ -172,15 +180,11 @@ func (t *Tx) Statements(ctx context.Context, f domain.StatementFilter, before do
 		SELECT `+statementColumns+` FROM statements JOIN page USING (id) WHERE workspace_id = $1 AND page.before <= $%d ORDER BY id DESC`, where, len(args)-1, len(args)), args...)
 }
 
-// LiveStatements implements domain.StatementTx.
-func (t *Tx) LiveStatements(ctx context.Context, warehouse domain.MachineID) (n int, err error) {
-	err = t.get(ctx, &n, `SELECT count(*) FROM statements WHERE workspace_id = $1 AND warehouse_id = $2 AND state IN ('queued', 'running')`, t.workspace, warehouse)
-	return n, err
-}
-
 // LostStatements implements domain.System.
-func (s *System) LostStatements(ctx context.Context, now time.Time, limit int) ([]domain.StatementRef, error) {
-	return s.statementRefs(ctx, `state IN ('queued', 'running') AND created_at < $1 AND NOT EXISTS (SELECT FROM replicas r WHERE r.id = replica AND r.seen_at > $1)`, now.Add(-replicaSilence), limit)
+func (s *System) LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]domain.StatementRef, error) {
+	return s.statementRefs(ctx, `state IN ('queued', 'running')
+		AND (replica = '' OR created_at < $1 AND (replica = $3 AND id <> ALL($4)
+			OR replica <> $3 AND NOT EXISTS (SELECT FROM replicas r WHERE r.id = replica AND r.seen_at > $1)))`, now.Add(-replicaSilence), limit, replica, pq.Array(live))
 }
 
 // ExpiredResults implements domain.System.
@@ -188,14 +192,15 @@ func (s *System) ExpiredResults(ctx context.Context, now time.Time, limit int) (
 	return s.statementRefs(ctx, `chunks <> '[]' AND result_until <= $1`, now, limit)
 }
 
-func (s *System) statementRefs(ctx context.Context, where string, at time.Time, limit int) ([]domain.StatementRef, error) {
+func (s *System) statementRefs(ctx context.Context, where string, at time.Time, limit int, more ...any) ([]domain.StatementRef, error) {
 	type row struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Statement domain.StatementID `db:"id"`
 		Chunks    int                `db:"chunks"`
+		Replica   string             `db:"replica"`
 	}
 	translate := func(r row) (domain.StatementRef, error) { return domain.StatementRef(r), nil }
-	all, err := rows(ctx, s.db, translate, `SELECT workspace_id, id, jsonb_array_length(chunks) AS chunks FROM statements WHERE `+where+` LIMIT $2`, at, limit)
+	all, err := rows(ctx, s.db, translate, `SELECT workspace_id, id, jsonb_array_length(chunks) AS chunks, replica FROM statements WHERE `+where+` LIMIT $2`, append([]any{at, limit}, more...)...)
 	return all, mapError(err)
 }
 

@@ -1,5 +1,6 @@
-// Package store keeps everything in PostgreSQL. Tenant SQL exists only on Tx, from Store.In, bound by row-level security to one workspace;
-// what has no tenant yet is on System, whose role has narrow grants.
+// Package store stores everything in PostgreSQL. Tenant SQL exists only on Tx, from Store.In, bound
+// by row-level security to one workspace. SQL without a tenant is on System, whose role has narrow
+// grants.
 package store
 
 import (
@@ -16,15 +17,15 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// Roles of the database, made by the first migration.
+// Database roles, created by the first migration.
 const (
 	appRole    = "millpond_app"
 	systemRole = "millpond_system"
 )
 
-// Options of a Store. The zero value has the defaults.
+// Options configure a Store. The zero value has the defaults.
 type Options struct {
-	MaxConns int // of tenant transactions at once; 0 stands for 24
+	MaxConns int // bound of concurrent tenant transactions; 0 means 24
 }
 
 // Store is the database.
@@ -35,7 +36,8 @@ type Store struct {
 	tables *shared[tableName, lakeTableRow] // see FindLakeTable
 }
 
-// Open connects to a migrated database. The login in the DSN must be a member of both roles, as the one that migrated is.
+// Open connects to a migrated database. The login in the DSN must be a member of both roles, as
+// Migrate makes its own login.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.MaxConns == 0 {
 		o.MaxConns = 24
@@ -60,7 +62,8 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// connect opens a pool whose every connection is bound to the role. Parameters go along with the statement in one round trip.
+// connect opens a pool with all connections bound to the role. Parameters are sent with their
+// statement, in one round trip.
 func connect(dsn, role string, conns int) (*sqlx.DB, error) {
 	cfg, err := pq.NewConfig(dsn)
 	if err != nil {
@@ -95,19 +98,30 @@ func (s *Store) closePools() {
 	_ = s.system.db.Close()
 }
 
-// Topics returns the wake-ups of this database.
+// Topics returns the notifications of this database.
 func (s *Store) Topics() *Topics { return s.topics }
 
-// System returns what is allowed outside of a workspace.
+// System returns the operations outside of a workspace.
 func (s *Store) System() *System { return s.system }
 
-// Ping asks whether the database answers.
+// Ping checks whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.app.PingContext(ctx) }
 
-// maxTries bounds how often a transaction that lost a deadlock is run.
+// Writable commits a record to the database's log. Its error says why the database refuses to
+// write.
+func (s *Store) Writable(ctx context.Context) error {
+	var readOnly bool
+	err := s.app.QueryRowContext(ctx, `SELECT current_setting('transaction_read_only')::bool FROM pg_logical_emit_message(true, 'millpond', 'ready')`).Scan(&readOnly)
+	if err == nil && readOnly {
+		return domain.Errorf(domain.CodeUnavailable, "The database refuses to write: it is read-only.")
+	}
+	return mapError(err)
+}
+
+// maxTries bounds the tries of a transaction that loses a deadlock or a serialization conflict.
 const maxTries = 4
 
-// In implements domain.Store. It costs two round trips beside those of fn.
+// In implements domain.Store. It adds two round trips to those of fn.
 func (s *Store) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) error {
 	if err := scope.Valid(); err != nil {
 		return err
@@ -120,7 +134,8 @@ func (s *Store) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) e
 	}
 }
 
-// orCancelled says that the request was cancelled where that is why the driver failed: it reports a broken connection then.
+// orCancelled adds the context's error to err if the context has ended: the driver reports a broken
+// connection then.
 func orCancelled(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -139,12 +154,12 @@ func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(domain.Tx)
 		if !committed {
 			rollback(conn)
 		}
-		_ = conn.Close() // gives it back to the pool
+		_ = conn.Close() // returns it to the pool
 	}()
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil { // the driver may have come through before it noticed
+	if err := ctx.Err(); err != nil { // the driver may have succeeded before it noticed
 		return err
 	}
 	if _, err := conn.ExecContext(ctx, tx.end()); err != nil {
@@ -155,7 +170,8 @@ func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(domain.Tx)
 	return nil
 }
 
-// begin opens the transaction. A connection that broke while it was idle, as all do when the database restarts, is thrown away for the next.
+// begin opens the transaction. It discards connections that broke while idle, as all do when the
+// database restarts, and tries the next.
 func (s *Store) begin(ctx context.Context, scope domain.Scope) (*sqlx.Conn, error) {
 	begin := "BEGIN; SELECT set_config('app.workspace', " + pq.QuoteLiteral(string(scope.Workspace())) + ", true)"
 	for try := 0; ; try++ {
@@ -174,10 +190,10 @@ func (s *Store) begin(ctx context.Context, scope domain.Scope) (*sqlx.Conn, erro
 	}
 }
 
-// rollbackTime bounds a rollback, which must not depend on a request that has gone away.
+// rollbackTime bounds a rollback, which must not depend on a request that has ended.
 const rollbackTime = 5 * time.Second
 
-// rollback ends the transaction; a connection on which that fails is thrown away.
+// rollback ends the transaction. A connection on which that fails is discarded.
 func rollback(conn *sqlx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTime)
 	defer cancel()
@@ -186,5 +202,5 @@ func rollback(conn *sqlx.Conn) {
 	}
 }
 
-// Connections is how many connections of tenant transactions are open.
+// Connections returns the number of open connections for tenant transactions.
 func (s *Store) Connections() int { return s.app.Stats().OpenConnections }

@@ -12,23 +12,26 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// System is what is allowed outside of a workspace, under a database role of its own with narrow grants: to find work for schedulers, to
-// recognise credentials (auth.go), to make workspaces (instance.go), and to keep house.
+// System holds the operations outside of a workspace, under its own database role with narrow
+// grants. They find work for schedulers, recognise credentials (auth.go), create workspaces
+// (instance.go), and clean up.
 type System struct {
 	db   *sqlx.DB
-	keys *shared[string, auth.Key] // by their secrets' hashes; see APIKey
+	keys *shared[string, auth.Key] // by the hash of their secret; see APIKey
 }
 
 var _ domain.System = (*System)(nil)
 
-// DueRuns implements domain.System: runs with a ready task whose agent is connected and has a free slot, and of the pending runs that their job's own limit
-// held, the oldest for which there is a place now. A machine that is stopped counts, as it can be started, unless a person stopped it after the run began.
+// DueRuns implements domain.System. It returns runs with a ready task whose agent is connected and
+// has a free slot. It also returns, of the pending runs blocked by their job's limit, the oldest
+// that can start now. A stopped machine counts, since it can be started, unless a person stopped it
+// after the run began.
 func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error) {
 	return refs(ctx, s, refRow.run, `
 		WITH RECURSIVE free AS MATERIALIZED (
 			SELECT a.workspace_id, a.machine_id FROM agents a WHERE a.session <> '' AND a.slots > (SELECT count(*) FROM attempts r
 				WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running'))
-		), waited AS ( -- for each machine that tasks wait for one step in the index, however many they are
+		), waited AS ( -- one index step for each machine that tasks wait for, however many tasks there are
 			(SELECT workspace_id, machine_id FROM tasks WHERE machine_id <> '' AND status = 'queued' AND current IS NULL ORDER BY workspace_id, machine_id LIMIT 1)
 			UNION ALL
 			SELECT n.workspace_id, n.machine_id FROM waited w CROSS JOIN LATERAL (SELECT workspace_id, machine_id FROM tasks
@@ -84,7 +87,8 @@ func (s *System) NextRetry(ctx context.Context, now time.Time) (time.Time, error
 	return s.nextTime(ctx, `SELECT min(not_before) FROM tasks WHERE status = 'queued' AND current IS NULL AND not_before > $1`, now)
 }
 
-// DueSchedules implements domain.System. Ticks that wait for their workspace's quota are due when there is room, so that they keep no other from being seen.
+// DueSchedules implements domain.System. Ticks that wait for their workspace's quota are due when
+// there is room, so that they do not hide others.
 func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]domain.JobRef, error) {
 	return refs(ctx, s, refRow.job, `SELECT workspace_id, id FROM jobs j WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL)
 		AND LEAST(next_at, waiting_since) <= $1 AND (next_at <= $1 OR EXISTS (SELECT FROM quotas q WHERE q.workspace_id = j.workspace_id
@@ -113,9 +117,15 @@ func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]domain.Age
 
 // ExtendLeases implements domain.System.
 func (s *System) ExtendLeases(ctx context.Context, now, until time.Time) error {
-	away := min(replicaSilence, until.Sub(now)/4) // a replica that was seen since then, this one's last process included, has left the agents time to come back
+	away := min(replicaSilence, until.Sub(now)/4) // a replica seen since then, such as this one's previous process, has given the agents time to reconnect
 	_, err := s.db.ExecContext(ctx, `UPDATE agents SET lease_expires_at = $1 WHERE lease_expires_at < $1
 		AND (session <> '' OR lease_expires_at > $1::timestamptz - interval '1 day') AND NOT EXISTS (SELECT FROM replicas WHERE seen_at > $2)`, until, now.Add(-away))
+	return mapError(err)
+}
+
+// ForgetInstances implements domain.System.
+func (s *System) ForgetInstances(ctx context.Context) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE agents SET instance = '' WHERE instance <> ''`)
 	return mapError(err)
 }
 
@@ -126,7 +136,7 @@ func (s *System) RenewLeases(ctx context.Context, until time.Time) error {
 	return mapError(err)
 }
 
-// sealBacklog is how many bytes of a running attempt's log are sealed before its end.
+// sealBacklog is the number of unsealed log bytes at which a running attempt's log is sealed.
 const sealBacklog = 8 << 20
 
 // UnsealedAttempts implements domain.System.
@@ -142,7 +152,7 @@ func (s *System) Housekeep(ctx context.Context, now time.Time) error {
 	if err := ensurePartitions(ctx, s.db, now); err != nil {
 		return err
 	}
-	failed := []error{s.dropPartitions(ctx, now)} // one that is in use is dropped at the next time
+	failed := []error{s.dropPartitions(ctx, now)} // a partition in use is dropped next time
 	for _, statement := range []struct {
 		sql string
 		arg time.Time
@@ -160,7 +170,7 @@ func (s *System) Housekeep(ctx context.Context, now time.Time) error {
 	return errors.Join(failed...)
 }
 
-// keepDays is how many days of chunks stay in the database although they are sealed.
+// keepDays is how many days sealed chunks stay in the database.
 const keepDays = 2
 
 func (s *System) dropPartitions(ctx context.Context, now time.Time) error {

@@ -48,7 +48,7 @@ func (t *Tx) AttemptCount(ctx context.Context, runs []domain.RunID) (n int, err 
 	return n, err
 }
 
-// taskUpdate is a task's changed row as it goes to the database in one JSON array: one statement for any number of tasks.
+// taskUpdate is a task's changed row in a JSON array: one statement updates any number of tasks.
 type taskUpdate struct {
 	Key        string            `json:"key"`
 	Status     domain.TaskStatus `json:"status"`

@@ -19,7 +19,7 @@ type Tx struct {
 	conn      *sqlx.Conn
 	workspace domain.WorkspaceID
 	topics    []domain.Topic
-	held      domain.Actor // who writes, and does not end before the transaction does
+	held      domain.Actor // the writer that cannot end before the transaction does
 }
 
 var _ domain.Tx = (*Tx)(nil)
@@ -27,8 +27,8 @@ var _ domain.Tx = (*Tx)(nil)
 // Notify implements domain.Tx.
 func (t *Tx) Notify(topics ...domain.Topic) { t.topics = append(t.topics, topics...) }
 
-// end commits, with the notifications in the same round trip. The SELECT before fails where a statement has failed and its error was passed over:
-// PostgreSQL would answer COMMIT with a rollback, and no error.
+// end commits and sends the notifications in one round trip. The SELECT before fails if the error
+// of a failed statement was ignored. PostgreSQL would answer COMMIT with a rollback, and no error.
 func (t *Tx) end() string {
 	var b strings.Builder
 	b.WriteString("SELECT;")
@@ -55,7 +55,7 @@ func (t *Tx) exec(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
-// execOne is exec for a statement that must touch a row; missing is the error when it does not.
+// execOne is exec for a statement that must change a row; missing is the error when it does not.
 func (t *Tx) execOne(ctx context.Context, missing error, query string, args ...any) error {
 	res, err := t.conn.ExecContext(ctx, query, args...)
 	if err != nil {
@@ -67,7 +67,7 @@ func (t *Tx) execOne(ctx context.Context, missing error, query string, args ...a
 	return missing
 }
 
-// orMissing replaces "no rows" by the error given.
+// orMissing replaces sql.ErrNoRows by the given error.
 func orMissing(err, missing error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return missing
@@ -75,7 +75,7 @@ func orMissing(err, missing error) error {
 	return err
 }
 
-// rows reads many rows and translates each.
+// rows reads rows and translates each.
 func rows[R, T any](ctx context.Context, q sqlx.QueryerContext, translate func(R) (T, error), query string, args ...any) ([]T, error) {
 	var raw []R
 	if err := sqlx.SelectContext(ctx, q, &raw, query, args...); err != nil {
@@ -96,7 +96,8 @@ type documentRow struct {
 	Document []byte `db:"document"`
 }
 
-// documents reads the JSON documents of the ids, $2 of the query, which answers with id and document.
+// documents reads the JSON documents of the ids, which are $2 of the query. The query returns the
+// columns id and document.
 func documents[K ~string, V any](ctx context.Context, t *Tx, query string, ids []K) (map[K]V, error) {
 	var found []documentRow
 	if err := t.sel(ctx, &found, query, t.workspace, texts(ids)); err != nil {
@@ -121,7 +122,7 @@ func timePtr(t sql.NullTime) *time.Time {
 	return &utc
 }
 
-// texts makes an array parameter of anything like a string.
+// texts is an array parameter of string-like values.
 func texts[T ~string](all []T) any {
 	s := make([]string, len(all))
 	for i, v := range all {

@@ -18,7 +18,7 @@ import (
 
 var errMine = errors.New("mine")
 
-// openTransactions counts those of the tenant role in this test's database.
+// openTransactions counts the tenant role's open transactions in this test's database.
 const openTransactions = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 	AND state LIKE 'idle in transaction%'`
 
@@ -49,7 +49,8 @@ func TestInCommitsAndRollsBack(t *testing.T) {
 	require.False(t, claimed("panic"))
 }
 
-// TestAFailureThatIsPassedOverDoesNotCommit: PostgreSQL answers COMMIT after a failed statement with a rollback and no error.
+// TestAFailureThatIsPassedOverDoesNotCommit: PostgreSQL answers COMMIT after a failed statement
+// with a rollback and no error.
 func TestAFailureThatIsPassedOverDoesNotCommit(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	for name, notify := range map[string]func(domain.Tx){"with": func(tx domain.Tx) { tx.Notify("x") }, "without": func(domain.Tx) {}} {
@@ -121,7 +122,7 @@ func TestACancelledRequestLeavesNothingOpen(t *testing.T) {
 				require.ErrorIs(t, err, context.Canceled)
 			}
 			require.Eventually(t, func() bool { return count(t, db, openTransactions) == 0 }, time.Minute, 10*time.Millisecond)
-			for range 30 { // whichever connection of the pool it is
+			for range 30 { // on any connection of the pool
 				in(t, s, w.admin, read)
 			}
 		})
@@ -136,7 +137,8 @@ func untilSomebodyWaits(t *testing.T, db *sql.DB) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// TestAConnectionThatIsKilled in the middle of a transaction is an error to be tried again, and is not used again.
+// TestAConnectionThatIsKilled in the middle of a transaction is a retryable error, and is not used
+// again.
 func TestAConnectionThatIsKilled(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -165,7 +167,8 @@ func TestAConnectionThatIsKilled(t *testing.T) {
 	require.Zero(t, count(t, db, openTransactions))
 }
 
-// TestADatabaseThatRestarts is unavailable meanwhile, and then every request is answered again: connections that broke while idle are nobody's error.
+// TestADatabaseThatRestarts is unavailable meanwhile, and then answers every request: connections
+// that broke while idle cause no error.
 func TestADatabaseThatRestarts(t *testing.T) {
 	for name, restart := range map[string]func(testing.TB){"Restart": storetest.Restart, "Kill": storetest.Kill} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +191,7 @@ func TestADatabaseThatRestarts(t *testing.T) {
 	}
 }
 
-// fill opens n connections of the pool at once and leaves them idle.
+// fill opens n connections of the pool and leaves them idle.
 func (w *tenant) fill(n int) {
 	var all, ready sync.WaitGroup
 	ready.Add(n)
@@ -204,7 +207,7 @@ func (w *tenant) fill(n int) {
 	all.Wait()
 }
 
-// TestDeadlocksAreTriedAgain: two transactions that take two locks in opposite orders both get through.
+// TestDeadlocksAreTriedAgain: two transactions that take two locks in opposite orders both succeed.
 func TestDeadlocksAreTriedAgain(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()

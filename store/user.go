@@ -51,8 +51,8 @@ func (t *Tx) Users(ctx context.Context, ids []domain.UserID) ([]domain.User, err
 		WHERE m.workspace_id = $1 AND m.user_id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// InsertMember implements domain.MemberTx. Whatever concerns the user waits for the other: ensure_user locks it, as AcceptInvitation does. Locks are
-// taken in the order user, invitation, member.
+// InsertMember implements domain.MemberTx. ensure_user locks the user, as AcceptInvitation does, so
+// concurrent changes to the user wait. Locks are taken in the order user, invitation, member.
 func (t *Tx) InsertMember(ctx context.Context, u domain.User, role domain.Role, at time.Time) (domain.Member, error) {
 	var id domain.UserID
 	if err := t.get(ctx, &id, `SELECT ensure_user($1, $2, $3, $4)`, u.ID, u.Email, u.Name, at); err != nil {
@@ -82,7 +82,8 @@ func (t *Tx) UpdateMember(ctx context.Context, id domain.UserID, role domain.Rol
 	return t.execOne(ctx, domain.NotFound("member", id), `UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2`, t.workspace, id, role)
 }
 
-// DeleteMember implements domain.MemberTx. Sessions and keys go with the membership, by their foreign keys; a one-time link that was not used is used up.
+// DeleteMember implements domain.MemberTx. The foreign keys delete the membership's sessions and
+// keys. Unused one-time links become used.
 func (t *Tx) DeleteMember(ctx context.Context, id domain.UserID) error {
 	if err := t.notifySessions(ctx, id); err != nil {
 		return err
@@ -107,7 +108,8 @@ func (t *Tx) InsertInvitation(ctx context.Context, i domain.Invitation) error {
 
 const insertInvitation = `INSERT INTO invitations (workspace_id, token_hash, email, role, expires_at) VALUES ($1, $2, NULLIF($3, ''), $4, $5)`
 
-// notifySessions wakes what the user's open sessions in this workspace hold open: they are looked at again.
+// notifySessions notifies the connections of the user's open sessions in this workspace, which are
+// then checked again.
 func (t *Tx) notifySessions(ctx context.Context, id domain.UserID) error {
 	var sessions []domain.SessionID
 	if err := t.sel(ctx, &sessions, `SELECT id FROM sessions WHERE workspace_id = $1 AND user_id = $2 AND ended_at IS NULL`, t.workspace, id); err != nil {

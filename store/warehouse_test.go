@@ -36,7 +36,8 @@ func TestAWarehouseIsMadeForItsWriteEngine(t *testing.T) {
 	require.Equal(t, "trino", r.provider.Spec(r.id).WriteEngine, "it never changes by itself")
 }
 
-// Two changes at once, each of which the provider has agreed to, do not make what it would refuse.
+// Two concurrent changes, each acceptable to the provider, are not combined into one that it would
+// refuse.
 func TestSizeAndWriteEngineAreLookedAtTogether(t *testing.T) {
 	r := newRigOf(t, domain.KindWarehouse)
 	r.provider.InstallTrino(true)
@@ -54,7 +55,7 @@ func TestSizeAndWriteEngineAreLookedAtTogether(t *testing.T) {
 	require.Equal(t, []string{"cpu.1", "duckdb"}, []string{m.Flavor, m.WriteEngine})
 }
 
-func (a maid) tells(engines ...domain.Engine) domain.AgentOrders {
+func (a machineAgent) reports(engines ...domain.Engine) domain.AgentOrders {
 	a.t.Helper()
 	orders, err := a.services.Agents.Heartbeat(a.t.Context(), a.scope, domain.AgentHeartbeat{Session: "s1", Idle: time.Second, Engines: engines})
 	require.NoError(a.t, err)
@@ -69,26 +70,26 @@ func TestWhatAHeartbeatTellsOfEnginesIsKept(t *testing.T) {
 	wake, stop := r.store.Topics().Subscribe(domain.MachinesTopic(r.admin.Workspace()))
 	defer stop()
 	trino := domain.Engine{Name: "trino", Version: "476", State: domain.EngineStarting, Message: "It starts.", Nodes: 2}
-	agent.tells(duckdb, trino)
+	agent.reports(duckdb, trino)
 	woken(t, wake, "an engine is there")
 	require.Equal(t, []domain.Engine{duckdb, trino}, r.get().EnginesNow())
 
 	counted := &heartbeats{Store: r.store}
 	r.services.Agents.Store = counted
-	agent.tells(duckdb, trino)
-	agent.tells()
+	agent.reports(duckdb, trino)
+	agent.reports()
 	require.Equal(t, []int{2, 0}, []int{counted.reads, counted.writes}, "what is as before costs one read, which tells the settings as well")
 	require.Equal(t, []domain.Engine{duckdb, trino}, r.get().EnginesNow(), "an older agent tells nothing")
 
 	trino.State, trino.Message = domain.EngineRunning, ""
-	agent.tells(duckdb, trino)
+	agent.reports(duckdb, trino)
 	woken(t, wake, "it runs")
 	require.Equal(t, []int{3, 1}, []int{counted.reads, counted.writes})
 	r.stop()
 	require.Equal(t, []domain.Engine{duckdb, {Name: "trino", Version: "476", State: domain.EngineStopped}}, r.get().EnginesNow())
 }
 
-// heartbeats counts what heartbeats do about machines.
+// heartbeats counts what heartbeats read and write about machines.
 type heartbeats struct {
 	domain.Store
 	reads, writes int
@@ -129,18 +130,18 @@ func TestAWarehousesAgentIsToldItsSettings(t *testing.T) {
 	require.Equal(t, &domain.WarehouseSettings{Nodes: 1, TrinoStart: domain.TrinoFirstWrite}, orders.Warehouse)
 	require.NoError(t, r.update(domain.MachineChange{Nodes: new(4), TrinoStart: new(domain.TrinoWithWarehouse)}), "it runs")
 	changed := &domain.WarehouseSettings{Nodes: 4, TrinoStart: domain.TrinoWithWarehouse}
-	require.Equal(t, changed, agent.tells().Warehouse)
+	require.Equal(t, changed, agent.reports().Warehouse)
 	hello.Session = "s2"
 	orders, err = r.services.Agents.Hello(t.Context(), agent.scope, hello)
 	require.NoError(t, err)
 	require.Equal(t, changed, orders.Warehouse, "also where it connects again")
 
 	other := newRig(t)
-	maid := other.running()
-	require.Nil(t, maid.tells().Warehouse, "it is no warehouse")
+	enrolled := other.running()
+	require.Nil(t, enrolled.reports().Warehouse, "it is no warehouse")
 }
 
-// TestWarehousesFromBeforeTrino write with DuckDB, as they did.
+// TestWarehousesFromBeforeTrino write with DuckDB, as before.
 func TestWarehousesFromBeforeTrino(t *testing.T) {
 	dsn := storetest.Database(t, nil)
 	db := superuser(t, dsn)

@@ -36,7 +36,8 @@ func (t *Tx) TakeSample(ctx context.Context) (due bool, err error) {
 	return n > 0, err
 }
 
-// Overview implements domain.WorkspaceTx. Its counts go by index and grow with what is active and what finished since, not with history.
+// Overview implements domain.WorkspaceTx. Its counts use indexes. They grow with the active and the
+// recently finished runs, not with history.
 func (t *Tx) Overview(ctx context.Context, since time.Time) (o domain.Overview, err error) {
 	err = t.conn.QueryRowxContext(ctx, `
 		SELECT (SELECT count(*) FROM runs WHERE workspace_id = $1 AND status = 'running'),

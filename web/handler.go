@@ -48,10 +48,10 @@ type console struct {
 	index []byte // nil when the console was not built
 }
 
-// Handler serves the console from the root of dist, a build of web/: hashed assets for good, in the best
-// coding the client takes; index.html with a fresh nonce for every page of the console; 404 for a missing
-// asset, never the index, which a module loader or a cache would take for the asset. Everything is read
-// once, here. Mount it behind the routes of the API.
+// Handler serves the console from the root of dist, a build of web/: hashed assets for good, in the
+// best coding the client takes; index.html with a fresh nonce for every page of the console; 404
+// for a missing asset, never the index, which a module loader or a cache would take for the asset.
+// Everything is read once, here. Mount it behind the routes of the API.
 func Handler(dist fs.FS) (http.Handler, error) {
 	c := &console{files: map[string]*file{}}
 	err := fs.WalkDir(dist, ".", func(p string, d fs.DirEntry, err error) error {
@@ -131,8 +131,8 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wantsPage says whether the request is for a page of the console, be it the one that says that there is none. A name with an extension
-// is a file's unless a browser asks for a page.
+// wantsPage says whether the request is for a page of the console, be it the one that says that
+// there is none. A name with an extension is a file's unless a browser asks for a page.
 func wantsPage(r *http.Request, name string) bool {
 	accept := r.Header.Get("Accept")
 	html := strings.Contains(accept, "text/html")
@@ -142,8 +142,9 @@ func wantsPage(r *http.Request, name string) bool {
 	return html || accept == "" || strings.Contains(accept, "*/*")
 }
 
-// noPage recognises names that no page of the console has: files, what other servers keep private, and our own paths beside it. Whoever
-// looks for these learns from the status that they are not here.
+// noPage recognises names that no page of the console has: files, what other servers keep private,
+// and our own paths beside it. Whoever looks for these learns from the status that they are not
+// here.
 func noPage(name string) bool {
 	if name == "index.html" {
 		return false
@@ -175,7 +176,8 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request, hashed bool) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// bestCoding picks a coding of bodies by the client's quality values; brotli before gzip where it is indifferent.
+// bestCoding picks a coding of bodies by the client's quality values; brotli before gzip where it
+// is indifferent.
 func bestCoding(accept string, bodies map[string][]byte) string {
 	best, bestQ := "", 0.0
 	for _, coding := range []string{"br", "gzip"} {
@@ -189,8 +191,8 @@ func bestCoding(accept string, bodies map[string][]byte) string {
 	return best
 }
 
-// quality is the weight of a coding in an Accept-Encoding header, from 0 (refused) to 1. What is not
-// named has the weight of *; identity alone is taken without being named, at last.
+// quality is the weight of a coding in an Accept-Encoding header, from 0 (refused) to 1. What is
+// not named has the weight of *; identity alone is taken without being named, at last.
 func quality(accept, coding string) float64 {
 	q, star := -1.0, -1.0
 	for part := range strings.SplitSeq(accept, ",") {
@@ -247,8 +249,9 @@ func pageHeaders(h http.Header, r *http.Request) {
 	}
 }
 
-// trustworthy says whether a browser takes the page's origin for trustworthy: over TLS, which a trusted proxy may have ended (it is then
-// in the URL's scheme), or from this very machine. On any other page it complains of headers that it passes over.
+// trustworthy says whether a browser takes the page's origin for trustworthy: over TLS, which a
+// trusted proxy may have ended (it is then in the URL's scheme), or from this very machine. On any
+// other page it complains of headers that it passes over.
 func trustworthy(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -274,8 +277,9 @@ func serveNotBuilt(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// policy is the Content-Security-Policy of a page. connect-src names the host for browsers that do not
-// count WebSockets as 'self'; style attributes are allowed because React Flow and Mantine place things by them.
+// policy is the Content-Security-Policy of a page. connect-src names the host for browsers that do
+// not count WebSockets as 'self'; style attributes are allowed because React Flow and Mantine place
+// things by them.
 func policy(nonce, host string) string {
 	return strings.Join([]string{
 		"default-src 'none'",

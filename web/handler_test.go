@@ -157,7 +157,8 @@ func TestWhatIsNotThereIs404(t *testing.T) {
 	require.Equal(t, "image/svg+xml", res.Header.Get("Content-Type"))
 }
 
-// TestTheOpenerPolicyIsSentWhereBrowsersHeedIt: elsewhere they complain of it in the console of every page.
+// TestTheOpenerPolicyIsSentWhereBrowsersHeedIt: elsewhere they complain of it in the console of
+// every page.
 func TestTheOpenerPolicyIsSentWhereBrowsersHeedIt(t *testing.T) {
 	for target, want := range map[string]string{
 		"http://192.0.2.1:8080/": "", "http://millpond.example/": "", "http://[2001:db8::1]:8080/": "",

@@ -1,14 +1,17 @@
-// Package children runs the processes that an agent starts from its own binary: the shim beside each task, and those in which DuckDB runs. It does so in its
-// initialisation, before that of packages which only the server needs and which take longer than such a process may take to begin (iceberg-go's substrait alone
-// takes 0.2 s). Go initialises packages by their import paths as soon as what they import is; a test of the binary holds that this one comes early.
+// Package children runs the processes that an agent starts from its own binary: the shims of tasks,
+// and the processes of engines. It runs them in its init, before the init of packages that only the
+// server needs. Those are too slow for such a process (iceberg-go's substrait alone takes 0.2 s).
+// Go initialises packages in the order of their import paths once their imports are initialised. A
+// test of the binary checks that this package is early.
 package children
 
 import (
 	"os"
 
 	"github.com/millpond/millpond/agent/engine"
+	"github.com/millpond/millpond/agent/engine/duckdb"
 	"github.com/millpond/millpond/agent/engine/trino"
-	"github.com/millpond/millpond/agent/worker"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
 func init() {
@@ -17,9 +20,9 @@ func init() {
 	}
 	switch os.Args[1] {
 	case "shim":
-		os.Exit(worker.ShimMain())
+		os.Exit(shim.Main())
 	case "engine-child":
-		os.Exit(engine.ChildMain())
+		os.Exit(duckdb.Main())
 	case engine.GuardCommand:
 		os.Exit(trino.GuardMain())
 	}

@@ -1,8 +1,9 @@
 // Package engine runs SQL on the agent of a warehouse.
 //
-// The statements run in child processes, each of which holds a DuckDB that can reach the workspace's storage and the platform's catalog, and nothing else.
-// A child takes one statement at a time and is kept warm for the next; what goes wrong in it fails that statement alone. Nothing of a statement is seen by
-// the next one: it has a connection and a catalog token of its own.
+// Statements run in child processes. Each child holds a DuckDB that can reach only the workspace's
+// storage and the platform's catalog. A child runs one statement at a time and stays warm for the
+// next. A crash fails only the statement that caused it. Each statement has its own connection and
+// catalog token, so it sees nothing of earlier ones.
 package engine
 
 import (
@@ -19,80 +20,88 @@ import (
 	"syscall"
 	"time"
 
-	duckdb "github.com/duckdb/duckdb-go-bindings"
 	"github.com/millpond/millpond/agent"
-	"github.com/millpond/millpond/agent/engine/errand"
+	"github.com/millpond/millpond/agent/engine/catalog"
+	"github.com/millpond/millpond/agent/engine/duckdb"
+	"github.com/millpond/millpond/agent/engine/extensions"
 	"github.com/millpond/millpond/agent/engine/trino"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 )
 
-// Name is DuckDB's, as statements name it.
-const Name = "duckdb"
-
-// GuardCommand is the argument with which the program runs trino.GuardMain.
+// GuardCommand is the program's argument that runs trino.GuardMain.
 const GuardCommand = "trino-guard"
 
 // Options configure an Engine.
 type Options struct {
-	Dir    string       // of the engine's own; made if it is not there. Below it lie the extensions and the children's directories
-	Memory int64        // of all statements together, in bytes; 0 means half of the host's
-	Slots  int          // statements that run at once; 0 means one for each GiB of Memory, two for each core at most
-	Queue  int          // statements that wait at most; 0 means 100
-	Log    *slog.Logger // nil means none
+	// Dir is the engine's directory, created if missing. It holds the extensions and the children's
+	// directories.
+	Dir    string
+	Memory int64 // bytes for all statements together; 0 means half of the host's
+	// Slots is the number of statements that run at once. 0 means one for each GiB of Memory, and
+	// at most two for each core.
+	Slots int
+	Queue int          // maximum number of waiting statements; 0 means 100
+	Log   *slog.Logger // nil discards the log
 
-	// Threads are those of a statement; 0 means one for each core of the host.
+	// Threads is the number of threads of a statement; 0 means one for each core of the host.
 	Threads int
-	// TempLimit is how many bytes of disk a statement may take for what does not fit into its memory; 0 means four times its memory.
+	// TempLimit bounds a statement's spill files, in bytes. 0 means four times its memory.
 	TempLimit int64
-	// CommitTime is how long the catalog is asked what became of a commit whose answer was lost; 0 means 20 seconds, and more than that is too long for DuckDB.
+	// CommitTime bounds the retries that determine the result of a commit whose response was lost.
+	// 0 means 20 seconds; DuckDB does not wait longer than that.
 	CommitTime time.Duration
-	// Command runs ChildMain; empty means this program with the argument "engine-child".
+	// Command runs duckdb.Main; empty means this program with the argument "engine-child".
 	Command []string
-	// Credential is the user that children run as, with its groups and no others; nil means the engine's own. Only root may name another. The user must be able to
-	// reach Dir, and by its groups to read and write the storage of the workspace where that is files.
+	// Credential is the user that children run as, with exactly its groups. nil means the engine's
+	// own user. Only root may name another user. The user needs access to Dir. If the workspace's
+	// storage is files, its groups need read and write access there.
 	Credential *syscall.Credential
-	// Trino, where it is not nil, makes it the write engine. Its Dir, Command, Credential and Log are the engine's.
+	// Trino, if not nil, makes Trino the write engine. The engine sets its Dir, Command, Credential
+	// and Log.
 	Trino *trino.Options
+
+	addresses *addresses // of the engine's connections to the catalog
 }
 
-// Engine runs statements. It answers agent.StatementsPath and agent.StatementPath as an http.Handler.
+// Engine runs statements. It is an http.Handler for agent.StatementsPath and agent.StatementPath.
 type Engine struct {
 	o       Options
 	log     *slog.Logger
 	version string
 	mux     *http.ServeMux
-	places  *semaphore.Weighted
+	slots   *semaphore.Weighted
 	pool    *pool
-	trino   *trinoEngine // nil where DuckDB is the write engine
+	trino   *trinoEngine // nil if DuckDB is the write engine
 	changed chan struct{}
 
-	mu      sync.Mutex
-	running map[string]*run // by the statement's id, those that wait included
-	taken   taken
-	waiting int
-	closed  bool
-	serving sync.WaitGroup
+	mu       sync.Mutex
+	running  map[string]*run // by statement id, waiting ones included
+	accepted accepted
+	waiting  int
+	closed   bool
+	serving  sync.WaitGroup
 }
 
-// minMemory is what a child needs to do anything.
+// minMemory is the least memory in which a child works, in bytes.
 const minMemory = 128 << 20
 
-// New makes an engine, and starts its first child. It returns ErrNoExtensions where the binary has none.
+// New creates an engine and starts its first child. It returns extensions.ErrMissing if
+// the binary was built without the extensions.
 func New(o Options) (*Engine, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making the engine's directory: %w", err)
+		return nil, fmt.Errorf("creating the engine's directory: %w", err)
 	}
-	extensions, err := unpackExtensions(o.Dir)
+	unpacked, err := extensions.Unpack(o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{
-		o: o, log: o.Log, version: duckdb.LibraryVersion(), mux: http.NewServeMux(), places: semaphore.NewWeighted(int64(o.Slots)), running: map[string]*run{},
+		o: o, log: o.Log, version: duckdb.Version(), mux: http.NewServeMux(), slots: semaphore.NewWeighted(int64(o.Slots)), running: map[string]*run{},
 		changed: make(chan struct{}, 1),
 	}
 	if o.Trino != nil {
@@ -100,7 +109,7 @@ func New(o Options) (*Engine, error) {
 			return nil, err
 		}
 	}
-	if e.pool, err = newPool(o, extensions); err != nil {
+	if e.pool, err = newPool(o, unpacked); err != nil {
 		if e.trino != nil {
 			e.trino.close()
 		}
@@ -123,10 +132,12 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.addresses = &addresses{}
+	o.Log = slog.New(redacted{o.Log.Handler(), o.addresses})
 	if o.Memory == 0 {
 		var host unix.Sysinfo_t
 		if err := unix.Sysinfo(&host); err != nil {
-			return o, fmt.Errorf("asking for the host's memory: %w", err)
+			return o, fmt.Errorf("reading the host's memory: %w", err)
 		}
 		o.Memory = int64(host.Totalram) * int64(host.Unit) / 2
 	}
@@ -149,7 +160,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.TempLimit = 4 * o.memory()
 	}
 	if o.CommitTime == 0 {
-		o.CommitTime = errand.Patience
+		o.CommitTime = catalog.CommitTime
 	}
 	if len(o.Command) == 0 {
 		program, err := os.Executable()
@@ -161,7 +172,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// trino are the options of Trino with what is the engine's.
+// trino returns the options of Trino, completed with the engine's.
 func (o Options) trino() trino.Options {
 	t := *o.Trino
 	t.Dir, t.Credential, t.Log = filepath.Join(o.Dir, "trino"), o.Credential, o.Log
@@ -171,12 +182,20 @@ func (o Options) trino() trino.Options {
 	return t
 }
 
-// memory is what each statement may have.
+// uid returns the user id that the engine's processes run as.
+func (o Options) uid() int {
+	if c := o.Credential; c != nil {
+		return int(c.Uid)
+	}
+	return os.Geteuid()
+}
+
+// memory returns the bytes of memory for each statement.
 func (o Options) memory() int64 { return o.Memory / int64(o.Slots) }
 
-// Engines are what the agent says of itself.
+// Engines returns the engines that the agent reports, with their versions and states.
 func (e *Engine) Engines() []agent.Engine {
-	all := []agent.Engine{{Name: Name, Version: e.version}}
+	all := []agent.Engine{{Name: duckdb.Name, Version: e.version}}
 	if e.trino != nil {
 		s := e.trino.server.Status()
 		all = append(all, agent.Engine{Name: TrinoName, Version: e.trino.server.Version(), State: string(s.State), Message: s.Message, Nodes: s.Nodes})
@@ -184,27 +203,27 @@ func (e *Engine) Engines() []agent.Engine {
 	return all
 }
 
-// Dir is the engine's directory, as an absolute path.
+// Dir returns the engine's directory as an absolute path.
 func (e *Engine) Dir() string { return e.o.Dir }
 
-// Changed is sent to when Engines have changed.
+// Changed returns a channel that receives a value when Engines have changed.
 func (e *Engine) Changed() <-chan struct{} { return e.changed }
 
-// Configure takes the settings of the warehouse, as often as they come.
+// Configure applies the settings of the warehouse. It may be called any number of times.
 func (e *Engine) Configure(s agent.WarehouseSettings) {
 	if e.trino == nil {
 		return
 	}
 	e.trino.server.Resize(s.Nodes)
 	if s.TrinoStart == agent.StartWithWarehouse {
-		e.trino.server.Start()
+		e.trino.server.Prestart(s.Storage)
 	}
 }
 
-// ServeHTTP answers the control plane.
+// ServeHTTP handles the control plane's requests.
 func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.mux.ServeHTTP(w, r) }
 
-// Close cancels all statements, and ends the children. It returns when all are gone.
+// Close cancels all statements and stops the children. It returns when all have ended.
 func (e *Engine) Close() {
 	e.mu.Lock()
 	e.closed = true
@@ -219,57 +238,60 @@ func (e *Engine) Close() {
 	}
 }
 
-// Why a statement is ended before its time.
+// Reasons why a statement is stopped early.
 var (
 	errClosing   = errors.New("the agent stops")
-	errCancelled = errors.New("somebody asked for it, or nobody waits for it any more")
+	errCancelled = errors.New("it was cancelled on request, or nobody waits for it any more")
 	errTimeout   = errors.New("time-out")
 	errReader    = errors.New("the reader is gone")
 )
 
-// run is a statement from its arrival to its end.
+// run is a statement from arrival to end.
 type run struct {
-	ctx    context.Context
-	stop   context.CancelCauseFunc
-	places *semaphore.Weighted // of its engine
-	placed bool                // it has a place, rather than waiting for one
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+	slots   *semaphore.Weighted // of the engine that runs it
+	hasSlot bool                // it has a slot and does not wait for one
 }
 
-// register takes a statement, so that it can be cancelled; not one that was taken before, and none where too many wait. The reader's end cancels a read; a
-// write goes on.
-func (e *Engine) register(ctx context.Context, s *agent.Statement, c class) (*run, func(), *untaken) {
+// register accepts a statement, so that it can be cancelled. It rejects a statement that was
+// accepted before, and every statement while the queue is full. A read is cancelled when its reader
+// disconnects; a write continues.
+func (e *Engine) register(ctx context.Context, s *agent.Statement, chosen routed) (*run, func(), *rejection) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	switch {
 	case e.closed:
-		return nil, nil, &untaken{http.StatusServiceUnavailable, "The warehouse is being stopped."}
-	case e.running[s.ID] != nil || e.taken.has(s.ID, now):
-		return nil, nil, &untaken{http.StatusConflict, "The warehouse has begun with this statement before, and takes none twice. What it wrote, if anything, is in its tables."}
+		return nil, nil, &rejection{http.StatusServiceUnavailable, "The warehouse is stopping."}
+	case e.running[s.ID] != nil || e.accepted.has(s.ID, now):
+		return nil, nil, &rejection{http.StatusConflict, "The warehouse already started this statement and does not run it twice. If it wrote anything, its tables have that."}
 	}
-	r := &run{places: e.places}
-	if c.trino {
-		r.places = e.trino.places
+	r := &run{slots: e.slots}
+	if chosen.trino {
+		r.slots = e.trino.slots
 	}
-	if r.placed = r.places.TryAcquire(1); !r.placed {
+	if r.hasSlot = r.slots.TryAcquire(1); !r.hasSlot {
 		if e.waiting >= e.o.Queue {
-			return nil, nil, &untaken{http.StatusServiceUnavailable, fmt.Sprintf("The warehouse is busy: %d statements wait. Send the statement again later, or use another warehouse.", e.o.Queue)}
+			return nil, nil, &rejection{http.StatusServiceUnavailable, fmt.Sprintf("The warehouse is busy: %d statements wait. Send the statement again later, or use another warehouse.", e.o.Queue)}
 		}
 		e.waiting++
 	}
 	r.ctx, r.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	detach := func() bool { return true }
-	if !c.write {
+	if !chosen.class.Write {
 		detach = context.AfterFunc(ctx, func() { r.stop(errReader) })
 	}
-	e.taken.add(s.ID, now)
+	e.accepted.add(s.ID, now)
 	e.running[s.ID] = r
 	e.serving.Add(1)
 	return r, func() {
 		detach()
 		r.stop(nil)
 		e.mu.Lock()
-		delete(e.running, s.ID)
+		if e.running[s.ID] == r { // else it was accepted again
+			delete(e.running, s.ID)
+		}
 		e.mu.Unlock()
 		e.serving.Done()
 	}, nil

@@ -18,13 +18,15 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/duckdb"
+	"github.com/millpond/millpond/agent/engine/extensions"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "engine-child" {
-		os.Exit(ChildMain())
+		os.Exit(duckdb.Main())
 	}
 	if len(os.Args) > 2 && os.Args[1] == "engine-agent" {
 		agentMain(os.Args[2])
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 		err = os.Chmod(shared, 0o755)
 	}
 	if err == nil {
-		unpacked, err = unpackExtensions(shared)
+		unpacked, err = extensions.Unpack(shared)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -49,7 +51,7 @@ func TestMain(m *testing.M) {
 // The extensions are unpacked once for all tests.
 var shared, unpacked string
 
-// served is an engine behind a listener, as the control plane sees it.
+// served is an engine behind a listener, as the control plane uses it.
 type served struct {
 	t      testing.TB
 	engine *Engine
@@ -86,7 +88,7 @@ func (s *served) statement(query string, parameters ...any) agent.Statement {
 	return st
 }
 
-// answered is what a statement answered.
+// answered is the answer to a statement.
 type answered struct {
 	head     agent.StatementHead
 	end      agent.StatementEnd
@@ -95,7 +97,7 @@ type answered struct {
 	progress []agent.StatementProgress
 }
 
-// open sends a statement and answers its stream.
+// open sends a statement and returns its stream.
 func (s *served) open(ctx context.Context, st agent.Statement) *http.Response {
 	b, err := json.Marshal(st)
 	require.NoError(s.t, err)
@@ -116,7 +118,7 @@ func (s *served) do(st agent.Statement) *answered {
 	return s.read(bufio.NewReader(res.Body), nil)
 }
 
-// read reads frames to the end, and calls each with every frame.
+// read reads frames to the end and calls each with every frame.
 func (s *served) read(from *bufio.Reader, each func(agent.FrameKind)) *answered {
 	var a answered
 	for {
@@ -136,7 +138,7 @@ func (s *served) read(from *bufio.Reader, each func(agent.FrameKind)) *answered 
 			a.stream.Write(payload)
 		case agent.FrameBatch:
 			a.batches++
-			a.stream.Write(payload[4:])
+			a.stream.Write(payload[8:])
 		case agent.FrameEnd:
 			require.NoError(s.t, json.Unmarshal(payload, &a.end))
 			a.stream.Write(agent.ArrowEnd)
@@ -159,7 +161,7 @@ func (s *served) fails(query string, parameters ...any) *agent.StatementFailure 
 	return a.end.Error
 }
 
-// table is the result as a schema and texts.
+// table is the result as a schema and rows of text.
 func (a *answered) table(t testing.TB) (*arrow.Schema, [][]string) {
 	r, err := ipc.NewReader(bytes.NewReader(a.stream.Bytes()))
 	require.NoError(t, err)

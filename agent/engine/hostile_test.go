@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,14 +14,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millpond/millpond/agent"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/result"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 const forever = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
 
-// begin sends a statement and answers its stream after the first frame of a kind.
+// begin sends a statement and returns its stream after the first frame of a kind.
 func (s *served) begin(ctx context.Context, st agent.Statement, kind agent.FrameKind) (*http.Response, *bufio.Reader) {
 	res := s.open(ctx, st)
 	require.Equal(s.t, http.StatusOK, res.StatusCode)
@@ -105,7 +109,7 @@ func TestASlowReaderHoldsTheStatementBack(t *testing.T) {
 	require.Less(t, resident(t, pid), before+(300<<20))
 }
 
-// child is the process id of a child that runs a statement.
+// child returns the process id of a child that runs a statement.
 func (s *served) child() int {
 	entries, err := os.ReadDir("/proc/self/task")
 	require.NoError(s.t, err)
@@ -174,7 +178,7 @@ func TestTheReadersEndCancelsARead(t *testing.T) {
 	s.ok("SELECT 1")
 }
 
-// forgotten waits until a statement is over.
+// forgotten waits until a statement has ended.
 func (s *served) forgotten(id string) {
 	require.Eventually(s.t, func() bool {
 		s.engine.mu.Lock()
@@ -203,7 +207,7 @@ func TestTimeouts(t *testing.T) {
 }
 
 func TestAKilledChildFailsOneStatement(t *testing.T) {
-	s := serve(t, func(o *Options) { o.Memory = 8 << 30 }) // of which little is taken
+	s := serve(t, func(o *Options) { o.Memory = 8 << 30 }) // little of it is used
 	res, from := s.begin(t.Context(), s.statement(forever), agent.FrameProgress)
 	defer res.Body.Close()
 	other, rest := s.begin(t.Context(), s.statement("SELECT count(*) FROM range(300000000) WHERE range % 3 = 1"), agent.FrameHead)
@@ -211,12 +215,12 @@ func TestAKilledChildFailsOneStatement(t *testing.T) {
 	pid := s.engine.pidOf(t, forever)
 	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 	f := s.read(from, nil).end.Error
-	require.Equal(t, agent.FaultEngine, f.Fault, "it had taken little memory: %s", f.Message)
+	require.Equal(t, agent.FaultEngine, f.Fault, "it had used little memory: %s", f.Message)
 	require.Nil(t, s.read(rest, nil).end.Error)
 	s.ok("SELECT 1")
 }
 
-// pidOf finds the child that has used the most processor time: the one in an endless statement.
+// pidOf finds the child with the most processor time, which runs the endless statement.
 func (e *Engine) pidOf(t testing.TB, _ string) int {
 	best, most := 0, int64(-1)
 	dirs, err := os.ReadDir("/proc")
@@ -249,7 +253,7 @@ func TestMemoryEaters(t *testing.T) {
 		"SELECT count(*) FROM (SELECT DISTINCT range, random() FROM range(1000000000))",
 		"SELECT length(repeat('x', 4000000000))",
 		"SELECT string_agg(repeat('x', 1000), ',') FROM range(100000000)",
-		"SELECT md5(range::VARCHAR) AS m FROM range(100000000) ORDER BY m", // which may have TempLimit of disk and no more
+		"SELECT md5(range::VARCHAR) AS m FROM range(100000000) ORDER BY m", // limited to TempLimit on disk
 	} {
 		st := s.statement(q)
 		st.MaxRows = 1000
@@ -274,7 +278,7 @@ func TestHostileText(t *testing.T) {
 		st.Timeout = agent.Duration(5 * time.Second)
 		started := time.Now()
 		a := s.do(st)
-		require.Less(t, time.Since(started), 3*time.Minute, name) // it ends, also in a build that looks for races
+		require.Less(t, time.Since(started), 3*time.Minute, name) // it ends, also in a race build
 		if f := a.end.Error; f != nil {
 			require.Contains(t, []agent.StatementFault{agent.FaultQuery, agent.FaultTimeout, agent.FaultResources}, f.Fault, "%s: %s", name, f.Message)
 			require.NotEmpty(t, f.Message, name)
@@ -288,7 +292,7 @@ func describe(f *agent.StatementFailure) string {
 	if f == nil {
 		return "done"
 	}
-	return string(f.Fault) + ": " + cut(f.Message, 120)
+	return string(f.Fault) + ": " + sqltext.Cut(f.Message, 120)
 }
 
 func TestNothingIsSeenByTheNextStatement(t *testing.T) {
@@ -302,7 +306,7 @@ func TestNothingIsSeenByTheNextStatement(t *testing.T) {
 	require.NotEqual(t, first, second)
 }
 
-// acquiring counts the goroutines that wait for a place.
+// acquiring counts the goroutines that wait for a slot.
 func acquiring() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "semaphore.(*Weighted).Acquire(")
@@ -347,4 +351,41 @@ func TestManyAtOnce(t *testing.T) {
 	children, err := os.ReadDir(s.engine.o.Dir)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(children), 3, "two children and the extensions")
+}
+
+// A row larger than the limit in JSON ends its statement, and the error names the row.
+func TestARowIsBoundedByItsJSON(t *testing.T) {
+	s := serve(t, nil)
+	s.ok("SELECT repeat('x', 16 * 1024 * 1024 - 100)")
+	f := s.fails("SELECT repeat('x', CASE i WHEN 3000 THEN 16 * 1024 * 1024 ELSE 1 END) FROM range(5000) t(i)")
+	require.Equal(t, agent.FaultQuery, f.Fault)
+	require.Equal(t, "Row 3001 of the result has more than 16 MiB in JSON, which is the most that a row may have. Select less of it.", f.Message)
+	f = s.fails("SELECT repeat(chr(1), 4 * 1024 * 1024)")
+	require.Contains(t, f.Message, "Row 1 of the result", "six bytes in JSON each")
+}
+
+// Batches are limited by their size in JSON, which each frame states. Nulls are much larger in JSON
+// than in Arrow.
+func TestBatchesAreBoundedByTheirJSON(t *testing.T) {
+	s := serve(t, nil)
+	s.ok("SELECT 1")
+	columns := strings.TrimSuffix(strings.Repeat("NULL::BOOLEAN, ", 100), ", ")
+	res := s.open(t.Context(), s.statement("SELECT "+columns+" FROM range(60000)"))
+	defer res.Body.Close()
+	var said, rows int64
+	for from := bufio.NewReader(res.Body); ; {
+		kind, payload, err := agent.ReadFrame(from)
+		require.NoError(t, err)
+		switch kind {
+		case agent.FrameBatch:
+			size := int64(binary.LittleEndian.Uint32(payload[4:]))
+			require.LessOrEqual(t, size, int64(result.BatchJSON))
+			said += size
+			rows += int64(binary.LittleEndian.Uint32(payload))
+		case agent.FrameEnd:
+			require.EqualValues(t, 60000, rows)
+			require.GreaterOrEqual(t, said, rows*100*5, "null and its comma")
+			return
+		}
+	}
 }

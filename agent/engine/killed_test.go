@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// agentMain is an engine in a process of its own, which says where it listens.
+// agentMain is an engine in a separate process, which prints its address.
 func agentMain(dir string) {
 	e, err := New(Options{Dir: dir, Memory: 512 << 20, Slots: 2})
 	if err != nil {
@@ -29,7 +29,7 @@ func agentMain(dir string) {
 	select {}
 }
 
-// TestAKilledAgentLeavesNoChild: what runs ends with the process that started it, which can clear nothing any more.
+// Children end with the process that started them, which cannot clean up after SIGKILL.
 func TestAKilledAgentLeavesNoChild(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink(unpacked, filepath.Join(dir, filepath.Base(unpacked))))
@@ -60,14 +60,14 @@ func TestAKilledAgentLeavesNoChild(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestAChildThatIsKilledAsItStarts is replaced before anybody notices.
+// A child that is killed during its start is replaced before a statement notices.
 func TestAChildThatIsKilledAsItStarts(t *testing.T) {
 	s := serve(t, nil)
 	require.NoError(t, s.engine.pool.idle[0].cmd.Process.Kill())
 	s.ok("SELECT 1")
 }
 
-// processesIn are those that work in a directory below dir.
+// processesIn returns the processes with a working directory below dir.
 func processesIn(dir string) (pids []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, link := range all {

@@ -12,17 +12,17 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// pool holds the children that wait for a statement, one more than none at any time.
+// pool holds the idle children. It keeps at least one while a slot is free.
 type pool struct {
 	o          Options
 	extensions string
 
 	mu       sync.Mutex
-	idle     []*process // those that are still starting included
-	taken    int
+	idle     []*process // including starting ones
+	inUse    int
 	starting int // spares
 	closed   bool
-	work     sync.WaitGroup // of ending and giving back
+	work     sync.WaitGroup // ends and returns of children that are in progress
 }
 
 func newPool(o Options, extensions string) (*pool, error) {
@@ -30,7 +30,7 @@ func newPool(o Options, extensions string) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range left { // of an engine that was killed: its children ended with it
+	for _, dir := range left { // left by a killed engine; its children ended with it
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, err
 		}
@@ -44,16 +44,17 @@ func newPool(o Options, extensions string) (*pool, error) {
 	return p, nil
 }
 
-// lockOf stands for the storage to which a child is locked.
+// lockOf identifies the storage to which a child is locked.
 func lockOf(s agent.Storage) string {
-	b, _ := json.Marshal(s) // of strings and booleans alone
+	b, _ := json.Marshal(s) // strings and booleans always marshal
 	sum := sha256.Sum256(b)
 	return string(sum[:])
 }
 
-// take answers a child that takes statements and is locked to nothing else. The caller has a place, so that there is room for the child.
+// take returns a ready child that is locked to this storage or unlocked. The caller holds a slot,
+// so the pool has room for the child.
 func (p *pool) take(ctx context.Context, lock string) (*process, error) {
-	failed := 0 // children that did not start
+	failed := 0 // children that failed to start
 	for {
 		c, err := p.pick(lock)
 		if err != nil {
@@ -73,20 +74,21 @@ func (p *pool) take(ctx context.Context, lock string) (*process, error) {
 			failed++
 		}
 		p.discard(c)
-		if failed == 2 { // one may have been killed; where two do not start, a third would not either
+		if failed == 2 { // one may have been killed; if two fail, a third would fail too
 			return nil, err
 		}
 	}
 }
 
-// pick prefers a child that is locked to the same, then one that is locked to nothing, and then makes room for a new one.
+// pick prefers a child locked to the same storage, then an unlocked one. Otherwise it makes room
+// for a new one.
 func (p *pool) pick(lock string) (*process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, errClosing
 	}
-	p.taken++
+	p.inUse++
 	for _, wanted := range []string{lock, ""} {
 		if i := slices.IndexFunc(p.idle, func(c *process) bool { return c.lock == wanted }); i >= 0 {
 			c := p.idle[i]
@@ -101,15 +103,16 @@ func (p *pool) pick(lock string) (*process, error) {
 	}
 	c, err := startProcess(p.o, p.extensions)
 	if err != nil {
-		p.taken--
+		p.inUse--
 	}
 	return c, err
 }
 
-// spare keeps one child waiting while there is a place for it. It is started without the lock, for which others would wait.
+// spare keeps one child idle while there is a slot for it. It starts the child without the mutex,
+// so that others do not wait.
 func (p *pool) spare() {
 	p.mu.Lock()
-	wanted := !p.closed && len(p.idle)+p.starting == 0 && p.taken < p.o.Slots
+	wanted := !p.closed && len(p.idle)+p.starting == 0 && p.inUse < p.o.Slots
 	if wanted {
 		p.starting++
 		p.work.Add(1)
@@ -121,39 +124,42 @@ func (p *pool) spare() {
 	defer p.work.Done()
 	c, err := startProcess(p.o, p.extensions)
 	if err != nil {
-		p.o.Log.Error("no spare child of the engine could be started", "error", err)
+		p.o.Log.Error("cannot start a spare child of the engine", "error", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.starting--
 	switch {
 	case err != nil:
-	case p.closed || p.taken+len(p.idle) >= p.o.Slots+1:
+	case p.closed || p.inUse+len(p.idle) >= p.o.Slots+1:
 		p.work.Go(c.end)
 	default:
 		p.idle = append(p.idle, c)
 	}
 }
 
-// give takes a child back after a statement. One that did not answer it to the end, or that ends by itself, is replaced.
+// give returns a child after a statement. It replaces a child that has ended, or that did not
+// finish the statement.
 func (p *pool) give(c *process) {
-	if c.ended && !c.usedUp() && c.awaitReady() == nil {
-		p.keep(c)
-		return
+	if c.ended && !c.usedUp() {
+		if _, err := c.awaitReady(); err == nil {
+			p.keep(c)
+			return
+		}
 	}
 	p.discard(c)
 	p.spare()
 }
 
-// lend starts a process that maintains a table, in the place of a child.
+// lend starts a process that maintains a table. The process uses the room of a child.
 func (p *pool) lend(ctx context.Context) (*process, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return nil, errClosing
 	}
-	p.taken++
-	if len(p.idle) > 0 && p.taken+len(p.idle) > p.o.Slots {
+	p.inUse++
+	if len(p.idle) > 0 && p.inUse+len(p.idle) > p.o.Slots {
 		other := p.idle[0]
 		p.idle = p.idle[1:]
 		p.work.Go(other.end)
@@ -171,13 +177,13 @@ func (p *pool) lend(ctx context.Context) (*process, error) {
 	return nil, err
 }
 
-// reclaim ends a process that was lent, if it was started.
+// reclaim ends a lent process, if it was started.
 func (p *pool) reclaim(c *process) {
 	if c != nil {
 		c.end()
 	}
 	p.mu.Lock()
-	p.taken--
+	p.inUse--
 	p.mu.Unlock()
 	p.spare()
 }
@@ -185,12 +191,12 @@ func (p *pool) reclaim(c *process) {
 func (p *pool) keep(c *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken--
+	p.inUse--
 	if p.closed {
 		p.work.Go(c.end)
 		return
 	}
-	// The one that is locked already comes first, so that the spare stays what it is: free for any storage.
+	// Insert the locked child first, so that the spare stays unlocked and free for any storage.
 	p.idle = slices.Insert(p.idle, 0, c)
 }
 
@@ -198,7 +204,7 @@ func (p *pool) discard(c *process) {
 	c.end()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken--
+	p.inUse--
 }
 
 func (p *pool) close() {

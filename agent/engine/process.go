@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a child as the engine sees it.
+// process is the engine's handle on a child.
 type process struct {
 	cmd    *exec.Cmd
 	dir    string
@@ -29,22 +29,23 @@ type process struct {
 	frames *bufio.Reader
 	stderr *head
 
-	ready   chan struct{} // closed when it takes statements, or cannot
-	failure error         // why it cannot; valid once ready is closed
+	ready   chan struct{} // closed when the child accepts statements or has failed
+	failure error         // valid once ready is closed
 	gone    chan struct{} // closed when the process has ended
 	state   *os.ProcessState
 
 	sending sync.Mutex
-	killed  bool // by the engine; under sending
+	killed  bool // killed by the engine; guarded by sending
 
-	// Of whoever has taken it.
-	lock  string // to which storage it is locked; empty for none
-	write bool   // the statement that runs writes
-	ended bool   // the last statement was answered to its end
-	limit int64  // bytes that a statement may have
+	// Used only by the holder of the process.
+	lock  string // the storage to which it is locked; empty if unlocked
+	write bool   // the running statement writes
+	ended bool   // the last statement's end frame arrived
+	limit int64  // bytes of memory for a statement
 }
 
-// startProcess starts a child in a directory of its own below the engine's. It is of use once ready is closed.
+// startProcess starts a child in a new directory below the engine's. The child is usable once ready
+// is closed.
 func startProcess(o Options, extensions string) (*process, error) {
 	dir, err := os.MkdirTemp(o.Dir, "child-")
 	if err != nil {
@@ -75,7 +76,7 @@ func (p *process) start(o Options, extensions string) error {
 	p.cmd = exec.Command(o.Command[0], o.Command[1:]...)
 	p.cmd.Dir = p.dir
 	p.cmd.Env = []string{"HOME=" + p.dir, "TMPDIR=" + temp, "TZ=UTC", "LANG=C.UTF-8", "PATH=/usr/bin:/bin"}
-	p.cmd.ExtraFiles = []*os.File{childOut} // where spawned.Output sends
+	p.cmd.ExtraFiles = []*os.File{childOut} // used by spawned.Output
 	p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.Credential}
 	p.cmd.WaitDelay = time.Second
@@ -86,38 +87,41 @@ func (p *process) start(o Options, extensions string) error {
 		out.Close()
 		return err
 	}
-	// Should the host run out of memory, the kernel takes a child rather than the agent or its neighbours.
+	// If the host runs out of memory, the kernel kills a child before the agent or its neighbors.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.cmd.Process.Pid), []byte("900"), 0)
 	p.out, p.frames, p.limit = out, bufio.NewReaderSize(out, 1<<18), o.memory()
 	go p.wait()
-	go p.await(spawned.Options{Extensions: extensions, Dir: p.dir, Memory: o.memory(), Threads: o.Threads, TempLimit: o.TempLimit, CommitTime: o.CommitTime})
+	go p.await(spawned.Options{Extensions: extensions, Dir: p.dir, Memory: o.memory(), Threads: o.Threads, TempLimit: o.TempLimit, CommitTime: o.CommitTime}, o.addresses)
 	return nil
 }
 
-// await tells the child what it is to be and waits until it is.
-func (p *process) await(o spawned.Options) {
+// await sends the child its options and waits until it is ready.
+func (p *process) await(o spawned.Options, private *addresses) {
 	defer close(p.ready)
 	if err := p.send(spawned.FrameOptions, o); err != nil {
 		p.failure = p.lost(err)
 		return
 	}
-	if err := p.awaitReady(); err != nil {
+	address, err := p.awaitReady()
+	if err != nil {
 		p.failure = err
 	}
+	private.add(string(address))
 }
 
-// awaitReady reads the frame by which the child says that it takes a statement.
-func (p *process) awaitReady() error {
+// awaitReady reads the child's ready frame. The first one contains the address of the child's
+// catalog connection, if it has one.
+func (p *process) awaitReady() ([]byte, error) {
 	kind, payload, err := agent.ReadFrame(p.frames)
 	switch {
 	case err != nil:
-		return p.lost(err)
+		return nil, p.lost(err)
 	case kind == spawned.FrameFailed:
-		return errors.New(string(payload))
+		return nil, errors.New(string(payload))
 	case kind != spawned.FrameReady:
-		return fmt.Errorf("the child sent %q when it was to be ready", byte(kind))
+		return nil, fmt.Errorf("the child sent %q instead of a ready frame", byte(kind))
 	}
-	return nil
+	return payload, nil
 }
 
 func (p *process) lost(err error) error {
@@ -126,7 +130,7 @@ func (p *process) lost(err error) error {
 
 func (p *process) wait() {
 	defer close(p.gone)
-	_ = p.cmd.Wait() // how it ended is in its state
+	_ = p.cmd.Wait() // ProcessState has the exit status
 	p.state = p.cmd.ProcessState
 }
 
@@ -140,18 +144,18 @@ func (p *process) send(kind agent.FrameKind, v any) error {
 	return agent.WriteFrame(p.in, kind, b)
 }
 
-// cancel asks for the end of the statement that runs.
+// cancel asks the child to end the running statement.
 func (p *process) cancel() {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	_ = agent.WriteFrame(p.in, spawned.FrameCancel) // a child that cannot be asked is killed
+	_ = agent.WriteFrame(p.in, spawned.FrameCancel) // a child that does not respond is killed
 }
 
 func (p *process) kill() {
 	p.sending.Lock()
 	p.killed = true
 	p.sending.Unlock()
-	// The group has at least the child itself as long as it was not waited for.
+	// The process group exists until Wait has returned.
 	select {
 	case <-p.gone:
 	default:
@@ -159,14 +163,14 @@ func (p *process) kill() {
 	}
 }
 
-// usedUp reports whether the engine has killed the process, which may not show yet.
+// usedUp reports whether the engine has killed the process. The process may not have ended yet.
 func (p *process) usedUp() bool {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	return p.killed
 }
 
-// end ends the process, and clears what it leaves. It returns when that is done.
+// end ends the process and removes its files. It returns when that is done.
 func (p *process) end() {
 	p.kill()
 	<-p.gone
@@ -175,7 +179,7 @@ func (p *process) end() {
 	_ = os.RemoveAll(p.dir)
 }
 
-// awaitEnd waits for a process that closed its output, and kills it where it goes on all the same.
+// awaitEnd waits for a process that closed its output. It kills a process that keeps running.
 func (p *process) awaitEnd() {
 	timer := time.AfterFunc(time.Second, p.kill)
 	defer timer.Stop()
@@ -193,7 +197,8 @@ func (p *process) alive() bool {
 
 func (p *process) writes() bool { return p.write }
 
-// cause says how the process ended, and whether that was for want of memory. It must have ended.
+// cause returns why the process ended, and whether it ran out of memory. The process must have
+// ended.
 func (p *process) cause() (why string, memory bool) {
 	killed := p.usedUp()
 	status, ok := p.state.Sys().(syscall.WaitStatus)
@@ -208,14 +213,14 @@ func (p *process) cause() (why string, memory bool) {
 		if known && used.Maxrss<<10 < p.limit/2 {
 			return "killed from outside", false
 		}
-		return "killed from outside, most likely for want of memory", true
+		return "killed from outside, most likely because the host ran out of memory", true
 	}
 	return p.state.String(), false
 }
 
 func (p *process) output() string { return p.stderr.String() }
 
-// head keeps the beginning of what is written to it: that is where a crash says its reason.
+// head keeps the first bytes written to it, where a crash states its reason.
 type head struct {
 	mu sync.Mutex
 	b  []byte
@@ -236,7 +241,7 @@ func (t *head) String() string {
 	return string(t.b)
 }
 
-// usable waits until the child takes statements.
+// usable waits until the child accepts statements.
 func (p *process) usable(ctx context.Context) error {
 	select {
 	case <-p.ready:

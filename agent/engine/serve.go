@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/result"
 )
 
-// bodyLimit is of a statement with its parameters, in bytes. A query of more than MaxQuery is refused with its reason as long as it is not beyond this.
+// bodyLimit bounds a statement with its parameters, in bytes. Within it, a query longer than
+// sqltext.MaxQuery is refused with a reason.
 const bodyLimit = 64 << 20
 
 func answer(w http.ResponseWriter, status int, message string) {
@@ -20,7 +22,7 @@ func answer(w http.ResponseWriter, status int, message string) {
 	_ = json.NewEncoder(w).Encode(agent.Error{Error: message})
 }
 
-// cancel ends a statement of either kind, if it is here.
+// cancel ends a statement of DuckDB or Trino, if this engine runs it.
 func (e *Engine) cancel(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	if run := e.running[r.PathValue("id")]; run != nil {
@@ -30,7 +32,7 @@ func (e *Engine) cancel(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// post runs a statement, and streams what it answers.
+// post runs a statement and streams its result.
 func (e *Engine) post(w http.ResponseWriter, r *http.Request) {
 	var s agent.Statement
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyLimit)).Decode(&s); err != nil {
@@ -45,46 +47,48 @@ func (e *Engine) post(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, "The statement has no id.")
 		return
 	}
-	c, reason, err := e.route(&s)
-	if err != nil { // it needs no child to be refused
-		to := newReader(w)
-		to.end(&agent.StatementEnd{Error: failureOf(err, s.Query)})
+	chosen, err := e.route(&s)
+	if err != nil { // refused without a child
+		to := newReader(w, e.o.addresses)
+		to.end(&agent.StatementEnd{Error: result.Failure(err, s.Query)})
 		return
 	}
-	run, done, refused := e.register(r.Context(), &s, c)
+	s.Catalog = s.Catalog.For(chosen.class.Write)
+	run, done, refused := e.register(r.Context(), &s, chosen)
 	if refused != nil {
 		answer(w, refused.status, refused.message)
 		return
 	}
 	defer done()
-	to := newReader(w)
-	to.accept(agent.StatementProgress{Queued: !run.placed, Done: -1, Kind: c.kind, Write: c.write})
-	e.serve(run, &s, c, reason, to)
+	to := newReader(w, e.o.addresses)
+	to.accept(agent.StatementProgress{Queued: !run.hasSlot, Done: -1, Kind: chosen.class.Kind, Write: chosen.class.Write})
+	e.serve(run, &s, chosen, to)
 }
 
-// serve waits for a place and runs the statement there.
-func (e *Engine) serve(run *run, s *agent.Statement, c class, reason string, to *reader) {
+// serve waits for a slot and runs the statement.
+func (e *Engine) serve(run *run, s *agent.Statement, chosen routed, to *reader) {
 	arrived := time.Now()
-	if !run.placed {
-		err := run.places.Acquire(run.ctx, 1)
+	if !run.hasSlot {
+		err := run.slots.Acquire(run.ctx, 1)
 		e.waited()
 		if err != nil {
-			to.end(&agent.StatementEnd{QueuedMS: time.Since(arrived).Milliseconds(), Error: stoppedBefore(context.Cause(run.ctx))})
+			e.forget(s.ID)
+			to.end(&agent.StatementEnd{QueuedMS: time.Since(arrived).Milliseconds(), Error: stoppedBefore(context.Cause(run.ctx)), Unstarted: true})
 			return
 		}
 		to.accept(agent.StatementProgress{Done: -1})
 	}
-	defer run.places.Release(1)
+	defer run.slots.Release(1)
 	queued := time.Since(arrived).Milliseconds()
 	started := time.Now()
 	var end *agent.StatementEnd
 	switch {
-	case c.trino:
-		end = e.runTrino(run, s, c, reason, to)
-	case c.executes():
-		end = e.runMaintenance(run, s, c, reason, to)
+	case chosen.trino:
+		end = e.runTrino(run, s, chosen, to)
+	case chosen.class.Executes(): // DuckDB has no table procedures
+		end = e.runMaintenance(run, s, chosen, to)
 	default:
-		s.Engine, s.RoutingReason = "", reason
+		s.Engine, s.RoutingReason = "", chosen.reason
 		end = e.runOn(run, s, to)
 	}
 	end.QueuedMS, end.RunMS = queued, time.Since(started).Milliseconds()
@@ -97,23 +101,33 @@ func (e *Engine) waited() {
 	e.waiting--
 }
 
+// forget removes a statement that never got a slot, so that it can be sent again.
+func (e *Engine) forget(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.running, id)
+	e.accepted.remove(id)
+}
+
 func stoppedBefore(cause error) *agent.StatementFailure {
 	return &agent.StatementFailure{Fault: agent.FaultCancelled, Message: fmt.Sprintf("The statement was cancelled before it ran: %v.", cause)}
 }
 
-// reader is who reads what a statement answers. When it is gone, what is sent to it is thrown away.
+// reader is the client that reads a statement's result. Once it disconnects, frames are discarded.
 type reader struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	private *addresses // removed from what is sent
 	gone    error
 }
 
-func newReader(w http.ResponseWriter) *reader {
+func newReader(w http.ResponseWriter, private *addresses) *reader {
 	w.Header().Set("Content-Type", "application/octet-stream")
-	return &reader{w: w, control: http.NewResponseController(w)}
+	return &reader{w: w, control: http.NewResponseController(w), private: private}
 }
 
-// accept says at once that the statement was taken, and whether it writes: a reader may go before it has a place, and a write goes on then.
+// accept reports at once that the statement was accepted, and whether it writes. A reader may
+// disconnect while the statement waits for a slot. A write continues then.
 func (r *reader) accept(p agent.StatementProgress) { r.json(agent.FrameProgress, p) }
 
 func (r *reader) frame(kind agent.FrameKind, payload ...[]byte) {
@@ -131,10 +145,10 @@ func (r *reader) json(kind agent.FrameKind, v any) {
 		r.gone = err
 		return
 	}
-	r.frame(kind, b)
+	r.frame(kind, r.private.redact(b))
 }
 
 func (r *reader) end(end *agent.StatementEnd) { r.json(agent.FrameEnd, end) }
 
-// hurry bounds how long a reader that does not read holds up the end of a statement that was stopped.
+// hurry bounds how long a reader that does not read can delay the end of a stopped statement.
 func (r *reader) hurry(d time.Duration) { _ = r.control.SetWriteDeadline(time.Now().Add(d)) }

@@ -15,74 +15,81 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/catalog"
+	"github.com/millpond/millpond/agent/engine/result"
 	"github.com/millpond/millpond/agent/engine/spawned"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 	"github.com/millpond/millpond/agent/engine/trino"
 )
 
 // trinoEngine is the Trino of a warehouse.
 type trinoEngine struct {
-	server  *trino.Server
-	courier *trinoCourier
-	places  *semaphore.Weighted
+	server *trino.Server
+	proxy  *catalog.Proxy
+	slots  *semaphore.Weighted
 }
 
-// trinoSlots is how many statements run in Trino at once, which divides its memory among them itself.
+// trinoCatalogTimeout bounds how long the catalog may be unreachable while a statement runs.
+const trinoCatalogTimeout = time.Minute
+
+// trinoSlots is the number of statements that run in Trino at once. Trino divides its memory among
+// them.
 const trinoSlots = 8
 
 func (e *Engine) openTrino(o trino.Options) error {
-	courier, err := listenTrinoCourier()
+	proxy, err := catalog.Listen(catalog.Options{UID: e.o.uid(), CommitTime: trinoCatalogTimeout, Repeat: true})
 	if err != nil {
 		return err
 	}
 	o.Changed = func() {
 		select {
 		case e.changed <- struct{}{}:
-		default: // it will be seen
+		default: // a change is already signaled
 		}
 	}
 	server, err := trino.New(o)
 	if err != nil {
-		courier.close()
+		proxy.Close()
 		return err
 	}
-	e.trino = &trinoEngine{server: server, courier: courier, places: semaphore.NewWeighted(trinoSlots)}
+	e.o.addresses.add(proxy.Address())
+	e.trino = &trinoEngine{server: server, proxy: proxy, slots: semaphore.NewWeighted(trinoSlots)}
 	return nil
 }
 
 func (t *trinoEngine) close() {
 	t.server.Close()
-	t.courier.close()
+	t.proxy.Close()
 }
 
-// inTrino is one statement that runs there.
+// inTrino is one statement that runs in Trino.
 type inTrino struct {
 	*trinoEngine
 	e       *Engine
 	run     *run
 	s       *agent.Statement
-	class   class
-	query   string // as it was given
-	text    string // as Trino gets it
-	order   []int  // of the parameters
-	of      *carried
-	session *trino.Session // once there is one
+	class   sqltext.Class
+	query   string // the original text
+	text    string // the text for Trino
+	order   []int  // the number of each parameter's value
+	asking  *catalog.Statement
+	session *trino.Session // nil until opened
 	end     agent.StatementEnd
 
 	to     *reader
-	result *result // of a statement with rows, from its first page
+	result *result.Sender // from the first page of rows
 }
 
-// runTrino runs a statement in Trino, and answers how it ended.
-func (e *Engine) runTrino(r *run, s *agent.Statement, c class, reason string, to *reader) *agent.StatementEnd {
-	x := &inTrino{trinoEngine: e.trino, e: e, run: r, s: s, class: c, query: plainSpace(s.Query), to: to}
-	if name := databaseNamed(s.Catalog.Databases, s.Database); name != "" {
+// runTrino runs a statement in Trino and returns how it ended.
+func (e *Engine) runTrino(r *run, s *agent.Statement, chosen routed, to *reader) *agent.StatementEnd {
+	x := &inTrino{trinoEngine: e.trino, e: e, run: r, s: s, class: chosen.class, query: sqltext.PlainSpace(s.Query), to: to}
+	if name := sqltext.DatabaseNamed(s.Catalog.Databases, s.Database); name != "" {
 		s.Database = name
 	}
-	var leave func()
-	x.of, leave = e.trino.courier.serve(s)
-	defer leave()
+	x.asking = e.trino.proxy.Open(s)
+	defer x.asking.Close()
 	stop := context.AfterFunc(r.ctx, func() { to.hurry(readerGrace) })
-	err := x.perform(reason)
+	err := x.perform(chosen.reason)
 	stop()
 	_ = to.control.SetWriteDeadline(time.Time{})
 	if err != nil {
@@ -94,13 +101,13 @@ func (e *Engine) runTrino(r *run, s *agent.Statement, c class, reason string, to
 	return &x.end
 }
 
-// Frame implements frames.
+// Frame implements result.Frames.
 func (x *inTrino) Frame(kind agent.FrameKind, payload ...[]byte) error {
 	x.to.frame(kind, payload...)
-	if x.to.gone != nil && !x.class.write {
+	if x.to.gone != nil && !x.class.Write {
 		x.run.stop(errReader)
 	}
-	return nil // who is gone has no use for the rest, and a write goes on
+	return nil // a disconnected reader is no error, and a write continues
 }
 
 func (x *inTrino) json(kind agent.FrameKind, v any) {
@@ -110,8 +117,8 @@ func (x *inTrino) json(kind agent.FrameKind, v any) {
 }
 
 func (x *inTrino) perform(reason string) error {
-	if x.class.write && !x.s.Write {
-		return &refusal{agent.FaultForbidden, x.class.kind + " writes, and whoever sent this statement may only read: that takes an editor, or an editor's key.", -1}
+	if x.class.Write && !x.s.Write {
+		return &sqltext.Refusal{Fault: agent.FaultForbidden, Message: x.class.Kind + " writes, but the sender of this statement may only read. Writing needs an editor, or an editor's key.", Pos: -1}
 	}
 	arguments, err := x.prepare()
 	if err != nil {
@@ -128,56 +135,58 @@ func (x *inTrino) perform(reason string) error {
 		timer := time.AfterFunc(time.Duration(x.s.Timeout), func() { x.run.stop(errTimeout) })
 		defer timer.Stop()
 	}
-	x.json(agent.FrameHead, agent.StatementHead{Kind: x.class.kind, Write: x.class.write, Engine: TrinoName, RoutingReason: reason})
+	x.end.Tables = x.targets()
+	x.json(agent.FrameHead, agent.StatementHead{Kind: x.class.Kind, Write: x.class.Write, Engine: TrinoName, RoutingReason: reason})
 	if err := x.reach(); err != nil {
 		return err
 	}
 	return x.execute(trino.Statement{
-		ID: x.s.ID, Token: x.of.handle, Query: x.text, Arguments: arguments, Database: x.s.Database, Schema: x.s.Schema, Progress: x.progress(),
+		ID: x.s.ID, Token: x.asking.Handle(), Query: x.text, Arguments: arguments, Database: x.s.Database, Schema: x.s.Schema, Progress: x.progress(),
 	})
 }
 
-// prepare makes the text Trino's, and the parameters.
+// prepare sets the text for Trino and returns the parameters.
 func (x *inTrino) prepare() ([]any, error) {
 	if trino.Reserved(x.s.Database) {
-		return nil, refuse(-1, "The database %q has the name of a catalog of Trino's own, and cannot be reached there. Rename it.", x.s.Database)
+		return nil, sqltext.Refuse(-1, "The database %q has the name of a catalog of Trino's own, and cannot be reached there. Rename it.", x.s.Database)
 	}
-	if databaseNamed(x.s.Catalog.Databases, x.s.Database) == "" {
-		return nil, refuse(-1, "There is no database %q here. Name one that exists, as the request's database.", cut(x.s.Database, 60))
+	if sqltext.DatabaseNamed(x.s.Catalog.Databases, x.s.Database) == "" {
+		return nil, sqltext.Refuse(-1, "There is no database %q here. Name one that exists, as the request's database.", sqltext.Cut(x.s.Database, 60))
 	}
-	if err := checkProperties(x.class); err != nil {
+	if err := sqltext.CheckProperties(x.class); err != nil {
 		return nil, err
 	}
-	x.text, x.order = trinoText(x.query, x.class.tokens)
+	x.text, x.order = sqltext.TrinoText(x.query, x.class.Tokens)
 	wanted := 0
 	for _, n := range x.order {
 		if n < 1 {
-			return nil, refuse(-1, "Parameters are $1, $2 and so on, or ? for each value: others are not known in Trino.")
+			return nil, sqltext.Refuse(-1, "Parameters are $1, $2 and so on, or ? for each value: Trino supports no others.")
 		}
 		wanted = max(wanted, n)
 	}
 	if wanted != len(x.s.Parameters) {
-		return nil, refuse(-1, "The statement has %d parameters, but %d were given. Give one value for each of $1, $2 and so on, or for each ?.", wanted, len(x.s.Parameters))
+		return nil, sqltext.Refuse(-1, "The statement has %d parameters, but %d were given. Give one value for each of $1, $2 and so on, or for each ?.", wanted, len(x.s.Parameters))
 	}
 	var arguments []any
 	for _, n := range x.order {
 		v, err := argument(x.s.Parameters[n-1])
 		if err != nil {
-			return nil, refuse(-1, "Parameter $%d is %s: give null, a boolean, a number or a string.", n, cut(string(x.s.Parameters[n-1]), 40))
+			return nil, sqltext.Refuse(-1, "Parameter $%d is %s: give null, a boolean, a number or a string.", n, sqltext.Cut(string(x.s.Parameters[n-1]), 40))
 		}
 		arguments = append(arguments, v)
 	}
 	return arguments, nil
 }
 
-// collected refuses to remove files of a table that says that they are not only its own, for which Trino does not ask.
+// collected refuses to remove files of a table whose properties say that others share them. Trino
+// does not check that.
 func (x *inTrino) collected() error {
-	if procedure, _ := executed(x.class.tokens); procedure.operation() == "" || procedure.operation() == spawned.Optimize {
+	if o := x.class.Operation(); o == "" || o == spawned.Optimize {
 		return nil
 	}
-	named, _ := path(x.class.tokens, 2)
-	t := canonical([]mention{named}, x.s.Catalog.Databases)[0].resolve(x.s.Database, x.s.Schema)
-	prefix, err := x.courier.warehouse(x.run.ctx, x.s, t.Database)
+	named, _ := sqltext.QualifiedName(x.class.Tokens, 2)
+	t := sqltext.Canonical([]sqltext.TableRef{named}, x.s.Catalog.Databases)[0].Resolve(x.s.Database, x.s.Schema)
+	prefix, err := x.warehouse(t.Database)
 	if err != nil {
 		return err
 	}
@@ -185,17 +194,17 @@ func (x *inTrino) collected() error {
 		Metadata struct{ Properties map[string]string }
 	}
 	address := "/v1/" + url.PathEscape(prefix) + "/namespaces/" + url.PathEscape(strings.ReplaceAll(t.Schema, ".", "\x1f")) + "/tables/" + url.PathEscape(t.Table)
-	err = x.courier.read(x.run.ctx, x.s, address, &loaded)
-	if e, ok := errors.AsType[*catalogError](err); ok && e.status == http.StatusNotFound {
-		return nil // of which Trino says more
+	err = x.asking.Call(x.run.ctx, http.MethodGet, address, nil, &loaded)
+	if catalog.IsMissing(err) {
+		return nil // Trino reports the error
 	}
 	if err != nil || !strings.EqualFold(loaded.Metadata.Properties["gc.enabled"], "false") {
 		return err
 	}
-	return refuse(-1, "The table has the property gc.enabled=false, by which none of its files is ever removed: others may need them. Set it to true if that is not so.")
+	return sqltext.Refuse(-1, "The table has the property gc.enabled=false, by which none of its files is ever removed: others may need them. Set it to true if that is not so.")
 }
 
-// argument is a JSON value as one of Trino's. A number keeps all its digits.
+// argument converts a JSON value to an argument of Trino. A number keeps all its digits.
 func argument(p json.RawMessage) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(p))
 	d.UseNumber()
@@ -212,7 +221,7 @@ func argument(p json.RawMessage) (any, error) {
 	return nil, errors.New("no scalar")
 }
 
-// open waits for Trino, and says so.
+// open waits for Trino and reports that it waits.
 func (x *inTrino) open() (err error) {
 	waited := false
 	x.session, err = x.server.Session(x.run.ctx, x.storage(), func(message string) {
@@ -225,19 +234,19 @@ func (x *inTrino) open() (err error) {
 	return err
 }
 
-// storage is the statement's as Trino knows it.
+// storage converts the statement's storage for Trino.
 func (x *inTrino) storage() trino.Storage {
 	storage := trino.Storage{Prefix: x.s.Storage.Prefix}
 	if s3 := x.s.Storage.S3; s3 != nil {
 		storage.S3 = &trino.S3{Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle}
-		if s3.SessionToken == "" { // else they expire, and the catalog gives new ones
+		if s3.SessionToken == "" { // temporary keys expire, so the catalog vends new ones
 			storage.S3.AccessKey, storage.S3.SecretKey = s3.AccessKeyID, s3.SecretKey
 		}
 	}
 	return storage
 }
 
-// reach makes the databases that the statement may name Trino's.
+// reach creates Trino catalogs for the databases that the statement may name.
 func (x *inTrino) reach() error {
 	storage := x.storage()
 	var wanted []trino.Database
@@ -245,21 +254,29 @@ func (x *inTrino) reach() error {
 		if trino.Reserved(name) || !x.mayName(name) {
 			continue
 		}
-		warehouse, err := x.courier.warehouse(x.run.ctx, x.s, name)
+		warehouse, err := x.warehouse(name)
 		if err != nil {
 			return err
 		}
-		wanted = append(wanted, trino.Database{Name: name, Warehouse: warehouse, Catalog: x.courier.address, Token: x.courier.own, Storage: storage})
+		wanted = append(wanted, trino.Database{Name: name, Warehouse: warehouse, Catalog: x.proxy.URL(), Token: x.proxy.ConfigHandle(), Storage: storage})
 	}
 	return x.session.Reach(x.run.ctx, wanted, x.s.Catalog.Databases)
 }
 
-// mayName reports whether the statement has the name of a database in it, or resolves names there.
-func (x *inTrino) mayName(database string) bool {
-	return database == x.s.Database || slices.ContainsFunc(x.class.tokens, func(t token) bool { return t.name() && strings.EqualFold(t.text, database) })
+// warehouse returns the catalog's id of a database. A new database of the same name has another id.
+func (x *inTrino) warehouse(database string) (string, error) {
+	var config struct{ Overrides map[string]string }
+	err := x.asking.Call(x.run.ctx, http.MethodGet, "/v1/config?warehouse="+url.QueryEscape(database), nil, &config)
+	return config.Overrides["prefix"], err
 }
 
-// progress tells how far the statement is, now and then.
+// mayName reports whether the statement's text contains the database's name, or uses the database
+// by default.
+func (x *inTrino) mayName(database string) bool {
+	return database == x.s.Database || slices.ContainsFunc(x.class.Tokens, func(t sqltext.Token) bool { return t.IsName() && strings.EqualFold(t.Text, database) })
+}
+
+// progress returns a function that reports the statement's progress at intervals.
 func (x *inTrino) progress() func(float64) {
 	var told time.Time
 	return func(done float64) {
@@ -270,7 +287,7 @@ func (x *inTrino) progress() func(float64) {
 	}
 }
 
-// execute runs the statement, and a write again where another one was faster.
+// execute runs the statement. It retries a write that lost a race.
 func (x *inTrino) execute(st trino.Statement) error {
 	take := x.take
 	if !x.hasRows() {
@@ -281,75 +298,85 @@ func (x *inTrino) execute(st trino.Statement) error {
 		if err == nil || errors.Is(err, errEnough) {
 			return x.succeeded(o)
 		}
-		if !x.class.write || !trinoConflict(err) || attempt == commitAttempts {
+		if !x.class.Write || !trinoConflict(err) || attempt == catalog.CommitAttempts {
 			return err
 		}
 		select {
 		case <-x.run.ctx.Done():
 			return context.Cause(x.run.ctx)
-		case <-time.After(time.Duration(rand.Int64N(int64(commitBackoff) * int64(min(attempt, 10))))):
+		case <-time.After(time.Duration(rand.Int64N(int64(catalog.CommitBackoff) * int64(min(attempt, 10))))):
 		}
 	}
 }
 
-// hasRows reports whether the statement's result is rows that are of use to who asks.
-func (x *inTrino) hasRows() bool { return x.class.query || x.class.explain }
+// targets returns the tables that the text writes, creates, alters or drops. Trino itself reports a
+// table only for queries and row changes.
+func (x *inTrino) targets() []agent.StatementTable {
+	found := sqltext.Canonical(sqltext.Tables(sqltext.TableRefs(x.class.Tokens), x.class.Tokens), x.s.Catalog.Databases)
+	return sqltext.Resolve(slices.DeleteFunc(found, func(m sqltext.TableRef) bool { return !m.Target }), x.s, sqltext.Class{})
+}
+
+// hasRows reports whether the statement returns rows to the reader.
+func (x *inTrino) hasRows() bool { return x.class.Query || x.class.Explain }
 
 func (x *inTrino) succeeded(o trino.Outcome) error {
 	x.end.Scanned = o.Scanned
-	for _, t := range o.Read {
-		x.end.Tables = append(x.end.Tables, agent.StatementTable{Database: t.Database, Schema: t.Schema, Table: t.Name, Columns: t.Columns})
-	}
+	targets := x.end.Tables
 	if t := o.Written; t != nil {
-		x.end.Tables = append(x.end.Tables, agent.StatementTable{Database: t.Database, Schema: t.Schema, Table: t.Name, Target: true})
+		targets = []agent.StatementTable{{Database: t.Database, Schema: t.Schema, Table: t.Name, Target: true}}
 	}
+	x.end.Tables = nil
+	for _, t := range o.Read {
+		x.end.Tables = append(x.end.Tables, agent.StatementTable{Database: t.Database, Schema: t.Schema, Table: t.Name, Columns: t.Columns, Snapshot: t.Snapshot})
+	}
+	x.end.Tables = append(x.end.Tables, targets...)
 	if x.result == nil {
 		x.end.Rows = o.Rows
 		return nil
 	}
-	err := x.result.flush()
-	x.end.Rows, x.end.Bytes, x.end.Truncated = x.result.rows, x.result.bytes, x.result.truncated
+	err := x.result.Flush()
+	x.end.Rows, x.end.Bytes, x.end.Truncated = x.result.Rows, x.result.Bytes, x.result.Truncated
 	return err
 }
 
-// errEnough ends a statement of whose rows no more are wanted.
+// errEnough ends a statement whose reader needs no more rows.
 var errEnough = errors.New("the result has as many rows as are wanted")
 
-// take sends rows on.
+// take sends rows to the reader.
 func (x *inTrino) take(columns []trino.Column, rows []json.RawMessage) error {
 	if x.result == nil {
 		schema, err := trinoSchema(columns)
 		if err != nil {
 			return err
 		}
-		x.result = &result{out: x, schema: schema, maxRows: x.s.MaxRows, maxBytes: x.s.MaxBytes}
-		if err := x.result.sendSchema(); err != nil {
+		x.result = &result.Sender{Out: x, Schema: schema, MaxRows: x.s.MaxRows, MaxBytes: x.s.MaxBytes}
+		if err := x.result.SendSchema(); err != nil {
 			return err
 		}
 	}
-	for len(rows) > 0 && !x.result.truncated {
-		n := min(len(rows), batchRows)
-		batch, err := trinoBatch(x.result.schema, columns, rows[:n])
+	for len(rows) > 0 && !x.result.Truncated {
+		n := min(len(rows), result.BatchRows)
+		batch, err := trinoBatch(x.result.Schema, columns, rows[:n])
 		if err != nil {
 			return err
 		}
-		if err := x.result.hold(batch); err != nil {
+		if err := x.result.Hold(batch); err != nil {
 			return err
 		}
 		rows = rows[n:]
 	}
-	if x.result.truncated {
+	if x.result.Truncated {
 		return errEnough
 	}
 	return nil
 }
 
-// unsure reports whether it is not known if what a write that failed with err did was committed.
+// unsure reports whether a write that failed with err may have committed.
 func (x *inTrino) unsure(err error) bool {
-	if !x.class.write {
+	if !x.class.Write {
 		return false
 	}
-	changed, unsure := x.courier.settled(x.of)
+	changed, unsure := x.asking.Changed()
 	_, lost := errors.AsType[*trino.LostError](err)
 	return changed || unsure != nil || lost
 }

@@ -14,16 +14,17 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/millpond/millpond/agent/engine/sqltext"
 	"github.com/millpond/millpond/agent/engine/trino"
 )
 
-// trinoSchema is that of a result of Trino's.
+// trinoSchema returns the Arrow schema of a Trino result.
 func trinoSchema(columns []trino.Column) (*arrow.Schema, error) {
 	fields := make([]arrow.Field, len(columns))
 	for i, c := range columns {
 		t, err := trinoType(c.Type)
 		if err != nil {
-			return nil, refuse(-1, "The column %q of the result %v. Cast it, to JSON for example.", c.Name, err)
+			return nil, sqltext.Refuse(-1, "The column %q of the result %v. Cast it, to JSON for example.", c.Name, err)
 		}
 		fields[i] = arrow.Field{Name: c.Name, Type: t, Nullable: true}
 	}
@@ -36,7 +37,7 @@ var trinoTypes = map[string]arrow.DataType{
 	"varbinary": arrow.BinaryTypes.Binary, "unknown": arrow.Null,
 }
 
-// trinoType is the Arrow type that holds all values of one of Trino's: text where there is none.
+// trinoType returns the Arrow type that holds all values of a Trino type, or text if there is none.
 func trinoType(t trino.Type) (arrow.DataType, error) {
 	if simple := trinoTypes[t.Name]; simple != nil {
 		return simple, nil
@@ -70,7 +71,8 @@ func trinoType(t trino.Type) (arrow.DataType, error) {
 	return arrow.BinaryTypes.String, nil
 }
 
-// trinoMap refuses keys that are no scalars: Trino's protocol writes them as text that cannot be read back.
+// trinoMap refuses maps with non-scalar keys: Trino's protocol writes such keys as text that cannot
+// be parsed.
 func trinoMap(t trino.Type) (arrow.DataType, error) {
 	switch name := t.Arguments[0].Type.Name; name {
 	case "array", "map", "row", "varbinary":
@@ -101,7 +103,7 @@ func trinoRow(t trino.Type) (arrow.DataType, error) {
 	return arrow.StructOf(fields...), nil
 }
 
-// trinoBatch makes rows, each an array in JSON, a batch.
+// trinoBatch converts rows, each a JSON array, to a batch.
 func trinoBatch(schema *arrow.Schema, columns []trino.Column, rows []json.RawMessage) (arrow.RecordBatch, error) {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	defer b.Release()
@@ -117,7 +119,7 @@ func trinoBatch(schema *arrow.Schema, columns []trino.Column, rows []json.RawMes
 		}
 		for i, v := range values {
 			if err := appendTrino(b.Field(i), columns[i].Type, v); err != nil {
-				return nil, refuse(-1, "The column %q has a value that the result cannot hold (%v). Cast it, to VARCHAR for example.", columns[i].Name, err)
+				return nil, sqltext.Refuse(-1, "The column %q has a value that the result cannot hold (%v). Cast it, to VARCHAR for example.", columns[i].Name, err)
 			}
 		}
 	}
@@ -155,7 +157,8 @@ func appendTrino(to array.Builder, t trino.Type, v json.RawMessage) error {
 	return appendTrinoText(to, text)
 }
 
-// appendTrinoText appends a scalar as the protocol writes it, which is also how it writes the keys of maps.
+// appendTrinoText appends a scalar from its text in Trino's protocol, which is also the form of map
+// keys.
 func appendTrinoText(to array.Builder, text string) error {
 	var err error
 	switch b := to.(type) {
@@ -225,7 +228,8 @@ func appendFloat(text string, bits int, to func(float64)) error {
 	return err
 }
 
-// parseTrinoTime reads a timestamp such as 2001-08-22 03:04:05.321 Europe/Berlin. Years may have more than four digits, and a sign.
+// parseTrinoTime parses a timestamp such as 2001-08-22 03:04:05.321 Europe/Berlin. Years may have a
+// sign and more than four digits.
 func parseTrinoTime(text string) (time.Time, error) {
 	parts := strings.SplitN(text, " ", 3)
 	date := strings.TrimLeft(parts[0], "+-")
@@ -243,7 +247,8 @@ func parseTrinoTime(text string) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	// The year is set afterwards: this package's own takes four digits. A leap year stands for any.
+	// The year is set afterwards: package time supports only four digits. A leap year stands in for
+	// it.
 	at, err := time.ParseInLocation("2006-01-02 15:04:05.999999999", "2000-"+rest+" "+parts[1], time.UTC)
 	if err != nil {
 		return time.Time{}, err
@@ -251,7 +256,7 @@ func parseTrinoTime(text string) (time.Time, error) {
 	return time.Date(n, at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), zone), nil
 }
 
-// trinoZone is a zone by its name, or by its offset from UTC.
+// trinoZone returns a zone by its name or UTC offset.
 func trinoZone(name string) (*time.Location, error) {
 	if at, err := time.Parse("-07:00", name); err == nil {
 		return at.Location(), nil
@@ -273,7 +278,7 @@ func appendTrinoList(b *array.ListBuilder, t trino.Type, v json.RawMessage) erro
 	return nil
 }
 
-// appendTrinoMap keeps the order in which the protocol has the entries.
+// appendTrinoMap keeps the protocol's order of entries.
 func appendTrinoMap(b *array.MapBuilder, t trino.Type, v json.RawMessage) error {
 	d := json.NewDecoder(bytes.NewReader(v))
 	if _, err := d.Token(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTypesComeOutExactly tells for each type of DuckDB what of Arrow it becomes, and that no digit is lost.
+// TestTypesComeOutExactly checks the Arrow type of each DuckDB type, and that no digit is lost.
 func TestTypesComeOutExactly(t *testing.T) {
 	s := serve(t, nil)
 	for _, c := range []struct{ expression, arrow, value string }{

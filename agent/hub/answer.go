@@ -15,15 +15,16 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// maxBody bounds a JSON body from an agent; a hello names every attempt it holds.
+// maxBody bounds a JSON body from an agent, in bytes. A hello lists every attempt of the agent.
 const maxBody = 8 << 20
 
-// maxBatch bounds the wire form of a log batch: many small chunks weigh more than their data, on the wire and still more in memory.
+// maxBatch bounds the wire form of a log batch, in bytes. Many small chunks take more than their
+// data on the wire, and still more in memory.
 const maxBatch = 4 * agent.MaxBatchBytes
 
-// routes are what an agent asks on its session.
-func (h *Hub) routes(s *session) http.Handler {
-	logs := h.o.Services.Logs.Writer(s.scope, s.id)
+// routes serves the requests of an agent on its session.
+func (h *Handler) routes(s *session) http.Handler {
+	logs := h.Services.Logs.Writer(s.scope, s.id)
 	r := chi.NewRouter()
 	r.Post(agent.HelloPath, func(w http.ResponseWriter, r *http.Request) { h.hello(w, r, s) })
 	r.Post(agent.HeartbeatPath, func(w http.ResponseWriter, r *http.Request) { h.heartbeat(w, r, s) })
@@ -33,7 +34,7 @@ func (h *Hub) routes(s *session) http.Handler {
 	return r
 }
 
-func (h *Hub) hello(w http.ResponseWriter, r *http.Request, s *session) {
+func (h *Handler) hello(w http.ResponseWriter, r *http.Request, s *session) {
 	var in agent.Hello
 	if !read(w, r, &in) {
 		return
@@ -49,20 +50,20 @@ func (h *Hub) hello(w http.ResponseWriter, r *http.Request, s *session) {
 	for _, a := range in.Attempts {
 		hello.Attempts = append(hello.Attempts, report(a.ID, a.Status))
 	}
-	orders, err := h.o.Services.Agents.Hello(r.Context(), s.scope, hello)
+	orders, err := h.Services.Agents.Hello(r.Context(), s.scope, hello)
 	if err != nil {
 		h.fail(w, r, s, err)
 		return
 	}
 	s.greet()
-	lease := h.o.Services.Agents.Lease
+	lease := h.Services.Agents.Lease
 	respond(w, agent.Welcome{
 		AgentID: string(s.agent()), Lease: agent.Duration(lease.Length), HeartbeatEvery: agent.Duration(lease.Heartbeat), Attempts: wireDesired(orders.Attempts),
-		Group: s.scope.Workspace().FileGroup(), Warehouse: wireSettings(orders.Warehouse),
+		Group: s.scope.Workspace().FileGroup(), Warehouse: h.settings(s, orders.Warehouse),
 	}, nil)
 }
 
-func (h *Hub) heartbeat(w http.ResponseWriter, r *http.Request, s *session) {
+func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, s *session) {
 	var in agent.Heartbeat
 	if !read(w, r, &in) {
 		return
@@ -73,15 +74,15 @@ func (h *Hub) heartbeat(w http.ResponseWriter, r *http.Request, s *session) {
 	for i, id := range in.Attempts {
 		beat.Running[i] = domain.AttemptID(id)
 	}
-	orders, err := h.o.Services.Agents.Heartbeat(r.Context(), s.scope, beat)
+	orders, err := h.Services.Agents.Heartbeat(r.Context(), s.scope, beat)
 	if err != nil {
 		h.fail(w, r, s, err)
 		return
 	}
-	respond(w, agent.HeartbeatReply{Attempts: wireDesired(orders.Attempts), Warehouse: wireSettings(orders.Warehouse)}, nil)
+	respond(w, agent.HeartbeatReply{Attempts: wireDesired(orders.Attempts), Warehouse: h.settings(s, orders.Warehouse)}, nil)
 }
 
-// engines are what an agent tells of its engines; nil where it tells nothing.
+// engines converts the engines that an agent reports; nil if it reports no engine.
 func engines(told []agent.Engine) (all []domain.Engine) {
 	for _, e := range told {
 		all = append(all, domain.Engine{Name: e.Name, Version: e.Version, State: domain.EngineState(e.State), Message: e.Message, Nodes: e.Nodes})
@@ -89,14 +90,14 @@ func engines(told []agent.Engine) (all []domain.Engine) {
 	return all
 }
 
-func wireSettings(w *domain.WarehouseSettings) *agent.WarehouseSettings {
+func (h *Handler) settings(s *session, w *domain.WarehouseSettings) *agent.WarehouseSettings {
 	if w == nil {
 		return nil
 	}
-	return &agent.WarehouseSettings{Nodes: w.Nodes, TrinoStart: string(w.TrinoStart)}
+	return &agent.WarehouseSettings{Nodes: w.Nodes, TrinoStart: string(w.TrinoStart), Storage: h.Storage(s.scope.Workspace())}
 }
 
-func (h *Hub) metrics(w http.ResponseWriter, r *http.Request, s *session) {
+func (h *Handler) metrics(w http.ResponseWriter, r *http.Request, s *session) {
 	var in agent.Metrics
 	if !read(w, r, &in) {
 		return
@@ -107,29 +108,29 @@ func (h *Hub) metrics(w http.ResponseWriter, r *http.Request, s *session) {
 	for _, g := range in.GPUs {
 		metrics.GPUs = append(metrics.GPUs, domain.GPUMetrics(g))
 	}
-	if err := h.o.Services.Agents.Measured(r.Context(), s.scope, metrics); err != nil {
+	if err := h.Services.Agents.Measured(r.Context(), s.scope, metrics); err != nil {
 		h.fail(w, r, s, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Enroll serves agent.EnrollPath: it gives the agent that comes with a bootstrap token its own.
-func (h *Hub) Enroll(w http.ResponseWriter, r *http.Request) {
+// Enroll serves agent.EnrollPath: it exchanges a bootstrap token for the agent's own token.
+func (h *Handler) Enroll(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		answer(w, http.StatusMethodNotAllowed, agent.Error{Error: "An agent enrolls with POST and its bootstrap token."})
 		return
 	}
 	_, bootstrap, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	id, token, err := h.o.Services.Agents.Enroll(r.Context(), strings.TrimSpace(bootstrap))
+	id, token, err := h.Services.Agents.Enroll(r.Context(), strings.TrimSpace(bootstrap))
 	if err != nil && domain.AsError(err).Code == domain.CodeInternal {
-		h.o.Log.Error("enrolling an agent", "error", err)
+		h.Log.Error("enrolling an agent", "error", err)
 	}
 	respond(w, agent.Enrollment{AgentID: string(id), Token: token}, err)
 }
 
-func (h *Hub) logs(w http.ResponseWriter, r *http.Request, s *session, logs *domain.LogWriter) {
+func (h *Handler) logs(w http.ResponseWriter, r *http.Request, s *session, logs *domain.LogWriter) {
 	batch, err := agent.ReadBatch(http.MaxBytesReader(w, r.Body, maxBatch))
 	if errors.Is(err, agent.ErrBatch) {
 		respond(w, nil, domain.Errorf(domain.CodeInvalid, "%v", err))
@@ -160,12 +161,12 @@ func (h *Hub) logs(w http.ResponseWriter, r *http.Request, s *session, logs *dom
 	respond(w, reply, nil)
 }
 
-func (h *Hub) status(w http.ResponseWriter, r *http.Request, s *session) {
+func (h *Handler) status(w http.ResponseWriter, r *http.Request, s *session) {
 	var in agent.Status
 	if !read(w, r, &in) {
 		return
 	}
-	if err := h.o.Services.Runs.Report(r.Context(), s.scope, report(chi.URLParam(r, "id"), in)); err != nil {
+	if err := h.Services.Runs.Report(r.Context(), s.scope, report(chi.URLParam(r, "id"), in)); err != nil {
 		h.fail(w, r, s, err)
 		return
 	}
@@ -187,34 +188,35 @@ func wireDesired(all []domain.Desired) []agent.DesiredAttempt {
 	return wire
 }
 
-// read decodes a JSON body, or answers why not.
+// read decodes a JSON body. On an error it answers and returns false.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		respond(w, nil, domain.Errorf(domain.CodeTooLarge, "The body is larger than the %d bytes that this path takes.", maxBody))
+		respond(w, nil, domain.Errorf(domain.CodeTooLarge, "The body is larger than the %d bytes that this path accepts.", maxBody))
 		return false
 	}
 	if err != nil {
-		respond(w, nil, domain.Errorf(domain.CodeInvalid, "The body is not what this path takes: %v", err))
+		respond(w, nil, domain.Errorf(domain.CodeInvalid, "The body does not match what this path accepts: %v", err))
 		return false
 	}
 	return true
 }
 
-// fail answers with the error. A session that was superseded is closed: its agent has another. What fails because the agent has gone is no
-// error of ours.
-func (h *Hub) fail(w http.ResponseWriter, r *http.Request, s *session, err error) {
+// fail answers with the error. It closes a superseded session, because the agent has another one. A
+// failure after the agent disconnected is not logged.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, s *session, err error) {
 	if domain.AsError(err).Code == domain.CodeInternal && r.Context().Err() == nil {
-		h.o.Log.Error("answering an agent", "agent", s.agent(), "error", err)
+		h.Log.Error("answering an agent", "agent", s.agent(), "error", err)
 	}
 	respond(w, nil, err)
 	if errors.Is(err, domain.ErrSuperseded) {
-		_ = http.NewResponseController(w).Flush() // the agent is told why before the stream ends
+		_ = http.NewResponseController(w).Flush() // deliver the reason before the stream ends
 		_ = s.Close()
 	}
 }
 
-// statuses are the HTTP statuses of the domain's codes; what is not listed is 500, which an agent tries again.
+// statuses are the HTTP statuses of the domain's codes. Any other code is 500, which an agent
+// retries.
 var statuses = map[domain.Code]int{
 	domain.CodeInvalid: http.StatusBadRequest, domain.CodeUnauthenticated: http.StatusUnauthorized, domain.CodeForbidden: http.StatusForbidden,
 	domain.CodeNotFound: http.StatusNotFound, domain.CodeConflict: http.StatusConflict, domain.CodeTooLarge: http.StatusRequestEntityTooLarge,
@@ -233,14 +235,14 @@ func respond(w http.ResponseWriter, body any, err error) {
 	answer(w, status, body)
 }
 
-// answer writes the body whole and with its length, so that one flush delivers it.
+// answer writes the whole body with its length, so that one flush delivers it.
 func answer(w http.ResponseWriter, status int, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		status, text = http.StatusInternalServerError, nil // no type of the protocol does this
+		status, text = http.StatusInternalServerError, nil // cannot happen with the types of the protocol
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // a peer that is gone needs no answer
+	_, _ = w.Write(text) // a disconnected peer needs no answer
 }

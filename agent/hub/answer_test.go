@@ -24,7 +24,7 @@ func encode(t *testing.T, v any) []byte {
 	return b
 }
 
-// A newer agent of the same protocol may say more than this server knows.
+// A newer agent of the same protocol may send fields that this server does not know.
 func TestUnknownFieldsAreLeftAside(t *testing.T) {
 	w := newWorld(t)
 	c := w.first.connect()
@@ -48,7 +48,7 @@ func TestHelloIsAnsweredWithWhatIsWanted(t *testing.T) {
 		{ID: "att_unknown", Desire: agent.DesireForget},
 	}, again.hello(running(a.ID), running("att_unknown")).Attempts)
 	var sent agent.Attempt
-	m := again.next() // it never said that it has this one
+	m := again.next() // its hello did not name this attempt
 	require.NoError(t, json.Unmarshal(m.body, &sent))
 	require.Equal(t, b, sent)
 	require.Equal(t, "/v1/attempts/"+b.ID, m.path)
@@ -83,7 +83,7 @@ func TestAStatusIsTakenOnceItsLogIsThere(t *testing.T) {
 	require.Equal(t, domain.ErrLogIncomplete.Message, c.refused(http.StatusConflict, http.MethodPut, path, encode(t, exited)))
 	c.ok(http.MethodPost, agent.LogsPath, chunk(a.ID, 0, "one\n"), nil)
 	c.ok(http.MethodPut, path, exited, nil)
-	c.ok(http.MethodPut, path, exited, nil) // said twice, taken once
+	c.ok(http.MethodPut, path, exited, nil) // sent twice, stored once
 	run, err := w.first.services.Runs.Get(t.Context(), w.system, domain.RunID(a.RunID))
 	require.NoError(t, err)
 	require.Equal(t, domain.RunSuccess, run.Status)
@@ -213,7 +213,7 @@ func TestABatchWhoseSenderGivesUpIsRefusedWhole(t *testing.T) {
 	require.Equal(t, "one\n", w.first.stored(a.ID))
 }
 
-// An agent that dies in the middle of a request is no error of the platform's.
+// An agent that dies in the middle of a request is not an error of the platform.
 func TestAnAgentThatDiesMidRequestIsNoError(t *testing.T) {
 	w := newWorld(t)
 	c := w.first.connect()
@@ -233,13 +233,13 @@ func TestAnAgentThatDiesMidRequestIsNoError(t *testing.T) {
 	require.Error(t, <-beaten)
 	w.eventually("the heartbeat is given up", func() bool { return w.waiting("FOR NO KEY UPDATE") == 0 })
 	require.NoError(t, lock.Rollback())
-	w.first.hub.Close()
-	w.eventually("its handler has ended", func() bool { return !executing("hub.(*Hub).heartbeat") })
+	w.first.sessions.Close()
+	w.eventually("its handler has ended", func() bool { return !executing("hub.(*Handler).heartbeat") })
 	require.NotContains(t, w.first.log.String(), "level=ERROR")
 	require.NotContains(t, w.first.log.String(), "level=WARN")
 }
 
-// waiting counts the statements that wait for a lock.
+// waiting counts the SQL statements that wait for a lock.
 func (w *world) waiting(statement string) (n int) {
 	w.t.Helper()
 	require.NoError(w.t, w.sql.QueryRowContext(w.t.Context(), `SELECT count(*) FROM pg_stat_activity

@@ -12,17 +12,18 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Start implements domain.Fleet: it gives the attempt to its agent, which takes it twice without harm. domain.CodeInvalid says that the agent will never take it.
-func (h *Hub) Start(ctx context.Context, id domain.AgentID, d domain.Delivery) error {
-	return h.send(ctx, id, http.MethodPut, fmt.Sprintf(agent.AttemptPath, d.Attempt.ID), wireAttempt(d))
+// Start implements domain.Fleet: it sends the attempt to its agent. Sending it twice is harmless.
+// domain.CodeInvalid means that the agent will never accept it.
+func (s *Sessions) Start(ctx context.Context, id domain.AgentID, d domain.Delivery) error {
+	return s.send(ctx, id, http.MethodPut, fmt.Sprintf(agent.AttemptPath, d.Attempt.ID), wireAttempt(d))
 }
 
-// Cancel implements domain.Fleet: it asks for the attempt's end.
-func (h *Hub) Cancel(ctx context.Context, id domain.AgentID, attempt domain.AttemptID) error {
-	return h.send(ctx, id, http.MethodPost, fmt.Sprintf(agent.CancelPath, attempt), nil)
+// Cancel implements domain.Fleet: it asks the agent to end the attempt.
+func (s *Sessions) Cancel(ctx context.Context, id domain.AgentID, attempt domain.AttemptID) error {
+	return s.send(ctx, id, http.MethodPost, fmt.Sprintf(agent.CancelPath, attempt), nil)
 }
 
-func (h *Hub) send(ctx context.Context, id domain.AgentID, method, path string, body any) error {
+func (s *Sessions) send(ctx context.Context, id domain.AgentID, method, path string, body any) error {
 	payload, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -32,8 +33,8 @@ func (h *Hub) send(ctx context.Context, id domain.AgentID, method, path string, 
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", path) // lets the client send again on a stream that had died unseen
-	res, err := h.client(id).Do(req)
+	req.Header.Set("Idempotency-Key", path) // lets the client retry when a reused stream turns out to be dead
+	res, err := s.client(id).Do(req)
 	if err != nil {
 		return fmt.Errorf("agent %s: %w", id, err)
 	}

@@ -47,15 +47,15 @@ func TestOnlyAnAgentsTokenConnects(t *testing.T) {
 			require.Contains(t, f.Message, refused.text)
 		})
 	}
-	require.Equal(t, 1, w.first.hub.Connected())
-	c.beat() // and whoever was there was not disturbed
+	require.Equal(t, 1, w.first.sessions.Connected())
+	c.beat() // and the connected agent was not disturbed
 }
 
 func TestConnectTakesNothingButAnUpgrade(t *testing.T) {
 	w := newWorld(t)
 	status, _ := w.first.get(agent.ConnectPath, w.token)
 	require.Equal(t, http.StatusBadRequest, status)
-	require.Zero(t, w.first.hub.Connected())
+	require.Zero(t, w.first.sessions.Connected())
 }
 
 func TestAnAgentIsConnectedFromItsHelloToItsEnd(t *testing.T) {
@@ -71,10 +71,10 @@ func TestAnAgentIsConnectedFromItsHelloToItsEnd(t *testing.T) {
 	a := w.now()
 	require.Equal(t, []any{"1.2.3", "host", "linux", "amd64", 4, "first"}, []any{a.Version, a.Hostname, a.OS, a.Arch, a.Slots, a.Replica})
 	require.Equal(t, domain.AgentConnected, w.status())
-	require.Equal(t, 1, w.first.hub.Connected())
+	require.Equal(t, 1, w.first.sessions.Connected())
 	require.NoError(t, c.link.Close())
 	w.eventually("the agent's end is recorded", func() bool { return w.status() == domain.AgentDisconnected })
-	require.Zero(t, w.first.hub.Connected())
+	require.Zero(t, w.first.sessions.Connected())
 }
 
 func (w *world) now() domain.Agent {
@@ -109,10 +109,10 @@ func TestASecondConnectionTakesTheFirstOnesPlace(t *testing.T) {
 
 			c.ok(http.MethodPost, agent.LogsPath, chunk(a.ID, 4, "two\n"), nil)
 			require.Equal(t, "one\ntwo\n", to.stored(a.ID))
-			w.eventually("one session is left", func() bool { return w.first.hub.Connected()+connectedElsewhere(w, to) == 1 })
+			w.eventually("one session is left", func() bool { return w.first.sessions.Connected()+connectedElsewhere(w, to) == 1 })
 			require.Equal(t, domain.AgentConnected, w.status(), "the end of the old connection is not the agent's")
 			require.Equal(t, to.id, w.now().Replica)
-			require.NoError(t, w.first.hub.Cancel(t.Context(), w.agent.ID, domain.AttemptID(a.ID)))
+			require.NoError(t, w.first.sessions.Cancel(t.Context(), w.agent.ID, domain.AttemptID(a.ID)))
 			require.Equal(t, http.MethodPost, c.next().method)
 		})
 	}
@@ -122,10 +122,10 @@ func connectedElsewhere(w *world, r *replica) int {
 	if r == w.first {
 		return 0
 	}
-	return r.hub.Connected()
+	return r.sessions.Connected()
 }
 
-// A connection is superseded in the database before its replica hears of it.
+// A connection is superseded in the database before its replica is notified.
 func TestASupersededConnectionStoresNothingAndEnds(t *testing.T) {
 	for name, path := range map[string]string{"heartbeat": agent.HeartbeatPath, "logs": agent.LogsPath} {
 		t.Run(name, func(t *testing.T) {
@@ -140,21 +140,21 @@ func TestASupersededConnectionStoresNothingAndEnds(t *testing.T) {
 			if path == agent.LogsPath {
 				body = chunk(a.ID, 4, "lost\n")
 			}
-			if status, _, err := c.send(http.MethodPost, path, body); err == nil { // else the replica was faster to hear of it
+			if status, _, err := c.send(http.MethodPost, path, body); err == nil { // on an error the replica was notified first
 				require.Equal(t, http.StatusConflict, status)
 			}
 			c.ended()
 			require.Equal(t, "one\n", w.first.stored(a.ID))
 			after := w.now()
 			require.Equal(t, before.LeaseExpiresAt, after.LeaseExpiresAt)
-			w.eventually("the session is gone", func() bool { return w.first.hub.Connected() == 0 })
+			w.eventually("the session is gone", func() bool { return w.first.sessions.Connected() == 0 })
 			require.Equal(t, "newer", w.now().Session)
 			require.NotContains(t, w.first.log.String(), "level=ERROR")
 		})
 	}
 }
 
-// Before its hello a connection may do nothing, and is told so before it ends.
+// Before its hello a connection may do nothing. It gets an error before it ends.
 func TestAConnectionWithoutHelloIsToldThatItIsNotTheCurrentOne(t *testing.T) {
 	w := newWorld(t)
 	for path, body := range map[string][]byte{agent.HeartbeatPath: []byte("{}"), agent.LogsPath: chunk("att_1", 0, "x")} {
@@ -182,12 +182,12 @@ func TestARotatedTokenEndsTheConnection(t *testing.T) {
 	require.Equal(t, domain.AgentConnected, w.status())
 }
 
-// Whoever has an old token must not keep a connection for later.
+// The holder of an old token must not keep a connection for later.
 func TestARotatedTokenEndsTheConnectionThatHasNotSaidHello(t *testing.T) {
 	w := newWorld(t)
 	second := w.replica("second")
 	c := second.connect()
-	w.eventually("it is there", func() bool { return second.hub.Connected() == 1 })
+	w.eventually("it is there", func() bool { return second.sessions.Connected() == 1 })
 	_, fresh, err := w.first.services.Agents.RotateToken(t.Context(), w.system, w.agent.ID)
 	require.NoError(t, err)
 	w.eventually("it ends or may say nothing", func() bool {
@@ -203,12 +203,12 @@ func TestARotatedTokenEndsTheConnectionThatHasNotSaidHello(t *testing.T) {
 func TestHelloWithAReplacedTokenIsRefused(t *testing.T) {
 	w := newWorld(t)
 	c := w.first.connect()
-	w.exec(`UPDATE agents SET token_hash = 'another' WHERE machine_id = ''`) // and the replica has not heard of it
+	w.exec(`UPDATE agents SET token_hash = 'another' WHERE machine_id = ''`) // and the replica has not been notified
 	require.Contains(t, c.refused(http.StatusUnauthorized, http.MethodPost, agent.HelloPath, encode(t, greeting())), "token has been replaced")
 	require.Equal(t, domain.AgentNew, w.status())
 }
 
-// Whoever has an old token must not win its connection back by saying hello without end.
+// The holder of an old token must not regain its connection by repeated hellos.
 func TestHelloAgainDoesNotOutliveARotation(t *testing.T) {
 	w := newWorld(t)
 	c := w.first.connect()
@@ -256,14 +256,14 @@ func TestCloseEndsEverySessionAndTakesNoMore(t *testing.T) {
 	c := w.first.connect()
 	c.hello()
 	a := c.attempt(w.first)
-	w.first.hub.Close()
-	require.Zero(t, w.first.hub.Connected(), "Close waits for the sessions")
+	w.first.sessions.Close()
+	require.Zero(t, w.first.sessions.Connected(), "Close waits for the sessions")
 	require.Equal(t, domain.AgentDisconnected, w.status(), "and for what they record")
 	c.ended()
 	late := w.first.connect()
 	late.ended()
-	require.Error(t, w.first.hub.Cancel(t.Context(), w.agent.ID, domain.AttemptID(a.ID)))
-	w.first.hub.Close() // again is no harm
+	require.Error(t, w.first.sessions.Cancel(t.Context(), w.agent.ID, domain.AttemptID(a.ID)))
+	w.first.sessions.Close() // a second Close is harmless
 }
 
 func TestAnotherVersionOfTheProtocolIsRefused(t *testing.T) {
@@ -278,17 +278,17 @@ func TestAnotherVersionOfTheProtocolIsRefused(t *testing.T) {
 	c.hello()
 }
 
-// bodies that no path for JSON takes, with the status and what the answer says.
+// bodies that every JSON path refuses, with the status and the text of the answer.
 var badBodies = map[string]struct {
 	body   []byte
 	status int
 	text   string
 }{
-	"nothing":      {nil, http.StatusBadRequest, "not what this path takes"},
-	"no JSON":      {[]byte("x"), http.StatusBadRequest, "not what this path takes"},
-	"cut JSON":     {[]byte(`{"protocol": 1, "slots"`), http.StatusBadRequest, "not what this path takes"},
-	"a list":       {[]byte(`[]`), http.StatusBadRequest, "not what this path takes"},
-	"a wrong type": {[]byte(`{"attempts": 1, "state": 1}`), http.StatusBadRequest, "not what this path takes"},
+	"nothing":      {nil, http.StatusBadRequest, "does not match what this path accepts"},
+	"no JSON":      {[]byte("x"), http.StatusBadRequest, "does not match what this path accepts"},
+	"cut JSON":     {[]byte(`{"protocol": 1, "slots"`), http.StatusBadRequest, "does not match what this path accepts"},
+	"a list":       {[]byte(`[]`), http.StatusBadRequest, "does not match what this path accepts"},
+	"a wrong type": {[]byte(`{"attempts": 1, "state": 1}`), http.StatusBadRequest, "does not match what this path accepts"},
 }
 
 func TestABadBodyIsRefusedAndTheSessionGoesOn(t *testing.T) {

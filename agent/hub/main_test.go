@@ -31,14 +31,14 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// patience is far more than anything here takes.
-const patience = time.Minute
+// waitLimit is far longer than any step of these tests.
+const waitLimit = time.Minute
 
-// world is an instance of one workspace on a database of its own. Its replicas are what a test makes.
+// world is an instance with one workspace on its own database. A test creates its replicas.
 type world struct {
 	t         *testing.T
 	dsn       string
-	sql       *sql.DB // past all rules
+	sql       *sql.DB // bypasses the domain's rules
 	first     *replica
 	workspace domain.Workspace
 	agent     domain.Agent
@@ -47,7 +47,8 @@ type world struct {
 	system    domain.Scope
 }
 
-// newWorld makes the instance and its first replica. At the test's end nothing of it may still run.
+// newWorld creates the instance and its first replica. It checks that no goroutine is left at the
+// end of the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -75,23 +76,23 @@ func (w *world) exec(query string, args ...any) {
 
 func (w *world) eventually(what string, condition func() bool) {
 	w.t.Helper()
-	require.Eventually(w.t, condition, patience, 2*time.Millisecond, what)
+	require.Eventually(w.t, condition, waitLimit, 2*time.Millisecond, what)
 }
 
-// replica is one server of the instance: its hub behind the routes that the platform gives it.
+// replica is one server of the instance: its sessions behind the platform's routes.
 type replica struct {
 	w        *world
 	id       string
 	db       *store.Store
 	keys     *auth.Keys
 	auth     *auth.Service
-	hub      *hub.Hub
-	services *domain.Services
+	sessions *hub.Sessions
+	services domain.Services
 	url      string
 	log      *logBuffer
 }
 
-// tokens are those of attempts.
+// tokens implements domain.Tokens with an empty environment.
 type tokens struct{ *auth.Keys }
 
 // Environment implements domain.Tokens.
@@ -104,7 +105,7 @@ func (w *world) replica(id string) *replica {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	clock, system := domain.SystemClock{}, db.System()
-	r := &replica{w: w, id: id, db: db, services: &domain.Services{Clock: clock}, log: &logBuffer{}}
+	r := &replica{w: w, id: id, db: db, log: &logBuffer{}}
 	r.keys, err = auth.NewKeys(ctx, system, clock)
 	require.NoError(t, err)
 	r.auth = auth.NewService(system, db, r.keys, clock)
@@ -114,12 +115,10 @@ func (w *world) replica(id string) *replica {
 	archive, err := objects.NewArchive()
 	require.NoError(t, err)
 	log := slog.New(slog.NewTextHandler(r.log, nil))
-	r.hub = hub.New(hub.Options{
-		Services: r.services, Topics: db.Topics(), Replicas: system, Tokens: r.keys, Replica: id, Scope: auth.FromAgent, Clock: clock, Log: log,
-	})
-	outbox := domain.NewOutbox(r.hub, func(err error) { log.Warn("undelivered", "error", err) })
+	r.sessions = hub.NewSessions(hub.Options{Replicas: system, Tokens: r.keys, Replica: id, Clock: clock})
+	outbox := domain.NewOutbox(r.sessions, func(err error) { log.Warn("undelivered", "error", err) })
 	runs := &domain.Runs{Store: db, System: system, Topics: db.Topics(), Clock: clock, Tokens: tokens{r.keys}, Outbox: outbox}
-	*r.services = domain.Services{
+	r.services = domain.Services{
 		Clock: clock, Instance: &domain.Instance{Store: system, Clock: clock}, APIKeys: &domain.APIKeys{Store: db, Clock: clock},
 		Agents: &domain.Agents{Store: db, System: system, Topics: db.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: id},
 		Jobs:   &domain.Jobs{Store: db, Clock: clock}, Runs: runs, Quotas: &domain.Quotas{Store: db},
@@ -129,21 +128,24 @@ func (w *world) replica(id string) *replica {
 	var carrying sync.WaitGroup
 	carrying.Go(func() { outbox.Run(carry) })
 	t.Cleanup(func() { stop(); carrying.Wait() })
-	r.serve()
+	r.serve(hub.Handler{
+		Sessions: r.sessions, Services: r.services, Topics: db.Topics(), Scope: auth.FromAgent, Log: log,
+		Storage: func(domain.WorkspaceID) string { return "file:///lake/" },
+	})
 	return r
 }
 
-func (r *replica) serve() {
+func (r *replica) serve(agents hub.Handler) {
 	mux := chi.NewRouter()
-	mux.With(r.auth.Middleware(auth.NoCookies)).Get(agent.ConnectPath, r.hub.Connect)
-	mux.Get(hub.RelayPath, r.hub.Relay)
+	mux.With(r.auth.Middleware(auth.NoCookies)).Get(agent.ConnectPath, agents.Connect)
+	mux.Get(hub.RelayPath, r.sessions.Relay)
 	srv := httptest.NewServer(mux)
 	r.url = srv.URL
-	r.w.t.Cleanup(func() { r.hub.Close(); srv.Close() })
+	r.w.t.Cleanup(func() { r.sessions.Close(); srv.Close() })
 	require.NoError(r.w.t, r.db.System().SaveReplica(r.w.t.Context(), r.id, srv.URL, time.Now()))
 }
 
-// get asks the replica without an upgrade being taken.
+// get sends the replica a plain GET without an upgrade.
 func (r *replica) get(path, token string) (status int, body string) {
 	r.w.t.Helper()
 	req, err := http.NewRequestWithContext(r.w.t.Context(), http.MethodGet, r.url+path, http.NoBody)
@@ -185,18 +187,19 @@ type client struct {
 	got  chan message
 }
 
-// message is what the control plane sent.
+// message is a request of the control plane.
 type message struct {
 	method, path string
 	body         []byte
 }
 
-// connect dials the replica with the agent's token. The agent takes every message and answers 204.
+// connect dials the replica with the agent's token. The agent accepts every message and answers
+// 204.
 func (r *replica) connect() *client {
 	return r.connectWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 }
 
-// connectWith is connect with what the agent does of each message.
+// connectWith is connect with a handler for the messages.
 func (r *replica) connectWith(then http.HandlerFunc) *client {
 	r.w.t.Helper()
 	link, err := tunnel.Dial(r.w.t.Context(), r.url, r.w.token, nil)
@@ -228,7 +231,7 @@ func (c *client) send(method, path string, body []byte) (status int, answer []by
 	return res.StatusCode, answer, err
 }
 
-// ok is send for what must succeed; the answer is decoded into out where that is not nil.
+// ok is send for requests that must succeed. It decodes the answer into out unless that is nil.
 func (c *client) ok(method, path string, in, out any) {
 	c.t.Helper()
 	body, raw := in.([]byte)
@@ -245,7 +248,7 @@ func (c *client) ok(method, path string, in, out any) {
 	}
 }
 
-// refused is send for what must be refused with the status; it returns the sentence.
+// refused is send for requests that must be refused with the status. It returns the message.
 func (c *client) refused(status int, method, path string, body []byte) string {
 	c.t.Helper()
 	got, answer, err := c.send(method, path, body)
@@ -257,7 +260,7 @@ func (c *client) refused(status int, method, path string, body []byte) string {
 	return said.Error
 }
 
-// hello says hello with the attempts that the agent holds.
+// hello sends Hello with the agent's attempts.
 func (c *client) hello(held ...agent.HelloAttempt) (w agent.Welcome) {
 	c.t.Helper()
 	hello := greeting()
@@ -270,7 +273,7 @@ func greeting() agent.Hello {
 	return agent.Hello{Protocol: agent.ProtocolVersion, Version: "1.2.3", Hostname: "host", Instance: "i1", OS: "linux", Arch: "amd64", Slots: 4}
 }
 
-// running is an attempt that an agent holds.
+// running is a running attempt of an agent.
 func running(id string) agent.HelloAttempt {
 	return agent.HelloAttempt{ID: id, Status: agent.Status{State: agent.Running, StartedAt: new(time.Now())}}
 }
@@ -286,7 +289,7 @@ func (c *client) ended() {
 	c.t.Helper()
 	select {
 	case <-c.link.Done():
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		c.t.Fatal("the connection goes on")
 	}
 }
@@ -297,13 +300,13 @@ func (c *client) next() message {
 	select {
 	case m := <-c.got:
 		return m
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		c.t.Fatal("no message came")
 		return message{}
 	}
 }
 
-// attempt starts a run on the connected agent and takes its delivery.
+// attempt starts a run on the connected agent and returns the delivered attempt.
 func (c *client) attempt(r *replica) agent.Attempt {
 	c.t.Helper()
 	ctx, w := c.t.Context(), r.w
@@ -321,7 +324,7 @@ func (c *client) attempt(r *replica) agent.Attempt {
 	return a
 }
 
-// stored is the attempt's log as the platform has it.
+// stored is the attempt's log in the platform's storage.
 func (r *replica) stored(id string) string {
 	r.w.t.Helper()
 	page, err := r.services.Logs.Read(r.w.t.Context(), r.w.system, domain.AttemptID(id), 0, domain.MaxLogPage)

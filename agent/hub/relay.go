@@ -18,28 +18,28 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// RelayPath is where a replica gives other replicas a stream to one of its agents, by an upgrade of the HTTP connection.
+// RelayPath opens a stream to an agent for another replica, by an upgrade of the HTTP connection.
 const RelayPath = "/internal/v1/agents/{id}/stream"
 
 // upgrade names the protocol of the upgraded connection: the bytes of one stream.
 const upgrade = "millpond-stream"
 
-// dialTimeout bounds the way to another replica.
+// dialTimeout bounds connecting to another replica.
 const dialTimeout = 5 * time.Second
 
-// Relay serves RelayPath for the other replicas, who show the instance's replica token.
-func (h *Hub) Relay(w http.ResponseWriter, r *http.Request) {
+// Relay serves RelayPath for other replicas, which authenticate with the instance's replica token.
+func (s *Sessions) Relay(w http.ResponseWriter, r *http.Request) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !h.o.Tokens.IsReplicaToken(r.Context(), token) {
+	if !s.o.Tokens.IsReplicaToken(r.Context(), token) {
 		respond(w, nil, domain.Errorf(domain.CodeUnauthenticated, "Only a replica of this instance opens this connection."))
 		return
 	}
-	s := h.local(domain.AgentID(chi.URLParam(r, "id")))
-	if s == nil {
+	one := s.local(domain.AgentID(chi.URLParam(r, "id")))
+	if one == nil {
 		respond(w, nil, domain.Errorf(domain.CodeUnavailable, "The agent is not connected here."))
 		return
 	}
-	stream, err := s.Open(r.Context())
+	stream, err := one.Open(r.Context())
 	if err != nil {
 		respond(w, nil, domain.Errorf(domain.CodeUnavailable, "The agent does not answer.").Because(err))
 		return
@@ -57,7 +57,7 @@ func (h *Hub) Relay(w http.ResponseWriter, r *http.Request) {
 	splice(conn, buffered.Reader, stream)
 }
 
-// splice copies both ways until one side ends, then ends both.
+// splice copies in both directions until one side ends, then closes both.
 func splice(conn net.Conn, in io.Reader, stream net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -128,7 +128,7 @@ func askRelay(conn net.Conn, in *bufio.Reader, base string, id domain.AgentID, t
 	return conn.SetDeadline(time.Time{})
 }
 
-// relayed is a connection whose first bytes may already be in a buffer.
+// relayed is a connection with its first bytes possibly in a buffer already.
 type relayed struct {
 	net.Conn
 	in *bufio.Reader

@@ -17,15 +17,15 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Execute implements domain.Engines. Whether a statement was taken is only known from an answer: where none comes although it was sent, it counts as begun.
-func (h *Hub) Execute(ctx context.Context, id domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
+// Execute implements domain.Engines. A statement that was sent but got no answer counts as begun.
+func (s *Sessions) Execute(ctx context.Context, id domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
 	payload, err := json.Marshal(wireStatement(st))
 	if err != nil {
 		return nil, err
 	}
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:      func(string) { sent.Store(false) }, // the first, or the next one where nothing went over the last
+		GetConn:      func(string) { sent.Store(false) }, // called again if nothing was written to the last connection
 		WroteHeaders: func() { sent.Store(true) },
 	})
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, "http://agent"+agent.StatementsPath, bytes.NewReader(payload))
@@ -33,10 +33,10 @@ func (h *Hub) Execute(ctx context.Context, id domain.AgentID, st domain.EngineSt
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := h.fresh(id).Do(req)
+	res, err := s.fresh(id).Do(req)
 	switch {
 	case err != nil && sent.Load():
-		return nil, domain.Errorf(domain.CodeConflict, "The warehouse was lost just as it got the statement, which may have begun.").Because(fmt.Errorf("agent %s: %w", id, err))
+		return nil, domain.Errorf(domain.CodeConflict, "The connection to the warehouse was lost after the statement was sent; it may have begun.").Because(fmt.Errorf("agent %s: %w", id, err))
 	case err != nil:
 		return nil, fmt.Errorf("agent %s: %w", id, err)
 	}
@@ -47,15 +47,16 @@ func (h *Hub) Execute(ctx context.Context, id domain.AgentID, st domain.EngineSt
 	return &statementStream{body: res.Body, frames: bufio.NewReaderSize(res.Body, 256<<10)}, nil
 }
 
-// fresh is a client without connections of before: one that died unseen would leave it open whether a statement has begun.
-func (h *Hub) fresh(id domain.AgentID) *http.Client {
+// fresh returns a client that reuses no connection. A request on a dead connection would leave it
+// unknown whether the statement has begun.
+func (s *Sessions) fresh(id domain.AgentID) *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return h.Dial(ctx, id) },
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, id) },
 		DisableKeepAlives: true,
 	}}
 }
 
-// refusal is why an agent did not take a statement.
+// refusal is the error for a statement that an agent did not accept.
 func refusal(id domain.AgentID, res *http.Response) error {
 	said, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
 	var refused agent.Error
@@ -71,15 +72,15 @@ func refusal(id domain.AgentID, res *http.Response) error {
 	return fmt.Errorf("agent %s answered %s to a statement: %s", id, res.Status, said)
 }
 
-// CancelStatement implements domain.Engines. A statement that is not there is cancelled.
-func (h *Hub) CancelStatement(ctx context.Context, id domain.AgentID, st domain.StatementID) error {
-	return h.send(ctx, id, http.MethodDelete, fmt.Sprintf(agent.StatementPath, st), nil)
+// CancelStatement implements domain.Engines. It succeeds if the agent does not have the statement.
+func (s *Sessions) CancelStatement(ctx context.Context, id domain.AgentID, st domain.StatementID) error {
+	return s.send(ctx, id, http.MethodDelete, fmt.Sprintf(agent.StatementPath, st), nil)
 }
 
 func wireStatement(st domain.EngineStatement) agent.Statement {
 	w := agent.Statement{
 		ID: string(st.ID), Query: st.Query, Parameters: st.Parameters, Engine: st.Requested, Database: st.Database, Schema: st.Schema,
-		Catalog: agent.Catalog{URL: st.CatalogURL, Token: st.Token, Databases: st.Databases}, Write: st.Role != domain.RoleViewer,
+		Catalog: agent.Catalog{URL: st.CatalogURL, ReadToken: st.ReadToken, WriteToken: st.WriteToken, Databases: st.Databases}, Write: st.Role != domain.RoleViewer,
 		Storage: agent.Storage{Prefix: st.Storage.Prefix}, Timeout: agent.Duration(st.Timeout), MaxRows: st.RowLimit, MaxBytes: st.ByteLimit,
 	}
 	if s3 := st.Storage.S3; s3 != nil {
@@ -115,10 +116,12 @@ func (s *statementStream) Next() (e domain.StatementEvent, err error) {
 	case agent.FrameSchema:
 		e.Schema = payload
 	case agent.FrameBatch:
-		if len(payload) < 4 {
+		if len(payload) < 8 {
 			return e, fmt.Errorf("a batch of %d bytes", len(payload))
 		}
-		e.Batch = &domain.ResultBatch{Rows: int64(binary.LittleEndian.Uint32(payload)), Data: payload[4:]}
+		e.Batch = &domain.ResultBatch{
+			Rows: int64(binary.LittleEndian.Uint32(payload)), JSON: int64(binary.LittleEndian.Uint32(payload[4:])), Data: payload[8:],
+		}
 	case agent.FrameEnd:
 		var end agent.StatementEnd
 		err = json.Unmarshal(payload, &end)
@@ -130,7 +133,7 @@ func (s *statementStream) Next() (e domain.StatementEvent, err error) {
 }
 
 func domainEnd(end agent.StatementEnd) *domain.StatementEnd {
-	d := &domain.StatementEnd{Rows: end.Rows, Bytes: end.Bytes, Scanned: end.Scanned, Truncated: end.Truncated}
+	d := &domain.StatementEnd{Rows: end.Rows, Bytes: end.Bytes, Scanned: end.Scanned, Truncated: end.Truncated, Unstarted: end.Unstarted}
 	for _, t := range end.Tables {
 		d.Tables = append(d.Tables, domain.StatementTable(t))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// What an agent says of a statement that it does not take is told apart: for good, before it began, or because it has begun.
+// The refusals of a statement differ: permanent, before it began, or because it may have begun.
 func TestAStatementThatIsNotTaken(t *testing.T) {
 	everywhere(t, func(t *testing.T, asked, holds *replica) {
 		for status, code := range map[int]domain.Code{
@@ -21,14 +21,14 @@ func TestAStatementThatIsNotTaken(t *testing.T) {
 		} {
 			c := holds.connectWith(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"error":"So it is."}`, status) })
 			c.hello()
-			_, err := asked.hub.Execute(t.Context(), asked.w.agent.ID, domain.EngineStatement{Statement: domain.Statement{ID: "stm_1"}})
+			_, err := asked.sessions.Execute(t.Context(), asked.w.agent.ID, domain.EngineStatement{Statement: domain.Statement{ID: "stm_1"}})
 			require.Equal(t, code, domain.AsError(err).Code, status)
 			require.ErrorContains(t, err, "So it is.")
 		}
 	})
 }
 
-// A statement whose answer is lost may have begun; it is not sent twice.
+// A statement with a lost answer may have begun, so it is not sent twice.
 func TestAStatementWhoseAnswerIsLostMayHaveBegun(t *testing.T) {
 	everywhere(t, func(t *testing.T, asked, holds *replica) {
 		var lose atomic.Bool
@@ -39,29 +39,30 @@ func TestAStatementWhoseAnswerIsLostMayHaveBegun(t *testing.T) {
 			w.WriteHeader(http.StatusNoContent)
 		})
 		c.hello()
-		require.NoError(t, asked.hub.Cancel(t.Context(), asked.w.agent.ID, "att_1")) // so that there is a connection to use again
+		require.NoError(t, asked.sessions.Cancel(t.Context(), asked.w.agent.ID, "att_1")) // so that there is a connection to reuse
 		c.next()
 		lose.Store(true)
-		_, err := asked.hub.Execute(t.Context(), asked.w.agent.ID, domain.EngineStatement{Statement: domain.Statement{ID: "stm_1"}})
+		_, err := asked.sessions.Execute(t.Context(), asked.w.agent.ID, domain.EngineStatement{Statement: domain.Statement{ID: "stm_1"}})
 		require.True(t, domain.IsCode(err, domain.CodeConflict), "%v", err)
 		require.Equal(t, agent.StatementsPath, c.next().path)
 		require.Empty(t, c.got)
 	})
 }
 
-// A statement for an agent that is away was surely not begun, also where a connection to it was just in use.
+// A statement for a disconnected agent has certainly not begun, even if a connection was just in
+// use.
 func TestAStatementForAnAgentThatIsAwayHasNotBegun(t *testing.T) {
 	w := newWorld(t)
 	send := func() error {
-		_, err := w.first.hub.Execute(t.Context(), w.agent.ID, domain.EngineStatement{Statement: domain.Statement{ID: "stm_1"}})
+		_, err := w.first.sessions.Execute(t.Context(), w.agent.ID, domain.EngineStatement{Statement: domain.Statement{ID: "stm_1"}})
 		return err
 	}
 	require.Equal(t, domain.CodeUnavailable, domain.AsError(send()).Code)
 	c := w.first.connect()
 	c.hello()
-	require.NoError(t, w.first.hub.Cancel(t.Context(), w.agent.ID, "att_1"))
+	require.NoError(t, w.first.sessions.Cancel(t.Context(), w.agent.ID, "att_1"))
 	c.next()
 	require.NoError(t, c.link.Close())
-	require.Eventually(t, func() bool { return w.first.hub.Connected() == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.first.sessions.Connected() == 0 }, time.Minute, time.Millisecond)
 	require.Equal(t, domain.CodeUnavailable, domain.AsError(send()).Code)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// warehouse changes the one that the workspace starts with, and returns it.
+// warehouse changes the workspace's first warehouse, and returns it.
 func (w *world) warehouse(change func(domain.Tx, *domain.Machine) error) (now domain.Machine) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -30,7 +30,7 @@ func (w *world) warehouse(change func(domain.Tx, *domain.Machine) error) (now do
 	return now
 }
 
-// start starts the warehouse, and has the world's agent be the warehouse's.
+// start starts the warehouse, and makes the world's agent its agent.
 func (w *world) start() {
 	w.t.Helper()
 	bootstrap := domain.NewBootstrapToken()
@@ -60,7 +60,7 @@ func TestAWarehousesAgentTellsOfItsEnginesAndIsToldItsSettings(t *testing.T) {
 	greeted.Engines = []agent.Engine{{Name: "duckdb", Version: "1.5.5"}, trino}
 	var welcome agent.Welcome
 	c.ok(http.MethodPost, agent.HelloPath, greeted, &welcome)
-	require.Equal(t, &agent.WarehouseSettings{Nodes: 2, TrinoStart: agent.StartFirstWrite}, welcome.Warehouse)
+	require.Equal(t, &agent.WarehouseSettings{Nodes: 2, TrinoStart: agent.StartFirstWrite, Storage: "file:///lake/"}, welcome.Warehouse)
 	duckdb := domain.Engine{Name: "duckdb", Version: "1.5.5"}
 	require.Equal(t, []domain.Engine{duckdb, {Name: "trino", Version: "476", State: domain.EngineStopped}}, w.engines())
 
@@ -71,7 +71,7 @@ func TestAWarehousesAgentTellsOfItsEnginesAndIsToldItsSettings(t *testing.T) {
 	trino.State, trino.Message, trino.Nodes = agent.EngineFailed, "It has no memory.", 2
 	var reply agent.HeartbeatReply
 	c.ok(http.MethodPost, agent.HeartbeatPath, agent.Heartbeat{Engines: []agent.Engine{{Name: "duckdb", Version: "1.5.5"}, trino}}, &reply)
-	require.Equal(t, &agent.WarehouseSettings{Nodes: 4, TrinoStart: agent.StartWithWarehouse}, reply.Warehouse)
+	require.Equal(t, &agent.WarehouseSettings{Nodes: 4, TrinoStart: agent.StartWithWarehouse, Storage: "file:///lake/"}, reply.Warehouse)
 	told := []domain.Engine{duckdb, {Name: "trino", Version: "476", State: domain.EngineFailed, Message: "It has no memory.", Nodes: 2}}
 	require.Equal(t, told, w.engines())
 
@@ -79,13 +79,13 @@ func TestAWarehousesAgentTellsOfItsEnginesAndIsToldItsSettings(t *testing.T) {
 	require.Equal(t, told, w.engines())
 }
 
-// Neither end reads the other's words wrong: those of the agent are the domain's.
+// The agent's constants equal the domain's, so both ends agree.
 func TestTheWordsOfEnginesAreTheSame(t *testing.T) {
 	require.Equal(t, []domain.EngineState{agent.EngineStopped, agent.EngineStarting, agent.EngineRunning, agent.EngineFailed}, domain.EngineStates)
 	require.Equal(t, []domain.TrinoStart{agent.StartFirstWrite, agent.StartWithWarehouse}, []domain.TrinoStart{domain.TrinoFirstWrite, domain.TrinoWithWarehouse})
 	body, err := json.Marshal(agent.HeartbeatReply{Warehouse: &agent.WarehouseSettings{Nodes: 1, TrinoStart: agent.StartFirstWrite}})
 	require.NoError(t, err)
-	require.JSONEq(t, `{"warehouse": {"nodes": 1, "trino_start": "first_write"}}`, string(body))
+	require.JSONEq(t, `{"warehouse": {"nodes": 1, "trino_start": "first_write", "storage": ""}}`, string(body))
 	body, err = json.Marshal(agent.Heartbeat{Engines: []agent.Engine{{Name: "trino", Version: "476", State: agent.EngineRunning, Nodes: 2}}})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"attempts": null, "idle": "0s", "engines": [{"name": "trino", "version": "476", "state": "running", "nodes": 2}]}`, string(body))

@@ -14,18 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// muxHeader is the size of a yamux frame's header: version, type, flags (2), stream (4), length (4).
+// muxHeader is the size of a yamux frame's header: version, type, flags (2), stream (4), length
+// (4).
 const muxHeader = 12
 
 // conn is a WebSocket as a byte stream. Read is called by one goroutine, Write by one other.
 //
-// Nothing bounds how long a write takes: on a slow link it waits its turn, and a peer that is gone is known by its silence.
+// A write has no deadline: on a slow link it may wait for long. A lost peer is detected by its
+// silence.
 type conn struct {
 	ws     *websocket.Conn
 	timing timing
 	reader io.Reader   // of the message being read
-	header []byte      // of a data frame, kept back to go out in one message with its body
-	pongs  chan string // the answer to the last ping, while it is still to be given
+	header []byte      // of a data frame, buffered to be sent in one message with its body
+	pongs  chan string // the pending answer to the last ping
 
 	mu    sync.Mutex
 	ended error // the first error of reading or writing
@@ -40,10 +42,10 @@ func newConn(ws *websocket.Conn, t timing) (*conn, error) {
 	return c, c.heard()
 }
 
-// heard moves the moment at which the peer counts as gone.
+// heard extends the deadline at which the peer counts as lost.
 func (c *conn) heard() error { return c.ws.SetReadDeadline(time.Now().Add(c.timing.pong)) }
 
-// pinged leaves the answer to control, since whoever reads must not wait for a slow link to take what this end has to say.
+// pinged passes the answer to control, because the reader must not wait for a slow link to send.
 func (c *conn) pinged(data string) error {
 	select {
 	case <-c.pongs:
@@ -53,7 +55,7 @@ func (c *conn) pinged(data string) error {
 	return c.heard()
 }
 
-// control sends pings, and answers those of the peer.
+// control sends pings, and answers the peer's pings.
 func (c *conn) control(done <-chan struct{}) {
 	tick := time.NewTicker(c.timing.ping)
 	defer tick.Stop()
@@ -91,10 +93,10 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// silence puts into words what an expired read deadline means.
+// silence explains an expired read deadline.
 func (c *conn) silence(err error) error {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return fmt.Errorf("nothing was heard of the other end for %s: %w", c.timing.pong, err)
+		return fmt.Errorf("nothing was received from the other end for %s: %w", c.timing.pong, err)
 	}
 	return err
 }
@@ -111,8 +113,9 @@ func (c *conn) next() error {
 	return nil
 }
 
-// Write sends p as one message. The multiplexer writes a data frame's header and body apart; they go out as one, which
-// halves the system calls and keeps Nagle and delayed acknowledgements out of the way.
+// Write sends p as one message. The multiplexer writes a data frame's header and body separately.
+// Write sends both as one message, which halves the system calls and avoids delays by Nagle and
+// delayed acknowledgements.
 func (c *conn) Write(p []byte) (int, error) {
 	if len(c.header) == 0 && startsBody(p) {
 		c.header = append(c.header, p...)
@@ -139,7 +142,7 @@ func startsBody(p []byte) bool {
 	return len(p) == muxHeader && p[1] == 0 && binary.BigEndian.Uint32(p[8:]) > 0
 }
 
-// bye tells the peer that this end closes on purpose.
+// bye sends the peer a normal close.
 func (c *conn) bye() {
 	_ = c.fail(errors.New("closed by this end"))
 	message := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
@@ -148,7 +151,7 @@ func (c *conn) bye() {
 
 func (c *conn) Close() error { return c.ws.Close() }
 
-// fail keeps the first error for Err and returns its argument.
+// fail stores the first error for Err and returns its argument.
 func (c *conn) fail(err error) error {
 	if err == nil {
 		return nil
@@ -167,12 +170,12 @@ func (c *conn) cause() error {
 	return c.ended
 }
 
-// unsent is how many bytes wait in the kernel before the connection counts as full. They cannot be overtaken, so on a slow link they would hold up
-// heartbeats for as long as they take.
+// unsent is how many unsent bytes the kernel may buffer before the connection counts as full. On a
+// slow link, heartbeats wait behind these bytes.
 const unsent = 64 << 10
 
-// keepLittleUnsent is a help where it can be had, and not a condition. What the network itself holds it does not bound, nor does it need to: that is what
-// is on its way.
+// keepLittleUnsent sets the bound unsent if the connection supports it. It does not bound the bytes
+// in flight.
 func keepLittleUnsent(c net.Conn) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = t.NetConn()

@@ -1,6 +1,6 @@
-// Package tunnel carries many streams over one outbound WebSocket: the agent dials, the control plane accepts, and
-// each end may open streams to the other. A Session is a net.Listener for the peer's streams and dials its own, so both
-// ends serve plain HTTP on it.
+// Package tunnel carries many streams over one WebSocket. The agent dials, the control plane
+// accepts, and each end may open streams to the other. A Session is a net.Listener for the peer's
+// streams and opens its own, so both ends serve plain HTTP on it.
 package tunnel
 
 import (
@@ -28,33 +28,35 @@ import (
 const (
 	streamWindow = 4 << 20  // bytes one stream may have in flight
 	frameBuffer  = 64 << 10 // a WebSocket frame is written from a buffer of this size
-	frameMost    = 64 << 10 // bytes of one stream that go out before another has its turn
+	frameMost    = 64 << 10 // bytes of one stream that are sent before bytes of another
 	readLimit    = 16 << 20 // of one WebSocket message; a yamux frame never exceeds the window
 	maxStreams   = 256      // opened and not yet accepted
 	answerLimit  = 4 << 10  // of the body of a refused upgrade
 	openTimeout  = time.Minute
-	sendTimeout  = 5 * time.Minute // for a frame to have its turn, on the slowest link
+	sendTimeout  = 5 * time.Minute // for a frame to be sent, on the slowest link
 )
 
-// timing is how fast a session notices that its peer is gone.
+// timing sets how fast a session detects that its peer is lost.
 type timing struct {
 	ping time.Duration // between two pings
-	pong time.Duration // without any byte from the peer the session ends
+	pong time.Duration // the session ends after this time without a byte from the peer
 }
 
 var standard = timing{ping: 10 * time.Second, pong: 25 * time.Second}
 
-// FinalError is a refusal that no retry can change: the token is wrong, or this version is not supported.
+// FinalError is a refusal that no retry can change: a wrong token or URL, or an unsupported
+// version.
 type FinalError struct {
-	Status  int    // 401, 403 or 426
+	Status  int    // 401, 403 or 426; 0 without an answer
 	Message string // a sentence for a person
 }
 
 // Error implements error.
 func (e *FinalError) Error() string { return e.Message }
 
-// Session is one connection between an agent and the control plane. It implements net.Listener for the streams that
-// the peer opens. It ends when either end closes it or when the peer stays silent for 25 s.
+// Session is one connection between an agent and the control plane. It implements net.Listener for
+// the streams that the peer opens. It ends when either end closes it or when the peer is silent for
+// 25 s.
 type Session struct {
 	mux    *yamux.Session
 	conn   *conn
@@ -62,8 +64,8 @@ type Session struct {
 	pings  sync.WaitGroup
 }
 
-// Dial connects to the control plane at base (its http or https URL) with the agent's token. A refusal that is final
-// (401, 403, 426) is a *FinalError; every other error may be retried.
+// Dial connects to the control plane at base (its http or https URL) with the agent's token. A
+// refusal that is final (401, 403, 426) is a *FinalError; every other error may be retried.
 func Dial(ctx context.Context, base, token string, config *tls.Config) (*Session, error) {
 	return dial(ctx, base, token, config, standard)
 }
@@ -94,7 +96,7 @@ func connectURL(base string) (string, error) {
 	return u.String(), nil
 }
 
-// refusal turns a failed handshake into what a person can act on.
+// refusal turns a failed handshake into an error that a person can act on.
 func refusal(base string, answer *http.Response, err error) error {
 	if answer == nil {
 		return fmt.Errorf("connecting to %s: %w", base, err)
@@ -116,14 +118,14 @@ func refusal(base string, answer *http.Response, err error) error {
 	return fmt.Errorf("connecting to %s: answered %d: %s", base, answer.StatusCode, said.Error)
 }
 
-// Accept upgrades a request on the control plane to a session. The caller has authenticated the request. On an error the
-// answer has been written.
+// Accept upgrades a request on the control plane to a session. The caller must have authenticated
+// the request. On an error, Accept has written the answer.
 func Accept(w http.ResponseWriter, r *http.Request) (*Session, error) {
 	return accept(w, r, standard)
 }
 
 func accept(w http.ResponseWriter, r *http.Request, t timing) (*Session, error) {
-	// CheckOrigin stays unset: a request with an Origin of another host comes from a browser and is refused.
+	// CheckOrigin stays unset: the upgrader refuses a browser's request from another origin.
 	upgrader := websocket.Upgrader{HandshakeTimeout: 15 * time.Second, ReadBufferSize: frameBuffer, WriteBufferSize: frameBuffer}
 	ws, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
@@ -139,11 +141,11 @@ func newSession(ws *websocket.Conn, t timing, open func(io.ReadWriteCloser, *yam
 	}
 	config := yamux.DefaultConfig()
 	config.AcceptBacklog = maxStreams
-	config.EnableKeepAlive = false // its pings would wait behind data; the WebSocket's are answered by any byte
+	config.EnableKeepAlive = false // its pings would wait behind data; for the WebSocket's pings any byte is an answer
 	config.ConnectionWriteTimeout = sendTimeout
 	config.MaxStreamWindowSize = streamWindow
 	config.StreamOpenTimeout = openTimeout
-	config.LogOutput, config.Logger = nil, log.New(io.Discard, "", 0) // what ends a session is told by Err
+	config.LogOutput, config.Logger = nil, log.New(io.Discard, "", 0) // Err reports why a session ended
 	mux, err := open(c, config)
 	if err != nil {
 		return nil, errors.Join(err, ws.Close())
@@ -193,7 +195,8 @@ func (s *Session) Open(ctx context.Context) (net.Conn, error) {
 		stream stream
 		err    error
 	}
-	// OpenStream blocks while the peer has not accepted the last 256; the session's end releases it.
+	// OpenStream blocks while 256 streams wait for the peer to accept them, or until the session
+	// ends.
 	result := make(chan opened, 1)
 	go func() {
 		mux, err := s.mux.OpenStream()
@@ -215,7 +218,8 @@ func (s *Session) Open(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// stream is a stream that leaves the others their turn: the multiplexer sends a write as one frame, up to the whole window.
+// stream splits large writes, because the multiplexer sends a write as one frame, up to the whole
+// window. Other streams can send between the parts.
 type stream struct{ *yamux.Stream }
 
 // Write implements net.Conn.
@@ -231,10 +235,17 @@ func (s stream) Write(p []byte) (int, error) {
 	return done, nil
 }
 
+// Close implements net.Conn. The multiplexer's Close ends only the sending half: a read would block
+// until the peer ends its half too.
+func (s stream) Close() error {
+	err := s.Stream.Close()
+	return errors.Join(err, s.SetReadDeadline(time.Unix(1, 0)))
+}
+
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.mux.CloseChan() }
 
-// Err says why the session ended; nil while it has not.
+// Err returns why the session ended; nil while it is open.
 func (s *Session) Err() error {
 	if !s.mux.IsClosed() {
 		return nil
@@ -242,7 +253,7 @@ func (s *Session) Err() error {
 	return s.explain(net.ErrClosed)
 }
 
-// explain prefers the connection's own error to the multiplexer's, which only says that it ended.
+// explain prefers the connection's own error to the multiplexer's, which has no cause.
 func (s *Session) explain(err error) error {
 	if cause := s.conn.cause(); cause != nil {
 		return fmt.Errorf("the agent's connection ended: %w", cause)
@@ -250,5 +261,6 @@ func (s *Session) explain(err error) error {
 	return fmt.Errorf("the agent's connection ended: %w", err)
 }
 
-// Client speaks HTTP to the peer over streams of this session, which it reuses. The host of a URL does not matter.
+// Client returns an HTTP client to the peer. It reuses streams of this session as connections, and
+// ignores the host of a URL.
 func (s *Session) Client() *http.Client { return s.client }

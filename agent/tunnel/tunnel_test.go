@@ -28,15 +28,15 @@ var quick = timing{ping: 50 * time.Millisecond, pong: 300 * time.Millisecond}
 // pair is both ends of one tunnel, each serving a handler.
 type pair struct{ agent, control *Session }
 
-// wire is a TCP relay in front of the control plane, which can be cut or turned into a black hole.
+// wire is a TCP proxy in front of the control plane. A test can cut it or make it a black hole.
 type wire struct {
 	net.Listener
 	target string
 	group  sync.WaitGroup
 	mu     sync.Mutex
 	conns  []net.Conn
-	hole   chan struct{} // closed: nothing is relayed any more, nothing is closed
-	rate   int           // bytes a second that go towards the target; 0 means no limit
+	hole   chan struct{} // once closed, no bytes are forwarded and no connection is closed
+	rate   int           // bytes a second towards the target; 0 means no limit
 }
 
 func newWire(t *testing.T, target string, rate int) *wire {
@@ -64,7 +64,7 @@ func (w *wire) serve() {
 		w.mu.Unlock()
 		buf := make([]byte, 32<<10)
 		if w.rate > 0 {
-			_ = in.(*net.TCPConn).SetReadBuffer(16 << 10) // else it takes what the link does not
+			_ = in.(*net.TCPConn).SetReadBuffer(16 << 10) // else its buffer hides the slow link
 			buf = buf[:4<<10]
 		}
 		w.group.Go(func() { w.relay(in, out, buf, w.rate) })
@@ -107,7 +107,7 @@ func (w *wire) cut() {
 	w.conns = nil
 }
 
-// connect makes a tunnel through a relay and serves handler on both ends.
+// connect opens a tunnel through a proxy and serves handler on both ends.
 func connect(t testing.TB, tm timing, through func(target string) string, handler http.Handler) pair {
 	accepted := make(chan *Session, 1)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,6 +172,34 @@ func assertNoError(t *testing.T, err error) bool {
 	return err == nil
 }
 
+// TestClosingAStreamEndsBothHalves: a reader of the stream returns although the peer has not ended
+// its half.
+func TestClosingAStreamEndsBothHalves(t *testing.T) {
+	release, serving := make(chan struct{}), make(chan struct{})
+	p := connect(t, standard, nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(serving)
+		<-release
+	}))
+	defer close(release)
+	conn, err := p.control.Open(t.Context())
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: agent\r\n\r\n")
+	require.NoError(t, err)
+	<-serving
+	read := make(chan error, 1)
+	go func() {
+		_, err := conn.Read(make([]byte, 1))
+		read <- err
+	}()
+	require.NoError(t, conn.Close())
+	select {
+	case err := <-read:
+		require.Error(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("a read goes on after Close")
+	}
+}
+
 func TestStreamsAreReused(t *testing.T) {
 	var mu sync.Mutex
 	peers := map[string]bool{}
@@ -217,7 +245,8 @@ func TestASlowStreamHoldsNobodyUp(t *testing.T) {
 	slow.Wait()
 }
 
-// TestASlowLinkCarriesWhatIsLarge: what goes through slowly keeps the session, and what is small does not wait for all of it.
+// TestASlowLinkCarriesWhatIsLarge: a large slow body keeps the session alive, and small requests do
+// not wait for all of it.
 func TestASlowLinkCarriesWhatIsLarge(t *testing.T) {
 	large := make([]byte, 1<<20)
 	for name, carry := range map[string]func(p pair) (*http.Response, error){
@@ -256,7 +285,7 @@ func TestASlowLinkCarriesWhatIsLarge(t *testing.T) {
 	}
 }
 
-// slowestRequest makes small requests, one after the other, until something is over.
+// slowestRequest makes small requests, one after the other, until over is closed.
 func slowestRequest(t *testing.T, s *Session, over <-chan struct{}) (slowest time.Duration) {
 	for {
 		begun := time.Now()
@@ -272,7 +301,7 @@ func slowestRequest(t *testing.T, s *Session, over <-chan struct{}) (slowest tim
 	}
 }
 
-// patient leaves a busy machine time.
+// patient is a timing for a busy machine.
 var patient = timing{ping: 300 * time.Millisecond, pong: 3 * time.Second}
 
 // notifying closes reached once a number of bytes has been read.
@@ -320,7 +349,7 @@ func TestABlackHoleIsNoticedByKeepalive(t *testing.T) {
 	close(w.hole)
 	for _, s := range []*Session{p.agent, p.control} {
 		waitDone(t, s, 10*quick.pong)
-		require.ErrorContains(t, s.Err(), "nothing was heard of the other end for 300ms")
+		require.ErrorContains(t, s.Err(), "nothing was received from the other end for 300ms")
 	}
 	group.Wait()
 	close(hang)

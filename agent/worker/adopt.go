@@ -3,9 +3,11 @@ package worker
 import (
 	"os"
 	"path/filepath"
+
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// adoptAll takes over what the agent before this one held.
+// adoptAll adopts the attempts of the previous agent.
 func (w *worker) adoptAll() error {
 	entries, err := os.ReadDir(w.attemptsDir())
 	if err != nil {
@@ -17,8 +19,8 @@ func (w *worker) adoptAll() error {
 	return nil
 }
 
-// adopt takes over one attempt: it runs under its shim, or it has ended, or its shim was killed. What never had a
-// process is dropped, since the control plane asks for it again.
+// adopt takes over one attempt: it runs under its shim, it has ended, or its shim was killed. An
+// attempt that never had a process is discarded, because the control plane sends it again.
 func (w *worker) adopt(dir string) {
 	s, err := readSpec(dir)
 	a := newAttempt(dir, s)
@@ -27,10 +29,15 @@ func (w *worker) adopt(dir string) {
 		w.discard(a)
 		return
 	}
-	// First the shim, then the exit file: a shim that ends in between has written it.
+	// The shim comes before the exit file: a shim that ends in between has written the file.
 	l, dialErr := connectTo(dir)
 	status, exited := readExit(dir)
-	if a.running = readJSON(filepath.Join(dir, startedFile), &a.proc) == nil; !a.running && dialErr != nil && !exited {
+	if !w.made(s) && !exited {
+		w.log.Warn("this directory is a copy; an attempt belongs to the original and is not adopted", "attempt", a.id)
+		w.discard(a)
+		return
+	}
+	if a.running = readJSON(filepath.Join(dir, shim.StartedFile), &a.proc) == nil; !a.running && dialErr != nil && !exited {
 		w.discard(a)
 		return
 	}
@@ -49,8 +56,12 @@ func (w *worker) adopt(dir string) {
 	if dialErr == nil {
 		l.conn.Close()
 	}
-	if a.spec.User != 0 {
-		a.user, _ = lockUser(a.spec.User) // nil: by now another agent's attempt has the id, and must not be touched
+	switch {
+	case a.spec.User == 0 || !w.made(s):
+	case exited:
+		a.user, _ = lockUser(a.spec.User) // nil: another agent's attempt uses the id by now
+	default:
+		a.user = w.reclaimUser(a.spec.User)
 	}
 	if exited {
 		w.ended(a, status)
@@ -58,3 +69,6 @@ func (w *worker) adopt(dir string) {
 	}
 	w.supervised.Go(func() { w.supervise(a, w.shimDied(a)) })
 }
+
+// made reports whether an attempt was created in this directory, and not in the original of a copy.
+func (w *worker) made(s shim.Spec) bool { return s.Directory == "" || s.Directory == w.directory.ID }

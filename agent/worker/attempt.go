@@ -10,30 +10,33 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// startingRetries is how often an attempt gets another shim when its shim died before there was a process.
+// startingRetries is how often an attempt gets another shim if its shim died before starting the
+// process.
 const startingRetries = 3
 
-// attempt is one attempt this agent holds, from its acceptance until the control plane forgets it.
+// attempt is one attempt of this agent, from its acceptance until the control plane forgets it.
 type attempt struct {
 	id   string
 	dir  string
-	spec spec
+	spec shim.Spec
 	user *user // nil when its processes run as the agent's own user
 
 	log, marks *os.File
 	mu         sync.Mutex
-	// The read ends of its pipes. The shim empties them; they are held here so that what is in them outlives the shim.
+	// The read ends of its pipes. The shim reads them. They are also open here, so that their bytes
+	// outlive the shim.
 	pipes     [2]int
-	shared    *shared // with the shim; nil while there is none
-	link      *link   // to its shim; nil when it has ended
+	shared    *shim.Shared // memory shared with the shim; nil without a shim
+	link      *link        // to its shim; nil when the shim has ended
 	retries   int
-	proc      started
-	running   bool // its process exists, or existed
+	proc      shim.Started
+	running   bool // its process exists or existed
 	held      string
 	final     *agent.Status // set when it has ended
-	forgotten bool          // nothing of it is wanted any more
+	forgotten bool          // the control plane wants nothing of it any more
 	leased    int64         // the lease that its shim was started with
 
 	acked        int64 // log bytes the control plane has
@@ -47,16 +50,16 @@ type attempt struct {
 	reporting         bool // a report is under way
 }
 
-func newAttempt(dir string, s spec) *attempt {
+func newAttempt(dir string, s shim.Spec) *attempt {
 	return &attempt{id: s.ID, dir: dir, spec: s, pipes: [2]int{-1, -1}, version: 1}
 }
 
-// openLog opens what the shim writes, for reading and for freeing what was sent.
+// openLog opens the shim's log and marks, to read them and to free the parts that were sent.
 func (a *attempt) openLog() (err error) {
-	if a.log, err = os.OpenFile(filepath.Join(a.dir, logFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if a.log, err = os.OpenFile(filepath.Join(a.dir, shim.LogFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
-	a.marks, err = os.OpenFile(filepath.Join(a.dir, marksFile), os.O_RDWR|os.O_CREATE, 0o600)
+	a.marks, err = os.OpenFile(filepath.Join(a.dir, shim.MarksFile), os.O_RDWR|os.O_CREATE, 0o600)
 	return err
 }
 
@@ -78,7 +81,7 @@ func (a *attempt) closeFiles() {
 	}
 }
 
-// logEnd is how many bytes of log there are.
+// logEnd is the length of the log in bytes.
 func (a *attempt) logEnd() int64 {
 	if a.log == nil {
 		return 0
@@ -96,19 +99,19 @@ func (a *attempt) setLink(l *link) {
 	a.link = l
 }
 
-// adoptFiles takes what a shim gives to an agent that connected.
+// adoptFiles receives the descriptors that a shim sends to an agent that connected.
 func (a *attempt) adoptFiles(files []int) {
-	if len(files) < minAdopted {
+	if len(files) < shim.MinAdopted {
 		return
 	}
 	a.closePipes()
-	a.pipes = [2]int{files[adoptedStdout], files[adoptedStderr]}
-	memory, err := mapShared(files[adoptedShared])
-	unix.Close(files[adoptedShared])
+	a.pipes = [2]int{files[shim.AdoptedStdout], files[shim.AdoptedStderr]}
+	memory, err := shim.MapShared(files[shim.AdoptedShared])
+	unix.Close(files[shim.AdoptedShared])
 	if err == nil {
 		a.share(memory)
 	}
-	for _, fd := range files[minAdopted:] {
+	for _, fd := range files[shim.MinAdopted:] {
 		if a.user == nil && a.spec.User != 0 {
 			a.user = &user{id: a.spec.User, lock: os.NewFile(uintptr(fd), "user")}
 			continue
@@ -117,34 +120,35 @@ func (a *attempt) adoptFiles(files []int) {
 	}
 }
 
-// share makes memory what the attempt has in common with its shim.
-func (a *attempt) share(memory *shared) {
-	a.shared.unmap()
+// share sets the memory that the attempt shares with its shim.
+func (a *attempt) share(memory *shim.Shared) {
+	a.shared.Unmap()
 	if a.shared = memory; memory != nil {
-		memory.asked.Store(1)
+		memory.Asked.Store(1)
 		a.makeRoom()
 	}
 }
 
-// makeRoom tells the shim what is needed no more. It is called with mu held.
+// makeRoom reports to the shim which bytes and marks are no longer needed. It is called with mu
+// held.
 func (a *attempt) makeRoom() {
-	a.shared.acked.Store(a.acked)
-	a.shared.marks.Store(a.hint)
-	if a.shared.short.CompareAndSwap(1, 0) && a.link != nil {
-		_ = a.link.send(order{Room: true})
+	a.shared.Acked.Store(a.acked)
+	a.shared.Marks.Store(a.hint)
+	if a.shared.Short.CompareAndSwap(1, 0) && a.link != nil {
+		_ = a.link.send(shim.Order{Room: true})
 	}
 }
 
-// ask asks the shim to say when the log goes beyond end; false when it has already done so.
+// ask asks the shim to report when the log grows beyond end. It returns false if it already has.
 func (a *attempt) ask(end int64) bool {
 	if a.shared != nil {
-		a.shared.asked.Store(1)
+		a.shared.Asked.Store(1)
 	}
 	return a.logEnd() <= end
 }
 
-// order sends the shim an order, if there still is one.
-func (a *attempt) order(o order) {
+// order sends the shim an order, if the shim is connected.
+func (a *attempt) order(o shim.Order) {
 	a.mu.Lock()
 	l := a.link
 	a.mu.Unlock()
@@ -153,7 +157,8 @@ func (a *attempt) order(o order) {
 	}
 }
 
-// status is what the control plane should know at present. An end is told when it has all of the log.
+// status is the status to report to the control plane. The end is reported once the control plane
+// has the whole log.
 func (a *attempt) status() agent.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +173,8 @@ func (a *attempt) status() agent.Status {
 	return s
 }
 
-// due answers the status to be reported, if there is one, and takes the right to report it.
+// due returns the version of the status to report, and marks the report as running. It returns
+// false if there is nothing to report.
 func (a *attempt) due() (version int, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -176,14 +182,14 @@ func (a *attempt) due() (version int, ok bool) {
 		return 0, false
 	}
 	if a.final != nil && a.acked < a.final.LogEnd || a.final == nil && !a.running {
-		return 0, false // the log comes first; that it was accepted is known
+		return 0, false // the log comes first; the control plane knows that it was accepted
 	}
 	a.reporting = true
 	return a.version, true
 }
 
-// told ends a report. It answers whether there is another one to make.
-func (a *attempt) told(version int, ok bool) bool {
+// reportDone ends a report. It reports whether another one is due.
+func (a *attempt) reportDone(version int, ok bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.reporting = false
@@ -193,7 +199,7 @@ func (a *attempt) told(version int, ok bool) bool {
 	return a.version != a.reported
 }
 
-// known notes that the control plane was told everything by Hello.
+// known records that Hello reported this version.
 func (a *attempt) known(version int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -202,7 +208,7 @@ func (a *attempt) known(version int) {
 	}
 }
 
-// current answers the version of its status, and whether anything of it is still wanted.
+// current returns the version of its status, and whether the attempt is still wanted.
 func (a *attempt) current() (version int, wanted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -222,7 +228,7 @@ func (a *attempt) setHint(hint int64) {
 	a.hint = hint
 }
 
-// setAcked notes what the control plane has, and frees it on the disk.
+// setAcked records which bytes the control plane has, and frees them on disk.
 func (a *attempt) setAcked(next int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -232,7 +238,7 @@ func (a *attempt) setAcked(next int64) {
 	a.acked = next
 	a.findHint()
 	if a.final != nil && next > a.final.LogEnd {
-		// A machine that went down took with it the end of a log that had been sent already.
+		// The machine crashed and lost the end of a log that it had already sent.
 		a.final.LogEnd = next
 	}
 	a.free()
@@ -241,13 +247,13 @@ func (a *attempt) setAcked(next int64) {
 	}
 }
 
-// findHint finds the mark of the first byte that is still to be sent, where it is not known: an agent that has adopted the attempt must free the marks
-// before it, also when it has nothing to send.
+// findHint finds the mark of the first unsent byte if it is unknown. An agent that adopted the
+// attempt must free the earlier marks even if it has nothing to send.
 func (a *attempt) findHint() {
 	if a.hint > 0 || a.acked == 0 || a.final != nil || a.marks == nil {
 		return
 	}
-	if info, err := a.marks.Stat(); err != nil || info.Size() <= markSize {
+	if info, err := a.marks.Stat(); err != nil || info.Size() <= shim.MarkSize {
 		return
 	}
 	marks := markReader{file: a.marks}
@@ -256,19 +262,19 @@ func (a *attempt) findHint() {
 	}
 }
 
-// free gives back the disk under what was sent, in coarse steps. The last byte stays, since the line about a cut log
-// depends on it.
+// free releases the disk space of sent bytes, in coarse steps. The last byte stays, because the
+// line about a cut log depends on it.
 func (a *attempt) free() {
 	if a.log == nil || a.final != nil {
 		return // soon to be removed as a whole
 	}
 	if to := (a.acked - 1) &^ (freeStep - 1); to >= a.punched+freeStep {
-		if punch(int(a.log.Fd()), a.punched, to) == nil {
+		if shim.Punch(int(a.log.Fd()), a.punched, to) == nil {
 			a.punched = to
 		}
 	}
-	if to := (a.hint * markSize) &^ (freeMarks - 1); to >= a.marksPunched+freeMarks {
-		if punch(int(a.marks.Fd()), a.marksPunched, to) == nil {
+	if to := (a.hint * shim.MarkSize) &^ (freeMarks - 1); to >= a.marksPunched+freeMarks {
+		if shim.Punch(int(a.marks.Fd()), a.marksPunched, to) == nil {
 			a.marksPunched = to
 		}
 	}
@@ -279,7 +285,7 @@ const (
 	freeMarks = 64 << 10
 )
 
-// findPunched finds what an agent before this one freed.
+// findPunched finds the bytes that a previous agent freed.
 func (a *attempt) findPunched() {
 	at, err := unix.Seek(int(a.log.Fd()), 0, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// BenchmarkStart is a task that does nothing, from the request to its reported end, one after the other.
+// BenchmarkStart measures an empty task from the request to its reported end, one after the other.
 func BenchmarkStart(b *testing.B) {
 	c := newControl(b)
 	c.agent(c.options())
@@ -27,7 +27,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkFiftyStarts is fifty tasks that do nothing, eight at a time.
+// BenchmarkFiftyStarts measures fifty empty tasks, eight at a time.
 func BenchmarkFiftyStarts(b *testing.B) {
 	c := newControl(b)
 	o := c.options()
@@ -48,7 +48,7 @@ func BenchmarkFiftyStarts(b *testing.B) {
 	}
 }
 
-// tickMain writes lines that carry the moment of their writing.
+// tickMain writes lines with the time of their writing.
 func tickMain(args []string) int {
 	every, _ := time.ParseDuration(args[0])
 	count, _ := strconv.Atoi(args[1])
@@ -60,7 +60,8 @@ func tickMain(args []string) int {
 	return 0
 }
 
-// BenchmarkLogLatency is the time from a process's write to its arrival at the control plane, with 100 lines a second.
+// BenchmarkLogLatency measures the time from a process's write to its arrival at the control plane,
+// with 100 lines a second.
 func BenchmarkLogLatency(b *testing.B) {
 	for _, attempts := range []int{1, 20, 200} {
 		b.Run(fmt.Sprint("attempts=", attempts), func(b *testing.B) {
@@ -94,7 +95,7 @@ func BenchmarkLogLatency(b *testing.B) {
 	}
 }
 
-// BenchmarkLogThroughput is one process that writes as fast as it can.
+// BenchmarkLogThroughput measures one process that writes as fast as it can.
 func BenchmarkLogThroughput(b *testing.B) {
 	c := newControl(b)
 	c.agent(c.options())

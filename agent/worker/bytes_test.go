@@ -18,9 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/proc"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// sameBytes requires that an attempt ended well with exactly the bytes of an emission.
+// sameBytes requires that an attempt succeeded with exactly the bytes of an emission as its log.
 func sameBytes(t *testing.T, c *control, id string, e emission) {
 	t.Helper()
 	s := c.exited(id)
@@ -59,7 +61,7 @@ func TestAFastWriterLosesNothingInBoundedMemory(t *testing.T) {
 	before := heap()
 	c.start(agent.Attempt{ID: "att_1", Command: e.command(t)})
 	peak := uint64(0)
-	c.until("the end", 5*patience, func() bool { peak = max(peak, heap()); return c.attempts["att_1"].final() != nil })
+	c.until("the end", 5*waitLimit, func() bool { peak = max(peak, heap()); return c.attempts["att_1"].final() != nil })
 	sameBytes(t, c, "att_1", e)
 	require.Less(t, int64(peak)-int64(before), int64(64<<20), "the heap grew with the log")
 }
@@ -179,7 +181,7 @@ func TestACutConnectionLosesNothing(t *testing.T) {
 	require.GreaterOrEqual(t, c.hellos, 9)
 }
 
-// child is an agent in a process of its own.
+// child is an agent in its own process.
 type child struct {
 	cmd  *exec.Cmd
 	once bool
@@ -201,9 +203,9 @@ func (c *control) child(o Options) *child {
 	return k
 }
 
-// encode leaves out what another process cannot have.
+// encode encodes options without the fields that another process cannot get.
 func encode(o Options) string {
-	return strings.TrimSpace(string(encodeLine(struct {
+	return strings.TrimSpace(string(shim.EncodeLine(struct {
 		Options
 		Engines, Changed, Configure any
 	}{Options: o})))
@@ -265,7 +267,7 @@ func TestKillingTheShimLosesNothing(t *testing.T) {
 				c.start(agent.Attempt{ID: id, Command: e.command(t)})
 				c.reached(id, 1+int64(round)*(70<<10))
 				dir := filepath.Join(o.Dir, "attempts", id)
-				count, err := os.Open(filepath.Join(dir, workDir, "count"))
+				count, err := os.Open(filepath.Join(dir, shim.WorkDir, "count"))
 				require.NoError(t, err)
 				killShim(t, dir)
 				s := c.exited(id)
@@ -290,7 +292,8 @@ func leUint64(b []byte) (n uint64) {
 	return n
 }
 
-// killShim kills the shim of an attempt's directory: the one process that holds its log open for splicing.
+// killShim kills the shim of an attempt's directory: the only process that has its log open for
+// splicing.
 func killShim(t testing.TB, dir string) {
 	t.Helper()
 	require.NoError(t, syscall.Kill(shimOf(t, dir), syscall.SIGKILL))
@@ -298,17 +301,17 @@ func killShim(t testing.TB, dir string) {
 
 func shimOf(t testing.TB, dir string) int {
 	t.Helper()
-	log, err := os.Stat(filepath.Join(dir, logFile))
+	log, err := os.Stat(filepath.Join(dir, shim.LogFile))
 	require.NoError(t, err)
-	for _, p := range processes() {
-		if p.pid == os.Getpid() || p.zombie {
+	for _, p := range proc.All() {
+		if p.Pid == os.Getpid() || p.Zombie {
 			continue
 		}
-		fds, _ := os.ReadDir(procPath(p.pid, "fd"))
+		fds, _ := os.ReadDir(proc.Path(p.Pid, "fd"))
 		for _, fd := range fds {
-			info, err := os.Stat(filepath.Join(procPath(p.pid, "fd"), fd.Name()))
-			if err == nil && os.SameFile(info, log) && isShim(p.pid) {
-				return p.pid
+			info, err := os.Stat(filepath.Join(proc.Path(p.Pid, "fd"), fd.Name()))
+			if err == nil && os.SameFile(info, log) && isShim(p.Pid) {
+				return p.Pid
 			}
 		}
 	}
@@ -317,6 +320,6 @@ func shimOf(t testing.TB, dir string) int {
 }
 
 func isShim(pid int) bool {
-	b, err := os.ReadFile(procPath(pid, "cmdline"))
+	b, err := os.ReadFile(proc.Path(pid, "cmdline"))
 	return err == nil && strings.HasSuffix(strings.TrimRight(string(b), "\x00"), "\x00shim")
 }

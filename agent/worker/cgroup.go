@@ -1,24 +1,22 @@
 package worker
 
 import (
-	"bytes"
 	"fmt"
 	"hash/fnv"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-// Where tasks have no users of their own, a control group (version 2, where this user may make one) is what still knows
-// a process that has left its session and its parent when the shim is dead. A group's name in an attempt's description
-// is its directory.
+// Without users for tasks, each attempt gets a control group of version 2, if this user may create
+// one. After the shim's death, only the group finds a process that left its session and its parent.
+// An attempt's spec has the group's directory.
 
 const cgroupPrefix = "millpond-"
 
-// findCgroup answers the directory in which groups for attempts can be made; "" when that cannot be.
+// findCgroup returns the directory in which groups for attempts can be created; "" if there is
+// none.
 func findCgroup() string {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -40,14 +38,14 @@ func findCgroup() string {
 	return base
 }
 
-// cgroupOf is the group of an attempt. Agents of one machine may have attempts of the same name.
+// cgroupOf is the group of an attempt. Agents on one machine may have attempts with the same id.
 func cgroupOf(base, agentDir, id string) string {
 	sum := fnv.New64a()
 	sum.Write([]byte(agentDir))
 	return filepath.Join(base, fmt.Sprintf("%s%x-%s", cgroupPrefix, sum.Sum64(), id))
 }
 
-// cgroupDir finds this process's own group of version 2 in the two files of /proc.
+// cgroupDir finds this process's own group of version 2 in /proc/self/cgroup and mountinfo.
 func cgroupDir(own, mounts string) string {
 	group := ""
 	for line := range strings.Lines(own) {
@@ -66,32 +64,4 @@ func cgroupDir(own, mounts string) string {
 		}
 	}
 	return ""
-}
-
-// killCgroup kills every process of a group at once, and answers those that are still going.
-func killCgroup(dir string) []int {
-	if dir == "" {
-		return nil
-	}
-	_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
-	b, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	var left []int
-	for _, field := range bytes.Fields(b) {
-		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
-			left = append(left, pid)
-		}
-	}
-	return left
-}
-
-// openCgroup opens a group for a process to be born in; -1 without one.
-func openCgroup(dir string) int {
-	if dir == "" {
-		return -1
-	}
-	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1
-	}
-	return fd
 }

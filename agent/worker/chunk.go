@@ -9,30 +9,31 @@ import (
 	"unicode/utf8"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
 const (
 	mergeWithin = 10 * time.Millisecond  // marks of one stream this close together share a chunk …
-	mergeMost   = 100 * time.Millisecond // … and up to this where the log is late by as much
+	mergeMost   = 100 * time.Millisecond // … and up to this if the log is late by as much
 	tailWait    = 50 * time.Millisecond  // for the rest of a rune
-	chunkCost   = 256                    // what a chunk costs beside its bytes, against MaxBatchBytes
+	chunkCost   = 256                    // bytes that a chunk counts beside its data, against MaxBatchBytes
 	marksRead   = 256                    // records read at once
 )
 
-// cutter cuts what an attempt's log has from one offset on into chunks.
+// cutter cuts an attempt's log into chunks, starting at one offset.
 type cutter struct {
 	id    string
 	data  []byte // of the log, from offset at
 	at    int64
 	end   int64 // of the log; data may end before
-	whole bool  // nothing follows end: an incomplete rune there is sent as it is
+	whole bool  // nothing follows end: an incomplete rune there is sent unchanged
 	now   int64 // unix nanoseconds
 	first bool  // no chunk was cut yet
 	marks markReader
 }
 
-// next cuts the next chunk. It answers false when there is none, or none yet: tail says that the rest is an incomplete
-// rune whose other bytes may still come.
+// next cuts the next chunk. It returns false if there is no chunk yet. tail means that the rest is
+// an incomplete rune, and more of its bytes may come.
 func (c *cutter) next() (chunk agent.Chunk, ok, tail bool, err error) {
 	if len(c.data) == 0 {
 		return chunk, false, false, nil
@@ -50,12 +51,12 @@ func (c *cutter) next() (chunk agent.Chunk, ok, tail bool, err error) {
 	return chunk, true, false, nil
 }
 
-// length is how many bytes the chunk that begins at c.at under mark m has.
-func (c *cutter) length(m mark) (n int, tail bool, err error) {
+// length is the length of the chunk that begins at c.at under mark m.
+func (c *cutter) length(m shim.Mark) (n int, tail bool, err error) {
 	most := min(len(c.data), agent.MaxChunkBytes)
 	n, hard, err := c.extent(m, most)
 	if err != nil || hard {
-		return n, false, err // the other stream goes on here, in the midst of a rune or not
+		return n, false, err // the other stream continues here, possibly within a rune
 	}
 	if n < most { // a pause in the stream
 		if t := incomplete(c.data[:n]); t < n {
@@ -78,11 +79,12 @@ func (c *cutter) length(m mark) (n int, tail bool, err error) {
 	return n, n < most, nil
 }
 
-// extent is how far mark m reaches, with the marks that may be merged into it; hard when the other stream follows.
+// extent is the number of bytes that mark m covers, with the marks that may be merged into it. hard
+// means that the other stream follows.
 //
-// A log that is late is cut more coarsely, by no more than its lateness: so many attempts that write single lines cost
-// the control plane fewer rows the more of them there are.
-func (c *cutter) extent(m mark, most int) (n int, hard bool, err error) {
+// A late log is cut more coarsely, up to its lateness. So when many attempts write single lines,
+// the control plane stores fewer rows.
+func (c *cutter) extent(m shim.Mark, most int) (n int, hard bool, err error) {
 	within := max(mergeWithin, min(mergeMost, time.Duration(c.now-m.Time)))
 	for i := c.marks.hint + 1; ; i++ {
 		next, ok, err := c.marks.record(i)
@@ -99,7 +101,7 @@ func (c *cutter) extent(m mark, most int) (n int, hard bool, err error) {
 	}
 }
 
-// incomplete is how many bytes at the end of b are the beginning of a rune whose rest is missing.
+// incomplete is the number of bytes of an incomplete rune at the end of b.
 func incomplete(b []byte) int {
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 		if utf8.RuneStart(b[len(b)-i]) {
@@ -115,32 +117,32 @@ func incomplete(b []byte) int {
 // markReader finds marks in an attempt's marks file.
 type markReader struct {
 	file io.ReaderAt
-	hint int64 // a record at or before the next one looked for, most likely
+	hint int64 // a record probably at or before the next search
 	buf  []byte
 	from int64 // the record at which buf begins
 }
 
-// record answers record i; false beyond the last.
-func (r *markReader) record(i int64) (mark, bool, error) {
-	at := (i - r.from) * markSize
-	if at < 0 || at+markSize > int64(len(r.buf)) {
+// record returns record i; false beyond the last.
+func (r *markReader) record(i int64) (shim.Mark, bool, error) {
+	at := (i - r.from) * shim.MarkSize
+	if at < 0 || at+shim.MarkSize > int64(len(r.buf)) {
 		if r.buf == nil {
-			r.buf = make([]byte, 0, marksRead*markSize)
+			r.buf = make([]byte, 0, marksRead*shim.MarkSize)
 		}
-		n, err := r.file.ReadAt(r.buf[:cap(r.buf)], i*markSize)
+		n, err := r.file.ReadAt(r.buf[:cap(r.buf)], i*shim.MarkSize)
 		if err != nil && err != io.EOF {
-			return mark{}, false, err
+			return shim.Mark{}, false, err
 		}
-		r.buf, r.from, at = r.buf[:n-n%markSize], i, 0
+		r.buf, r.from, at = r.buf[:n-n%shim.MarkSize], i, 0
 		if len(r.buf) == 0 {
-			return mark{}, false, nil
+			return shim.Mark{}, false, nil
 		}
 	}
-	return decodeMark(r.buf[at:]), true, nil
+	return shim.DecodeMark(r.buf[at:]), true, nil
 }
 
-// find answers the mark that covers an offset, and leaves hint on it.
-func (r *markReader) find(offset int64) (mark, error) {
+// find returns the mark that covers an offset, and sets hint to it.
+func (r *markReader) find(offset int64) (shim.Mark, error) {
 	m, ok, err := r.record(r.hint)
 	if err != nil {
 		return m, err
@@ -163,7 +165,8 @@ func (r *markReader) find(offset int64) (mark, error) {
 	}
 }
 
-// search finds the last mark at or before an offset by halving. Records that were freed read as offset 0, which fits.
+// search finds the last mark at or before an offset by binary search. Freed records read as offset
+// 0, which keeps the order.
 func (r *markReader) search(offset int64) error {
 	var failed error
 	count := sort.Search(1<<40, func(i int) bool {

@@ -13,11 +13,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent/worker/proc"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// Clear ends everything that runs in the data directory of an agent that is dead, and deletes its attempts: nothing of them is reported any more. It
-// returns nil when nothing is left, and when there is no such directory. It is an error when an agent lives there, and nothing is ended then; or when something
-// is still there at the end of ctx, and Clear can be called again. Of o it needs Dir, and takes Log.
+// Clear ends everything that runs in the data directory of a dead agent, and deletes its attempts
+// without reporting them. It returns nil when nothing is left, and if the directory does not exist.
+// It returns an error and ends nothing if an agent is alive there. It also returns an error if
+// something is left when ctx ends; it can then be called again. It uses only Dir and Log of o.
 func Clear(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -26,7 +30,7 @@ func Clear(ctx context.Context, o Options) error {
 	if _, err := os.Stat(o.Dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// From here on nobody starts shims: a child that is still to become one holds the lock as well.
+	// From here on no shim starts: a child before its exec also holds the lock.
 	lock, err := lockDir(ctx, o.Dir, "stop it before what it runs is cleared")
 	if err != nil {
 		return err
@@ -34,6 +38,9 @@ func Clear(ctx context.Context, o Options) error {
 	defer lock.Close()
 	w := newWorker(o)
 	w.ctx = ctx
+	if w.directory, _, err = findDirectory(o.Dir); err != nil {
+		return fmt.Errorf("identifying the agent's directory: %w", err)
+	}
 	shims, err := w.endShims(ctx)
 	if err != nil {
 		return err
@@ -46,12 +53,14 @@ func Clear(ctx context.Context, o Options) error {
 	return nil
 }
 
-// endShims ends the shims of this directory with all that they run. They are stopped first and go last: an attempt may have left its session, its group
-// and its environment, and is known only as what their shim has inherited. A shim that would not listen, as when the disk is full, is no exception.
+// endShims ends the shims of this directory and everything they run. It stops the shims first and
+// kills them last. A process that left its session, its group and its environment is known only as
+// a descendant of its shim. This also works for a shim that does not respond, as when the disk is
+// full.
 func (w *worker) endShims(ctx context.Context) (int, error) {
 	shims := w.shims()
 	stop(shims, unix.SIGSTOP)
-	defer stop(shims, unix.SIGCONT) // reaches those that are left when ctx has ended
+	defer stop(shims, unix.SIGCONT) // for the shims that are left if ctx has ended
 	left, err := until(ctx, func() []int { return killBelow(shims) })
 	if err != nil {
 		return 0, fmt.Errorf("the processes %v of %s have not ended: %w", left, w.options.Dir, err)
@@ -67,7 +76,11 @@ func (w *worker) endShims(ctx context.Context) (int, error) {
 	return len(shims), nil
 }
 
-// until calls a function again and again until it finds nothing. At the end of ctx it answers what was found last.
+// sweepWait is the time between two searches for what is left.
+const sweepWait = 20 * time.Millisecond
+
+// until calls find repeatedly until it finds nothing. When ctx ends, it returns the last result and
+// an error.
 func until(ctx context.Context, find func() []int) ([]int, error) {
 	tick := time.NewTicker(sweepWait)
 	defer tick.Stop()
@@ -84,22 +97,22 @@ func until(ctx context.Context, find func() []int) ([]int, error) {
 	}
 }
 
-// shims finds the shims of this directory, idle ones included, by the file that takes what they have to say.
+// shims finds the shims of this directory, including idle ones, by their standard error file.
 func (w *worker) shims() []*os.Process {
 	log, err := os.Stat(filepath.Join(w.options.Dir, shimLog))
 	if err != nil {
 		return nil // before the first shim
 	}
 	var found []*os.Process
-	for _, p := range processes() {
-		if p.zombie || p.pid == os.Getpid() {
+	for _, p := range proc.All() {
+		if p.Zombie || p.Pid == os.Getpid() {
 			continue
 		}
-		handle, err := os.FindProcess(p.pid) // before the look at it: what is signalled later is what was looked at
+		handle, err := os.FindProcess(p.Pid) // before the check, so that later signals reach the checked process
 		if err != nil {
 			continue
 		}
-		if stderr, err := os.Stat(procPath(p.pid, "fd/2")); err == nil && os.SameFile(stderr, log) {
+		if stderr, err := os.Stat(proc.Path(p.Pid, "fd/2")); err == nil && os.SameFile(stderr, log) {
 			found = append(found, handle)
 			continue
 		}
@@ -110,11 +123,12 @@ func (w *worker) shims() []*os.Process {
 
 func stop(shims []*os.Process, sig unix.Signal) {
 	for _, p := range shims {
-		_ = p.Signal(sig) // one that has ended needs none
+		_ = p.Signal(sig) // a shim that has ended needs no signal
 	}
 }
 
-// killBelow kills what runs below shims that were told to stop, and the users that they have. It answers what may still be alive, or come to life.
+// killBelow kills the descendants of stopped shims, and all processes of their task users. It
+// returns the processes that may be alive, and the shims that are not stopped yet.
 func killBelow(shims []*os.Process) []int {
 	pids := living(shims)
 	var users []uint32
@@ -122,10 +136,10 @@ func killBelow(shims []*os.Process) []int {
 		users = append(users, usersOf(pid)...)
 	}
 	for _, uid := range users {
-		signalUser(uid, unix.SIGKILL)
+		proc.SignalUser(uid, unix.SIGKILL)
 	}
-	all := processes()
-	found := append(ofUsers(all, users), below(all, pids...)...)
+	all := proc.All()
+	found := append(proc.OfUsers(all, users), proc.Below(all, pids...)...)
 	found = slices.DeleteFunc(found, func(pid int) bool { return slices.Contains(pids, pid) })
 	for _, pid := range found {
 		_ = unix.Kill(pid, unix.SIGKILL)
@@ -136,7 +150,7 @@ func killBelow(shims []*os.Process) []int {
 func living(shims []*os.Process) []int {
 	var pids []int
 	for _, p := range shims {
-		if state, ok := readProcess(p.Pid); ok && !state.zombie && p.Signal(unix.Signal(0)) == nil {
+		if state, ok := proc.Read(p.Pid); ok && !state.Zombie && p.Signal(unix.Signal(0)) == nil {
 			pids = append(pids, p.Pid)
 		}
 	}
@@ -145,10 +159,10 @@ func living(shims []*os.Process) []int {
 
 // usersOf are the task users whose locks a process holds open.
 func usersOf(pid int) []uint32 {
-	entries, _ := os.ReadDir(procPath(pid, "fd"))
+	entries, _ := os.ReadDir(proc.Path(pid, "fd"))
 	var users []uint32
 	for _, e := range entries {
-		target, err := os.Readlink(filepath.Join(procPath(pid, "fd"), e.Name()))
+		target, err := os.Readlink(filepath.Join(proc.Path(pid, "fd"), e.Name()))
 		name, ok := strings.CutPrefix(target, userLocks+"/")
 		if err != nil || !ok {
 			continue
@@ -160,22 +174,23 @@ func usersOf(pid int) []uint32 {
 	return users
 }
 
-// stopped reports whether no thread of a process runs any more: until then it may be about to fork.
+// stopped reports whether no thread of a process runs. Until then the process may fork.
 func stopped(pid int) bool {
-	threads, _ := os.ReadDir(procPath(pid, "task"))
+	threads, _ := os.ReadDir(proc.Path(pid, "task"))
 	for _, t := range threads {
-		b, err := os.ReadFile(filepath.Join(procPath(pid, "task"), t.Name(), "stat"))
+		b, err := os.ReadFile(filepath.Join(proc.Path(pid, "task"), t.Name(), "stat"))
 		if err != nil {
 			continue // it has ended
 		}
-		if state := statFields(b); len(state) > 0 && !strings.Contains("TtZX", string(state[0])) {
+		if state := proc.StatFields(b); len(state) > 0 && !strings.Contains("TtZX", string(state[0])) {
 			return false
 		}
 	}
 	return true
 }
 
-// clearAttempts ends what attempts have left whose shims died before, and deletes the attempts.
+// clearAttempts kills the remaining processes of attempts with dead shims, and deletes all
+// attempts.
 func (w *worker) clearAttempts(ctx context.Context) (int, error) {
 	entries, err := os.ReadDir(w.attemptsDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -190,23 +205,23 @@ func (w *worker) clearAttempts(ctx context.Context) (int, error) {
 			return 0, fmt.Errorf("the attempt %s in %s has not ended: %w", e.Name(), w.options.Dir, context.Cause(ctx))
 		}
 		if fileExists(dir) {
-			return 0, fmt.Errorf("the directory %s of an attempt that has ended cannot be moved aside; the log says why", dir)
+			return 0, fmt.Errorf("the directory %s of an ended attempt cannot be moved to the trash; the log says why", dir)
 		}
 	}
 	return len(entries), w.emptyTrash(ctx)
 }
 
-// clearAttempt reports false when ctx has ended before the attempt did.
+// clearAttempt ends and deletes one attempt. It reports false if ctx ended first.
 func (w *worker) clearAttempt(dir string) bool {
 	s, err := readSpec(dir)
 	if err != nil {
-		s = spec{} // no shim was told of it
+		s = shim.Spec{} // no shim ever got it
 	}
 	a := newAttempt(dir, s)
 	a.id = filepath.Base(dir)
-	if _, exited := readExit(dir); !exited {
+	if _, exited := readExit(dir); !exited && w.made(s) {
 		if s.User != 0 {
-			a.user, _ = lockUser(s.User) // as adopt does
+			a.user = w.reclaimUser(s.User)
 		}
 		if !w.killStrays(a, 0) {
 			a.user.release()

@@ -14,16 +14,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/proc"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// stubborn starts processes that no polite request ends, that left everything behind, also their control group where they may, and that make new ones. It
-// prints five ids.
+// stubborn starts processes that ignore SIGTERM, that left their session and, if allowed, their
+// control group, and that fork new ones. It prints five pids.
 const stubborn = `trap "" TERM HUP INT
 ` + detached + `(setsid env -i sh -c '{ echo $$ >/sys/fs/cgroup/unified/cgroup.procs || echo $$ >/sys/fs/cgroup/cgroup.procs; } 2>/dev/null; echo $$; exec sleep 1000' </dev/null &)
 (setsid sh -c 'trap "" TERM HUP INT; echo $$; i=0; while [ $i -lt 500 ]; do i=$((i+1)); setsid sleep 100 & sleep 0.02; done; exec sleep 1000' </dev/null &)
 `
 
-// requireCleared requires that nothing of an agent's directory is left but what a new agent needs.
+// requireCleared requires that an agent's directory has only the files that a new agent needs.
 func requireCleared(t *testing.T, o Options, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -35,9 +37,9 @@ func requireCleared(t *testing.T, o Options, pids ...int) {
 		require.NoError(t, err)
 		require.Empty(t, entries)
 	}
-	for _, p := range processes() {
-		target, _ := os.Readlink(procPath(p.pid, "cwd"))
-		require.False(t, !p.zombie && strings.HasPrefix(target, o.Dir+"/"), "process %d still works in %s", p.pid, target)
+	for _, p := range proc.All() {
+		target, _ := os.Readlink(proc.Path(p.Pid, "cwd"))
+		require.False(t, !p.Zombie && strings.HasPrefix(target, o.Dir+"/"), "process %d still works in %s", p.Pid, target)
 	}
 }
 
@@ -80,9 +82,9 @@ func TestClearEndsWhatAKilledShimHasLeft(t *testing.T) {
 		k := c.child(o)
 		c.start(agent.Attempt{ID: clearID(0), Command: detached + "exec sleep 1003"})
 		pids := c.pids(clearID(0), 3)
-		shim := shimOf(t, filepath.Join(o.Dir, "attempts", clearID(0)))
+		shimPid := shimOf(t, filepath.Join(o.Dir, "attempts", clearID(0)))
 		require.NoError(t, syscall.Kill(k.cmd.Process.Pid, syscall.SIGSTOP))
-		require.NoError(t, syscall.Kill(shim, syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(shimPid, syscall.SIGKILL))
 		k.kill()
 		require.NoError(t, Clear(t.Context(), o))
 		requireCleared(t, o, pids...)
@@ -105,7 +107,8 @@ func TestClearEndsShimsThatDoNotListen(t *testing.T) {
 	})
 }
 
-// TestClearEndsAnAttemptThatIsStarting: its shim has not looked at the order yet, and would start it as soon as it can.
+// TestClearEndsAnAttemptThatIsStarting: its shim has not read the order yet, and would start it
+// later.
 func TestClearEndsAnAttemptThatIsStarting(t *testing.T) {
 	bothUsers(t, func(t *testing.T, c *control, o Options) {
 		k := c.child(o)
@@ -118,8 +121,8 @@ func TestClearEndsAnAttemptThatIsStarting(t *testing.T) {
 		c.want(agent.Attempt{ID: clearID(0), Command: "sleep 1004"})
 		require.Equal(t, http.StatusNoContent, c.put(clearID(0), c.record(clearID(0)).spec))
 		dir := filepath.Join(o.Dir, "attempts", clearID(0))
-		require.FileExists(t, filepath.Join(dir, specFile))
-		require.NoFileExists(t, filepath.Join(dir, startedFile))
+		require.FileExists(t, filepath.Join(dir, shim.SpecFile))
+		require.NoFileExists(t, filepath.Join(dir, shim.StartedFile))
 		k.kill()
 		require.NoError(t, Clear(t.Context(), o))
 		requireCleared(t, o, shims...)
@@ -150,7 +153,7 @@ func TestClearEndsWithItsContextAndGoesOnLater(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorContains(t, err, o.Dir)
 		for _, pid := range shimsIn(o.Dir) {
-			waitFor(t, func() bool { return gone(pid) || !stopped(pid) }) // an agent can adopt it
+			waitFor(t, func() bool { return gone(pid) || !stopped(pid) }) // so that an agent can adopt it
 		}
 		require.NoError(t, Clear(t.Context(), o))
 		requireCleared(t, o, pids...)
@@ -162,9 +165,9 @@ func TestClearDeletesWhatIsNoAttempt(t *testing.T) {
 	o := c.options()
 	require.NoError(t, Clear(t.Context(), o))
 	require.NoDirExists(t, o.Dir)
-	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, "attempts", "half", workDir), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, "attempts", "half", shim.WorkDir), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, "attempts", "broken"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(o.Dir, "attempts", "broken", specFile), []byte("{"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(o.Dir, "attempts", "broken", shim.SpecFile), []byte("{"), 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, "trash", "old"), 0o755))
 	require.NoError(t, Clear(t.Context(), o))
 	requireCleared(t, o)

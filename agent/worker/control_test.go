@@ -26,12 +26,13 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/tunnel"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// The test binary is the shim and, where an agent is to be killed, the agent as well.
+// The test binary is also the shim and, for tests that kill an agent, the agent.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "shim" {
-		os.Exit(ShimMain())
+		os.Exit(shim.Main())
 	}
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		os.Exit(agentMain(os.Args[2]))
@@ -65,7 +66,7 @@ func agentMain(options string) int {
 	return 0
 }
 
-// control is a control plane that speaks the protocol and keeps everything in memory.
+// control is a control plane that speaks the protocol and stores everything in memory.
 type control struct {
 	t     testing.TB
 	web   *httptest.Server
@@ -75,9 +76,9 @@ type control struct {
 	slow    atomic.Int64 // ns before a log batch is answered
 	refuse  atomic.Int32 // status to refuse connections with
 	silent  atomic.Bool  // heartbeats are not answered
-	failing atomic.Int32 // log batches to be answered 500
-	hanging atomic.Int32 // heartbeats not to be answered, from the next one on
-	busy    atomic.Int32 // hellos to be answered 409
+	failing atomic.Int32 // number of log batches to answer with 500
+	hanging atomic.Int32 // number of next heartbeats to leave unanswered
+	busy    atomic.Int32 // number of hellos to answer with 409
 	enroll  atomic.Pointer[func(w http.ResponseWriter, boot string)]
 	metrics atomic.Pointer[func(w http.ResponseWriter, m agent.Metrics)]
 
@@ -88,18 +89,18 @@ type control struct {
 	hellos   int
 	last     agent.Hello
 	beats    int
-	token    string                   // that is accepted; empty means any
-	idle     agent.Duration           // as it was told last
-	engines  []agent.Engine           // as they were told last
+	token    string                   // the accepted token; empty means any
+	idle     agent.Duration           // as last reported
+	engines  []agent.Engine           // as last reported
 	settings *agent.WarehouseSettings // said in every Welcome and HeartbeatReply
 	extra    []agent.DesiredAttempt   // said in every Welcome and HeartbeatReply
 	group    uint32                   // said in every Welcome
 	attempts map[string]*record
-	chunks   bool // keep chunks
+	chunks   bool // whether chunks are stored
 	seen     func(agent.Chunk)
 }
 
-// record is what the control plane knows of one attempt.
+// record is the control plane's state of one attempt.
 type record struct {
 	spec     agent.Attempt
 	desire   agent.Desire
@@ -195,14 +196,14 @@ func (c *control) hello(w http.ResponseWriter, r *http.Request, s *tunnel.Sessio
 			if known.final() != nil {
 				d.Desire = agent.DesireForget
 			} else if a.State != agent.Exited {
-				known.statuses = append(known.statuses, a.Status) // what Hello tells is not told again
+				known.statuses = append(known.statuses, a.Status) // a status in Hello is not reported again
 			}
 			welcome.Attempts = append(welcome.Attempts, d)
 		}
 	}
 	for id, a := range c.attempts {
 		if !named[id] && a.final() == nil && a.desire == agent.DesireRun {
-			c.sending.Go(func() { _, _ = put(s, id, a.spec) }) // taken once Welcome was; a broken session brings another Hello
+			c.sending.Go(func() { _, _ = put(s, id, a.spec) }) // accepted after Welcome; a broken session causes another Hello
 		}
 	}
 	welcome.Attempts = append(welcome.Attempts, c.extra...)
@@ -212,7 +213,7 @@ func (c *control) hello(w http.ResponseWriter, r *http.Request, s *tunnel.Sessio
 func (c *control) heartbeat(w http.ResponseWriter, r *http.Request) {
 	var beat agent.Heartbeat
 	_ = json.NewDecoder(r.Body).Decode(&beat)
-	_, _ = io.Copy(io.Discard, r.Body) // up to its end, so that the end of the request is noticed
+	_, _ = io.Copy(io.Discard, r.Body) // read to its end, so that the end of the request is detected
 	if c.silent.Load() || c.hanging.Add(-1) >= 0 {
 		<-r.Context().Done()
 		return
@@ -268,7 +269,7 @@ func (c *control) logs(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(reply)
 }
 
-// take appends what is new of a chunk, as an idempotent insert would.
+// take appends the new bytes of a chunk, as an idempotent insert would.
 func (a *record) take(chunk agent.Chunk, keep bool) {
 	if chunk.Offset != a.next {
 		return
@@ -321,7 +322,7 @@ func (c *control) touch() {
 	c.changed = make(chan struct{})
 }
 
-// until waits for a condition, which is tried under the lock at every change.
+// until waits for a condition. It checks the condition under the lock at every change.
 func (c *control) until(what string, within time.Duration, condition func() bool) {
 	c.t.Helper()
 	deadline := time.NewTimer(within)
@@ -341,9 +342,9 @@ func (c *control) until(what string, within time.Duration, condition func() bool
 	}
 }
 
-const patience = 60 * time.Second
+const waitLimit = 60 * time.Second
 
-// want makes an attempt that is to be run; start tells the agent so.
+// want makes an attempt desired; start also sends it to the agent.
 func (c *control) want(a agent.Attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -352,7 +353,7 @@ func (c *control) want(a agent.Attempt) {
 
 func (c *control) session() *tunnel.Session {
 	c.t.Helper()
-	c.until("a connection", patience, func() bool { return c.tunnel != nil })
+	c.until("a connection", waitLimit, func() bool { return c.tunnel != nil })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.tunnel
@@ -389,7 +390,7 @@ func put(s *tunnel.Session, id string, a any) (status int, err error) {
 	return res.StatusCode, nil
 }
 
-// desire changes what is wanted; the agent learns of it by a heartbeat or at the next Hello.
+// desire changes an attempt's desired state. The agent gets it by a heartbeat or at the next Hello.
 func (c *control) desire(id string, d agent.Desire) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -417,18 +418,18 @@ func (c *control) cut() {
 func (c *control) exited(id string) agent.Status {
 	c.t.Helper()
 	var final *agent.Status
-	c.until("the end of "+id, 3*patience, func() bool { final = c.attempts[id].final(); return final != nil })
+	c.until("the end of "+id, 3*waitLimit, func() bool { final = c.attempts[id].final(); return final != nil })
 	return *final
 }
 
 func (c *control) reached(id string, offset int64) {
 	c.t.Helper()
-	c.until(fmt.Sprintf("byte %d of %s", offset, id), patience, func() bool { return c.attempts[id].next >= offset })
+	c.until(fmt.Sprintf("byte %d of %s", offset, id), waitLimit, func() bool { return c.attempts[id].next >= offset })
 }
 
 func (c *control) contains(id, text string) {
 	c.t.Helper()
-	c.until(fmt.Sprintf("%q in the log of %s", text, id), patience, func() bool { return bytes.Contains(c.attempts[id].head, []byte(text)) })
+	c.until(fmt.Sprintf("%q in the log of %s", text, id), waitLimit, func() bool { return bytes.Contains(c.attempts[id].head, []byte(text)) })
 }
 
 func (c *control) record(id string) record {
@@ -441,7 +442,7 @@ func (c *control) record(id string) record {
 
 func (r record) sha() string { return hex.EncodeToString(r.sum.Sum(nil)) }
 
-// options are those of an agent for tests. Its directory is one that task users can reach.
+// options are the options of an agent for tests. Task users can reach its directory.
 func (c *control) options() Options {
 	dir, err := os.MkdirTemp("", "millpond-agent-")
 	require.NoError(c.t, err)
@@ -454,7 +455,7 @@ func (c *control) options() Options {
 	return o
 }
 
-// agent runs an agent in this process until stop, or the test's end.
+// agent runs an agent in this process until stop or the test's end.
 func (c *control) agent(o Options) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -468,14 +469,14 @@ func (c *control) agent(o Options) (stop func()) {
 	return stop
 }
 
-// killAll ends what a failed test has left.
+// killAll ends the processes that a failed test left.
 func (c *control) killAll(o Options) {
 	c.mu.Lock()
 	clear(c.attempts)
 	s := c.tunnel
 	c.mu.Unlock()
 	if s != nil {
-		s.Close() // at the next Hello no attempt is named, so all are killed
+		s.Close() // the next Welcome names no attempt, so the agent kills all
 	}
 	entries, _ := os.ReadDir(filepath.Join(o.Dir, "attempts"))
 	for _, e := range entries {
@@ -484,15 +485,15 @@ func (c *control) killAll(o Options) {
 	}
 }
 
-// waitFor polls what gives no sign of itself.
+// waitFor polls a condition that has no notification.
 func waitFor(t testing.TB, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, patience, 5*time.Millisecond)
+	require.Eventually(t, condition, waitLimit, 5*time.Millisecond)
 }
 
 func assertNoError(t testing.TB, err error) {
 	if err != nil {
-		t.Error(err) // of a goroutine that is not the test's
+		t.Error(err) // may be called by other goroutines than the test's
 	}
 }
 

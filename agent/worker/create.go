@@ -16,27 +16,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// pipeSize is asked for, so that a process that writes much waits seldom. The kernel may give less. A user who is not
-// root has 64 MiB of it for all pipes together, which is enough for 128 attempts.
+// pipeSize is the requested size of a pipe, so that a process that writes much rarely blocks. The
+// kernel may give less. Without root, all pipes of a user share 64 MiB, enough for 128 attempts.
 const pipeSize = 256 << 10
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 var attemptID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// invalidError is the caller's fault: nothing was changed.
+// invalidError means that the request is invalid: nothing was changed.
 type invalidError struct{ message string }
 
 func (e invalidError) Error() string { return e.message }
 
 func invalid(format string, args ...any) error { return invalidError{fmt.Sprintf(format, args...)} }
 
-// checkAttempt refuses what could reach outside the attempt's directory or cannot be started at all.
+// checkAttempt refuses an attempt that could reach outside its directory or cannot be started.
 func checkAttempt(a *agent.Attempt) error {
 	if !attemptID.MatchString(a.ID) {
-		return invalid("The attempt's id %q is not one: use letters, digits, _ and -, at most 64.", a.ID)
+		return invalid("The attempt's id %q is invalid: use letters, digits, _ and -, at most 64.", a.ID)
 	}
 	if strings.ContainsRune(a.Command, 0) {
 		return invalid("The command contains a NUL byte; remove it.")
@@ -50,7 +51,7 @@ func checkAttempt(a *agent.Attempt) error {
 		if !filepath.IsLocal(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "." || strings.ContainsRune(f.Path, 0) {
 			return invalid("The file name %q is not a plain relative path inside the working directory.", f.Path)
 		}
-		if f.Path == tempDir || strings.HasPrefix(f.Path, tempDir+"/") {
+		if f.Path == shim.TempDir || strings.HasPrefix(f.Path, shim.TempDir+"/") {
 			return invalid("The file name %q is taken by the directory for temporary files; choose another.", f.Path)
 		}
 	}
@@ -60,13 +61,16 @@ func checkAttempt(a *agent.Attempt) error {
 	return nil
 }
 
-// create makes the attempt's directory and its pipes. On an error nothing of it is left.
+// create creates the attempt's directory. On an error it leaves nothing.
 func (w *worker) create(in agent.Attempt) (_ *attempt, err error) {
 	if err := checkAttempt(&in); err != nil {
 		return nil, err
 	}
+	if err := w.checkShared(in.Env); err != nil {
+		return nil, err
+	}
 	in.LogLimit = w.options.logLimit(in.LogLimit)
-	a := newAttempt(filepath.Join(w.attemptsDir(), in.ID), spec{Attempt: in, SpoolLimit: w.options.SpoolLimit})
+	a := newAttempt(filepath.Join(w.attemptsDir(), in.ID), shim.Spec{Attempt: in, Directory: w.directory.ID, SpoolLimit: w.options.SpoolLimit})
 	defer func() {
 		if err != nil {
 			w.discard(a)
@@ -89,21 +93,21 @@ func (w *worker) create(in agent.Attempt) (_ *attempt, err error) {
 	}
 	a.spec.Environ = w.environ(a)
 	a.spec.Files, a.spec.Env = nil, nil
-	if err := writeJSON(filepath.Join(a.dir, specFile), a.spec); err != nil {
+	if err := shim.WriteJSON(filepath.Join(a.dir, shim.SpecFile), a.spec); err != nil {
 		return nil, fmt.Errorf("writing the attempt's description: %w", err)
 	}
 	return a, a.openLog()
 }
 
 func (w *worker) layOut(a *attempt) error {
-	work := filepath.Join(a.dir, workDir)
+	work := filepath.Join(a.dir, shim.WorkDir)
 	if err := os.Mkdir(a.dir, 0o711); err != nil {
 		return err
 	}
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Join(work, tempDir), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(work, shim.TempDir), 0o700); err != nil {
 		return err
 	}
 	for _, f := range a.spec.Files {
@@ -122,7 +126,7 @@ func (w *worker) layOut(a *attempt) error {
 	})
 }
 
-// layFile is called before there is a process, so no link can lead it elsewhere.
+// layFile is called before the process exists, so no link can redirect it.
 func layFile(work string, f agent.File) error {
 	name := filepath.Join(work, filepath.FromSlash(f.Path))
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
@@ -143,19 +147,19 @@ func layFile(work string, f agent.File) error {
 	return errors.Join(err, file.Chmod(fs.FileMode(f.Mode)&fs.ModePerm), file.Close())
 }
 
-// gpuVariables say which GPUs of its host are this machine's; tasks are to keep to them.
+// gpuVariables name this machine's GPUs among its host's GPUs. Tasks use only these.
 var gpuVariables = []string{"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 
-// environ is the whole environment of the attempt's process: nothing of the agent's own but the search path, where
-// this program comes last, and which GPUs it has.
+// environ is the complete environment of the attempt's process. From the agent's own it has only
+// the search path, with this program last, and the GPU variables.
 func (w *worker) environ(a *attempt) []string {
-	work := filepath.Join(a.dir, workDir)
+	work := filepath.Join(a.dir, shim.WorkDir)
 	name := w.userName
 	if a.user != nil {
 		name = fmt.Sprintf("task-%d", a.user.id)
 	}
 	vars := map[string]string{
-		"PATH": w.path, "HOME": work, "TMPDIR": filepath.Join(work, tempDir), "USER": name, "LANG": "C.UTF-8",
+		"PATH": w.path, "HOME": work, "TMPDIR": filepath.Join(work, shim.TempDir), "USER": name, "LANG": "C.UTF-8",
 	}
 	for _, name := range gpuVariables {
 		if v, given := os.LookupEnv(name); given {
@@ -164,7 +168,10 @@ func (w *worker) environ(a *attempt) []string {
 	}
 	maps.Copy(vars, a.spec.Env)
 	vars["PATH"] = strings.TrimPrefix(vars["PATH"]+":"+w.binDir(), ":")
-	vars[marker] = a.id
+	vars[marker], vars[directoryMarker] = a.id, a.spec.Directory
+	if shared := w.sharedPath(); shared != "" {
+		vars[sharedVariable] = shared
+	}
 	environ := make([]string, 0, len(vars))
 	for k, v := range vars {
 		environ = append(environ, k+"="+v)
@@ -173,14 +180,14 @@ func (w *worker) environ(a *attempt) []string {
 	return environ
 }
 
-// launch hands the attempt to a shim.
+// launch passes the attempt to a shim.
 func (w *worker) launch(a *attempt) error {
-	files := make([]int, fileUserLock, maxFiles)
+	files := make([]int, shim.FileUserLock, shim.MaxFiles)
 	for i := range files {
 		files[i] = -1
 	}
 	defer func() {
-		for _, i := range []int{fileListener, fileStdoutWrite, fileStderrWrite, fileShared} {
+		for _, i := range []int{shim.FileListener, shim.FileStdoutWrite, shim.FileStderrWrite, shim.FileShared} {
 			if files[i] >= 0 {
 				unix.Close(files[i])
 			}
@@ -189,11 +196,11 @@ func (w *worker) launch(a *attempt) error {
 	if err := a.makePipes(files); err != nil {
 		return err
 	}
-	if err := removeIfThere(filepath.Join(a.dir, socketFile)); err != nil {
+	if err := removeIfThere(filepath.Join(a.dir, shim.SocketFile)); err != nil {
 		return err
 	}
 	var err error
-	if files[fileListener], err = listenIn(a.dir); err != nil {
+	if files[shim.FileListener], err = listenIn(a.dir); err != nil {
 		return err
 	}
 	send := files
@@ -203,27 +210,27 @@ func (w *worker) launch(a *attempt) error {
 	return w.handOver(a, send)
 }
 
-// makePipes makes what the attempt and a new shim have in common: its pipes and a page of memory.
+// makePipes creates the pipes and the page of memory that the attempt shares with a new shim.
 func (a *attempt) makePipes(files []int) (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closePipes()
-	for i, ends := range [2][2]int{{fileStdoutRead, fileStdoutWrite}, {fileStderrRead, fileStderrWrite}} {
+	for i, ends := range [2][2]int{{shim.FileStdoutRead, shim.FileStdoutWrite}, {shim.FileStderrRead, shim.FileStderrWrite}} {
 		if a.pipes[i], files[ends[1]], err = makePipe(a.user); err != nil {
 			return err
 		}
 		files[ends[0]] = a.pipes[i]
 	}
-	memory, fd, err := newShared()
+	memory, fd, err := shim.NewShared()
 	if err != nil {
 		return err
 	}
-	files[fileShared] = fd
+	files[shim.FileShared] = fd
 	a.share(memory)
 	return nil
 }
 
-// handOver finds a shim that takes the attempt; one that died while it was idle is passed over.
+// handOver sends the attempt to a shim. It skips shims that died while they were idle.
 func (w *worker) handOver(a *attempt, files []int) error {
 	for tries := 0; ; tries++ {
 		l, err := w.pool.take()
@@ -233,13 +240,14 @@ func (w *worker) handOver(a *attempt, files []int) error {
 		a.mu.Lock()
 		a.link = l
 		a.mu.Unlock()
-		// The lease is read last: a renewal from here on finds the link, where the attempt is listed already.
+		// The lease is read after the link is set: for a listed attempt, a later renewal finds the
+		// link.
 		a.leased = w.killAt()
-		err = l.send(order{Start: &startOrder{Dir: a.dir, KillAt: a.leased}}, files...)
+		err = l.send(shim.Order{Start: &shim.StartOrder{Dir: a.dir, KillAt: a.leased}}, files...)
 		if err == nil {
 			return nil
 		}
-		l.bury()
+		l.destroy()
 		if tries == startingRetries {
 			return fmt.Errorf("handing the attempt to a shim: %w", err)
 		}
@@ -253,7 +261,7 @@ func makePipe(u *user) (read, write int, err error) {
 	}
 	_, _ = unix.FcntlInt(uintptr(p[0]), unix.F_SETPIPE_SZ, pipeSize)
 	if u != nil {
-		// Else the process could not open /dev/stdout.
+		// Without this the process could not open /dev/stdout.
 		if err := unix.Fchown(p[1], int(u.id), int(u.id)); err != nil {
 			unix.Close(p[0])
 			unix.Close(p[1])
@@ -263,9 +271,9 @@ func makePipe(u *user) (read, write int, err error) {
 	return p[0], p[1], nil
 }
 
-func readSpec(dir string) (spec, error) {
-	var s spec
-	b, err := os.ReadFile(filepath.Join(dir, specFile))
+func readSpec(dir string) (shim.Spec, error) {
+	var s shim.Spec
+	b, err := os.ReadFile(filepath.Join(dir, shim.SpecFile))
 	if err != nil {
 		return s, err
 	}

@@ -20,25 +20,25 @@ import (
 	"github.com/millpond/millpond/agent/tunnel"
 )
 
-// credential is what this agent shows to the control plane. A machine starts with a bootstrap token, which is good for one
-// exchange, and has a token of its own from then on. One goroutine at a time uses it.
+// credential is this agent's token for the control plane. A machine starts with a bootstrap token,
+// which it exchanges once for its own token. Only one goroutine at a time may use it.
 type credential struct {
 	server string
 	tls    *tls.Config
 	log    *slog.Logger
 
-	file      string // of the agent's token; "" where token was given
-	bootstrap string // the file of the bootstrap token; "" for none
+	file      string // of the agent's token; "" if the token was given directly
+	bootstrap string // file of the bootstrap token; "" for none
 
-	token   string             // as it was given, read or received last
-	unkept  bool               // token is still to be written to file
-	refused string             // the bootstrap token that the control plane refused last …
-	because *tunnel.FinalError // … and what it said
+	token   string             // as last given, read or received
+	unsaved bool               // token is not written to file yet
+	refused string             // the bootstrap token that the control plane last refused …
+	because *tunnel.FinalError // … and its reason
 }
 
 func newCredential(o Options) (*credential, error) {
 	if o.BootstrapFile != "" && o.TokenFile == "" {
-		return nil, errors.New("the agent would have nowhere to keep the token that it gets for its bootstrap token: name a file for it with --token-file")
+		return nil, errors.New("the agent has no file for the token that it gets for its bootstrap token: name one with --token-file")
 	}
 	c := &credential{server: o.Server, tls: o.TLS, log: o.Log, file: o.TokenFile, bootstrap: o.BootstrapFile}
 	if c.file == "" {
@@ -47,11 +47,11 @@ func newCredential(o Options) (*credential, error) {
 	return c, nil
 }
 
-// current answers the token to connect with, and gets it first where there is a bootstrap token, which is always newer. A *tunnel.FinalError means that no
-// retry can bring one.
+// current returns the token to connect with. If there is a bootstrap token, which is always newer,
+// it exchanges that first. A *tunnel.FinalError means that no retry can yield a token.
 func (c *credential) current(ctx context.Context) (string, error) {
-	if c.unkept {
-		c.keep()
+	if c.unsaved {
+		c.save()
 	}
 	for {
 		boot, err := readSecret(c.bootstrap)
@@ -66,20 +66,20 @@ func (c *credential) current(ctx context.Context) (string, error) {
 		if !ok || !unaccepted(final) {
 			return c.token, err
 		}
-		// The answer to an earlier exchange may have been lost, or another bootstrap token may be there by now.
+		// The answer to an earlier exchange may be lost, or a new bootstrap token may have arrived.
 		c.refused, c.because = boot, final
 		c.log.Warn("the bootstrap token was refused", "file", c.bootstrap, "error", err)
 	}
 }
 
-// without goes on with the agent's own token where the bootstrap token cannot be read.
+// without returns the agent's own token if the bootstrap token cannot be read.
 func (c *credential) without(err error) (string, error) {
 	err = fmt.Errorf("reading the bootstrap token: %w", err)
 	token, none := c.known()
 	if none != nil {
 		return "", err
 	}
-	c.log.Warn("the agent goes on with the token that it has", "error", err)
+	c.log.Warn("the agent continues with its present token", "error", err)
 	return token, nil
 }
 
@@ -87,10 +87,10 @@ func unaccepted(e *tunnel.FinalError) bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 }
 
-// known is the token that this agent has. One that was there is kept should its file go.
+// known returns the agent's own token. A token that was read stays valid if its file disappears.
 func (c *credential) known() (string, error) {
 	read, err := readSecret(c.file)
-	if read != "" && !c.unkept {
+	if read != "" && !c.unsaved {
 		c.token = read
 	}
 	switch {
@@ -110,7 +110,7 @@ func (c *credential) known() (string, error) {
 	return "", final("The agent has no token. Make one on the workspace's page of agents and start the agent with it.")
 }
 
-// renewed reports whether another bootstrap token is there for an agent whose token was refused.
+// renewed reports whether a new bootstrap token exists after the agent's token was refused.
 func (c *credential) renewed(err error) bool {
 	refusal, ok := errors.AsType[*tunnel.FinalError](err)
 	if !ok || !unaccepted(refusal) {
@@ -120,17 +120,19 @@ func (c *credential) renewed(err error) bool {
 	return err == nil && boot != "" && boot != c.refused
 }
 
-// proven notes that the control plane took the token: a bootstrap token that it refused before is the one that brought this token.
+// proven records that the control plane accepted the token. It then removes a bootstrap token that
+// was refused earlier, because this token was issued for it.
 func (c *credential) proven() {
-	if c.refused != "" && !c.unkept {
+	if c.refused != "" && !c.unsaved {
 		c.spend(c.refused)
 	}
 }
 
 const enrollTimeout = 30 * time.Second
 
-// enroll exchanges a bootstrap token for the agent's own. The token is kept before the bootstrap token goes, and the file for it is there before the
-// control plane is asked: where it cannot be made, the bootstrap token is good for another time.
+// enroll exchanges a bootstrap token for the agent's own token. It stores the token before it
+// removes the bootstrap token. It creates the file before the request: if that fails, the bootstrap
+// token stays unused.
 func (c *credential) enroll(ctx context.Context, boot string) error {
 	next, err := os.OpenFile(c.next(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -141,29 +143,30 @@ func (c *credential) enroll(ctx context.Context, boot string) error {
 	if err != nil {
 		return errors.Join(err, removeIfThere(c.next()))
 	}
-	c.token, c.unkept, c.refused, c.because = e.Token, true, "", nil
+	c.token, c.unsaved, c.refused, c.because = e.Token, true, "", nil
 	c.log.Info("enrolled with the bootstrap token", "server", c.server, "agent", e.AgentID)
-	if c.keep() {
+	if c.save() {
 		c.spend(boot)
 	} else {
-		c.refused = boot // it was used: asking once more would bring nothing
+		c.refused = boot // it was used: another exchange would fail
 	}
 	return nil
 }
 
-// keep writes the token to its file. Where that fails, the agent goes on with it, and tries again at the next connection.
-func (c *credential) keep() bool {
+// save writes the token to its file. If that fails, the agent uses the token and retries at the
+// next connection.
+func (c *credential) save() bool {
 	err := writeSecret(c.file, c.next(), c.token)
 	if err != nil {
-		c.log.Error("the agent's token could not be kept, so that the agent cannot be started again; it is tried again at the next connection", "error", err)
+		c.log.Error("the agent's token could not be stored, so the agent cannot be restarted; the next connection retries", "error", err)
 	}
-	c.unkept = err != nil
+	c.unsaved = err != nil
 	return err == nil
 }
 
 func (c *credential) next() string { return c.file + ".next" }
 
-// spend removes a bootstrap token that was used, unless another one has taken its place.
+// spend removes a used bootstrap token, unless a new one has replaced it.
 func (c *credential) spend(boot string) {
 	now, err := readSecret(c.bootstrap)
 	if err == nil && now == boot {
@@ -176,7 +179,7 @@ func (c *credential) spend(boot string) {
 	c.refused = ""
 }
 
-// exchange asks the control plane.
+// exchange requests the agent's own token from the control plane.
 func (c *credential) exchange(ctx context.Context, boot string) (e agent.Enrollment, err error) {
 	address, err := url.Parse(c.server)
 	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
@@ -214,13 +217,13 @@ func (c *credential) exchange(ctx context.Context, boot string) (e agent.Enrollm
 
 const answerLimit = 64 << 10
 
-// notEnrolled turns a refusal into what a person can act on.
+// notEnrolled turns a refusal into an error that a person can act on.
 func (c *credential) notEnrolled(res *http.Response) error {
 	said := reasonOf(res)
 	switch res.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return &tunnel.FinalError{Status: res.StatusCode, Message: fmt.Sprintf(
-			"The control plane at %s does not accept this machine's bootstrap token (%s). It is good once and for a short time: start the machine again, or write a new one to %s and start the agent again.", c.server, said, c.bootstrap)}
+			"The control plane at %s does not accept this machine's bootstrap token (%s). It works once and for a short time: start the machine again, or write a new one to %s and start the agent again.", c.server, said, c.bootstrap)}
 	case http.StatusUpgradeRequired:
 		return &tunnel.FinalError{Status: res.StatusCode, Message: fmt.Sprintf("The control plane at %s does not support this version of the agent (%s). Install the version it names.", c.server, said)}
 	}
@@ -231,7 +234,7 @@ func final(format string, args ...any) *tunnel.FinalError {
 	return &tunnel.FinalError{Message: fmt.Sprintf(format, args...)}
 }
 
-// readSecret reads a file with one secret; empty where there is none, or no file.
+// readSecret reads a file with one secret; "" if the file is empty or missing.
 func readSecret(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -243,7 +246,7 @@ func readSecret(path string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// writeSecret replaces a file as a whole, and survives a crash of the machine.
+// writeSecret replaces a file atomically and durably.
 func writeSecret(path, next, secret string) error {
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -265,4 +268,11 @@ func syncDir(path string) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }

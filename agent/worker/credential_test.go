@@ -18,18 +18,19 @@ import (
 	"github.com/millpond/millpond/agent/tunnel"
 )
 
-// machine is an agent that is to enroll, and what the control plane knows of it.
+// machine is an agent that enrolls, and the control plane's tokens for it.
 type machine struct {
 	*control
 	o     Options
 	log   *said
 	mu    sync.Mutex
-	fresh map[string]bool // bootstrap tokens that were not used
+	fresh map[string]bool // unused bootstrap tokens
 	asked []string
 	count int
 }
 
-// newMachine is a machine for which the control plane accepts bootstrap tokens once, and the token that it gave last.
+// newMachine returns a machine. The control plane accepts each of the bootstrap tokens once, and
+// the last token that it issued.
 func newMachine(t *testing.T, fresh ...string) *machine {
 	c := newControl(t)
 	o := c.options()
@@ -121,7 +122,7 @@ func TestAnEmptyBootstrapFileIsNone(t *testing.T) {
 	require.Empty(t, m.asked)
 }
 
-// TestACrashAfterTheTokenIsKept: the bootstrap token is still there, and good for nothing.
+// TestACrashAfterTheTokenIsKept: the bootstrap token still exists, but is used.
 func TestACrashAfterTheTokenIsKept(t *testing.T) {
 	m := newMachine(t)
 	m.control.token = "token-0"
@@ -133,7 +134,7 @@ func TestACrashAfterTheTokenIsKept(t *testing.T) {
 	require.Contains(t, m.log.String(), "used or expired")
 }
 
-// TestALostAnswerIsFinalWithoutAToken: the exchange took place, so that only the provider can help.
+// TestALostAnswerIsFinalWithoutAToken: the token was exchanged, so only the provider can help.
 func TestALostAnswerIsFinalWithoutAToken(t *testing.T) {
 	m := newMachine(t, "boot-1")
 	m.write(m.o.BootstrapFile, "boot-1")
@@ -158,7 +159,7 @@ func TestALostAnswerIsMadeGoodByAnotherBootstrapToken(t *testing.T) {
 		_, _ = m.use(boot)
 		m.answer(func(w http.ResponseWriter, boot string) {
 			if boot == "boot-1" {
-				assertNoError(t, os.WriteFile(m.o.BootstrapFile, []byte("boot-2"), 0o600)) // by the provider, while this is under way
+				assertNoError(t, os.WriteFile(m.o.BootstrapFile, []byte("boot-2"), 0o600)) // by the provider, during the exchange
 			}
 			m.exchange(w, boot)
 		})
@@ -208,7 +209,7 @@ func TestARefusedTokenLeadsToTheBootstrapToken(t *testing.T) {
 	m.requireEnrolled("token-1")
 }
 
-// TestABootstrapTokenThatComesWithTheRefusal: it is written after the agent has looked for one.
+// TestABootstrapTokenThatComesWithTheRefusal: it is written after the agent has checked for one.
 func TestABootstrapTokenThatComesWithTheRefusal(t *testing.T) {
 	m := newMachine(t, "boot-1")
 	m.write(m.o.TokenFile, "token-of-before")
@@ -246,14 +247,15 @@ func TestAMachineWithoutAnyTokenSaysSo(t *testing.T) {
 	require.ErrorContains(t, Run(t.Context(), m.o), "--token-file")
 }
 
-// TestATokenThatCannotBeKeptIsUsedAndKeptLater: a disk that is full when the answer comes must not cost the machine.
+// TestATokenThatCannotBeKeptIsUsedAndKeptLater: a full disk at the time of the answer must not lose
+// the machine.
 func TestATokenThatCannotBeKeptIsUsedAndKeptLater(t *testing.T) {
 	m := newMachine(t, "boot-1")
 	m.write(m.o.BootstrapFile, "boot-1")
-	require.NoError(t, os.Mkdir(m.o.TokenFile, 0o755)) // a file cannot take its place
+	require.NoError(t, os.Mkdir(m.o.TokenFile, 0o755)) // a file cannot replace it
 	m.agent(m.o)
 	require.FileExists(t, m.o.BootstrapFile)
-	require.Contains(t, m.log.String(), "could not be kept")
+	require.Contains(t, m.log.String(), "could not be stored")
 	require.NoError(t, os.Remove(m.o.TokenFile))
 	m.cut()
 	m.session()
@@ -279,7 +281,7 @@ func TestNothingIsSpentWhereNoTokenCouldBeKept(t *testing.T) {
 	m.requireEnrolled("token-1")
 }
 
-// TestATokenSurvivesItsFile: whoever replaces the file not in one step does not end the agent.
+// TestATokenSurvivesItsFile: a replacement of the file in two steps does not end the agent.
 func TestATokenSurvivesItsFile(t *testing.T) {
 	m := newMachine(t)
 	m.control.token = "token-0"
@@ -309,7 +311,7 @@ func TestEveryCrashOfAnEnrollmentIsOvercome(t *testing.T) {
 			if i > 1 {
 				m.write(m.o.TokenFile, "token-1")
 			}
-			if i == 1 { // nobody has the token: the provider writes another bootstrap token
+			if i == 1 { // the token is lost: the provider writes another bootstrap token
 				require.Error(t, Run(t.Context(), m.o))
 				m.write(m.o.BootstrapFile, "boot-2")
 			}

@@ -14,10 +14,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// emission is what the test binary writes as "emit": bytes that follow from the seed, in writes of random sizes. After
-// each write it notes in the file "count" how many bytes the kernel has taken.
+// emission is the output of the test binary as "emit": bytes derived from the seed, in writes of
+// random sizes. It stores in the file "count" how many bytes the kernel has accepted: 0 before the
+// first write, then the sum after each.
 type emission struct {
 	seed  uint64
 	total int64
@@ -56,13 +59,14 @@ func emitMain(args []string) int {
 		return 1
 	}
 	in, buf, noted := e.bytes(), make([]byte, e.most), make([]byte, 8)
+	_, _ = count.WriteAt(noted, 0) // it may be killed between its first write and the update of the count
 	choose := rand.New(rand.NewPCG(e.seed, 1))
 	for done := int64(0); done < e.total; {
 		n, err := io.ReadFull(in, buf[:min(int64(1+choose.IntN(e.most)), e.total-done)])
 		if err != nil {
 			return 1
 		}
-		// One write(2) at a time, so that the count is never behind by more than one.
+		// One write(2) at a time, so that the count is behind by at most one write.
 		for part := buf[:n]; len(part) > 0; {
 			k, err := out.Write(part[:min(len(part), 4096)])
 			if err != nil {
@@ -82,7 +86,7 @@ func emitMain(args []string) int {
 
 // counted reads how many bytes the process has written.
 func counted(t testing.TB, dir, name string) int64 {
-	b, err := os.ReadFile(filepath.Join(dir, workDir, name))
+	b, err := os.ReadFile(filepath.Join(dir, shim.WorkDir, name))
 	require.NoError(t, err)
 	if len(b) < 8 {
 		return 0
@@ -90,7 +94,7 @@ func counted(t testing.TB, dir, name string) int64 {
 	return int64(binary.LittleEndian.Uint64(b))
 }
 
-// testBinary is this program at a place where task users can run it.
+// testBinary is the path of a copy of this program that task users can run.
 func testBinary(t testing.TB) string {
 	t.Helper()
 	self, err := os.Executable()

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// forget drops an attempt of which nothing is wanted; its process is killed.
+// forget drops an attempt that is no longer wanted, and kills its process.
 func (w *worker) forget(a *attempt) {
 	a.mu.Lock()
 	done := a.forgotten
@@ -22,37 +24,41 @@ func (w *worker) forget(a *attempt) {
 	a.mu.Unlock()
 	switch {
 	case !final:
-		a.order(order{Kill: true}) // each time, as it may be lost with its link; supervise removes the attempt at its end
+		a.order(shim.Order{Kill: true}) // each time, because an order is lost if its link breaks; supervise removes the attempt at its end
 	case !done:
 		w.remove(a)
 	}
 }
 
-// remove takes an attempt that has ended off the books. Its directory is moved aside, so that it is gone at once, and
-// deleted when there is time.
+// remove forgets an ended attempt. Its directory is moved to the trash at once, and deleted later.
 func (w *worker) remove(a *attempt) {
 	w.mu.Lock()
 	delete(w.attempts, a.id)
-	if w.past = append(w.past, a.id); len(w.past) > 2*pastKept {
-		w.past = slices.Clone(w.past[pastKept:])
-	}
+	w.forgotten(a.id)
 	w.mu.Unlock()
 	w.discard(a)
 }
 
+// forgotten records an id that must not be started again. It is called with mu held.
+func (w *worker) forgotten(id string) {
+	if w.past = append(w.past, id); len(w.past) > 2*pastKept {
+		w.past = slices.Clone(w.past[pastKept:])
+	}
+}
+
 const pastKept = 1024
 
-// discard drops what there is of an attempt on this machine.
+// discard removes everything of an attempt on this machine.
 func (w *worker) discard(a *attempt) {
 	a.mu.Lock()
 	a.share(nil)
 	a.closePipes()
 	a.mu.Unlock()
 	a.closeFiles()
-	// The id stays its own until what belongs to it is out of reach.
+	// The directory is moved before the user is released: no other task may reach the files.
 	err := os.Rename(a.dir, filepath.Join(w.trashDir(), fmt.Sprintf("%s-%d", a.id, time.Now().UnixNano())))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		w.log.Error("an attempt's directory could not be moved aside", "attempt", a.id, "error", err)
+		w.log.Error("an attempt's directory could not be moved to the trash", "attempt", a.id, "error", err)
 	}
 	a.user.release()
 	if a.spec.Cgroup != "" {
@@ -64,7 +70,7 @@ func (w *worker) discard(a *attempt) {
 	}
 }
 
-// removeTrash deletes directories of attempts that are over.
+// removeTrash deletes the directories of ended attempts.
 func (w *worker) removeTrash(ctx context.Context) {
 	for {
 		entries, _ := os.ReadDir(w.trashDir())
@@ -84,7 +90,7 @@ func (w *worker) removeTrash(ctx context.Context) {
 	}
 }
 
-// removeTree deletes a directory, also where a task took away its own rights to it.
+// removeTree deletes a directory, even if a task removed its own rights to it.
 func removeTree(path string) error {
 	if err := os.RemoveAll(path); err == nil {
 		return nil

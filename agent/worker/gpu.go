@@ -22,7 +22,8 @@ const (
 	gpuRest    = time.Minute // after it has failed
 )
 
-// gpus measures GPUs by the tool of their driver. One goroutine at a time uses it; nil has none.
+// gpus measures GPUs by the tool of their driver. Only one goroutine at a time may use it. A nil
+// gpus has no GPUs.
 type gpus struct {
 	path   string
 	args   []string
@@ -32,14 +33,15 @@ type gpus struct {
 
 var gpuList = regexp.MustCompile(`^[A-Za-z0-9:.,-]+$`)
 
-// findGPUs looks whether there are any to be measured. Those of MetricsOwn are the ones that this process may use.
+// findGPUs returns the GPUs to measure, or nil. For MetricsOwn these are the GPUs that this process
+// may use.
 func findGPUs(o Options) *gpus {
 	if o.Metrics == MetricsNone {
 		return nil
 	}
 	path, err := exec.LookPath(gpuTool)
 	if err != nil {
-		path, err = exec.LookPath("/usr/bin/" + gpuTool) // where its packages put it, for an agent without a search path
+		path, err = exec.LookPath("/usr/bin/" + gpuTool) // where packages install it, for an agent without a search path
 	}
 	if err != nil {
 		return nil
@@ -55,7 +57,7 @@ func findGPUs(o Options) *gpus {
 	return &gpus{path: path, args: args, log: o.Log}
 }
 
-// visibleGPUs is the list for the tool. CUDA takes a list up to the first entry that is none.
+// visibleGPUs is the list of GPUs for the tool. Like CUDA, it ends at the first invalid entry.
 func visibleGPUs(list string) string {
 	var found []string
 	for entry := range strings.SplitSeq(list, ",") {
@@ -68,7 +70,8 @@ func visibleGPUs(list string) string {
 	return strings.Join(found, ",")
 }
 
-// measure answers nothing where the tool has nothing to say; it is asked again a while later.
+// measure returns the usage of the GPUs, or nil if the tool fails. It then waits for gpuRest before
+// it runs the tool again.
 func (g *gpus) measure(ctx context.Context) []agent.GPUMetrics {
 	if g == nil || !g.failed.IsZero() && time.Since(g.failed) < gpuRest {
 		return nil
@@ -95,7 +98,8 @@ func (g *gpus) ask(ctx context.Context) ([]agent.GPUMetrics, error) {
 	return parseGPUs(string(out))
 }
 
-// parseGPUs reads lines such as "NVIDIA A10G, 37, 1024, 23028", in percent and MiB. What a GPU does not tell is "[N/A]" and counts as 0.
+// parseGPUs reads lines such as "NVIDIA A10G, 37, 1024, 23028", in percent and MiB. A value that a
+// GPU does not report is "[N/A]" and counts as 0.
 func parseGPUs(out string) ([]agent.GPUMetrics, error) {
 	r := csv.NewReader(strings.NewReader(out))
 	r.FieldsPerRecord, r.TrimLeadingSpace = 4, true
@@ -108,7 +112,7 @@ func parseGPUs(out string) ([]agent.GPUMetrics, error) {
 		var n [3]float64
 		for i, field := range row[1:] {
 			if n[i], err = strconv.ParseFloat(strings.TrimSpace(field), 64); err != nil && !strings.HasPrefix(field, "[") {
-				return nil, fmt.Errorf("reading what %s says: %q is no number", gpuTool, field)
+				return nil, fmt.Errorf("reading what %s says: %q is not a number", gpuTool, field)
 			}
 		}
 		found = append(found, agent.GPUMetrics{Name: strings.TrimSpace(row[0]), Load: n[0] / 100, Memory: int64(n[1]) << 20, MemoryTotal: int64(n[2]) << 20})

@@ -19,7 +19,8 @@ const (
 	thatGroup = agent.LastGroup
 )
 
-// ofGroup is a directory as those of a workspace's tables are: of nobody but root and the group.
+// ofGroup creates a directory like those of a workspace's tables: only root and the group have
+// access.
 func ofGroup(t *testing.T, group int) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -58,7 +59,7 @@ func TestTasksHaveTheirWorkspacesGroupAndNoOther(t *testing.T) {
 	require.NotEqual(t, said[0], lines(c.record("att_2").head)[0])
 }
 
-// TestATaskKeepsItsGroupThroughAgents: whatever the next agent is told.
+// TestATaskKeepsItsGroupThroughAgents: whatever group the next agent gets.
 func TestATaskKeepsItsGroupThroughAgents(t *testing.T) {
 	own := ofGroup(t, thisGroup)
 	c := newControl(t)
@@ -80,14 +81,15 @@ func TestATaskKeepsItsGroupThroughAgents(t *testing.T) {
 	require.NotContains(t, string(c.record("att_2").head), " ", "a control plane that says none gives none")
 }
 
-// TestNoTaskGetsAGroupOfTheHost: whatever the control plane says, as docker's group or that of /etc/shadow.
+// TestNoTaskGetsAGroupOfTheHost: whatever group the control plane sends, such as docker's or the
+// group of /etc/shadow.
 func TestNoTaskGetsAGroupOfTheHost(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give tasks groups")
 	}
 	for _, group := range []uint32{1, 42, 999, 61184, agent.FirstGroup - 1, agent.LastGroup + 1, 1<<32 - 1} {
 		groups, err := Groups(group)
-		require.ErrorContains(t, err, "no workspace's")
+		require.ErrorContains(t, err, "does not belong to a workspace")
 		require.Empty(t, groups)
 	}
 	for _, group := range []uint32{agent.FirstGroup, agent.LastGroup} {

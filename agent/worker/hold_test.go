@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// allocated is how much disk a file takes.
+// allocated is the disk space of a file in bytes.
 func allocated(t *testing.T, path string) int64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -36,15 +37,15 @@ func TestASpoolThatIsFullHoldsTheProcessBack(t *testing.T) {
 	// It writes until the spool and the pipe are full, and then waits.
 	still := standing(t, dir)
 	waitFor(t, func() bool {
-		info, err := os.Stat(filepath.Join(dir, logFile))
+		info, err := os.Stat(filepath.Join(dir, shim.LogFile))
 		return err == nil && info.Size() >= o.SpoolLimit/2 && still()
 	})
-	require.LessOrEqual(t, allocated(t, filepath.Join(dir, logFile))+allocated(t, filepath.Join(dir, marksFile)), o.SpoolLimit+c.taken("att_1")+(64<<10))
+	require.LessOrEqual(t, allocated(t, filepath.Join(dir, shim.LogFile))+allocated(t, filepath.Join(dir, shim.MarksFile)), o.SpoolLimit+c.received("att_1")+(64<<10))
 	c.refuse.Store(0)
 	most := int64(0)
-	c.until("the end", 3*patience, func() bool {
+	c.until("the end", 3*waitLimit, func() bool {
 		var st unix.Stat_t
-		if unix.Stat(filepath.Join(dir, logFile), &st) == nil {
+		if unix.Stat(filepath.Join(dir, shim.LogFile), &st) == nil {
 			most = max(most, st.Blocks*512)
 		}
 		return c.attempts["att_1"].final() != nil
@@ -53,17 +54,17 @@ func TestASpoolThatIsFullHoldsTheProcessBack(t *testing.T) {
 	require.Less(t, most, 3*o.SpoolLimit, "what was sent is not freed")
 }
 
-func (c *control) taken(id string) int64 {
+func (c *control) received(id string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.attempts[id].next
 }
 
-// standing answers whether the count of bytes a process has written has stood still for a while.
+// standing returns a function that reports whether a process has written no bytes for a while.
 func standing(t *testing.T, dir string) func() bool {
 	last, since := int64(-1), time.Now()
 	return func() bool {
-		if !fileExists(filepath.Join(dir, workDir, "count")) {
+		if !fileExists(filepath.Join(dir, shim.WorkDir, "count")) {
 			return false
 		}
 		if now := counted(t, dir, "count"); now != last {
@@ -80,7 +81,7 @@ func TestAProcessHeldBackCanBeCancelled(t *testing.T) {
 	c.agent(o)
 	c.slow.Store(int64(2 * time.Second))
 	c.start(agent.Attempt{ID: "att_1", Command: "yes", GraceSeconds: 5})
-	c.until("held", patience, func() bool {
+	c.until("held", waitLimit, func() bool {
 		return slices.ContainsFunc(c.attempts["att_1"].statuses, func(s agent.Status) bool { return s.Held != "" })
 	})
 	c.slow.Store(0)
@@ -88,11 +89,11 @@ func TestAProcessHeldBackCanBeCancelled(t *testing.T) {
 	s := c.exited("att_1")
 	require.Equal(t, agent.ReasonCancelled, s.Reason)
 	require.Empty(t, s.Held)
-	require.Equal(t, s.LogEnd, c.taken("att_1"))
+	require.Equal(t, s.LogEnd, c.received("att_1"))
 }
 
-// TestAnAdoptedProcessIsNotHeldBackForWhatIsDone: its log has been taken whole, so nothing is sent that would tell the next agent which marks are needed
-// no more.
+// TestAnAdoptedProcessIsNotHeldBackForWhatIsDone: the control plane has its whole log, so the next
+// agent sends nothing from which it would learn which marks to free.
 func TestAnAdoptedProcessIsNotHeldBackForWhatIsDone(t *testing.T) {
 	c := newControl(t)
 	o := c.options()
@@ -102,35 +103,37 @@ func TestAnAdoptedProcessIsNotHeldBackForWhatIsDone(t *testing.T) {
 	c.start(agent.Attempt{ID: "att_1", Command: testBinary(t) + " tick 1ms " + strconv.Itoa(writes) + "; while [ ! -e go ]; do sleep 0.02; done; echo more; exec sleep 1000"})
 	c.reached("att_1", 20*writes)
 	dir := filepath.Join(o.Dir, "attempts/att_1")
-	marks, err := os.Stat(filepath.Join(dir, marksFile))
+	marks, err := os.Stat(filepath.Join(dir, shim.MarksFile))
 	require.NoError(t, err)
 	require.Greater(t, marks.Size(), o.SpoolLimit, "the marks would not hold it back")
 	stop()
 	c.cut()
 	c.agent(o)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, workDir, "go"), nil, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, shim.WorkDir, "go"), nil, 0o644))
 	c.contains("att_1", "more\n")
 	c.cancel("att_1")
 	c.exited("att_1")
 }
 
-// TestAShimThatWaitsIsToldOfRoomWhenItIsAdopted: the answer to Hello may come before the shim's memory does.
+// TestAShimThatWaitsIsToldOfRoomWhenItIsAdopted: the answer to Hello may arrive before the shim's
+// memory.
 func TestAShimThatWaitsIsToldOfRoomWhenItIsAdopted(t *testing.T) {
-	l, shim := shimEnds(t)
-	memory, fd, err := newShared()
+	l, theirs := shimEnds(t)
+	memory, fd, err := shim.NewShared()
 	require.NoError(t, err)
 	require.NoError(t, syscall.Close(fd))
-	a := newAttempt(t.TempDir(), spec{})
+	a := newAttempt(t.TempDir(), shim.Spec{})
 	a.link = l
 	a.setAcked(100)
-	memory.short.Store(1)
+	memory.Short.Store(1)
 	a.share(memory)
-	require.True(t, orders(t, shim)().Room)
-	require.Equal(t, int64(100), memory.acked.Load())
+	require.True(t, orders(t, theirs)().Room)
+	require.Equal(t, int64(100), memory.Acked.Load())
 	a.share(nil)
 }
 
-// TestAShimGathersWhileTheAgentIsAway: a shim that wakes for every line takes the time that a busy agent needs; each wake that moves bytes leaves a mark.
+// TestAShimGathersWhileTheAgentIsAway: a shim that wakes for every line takes the CPU time that a
+// busy agent needs. Each wake that moves bytes writes a mark.
 func TestAShimGathersWhileTheAgentIsAway(t *testing.T) {
 	c := newControl(t)
 	o := c.options()
@@ -139,9 +142,9 @@ func TestAShimGathersWhileTheAgentIsAway(t *testing.T) {
 	const writes = 1000
 	c.start(agent.Attempt{ID: "att_1", Command: testBinary(t) + " tick 1ms " + strconv.Itoa(writes) + "; sleep 60"})
 	c.reached("att_1", 20*writes)
-	info, err := os.Stat(filepath.Join(o.Dir, "attempts/att_1", marksFile))
+	info, err := os.Stat(filepath.Join(o.Dir, "attempts/att_1", shim.MarksFile))
 	require.NoError(t, err)
-	require.Less(t, info.Size()/markSize, int64(writes/2))
+	require.Less(t, info.Size()/shim.MarkSize, int64(writes/2))
 	c.cancel("att_1")
 	c.exited("att_1")
 }
@@ -160,7 +163,8 @@ func TestAFullDiskHoldsTheProcessBackAndLosesNothing(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
 	o.Dir = filepath.Join(disk, "agent")
 	c.agent(o)
-	// The process writes more than the disk holds while nothing is taken off it. Its count is in another place.
+	// The process writes more than the disk holds while nothing is freed. Its count is on another
+	// disk.
 	e := emission{seed: 4, total: 24 << 20, most: 50_000}
 	c.slow.Store(int64(300 * time.Millisecond))
 	ballast := filepath.Join(disk, "ballast")
@@ -169,13 +173,14 @@ func TestAFullDiskHoldsTheProcessBackAndLosesNothing(t *testing.T) {
 	c.refuse.Store(503)
 	c.cut()
 	waitFor(t, func() bool {
-		return allocated(t, filepath.Join(o.Dir, "attempts/att_1", logFile)) > 2<<20 && full(disk)
+		return allocated(t, filepath.Join(o.Dir, "attempts/att_1", shim.LogFile)) > 2<<20 && full(disk)
 	})
-	// Connected again, it says what is wrong: nothing else leaves room, so fill what is freed.
+	// After reconnecting, the attempt reports that the disk is full. Keep it full: fill the space
+	// that is freed.
 	c.failing.Store(1 << 30)
 	c.refuse.Store(0)
 	c.session()
-	c.until("the disk's being full", patience, func() bool {
+	c.until("the disk's being full", waitLimit, func() bool {
 		return slices.ContainsFunc(c.attempts["att_1"].statuses, func(s agent.Status) bool { return s.Held == "the disk is full" && s.State == agent.Running })
 	})
 	c.slow.Store(0)
@@ -207,11 +212,11 @@ func TestAShimKilledOnAFullDiskLosesNothing(t *testing.T) {
 	o.OneUser = true
 	c.agent(o)
 	c.failing.Store(1 << 30)
-	// The count lies on another disk.
+	// The count is on another disk.
 	elsewhere := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(elsewhere, workDir), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(elsewhere, shim.WorkDir), 0o755))
 	e := emission{seed: 6, total: 1 << 40, most: 50_000}
-	c.start(agent.Attempt{ID: "att_1", Command: "cd " + filepath.Join(elsewhere, workDir) + "; " + e.command(t)})
+	c.start(agent.Attempt{ID: "att_1", Command: "cd " + filepath.Join(elsewhere, shim.WorkDir) + "; " + e.command(t)})
 	still := standing(t, elsewhere)
 	waitFor(t, func() bool { return full(disk) && still() })
 	killShim(t, filepath.Join(o.Dir, "attempts", "att_1"))

@@ -1,11 +1,15 @@
 package worker
 
-import "github.com/millpond/millpond/agent"
+import (
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
+)
 
-// busy notes that something has run here until now.
-func (w *worker) busy() { w.busyAt.Store(bootNow()) }
+// busy records that something has run until now.
+func (w *worker) busy() { w.busyAt.Store(shim.BootNow()) }
 
-// idle is for how long nothing has run here; 0 while an attempt is held that has not exited, or a statement runs. The machine's sleep counts, and nobody can set its clock.
+// idle is how long nothing has run; 0 while an attempt has not exited or a statement runs. It
+// includes the machine's sleep. Its clock cannot be set.
 func (w *worker) idle() agent.Duration {
 	w.mu.Lock()
 	starting := len(w.starting) > 0
@@ -18,5 +22,5 @@ func (w *worker) idle() agent.Duration {
 			return 0
 		}
 	}
-	return agent.Duration(bootNow() - w.busyAt.Load()) // read last: whoever ends an attempt stores it first
+	return agent.Duration(shim.BootNow() - w.busyAt.Load()) // read last: the end of an attempt stores it first
 }

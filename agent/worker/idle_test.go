@@ -9,14 +9,14 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// told waits for a heartbeat that was made from now on, and answers what it says.
-func (c *control) told() time.Duration {
+// nextIdle waits for a heartbeat that is created from now on, and returns its idle time.
+func (c *control) nextIdle() time.Duration {
 	c.t.Helper()
 	c.mu.Lock()
 	from := c.beats
 	c.mu.Unlock()
 	var idle agent.Duration
-	c.until("two heartbeats", patience, func() bool { idle = c.idle; return c.beats >= from+2 }) // the first may have been on its way
+	c.until("two heartbeats", waitLimit, func() bool { idle = c.idle; return c.beats >= from+2 }) // the first may have been created earlier
 	return time.Duration(idle)
 }
 
@@ -30,43 +30,43 @@ func TestAnAgentSaysForHowLongItIsIdle(t *testing.T) {
 	c.mu.Lock()
 	require.Positive(t, c.last.Idle)
 	c.mu.Unlock()
-	first := c.told()
-	later := c.told()
+	first := c.nextIdle()
+	later := c.nextIdle()
 	require.Greater(t, later, first)
 	require.LessOrEqual(t, later, time.Since(begun))
 
 	c.start(agent.Attempt{ID: "att_1", Command: "exec sleep 1000"})
-	require.Zero(t, c.told())
+	require.Zero(t, c.nextIdle())
 	c.start(agent.Attempt{ID: "att_2", Command: "true"})
 	c.exited("att_2")
-	require.Zero(t, c.told(), "another one is still running")
+	require.Zero(t, c.nextIdle(), "another one is still running")
 
 	k.kill()
 	c.cut()
 	c.child(o)
-	c.until("another hello", patience, func() bool { return len(c.last.Attempts) == 1 })
+	c.until("another hello", waitLimit, func() bool { return len(c.last.Attempts) == 1 })
 	c.mu.Lock()
 	require.Zero(t, c.last.Idle, "the attempt goes on, and was adopted")
 	c.mu.Unlock()
-	require.Zero(t, c.told())
+	require.Zero(t, c.nextIdle())
 
 	cancelled := time.Now()
 	c.cancel("att_1")
 	c.exited("att_1")
-	idle := c.told()
+	idle := c.nextIdle()
 	require.Positive(t, idle)
 	require.LessOrEqual(t, idle, time.Since(cancelled))
 }
 
-// TestAnAttemptThatHasExitedIsNoWork: its log may wait for long until the control plane takes it.
+// TestAnAttemptThatHasExitedIsNoWork: the control plane may accept its log much later.
 func TestAnAttemptThatHasExitedIsNoWork(t *testing.T) {
 	c := newControl(t)
 	c.beat = 50 * time.Millisecond
 	c.failing.Store(1 << 30)
 	c.agent(c.options())
 	c.start(agent.Attempt{ID: "att_1", Command: "echo it; sleep 0.2"})
-	require.Zero(t, c.told())
-	waitFor(t, func() bool { return c.told() > 0 })
+	require.Zero(t, c.nextIdle())
+	waitFor(t, func() bool { return c.nextIdle() > 0 })
 	r := c.record("att_1")
 	require.Nil(t, r.final())
 	c.failing.Store(0)

@@ -1,38 +1,47 @@
 package worker
 
 import (
-	"crypto/rand"
-	"errors"
-	"io/fs"
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
+
+	"github.com/millpond/millpond/agent"
 )
 
+// instanceFile is the file in which earlier versions store the id of the directory.
 const instanceFile = "instance"
 
 var instanceID = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// instanceOf is the random name of an agent's directory, by which the control plane tells two agents with one token apart. It is made once; a file that a
-// machine's crash has left without one counts as none.
-func instanceOf(dir string) (string, error) {
-	path := filepath.Join(dir, instanceFile)
-	b, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+// findDirectory identifies the agent's directory. By its id the control plane distinguishes two
+// agents with one token.
+func findDirectory(dir string) (d, was agent.Directory, err error) {
+	id, err := os.ReadFile(filepath.Join(dir, instanceFile))
+	if err != nil || !instanceID.Match(id) {
+		id = nil
 	}
-	if instanceID.Match(b) {
-		return string(b), nil
+	return agent.FindDirectory(dir, string(id))
+}
+
+// lookEvery is the interval of checking that the directory still exists.
+const lookEvery = 2 * time.Second
+
+// watchDirectory ends the agent when its directory is removed: it could start no attempt, and
+// nothing could stop it.
+func (w *worker) watchDirectory(ctx context.Context, end context.CancelCauseFunc) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if w.directory.Gone() {
+			end(final("The agent's directory %s was removed while it ran, or another one is in its place. Start the agent again.", w.options.Dir))
+			return
+		}
 	}
-	id := rand.Text()
-	next := path + ".next"
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return "", err
-	}
-	_, err = f.WriteString(id)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", err
-	}
-	return id, os.Rename(next, path)
 }

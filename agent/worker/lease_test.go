@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
 func TestAHeartbeatThatIsNotAnsweredCostsNoLease(t *testing.T) {
@@ -30,7 +31,7 @@ func TestAHeartbeatThatIsNotAnsweredCostsNoLease(t *testing.T) {
 	require.Equal(t, agent.ReasonCancelled, c.exited("att_1").Reason)
 }
 
-// shimEnds makes a link and the end at which a shim would be.
+// shimEnds returns a link and the shim's end of it.
 func shimEnds(t *testing.T) (*link, *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -47,32 +48,32 @@ func shimEnds(t *testing.T) (*link, *net.UnixConn) {
 	return newLink(ends[0], nil), ends[1]
 }
 
-// orders reads what a shim is told, and takes the files that come along.
-func orders(t *testing.T, shim *net.UnixConn) func() order {
-	in := lineReader{recv: func(p, oob []byte) (int, int, error) {
-		n, oobn, _, _, err := shim.ReadMsgUnix(p, oob)
+// orders reads the orders to a shim, and the files that come with them.
+func orders(t *testing.T, theirs *net.UnixConn) func() shim.Order {
+	in := shim.NewLineReader(func(p, oob []byte) (int, int, error) {
+		n, oobn, _, _, err := theirs.ReadMsgUnix(p, oob)
 		return n, oobn, err
-	}}
+	})
 	t.Cleanup(func() {
-		for _, fd := range in.files {
+		for _, fd := range in.TakeFiles() {
 			unix.Close(fd)
 		}
 	})
-	return func() (o order) {
+	return func() (o shim.Order) {
 		t.Helper()
-		require.NoError(t, shim.SetReadDeadline(time.Now().Add(patience)))
+		require.NoError(t, theirs.SetReadDeadline(time.Now().Add(waitLimit)))
 		for {
-			found, err := in.next(&o)
+			found, err := in.Next(&o)
 			require.NoError(t, err)
 			if found {
 				return o
 			}
-			require.NoError(t, in.read())
+			require.NoError(t, in.Read())
 		}
 	}
 }
 
-// alone is a worker without a control plane, with one idle shim.
+// alone returns a worker without a control plane, with one idle shim.
 func alone(t *testing.T, idle *link) *worker {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -93,10 +94,10 @@ func alone(t *testing.T, idle *link) *worker {
 	return w
 }
 
-// fill sends a shim orders until its socket takes no more, and answers how many.
+// fill sends a shim orders until its socket is full, and returns how many it sent.
 func fill(t *testing.T, l *link) (n int) {
 	t.Helper()
-	line := encodeLine(order{Room: true})
+	line := shim.EncodeLine(shim.Order{Room: true})
 	for ; ; n++ {
 		require.NoError(t, l.conn.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
 		if written, _, err := l.conn.WriteMsgUnix(line, nil, nil); err != nil {
@@ -106,9 +107,10 @@ func fill(t *testing.T, l *link) (n int) {
 	}
 }
 
-// TestALeaseRenewedDuringAStartReachesTheShim: the renewal comes while the shim is being told of an attempt that is not listed yet.
+// TestALeaseRenewedDuringAStartReachesTheShim: the renewal comes while the start order of a not yet
+// listed attempt is sent.
 func TestALeaseRenewedDuringAStartReachesTheShim(t *testing.T) {
-	idle, shim := shimEnds(t)
+	idle, theirs := shimEnds(t)
 	w := alone(t, idle)
 	w.setLease(1000)
 	waiting := fill(t, idle)
@@ -122,7 +124,7 @@ func TestALeaseRenewedDuringAStartReachesTheShim(t *testing.T) {
 		return true
 	})
 	w.setLease(2000)
-	next := orders(t, shim)
+	next := orders(t, theirs)
 	for range waiting {
 		require.True(t, next().Room)
 	}
@@ -131,22 +133,23 @@ func TestALeaseRenewedDuringAStartReachesTheShim(t *testing.T) {
 	require.NoError(t, <-started)
 }
 
-// TestAKillThatWasLostIsSentAgain: the control plane says at every heartbeat what it wants nothing of.
+// TestAKillThatWasLostIsSentAgain: the control plane repeats at every heartbeat which attempts to
+// forget.
 func TestAKillThatWasLostIsSentAgain(t *testing.T) {
 	gone, _ := shimEnds(t)
-	l, shim := shimEnds(t)
+	l, theirs := shimEnds(t)
 	w := alone(t, l)
-	a := newAttempt(filepath.Join(w.attemptsDir(), "att_1"), spec{Attempt: agent.Attempt{ID: "att_1"}})
-	gone.leave()
+	a := newAttempt(filepath.Join(w.attemptsDir(), "att_1"), shim.Spec{Attempt: agent.Attempt{ID: "att_1"}})
+	gone.detach()
 	a.setLink(gone)
 	w.forget(a)
 	a.setLink(l)
 	w.forget(a)
-	require.True(t, orders(t, shim)().Kill)
-	l.leave()
+	require.True(t, orders(t, theirs)().Kill)
+	l.detach()
 }
 
-// TestAnAgentThatIsLeftAloneEnds: nobody would stop the agent of a machine whose server does not come back.
+// TestAnAgentThatIsLeftAloneEnds: nothing else would stop the agent of a machine without a server.
 func TestAnAgentThatIsLeftAloneEnds(t *testing.T) {
 	o := newControl(t).options()
 	o.Server, o.Alone = "http://127.0.0.1:1", time.Millisecond
@@ -154,7 +157,7 @@ func TestAnAgentThatIsLeftAloneEnds(t *testing.T) {
 	require.ErrorContains(t, err, "has not answered for 1ms; this agent ends")
 }
 
-// TestAnAgentWhoseDirectoryIsRemovedEnds: it could start nothing any more, and would go on to be given tasks.
+// TestAnAgentWhoseDirectoryIsRemovedEnds: it could start no attempt, but would still receive them.
 func TestAnAgentWhoseDirectoryIsRemovedEnds(t *testing.T) {
 	c := newControl(t)
 	c.beat = 20 * time.Millisecond

@@ -9,32 +9,33 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// link is the agent's end of the socket to a shim. One goroutine reads; anybody may send.
+// link is the agent's end of the socket to a shim. One goroutine reads; any goroutine may send.
 type link struct {
 	conn  *net.UnixConn
-	in    lineReader
-	child *os.Process // the shim, where this agent started it
+	in    *shim.LineReader
+	child *os.Process // the shim's process, if this agent started it
 
 	mu   sync.Mutex
-	over bool // the attempt has ended: what is sent now would reach the next one
+	over bool // the attempt has ended: an order sent now would reach the next one
 }
 
 func newLink(conn *net.UnixConn, child *os.Process) *link {
-	l := &link{conn: conn, child: child}
-	l.in.recv = func(p, oob []byte) (int, int, error) {
+	in := shim.NewLineReader(func(p, oob []byte) (int, int, error) {
 		n, oobn, _, _, err := conn.ReadMsgUnix(p, oob)
 		return n, oobn, err
-	}
-	return l
+	})
+	return &link{conn: conn, in: in, child: child}
 }
 
-// receive waits for the next report. An error means that the shim is gone, or that the link was closed.
-func (l *link) receive() (report, error) {
+// receive waits for the next report. An error means that the shim has ended or the link was closed.
+func (l *link) receive() (shim.Report, error) {
 	for {
-		var r report
-		found, err := l.in.next(&r)
+		var r shim.Report
+		found, err := l.in.Next(&r)
 		if err != nil {
 			return r, err
 		}
@@ -42,13 +43,13 @@ func (l *link) receive() (report, error) {
 			l.note(r)
 			return r, nil
 		}
-		if err := l.in.read(); err != nil {
+		if err := l.in.Read(); err != nil {
 			return r, err
 		}
 	}
 }
 
-func (l *link) note(r report) {
+func (l *link) note(r shim.Report) {
 	if r.Exited == nil {
 		return
 	}
@@ -57,8 +58,9 @@ func (l *link) note(r report) {
 	l.over = true
 }
 
-// send gives the shim an order. A shim that is gone is noticed by receive, so the error of an order can be dropped.
-func (l *link) send(o order, files ...int) error {
+// send sends the shim an order. Callers may ignore the error, because receive detects that a shim
+// has ended.
+func (l *link) send(o shim.Order, files ...int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
@@ -68,7 +70,7 @@ func (l *link) send(o order, files ...int) error {
 	if len(files) > 0 {
 		rights = unix.UnixRights(files...)
 	}
-	line := encodeLine(o)
+	line := shim.EncodeLine(o)
 	if err := l.conn.SetWriteDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return err
 	}
@@ -77,13 +79,6 @@ func (l *link) send(o order, files ...int) error {
 		_, err = l.conn.Write(line[n:])
 	}
 	return err
-}
-
-// takeFiles gives the descriptors that came with the last report.
-func (l *link) takeFiles() []int {
-	files := l.in.files
-	l.in.files = nil
-	return files
 }
 
 // alive reports whether the other end of an idle link is still open.
@@ -100,19 +95,19 @@ func (l *link) alive() bool {
 	return err == nil && alive
 }
 
-// interrupt ends receive.
+// interrupt makes receive return.
 func (l *link) interrupt() { _ = l.conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// leave closes the link and lets the shim live.
-func (l *link) leave() {
+// detach closes the link without ending the shim.
+func (l *link) detach() {
 	l.conn.Close()
 	if l.child != nil {
 		_ = l.child.Release()
 	}
 }
 
-// bury closes the link to a shim that is gone, or idle, and waits for its end.
-func (l *link) bury() {
+// destroy closes the link to a dead or idle shim, and kills and reaps the shim.
+func (l *link) destroy() {
 	l.conn.Close()
 	if l.child != nil {
 		_ = l.child.Kill()
@@ -120,11 +115,14 @@ func (l *link) bury() {
 	}
 }
 
-// socketPath reaches a file of a directory by a path short enough for a socket's address (108 bytes).
-func socketPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketFile) }
+// socketPath is a path to the socket of a directory, short enough for a socket's address (108
+// bytes).
+func socketPath(dir *os.File) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), shim.SocketFile)
+}
 
-// listenIn makes the socket on which a later agent finds the shim. That somebody holds it open is how a later agent
-// knows that the shim lives.
+// listenIn creates the socket on which a later agent connects to the shim. A successful connection
+// shows that the shim is alive.
 func listenIn(path string) (int, error) {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -151,7 +149,7 @@ func listenIn(path string) (int, error) {
 	return fd, nil
 }
 
-// connectTo connects to the shim of an attempt's directory; an error means that there is none.
+// connectTo connects to the shim of an attempt's directory. An error means that there is no shim.
 func connectTo(path string) (*link, error) {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// metadata are the addresses at which clouds hand a machine's credentials to whoever asks.
+// metadata are the addresses at which clouds serve a machine's credentials without authentication.
 var metadata = []struct{ family, address string }{{"-4", "169.254.169.254/32"}, {"-6", "fd00:ec2::254/128"}}
 
-// metadataPriority is that of the rules: before those of networks that are laid over the machine's own. Without one, the kernel would choose another at
-// each start, and the rule be there twice.
+// metadataPriority is the priority of the rules: before the rules of overlay networks. Without it,
+// the kernel would choose another priority at each start and add the rule again.
 const metadataPriority = "169"
 
-// closeMetadata closes them to the task users by a routing rule. The rules stay, as tasks may outlive the agent.
+// closeMetadata blocks them for the task users by routing rules. The rules stay, because tasks may
+// outlive the agent.
 func closeMetadata(ctx context.Context, r Users) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -14,18 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// meter measures a machine. Processor time is that since the measurement before.
+// meter measures a machine. CPU time is measured since the previous measurement.
 type meter struct {
 	of     MetricsOf
 	dir    string
 	cores  float64
 	memory int64
-	group  string // the control group that has this agent with all that it runs and nothing else; "" for none
+	group  string // the control group of only this agent and everything it runs; "" for none
 	gpus   *gpus
 
-	at    int64 // CLOCK_BOOTTIME ns of the measurement before
+	at    int64 // CLOCK_BOOTTIME ns of the previous measurement
 	spent float64
 	known map[processID]times
 }
@@ -34,7 +35,8 @@ func newMeter(o Options, g *gpus) *meter {
 	return &meter{of: o.Metrics, dir: o.Dir, cores: o.Cores, memory: o.Memory, gpus: g}
 }
 
-// begin makes the measurement before the first one. What cannot be read now will not be then, and is told then.
+// begin makes the base measurement of the first one. It ignores errors, because the first
+// measurement returns them.
 func (m *meter) begin(tasks []int) {
 	if m.of == MetricsOwn {
 		m.group = ownGroup(tasks)
@@ -42,7 +44,7 @@ func (m *meter) begin(tasks []int) {
 	_ = m.use(&agent.Metrics{}, tasks)
 }
 
-// measure answers what is used now. tasks are the first processes of the attempts.
+// measure returns the current usage. tasks are the first processes of the attempts.
 func (m *meter) measure(ctx context.Context, tasks []int) (u agent.Metrics, err error) {
 	if err := m.use(&u, tasks); err != nil {
 		return u, err
@@ -76,7 +78,7 @@ func (m *meter) use(u *agent.Metrics, tasks []int) error {
 	return m.processUse(u, tasks)
 }
 
-// rate is the cores in use, of seconds of processor time since the measurement before.
+// rate is the number of cores in use, from the seconds of CPU time since the previous measurement.
 func (m *meter) rate(seconds float64, now int64) float64 {
 	elapsed := float64(now-m.at) / 1e9
 	m.at = now
@@ -86,21 +88,21 @@ func (m *meter) rate(seconds float64, now int64) float64 {
 	return seconds / elapsed
 }
 
-// since is the seconds of processor time since the measurement before, of a count that only rises.
+// since is the increase of a counter of CPU seconds since the previous measurement.
 func (m *meter) since(spent float64) float64 {
 	before := m.spent
 	m.spent = spent
 	return spent - before
 }
 
-// processUse sums up the processes.
+// processUse sums the usage of the processes.
 func (m *meter) processUse(u *agent.Metrics, tasks []int) error {
 	proc, err := openProc()
 	if err != nil {
 		return err
 	}
 	defer proc.close()
-	now := bootNow()
+	now := shim.BootNow()
 	known := members(proc.times(), os.Getpid(), tasks)
 	ticks := ticksBetween(m.known, known, m.at/nsPerTick)
 	u.CPU = m.rate(float64(ticks)/ticksPerSecond, now)
@@ -113,7 +115,8 @@ func (m *meter) processUse(u *agent.Metrics, tasks []int) error {
 	return nil
 }
 
-// privateMemory is what a process has in memory and shares with nobody. PSS would be more exact, and takes the kernel hundreds of times as long.
+// privateMemory is the resident memory of a process that it does not share, in bytes. PSS is more
+// exact, but takes the kernel hundreds of times as long.
 func privateMemory(statm []byte) int64 {
 	fields := bytes.Fields(statm)
 	if len(fields) < 3 {
@@ -124,9 +127,10 @@ func privateMemory(statm []byte) int64 {
 	return max(0, resident-shared) * int64(os.Getpagesize())
 }
 
-// groupUse is what the kernel counts for the agent's control group. Memory that it would give back at once, as cached files are, is not in use.
+// groupUse is the usage that the kernel counts for the agent's control group. Inactive cached files
+// do not count, because the kernel can free them at once.
 func (m *meter) groupUse(u *agent.Metrics) error {
-	now := bootNow()
+	now := shim.BootNow()
 	spent, err := statValue(filepath.Join(m.group, "cpu.stat"), "usage_usec")
 	if err != nil {
 		return err
@@ -148,7 +152,7 @@ func (m *meter) groupUse(u *agent.Metrics) error {
 	return nil
 }
 
-// ownGroup is the agent's control group, if it is its own and the kernel counts what is used in it.
+// ownGroup is the agent's control group, if it holds nothing else and the kernel counts its usage.
 func ownGroup(tasks []int) string {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -175,7 +179,8 @@ func ownGroup(tasks []int) string {
 	return dir
 }
 
-// isOwn reports whether a group has the members and nobody else. It was looked at before and after the processes, as some come and go.
+// isOwn reports whether a group has exactly the members. The group is read before and after the
+// processes, because processes start and end meanwhile.
 func isOwn(all []processTime, own map[processID]times, before, after map[int]bool) bool {
 	for _, p := range all {
 		_, member := own[p.id]
@@ -186,12 +191,12 @@ func isOwn(all []processTime, own map[processID]times, before, after map[int]boo
 	return true
 }
 
-// groupProcesses are those of a group and of all below it.
+// groupProcesses are the processes of a group and its child groups.
 func groupProcesses(dir string) map[int]bool {
 	found := map[int]bool{}
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
-			return nil // a group that has just gone has no processes
+			return nil // a removed group has no processes
 		}
 		b, _ := os.ReadFile(path)
 		for _, field := range bytes.Fields(b) {
@@ -204,9 +209,10 @@ func groupProcesses(dir string) map[int]bool {
 	return found
 }
 
-// hostTimes is the processor time of the whole host. Time that a hypervisor gave to others is not in use here.
+// hostTimes measures the CPU time of the whole host. Time that the hypervisor gave to other guests
+// does not count.
 func (m *meter) hostTimes(u *agent.Metrics) error {
-	now := bootNow()
+	now := shim.BootNow()
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return err
@@ -224,7 +230,7 @@ func parseHostTimes(b []byte) (busy int64, cores int, err error) {
 	for line := range bytes.Lines(b) {
 		fields := bytes.Fields(line)
 		if len(fields) < 8 || !bytes.HasPrefix(fields[0], []byte("cpu")) {
-			break // they come first
+			break // the cpu lines come first
 		}
 		if len(fields[0]) > len("cpu") {
 			cores++
@@ -249,10 +255,10 @@ func hostMemory() (total, available int64, err error) {
 	if err == nil {
 		available, err = statValue("/proc/meminfo", "MemAvailable:")
 	}
-	return total << 10, available << 10, err // it counts KiB
+	return total << 10, available << 10, err // meminfo is in KiB
 }
 
-// statValue is one number of a file that has a name and a number on each line.
+// statValue reads one number from a file with a name and a number on each line.
 func statValue(path, name string) (int64, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -269,7 +275,7 @@ func statValue(path, name string) (int64, error) {
 func diskUse(dir string) (used, total int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, 0, fmt.Errorf("looking at the disk of %s: %w", dir, err)
+		return 0, 0, fmt.Errorf("measuring the disk of %s: %w", dir, err)
 	}
 	return int64(st.Blocks-st.Bfree) * st.Frsize, int64(st.Blocks) * st.Frsize, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// sendMetrics tells how much of the machine is used, for as long as the session lasts and the control plane takes it. What cannot be sent is not missed: the
-// next metrics say how it is then.
+// sendMetrics sends metrics until the session ends or the control plane refuses them. It does not
+// resend failed metrics, because the next ones replace them.
 func (s *session) sendMetrics(ctx context.Context) error {
 	m := newMeter(s.w.options, s.w.gpus)
 	m.begin(s.w.taskProcesses())
@@ -24,7 +24,7 @@ func (s *session) sendMetrics(ctx context.Context) error {
 		}
 		err := s.sendMetricsOnce(ctx, m)
 		if refusal, ok := errors.AsType[*refusedError](err); ok && refusal.status == http.StatusNotFound {
-			s.w.log.Info("the control plane takes no metrics from this agent")
+			s.w.log.Info("the control plane does not accept metrics from this agent")
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
@@ -45,7 +45,7 @@ func (s *session) sendMetricsOnce(ctx context.Context, m *meter) error {
 
 const metricsTimeout = 2 * agent.MetricsEvery
 
-// taskProcesses are the first processes of the attempts that run.
+// taskProcesses are the first processes of the running attempts.
 func (w *worker) taskProcesses() []int {
 	var pids []int
 	for _, a := range w.held() {

@@ -17,59 +17,69 @@ import (
 type Options struct {
 	Server  string       // the control plane's http or https URL
 	TLS     *tls.Config  // nil means the system's roots
-	Dir     string       // data directory of this agent; made if it is not there
-	Slots   int          // attempts it offers to run at once; 0 means four for each core
-	SQL     http.Handler // answers agent.StatementsPath and what is below it; nil where no SQL runs
+	Dir     string       // data directory of this agent; created if missing
+	Slots   int          // attempts that it runs at once; 0 means four for each core
+	SQL     http.Handler // serves agent.StatementsPath and the paths below it; nil without SQL
 	Version string       // of the binary, for people
 	Log     *slog.Logger // nil means none
 
-	// Engines are those that run SQL here, as they stand when it is called; nil means none.
+	// Engines returns the current state of the SQL engines; nil means no engines.
 	Engines func() []agent.Engine
-	// Changed is sent to when Engines have changed, which is told the control plane at once; nil means at the next heartbeat. It is never closed.
+	// Changed receives a value when Engines changed, and the agent then reports them at once. With
+	// nil it reports them at the next heartbeat. Changed must not be closed.
 	Changed <-chan struct{}
-	// Configure is told the warehouse's settings with each answer of the control plane that has them, also where they are as before. It must not block; nil
-	// where this is no warehouse.
+	// Configure is called with the warehouse's settings whenever the control plane sends them, even
+	// if unchanged. It must not block; nil if this is not a warehouse.
 	Configure func(agent.WarehouseSettings)
 
-	// Token is the agent's. TokenFile holds it instead, and is read again for each connection.
+	// Token is the agent's token. TokenFile is a file with the token instead; it is read for each
+	// connection.
 	Token, TokenFile string
-	// BootstrapFile holds a token of a machine that has none of its own yet. Where it is there and not empty, what it holds is exchanged for the agent's
-	// own token, which goes into TokenFile in place of an older one; then the file is removed.
+	// BootstrapFile is a file with a bootstrap token. If it exists and is not empty, the agent
+	// exchanges the token for its own token, writes that to TokenFile, and removes BootstrapFile.
 	BootstrapFile string
 
-	// SpoolLimit is how many bytes of log that were not yet sent an attempt may have on disk before its process is held
-	// back; 0 means 64 MiB.
+	// SpoolLimit is how many bytes of unsent log an attempt may have on disk before its process is
+	// blocked; 0 means 64 MiB.
 	SpoolLimit int64
-	// LogLimit is how many bytes of log an attempt may write; what follows is thrown away, which a line at the end of its log says.
-	// 0 means no limit.
+	// LogLimit is how many bytes of log an attempt may write. The rest is discarded, and a line at
+	// the end of the log says so. 0 means no limit.
 	LogLimit int64
-	// Users are the users that tasks run as when the agent is root. OneUser runs them as the agent's own user even so.
+	// SharedLimit is how many bytes the tasks' shared directory may hold; 0 means 10 GiB.
+	SharedLimit int64
+	// Users are the users that tasks run as if the agent is root. With OneUser they run as the
+	// agent's own user.
 	Users   Users
 	OneUser bool
-	// Metrics says whether metrics are sent, and of what.
+	// Metrics selects which metrics are sent.
 	Metrics MetricsOf
-	// Cores and Memory (in bytes) are those of the machine, as metrics of MetricsOwn give them; 0 means the host's.
+	// Cores and Memory (in bytes) are the machine's size in the metrics of MetricsOwn; 0 means the
+	// host's.
 	Cores  float64
 	Memory int64
-	// Alone is for how long the agent looks for a control plane that does not answer before it ends; 0 means for ever.
+	// Alone is how long the agent retries an unreachable control plane before it ends; 0 means for
+	// ever.
 	Alone time.Duration
-	// Shim is the command that runs ShimMain; empty means this program with the argument "shim".
+	// Shim is the command that runs shim.Main; empty means this program with the argument "shim".
 	Shim []string
 
 	metricsEvery time.Duration // 0 means agent.MetricsEvery
 }
 
-// MetricsOf is what metrics are of.
+// MetricsOf is the scope of metrics.
 type MetricsOf string
 
-// What metrics are of. The empty one is MetricsNone.
+// The scopes of metrics. The empty scope means MetricsNone.
 const (
-	MetricsNone MetricsOf = "none" // none are sent
-	MetricsOwn  MetricsOf = "own"  // the agent and all that it runs: it shares its host with others
+	MetricsNone MetricsOf = "none" // no metrics are sent
+	MetricsOwn  MetricsOf = "own"  // the agent and everything it runs: it shares its host with others
 	MetricsHost MetricsOf = "host" // the whole host, which is the machine
 )
 
-const defaultSpool = 64 << 20
+const (
+	defaultSpool  = 64 << 20
+	defaultShared = 10 << 30
+)
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Dir == "" {
@@ -102,17 +112,20 @@ func (o Options) withDefaults() (Options, error) {
 	if o.SpoolLimit <= 0 {
 		o.SpoolLimit = defaultSpool
 	}
+	if o.SharedLimit <= 0 {
+		o.SharedLimit = defaultShared
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if len(o.Shim) == 0 {
-		// The running image, also after an upgrade has replaced the file.
+		// The running image, even after an upgrade has replaced the file.
 		o.Shim = []string{"/proc/self/exe", "shim"}
 	}
 	return o, nil
 }
 
-// logLimit is the smaller limit of the agent's and an attempt's own.
+// logLimit is the smaller of the agent's limit and an attempt's own.
 func (o Options) logLimit(own int64) int64 {
 	if own == 0 || o.LogLimit > 0 && o.LogLimit < own {
 		return o.LogLimit

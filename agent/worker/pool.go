@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pool keeps shims ready, because starting a process of this size takes longer than the whole of a short task. An idle
-// shim goes when its agent does, since its socket ends.
+// pool keeps idle shims ready, because starting a process of this size takes longer than a short
+// task. An idle shim ends with its agent, because its socket closes.
 type pool struct {
 	argv   []string
-	stderr string // the file that takes what a shim has to say when it cannot go on
+	stderr string // the file for a shim's standard error
 	low    int    // with fewer idle shims than this, more are started …
-	ready  int    // … until there are as many as this; between the two, those that come back from an attempt will do
+	ready  int    // … until there are this many; between the two, shims that return from an attempt suffice
 	most   int    // idle shims kept after their attempt
 	log    *slog.Logger
 	refill chan struct{}
@@ -35,7 +35,7 @@ func newPool(argv []string, stderr string, slots int, log *slog.Logger) *pool {
 	return &pool{argv: argv, stderr: stderr, low: max(1, ready/2), ready: ready, most: max(ready, min(slots, 16)), log: log, refill: make(chan struct{}, 1)}
 }
 
-// run keeps the pool filled until ctx ends, then lets the idle shims go.
+// run keeps the pool filled until ctx ends, then ends the idle shims.
 func (p *pool) run(ctx context.Context) {
 	for want := p.ready; ; want = p.low {
 		for ; ctx.Err() == nil && p.idles() < want; want = p.ready {
@@ -68,7 +68,7 @@ func (p *pool) prune() {
 		if l.alive() {
 			return false
 		}
-		l.bury()
+		l.destroy()
 		return true
 	})
 }
@@ -79,11 +79,11 @@ func (p *pool) drop() {
 	p.idle, p.closed = nil, true
 	p.mu.Unlock()
 	for _, l := range idle {
-		l.bury()
+		l.destroy()
 	}
 }
 
-// take gives an idle shim, or starts one.
+// take returns an idle shim, or starts one.
 func (p *pool) take() (*link, error) {
 	p.mu.Lock()
 	var l *link
@@ -103,16 +103,16 @@ func (p *pool) take() (*link, error) {
 	return p.spawn()
 }
 
-// give takes a shim whose attempt has ended.
+// give returns a shim to the pool after its attempt has ended.
 func (p *pool) give(l *link) {
 	p.mu.Lock()
 	keep := l.child != nil && !p.closed && len(p.idle) < p.most
 	if keep {
-		p.idle = append(p.idle, newLink(l.conn, l.child)) // nobody can order the next attempt about by the old link
+		p.idle = append(p.idle, newLink(l.conn, l.child)) // the old link cannot send orders to the next attempt
 	}
 	p.mu.Unlock()
 	if !keep {
-		l.bury()
+		l.destroy()
 	}
 }
 
@@ -134,7 +134,8 @@ func (p *pool) spawn() (*link, error) {
 		return nil, err
 	}
 	defer stderr.Close()
-	// Not the agent's own outputs, which whoever reads them would then wait for, and not its environment.
+	// The shim gets neither the agent's outputs, because their reader would wait for the shim's
+	// end, nor its environment.
 	cmd := exec.Cmd{
 		Path: p.argv[0], Args: p.argv, Env: []string{}, Dir: "/", Stderr: stderr, ExtraFiles: []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,9 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/proc"
 )
 
-// outsideTemp is a directory for an agent in none of the shared temporary ones.
+// outsideTemp moves the agent's directory out of the shared temporary directories.
 func (c *control) outsideTemp(o Options) Options {
 	dir, err := os.MkdirTemp("/var/lib", "millpond-test-")
 	require.NoError(c.t, err)
@@ -48,7 +48,7 @@ func TestAnAttemptHasItsTemporaryDirectoriesForItself(t *testing.T) {
 	c := newControl(t)
 	o := c.outsideTemp(c.options())
 	c.agent(o)
-	for i, id := range []string{"att_1", "att_2"} { // the second one has the shim of the first
+	for i, id := range []string{"att_1", "att_2"} { // the second one reuses the first one's shim
 		var script strings.Builder
 		for _, place := range worldWritable {
 			fmt.Fprintf(&script, "ls -A %s; echo mine > %s/mine-of-%s; cat %s/mine-of-%s\n", place, place, id, place, id)
@@ -70,7 +70,7 @@ func TestAnAttemptHasItsTemporaryDirectoriesForItself(t *testing.T) {
 	require.Empty(t, string(log))
 }
 
-// What the machine mounts is seen by tasks, and the shim stays where everybody is.
+// Tasks see mounts of the machine, and the shim stays in the machine's namespace.
 func TestTheShimIsNotMovedWithItsTask(t *testing.T) {
 	requireNamespaces(t)
 	c := newControl(t)
@@ -81,11 +81,11 @@ func TestTheShimIsNotMovedWithItsTask(t *testing.T) {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	require.NoError(t, err)
 	require.NotEqual(t, own, lines(c.record("att_1").head)[0])
-	shim := shimOf(t, filepath.Join(o.Dir, "attempts", "att_1"))
-	threads, err := os.ReadDir(procPath(shim, "task"))
+	shimPid := shimOf(t, filepath.Join(o.Dir, "attempts", "att_1"))
+	threads, err := os.ReadDir(proc.Path(shimPid, "task"))
 	require.NoError(t, err)
 	for _, thread := range threads {
-		where, err := os.Readlink(filepath.Join(procPath(shim, "task"), thread.Name(), "ns/mnt"))
+		where, err := os.Readlink(filepath.Join(proc.Path(shimPid, "task"), thread.Name(), "ns/mnt"))
 		require.NoError(t, err)
 		require.Equal(t, own, where)
 	}
@@ -135,37 +135,4 @@ func TestWhatATaskLeavesIsNotForAnotherAgentsTask(t *testing.T) {
 	read := run("att_2", "cat "+shared+"/* 2>&1")
 	require.NotZero(t, *read.final().ExitCode)
 	require.NotContains(t, string(read.head), "SECRET")
-}
-
-// A place that cannot be covered leaves the others covered, and the process is started all the same.
-func TestAPlaceThatCannotBeHiddenIsNamed(t *testing.T) {
-	requireNamespaces(t)
-	own, err := os.Readlink("/proc/self/ns/mnt")
-	require.NoError(t, err)
-	temp := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(temp, "mine"), nil, 0o600))
-	type seen struct {
-		err          error
-		inside, home string
-		covered      bool
-	}
-	found := make(chan seen)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		var s seen
-		leave, err := hideDirs([]string{"/no/such/place", "/var/tmp"}, temp)
-		s.err = err
-		s.inside, _ = os.Readlink("/proc/thread-self/ns/mnt")
-		_, err = os.Stat("/var/tmp/mine")
-		s.covered = err == nil
-		leave()
-		s.home, _ = os.Readlink("/proc/thread-self/ns/mnt")
-		found <- s
-	}()
-	s := <-found
-	require.ErrorContains(t, s.err, "/no/such/place")
-	require.True(t, s.covered)
-	require.NotEqual(t, own, s.inside)
-	require.Equal(t, own, s.home)
-	require.NoFileExists(t, "/var/tmp/mine")
 }

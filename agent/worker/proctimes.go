@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent/worker/proc"
 )
 
 const (
@@ -12,17 +14,17 @@ const (
 	nsPerTick      = 1e9 / ticksPerSecond
 )
 
-// processID tells a process from a later one with its pid.
+// processID distinguishes a process from a later one with the same pid.
 type processID struct {
 	pid   int
 	start int64 // ticks since the machine's start
 }
 
-// times is the processor time of a process, in ticks.
+// times is the CPU time of a process, in ticks.
 type times struct {
 	parent   int
 	own      int64
-	children int64 // of those that have ended and were waited for, with their own children's
+	children int64 // of ended and reaped children, with their own children's
 	zombie   bool
 }
 
@@ -31,7 +33,8 @@ type processTime struct {
 	times
 }
 
-// procReader reads files of /proc in half the time that os.ReadFile takes, which counts where there are hundreds.
+// procReader reads files of /proc in half the time of os.ReadFile, which matters for hundreds of
+// processes.
 type procReader struct {
 	dir *os.File
 	buf []byte
@@ -47,7 +50,7 @@ func openProc() (*procReader, error) {
 
 func (r *procReader) close() { r.dir.Close() }
 
-// read answers what is good until the next call; nothing of a process that has ended.
+// read returns a file of a process, valid until the next call; nil if the process has ended.
 func (r *procReader) read(pid int, file string) []byte {
 	fd, err := unix.Openat(int(r.dir.Fd()), strconv.Itoa(pid)+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -61,7 +64,7 @@ func (r *procReader) read(pid int, file string) []byte {
 	return r.buf[:n]
 }
 
-// times lists all processes of the machine.
+// times lists the CPU times of all processes of the machine.
 func (r *procReader) times() []processTime {
 	names, _ := r.dir.Readdirnames(-1)
 	found := make([]processTime, 0, len(names))
@@ -79,7 +82,7 @@ func (r *procReader) times() []processTime {
 
 // parseTimes reads fields 3, 4, 14 to 17 and 22 of proc(5).
 func parseTimes(pid int, stat []byte) (p processTime, ok bool) {
-	fields := statFields(stat)
+	fields := proc.StatFields(stat)
 	if len(fields) < 20 {
 		return p, false
 	}
@@ -93,9 +96,10 @@ func parseTimes(pid int, stat []byte) (p processTime, ok bool) {
 	}, true
 }
 
-// members are the processes of an agent: its descendants, and the shims that it has adopted, with theirs. A shim is the parent of its task's first process.
+// members are the processes of an agent: its descendants, its adopted shims, and their descendants.
+// A shim is the parent of its task's first process.
 func members(all []processTime, self int, tasks []int) map[processID]times {
-	index := make(map[int]int, len(all)) // pid → where it is
+	index := make(map[int]int, len(all)) // pid → index in all
 	children := make(map[int][]int, len(all))
 	for i, p := range all {
 		index[p.id.pid] = i
@@ -140,14 +144,15 @@ func members(all []processTime, self int, tasks []int) map[processID]times {
 	return found
 }
 
-// ticksBetween is the processor time between two looks at the processes; since is the moment of the first one, in ticks. That of a process which has
-// ended is in its parent's once that has waited for it, all of its life, so what was counted before is taken off again.
+// ticksBetween is the CPU time between two snapshots of the processes. since is the time of the
+// first snapshot, in ticks. When a parent reaps an ended process, it inherits all of that process's
+// CPU time. The part that the first snapshot already counted is subtracted.
 func ticksBetween(before, now map[processID]times, since int64) int64 {
 	var own, waited int64
 	for id, p := range now {
 		b, seen := before[id]
 		if !seen && id.start < since {
-			continue // it belonged to somebody else until now
+			continue // it did not belong to the agent before
 		}
 		own += p.own - b.own
 		waited += p.children - b.children
@@ -164,7 +169,7 @@ func ticksBetween(before, now map[processID]times, since int64) int64 {
 	return own + max(0, waited)
 }
 
-// inherited reports whether a process that has ended has an ancestor that lives and now has its time.
+// inherited reports whether a living ancestor has the CPU time of an ended process.
 func inherited(id processID, before, now map[processID]times, byPID map[int]processID) bool {
 	for range len(before) {
 		parent, ok := byPID[before[id].parent]

@@ -11,20 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tasks find this program by its name: it is in binDir of the agent's directory, which is the last one on their search path.
+// Tasks find this program by its name: it is in binDir of the agent's directory, the last entry of
+// their search path.
 const (
 	binDir      = "bin"
 	programName = "millpond"
 	programMode = 0o755
 )
 
-// runningProgram is the image that runs, also when its file has been replaced or removed since.
+// runningProgram is the running image, even if its file was replaced or removed since.
 const runningProgram = "/proc/self/exe"
 
 func (w *worker) binDir() string { return filepath.Join(w.options.Dir, binDir) }
 
-// layProgram puts the source into dir for tasks to run, where it is not there already. A link takes no room; but it has the mode of the source, and there is
-// none between file systems, to the file of another user or to one that is gone. A copy is known by the time and size of its source.
+// layProgram links or copies the source into dir for tasks to run, unless it is there already. A
+// link takes no space, but has the mode of the source. It is impossible to another file system, to
+// the file of another user, or to a removed file. A copy is identified by the time and size of its
+// source.
 func layProgram(source, dir string) error {
 	if err := os.MkdirAll(dir, programMode); err != nil {
 		return err
@@ -56,7 +59,7 @@ func sameCopy(from, there fs.FileInfo) bool {
 	return there.Mode() == programMode && there.Size() == from.Size() && there.ModTime().Equal(from.ModTime())
 }
 
-// linkProgram reports whether there is a link now that everybody can run.
+// linkProgram creates a link that everybody can run. It reports whether it could.
 func linkProgram(source string, from fs.FileInfo, path string) bool {
 	return from.Mode()&(fs.ModeSetuid|fs.ModeSetgid|0o005) == 0o005 &&
 		unix.Linkat(unix.AT_FDCWD, source, unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW) == nil

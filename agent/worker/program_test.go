@@ -62,7 +62,7 @@ func TestTheProgramIsLaidOnceForEachBinary(t *testing.T) {
 	}
 }
 
-// The program of a developer may be for its owner alone, and its mode is none of the agent's business.
+// A developer's program may be executable for its owner only. The agent must not change its mode.
 func TestAProgramOfItsOwnerAloneIsCopied(t *testing.T) {
 	source, dir := filepath.Join(t.TempDir(), "source"), filepath.Join(t.TempDir(), "bin")
 	require.NoError(t, os.WriteFile(source, []byte("one"), 0o700))
@@ -89,7 +89,7 @@ func TestAProgramOfItsOwnerAloneIsCopied(t *testing.T) {
 	require.Equal(t, "one", string(got))
 }
 
-// What runs is reached by its process alone when its file has gone, as after an upgrade.
+// After an upgrade has removed its file, a program is reachable only through its process.
 func TestAProgramIsLaidThoughItsFileIsGone(t *testing.T) {
 	path, dir := filepath.Join(t.TempDir(), "source"), filepath.Join(t.TempDir(), "bin")
 	require.NoError(t, os.WriteFile(path, []byte("one"), 0o755))

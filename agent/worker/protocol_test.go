@@ -11,11 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/tunnel"
+	"github.com/millpond/millpond/agent/worker/proc"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
 func TestAStartSaidTwiceRunsOnce(t *testing.T) {
@@ -107,7 +110,7 @@ func TestWhatTheControlPlaneForgotIsKilled(t *testing.T) {
 	}
 	touch := func(id string, names ...string) {
 		for _, name := range names {
-			require.NoError(t, os.WriteFile(filepath.Join(o.Dir, "attempts", id, workDir, name), nil, 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(o.Dir, "attempts", id, shim.WorkDir, name), nil, 0o644))
 		}
 	}
 	forget := func(id string) {
@@ -138,15 +141,16 @@ func TestWhatTheControlPlaneForgotIsKilled(t *testing.T) {
 	requireForgotten("att_hello", pid["att_hello"])
 }
 
-// TestOrdersAboutAnAttemptThatIsNotHereChangeNothing: what they mean is for the control plane to know. It starts an attempt by PUT alone.
+// TestOrdersAboutAnAttemptThatIsNotHereChangeNothing: the control plane starts an attempt only by
+// PUT.
 func TestOrdersAboutAnAttemptThatIsNotHereChangeNothing(t *testing.T) {
 	c := newControl(t)
-	ids := map[agent.Desire]string{agent.DesireRun: "att_run", agent.DesireCancel: "att_cancel", agent.DesireForget: "att_forget"}
+	ids := map[agent.Desire]string{agent.DesireRun: "att_run", agent.DesireForget: "att_forget"}
 	for desire, id := range ids {
 		c.extra = append(c.extra, agent.DesiredAttempt{ID: id, Desire: desire})
 	}
 	c.agent(c.options())
-	c.until("two heartbeats", patience, func() bool { return c.beats >= 2 })
+	c.until("two heartbeats", waitLimit, func() bool { return c.beats >= 2 })
 	for _, id := range ids {
 		c.cancel(id)
 	}
@@ -154,7 +158,7 @@ func TestOrdersAboutAnAttemptThatIsNotHereChangeNothing(t *testing.T) {
 	c.extra = nil
 	c.mu.Unlock()
 	c.cut()
-	c.until("another hello", patience, func() bool { return c.hellos >= 2 })
+	c.until("another hello", waitLimit, func() bool { return c.hellos >= 2 })
 	require.Empty(t, c.last.Attempts)
 	for _, id := range ids {
 		c.start(agent.Attempt{ID: id, Command: "echo started"})
@@ -174,7 +178,7 @@ func TestAnAttemptSentTwiceAcrossAHelloRunsOnce(t *testing.T) {
 	c.cancel("att_1")
 	c.exited("att_1")
 	require.Equal(t, http.StatusNoContent, c.put("att_1", a))
-	c.until("two heartbeats", patience, func() bool { return c.beats >= 2 })
+	c.until("two heartbeats", waitLimit, func() bool { return c.beats >= 2 })
 	require.Equal(t, "once\n", string(c.record("att_1").head))
 }
 
@@ -209,7 +213,7 @@ func TestFinalRefusalsEndTheAgent(t *testing.T) {
 	}
 }
 
-// said collects what an agent logs.
+// said collects an agent's log.
 type said struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -250,7 +254,7 @@ func TestTheInstanceIsTheDirectorys(t *testing.T) {
 	first := hello()
 	require.Regexp(t, "^[A-Z2-7]{26}$", first)
 	require.Equal(t, first, hello())
-	path := filepath.Join(o.Dir, instanceFile)
+	path := filepath.Join(o.Dir, "directory.json")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
@@ -273,7 +277,7 @@ func TestTheLogSaysWhyASessionEnded(t *testing.T) {
 		c.cut()
 		c.session()
 	}
-	require.Equal(t, cuts, strings.Count(log.String(), "it is tried again"))
+	require.Equal(t, cuts, strings.Count(log.String(), "it is retried"))
 	require.Equal(t, cuts, strings.Count(log.String(), `error="the agent's connection ended: websocket: close 1000 (normal)"`), log.String())
 }
 
@@ -288,7 +292,7 @@ func TestASecondAgentOnTheDirectoryIsRefused(t *testing.T) {
 func TestFiftyAttemptsEndAtOnce(t *testing.T) {
 	c := newControl(t)
 	o := c.options()
-	o.Slots = 8 // more than these are accepted: the control plane counts
+	o.Slots = 8 // more are accepted: the control plane enforces the slots
 	c.agent(o)
 	var group sync.WaitGroup
 	for i := range 50 {
@@ -317,7 +321,7 @@ func TestLogTheControlPlaneHasLostIsNamed(t *testing.T) {
 	c.contains("att_1", " bytes of log are missing here")
 	c.cancel("att_1")
 	s := c.exited("att_1")
-	require.Equal(t, s.LogEnd, c.taken("att_1"))
+	require.Equal(t, s.LogEnd, c.received("att_1"))
 }
 
 func TestNothingIsLeakedByAttempts(t *testing.T) {
@@ -334,8 +338,8 @@ func TestNothingIsLeakedByAttempts(t *testing.T) {
 		}
 	}
 	open := func(pid int) int {
-		fds, _ := os.ReadDir(procPath(pid, "fd"))
-		maps, _ := os.ReadFile(procPath(pid, "maps"))
+		fds, _ := os.ReadDir(proc.Path(pid, "fd"))
+		maps, _ := os.ReadFile(proc.Path(pid, "maps"))
 		return len(fds) + strings.Count(string(maps), "memfd:millpond")
 	}
 	settled := func() bool {
@@ -347,8 +351,25 @@ func TestNothingIsLeakedByAttempts(t *testing.T) {
 	before := open(os.Getpid())
 	run(40)
 	waitFor(t, settled)
-	waitFor(t, func() bool { return open(os.Getpid()) <= before+4 }) // streams of the tunnel come and go
+	waitFor(t, func() bool { return open(os.Getpid()) <= before+4 }) // streams of the tunnel open and close
 	for _, pid := range idleShims() {
-		waitFor(t, func() bool { return open(pid) < 20 }) // one that has just reported an end has still to close its files
+		waitFor(t, func() bool { return open(pid) < 20 }) // a shim closes its files shortly after it reports an end
 	}
+}
+
+// TestAnAttemptThatWasCancelledOnItsWayIsNotStarted: the agent gets the cancellation before the
+// start.
+func TestAnAttemptThatWasCancelledOnItsWayIsNotStarted(t *testing.T) {
+	c := newControl(t)
+	c.beat = 20 * time.Millisecond
+	o := c.options()
+	c.agent(o)
+	a := agent.Attempt{ID: "att_1", Command: "sleep 1000"}
+	c.want(a)
+	c.mu.Lock()
+	c.extra = []agent.DesiredAttempt{{ID: a.ID, Desire: agent.DesireCancel}}
+	c.mu.Unlock()
+	require.Equal(t, agent.ReasonCancelled, c.exited(a.ID).Reason)
+	require.Equal(t, http.StatusNoContent, c.put(a.ID, a), "it is accepted, and not started")
+	require.NoDirExists(t, filepath.Join(o.Dir, "attempts", a.ID))
 }

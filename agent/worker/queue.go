@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// queue holds attempts that have something to do, each at most once, in the order in which they asked. Its length is
-// bounded by the number of attempts.
+// queue holds attempts with pending work, each at most once, in the order of their requests. Its
+// length is bounded by the number of attempts.
 type queue struct {
 	mu     sync.Mutex
 	list   []*attempt
@@ -51,7 +51,7 @@ func (q *queue) take(ctx context.Context) *attempt {
 	}
 }
 
-// poll takes the next attempt if there is one.
+// poll returns the next attempt, or nil.
 func (q *queue) poll() *attempt {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,7 +63,7 @@ func (q *queue) poll() *attempt {
 	q.list = q.list[1:]
 	delete(q.queued, a)
 	if len(q.list) > 0 {
-		q.signal() // for another taker
+		q.signal() // for another goroutine
 	}
 	return a
 }
@@ -74,10 +74,11 @@ func (q *queue) len() int {
 	return len(q.list)
 }
 
-// backoff waits longer after each failure in a row, with full jitter so that agents do not come back all at once.
+// backoff waits longer after each consecutive failure, with full jitter so that agents do not
+// reconnect all at once.
 type backoff struct {
 	failures int
-	most     time.Duration // where it is to be less than lastDelay; 0 stands for that
+	most     time.Duration // an upper bound less than lastDelay; 0 means lastDelay
 }
 
 const (
@@ -87,7 +88,7 @@ const (
 
 func (b *backoff) reset() { b.failures = 0 }
 
-// wait reports false when ctx has ended.
+// wait waits. It reports false if ctx has ended.
 func (b *backoff) wait(ctx context.Context) bool {
 	most := min(firstDelay<<min(b.failures, 10), cmp.Or(b.most, lastDelay), lastDelay)
 	b.failures++

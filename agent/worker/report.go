@@ -9,7 +9,8 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// reportStatus tells the control plane how attempts stand. Several of it run at once, but never two for one attempt.
+// reportStatus reports the status of attempts to the control plane. It runs in several goroutines,
+// but never in two for one attempt.
 func (s *session) reportStatus(ctx context.Context) error {
 	for pause := (backoff{}); ; {
 		a := s.w.reports.take(ctx)
@@ -25,7 +26,7 @@ func (s *session) reportStatus(ctx context.Context) error {
 			s.w.reports.add(a)
 			return err
 		}
-		s.w.log.Warn("reporting a status failed; it is tried again", "attempt", a.id, "error", err)
+		s.w.log.Warn("reporting a status failed; it is retried", "attempt", a.id, "error", err)
 		waited := pause.wait(ctx)
 		s.w.reports.add(a)
 		if !waited {
@@ -41,7 +42,7 @@ func (s *session) report(ctx context.Context, a *attempt) error {
 	}
 	status := a.status()
 	err := s.callJSON(ctx, http.MethodPut, fmt.Sprintf(agent.StatusPath, a.id), status, nil)
-	more := a.told(version, err == nil)
+	more := a.reportDone(version, err == nil)
 	if unwanted(err) {
 		s.w.forget(a)
 		return nil
@@ -59,7 +60,7 @@ func (s *session) report(ctx context.Context, a *attempt) error {
 	return nil
 }
 
-// unwanted reports whether the control plane wants nothing of an attempt any more.
+// unwanted reports whether the control plane no longer wants an attempt.
 func unwanted(err error) bool {
 	var r *refusedError
 	return errors.As(err, &r) && (r.status == http.StatusNotFound || r.status == http.StatusGone)

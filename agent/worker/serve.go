@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// handler answers the control plane.
+// handler serves the requests of the control plane.
 func (s *session) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+fmt.Sprintf(agent.AttemptPath, "{id}"), s.putAttempt)
@@ -40,7 +41,7 @@ func (s *session) putAttempt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if in.ID != r.PathValue("id") {
-		answer(w, http.StatusBadRequest, "The attempt's id is not the one of the address.")
+		answer(w, http.StatusBadRequest, "The attempt's id differs from the id in the URL.")
 		return
 	}
 	var bad invalidError
@@ -52,11 +53,11 @@ func (s *session) putAttempt(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, bad.message)
 	default:
 		s.w.log.Error("an attempt could not be accepted", "attempt", in.ID, "error", err)
-		answer(w, http.StatusServiceUnavailable, fmt.Sprintf("The agent cannot take the attempt now: %v.", err))
+		answer(w, http.StatusServiceUnavailable, fmt.Sprintf("The agent cannot accept the attempt now: %v.", err))
 	}
 }
 
-// sql gives the request to the engines. The machine is not idle meanwhile.
+// sql passes the request to the engines. The machine is not idle meanwhile.
 func (s *session) sql(w http.ResponseWriter, r *http.Request) {
 	s.w.statements.Add(1)
 	defer func() {
@@ -81,5 +82,5 @@ func answer(w http.ResponseWriter, status int, message string) {
 
 // cancel asks the attempt's process to end.
 func (a *attempt) cancel() {
-	a.order(order{Cancel: &cancelOrder{Grace: time.Duration(a.spec.GraceSeconds) * time.Second}})
+	a.order(shim.Order{Cancel: &shim.CancelOrder{Grace: time.Duration(a.spec.GraceSeconds) * time.Second}})
 }

@@ -7,26 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/tunnel"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
 const (
-	reporters      = 16               // status reports under way at once
-	steady         = time.Second      // a session that lasted this long starts the delays anew
-	lateHeartbeats = 5 * time.Second  // between heartbeats where the control plane does not say
+	reporters      = 16               // status reports at once
+	steady         = time.Second      // a session that lasted longer resets the retry delay
+	lateHeartbeats = 5 * time.Second  // between heartbeats if the control plane sets no interval
 	killMargin     = 5 * time.Second  // before the lease ends
 	bodyLimit      = 256 << 20        // of a request from the control plane
-	drainTimeout   = 10 * time.Second // for requests that are being answered when a session ends
+	drainTimeout   = 10 * time.Second // for running requests at the end of a session
 )
 
 // session is one connection to the control plane.
@@ -34,10 +32,11 @@ type session struct {
 	w       *worker
 	tunnel  *tunnel.Session
 	welcome agent.Welcome
-	ready   chan struct{} // closed once Welcome was applied: until then no request is answered
+	ready   chan struct{} // closed when Welcome was applied; requests wait for it
 }
 
-// connectForever keeps a session until ctx ends, the control plane refuses for good, or it does not answer for longer than this agent waits for it.
+// connectForever keeps a session until ctx ends, the control plane refuses finally, or it is
+// unreachable for longer than Options.Alone.
 func (w *worker) connectForever(ctx context.Context) error {
 	answered := time.Now()
 	for pause := (backoff{}); ; {
@@ -55,11 +54,11 @@ func (w *worker) connectForever(ctx context.Context) error {
 		if alone := w.options.Alone; alone > 0 && time.Since(answered) > alone {
 			return fmt.Errorf("%s has not answered for %s; this agent ends: %w", w.options.Server, alone, err)
 		}
-		w.log.Warn("no connection to the control plane; it is tried again", "server", w.options.Server, "error", err)
+		w.log.Warn("no connection to the control plane; it is retried", "server", w.options.Server, "error", err)
 		if welcome && time.Since(begun) > steady {
 			pause.reset()
 		}
-		pause.most = time.Duration(w.leased.Load()) / 4 // who is back before its lease ends loses nothing
+		pause.most = time.Duration(w.leased.Load()) / 4 // an agent that reconnects before its lease ends loses nothing
 		if !pause.wait(ctx) {
 			return nil
 		}
@@ -71,7 +70,8 @@ func isFinal(err error) bool {
 	return errors.As(err, &final)
 }
 
-// connect runs one session from its first to its last message. It reports whether the control plane took this agent, and why the session ended.
+// connect runs one session until it ends. It reports whether the control plane accepted this agent,
+// and why the session ended.
 func (w *worker) connect(ctx context.Context) (welcome bool, err error) {
 	token, err := w.credential.current(ctx)
 	if err != nil {
@@ -97,13 +97,13 @@ func (w *worker) connect(ctx context.Context) (welcome bool, err error) {
 		t.Close()
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
-		_ = server.Shutdown(drain) // requests being answered
+		_ = server.Shutdown(drain) // waits for running requests
 		return cmp.Or(broken, ctx.Err())
 	})
 	group.Go(func() error { return s.greet(ctx, group) })
 	err = group.Wait()
 	if broken != nil && !answered(err) {
-		err = broken // what failed for that reason only hides it
+		err = broken // the other errors are consequences of it
 	}
 	return s.isReady(), err
 }
@@ -117,7 +117,7 @@ func (s *session) isReady() bool {
 	}
 }
 
-// greet says Hello, applies the answer, and only then lets everything else begin.
+// greet sends Hello, applies the answer, and then starts everything else.
 func (s *session) greet(ctx context.Context, group *errgroup.Group) error {
 	hello := s.w.hello()
 	versions := map[string]int{}
@@ -129,14 +129,14 @@ func (s *session) greet(ctx context.Context, group *errgroup.Group) error {
 		versions[a.id] = version
 		hello.Attempts = append(hello.Attempts, agent.HelloAttempt{ID: a.id, Status: a.status()})
 	}
-	sent := bootNow()
+	sent := shim.BootNow()
 	if err := s.callJSON(ctx, http.MethodPost, agent.HelloPath, hello, &s.welcome); err != nil {
 		return fmt.Errorf("greeting the control plane: %w", err)
 	}
 	s.extend(sent)
 	s.w.join(s.welcome.Group)
 	s.w.configure(s.welcome.Warehouse)
-	s.apply(versions)
+	s.apply(ctx, versions)
 	close(s.ready)
 	s.w.credential.proven()
 	s.w.log.Info("connected to the control plane", "server", s.w.options.Server, "agent", s.welcome.AgentID, "attempts", len(hello.Attempts))
@@ -151,8 +151,8 @@ func (s *session) greet(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// extend moves the lease of every attempt, counted from the moment at which the control plane was asked for it. The
-// processes are killed a little before its end, so that no two attempts of one task ever run together.
+// extend extends the lease of every attempt, counted from the time of the request. The processes
+// are killed shortly before its end, so that two attempts of one task never run at once.
 func (s *session) extend(sent int64) {
 	lease := time.Duration(s.welcome.Lease)
 	if lease <= 0 {
@@ -162,14 +162,16 @@ func (s *session) extend(sent int64) {
 	s.w.setLease(sent + int64(lease-min(killMargin, lease/4)))
 }
 
-// apply makes what runs here what is wanted. versions are the attempts that Hello named, with the state it told of. Of an attempt that is not here it
-// means nothing: one to be started comes by a request of its own.
-func (s *session) apply(versions map[string]int) {
+// apply applies the desired states of Welcome. versions are the attempts that Hello named, with the
+// status version that it reported. The control plane starts a missing attempt by a separate
+// request.
+func (s *session) apply(ctx context.Context, versions map[string]int) {
 	for _, d := range s.welcome.Attempts {
 		version, named := versions[d.ID]
 		delete(versions, d.ID)
 		a := s.w.find(d.ID)
 		if a == nil {
+			s.decline(ctx, d)
 			continue
 		}
 		s.w.desire(a, d)
@@ -181,13 +183,13 @@ func (s *session) apply(versions map[string]int) {
 	}
 	for id := range versions {
 		if a := s.w.find(id); a != nil {
-			s.w.log.Warn("the control plane does not know an attempt; it is dropped", "attempt", id)
+			s.w.log.Warn("the control plane does not know an attempt; the attempt is dropped", "attempt", id)
 			s.w.forget(a)
 		}
 	}
 }
 
-// desire applies what is wanted of an attempt that is here.
+// desire applies the desired state to an attempt of this agent.
 func (w *worker) desire(a *attempt, d agent.DesiredAttempt) {
 	switch d.Desire {
 	case agent.DesireForget:
@@ -198,8 +200,8 @@ func (w *worker) desire(a *attempt, d agent.DesiredAttempt) {
 	}
 }
 
-// beat sends heartbeats. A control plane in trouble, or one that does not answer, is asked again at the next one; any other
-// error ends the session, and Hello sets things right.
+// beat sends heartbeats. After a time-out or a server error it continues with the next heartbeat.
+// Any other error ends the session, and the next Hello reconciles.
 func (s *session) beat(ctx context.Context) error {
 	every := time.Duration(s.welcome.HeartbeatEvery)
 	if every <= 0 {
@@ -214,12 +216,9 @@ func (s *session) beat(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if !s.w.placed() {
-			return final("The agent's directory %s was removed while it ran; nothing can be started in it. Start the agent again.", s.w.options.Dir)
-		}
 		err := s.heartbeat(ctx)
 		if unavailable(err) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			s.w.log.Warn("a heartbeat was not taken", "error", err) // the lease runs on; its margin is for this
+			s.w.log.Warn("a heartbeat failed", "error", err) // the lease runs on; its margin is for this
 			continue
 		}
 		if err != nil {
@@ -228,24 +227,14 @@ func (s *session) beat(ctx context.Context) error {
 	}
 }
 
-// placed reports whether the agent's directory is still there.
-func (w *worker) placed() bool {
-	held, err := w.lock.Stat()
-	if err != nil {
-		return false
-	}
-	there, err := os.Stat(filepath.Join(w.options.Dir, lockFile))
-	return err == nil && os.SameFile(held, there) || err != nil && !errors.Is(err, fs.ErrNotExist)
-}
-
 func (s *session) heartbeat(ctx context.Context) error {
 	beat := agent.Heartbeat{Attempts: []string{}, Idle: s.w.idle(), Engines: s.w.engines()}
 	for _, a := range s.w.held() {
-		beat.Attempts = append(beat.Attempts, a.id) // also of one that has ended, while its log and its end are still to be told
+		beat.Attempts = append(beat.Attempts, a.id) // also an ended attempt, until its log and its end are reported
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.beatTimeout())
 	defer cancel()
-	sent := bootNow()
+	sent := shim.BootNow()
 	var reply agent.HeartbeatReply
 	if err := s.callJSON(ctx, http.MethodPost, agent.HeartbeatPath, beat, &reply); err != nil {
 		return err
@@ -255,12 +244,27 @@ func (s *session) heartbeat(ctx context.Context) error {
 	for _, d := range reply.Attempts {
 		if a := s.w.find(d.ID); a != nil {
 			s.w.desire(a, d)
+		} else {
+			s.decline(ctx, d)
 		}
 	}
 	return nil
 }
 
-// beatTimeout leaves the lease time for others when a heartbeat is not answered.
+// decline cancels an attempt that has not arrived: it is not started if it arrives later. If the
+// report is lost, the control plane sends the cancellation again.
+func (s *session) decline(ctx context.Context, d agent.DesiredAttempt) {
+	if d.Desire != agent.DesireCancel || !s.w.refuse(d.ID) {
+		return
+	}
+	status := agent.Status{State: agent.Exited, Reason: agent.ReasonCancelled, FinishedAt: new(time.Now().UTC())}
+	if err := s.callJSON(ctx, http.MethodPut, fmt.Sprintf(agent.StatusPath, d.ID), status, nil); err != nil && !unwanted(err) {
+		s.w.log.Warn("reporting that an attempt was never started failed", "attempt", d.ID, "error", err)
+	}
+}
+
+// beatTimeout is a third of the lease, so that another heartbeat can follow an unanswered one in
+// time.
 func (s *session) beatTimeout() time.Duration {
 	if lease := time.Duration(s.welcome.Lease); lease > 0 {
 		return lease / 3
@@ -276,7 +280,7 @@ func (s *session) callJSON(ctx context.Context, method, path string, in, out any
 	return s.call(ctx, method, path, body, out)
 }
 
-// refusedError is an answer that is not 2xx.
+// refusedError is an answer whose status is not 2xx.
 type refusedError struct {
 	status  int
 	message string
@@ -284,13 +288,13 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return e.message }
 
-// answered reports whether an error is what the control plane said.
+// answered reports whether an error is an answer of the control plane.
 func answered(err error) bool {
 	_, refused := errors.AsType[*refusedError](err)
 	return refused || isFinal(err)
 }
 
-// unavailable reports whether the control plane answered that it cannot at present.
+// unavailable reports whether the control plane answered with a server error.
 func unavailable(err error) bool {
 	var r *refusedError
 	return errors.As(err, &r) && r.status >= http.StatusInternalServerError
@@ -305,7 +309,7 @@ func refused(method, path string, res *http.Response) error {
 	return &refusedError{res.StatusCode, fmt.Sprintf("%s %s: answered %d: %s", method, path, res.StatusCode, said)}
 }
 
-// reasonOf is what the control plane says in an answer that is not 2xx.
+// reasonOf is the message in an answer whose status is not 2xx.
 func reasonOf(res *http.Response) string {
 	var said agent.Error
 	body, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))

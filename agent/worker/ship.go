@@ -10,23 +10,24 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// batch is what one request carries.
+// batch is the log chunks of one request.
 type batch struct {
 	body  []byte
 	cost  int
 	parts map[*attempt]part
 }
 
-// part is what a batch has of one attempt's log.
+// part is a batch's range of one attempt's log.
 type part struct {
 	from, to int64
 	hint     int64 // the mark of its last chunk
 }
 
-// shipLogs sends the logs of all attempts, one batch at a time: while one is under way the next one gathers, so the
-// batches grow with the load and a lone line waits for nothing.
+// shipLogs sends the logs of all attempts, one batch at a time. While a batch is sent, the next
+// bytes gather: batches grow with the load, and a single line is sent at once.
 func (s *session) shipLogs(ctx context.Context) error {
 	scratch := make([]byte, agent.MaxBatchBytes)
 	for pause := (backoff{}); ; {
@@ -43,7 +44,7 @@ func (s *session) shipLogs(ctx context.Context) error {
 			if ctx.Err() != nil || isFinal(err) {
 				return err
 			}
-			s.w.log.Warn("sending logs failed; it is tried again", "error", err)
+			s.w.log.Warn("sending logs failed; it is retried", "error", err)
 		}
 		if moved || len(b.parts) == 0 {
 			pause.reset()
@@ -55,14 +56,14 @@ func (s *session) shipLogs(ctx context.Context) error {
 	}
 }
 
-// gather fills a batch from the attempts that have something to send, in turn, each with its share.
+// gather fills a batch from the attempts with unsent log. Each attempt gets an equal share.
 func (w *worker) gather(first *attempt, scratch []byte) batch {
 	b := batch{parts: map[*attempt]part{}}
 	waiting := w.ship.len() + 1
 	share := max(agent.MaxBatchBytes/waiting, agent.MaxChunkBytes)
 	for a := first; a != nil; a = w.ship.poll() {
 		if err := w.gatherFrom(a, &b, scratch[:share]); err != nil {
-			w.log.Error("the log of an attempt cannot be read; it is tried again", "attempt", a.id, "error", err)
+			w.log.Error("the log of an attempt cannot be read; it is retried", "attempt", a.id, "error", err)
 			time.AfterFunc(time.Second, func() { w.ship.add(a) })
 		}
 		if waiting--; waiting == 0 || b.cost >= agent.MaxBatchBytes-agent.MaxChunkBytes {
@@ -72,7 +73,7 @@ func (w *worker) gather(first *attempt, scratch []byte) batch {
 	return b
 }
 
-// gatherFrom appends chunks of one attempt.
+// gatherFrom appends chunks of one attempt to the batch.
 func (w *worker) gatherFrom(a *attempt, b *batch, scratch []byte) error {
 	c, err := a.cutter(scratch)
 	if err != nil {
@@ -105,7 +106,7 @@ func (w *worker) gatherFrom(a *attempt, b *batch, scratch []byte) error {
 	return nil
 }
 
-// askMore has an attempt looked at again when its log goes beyond end.
+// askMore queues an attempt again when its log grows beyond end.
 func (w *worker) askMore(a *attempt, end int64) {
 	a.mu.Lock()
 	asked := a.forgotten || a.log == nil || a.ask(end)
@@ -115,14 +116,15 @@ func (w *worker) askMore(a *attempt, end int64) {
 	}
 }
 
-// cutter reads what the log has beyond what was acknowledged; nil when there is nothing, or nothing is wanted.
+// cutter reads the log after the acknowledged bytes. It returns nil if there is nothing to read or
+// the log is not wanted.
 func (a *attempt) cutter(scratch []byte) (*cutter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.forgotten || a.log == nil {
 		return nil, nil
 	}
-	end := a.logEnd() // before the marks are read: every byte up to here has its mark
+	end := a.logEnd() // read before the marks, so every byte up to here has its mark
 	if end <= a.acked {
 		return nil, nil
 	}
@@ -141,8 +143,8 @@ func (a *attempt) cutter(scratch []byte) (*cutter, error) {
 	}, nil
 }
 
-// lostCutter stands in for bytes that were acknowledged and freed and are now wanted again, which happens when the
-// control plane itself has lost them. Their place is filled with a line that says so.
+// lostCutter replaces bytes that were acknowledged and freed, but are requested again because the
+// control plane lost them. It fills their range with a line that says so.
 func (a *attempt) lostCutter(lost int64, scratch []byte) *cutter {
 	n := min(int64(len(scratch)), lost)
 	line := fmt.Sprintf("[millpond] %d bytes of log are missing here", lost)
@@ -150,11 +152,11 @@ func (a *attempt) lostCutter(lost int64, scratch []byte) *cutter {
 	data[n-1] = '\n'
 	return &cutter{
 		id: a.id, data: data, at: a.acked, end: a.acked + n, first: true, whole: true,
-		marks: markReader{file: bytes.NewReader(mark{Offset: a.acked, Stream: agent.Stderr, Time: time.Now().UnixNano()}.encode())},
+		marks: markReader{file: bytes.NewReader(shim.Mark{Offset: a.acked, Stream: agent.Stderr, Time: time.Now().UnixNano()}.Encode())},
 	}
 }
 
-// awaitTail looks at an attempt again when the rest of a rune has not come in time.
+// awaitTail queues an attempt again after tailWait, in case the rest of a rune does not arrive.
 func (w *worker) awaitTail(a *attempt, at int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,7 +167,7 @@ func (w *worker) awaitTail(a *attempt, at int64) {
 	time.AfterFunc(tailWait, func() { w.ship.add(a) })
 }
 
-// send posts a batch and takes note of the answer. It reports whether any log moved on.
+// send posts a batch and applies the answer. It reports whether any log advanced.
 func (s *session) send(ctx context.Context, b batch) (moved bool, err error) {
 	if len(b.parts) == 0 {
 		return false, nil
@@ -195,7 +197,7 @@ func (s *session) send(ctx context.Context, b batch) (moved bool, err error) {
 	return moved, nil
 }
 
-// logged notes how far the control plane has a log, and what there is to do next.
+// logged records how many bytes of a log the control plane has, and queues the next work.
 func (w *worker) logged(a *attempt, next int64) {
 	a.setAcked(next)
 	a.mu.Lock()
@@ -243,5 +245,5 @@ func (s *session) call(ctx context.Context, method, path string, body []byte, an
 
 const (
 	callTimeout = time.Minute
-	slowest     = 4 << 10 // bytes a second of a link on which a body still gets through
+	slowest     = 4 << 10 // bytes a second of the slowest supported link
 )

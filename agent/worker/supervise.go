@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
-// quiet is how long an end is waited for before a start is reported: a short task needs one message, not two.
+// quiet delays the report of a start, so that a short task needs one message, not two.
 const quiet = 5 * time.Millisecond
 
-// start accepts an attempt and hands it to a shim. It is idempotent, also when the attempt has ended here and was
-// forgotten. An error means that the attempt does not exist here.
+// start accepts an attempt and passes it to a shim. It is idempotent, even if the attempt has ended
+// and was forgotten. An error means that the attempt does not exist here.
 func (w *worker) start(in agent.Attempt) error {
 	if !w.reserve(in.ID) {
 		return nil
@@ -36,17 +37,17 @@ func (w *worker) start(in agent.Attempt) error {
 	if err != nil {
 		return err
 	}
-	// A renewal from here on finds the attempt; those since its shim was told of the lease did not.
+	// A renewal from here on finds the attempt. Earlier renewals since its launch did not.
 	for leased := a.leased; leased != w.killAt(); {
 		leased = w.killAt()
-		a.order(order{KillAt: leased})
+		a.order(shim.Order{KillAt: leased})
 	}
 	l := a.link
 	w.supervised.Go(func() { w.supervise(a, l) })
 	return nil
 }
 
-// reserve reports whether the caller may start the attempt: nobody does or did.
+// reserve reports whether the caller may start the attempt, which it may only do once.
 func (w *worker) reserve(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,6 +55,20 @@ func (w *worker) reserve(id string) bool {
 		return false
 	}
 	w.starting[id] = true
+	return true
+}
+
+// refuse prevents a later start of the attempt. It reports false if the attempt is already here or
+// is being prepared.
+func (w *worker) refuse(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.attempts[id] != nil || w.starting[id] {
+		return false
+	}
+	if !slices.Contains(w.past, id) {
+		w.forgotten(id)
+	}
 	return true
 }
 
@@ -76,7 +91,8 @@ func (w *worker) supervise(a *attempt, l *link) {
 	}
 }
 
-// follow reads what a shim says until its attempt has ended; nil when the link broke before.
+// follow reads a shim's reports until its attempt has ended. It returns nil if the link broke
+// first.
 func (w *worker) follow(a *attempt, l *link) *agent.Status {
 	for {
 		r, err := l.receive()
@@ -90,23 +106,24 @@ func (w *worker) follow(a *attempt, l *link) *agent.Status {
 	}
 }
 
-// lostLink finds out why a link broke: nearly always because the shim is dead.
+// lostLink reconnects after a broken link or, if the shim is dead, ends the attempt. It returns the
+// next link, if any.
 func (w *worker) lostLink(a *attempt, l *link) *link {
 	next, err := connectTo(a.dir)
 	if err == nil {
-		l.leave()
+		l.detach()
 		a.setLink(next)
 		return next
 	}
-	l.bury()
+	l.destroy()
 	a.setLink(nil)
 	return w.shimDied(a)
 }
 
-func (w *worker) heard(a *attempt, l *link, r report) {
+func (w *worker) heard(a *attempt, l *link, r shim.Report) {
 	a.mu.Lock()
 	if r.Adopted {
-		a.adoptFiles(l.takeFiles())
+		a.adoptFiles(l.in.TakeFiles())
 	}
 	if r.Started != nil && r.Started.Pid != 0 {
 		a.proc, a.running = *r.Started, true
@@ -122,7 +139,7 @@ func (w *worker) heard(a *attempt, l *link, r report) {
 	}
 	if r.Held != nil {
 		if *r.Held != "" {
-			w.log.Warn("a process is held back", "attempt", a.id, "because", *r.Held)
+			w.log.Warn("a process is blocked", "attempt", a.id, "because", *r.Held)
 		}
 		w.reports.add(a)
 	}
@@ -131,9 +148,10 @@ func (w *worker) heard(a *attempt, l *link, r report) {
 	}
 }
 
-// ended notes the end of an attempt. Its log is sent next, then its status.
+// ended records the end of an attempt. Its log is sent next, then its status.
 func (w *worker) ended(a *attempt, s agent.Status) {
 	w.busy()
+	w.measureShared()
 	a.mu.Lock()
 	a.final = &s
 	a.share(nil)
@@ -153,7 +171,7 @@ func (w *worker) ended(a *attempt, s agent.Status) {
 }
 
 func readExit(dir string) (s agent.Status, ok bool) {
-	ok = readJSON(filepath.Join(dir, exitFile), &s) == nil && s.State == agent.Exited
+	ok = readJSON(filepath.Join(dir, shim.ExitFile), &s) == nil && s.State == agent.Exited
 	return s, ok
 }
 

@@ -15,11 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/proc"
 )
 
 func TestTheEnvironmentIsTheAttemptsAlone(t *testing.T) {
 	t.Setenv("MILLPOND_AGENT_SECRET", "leaked")
-	t.Setenv("CUDA_VISIBLE_DEVICES", "1") // which of the host's GPUs are the machine's, its tasks are told
+	t.Setenv("CUDA_VISIBLE_DEVICES", "1") // tasks get the variable with the machine's GPUs
 	bothUsers(t, func(t *testing.T, c *control, o Options) {
 		c.agent(o)
 		c.start(agent.Attempt{
@@ -36,10 +37,11 @@ func TestTheEnvironmentIsTheAttemptsAlone(t *testing.T) {
 		}
 		slices.Sort(names)
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "_" || n == "OLDPWD" || n == "PWD" || n == "SHLVL" }) // sh's own
-		require.Equal(t, []string{"CUDA_VISIBLE_DEVICES", "HOME", "LANG", marker, "MILLPOND_RUN", "MULTI", "PATH", "TMPDIR", "USER"}, names)
+		require.Equal(t, []string{"CUDA_VISIBLE_DEVICES", "HOME", "LANG", directoryMarker, marker, "MILLPOND_RUN", "MULTI", "PATH", "TMPDIR", "USER"}, names)
 		require.Subset(t, out, []string{"CUDA_VISIBLE_DEVICES=1", "HOME=" + work, "TMPDIR=" + work + "/.tmp", "LANG=de_DE.UTF-8", "MULTI=a b=c", "700"})
 		require.NotContains(t, string(c.record("att_1").head), "leaked")
-		// Standard input is at its end, and no descriptor of the shim is inherited: 0, 1, 2 and ls's own.
+		// Standard input is empty, and no descriptor of the shim is inherited: only 0, 1, 2 and
+		// ls's own exist.
 		require.Equal(t, []string{"0", "1", "2", "3"}, out[len(out)-4:])
 	})
 }
@@ -50,7 +52,7 @@ func TestNoShimHasTheAgentsEnvironment(t *testing.T) {
 	c.agent(c.options())
 	waitFor(t, func() bool { return len(idleShims()) > 0 })
 	for _, pid := range idleShims() {
-		b, err := os.ReadFile(procPath(pid, "environ"))
+		b, err := os.ReadFile(proc.Path(pid, "environ"))
 		require.NoError(t, err)
 		require.Empty(t, b)
 	}
@@ -68,7 +70,7 @@ func TestTasksAreKeptApart(t *testing.T) {
 		ID: "att_2", Command: "echo $$; id -u; echo secret > mine; exec sleep 1000", Env: map[string]string{"TOKEN": "run-token"},
 		Files: []agent.File{{Path: "dir/script.sh", Mode: 0o750, Data: []byte("exit 0")}},
 	})
-	c.until("two lines", patience, func() bool { return len(lines(c.attempts["att_2"].head)) == 2 })
+	c.until("two lines", waitLimit, func() bool { return len(lines(c.attempts["att_2"].head)) == 2 })
 	second := lines(c.record("att_2").head)
 	c.start(agent.Attempt{ID: "att_1", Command: fmt.Sprintf(`id -u; id -G; grep NoNewPrivs /proc/self/status | tr -d '\t'
 		for f in %[1]s/spec.json %[1]s/log %[1]s/work/mine %[1]s/work/dir/script.sh %[2]s/agent.lock ../spec.json ../log ../marks ../started.json /proc/$PPID/environ /proc/%[3]s/environ; do
@@ -114,19 +116,43 @@ func TestTwoAgentsOfOneMachineShareTheUsers(t *testing.T) {
 	}
 }
 
+// TestUserOfAKilledShim: a killed shim holds its user's lock until its last thread has ended. The
+// attempt's processes can be found only by their user, so the lock is waited for.
+func TestUserOfAKilledShim(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root has task users")
+	}
+	id := ownUsers(t, 1).First
+	mustUsers(t, Users{First: id, Last: id})
+	dying, err := lockUser(id)
+	require.NoError(t, err)
+	pauses := 0
+	u := lockFreedUser(id, func() bool {
+		if pauses++; pauses == 3 {
+			dying.release()
+		}
+		return true
+	})
+	require.NotNil(t, u)
+	require.Equal(t, 3, pauses)
+	require.Nil(t, lockFreedUser(id, func() bool { return false }), "another agent's attempt uses the id")
+	u.release()
+}
+
 func mustUsers(t *testing.T, r Users) *users {
 	u, err := newUsers(r)
 	require.NoError(t, err)
-	t.Cleanup(func() { u.turn.Close() })
+	t.Cleanup(func() { u.lastFile.Close() })
 	return u
 }
 
-// ownUsers is a range that no other test process of this machine uses, and of which nothing is left.
+// ownUsers returns a range that no other test process of this machine uses. It removes the range's
+// files after the test.
 func ownUsers(t *testing.T, n uint32) Users {
 	first := 1_000_000 + 16*uint32(os.Getpid())
 	r := Users{First: first, Last: first + n - 1}
 	t.Cleanup(func() {
-		for _, dir := range []string{userTurns, userLocks} {
+		for _, dir := range []string{lastUserDir, userLocks} {
 			_ = os.Remove(filepath.Join(dir, fmt.Sprintf("last-of-%d-%d", r.First, r.Last)))
 		}
 		for id := r.First; id <= r.Last; id++ {
@@ -140,7 +166,8 @@ func ownUsers(t *testing.T, n uint32) Users {
 	return r
 }
 
-// What a task leaves in a shared place belongs to the next one with its user: to nobody else's before all others had their turn.
+// Files that a task leaves in a shared directory belong to the next task with its user. So a user
+// is reused only after all others of the range.
 func TestAUserComesBackAfterAllOthersOfTheMachine(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give tasks users of their own")
@@ -151,7 +178,7 @@ func TestAUserComesBackAfterAllOthersOfTheMachine(t *testing.T) {
 	for i := range 10 {
 		from := running
 		if i%2 == 1 {
-			from = mustUsers(t, r) // an agent that has just been started
+			from = mustUsers(t, r) // a newly started agent
 		}
 		u, err := from.take()
 		require.NoError(t, err)
@@ -167,18 +194,18 @@ func TestTheTurnOfTheUsersIsFoundAgain(t *testing.T) {
 	require.NoError(t, os.WriteFile(closed, nil, 0o600))
 	open := t.TempDir()
 	for range 2 {
-		f, err := openTurn(r, filepath.Join(closed, "dir"), open)
+		f, err := openLastUser(r, filepath.Join(closed, "dir"), open)
 		require.NoError(t, err)
 		require.Equal(t, open, filepath.Dir(f.Name()))
 		require.NoError(t, f.Close())
 	}
-	_, err := openTurn(r, filepath.Join(closed, "dir"))
+	_, err := openLastUser(r, filepath.Join(closed, "dir"))
 	require.ErrorContains(t, err, closed)
 	for content, want := range map[string]uint32{"": 0, "0000000011\n": 11, "nonsense": 0, "99999999999999": 0} {
 		require.NoError(t, os.WriteFile(filepath.Join(open, "last-of-10-12"), []byte(content), 0o600))
-		f, err := openTurn(r, open)
+		f, err := openLastUser(r, open)
 		require.NoError(t, err)
-		require.Equal(t, want, (&users{Users: r, turn: f}).last())
+		require.Equal(t, want, (&users{Users: r, lastFile: f}).last())
 		require.NoError(t, f.Close())
 	}
 }

@@ -27,11 +27,11 @@ func TestTheEnginesAreToldAndAtOnceWhenTheyChange(t *testing.T) {
 	for _, s := range []string{agent.EngineStarting, agent.EngineRunning, agent.EngineFailed} {
 		state.Store(s)
 		changed <- struct{}{}
-		c.until("the engine is "+s, patience, func() bool { return len(c.engines) == 2 && c.engines[1].State == s })
+		c.until("the engine is "+s, waitLimit, func() bool { return len(c.engines) == 2 && c.engines[1].State == s })
 	}
 }
 
-// What changes while there is no connection is told with the next one.
+// Changes without a connection are reported at the next connection.
 func TestEnginesThatChangedBeforeAConnectionAreTold(t *testing.T) {
 	c := newControl(t)
 	c.beat = time.Hour
@@ -44,7 +44,7 @@ func TestEnginesThatChangedBeforeAConnectionAreTold(t *testing.T) {
 	}
 	c.agent(o)
 	require.Equal(t, o.Engines(), c.last.Engines)
-	c.until("a heartbeat", patience, func() bool { return c.beats == 1 })
+	c.until("a heartbeat", waitLimit, func() bool { return c.beats == 1 })
 }
 
 func TestAWarehouseIsConfiguredByEachAnswer(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAWarehouseIsConfiguredByEachAnswer(t *testing.T) {
 	c.mu.Lock()
 	c.settings = &changed
 	c.mu.Unlock()
-	late := time.After(patience)
+	late := time.After(waitLimit)
 	for now := first; now != changed; {
 		require.Equal(t, first, now)
 		select {
@@ -77,5 +77,5 @@ func TestAnAgentThatIsNoWarehouseIsNotConfigured(t *testing.T) {
 	o := c.options()
 	o.Configure = func(agent.WarehouseSettings) { t.Error("there is nothing to configure") }
 	c.agent(o)
-	c.told()
+	c.nextIdle()
 }

@@ -1,7 +1,9 @@
-// Package worker is the agent's end of the agent channel: it connects to the control plane, runs the processes of
-// attempts under shims, keeps their logs until the control plane has them, and reports how they ended.
+// Package worker is the agent's end of the agent channel. It connects to the control plane and runs
+// the processes of attempts under shims (package shim). It stores their logs until the control
+// plane has them, and reports how they ended.
 //
-// An attempt survives the agent: its shim goes on without one, and the next agent on the same directory adopts it.
+// An attempt survives the agent: its shim continues alone, and the next agent on the same directory
+// adopts it.
 package worker
 
 import (
@@ -22,18 +24,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/worker/shim"
 )
 
 // worker is a running agent.
 type worker struct {
 	options    Options
 	credential *credential
-	instance   string
+	directory  agent.Directory
 	lock       *os.File // of the directory
 	log        *slog.Logger
 	users      *users   // nil when tasks run as the agent's own user
-	private    []string // directories that each attempt has for itself
-	cgroup     string   // where control groups for attempts are made; "" for none
+	private    []string // directories that are private to each attempt
+	cgroup     string   // parent of the attempts' control groups; "" for none
 	userName   string
 	path       string
 	pool       *pool
@@ -41,24 +44,28 @@ type worker struct {
 
 	ctx        context.Context // ends with Run
 	supervised sync.WaitGroup
-	lease      atomic.Int64 // CLOCK_BOOTTIME ns at which processes are killed; 0 while there is none
-	leased     atomic.Int64 // ns that the control plane gives it; 0 before it first has
-	statements atomic.Int64 // that run
-	busyAt     atomic.Int64 // CLOCK_BOOTTIME ns at which something ran last, as far as nothing does
+	lease      atomic.Int64 // CLOCK_BOOTTIME ns at which processes are killed; 0 without a lease
+	leased     atomic.Int64 // length of the lease in ns; 0 before the first one
+	statements atomic.Int64 // number of running statements
+	busyAt     atomic.Int64 // CLOCK_BOOTTIME ns at which something last ran, if nothing runs now
 	sweep      chan struct{}
+	measure    chan struct{} // requests a measurement of the shared directory
+	sharedFull atomic.Bool   // the shared directory exceeded its limits at the last measurement
 
 	mu       sync.Mutex
 	attempts map[string]*attempt
 	starting map[string]bool // ids of attempts that are being prepared
-	past     []string        // ids that were forgotten lately: a late message must not start them again
-	group    uint32          // as the control plane said last; 0 for none
-	groups   []uint32        // of tasks with users of their own: group, where this machine gives it
+	past     []string        // ids that were forgotten recently: a late message must not start them again
+	group    uint32          // the workspace's group from the last Welcome; 0 for none
+	groups   []uint32        // of tasks with their own users: group, if this machine can set it
+	shared   string          // the directory that tasks share; empty for none
 
 	ship, reports *queue
 }
 
-// Run connects to the control plane and runs attempts until ctx ends or a retry is useless (*tunnel.FinalError). The
-// processes of attempts go on under their shims, for the next agent on the same directory.
+// Run connects to the control plane and runs attempts until ctx ends. It returns a
+// *tunnel.FinalError if a retry is useless. The processes of attempts continue under their shims,
+// for the next agent on the same directory.
 func Run(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -73,32 +80,38 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer unlock()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	w.ctx = ctx
 	var group sync.WaitGroup
 	defer func() {
-		cancel()
+		cancel(nil)
 		w.supervised.Wait()
 		group.Wait()
 		w.closeAll()
 	}()
 	group.Go(func() { w.pool.run(ctx) })
 	group.Go(func() { w.removeTrash(ctx) })
+	group.Go(func() { w.watchDirectory(ctx, cancel) })
+	group.Go(w.watchShared)
 	if err := w.adoptAll(); err != nil {
 		return err
 	}
 	w.busy()
-	return w.connectForever(ctx)
+	err = w.connectForever(ctx)
+	if gone := context.Cause(ctx); isFinal(gone) {
+		return gone
+	}
+	return err
 }
 
 func newWorker(o Options) *worker {
 	return &worker{
 		options: o, log: o.Log, attempts: map[string]*attempt{}, starting: map[string]bool{},
-		ship: newQueue(), reports: newQueue(), sweep: make(chan struct{}, 1),
+		ship: newQueue(), reports: newQueue(), sweep: make(chan struct{}, 1), measure: make(chan struct{}, 1),
 	}
 }
 
-// prepare makes the directory this agent's own and settles what the machine allows.
+// prepare locks and prepares the agent's directory, and detects what the machine supports.
 func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 	dir := w.options.Dir
 	for _, d := range []string{dir, w.attemptsDir(), w.trashDir()} {
@@ -116,13 +129,13 @@ func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 			lock.Close()
 		}
 	}()
-	if w.instance, err = instanceOf(dir); err != nil {
-		return nil, fmt.Errorf("naming the agent's directory: %w", err)
+	if err := w.identify(); err != nil {
+		return nil, fmt.Errorf("identifying the agent's directory: %w", err)
 	}
-	if err := probeSpool(dir); err != nil {
+	if err := shim.ProbeSpool(dir); err != nil {
 		return nil, err
 	}
-	if err := w.settleUsers(ctx); err != nil {
+	if err := w.chooseUsers(ctx); err != nil {
 		return nil, err
 	}
 	stderr := filepath.Join(dir, shimLog)
@@ -133,20 +146,34 @@ func (w *worker) prepare(ctx context.Context) (unlock func(), err error) {
 	w.gpus = findGPUs(w.options)
 	w.path = cmp.Or(os.Getenv("PATH"), defaultPath)
 	if err := layProgram(runningProgram, w.binDir()); err != nil {
-		w.log.Warn("tasks do not find the command millpond, or an older one", "error", err)
+		w.log.Warn("tasks do not find the command millpond, or find an older one", "error", err)
 	}
 	return func() { lock.Close() }, nil
 }
 
-// shimLog takes what shims have to say when they cannot go on. Every shim of the directory has it as its standard error.
+// identify determines the directory's identity, and writes it to the directory.
+func (w *worker) identify() error {
+	d, was, err := findDirectory(w.options.Dir)
+	if err != nil {
+		return err
+	}
+	if news := d.News(was); news != "" {
+		w.log.Warn(news)
+	}
+	w.directory = d
+	return d.Keep(was)
+}
+
+// shimLog is the standard error of every shim of the directory.
 const shimLog = "shim.log"
 
-// lockWait is how long a lock may still be held by a process that an agent was just starting when it was killed.
+// lockWait is how long to wait for the lock: a child of a killed agent may hold it until its exec.
 const lockWait = 2 * time.Second
 
 const lockFile = "agent.lock"
 
-// lockDir refuses a second agent on the same directory, with advice. The lock goes with the process.
+// lockDir locks the directory. If another agent holds the lock, the error has the advice. The lock
+// ends with the process.
 func lockDir(ctx context.Context, dir, advice string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -179,8 +206,8 @@ func writeAt(f *os.File, s string) error {
 	return err
 }
 
-// settleUsers decides who tasks run as.
-func (w *worker) settleUsers(ctx context.Context) error {
+// chooseUsers decides which users tasks run as.
+func (w *worker) chooseUsers(ctx context.Context) error {
 	w.userName = "task"
 	if u, err := osuser.Current(); err == nil {
 		w.userName = u.Username
@@ -192,7 +219,7 @@ func (w *worker) settleUsers(ctx context.Context) error {
 			return err
 		}
 		w.users = users
-		mode = 0o711 // a task can pass through to its working directory, and read nothing on the way
+		mode = 0o711 // a task can reach its working directory, but not read the parents
 	}
 	for _, d := range []string{w.options.Dir, w.attemptsDir()} {
 		if err := os.Chmod(d, mode); err != nil {
@@ -209,14 +236,14 @@ func (w *worker) settleUsers(ctx context.Context) error {
 		return err
 	}
 	if err := closeMetadata(ctx, w.users.Users); err != nil {
-		w.log.Warn("tasks can reach the cloud's metadata address, since no routing rule could be set", "error", err)
+		w.log.Warn("tasks can reach the cloud's metadata address, because no routing rule could be set", "error", err)
 	} else {
 		w.log.Info("the cloud's metadata address is closed to tasks")
 	}
 	if w.private, err = privateDirs(w.options.Dir); err != nil {
-		w.log.Warn("tasks share temporary directories with all of this machine", "error", err, "still private", w.private)
+		w.log.Warn("tasks share temporary directories with the rest of this machine", "error", err, "still private", w.private)
 	}
-	w.log.Info("each task runs as a user of its own", "first", w.users.First, "last", w.users.Last)
+	w.log.Info("each task runs as its own user", "first", w.users.First, "last", w.users.Last)
 	return nil
 }
 
@@ -224,11 +251,11 @@ func (w *worker) attemptsDir() string { return filepath.Join(w.options.Dir, "att
 func (w *worker) trashDir() string    { return filepath.Join(w.options.Dir, "trash") }
 func (w *worker) killAt() int64       { return w.lease.Load() }
 
-// setLease tells every shim until when its process may live.
+// setLease sends every shim the time at which it must kill its process.
 func (w *worker) setLease(killAt int64) {
 	w.lease.Store(killAt)
 	for _, a := range w.held() {
-		a.order(order{KillAt: killAt})
+		a.order(shim.Order{KillAt: killAt})
 	}
 }
 
@@ -249,11 +276,11 @@ func (w *worker) held() []*attempt {
 	return list
 }
 
-// closeAll lets go of everything, and the shims live.
+// closeAll releases all resources without ending the shims.
 func (w *worker) closeAll() {
 	for _, a := range w.held() {
 		if a.link != nil {
-			a.link.leave()
+			a.link.detach()
 		}
 		a.mu.Lock()
 		a.share(nil)
@@ -263,7 +290,7 @@ func (w *worker) closeAll() {
 		a.user.release()
 	}
 	if w.users != nil {
-		w.users.turn.Close()
+		w.users.lastFile.Close()
 	}
 }
 
@@ -274,18 +301,18 @@ func (w *worker) engines() []agent.Engine {
 	return w.options.Engines()
 }
 
-// configure passes on what the control plane says of this warehouse, if it does.
+// configure passes on the warehouse's settings, if the control plane sent them.
 func (w *worker) configure(s *agent.WarehouseSettings) {
 	if s != nil && w.options.Configure != nil {
 		w.options.Configure(*s)
 	}
 }
 
-// hello is what this agent says of itself.
+// hello is this agent's Hello without its attempts.
 func (w *worker) hello() agent.Hello {
 	host, _ := os.Hostname()
 	return agent.Hello{
-		Protocol: agent.ProtocolVersion, Instance: w.instance, Version: w.options.Version, Hostname: host, OS: runtime.GOOS, Arch: runtime.GOARCH,
+		Protocol: agent.ProtocolVersion, Instance: w.directory.ID, Version: w.options.Version, Hostname: host, OS: runtime.GOOS, Arch: runtime.GOARCH,
 		Slots: w.options.Slots, Idle: w.idle(), Engines: w.engines(), Attempts: []agent.HelloAttempt{},
 	}
 }

@@ -8,15 +8,16 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// touchEvery is how exact an API key's last use is kept.
+// touchEvery is the precision of an API key's stored last use.
 const touchEvery = time.Minute
 
 func errEnded() error {
 	return domain.Errorf(domain.CodeUnauthenticated, "The token is missing, expired or revoked; sign in again or refresh it.")
 }
 
-// Bearer returns the scope of a bearer token: an access token, an API key or what stands for one, an agent's, a run's or a statement's token. Anything that does not hold is
-// domain.CodeUnauthenticated.
+// Bearer returns the scope of a bearer token: an access token, an API key or a token derived from
+// one, or the token of an agent, a run or a statement. It returns domain.CodeUnauthenticated for an
+// invalid token.
 func (s *Service) Bearer(ctx context.Context, token string) (domain.Scope, error) {
 	scope, err := s.bearer(ctx, token)
 	if domain.IsCode(err, domain.CodeNotFound) {
@@ -36,7 +37,9 @@ func (s *Service) bearer(ctx context.Context, token string) (domain.Scope, error
 	case strings.HasPrefix(token, RunTokenPrefix):
 		return s.run(ctx, strings.TrimPrefix(token, RunTokenPrefix))
 	case strings.HasPrefix(token, StatementTokenPrefix):
-		return s.statement(ctx, strings.TrimPrefix(token, StatementTokenPrefix))
+		return s.statement(ctx, writingStatement, strings.TrimPrefix(token, StatementTokenPrefix))
+	case strings.HasPrefix(token, ReadingTokenPrefix):
+		return s.statement(ctx, readingStatement, strings.TrimPrefix(token, ReadingTokenPrefix))
 	}
 	c, err := s.keys.parseAccessToken(ctx, token)
 	if err != nil {
@@ -75,7 +78,8 @@ func (s *Service) apiKey(ctx context.Context, token string) (domain.Scope, error
 	return s.used(ctx, key, now)
 }
 
-// keyToken gives what stands for an API key the key's rights in the catalog, for as long as the key has them.
+// keyToken returns the scope of a token derived from an API key: the key's current rights, in the
+// catalog only.
 func (s *Service) keyToken(ctx context.Context, token string) (domain.Scope, error) {
 	workspace, id, err := s.keys.parseKeyToken(ctx, token)
 	if err != nil {
@@ -90,7 +94,7 @@ func (s *Service) keyToken(ctx context.Context, token string) (domain.Scope, err
 	return scope.ForCatalog(), err
 }
 
-// used is the scope of a key, and remembers its use.
+// used returns the scope of a key, and records its use.
 func (s *Service) used(ctx context.Context, key Key, now time.Time) (domain.Scope, error) {
 	if key.LastUsedAt == nil || now.Sub(*key.LastUsedAt) >= touchEvery {
 		if err := s.store.TouchAPIKey(ctx, key.Workspace, key.ID, now); err != nil {
@@ -110,7 +114,8 @@ func (s *Service) agent(ctx context.Context, token string) (domain.Scope, error)
 	return domain.NewScope(ref.Workspace, actor, domain.RoleAgent), nil
 }
 
-// run gives a task's process the rights of an editor, whoever started the run: an admin's runs do not administer.
+// run gives a task's process an editor's rights, whoever started the run: runs of an admin must not
+// administer.
 func (s *Service) run(ctx context.Context, token string) (domain.Scope, error) {
 	id, err := s.keys.parseDerived(ctx, "run", token)
 	if err != nil {
@@ -124,15 +129,19 @@ func (s *Service) run(ctx context.Context, token string) (domain.Scope, error) {
 	return domain.NewScope(ref.Workspace, actor, domain.RoleEditor), nil
 }
 
-// statement gives a statement's engine the rights with which the statement runs.
-func (s *Service) statement(ctx context.Context, token string) (domain.Scope, error) {
-	id, err := s.keys.parseDerived(ctx, "statement", token)
+// statement gives a statement's engine the statement's rights, or a viewer's rights if the token is
+// read-only.
+func (s *Service) statement(ctx context.Context, purpose, token string) (domain.Scope, error) {
+	id, err := s.keys.parseDerived(ctx, purpose, token)
 	if err != nil {
 		return domain.Scope{}, errEnded()
 	}
 	ref, role, who, err := s.store.LiveStatement(ctx, domain.StatementID(id))
 	if err != nil {
 		return domain.Scope{}, err
+	}
+	if purpose == readingStatement {
+		role = domain.RoleViewer
 	}
 	actor := domain.Actor{Kind: domain.ActorStatement, ID: id, Name: who}
 	return domain.NewScope(ref.Workspace, actor, role).ForCatalog(), nil

@@ -7,9 +7,11 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Exchange gives a fresh token for a credential that holds, with the same rights, for clients that renew theirs: for an API key, or what stands for one,
-// a token that stands for the key in the catalog of tables; for an access token the session's next one. A run's or a statement's token is good for as long as that lives, and is
-// its own next one. The time says when to renew. Anything that does not hold is domain.CodeUnauthenticated.
+// Exchange returns a fresh token with the same rights for a valid credential, for clients that
+// renew tokens. For an API key, or a token derived from one, it is a catalog token of the key. For
+// an access token it is the session's next one. A run's or a statement's token is returned
+// unchanged: it is valid as long as that lives. life says when to renew. It returns
+// domain.CodeUnauthenticated for an invalid credential.
 func (s *Service) Exchange(ctx context.Context, credential string) (token string, life time.Duration, err error) {
 	scope, err := s.Bearer(ctx, credential)
 	if err != nil {

@@ -11,14 +11,15 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// TestWhatStandsForAKey has the key's rights, for an hour, and no longer than the key.
+// TestWhatStandsForAKey checks that such a token has the key's rights, for an hour at most, and not
+// longer than the key.
 func TestWhatStandsForAKey(t *testing.T) {
 	i := newInstance(t)
 	ctx := t.Context()
 	_, admin, _ := i.workspace("one")
 	member := i.member(admin, "ada", domain.RoleEditor)
 	maker := i.scope(member.Token)
-	key, secret, err := i.apiKeys.Create(ctx, maker, domain.NewAPIKey{Name: "ci"})
+	key, secret, err := i.apiKeys.Create(ctx, maker, domain.NewAPIKey{Name: "ci", Role: maker.Role()})
 	require.NoError(t, err)
 	token, life, err := i.auth.Exchange(ctx, secret)
 	require.NoError(t, err)
@@ -56,7 +57,8 @@ func TestWhatStandsForAKey(t *testing.T) {
 	require.False(t, i.opens(next))
 }
 
-// TestExchangeOfOtherTokens: an access token becomes the session's next one, and what signs nobody in stays what it is.
+// TestExchangeOfOtherTokens checks that an access token becomes the session's next one, and that
+// tokens without a session stay the same.
 func TestExchangeOfOtherTokens(t *testing.T) {
 	i := newInstance(t)
 	in, _, agent := i.workspace("one")

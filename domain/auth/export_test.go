@@ -1,6 +1,6 @@
 package auth
 
-// HoldHashing takes every place where a password is hashed, until it is told to free them.
+// HoldHashing occupies all slots for hashing passwords until free is called.
 func (s *Service) HoldHashing() (free func()) {
 	for range cap(s.hashing) {
 		s.hashing <- struct{}{}

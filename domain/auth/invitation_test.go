@@ -13,8 +13,8 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// TestAnAccountThatSomebodyTookOpensNothingElse: an admin invites an e-mail that is not theirs and sets its password. Another workspace that invites
-// the same e-mail later is not open to them.
+// TestAnAccountThatSomebodyTookOpensNothingElse lets an admin invite a foreign e-mail and set its
+// password. That password must not open another workspace that invites the same e-mail later.
 func TestAnAccountThatSomebodyTookOpensNothingElse(t *testing.T) {
 	i := newInstance(t)
 	_, mallory, _ := i.workspace("mallory")
@@ -45,7 +45,7 @@ func TestAnAccountThatSomebodyTookOpensNothingElse(t *testing.T) {
 	require.Zero(t, i.count(`SELECT count(*) FROM sessions s JOIN users u ON u.id = s.user_id WHERE workspace_id = $1 AND u.email ~ '^(bob|carl)@'`, victim.Workspace()))
 }
 
-// TestPendingMemberships: what is not accepted neither opens anything nor counts.
+// TestPendingMemberships checks that a pending membership grants nothing and does not count.
 func TestPendingMemberships(t *testing.T) {
 	for name, c := range map[string]struct {
 		accepted, pending []string
@@ -69,7 +69,7 @@ func TestPendingMemberships(t *testing.T) {
 			for _, ws := range []string{"a", "b", "c", "gone"} {
 				_, scopes[ws], _ = i.workspace(ws)
 			}
-			// The password comes from a membership that is over.
+			// The account has a password from a membership that was removed.
 			in := i.member(scopes["gone"], "ada", domain.RoleViewer)
 			for _, ws := range c.accepted {
 				i.member(scopes[ws], "ada", domain.RoleEditor)
@@ -93,7 +93,8 @@ func TestPendingMemberships(t *testing.T) {
 	}
 }
 
-// TestAcceptingWithThePasswordOneHas: who has an account gives its password, keeps account and sessions, and is in.
+// TestAcceptingWithThePasswordOneHas checks that a user with an account joins with its password,
+// and keeps the account and its sessions.
 func TestAcceptingWithThePasswordOneHas(t *testing.T) {
 	i := newInstance(t)
 	_, one, _ := i.workspace("one")
@@ -108,7 +109,7 @@ func TestAcceptingWithThePasswordOneHas(t *testing.T) {
 	for _, wrong := range []string{"", "short", "another horse battery", strings.Repeat("x", 2000), "\xff"} {
 		_, err := i.accept(link, "ada", wrong)
 		require.Equal(t, domain.CodeUnauthenticated, code(err), "%q", wrong)
-		require.Contains(t, domain.AsError(err).Message, "ada@example.com has an account already")
+		require.Contains(t, domain.AsError(err).Message, "ada@example.com already has an account")
 	}
 	require.Nil(t, i.listed(two)["ada@example.com"].AcceptedAt)
 	require.Equal(t, 1, i.count(`SELECT count(*) FROM invitations WHERE workspace_id = $1 AND email = 'ada@example.com' AND used_at IS NULL`, two.Workspace()))
@@ -131,7 +132,8 @@ func TestAcceptingWithThePasswordOneHas(t *testing.T) {
 	require.Equal(t, domain.RoleEditor, i.listed(two)["ada@example.com"].Role)
 }
 
-// TestWrongPasswordsOfALinkAreFailedLogins: they and logins are counted together, by e-mail and by address.
+// TestWrongPasswordsOfALinkAreFailedLogins checks that they and failed logins share the counters,
+// by e-mail and by address.
 func TestWrongPasswordsOfALinkAreFailedLogins(t *testing.T) {
 	i := newInstance(t)
 	_, one, _ := i.workspace("one")
@@ -166,7 +168,8 @@ func TestWrongPasswordsOfALinkAreFailedLogins(t *testing.T) {
 	require.NoError(t, try("10.0.0.2", "carl", password))
 }
 
-// TestOneLinkAcceptedAtOnce works once, for an account as for somebody new, and two links of somebody new set one password.
+// TestOneLinkAcceptedAtOnce checks that a link works once, with and without an account. Two links
+// for a new user must set only one password.
 func TestOneLinkAcceptedAtOnce(t *testing.T) {
 	i := newInstance(t)
 	_, one, _ := i.workspace("one")
@@ -192,7 +195,8 @@ func TestOneLinkAcceptedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAFirstPasswordIsNotReplaced by an acceptance that began before it was set: another workspace's link may have been faster.
+// TestAFirstPasswordIsNotReplaced checks an acceptance that began before another workspace's link
+// set the password.
 func TestAFirstPasswordIsNotReplaced(t *testing.T) {
 	i := newInstance(t)
 	_, one, _ := i.workspace("one")
@@ -218,7 +222,7 @@ func TestAFirstPasswordIsNotReplaced(t *testing.T) {
 	require.NoError(t, err, "the link was not used up")
 }
 
-// race accepts the links, each in turn, n times at once.
+// race accepts each of the links n times at once.
 func (i *instance) race(name string, links []string, n int) (accepted int, refused []error) {
 	var all sync.WaitGroup
 	errs := make(chan error, n)
@@ -239,7 +243,8 @@ func (i *instance) race(name string, links []string, n int) (accepted int, refus
 	return accepted, refused
 }
 
-// TestAnotherLink replaces the one before, with the role that is given with it; a removal voids it.
+// TestAnotherLink checks that a new link replaces the previous one, with its role, and that a
+// removal invalidates it.
 func TestAnotherLink(t *testing.T) {
 	i := newInstance(t)
 	_, one, _ := i.workspace("one")
@@ -274,7 +279,8 @@ func TestAnotherLink(t *testing.T) {
 	}
 }
 
-// TestLinksMadeAtOnce: one of them works, however many admins make one at the same moment.
+// TestLinksMadeAtOnce checks that only one of several links works that admins create at the same
+// time.
 func TestLinksMadeAtOnce(t *testing.T) {
 	i := newInstance(t)
 	_, one, _ := i.workspace("one")
@@ -300,7 +306,8 @@ func TestLinksMadeAtOnce(t *testing.T) {
 	require.Equal(t, 1, accepted)
 }
 
-// TestTheFirstAdministratorMayHaveAnAccount: with its password the account becomes an admin here too, and stays what it is elsewhere.
+// TestTheFirstAdministratorMayHaveAnAccount checks that an existing account becomes an admin with
+// its password, and keeps its roles in other workspaces.
 func TestTheFirstAdministratorMayHaveAnAccount(t *testing.T) {
 	i := newInstance(t)
 	in, one, _ := i.workspace("one")
@@ -344,7 +351,7 @@ func TestTheFirstAdministratorMayHaveAnAccount(t *testing.T) {
 	require.Equal(t, domain.CodeConflict, code(err))
 }
 
-// listed are the members of the scope's workspace by e-mail.
+// listed returns the members of the scope's workspace by e-mail.
 func (i *instance) listed(s domain.Scope) map[string]domain.Member {
 	i.t.Helper()
 	list, err := i.members.List(i.t.Context(), s, domain.Page{})

@@ -8,11 +8,11 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// limitWindow is the time that failures are counted over. It slides.
+// limitWindow is the sliding window in which failures are counted.
 const limitWindow = time.Minute
 
-// failures counts failed logins and links by key. An attempt counts from its beginning and is taken back when it succeeds, so that many at once are no more
-// than one after another.
+// failures counts failed logins and links by key. An attempt counts from its beginning and is
+// subtracted if it succeeds. So parallel attempts gain nothing over sequential ones.
 type failures struct {
 	counter httprate.LimitCounter
 	limit   int
@@ -22,7 +22,8 @@ func newFailures(limit int) failures {
 	return failures{counter: httprate.NewLocalLimitCounter(limitWindow), limit: limit}
 }
 
-// begin counts an attempt, or refuses it with domain.CodeRate; the attempt's outcome is told to the function returned. No key is no limit.
+// begin counts an attempt, or returns domain.CodeRate. The caller reports the outcome to end. An
+// empty key has no limit.
 func (f failures) begin(key string, now time.Time) (end func(succeeded bool), err error) {
 	if key == "" {
 		return func(bool) {}, nil

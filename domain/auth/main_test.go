@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 
 const password = "correct horse battery"
 
-// clock is a clock that stands still until it is moved.
+// clock is a clock that the tests move.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -40,7 +40,7 @@ func (c *clock) move(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// instance is an installation: its database, and authentication on it.
+// instance is an installation: its database and its authentication.
 type instance struct {
 	t       testing.TB
 	dsn     string
@@ -63,7 +63,7 @@ func newInstance(t testing.TB) *instance {
 	return replica(t, dsn, db, &clock{at: time.Now().UTC().Truncate(time.Microsecond)})
 }
 
-// replica is one server of the installation.
+// replica returns one server of the installation.
 func replica(t testing.TB, dsn string, db *sql.DB, c *clock) *instance {
 	s, err := store.Open(t.Context(), dsn, store.Options{})
 	require.NoError(t, err)
@@ -77,7 +77,8 @@ func replica(t testing.TB, dsn string, db *sql.DB, c *clock) *instance {
 	}
 }
 
-// workspace makes a workspace with an administrator, and returns the administrator's session, its scope, and the agent's token.
+// workspace creates a workspace with an administrator. It returns the administrator's session and
+// scope, and the agent's token.
 func (i *instance) workspace(name string) (auth.SignedIn, domain.Scope, string) {
 	i.t.Helper()
 	_, _, credentials, err := i.root.CreateWorkspace(i.t.Context(), name)
@@ -94,7 +95,7 @@ func (i *instance) scope(token string) domain.Scope {
 	return s
 }
 
-// member adds somebody and signs them in with the password, set or given.
+// member invites a user and signs in with the fixed password.
 func (i *instance) member(admin domain.Scope, name string, role domain.Role) auth.SignedIn {
 	i.t.Helper()
 	in, err := i.accept(i.invite(admin, name, role), name, password)
@@ -102,7 +103,7 @@ func (i *instance) member(admin domain.Scope, name string, role domain.Role) aut
 	return in
 }
 
-// invite adds somebody and returns the token of the link.
+// invite invites a user and returns the token of the link.
 func (i *instance) invite(admin domain.Scope, name string, role domain.Role) string {
 	i.t.Helper()
 	m, token, err := i.members.Add(i.t.Context(), admin, name+"@example.com", name, role)
@@ -112,7 +113,7 @@ func (i *instance) invite(admin domain.Scope, name string, role domain.Role) str
 	return token
 }
 
-// accept opens a link.
+// accept accepts the invitation of a link.
 func (i *instance) accept(token, name, pw string) (auth.SignedIn, error) {
 	return i.auth.SetUp(i.t.Context(), auth.SetUp{Token: token, Email: name + "@example.com", Password: pw})
 }
@@ -121,7 +122,7 @@ func (i *instance) login(email, pw string) (auth.SignedIn, error) {
 	return i.auth.Login(i.t.Context(), auth.Login{Email: email, Password: pw})
 }
 
-// opens says whether the bearer token opens anything.
+// opens reports whether the bearer token is valid.
 func (i *instance) opens(token string) bool {
 	i.t.Helper()
 	_, err := i.auth.Bearer(i.t.Context(), token)
@@ -144,7 +145,8 @@ func code(err error) domain.Code {
 	return domain.AsError(err).Code
 }
 
-// serve sends the request through the middleware, cookies counting or not, and returns what From says and the answer.
+// serve sends the request through the middleware, with or without cookies, and returns the result
+// of From and the response.
 func (i *instance) serve(r *http.Request, cookies bool, handle func(ctx context.Context)) (domain.Scope, *http.Response, error) {
 	var scope domain.Scope
 	var err error

@@ -8,13 +8,15 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// CookieName is the console's session cookie where the connection is secure or local; plainCookieName where it is neither.
+// CookieName is the console's session cookie on secure and local connections. On others it is
+// plainCookieName.
 const (
 	CookieName      = "__Host-millpond"
 	plainCookieName = "millpond"
 )
 
-// ConsoleHeader must be on a request that changes something by the cookie's power: another site's page cannot set it.
+// ConsoleHeader is required on requests that change something by the cookie: other sites' pages
+// cannot set it.
 const ConsoleHeader = "X-Requested-With"
 
 type contextKey int
@@ -29,8 +31,8 @@ type result struct {
 	err   error
 }
 
-// Middleware recognises who makes a request: by its bearer token, or by the console's cookie where cookies says that it counts. It refuses
-// nothing itself: From does, where the request's handler asks.
+// Middleware authenticates requests: by their bearer token, or by the console's cookie if cookies
+// returns true. It refuses no request; handlers call From.
 func (s *Service) Middleware(cookies func(*http.Request) bool) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +44,7 @@ func (s *Service) Middleware(cookies func(*http.Request) bool) func(http.Handler
 	}
 }
 
-// NoCookies is for what takes a bearer token only.
+// NoCookies is for handlers that accept only bearer tokens.
 func NoCookies(*http.Request) bool { return false }
 
 func (s *Service) recognise(r *http.Request, cookie bool) (domain.Scope, error) {
@@ -59,29 +61,31 @@ func (s *Service) recognise(r *http.Request, cookie bool) (domain.Scope, error) 
 	return domain.Scope{}, errEnded()
 }
 
-// sessionCookie takes the one cookie that newCookie would give on this connection: the plain one can be planted from elsewhere.
+// sessionCookie returns only the cookie that newCookie would set on this connection: other hosts
+// can plant the plain one.
 func sessionCookie(r *http.Request) (*http.Cookie, error) { return r.Cookie(newCookie(r, "").Name) }
 
-// From returns the scope that Middleware found, or why there is none. An agent's token opens nothing but its channel, and one for the catalog nothing but that: see
-// FromAgent and ForCatalog.
+// From returns the scope that Middleware found, or the error. It refuses agents' tokens and catalog
+// tokens: see FromAgent and ForCatalog.
 func From(ctx context.Context) (domain.Scope, error) {
 	scope, err := ForCatalog(ctx)
 	if err == nil && scope.CatalogOnly() {
-		return domain.Scope{}, domain.Errorf(domain.CodeForbidden, "This token is good for the catalog of tables, /api/v1/iceberg, and nothing else; use an API key.")
+		return domain.Scope{}, domain.Errorf(domain.CodeForbidden, "This token is valid only for the catalog of tables, /api/v1/iceberg; use an API key.")
 	}
 	return scope, err
 }
 
-// ForCatalog is From for the catalog of tables, which engines ask with the token of their statement.
+// ForCatalog is From for the catalog of tables. It also accepts catalog tokens, such as those of
+// engines.
 func ForCatalog(ctx context.Context) (domain.Scope, error) {
 	scope, err := from(ctx)
 	if err == nil && scope.Role() == domain.RoleAgent {
-		return domain.Scope{}, domain.Errorf(domain.CodeForbidden, "An agent's token is good for the agent's connection and nothing else.")
+		return domain.Scope{}, domain.Errorf(domain.CodeForbidden, "An agent's token is valid only for the agent's connection.")
 	}
 	return scope, err
 }
 
-// FromAgent is From for the agent channel, which takes nothing but an agent's token.
+// FromAgent is From for the agent channel, which accepts only agents' tokens.
 func FromAgent(ctx context.Context) (domain.Scope, error) {
 	scope, err := from(ctx)
 	if err == nil && scope.Role() != domain.RoleAgent {
@@ -98,18 +102,20 @@ func from(ctx context.Context) (domain.Scope, error) {
 	return res.scope, res.err
 }
 
-// With returns a context in which From returns the scope: for WebSockets, whose credential comes in their first message.
+// With returns a context in which From returns the scope. WebSockets use it, because their
+// credential comes in the first message.
 func With(ctx context.Context, scope domain.Scope) context.Context {
 	return context.WithValue(ctx, resultKey, result{scope: scope})
 }
 
-// exchange is the HTTP request in progress, for what sets or clears the console's cookie.
+// exchange is the HTTP request in progress, for setting and clearing the console's cookie.
 type exchange struct {
 	w http.ResponseWriter
 	r *http.Request
 }
 
-// SetCookie gives the console its session. Only a page of ours gets one: the request must carry ConsoleHeader.
+// SetCookie sets the console's session cookie. The request must carry ConsoleHeader, which only our
+// pages send.
 func SetCookie(ctx context.Context, in SignedIn) {
 	x, ok := ctx.Value(requestKey).(*exchange)
 	if !ok || x.r.Header.Get(ConsoleHeader) == "" {
@@ -120,7 +126,7 @@ func SetCookie(ctx context.Context, in SignedIn) {
 	http.SetCookie(x.w, c)
 }
 
-// ClearCookie takes the console's session away.
+// ClearCookie deletes the console's session cookie.
 func ClearCookie(ctx context.Context) {
 	if x, ok := ctx.Value(requestKey).(*exchange); ok {
 		c := newCookie(x.r, "")
@@ -137,7 +143,7 @@ func newCookie(r *http.Request, value string) *http.Cookie {
 	return c
 }
 
-// ClientAddress returns the address the request came from, for rate limits.
+// ClientAddress returns the address that the request came from, for rate limits.
 func ClientAddress(ctx context.Context) string {
 	if x, ok := ctx.Value(requestKey).(*exchange); ok {
 		return hostOf(x.r.RemoteAddr)

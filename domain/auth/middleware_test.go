@@ -52,7 +52,8 @@ func TestBearers(t *testing.T) {
 	require.Equal(t, domain.CodeForbidden, code(err))
 }
 
-// TestCookies: a page of ours gets one that scripts cannot read and no other host can plant; it counts where it is let count, and a bearer goes first.
+// TestCookies checks that scripts cannot read the cookie and other hosts cannot plant it. It counts
+// only where cookies are allowed, and a bearer token takes precedence.
 func TestCookies(t *testing.T) {
 	i := newInstance(t)
 	in, _, _ := i.workspace("one")

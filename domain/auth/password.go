@@ -24,18 +24,18 @@ const (
 	argonSalt   = 16
 )
 
-// Bounds of a password. The upper one keeps a request from costing more than a hash should.
+// Bounds of a password. The upper one bounds the cost of a request.
 const (
 	minPassword = 12 // characters
 	maxPassword = 1024
 )
 
-// hashing bounds how many hashes are computed at once, and so their memory.
+// hashing bounds the number of parallel hashes, and so their memory.
 type hashing chan struct{}
 
 func newHashing() hashing { return make(hashing, max(2, runtime.NumCPU())) }
 
-// key computes the password's key when it is its turn. Its error is ctx's: who has gone away waits for nothing.
+// key waits for a free slot and computes the password's key. It returns only ctx's error.
 func (h hashing) key(ctx context.Context, password string, salt []byte) ([]byte, error) {
 	select {
 	case h <- struct{}{}:
@@ -59,10 +59,12 @@ func (h hashing) hash(ctx context.Context, password string) (string, error) {
 		b64.EncodeToString(salt), b64.EncodeToString(key)), nil
 }
 
-// nobody's hash is checked where there is no user or no password, so that an unknown e-mail takes as long as a wrong password.
+// nobody is checked if there is no user or no password, so that an unknown e-mail takes as long as
+// a wrong password.
 const nobody = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// matches says whether the password has the hash; never for nobody's. Its error is ctx's.
+// matches reports whether the password has the hash; false for an empty hash. It returns only ctx's
+// error.
 func (h hashing) matches(ctx context.Context, password, hash string) (bool, error) {
 	known := hash != ""
 	if !known {

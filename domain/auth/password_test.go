@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hashes counts how often a password is hashed while fn runs: the semaphore is taken once for each.
+// hashes counts the password hashes that fn computes: each takes the semaphore once.
 func hashes(fn func(hashing)) int {
 	taken := make(chan int)
 	h := make(hashing)
@@ -30,7 +30,8 @@ func hashes(fn func(hashing)) int {
 	return <-taken
 }
 
-// TestAnUnknownEmailCostsAsMuchAsAWrongPassword: one hash of the same strength, whether there is a user, a password, or neither.
+// TestAnUnknownEmailCostsAsMuchAsAWrongPassword checks that a login computes one hash, with or
+// without a user or a password.
 func TestAnUnknownEmailCostsAsMuchAsAWrongPassword(t *testing.T) {
 	known, err := newHashing().hash(t.Context(), "correct horse battery")
 	require.NoError(t, err)

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Secure says whether a browser sends a Secure cookie back on this connection: over TLS, which a trusted proxy may have ended (it then sets
-// r.URL.Scheme), or to this very machine.
+// Secure reports whether browsers send Secure cookies on this connection: over TLS, or to
+// localhost. If a trusted proxy ended TLS, it sets r.URL.Scheme.
 func Secure(r *http.Request) bool {
 	if r.TLS != nil || r.URL.Scheme == "https" {
 		return true

@@ -11,7 +11,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// SessionLife is how long a session lasts at most; refreshing does not prolong it.
+// SessionLife is the lifetime of a session; refreshing does not extend it.
 const SessionLife = 30 * 24 * time.Hour
 
 // Failed logins allowed in a minute, by address and by e-mail.
@@ -20,7 +20,7 @@ const (
 	failuresByEmail   = 10
 )
 
-// Service signs people in and out, and recognises every kind of credential.
+// Service signs users in and out, and authenticates every kind of credential.
 type Service struct {
 	store   Store
 	tenants domain.Store
@@ -31,7 +31,7 @@ type Service struct {
 	byAddress, byEmail failures
 }
 
-// NewService makes the service.
+// NewService returns the service.
 func NewService(store Store, tenants domain.Store, keys *Keys, clock domain.Clock) *Service {
 	return &Service{
 		store: store, tenants: tenants, clock: clock, keys: keys, hashing: newHashing(),
@@ -40,28 +40,28 @@ func NewService(store Store, tenants domain.Store, keys *Keys, clock domain.Cloc
 	}
 }
 
-// Login is what somebody signs in with.
+// Login is the input of Service.Login.
 type Login struct {
 	Email     string
 	Password  string
-	Workspace string // id or name; needed by those who belong to several
+	Workspace string // id or name; required for members of several
 	Address   string // the client's, for the rate limit
 }
 
-// SignedIn is a session that was just opened.
+// SignedIn is a new session.
 type SignedIn struct {
 	Session Session
 	Token   string // access token
 	Secret  string // value of the console's cookie
 }
 
-// errCredentials is the same for an unknown e-mail and a wrong password.
+// errCredentials is the same error for an unknown e-mail and a wrong password.
 func errCredentials() error {
 	return domain.Errorf(domain.CodeUnauthenticated, "The e-mail or the password is wrong.")
 }
 
-// Login opens a session. An unknown e-mail takes as long as a wrong password and has the same error; too many failures in a
-// minute are domain.CodeRate.
+// Login opens a session. An unknown e-mail takes as long as a wrong password and returns the same
+// error. After too many failures in a minute it returns domain.CodeRate.
 func (s *Service) Login(ctx context.Context, in Login) (SignedIn, error) {
 	email, err := domain.NormalizeEmail(in.Email)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Service) matches(ctx context.Context, password, hash string) (bool, err
 	return s.hashing.matches(ctx, password, hash)
 }
 
-// attempt counts somebody's try of a password or of a link, unless there were too many failures.
+// attempt counts a try of a password or a link, or returns domain.CodeRate after too many failures.
 func (s *Service) attempt(address, email string) (end func(succeeded bool), err error) {
 	now := s.clock.Now()
 	byAddress, err := s.byAddress.begin(address, now)
@@ -120,7 +120,7 @@ func (s *Service) attempt(address, email string) (end func(succeeded bool), err 
 	}, nil
 }
 
-// refused leaves an audit row in the workspaces of a user who exists.
+// refused writes an audit row to each workspace of an existing user.
 func (s *Service) refused(ctx context.Context, user domain.User) error {
 	if user.ID == "" {
 		return errCredentials()
@@ -138,13 +138,14 @@ func (s *Service) refused(ctx context.Context, user domain.User) error {
 	return errCredentials()
 }
 
-// failed leaves an audit row of what the scope's user did not succeed in.
+// failed writes the audit row of a failure of the scope's user.
 func (s *Service) failed(ctx context.Context, scope domain.Scope, a domain.Action) error {
 	row := domain.NewAudit(scope, a, domain.OutcomeFailure, "session", "", "")
 	return s.tenants.In(ctx, scope, func(tx domain.Tx) error { return tx.InsertAudit(ctx, row) })
 }
 
-// choose finds the workspace by its id or name; without one there must be no choice.
+// choose finds the workspace by its id or name. Without one, the user must have exactly one
+// workspace.
 func choose(memberships []Membership, workspace string) (Membership, error) {
 	var names string
 	for _, m := range memberships {
@@ -175,7 +176,7 @@ func (s *Service) open(ctx context.Context, user domain.User, m Membership) (Sig
 	return s.signedIn(session, secret)
 }
 
-// newSession makes a session of nobody's yet, and the value of its cookie.
+// newSession returns a session without a user, and the value of its cookie.
 func (s *Service) newSession() (NewSession, string, error) {
 	id, err := typeid.WithPrefix("ses")
 	if err != nil {
@@ -190,7 +191,7 @@ func (s *Service) signedIn(session Session, secret string) (SignedIn, error) {
 	return SignedIn{Session: session, Token: token, Secret: secret}, err
 }
 
-// succeeded is the audit row of what was done to the scope's session.
+// succeeded returns the audit row of a success of the scope's session.
 func succeeded(scope domain.Scope, a domain.Action) domain.AuditEvent {
 	return domain.NewAudit(scope, a, domain.OutcomeSuccess, "session", string(scope.Actor().Session), "")
 }
@@ -201,7 +202,7 @@ func randomSecret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Refresh gives the session of the scope a fresh access token. The session's end stays where it is.
+// Refresh returns a fresh access token for the scope's session. It does not extend the session.
 func (s *Service) Refresh(ctx context.Context, scope domain.Scope) (string, error) {
 	session, err := s.Session(ctx, scope)
 	if err != nil {
@@ -210,7 +211,7 @@ func (s *Service) Refresh(ctx context.Context, scope domain.Scope) (string, erro
 	return s.keys.accessToken(session, s.clock.Now())
 }
 
-// Session returns the scope's session; domain.CodeForbidden when it has none, as with an API key.
+// Session returns the scope's session, or domain.CodeForbidden if it has none, as with an API key.
 func (s *Service) Session(ctx context.Context, scope domain.Scope) (Session, error) {
 	if scope.Actor().Session == "" {
 		return Session{}, domain.Errorf(domain.CodeForbidden, "This needs a session: sign in with e-mail and password.")
@@ -222,7 +223,7 @@ func (s *Service) Session(ctx context.Context, scope domain.Scope) (Session, err
 	return session, err
 }
 
-// Logout ends the session of the scope at once, everywhere.
+// Logout ends the scope's session at once, on all replicas.
 func (s *Service) Logout(ctx context.Context, scope domain.Scope) error {
 	session, err := s.Session(ctx, scope)
 	if err != nil {

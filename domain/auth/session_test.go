@@ -25,7 +25,7 @@ func TestLogin(t *testing.T) {
 	_, unknown := i.login("nobody@example.com", password)
 	_, wrong := i.login("one@example.com", "another horse battery")
 	require.Equal(t, domain.CodeUnauthenticated, code(unknown))
-	require.Equal(t, domain.AsError(unknown), domain.AsError(wrong), "nothing tells an unknown e-mail from a wrong password")
+	require.Equal(t, domain.AsError(unknown), domain.AsError(wrong), "an unknown e-mail and a wrong password look the same")
 	for _, pw := range []string{"", strings.Repeat("x", 2000), "correct horse battery ", "correct horse battery\x00", "\xff"} {
 		_, err := i.login("one@example.com", pw)
 		require.Equal(t, domain.AsError(wrong), domain.AsError(err), "%q", pw)
@@ -37,7 +37,8 @@ func TestLogin(t *testing.T) {
 	require.Zero(t, i.count(`SELECT count(*) FROM users WHERE password_hash NOT LIKE '$argon2id$v=19$m=19456,t=2,p=1$%'`))
 }
 
-// TestSomebodyWithoutAPassword, invited and not yet set up, cannot sign in with any.
+// TestSomebodyWithoutAPassword checks that an invited user who has not set a password cannot sign
+// in.
 func TestSomebodyWithoutAPassword(t *testing.T) {
 	i := newInstance(t)
 	_, admin, _ := i.workspace("one")
@@ -81,7 +82,7 @@ func TestTooManyFailuresOfAnAddress(t *testing.T) {
 	require.Equal(t, domain.CodeUnauthenticated, code(try(99, "10.0.0.2")))
 }
 
-// TestFailuresAtOnceAreCountedAtOnce: opening many connections does not buy more guesses.
+// TestFailuresAtOnceAreCountedAtOnce checks that parallel connections gain no additional guesses.
 func TestFailuresAtOnceAreCountedAtOnce(t *testing.T) {
 	i := newInstance(t)
 	_, _, _ = i.workspace("one")
@@ -162,7 +163,8 @@ func TestTokensAndTheirEnds(t *testing.T) {
 	require.Equal(t, domain.CodeUnauthenticated, code(err))
 }
 
-// TestLogoutIsEverywhereAtOnce: on every replica, for the bearer and the cookie, and what is open is told.
+// TestLogoutIsEverywhereAtOnce checks every replica, the bearer token and the cookie, and that open
+// connections get a wake-up.
 func TestLogoutIsEverywhereAtOnce(t *testing.T) {
 	i := newInstance(t)
 	in, scope, _ := i.workspace("one")
@@ -178,7 +180,7 @@ func TestLogoutIsEverywhereAtOnce(t *testing.T) {
 	select {
 	case <-wake:
 	case <-time.After(time.Minute):
-		t.Fatal("what the session holds open is not told")
+		t.Fatal("the session's open connections got no wake-up")
 	}
 	for _, at := range []*instance{i, there} {
 		require.False(t, at.opens(in.Token))
@@ -262,7 +264,8 @@ func TestTheLastAdminStays(t *testing.T) {
 	require.Equal(t, 1, i.count(`SELECT count(*) FROM members WHERE role = 'admin'`))
 }
 
-// TestWhoHasNotAcceptedIsNoAdminYet: an admin who is invited only, with a password of another workspace or without, cannot look after the workspace.
+// TestWhoHasNotAcceptedIsNoAdminYet checks that a pending admin cannot administer the workspace,
+// with or without a password from another workspace.
 func TestWhoHasNotAcceptedIsNoAdminYet(t *testing.T) {
 	i := newInstance(t)
 	first, admin, _ := i.workspace("one")
@@ -335,7 +338,7 @@ func TestInvitations(t *testing.T) {
 
 	removed, stale := invite("carl@example.com")
 	require.NoError(t, i.members.Remove(t.Context(), admin, removed.User.ID))
-	require.Equal(t, "token", domain.AsError(accept(stale, "carl@example.com")).Field, "who was removed does not come back by an old link")
+	require.Equal(t, "token", domain.AsError(accept(stale, "carl@example.com")).Field, "an old link does not restore a removed member")
 
 	_, _, err := i.members.Add(t.Context(), admin, "ada@example.com", "", domain.RoleViewer)
 	require.Equal(t, domain.CodeConflict, code(err), "a member already")

@@ -8,16 +8,17 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// SetUp is what somebody with a one-time link answers.
+// SetUp is the input of Service.SetUp.
 type SetUp struct {
 	Token    string
 	Email    string
 	Name     string // of a new account
-	Password string // the account's; the first one where it has none
+	Password string // the account's password, or its first one
 }
 
-// SetUp accepts an invitation by its one-time link, and signs in. Who has no password sets one; who has one gives it, and keeps it: another one is
-// domain.CodeUnauthenticated, changes nothing and counts as a failed login. Too many failures in a minute are domain.CodeRate.
+// SetUp accepts an invitation by its one-time link, and signs in. A user without a password sets
+// one; others give theirs. A wrong password returns domain.CodeUnauthenticated, changes nothing and
+// counts as a failed login. After too many failures in a minute it returns domain.CodeRate.
 func (s *Service) SetUp(ctx context.Context, in SetUp) (SignedIn, error) {
 	email, err := domain.NormalizeEmail(in.Email)
 	if err != nil {
@@ -36,7 +37,7 @@ func (s *Service) SetUp(ctx context.Context, in SetUp) (SignedIn, error) {
 	return signedIn, err
 }
 
-// accept looks at the link before it hashes: a hash is too dear for what anybody may send.
+// accept checks the link before hashing, because anyone could send costly requests otherwise.
 func (s *Service) accept(ctx context.Context, token string, user domain.User, password string) (SignedIn, error) {
 	n, secret, err := s.newSession()
 	if err != nil {
@@ -65,7 +66,8 @@ func (s *Service) accept(ctx context.Context, token string, user domain.User, pa
 	return s.signedIn(session, secret)
 }
 
-// passwordFor checks the password of who has one, and returns its hash as checked; for anybody else it returns the hash of a first one.
+// passwordFor checks the password of a user who has one, and returns its hash as checked. For
+// others it returns the hash of the first password.
 func (s *Service) passwordFor(ctx context.Context, inv Invited, email, password string) (checked, first string, err error) {
 	account, hash, err := s.store.UserByEmail(ctx, email)
 	if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
@@ -81,8 +83,8 @@ func (s *Service) passwordFor(ctx context.Context, inv Invited, email, password 
 	return "", first, err
 }
 
-// check refuses a password that is not the account's. The account's own workspaces see the failure, as that of a login, and so does the one that
-// the link is of.
+// check refuses a wrong password of the account. It records a failed login in the account's
+// workspaces, and the failure in the link's workspace.
 func (s *Service) check(ctx context.Context, inv Invited, account domain.User, hash, password string) error {
 	end, err := s.attempt("", account.Email)
 	if err != nil {
@@ -100,11 +102,11 @@ func (s *Service) check(ctx context.Context, inv Invited, account domain.User, h
 	if err := s.refused(ctx, account); !domain.IsCode(err, domain.CodeUnauthenticated) {
 		return err
 	}
-	return domain.Errorf(domain.CodeUnauthenticated, "%s has an account already, and this is not its password: enter the one that it signs in with. "+
-		"Who does not know it asks for a link for another e-mail address.", account.Email)
+	return domain.Errorf(domain.CodeUnauthenticated, "%s already has an account, and this is not its password: enter the account's password. "+
+		"If you do not know it, ask for a link for another e-mail address.", account.Email)
 }
 
-// linkError is what somebody is told whose link does not hold, or held until somebody was faster.
+// linkError converts the error of an invalid link, or of one that was just used.
 func linkError(err error) error {
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return domain.Invalid("token", "This link is unknown, used or older than a week; ask for a new one.")

@@ -11,8 +11,9 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// TestALinkThatNamesNobodyOpensNoOtherWorkspace: the first administrator's link of one workspace gives no password to somebody whom another workspace
-// has invited, for that would open the other one.
+// TestALinkThatNamesNobodyOpensNoOtherWorkspace uses the first administrator's link of one
+// workspace. It must not set the password of a user whom another workspace has invited, because
+// that would open the other workspace.
 func TestALinkThatNamesNobodyOpensNoOtherWorkspace(t *testing.T) {
 	i := newInstance(t)
 	_, victim, _ := i.workspace("victim")
@@ -38,7 +39,7 @@ func TestALinkThatNamesNobodyOpensNoOtherWorkspace(t *testing.T) {
 	require.NoError(t, err, "and so does the other one, for a new user")
 }
 
-// TestAJunkLinkCostsNoHash: passwords are hashed a few at a time, and nobody without a link takes a turn.
+// TestAJunkLinkCostsNoHash checks that requests without a valid link take no slot for hashing.
 func TestAJunkLinkCostsNoHash(t *testing.T) {
 	i := newInstance(t)
 	_, _, credentials, err := i.root.CreateWorkspace(t.Context(), "one")
@@ -60,13 +61,14 @@ func TestAJunkLinkCostsNoHash(t *testing.T) {
 		answered <- err
 	}()
 	leave()
-	require.ErrorIs(t, <-answered, context.Canceled, "who goes away waits for no turn")
+	require.ErrorIs(t, <-answered, context.Canceled, "a caller that left waits for no slot")
 	free()
 	_, err = i.auth.SetUp(t.Context(), in)
 	require.NoError(t, err)
 }
 
-// TestTooManyJunkLinksOfAnAddress are refused for a while, and nobody else is.
+// TestTooManyJunkLinksOfAnAddress checks that they are refused for a while, and that other
+// addresses are not.
 func TestTooManyJunkLinksOfAnAddress(t *testing.T) {
 	i := newInstance(t)
 	_, _, credentials, err := i.root.CreateWorkspace(t.Context(), "one")
@@ -86,7 +88,7 @@ func TestTooManyJunkLinksOfAnAddress(t *testing.T) {
 	require.NoError(t, try("10.0.0.2", credentials.SetUpToken))
 }
 
-// TestNothingIsDoneWithoutItsAuditRow: where the row cannot be written, nothing has changed.
+// TestNothingIsDoneWithoutItsAuditRow checks that nothing changes if the row cannot be written.
 func TestNothingIsDoneWithoutItsAuditRow(t *testing.T) {
 	i := newInstance(t)
 	_, admin, _ := i.workspace("one")

@@ -18,25 +18,30 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// AccessTokenLife is how long an access token works, from the specification.
+// AccessTokenLife is the lifetime of an access token, from the specification.
 const AccessTokenLife = time.Hour
 
-// keyLife is how long a key signs before the next one takes over. It verifies for as long as it is in the database.
+// keyLife is how long a key signs before the next one replaces it. It verifies as long as it is in
+// the database.
 const keyLife = 30 * 24 * time.Hour
 
-// Prefixes of the tokens that are derived from what they are for, and good for as long as that is alive.
+// Prefixes of tokens that are derived from an id. They are valid as long as the attempt or
+// statement is alive.
 const (
 	RunTokenPrefix       = "mp_run_" // of an attempt's process
 	StatementTokenPrefix = "mp_stm_" // of a statement on its engine
+	ReadingTokenPrefix   = "mp_str_" // of a statement on its engine, read only
 )
 
-// KeyTokenPrefix begins a token that stands for an API key for KeyTokenLife, and no longer than the key lives: Iceberg clients get it for the key.
+// KeyTokenPrefix begins a catalog token that is derived from an API key, for Iceberg clients. It is
+// valid for KeyTokenLife, and not longer than the key.
 const (
 	KeyTokenPrefix = "mp_ice_"
 	KeyTokenLife   = time.Hour
 )
 
-// Keys signs and verifies with the instance's keys, which all replicas share through the database.
+// Keys signs and verifies tokens with the instance's keys. All replicas share them through the
+// database.
 type Keys struct {
 	store Store
 	clock domain.Clock
@@ -45,13 +50,14 @@ type Keys struct {
 	keys []SigningKey // newest first
 }
 
-// NewKeys loads the keys, and makes the first one or the next when it is time.
+// NewKeys loads the keys. It calls Rotate, which adds one if needed.
 func NewKeys(ctx context.Context, store Store, clock domain.Clock) (*Keys, error) {
 	k := &Keys{store: store, clock: clock}
 	return k, k.Rotate(ctx)
 }
 
-// Rotate loads the keys and adds a new one when the newest has signed for its time. Every replica calls it every few minutes.
+// Rotate loads the keys and adds a new one if the newest is older than keyLife. Every replica calls
+// it every few minutes.
 func (k *Keys) Rotate(ctx context.Context) error {
 	keys, err := k.store.SigningKeys(ctx)
 	if err != nil {
@@ -86,12 +92,12 @@ func (k *Keys) newest() SigningKey {
 	return k.keys[0]
 }
 
-// find returns the key with the id; one that another replica has just made is loaded.
+// find returns the key with the id. It loads a key that another replica has just added.
 func (k *Keys) find(ctx context.Context, id string) (SigningKey, error) {
 	if key, ok := k.cached(id); ok {
 		return key, nil
 	}
-	if len(id) != 16 { // not one of ours: no reason to ask the database
+	if len(id) != 16 { // no key of ours: skip the database
 		return SigningKey{}, errUnknownKey
 	}
 	if err := k.Rotate(ctx); err != nil {
@@ -116,7 +122,7 @@ func (k *Keys) cached(id string) (SigningKey, bool) {
 	return SigningKey{}, false
 }
 
-// claims are those of an access token: sub, ws, sid, exp.
+// claims are the claims of an access token: sub, ws, sid, exp.
 type claims struct {
 	Workspace domain.WorkspaceID `json:"ws"`
 	Session   domain.SessionID   `json:"sid"`
@@ -143,23 +149,32 @@ func (k *Keys) parseAccessToken(ctx context.Context, token string) (claims, erro
 	return c, err
 }
 
-// RunToken implements domain.Tokens. It is derived, not kept, so an attempt that is delivered again has the same power; whether the attempt is alive is
-// asked at each use.
+// RunToken implements domain.Tokens. It derives the token instead of storing it, so a repeated
+// delivery has an equal token. Each use checks that the attempt is alive.
 func (k *Keys) RunToken(_ domain.WorkspaceID, attempt domain.AttemptID) string {
 	return RunTokenPrefix + k.derived("run", string(attempt))
 }
 
-// StatementToken implements domain.StatementTokens, as RunToken does its interface.
-func (k *Keys) StatementToken(id domain.StatementID) string {
-	return StatementTokenPrefix + k.derived("statement", string(id))
+// StatementToken implements domain.StatementTokens, in the same way.
+func (k *Keys) StatementToken(id domain.StatementID, write bool) string {
+	if !write {
+		return ReadingTokenPrefix + k.derived(readingStatement, string(id))
+	}
+	return StatementTokenPrefix + k.derived(writingStatement, string(id))
 }
 
-// keyToken stands for an API key until the time given.
+// The purposes of statements' tokens, so that neither is accepted as the other.
+const (
+	writingStatement = "statement"
+	readingStatement = "reading statement"
+)
+
+// keyToken returns a token of the API key that is valid until then.
 func (k *Keys) keyToken(ws domain.WorkspaceID, id domain.APIKeyID, until time.Time) string {
 	return KeyTokenPrefix + k.derived("key", string(ws)+"~"+string(id)+"~"+strconv.FormatInt(until.Unix(), 10))
 }
 
-// parseKeyToken returns the key that a token stands for, unless its time is over.
+// parseKeyToken returns the API key of an unexpired token.
 func (k *Keys) parseKeyToken(ctx context.Context, token string) (domain.WorkspaceID, domain.APIKeyID, error) {
 	derived, err := k.parseDerived(ctx, "key", token)
 	if err != nil {
@@ -179,13 +194,13 @@ func (k *Keys) parseKeyToken(ctx context.Context, token string) (domain.Workspac
 	return domain.WorkspaceID(parts[0]), domain.APIKeyID(parts[1]), nil
 }
 
-// derived is the id, the signing key's and a MAC over both.
+// derived returns the id, the signing key's id and a MAC of both.
 func (k *Keys) derived(purpose, id string) string {
 	key := k.newest()
 	return id + "." + key.ID + "." + mac(key, purpose, id)
 }
 
-// parseDerived returns the id that derived got.
+// parseDerived verifies a result of derived and returns its id.
 func (k *Keys) parseDerived(ctx context.Context, purpose, token string) (string, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -201,13 +216,13 @@ func (k *Keys) parseDerived(ctx context.Context, purpose, token string) (string,
 	return parts[0], nil
 }
 
-// ReplicaToken is what one replica shows another.
+// ReplicaToken authenticates one replica to another.
 func (k *Keys) ReplicaToken() string {
 	key := k.newest()
 	return key.ID + "." + mac(key, "replica", "")
 }
 
-// IsReplicaToken says whether the token is one of this instance's replicas.
+// IsReplicaToken reports whether the token is from a replica of this instance.
 func (k *Keys) IsReplicaToken(ctx context.Context, token string) bool {
 	id, given, _ := strings.Cut(token, ".")
 	key, err := k.find(ctx, id)
@@ -220,5 +235,5 @@ func mac(k SigningKey, purpose, of string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// NewReplicaID names a replica for as long as it runs.
+// NewReplicaID returns an id for the lifetime of a replica.
 func NewReplicaID() string { return "rep_" + randomHex(8) }

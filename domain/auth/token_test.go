@@ -20,11 +20,11 @@ func TestAnAPIKeysLife(t *testing.T) {
 	_, admin, _ := i.workspace("one")
 	maker := i.member(admin, "ada", domain.RoleEditor)
 	scope := i.scope(maker.Token)
-	key, secret, err := i.apiKeys.Create(ctx, scope, domain.NewAPIKey{Name: "ci"})
+	key, secret, err := i.apiKeys.Create(ctx, scope, domain.NewAPIKey{Name: "ci", Role: scope.Role()})
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(secret, "svc_sk_"))
 	require.Equal(t, domain.RoleEditor, key.Role)
-	require.Zero(t, i.count(`SELECT count(*) FROM api_keys WHERE to_jsonb(api_keys)::text LIKE '%' || $1 || '%'`, secret[11:]), "the secret is not kept")
+	require.Zero(t, i.count(`SELECT count(*) FROM api_keys WHERE to_jsonb(api_keys)::text LIKE '%' || $1 || '%'`, secret[11:]), "the secret is not stored")
 	by := i.scope(secret)
 	require.Equal(t, domain.Actor{Kind: domain.ActorAPIKey, ID: string(key.ID), Name: "ci"}, by.Actor())
 	require.Equal(t, domain.RoleEditor, by.Role())
@@ -33,17 +33,17 @@ func TestAnAPIKeysLife(t *testing.T) {
 	_, err = i.auth.Refresh(ctx, by)
 	require.Equal(t, domain.CodeForbidden, code(err), "a key has no session")
 	_, _, err = i.apiKeys.Create(ctx, scope, domain.NewAPIKey{Name: "x", Role: domain.RoleAdmin})
-	require.Equal(t, domain.CodeForbidden, code(err), "no more than its maker's")
+	require.Equal(t, domain.CodeForbidden, code(err), "at most its creator's")
 	_, _, err = i.apiKeys.Create(ctx, scope, domain.NewAPIKey{Name: "x", Role: domain.RoleAgent})
 	require.Equal(t, domain.CodeInvalid, code(err))
 
 	for maker, want := range map[domain.Role]domain.Role{domain.RoleViewer: domain.RoleViewer, domain.RoleEditor: domain.RoleEditor, domain.RoleAdmin: domain.RoleEditor} {
 		_, err := i.members.Update(ctx, admin, scope.UserID(), maker)
 		require.NoError(t, err)
-		require.Equal(t, want, i.scope(secret).Role(), "the lower of its own and of its maker's, who is %s now", maker)
+		require.Equal(t, want, i.scope(secret).Role(), "the lower of its own and of its creator's, who is %s now", maker)
 	}
 	require.NoError(t, i.members.Remove(ctx, admin, scope.UserID()))
-	require.False(t, i.opens(secret), "a key goes with its maker")
+	require.False(t, i.opens(secret), "a key ends with its creator")
 }
 
 func TestKeysThatHaveEnded(t *testing.T) {
@@ -53,9 +53,9 @@ func TestKeysThatHaveEnded(t *testing.T) {
 	past, soon := i.clock.Now(), i.clock.Now().Add(time.Hour)
 	_, _, err := i.apiKeys.Create(ctx, admin, domain.NewAPIKey{Name: "x", ExpiresAt: &past})
 	require.Equal(t, "expires_at", domain.AsError(err).Field)
-	_, expiring, err := i.apiKeys.Create(ctx, admin, domain.NewAPIKey{Name: "x", ExpiresAt: &soon})
+	_, expiring, err := i.apiKeys.Create(ctx, admin, domain.NewAPIKey{Name: "x", ExpiresAt: &soon, Role: admin.Role()})
 	require.NoError(t, err)
-	key, revoked, err := i.apiKeys.Create(ctx, admin, domain.NewAPIKey{Name: "x"})
+	key, revoked, err := i.apiKeys.Create(ctx, admin, domain.NewAPIKey{Name: "x", Role: admin.Role()})
 	require.NoError(t, err)
 	require.True(t, i.opens(expiring) && i.opens(revoked))
 	i.clock.move(time.Hour)
@@ -79,7 +79,7 @@ func TestKeysOfOthers(t *testing.T) {
 	ctx := t.Context()
 	_, admin, _ := i.workspace("one")
 	ada, bob := i.scope(i.member(admin, "ada", domain.RoleViewer).Token), i.scope(i.member(admin, "bob", domain.RoleEditor).Token)
-	key, secret, err := i.apiKeys.Create(ctx, ada, domain.NewAPIKey{Name: "ada's"})
+	key, secret, err := i.apiKeys.Create(ctx, ada, domain.NewAPIKey{Name: "ada's", Role: ada.Role()})
 	require.NoError(t, err)
 	for who, n := range map[domain.Scope]int{ada: 1, bob: 0, admin: 1, i.scope(secret): 0} {
 		list, err := i.apiKeys.List(ctx, who, domain.Page{})
@@ -92,11 +92,11 @@ func TestKeysOfOthers(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestLastUseIsKeptToTheMinute: a write for each request would cost more than it tells.
+// TestLastUseIsKeptToTheMinute checks that not every request writes it.
 func TestLastUseIsKeptToTheMinute(t *testing.T) {
 	i := newInstance(t)
 	_, admin, _ := i.workspace("one")
-	_, secret, err := i.apiKeys.Create(t.Context(), admin, domain.NewAPIKey{Name: "x"})
+	_, secret, err := i.apiKeys.Create(t.Context(), admin, domain.NewAPIKey{Name: "x", Role: admin.Role()})
 	require.NoError(t, err)
 	used := func() time.Time {
 		require.True(t, i.opens(secret))
@@ -112,7 +112,8 @@ func TestLastUseIsKeptToTheMinute(t *testing.T) {
 	require.Equal(t, first.Add(time.Minute), used())
 }
 
-// TestAnAgentsTokenOpensItsConnection and nothing else, and nothing but an agent's token does.
+// TestAnAgentsTokenOpensItsConnection checks that it opens nothing else, and that other tokens do
+// not open the connection.
 func TestAnAgentsTokenOpensItsConnection(t *testing.T) {
 	i := newInstance(t)
 	in, admin, token := i.workspace("one")
@@ -139,7 +140,8 @@ func TestAnAgentsTokenOpensItsConnection(t *testing.T) {
 	require.True(t, i.opens(fresh))
 }
 
-// TestARunsTokenLivesAsLongAsItsAttempt and makes its process an editor, whoever started the run.
+// TestARunsTokenLivesAsLongAsItsAttempt also checks that its process is an editor, whoever started
+// the run.
 func TestARunsTokenLivesAsLongAsItsAttempt(t *testing.T) {
 	i := newInstance(t)
 	_, admin, agentToken := i.workspace("one")
@@ -178,7 +180,8 @@ func TestARunsTokenLivesAsLongAsItsAttempt(t *testing.T) {
 	require.False(t, i.opens(token), "declared lost, at once")
 }
 
-// TestSigningKeysRotateWithOverlap on two replicas: one new key, which both take, and what the old one signed still holds.
+// TestSigningKeysRotateWithOverlap on two replicas checks that both use one new key, and that
+// tokens of the old one stay valid.
 func TestSigningKeysRotateWithOverlap(t *testing.T) {
 	i := newInstance(t)
 	ctx := t.Context()
@@ -209,7 +212,7 @@ func TestSigningKeysRotateWithOverlap(t *testing.T) {
 	}
 }
 
-// TestAKeyThatAnotherReplicaJustMade is loaded when its first token comes.
+// TestAKeyThatAnotherReplicaJustMade checks that the key is loaded at its first token.
 func TestAKeyThatAnotherReplicaJustMade(t *testing.T) {
 	i := newInstance(t)
 	_, _, _ = i.workspace("one")

@@ -15,7 +15,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// each runs work n times by so many at once.
+// each runs work n times in total, with the given number of concurrent workers.
 func each(b *testing.B, at int, work func(worker int) error) {
 	b.Helper()
 	var left atomic.Int64
@@ -36,7 +36,7 @@ func each(b *testing.B, at int, work func(worker int) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "op/s")
 }
 
-// snapshots makes a table with so many snapshots.
+// snapshots creates a table with n snapshots.
 func snapshots(b *testing.B, r *rig, name string, n int) {
 	b.Helper()
 	r.create("public", name)
@@ -61,7 +61,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkCommit changes tables of a hundred snapshots: each client its own, or all the same one.
+// BenchmarkCommit changes tables of a hundred snapshots: one table per client, or one for all.
 func BenchmarkCommit(b *testing.B) {
 	r := newRig(b)
 	for i := range 16 {
@@ -79,7 +79,7 @@ func BenchmarkCommit(b *testing.B) {
 	require.Empty(b, r.reported)
 }
 
-// crowded registers a table with so many snapshots, of which nothing is there but what the metadata says.
+// crowded registers a table with n snapshots that exist only in its metadata.
 func crowded(t testing.TB, r *rig, name string, n int) lake.Loaded {
 	made := r.create("public", name+"_seed")
 	var m map[string]any

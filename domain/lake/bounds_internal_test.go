@@ -11,12 +11,12 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Bound sets what may be read of a table's files for one request.
+// Bound sets what one request may read of a table's files.
 func (c *Catalog) Bound(d time.Duration, entries, partitions int) {
 	c.bounds = bounds{time: d, entries: entries, partitions: partitions}
 }
 
-// sized is a storage of one file that says how large it is.
+// sized is a storage of one file with a given size.
 type sized struct {
 	Files
 	size int64
@@ -44,42 +44,38 @@ func (f sizedFile) Close() error { return nil }
 func TestRegisteredMetadataIsBounded(t *testing.T) {
 	files := &sized{size: maxRegistered + 1}
 	c := New(Options{Files: files})
-	_, err := c.registrable(t.Context(), "file:///ws/a/b.metadata.json")
+	_, err := c.registrable(t.Context(), state{location: "file:///ws/a/b.metadata.json"})
 	require.True(t, domain.IsCode(err, domain.CodeInvalid))
 	require.ErrorContains(t, err, "67108864")
 	require.Zero(t, files.read)
 	files.size = maxRegistered
-	d, err := c.registrable(t.Context(), "file:///ws/a/b.metadata.json")
+	d, err := c.registrable(t.Context(), state{location: "file:///ws/a/b.metadata.json"})
 	require.NoError(t, err)
 	require.Equal(t, "{}", string(d.json))
-	large := &document{location: "file:///ws/a/c.metadata.json", json: make([]byte, maxRegistered+1)}
-	c.cache.limit = 1 << 40
-	c.cache.put(large)
-	_, err = c.registrable(t.Context(), large.location)
-	require.True(t, domain.IsCode(err, domain.CodeInvalid), "one that is in memory already is no other")
 }
 
-// TestPartitionsInMemory are bounded by their bytes; the ones that were used least go.
+// TestPartitionsInMemory are bounded in bytes, and the least recently used are evicted.
 func TestPartitionsInMemory(t *testing.T) {
 	rows := []Partition{{Partition: "p=1"}}
 	one := len("0") + 256 + len("p=1") + 64
 	c := newPartitionCache(4 * one)
+	at := func(name string) state { return state{location: name} }
 	for i := range 4 {
-		c.put(fmt.Sprint(i), rows)
+		c.put(at(fmt.Sprint(i)), rows)
 	}
-	_, ok := c.get("0")
+	_, ok := c.get(at("0"))
 	require.True(t, ok)
-	c.put("4", rows)
-	c.put("4", rows)
-	_, ok = c.get("1")
+	c.put(at("4"), rows)
+	c.put(at("4"), rows)
+	_, ok = c.get(at("1"))
 	require.False(t, ok)
 	for _, name := range []string{"0", "2", "3", "4"} {
-		found, ok := c.get(name)
+		found, ok := c.get(at(name))
 		require.True(t, ok, name)
 		require.Equal(t, rows, found)
 	}
 	require.Equal(t, 4*one, c.bytes)
-	c.put("huge", make([]Partition, 100))
-	_, ok = c.get("huge")
+	c.put(at("huge"), make([]Partition, 100))
+	_, ok = c.get(at("huge"))
 	require.False(t, ok)
 }

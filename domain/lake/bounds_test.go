@@ -14,7 +14,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// slowFiles is a storage whose manifests never come, while it is, and that counts how many it was asked for.
+// slowFiles is a storage that counts opened manifests. While slow, it never delivers them.
 type slowFiles struct {
 	lake.Files
 	stuck  bool
@@ -31,7 +31,7 @@ func (f *slowFiles) Open(ctx context.Context, uri string) (lake.File, error) {
 	return f.Files.Open(ctx, uri)
 }
 
-// TestLookingIntoFilesIsBounded in time, in files and in partitions, each with what to do about it.
+// TestLookingIntoFilesIsBounded in time, files and partitions. Each error says what to do.
 func TestLookingIntoFilesIsBounded(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -59,7 +59,7 @@ func TestLookingIntoFilesIsBounded(t *testing.T) {
 	both("time", domain.CodeUnavailable, "could not be read within", func(c *lake.Catalog) { c.Bound(50*time.Millisecond, 100, 100) })
 	files.stuck = false
 
-	// Later pages read no manifest again, until the table is another one.
+	// Later pages read no manifest again until the table changes.
 	catalog := r.another(files)
 	page := func(cursor string) domain.List[lake.Partition] {
 		t.Helper()

@@ -2,18 +2,34 @@ package lake
 
 import (
 	"container/list"
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/apache/iceberg-go/table"
+
+	"github.com/millpond/millpond/domain"
 )
 
-// document is a metadata file: immutable, and so is everything made of it.
+// state is one state of a table. The location alone does not identify it: a foreign file may be
+// rewritten and registered again.
+type state struct {
+	table    domain.TableID
+	version  int
+	location string // of the metadata file
+}
+
+func stateOf(row domain.LakeTable) state { return state{row.ID, row.Version, row.MetadataLocation} }
+
+// tag is the form of the state that catalog clients store.
+func (s state) tag() string { return fmt.Sprintf("%s@%d %s", s.table, s.version, s.location) }
+
+// document is a metadata file with its derived forms. It is immutable.
 type document struct {
-	location string
-	json     []byte
-	before   string // location of the one that it followed in this process, if any
-	head     int    // bytes before the snapshots, where they are the last of the file and written has them; 0 where that is not so
+	state
+	json   []byte
+	before state // the state before it in this process, or zero
+	head   int   // bytes before the snapshots, if they are the file's last field and written has them; else 0
 
 	parseOnce sync.Once
 	parsed    table.Metadata
@@ -38,7 +54,7 @@ func (d *document) metadata() (table.Metadata, error) {
 	return d.parsed, d.parseErr
 }
 
-// snapshots are those of the file as they are written in it.
+// snapshots returns the file's snapshots as written in it.
 func (d *document) snapshots() ([]writtenSnapshot, error) {
 	d.writtenOnce.Do(func() {
 		if d.written == nil {
@@ -48,7 +64,8 @@ func (d *document) snapshots() ([]writtenSnapshot, error) {
 	return d.written, d.writtenErr
 }
 
-// refsOnly is the file with only those snapshots that branches and tags name, made once. Of a file that was made here nothing is parsed for it.
+// refsOnly returns the file with only the snapshots that branches and tags name. It is computed
+// once. A file made by this process is not parsed for it.
 func (d *document) refsOnly() ([]byte, error) {
 	d.refsOnce.Do(func() {
 		if d.head == 0 {
@@ -65,26 +82,27 @@ func (d *document) refsOnly() ([]byte, error) {
 	return d.refs, d.refsErr
 }
 
-// weight is about how many bytes the document and what is made of it hold.
+// weight is the approximate size in bytes of the document and its derived forms.
 func (d *document) weight() int64 { return 6*int64(len(d.json)) + 1024 }
 
-// cache keeps metadata by location, within a bound of bytes. Files never change, so what it has is always right.
+// cache stores metadata by state, up to a limit in bytes. A state never changes, so an entry never
+// goes stale.
 type cache struct {
-	mu     sync.Mutex
-	limit  int64
-	bytes  int64
-	recent *list.List // of *document, the most recently used first
-	byName map[string]*list.Element
+	mu      sync.Mutex
+	limit   int64
+	bytes   int64
+	recent  *list.List // of *document, the most recently used first
+	byState map[state]*list.Element
 }
 
 func newCache(limit int64) *cache {
-	return &cache{limit: limit, recent: list.New(), byName: map[string]*list.Element{}}
+	return &cache{limit: limit, recent: list.New(), byState: map[state]*list.Element{}}
 }
 
-func (c *cache) get(location string) *document {
+func (c *cache) get(of state) *document {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.byName[location]
+	e := c.byState[of]
 	if e == nil {
 		return nil
 	}
@@ -92,31 +110,32 @@ func (c *cache) get(location string) *document {
 	return e.Value.(*document)
 }
 
-// put keeps the document, unless it alone would take half of the room.
+// put stores the document, unless it needs more than half of the limit.
 func (c *cache) put(d *document) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if d.weight() > c.limit/2 || c.byName[d.location] != nil {
+	if d.weight() > c.limit/2 || c.byState[d.state] != nil {
 		return
 	}
-	c.byName[d.location] = c.recent.PushFront(d)
+	c.byState[d.state] = c.recent.PushFront(d)
 	c.bytes += d.weight()
 	for c.bytes > c.limit {
 		c.remove(c.recent.Back())
 	}
 }
 
-// supersede keeps the document that followed the one at the location. That one stays for those who have just been told of it, and what was before it goes.
-func (c *cache) supersede(d *document, old string) {
+// supersede stores the document that follows old. The old document stays, since clients may just
+// have received its tag. The one before it is removed.
+func (c *cache) supersede(d *document, old state) {
 	d.before = old
 	c.put(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.byName[old]
+	e := c.byState[old]
 	if e == nil {
 		return
 	}
-	if gone := c.byName[e.Value.(*document).before]; gone != nil {
+	if gone := c.byState[e.Value.(*document).before]; gone != nil {
 		c.remove(gone)
 	}
 }
@@ -124,6 +143,6 @@ func (c *cache) supersede(d *document, old string) {
 func (c *cache) remove(e *list.Element) {
 	gone := e.Value.(*document)
 	c.recent.Remove(e)
-	delete(c.byName, gone.location)
+	delete(c.byState, gone.state)
 	c.bytes -= gone.weight()
 }

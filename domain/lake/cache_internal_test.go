@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMemoryIsBounded: with the metadata of far more tables than fit, each read in every way there is, the cache holds no more memory than its bound.
+// TestMemoryIsBounded: the cache stays within its bound with far more metadata than fits, read in
+// every way.
 func TestMemoryIsBounded(t *testing.T) {
-	const limit, tables, each = 64 << 20, 1000, 10_000
+	const limit, tables, each = 16 << 20, 250, 2_500
 	snapshots := make([]map[string]any, each)
 	for i := range snapshots {
 		snapshots[i] = map[string]any{
@@ -32,10 +33,10 @@ func TestMemoryIsBounded(t *testing.T) {
 	c := newCache(limit)
 	before := heap()
 	for i := range tables {
-		d := &document{location: fmt.Sprint(i), json: append([]byte{}, text...)}
+		d := &document{state: state{location: fmt.Sprint(i)}, json: append([]byte{}, text...)}
 		c.put(d)
 		require.LessOrEqual(t, c.bytes, int64(limit))
-		if i < tables-20 { // those that are thrown away again need not be read
+		if i < tables-20 { // evicted ones need not be read
 			continue
 		}
 		meta, err := d.metadata()
@@ -53,7 +54,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// heap is how many bytes are in use.
+// heap is the number of bytes in use.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -61,24 +62,25 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestSupersededMetadataGoes from memory: the current one stays, and the one before it for those who have just been told of it.
+// TestSupersededMetadataGoes: the cache keeps the current document and the one before it, for
+// clients that have just received its tag.
 func TestSupersededMetadataGoes(t *testing.T) {
 	c := newCache(1 << 20)
 	for i := range 5 {
-		old := ""
+		old := state{}
 		if i > 0 {
-			old = fmt.Sprint(i - 1)
+			old.location = fmt.Sprint(i - 1)
 		}
-		c.supersede(&document{location: fmt.Sprint(i), json: []byte("{}")}, old)
+		c.supersede(&document{state: state{location: fmt.Sprint(i)}, json: []byte("{}")}, old)
 	}
 	for i := range 5 {
-		require.Equal(t, i >= 3, c.get(fmt.Sprint(i)) != nil, i)
+		require.Equal(t, i >= 3, c.get(state{location: fmt.Sprint(i)}) != nil, i)
 	}
-	require.Equal(t, 2*c.get("4").weight(), c.bytes)
+	require.Equal(t, 2*c.get(state{location: "4"}).weight(), c.bytes)
 	require.Equal(t, 2, c.recent.Len())
 }
 
-// TestRefsOnlyOfWhatWasMadeHere says what is said of a file that was read, and parses nothing.
+// TestRefsOnlyOfWhatWasMadeHere equals that of a file that was read, and parses nothing.
 func TestRefsOnlyOfWhatWasMadeHere(t *testing.T) {
 	text := []byte(`{"format-version":2,"table-uuid":"9c12d441-03fe-4693-9a96-a0705ddf69c1","location":"file:///lake/ws/db/t","last-sequence-number":3,
 		"last-updated-ms":1800000000000,"last-column-id":1,"current-schema-id":0,"schemas":[{"type":"struct","schema-id":0,"fields":[]}],

@@ -13,52 +13,57 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// maxTries bounds how often a commit is tried whose pointer others have swapped meanwhile.
+// maxTries bounds the tries of a commit that keeps losing the race for the pointer.
 const maxTries = 20
 
-// Commit changes a table, or makes one with assert-create. CommitFailed when what it requires does not hold, or it lost a race which it cannot be
-// repeated for; AlreadyExists for assert-create of what is there; NoSuchWarehouse, NoSuchNamespace, NoSuchTable; CommitStateUnknown; CodeInvalid. A lost
-// race is repeated here as long as the requirements hold. Without a key, and of whom no lineage is kept, it takes two round trips and one file written.
+// Commit changes a table, or creates one with assert-create. CommitFailed when a requirement does
+// not hold or a lost race cannot be repeated; AlreadyExists when assert-create finds a table;
+// NoSuchWarehouse, NoSuchNamespace, NoSuchTable; CommitStateUnknown; CodeInvalid. A lost race is
+// repeated here while the requirements hold. A commit without key and lineage takes two round trips
+// and writes one file.
 func (c *Catalog) Commit(ctx context.Context, s domain.Scope, ch Change, key Key) (Loaded, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+	l, err := c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
 		o, err := c.look(ctx, s, ch)
 		if err != nil {
 			return Loaded{}, err
 		}
-		return retried(ctx, c, s, []Change{ch}, func(turns []*turn) (Loaded, error) {
-			p, err := c.prepare(ctx, s, ch, o.during(turns[0]))
+		return retried(ctx, c, s, []Change{ch}, func(locks []*tableLock) (Loaded, error) {
+			p, err := c.prepare(ctx, s, ch, o.refresh(locks[0]))
 			o = nil
 			if err != nil {
 				return Loaded{}, err
 			}
-			l, err := c.finish(ctx, s, p, keep)
-			turns[0].last = l.Table
+			l, err := c.finish(ctx, s, p, record)
+			locks[0].last = l.Table
 			return l, err
 		})
 	})
+	c.lostRace(ctx, s, []Change{ch}, err)
+	return l, err
 }
 
-// outlook is a request that was read, and the table as it was found for it. Either serves one try.
-type outlook struct {
+// preparedRead is a parsed request with the table's row. It serves one try.
+type preparedRead struct {
 	request
 	row domain.LakeTable
 }
 
-// during is the outlook of whoever has the turn: of the table as it was committed meanwhile, if it was. What is refused of that state was to be refused at some
-// moment since the request came, so it need not be read anew.
-func (o *outlook) during(t *turn) *outlook {
+// refresh replaces the row by the one that the lock's previous holder committed. A requirement that
+// fails on that state has failed since the request arrived, so the request need not be parsed
+// again.
+func (o *preparedRead) refresh(l *tableLock) *preparedRead {
 	if o != nil {
-		o.row = t.newest(o.row)
+		o.row = l.newest(o.row)
 	}
 	return o
 }
 
-// look finds the table before its turn, and refuses what surely does not hold: it would only wait to be refused. It is nil where there is no table, and where it is
-// for the turn to say what is wrong.
-func (c *Catalog) look(ctx context.Context, s domain.Scope, ch Change) (*outlook, error) {
+// look reads the request and the table before the table lock is taken. So a commit that cannot
+// succeed does not wait. It returns nil for assert-create, which is checked under the lock.
+func (c *Catalog) look(ctx context.Context, s domain.Scope, ch Change) (*preparedRead, error) {
 	r, err := ch.read()
 	if err != nil {
 		return nil, err
@@ -70,19 +75,23 @@ func (c *Catalog) look(ctx context.Context, s domain.Scope, ch Change) (*outlook
 	if err != nil {
 		return nil, err
 	}
-	if d := c.cache.get(row.MetadataLocation); d != nil {
+	if d := c.cache.get(stateOf(row)); d != nil {
 		base, err := d.metadata()
 		if err == nil {
 			err = r.holds(base)
+		}
+		if err == nil { // saves reading them under the lock
+			err = c.checkManifests(ctx, s, base, r.added())
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return &outlook{r, row}, nil
+	return &preparedRead{r, row}, nil
 }
 
-// CommitAll changes several tables, all of them or none. Each Ref's database is the one given. Errors are those of Commit; a table may be named once.
+// CommitAll changes several tables in one transaction. It sets each Ref's Database to database. A
+// table may be named once. Errors are those of Commit.
 func (c *Catalog) CommitAll(ctx context.Context, s domain.Scope, database string, all []Change, key Key) error {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return err
@@ -94,22 +103,23 @@ func (c *Catalog) CommitAll(ctx context.Context, s domain.Scope, database string
 	named := map[string]bool{}
 	for i := range all {
 		all[i].Ref.Database = database
-		if name := all[i].turn(s); named[name] {
+		if name := all[i].lockName(s); named[name] {
 			return domain.Invalid("table-changes", "The transaction names the table %q twice; put its changes together.", all[i].Ref.Name)
 		} else {
 			named[name] = true
 		}
 	}
-	_, err := once(ctx, c, s, key, func(keep func(domain.Tx, nothing) error) (nothing, error) {
-		return retried(ctx, c, s, all, func([]*turn) (nothing, error) { return nothing{}, c.commitAll(ctx, s, all, keep) })
+	_, err := once(ctx, c, s, key, func(record func(domain.Tx, nothing) error) (nothing, error) {
+		return retried(ctx, c, s, all, func([]*tableLock) (nothing, error) { return nothing{}, c.commitAll(ctx, s, all, record) })
 	})
+	c.lostRace(ctx, s, all, err)
 	return err
 }
 
 // maxChanges bounds the tables of one transaction.
 const maxChanges = 100
 
-func (c *Catalog) commitAll(ctx context.Context, s domain.Scope, all []Change, keep func(domain.Tx, nothing) error) error {
+func (c *Catalog) commitAll(ctx context.Context, s domain.Scope, all []Change, record func(domain.Tx, nothing) error) error {
 	ready := make([]*prepared, len(all))
 	for i, ch := range all {
 		var err error
@@ -117,52 +127,81 @@ func (c *Catalog) commitAll(ctx context.Context, s domain.Scope, all []Change, k
 			return err
 		}
 	}
-	// Rows are locked in one order by all. Before them all places in the storage are, and so is the workspace to those who make tables (see swapAll).
+	// All transactions lock rows in the same order. Locations are locked before rows, and so is the
+	// workspace when tables are created (see swapAll).
 	slices.SortFunc(ready, func(a, b *prepared) int { return strings.Compare(string(a.row.ID), string(b.row.ID)) })
-	if keep == nil {
-		return c.settle(ctx, s, ready, nil)
+	if record == nil {
+		return c.finalize(ctx, s, ready, nil)
 	}
-	return c.settle(ctx, s, ready, func(tx domain.Tx) error { return keep(tx, nothing{}) })
+	return c.finalize(ctx, s, ready, func(tx domain.Tx) error { return record(tx, nothing{}) })
 }
 
-// turn is what a change of the table waits its turn for.
-func (ch Change) turn(s domain.Scope) string {
+// lockName names the lock of the changed table within this process.
+func (ch Change) lockName(s domain.Scope) string {
 	r := ch.Ref
 	return strings.Join([]string{string(s.Workspace()), domain.FoldName(r.Database), domain.FoldName(r.Schema), domain.FoldName(r.Name)}, "\x00")
 }
 
-// retried tries until the race is won, in turns with others of this process: those of the changes, in their order.
-func retried[T any](ctx context.Context, c *Catalog, s domain.Scope, all []Change, try func([]*turn) (T, error)) (T, error) {
+// retried tries until the race is won. During a try it holds the locks of the changed tables, in
+// their order.
+func retried[T any](ctx context.Context, c *Catalog, s domain.Scope, all []Change, try func([]*tableLock) (T, error)) (T, error) {
 	var none T
-	order := make([]int, len(all))
-	for i := range order {
-		order[i] = i
+	mine, done, err := c.lockTables(ctx, s, all)
+	if err != nil {
+		return none, err
 	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(all[a].turn(s), all[b].turn(s)) })
-	mine := make([]*turn, len(all))
-	for _, i := range order {
-		t, done, err := c.turns.take(ctx, all[i].turn(s))
-		if err != nil {
-			return none, err
-		}
-		defer done()
-		mine[i] = t
-	}
+	defer func() { done() }()
+	until := time.Now().Add(reservedTime)
 	for n := 1; ; n++ {
 		got, err := try(mine)
 		if !errors.Is(err, errLost) {
 			return got, err
 		}
 		if n == maxTries {
-			return none, failed(CommitFailed, "The table was changed by others each of the %d times that the commit was tried; try again.", maxTries)
+			return none, failed(CommitFailed, "The table was changed by others each of the %d times that the commit was tried; try again.", maxTries).because(errOvertaken)
+		}
+		done()
+		done = func() {}
+		if err := c.awaitReservation(ctx, s, all, until); err != nil {
+			return none, err
 		}
 		if err := pause(ctx, n); err != nil {
+			return none, err
+		}
+		if mine, done, err = c.lockTables(ctx, s, all); err != nil {
+			done = func() {}
 			return none, err
 		}
 	}
 }
 
-// pause waits a moment that grows with the tries, and that is another one for everybody.
+// lockTables waits for the tables' locks within this process, in one order for all callers.
+func (c *Catalog) lockTables(ctx context.Context, s domain.Scope, all []Change) (mine []*tableLock, done func(), err error) {
+	var releases []func()
+	done = func() {
+		for _, release := range slices.Backward(releases) {
+			release()
+		}
+	}
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(all[a].lockName(s), all[b].lockName(s)) })
+	mine = make([]*tableLock, len(all))
+	for _, i := range order {
+		t, release, err := c.locks.lock(ctx, all[i].lockName(s))
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		releases = append(releases, release)
+		mine[i] = t
+	}
+	return mine, done, nil
+}
+
+// pause waits a random time that grows with the number of tries.
 func pause(ctx context.Context, n int) error {
 	timer := time.NewTimer(rand.N(time.Duration(min(n, 10)) * 5 * time.Millisecond))
 	defer timer.Stop()
@@ -174,8 +213,8 @@ func pause(ctx context.Context, n int) error {
 	}
 }
 
-// prepare reads the table, unless the outlook has it, checks what the change requires, and makes the new metadata.
-func (c *Catalog) prepare(ctx context.Context, s domain.Scope, ch Change, o *outlook) (*prepared, error) {
+// prepare reads the table unless o has it, checks the requirements, and builds the new metadata.
+func (c *Catalog) prepare(ctx context.Context, s domain.Scope, ch Change, o *preparedRead) (*prepared, error) {
 	f := c.fence(s)
 	if o != nil {
 		return c.prepareNext(ctx, s, f, o.row, o.request)
@@ -197,7 +236,7 @@ func (c *Catalog) prepare(ctx context.Context, s domain.Scope, ch Change, o *out
 	return c.prepareNext(ctx, s, f, row, r)
 }
 
-// check refuses what must not be in a request, whatever the table.
+// check refuses content that no request may have, whatever the table.
 func (c *Catalog) check(f fence, r request) error {
 	if err := r.timely(c.Clock.Now()); err != nil {
 		return err
@@ -205,12 +244,12 @@ func (c *Catalog) check(f fence, r request) error {
 	return r.fenced(f)
 }
 
-// prepareNext is a change of a table that is there.
+// prepareNext prepares a change of an existing table.
 func (c *Catalog) prepareNext(ctx context.Context, s domain.Scope, f fence, row domain.LakeTable, r request) (*prepared, error) {
 	if err := c.check(f, r); err != nil {
 		return nil, err
 	}
-	d, err := c.document(ctx, row.MetadataLocation)
+	d, err := c.document(ctx, stateOf(row))
 	if err != nil {
 		return nil, err
 	}
@@ -221,12 +260,19 @@ func (c *Catalog) prepareNext(ctx context.Context, s domain.Scope, f fence, row 
 	if err := r.holds(base); err != nil {
 		return nil, err
 	}
-	if err := c.ownPaths(ctx, s, row.ID, r.properties()); err != nil {
-		return nil, err
-	}
-	p := &prepared{place: place{fence: f}, old: row.MetadataLocation, action: domain.TableCommit, wrote: r.wrote()}
+	p := &prepared{target: target{fence: f}, old: stateOf(row), action: domain.TableCommit, wrote: r.wrote(), erase: r.erase}
 	location, err := f.elsewhere(r.location(), row.Location)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.checkManifests(ctx, s, base, r.added()); err != nil {
+		return nil, err
+	}
+	dirs, err := f.choices(location, r.properties())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.vacant(ctx, s, row.ID, dirs); err != nil {
 		return nil, err
 	}
 	meta, err := r.apply(f, base, row, location)
@@ -253,7 +299,8 @@ func (c *Catalog) prepareNext(ctx context.Context, s domain.Scope, f fence, row 
 	return p, nil
 }
 
-// elsewhere is the location that a request moves a table or a view to, and empty where it is none, or the one that it has, however that is written.
+// elsewhere returns the canonical location to which a request moves a table or view. It is empty if
+// raw is empty or another spelling of the current location.
 func (f fence) elsewhere(raw, now string) (string, error) {
 	if raw == "" {
 		return "", nil
@@ -264,8 +311,9 @@ func (f fence) elsewhere(raw, now string) (string, error) {
 	return f.chosen(raw)
 }
 
-// apply makes the metadata that follows base, at the location, which is empty for where the table is; nil when nothing changes. Where the table is says its row:
-// its file may write that otherwise, and whoever can write to the storage may have changed it.
+// apply builds the metadata that follows base, or nil when nothing changes. An empty location means
+// the current one, which the row defines. The file may spell it differently, or a writer to the
+// storage may have changed it.
 func (r request) apply(f fence, base table.Metadata, row domain.LakeTable, location string) (meta table.Metadata, err error) {
 	if stands, err := f.directory("location", base.Location()); location == "" && (err != nil || stands != row.Location) {
 		location = row.Location
@@ -275,11 +323,8 @@ func (r request) apply(f fence, base table.Metadata, row domain.LakeTable, locat
 		if err != nil {
 			return err
 		}
-		for i, u := range r.updates {
-			if r.seen[i].Action == table.UpdateSetLocation {
-				continue
-			}
-			if err := u.Apply(builder); err != nil {
+		for _, i := range r.changeOrder() {
+			if err := r.updates[i].Apply(builder); err != nil {
 				return err
 			}
 		}
@@ -300,9 +345,10 @@ func (r request) apply(f fence, base table.Metadata, row domain.LakeTable, locat
 	return meta, err
 }
 
-// unnamed are the metadata files that the new metadata no longer names and the table's properties say are to go then: those of its own.
+// unnamed returns the table's own metadata files that next no longer names, if its properties ask
+// to delete them.
 func unnamed(f fence, base, next table.Metadata, row domain.LakeTable) (files []string) {
-	if !next.Properties().GetBool(table.MetadataDeleteAfterCommitEnabledKey, table.MetadataDeleteAfterCommitEnabledDefault) || row.Registered {
+	if !next.Properties().GetBool(table.MetadataDeleteAfterCommitEnabledKey, true) || row.Registered {
 		return nil
 	}
 	named := map[string]bool{}
@@ -318,7 +364,8 @@ func unnamed(f fence, base, next table.Metadata, row domain.LakeTable) (files []
 	return files
 }
 
-// prepareNew is a table that a commit makes, from nothing.
+// prepareNew prepares a table that a commit creates. If its directories were not staged, the owner
+// of their files is unknown, and the table is marked registered.
 func (c *Catalog) prepareNew(ctx context.Context, s domain.Scope, ch Change, r request) (*prepared, error) {
 	if err := c.check(c.fence(s), r); err != nil {
 		return nil, err
@@ -328,11 +375,24 @@ func (c *Catalog) prepareNew(ctx context.Context, s domain.Scope, ch Change, r r
 			return nil, failed(CommitFailed, "The commit requires what does not hold: %s.", err).because(err)
 		}
 	}
-	at, err := c.newPlace(ctx, s, ch.Ref, domain.KindTable, r.location())
+	at, err := c.newTarget(ctx, s, ch.Ref, domain.KindTable, r.location())
 	if err != nil {
 		return nil, err
 	}
-	if err := c.ownPaths(ctx, s, at.row.ID, r.properties()); err != nil {
+	dirs, err := at.fence.choices(at.row.Location, r.properties())
+	if err != nil {
+		return nil, err
+	}
+	dirs = at.chosenOf(dirs)
+	if _, err := c.foreign(ctx, s, dirs, at.row.ID); err != nil {
+		return nil, err
+	}
+	staged, err := c.staged(ctx, s, dirs)
+	if err != nil {
+		return nil, err
+	}
+	at.row.Registered, at.staged = !staged, dirs
+	if err := c.checkManifests(ctx, s, nil, r.added()); err != nil {
 		return nil, err
 	}
 	var meta table.Metadata
@@ -343,9 +403,6 @@ func (c *Catalog) prepareNew(ctx context.Context, s domain.Scope, ch Change, r r
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{place: at, action: domain.TableCreate, wrote: r.wrote()}
-	if len(p.wrote) == 0 {
-		p.wrote = []int64{0}
-	}
+	p := &prepared{target: at, action: domain.TableCreate, wrote: r.wrote()}
 	return p, p.fill(at.row, meta)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// together runs fn n times at once.
+// together runs fn n times concurrently.
 func together(n int, fn func(i int)) {
 	var all sync.WaitGroup
 	start := make(chan struct{})
@@ -28,7 +28,8 @@ func together(n int, fn func(i int)) {
 	all.Wait()
 }
 
-// TestParallelWriters: twenty writers append to one table through two replicas; each row is there exactly once, and no file of a lost try is left.
+// TestParallelWriters: twenty writers append to one table through two replicas. Each row exists
+// exactly once, and no failed try leaves a file.
 func TestParallelWriters(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
@@ -67,7 +68,8 @@ func TestParallelWriters(t *testing.T) {
 	require.Empty(t, r.reported)
 }
 
-// TestRaceIsRepeatedHere: what does not depend on the state of the table wins in the end without the client's help, however many write at once.
+// TestRaceIsRepeatedHere: a change that does not depend on the table's state succeeds without
+// client retries, however many write at once.
 func TestRaceIsRepeatedHere(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
@@ -138,7 +140,7 @@ func TestRequirements(t *testing.T) {
 	require.Equal(t, before.MetadataLocation, l.MetadataLocation, "what changes nothing makes no new file")
 }
 
-// stagedCommit is what a client sends to make a table that it has staged.
+// stagedCommit is the commit by which a client creates a staged table.
 func stagedCommit(t *testing.T, staged lake.Loaded) lake.Change {
 	meta, err := table.ParseMetadataBytes(staged.Metadata)
 	require.NoError(t, err)
@@ -162,7 +164,7 @@ func stagedCommit(t *testing.T, staged lake.Loaded) lake.Change {
 	}
 }
 
-// TestStageCreate keeps nothing until the commit, of which one of two wins.
+// TestStageCreate: staging stores no table, and one of two commits wins.
 func TestStageCreate(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -235,25 +237,47 @@ func TestTransactions(t *testing.T) {
 	require.Equal(t, 13, r.load("public", "b").Table.Version)
 }
 
-// TestDeleteAfterCommit removes metadata files that fell off the log, when the table says so.
+// TestDeleteAfterCommit removes metadata files that fell off the log, unless the table disables
+// that.
 func TestDeleteAfterCommit(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
-	_, err := r.set("t", "write.metadata.previous-versions-max", "2")
-	require.NoError(t, err)
-	_, err = r.set("t", "write.metadata.delete-after-commit.enabled", "true")
-	require.NoError(t, err)
-	for i := range 5 {
-		_, err = r.set("t", "k", fmt.Sprint(i))
+	set := func(key, value string) map[string]string {
+		t.Helper()
+		l, err := r.set("t", key, value)
 		require.NoError(t, err)
+		var meta struct {
+			Properties map[string]string `json:"properties"`
+		}
+		require.NoError(t, json.Unmarshal(l.Metadata, &meta))
+		return meta.Properties
+	}
+	set("write.metadata.previous-versions-max", "2")
+	for i := range 6 {
+		require.NotContains(t, set("k", fmt.Sprint(i)), "write.metadata.delete-after-commit.enabled")
 	}
 	require.Len(t, r.onDisk(), 3)
 	for _, name := range r.onDisk() {
 		require.Regexp(t, `/metadata/0000[567]-`, name)
 	}
+	set("write.metadata.delete-after-commit.enabled", "false")
+	set("k", "x")
+	require.Len(t, r.onDisk(), 5)
 }
 
-// TestIdempotency: the same key is answered as before, for half an hour; another request under it is refused.
+// TestAHundredMetadataFilesStay if the table sets no number.
+func TestAHundredMetadataFilesStay(t *testing.T) {
+	r := newRig(t)
+	r.create("public", "t")
+	for i := range 110 {
+		_, err := r.set("t", "k", fmt.Sprint(i))
+		require.NoError(t, err)
+	}
+	require.Len(t, r.onDisk(), 101)
+}
+
+// TestIdempotency: the same key returns the same answer for half an hour. Another request under it
+// is refused.
 func TestIdempotency(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -286,7 +310,8 @@ func TestIdempotency(t *testing.T) {
 	require.Equal(t, l, again)
 }
 
-// TestLineage: what a statement or a run's task loads and commits is what it has read and written; people leave audit rows only.
+// TestLineage: loads and commits of statements and runs are recorded as reads and writes. People
+// leave only audit rows.
 func TestLineage(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
@@ -323,7 +348,7 @@ func TestLineage(t *testing.T) {
 	require.Empty(t, l.Written)
 	require.Empty(t, of(r.scope))
 
-	// What is written to a branch is written, though the table's current snapshot stays.
+	// A write to a branch is recorded, though the table's current snapshot stays.
 	at := time.Now().UnixMilli()
 	added := snapshotAt(row.Location, 77, at)
 	added["sequence-number"] = 3
@@ -336,16 +361,30 @@ func TestLineage(t *testing.T) {
 	l = of(statement)
 	require.Len(t, l.Written, 2)
 	require.Contains(t, []int64{l.Written[0].SnapshotID, l.Written[1].SnapshotID}, int64(77))
+
+	// So is altering or renaming a table, without a snapshot.
+	unsnapshot := func(name string) bool {
+		return slices.ContainsFunc(of(statement).Written, func(e domain.LineageEntry) bool { return e.SnapshotID == 0 && e.Name == name })
+	}
+	require.False(t, unsnapshot("t"))
+	_, err = r.catalog.Commit(t.Context(), statement, lake.Change{Ref: ref("public", "t"), Updates: raw(t, []any{
+		map[string]any{"action": "set-properties", "updates": map[string]string{"a": "b"}},
+	})}, lake.Key{})
+	require.NoError(t, err)
+	require.True(t, unsnapshot("t"))
+	r.create("public", "before")
+	require.NoError(t, r.catalog.Rename(t.Context(), statement, domain.KindTable, ref("public", "before"), ref("public", "after"), lake.Key{}))
+	require.True(t, unsnapshot("before"))
 }
 
-// TestWriterThatIsOver changes nothing more, whatever the change.
+// TestWriterThatIsOver: a writer that has ended changes nothing more.
 func TestWriterThatIsOver(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	made := r.create("public", "t")
 	id := r.create("public", "gone").Table.ID
 	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "gone"), domain.KindTable, false, lake.Key{}))
-	over := r.as(domain.ActorRun, "att_1", domain.RoleEditor) // there is none
+	over := r.as(domain.ActorRun, "att_1", domain.RoleEditor) // no such attempt exists
 	set := raw(t, []any{map[string]any{"action": "set-properties", "updates": map[string]string{"a": "b"}}})
 	refused := map[string]error{}
 	_, refused["create"] = r.catalog.Create(ctx, over, "lake", "public", lake.NewTable{Name: "u", Schema: json.RawMessage(twoColumns)}, lake.Key{})
@@ -360,7 +399,7 @@ func TestWriterThatIsOver(t *testing.T) {
 	refused["drop schema"] = r.catalog.DropSchema(ctx, over, "lake", "public", lake.Key{})
 	for what, err := range refused {
 		require.True(t, domain.IsCode(err, domain.CodeConflict), "%s: %v", what, err)
-		require.ErrorContains(t, err, "is over", what)
+		require.ErrorContains(t, err, "has ended", what)
 	}
 	require.Equal(t, made.MetadataLocation, r.load("public", "t").MetadataLocation)
 }

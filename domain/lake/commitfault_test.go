@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// faulty are files that fail as told.
+// faulty is a storage that fails on request.
 type faulty struct {
 	lake.Files
 	write  atomic.Pointer[error]
@@ -56,7 +57,7 @@ func TestStorageThatFails(t *testing.T) {
 	reason(t, lake.NoSuchFile, err)
 }
 
-// breaking is a store whose commits are not heard of, once they are done or not done.
+// breaking is a store whose commits report no result, whether they succeed or fail.
 type breaking struct {
 	domain.Store
 	mode atomic.Int32
@@ -66,7 +67,7 @@ const (
 	modeFine   = iota
 	modeDone   // the transaction is committed
 	modeUndone // it is not
-	modeAway   // it is committed, and then the database does not answer any more
+	modeAway   // it is committed, and then the database stops answering
 )
 
 var errAway = domain.Errorf(domain.CodeUnavailable, "The database does not answer.")
@@ -95,18 +96,19 @@ func (b *breaking) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) er
 	return err
 }
 
-// watched sees a pointer being swapped.
+// watched observes pointer swaps.
 type watched struct {
 	domain.Tx
 	wrote bool
 }
 
 func (w *watched) SwapLakeTable(ctx context.Context, t domain.LakeTable, old string) (bool, error) {
-	w.wrote = w.wrote || t.MetadataLocation != old
+	w.wrote = true
 	return w.Tx.SwapLakeTable(ctx, t, old)
 }
 
-// TestDatabaseGoneAtCommit: the outcome is found out where it can be; where it cannot, that is said, and the new metadata file stays.
+// TestDatabaseGoneAtCommit: the outcome is determined if possible. If not, the error says so, and
+// the new metadata file stays.
 func TestDatabaseGoneAtCommit(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
@@ -126,13 +128,44 @@ func TestDatabaseGoneAtCommit(t *testing.T) {
 	code(t, domain.CodeUnavailable, err)
 	require.Empty(t, lake.ReasonOf(err), "it is known that nothing happened")
 	require.Len(t, r.onDisk(), 2)
+	reserve := func(of domain.Actor) {
+		for range 3 {
+			require.NoError(t, r.store.In(t.Context(), r.scope, func(tx domain.Tx) error {
+				return tx.NoteLostRace(t.Context(), r.load("public", "t").Table.ID, of, r.clock.Now(), r.clock.Now().Add(10*time.Second))
+			}))
+		}
+	}
+	reservations := func() (n int) {
+		require.NoError(t, r.sql.QueryRow(`SELECT count(*) FROM lake_turns WHERE until IS NOT NULL`).Scan(&n))
+		return n
+	}
+	reserve(domain.Actor{Kind: domain.ActorAPIKey, ID: "another"})
+	r.clock.move(11 * time.Second)
+	err = set("2")
+	code(t, domain.CodeUnavailable, err)
+	require.Empty(t, lake.ReasonOf(err), "the reservation expired after the last commit")
+	require.Len(t, r.onDisk(), 2)
+	b.mode.Store(modeFine)
+	other := r.as(domain.ActorAPIKey, "other", domain.RoleEditor)
+	_, err = r.catalog.Commit(t.Context(), other, lake.Change{
+		Ref: ref("public", "t"), Updates: raw(t, []any{map[string]any{"action": "set-properties", "updates": map[string]string{"b": "1"}}}),
+	}, lake.Key{})
+	require.NoError(t, err)
+	reserve(r.scope.Actor())
+	b.mode.Store(modeUndone)
+	before := reservations()
+	err = set("2")
+	code(t, domain.CodeUnavailable, err)
+	require.Empty(t, lake.ReasonOf(err), "the caller has the reservation, and another writer has committed last")
+	require.Equal(t, before, reservations(), "no reservation has ended")
+	require.Len(t, r.onDisk(), 3)
 	b.mode.Store(modeAway)
 	reason(t, lake.CommitStateUnknown, set("3"))
 	require.Contains(t, string(r.load("public", "t").Metadata), `"a":"3"`)
-	require.Len(t, r.onDisk(), 3)
+	require.Len(t, r.onDisk(), 4)
 }
 
-// TestCallerGone: a commit that has begun comes to its end.
+// TestCallerGone: a commit in progress finishes.
 func TestCallerGone(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")

@@ -3,6 +3,7 @@ package lake
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
@@ -11,16 +12,17 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// place is where something new is to be: its database, its schema, and a row begun.
-type place struct {
+// target is the fence and the partly filled row of a new table or view.
+type target struct {
 	fence  fence
 	row    domain.LakeTable
-	chosen bool // the location, by the client
+	chosen bool   // the client chose the location
+	staged chosen // directories whose stage ends when the table is created
 }
 
-// newPlace looks the schema up, and chooses an id and, where the client did not, a location.
-func (c *Catalog) newPlace(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, location string) (place, error) {
-	p := place{fence: c.fence(s), chosen: location != ""}
+// newTarget looks the schema up, and chooses an id and, unless the client gave one, a location.
+func (c *Catalog) newTarget(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, location string) (target, error) {
+	p := target{fence: c.fence(s), chosen: location != ""}
 	if err := domain.ValidLakeName("name", r.Name); err != nil {
 		return p, err
 	}
@@ -56,51 +58,72 @@ func (c *Catalog) newPlace(ctx context.Context, s domain.Scope, r Ref, kind doma
 	return p, err
 }
 
-// makeDirs makes the directories that engines expect of a table in files.
+// makeDirs creates the directories that engines expect of a table on a file system.
 func (c *Catalog) makeDirs(ctx context.Context, location string) error {
 	return c.Files.MakeDirs(ctx, location+"/data/", location+"/metadata/")
 }
 
-// Create makes a table. NoSuchWarehouse, NoSuchNamespace, AlreadyExists; CodeInvalid for a schema, spec, order, property or location that cannot be. A staged one is kept
-// nowhere: its key is of no use, and a commit with assert-create follows.
+// Create creates a table. NoSuchWarehouse, NoSuchNamespace, AlreadyExists; CodeInvalid for an
+// invalid schema, spec, order, property or location; CodeConflict for a directory that holds files.
+// For a staged table only its directories are stored, for a day, and a commit with assert-create
+// follows. Its key has no effect.
 func (c *Catalog) Create(ctx context.Context, s domain.Scope, database, schema string, n NewTable, key Key) (Loaded, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
-		p, err := c.newPlace(ctx, s, Ref{database, schema, n.Name}, domain.KindTable, n.Location)
+	return c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+		p, err := c.newTarget(ctx, s, Ref{database, schema, n.Name}, domain.KindTable, n.Location)
 		if err != nil {
-			return Loaded{}, err
-		}
-		if err := c.ownPaths(ctx, s, p.row.ID, n.Properties); err != nil {
 			return Loaded{}, err
 		}
 		meta, err := n.metadata(p)
 		if err != nil {
 			return Loaded{}, err
 		}
-		if n.Stage {
-			return c.stage(ctx, p, meta)
+		dirs, err := p.fence.choices(p.row.Location, n.Properties)
+		if err != nil {
+			return Loaded{}, err
 		}
-		made := prepared{place: p, action: domain.TableCreate, wrote: []int64{0}}
+		if err := c.vacant(ctx, s, p.row.ID, p.chosenOf(dirs)); err != nil {
+			return Loaded{}, err
+		}
+		if n.Stage {
+			return c.stage(ctx, s, p, meta, dirs)
+		}
+		made := prepared{target: p, action: domain.TableCreate, wrote: []int64{0}}
 		if err := made.fill(p.row, meta); err != nil {
 			return Loaded{}, err
 		}
-		return c.finish(ctx, s, &made, keep)
+		return c.finish(ctx, s, &made, record)
 	})
 }
 
-func (c *Catalog) stage(ctx context.Context, p place, meta table.Metadata) (Loaded, error) {
+// chosenOf returns the directories of a new table that the client chose.
+func (p target) chosenOf(dirs chosen) chosen {
+	if p.chosen {
+		return dirs
+	}
+	dirs = maps.Clone(dirs)
+	delete(dirs, p.row.Location)
+	return dirs
+}
+
+// stage stores the new table's directories. A later commit can then create the table with the files
+// that its writer puts there.
+func (c *Catalog) stage(ctx context.Context, s domain.Scope, p target, meta table.Metadata, dirs chosen) (Loaded, error) {
 	body, err := json.Marshal(meta)
 	if err != nil {
+		return Loaded{}, err
+	}
+	if err := c.stageLocations(ctx, s, dirs); err != nil {
 		return Loaded{}, err
 	}
 	summarise(&p.row, meta)
 	return Loaded{Table: p.row, Metadata: body}, c.makeDirs(ctx, p.row.Location)
 }
 
-// metadata is that of a new table.
-func (n NewTable) metadata(p place) (meta table.Metadata, err error) {
+// metadata builds the metadata of a new table.
+func (n NewTable) metadata(p target) (meta table.Metadata, err error) {
 	if err := p.fence.checkProperties(n.Properties); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,8 @@ type FilesFilter struct {
 	Snapshot *int64 // nil means the current one
 }
 
-// snapshot is the one asked for; nil where none is and the table has none.
+// snapshot returns the snapshot with the id, or the current one for nil. It is nil if the table has
+// no current one.
 func (t opened) snapshot(id *int64) (*table.Snapshot, error) {
 	if id == nil {
 		return t.meta.CurrentSnapshot(), nil
@@ -49,7 +50,8 @@ func (t opened) snapshot(id *int64) (*table.Snapshot, error) {
 	return nil, domain.NotFound("snapshot", *id)
 }
 
-// fileCursor is where a page of files ends: in which manifest of the snapshot, and after how many entries.
+// fileCursor is the end of a page of files: a snapshot, a manifest of it, and the number of entries
+// read.
 type fileCursor struct {
 	snapshot        int64
 	manifest, entry int
@@ -74,9 +76,10 @@ func parseFileCursor(s string) (c fileCursor, err error) {
 	return c, nil
 }
 
-// DataFiles are those of a snapshot, in the order of its manifests: data files and files of deletes. Later pages are of the same snapshot as the first. Of
-// the files only manifests are read; those before the page are not. CodeInvalid for a table whose manifests name more than can be looked through,
-// CodeUnavailable for files that cannot be read in time.
+// DataFiles lists the data and delete files of a snapshot, in the order of its manifests. Later
+// pages are of the same snapshot as the first. It reads only manifests, and skips those before the
+// page. CodeInvalid for manifests with too many entries; CodeUnavailable for files that cannot be
+// read in time.
 func (c *Catalog) DataFiles(ctx context.Context, s domain.Scope, id domain.TableID, f FilesFilter, p domain.Page) (domain.List[DataFile], error) {
 	const list = "files"
 	filter := struct {
@@ -116,19 +119,21 @@ func (c *Catalog) DataFiles(ctx context.Context, s domain.Scope, id domain.Table
 	return domain.PageOf(list, filter, found, limit, func(d DataFile) string { return d.ordinal }), nil
 }
 
-// bounds are those of what is read of a table's files for one request.
+// bounds limit what one request reads of a table's files, and what it may add to a table.
 type bounds struct {
 	time       time.Duration
 	entries    int // of manifests
 	partitions int
+	manifests  int // in the manifest lists of a commit
+	named      int // files, in the manifests of a commit
 }
 
-var usualBounds = bounds{time: sampleTime, entries: 1_000_000, partitions: 100_000}
+var usualBounds = bounds{time: sampleTime, entries: 1_000_000, partitions: 100_000, manifests: 100_000, named: 1_000_000}
 
-// checkEvery is how many entries are read between two looks at the time.
+// checkEvery is the number of entries between two checks of the deadline.
 const checkEvery = 1_000
 
-// inTime reads the table's files, for no longer than they may take.
+// inTime runs read with the deadline bounds.time.
 func (c *Catalog) inTime(ctx context.Context, t opened, read func(context.Context, opened) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.bounds.time)
 	defer cancel()
@@ -146,10 +151,10 @@ func (c *Catalog) inTime(ctx context.Context, t opened, read func(context.Contex
 	return damaged(t.row, err)
 }
 
-// entries counts those that were read for one request.
+// entries counts the manifest entries read for one request.
 type entries struct{ read, limit int }
 
-// next counts one more, and says when it is enough.
+// next counts one more entry, and fails beyond the limit.
 func (e *entries) next(ctx context.Context) error {
 	if e.read++; e.read > e.limit {
 		return domain.Invalid("table", "The table's manifests name more than %d files, which is too many to look through here; compact its data files, or rewrite its manifests into smaller ones.", e.limit)
@@ -160,7 +165,7 @@ func (e *entries) next(ctx context.Context) error {
 	return nil
 }
 
-// files are those after the cursor, limit at most.
+// files returns at most limit files after the cursor.
 func (t opened) files(ctx context.Context, snapshot table.Snapshot, at fileCursor, limit int, b bounds) (found []DataFile, err error) {
 	manifests, err := snapshot.Manifests(t.io)
 	if err != nil {
@@ -200,7 +205,7 @@ func (t opened) dataFile(d iceberg.DataFile) (DataFile, error) {
 	}, err
 }
 
-// partition is the file's, as a path.
+// partition returns the file's partition as a path.
 func (t opened) partition(d iceberg.DataFile) (string, error) {
 	spec := t.meta.PartitionSpecByID(int(d.SpecID()))
 	if spec == nil {
@@ -213,7 +218,7 @@ func (t opened) partition(d iceberg.DataFile) (string, error) {
 	return spec.PartitionToPath(table.GetPartitionRecord(d, spec.PartitionType(schema)), schema), nil
 }
 
-// Partition is what the files of a snapshot with one value of the partition hold together.
+// Partition sums up the files of a snapshot that have one partition value.
 type Partition struct {
 	Partition   string // such as day=2026-01-01/kind=a; empty for a table without partitions
 	SpecID      int
@@ -223,14 +228,15 @@ type Partition struct {
 	DeleteFiles int64
 }
 
-// Partitions are those of the current snapshot, in the order of their names. All of its manifests are read, once for all pages while memory has them. CodeInvalid for a table
-// that has too many, CodeUnavailable for files that cannot be read in time.
+// Partitions lists the partitions of the current snapshot by name. It reads all manifests once, and
+// caches the result for later pages. CodeInvalid for a table with too many partitions;
+// CodeUnavailable for files that cannot be read in time.
 func (c *Catalog) Partitions(ctx context.Context, s domain.Scope, id domain.TableID, p domain.Page) (domain.List[Partition], error) {
 	t, err := c.open(ctx, s, id)
 	if err != nil {
 		return domain.List[Partition]{}, err
 	}
-	rows, known := c.partitions.get(t.row.MetadataLocation)
+	rows, known := c.partitions.get(stateOf(t.row))
 	if snapshot := t.meta.CurrentSnapshot(); snapshot != nil && !known {
 		err = c.inTime(ctx, t, func(ctx context.Context, t opened) (err error) {
 			rows, err = t.partitions(ctx, *snapshot, c.bounds)
@@ -239,7 +245,7 @@ func (c *Catalog) Partitions(ctx context.Context, s domain.Scope, id domain.Tabl
 		if err != nil {
 			return domain.List[Partition]{}, err
 		}
-		c.partitions.put(t.row.MetadataLocation, rows)
+		c.partitions.put(stateOf(t.row), rows)
 	}
 	return pageOver("partitions", id, rows, p, Partition.key)
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Reason says in the terms of the Iceberg REST protocol what is wrong.
+// Reason is an error's name in the Iceberg REST protocol.
 type Reason string
 
-// The reasons; the protocol's names are these with "Exception" at the end. An error without one is what its domain.Code says.
+// The reasons. The protocol's names end with "Exception". For an error without a reason,
+// domain.Code decides.
 const (
 	NoSuchWarehouse     Reason = "NoSuchWarehouse"     // CodeNotFound
 	NoSuchNamespace     Reason = "NoSuchNamespace"     // CodeNotFound
@@ -19,11 +20,11 @@ const (
 	AlreadyExists       Reason = "AlreadyExists"       // CodeConflict
 	NamespaceNotEmpty   Reason = "NamespaceNotEmpty"   // CodeConflict
 	CommitFailed        Reason = "CommitFailed"        // CodeConflict: read again, and try again
-	CommitStateUnknown  Reason = "CommitStateUnknown"  // CodeUnavailable: it may have happened
+	CommitStateUnknown  Reason = "CommitStateUnknown"  // CodeUnavailable: the commit may have happened
 	UnprocessableEntity Reason = "UnprocessableEntity" // CodeInvalid, and 422 in the protocol
 )
 
-// Error is a domain.Error with its reason.
+// Error is a domain.Error with a Reason.
 type Error struct {
 	Reason Reason
 	err    *domain.Error
@@ -32,10 +33,10 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return string(e.Reason) + ": " + e.err.Error() }
 
-// Unwrap returns the domain.Error, by which every transport knows it.
+// Unwrap returns the domain.Error, which every transport understands.
 func (e *Error) Unwrap() error { return e.err }
 
-// ReasonOf is the reason of an error, and empty where it has none.
+// ReasonOf returns the reason of an error, or "" if it has no reason.
 func ReasonOf(err error) Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason

@@ -10,9 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/expiry"
 )
 
-// chain is the metadata of a table whose nth snapshot was made n seconds after 1970 and follows the one before.
+// chain is the metadata of a table. Its nth snapshot was made n seconds after 1970 and follows the
+// one before.
 func chain(t *testing.T, snapshots int, properties map[string]string, refs map[string]map[string]any) table.Metadata {
 	t.Helper()
 	var all []map[string]any
@@ -44,7 +46,8 @@ func chain(t *testing.T, snapshots int, properties map[string]string, refs map[s
 	return meta
 }
 
-// Which snapshot is the oldest that may go: none that a tag names, and none of the last so many of a branch.
+// The oldest snapshot that may expire, by the second at which the next one replaced it. Snapshots
+// that a tag names, and the last ones of a branch, may not.
 func TestTheOldestSnapshotThatMayGo(t *testing.T) {
 	tag := func(n int) map[string]any { return map[string]any{"snapshot-id": n, "type": "tag"} }
 	for _, c := range []struct {
@@ -52,18 +55,18 @@ func TestTheOldestSnapshotThatMayGo(t *testing.T) {
 		snapshots  int
 		properties map[string]string
 		refs       map[string]map[string]any
-		want       int // seconds; 0 for none
+		want       int // seconds; 0 means no snapshot
 	}{
 		{"one alone", 1, nil, nil, 0},
-		{"all but the last", 3, nil, nil, 1},
-		{"the first has a tag", 3, nil, map[string]map[string]any{"v1": tag(1)}, 2},
+		{"all but the last", 3, nil, nil, 2},
+		{"the first has a tag", 3, nil, map[string]map[string]any{"v1": tag(1)}, 3},
 		{"all have tags", 3, nil, map[string]map[string]any{"v1": tag(1), "v2": tag(2)}, 0},
-		{"two are kept in any case", 3, map[string]string{"history.expire.min-snapshots-to-keep": "2"}, nil, 1},
+		{"two are kept in any case", 3, map[string]string{"history.expire.min-snapshots-to-keep": "2"}, nil, 2},
 		{"all are kept in any case", 3, map[string]string{"history.expire.min-snapshots-to-keep": "10"}, nil, 0},
-		{"a branch keeps its own", 4, nil, map[string]map[string]any{"old": {"snapshot-id": 2, "type": "branch", "min-snapshots-to-keep": 2}}, 3},
-		{"a branch keeps as the table says", 4, nil, map[string]map[string]any{"old": {"snapshot-id": 2, "type": "branch"}}, 1},
+		{"a branch keeps its own", 4, nil, map[string]map[string]any{"old": {"snapshot-id": 2, "type": "branch", "min-snapshots-to-keep": 2}}, 4},
+		{"a branch keeps as the table says", 4, nil, map[string]map[string]any{"old": {"snapshot-id": 2, "type": "branch"}}, 2},
 	} {
-		at := expirable(chain(t, c.snapshots, c.properties, c.refs))
+		at := expiry.Oldest(chain(t, c.snapshots, c.properties, c.refs))
 		if c.want == 0 {
 			require.Nil(t, at, c.name)
 			continue
@@ -76,7 +79,7 @@ func TestWhatARowKnowsOfItsSnapshots(t *testing.T) {
 	var row domain.LakeTable
 	summarise(&row, chain(t, 3, nil, nil))
 	require.Equal(t, []int64{3, 2, 34, 3}, []int64{*row.DataFiles, *row.DeleteFiles, *row.DeletedRows, *row.Snapshots})
-	require.Equal(t, time.Unix(1, 0).UTC(), *row.ExpirableAt)
+	require.Equal(t, time.Unix(2, 0).UTC(), *row.ExpirableAt)
 	for summary, want := range map[string]*int64{
 		`{}`: nil, `{"total-position-deletes": "3"}`: new(int64(3)), `{"total-equality-deletes": "4"}`: new(int64(4)),
 		`{"total-position-deletes": "3", "total-equality-deletes": "4"}`: new(int64(7)),

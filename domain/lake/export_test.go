@@ -2,12 +2,22 @@ package lake
 
 import "github.com/millpond/millpond/domain"
 
-// Waiting is how many have a table's turn or wait for it.
+// Waiting is the number of commits that hold a table's lock or wait for it.
 func (c *Catalog) Waiting(s domain.Scope, r Ref) int {
-	c.turns.mu.Lock()
-	defer c.turns.mu.Unlock()
-	if t := c.turns.tables[Change{Ref: r}.turn(s)]; t != nil {
-		return t.waiting
+	c.locks.mu.Lock()
+	defer c.locks.mu.Unlock()
+	if l := c.locks.tables[Change{Ref: r}.lockName(s)]; l != nil {
+		return l.waiting
 	}
 	return 0
+}
+
+// EnterSample counts a sample of a workspace that is being read, until leave is called.
+func (c *Catalog) EnterSample(ws domain.WorkspaceID) (leave func(), err error) {
+	return c.samples.enter(ws)
+}
+
+// LimitManifests lowers the bounds on a commit's manifests and files.
+func (c *Catalog) LimitManifests(manifests, files int) {
+	c.bounds.manifests, c.bounds.named = manifests, files
 }

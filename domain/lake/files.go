@@ -8,26 +8,33 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Files is where tables lie. Every URI it is given is canonical and fenced (see fence) by this package; it fences files once more, against symbolic links.
+// Files is the storage of tables. This package makes every URI canonical and fences it (see fence).
+// The storage fences it again, against symbolic links.
 type Files interface {
-	// Prefix is the root of a workspace's tables as a canonical URI with a slash at its end, such as file:///data/lake/ws_1/ or s3://bucket/lake/ws_1/.
+	// Prefix returns the root of a workspace's tables. It is a canonical URI with a slash at its
+	// end, such as file:///data/lake/ws_1/ or s3://bucket/lake/ws_1/.
 	Prefix(ws domain.WorkspaceID) string
-	// Read returns a whole file; CodeNotFound where there is none, CodeTooLarge beyond 512 MiB.
+	// Read returns a whole file; CodeNotFound; CodeTooLarge beyond 512 MiB.
 	Read(ctx context.Context, uri string) ([]byte, error)
-	// Write makes a file that outlives a power cut once Write has returned. CodeConflict where there is one already. A crash before that may leave a part of it: its
-	// name is told to nobody before.
+	// Write creates a file that survives a power cut once Write has returned. CodeConflict if the
+	// file exists. A crash during Write may leave a partial file, whose name no reader knows.
 	Write(ctx context.Context, uri string, data []byte) error
-	// Delete removes a file; it is no error that there is none.
+	// Delete removes a file. A missing file is no error.
 	Delete(ctx context.Context, uri string) error
 	// List calls fn for each file below the URI, which ends with a slash.
 	List(ctx context.Context, uri string, fn func(FileInfo) error) error
-	// Open opens a file for reading any part of it; CodeNotFound where there is none.
+	// Open opens a file for random reads; CodeNotFound.
 	Open(ctx context.Context, uri string) (File, error)
-	// MakeDirs makes the directories, which end with a slash, where the storage has such a thing; it fails for none that is there.
+	// Straight refuses with CodeInvalid a path that is a symbolic link, or leads through one. A
+	// missing file is no error.
+	Straight(ctx context.Context, uri string) error
+	// MakeDirs creates the directories, which end with a slash, if the storage has directories.
+	// Existing ones are no error.
 	MakeDirs(ctx context.Context, uris ...string) error
-	// RemoveDirs removes the directory, which ends with a slash, and those in it, as far as there is no file in them.
+	// RemoveDirs removes the directory, which ends with a slash, and its subdirectories, except
+	// those with files.
 	RemoveDirs(ctx context.Context, uri string) error
-	// Access is how an engine reaches the workspace's prefix.
+	// Access returns how an engine reaches the workspace's prefix.
 	Access(ctx context.Context, ws domain.WorkspaceID) (Access, error)
 }
 
@@ -46,7 +53,7 @@ type File interface {
 	Modified() time.Time
 }
 
-// Access is how an engine opens a storage: by its prefix alone for files, with S3 for S3.
+// Access tells an engine how to open a storage: Prefix alone for files, with S3 for S3.
 type Access struct {
 	Prefix string    // as Files.Prefix
 	S3     *S3Access // nil for other storages
@@ -60,17 +67,17 @@ type S3Access struct {
 	SecretKey    string
 	SessionToken string
 	PathStyle    bool
-	Expires      time.Time // of the session; zero where it does not expire
+	Expires      time.Time // of the session; zero if it does not expire
 }
 
-// maxRegistered bounds a metadata file that a client registers, in bytes: it is parsed whole, and again whenever it is no longer in memory.
+// maxRegistered bounds a metadata file that a client registers, in bytes. It is parsed whole, and
+// again after leaving the cache.
 const maxRegistered = 64 << 20
 
-// registrable is the metadata file that a client names to be registered; NoSuchFile, and CodeInvalid for one that is too large. It is looked at before it is read.
-func (c *Catalog) registrable(ctx context.Context, location string) (*document, error) {
-	if d := c.cache.get(location); d != nil {
-		return d, registers(location, int64(len(d.json)))
-	}
+// registrable reads the metadata file that a client registers, bypassing the cache. NoSuchFile;
+// CodeInvalid for a file that is too large. The size is checked before the read.
+func (c *Catalog) registrable(ctx context.Context, of state) (*document, error) {
+	location := of.location
 	file, err := c.Files.Open(ctx, location)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return nil, failed(NoSuchFile, "The metadata file %s is not there.", location).because(err)
@@ -85,7 +92,7 @@ func (c *Catalog) registrable(ctx context.Context, location string) (*document, 
 	if err := registers(location, size); err != nil {
 		return nil, err
 	}
-	d, err := c.document(ctx, location)
+	d, err := c.readDocument(ctx, of)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +103,6 @@ func registers(location string, size int64) error {
 	if size <= maxRegistered {
 		return nil
 	}
-	return domain.Invalid("metadata-location", "The metadata file %s has %d bytes, and no more than %d can be registered; expire snapshots with what has written it, and register the file that this writes.",
+	return domain.Invalid("metadata-location", "The metadata file %s has %d bytes, and at most %d can be registered; expire snapshots with the engine that wrote it, and register the new file.",
 		location, size, maxRegistered)
 }

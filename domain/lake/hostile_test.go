@@ -15,7 +15,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// hostile are paths of which none may be used, by what they try. %s is the workspace's prefix.
+// hostile maps attacks to paths, all of which must be refused. %s is the workspace's prefix.
 func (r *rig) hostile() map[string]string {
 	prefix := r.files.Prefix(r.scope.Workspace())
 	return map[string]string{
@@ -25,7 +25,8 @@ func (r *rig) hostile() map[string]string {
 	}
 }
 
-// TestHostileLocations: no path that a client supplies anywhere leads out of the workspace's storage.
+// TestHostileLocations: no path that a client supplies anywhere leads out of the workspace's
+// storage.
 func TestHostileLocations(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -72,7 +73,8 @@ func TestHostileLocations(t *testing.T) {
 	require.Len(t, r.onDisk(), 1)
 }
 
-// TestPropertiesThatSteerClients: who may change a table does not tell those who read it where to go, or what to run.
+// TestPropertiesThatSteerClients: whoever changes a table cannot set which servers its readers use,
+// or which code they run.
 func TestPropertiesThatSteerClients(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
@@ -86,7 +88,8 @@ func TestPropertiesThatSteerClients(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestHostileMetadata: a registered file may name what it wants; it is refused before anything else is read.
+// TestHostileMetadata: a registered file may name any path. It is refused before anything else is
+// read.
 func TestHostileMetadata(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -133,7 +136,7 @@ func TestHostileMetadata(t *testing.T) {
 	code(t, domain.CodeInvalid, err)
 }
 
-// TestSymbolicLinks lead nowhere out of the workspace's directory.
+// TestSymbolicLinks cannot lead out of the workspace's directory.
 func TestSymbolicLinks(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -165,7 +168,8 @@ func TestSymbolicLinks(t *testing.T) {
 	require.Len(t, entries, 1, "nothing was made there")
 }
 
-// TestChosenLocations overlap with no other table's, live or dropped; what two make at once is made once.
+// TestChosenLocations overlap no other table's, live or dropped. Of two concurrent creations one
+// succeeds.
 func TestChosenLocations(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -181,7 +185,7 @@ func TestChosenLocations(t *testing.T) {
 	}
 	require.NoError(t, create("b", prefix+"x/ab"))
 	require.NoError(t, create("c", prefix+"x/c/d/e"))
-	code(t, domain.CodeInvalid, create("d", prefix+"x/c/d"))
+	code(t, domain.CodeConflict, create("d", prefix+"x/c/d")) // the files of c are in it
 	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "a"), domain.KindTable, true, lake.Key{}))
 	code(t, domain.CodeInvalid, create("a", prefix+"x/a"))
 	made := make(chan error, 6)

@@ -24,7 +24,8 @@ type Column struct {
 	Doc      string
 }
 
-// Columns are those of the table's or view's current schema. No file but the metadata is read.
+// Columns returns the columns of the table's or view's current schema. It reads only the metadata
+// file.
 func (c *Catalog) Columns(ctx context.Context, s domain.Scope, id domain.TableID) ([]Column, error) {
 	row, err := c.TableByID(ctx, s, id)
 	if err != nil {
@@ -48,7 +49,7 @@ func columns(schema *iceberg.Schema) []Column {
 	return all
 }
 
-// typeName is the type's name, with those of what is in it.
+// typeName returns the type's name, with the types nested in it.
 func typeName(t iceberg.Type) string {
 	switch t := t.(type) {
 	case *iceberg.StructType:
@@ -65,7 +66,7 @@ func typeName(t iceberg.Type) string {
 	return t.String()
 }
 
-// Snapshot is a state that a table had.
+// Snapshot is one snapshot of a table.
 type Snapshot struct {
 	ID        int64
 	ParentID  *int64
@@ -78,7 +79,7 @@ type Snapshot struct {
 	Summary   map[string]string
 }
 
-// Snapshots are the table's, newest first. No file but the metadata is read.
+// Snapshots lists the table's snapshots, newest first. It reads only the metadata file.
 func (c *Catalog) Snapshots(ctx context.Context, s domain.Scope, id domain.TableID, p domain.Page) (domain.List[Snapshot], error) {
 	t, err := c.open(ctx, s, id)
 	if err != nil {
@@ -107,7 +108,8 @@ func (c *Catalog) Snapshots(ctx context.Context, s domain.Scope, id domain.Table
 	return pageOver("snapshots", id, all, p, key)
 }
 
-// pageOver is the page of a list that is in memory whole. The key of a row is unique; a list that no longer has the cursor's row is begun again by the caller.
+// pageOver returns one page of a list in memory, whose keys are unique. CodeInvalid if the cursor's
+// row is no longer in the list.
 func pageOver[T any](list string, filter any, all []T, p domain.Page, key func(T) string) (domain.List[T], error) {
 	after, limit, err := domain.PageAfter(list, filter, p)
 	if err != nil {
@@ -116,22 +118,22 @@ func pageOver[T any](list string, filter any, all []T, p domain.Page, key func(T
 	if after != "" {
 		i := slices.IndexFunc(all, func(row T) bool { return key(row) == after })
 		if i < 0 {
-			return domain.List[T]{}, domain.Invalid("cursor", "What the cursor stands at is no longer in the list; start again without one.")
+			return domain.List[T]{}, domain.Invalid("cursor", "The cursor's row is no longer in the list; start again without a cursor.")
 		}
 		all = all[i+1:]
 	}
 	return domain.PageOf(list, filter, all[:min(len(all), limit+1)], limit, key), nil
 }
 
-// HistoryEntry says since when a snapshot was the current one.
+// HistoryEntry is the moment at which a snapshot became current.
 type HistoryEntry struct {
 	At         time.Time
 	SnapshotID int64
-	ParentID   *int64 // nil also where the snapshot is expired
-	Ancestor   bool   // of the current snapshot, or itself: it was not rolled back
+	ParentID   *int64 // nil also if the parent is expired
+	Ancestor   bool   // of the current snapshot, or itself; false after a rollback
 }
 
-// History is which snapshots were current, newest first. No file but the metadata is read.
+// History lists which snapshots became current, newest first. It reads only the metadata file.
 func (c *Catalog) History(ctx context.Context, s domain.Scope, id domain.TableID, p domain.Page) (domain.List[HistoryEntry], error) {
 	t, err := c.open(ctx, s, id)
 	if err != nil {

@@ -2,8 +2,10 @@ package lake_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -41,7 +43,7 @@ func TestColumns(t *testing.T) {
 	require.Equal(t, "the first", columns[0].Doc)
 }
 
-// partitioned makes a table with partitions, appends to it three times and deletes once.
+// partitioned creates a table with partitions, appends to it three times and deletes once.
 func (r *rig) partitioned() (lake.Loaded, client) {
 	r.t.Helper()
 	l, err := r.catalog.Create(r.t.Context(), r.scope, "lake", "public", lake.NewTable{
@@ -61,7 +63,7 @@ func (r *rig) partitioned() (lake.Loaded, client) {
 	return l, c
 }
 
-// TestInspection shows snapshots, history, files and partitions without a look into data files.
+// TestInspection shows snapshots, history, files and partitions without reading data files.
 func TestInspection(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -70,7 +72,7 @@ func TestInspection(t *testing.T) {
 	row, err := r.catalog.TableByID(ctx, r.scope, id)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), *row.RowCount, "what was deleted does not count")
-	for _, name := range r.onDisk() { // nothing of this opens them
+	for _, name := range r.onDisk() { // the inspection does not open them
 		if strings.HasSuffix(name, ".parquet") {
 			require.NoError(t, os.Remove(filepath.Join(r.dir, string(r.scope.Workspace()), name)))
 		}
@@ -123,7 +125,7 @@ func TestInspection(t *testing.T) {
 	code(t, domain.CodeNotFound, err)
 }
 
-// TestSample applies deletes, and has at most as many rows as were asked for.
+// TestSample applies deletes, and returns at most the rows asked for.
 func TestSample(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -149,7 +151,71 @@ func TestSample(t *testing.T) {
 	require.Equal(t, [][]any{}, rows.Rows)
 }
 
-// TestCorruptFiles are told of, and harm nothing else.
+// TestASampleIsCut: a small file may expand to hundreds of megabytes. Answer and memory stay small.
+func TestASampleIsCut(t *testing.T) {
+	r := newRig(t)
+	const schema = `{"type":"struct","schema-id":0,"fields":[{"id":1,"name":"s","required":false,"type":"string"},{"id":2,"name":"b","required":false,"type":"binary"},
+		{"id":3,"name":"list","required":false,"type":{"type":"list","element-id":4,"element":"int","element-required":false}}]}`
+	l, err := r.catalog.Create(t.Context(), r.scope, "lake", "public", lake.NewTable{Name: "t", Schema: json.RawMessage(schema)}, lake.Key{})
+	require.NoError(t, err)
+	c := r.client("t")
+	meta := c.table(t)
+	as, err := table.SchemaToArrowSchema(meta.Schema(), nil, false, false)
+	require.NoError(t, err)
+	long := strings.Repeat("\u00e9", 1<<20)
+	one := fmt.Sprintf(`{"s":%q,"b":%q,"list":[%s1]}`, long, strings.Repeat("AAAA", 1<<18), strings.Repeat("1,", 1<<16))
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, as, strings.NewReader("["+strings.Repeat(one+",", 39)+one+"]"))
+	require.NoError(t, err)
+	rows := array.NewTableFromRecords(as, []arrow.RecordBatch{rec})
+	_, err = meta.AppendTable(t.Context(), rows, 1024, iceberg.Properties{})
+	require.NoError(t, err)
+	rows.Release()
+	rec.Release()
+
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	sample, err := r.catalog.Sample(t.Context(), r.scope, l.Table.ID, 40)
+	require.NoError(t, err)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Less(t, int64(after.HeapAlloc), int64(before.HeapAlloc)+16<<20)
+	require.True(t, sample.Truncated)
+	body, err := json.Marshal(sample.Rows)
+	require.NoError(t, err)
+	require.Less(t, len(body), 1<<20)
+	require.InDelta(t, 23, len(sample.Rows), 1, "64 MiB were read")
+	require.Len(t, []rune(sample.Rows[0][0].(string)), 1000)
+	require.LessOrEqual(t, len(sample.Rows[0][1].(string)), 1000)
+	require.LessOrEqual(t, len(sample.Rows[0][2].([]any)), 1000)
+}
+
+// TestFourSamplesAtOnce is the limit of a workspace; other workspaces have their own.
+func TestFourSamplesAtOnce(t *testing.T) {
+	r := newRig(t)
+	l := r.create("public", "t")
+	r.client("t").append(t, 1)
+	read := func() error {
+		_, err := r.catalog.Sample(t.Context(), r.scope, l.Table.ID, 1)
+		return err
+	}
+	leave := make([]func(), 4)
+	for i := range leave {
+		require.NoError(t, read(), "with %d others", i)
+		var err error
+		leave[i], err = r.catalog.EnterSample(r.scope.Workspace())
+		require.NoError(t, err)
+	}
+	code(t, domain.CodeRate, read())
+	other, err := r.catalog.EnterSample("ws_other")
+	require.NoError(t, err)
+	other()
+	leave[0]()
+	require.NoError(t, read())
+	require.NoError(t, read(), "one that was read is counted no more")
+}
+
+// TestCorruptFiles are reported, and harm nothing else.
 func TestCorruptFiles(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -196,7 +262,7 @@ func TestCorruptFiles(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestSampleTypes: each type is as JSON has it, with all of its digits.
+// TestSampleTypes: each type has its JSON form, with all of its digits.
 func TestSampleTypes(t *testing.T) {
 	r := newRig(t)
 	const schema = `{"type":"struct","schema-id":0,"fields":[

@@ -13,7 +13,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// fencedIO reads for iceberg-go, and nothing but what is under the workspace's prefix, whatever manifests say.
+// fencedIO reads files for iceberg-go, and only under the workspace's prefix, whatever manifests
+// name.
 type fencedIO struct {
 	ctx   context.Context //nolint:containedctx // iceberg-go's interface has none
 	files Files
@@ -38,7 +39,7 @@ func (f fencedIO) Open(name string) (iceio.File, error) {
 // Remove implements io.IO of iceberg-go.
 func (f fencedIO) Remove(string) error { return errReadOnly }
 
-// fencedFile is an open file as iceberg-go wants it.
+// fencedFile is an open file in the form that iceberg-go needs.
 type fencedFile struct {
 	File
 	name string
@@ -47,7 +48,7 @@ type fencedFile struct {
 // Stat implements fs.File.
 func (f fencedFile) Stat() (fs.FileInfo, error) { return fileInfo{f}, nil }
 
-// fileInfo tells of an open file.
+// fileInfo describes an open file.
 type fileInfo struct{ of fencedFile }
 
 func (i fileInfo) Name() string       { return i.of.name }
@@ -57,7 +58,7 @@ func (i fileInfo) ModTime() time.Time { return i.of.Modified() }
 func (i fileInfo) IsDir() bool        { return false }
 func (i fileInfo) Sys() any           { return nil }
 
-// opened is a table with what it takes to look into it.
+// opened is a table with its metadata and file access.
 type opened struct {
 	row  domain.LakeTable
 	meta table.Metadata
@@ -77,7 +78,7 @@ func (c *Catalog) openRow(ctx context.Context, s domain.Scope, row domain.LakeTa
 	if row.Kind != domain.KindTable {
 		return opened{}, domain.Invalid("id", "%s is a view; only tables have this.", row.Name)
 	}
-	d, err := c.document(ctx, row.MetadataLocation)
+	d, err := c.document(ctx, stateOf(row))
 	if err != nil {
 		return opened{}, err
 	}
@@ -88,7 +89,7 @@ func (c *Catalog) openRow(ctx context.Context, s domain.Scope, row domain.LakeTa
 	return opened{row: row, meta: meta, io: fencedIO{ctx: ctx, files: c.Files, fence: c.fence(s)}}, nil
 }
 
-// damaged says that the table's own files are not as they should be.
+// damaged is the error for table files that cannot be read.
 func damaged(row domain.LakeTable, err error) error {
 	if e, ours := errors.AsType[*domain.Error](err); ours {
 		return e

@@ -1,6 +1,7 @@
-// Package lake is the Iceberg catalog: namespaces, tables, views and their commits. What a table is lies in its metadata file, which is never changed;
-// the database has the pointer to the current one, and a commit is a compare-and-swap of that pointer. Every path that a client names is hostile until
-// it is canonical and strictly under the workspace's own prefix.
+// Package lake is the Iceberg catalog: namespaces, tables, views and their commits. A metadata file
+// describes a table and never changes. The database stores the pointer to the current file, and a
+// commit is a compare-and-swap of that pointer. Every path from a client is hostile until it is
+// canonical and strictly under the workspace's own prefix.
 package lake
 
 import (
@@ -11,37 +12,40 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Options are what a Catalog needs.
+// Options configure a Catalog.
 type Options struct {
 	Store      domain.Store
 	System     domain.LakeSystem
 	Files      Files
 	Clock      domain.Clock
-	CacheBytes int64       // of metadata kept in memory; 0 stands for 256 MiB
-	Report     func(error) // what went wrong and harmed nothing, such as a file that could not be removed; may be nil
+	CacheBytes int64       // of metadata in memory; 0 means 256 MiB
+	Report     func(error) // harmless failures, such as a file that could not be removed; may be nil
 }
 
 // Catalog serves the tables and views of all workspaces.
 type Catalog struct {
 	Options
 	cache      *cache
-	partitions *partitionCache
+	partitions partitionCache
+	lists      *listCache
 	bounds     bounds
-	turns      *turns
+	locks      *tableLocks
 	quick      quick
+	samples    samples
 }
 
-// quick is a store that does in one round trip what otherwise takes a transaction.
+// quick is a store that replaces some transactions by one round trip.
 type quick interface {
-	// FindLakeTable finds a live table or view of the name; CodeNotFound.
+	// FindLakeTable finds the live table or view with the name; CodeNotFound.
 	FindLakeTable(ctx context.Context, s domain.Scope, database, schema, name string) (domain.LakeTable, error)
-	// NoteLakeTable is FindLakeTable, and notes that the scope's actor has read it if it is of the kind.
+	// NoteLakeTable is FindLakeTable. It also records the scope's actor as reader if the kind
+	// matches.
 	NoteLakeTable(ctx context.Context, s domain.Scope, database, schema, name string, kind domain.TableKind, at time.Time) (domain.LakeTable, error)
 	// SwapLakeTable is domain.LakeTableTx's with an audit row.
 	SwapLakeTable(ctx context.Context, s domain.Scope, t domain.LakeTable, old string, e domain.AuditEvent) (swapped bool, err error)
 }
 
-// New makes a catalog.
+// New returns a catalog.
 func New(o Options) *Catalog {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 256 << 20
@@ -50,7 +54,7 @@ func New(o Options) *Catalog {
 		o.Report = func(error) {}
 	}
 	quick, _ := o.Store.(quick)
-	return &Catalog{Options: o, cache: newCache(o.CacheBytes), partitions: newPartitionCache(partitionBytes), bounds: usualBounds, turns: newTurns(), quick: quick}
+	return &Catalog{Options: o, cache: newCache(o.CacheBytes), partitions: newPartitionCache(partitionBytes), lists: newBoundedCache[string, []string](listBytes), bounds: usualBounds, locks: newTableLocks(), quick: quick}
 }
 
 // Ref names a table or a view.
@@ -60,27 +64,29 @@ type Ref struct {
 	Name     string
 }
 
-// Key makes a change one that can be sent again: it is answered as it was the first time, for half an hour. The zero Key does nothing.
+// Key makes a request repeatable: the repeated request gets the first answer, for half an hour. The
+// zero Key does nothing.
 type Key struct {
 	Key  string // as the client sent it
-	Hash []byte // of the request with its method and path; another one under the same key is refused with CodeConflict
+	Hash []byte // of the request with its method and path; CodeConflict for another hash under the same key
 }
 
 // Loaded is a table or a view with its metadata.
 type Loaded struct {
 	Table            domain.LakeTable
 	MetadataLocation string          // empty for a staged table
-	Metadata         json.RawMessage // the file as it is, or with the snapshots asked for; nil when Unchanged; must not be changed
-	Unchanged        bool            // as LoadOptions.Unchanged said
+	Metadata         json.RawMessage // the whole file, or with the snapshots asked for; nil when Unchanged; read-only
+	Tag              string          // identifies the table's state: equal tags, equal metadata; empty for a staged table
+	Unchanged        bool            // LoadOptions.Unchanged returned true
 }
 
 // LoadOptions shape a load.
 type LoadOptions struct {
-	RefsOnly  bool                               // only the snapshots that branches and tags name
-	Unchanged func(metadataLocation string) bool // the caller has this already and needs no metadata; may be nil
+	RefsOnly  bool                  // only the snapshots that branches and tags name
+	Unchanged func(tag string) bool // reports whether the caller has this state already; may be nil
 }
 
-// NewTable asks for a table. Schema, PartitionSpec and SortOrder are JSON as the Iceberg protocol has it.
+// NewTable asks for a table. Schema, PartitionSpec and SortOrder are JSON of the Iceberg protocol.
 type NewTable struct {
 	Name          string
 	Location      string // empty lets the catalog choose
@@ -88,10 +94,10 @@ type NewTable struct {
 	PartitionSpec json.RawMessage // nil means none
 	SortOrder     json.RawMessage // nil means none
 	Properties    map[string]string
-	Stage         bool // nothing is kept but its directories; a commit with assert-create follows
+	Stage         bool // store only the directories, for a day; a commit with assert-create follows
 }
 
-// NewView asks for a view. Schema and Version are JSON as the Iceberg protocol has it.
+// NewView asks for a view. Schema and Version are JSON of the Iceberg protocol.
 type NewView struct {
 	Name       string
 	Location   string
@@ -100,14 +106,15 @@ type NewView struct {
 	Properties map[string]string
 }
 
-// Change is one table's part of a commit: JSON arrays as the Iceberg protocol has them.
+// Change is one table's part of a commit: JSON arrays of the Iceberg protocol.
 type Change struct {
 	Ref          Ref
 	Requirements json.RawMessage
 	Updates      json.RawMessage
+	Erase        *Erasure // files that the change removes from a table, or nil
 }
 
-// SchemaChange is what came of a change of a schema's properties.
+// SchemaChange is the result of changing a schema's properties.
 type SchemaChange struct {
 	Updated []string `json:"updated"`
 	Removed []string `json:"removed"`
@@ -116,11 +123,11 @@ type SchemaChange struct {
 
 // Times of the catalog.
 const (
-	AnswerTime = 30 * time.Minute // that answers to keys are kept
-	workTime   = 30 * time.Second // of a change's transaction, whoever has gone away meanwhile
+	AnswerTime = 30 * time.Minute // how long answers to keys are stored
+	workTime   = 30 * time.Second // limit of a change's transaction, even if its caller has left
 )
 
-// lasting is a context for what must come to its end although the caller may have gone.
+// lasting returns a context for work that must finish even if the caller has left.
 func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), workTime)
 }

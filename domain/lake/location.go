@@ -16,20 +16,21 @@ import (
 // maxLocation bounds a path in bytes.
 const maxLocation = 2048
 
-// fence is the prefix that every path of a workspace must be strictly under. Paths are taken as they are written: nothing in them is decoded, since the
-// engines that open them do not either; but what would lead out of the prefix if somebody decoded it is refused as well.
+// fence is the prefix that every path of a workspace must be strictly under. Paths are used as
+// written, without decoding, as engines do. A path that would leave the prefix after decoding is
+// refused too.
 type fence struct {
 	scheme    string // file, s3, gs or abfss
 	authority string // bucket; empty for files
 	root      string // path with a slash at its end
 }
 
-// schemes are those that stand for another one.
+// schemes maps each scheme to the one that it stands for.
 var schemes = map[string]string{
 	"file": "file", "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfss": "abfss", "abfs": "abfss",
 }
 
-// newFence makes a fence of a canonical prefix.
+// newFence returns the fence of a canonical prefix.
 func newFence(prefix string) fence {
 	scheme, rest, _ := strings.Cut(prefix, "://")
 	authority, path, _ := strings.Cut(rest, "/")
@@ -41,7 +42,8 @@ func (c *Catalog) fence(s domain.Scope) fence { return newFence(c.Files.Prefix(s
 // prefix is the fence's own URI, with a slash at its end.
 func (f fence) prefix() string { return f.scheme + "://" + f.authority + f.root }
 
-// canonical is the one way to write the URI. It refuses, with CodeInvalid, what is not strictly under the prefix or is open to more than one reading.
+// canonical returns the canonical form of the URI. CodeInvalid for a URI that is not strictly under
+// the prefix, or that has more than one reading.
 func (f fence) canonical(field, raw string) (string, error) {
 	path, why := f.path(raw)
 	if why != "" {
@@ -56,7 +58,7 @@ func (f fence) directory(field, raw string) (string, error) {
 	return strings.TrimRight(uri, "/"), err
 }
 
-// path is the path of the URI, or why it is refused.
+// path returns the path of the URI, or why it is refused.
 func (f fence) path(raw string) (path, why string) {
 	if why := unclean(raw); why != "" {
 		return "", why
@@ -80,7 +82,7 @@ func (f fence) path(raw string) (path, why string) {
 	return path, ""
 }
 
-// unclean says what no location may hold.
+// unclean returns why raw can be no location, or "".
 func unclean(raw string) string {
 	switch {
 	case raw == "":
@@ -95,7 +97,7 @@ func unclean(raw string) string {
 	return ""
 }
 
-// split takes scheme and authority off.
+// split separates scheme and authority from the path.
 func (f fence) split(raw string) (authority, path, why string) {
 	if strings.HasPrefix(raw, "/") && f.scheme == "file" {
 		return "", raw, ""
@@ -119,7 +121,7 @@ func (f fence) split(raw string) (authority, path, why string) {
 	return authority, path, ""
 }
 
-// collapse writes several slashes in a row as one, as file systems read them.
+// collapse replaces repeated slashes by one, as file systems do.
 func collapse(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
@@ -127,10 +129,11 @@ func collapse(path string) string {
 	return path
 }
 
-// maxDecodings is how often a path is decoded to see where it would lead.
+// maxDecodings bounds how often a path is decoded to check where it leads.
 const maxDecodings = 4
 
-// crooked says why a path is not straight: it goes up or stays, or is not under the prefix, as it is or when somebody decodes it.
+// crooked returns why a path is refused: it has "." or ".." in it, or is not under the prefix. The
+// path is checked as written and decoded.
 func (f fence) crooked(path string) string {
 	for range maxDecodings {
 		if clean := strings.TrimRight(collapse(strings.ReplaceAll(path, `\`, "/")), "/"); !strings.HasPrefix(clean, f.root) {
@@ -146,24 +149,25 @@ func (f fence) crooked(path string) string {
 		}
 		decoded, err := url.PathUnescape(path)
 		if err != nil || decoded == path {
-			return "" // what is no code for anything is nothing but text
+			return "" // nothing is left to decode
 		}
 		path = decoded
 	}
 	return "is encoded too many times"
 }
 
-// inside says that the file or directory is in the directory, or is it.
+// inside reports whether the file or directory is the directory or in it.
 func inside(uri, directory string) bool {
 	return uri == directory || strings.HasPrefix(uri, strings.TrimRight(directory, "/")+"/")
 }
 
-// levels is how many directories deep the location is under the prefix.
+// levels is the number of directories from the prefix to the location.
 func (f fence) levels(location string) int {
 	return strings.Count(strings.TrimPrefix(location, f.prefix()), "/") + 1
 }
 
-// chosen is a table's location that a client chose: canonical, and deep enough that none which the catalog chooses can be in it.
+// chosen returns the canonical form of a location that a client chose. It is so deep that no
+// default location can be in it.
 func (f fence) chosen(raw string) (string, error) {
 	location, err := f.directory("location", raw)
 	if err != nil {
@@ -175,15 +179,15 @@ func (f fence) chosen(raw string) (string, error) {
 	return location, nil
 }
 
-// defaultLocation is where the catalog puts a table.
+// defaultLocation is the location that the catalog chooses for a table.
 func (f fence) defaultLocation(database domain.DatabaseID, id domain.TableID, name string) string {
 	return f.prefix() + string(database) + "/" + string(id) + slug(name)
 }
 
-// maxSlug bounds how much of a name is in a path.
+// maxSlug bounds the characters of a name in a path.
 const maxSlug = 40
 
-// slug is what of a name is good for a path, with a dash before it.
+// slug returns the characters of a name that are safe in a path, after a dash.
 func slug(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {
@@ -200,19 +204,20 @@ func slug(name string) string {
 	return "-" + b.String()
 }
 
-// pathProperties are the properties of tables that lead writers somewhere.
+// pathProperties are the table properties that set where writers put files.
 var pathProperties = []string{"write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path"}
 
-// steering are names of properties, or what they begin with, by which clients are told which server to take files from, what to trust, and which code to load.
-// Clients merge a table's properties with their own settings, so whoever may change a table would steer whoever reads it.
+// steering lists property names, or prefixes of them, that set a client's servers, credentials or
+// code. Clients merge a table's properties with their own settings. So whoever changes a table
+// would control whoever reads it.
 var steering = []string{"io-impl", "py-io-impl", "write.location-provider.impl", "write.py-location-provider.impl", "token", "uri", "credential", "oauth2-server-uri", "rest.", "s3.", "client.", "gcs.", "adls.", "hdfs."}
 
-// checkProperties fences the properties that hold a path, and refuses those that steer clients.
+// checkProperties fences the properties that hold a path, and refuses those in steering.
 func (f fence) checkProperties(properties map[string]string) error {
 	for name := range properties {
 		for _, s := range steering {
 			if name == s || strings.HasSuffix(s, ".") && strings.HasPrefix(name, s) {
-				return domain.Invalid(name, "The property %q is a client's setting, and none of a table: leave it out here, or remove it where the table is now, and give it to the client.", name)
+				return domain.Invalid(name, "The property %q is a setting of clients and is not allowed on a table; remove it from the table, and set it in the client.", name)
 			}
 		}
 	}
@@ -220,7 +225,8 @@ func (f fence) checkProperties(properties map[string]string) error {
 	return err
 }
 
-// paths are the directories that the properties lead writers into, each with the name of its property. They are as deep as locations that a client chooses.
+// paths returns the directories that the properties name, each with its property. They are as deep
+// as locations that a client chooses.
 func (f fence) paths(properties map[string]string) (map[string]string, error) {
 	found := map[string]string{}
 	for _, name := range pathProperties {
@@ -242,7 +248,7 @@ func (f fence) paths(properties map[string]string) (map[string]string, error) {
 	return found, nil
 }
 
-// around are the directories that the file is in, from its own up to the workspace's.
+// around returns the directories that contain the file, from its own up to the workspace's.
 func (f fence) around(uri string) (dirs []string) {
 	for i := strings.LastIndexByte(uri, '/'); i > len(f.prefix()); i = strings.LastIndexByte(uri[:i], '/') {
 		dirs = append(dirs, uri[:i])
@@ -250,38 +256,14 @@ func (f fence) around(uri string) (dirs []string) {
 	return dirs
 }
 
-// ownPaths refuses properties that lead writers into another table's location, or around one, before anything is written: its purge would take their files along.
-// What is free is taken when the change is made (takePaths).
-func (c *Catalog) ownPaths(ctx context.Context, s domain.Scope, id domain.TableID, properties map[string]string) error {
-	f := c.fence(s)
-	paths, err := f.paths(properties)
-	if err != nil || len(paths) == 0 {
-		return err
-	}
-	named := map[string]string{} // directories by the property that leads into them
-	for dir, name := range paths {
-		for _, around := range append(f.around(dir), dir) {
-			named[around] = name
-		}
-	}
-	return c.Store.In(ctx, s, func(tx domain.Tx) error {
-		owners, err := tx.LocationOwners(ctx, slices.Collect(maps.Keys(named)))
-		for dir, owner := range owners {
-			if owner != id {
-				return ledAstray(named[dir], dir)
-			}
-		}
-		return err
-	})
-}
-
-func ledAstray(property, dir string) error {
+func overlappingPath(property, dir string) error {
 	return domain.Invalid(property, "The property %s leads to %s, which is another table's location, or in it, or around it; choose another place.", property, dir)
 }
 
-// takePaths makes the directories that the properties of the change lead writers into its table's own: no other table's location, and no other table's property,
-// can be there, in them or around them from then on. It is called in the transaction that makes the change; what the table has already costs one query.
-func (p *prepared) takePaths(ctx context.Context, tx domain.Tx) error {
+// reservePaths reserves for its table the directories that the change's properties name. From then
+// on no other table's location or property can overlap them. It runs in the change's transaction.
+// Directories that the table already has cost one query.
+func (p *prepared) reservePaths(ctx context.Context, tx domain.Tx) error {
 	paths, err := p.pathsOf()
 	maps.DeleteFunc(paths, func(dir, _ string) bool { return inside(dir, p.row.Location) })
 	if err != nil || len(paths) == 0 {
@@ -301,13 +283,13 @@ func (p *prepared) takePaths(ctx context.Context, tx domain.Tx) error {
 			return err
 		}
 		if !free {
-			return ledAstray(paths[dir], dir)
+			return overlappingPath(paths[dir], dir)
 		}
 	}
 	return nil
 }
 
-// pathsOf are the paths of the metadata that the change makes or registers.
+// pathsOf returns the path properties of the metadata that the change writes or registers.
 func (p *prepared) pathsOf() (map[string]string, error) {
 	if p.row.Kind == domain.KindView {
 		var meta struct {

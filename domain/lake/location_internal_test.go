@@ -14,7 +14,8 @@ import (
 
 const filePrefix = "file:///data/lake/ws_1/"
 
-// TestCanonical: every way to write a path in the prefix is written in one way, and every way out of it is refused.
+// TestCanonical: every spelling of a path in the prefix has one form, and every path out of it is
+// refused.
 func TestCanonical(t *testing.T) {
 	for _, c := range []struct{ prefix, raw, want string }{
 		{filePrefix, "file:///data/lake/ws_1/t/x", "file:///data/lake/ws_1/t/x"},
@@ -96,12 +97,13 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// seeds are what hostile paths are made of.
+// seeds are the parts of hostile paths.
 var seeds = []string{
 	"file:", "file://", "localhost", "/data/lake/ws_1/", "s3://b/p/ws_1/", "s3a://b", "/", "//", "..", ".", "%2e", "%2E%2e", "%252e", "%2f", "%5c", "\\", "%00", "ws_2", "t", "a%2Fb", "?", "#", "@", ":", " ",
 }
 
-// straight checks what is accepted: it is under the prefix however often somebody decodes and cleans it, and is its own canonical form.
+// straight checks an accepted path. It is under the prefix however often it is decoded and cleaned,
+// and is its own canonical form.
 func straight(t interface{ Fatalf(string, ...any) }, raw string) {
 	for _, prefix := range []string{filePrefix, "s3://b/p/ws_1/"} {
 		fence := newFence(prefix)
@@ -144,7 +146,7 @@ func FuzzCanonical(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) { straight(t, raw) })
 }
 
-// TestSlug: of a name only what is harmless is in a path.
+// TestSlug: only harmless characters of a name are in a path.
 func TestSlug(t *testing.T) {
 	for name, want := range map[string]string{"Events": "-events", "../../x": "-x", "Ö": "", "a b.c": "-abc", strings.Repeat("x", 99): "-" + strings.Repeat("x", 40)} {
 		require.Equal(t, want, slug(name))

@@ -9,13 +9,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// writtenSnapshot is a snapshot as it stands in a metadata file. It never changes.
+// writtenSnapshot is a snapshot's JSON in a metadata file. It never changes.
 type writtenSnapshot struct {
 	id   int64
 	json []byte
 }
 
-// readSnapshots are those of a metadata file that is not of this catalog's making, as they are written.
+// readSnapshots returns the snapshots of a metadata file that another program wrote, as written
+// there.
 func readSnapshots(file []byte) ([]writtenSnapshot, error) {
 	var whole struct {
 		Snapshots []json.RawMessage `json:"snapshots"`
@@ -36,7 +37,7 @@ func readSnapshots(file []byte) ([]writtenSnapshot, error) {
 	return all, nil
 }
 
-// exceptSnapshots is all that metadata of format 2 or 3 has but its snapshots, as iceberg-go writes it.
+// exceptSnapshots is all metadata of format 2 or 3 except its snapshots, as iceberg-go writes it.
 type exceptSnapshots struct {
 	FormatVersion      int                             `json:"format-version"`
 	UUID               uuid.UUID                       `json:"table-uuid"`
@@ -62,8 +63,8 @@ type exceptSnapshots struct {
 	EncryptionKeys     []table.EncryptionKey           `json:"encryption-keys,omitempty"`
 }
 
-// writable says that metadata can be written with the snapshots of the file before it as they are there: the first format has fields of its own, and the
-// third writes that there is no snapshot.
+// writable reports whether the new file can copy the snapshots of the one before. Format 1 has
+// other fields, and format 3 also writes that there is no current snapshot.
 func writable(meta table.Metadata) bool { return meta.Version() >= 2 && meta.CurrentSnapshot() != nil }
 
 func except(meta table.Metadata) exceptSnapshots {
@@ -85,8 +86,8 @@ func except(meta table.Metadata) exceptSnapshots {
 	return e
 }
 
-// written is the document of metadata that followed from another file by a request: the snapshots of the one before are not read and written again, so that a
-// commit to a table with many costs no more than it must.
+// written returns the document of metadata that a request made from another file. It copies the
+// earlier snapshots without parsing, so that commits to tables with many snapshots stay cheap.
 func (r request) written(meta table.Metadata, before []writtenSnapshot) (*document, error) {
 	rest, err := json.Marshal(except(meta))
 	if err != nil {
@@ -103,7 +104,7 @@ func (r request) written(meta table.Metadata, before []writtenSnapshot) (*docume
 			continue
 		}
 		s := meta.SnapshotByID(u.Snapshot.ID)
-		if s == nil { // added and removed at once
+		if s == nil { // added and removed in one request
 			continue
 		}
 		text, err := json.Marshal(s)
@@ -121,7 +122,7 @@ func (r request) removes() bool {
 	return slices.ContainsFunc(r.seen, func(u seenUpdate) bool { return u.Action == table.UpdateRemoveSnapshots })
 }
 
-// spliced puts the snapshots at the end of a JSON object, and returns them as they stand there.
+// spliced appends the snapshots to a JSON object, and returns them as parts of the new file.
 func spliced(object []byte, all []writtenSnapshot) (file []byte, snapshots []writtenSnapshot) {
 	size := len(object) + len(`,"snapshots":[]}`)
 	for _, s := range all {

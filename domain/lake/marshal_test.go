@@ -13,7 +13,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// TestFilesAreAsIcebergGoWritesThem: metadata that takes over the snapshots of the file before it, as they stand there, says what iceberg-go would say.
+// TestFilesAreAsIcebergGoWritesThem: metadata with copied snapshots equals what iceberg-go writes.
 func TestFilesAreAsIcebergGoWritesThem(t *testing.T) {
 	for _, version := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint("v", version), func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestFilesAreAsIcebergGoWritesThem(t *testing.T) {
 	}
 }
 
-// ids are those of the snapshots in the metadata.
+// ids returns the ids of the snapshots in the metadata.
 func ids(t *testing.T, metadata []byte) (all []int64) {
 	var m struct {
 		Snapshots []struct {

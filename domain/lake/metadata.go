@@ -16,9 +16,11 @@ import (
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/expiry"
 )
 
-// onlyRefs drops from a metadata document the snapshots that neither a branch nor a tag names. Everything else stays as it is.
+// onlyRefs removes from a metadata document the snapshots that neither a branch nor a tag names.
+// Everything else stays as it is.
 func onlyRefs(document []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(document, &fields); err != nil {
@@ -63,10 +65,19 @@ func onlyRefs(document []byte) ([]byte, error) {
 }
 
 // document returns the metadata file, from the cache or the storage.
-func (c *Catalog) document(ctx context.Context, location string) (*document, error) {
-	if d := c.cache.get(location); d != nil {
+func (c *Catalog) document(ctx context.Context, of state) (*document, error) {
+	if d := c.cache.get(of); d != nil {
 		return d, nil
 	}
+	d, err := c.readDocument(ctx, of)
+	if err == nil {
+		c.cache.put(d)
+	}
+	return d, err
+}
+
+func (c *Catalog) readDocument(ctx context.Context, of state) (*document, error) {
+	location := of.location
 	data, err := c.Files.Read(ctx, location)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return nil, failed(NoSuchFile, "The metadata file %s is not there.", location).because(err)
@@ -77,12 +88,10 @@ func (c *Catalog) document(ctx context.Context, location string) (*document, err
 	if data, err = unpacked(data); err != nil {
 		return nil, domain.Invalid("metadata-location", "The metadata file %s cannot be unpacked: %s.", location, err).Because(err)
 	}
-	d := &document{location: location, json: data}
-	c.cache.put(d)
-	return d, nil
+	return &document{state: of, json: data}, nil
 }
 
-// unpacked is a metadata file that other writers may have compressed.
+// unpacked decompresses a metadata file that another writer compressed with gzip.
 func unpacked(data []byte) ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		return data, nil
@@ -98,12 +107,12 @@ func unpacked(data []byte) ([]byte, error) {
 	return plain, err
 }
 
-// summarise writes into the row what the metadata says.
+// summarise sets the row's columns that come from the metadata.
 func summarise(row *domain.LakeTable, meta table.Metadata) {
 	row.UUID = meta.TableUUID().String()
 	row.FormatVersion = meta.Version()
 	row.Snapshot, row.RowCount, row.DataBytes, row.DataFiles = nil, new(int64), new(int64), new(int64)
-	row.DeleteFiles, row.DeletedRows, row.Snapshots, row.ExpirableAt = new(int64), new(int64), new(int64(len(meta.Snapshots()))), expirable(meta)
+	row.DeleteFiles, row.DeletedRows, row.Snapshots, row.ExpirableAt = new(int64), new(int64), new(int64(len(meta.Snapshots()))), expiry.Oldest(meta)
 	current := meta.CurrentSnapshot()
 	if current == nil {
 		return
@@ -120,7 +129,8 @@ func summarise(row *domain.LakeTable, meta table.Metadata) {
 	row.DeleteFiles, row.DeletedRows = total(totals, "total-delete-files"), deletedRows(totals)
 }
 
-// deletedRows is how many deletes a snapshot's summary counts, of positions and of values; nil where it does not say.
+// deletedRows is the number of position and equality deletes in a snapshot's summary; nil if the
+// summary has neither.
 func deletedRows(totals map[string]string) *int64 {
 	positions, values := total(totals, "total-position-deletes"), total(totals, "total-equality-deletes")
 	if positions == nil {
@@ -132,7 +142,8 @@ func deletedRows(totals map[string]string) *int64 {
 	return positions
 }
 
-// rowCount is what a snapshot's summary knows of its rows: nil where equality deletes hide some of them, or it does not say.
+// rowCount is the number of rows according to a snapshot's summary. It is nil if equality deletes
+// hide some rows, or the summary has no count.
 func rowCount(totals map[string]string) *int64 {
 	records := total(totals, "total-records")
 	if records == nil {
@@ -158,7 +169,7 @@ func total(totals map[string]string, name string) *int64 {
 	return &n
 }
 
-// metadataDirectory is where a table's metadata files go.
+// metadataDirectory is the directory of a table's metadata files.
 func (f fence) metadataDirectory(location string, properties map[string]string) (string, error) {
 	if chosen, has := properties["write.metadata.path"]; has {
 		return f.directory("write.metadata.path", chosen)
@@ -166,7 +177,7 @@ func (f fence) metadataDirectory(location string, properties map[string]string) 
 	return location + "/metadata", nil
 }
 
-// metadataFile is the name of a version's metadata file; no two are the same.
+// metadataFile is the unique name of a version's metadata file.
 func metadataFile(directory string, version int, unique string) string {
 	return directory + "/" + fmt.Sprintf("%05d-%s.metadata.json", version, unique)
 }
@@ -182,7 +193,7 @@ func fileVersion(location string) int {
 	return n
 }
 
-// checkAll fences every path of metadata that came from elsewhere.
+// checkAll fences every path in foreign metadata.
 func (f fence) checkAll(meta table.Metadata) error {
 	if err := f.checkProperties(meta.Properties()); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// warehouse is the database of the name or id.
+// warehouse returns the database with the name or id; NoSuchWarehouse.
 func warehouse(ctx context.Context, tx domain.Tx, database string) (domain.Database, error) {
 	d, err := tx.FindDatabase(ctx, database)
 	if domain.IsCode(err, domain.CodeNotFound) {
@@ -21,7 +21,7 @@ func missingSchema(schema string) error {
 	return failed(NoSuchNamespace, "There is no schema %q in this database.", schema)
 }
 
-// namespace is the schema of the name, in any case.
+// namespace returns the schema with the name, ignoring case; NoSuchNamespace.
 func namespace(ctx context.Context, tx domain.Tx, d domain.Database, schema string) (domain.LakeSchema, error) {
 	l, err := tx.LakeSchema(ctx, d.ID, schema)
 	if domain.IsCode(err, domain.CodeNotFound) {
@@ -30,7 +30,7 @@ func namespace(ctx context.Context, tx domain.Tx, d domain.Database, schema stri
 	return l, err
 }
 
-// read runs a transaction for who may read the catalog. It costs three round trips beside those of fn: none for the permission, two for the transaction.
+// read runs a transaction if the actor may read the catalog. The permission check needs no query.
 func (c *Catalog) read(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
 	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (c *Catalog) mayWrite(ctx context.Context, s domain.Scope) error {
 	return domain.Authorize(ctx, c.Store, s, domain.CatalogWrite)
 }
 
-// Warehouse is the database of the name or id; NoSuchWarehouse.
+// Warehouse returns the database with the name or id; NoSuchWarehouse.
 func (c *Catalog) Warehouse(ctx context.Context, s domain.Scope, database string) (d domain.Database, err error) {
 	err = c.read(ctx, s, func(tx domain.Tx) (err error) {
 		d, err = warehouse(ctx, tx, database)
@@ -51,10 +51,11 @@ func (c *Catalog) Warehouse(ctx context.Context, s domain.Scope, database string
 	return d, err
 }
 
-// everything is the limit of a list that is wanted whole.
+// everything is the limit for a whole list.
 const everything = 1 << 30
 
-// cut is the page of names that were read with one more than the limit, and after which name the next one begins.
+// cut returns a page of names, and the name after which the next page begins. names were read with
+// the limit plus one.
 func cut(names []string, limit int) (page []string, next string) {
 	if limit == 0 || len(names) <= limit {
 		return names, ""
@@ -69,8 +70,9 @@ func oneMore(limit int) int {
 	return limit + 1
 }
 
-// SchemaNames are the full names of the schemas directly in the parent, which is empty for the first level, after the name given, limit at most; 0 means
-// all of them. next is where to read on, and empty at the end. NoSuchWarehouse; NoSuchNamespace for a parent that is not there.
+// SchemaNames returns the full names of the schemas directly in parent, after the given name. An
+// empty parent means the first level. It returns at most limit names; 0 means all. next is where to
+// continue, empty at the end. NoSuchWarehouse; NoSuchNamespace for a missing parent.
 func (c *Catalog) SchemaNames(ctx context.Context, s domain.Scope, database, parent, after string, limit int) (names []string, next string, err error) {
 	err = c.read(ctx, s, func(tx domain.Tx) error {
 		d, err := warehouse(ctx, tx, database)
@@ -93,7 +95,7 @@ func (c *Catalog) SchemaNames(ctx context.Context, s domain.Scope, database, par
 	return names, next, err
 }
 
-// Schemas are those of the database, of every level, in the order of their names.
+// Schemas lists the schemas of the database, of every level, by name.
 func (c *Catalog) Schemas(ctx context.Context, s domain.Scope, database string, p domain.Page) (domain.List[domain.LakeSchema], error) {
 	const list = "schemas"
 	after, limit, err := domain.PageAfter(list, database, p)
@@ -108,15 +110,16 @@ func (c *Catalog) Schemas(ctx context.Context, s domain.Scope, database string, 
 		}
 		found, err = tx.LakeSchemas(ctx, d.ID, "", true, after, limit+1)
 		for i := range found {
-			c.place(s, &found[i])
+			c.setLocation(s, &found[i])
 		}
 		return err
 	})
 	return domain.PageOf(list, database, found, limit, func(l domain.LakeSchema) string { return domain.FoldName(l.Name) }), err
 }
 
-// place gives a schema the property location, which engines make locations of tables of, where it has none of its own.
-func (c *Catalog) place(s domain.Scope, l *domain.LakeSchema) {
+// setLocation adds the property location to a schema without it. Engines derive table locations
+// from it.
+func (c *Catalog) setLocation(s domain.Scope, l *domain.LakeSchema) {
 	if l.Properties == nil {
 		l.Properties = map[string]string{}
 	}
@@ -125,7 +128,8 @@ func (c *Catalog) place(s domain.Scope, l *domain.LakeSchema) {
 	}
 }
 
-// Schema is the schema of the name, in any case; NoSuchWarehouse, NoSuchNamespace. Its properties have a location, without a slash at its end.
+// Schema returns the schema with the name, ignoring case; NoSuchWarehouse, NoSuchNamespace. Its
+// properties include a location, without a slash at its end.
 func (c *Catalog) Schema(ctx context.Context, s domain.Scope, database, schema string) (l domain.LakeSchema, err error) {
 	err = c.read(ctx, s, func(tx domain.Tx) error {
 		d, err := warehouse(ctx, tx, database)
@@ -135,7 +139,7 @@ func (c *Catalog) Schema(ctx context.Context, s domain.Scope, database, schema s
 		return err
 	})
 	if err == nil {
-		c.place(s, &l)
+		c.setLocation(s, &l)
 	}
 	return l, err
 }
@@ -143,7 +147,7 @@ func (c *Catalog) Schema(ctx context.Context, s domain.Scope, database, schema s
 // maxProperties bounds the properties of a schema in bytes.
 const maxProperties = 64 << 10
 
-// schemaProperties fences the location among the properties.
+// schemaProperties bounds the properties and fences their location.
 func (c *Catalog) schemaProperties(s domain.Scope, properties map[string]string) (map[string]string, error) {
 	size := 0
 	for name, value := range properties {
@@ -166,12 +170,13 @@ func (c *Catalog) schemaProperties(s domain.Scope, properties map[string]string)
 	return properties, nil
 }
 
-// CreateSchema makes a schema; its parent must be there. NoSuchWarehouse, NoSuchNamespace for the parent, AlreadyExists.
+// CreateSchema creates a schema, whose parent must exist. NoSuchWarehouse, NoSuchNamespace for the
+// parent, AlreadyExists.
 func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, schema string, properties map[string]string, key Key) (domain.LakeSchema, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return domain.LakeSchema{}, err
 	}
-	return once(ctx, c, s, key, func(keep func(domain.Tx, domain.LakeSchema) error) (l domain.LakeSchema, err error) {
+	return once(ctx, c, s, key, func(record func(domain.Tx, domain.LakeSchema) error) (l domain.LakeSchema, err error) {
 		if err := domain.ValidSchemaName(schema); err != nil {
 			return l, err
 		}
@@ -196,9 +201,9 @@ func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, sc
 			if l, err = tx.LakeSchema(ctx, d.ID, schema); err != nil {
 				return err
 			}
-			c.place(s, &l)
-			if keep != nil {
-				if err := keep(tx, l); err != nil {
+			c.setLocation(s, &l)
+			if record != nil {
+				if err := record(tx, l); err != nil {
 					return err
 				}
 			}
@@ -208,12 +213,13 @@ func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, sc
 	})
 }
 
-// UpdateSchema sets properties and removes others. NoSuchWarehouse, NoSuchNamespace; UnprocessableEntity for a name that is in both.
+// UpdateSchema sets and removes properties. NoSuchWarehouse, NoSuchNamespace; UnprocessableEntity
+// for a name that is both set and removed.
 func (c *Catalog) UpdateSchema(ctx context.Context, s domain.Scope, database, schema string, updates map[string]string, removals []string, key Key) (SchemaChange, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return SchemaChange{}, err
 	}
-	return once(ctx, c, s, key, func(keep func(domain.Tx, SchemaChange) error) (done SchemaChange, err error) {
+	return once(ctx, c, s, key, func(record func(domain.Tx, SchemaChange) error) (done SchemaChange, err error) {
 		for _, name := range removals {
 			if _, both := updates[name]; both {
 				return done, failed(UnprocessableEntity, "The property %q is both set and removed.", name)
@@ -232,14 +238,14 @@ func (c *Catalog) UpdateSchema(ctx context.Context, s domain.Scope, database, sc
 				return err
 			}
 			done = change(l.Properties, updates, removals)
-			if _, err := c.schemaProperties(s, l.Properties); err != nil { // which may have become too many
+			if _, err := c.schemaProperties(s, l.Properties); err != nil { // they may exceed the bound now
 				return err
 			}
 			if err := tx.SetLakeSchemaProperties(ctx, d.ID, schema, l.Properties); err != nil {
 				return err
 			}
-			if keep != nil {
-				if err := keep(tx, done); err != nil {
+			if record != nil {
+				if err := record(tx, done); err != nil {
 					return err
 				}
 			}
@@ -275,7 +281,7 @@ func lockNamespace(ctx context.Context, tx domain.Tx, d domain.Database, schema 
 	return l, err
 }
 
-// DropSchema removes a schema with nothing in it. NoSuchWarehouse, NoSuchNamespace, NamespaceNotEmpty.
+// DropSchema removes an empty schema. NoSuchWarehouse, NoSuchNamespace, NamespaceNotEmpty.
 func (c *Catalog) DropSchema(ctx context.Context, s domain.Scope, database, schema string, key Key) error {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return err

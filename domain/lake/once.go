@@ -11,16 +11,16 @@ import (
 // maxKey bounds an idempotency key in bytes.
 const maxKey = 255
 
-// errAnswered says that somebody else has answered the key meanwhile.
+// errAnswered means that another request has answered the key meanwhile.
 var errAnswered = errors.New("the key is answered already")
 
-// kept is how a change was answered: what it made, or why it was refused.
-type kept struct {
+// storedAnswer is the stored result of a change: what it made, or its refusal.
+type storedAnswer struct {
 	Answer json.RawMessage `json:"answer,omitempty"`
 	refusal
 }
 
-// refusal is a refused change as it is kept.
+// refusal is a stored refusal of a change.
 type refusal struct {
 	Code    domain.Code `json:"code,omitempty"`
 	Reason  Reason      `json:"reason,omitempty"`
@@ -37,11 +37,13 @@ func (r refusal) error() error {
 	return &Error{Reason: r.Reason, err: err}
 }
 
-// once makes the change, or answers as it was answered under the same key. The change is tried first, since nearly all keys are new, and calls keep in its
-// transaction; keep is nil without a key. Of two with one key, one is done: the other's keep fails, or the change is refused since it is made already. So nothing is
-// refused before it is known that the key has not been answered meanwhile, and a refusal is kept as well, so that nobody does under the key what was refused
-// under it. What may still come right is not kept.
-func once[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key, change func(keep func(domain.Tx, T) error) (T, error)) (T, error) {
+// once makes the change, or returns the stored answer of the same key. It tries the change first,
+// since nearly all keys are new. The change calls record in its transaction; record is nil without
+// a key. Of two requests with one key, only one commits: the other's record fails, or its change is
+// refused as already made. So a refusal is returned only after a check that the key has no answer.
+// Refusals are stored too, so that no later request under the key succeeds. Errors that a retry may
+// resolve are not stored.
+func once[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key, change func(record func(domain.Tx, T) error) (T, error)) (T, error) {
 	var none T
 	if key.Key == "" {
 		return change(nil)
@@ -54,7 +56,7 @@ func once[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key, chang
 		if err != nil {
 			return err
 		}
-		return c.keep(context.WithoutCancel(ctx), tx, s, key, kept{Answer: body})
+		return c.storeAnswer(context.WithoutCancel(ctx), tx, s, key, storedAnswer{Answer: body})
 	})
 	if err == nil {
 		return answer, nil
@@ -62,30 +64,30 @@ func once[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key, chang
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	if why, sure := surely(err); sure {
-		unkept := c.Store.In(ctx, s, func(tx domain.Tx) error { return c.keep(ctx, tx, s, key, kept{refusal: why}) })
-		if unkept == nil {
+		unstored := c.Store.In(ctx, s, func(tx domain.Tx) error { return c.storeAnswer(ctx, tx, s, key, storedAnswer{refusal: why}) })
+		if unstored == nil {
 			return none, err
 		}
-		if !errors.Is(unkept, errAnswered) {
-			return none, unknown(unkept)
+		if !errors.Is(unstored, errAnswered) {
+			return none, unknown(unstored)
 		}
 	}
 	before, missing := replay[T](ctx, c, s, key)
 	switch {
 	case !domain.IsCode(missing, domain.CodeNotFound) || ReasonOf(missing) != "":
 		return before, missing
-	case errors.Is(err, errAnswered): // the answer was too old a moment later
+	case errors.Is(err, errAnswered): // the answer expired meanwhile
 		return none, unknown(err)
 	}
 	return none, err
 }
 
-// unknown says that a change under a key may have been made by an earlier request.
+// unknown is the error of a change that an earlier request under its key may have made.
 func unknown(cause error) error {
-	return failed(CommitStateUnknown, "Whether this was done under its idempotency key before is not known; send it again with the same key.").because(cause)
+	return failed(CommitStateUnknown, "It is not known whether this was done under its idempotency key before; send it again with the same key.").because(cause)
 }
 
-// surely says that an error is an answer: that the change is not made, and will not be.
+// surely reports whether an error is final: the change is not made, and will not be.
 func surely(err error) (refusal, bool) {
 	e, ours := errors.AsType[*domain.Error](err)
 	if !ours || errors.Is(err, errAnswered) || e.Code != domain.CodeInvalid && e.Code != domain.CodeNotFound && e.Code != domain.CodeConflict {
@@ -96,7 +98,8 @@ func surely(err error) (refusal, bool) {
 
 func actorKey(s domain.Scope) string { return string(s.Actor().Kind) + ":" + s.Actor().ID }
 
-// replay answers as before; CodeNotFound without a reason where there was no such request, and CommitStateUnknown where it cannot be found out.
+// replay returns the key's stored answer. CodeNotFound without a reason if there is no answer;
+// CommitStateUnknown if it cannot be read.
 func replay[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key) (answer T, err error) {
 	var found domain.LakeAnswer
 	err = c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
@@ -112,7 +115,7 @@ func replay[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key) (an
 	if string(found.Hash) != string(key.Hash) {
 		return answer, domain.Errorf(domain.CodeConflict, "This idempotency key was used for another request; use a new key.")
 	}
-	var k kept
+	var k storedAnswer
 	if err := json.Unmarshal(found.Body, &k); err != nil {
 		return answer, unknown(err)
 	}
@@ -122,7 +125,7 @@ func replay[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key) (an
 	return answer, json.Unmarshal(k.Answer, &answer)
 }
 
-func (c *Catalog) keep(ctx context.Context, tx domain.Tx, s domain.Scope, key Key, k kept) error {
+func (c *Catalog) storeAnswer(ctx context.Context, tx domain.Tx, s domain.Scope, key Key, k storedAnswer) error {
 	body, err := json.Marshal(k)
 	if err != nil {
 		return err
@@ -135,20 +138,23 @@ func (c *Catalog) keep(ctx context.Context, tx domain.Tx, s domain.Scope, key Ke
 	return err
 }
 
-// pointer is what is kept of an answer that shows a table or a view.
+// pointer is the stored answer of a change that returns a table or view.
 type pointer struct {
 	Table    domain.TableID `json:"table"`
 	Location string         `json:"location"`
+	Version  int            `json:"version"`
 }
 
-// onceLoaded is once for a change that answers with a table or a view.
-func (c *Catalog) onceLoaded(ctx context.Context, s domain.Scope, key Key, change func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error)) (Loaded, error) {
+// onceLoaded is once for a change that returns a table or view.
+func (c *Catalog) onceLoaded(ctx context.Context, s domain.Scope, key Key, change func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error)) (Loaded, error) {
 	if key.Key == "" {
 		return change(nil)
 	}
 	var made *Loaded
-	p, err := once(ctx, c, s, key, func(keep func(domain.Tx, pointer) error) (pointer, error) {
-		l, err := change(func(tx domain.Tx, row domain.LakeTable) error { return keep(tx, pointer{row.ID, row.MetadataLocation}) })
+	p, err := once(ctx, c, s, key, func(record func(domain.Tx, pointer) error) (pointer, error) {
+		l, err := change(func(tx domain.Tx, row domain.LakeTable) error {
+			return record(tx, pointer{row.ID, row.MetadataLocation, row.Version})
+		})
 		if err == nil {
 			made = &l
 		}
@@ -163,7 +169,8 @@ func (c *Catalog) onceLoaded(ctx context.Context, s domain.Scope, key Key, chang
 	return c.again(ctx, s, p)
 }
 
-// again is the table or view that was answered with before; as it is now where that state's file is gone. It was made, whatever became of it since.
+// again returns the table or view of a stored answer, in the state of then. If that state's file is
+// gone, it returns the current state.
 func (c *Catalog) again(ctx context.Context, s domain.Scope, p pointer) (Loaded, error) {
 	var row domain.LakeTable
 	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
@@ -173,20 +180,21 @@ func (c *Catalog) again(ctx context.Context, s domain.Scope, p pointer) (Loaded,
 	if err != nil {
 		return Loaded{}, unknown(err)
 	}
-	d, err := c.document(ctx, p.Location)
+	d, err := c.document(ctx, state{p.Table, p.Version, p.Location})
 	if ReasonOf(err) == NoSuchFile {
-		d, err = c.document(ctx, row.MetadataLocation)
+		d, err = c.document(ctx, stateOf(row))
 	}
 	if err != nil {
 		return Loaded{}, unknown(err)
 	}
-	return Loaded{Table: row, MetadataLocation: d.location, Metadata: d.json}, nil
+	return Loaded{Table: row, MetadataLocation: d.location, Metadata: d.json, Tag: d.tag()}, nil
 }
 
-// nothing is the answer of a change that shows nothing.
+// nothing is the answer of a change that returns nothing.
 type nothing struct{}
 
-// changing runs a transaction that changes something. A run or a statement that does so is not over before it is, and has not been.
+// changing runs a transaction that changes something. The actor, if it is a run or statement, must
+// not have ended, and cannot end before the commit.
 func (c *Catalog) changing(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
 	return c.Store.In(ctx, s, func(tx domain.Tx) error {
 		if noted(s) {
@@ -198,14 +206,14 @@ func (c *Catalog) changing(ctx context.Context, s domain.Scope, fn func(domain.T
 	})
 }
 
-// onceDone is once for a change that is one transaction and shows nothing.
+// onceDone is once for a change that is one transaction and returns nothing.
 func (c *Catalog) onceDone(ctx context.Context, s domain.Scope, key Key, change func(context.Context, domain.Tx) error) error {
-	_, err := once(ctx, c, s, key, func(keep func(domain.Tx, nothing) error) (nothing, error) {
+	_, err := once(ctx, c, s, key, func(record func(domain.Tx, nothing) error) (nothing, error) {
 		return nothing{}, c.changing(ctx, s, func(tx domain.Tx) error {
-			if err := change(ctx, tx); err != nil || keep == nil {
+			if err := change(ctx, tx); err != nil || record == nil {
 				return err
 			}
-			return keep(tx, nothing{})
+			return record(tx, nothing{})
 		})
 	})
 	return err

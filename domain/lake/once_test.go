@@ -12,7 +12,8 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// TestIdempotencyAtOnce: of many at once with one key, one is done and all have its answer, even where the change makes impossible what it asks for.
+// TestIdempotencyAtOnce: of many concurrent requests with one key, one is done and all return its
+// answer. That holds for changes that cannot be made twice.
 func TestIdempotencyAtOnce(t *testing.T) {
 	r := newRig(t)
 	made := r.create("public", "t")
@@ -66,7 +67,8 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	require.Empty(t, r.reported)
 }
 
-// TestRefusalUnderAKey is the key's answer, since the client acts on it: nothing is done under the key any more, by whatever request is still under way.
+// TestRefusalUnderAKey is the key's answer, since the client acts on it. No request under the key
+// succeeds later.
 func TestRefusalUnderAKey(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
@@ -87,7 +89,7 @@ func TestRefusalUnderAKey(t *testing.T) {
 	require.NoError(t, commit("b"))
 }
 
-// TestReplayOfAStateThatIsGone answers with a later one: the commit has happened.
+// TestReplayOfAStateThatIsGone returns a later state: the commit has happened.
 func TestReplayOfAStateThatIsGone(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")

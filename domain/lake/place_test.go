@@ -14,7 +14,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// relocated writes the metadata with another location, and returns where.
+// relocated writes the metadata with another location to the file.
 func (r *rig) relocated(metadata []byte, location, file string) {
 	r.t.Helper()
 	var fields map[string]any
@@ -24,7 +24,8 @@ func (r *rig) relocated(metadata []byte, location, file string) {
 	require.NoError(r.t, os.WriteFile(file, raw(r.t, fields), 0o600))
 }
 
-// TestLocationsAreWrittenInManyWays, and a table that is registered with one of them is committed to like any other.
+// TestLocationsAreWrittenInManyWays: a table registered with any spelling of its location accepts
+// commits.
 func TestLocationsAreWrittenInManyWays(t *testing.T) {
 	r := newRig(t)
 	made := r.create("public", "t")
@@ -49,7 +50,8 @@ func TestLocationsAreWrittenInManyWays(t *testing.T) {
 	}
 }
 
-// TestLocationOfTheFileIsNotTrusted: whoever can write to the storage does not move a table by it, neither to another's place nor out of the workspace.
+// TestLocationOfTheFileIsNotTrusted: a writer to the storage cannot move a table by changing its
+// file.
 func TestLocationOfTheFileIsNotTrusted(t *testing.T) {
 	r := newRig(t)
 	made, other := r.create("public", "t"), r.create("public", "other")

@@ -14,7 +14,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// invalid runs what reads a client's JSON through iceberg-go: whatever it does not like, and be it by a panic, is the client's mistake.
+// invalid runs code that reads a client's JSON through iceberg-go. Each error, including a panic,
+// becomes CodeInvalid, except domain errors.
 func invalid(field string, read func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -28,27 +29,31 @@ func invalid(field string, read func() error) (err error) {
 	return domain.Invalid(field, "The request is not valid: %s.", err).Because(err)
 }
 
-// prepared is a change of one table or view that is ready: its metadata is made, and its pointer is still to be swapped.
+// prepared is a change of one table or view whose metadata is built and whose pointer is not yet
+// swapped.
 type prepared struct {
-	place
-	old     string         // metadata location that the change is based on; empty for what is new
-	unnamed []string       // metadata files that go when it has happened
+	target
+	old     state          // the state that the change is based on; zero for a new table
+	unnamed []string       // metadata files to delete after the commit
 	adopts  domain.TableID // a dropped table whose files this one takes over
 	doc     *document
 	action  domain.Action
-	wrote   []int64 // snapshots that lineage tells of; 0 stands for a new table without one, and for a view
-	there   bool    // the metadata file is there already, and stays whatever comes
-	moved   bool    // to another location
+	wrote   []int64  // snapshots for lineage; 0 means a change without one, or a view; nil writes no lineage
+	erase   *Erasure // files that the change removes, or nil
+	there   bool     // the metadata file existed before, and is never discarded
+	moved   bool     // to another location
 	noop    bool
 }
 
-// fill makes document and row of the metadata, for the next version.
+func (p *prepared) isNew() bool { return p.old == state{} }
+
+// fill sets document and row from the metadata, for the next version.
 func (p *prepared) fill(row domain.LakeTable, meta table.Metadata) error {
 	body, err := json.Marshal(meta)
 	return p.complete(row, meta, &document{json: body}, err)
 }
 
-// follow is fill for metadata that followed from a document by a request.
+// follow is fill for metadata that a request made from a document.
 func (p *prepared) follow(row domain.LakeTable, from *document, meta table.Metadata, r request) error {
 	if !writable(meta) {
 		return p.fill(row, meta)
@@ -61,7 +66,7 @@ func (p *prepared) follow(row domain.LakeTable, from *document, meta table.Metad
 	return p.complete(row, meta, d, err)
 }
 
-// complete gives the document a name of its own, unless writing it has failed.
+// complete names the document, unless err reports that building it failed.
 func (p *prepared) complete(row domain.LakeTable, meta table.Metadata, d *document, err error) error {
 	if err != nil {
 		return unwritable(err)
@@ -79,13 +84,13 @@ func unwritable(err error) error {
 	return domain.Invalid("updates", "The metadata cannot be written: %s.", err).Because(err)
 }
 
-// name gives the document a name of its own.
+// name gives the document a unique file name; CodeTooLarge.
 func (p *prepared) name(row domain.LakeTable, directory string, d *document) error {
 	if len(d.json) > maxMetadata {
 		return domain.Errorf(domain.CodeTooLarge, "The metadata of %s would have %d bytes; expire snapshots first.", row.Name, len(d.json))
 	}
 	row.MetadataLocation = metadataFile(directory, row.Version, uuid.NewString())
-	d.location = row.MetadataLocation
+	d.state = stateOf(row)
 	p.row, p.doc = row, d
 	return nil
 }
@@ -93,12 +98,12 @@ func (p *prepared) name(row domain.LakeTable, directory string, d *document) err
 // maxMetadata bounds a metadata file in bytes.
 const maxMetadata = 256 << 20
 
-// write makes the metadata file, and what a new table needs before it.
+// write writes the metadata file, after the directories of a new table.
 func (c *Catalog) write(ctx context.Context, p *prepared) error {
 	if p.noop {
 		return nil
 	}
-	if (p.old == "" || p.moved) && p.row.Kind == domain.KindTable {
+	if (p.isNew() || p.moved) && p.row.Kind == domain.KindTable {
 		if err := c.makeDirs(ctx, p.row.Location); err != nil {
 			return err
 		}
@@ -109,7 +114,8 @@ func (c *Catalog) write(ctx context.Context, p *prepared) error {
 	return c.Files.Write(ctx, p.doc.location, p.doc.json)
 }
 
-// discard removes the metadata file of a change that is surely lost, and the directories that were made for it.
+// discard removes the metadata file of a change that certainly failed, and the directories created
+// for it.
 func (c *Catalog) discard(ctx context.Context, p *prepared) {
 	if p.noop || p.there {
 		return
@@ -117,19 +123,20 @@ func (c *Catalog) discard(ctx context.Context, p *prepared) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	if err := c.Files.Delete(ctx, p.doc.location); err != nil {
-		c.Report(fmt.Errorf("the metadata file %s of a lost commit: %w", p.doc.location, err))
+		c.Report(fmt.Errorf("deleting the metadata file %s of a failed commit: %w", p.doc.location, err))
 	}
-	if p.old == "" && !p.chosen {
+	if p.isNew() && !p.chosen {
 		if err := c.Files.RemoveDirs(ctx, p.row.Location+"/"); err != nil {
-			c.Report(fmt.Errorf("the directories of %s, which was not made: %w", p.row.Location, err))
+			c.Report(fmt.Errorf("removing the directories of %s, which was not created: %w", p.row.Location, err))
 		}
 	}
 }
 
-// errLost says that the pointer was swapped by somebody else.
+// errLost means that another commit swapped the pointer first.
 var errLost = errors.New("the pointer has moved")
 
-// swap makes the change in its transaction: the pointer, what was done, and by whom. errLost when somebody else was first.
+// swap makes the change in its transaction: the pointer, the lineage and the audit row. errLost if
+// another commit was first.
 func (c *Catalog) swap(ctx context.Context, tx domain.Tx, s domain.Scope, p *prepared) error {
 	if p.noop {
 		return nil
@@ -142,6 +149,9 @@ func (c *Catalog) swap(ctx context.Context, tx domain.Tx, s domain.Scope, p *pre
 	if err := p.point(ctx, tx); err != nil {
 		return err
 	}
+	if err := p.forget(ctx, tx, c.Clock.Now()); err != nil {
+		return err
+	}
 	if len(p.wrote) > 0 {
 		if err := c.note(ctx, tx, s, domain.LineageWritten, p.row, p.wrote...); err != nil {
 			return err
@@ -151,7 +161,7 @@ func (c *Catalog) swap(ctx context.Context, tx domain.Tx, s domain.Scope, p *pre
 }
 
 func (p *prepared) point(ctx context.Context, tx domain.Tx) error {
-	if p.old == "" {
+	if p.isNew() {
 		done, err := tx.InsertLakeTable(ctx, p.row, p.chosen)
 		switch {
 		case err != nil:
@@ -163,7 +173,12 @@ func (p *prepared) point(ctx context.Context, tx domain.Tx) error {
 		case done != domain.InsertedNow:
 			return exists(p.row.Name)
 		}
-		return p.takePaths(ctx, tx)
+		if len(p.staged) > 0 {
+			if err := tx.ForgetStages(ctx, p.staged.names()); err != nil {
+				return err
+			}
+		}
+		return p.reservePaths(ctx, tx)
 	}
 	if p.moved {
 		free, err := tx.TakeLocation(ctx, p.row.ID, p.row.Location)
@@ -174,10 +189,10 @@ func (p *prepared) point(ctx context.Context, tx domain.Tx) error {
 			return overlaid(p.row.Location)
 		}
 	}
-	if err := p.takePaths(ctx, tx); err != nil {
+	if err := p.reservePaths(ctx, tx); err != nil {
 		return err
 	}
-	swapped, err := tx.SwapLakeTable(ctx, p.row, p.old)
+	swapped, err := tx.SwapLakeTable(ctx, p.row, p.old.location)
 	if err == nil && !swapped {
 		err = errLost
 	}
@@ -188,21 +203,22 @@ func overlaid(location string) error {
 	return domain.Invalid("location", "The location %q is another table's, or in it, or around it; choose another one.", location)
 }
 
-// finish writes the file of one change, and then swaps its pointer. errLost when somebody else was first; its file is gone then. keep may be nil.
-func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+// finish writes the file of one change, and then swaps its pointer. errLost if another commit was
+// first; the file is deleted then. record may be nil.
+func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
 	var also func(domain.Tx) error
-	if keep != nil {
-		also = func(tx domain.Tx) error { return keep(tx, p.row) }
+	if record != nil {
+		also = func(tx domain.Tx) error { return record(tx, p.row) }
 	}
-	if err := c.settle(ctx, s, []*prepared{p}, also); err != nil {
+	if err := c.finalize(ctx, s, []*prepared{p}, also); err != nil {
 		return Loaded{}, err
 	}
-	return Loaded{Table: p.row, MetadataLocation: p.row.MetadataLocation, Metadata: p.doc.json}, nil
+	return Loaded{Table: p.row, MetadataLocation: p.row.MetadataLocation, Metadata: p.doc.json, Tag: stateOf(p.row).tag()}, nil
 }
 
-// settle makes changes of tables together, or none of them. What has begun comes to its end, even if the caller goes away. also, which may be nil, is of the same
-// transaction.
-func (c *Catalog) settle(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.Tx) error) error {
+// finalize makes all changes together, or none of them. It finishes even if the caller leaves. also
+// runs in the same transaction, and may be nil.
+func (c *Catalog) finalize(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.Tx) error) error {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	for i, p := range all {
@@ -222,17 +238,18 @@ func (c *Catalog) settle(ctx context.Context, s domain.Scope, all []*prepared, a
 		}
 	}
 	for _, p := range all {
-		c.settled(ctx, p)
+		c.finalized(ctx, p)
 	}
 	return nil
 }
 
-// swapAll swaps the pointers. An error after all was ready leaves open whether it has happened, unless the database itself has refused.
+// swapAll swaps the pointers. An error after ready leaves the outcome open, unless the database
+// itself refused.
 func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.Tx) error) (ready bool, err error) {
 	if also == nil && len(all) == 1 && c.alone(s, all[0]) {
 		p := all[0]
 		row := domain.NewAudit(s, p.action, domain.OutcomeSuccess, string(p.row.Kind), string(p.row.ID), "")
-		swapped, err := c.quick.SwapLakeTable(ctx, s, p.row, p.old, row)
+		swapped, err := c.quick.SwapLakeTable(ctx, s, p.row, p.old.location, row)
 		if err == nil && !swapped {
 			return false, errLost
 		}
@@ -240,7 +257,7 @@ func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, 
 	}
 	err = c.changing(ctx, s, func(tx domain.Tx) error {
 		ready = false
-		if slices.ContainsFunc(all, func(p *prepared) bool { return p.places() || p.old == "" && len(all) > 1 }) {
+		if slices.ContainsFunc(all, func(p *prepared) bool { return p.reserves() || p.isNew() && len(all) > 1 }) {
 			if err := tx.LockLocations(ctx); err != nil {
 				return err
 			}
@@ -261,14 +278,14 @@ func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, 
 	return ready, err
 }
 
-// alone says that the change is a swap and its audit row, and nothing else.
+// alone reports whether the change is only a swap and its audit row.
 func (c *Catalog) alone(s domain.Scope, p *prepared) bool {
-	return c.quick != nil && !noted(s) && p.old != "" && !p.noop && p.adopts == "" && !p.places()
+	return c.quick != nil && !noted(s) && !p.isNew() && !p.noop && p.adopts == "" && p.erase == nil && !p.reserves()
 }
 
-// places says that the change may take a place in the storage that is compared with all others.
-func (p *prepared) places() bool {
-	if p.noop || p.moved || p.old == "" && p.chosen {
+// reserves reports whether the change may reserve a location, which is compared with all others.
+func (p *prepared) reserves() bool {
+	if p.noop || p.moved || p.isNew() && p.chosen {
 		return !p.noop
 	}
 	paths, err := p.pathsOf()
@@ -276,7 +293,8 @@ func (p *prepared) places() bool {
 	return err != nil || len(paths) > 0
 }
 
-// refused says that the database itself has answered that nothing was done. Of what is not its answer, or tells of its own end, nothing is known.
+// refused reports whether the database answered that nothing was done. All other errors, and errors
+// of a failing server, leave the outcome open.
 func refused(err error) bool {
 	state := sqlState(err)
 	switch {
@@ -286,7 +304,7 @@ func refused(err error) bool {
 	return !slices.Contains([]string{"08", "57", "58", "XX"}, state[:2])
 }
 
-// sqlState is the code of the database's answer, and empty where it has not answered.
+// sqlState is the code of the database's answer, or "" without an answer.
 func sqlState(err error) string {
 	answer, ok := errors.AsType[interface {
 		error
@@ -304,8 +322,9 @@ func (c *Catalog) discardAll(ctx context.Context, all []*prepared) {
 	}
 }
 
-// verify finds out whether a transaction was committed whose end was not heard of. The lock waits for a transaction that is still at it, and where it was not
-// committed, the row's version sees to it that a swap which is still under way comes too late: its file is to be removed.
+// verify determines whether a transaction with a lost result committed. The row lock waits for a
+// transaction that is still running. If it has not committed, the row's version is raised, so that
+// a late swap fails. Then its file can be removed.
 func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, cause error) error {
 	unknown := failed(CommitStateUnknown, "The database has gone away during the commit, which may or may not have happened; read the table again to see.").because(cause)
 	i := slices.IndexFunc(all, func(p *prepared) bool { return !p.noop })
@@ -317,29 +336,27 @@ func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, c
 	defer cancel()
 	var row domain.LakeTable
 	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
-		if row, err = tx.LockLakeTable(ctx, p.row.ID); err != nil || row.MetadataLocation != p.old || row.DroppedAt != nil {
+		if row, err = tx.LockLakeTable(ctx, p.row.ID); err != nil || row.MetadataLocation != p.old.location || row.DroppedAt != nil {
 			return err
 		}
-		fenced := row
-		fenced.Version = p.row.Version
-		done, err := tx.SwapLakeTable(ctx, fenced, p.old)
-		if err == nil && !done {
+		fenced, err := tx.FenceLakeTable(ctx, row.ID, p.old.location, p.row.Version)
+		if err == nil && !fenced {
 			err = errLost
 		}
 		return err
 	})
 	switch {
-	case err != nil: // a table that is not there may still come
+	case err != nil: // a missing table may still be created
 		return unknown
-	case row.DroppedAt != nil && row.MetadataLocation == p.old: // it may come back, and the swap after that
+	case row.DroppedAt != nil && row.MetadataLocation == p.old.location: // it may be restored, and then swapped
 		return unknown
 	case row.MetadataLocation == p.row.MetadataLocation:
 		return nil
-	case row.MetadataLocation == p.old:
+	case row.MetadataLocation == p.old.location:
 		c.discardAll(ctx, all)
 		return cause
 	}
-	d, err := c.document(ctx, row.MetadataLocation)
+	d, err := c.document(ctx, stateOf(row))
 	if err != nil {
 		return unknown
 	}
@@ -355,15 +372,15 @@ func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, c
 	return unknown
 }
 
-// settled is what follows a change that has happened.
-func (c *Catalog) settled(ctx context.Context, p *prepared) {
+// finalized does what follows a commit: it updates the cache and deletes unnamed files.
+func (c *Catalog) finalized(ctx context.Context, p *prepared) {
 	if p.noop {
 		return
 	}
 	c.cache.supersede(p.doc, p.old)
 	for _, file := range p.unnamed {
 		if err := c.Files.Delete(ctx, file); err != nil {
-			c.Report(fmt.Errorf("the old metadata file %s: %w", file, err))
+			c.Report(fmt.Errorf("deleting the old metadata file %s: %w", file, err))
 		}
 	}
 }

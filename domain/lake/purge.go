@@ -11,14 +11,18 @@ import (
 
 const (
 	purgeBatch  = 100       // tables at a time
-	purgeMargin = time.Hour // beyond the time in which a table can be restored: clocks of replicas differ
+	purgeMargin = time.Hour // after the time in which a table can be restored: clocks of replicas differ
 )
 
-// Purge ends what was dropped and can no longer be restored: the files of what was dropped with purge go, and the rows of all. Answers that were kept for
-// long enough go as well. A table that fails waits for its next try, longer each time, and holds up no other. Several replicas may do it at once.
+// Purge deletes dropped tables that can no longer be restored: all their rows, and the files of
+// those dropped with purge. It also deletes expired answers and stages. A failing table is retried
+// with growing delays, and does not block others. Several replicas may run it at once.
 func (c *Catalog) Purge(ctx context.Context) error {
 	now := c.Clock.Now()
-	failed := []error{c.System.ForgetLakeAnswers(ctx, now.Add(-2*AnswerTime))}
+	failed := []error{
+		c.System.ForgetLakeAnswers(ctx, now.Add(-2*AnswerTime)), c.System.ForgetLakeStages(ctx, now.Add(-2*stageTime)),
+		c.System.ForgetLostRaces(ctx, now.Add(-AnswerTime)),
+	}
 	for before := now.Add(-purgeMargin); ; {
 		due, err := c.System.DueTables(ctx, before, purgeBatch)
 		if err != nil {
@@ -67,75 +71,64 @@ func (c *Catalog) purge(ctx context.Context, s domain.Scope, id domain.TableID) 
 	return err
 }
 
-// removeFiles removes first the files that the table's manifests name elsewhere, which cannot be known any more without them, then all in the places that it has and has
-// had, and at the end its metadata file: a purge that has failed half-way finds what it needs to go on.
+// removeFiles removes all files in the table's own directories: its present and former locations
+// and write.*.path directories. Files that its manifests name elsewhere stay: other tables may use
+// them.
 func (c *Catalog) removeFiles(ctx context.Context, s domain.Scope, row domain.LakeTable) error {
-	if row.Kind == domain.KindTable {
-		t, err := c.openRow(ctx, s, row)
-		switch {
-		case err == nil && !t.meta.Properties().GetBool(gcEnabled, true):
-			return nil
-		case err == nil:
-			err = c.removeElsewhere(ctx, s, t)
-		}
-		if err != nil && !lasts(err) {
-			return err
-		}
-		if err != nil {
-			c.Report(fmt.Errorf("the table %s is purged without its files outside of its location: %w", row.ID, err))
-		}
+	if collected, err := c.collected(ctx, s, row); err != nil || !collected {
+		return err
 	}
-	var places, paths []string
+	var directories []string
 	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
-		places, paths, err = tx.TableLocations(ctx, row.ID)
+		directories, err = tx.TableLocations(ctx, row.ID)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for _, place := range places {
-		if err := c.removeAll(ctx, s, place, row.MetadataLocation); err != nil {
-			return err
-		}
-	}
-	if err := c.removeLast(ctx, s, row); err != nil {
-		return err
-	}
-	for _, dir := range append(places, paths...) {
-		if err := c.Files.RemoveDirs(ctx, dir+"/"); err != nil {
+	for _, directory := range directories {
+		if err := c.removeAll(ctx, s, directory); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// gcEnabled is the property by which a table says that its files are not only its own: with false none is ever removed.
+// gcEnabled is the property by which a table declares that others use its files too. If it is
+// false, no file is ever removed.
 const gcEnabled = "gc.enabled"
 
-// lasts says that the metadata cannot be read, and never will be: any other failure may be over at the next try.
+// collected reports whether the table's properties allow removing its files. A table whose metadata
+// can never be read is collected.
+func (c *Catalog) collected(ctx context.Context, s domain.Scope, row domain.LakeTable) (bool, error) {
+	if row.Kind == domain.KindView {
+		return true, nil
+	}
+	t, err := c.openRow(ctx, s, row)
+	switch {
+	case err == nil:
+		return t.meta.Properties().GetBool(gcEnabled, true), nil
+	case lasts(err):
+		c.Report(fmt.Errorf("the table %s is purged without its metadata: %w", row.ID, err))
+		return true, nil
+	}
+	return false, err
+}
+
+// lasts reports whether the metadata can never be read. Any other failure may pass.
 func lasts(err error) bool {
 	return ReasonOf(err) == NoSuchFile || domain.IsCode(err, domain.CodeInvalid) || domain.IsCode(err, domain.CodeTooLarge)
 }
 
-// removeAll removes all files of a place but one.
-func (c *Catalog) removeAll(ctx context.Context, s domain.Scope, place, but string) error {
-	location, err := c.fence(s).chosen(place)
+// removeAll removes all files in the directory, and the directories.
+func (c *Catalog) removeAll(ctx context.Context, s domain.Scope, directory string) error {
+	location, err := c.fence(s).chosen(directory)
 	if err != nil {
 		return err
 	}
-	return c.Files.List(ctx, location+"/", func(file FileInfo) error {
-		if file.URI == but {
-			return nil
-		}
-		return c.Files.Delete(ctx, file.URI)
-	})
-}
-
-// removeLast removes the current metadata file, unless it is in a place that is another table's by now.
-func (c *Catalog) removeLast(ctx context.Context, s domain.Scope, row domain.LakeTable) error {
-	file, err := c.fence(s).canonical("metadata-location", row.MetadataLocation)
+	err = c.Files.List(ctx, location+"/", func(file FileInfo) error { return c.Files.Delete(ctx, file.URI) })
 	if err != nil {
 		return err
 	}
-	return c.removeUnowned(ctx, s, row.ID, []string{file})
+	return c.Files.RemoveDirs(ctx, location+"/")
 }

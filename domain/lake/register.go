@@ -8,28 +8,30 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Registration asks for a table or a view of metadata that is there already.
+// Registration asks for a table or a view with existing metadata.
 type Registration struct {
 	Name             string
 	MetadataLocation string
-	Overwrite        bool // what is there of this name is to be this from now on
+	Overwrite        bool // replaces an existing table or view of this name
 }
 
-// Register makes a table or a view of a metadata file in the workspace's storage, whose uuid stays. Its files are never purged. A dropped table, not to be purged, that was
-// at its location can no longer be restored. NoSuchWarehouse, NoSuchNamespace, NoSuchFile, AlreadyExists; CodeInvalid for metadata that cannot be read or
-// leads out of the workspace's storage.
+// Register makes a table or a view from a metadata file in the workspace's storage, and keeps its
+// uuid. Its files are never purged. It takes over the directories of a dropped table at its
+// location: that table is not purged, and can no longer be restored. NoSuchWarehouse,
+// NoSuchNamespace, NoSuchFile, AlreadyExists; CodeConflict if a purge is already removing the
+// files; CodeInvalid for metadata that cannot be read or leads out of the workspace's storage.
 func (c *Catalog) Register(ctx context.Context, s domain.Scope, database, schema string, n Registration, kind domain.TableKind, key Key) (Loaded, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
 	ch := Change{Ref: Ref{database, schema, n.Name}}
-	return c.onceLoaded(ctx, s, key, func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
-		return retried(ctx, c, s, []Change{ch}, func([]*turn) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+		return retried(ctx, c, s, []Change{ch}, func([]*tableLock) (Loaded, error) {
 			p, err := c.registration(ctx, s, ch.Ref, n, kind)
 			if err != nil {
 				return Loaded{}, err
 			}
-			return c.finish(ctx, s, p, keep)
+			return c.finish(ctx, s, p, record)
 		})
 	})
 }
@@ -40,39 +42,51 @@ func (c *Catalog) registration(ctx context.Context, s domain.Scope, r Ref, n Reg
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.registeredPlace(ctx, s, r, kind, n.Overwrite)
+	p, err := c.registerTarget(ctx, s, r, kind, n.Overwrite)
 	if err != nil {
 		return nil, err
 	}
-	if p.doc, err = c.registrable(ctx, file); err != nil {
+	if p.row.MetadataLocation != "" {
+		p.old = stateOf(p.row)
+	}
+	p.row.MetadataLocation, p.row.Version = file, max(p.row.Version+1, fileVersion(file))
+	if p.doc, err = c.registrable(ctx, stateOf(p.row)); err != nil {
 		return nil, err
 	}
 	if p.row.Location, err = p.describe(kind); err != nil {
 		return nil, err
 	}
-	if err := c.ownPaths(ctx, s, p.row.ID, p.properties()); err != nil {
+	if err := c.checkManifests(ctx, s, nil, p.added()); err != nil {
 		return nil, err
 	}
-	before := p.row.MetadataLocation
-	p.row.MetadataLocation, p.row.Registered, p.there, p.chosen = file, true, true, true
-	p.row.Version = max(p.row.Version+1, fileVersion(file))
+	dirs, err := f.choices("", p.properties())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.adopt(ctx, s, p); err != nil {
+		return nil, err
+	}
+	if _, err := c.foreign(ctx, s, dirs, p.row.ID, p.adopts); err != nil {
+		return nil, err
+	}
+	p.row.Registered, p.there, p.chosen = true, true, true
 	p.action = action(kind, domain.TableRegister, domain.ViewCreate)
-	p.old = before
-	return p, c.adopt(ctx, s, p)
+	return p, nil
 }
 
-// registeredPlace is a new place, or that of what is to be overwritten.
-func (c *Catalog) registeredPlace(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, overwrite bool) (*prepared, error) {
-	at, err := c.newPlace(ctx, s, r, kind, "")
+// registerTarget returns a new target, or that of the table or view to overwrite.
+func (c *Catalog) registerTarget(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, overwrite bool) (*prepared, error) {
+	at, err := c.newTarget(ctx, s, r, kind, "")
 	if ReasonOf(err) != AlreadyExists || !overwrite {
-		return &prepared{place: at}, err
+		return &prepared{target: at}, err
 	}
 	row, err := c.overwritten(ctx, s, r, kind)
 	row.UpdatedBy, row.UpdatedAt = s.Actor(), c.Clock.Now()
-	return &prepared{place: place{fence: c.fence(s), row: row}}, err
+	return &prepared{target: target{fence: c.fence(s), row: row}}, err
 }
 
-// overwritten is the table or view of the name; AlreadyExists for one of the other kind, errLost where it is gone meanwhile.
+// overwritten returns the table or view with the name. AlreadyExists if it has the other kind;
+// errLost if it is gone.
 func (c *Catalog) overwritten(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
 	err = c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
 		row, err = tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
@@ -101,7 +115,7 @@ func (p *prepared) describe(kind domain.TableKind) (location string, err error) 
 		return "", err
 	}
 	location, err = p.fence.chosen(location)
-	p.moved = p.row.MetadataLocation != "" && location != p.row.Location
+	p.moved = !p.isNew() && location != p.row.Location
 	return location, err
 }
 
@@ -126,7 +140,19 @@ func (p *prepared) describeView() (location string, err error) {
 	return meta.Location(), p.fence.checkProperties(meta.Properties())
 }
 
-// properties are those of a table's metadata.
+// added returns all snapshots of a registered table, oldest first.
+func (p *prepared) added() (all []addedSnapshot) {
+	meta, err := p.doc.metadata()
+	if err != nil || p.row.Kind == domain.KindView {
+		return nil
+	}
+	for _, s := range meta.Snapshots() {
+		all = append(all, addedSnapshot{s.ManifestList, s.ManifestLocations, s.ParentSnapshotID})
+	}
+	return all
+}
+
+// properties returns the properties of a table's metadata; nil for a view.
 func (p *prepared) properties() map[string]string {
 	if p.row.Kind == domain.KindView {
 		return nil
@@ -138,7 +164,8 @@ func (p *prepared) properties() map[string]string {
 	return meta.Properties()
 }
 
-// adopt takes over the place of a table that was dropped to be registered again.
+// adopt takes over the directories of a dropped table. CodeConflict once its purge may have begun:
+// files may be gone.
 func (c *Catalog) adopt(ctx context.Context, s domain.Scope, p *prepared) error {
 	return c.Store.In(ctx, s, func(tx domain.Tx) error {
 		there, err := tx.TableAt(ctx, p.row.Location)
@@ -147,9 +174,12 @@ func (c *Catalog) adopt(ctx context.Context, s domain.Scope, p *prepared) error 
 			return nil
 		case err != nil:
 			return err
-		case there.ID != p.row.ID && there.DroppedAt != nil && !there.Purge:
-			p.adopts = there.ID
+		case there.ID == p.row.ID || there.DroppedAt == nil:
+			return nil
+		case there.Purge && !c.Clock.Now().Before(*there.PurgeAfter):
+			return domain.Errorf(domain.CodeConflict, "The table %s at %s was dropped with purge, and its files are being removed; it can no longer be registered.", there.Name, p.row.Location)
 		}
+		p.adopts = there.ID
 		return nil
 	})
 }

@@ -83,7 +83,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// another is a catalog as another replica has it, on the files given.
+// another is the catalog of another replica, with the given files.
 func (r *rig) another(files lake.Files) *lake.Catalog {
 	var mu sync.Mutex
 	return lake.New(lake.Options{Store: r.store, System: r.store.System(), Files: files, Clock: r.clock, Report: func(err error) {
@@ -101,7 +101,7 @@ func (r *rig) workspace(name string) domain.Scope {
 	return domain.NewScope(ws.ID, domain.Actor{Kind: domain.ActorUser, ID: "usr_1", Name: "ann@example.com"}, domain.RoleAdmin)
 }
 
-// as is the workspace's scope for another actor or role.
+// as returns the workspace's scope for another actor or role.
 func (r *rig) as(kind domain.ActorKind, id string, role domain.Role) domain.Scope {
 	return domain.NewScope(r.scope.Workspace(), domain.Actor{Kind: kind, ID: id, Name: id}, role)
 }
@@ -243,7 +243,7 @@ func code(t testing.TB, want domain.Code, err error) {
 	require.Equal(t, want, domain.AsError(err).Code, "%v", err)
 }
 
-// onDisk are the files of the workspace, relative to its directory.
+// onDisk lists the workspace's files, relative to its directory.
 func (r *rig) onDisk() (names []string) {
 	root := filepath.Join(r.dir, string(r.scope.Workspace()))
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {

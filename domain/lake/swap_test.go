@@ -17,12 +17,12 @@ import (
 	"github.com/millpond/millpond/store"
 )
 
-// direct is a store that counts what is asked of it, and of which the answers to swaps may be lost.
+// direct is a store that counts calls, and can lose the answers of swaps.
 type direct struct {
 	*store.Store
 	transactions, finds, swaps atomic.Int32
-	lose                       atomic.Bool // the answers to swaps
-	late                       atomic.Bool // swaps come later, as swap
+	lose                       atomic.Bool // the answers of swaps
+	late                       atomic.Bool // do not swap, and store the swap in swap
 	swap                       func(context.Context) (bool, error)
 }
 
@@ -60,7 +60,8 @@ func setting(t *testing.T, name, key, value string) lake.Change {
 	return lake.Change{Ref: ref("public", name), Updates: raw(t, []any{map[string]any{"action": "set-properties", "updates": map[string]string{key: value}}})}
 }
 
-// TestCommitIsTwoQuestions: the row, and the swap with its audit row; also where the swap's answer is lost, when what happened is found out.
+// TestCommitIsTwoQuestions: the row, and the swap with its audit row. If the swap's answer is lost,
+// the outcome is determined.
 func TestCommitIsTwoQuestions(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
@@ -75,7 +76,8 @@ func TestCommitIsTwoQuestions(t *testing.T) {
 	require.FileExists(t, r.path(l.MetadataLocation))
 }
 
-// TestSwapThatComesTooLate: of a swap whose answer was lost and which had not happened when that was looked into, it is said that it did not happen, and so it does not.
+// TestSwapThatComesTooLate: verify reports that a swap with a lost answer did not happen. The late
+// swap then fails.
 func TestSwapThatComesTooLate(t *testing.T) {
 	r := newRig(t)
 	made := r.create("public", "t")
@@ -93,7 +95,7 @@ func TestSwapThatComesTooLate(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// torn is a store whose transactions with a swap are committed, and end with an error that nobody knows.
+// torn is a store that commits transactions with a swap, and then returns an unknown error.
 type torn struct{ domain.Store }
 
 func (s torn) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) error {
@@ -108,7 +110,7 @@ func (s torn) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) err
 	return err
 }
 
-// TestUnknownErrorAtCommit is no refusal: the file that the table has stays.
+// TestUnknownErrorAtCommit is no refusal: the metadata file stays.
 func TestUnknownErrorAtCommit(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
@@ -119,23 +121,24 @@ func TestUnknownErrorAtCommit(t *testing.T) {
 	require.FileExists(t, r.path(l.MetadataLocation))
 }
 
-// held are files whose writes wait for one another's word.
-type held struct {
+// blocked is a storage whose writes wait for the test.
+type blocked struct {
 	lake.Files
 	writing chan struct{}
 	free    chan struct{}
 }
 
-func (h *held) Write(ctx context.Context, uri string, data []byte) error {
-	h.writing <- struct{}{}
-	<-h.free
-	return h.Files.Write(ctx, uri, data)
+func (b *blocked) Write(ctx context.Context, uri string, data []byte) error {
+	b.writing <- struct{}{}
+	<-b.free
+	return b.Files.Write(ctx, uri, data)
 }
 
-// TestLoserDoesNotWait: who requires what does not hold is told at once, though the table has somebody else's turn.
+// TestLoserDoesNotWait: a commit whose requirements do not hold fails at once, even while the table
+// is locked.
 func TestLoserDoesNotWait(t *testing.T) {
 	r := newRig(t)
-	h := &held{Files: r.files, writing: make(chan struct{}), free: make(chan struct{})}
+	h := &blocked{Files: r.files, writing: make(chan struct{}), free: make(chan struct{})}
 	r.create("public", "t")
 	r.catalog = r.another(h)
 	r.load("public", "t") // into memory
@@ -156,12 +159,12 @@ func TestLoserDoesNotWait(t *testing.T) {
 	group.Wait()
 }
 
-// TestTurnsKnowTheTable: whoever has waited for a turn goes on from what was committed before it, without asking.
-func TestTurnsKnowTheTable(t *testing.T) {
+// TestLocksKnowTheTable: the lock's next holder continues from the last commit, without a query.
+func TestLocksKnowTheTable(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
 	d := &direct{Store: r.store}
-	h := &held{Files: r.files, writing: make(chan struct{}), free: make(chan struct{})}
+	h := &blocked{Files: r.files, writing: make(chan struct{}), free: make(chan struct{})}
 	c := lake.New(lake.Options{Store: d, System: r.store.System(), Files: h, Clock: r.clock})
 	var group sync.WaitGroup
 	commit := func(key string) {
@@ -189,7 +192,7 @@ func TestTurnsKnowTheTable(t *testing.T) {
 	require.Equal(t, 3, r.load("public", "t").Table.Version)
 }
 
-// ordered notes in which order locks are taken.
+// ordered records the order in which locks are taken.
 type ordered struct {
 	domain.Store
 	steps []string
@@ -219,7 +222,8 @@ func (t orderedTx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chos
 	return t.Tx.InsertLakeTable(ctx, l, chosen)
 }
 
-// TestPlacesAreLockedFirst, before any row, by whoever makes or moves a table among others; so nobody waits for somebody who waits for him.
+// TestPlacesAreLockedFirst: creating or moving a table locks the locations before any row, which
+// avoids deadlocks.
 func TestPlacesAreLockedFirst(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "a")
@@ -237,7 +241,7 @@ func TestPlacesAreLockedFirst(t *testing.T) {
 	require.Equal(t, []string{"locations", "swap"}, o.steps)
 }
 
-// slow is a store whose transaction that gives a table a name waits before it does so.
+// slow is a store whose naming transaction waits first.
 type slow struct {
 	domain.Store
 	before func()
@@ -262,7 +266,7 @@ func (t slowTx) UndropLakeTable(ctx context.Context, id domain.TableID) (domain.
 	return t.Tx.UndropLakeTable(ctx, id)
 }
 
-// TestNameIsTakenMeanwhile, by somebody whose transaction ends only after the name was looked for.
+// TestNameIsTakenMeanwhile by a transaction that ends only after the name was looked up.
 func TestNameIsTakenMeanwhile(t *testing.T) {
 	r := newRig(t)
 	id := r.create("public", "u").Table.ID
@@ -298,7 +302,7 @@ func TestNameIsTakenMeanwhile(t *testing.T) {
 	}
 }
 
-// waits says that somebody waits for another's transaction.
+// waits reports whether a transaction waits for another one.
 func (r *rig) waits() bool {
 	n := 0
 	err := r.sql.QueryRow(`SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`).Scan(&n)

@@ -18,10 +18,10 @@ func exists(name string) error {
 	return failed(AlreadyExists, "A table or view of the name %q exists already; choose another name.", name)
 }
 
-// uniqueViolation is the SQLSTATE of a row that another one, which was not there yet when it was looked for, keeps from being there.
+// uniqueViolation is the SQLSTATE of a row that conflicts with one inserted meanwhile.
 const uniqueViolation = "23505"
 
-// orTaken is AlreadyExists for a name that somebody else took at the same moment.
+// orTaken turns a unique violation into AlreadyExists: another transaction took the name.
 func orTaken(err error, name string) error {
 	if sqlState(err) != uniqueViolation {
 		return err
@@ -29,7 +29,7 @@ func orTaken(err error, name string) error {
 	return failed(AlreadyExists, "A table or view of the name %q exists already; choose another name.", name).because(err)
 }
 
-// find is the live table or view of the name, in any case.
+// find returns the live table or view with the name, ignoring case.
 func find(ctx context.Context, tx domain.Tx, r Ref, kind domain.TableKind) (domain.LakeTable, error) {
 	row, err := tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
 	if err == nil && row.Kind == kind {
@@ -44,7 +44,8 @@ func find(ctx context.Context, tx domain.Tx, r Ref, kind domain.TableKind) (doma
 	return domain.LakeTable{}, missingTable(kind, r)
 }
 
-// row is the live table or view of the name. It is one round trip where the store finds tables by itself and there is one.
+// row returns the live table or view with the name. It is one round trip if the store is quick and
+// the table exists.
 func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
 	if c.quick != nil {
 		row, err = c.quick.FindLakeTable(ctx, s, r.Database, r.Schema, r.Name)
@@ -59,8 +60,9 @@ func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind domain.Ta
 	return row, err
 }
 
-// Names are those of the tables or views in the schema after the name given, limit at most; 0 means all of them. next is where to read on, and empty at
-// the end. NoSuchWarehouse, NoSuchNamespace.
+// Names returns the names of the tables or views in the schema, after the given name. It returns at
+// most limit names; 0 means all. next is where to continue, empty at the end. NoSuchWarehouse,
+// NoSuchNamespace.
 func (c *Catalog) Names(ctx context.Context, s domain.Scope, database, schema string, kind domain.TableKind, after string, limit int) (names []string, next string, err error) {
 	err = c.read(ctx, s, func(tx domain.Tx) error {
 		d, err := warehouse(ctx, tx, database)
@@ -77,7 +79,7 @@ func (c *Catalog) Names(ctx context.Context, s domain.Scope, database, schema st
 	return names, next, err
 }
 
-// Tables lists tables and views, oldest first, from their rows alone.
+// Tables lists tables and views, oldest first. It reads only their rows.
 func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f domain.TableFilter, p domain.Page) (domain.List[domain.LakeTable], error) {
 	const list = "tables"
 	after, limit, err := domain.PageAfter(list, f, p)
@@ -97,7 +99,8 @@ func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f domain.TableFilt
 	return domain.PageOf(list, f, found, limit, func(t domain.LakeTable) string { return string(t.ID) }), err
 }
 
-// Table is the row of a live table or view; NoSuchWarehouse, NoSuchTable, NoSuchView. It is one query.
+// Table returns the row of a live table or view, in one query; NoSuchWarehouse, NoSuchTable,
+// NoSuchView.
 func (c *Catalog) Table(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (domain.LakeTable, error) {
 	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
 		return domain.LakeTable{}, err
@@ -105,7 +108,7 @@ func (c *Catalog) Table(ctx context.Context, s domain.Scope, r Ref, kind domain.
 	return c.row(ctx, s, r, kind)
 }
 
-// TableByID is the row of a table or a view, which may be a dropped one; CodeNotFound.
+// TableByID returns the row of a table or view, live or dropped; CodeNotFound.
 func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.TableID) (row domain.LakeTable, err error) {
 	err = c.read(ctx, s, func(tx domain.Tx) (err error) {
 		row, err = tx.LakeTable(ctx, id)
@@ -114,7 +117,7 @@ func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.Table
 	return row, err
 }
 
-// TablesByID are those of the tables and views that are in the workspace.
+// TablesByID returns the rows of the tables and views that exist in the workspace.
 func (c *Catalog) TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) (found []domain.LakeTable, err error) {
 	err = c.read(ctx, s, func(tx domain.Tx) (err error) {
 		found, err = tx.LakeTablesByID(ctx, ids)
@@ -123,20 +126,21 @@ func (c *Catalog) TablesByID(ctx context.Context, s domain.Scope, ids []domain.T
 	return found, err
 }
 
-// Load is the table or view with its metadata; NoSuchWarehouse, NoSuchTable, NoSuchView, NoSuchFile. It is one query, and one file unless that is in memory. Who runs
-// or states it is recorded as having read it, with one statement more.
+// Load returns the table or view with its metadata; NoSuchWarehouse, NoSuchTable, NoSuchView,
+// NoSuchFile. It takes one query, and one file unless that is cached. A run or statement is
+// recorded as reader, with one more statement.
 func (c *Catalog) Load(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, o LoadOptions) (Loaded, error) {
 	row, err := c.opening(ctx, s, r, kind)
 	if err != nil {
 		return Loaded{}, err
 	}
 	l := Loaded{Table: row}
-	l.MetadataLocation = l.Table.MetadataLocation
-	if o.Unchanged != nil && o.Unchanged(l.MetadataLocation) {
+	l.MetadataLocation, l.Tag = row.MetadataLocation, stateOf(row).tag()
+	if o.Unchanged != nil && o.Unchanged(l.Tag) {
 		l.Unchanged = true
 		return l, nil
 	}
-	d, err := c.document(ctx, l.MetadataLocation)
+	d, err := c.document(ctx, stateOf(row))
 	if err != nil {
 		return Loaded{}, err
 	}
@@ -147,7 +151,7 @@ func (c *Catalog) Load(ctx context.Context, s domain.Scope, r Ref, kind domain.T
 	return l, err
 }
 
-// opening is the row of what is loaded, which is noted of those of whom lineage is kept.
+// opening returns the row to load, and records lineage for runs and statements.
 func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
 	if !noted(s) {
 		return c.Table(ctx, s, r, kind)
@@ -170,13 +174,15 @@ func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind domai
 	return row, err
 }
 
-// noted says that lineage is kept of what the scope's actor does: of runs and statements. What people and keys do is in the audit log.
+// noted reports whether lineage is recorded for the scope's actor: for runs and statements. Actions
+// of people and keys are in the audit log.
 func noted(s domain.Scope) bool {
 	kind := s.Actor().Kind
 	return kind == domain.ActorRun || kind == domain.ActorStatement
 }
 
-// note records what a run or a statement does with the table: with its current snapshot, or with those given, of which 0 stands for none.
+// note records that a run or statement read or wrote the table: its current snapshot, or the given
+// ones. A snapshot of 0 means that there is no snapshot.
 func (c *Catalog) note(ctx context.Context, tx domain.Tx, s domain.Scope, d domain.LineageDirection, row domain.LakeTable, snapshots ...int64) error {
 	if !noted(s) {
 		return nil
@@ -196,7 +202,7 @@ func (c *Catalog) note(ctx context.Context, tx domain.Tx, s domain.Scope, d doma
 	return tx.InsertLineage(ctx, entries)
 }
 
-// action is the one of the kind: views have their own.
+// action returns the action for the kind: views have their own.
 func action(kind domain.TableKind, table, view domain.Action) domain.Action {
 	if kind == domain.KindView {
 		return view
@@ -208,7 +214,9 @@ func audit(ctx context.Context, tx domain.Tx, s domain.Scope, a domain.Action, r
 	return domain.Audited(ctx, tx, s, a, string(row.Kind), row.ID)
 }
 
-// Drop takes a table or a view away. It can be restored for domain.UndropTime, and keeps its files until then; with purge they go as well then.
+// Drop drops a table or view. It can be restored for domain.UndropTime. With purge its files are
+// removed after that. Without, the table is detached: its files stay until it is purged or
+// registered. A view's files are always removed, and those of a registered table never.
 // NoSuchWarehouse, NoSuchTable, NoSuchView.
 func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, purge bool, key Key) error {
 	if err := c.mayWrite(ctx, s); err != nil {
@@ -220,7 +228,7 @@ func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind domain.T
 			return err
 		}
 		now := c.Clock.Now()
-		dropped, err := tx.DropLakeTable(ctx, row.ID, now, now.Add(domain.UndropTime), purge && !row.Registered)
+		dropped, err := tx.DropLakeTable(ctx, row.ID, now, now.Add(domain.UndropTime), (purge || kind == domain.KindView) && !row.Registered)
 		if err != nil {
 			return err
 		}
@@ -234,8 +242,9 @@ func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind domain.T
 	})
 }
 
-// Undrop restores a dropped table or view under the name it had, in the schema it was in, which may be another one of that name. CodeNotFound when it
-// is no longer there; CodeConflict when it is live, or its time is over; NoSuchNamespace, AlreadyExists.
+// Undrop restores a dropped table or view with its former name, in the schema that now has its
+// schema's name. CodeNotFound if it is purged; CodeConflict if it is live, or its restore time is
+// over; NoSuchNamespace, AlreadyExists.
 func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID) (row domain.LakeTable, err error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return row, err
@@ -268,8 +277,39 @@ func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID)
 	return row, orTaken(err, row.Name)
 }
 
-// Rename gives a table or a view another name, and another schema of the same workspace. NoSuchWarehouse, NoSuchTable, NoSuchView, NoSuchNamespace for
-// the new one, AlreadyExists. Its files stay where they are.
+// PurgeDropped schedules the removal of a detached table's files, once it can no longer be
+// restored. CodeNotFound; CodeConflict for a table that is not detached.
+func (c *Catalog) PurgeDropped(ctx context.Context, s domain.Scope, id domain.TableID) (row domain.LakeTable, err error) {
+	if err := c.mayWrite(ctx, s); err != nil {
+		return row, err
+	}
+	err = c.changing(ctx, s, func(tx domain.Tx) (err error) {
+		if row, err = tx.LockLakeTable(ctx, id); err != nil {
+			return err
+		}
+		switch {
+		case row.DroppedAt == nil:
+			return domain.Errorf(domain.CodeConflict, "The %s %s is not dropped; drop it first.", row.Kind, row.Name)
+		case row.Registered:
+			return domain.Errorf(domain.CodeConflict, "The files of the %s %s came from elsewhere and are not removed here; remove them where they came from.", row.Kind, row.Name)
+		case row.Purge:
+			return domain.Errorf(domain.CodeConflict, "The %s %s is to be purged already.", row.Kind, row.Name)
+		}
+		if err := tx.PurgeLakeTable(ctx, id, c.Clock.Now()); err != nil {
+			return err
+		}
+		if err := audit(ctx, tx, s, domain.TablePurge, row); err != nil {
+			return err
+		}
+		row, err = tx.LakeTable(ctx, id)
+		return err
+	})
+	return row, err
+}
+
+// Rename gives a table or view another name, or another schema in the same workspace. Its files
+// stay where they are. NoSuchWarehouse, NoSuchTable, NoSuchView, NoSuchNamespace for the new
+// schema, AlreadyExists.
 func (c *Catalog) Rename(ctx context.Context, s domain.Scope, kind domain.TableKind, from, to Ref, key Key) error {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return err
@@ -298,11 +338,15 @@ func (c *Catalog) Rename(ctx context.Context, s domain.Scope, kind domain.TableK
 		case done != domain.InsertedNow:
 			return exists(to.Name)
 		}
+		if err := c.note(ctx, tx, s, domain.LineageWritten, row, 0); err != nil {
+			return err
+		}
 		return audit(ctx, tx, s, action(kind, domain.TableRename, domain.ViewRename), row)
 	})
 }
 
-// Access is how an engine reaches the workspace's files. Whom it may be given to is for the caller to decide.
+// Access returns how an engine reaches the workspace's files. The caller decides who may receive
+// it.
 func (c *Catalog) Access(ctx context.Context, s domain.Scope) (Access, error) {
 	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
 		return Access{}, err

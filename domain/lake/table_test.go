@@ -55,7 +55,7 @@ func TestTable(t *testing.T) {
 	require.Empty(t, r.reported)
 }
 
-// TestWhatIsNotThere has the reason that the protocol gives it.
+// TestWhatIsNotThere has the reason of the protocol.
 func TestWhatIsNotThere(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
@@ -166,7 +166,8 @@ func TestSchemaProperties(t *testing.T) {
 	require.NotContains(t, l.Properties, "a")
 }
 
-// TestDatabases have names that engines do not keep for themselves, unique in any case, and go when they are empty.
+// TestDatabases have names that engines do not reserve, unique ignoring case. They can be deleted
+// when they are empty.
 func TestDatabases(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -187,7 +188,7 @@ func TestDatabases(t *testing.T) {
 	_, err = r.catalog.Create(ctx, r.scope, "sea", "public", lake.NewTable{Name: "t", Schema: json.RawMessage(twoColumns)}, lake.Key{})
 	require.NoError(t, err)
 	code(t, domain.CodeConflict, r.databases.Delete(ctx, r.scope, d.ID))
-	require.NoError(t, r.catalog.Drop(ctx, r.scope, lake.Ref{Database: "sea", Schema: "public", Name: "t"}, domain.KindTable, false, lake.Key{}))
+	require.NoError(t, r.catalog.Drop(ctx, r.scope, lake.Ref{Database: "sea", Schema: "public", Name: "t"}, domain.KindTable, true, lake.Key{}))
 	require.NoError(t, r.databases.Delete(ctx, r.scope, d.ID))
 	_, err = r.databases.Get(ctx, r.scope, d.ID)
 	code(t, domain.CodeNotFound, err)

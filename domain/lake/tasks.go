@@ -9,7 +9,8 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
-// uniformFile is a file whose format is written as iceberg-go 0.7 wants it: in capitals. DuckDB writes it in small letters, and the specification does not mind.
+// uniformFile is a file with its format in upper case, as iceberg-go 0.7 needs it. DuckDB writes
+// lower case, which the specification allows.
 type uniformFile struct {
 	iceberg.DataFile
 	format iceberg.FileFormat
@@ -34,7 +35,8 @@ func uniformAll(files []iceberg.DataFile) []iceberg.DataFile {
 	return all
 }
 
-// uniformTask is the task with uniform files, of which deletion vectors are told from position deletes by their format.
+// uniformTask returns the task with uniform files. It separates deletion vectors from position
+// deletes by their format.
 func uniformTask(t table.FileScanTask) table.FileScanTask {
 	t.File, t.EqualityDeleteFiles, t.DeletionVectorFiles = uniform(t.File), uniformAll(t.EqualityDeleteFiles), uniformAll(t.DeletionVectorFiles)
 	positions := uniformAll(t.DeleteFiles)
@@ -49,7 +51,7 @@ func uniformTask(t table.FileScanTask) table.FileScanTask {
 	return t
 }
 
-// records reads the scan, whatever wrote the table's files.
+// records reads the scan, whichever engine wrote the table's files.
 func records(ctx context.Context, scan *table.Scan) (iter.Seq2[arrow.RecordBatch, error], error) {
 	tasks, err := scan.PlanFiles(ctx)
 	if err != nil {

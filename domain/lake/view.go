@@ -10,25 +10,32 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// CreateView makes a view. NoSuchWarehouse, NoSuchNamespace, AlreadyExists; CodeInvalid.
+// CreateView creates a view. NoSuchWarehouse, NoSuchNamespace, AlreadyExists; CodeInvalid.
 func (c *Catalog) CreateView(ctx context.Context, s domain.Scope, database, schema string, n NewView, key Key) (Loaded, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
-		at, err := c.newPlace(ctx, s, Ref{database, schema, n.Name}, domain.KindView, n.Location)
+	return c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+		at, err := c.newTarget(ctx, s, Ref{database, schema, n.Name}, domain.KindView, n.Location)
 		if err != nil {
 			return Loaded{}, err
 		}
-		p := &prepared{place: at, action: domain.ViewCreate, wrote: []int64{0}}
+		p := &prepared{target: at, action: domain.ViewCreate, wrote: []int64{0}}
 		meta, err := n.metadata(at)
 		if err != nil {
+			return Loaded{}, err
+		}
+		dirs, err := at.fence.choices(at.row.Location, n.Properties)
+		if err != nil {
+			return Loaded{}, err
+		}
+		if err := c.vacant(ctx, s, at.row.ID, at.chosenOf(dirs)); err != nil {
 			return Loaded{}, err
 		}
 		if err := p.fillView(at.row, meta); err != nil {
 			return Loaded{}, err
 		}
-		return c.finish(ctx, s, p, keep)
+		return c.finish(ctx, s, p, record)
 	})
 }
 
@@ -45,18 +52,19 @@ func (p *prepared) fillView(row domain.LakeTable, meta view.Metadata) error {
 	return p.name(row, directory, &document{json: body})
 }
 
-// CommitView changes a view. CommitFailed when what it requires does not hold; NoSuchWarehouse, NoSuchView, CommitStateUnknown; CodeInvalid.
+// CommitView changes a view. CommitFailed if a requirement does not hold; NoSuchWarehouse,
+// NoSuchView, CommitStateUnknown; CodeInvalid.
 func (c *Catalog) CommitView(ctx context.Context, s domain.Scope, ch Change, key Key) (Loaded, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(keep func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
-		return retried(ctx, c, s, []Change{ch}, func([]*turn) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+		return retried(ctx, c, s, []Change{ch}, func([]*tableLock) (Loaded, error) {
 			p, err := c.prepareView(ctx, s, ch)
 			if err != nil {
 				return Loaded{}, err
 			}
-			return c.finish(ctx, s, p, keep)
+			return c.finish(ctx, s, p, record)
 		})
 	})
 }
@@ -66,11 +74,11 @@ func (c *Catalog) prepareView(ctx context.Context, s domain.Scope, ch Change) (*
 	if err != nil {
 		return nil, err
 	}
-	d, err := c.document(ctx, row.MetadataLocation)
+	d, err := c.document(ctx, stateOf(row))
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{place: place{fence: c.fence(s)}, old: row.MetadataLocation, action: domain.ViewCommit, wrote: []int64{0}}
+	p := &prepared{target: target{fence: c.fence(s)}, old: stateOf(row), action: domain.ViewCommit, wrote: []int64{0}}
 	var meta view.Metadata
 	var location string
 	err = invalid("updates", func() error {
@@ -91,10 +99,18 @@ func (c *Catalog) prepareView(ctx context.Context, s domain.Scope, ch Change) (*
 	}
 	next.UpdatedBy, next.UpdatedAt = s.Actor(), c.Clock.Now()
 	p.moved = next.Location != row.Location
+	dirs, err := p.fence.choices(location, meta.Properties())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.vacant(ctx, s, row.ID, dirs); err != nil {
+		return nil, err
+	}
 	return p, p.fillView(next, meta)
 }
 
-// applyView makes the metadata that follows, nil when nothing changes, and the location that the updates move the view to, empty when they move it nowhere.
+// applyView builds the next metadata, nil when nothing changes. The location is where the updates
+// move the view to, or empty.
 func (ch Change) applyView(f fence, row domain.LakeTable, d *document) (meta view.Metadata, location string, err error) {
 	base, err := view.ParseMetadataBytes(d.json)
 	if err != nil {
@@ -147,8 +163,8 @@ func (ch Change) applyView(f fence, row domain.LakeTable, d *document) (meta vie
 	return meta, location, err
 }
 
-// metadata is that of a new view.
-func (n NewView) metadata(p place) (meta view.Metadata, err error) {
+// metadata builds the metadata of a new view.
+func (n NewView) metadata(p target) (meta view.Metadata, err error) {
 	if err := p.fence.checkProperties(n.Properties); err != nil {
 		return nil, err
 	}
@@ -166,9 +182,9 @@ func (n NewView) metadata(p place) (meta view.Metadata, err error) {
 	return meta, err
 }
 
-// viewColumns are those of the view's current schema.
+// viewColumns returns the columns of the view's current schema.
 func (c *Catalog) viewColumns(ctx context.Context, row domain.LakeTable) ([]Column, error) {
-	d, err := c.document(ctx, row.MetadataLocation)
+	d, err := c.document(ctx, stateOf(row))
 	if err != nil {
 		return nil, err
 	}

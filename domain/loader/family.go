@@ -11,14 +11,15 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// wait is how long a look-up waits for others to join it. They are made in parallel, within microseconds of each other.
+// wait is how long a look-up waits for others to join it. Parallel look-ups come within
+// microseconds of each other.
 const wait = time.Millisecond
 
-// maxBatch bounds how many keys one read is for.
+// maxBatch bounds the number of keys in one read.
 const maxBatch = domain.MaxLimit
 
-// family is a loader that knows which keys belong together: the first look-up of one of them is for all. Time alone would tear them apart on
-// a busy machine.
+// family is a loader that knows which keys belong together: the first look-up of any of them reads
+// all. On a busy machine, batching by time alone would split them.
 type family[K comparable, V any] struct {
 	loader *dataloader.Loader[K, V]
 	read   func(context.Context, []K) (map[K]V, error)
@@ -30,10 +31,11 @@ type family[K comparable, V any] struct {
 type siblings[K comparable] struct {
 	once sync.Once
 	keys []K
-	err  error // why they could not be read
+	err  error // why the read failed
 }
 
-// newFamily makes a loader whose batches are read by read. A key that read does not find has the zero value.
+// newFamily returns a loader that calls read for each batch. Keys that read does not find get the
+// zero value.
 func newFamily[K comparable, V any](read func(context.Context, []K) (map[K]V, error)) *family[K, V] {
 	batch := func(ctx context.Context, keys []K) []*dataloader.Result[V] {
 		found, err := read(ctx, keys)
@@ -47,7 +49,7 @@ func newFamily[K comparable, V any](read func(context.Context, []K) (map[K]V, er
 	return &family[K, V]{loader: loader, read: read, siblings: map[K]*siblings[K]{}}
 }
 
-// expect says that the keys belong together.
+// expect records that the keys belong together.
 func (f *family[K, V]) expect(keys []K) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +59,7 @@ func (f *family[K, V]) expect(keys []K) {
 	}
 }
 
-// expectOnce is expect for what is known only when the first of the keys is looked up.
+// expectOnce is expect with keys that are only computed at the first look-up.
 func (f *family[K, V]) expectOnce(key K, together func() []K) {
 	f.mu.Lock()
 	known := f.siblings[key] != nil
@@ -67,7 +69,7 @@ func (f *family[K, V]) expectOnce(key K, together func() []K) {
 	}
 }
 
-// load returns the key's value, with that of its siblings on the way.
+// load returns the key's value, and reads its siblings with it.
 func (f *family[K, V]) load(ctx context.Context, key K) (V, error) {
 	f.mu.Lock()
 	s := f.siblings[key]
@@ -82,7 +84,7 @@ func (f *family[K, V]) load(ctx context.Context, key K) (V, error) {
 	return f.loader.Load(ctx, key)()
 }
 
-// readAll reads the keys together, in no more reads than their number needs.
+// readAll reads the keys together, in as few reads as maxBatch allows.
 func (f *family[K, V]) readAll(ctx context.Context, keys []K) error {
 	known := map[K]bool{}
 	keys = slices.DeleteFunc(slices.Clone(keys), func(k K) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reads records which keys were read together.
+// reads records the keys of each read.
 type reads struct {
 	mu    sync.Mutex
 	of    [][]int

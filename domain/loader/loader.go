@@ -1,5 +1,5 @@
-// Package loader gathers the single look-ups of one response into few reads of the domain: what fifty rows of a page each ask for is
-// asked once for all of them.
+// Package loader batches the single look-ups of one response into few reads of the domain. If each
+// of fifty rows of a page needs a value, it reads all of them at once.
 package loader
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Loaders are the look-ups of one response, on behalf of one scope. What they found once they do not read again, so they are not to be kept
-// longer.
+// Loaders are the look-ups of one response, on behalf of one scope. They cache every result, so use
+// them for one response only.
 type Loaders struct {
 	jobs       *family[domain.JobID, *domain.Job]
 	latestRuns *family[domain.JobID, *domain.Run]
@@ -32,17 +32,17 @@ type Loaders struct {
 	logSizes   *family[domain.AttemptID, int64]
 
 	mu    sync.Mutex
-	pages map[domain.JobID][]domain.JobID // those that are shown together
+	pages map[domain.JobID][]domain.JobID // jobs that are shown together
 	runs  map[domain.RunID]weight
-	rows  int // of tasks and attempts that may still be read
-	bytes int // of specs and parameters that may still be read
+	rows  int // remaining budget of tasks and attempts
+	bytes int // remaining budget of bytes of specs and parameters
 }
 
-// weight is how much there is to read of a run.
+// weight is the size of a run's parts.
 type weight struct{ tasks, spec, parameters int }
 
-// Bounds of what is read for one response. A run has 1,000 tasks and, with each byte escaped, 24 MiB of a spec at most: one is always shown, a page of such
-// runs is not.
+// Bounds of the reads for one response. A run has at most 1,000 tasks and, with every byte escaped,
+// 24 MiB of spec. One such run always fits, a page of them does not.
 const (
 	maxRows  = 20_000
 	maxBytes = 32 << 20
@@ -50,11 +50,11 @@ const (
 
 // Tables finds tables and views of the catalog.
 type Tables interface {
-	// TablesByID returns those that are in the workspace, live or dropped.
+	// TablesByID returns the tables in the workspace with the ids, live or dropped.
 	TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) ([]domain.LakeTable, error)
 }
 
-// New makes the loaders of one response.
+// New returns the loaders of one response.
 func New(s domain.Services, tables Tables, scope domain.Scope) *Loaders {
 	l := &Loaders{pages: map[domain.JobID][]domain.JobID{}, runs: map[domain.RunID]weight{}, rows: maxRows, bytes: maxBytes}
 	l.jobs = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*domain.Job, error) {
@@ -129,8 +129,9 @@ func New(s domain.Services, tables Tables, scope domain.Scope) *Loaders {
 	return l
 }
 
-// Expect tells which jobs, runs, keys, machines, statements, tables or runs of maintenance the response shows together, so that the first look-up for one of them is for all, however far
-// apart they come.
+// Expect records which items the response shows together: jobs, runs, keys, machines, statements,
+// tables or maintenance runs. The first look-up for one item then reads for all, however long the
+// others take to follow.
 func (l *Loaders) Expect(items any) {
 	switch items := items.(type) {
 	case []domain.Job:
@@ -151,7 +152,7 @@ func (l *Loaders) Expect(items any) {
 	}
 }
 
-// expectComputes is for what the jobs run on.
+// expectComputes records the compute instances of the jobs.
 func (l *Loaders) expectComputes(jobs []domain.Job) {
 	var ids []domain.MachineID
 	for _, j := range jobs {
@@ -192,32 +193,33 @@ func (l *Loaders) expectAttempts(attempts []domain.Attempt) {
 	l.logSizes.expect(keys(live, func(a domain.Attempt) domain.AttemptID { return a.ID }))
 }
 
-// Job returns the job, or nil where it is deleted.
+// Job returns the job; nil if it is deleted.
 func (l *Loaders) Job(ctx context.Context, id domain.JobID) (*domain.Job, error) {
 	return l.jobs.load(ctx, id)
 }
 
-// LatestRun returns the job's newest run, or nil where it has none.
+// LatestRun returns the job's newest run; nil if it has none.
 func (l *Loaders) LatestRun(ctx context.Context, job domain.JobID) (*domain.Run, error) {
 	return l.latestRuns.load(ctx, job)
 }
 
-// User returns the user, or nil where the workspace does not know one with the id.
+// User returns the user; nil if the workspace has no member with the id.
 func (l *Loaders) User(ctx context.Context, id domain.UserID) (*domain.User, error) {
 	return l.users.load(ctx, id)
 }
 
-// Agent returns the agent, or nil where there is none.
+// Agent returns the agent; nil if there is none.
 func (l *Loaders) Agent(ctx context.Context, id domain.AgentID) (*domain.Agent, error) {
 	return l.agents.load(ctx, id)
 }
 
-// Compute returns the compute instance, or nil where it is deleted.
+// Compute returns the compute instance; nil if it is deleted.
 func (l *Loaders) Compute(ctx context.Context, id domain.MachineID) (*domain.Machine, error) {
 	return l.computes.load(ctx, id)
 }
 
-// Flavor returns the flavor of the workspace's provider, with its price; the zero value where there is none of the name.
+// Flavor returns the flavor of the workspace's provider, with its price; the zero value if there is
+// none of the name.
 func (l *Loaders) Flavor(ctx context.Context, name string) (domain.Flavor, error) {
 	all, err := l.flavors.load(ctx, struct{}{})
 	return all[name], err
@@ -229,7 +231,7 @@ func (l *Loaders) Spec(ctx context.Context, run domain.Run) (domain.JobSpec, err
 	return l.specs.load(ctx, run.ID)
 }
 
-// Parameters returns what the run was started with.
+// Parameters returns the run's parameters.
 func (l *Loaders) Parameters(ctx context.Context, run domain.Run) ([]domain.Variable, error) {
 	l.weigh(run)
 	return l.parameters.load(ctx, run.ID)
@@ -241,7 +243,8 @@ func (l *Loaders) Tasks(ctx context.Context, run domain.Run) ([]domain.Task, err
 	return l.tasks.load(ctx, run.ID)
 }
 
-// Attempts returns the attempts of the run's task, oldest first. The key of a single command is empty.
+// Attempts returns the attempts of the run's task, oldest first. The key of a single command is
+// empty.
 func (l *Loaders) Attempts(ctx context.Context, run domain.RunID, key string) ([]domain.Attempt, error) {
 	byTask, err := l.attempts.load(ctx, run)
 	return byTask[key], err
@@ -258,7 +261,7 @@ func (l *Loaders) weigh(r domain.Run) {
 	l.runs[r.ID] = weight{tasks: r.TaskCount, spec: r.SpecSize, parameters: r.ParametersSize}
 }
 
-// take spends what the runs weigh, before it is read.
+// take subtracts the sizes of the runs' parts from the budget, before they are read.
 func (l *Loaders) take(ids []domain.RunID, of func(weight) (rows, bytes int)) error {
 	rows, bytes := 0, 0
 	l.mu.Lock()
@@ -296,7 +299,7 @@ func keys[T any, K comparable](items []T, key func(T) K) []K {
 	return ks
 }
 
-// named leaves out what is empty, and what is there twice.
+// named removes empty and duplicate ids.
 func named[K ~string](ids []K) []K {
 	slices.Sort(ids)
 	return slices.DeleteFunc(slices.Compact(ids), func(id K) bool { return id == "" })
@@ -334,7 +337,8 @@ func With(ctx context.Context, l *Loaders) context.Context {
 	return context.WithValue(ctx, contextKey{}, l)
 }
 
-// From returns the context's loaders. There are none outside a response, such as where a subscription starts.
+// From returns the context's loaders. Outside of a response, such as at the start of a
+// subscription, there are none.
 func From(ctx context.Context) (*Loaders, bool) {
 	l, ok := ctx.Value(contextKey{}).(*Loaders)
 	return l, ok

@@ -7,14 +7,15 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// recentKey is the first page of a job's runs.
+// recentKey identifies the first page of a job's runs.
 type recentKey struct {
 	job    domain.JobID
 	status string // separated by commas; empty for any
 	limit  int
 }
 
-// RecentRuns returns the first page of the job's runs, in one of the states where there are any, and reads it together with those of the jobs beside it.
+// RecentRuns returns the first page of the job's runs. If status is not empty, it selects runs in
+// those states. It reads the pages of the jobs beside it in the same batch.
 func (l *Loaders) RecentRuns(ctx context.Context, job domain.JobID, status []domain.RunStatus, limit int) (domain.List[domain.Run], error) {
 	names := make([]string, len(status))
 	for i, s := range status {
@@ -30,7 +31,7 @@ func (l *Loaders) RecentRuns(ctx context.Context, job domain.JobID, status []dom
 	return l.recent.load(ctx, key)
 }
 
-// readRecent reads the pages that are wanted, those of one shape at once.
+// readRecent reads the wanted pages, one read for each status and limit.
 func (l *Loaders) readRecent(ctx context.Context, runs *domain.Runs, s domain.Scope, wanted []recentKey) (map[recentKey]domain.List[domain.Run], error) {
 	found := make(map[recentKey]domain.List[domain.Run], len(wanted))
 	for shape, of := range group(wanted, func(k recentKey) recentKey { return recentKey{status: k.status, limit: k.limit} }) {

@@ -7,7 +7,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// sql makes the loaders of what statements and tables show of each other.
+// sql sets the loaders for relations between statements and tables.
 func (l *Loaders) sql(s domain.Services, tables Tables, scope domain.Scope) {
 	l.warehouses = newFamily(func(ctx context.Context, ids []domain.MachineID) (map[domain.MachineID]*domain.Machine, error) {
 		machines, err := s.Warehouses.ByID(ctx, scope, ids)
@@ -52,30 +52,31 @@ func (l *Loaders) expectStatements(statements []domain.Statement) {
 	l.lineages.expect(keys(statements, func(st domain.Statement) domain.StatementID { return st.ID }))
 }
 
-// ExpectTables tells which tables the response shows together.
+// ExpectTables records which tables the response shows together.
 func (l *Loaders) ExpectTables(ids []domain.TableID) { l.tables.expect(named(ids)) }
 
-// Warehouse returns the warehouse, or nil where it is deleted.
+// Warehouse returns the warehouse; nil if it is deleted.
 func (l *Loaders) Warehouse(ctx context.Context, id domain.MachineID) (*domain.Machine, error) {
 	return l.warehouses.load(ctx, id)
 }
 
-// Run returns the run, or nil where there is none.
+// Run returns the run; nil if there is none.
 func (l *Loaders) Run(ctx context.Context, id domain.RunID) (*domain.Run, error) {
 	return l.runsByID.load(ctx, id)
 }
 
-// Table returns the table or view, also while it is dropped; nil once it is gone.
+// Table returns the live or dropped table or view; nil if it is gone.
 func (l *Loaders) Table(ctx context.Context, id domain.TableID) (*domain.LakeTable, error) {
 	return l.tables.load(ctx, id)
 }
 
-// Lineage returns what the statement read and wrote, so far.
+// Lineage returns what the statement has read and written so far.
 func (l *Loaders) Lineage(ctx context.Context, id domain.StatementID) (domain.Lineage, error) {
 	return l.lineages.load(ctx, id)
 }
 
-// Maintenance returns what holds for the maintenance of the table; nil for a view, and where it is not live.
+// Maintenance returns the maintenance settings of the table; nil for views and tables that are not
+// live.
 func (l *Loaders) Maintenance(ctx context.Context, id domain.TableID) (*domain.Maintenance, error) {
 	return l.maintained.load(ctx, id)
 }

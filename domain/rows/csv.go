@@ -15,9 +15,9 @@ type csvColumn struct {
 
 func csvOf(a arrow.Array) csvColumn { return csvColumn{a, jsonOf(a)} }
 
-// append appends one value; scratch is used again.
+// append appends one value. It reuses scratch.
 func (c csvColumn) append(dst, scratch []byte, row int) ([]byte, []byte) {
-	if c.array.IsNull(row) || c.array.DataType().ID() == arrow.NULL { // the latter has no bits to tell
+	if c.array.IsNull(row) || c.array.DataType().ID() == arrow.NULL { // the NULL type has no validity bits
 		return dst, scratch
 	}
 	scratch = c.value(scratch[:0], row)
@@ -25,7 +25,7 @@ func (c csvColumn) append(dst, scratch []byte, row int) ([]byte, []byte) {
 		return appendCSV(dst, string(scratch)), scratch
 	}
 	var text string
-	if json.Unmarshal(scratch, &text) != nil { // written by us
+	if json.Unmarshal(scratch, &text) != nil { // our own output
 		text = string(scratch)
 	}
 	if text == "" {

@@ -16,7 +16,8 @@ import (
 // appender appends the value of one row to dst.
 type appender func(dst []byte, row int) []byte
 
-// jsonOf appends the values of a column as JSON, null where there is none. The kind of the column is looked at once.
+// jsonOf returns an appender of the column's values as JSON, with null for nulls. It selects by the
+// column's type once.
 func jsonOf(a arrow.Array) appender {
 	value := jsonValue(a)
 	if a.NullN() == 0 {
@@ -74,7 +75,7 @@ func jsonValue(a arrow.Array) appender {
 	return func(dst []byte, row int) []byte { return appendString(dst, a.ValueStr(row)) }
 }
 
-// jsonDecimal writes as many digits after the point as the type has.
+// jsonDecimal writes as many fraction digits as the type has.
 func jsonDecimal(a arrow.Array) appender {
 	t, ok := a.DataType().(arrow.DecimalType)
 	if !ok {
@@ -155,7 +156,7 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 		return append(dst, `"-Infinity"`...)
 	}
 	format := byte('f')
-	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) { // as ECMAScript has it
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) { // as in ECMAScript
 		format = 'e'
 	}
 	return strconv.AppendFloat(dst, f, format, -1, bits)
@@ -194,7 +195,7 @@ func binary(value func(int) []byte) appender {
 
 const hex = "0123456789abcdef"
 
-// appendString quotes as encoding/json does without escaping for HTML.
+// appendString quotes like encoding/json without HTML escaping.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -265,7 +266,8 @@ func quoteClock(dst []byte, t time.Time) []byte {
 	return append(appendClock(append(dst, '"'), t), '"')
 }
 
-// appendDate is AppendFormat with time.DateOnly, at a third of its cost for years of four digits.
+// appendDate is AppendFormat with time.DateOnly, but takes a third of its time for years of four
+// digits.
 func appendDate(dst []byte, t time.Time) []byte {
 	year, month, day := t.Date()
 	if year < 0 || year > 9999 {
@@ -275,7 +277,7 @@ func appendDate(dst []byte, t time.Time) []byte {
 	return appendTwo(append(appendTwo(append(dst, '-'), int(month)), '-'), day)
 }
 
-// appendClock appends the time of day, and as much of its second as there is.
+// appendClock appends the time of day, with the fraction of a second unless it is zero.
 func appendClock(dst []byte, t time.Time) []byte {
 	hour, minute, second := t.Clock()
 	dst = appendTwo(append(appendTwo(append(appendTwo(dst, hour), ':'), minute), ':'), second)
@@ -292,7 +294,7 @@ func appendClock(dst []byte, t time.Time) []byte {
 
 func appendTwo(dst []byte, n int) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
 
-// appendTimestamp knows the infinities that SQL has.
+// appendTimestamp also supports SQL's infinities.
 func appendTimestamp(dst []byte, t arrow.Timestamp, unit arrow.TimeUnit, zone string) []byte {
 	switch t {
 	case math.MaxInt64:
@@ -305,7 +307,7 @@ func appendTimestamp(dst []byte, t arrow.Timestamp, unit arrow.TimeUnit, zone st
 	return append(append(appendClock(dst, at), zone...), '"')
 }
 
-// appendInterval writes an ISO 8601 duration, whose parts may be negative each.
+// appendInterval writes an ISO 8601 duration. Each part may be negative.
 func appendInterval(dst []byte, v arrow.MonthDayNanoInterval) []byte {
 	dst = append(dst, '"', 'P')
 	empty := len(dst)
@@ -373,7 +375,8 @@ func jsonStruct(a *array.Struct) appender {
 	}
 }
 
-// jsonMap writes an object where the keys are text, and a list of pairs otherwise: two keys may be one text.
+// jsonMap writes an object if the keys are text, else a list of pairs, because two keys may have
+// the same text.
 func jsonMap(a *array.Map) appender {
 	keys, values := jsonOf(a.Keys()), jsonOf(a.Items())
 	open, between, end := "[", "],[", "]"

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQuickTexts: what is written without the libraries is what the libraries write.
+// TestQuickTexts compares our fast formatting to that of the libraries.
 func TestQuickTexts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {

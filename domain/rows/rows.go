@@ -1,9 +1,11 @@
-// Package rows shows the results of statements, which are streams of Arrow IPC, as JSON and CSV: each value in the one way that the API describes.
+// Package rows converts results of statements from Arrow IPC streams to JSON and CSV. Each type has
+// the one representation that the API describes.
 package rows
 
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -17,10 +19,10 @@ type Column struct {
 	Type string // an Iceberg type name, such as long, decimal(38, 2) or list<string>
 }
 
-// streamEnd ends a stream of Arrow IPC.
+// streamEnd ends an Arrow IPC stream.
 const streamEnd = "\xff\xff\xff\xff\x00\x00\x00\x00"
 
-// Columns reads the columns from an encapsulated schema message. A nil message has none.
+// Columns returns the columns of an encapsulated schema message; nil for a nil message.
 func Columns(schema []byte) ([]Column, error) {
 	if schema == nil {
 		return nil, nil
@@ -38,54 +40,111 @@ func Columns(schema []byte) ([]Column, error) {
 	return columns, nil
 }
 
-// AppendJSON appends the rows of a stream to dst as one JSON array of arrays, values in the order of the columns: numbers with all their digits; NaN and
-// infinities as strings; dates, times and timestamps in ISO 8601, with Z where they have a zone; binary in base64; structures and maps with text keys as
-// objects, other maps as lists of pairs; lists as arrays.
+// AppendJSON appends the rows of a stream to dst as one JSON array of arrays, values in the order
+// of the columns. Numbers have all their digits; NaN and infinities are strings. Dates, times and
+// timestamps are in ISO 8601, with Z if they have a zone; binary is base64. Structures and maps
+// with text keys are objects, other maps lists of pairs, and lists arrays.
 func AppendJSON(dst, stream []byte) ([]byte, error) {
-	dst = append(slices.Grow(dst, len(stream)+len(stream)/4), '[')
-	first := true
-	err := batches(stream, func(b arrow.RecordBatch) {
-		columns := make([]appender, b.NumCols())
-		for i := range columns {
-			columns[i] = jsonOf(b.Column(i))
-		}
-		for row := range int(b.NumRows()) {
-			if !first {
-				dst = append(dst, ',')
-			}
-			first = false
-			dst = append(dst, '[')
-			for i, appendValue := range columns {
-				if i > 0 {
-					dst = append(dst, ',')
-				}
-				dst = appendValue(dst, row)
-			}
-			dst = append(dst, ']')
-		}
-	})
-	return append(dst, ']'), err
+	out := output{dst: slices.Grow(dst, len(stream)+len(stream)/4)}
+	err := out.json(stream)
+	return out.dst, err
 }
 
-// AppendCSV appends the rows of a stream to dst as RFC 4180 has it, with a line of names where header is set. Nothing stands for null, and "" for an empty text;
-// values are those of AppendJSON without its quotes.
+// WriteJSON writes what AppendJSON appends, in pieces.
+func WriteJSON(w io.Writer, stream []byte) error {
+	out := output{to: w}
+	if err := out.json(stream); err != nil {
+		return err
+	}
+	return out.flush()
+}
+
+// AppendCSV appends the rows of a stream to dst by RFC 4180, with a line of names if header is set.
+// Null is an empty field, and an empty text is "". Values are those of AppendJSON without quotes.
 func AppendCSV(dst, stream []byte, header bool) ([]byte, error) {
-	if header {
-		r, err := ipc.NewReader(bytes.NewReader(stream))
-		if err != nil {
-			return dst, err
+	out := output{dst: dst}
+	err := out.csv(stream, header)
+	return out.dst, err
+}
+
+// WriteCSV writes what AppendCSV appends, in pieces.
+func WriteCSV(w io.Writer, stream []byte, header bool) error {
+	out := output{to: w}
+	if err := out.csv(stream, header); err != nil {
+		return err
+	}
+	return out.flush()
+}
+
+// pieceBytes is the minimum size of a piece; it ends with a whole row.
+const pieceBytes = 64 << 10
+
+// output collects rows. With a writer it writes them in pieces.
+type output struct {
+	dst []byte
+	to  io.Writer // nil to keep all rows in dst
+}
+
+func (o *output) rowEnds() error {
+	if o.to == nil || len(o.dst) < pieceBytes {
+		return nil
+	}
+	return o.flush()
+}
+
+func (o *output) flush() error {
+	_, err := o.to.Write(o.dst)
+	o.dst = o.dst[:0]
+	return err
+}
+
+func (o *output) json(stream []byte) error {
+	o.dst = append(o.dst, '[')
+	first := true
+	err := batches(stream, func(b arrow.RecordBatch) error {
+		row := jsonRow(b)
+		for i := range int(b.NumRows()) {
+			if !first {
+				o.dst = append(o.dst, ',')
+			}
+			first = false
+			o.dst = row(o.dst, i)
+			if err := o.rowEnds(); err != nil {
+				return err
+			}
 		}
-		for i, f := range r.Schema().Fields() {
+		return nil
+	})
+	o.dst = append(o.dst, ']')
+	return err
+}
+
+// jsonRow appends one row of a batch as an array.
+func jsonRow(b arrow.RecordBatch) appender {
+	columns := make([]appender, b.NumCols())
+	for i := range columns {
+		columns[i] = jsonOf(b.Column(i))
+	}
+	return func(dst []byte, row int) []byte {
+		dst = append(dst, '[')
+		for i, appendValue := range columns {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = appendCSV(dst, f.Name)
+			dst = appendValue(dst, row)
 		}
-		dst = append(dst, '\r', '\n')
-		r.Release()
+		return append(dst, ']')
+	}
+}
+
+func (o *output) csv(stream []byte, header bool) error {
+	if header {
+		if err := o.csvHeader(stream); err != nil {
+			return err
+		}
 	}
 	var scratch []byte
-	err := batches(stream, func(b arrow.RecordBatch) {
+	return batches(stream, func(b arrow.RecordBatch) error {
 		columns := make([]csvColumn, b.NumCols())
 		for i := range columns {
 			columns[i] = csvOf(b.Column(i))
@@ -93,29 +152,50 @@ func AppendCSV(dst, stream []byte, header bool) ([]byte, error) {
 		for row := range int(b.NumRows()) {
 			for i, c := range columns {
 				if i > 0 {
-					dst = append(dst, ',')
+					o.dst = append(o.dst, ',')
 				}
-				dst, scratch = c.append(dst, scratch, row)
+				o.dst, scratch = c.append(o.dst, scratch, row)
 			}
-			dst = append(dst, '\r', '\n')
+			o.dst = append(o.dst, '\r', '\n')
+			if err := o.rowEnds(); err != nil {
+				return err
+			}
 		}
+		return nil
 	})
-	return dst, err
 }
 
-func batches(stream []byte, each func(arrow.RecordBatch)) error {
+func (o *output) csvHeader(stream []byte) error {
+	r, err := ipc.NewReader(bytes.NewReader(stream))
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	for i, f := range r.Schema().Fields() {
+		if i > 0 {
+			o.dst = append(o.dst, ',')
+		}
+		o.dst = appendCSV(o.dst, f.Name)
+	}
+	o.dst = append(o.dst, '\r', '\n')
+	return nil
+}
+
+func batches(stream []byte, each func(arrow.RecordBatch) error) error {
 	r, err := ipc.NewReader(bytes.NewReader(stream))
 	if err != nil {
 		return fmt.Errorf("a result: %w", err)
 	}
 	defer r.Release()
 	for r.Next() {
-		each(r.RecordBatch())
+		if err := each(r.RecordBatch()); err != nil {
+			return err
+		}
 	}
 	return r.Err()
 }
 
-// typeName is the Iceberg name of a type; types that Iceberg lacks have their SQL name.
+// typeName returns the Iceberg name of a type, or the SQL name of a type that Iceberg lacks.
 func typeName(t arrow.DataType) string {
 	switch t := t.(type) {
 	case arrow.ExtensionType:

@@ -3,6 +3,7 @@ package rows_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"testing"
 
@@ -17,13 +18,13 @@ import (
 	"github.com/millpond/millpond/domain/rows"
 )
 
-// column is a column of one value and a null, and how the value is shown.
+// column is a column of one value and a null, with the expected output.
 type column struct {
 	name   string
 	t      arrow.DataType
 	put    func(array.Builder)
 	json   string
-	csv    string // where it is not the JSON
+	csv    string // if it differs from the JSON
 	called string
 }
 
@@ -91,7 +92,7 @@ var columns = []column{
 	{"nothing", arrow.Null, func(b array.Builder) { b.AppendNull() }, `null`, "", "unknown"},
 }
 
-// TestEveryType: each type is shown in the one way that the API describes, and null as null.
+// TestEveryType checks each type's representation as the API describes it, and null.
 func TestEveryType(t *testing.T) {
 	for _, c := range columns {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,7 +123,32 @@ func TestEveryType(t *testing.T) {
 	}
 }
 
-// TestSeveralBatches are one array, and a result without rows is an empty one.
+// TestSize checks that Size is never less than the JSON, and exact for types without a longest
+// form.
+func TestSize(t *testing.T) {
+	for _, c := range columns {
+		schema := arrow.NewSchema([]arrow.Field{{Name: c.name, Type: c.t, Nullable: true}}, nil)
+		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+		c.put(b.Field(0))
+		b.Field(0).AppendNull()
+		size, long := int(rows.Size(b.NewRecordBatch())), len(`[],[],`)+len(c.json)+len("null")
+		require.GreaterOrEqual(t, size, long, c.name)
+		require.LessOrEqual(t, size, long+2*36, c.name)
+		switch c.called {
+		case "string", "binary", "list<long>", "decimal(38, 2)":
+			require.Equal(t, long, size, c.name)
+		}
+	}
+	numbers := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	for _, n := range []int64{0, 9, 10, 99, 100, 1023, 1024, 999_999_999_999_999_999, 1_000_000_000_000_000_000, math.MaxInt64, -1, -10, math.MinInt64} {
+		b := array.NewRecordBuilder(memory.DefaultAllocator, numbers)
+		b.Field(0).(*array.Int64Builder).Append(n)
+		require.EqualValues(t, len(fmt.Sprintf("[%d],", n)), rows.Size(b.NewRecordBatch()), n)
+	}
+}
+
+// TestSeveralBatches checks that they form one array, and that a result without rows is an empty
+// one.
 func TestSeveralBatches(t *testing.T) {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}, {Name: "m", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
@@ -155,7 +181,7 @@ func write(t *testing.T, schema *arrow.Schema, batches ...arrow.RecordBatch) []b
 	return b.Bytes()
 }
 
-// schemaMessage is a stream without its end.
+// schemaMessage returns a stream without its end.
 func schemaMessage(t *testing.T, schema *arrow.Schema) []byte {
 	b := write(t, schema)
 	return b[:len(b)-8]

@@ -262,6 +262,52 @@ func (ec *executionContext) fieldContext_ExpirePolicy_keepDays(_ context.Context
 	return graphql.NewScalarFieldContext("ExpirePolicy", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _ExpirePolicy_maxSnapshots(ctx context.Context, field graphql.CollectedField, obj *domain.ExpirePolicy) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExpirePolicy_maxSnapshots(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MaxSnapshots, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ExpirePolicy_maxSnapshots(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExpirePolicy", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ExpirePolicy_eraseAfterDays(ctx context.Context, field graphql.CollectedField, obj *domain.ExpirePolicy) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExpirePolicy_eraseAfterDays(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EraseAfterDays, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ExpirePolicy_eraseAfterDays(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExpirePolicy", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _ExpireSettings_enabled(ctx context.Context, field graphql.CollectedField, obj *model.ExpireSettings) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -305,6 +351,52 @@ func (ec *executionContext) _ExpireSettings_keepDays(ctx context.Context, field 
 	)
 }
 func (ec *executionContext) fieldContext_ExpireSettings_keepDays(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExpireSettings", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ExpireSettings_maxSnapshots(ctx context.Context, field graphql.CollectedField, obj *model.ExpireSettings) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExpireSettings_maxSnapshots(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MaxSnapshots, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExpireSettings_maxSnapshots(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExpireSettings", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ExpireSettings_eraseAfterDays(ctx context.Context, field graphql.CollectedField, obj *model.ExpireSettings) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExpireSettings_eraseAfterDays(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EraseAfterDays, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExpireSettings_eraseAfterDays(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ExpireSettings", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
@@ -2237,7 +2329,7 @@ func (ec *executionContext) unmarshalInputExpirePolicyInput(ctx context.Context,
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"enabled", "keepDays"}
+	fieldsInOrder := [...]string{"enabled", "keepDays", "maxSnapshots", "eraseAfterDays"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2258,6 +2350,20 @@ func (ec *executionContext) unmarshalInputExpirePolicyInput(ctx context.Context,
 				return it, err
 			}
 			it.KeepDays = data
+		case "maxSnapshots":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("maxSnapshots"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MaxSnapshots = data
+		case "eraseAfterDays":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("eraseAfterDays"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EraseAfterDays = data
 		}
 	}
 	return it, nil
@@ -2723,6 +2829,16 @@ func (ec *executionContext) _ExpirePolicy(ctx context.Context, sel ast.Selection
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "maxSnapshots":
+			out.Values[i] = ec._ExpirePolicy_maxSnapshots(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "eraseAfterDays":
+			out.Values[i] = ec._ExpirePolicy_eraseAfterDays(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -2763,6 +2879,16 @@ func (ec *executionContext) _ExpireSettings(ctx context.Context, sel ast.Selecti
 			}
 		case "keepDays":
 			out.Values[i] = ec._ExpireSettings_keepDays(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "maxSnapshots":
+			out.Values[i] = ec._ExpireSettings_maxSnapshots(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "eraseAfterDays":
+			out.Values[i] = ec._ExpireSettings_eraseAfterDays(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

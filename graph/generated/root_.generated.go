@@ -286,13 +286,17 @@ type ComplexityRoot struct {
 	}
 
 	ExpirePolicy struct {
-		Enabled  func(childComplexity int) int
-		KeepDays func(childComplexity int) int
+		Enabled        func(childComplexity int) int
+		EraseAfterDays func(childComplexity int) int
+		KeepDays       func(childComplexity int) int
+		MaxSnapshots   func(childComplexity int) int
 	}
 
 	ExpireSettings struct {
-		Enabled  func(childComplexity int) int
-		KeepDays func(childComplexity int) int
+		Enabled        func(childComplexity int) int
+		EraseAfterDays func(childComplexity int) int
+		KeepDays       func(childComplexity int) int
+		MaxSnapshots   func(childComplexity int) int
 	}
 
 	Flavor struct {
@@ -378,36 +382,38 @@ type ComplexityRoot struct {
 	}
 
 	LakeTable struct {
-		Columns         func(childComplexity int) int
-		CreatedAt       func(childComplexity int) int
-		CreatedBy       func(childComplexity int) int
-		DataBytes       func(childComplexity int) int
-		DataFiles       func(childComplexity int) int
-		Database        func(childComplexity int) int
-		DatabaseID      func(childComplexity int) int
-		Dialect         func(childComplexity int) int
-		DroppedAt       func(childComplexity int) int
-		Files           func(childComplexity int, first *int, after *string, snapshot *int64) int
-		FormatVersion   func(childComplexity int) int
-		FullName        func(childComplexity int) int
-		History         func(childComplexity int, first *int, after *string) int
-		ID              func(childComplexity int) int
-		Kind            func(childComplexity int) int
-		Lineage         func(childComplexity int, way *domain.LineageWay, depth *int, at *time.Time) int
-		Location        func(childComplexity int) int
-		Maintenance     func(childComplexity int) int
-		MaintenanceRuns func(childComplexity int, first *int, after *string) int
-		Name            func(childComplexity int) int
-		Partitions      func(childComplexity int, first *int, after *string) int
-		RestorableUntil func(childComplexity int) int
-		RowCount        func(childComplexity int) int
-		SQL             func(childComplexity int) int
-		Sample          func(childComplexity int, limit *int) int
-		Schema          func(childComplexity int) int
-		Snapshot        func(childComplexity int) int
-		Snapshots       func(childComplexity int, first *int, after *string) int
-		UpdatedAt       func(childComplexity int) int
-		UpdatedBy       func(childComplexity int) int
+		Columns          func(childComplexity int) int
+		CreatedAt        func(childComplexity int) int
+		CreatedBy        func(childComplexity int) int
+		DataBytes        func(childComplexity int) int
+		DataFiles        func(childComplexity int) int
+		Database         func(childComplexity int) int
+		DatabaseID       func(childComplexity int) int
+		Detached         func(childComplexity int) int
+		Dialect          func(childComplexity int) int
+		DroppedAt        func(childComplexity int) int
+		Files            func(childComplexity int, first *int, after *string, snapshot *int64) int
+		FormatVersion    func(childComplexity int) int
+		FullName         func(childComplexity int) int
+		History          func(childComplexity int, first *int, after *string) int
+		ID               func(childComplexity int) int
+		Kind             func(childComplexity int) int
+		Lineage          func(childComplexity int, way *domain.LineageWay, depth *int, at *time.Time) int
+		Location         func(childComplexity int) int
+		Maintenance      func(childComplexity int) int
+		MaintenanceRuns  func(childComplexity int, first *int, after *string) int
+		MetadataLocation func(childComplexity int) int
+		Name             func(childComplexity int) int
+		Partitions       func(childComplexity int, first *int, after *string) int
+		RestorableUntil  func(childComplexity int) int
+		RowCount         func(childComplexity int) int
+		SQL              func(childComplexity int) int
+		Sample           func(childComplexity int, limit *int) int
+		Schema           func(childComplexity int) int
+		Snapshot         func(childComplexity int) int
+		Snapshots        func(childComplexity int, first *int, after *string) int
+		UpdatedAt        func(childComplexity int) int
+		UpdatedBy        func(childComplexity int) int
 	}
 
 	LakeTableConnection struct {
@@ -632,6 +638,7 @@ type ComplexityRoot struct {
 		ExecuteStatement          func(childComplexity int, input model.ExecuteStatementInput) int
 		Login                     func(childComplexity int, input model.LoginInput) int
 		Logout                    func(childComplexity int) int
+		PurgeTable                func(childComplexity int, input model.PurgeTableInput) int
 		RemoveMember              func(childComplexity int, input model.RemoveMemberInput) int
 		RemoveSamples             func(childComplexity int) int
 		RenameTable               func(childComplexity int, input model.RenameTableInput) int
@@ -694,6 +701,10 @@ type ComplexityRoot struct {
 		Region     func(childComplexity int) int
 		Role       func(childComplexity int) int
 		UpdatedAt  func(childComplexity int) int
+	}
+
+	PurgeTablePayload struct {
+		Table func(childComplexity int) int
 	}
 
 	Query struct {
@@ -995,8 +1006,9 @@ type ComplexityRoot struct {
 	}
 
 	TableSample struct {
-		Columns func(childComplexity int) int
-		Rows    func(childComplexity int) int
+		Columns   func(childComplexity int) int
+		Rows      func(childComplexity int) int
+		Truncated func(childComplexity int) int
 	}
 
 	TableSnapshot struct {
@@ -1988,12 +2000,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ExpirePolicy.Enabled(childComplexity), true
+	case "ExpirePolicy.eraseAfterDays":
+		if e.ComplexityRoot.ExpirePolicy.EraseAfterDays == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExpirePolicy.EraseAfterDays(childComplexity), true
 	case "ExpirePolicy.keepDays":
 		if e.ComplexityRoot.ExpirePolicy.KeepDays == nil {
 			break
 		}
 
 		return e.ComplexityRoot.ExpirePolicy.KeepDays(childComplexity), true
+	case "ExpirePolicy.maxSnapshots":
+		if e.ComplexityRoot.ExpirePolicy.MaxSnapshots == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExpirePolicy.MaxSnapshots(childComplexity), true
 
 	case "ExpireSettings.enabled":
 		if e.ComplexityRoot.ExpireSettings.Enabled == nil {
@@ -2001,12 +2025,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ExpireSettings.Enabled(childComplexity), true
+	case "ExpireSettings.eraseAfterDays":
+		if e.ComplexityRoot.ExpireSettings.EraseAfterDays == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExpireSettings.EraseAfterDays(childComplexity), true
 	case "ExpireSettings.keepDays":
 		if e.ComplexityRoot.ExpireSettings.KeepDays == nil {
 			break
 		}
 
 		return e.ComplexityRoot.ExpireSettings.KeepDays(childComplexity), true
+	case "ExpireSettings.maxSnapshots":
+		if e.ComplexityRoot.ExpireSettings.MaxSnapshots == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExpireSettings.MaxSnapshots(childComplexity), true
 
 	case "Flavor.available":
 		if e.ComplexityRoot.Flavor.Available == nil {
@@ -2377,6 +2413,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.LakeTable.DatabaseID(childComplexity), true
+	case "LakeTable.detached":
+		if e.ComplexityRoot.LakeTable.Detached == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.Detached(childComplexity), true
 	case "LakeTable.dialect":
 		if e.ComplexityRoot.LakeTable.Dialect == nil {
 			break
@@ -2469,6 +2511,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.LakeTable.MaintenanceRuns(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "LakeTable.metadataLocation":
+		if e.ComplexityRoot.LakeTable.MetadataLocation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LakeTable.MetadataLocation(childComplexity), true
 	case "LakeTable.name":
 		if e.ComplexityRoot.LakeTable.Name == nil {
 			break
@@ -3542,6 +3590,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.Logout(childComplexity), true
+	case "Mutation.purgeTable":
+		if e.ComplexityRoot.Mutation.PurgeTable == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_purgeTable_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PurgeTable(childComplexity, args["input"].(model.PurgeTableInput)), true
 	case "Mutation.removeMember":
 		if e.ComplexityRoot.Mutation.RemoveMember == nil {
 			break
@@ -3932,6 +3991,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ProviderSettings.UpdatedAt(childComplexity), true
+
+	case "PurgeTablePayload.table":
+		if e.ComplexityRoot.PurgeTablePayload.Table == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PurgeTablePayload.Table(childComplexity), true
 
 	case "Query.apiKeys":
 		if e.ComplexityRoot.Query.APIKeys == nil {
@@ -5214,6 +5280,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TableSample.Rows(childComplexity), true
+	case "TableSample.truncated":
+		if e.ComplexityRoot.TableSample.Truncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TableSample.Truncated(childComplexity), true
 
 	case "TableSnapshot.at":
 		if e.ComplexityRoot.TableSnapshot.At == nil {
@@ -5797,6 +5869,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputMaintenanceScheduleInput,
 		ec.unmarshalInputOrphansPolicyInput,
 		ec.unmarshalInputPropertyInput,
+		ec.unmarshalInputPurgeTableInput,
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputRenameTableInput,
 		ec.unmarshalInputRepairRunInput,
@@ -5919,21 +5992,29 @@ func newExecutionContext(
 }
 
 var sources = []*ast.Source{
-	{Name: "../schema/agent.graphqls", Input: `enum AgentStatus { "It never connected." NEW CONNECTED "Not connected, its lease still runs." DISCONNECTED "Its lease has run out: what ran on it was declared lost." LOST }
+	{Name: "../schema/agent.graphqls", Input: `enum AgentStatus {
+  "The agent has never connected."
+  NEW
+  CONNECTED
+  "Not connected, but its lease has not expired."
+  DISCONNECTED
+  "Its lease has expired. Attempts on it were declared lost."
+  LOST
+}
 
-"A process in the customer's cloud that does the work, connected by one outbound WebSocket."
+"A process in the customer's cloud that runs the work. It connects by one outbound WebSocket."
 type Agent {
   id: ID!
   name: String!
   status: AgentStatus!
-  "Of the agent's binary; null until it has connected once."
+  "Version of the agent's binary. Null until the agent has connected once."
   version: String
   hostname: String
   os: String
   arch: String
-  "Attempts it runs at once."
+  "How many attempts it runs at once."
   slots: Int!
-  "Attempts on it now."
+  "How many attempts run on it now."
   busy: Int!
   createdAt: Time!
   connectedAt: Time
@@ -5950,44 +6031,47 @@ extend type Query {
 input RotateAgentTokenInput { id: ID! }
 type RotateAgentTokenPayload {
   agent: Agent!
-  "The new token, shown only here. The old one ends at once, and so does its connection."
+  "The new token, shown only here. The old token and its connection end at once."
   token: String!
 }
 extend type Mutation { rotateAgentToken(input: RotateAgentTokenInput!): RotateAgentTokenPayload! }
-extend type Subscription { "Any agent of the workspace, whenever it changes." agentUpdated: Agent! }
+extend type Subscription {
+  "Sends all agents of the workspace at first, then each agent that is new or changes."
+  agentUpdated: Agent!
+}
 `, BuiltIn: false},
-	{Name: "../schema/apikey.graphqls", Input: `"A long-lived credential for CI and scripts. Its secret is shown once, when it is made."
+	{Name: "../schema/apikey.graphqls", Input: `"A long-lived credential for CI and scripts. Its secret is shown once, at creation."
 type APIKey {
   id: ID!
   name: String!
-  "The first characters of the secret, to tell keys apart."
+  "The first characters of the secret, to distinguish keys."
   hint: String!
   role: Role!
   createdBy: User
   createdAt: Time!
-  "Null when it never expires. It is removed 30 days after."
+  "Null if the key never expires. An expired key is removed after 30 days."
   expiresAt: Time
   revokedAt: Time
-  "To the minute."
+  "Precise to the minute."
   lastUsedAt: Time
 }
 type APIKeyEdge { cursor: String! node: APIKey! }
 type APIKeyConnection { edges: [APIKeyEdge!]! pageInfo: PageInfo! }
 
 extend type Query {
-  "API keys: an admin's answer has everybody's, others see their own."
+  "An admin sees all keys of the workspace, others see their own."
   apiKeys(first: Int = 50, after: String): APIKeyConnection!
 }
 
 input CreateAPIKeyInput {
   name: String!
-  "At most the role of its maker, which is the default."
+  "At most the creator's role. Defaults to VIEWER."
   role: Role
   expiresAt: Time
 }
 type CreateAPIKeyPayload {
   apiKey: APIKey!
-  "svc_sk_…, shown only here."
+  "The secret, svc_sk_…, shown only here."
   secret: String!
 }
 input RevokeAPIKeyInput { id: ID! }
@@ -5995,7 +6079,7 @@ type RevokeAPIKeyPayload { apiKey: APIKey! }
 
 extend type Mutation {
   createApiKey(input: CreateAPIKeyInput!): CreateAPIKeyPayload!
-  "Refuses the key from now on. It stays in the list."
+  "Revokes the key at once. It stays in the list."
   revokeApiKey(input: RevokeAPIKeyInput!): RevokeAPIKeyPayload!
 }
 `, BuiltIn: false},
@@ -6023,7 +6107,7 @@ type Compute implements Machine {
   restarts: Int!
   metrics(since: Time): [MachineSample!]!
   log(bytes: Int = 65536): Base64!
-  "Its size, by the provider's name."
+  "Its size, as the provider names it."
   flavor: String!
 }
 type ComputeEdge { cursor: String! node: Compute! }
@@ -6038,24 +6122,30 @@ extend type Query {
 input CreateComputeInput {
   "Unique among the compute instances of the workspace."
   name: String!
-  "Its size, one of flavors."
+  "Its size: the name of one of flavors."
   flavor: String!
-  "How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out."
+  "Idle time before it stops: 30m, 1h, 2h or never. Defaults to 1h."
   autoStop: String
-  "A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out."
+  """
+  A build that the provider knows. The first start pins it to an immutable reference. Defaults to
+  the provider's image.
+  """
   image: String
-  "Tasks that it runs at once; four for each core when left out."
+  "How many tasks it runs at once. Defaults to four per core."
   slots: Int
-  "The same key answers with the same compute instance, for a day."
+  "For a day, the same key returns the same compute instance."
   idempotencyKey: String
 }
 type CreateComputePayload { compute: Compute! }
-"A field that is left out or null stays as it is. Flavor, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same."
+"""
+A field that is left out or null does not change. Flavor, image and slots change only while the
+instance is stopped. A given image is pinned again at the next start, even if it is the same.
+"""
 input UpdateComputeInput { id: ID! name: String autoStop: String flavor: String image: String slots: Int }
 type UpdateComputePayload { compute: Compute! }
 input StartComputeInput {
   id: ID!
-  "The same key starts once, for a day."
+  "For a day, the same key starts it only once."
   idempotencyKey: String
 }
 type StartComputePayload { compute: Compute! }
@@ -6065,34 +6155,50 @@ input DeleteComputeInput { id: ID! }
 type DeleteComputePayload { id: ID! }
 
 extend type Mutation {
-  "Makes one, which is stopped."
+  "Creates a compute instance. It is STOPPED."
   createCompute(input: CreateComputeInput!): CreateComputePayload!
   updateCompute(input: UpdateComputeInput!): UpdateComputePayload!
-  "It is starting until its agent is connected and ready. Refused unless it is stopped or has failed, and where there is no room for it now."
+  """
+  Starts the instance. It is STARTING until its agent is connected and ready. Refused unless it is
+  stopped or failed and there is room for it now.
+  """
   startCompute(input: StartComputeInput!): StartComputePayload!
   """
-  It is stopping until nothing of it is left. What runs on it is cancelled first; what has retries left is tried again, on the workspace's agent where its job
-  has computeFallback, else when the compute instance is started again.
+  Stops the instance. It is STOPPING until all its resources are removed. Its tasks are cancelled
+  first. A task with retries left is retried: on the workspace's agent if its job has
+  computeFallback, else after the next start.
   """
   stopCompute(input: StopComputeInput!): StopComputePayload!
-  "Refused unless it is stopped, or failed with nothing of it left. Tasks that wait for it fail."
+  """
+  Refused unless the instance is stopped, or failed with all its resources removed. Tasks that wait
+  for it fail.
+  """
   deleteCompute(input: DeleteComputeInput!): DeleteComputePayload!
 }
 extend type Subscription {
-  "Any compute instance of the workspace: all at first, and then each that is new or changes. One that is deleted is told no more."
+  """
+  Sends all compute instances of the workspace at first, then each that is new or changes. Deletions
+  are not reported.
+  """
   computeUpdated: Compute!
 }
 `, BuiltIn: false},
-	{Name: "../schema/database.graphqls", Input: `"Holds schemas, which hold tables and views. It is the warehouse and the prefix of an Iceberg REST client. Names of the catalog are kept as they were given, and found in any case."
+	{Name: "../schema/database.graphqls", Input: `"""
+Holds schemas, which hold tables and views. For an Iceberg REST client, it is the warehouse and the
+prefix. Names keep their case, and are found in any case.
+"""
 type Database {
   id: ID!
   "Unique in the workspace."
   name: String!
   createdBy: String!
   createdAt: Time!
-  "Those of all levels, by name."
+  "Schemas of all levels, ordered by name."
   schemas(first: Int = 50, after: String): LakeSchemaConnection!
-  "Tables and views of all its schemas, oldest first; with dropped, those that were dropped and can be restored, by themselves."
+  """
+  Tables and views of all its schemas, oldest first. With dropped, only those that can be restored
+  or are detached.
+  """
   tables(first: Int = 50, after: String, schema: String, kind: TableKind, dropped: Boolean = false): LakeTableConnection!
 }
 type DatabaseEdge { cursor: String! node: Database! }
@@ -6100,7 +6206,7 @@ type DatabaseConnection { edges: [DatabaseEdge!]! pageInfo: PageInfo! }
 
 "A namespace in a database."
 type LakeSchema {
-  "Its levels, joined by dots; unique in the database."
+  "Its levels, joined by dots. Unique in the database."
   name: String!
   databaseId: ID!
   properties: [Property!]!
@@ -6115,28 +6221,28 @@ type Property { name: String! value: String! }
 input PropertyInput { name: String! value: String! }
 
 extend type Query {
-  "Oldest first. A workspace starts with the database lake, and in it the schema public."
+  "Oldest first. A new workspace has the database lake, with the schema public."
   databases(first: Int = 50, after: String): DatabaseConnection!
-  "By its id, or its name in any case."
+  "Finds a database by its id, or by its name in any case."
   database(id: ID!): Database
 }
 
 input CreateDatabaseInput {
-  "Unique in the workspace, in any case."
+  "Unique in the workspace, regardless of case."
   name: String!
-  "The same key answers with the same database, for a day."
+  "For a day, the same key returns the same database."
   idempotencyKey: String
 }
 type CreateDatabasePayload { database: Database! }
 input DeleteDatabaseInput {
-  "Its id, or its name."
+  "Id or name of the database."
   id: ID!
 }
 type DeleteDatabasePayload { id: ID! }
 input CreateSchemaInput {
   "Id or name of the database."
   database: ID!
-  "Its levels, joined by dots; all but the last must be there."
+  "Its levels, joined by dots. All but the last must exist."
   name: String!
   properties: [PropertyInput!]
 }
@@ -6149,44 +6255,49 @@ input DeleteSchemaInput {
 type DeleteSchemaPayload { name: String! }
 
 extend type Mutation {
-  "It begins with the schema public."
+  "Creates a database with the schema public."
   createDatabase(input: CreateDatabaseInput!): CreateDatabasePayload!
-  "Refused while a table or a view is in it. Its dropped tables can no longer be restored."
+  """
+  Refused while the database holds a table or a view. Its dropped tables can no longer be restored.
+  """
   deleteDatabase(input: DeleteDatabaseInput!): DeleteDatabasePayload!
   createSchema(input: CreateSchemaInput!): CreateSchemaPayload!
-  "Refused while a table, a view or another schema is in it."
+  "Refused while the schema holds a table, a view or another schema."
   deleteSchema(input: DeleteSchemaInput!): DeleteSchemaPayload!
 }
 `, BuiltIn: false},
-	{Name: "../schema/job.graphqls", Input: `"Something to run: a single command, or tasks that depend on each other."
+	{Name: "../schema/job.graphqls", Input: `"A single command, or tasks that depend on each other."
 type Job {
   id: ID!
   name: String!
   description: String!
-  "Run by sh -c; null for a job with tasks."
+  "Run by sh -c. Null for a job with tasks."
   command: String
-  "Null on a job with a single command."
+  "Null for a job with a single command."
   tasks: [TaskSpec!]
-  "Of the single command; tasks have their own."
+  "Retries of the single command. Tasks have their own."
   maxRetries: Int!
-  "Of the single command, 0 means none; tasks have their own."
+  "Time limit of the single command; 0 means no limit. Tasks have their own."
   timeoutSeconds: Int!
   environment: [Variable!]!
-  "Names and defaults. Their values reach a task as environment variables of the same name."
+  "Names and defaults. A task receives the values as environment variables of the same name."
   parameters: [Variable!]!
-  "Files it brings along, laid into the working directory of each of its tasks."
+  "Files that are written into the working directory of each of its tasks."
   files: [JobFile!]!
-  "Null when it runs only on demand."
+  "Null if the job runs only on demand."
   schedule: Schedule
-  "Runs of this job at once; the next ones wait as pending. 0 means no limit."
+  "How many runs of the job may run at once. Further runs wait as PENDING. 0 means no limit."
   maxConcurrentRuns: Int!
-  "That its tasks run on; null for the workspace's agent, and once it is deleted."
+  """
+  The compute instance that its tasks run on. Null for the workspace's agent, and after the instance
+  is deleted.
+  """
   compute: Compute
-  "Also once it is deleted; null for the workspace's agent."
+  "Kept after the compute instance is deleted. Null for the workspace's agent."
   computeId: ID
-  "Its tasks run on the workspace's agent when their compute instance cannot be had."
+  "Whether its tasks run on the workspace's agent if their compute instance is not available."
   computeFallback: Boolean!
-  "Part of the samples that a new workspace starts with."
+  "Whether it is one of the sample jobs of a new workspace."
   sample: Boolean!
   createdAt: Time!
   updatedAt: Time!
@@ -6198,9 +6309,9 @@ type Job {
 type Variable { name: String! value: String! }
 input VariableInput { name: String! value: String! }
 
-"One of the files that a job brings along."
+"A file of a job."
 type JobFile {
-  "Relative, slash-separated."
+  "Relative to the working directory, slash-separated."
   path: String!
   "In bytes."
   size: Int!
@@ -6208,25 +6319,29 @@ type JobFile {
   executable: Boolean!
 }
 
-"One task of a DAG, as it is declared."
+"The declaration of one task of a DAG."
 type TaskSpec {
   key: String!
   command: String!
   dependsOn: [String!]!
   maxRetries: Int!
-  "0 means none."
+  "0 means no limit."
   timeoutSeconds: Int!
   environment: [Variable!]!
-  "That it runs on in place of the job's own; null where it has none of its own, and once it is deleted."
+  """
+  The compute instance of this task, in place of the job's. Null if the task does not name one, and
+  after the instance is deleted.
+  """
   compute: Compute
-  "Also once it is deleted; null where it has none of its own."
+  "Kept after the compute instance is deleted. Null if the task does not name one."
   computeId: ID
 }
 
 type Schedule {
   """
-  Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily and so on. Where the clocks are set forward, a tick in the hour that is
-  skipped does not come that day; where they are set back, one in the hour that repeats comes once.
+  Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily and so on. When
+  clocks are set forward, ticks in the skipped hour do not fire that day. When clocks are set back,
+  ticks in the repeated hour fire once.
   """
   cron: String!
   "IANA name, such as Europe/Rome."
@@ -6234,9 +6349,9 @@ type Schedule {
   paused: Boolean!
   "The next times it fires; empty while paused."
   next(count: Int = 5): [Time!]!
-  "A tick that waits because max_running_runs is reached."
+  "Time of the tick that waits because max_running_runs is reached."
   waitingSince: Time
-  "Ticks that were skipped because the platform was down or an earlier tick still waited."
+  "How many ticks were skipped, because the platform was down or an earlier tick still waited."
   missed: Int!
   lastMissedAt: Time
 }
@@ -6250,10 +6365,15 @@ input JobFilter {
 }
 
 extend type Query {
-  "Newest first. A page of large jobs is shorter than asked for: it ends before their definitions are more than 8 MiB."
+  """
+  Newest first. A page holds at most 8 MiB of job definitions, so it may be shorter than requested.
+  """
   jobs(first: Int = 50, after: String, filter: JobFilter): JobConnection!
   job(id: ID!): Job
-  "What a cron line means, before it is saved: a day on which its hour is skipped, because the clocks are set forward, is left out."
+  """
+  The next times at which a cron line fires, before it is saved. A day is left out if its hour is
+  skipped because clocks are set forward.
+  """
   cronPreview(cron: String!, timeZone: String!, count: Int = 5): [Time!]!
 }
 
@@ -6264,10 +6384,10 @@ input TaskSpecInput {
   maxRetries: Int = 0
   timeoutSeconds: Int = 0
   environment: [VariableInput!] = []
-  "Id or name of the compute instance that it runs on, in place of the job's own."
+  "Id or name of the compute instance that it runs on, in place of the job's."
   compute: String
 }
-"A file with its content, or with the SHA-256 and the size of one that is here already."
+"A file, given by its content, or by the SHA-256 and size of a file that is already stored."
 input JobFileInput {
   path: String!
   content: Base64
@@ -6276,7 +6396,10 @@ input JobFileInput {
   executable: Boolean = false
 }
 input ScheduleInput { cron: String! timeZone: String = "UTC" paused: Boolean = false }
-"A field that is left out stays as it is. A job without a schedule gets one, which needs a cron line; its time zone is UTC unless given."
+"""
+A field that is left out does not change. A job without a schedule gets one: cron is required, and
+timeZone defaults to UTC.
+"""
 input ScheduleChangeInput { cron: String timeZone: String paused: Boolean }
 
 input CreateJobInput {
@@ -6290,16 +6413,22 @@ input CreateJobInput {
   parameters: [VariableInput!]
   schedule: ScheduleInput
   maxConcurrentRuns: Int
-  "Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. The workspace's agent when left out."
+  """
+  Id or name of the compute instance for tasks that do not name their own. It is started on demand.
+  Defaults to the workspace's agent.
+  """
   compute: String
-  "Run them on the workspace's agent when the compute instance cannot be had."
+  "Run tasks on the workspace's agent if their compute instance is not available."
   computeFallback: Boolean
-  "At most 100, 4 MiB together."
+  "At most 100 files, 4 MiB together."
   files: [JobFileInput!]
-  "The same key answers with the same job, for a day."
+  "For a day, the same key returns the same job."
   idempotencyKey: String
 }
-"A field that is left out stays as it is, in a given schedule too. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule."
+"""
+A field that is left out does not change, also inside schedule. tasks: null keeps the DAG, tasks: []
+clears it. schedule: null removes the schedule.
+"""
 input UpdateJobInput {
   id: ID!
   name: String
@@ -6312,11 +6441,14 @@ input UpdateJobInput {
   parameters: [VariableInput!]
   schedule: ScheduleChangeInput
   maxConcurrentRuns: Int
-  "Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. Empty for the workspace's agent."
+  """
+  Id or name of the compute instance for tasks that do not name their own. It is started on demand.
+  Empty for the workspace's agent.
+  """
   compute: String
-  "Run them on the workspace's agent when the compute instance cannot be had."
+  "Run tasks on the workspace's agent if their compute instance is not available."
   computeFallback: Boolean
-  "At most 100, 4 MiB together. They replace all that were there."
+  "Replaces all files of the job. At most 100 files, 4 MiB together."
   files: [JobFileInput!]
 }
 type CreateJobPayload { job: Job! }
@@ -6326,182 +6458,213 @@ type DeleteJobPayload { id: ID! }
 
 extend type Mutation {
   createJob(input: CreateJobInput!): CreateJobPayload!
-  "Changes what later runs do. Past runs are never rewritten."
+  "Changes later runs. Past runs do not change."
   updateJob(input: UpdateJobInput!): UpdateJobPayload!
-  "Its runs stay. Refused while a run is pending or running."
+  "Keeps its runs. Refused while a run is pending or running."
   deleteJob(input: DeleteJobInput!): DeleteJobPayload!
 }
 `, BuiltIn: false},
-	{Name: "../schema/lineage.graphqls", Input: `"The tables that a statement read and wrote, oldest first. Both are empty where there are none."
+	{Name: "../schema/lineage.graphqls", Input: `"The tables that a statement read and wrote, oldest first. Both lists may be empty."
 type Lineage {
   read: [LineageEntry!]!
   written: [LineageEntry!]!
 }
 
-"The tables that all attempts and all statements of a run read and wrote, oldest first. Both are empty where there are none."
+"""
+The tables that all attempts and statements of a run read and wrote, oldest first. Both lists may be
+empty.
+"""
 type RunLineage {
   read: [LineageEntry!]!
   written: [LineageEntry!]!
-  "Those of its statements whose lineage is not wholly known."
+  "Ids of its statements with incomplete lineage."
   unresolved: [ID!]!
-  "There are more than 10,000 entries; these are the oldest."
+  "True if there are more than 10,000 entries. Only the oldest are shown."
   truncated: Boolean!
 }
 
-"That a table was read or written, with the names of that moment."
+"One read or write of a table, with the names at that time."
 type LineageEntry {
   at: Time!
-  "database.schema.table; of a dataset outside of the catalog its name there."
+  "database.schema.table, or the external name of a dataset outside the catalog."
   fullName: String!
-  "Of a dataset outside: where it is. Null for tables."
+  "Namespace of a dataset outside the catalog. Null for tables."
   namespace: String
   tableId: ID!
-  "As it is now, also while it is dropped; null once it is gone, and for what is outside."
+  """
+  The table as it is now, even if dropped. Null after it is removed, and for datasets outside the
+  catalog.
+  """
   table: LakeTable
-  "Null where the table had none, and for views."
+  "Null if the table had no snapshot, and for views."
   snapshotId: Int64
-  "Those that were used; null where they are not known."
+  "The columns that were used. Null if not known."
   columns: [String!]
-  "That did it; null where a task did it by itself."
+  "The statement that did it. Null if a task did it directly."
   statementId: ID
-  "The task that did it; null for a run with a single command, and where no task did."
+  "The task that did it. Null for a run with a single command, and outside of a task."
   taskKey: String
 }
 
-"In which direction a graph is followed: where the data came from, where it went, or both."
+"Direction in which a graph is followed: to the sources of the data, to its targets, or both."
 enum LineageWay { UPSTREAM DOWNSTREAM BOTH }
-"TASK stands for a job's task with all its runs and their statements, STATEMENT for one of no run, DATASET and EXTERNAL_JOB for what is outside."
+"""
+Kind of a node. TASK is a job's task, with all its runs and their statements. STATEMENT is a
+statement outside of a run. DATASET and EXTERNAL_JOB are outside the platform.
+"""
 enum LineageNodeKind { TABLE DATASET TASK STATEMENT EXTERNAL_JOB }
 enum LineageDirection { READ WRITTEN }
 
-"What leads to a table, and from it."
+"The data flow into and out of a table."
 type LineageGraph {
-  "Id of the node of the table."
+  "Id of the table's node."
   root: ID!
-  "What had happened by then is in it."
+  "The graph shows everything up to this time."
   at: Time!
   "Nearest first."
   nodes: [LineageNode!]!
   edges: [LineageEdge!]!
-  "There are more than 1,000 nodes; these are the nearest."
+  "True if there are more than 1,000 nodes. Only the nearest are shown."
   truncated: Boolean!
 }
 
-"A table, or what reads and writes tables."
+"A table or dataset, or a task, statement or job that reads and writes them."
 type LineageNode {
-  "Of a table, its own; of others unique in the graph."
+  "For a table, its id. For other nodes, unique in the graph."
   id: ID!
   kind: LineageNodeKind!
-  "Of a table database.schema.table, of a task its job's name, of a statement its kind, such as INSERT."
+  """
+  A table's database.schema.table, the name of a task's job, or a statement's kind, such as INSERT.
+  """
   name: String!
-  "Of what is outside; else null."
+  "Namespace of a node outside the platform; else null."
   namespace: String
-  "The table is not there any more."
+  "True if the table no longer existed at that time."
   dropped: Boolean!
-  "Of a task; else null."
+  "Job of a task; else null."
   jobId: ID
-  "Of a task, null for a job with a single command."
+  "Key of a task. Null for a job with a single command, and for other nodes."
   taskKey: String
-  "The latest run of a task by then; null for others."
+  "Latest run of a task up to that time. Null for other nodes."
   runId: ID
-  "The beginning of a statement's text; null for others."
+  "The first 200 characters of a statement. Null for other nodes."
   text: String
-  "Whose statement it is: a member's e-mail, or an API key's name; null for others."
+  "Sender of a statement: a member's e-mail, or an API key's name. Null for other nodes."
   by: String
-  "Tables from the first one."
+  "Distance from the root, in tables."
   distance: Int!
 }
 
-"That something read or wrote a table, as often as it did."
+"All reads, or all writes, of a table by one node."
 type LineageEdge {
   "Node that the data came from."
   from: ID!
   "Node that the data went to."
   to: ID!
-  "When it happened last."
+  "Time of the latest one."
   at: Time!
-  "How often, by then; 10,000 stands for that and more."
+  "Number of reads or writes up to that time. 10,000 means 10,000 or more."
   count: Int64!
   direction: LineageDirection!
-  "Of the last time; null where the table had none, and for views."
+  "Snapshot of the latest one. Null if the table had no snapshot, and for views."
   snapshotId: Int64
-  "That were used the last time; null where they are not known."
+  "Columns that the latest one used. Null if not known."
   columns: [String!]
-  "That did it last; null where a task did it by itself."
+  "Statement that did the latest one. Null if a task did it directly."
   statementId: ID
-  "Whose task did it last; null where no task did."
+  "Run of the task that did the latest one. Null if no task did."
   runId: ID
 }
 
 extend type Query {
   """
-  What leads to a table and from it, depth tables far (1 to 10), as of a time: names are those of then. The table is named as database.schema.table, or by its id, as is
-  a dataset outside.
+  The data flow into and out of a table, up to depth tables away (1 to 10). at selects a past time;
+  names are those of that time. The table is given as database.schema.table or as an id, a dataset
+  outside the catalog as an id.
   """
   lineage(table: String!, way: LineageWay = BOTH, depth: Int = 3, at: Time): LineageGraph!
 }
 
 extend type Run {
-  "What it read and wrote."
+  "The tables that the run read and wrote."
   lineage: RunLineage!
 }
 `, BuiltIn: false},
-	{Name: "../schema/machine.graphqls", Input: `"How far a machine is. RUNNING means that its agent is connected and ready; one that has FAILED says why, and can be started again."
+	{Name: "../schema/machine.graphqls", Input: `"""
+State of a machine. RUNNING means that its agent is connected and ready. A FAILED machine has a
+message, and can be started again.
+"""
 enum MachineState { STOPPED STARTING RUNNING STOPPING FAILED }
 
-"A machine with an agent: a compute instance or a warehouse. Both have one life cycle, whichever provider makes it."
+"""
+A machine with an agent: a compute instance or a warehouse. Both have the same life cycle with every
+provider.
+"""
 interface Machine {
   id: ID!
-  "Unique among those of its kind."
+  "Unique among the workspace's machines of its kind."
   name: String!
-  "Of the workspace's provider, such as local."
+  "Region of the workspace's provider, such as local."
   region: String!
   state: MachineState!
-  "STOPPED or RUNNING: what was asked for last."
+  "STOPPED or RUNNING, as last requested."
   desired: MachineState!
-  "Why it is in its state, in a sentence: of a failed one, what went wrong."
+  "Why it is in its state, in a sentence. For a failed machine, what went wrong."
   message: String
   stateSince: Time!
-  "How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never."
+  "Idle time before it stops: 30m, 1h, 2h or never."
   autoStop: String!
-  "When it is stopped if nothing comes; null while something runs or waits, while it does not run, and where it never is."
+  """
+  When it stops if it stays idle. Null while work runs or waits, while it is not running, and if
+  autoStop is never.
+  """
   autoStopAt: Time
-  "As it was asked for; null for the provider's default."
+  "The requested image. Null for the provider's default."
   image: String
-  "The immutable image that it is pinned to since its first start; null before. Changing the image while it is stopped pins it anew."
+  """
+  The immutable reference that its image was pinned to at the first start. Null before. Changing the
+  image while it is stopped pins it again at the next start.
+  """
   imageRef: String
-  "Tasks that it runs at once; 0 stands for four for each core."
+  "How many tasks it runs at once. 0 means four per core."
   slots: Int!
   "Its own agent."
   agent: Agent
-  "Who made it: a member's e-mail, an API key's name, or what the platform does by itself."
+  "Its creator: a member's e-mail, an API key's name, or a part of the platform."
   createdBy: String!
   createdAt: Time!
-  "When work on it last began or ended."
+  "When work on it last started or ended."
   lastUsedAt: Time
-  "What an hour of it costs now: a decimal number as text, with all its digits. Null where no price is known."
+  """
+  Current price of one hour: a decimal number as text, with all its digits. Null if no price is
+  known.
+  """
   pricePerHour: String
-  "Of the price, ISO 4217."
+  "Currency of the price, ISO 4217."
   currency: String
-  "How often it was made."
+  "How many times the provider created it."
   incarnation: Int!
-  "How often it went by itself, and was made again, since it was started."
+  "How many times it was lost and created again since it was started."
   restarts: Int!
-  "How much of it was used, oldest first, one for each five seconds in which its agent was connected: of the last hour, or since the time given."
+  """
+  Usage samples of the last hour, or since the given time, oldest first. There is one every five
+  seconds while its agent is connected.
+  """
   metrics(since: Time): [MachineSample!]!
   """
-  The end of what its agent has logged, at most so many bytes, at most 1 MiB: also after a stop or a failure. The logs of tasks are at their runs. One answer
-  has 128 ends of logs at most, and 8 MiB together.
+  The end of its agent's log: at most the given bytes, and at most 1 MiB. It stays available after a
+  stop or a failure. Task logs belong to their runs. One response has at most 128 log ends, 8 MiB
+  together.
   """
   log(bytes: Int = 65536): Base64!
 }
 
-"How much of a machine was used at one moment."
+"Usage of a machine at one time."
 type MachineSample {
   at: Time!
   "Cores in use."
   cpu: Float!
-  "Cores that there are."
+  "Cores of the machine."
   cores: Float!
   "Bytes in use."
   memory: Int64!
@@ -6512,7 +6675,7 @@ type MachineSample {
   gpus: [GPUSample!]!
 }
 
-"How much of one GPU was used."
+"Usage of one GPU."
 type GPUSample {
   name: String!
   "From 0 to 1."
@@ -6522,111 +6685,129 @@ type GPUSample {
   memoryTotal: Int64!
 }
 
-"A size of machine that the workspace's provider can make."
+"A size of machine that the workspace's provider offers."
 type Flavor {
   "Such as cpu.2."
   name: String!
   cores: Int!
-  "Bytes."
+  "In bytes."
   memory: Int64!
   gpus: Int!
-  "The model; null without one."
+  "The GPU model. Null without a GPU."
   gpu: String
-  "Whether there is room for one more now."
+  "Whether there is room for one more machine now."
   available: Boolean!
-  "Why a machine is not held to its cores and memory; null where it is."
+  "Why a machine's cores and memory are not enforced. Null if they are."
   limits: String
-  "What an hour costs now: a decimal number as text, with all its digits. Null where no price is known."
+  """
+  Current price of one hour: a decimal number as text, with all its digits. Null if no price is
+  known.
+  """
   pricePerHour: String
-  "Of the price, ISO 4217."
+  "Currency of the price, ISO 4217."
   currency: String
 }
 
 extend type Query {
-  "What machines of the workspace's provider can be, smallest first."
+  "The flavors of the workspace's provider, smallest first."
   flavors: [Flavor!]!
 }
 
 extend type Subscription {
-  "How much of a compute instance or a warehouse is used: what was measured in the last hour, or since the time given, and then each five seconds."
+  """
+  Sends usage samples of a compute instance or a warehouse: those of the last hour, or since the
+  given time, then one every five seconds.
+  """
   machineMetrics(id: ID!, since: Time): MachineSample!
 }
 `, BuiltIn: false},
-	{Name: "../schema/maintenance.graphqls", Input: `"One thing that is done to keep a table healthy. COMPACT: small files become few, and deleted rows leave. EXPIRE: old snapshots go. ORPHANS: files that no snapshot names go."
+	{Name: "../schema/maintenance.graphqls", Input: `"""
+An operation that keeps a table healthy. COMPACT merges small files and drops deleted rows. EXPIRE
+removes old snapshots. ORPHANS removes files that no snapshot references.
+"""
 enum MaintenanceKind { COMPACT EXPIRE ORPHANS }
 
 """
-Where a setting comes from: what is built in, the workspace, the database or the table, of which each goes before those above it. REGISTERED: the table's files came from
-elsewhere, so that nothing of it is removed unless its own policy says so.
+Where a setting comes from: the built-in default, the workspace, the database or the table. Each
+level overrides those before it. REGISTERED: the table's files came from elsewhere, so nothing is
+removed unless the table's own policy says so.
 """
 enum MaintenanceLevel { DEFAULT WORKSPACE DATABASE TABLE REGISTERED }
 
-"How far a run of maintenance is. The last four are final; SKIPPED: when its turn came there was nothing to do any more, or it had waited for too long."
+"""
+State of a maintenance run. The last four are final. SKIPPED means that nothing was left to do when
+the run could start, or that it waited too long.
+"""
 enum MaintenanceState { QUEUED RUNNING SUCCEEDED FAILED CANCELLED SKIPPED }
 
-"What is said of maintenance here, and what holds."
+"A maintenance policy, and the settings in effect."
 type Maintenance {
-  "What is said here. What is null is inherited, field by field."
+  "The policy set at this level. Null fields are inherited, one by one."
   policy: MaintenancePolicy!
   effective: MaintenanceSettings!
-  "Where each field of what holds comes from."
+  "The level that each effective field comes from."
   origins: [MaintenanceOrigin!]!
-  "When it is due next; null while it is turned off."
+  "When maintenance is next due. Null while it is disabled."
   nextAt: Time
 }
 
-"Where a field comes from."
+"The level that a field comes from."
 type MaintenanceOrigin {
-  "Such as enabled or compact.min_files, as the REST API names it."
+  "Name of the field in the REST API, such as enabled or compact.min_files."
   field: String!
   level: MaintenanceLevel!
 }
 
-"When tables are looked at."
+"When tables are checked."
 type MaintenanceSchedule {
   cron: String!
   "IANA name."
   timeZone: String!
 }
 
-"What the workspace, a database or a table says of maintenance. What is null is inherited."
+"Maintenance policy of the workspace, a database or a table. Null fields are inherited."
 type MaintenancePolicy {
   enabled: Boolean
   schedule: MaintenanceSchedule
   compact: CompactPolicy!
   expire: ExpirePolicy!
   orphans: OrphansPolicy!
-  "Where it runs; empty for any."
+  "Warehouse that it runs on. Empty for any."
   warehouseId: ID
-  "Whether a warehouse is started where none runs and there is something to do."
+  "Whether to start a warehouse if there is work and no warehouse runs."
   startWarehouse: Boolean
 }
 type CompactPolicy {
   enabled: Boolean
-  "Bytes: smaller files are small."
+  "In bytes. Smaller files count as small."
   fileSizeThreshold: Int64
-  "New data files that it begins with."
+  "Number of new data files that starts a compaction."
   minFiles: Int
-  "Share of deletes that it begins with."
+  "Percentage of deletes that starts a compaction."
   deletePercent: Int
 }
 type ExpirePolicy {
   enabled: Boolean
+  "Days to keep a snapshot after it was replaced."
   keepDays: Int
+  "Maximum number of snapshots. Above it, the oldest expire even if they are younger."
+  maxSnapshots: Int
+  "Days until files that only expired snapshots needed are deleted."
+  eraseAfterDays: Int
 }
 type OrphansPolicy {
   enabled: Boolean
   olderThanDays: Int
 }
 
-"What holds after inheritance."
+"The settings in effect after inheritance."
 type MaintenanceSettings {
   enabled: Boolean!
   schedule: MaintenanceSchedule!
   compact: CompactSettings!
   expire: ExpireSettings!
   orphans: OrphansSettings!
-  "Null for any: one that runs, with Trino rather than without."
+  "Null for any: a running warehouse, else the first."
   warehouseId: ID
   startWarehouse: Boolean!
 }
@@ -6639,40 +6820,42 @@ type CompactSettings {
 type ExpireSettings {
   enabled: Boolean!
   keepDays: Int!
+  maxSnapshots: Int!
+  eraseAfterDays: Int!
 }
 type OrphansSettings {
   enabled: Boolean!
   olderThanDays: Int!
 }
 
-"One table's maintenance at one time. A table that needed nothing when it was due has none."
+"One maintenance run of a table. A table that needed nothing when it was due has no run."
 type MaintenanceRun {
   id: ID!
   tableId: ID!
-  "Null once it is gone."
+  "Null after the table is removed."
   table: LakeTable
-  "database.schema.table, as of then."
+  "database.schema.table at that time."
   fullName: String!
   trigger: RunTrigger!
   createdBy: String!
   createdAt: Time!
   dueAt: Time!
   state: MaintenanceState!
-  "What it waits for, or why it was put off, failed or was skipped."
+  "What it waits for, or why it was postponed, failed or was skipped."
   message: String
-  "Of one that waits: when it is looked at again."
+  "When a waiting run is tried again."
   nextTryAt: Time
   startedAt: Time
   finishedAt: Time
-  "What is still to be done."
+  "Operations that are still to do."
   todo: [MaintenanceKind!]!
-  "Those that have begun, in their order."
+  "Operations that have started, in order."
   operations: [MaintenanceOperation!]!
 }
 type MaintenanceRunEdge { cursor: String! node: MaintenanceRun! }
 type MaintenanceRunConnection { edges: [MaintenanceRunEdge!]! pageInfo: PageInfo! }
 
-"One statement of a run of maintenance."
+"One statement of a maintenance run."
 type MaintenanceOperation {
   kind: MaintenanceKind!
   query: String!
@@ -6682,52 +6865,55 @@ type MaintenanceOperation {
   state: StatementState!
   startedAt: Time!
   finishedAt: Time
-  "What the table consisted of."
+  "The table's totals before the operation."
   before: TableTotals
-  "And at its end, with what others have committed meanwhile."
+  "The table's totals after the operation, including commits of others in the meantime."
   after: TableTotals
   snapshotsExpired: Int64
-  "Null where the engine does not tell."
+  "Null if the engine does not report it."
   filesRemoved: Int64
-  "As the engine told them."
+  "Metrics as the engine reported them."
   metrics: [MaintenanceMetric!]!
-  "That its statement ran."
+  "How long its statement ran."
   seconds: Float!
-  "Of its warehouse in that time, as if it had it alone; null where there is no price."
+  """
+  Price of its warehouse for that time, as if the operation used it alone. Null if no price is
+  known.
+  """
   cost: String
   currency: String
   "Why it failed."
   message: String
 }
-"A number that an engine told."
+"A number that an engine reported."
 type MaintenanceMetric { name: String! value: Int64! }
-"What a table consists of. What is null is not known."
+"Totals of a table. Null means not known."
 type TableTotals {
-  "Of data."
+  "Data files."
   files: Int64
-  "Of all files of the current snapshot."
+  "Size of all files of the current snapshot."
   bytes: Int64
   deleteFiles: Int64
   snapshots: Int64
 }
 
 extend type LakeTable {
-  "Null for a view, and while it is dropped."
+  "Null for a view, and while the table is dropped."
   maintenance: Maintenance
-  "Newest first, of 90 days."
+  "Newest first. Runs are kept for 90 days."
   maintenanceRuns(first: Int = 50, after: String): MaintenanceRunConnection!
 }
 extend type Database {
-  "What holds for its tables that say nothing else."
+  "The settings of its tables, unless a table has its own."
   maintenance: Maintenance!
-  "Of its tables, newest first, of 90 days."
+  "Runs of its tables, newest first. Runs are kept for 90 days."
   maintenanceRuns(first: Int = 50, after: String): MaintenanceRunConnection!
 }
 
 extend type Query {
-  "What holds in the workspace where no database and no table says otherwise."
+  "The settings of the workspace, unless a database or a table has its own."
   maintenance: Maintenance!
-  "Newest first, of 90 days; of a table or of a database's tables where that is given."
+  "Newest first. Runs are kept for 90 days. table or database narrows the list."
   maintenanceRuns(first: Int = 50, after: String, table: ID, database: ID): MaintenanceRunConnection!
   maintenanceRun(id: ID!): MaintenanceRun
 }
@@ -6735,17 +6921,17 @@ extend type Query {
 input MaintenanceScheduleInput {
   "Five fields, or @hourly, @daily, @weekly, @monthly, @yearly."
   cron: String!
-  "IANA name; UTC when left out."
+  "IANA name. Defaults to UTC."
   timeZone: String
 }
-"What is left out or null is inherited."
+"Fields that are left out or null are inherited."
 input MaintenancePolicyInput {
   enabled: Boolean
   schedule: MaintenanceScheduleInput
   compact: CompactPolicyInput
   expire: ExpirePolicyInput
   orphans: OrphansPolicyInput
-  "Id or name; empty for any."
+  "Id or name of the warehouse. Empty for any."
   warehouseId: ID
   startWarehouse: Boolean
 }
@@ -6762,6 +6948,10 @@ input ExpirePolicyInput {
   enabled: Boolean
   "From 1 to 3650."
   keepDays: Int
+  "From 10 to 100000."
+  maxSnapshots: Int
+  "From 1 to 30."
+  eraseAfterDays: Int
 }
 input OrphansPolicyInput {
   enabled: Boolean
@@ -6771,7 +6961,7 @@ input OrphansPolicyInput {
 input UpdateMaintenanceInput { policy: MaintenancePolicyInput! }
 type UpdateMaintenancePayload { maintenance: Maintenance! }
 input UpdateDatabaseMaintenanceInput {
-  "Its id, or its name."
+  "Id or name of the database."
   id: ID!
   policy: MaintenancePolicyInput!
 }
@@ -6782,44 +6972,48 @@ input UpdateTableMaintenanceInput {
 }
 type UpdateTableMaintenancePayload { maintenance: Maintenance! }
 input RunDatabaseMaintenanceInput {
-  "Its id, or its name."
+  "Id or name of the database."
   id: ID!
-  "The same key runs it once, for a day."
+  "For a day, the same key runs it only once."
   idempotencyKey: String
 }
 type RunDatabaseMaintenancePayload {
-  "Tables that need something and had not been waiting already."
+  "Number of tables that need maintenance and were not waiting already."
   queued: Int!
 }
 input RunTableMaintenanceInput {
   id: ID!
-  "The same key runs it once, for a day."
+  "For a day, the same key runs it only once."
   idempotencyKey: String
 }
 type RunTableMaintenancePayload { run: MaintenanceRun! }
 
 extend type Mutation {
-  "For admins. Replaces what the workspace says."
+  "Replaces the workspace's policy. For admins."
   updateMaintenance(input: UpdateMaintenanceInput!): UpdateMaintenancePayload!
-  "Replaces what the database says."
+  "Replaces the database's policy."
   updateDatabaseMaintenance(input: UpdateDatabaseMaintenanceInput!): UpdateDatabaseMaintenancePayload!
-  "Replaces what the table says."
+  "Replaces the table's policy."
   updateTableMaintenance(input: UpdateTableMaintenanceInput!): UpdateTableMaintenancePayload!
-  "Has done now what the database's tables need, as when they are due."
+  "Runs now the maintenance that the database's tables need, as if they were due."
   runDatabaseMaintenance(input: RunDatabaseMaintenanceInput!): RunDatabaseMaintenancePayload!
-  "Has done now what is turned on for the table, needed or not. A run that waits already is hurried; a CONFLICT while one runs."
+  """
+  Runs now each operation that is enabled for the table, needed or not. A run that already waits is
+  moved forward. CONFLICT while a run is running.
+  """
   runTableMaintenance(input: RunTableMaintenanceInput!): RunTableMaintenancePayload!
 }
 
 extend type Subscription {
   """
-  Runs of maintenance, of a table or of a database's tables where that is given, as each is new or changes: at first those that are not over. Watched are the newest 50
-  and the newest 200 that are not over, each to its end.
+  Sends the unfinished maintenance runs at first, then each run that is new or changes. table or
+  database narrows them. It watches the newest 50 runs and the newest 200 unfinished runs, each to
+  its end.
   """
   maintenanceRunsUpdated(table: ID, database: ID): MaintenanceRun!
 }
 `, BuiltIn: false},
-	{Name: "../schema/quota.graphqls", Input: `"A ceiling of the workspace."
+	{Name: "../schema/quota.graphqls", Input: `"A limit of the workspace."
 type Quota {
   id: ID!
   "Such as max_running_runs."
@@ -6833,13 +7027,13 @@ input UpdateQuotaInput { name: String! limit: Int! }
 type UpdateQuotaPayload { quota: Quota! }
 extend type Mutation { "For admins." updateQuota(input: UpdateQuotaInput!): UpdateQuotaPayload! }
 
-"Where the workspace stands, for the overview."
+"Counts of the workspace's runs and agents."
 type Overview {
   runningRuns: Int!
   pendingRuns: Int!
-  "Of the last 24 hours."
+  "In the last 24 hours."
   succeededRuns: Int!
-  "Of the last 24 hours."
+  "In the last 24 hours."
   failedRuns: Int!
   connectedAgents: Int!
   agents: Int!
@@ -6847,7 +7041,10 @@ type Overview {
 extend type Query { overview: Overview! }
 
 type RemoveSamplesPayload { removedJobs: Int! }
-extend type Mutation { "Removes the jobs that a new workspace starts with." removeSamples: RemoveSamplesPayload! }
+extend type Mutation {
+  "Removes the sample jobs of a new workspace."
+  removeSamples: RemoveSamplesPayload!
+}
 `, BuiltIn: false},
 	{Name: "../schema/run.graphqls", Input: `enum RunStatus { PENDING RUNNING SUCCESS FAILED CANCELLED }
 enum TaskStatus { PENDING QUEUED RUNNING SUCCESS FAILED CANCELLED SKIPPED }
@@ -6859,11 +7056,13 @@ type Run {
   id: ID!
   jobId: ID!
   jobName: String!
-  "Null once the job is deleted."
+  "Null after the job is deleted."
   job: Job
   status: RunStatus!
   trigger: RunTrigger!
-  "Who started it: a member's e-mail, an API key's name, or what the platform does by itself, such as schedule."
+  """
+  Who started it: a member's e-mail, an API key's name, or a part of the platform, such as schedule.
+  """
   startedBy: String!
   "Why it failed or why it waits, in a sentence."
   message: String
@@ -6890,15 +7089,18 @@ type Task {
   dependsOn: [String!]!
   maxRetries: Int!
   timeoutSeconds: Int!
-  "That it runs on; null for the workspace's agent, and once it is deleted."
+  """
+  The compute instance that it runs on. Null for the workspace's agent, and after the instance is
+  deleted.
+  """
   compute: Compute
-  "Also once it is deleted; null for the workspace's agent."
+  "Kept after the compute instance is deleted. Null for the workspace's agent."
   computeId: ID
   status: TaskStatus!
   retryCount: Int!
   "Why it failed, was skipped or waits, in a sentence."
   message: String
-  "When a retry may start at the earliest."
+  "The earliest time at which a retry may start."
   notBefore: Time
   startedAt: Time
   finishedAt: Time
@@ -6914,17 +7116,20 @@ type Attempt {
   status: AttemptStatus!
   agent: Agent
   exitCode: Int
-  "Such as SIGKILL, when a signal ended it."
+  "The signal that ended the process, such as SIGKILL."
   signal: String
   message: String
-  "Why the process is held back, while it is: its log cannot be stored."
+  "Why the process is blocked, while it is: its log cannot be stored."
   held: String
   createdAt: Time!
   startedAt: Time
   finishedAt: Time
   "Bytes of log stored so far."
   logSize: Int64!
-  "The end of the log, at most so many bytes; for what went wrong. One answer has 128 of them at most, and 8 MiB together."
+  """
+  The end of the log, at most the given bytes. One response has at most 128 log ends, 8 MiB
+  together.
+  """
   logTail(bytes: Int = 4096): Base64!
 }
 
@@ -6942,16 +7147,16 @@ enum LogStream { STDOUT STDERR }
 type LogChunk {
   offset: Int64!
   stream: LogStream!
-  "Number of the line that Data begins in, from 1."
+  "Number of the line in which data begins, from 1."
   firstLine: Int64!
   emittedAt: Time!
   data: Base64!
 }
 
-"A piece of an attempt's log. The same offsets hold in REST, here and in downloads."
+"A part of an attempt's log. Offsets are the same in REST, in GraphQL and in downloads."
 type LogPage {
   chunks: [LogChunk!]!
-  "Where to read on."
+  "The offset to continue from."
   nextOffset: Int64!
   "Bytes stored so far."
   size: Int64!
@@ -6969,18 +7174,21 @@ extend type Query {
 
 input StartRunInput {
   jobId: ID!
-  "Values for parameters the job declares."
+  "Values for parameters that the job declares."
   parameters: [VariableInput!]
-  "The same key answers with the same run, for a day."
+  "For a day, the same key returns the same run."
   idempotencyKey: String
 }
 type StartRunPayload { run: Run! }
 input CancelRunInput { id: ID! }
 type CancelRunPayload { run: Run! }
-"Runs again, in the same run, what failed or was cancelled or skipped, and what depends on it."
+"""
+Runs tasks again in the same run: those that failed, were cancelled or were skipped, and those that
+depend on them.
+"""
 input RepairRunInput {
   id: ID!
-  "The same key repairs once, for a day."
+  "For a day, the same key repairs only once."
   idempotencyKey: String
 }
 type RepairRunPayload { run: Run! }
@@ -6992,14 +7200,16 @@ extend type Mutation {
 }
 
 extend type Subscription {
-  "The run now, and again whenever it or one of its tasks changes."
+  "Sends the run now, and again whenever it or one of its tasks changes."
   run(id: ID!): Run!
   """
-  Runs of the workspace that match, as each is new or changes, or stops matching: at first those that are active or ended in the last minute. Watched are the
-  newest 50 and the newest 200 that are pending or running, each to its end. Changes in quick succession are told as one.
+  Sends matching runs of the workspace. At first it sends those that are active or ended in the last
+  minute. Then it sends each run that is new, changes or stops matching. It watches the newest 50
+  runs and the newest 200 pending or running runs, each to its end. Changes in quick succession are
+  sent as one.
   """
   runs(filter: RunFilter): Run!
-  "An attempt's log from offset on, and then as it grows, until eof."
+  "Sends an attempt's log from offset, then new bytes as they arrive, until eof."
   runLogs(attempt: ID!, offset: Int64 = "0"): LogPage!
 }
 `, BuiltIn: false},
@@ -7010,21 +7220,24 @@ scalar Int64
 "Bytes in standard base64."
 scalar Base64
 
-"What the platform can be asked without changing anything."
+"Reads the platform's state. A query changes nothing."
 type Query {
-  "This instance: what the console needs before anyone has signed in."
+  "This installation, as the console shows it before anyone has signed in."
   instance: Instance!
 }
 
-"What changes something. Every mutation takes one input and answers with what it changed."
+"Changes the platform's state. Every mutation takes one input and returns what it changed."
 type Mutation
 
-"What is pushed as it happens. Each event carries the thing as it is now; nothing is ever only in an event."
+"""
+Sends updates as they happen. Each event carries the object's current state. Everything in an event
+can also be queried.
+"""
 type Subscription
 
 "Where a page of a connection ends."
 type PageInfo {
-  "Pass it as after to read on."
+  "Pass it as after to get the next page."
   endCursor: String
   hasNextPage: Boolean!
 }
@@ -7032,32 +7245,32 @@ type PageInfo {
 type Instance {
   "Version of the running binary."
   version: String!
-  "True until the first administrator has set a password; the one-time link printed at the start does that."
+  "True until the first administrator sets a password, by the one-time link printed at the start."
   needsSetup: Boolean!
 }
 `, BuiltIn: false},
-	{Name: "../schema/settings.graphqls", Input: `"Where the machines of the workspace come from. Never with keys."
+	{Name: "../schema/settings.graphqls", Input: `"The provider of the workspace's machines. It never includes keys."
 type ProviderSettings {
   "Such as local: processes on the server's own machine."
   kind: String!
   region: String!
-  "To assume; null for local."
+  "The role to assume. Null for local."
   role: String
-  "For the role."
+  "The external id that goes with the role."
   externalId: String
-  "Null until one is registered: it is the default one."
+  "Null while the default provider is used."
   updatedAt: Time
 }
 
-"Where the objects of the workspace are kept. Never with keys."
+"The storage of the workspace's objects. It never includes keys."
 type StorageSettings {
-  "The server's own until one is registered."
+  "The server's own storage, until the workspace registers one."
   url: String!
-  "To assume; null for files."
+  "The role to assume. Null for files."
   role: String
-  "For the role."
+  "The external id that goes with the role."
   externalId: String
-  "Null until one is registered: it is the server's own."
+  "Null while the server's own storage is used."
   updatedAt: Time
 }
 
@@ -7067,9 +7280,9 @@ extend type Query {
 }
 
 input UpdateProviderInput {
-  "Only local is to be had."
+  "Only local is supported."
   kind: String!
-  "The provider's default when left out."
+  "Defaults to the provider's region."
   region: String
   role: String
   externalId: String
@@ -7079,96 +7292,106 @@ input UpdateStorageInput { url: String! role: String externalId: String }
 type UpdateStoragePayload { storage: StorageSettings! }
 
 extend type Mutation {
-  "For admins. It is really tried before it is saved."
+  "Tests the provider before it is saved. For admins."
   updateProvider(input: UpdateProviderInput!): UpdateProviderPayload!
-  "For admins. Something is written there, read back and compared before it is saved. Files go with the provider local alone."
+  """
+  Tests the storage before it is saved: writes an object, reads it back and compares it. Files
+  require the provider local. For admins.
+  """
   updateStorage(input: UpdateStorageInput!): UpdateStoragePayload!
 }
 `, BuiltIn: false},
 	{Name: "../schema/statement.graphqls", Input: `"Any JSON value. In variables, numbers keep all their digits."
 scalar JSON
 """
-Rows of a result: an array with one array per row, values in the order of the columns. Numbers have all their digits; NaN and infinities are strings; dates, times
-and timestamps are in ISO 8601, with Z where they have a zone; binary is in base64; lists and structures are JSON; maps with text keys are objects, other maps lists
-of pairs.
+Rows of a result: an array with one array per row, values in the order of the columns. Numbers keep
+all their digits. NaN and infinities are strings. Dates, times and timestamps are in ISO 8601, with
+Z if they have a zone. Binary values are in base64. Lists and structures are JSON. Maps with text
+keys are objects, other maps lists of pairs.
 """
 scalar Rows
 
-"How far a SQL statement has come. The last three are final."
+"State of a SQL statement. The last three are final."
 enum StatementState { QUEUED RUNNING SUCCEEDED FAILED CANCELLED }
 
 """
-Whose matter a failure is. QUERY: the statement is wrong, or refused. FORBIDDEN: it writes, and its sender may only read. CONFLICT: it lost the race for a table too
-often. TIMEOUT: it ran out of time. CANCELLED: somebody asked. RESOURCES: it needs more memory or disk than it may have. ENGINE: the engine or its machine failed.
+Cause of a failure. QUERY: the statement is wrong, or refused. FORBIDDEN: it writes, and its sender
+may only read. CONFLICT: it lost the race for a table too often. TIMEOUT: it ran out of time.
+CANCELLED: its cancellation was requested. RESOURCES: it needs more memory or disk than allowed.
+ENGINE: the engine or its machine failed.
 """
 enum StatementFault { QUERY FORBIDDEN CONFLICT TIMEOUT CANCELLED RESOURCES ENGINE }
 
-"One SQL statement: what was asked for, how far it is, and what is known of it."
+"One SQL statement, with its state and its result."
 type Statement {
   id: ID!
   query: String!
-  "Null, booleans, numbers and strings, for $1, $2 and so on, or for each ? in turn."
+  "Values for $1, $2 and so on, or for each ? in order: null, booleans, numbers and strings."
   parameters: [JSON]!
-  "Null once it is deleted."
+  "Null after the warehouse is deleted."
   warehouse: Warehouse
   warehouseId: ID!
-  "Where names without a database resolve."
+  "The database for names without a database."
   database: String!
-  "Where names without a schema resolve."
+  "The schema for names without a schema."
   schema: String!
-  "Rows of the result at most; 0 for no limit."
+  "Maximum number of rows of the result. 0 means no limit."
   rowLimit: Int64!
-  "Bytes of the result in Arrow at most."
+  "Maximum size of the result in Arrow, in bytes."
   byteLimit: Int64!
   state: StatementState!
   "What it waits for, in a sentence."
   message: String
-  "From 0 to 1; null where the engine cannot tell."
+  "From 0 to 1. Null if the engine does not report it."
   progress: Float
-  "Such as SELECT; null until an engine has read it."
+  "Kind of statement, such as SELECT. Null until an engine has read it."
   kind: String
-  "Whether it writes; known with kind."
+  "Whether it writes. Known once kind is known."
   write: Boolean!
-  "That serves it; null until one does."
+  "The engine that runs it. Null until an engine does."
   engine: String
-  "Why that engine serves it."
+  "Why that engine was chosen."
   routingReason: String
   "Why it failed."
   error: StatementError
-  "Of its result; empty while there is none."
+  "Columns of its result. Empty without a result."
   columns: [ResultColumn!]!
-  "Rows of the result; of a write, those it inserted, changed or deleted. Null where it committed, and its engine or its server was lost before it told how many."
+  """
+  Rows of the result. For a write, the rows that it inserted, changed or deleted. Null if it
+  committed, but its engine or server was lost before it reported the count.
+  """
   rowCount: Int64
-  "Of the result in Arrow."
+  "Size of the result in Arrow."
   resultBytes: Int64!
-  "Read from storage, where the engine tells."
+  "Bytes read from storage, if the engine reports them."
   bytesScanned: Int64!
-  "A limit cut the result."
+  "True if a limit cut the result."
   truncated: Boolean!
-  "The pieces of its result that there are so far."
+  "The chunks of its result so far."
   chunks: [ResultChunk!]!
   """
-  A piece of the result, from 0. Null while it is still to come: chunks, which statementUpdated tells, has it then. A result is kept for a day; after it this is NOT_FOUND, as
-  is a piece beyond the end. Of a statement that failed it is that statement's error.
+  A chunk of the result; n counts from 0. Null while it is not ready; statementUpdated reports when
+  chunks contains it. A result is kept for a day. NOT_FOUND after that day, and beyond the last
+  chunk. A failed statement returns its error.
   """
   chunk(n: Int!): StatementChunk
-  "When the result is thrown away."
+  "When the result is deleted."
   resultUntil: Time
-  "Who sent it: a member's e-mail, an API key's name, or the name of the job whose task it was."
+  "Who sent it: a member's e-mail, an API key's name, or the name of its task's job."
   createdBy: String!
-  "The run whose task sent it; null for others, and once the run is gone."
+  "The run whose task sent it. Null for other statements, and after the run is removed."
   run: Run
   runId: ID
-  "Null for others, and for a run with a single command."
+  "Key of the task that sent it. Null for other statements, and for a run with a single command."
   taskKey: String
   createdAt: Time!
-  "When an engine began with it."
+  "When an engine started it."
   startedAt: Time
   finishedAt: Time
   cancelRequestedAt: Time
   "Milliseconds from its arrival to its start, or to now while it waits."
   queuedMs: Int64!
-  "Milliseconds from its start to its end, or to now while it runs; null where it did not start."
+  "Milliseconds from its start to its end, or to now while it runs. Null if it never started."
   runMs: Int64
   "The tables that it read and wrote, so far."
   lineage: Lineage!
@@ -7178,9 +7401,9 @@ type Statement {
 type StatementError {
   fault: StatementFault!
   message: String!
-  "Position in the text, from 1; null where there is none."
+  "Line in the text, from 1. Null if there is no position."
   line: Int
-  "In characters, from 1."
+  "Column in characters, from 1."
   column: Int
 }
 
@@ -7191,68 +7414,90 @@ type ResultColumn {
   type: String!
 }
 
-"How large a piece of a result is."
+"Size of a chunk of a result."
 type ResultChunk {
   rows: Int64!
-  "In Arrow."
+  "Size in Arrow."
   bytes: Int64!
 }
 
-"A piece of a result: about 16 MiB in Arrow, the last one less."
+"""
+A chunk of a result: about 16 MiB in Arrow or in JSON, whichever is reached first. The last chunk is
+smaller. A row has at most 16 MiB in JSON.
+"""
 type StatementChunk {
   rows: Rows!
-  "Number of the next one; null at the end."
+  "Number of the next chunk. Null at the end."
   next: Int
 }
 
 type StatementEdge { cursor: String! node: Statement! }
 type StatementConnection { edges: [StatementEdge!]! pageInfo: PageInfo! }
 
-"Null, or left out, a field narrows nothing."
+"A field that is left out or null does not filter."
 input StatementFilter {
   states: [StatementState!]
   warehouseId: ID
-  "Of this run's tasks."
+  "Only statements of this run's tasks."
   runId: ID
-  "One's own."
+  "Only the caller's own statements."
   mine: Boolean
-  "With this text in them, in any case."
+  "Only statements that contain this text, in any case."
   search: String
 }
 
 extend type Query {
-  "Newest first: everybody's. A page ends before its texts have more than 4 MiB."
+  """
+  Statements of all users, newest first. A page holds at most 4 MiB of text, so it may be shorter
+  than requested.
+  """
   statements(first: Int = 50, after: String, filter: StatementFilter): StatementConnection!
   statement(id: ID!): Statement
 }
 
 input ExecuteStatementInput {
-  "One SQL statement, of 1 MiB at most."
+  "One SQL statement, at most 1 MiB."
   query: String!
-  "Id or name of the warehouse. It is started where it is stopped."
+  "Id or name of the warehouse. A stopped warehouse is started."
   warehouse: ID!
-  "Values for $1, $2 and so on, or for each ? in turn: null, a boolean, a number or a string. They are bound, never pasted into the text."
+  """
+  Values for $1, $2 and so on, or for each ? in order: null, a boolean, a number or a string. They
+  are bound, never inserted into the text.
+  """
   parameters: [JSON]
-  "Where names without a database resolve; lake when left out."
+  "The database for names without a database. Defaults to lake."
   database: String
-  "Where names without a schema resolve, levels joined by dots; public when left out."
+  "The schema for names without a schema, levels joined by dots. Defaults to public."
   schema: String
-  "The engine that must serve it: duckdb or trino. Left out, reads go to duckdb and writes to the warehouse's write engine."
+  """
+  The engine that must run it: duckdb or trino. By default, duckdb runs reads, and the warehouse's
+  write engine runs writes.
+  """
   engine: String
-  "Rows of the result at most; truncated tells when there were more."
+  "Maximum number of rows of the result. truncated is true if there were more."
   rowLimit: Int64
-  "Bytes of the result in Arrow at most; truncated tells when there were more; 8 GiB when left out."
+  """
+  Maximum size of the result in Arrow, in bytes. truncated is true if there was more. Defaults to 8
+  GiB.
+  """
   byteLimit: Int64
-  "How long it may run, without the time that it waits; at most 604800."
+  "How long it may run, without the time that it waits. At most 604800."
   timeoutSeconds: Int
-  "How long the answer may take, in milliseconds: what is not over by then goes on. 0 answers at once; left out, the answer comes with the first piece of the result, or at the end."
+  """
+  How long the response may take, in milliseconds. A statement that is not over by then continues. 0
+  responds at once. If left out, the response comes with the first chunk of the result, or at the
+  end.
+  """
   waitMs: Int
-  "The same key answers with the same statement, for a day."
+  """
+  For a day, the same key returns the same statement. It runs again if it failed as UNAVAILABLE and
+  committed nothing.
+  """
   idempotencyKey: String
 }
 type ExecuteStatementPayload {
   statement: Statement!
-  "The first piece of the result; null while there is none."
+  "The first chunk of the result. Null while there is no chunk."
   chunk: StatementChunk
 }
 input CancelStatementInput { id: ID! }
@@ -7260,20 +7505,29 @@ type CancelStatementPayload { statement: Statement! }
 
 extend type Mutation {
   """
-  Runs a SQL statement. One that fails while it is waited for is an error with its code, and in extensions statementId, and line and column where the text is wrong; a
-  request that is given up cancels a read, and a write goes on to its end.
+  Runs a SQL statement. If it fails during the wait, the error has its code, and statementId in
+  extensions; also line and column if the text is wrong. If the client drops the request, a read is
+  cancelled, and a write continues to its end.
   """
   executeStatement(input: ExecuteStatementInput!): ExecuteStatementPayload!
-  "One's own, or as an editor anybody's. It is cancelled when its engine has ended it. One that is over, or is being cancelled already, is a CONFLICT."
+  """
+  Cancels one's own statement, or as an editor anybody's. It is CANCELLED once its engine has ended
+  it. CONFLICT if it is over, or is already being cancelled.
+  """
   cancelStatement(input: CancelStatementInput!): CancelStatementPayload!
 }
 
 extend type Subscription {
-  "The statement now, and again whenever it changes: its state, its progress, the pieces of its result. It ends after the final state."
+  """
+  Sends the statement now, and again whenever its state, its progress or the chunks of its result
+  change. It ends after the final state.
+  """
   statementUpdated(id: ID!): Statement!
   """
-  Statements of the workspace that match, as each is new or changes, or stops matching: at first those that are not over or ended in the last minute. Watched are the
-  newest 50 and the newest 200 that are not over, each to its end. Changes in quick succession are told as one.
+  Sends matching statements of the workspace. At first it sends those that are not over or ended in
+  the last minute. Then it sends each statement that is new, changes or stops matching. It watches
+  the newest 50 statements and the newest 200 that are not over, each to its end. Changes in quick
+  succession are sent as one.
   """
   statementsUpdated(filter: StatementFilter): Statement!
 }
@@ -7293,43 +7547,59 @@ type LakeTable {
   name: String!
   "database.schema.name"
   fullName: String!
-  "Where its files lie."
+  "Where its files are stored."
   location: String!
-  "Of Iceberg."
+  "Format version of Iceberg."
   formatVersion: Int!
-  "Without opening data files; null where deletes make it unknown, and for views."
+  "Read from metadata, without opening data files. Null if deletes make it unknown, and for views."
   rowCount: Int64
-  "Of its data files; null where it is not known, and for views."
+  "Size of its data files. Null if not known, and for views."
   dataBytes: Int64
-  "How many data files it has; null where it is not known, and for views."
+  "Number of its data files. Null if not known, and for views."
   dataFiles: Int64
-  "Null for an empty table that was never written, and for views."
+  "Null for a table that was never written, and for views."
   snapshot: TableSnapshot
-  "Of its current schema."
+  "Columns of its current schema."
   columns: [TableColumn!]!
-  "All that are kept, on all branches, newest first; none for a view."
+  "All snapshots that are kept, on all branches, newest first. Empty for a view."
   snapshots(first: Int = 50, after: String): SnapshotConnection!
-  "Which snapshot was current from when on, newest first; none for a view."
+  "When each snapshot became current, newest first. Empty for a view."
   history(first: Int = 50, after: String): TableHistoryConnection!
-  "Data files and files of deletes of the current snapshot, or of the one given; none for a view."
+  "Data files and delete files of the current snapshot, or of the given one. Empty for a view."
   files(first: Int = 50, after: String, snapshot: Int64): DataFileConnection!
-  "Of the current snapshot, by name; one without a name for a table that is not partitioned, none for a view."
+  """
+  Partitions of the current snapshot, ordered by name. A table that is not partitioned has one
+  partition without a name. Empty for a view.
+  """
   partitions(first: Int = 50, after: String): TablePartitionConnection!
-  "Some rows as they come, at most 100; none for a view. One answer has the samples of 20 tables at most."
+  """
+  Some rows in no particular order, at most 100. Empty for a view. One response has samples of at
+  most 20 tables.
+  """
   sample(limit: Int = 20): TableSample!
-  "Of a view: its text; null for tables."
+  "SQL text of a view. Null for tables."
   sql: String
-  "Of a view: the SQL dialect of its text; null for tables."
+  "SQL dialect of a view. Null for tables."
   dialect: String
   createdBy: String!
   createdAt: Time!
   updatedBy: String!
   updatedAt: Time!
-  "Null while it is live."
+  "Null while the table is live."
   droppedAt: Time
-  "Of a dropped one: until then undropTable brings it back."
+  "Until when undropTable can restore a dropped table."
   restorableUntil: Time
-  "What leads to it and from it, depth tables far (1 to 10), as of a time. Query.lineage takes names too."
+  """
+  Whether it was dropped without purge. Its files stay until purgeTable removes them or its metadata
+  file is registered.
+  """
+  detached: Boolean!
+  "The current metadata file. The table can be registered by it."
+  metadataLocation: String!
+  """
+  The data flow into and out of it, up to depth tables away (1 to 10). at selects a past time.
+  Query.lineage also takes names.
+  """
   lineage(way: LineageWay = BOTH, depth: Int = 1, at: Time): LineageGraph!
 }
 type LakeTableEdge { cursor: String! node: LakeTable! }
@@ -7349,34 +7619,34 @@ type TableColumn {
   "An Iceberg type name."
   type: String!
   doc: String
-  "True where it is never null."
+  "True if the column is never null."
   required: Boolean!
 }
 
-"One state of a table. Its id works in SQL as AT (VERSION => id)."
+"One state of a table. SQL reads it by AT (VERSION => id)."
 type Snapshot {
   id: Int64!
   parentId: Int64
   at: Time!
   "append, overwrite, delete or replace"
   operation: String!
-  "It is the current one."
+  "True for the current snapshot."
   current: Boolean!
-  "Branches and tags that name it."
+  "Branches and tags that refer to it."
   refs: [String!]!
-  "What its writer counted, such as added-records."
+  "Counts of its writer, such as added-records."
   summary: [Property!]!
 }
 type SnapshotEdge { cursor: String! node: Snapshot! }
 type SnapshotConnection { edges: [SnapshotEdge!]! pageInfo: PageInfo! }
 
-"That a snapshot became the current one."
+"The time at which a snapshot became current."
 type TableHistoryEntry {
   at: Time!
   snapshotId: Int64!
-  "Null also where the snapshot is expired."
+  "Null without a parent, and if the snapshot is expired."
   parentId: Int64
-  "False for one that was rolled back."
+  "False for a snapshot that was rolled back."
   isCurrentAncestor: Boolean!
 }
 type TableHistoryEdge { cursor: String! node: TableHistoryEntry! }
@@ -7389,7 +7659,7 @@ type DataFile {
   content: String!
   "Such as parquet."
   format: String!
-  "Such as day=2026-11-21; null where the table is not partitioned."
+  "Such as day=2026-11-21. Null if the table is not partitioned."
   partition: String
   records: Int64!
   bytes: Int64!
@@ -7397,45 +7667,50 @@ type DataFile {
 type DataFileEdge { cursor: String! node: DataFile! }
 type DataFileConnection { edges: [DataFileEdge!]! pageInfo: PageInfo! }
 
-"What is in one partition of a table."
+"Totals of one partition of a table."
 type TablePartition {
-  "Such as day=2026-11-21; null where the table is not partitioned."
+  "Such as day=2026-11-21. Null if the table is not partitioned."
   partition: String
-  "Of data files, deleted ones included."
+  "Records in data files, deleted ones included."
   records: Int64!
   dataFiles: Int64!
   deleteFiles: Int64!
-  "Of data files."
+  "Size of data files."
   bytes: Int64!
 }
 type TablePartitionEdge { cursor: String! node: TablePartition! }
 type TablePartitionConnection { edges: [TablePartitionEdge!]! pageInfo: PageInfo! }
 
-"Some rows of a table. Values are as those of results of statements."
+"Some rows of a table. Values have the form of statement results."
 type TableSample {
   columns: [ResultColumn!]!
+  "A cell is cut at 1,000 characters."
   rows: Rows!
+  "True if a cell was cut, or rows were left out at 1 MiB."
+  truncated: Boolean!
 }
 
 extend type Query {
-  "Live or dropped."
+  "Finds a table or a view by its id, live or dropped."
   table(id: ID!): LakeTable
-  "A live one by its names, in any case; the database also by its id."
+  "Finds a live table or view by its names, in any case. database may also be an id."
   tableByName(database: String!, schema: String!, name: String!): LakeTable
 }
 
 input DropTableInput {
-  "Of a table or a view."
+  "Id of a table or a view."
   id: ID!
-  "Its files go too, once it can no longer be restored."
+  "Also removes its files, once it can no longer be restored."
   purge: Boolean
 }
 type DropTablePayload { table: LakeTable! }
+input PurgeTableInput { id: ID! }
+type PurgeTablePayload { table: LakeTable! }
 input UndropTableInput { id: ID! }
 type UndropTablePayload { table: LakeTable! }
-"What is left out or null stays as it is."
+"A field that is left out or null does not change."
 input RenameTableInput {
-  "Of a table or a view."
+  "Id of a table or a view."
   id: ID!
   schema: String
   name: String
@@ -7443,15 +7718,26 @@ input RenameTableInput {
 type RenameTablePayload { table: LakeTable! }
 
 extend type Mutation {
-  "A dropped table or view can be restored for seven days."
+  """
+  Drops a table or a view. It can be restored for seven days. Without purge, a table is detached
+  after that: its files stay.
+  """
   dropTable(input: DropTableInput!): DropTablePayload!
-  "Refused where its name is taken meanwhile, or its schema is gone."
+  "Restores a dropped table or view. Refused if its name is taken, or its schema no longer exists."
   undropTable(input: UndropTableInput!): UndropTablePayload!
-  "Gives a table or a view another name, or moves it to another schema of its database."
+  """
+  Removes the files of a detached table, once it can no longer be restored. Until then, registering
+  its metadata file cancels the purge.
+  """
+  purgeTable(input: PurgeTableInput!): PurgeTablePayload!
+  "Renames a table or a view, or moves it to another schema of its database."
   renameTable(input: RenameTableInput!): RenameTablePayload!
 }
 `, BuiltIn: false},
-	{Name: "../schema/user.graphqls", Input: `"What a member may do: a viewer reads, an editor makes, runs and changes, an admin also manages members, keys and quotas."
+	{Name: "../schema/user.graphqls", Input: `"""
+What a member may do. A viewer reads. An editor also creates, changes and runs. An admin also
+manages members, keys and quotas.
+"""
 enum Role { VIEWER EDITOR ADMIN }
 
 type Workspace {
@@ -7460,49 +7746,49 @@ type Workspace {
   createdAt: Time!
 }
 
-"Somebody with an account. One person may be a member of several workspaces."
+"A person with an account. A person may be a member of several workspaces."
 type User {
   id: ID!
   email: String!
   name: String!
 }
 
-"A user's place in this workspace. It opens nothing before the user has accepted."
+"A user's membership of this workspace. It grants nothing until the user accepts."
 type Member {
   id: ID!
   user: User!
   role: Role!
-  "When the user was first invited, or came by the operator's link."
+  "When the user was first invited, or joined by the operator's link."
   createdAt: Time!
-  "Null for who is invited only."
+  "Null until the invitation is accepted."
   acceptedAt: Time
 }
 
 type MemberEdge { cursor: String! node: Member! }
 type MemberConnection { edges: [MemberEdge!]! pageInfo: PageInfo! }
 
-"Whoever is asking: a user with a session, an API key or a run."
+"The caller: a user with a session, an API key or a run."
 type Viewer {
   id: ID!
   "Null for an API key or a run."
   user: User
   workspace: Workspace!
   role: Role!
-  "When the session ends for good; null for an API key."
+  "When the session finally ends. Null for an API key."
   sessionExpiresAt: Time
 }
 
 extend type Query {
-  "Whoever is asking; null when not signed in."
+  "The caller. Null if not signed in."
   viewer: Viewer
-  "Members of the workspace, in the order in which their accounts were made."
+  "Members of the workspace, in the order in which their accounts were created."
   members(first: Int = 50, after: String): MemberConnection!
 }
 
 input LoginInput {
   email: String!
   password: String!
-  "Id or name of the workspace; needed only by those who belong to several."
+  "Id or name of the workspace. Required only for members of several workspaces."
   workspace: String
 }
 type LoginPayload { viewer: Viewer! }
@@ -7510,15 +7796,16 @@ type LoginPayload { viewer: Viewer! }
 type LogoutPayload { done: Boolean! }
 
 """
-Accepts an invitation with the token of its one-time link, and signs in. Who has no password yet sets one. Where the e-mail has an account, the
-password is the account's and stays as it is; a wrong one changes nothing and counts as a failed login.
+Accepts an invitation with the token of its one-time link, and signs in. A user without a password
+sets one. If the e-mail has an account, password is the account's, and does not change. A wrong
+password changes nothing and counts as a failed login.
 """
 input SetUpInput {
   token: String!
   email: String!
-  "Of a new account; one that has a password keeps its name."
+  "Name of a new account. An account with a password keeps its name."
   name: String
-  "The account's; a first one has at least 12 characters."
+  "The account's password. A first password has at least 12 characters."
   password: String!
 }
 type SetUpPayload { viewer: Viewer! }
@@ -7527,8 +7814,8 @@ input ChangePasswordInput { current: String! new: String! }
 type ChangePasswordPayload { user: User! }
 
 """
-Invites a member. The link by which they accept works once and is shown once. For who is invited already it is another one, in place of the one
-before, with the role given now.
+Invites a member. The link to accept works once and is shown once. Inviting somebody again replaces
+the link and the role.
 """
 input AddMemberInput { email: String! name: String role: Role! }
 type AddMemberPayload { member: Member! setUpUrl: String }
@@ -7551,7 +7838,7 @@ extend type Mutation {
   removeMember(input: RemoveMemberInput!): RemoveMemberPayload!
 }
 `, BuiltIn: false},
-	{Name: "../schema/warehouse.graphqls", Input: `"A machine that runs SQL, and nothing else."
+	{Name: "../schema/warehouse.graphqls", Input: `"A machine that runs only SQL."
 type Warehouse implements Machine {
   id: ID!
   name: String!
@@ -7575,30 +7862,36 @@ type Warehouse implements Machine {
   restarts: Int!
   metrics(since: Time): [MachineSample!]!
   log(bytes: Int = 65536): Base64!
-  "A flavor, by the provider's name."
+  "A flavor, as the provider names it."
   size: String!
-  "The SQL engines on it, as its agent told when it was last connected; empty before its first start."
+  "Its SQL engines, as its agent last reported them. Empty before its first start."
   engines: [Engine!]!
-  "The engine of writes, and so their dialect, duckdb or trino: chosen when the warehouse is made, and never changed by itself."
+  """
+  The engine that runs writes, and so their SQL dialect: duckdb or trino. It is chosen at creation,
+  and changes only by an update.
+  """
   writeEngine: String!
-  "Of Trino: its coordinator and its workers. 1 where the write engine is duckdb."
+  "Number of Trino nodes: the coordinator and its workers. 1 if the write engine is duckdb."
   nodes: Int!
-  "When Trino is started, where it is the write engine: first_write or with_warehouse. It stops with the warehouse."
+  """
+  When Trino starts, if it is the write engine: first_write or with_warehouse. It stops with the
+  warehouse.
+  """
   trinoStart: String!
 }
-"Something on a warehouse that runs SQL."
+"A SQL engine of a warehouse."
 type Engine {
   "Such as duckdb."
   name: String!
   version: String!
-  "Null of one that is always there while the warehouse runs."
+  "Null for an engine that runs as long as the warehouse."
   state: EngineState
   "Why it failed, or what it does."
   message: String
-  "That it runs on now; null where it does not say."
+  "Number of nodes that it runs on now. Null if it does not report it."
   nodes: Int
 }
-"How far an engine is that starts and stops by itself."
+"State of an engine that starts and stops by itself."
 enum EngineState { STOPPED STARTING RUNNING FAILED }
 type WarehouseEdge { cursor: String! node: Warehouse! }
 type WarehouseConnection { edges: [WarehouseEdge!]! pageInfo: PageInfo! }
@@ -7612,25 +7905,38 @@ extend type Query {
 input CreateWarehouseInput {
   "Unique among the warehouses of the workspace."
   name: String!
-  "One of flavors."
+  "The name of one of flavors."
   size: String!
-  "How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out."
+  "Idle time before it stops: 30m, 1h, 2h or never. Defaults to 1h."
   autoStop: String
-  "A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out."
+  """
+  A build that the provider knows. The first start pins it to an immutable reference. Defaults to
+  the provider's image.
+  """
   image: String
-  "Statements that it runs at once; four for each core when left out."
+  "How many statements it runs at once. Defaults to four per core."
   slots: Int
-  "duckdb or trino. When left out it is trino where a warehouse of the size can have it, else duckdb."
+  "duckdb or trino. Defaults to trino if a warehouse of that size supports it, else duckdb."
   writeEngine: String
-  "From 1 to 16, 1 when left out: Trino's coordinator and its workers. More than 1 only where the write engine is trino."
+  """
+  Number of Trino nodes, from 1 to 16: the coordinator and its workers. Defaults to 1. More than 1
+  requires the write engine trino.
+  """
   nodes: Int
-  "first_write, when left out, or with_warehouse, which is only for the write engine trino."
+  """
+  first_write or with_warehouse. Defaults to first_write. with_warehouse requires the write engine
+  trino.
+  """
   trinoStart: String
-  "The same key answers with the same warehouse, for a day."
+  "For a day, the same key returns the same warehouse."
   idempotencyKey: String
 }
 type CreateWarehousePayload { warehouse: Warehouse! }
-"A field that is left out or null stays as it is. Size, image, slots and write engine change only while it is stopped; an image is pinned anew at the next start, also where it is the same."
+"""
+A field that is left out or null does not change. Size, image, slots and write engine change only
+while the warehouse is stopped. A given image is pinned again at the next start, even if it is the
+same.
+"""
 input UpdateWarehouseInput {
   id: ID!
   name: String
@@ -7639,14 +7945,14 @@ input UpdateWarehouseInput {
   image: String
   slots: Int
   writeEngine: String
-  "Also while it runs: what runs on a node that goes is finished first."
+  "Can change while it runs. A node that is removed finishes its work first."
   nodes: Int
   trinoStart: String
 }
 type UpdateWarehousePayload { warehouse: Warehouse! }
 input StartWarehouseInput {
   id: ID!
-  "The same key starts once, for a day."
+  "For a day, the same key starts it only once."
   idempotencyKey: String
 }
 type StartWarehousePayload { warehouse: Warehouse! }
@@ -7656,18 +7962,24 @@ input DeleteWarehouseInput { id: ID! }
 type DeleteWarehousePayload { id: ID! }
 
 extend type Mutation {
-  "Makes one, which is stopped."
+  "Creates a warehouse. It is STOPPED."
   createWarehouse(input: CreateWarehouseInput!): CreateWarehousePayload!
   updateWarehouse(input: UpdateWarehouseInput!): UpdateWarehousePayload!
-  "It is starting until its agent is connected and ready. Refused unless it is stopped or has failed, and where there is no room for it now."
+  """
+  Starts the warehouse. It is STARTING until its agent is connected and ready. Refused unless it is
+  stopped or failed and there is room for it now.
+  """
   startWarehouse(input: StartWarehouseInput!): StartWarehousePayload!
-  "It is stopping until nothing of it is left."
+  "Stops the warehouse. It is STOPPING until all its resources are removed."
   stopWarehouse(input: StopWarehouseInput!): StopWarehousePayload!
-  "Refused unless it is stopped, or failed with nothing of it left."
+  "Refused unless the warehouse is stopped, or failed with all its resources removed."
   deleteWarehouse(input: DeleteWarehouseInput!): DeleteWarehousePayload!
 }
 extend type Subscription {
-  "Any warehouse of the workspace: all at first, and then each that is new or changes. One that is deleted is told no more."
+  """
+  Sends all warehouses of the workspace at first, then each that is new or changes. Deletions are
+  not reported.
+  """
   warehouseUpdated: Warehouse!
 }
 `, BuiltIn: false},
@@ -8150,6 +8462,10 @@ func (ec *executionContext) childFields_ExpirePolicy(ctx context.Context, field 
 		return ec.fieldContext_ExpirePolicy_enabled(ctx, field)
 	case "keepDays":
 		return ec.fieldContext_ExpirePolicy_keepDays(ctx, field)
+	case "maxSnapshots":
+		return ec.fieldContext_ExpirePolicy_maxSnapshots(ctx, field)
+	case "eraseAfterDays":
+		return ec.fieldContext_ExpirePolicy_eraseAfterDays(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ExpirePolicy", field.Name)
 }
@@ -8160,6 +8476,10 @@ func (ec *executionContext) childFields_ExpireSettings(ctx context.Context, fiel
 		return ec.fieldContext_ExpireSettings_enabled(ctx, field)
 	case "keepDays":
 		return ec.fieldContext_ExpireSettings_keepDays(ctx, field)
+	case "maxSnapshots":
+		return ec.fieldContext_ExpireSettings_maxSnapshots(ctx, field)
+	case "eraseAfterDays":
+		return ec.fieldContext_ExpireSettings_eraseAfterDays(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ExpireSettings", field.Name)
 }
@@ -8384,6 +8704,10 @@ func (ec *executionContext) childFields_LakeTable(ctx context.Context, field gra
 		return ec.fieldContext_LakeTable_droppedAt(ctx, field)
 	case "restorableUntil":
 		return ec.fieldContext_LakeTable_restorableUntil(ctx, field)
+	case "detached":
+		return ec.fieldContext_LakeTable_detached(ctx, field)
+	case "metadataLocation":
+		return ec.fieldContext_LakeTable_metadataLocation(ctx, field)
 	case "lineage":
 		return ec.fieldContext_LakeTable_lineage(ctx, field)
 	case "maintenance":
@@ -8870,6 +9194,14 @@ func (ec *executionContext) childFields_ProviderSettings(ctx context.Context, fi
 		return ec.fieldContext_ProviderSettings_updatedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ProviderSettings", field.Name)
+}
+
+func (ec *executionContext) childFields_PurgeTablePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "table":
+		return ec.fieldContext_PurgeTablePayload_table(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PurgeTablePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Quota(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -9384,6 +9716,8 @@ func (ec *executionContext) childFields_TableSample(ctx context.Context, field g
 		return ec.fieldContext_TableSample_columns(ctx, field)
 	case "rows":
 		return ec.fieldContext_TableSample_rows(ctx, field)
+	case "truncated":
+		return ec.fieldContext_TableSample_truncated(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TableSample", field.Name)
 }

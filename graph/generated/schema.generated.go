@@ -54,6 +54,7 @@ type MutationResolver interface {
 	CancelStatement(ctx context.Context, input model.CancelStatementInput) (model.CancelStatementPayload, error)
 	DropTable(ctx context.Context, input model.DropTableInput) (model.DropTablePayload, error)
 	UndropTable(ctx context.Context, input model.UndropTableInput) (model.UndropTablePayload, error)
+	PurgeTable(ctx context.Context, input model.PurgeTableInput) (model.PurgeTablePayload, error)
 	RenameTable(ctx context.Context, input model.RenameTableInput) (model.RenameTablePayload, error)
 	Login(ctx context.Context, input model.LoginInput) (model.LoginPayload, error)
 	Logout(ctx context.Context) (model.LogoutPayload, error)
@@ -362,6 +363,20 @@ func (ec *executionContext) field_Mutation_login_args(ctx context.Context, rawAr
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.LoginInput, error) {
 			return ec.unmarshalNLoginInput2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐLoginInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_purgeTable_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.PurgeTableInput, error) {
+			return ec.unmarshalNPurgeTableInput2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐPurgeTableInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2752,6 +2767,50 @@ func (ec *executionContext) fieldContext_Mutation_undropTable(ctx context.Contex
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_undropTable_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_purgeTable(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_purgeTable(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().PurgeTable(ctx, fc.Args["input"].(model.PurgeTableInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.PurgeTablePayload) graphql.Marshaler {
+			return ec.marshalNPurgeTablePayload2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐPurgeTablePayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_purgeTable(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PurgeTablePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_purgeTable_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -5400,6 +5459,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "undropTable":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_undropTable(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "purgeTable":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_purgeTable(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

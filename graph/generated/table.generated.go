@@ -1241,6 +1241,52 @@ func (ec *executionContext) fieldContext_LakeTable_restorableUntil(_ context.Con
 	return graphql.NewScalarFieldContext("LakeTable", field, true, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _LakeTable_detached(ctx context.Context, field graphql.CollectedField, obj *model.LakeTable) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LakeTable_detached(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Detached(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LakeTable_detached(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LakeTable", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _LakeTable_metadataLocation(ctx context.Context, field graphql.CollectedField, obj *model.LakeTable) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LakeTable_metadataLocation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MetadataLocation, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LakeTable_metadataLocation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LakeTable", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _LakeTable_lineage(ctx context.Context, field graphql.CollectedField, obj *model.LakeTable) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1470,6 +1516,38 @@ func (ec *executionContext) _LakeTableEdge_node(ctx context.Context, field graph
 func (ec *executionContext) fieldContext_LakeTableEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "LakeTableEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_LakeTable(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PurgeTablePayload_table(ctx context.Context, field graphql.CollectedField, obj *model.PurgeTablePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PurgeTablePayload_table(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Table, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.LakeTable) graphql.Marshaler {
+			return ec.marshalNLakeTable2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐLakeTable(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PurgeTablePayload_table(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PurgeTablePayload",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -2393,6 +2471,29 @@ func (ec *executionContext) fieldContext_TableSample_rows(_ context.Context, fie
 	return graphql.NewScalarFieldContext("TableSample", field, false, false, errors.New("field of type Rows does not have child fields"))
 }
 
+func (ec *executionContext) _TableSample_truncated(ctx context.Context, field graphql.CollectedField, obj *model.TableSample) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TableSample_truncated(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Truncated, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TableSample_truncated(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TableSample", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _TableSnapshot_id(ctx context.Context, field graphql.CollectedField, obj *domain.TableSnapshot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2530,6 +2631,36 @@ func (ec *executionContext) unmarshalInputDropTableInput(ctx context.Context, ob
 				return it, err
 			}
 			it.Purge = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputPurgeTableInput(ctx context.Context, obj any) (model.PurgeTableInput, error) {
+	var it model.PurgeTableInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"id"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "id":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ID = data
 		}
 	}
 	return it, nil
@@ -3215,6 +3346,16 @@ func (ec *executionContext) _LakeTable(ctx context.Context, sel ast.SelectionSet
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "detached":
+			out.Values[i] = ec._LakeTable_detached(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "metadataLocation":
+			out.Values[i] = ec._LakeTable_metadataLocation(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "lineage":
 			field := field
 
@@ -3412,6 +3553,44 @@ func (ec *executionContext) _LakeTableEdge(ctx context.Context, sel ast.Selectio
 			}
 		case "node":
 			out.Values[i] = ec._LakeTableEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var purgeTablePayloadImplementors = []string{"PurgeTablePayload"}
+
+func (ec *executionContext) _PurgeTablePayload(ctx context.Context, sel ast.SelectionSet, obj *model.PurgeTablePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, purgeTablePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PurgeTablePayload")
+		case "table":
+			out.Values[i] = ec._PurgeTablePayload_table(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -3986,6 +4165,11 @@ func (ec *executionContext) _TableSample(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "truncated":
+			out.Values[i] = ec._TableSample_truncated(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -4160,6 +4344,15 @@ func (ec *executionContext) marshalNLakeTableEdge2ᚕgithubᚗcomᚋmillpondᚋm
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNPurgeTableInput2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐPurgeTableInput(ctx context.Context, v any) (model.PurgeTableInput, error) {
+	res, err := ec.unmarshalInputPurgeTableInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPurgeTablePayload2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐPurgeTablePayload(ctx context.Context, sel ast.SelectionSet, v model.PurgeTablePayload) graphql.Marshaler {
+	return ec._PurgeTablePayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNRenameTableInput2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐRenameTableInput(ctx context.Context, v any) (model.RenameTableInput, error) {

@@ -1,4 +1,4 @@
-// Package model has the schema's types that the domain has no use for.
+// Package model has the schema's types that the domain does not need.
 package model
 
 import (
@@ -6,13 +6,13 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// Connection is a page of a list, as the schema shows every list.
+// Connection is a page of a list.
 type Connection[T any] struct {
 	Edges    []Edge[T]
 	PageInfo PageInfo
 }
 
-// Edge is one thing of a page and the cursor to read on from after it.
+// Edge is one item of a page, with the cursor after it.
 type Edge[T any] struct {
 	Cursor string
 	Node   T
@@ -72,7 +72,7 @@ func NewConnection[T any](l domain.List[T]) Connection[T] {
 	return c
 }
 
-// Mapped is the connection with each thing shown by show.
+// Mapped returns the connection with each item converted by show.
 func Mapped[A, B any](c Connection[A], show func(A) B) Connection[B] {
 	mapped := Connection[B]{Edges: make([]Edge[B], len(c.Edges)), PageInfo: c.PageInfo}
 	for i, e := range c.Edges {

@@ -13,7 +13,7 @@ type Database struct{ domain.Database }
 // NewDatabase shows a database.
 func NewDatabase(d domain.Database) Database { return Database{d} }
 
-// CreatedBy names who made it.
+// CreatedBy returns the creator's name.
 func (d Database) CreatedBy() string { return d.Database.CreatedBy.Name }
 
 // LakeSchema is a namespace as the schema shows it.
@@ -22,7 +22,7 @@ type LakeSchema struct{ domain.LakeSchema }
 // NewLakeSchema shows a namespace.
 func NewLakeSchema(l domain.LakeSchema) LakeSchema { return LakeSchema{l} }
 
-// Properties are in the order of their names.
+// Properties returns the properties in the order of their names.
 func (l LakeSchema) Properties() []Property { return NewProperties(l.LakeSchema.Properties) }
 
 // CreatedBy names who made it.
@@ -43,7 +43,7 @@ func NewProperties(all map[string]string) []Property {
 	return properties
 }
 
-// PropertyMap reads properties; of a name that is there twice the last holds.
+// PropertyMap reads properties. The last value of a repeated name counts.
 func PropertyMap(all []Property) map[string]string {
 	m := make(map[string]string, len(all))
 	for _, p := range all {

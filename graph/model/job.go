@@ -4,7 +4,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// CreateJobInput is a new job, and the key under which it is made once.
+// CreateJobInput is a new job with its idempotency key.
 type CreateJobInput struct {
 	domain.NewJob
 	IdempotencyKey *string

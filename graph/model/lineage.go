@@ -6,25 +6,25 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Lineage is what a statement read and wrote.
+// Lineage is the tables that a statement read and wrote.
 type Lineage struct {
 	Read, Written []LineageEntry
 }
 
-// RunLineage is what a run read and wrote.
+// RunLineage is the tables that a run read and wrote.
 type RunLineage struct {
 	Lineage
 	Unresolved []domain.StatementID
 	Truncated  bool
 }
 
-// LineageEntry says that a table was read or written.
+// LineageEntry is one read or write of a table.
 type LineageEntry struct {
 	domain.LineageFact
-	External *domain.External // where it is no table of ours
+	External *domain.External // set for a dataset outside the catalog
 }
 
-// NewLineage shows what a statement read and wrote.
+// NewLineage shows the tables that a statement read and wrote.
 func NewLineage(l domain.Lineage) Lineage {
 	return Lineage{Read: entries(l.Read), Written: entries(l.Written)}
 }
@@ -37,7 +37,7 @@ func entries(all []domain.LineageEntry) []LineageEntry {
 	return shown
 }
 
-// NewRunLineage shows what a run read and wrote.
+// NewRunLineage shows the tables that a run read and wrote.
 func NewRunLineage(l domain.RunLineage) RunLineage {
 	shown := RunLineage{Unresolved: l.Unresolved, Truncated: l.Truncated}
 	for _, f := range l.Facts {
@@ -54,7 +54,7 @@ func NewRunLineage(l domain.RunLineage) RunLineage {
 	return shown
 }
 
-// Tables are the tables of the entries.
+// Tables returns the tables of the entries.
 func (l Lineage) Tables() []domain.TableID {
 	var ids []domain.TableID
 	for _, all := range [][]LineageEntry{l.Read, l.Written} {
@@ -65,7 +65,7 @@ func (l Lineage) Tables() []domain.TableID {
 	return ids
 }
 
-// FullName is that of the moment.
+// FullName returns the table's name at that time.
 func (e LineageEntry) FullName() string {
 	if e.External != nil {
 		return e.External.Name
@@ -73,7 +73,7 @@ func (e LineageEntry) FullName() string {
 	return FullName(e.Database, e.Schema, e.Name)
 }
 
-// Namespace is where a dataset outside is.
+// Namespace returns the namespace of a dataset outside the catalog.
 func (e LineageEntry) Namespace() *string {
 	if e.External == nil {
 		return nil
@@ -81,13 +81,13 @@ func (e LineageEntry) Namespace() *string {
 	return &e.External.Namespace
 }
 
-// SnapshotID is that of the table at the moment.
+// SnapshotID returns the table's snapshot at that time.
 func (e LineageEntry) SnapshotID() *int64 { return snapshotOf(e.LineageFact) }
 
-// StatementID is what did it.
+// StatementID returns the statement of the entry.
 func (e LineageEntry) StatementID() *domain.StatementID { return statementOf(e.LineageFact) }
 
-// TaskKey is the task that did it.
+// TaskKey returns the task of the entry.
 func (e LineageEntry) TaskKey() *string { return optional(e.LineageFact.TaskKey) }
 
 func snapshotOf(f domain.LineageFact) *int64 {
@@ -111,7 +111,7 @@ func runOf(id domain.RunID) *domain.RunID {
 	return &id
 }
 
-// LineageGraph is what leads to a table, and from it.
+// LineageGraph is the data flow into and out of a table.
 type LineageGraph struct {
 	Root      string
 	At        time.Time
@@ -132,13 +132,13 @@ func NewLineageGraph(g domain.LineageGraph) LineageGraph {
 	return shown
 }
 
-// LineageNode is a node as the schema shows it: text that is empty is null.
+// LineageNode is a node as the schema shows it: empty text is null.
 type LineageNode struct{ domain.LineageNode }
 
-// Namespace is that of what is outside.
+// Namespace returns the namespace of a node outside the platform.
 func (n LineageNode) Namespace() *string { return optional(n.LineageNode.Namespace) }
 
-// JobID is that of a task.
+// JobID returns a task's job.
 func (n LineageNode) JobID() *domain.JobID {
 	if n.LineageNode.JobID == "" {
 		return nil
@@ -146,26 +146,26 @@ func (n LineageNode) JobID() *domain.JobID {
 	return &n.LineageNode.JobID
 }
 
-// TaskKey is that of a task.
+// TaskKey returns a task's key.
 func (n LineageNode) TaskKey() *string { return optional(n.LineageNode.TaskKey) }
 
-// RunID is the latest run of a task.
+// RunID returns the latest run of a task.
 func (n LineageNode) RunID() *domain.RunID { return runOf(n.LineageNode.RunID) }
 
-// Text is the beginning of a statement's.
+// Text returns the beginning of a statement's text.
 func (n LineageNode) Text() *string { return optional(n.LineageNode.Text) }
 
-// By is whose statement it is.
+// By returns a statement's sender.
 func (n LineageNode) By() *string { return optional(n.Actor) }
 
 // LineageEdge is an edge as the schema shows it.
 type LineageEdge struct{ domain.LineageEdge }
 
-// SnapshotID is that of the last time.
+// SnapshotID returns the snapshot of the latest read or write.
 func (e LineageEdge) SnapshotID() *int64 { return snapshotOf(e.LineageFact) }
 
-// StatementID is what did it last.
+// StatementID returns the statement of the latest read or write.
 func (e LineageEdge) StatementID() *domain.StatementID { return statementOf(e.LineageFact) }
 
-// RunID is that of the task that did it last.
+// RunID returns the run of the latest read or write.
 func (e LineageEdge) RunID() *domain.RunID { return runOf(e.LineageFact.RunID) }

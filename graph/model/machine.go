@@ -4,7 +4,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Machine is what compute instances and warehouses have in common.
+// Machine has the common fields of compute instances and warehouses.
 type Machine interface {
 	IsMachine()
 }
@@ -15,7 +15,7 @@ type Compute struct{ Common }
 // Warehouse is a machine that runs SQL.
 type Warehouse struct{ Common }
 
-// Common is a machine of either kind as the schema shows it: text that is empty is null.
+// Common is a machine of either kind as the schema shows it: empty text is null.
 type Common struct{ domain.Machine }
 
 // NewCompute shows a compute instance.
@@ -24,7 +24,7 @@ func NewCompute(m domain.Machine) Compute { return Compute{Common{m}} }
 // NewWarehouse shows a warehouse.
 func NewWarehouse(m domain.Machine) Warehouse { return Warehouse{Common{m}} }
 
-// Engines are its engines as they stand.
+// Engines returns the warehouse's engines in their current state.
 func (w Warehouse) Engines() []Engine {
 	now := w.EnginesNow()
 	engines := make([]Engine, len(now))
@@ -34,34 +34,34 @@ func (w Warehouse) Engines() []Engine {
 	return engines
 }
 
-// Engine is something on a warehouse that runs SQL: what it does not say is null.
+// Engine is a SQL engine of a warehouse. Fields that it does not report are null.
 type Engine struct{ domain.Engine }
 
-// State is how far it is.
+// State returns the engine's state.
 func (e Engine) State() *domain.EngineState { return optional(e.Engine.State) }
 
-// Message is why it failed, or what it does.
+// Message returns why the engine failed, or what it does.
 func (e Engine) Message() *string { return optional(e.Engine.Message) }
 
-// Nodes are those that it runs on.
+// Nodes returns the number of nodes that the engine runs on.
 func (e Engine) Nodes() *int { return optional(e.Engine.Nodes) }
 
-// IsMachine makes it a Machine of the schema.
+// IsMachine marks it as a Machine of the schema.
 func (Common) IsMachine() {}
 
-// Message is why it is in its state.
+// Message returns why the machine is in its state.
 func (c Common) Message() *string { return optional(c.Machine.Message) }
 
-// Image is as it was asked for.
+// Image returns the requested image.
 func (c Common) Image() *string { return optional(c.Machine.Image) }
 
-// ImageRef is what it is pinned to.
+// ImageRef returns the pinned image.
 func (c Common) ImageRef() *string { return optional(c.Machine.ImageRef) }
 
-// CreatedBy names who made it.
+// CreatedBy returns the creator's name.
 func (c Common) CreatedBy() string { return c.Machine.CreatedBy.Name }
 
-// Flavor is a size of machine, with what an hour of it costs.
+// Flavor is a size of machine, with the price of one hour.
 type Flavor struct{ domain.Flavor }
 
 // NewFlavors shows flavors.
@@ -73,10 +73,10 @@ func NewFlavors(all []domain.Flavor) []Flavor {
 	return flavors
 }
 
-// GPU is the model of its GPUs.
+// GPU returns the model of its GPUs.
 func (f Flavor) GPU() *string { return optional(f.Flavor.GPU) }
 
-// PricePerHour has all the digits; nil where no price is known.
+// PricePerHour returns the price with all its digits; nil if no price is known.
 func (f Flavor) PricePerHour() *string {
 	if f.Price.Currency == "" {
 		return nil
@@ -84,13 +84,13 @@ func (f Flavor) PricePerHour() *string {
 	return optional(f.Price.Hourly.String())
 }
 
-// Currency is that of the price.
+// Currency returns the price's currency.
 func (f Flavor) Currency() *string { return optional(f.Price.Currency) }
 
-// Limits is why a machine is not held to its cores and memory; nil where it is.
+// Limits returns why a machine's cores and memory are not enforced; nil if they are.
 func (f Flavor) Limits() *string { return optional(f.Flavor.Limits) }
 
-// optional is nil for the zero value, such as text that is empty.
+// optional returns nil for the zero value, such as an empty text.
 func optional[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Maintenance is what is said of maintenance, and what holds.
+// Maintenance is a maintenance policy, and the settings in effect.
 type Maintenance struct {
 	Policy    domain.MaintenancePolicy
 	Effective MaintenanceSettings
@@ -16,7 +16,7 @@ type Maintenance struct {
 	NextAt    *time.Time
 }
 
-// NewMaintenance shows what holds. Origins are in the order of the fields.
+// NewMaintenance shows maintenance. Origins are in the order of the fields.
 func NewMaintenance(m domain.Maintenance) Maintenance {
 	shown := Maintenance{Policy: m.Policy, Effective: newMaintenanceSettings(m.Settings), NextAt: m.NextAt}
 	for _, field := range domain.MaintenanceFields {
@@ -25,13 +25,13 @@ func NewMaintenance(m domain.Maintenance) Maintenance {
 	return shown
 }
 
-// MaintenanceOrigin is where a field comes from.
+// MaintenanceOrigin is the level that a field comes from.
 type MaintenanceOrigin struct {
 	Field string
 	Level domain.MaintenanceLevel
 }
 
-// MaintenanceSettings are what holds.
+// MaintenanceSettings are the settings in effect.
 type MaintenanceSettings struct {
 	Enabled        bool
 	Schedule       domain.MaintenanceSchedule
@@ -42,7 +42,7 @@ type MaintenanceSettings struct {
 	StartWarehouse bool
 }
 
-// CompactSettings are what holds for compaction.
+// CompactSettings are the effective settings of compaction.
 type CompactSettings struct {
 	Enabled           bool
 	FileSizeThreshold int64
@@ -50,13 +50,16 @@ type CompactSettings struct {
 	DeletePercent     int
 }
 
-// ExpireSettings are what holds for old snapshots.
+// ExpireSettings are the effective settings of the expiry of old snapshots.
 type ExpireSettings struct {
 	Enabled  bool
 	KeepDays int
+
+	MaxSnapshots   int
+	EraseAfterDays int
 }
 
-// OrphansSettings are what holds for files that no snapshot names.
+// OrphansSettings are the effective settings of the removal of files that no snapshot references.
 type OrphansSettings struct {
 	Enabled       bool
 	OlderThanDays int
@@ -65,28 +68,28 @@ type OrphansSettings struct {
 func newMaintenanceSettings(s domain.MaintenanceSettings) MaintenanceSettings {
 	return MaintenanceSettings{
 		Enabled: s.Enabled, Schedule: s.Schedule, Compact: CompactSettings{s.Compact, s.Threshold, s.MinFiles, s.DeletePercent},
-		Expire: ExpireSettings{s.Expire, s.KeepDays}, Orphans: OrphansSettings{s.Orphans, s.OlderDays}, WarehouseID: optional(s.Warehouse), StartWarehouse: s.StartWarehouse,
+		Expire: ExpireSettings{s.Expire, s.KeepDays, s.MaxSnapshots, s.EraseAfterDays}, Orphans: OrphansSettings{s.Orphans, s.OlderDays}, WarehouseID: optional(s.Warehouse), StartWarehouse: s.StartWarehouse,
 	}
 }
 
-// MaintenanceRun is one table's maintenance at one time as the schema shows it: what is empty is null.
+// MaintenanceRun is one maintenance run of a table as the schema shows it. Empty fields are null.
 type MaintenanceRun struct{ domain.MaintenanceRun }
 
 // NewMaintenanceRun shows a run.
 func NewMaintenanceRun(r domain.MaintenanceRun) MaintenanceRun { return MaintenanceRun{r} }
 
-// FullName has the names of the table's database and its schema.
+// FullName returns the names of the database, the schema and the table.
 func (r MaintenanceRun) FullName() string {
 	return FullName(r.Database, r.Schema, r.MaintenanceRun.Table)
 }
 
-// CreatedBy names who wanted it.
+// CreatedBy returns the name of the run's originator.
 func (r MaintenanceRun) CreatedBy() string { return r.MaintenanceRun.CreatedBy.Name }
 
-// Message is what it waits for, or why it ended as it did.
+// Message returns what the run waits for, or why it ended as it did.
 func (r MaintenanceRun) Message() *string { return optional(r.MaintenanceRun.Message) }
 
-// NextTryAt is when it is looked at again.
+// NextTryAt returns when a waiting run is tried again.
 func (r MaintenanceRun) NextTryAt() *time.Time {
 	if r.State != domain.MaintenanceQueued {
 		return nil
@@ -94,7 +97,7 @@ func (r MaintenanceRun) NextTryAt() *time.Time {
 	return &r.LookAt
 }
 
-// Operations are those that have begun.
+// Operations returns the operations that have started.
 func (r MaintenanceRun) Operations() []MaintenanceOperation {
 	shown := make([]MaintenanceOperation, len(r.MaintenanceRun.Operations))
 	for i, o := range r.MaintenanceRun.Operations {
@@ -103,16 +106,16 @@ func (r MaintenanceRun) Operations() []MaintenanceOperation {
 	return shown
 }
 
-// MaintenanceOperation is one statement of a run: what is not known is null.
+// MaintenanceOperation is one statement of a run. Unknown fields are null.
 type MaintenanceOperation struct{ domain.MaintenanceOperation }
 
-// StatementID is its statement's.
+// StatementID returns the operation's statement.
 func (o MaintenanceOperation) StatementID() *domain.StatementID { return optional(o.Statement) }
 
-// WarehouseID is that of where it runs.
+// WarehouseID returns the operation's warehouse.
 func (o MaintenanceOperation) WarehouseID() domain.MachineID { return o.Warehouse }
 
-// Metrics are in the order of their names.
+// Metrics returns the metrics in the order of their names.
 func (o MaintenanceOperation) Metrics() []MaintenanceMetric {
 	shown := make([]MaintenanceMetric, 0, len(o.MaintenanceOperation.Metrics))
 	for _, name := range slices.Sorted(maps.Keys(o.MaintenanceOperation.Metrics)) {
@@ -121,7 +124,7 @@ func (o MaintenanceOperation) Metrics() []MaintenanceMetric {
 	return shown
 }
 
-// Cost is a decimal with all its digits.
+// Cost returns a decimal with all its digits.
 func (o MaintenanceOperation) Cost() *string {
 	if o.MaintenanceOperation.Cost == nil {
 		return nil
@@ -129,13 +132,13 @@ func (o MaintenanceOperation) Cost() *string {
 	return new(o.MaintenanceOperation.Cost.String())
 }
 
-// Currency is that of the cost.
+// Currency returns the cost's currency.
 func (o MaintenanceOperation) Currency() *string { return optional(o.MaintenanceOperation.Currency) }
 
-// Message is why it failed.
+// Message returns why the operation failed.
 func (o MaintenanceOperation) Message() *string { return optional(o.MaintenanceOperation.Message) }
 
-// MaintenanceMetric is a number that an engine told.
+// MaintenanceMetric is a number that an engine reported.
 type MaintenanceMetric struct {
 	Name  string
 	Value int64

@@ -10,8 +10,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Invites a member. The link by which they accept works once and is shown once. For who is invited already it is another one, in place of the one
-// before, with the role given now.
+// Invites a member. The link to accept works once and is shown once. Inviting somebody again replaces
+// the link and the role.
 type AddMemberInput struct {
 	Email string      `json:"email"`
 	Name  *string     `json:"name,omitempty"`
@@ -50,22 +50,23 @@ type ChangePasswordPayload struct {
 
 type CreateAPIKeyPayload struct {
 	APIKey domain.APIKey `json:"apiKey"`
-	// svc_sk_…, shown only here.
+	// The secret, svc_sk_…, shown only here.
 	Secret string `json:"secret"`
 }
 
 type CreateComputeInput struct {
 	// Unique among the compute instances of the workspace.
 	Name string `json:"name"`
-	// Its size, one of flavors.
+	// Its size: the name of one of flavors.
 	Flavor string `json:"flavor"`
-	// How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out.
+	// Idle time before it stops: 30m, 1h, 2h or never. Defaults to 1h.
 	AutoStop *string `json:"autoStop,omitempty"`
-	// A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out.
+	// A build that the provider knows. The first start pins it to an immutable reference. Defaults to
+	// the provider's image.
 	Image *string `json:"image,omitempty"`
-	// Tasks that it runs at once; four for each core when left out.
+	// How many tasks it runs at once. Defaults to four per core.
 	Slots *int `json:"slots,omitempty"`
-	// The same key answers with the same compute instance, for a day.
+	// For a day, the same key returns the same compute instance.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -74,9 +75,9 @@ type CreateComputePayload struct {
 }
 
 type CreateDatabaseInput struct {
-	// Unique in the workspace, in any case.
+	// Unique in the workspace, regardless of case.
 	Name string `json:"name"`
-	// The same key answers with the same database, for a day.
+	// For a day, the same key returns the same database.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -91,7 +92,7 @@ type CreateJobPayload struct {
 type CreateSchemaInput struct {
 	// Id or name of the database.
 	Database string `json:"database"`
-	// Its levels, joined by dots; all but the last must be there.
+	// Its levels, joined by dots. All but the last must exist.
 	Name       string     `json:"name"`
 	Properties []Property `json:"properties,omitempty"`
 }
@@ -103,21 +104,24 @@ type CreateSchemaPayload struct {
 type CreateWarehouseInput struct {
 	// Unique among the warehouses of the workspace.
 	Name string `json:"name"`
-	// One of flavors.
+	// The name of one of flavors.
 	Size string `json:"size"`
-	// How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out.
+	// Idle time before it stops: 30m, 1h, 2h or never. Defaults to 1h.
 	AutoStop *string `json:"autoStop,omitempty"`
-	// A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out.
+	// A build that the provider knows. The first start pins it to an immutable reference. Defaults to
+	// the provider's image.
 	Image *string `json:"image,omitempty"`
-	// Statements that it runs at once; four for each core when left out.
+	// How many statements it runs at once. Defaults to four per core.
 	Slots *int `json:"slots,omitempty"`
-	// duckdb or trino. When left out it is trino where a warehouse of the size can have it, else duckdb.
+	// duckdb or trino. Defaults to trino if a warehouse of that size supports it, else duckdb.
 	WriteEngine *string `json:"writeEngine,omitempty"`
-	// From 1 to 16, 1 when left out: Trino's coordinator and its workers. More than 1 only where the write engine is trino.
+	// Number of Trino nodes, from 1 to 16: the coordinator and its workers. Defaults to 1. More than 1
+	// requires the write engine trino.
 	Nodes *int `json:"nodes,omitempty"`
-	// first_write, when left out, or with_warehouse, which is only for the write engine trino.
+	// first_write or with_warehouse. Defaults to first_write. with_warehouse requires the write engine
+	// trino.
 	TrinoStart *string `json:"trinoStart,omitempty"`
-	// The same key answers with the same warehouse, for a day.
+	// For a day, the same key returns the same warehouse.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -134,7 +138,7 @@ type DeleteComputePayload struct {
 }
 
 type DeleteDatabaseInput struct {
-	// Its id, or its name.
+	// Id or name of the database.
 	ID string `json:"id"`
 }
 
@@ -169,9 +173,9 @@ type DeleteWarehousePayload struct {
 }
 
 type DropTableInput struct {
-	// Of a table or a view.
+	// Id of a table or a view.
 	ID string `json:"id"`
-	// Its files go too, once it can no longer be restored.
+	// Also removes its files, once it can no longer be restored.
 	Purge *bool `json:"purge,omitempty"`
 }
 
@@ -180,40 +184,46 @@ type DropTablePayload struct {
 }
 
 type ExecuteStatementInput struct {
-	// One SQL statement, of 1 MiB at most.
+	// One SQL statement, at most 1 MiB.
 	Query string `json:"query"`
-	// Id or name of the warehouse. It is started where it is stopped.
+	// Id or name of the warehouse. A stopped warehouse is started.
 	Warehouse string `json:"warehouse"`
-	// Values for $1, $2 and so on, or for each ? in turn: null, a boolean, a number or a string. They are bound, never pasted into the text.
+	// Values for $1, $2 and so on, or for each ? in order: null, a boolean, a number or a string. They
+	// are bound, never inserted into the text.
 	Parameters []json.RawMessage `json:"parameters,omitempty"`
-	// Where names without a database resolve; lake when left out.
+	// The database for names without a database. Defaults to lake.
 	Database *string `json:"database,omitempty"`
-	// Where names without a schema resolve, levels joined by dots; public when left out.
+	// The schema for names without a schema, levels joined by dots. Defaults to public.
 	Schema *string `json:"schema,omitempty"`
-	// The engine that must serve it: duckdb or trino. Left out, reads go to duckdb and writes to the warehouse's write engine.
+	// The engine that must run it: duckdb or trino. By default, duckdb runs reads, and the warehouse's
+	// write engine runs writes.
 	Engine *string `json:"engine,omitempty"`
-	// Rows of the result at most; truncated tells when there were more.
+	// Maximum number of rows of the result. truncated is true if there were more.
 	RowLimit *int64 `json:"rowLimit,omitempty"`
-	// Bytes of the result in Arrow at most; truncated tells when there were more; 8 GiB when left out.
+	// Maximum size of the result in Arrow, in bytes. truncated is true if there was more. Defaults to 8
+	// GiB.
 	ByteLimit *int64 `json:"byteLimit,omitempty"`
-	// How long it may run, without the time that it waits; at most 604800.
+	// How long it may run, without the time that it waits. At most 604800.
 	TimeoutSeconds *int `json:"timeoutSeconds,omitempty"`
-	// How long the answer may take, in milliseconds: what is not over by then goes on. 0 answers at once; left out, the answer comes with the first piece of the result, or at the end.
+	// How long the response may take, in milliseconds. A statement that is not over by then continues. 0
+	// responds at once. If left out, the response comes with the first chunk of the result, or at the
+	// end.
 	WaitMs *int `json:"waitMs,omitempty"`
-	// The same key answers with the same statement, for a day.
+	// For a day, the same key returns the same statement. It runs again if it failed as UNAVAILABLE and
+	// committed nothing.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 type ExecuteStatementPayload struct {
 	Statement Statement `json:"statement"`
-	// The first piece of the result; null while there is none.
+	// The first chunk of the result. Null while there is no chunk.
 	Chunk *StatementChunk `json:"chunk,omitempty"`
 }
 
 type LoginInput struct {
 	Email    string `json:"email"`
 	Password string `json:"password"`
-	// Id or name of the workspace; needed only by those who belong to several.
+	// Id or name of the workspace. Required only for members of several workspaces.
 	Workspace *string `json:"workspace,omitempty"`
 }
 
@@ -223,6 +233,14 @@ type LoginPayload struct {
 
 type LogoutPayload struct {
 	Done bool `json:"done"`
+}
+
+type PurgeTableInput struct {
+	ID string `json:"id"`
+}
+
+type PurgeTablePayload struct {
+	Table LakeTable `json:"table"`
 }
 
 type RemoveMemberInput struct {
@@ -237,9 +255,9 @@ type RemoveSamplesPayload struct {
 	RemovedJobs int `json:"removedJobs"`
 }
 
-// What is left out or null stays as it is.
+// A field that is left out or null does not change.
 type RenameTableInput struct {
-	// Of a table or a view.
+	// Id of a table or a view.
 	ID     string  `json:"id"`
 	Schema *string `json:"schema,omitempty"`
 	Name   *string `json:"name,omitempty"`
@@ -249,10 +267,11 @@ type RenameTablePayload struct {
 	Table LakeTable `json:"table"`
 }
 
-// Runs again, in the same run, what failed or was cancelled or skipped, and what depends on it.
+// Runs tasks again in the same run: those that failed, were cancelled or were skipped, and those that
+// depend on them.
 type RepairRunInput struct {
 	ID string `json:"id"`
-	// The same key repairs once, for a day.
+	// For a day, the same key repairs only once.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -274,25 +293,25 @@ type RotateAgentTokenInput struct {
 
 type RotateAgentTokenPayload struct {
 	Agent domain.Agent `json:"agent"`
-	// The new token, shown only here. The old one ends at once, and so does its connection.
+	// The new token, shown only here. The old token and its connection end at once.
 	Token string `json:"token"`
 }
 
 type RunDatabaseMaintenanceInput struct {
-	// Its id, or its name.
+	// Id or name of the database.
 	ID string `json:"id"`
-	// The same key runs it once, for a day.
+	// For a day, the same key runs it only once.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 type RunDatabaseMaintenancePayload struct {
-	// Tables that need something and had not been waiting already.
+	// Number of tables that need maintenance and were not waiting already.
 	Queued int `json:"queued"`
 }
 
 type RunTableMaintenanceInput struct {
 	ID string `json:"id"`
-	// The same key runs it once, for a day.
+	// For a day, the same key runs it only once.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -306,7 +325,7 @@ type SetUpPayload struct {
 
 type StartComputeInput struct {
 	ID string `json:"id"`
-	// The same key starts once, for a day.
+	// For a day, the same key starts it only once.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -316,9 +335,9 @@ type StartComputePayload struct {
 
 type StartRunInput struct {
 	JobID string `json:"jobId"`
-	// Values for parameters the job declares.
+	// Values for parameters that the job declares.
 	Parameters []domain.Variable `json:"parameters,omitempty"`
-	// The same key answers with the same run, for a day.
+	// For a day, the same key returns the same run.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -328,7 +347,7 @@ type StartRunPayload struct {
 
 type StartWarehouseInput struct {
 	ID string `json:"id"`
-	// The same key starts once, for a day.
+	// For a day, the same key starts it only once.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
@@ -360,7 +379,8 @@ type UndropTablePayload struct {
 	Table LakeTable `json:"table"`
 }
 
-// A field that is left out or null stays as it is. Flavor, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same.
+// A field that is left out or null does not change. Flavor, image and slots change only while the
+// instance is stopped. A given image is pinned again at the next start, even if it is the same.
 type UpdateComputeInput struct {
 	ID       string  `json:"id"`
 	Name     *string `json:"name,omitempty"`
@@ -375,7 +395,7 @@ type UpdateComputePayload struct {
 }
 
 type UpdateDatabaseMaintenanceInput struct {
-	// Its id, or its name.
+	// Id or name of the database.
 	ID     string                   `json:"id"`
 	Policy domain.MaintenancePolicy `json:"policy"`
 }
@@ -384,7 +404,8 @@ type UpdateDatabaseMaintenancePayload struct {
 	Maintenance Maintenance `json:"maintenance"`
 }
 
-// A field that is left out stays as it is, in a given schedule too. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule.
+// A field that is left out does not change, also inside schedule. tasks: null keeps the DAG, tasks: []
+// clears it. schedule: null removes the schedule.
 type UpdateJobInput struct {
 	ID                string                                    `json:"id"`
 	Name              *string                                   `json:"name,omitempty"`
@@ -397,11 +418,12 @@ type UpdateJobInput struct {
 	Parameters        []domain.Variable                         `json:"parameters,omitempty"`
 	Schedule          graphql.Omittable[*domain.ScheduleChange] `json:"schedule,omitempty"`
 	MaxConcurrentRuns *int                                      `json:"maxConcurrentRuns,omitempty"`
-	// Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. Empty for the workspace's agent.
+	// Id or name of the compute instance for tasks that do not name their own. It is started on demand.
+	// Empty for the workspace's agent.
 	Compute *string `json:"compute,omitempty"`
-	// Run them on the workspace's agent when the compute instance cannot be had.
+	// Run tasks on the workspace's agent if their compute instance is not available.
 	ComputeFallback *bool `json:"computeFallback,omitempty"`
-	// At most 100, 4 MiB together. They replace all that were there.
+	// Replaces all files of the job. At most 100 files, 4 MiB together.
 	Files []domain.File `json:"files,omitempty"`
 }
 
@@ -427,9 +449,9 @@ type UpdateMemberPayload struct {
 }
 
 type UpdateProviderInput struct {
-	// Only local is to be had.
+	// Only local is supported.
 	Kind string `json:"kind"`
-	// The provider's default when left out.
+	// Defaults to the provider's region.
 	Region     *string `json:"region,omitempty"`
 	Role       *string `json:"role,omitempty"`
 	ExternalID *string `json:"externalId,omitempty"`
@@ -467,7 +489,9 @@ type UpdateTableMaintenancePayload struct {
 	Maintenance Maintenance `json:"maintenance"`
 }
 
-// A field that is left out or null stays as it is. Size, image, slots and write engine change only while it is stopped; an image is pinned anew at the next start, also where it is the same.
+// A field that is left out or null does not change. Size, image, slots and write engine change only
+// while the warehouse is stopped. A given image is pinned again at the next start, even if it is the
+// same.
 type UpdateWarehouseInput struct {
 	ID          string  `json:"id"`
 	Name        *string `json:"name,omitempty"`
@@ -476,7 +500,7 @@ type UpdateWarehouseInput struct {
 	Image       *string `json:"image,omitempty"`
 	Slots       *int    `json:"slots,omitempty"`
 	WriteEngine *string `json:"writeEngine,omitempty"`
-	// Also while it runs: what runs on a node that goes is finished first.
+	// Can change while it runs. A node that is removed finishes its work first.
 	Nodes      *int    `json:"nodes,omitempty"`
 	TrinoStart *string `json:"trinoStart,omitempty"`
 }

@@ -4,20 +4,20 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// ProviderSettings are a workspace's provider as the schema shows it: text that is empty is null.
+// ProviderSettings are a workspace's provider as the schema shows it: empty text is null.
 type ProviderSettings struct{ domain.ProviderSettings }
 
-// Role is to be assumed.
+// Role returns the role to assume.
 func (p ProviderSettings) Role() *string { return optional(p.ProviderSettings.Role) }
 
-// ExternalID is for the role.
+// ExternalID returns the external id of the role.
 func (p ProviderSettings) ExternalID() *string { return optional(p.ProviderSettings.ExternalID) }
 
-// StorageSettings are a workspace's storage as the schema shows it: text that is empty is null.
+// StorageSettings are a workspace's storage as the schema shows it: empty text is null.
 type StorageSettings struct{ domain.StorageSettings }
 
-// Role is to be assumed.
+// Role returns the role to assume.
 func (s StorageSettings) Role() *string { return optional(s.StorageSettings.Role) }
 
-// ExternalID is for the role.
+// ExternalID returns the external id of the role.
 func (s StorageSettings) ExternalID() *string { return optional(s.StorageSettings.ExternalID) }

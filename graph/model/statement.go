@@ -7,19 +7,19 @@ import (
 	"github.com/millpond/millpond/domain/rows"
 )
 
-// Statement is a statement as the schema shows it: what is empty or not known is null.
+// Statement is a statement as the schema shows it. Empty and unknown fields are null.
 type Statement struct{ domain.Statement }
 
 // NewStatement shows a statement.
 func NewStatement(st domain.Statement) Statement { return Statement{st} }
 
-// Parameters are JSON values.
+// Parameters returns the parameters as JSON values.
 func (s Statement) Parameters() []json.RawMessage { return s.Statement.Parameters }
 
-// Message is what it waits for.
+// Message returns what the statement waits for.
 func (s Statement) Message() *string { return optional(s.Statement.Message) }
 
-// Progress is from 0 to 1.
+// Progress returns the progress, from 0 to 1.
 func (s Statement) Progress() *float64 {
 	if s.Statement.Progress < 0 {
 		return nil
@@ -27,7 +27,7 @@ func (s Statement) Progress() *float64 {
 	return &s.Statement.Progress
 }
 
-// Rows are those of its result, or that it changed.
+// Rows returns the rows of the result, or the rows that a write changed.
 func (s Statement) Rows() *int64 {
 	if s.Statement.Rows < 0 {
 		return nil
@@ -35,16 +35,16 @@ func (s Statement) Rows() *int64 {
 	return &s.Statement.Rows
 }
 
-// Kind is known once an engine has read it.
+// Kind returns the kind, once an engine has read the statement.
 func (s Statement) Kind() *string { return optional(s.Statement.Kind) }
 
-// Engine is what serves it.
+// Engine returns the engine that runs the statement.
 func (s Statement) Engine() *string { return optional(s.Statement.Engine) }
 
-// RoutingReason is why that engine serves it.
+// RoutingReason returns why that engine was chosen.
 func (s Statement) RoutingReason() *string { return optional(s.Statement.RoutingReason) }
 
-// Failure is why it failed.
+// Failure returns why the statement failed.
 func (s Statement) Failure() *StatementError {
 	if s.Statement.Failure == nil {
 		return nil
@@ -52,7 +52,8 @@ func (s Statement) Failure() *StatementError {
 	return &StatementError{*s.Statement.Failure}
 }
 
-// Columns are those of its result; none where there is no result, or none that can be read.
+// Columns returns the columns of the result. It is empty if there is no result, or its columns
+// cannot be read.
 func (s Statement) Columns() []rows.Column {
 	columns, err := rows.Columns(s.Schemata)
 	if err != nil {
@@ -61,10 +62,10 @@ func (s Statement) Columns() []rows.Column {
 	return columns
 }
 
-// CreatedBy names who sent it.
+// CreatedBy returns the sender's name.
 func (s Statement) CreatedBy() string { return s.Statement.CreatedBy.Name }
 
-// RunID is the run whose task sent it.
+// RunID returns the run whose task sent it.
 func (s Statement) RunID() *domain.RunID {
 	if s.Statement.RunID == "" {
 		return nil
@@ -72,16 +73,16 @@ func (s Statement) RunID() *domain.RunID {
 	return &s.Statement.RunID
 }
 
-// TaskKey is the task that sent it.
+// TaskKey returns the task that sent it.
 func (s Statement) TaskKey() *string { return optional(s.Statement.TaskKey) }
 
 // StatementError is why a statement failed.
 type StatementError struct{ domain.StatementFailure }
 
-// Line is that of the text that is wrong.
+// Line returns the line of the error in the text.
 func (e StatementError) Line() *int { return position(e.StatementFailure.Line) }
 
-// Column is that of the text that is wrong.
+// Column returns the column of the error in the text.
 func (e StatementError) Column() *int { return position(e.StatementFailure.Column) }
 
 func position(n int) *int {
@@ -91,7 +92,7 @@ func position(n int) *int {
 	return &n
 }
 
-// StatementChunk is a piece of a result. Rows is a JSON array of arrays.
+// StatementChunk is a chunk of a result. Rows is a JSON array of arrays.
 type StatementChunk struct {
 	Rows json.RawMessage
 	Next *int
@@ -106,7 +107,7 @@ type StatementFilter struct {
 	Search      *string
 }
 
-// Domain is the filter as the domain has it.
+// Domain returns the filter as a domain filter.
 func (f *StatementFilter) Domain() domain.StatementFilter {
 	if f == nil {
 		return domain.StatementFilter{}

@@ -15,16 +15,16 @@ type LakeTable struct{ domain.LakeTable }
 // NewLakeTable shows a table or a view.
 func NewLakeTable(t domain.LakeTable) LakeTable { return LakeTable{t} }
 
-// FullName has the names of its database and its schema.
+// FullName returns the names of the database, the schema and the table.
 func (t LakeTable) FullName() string { return FullName(t.Database, t.Schema, t.Name) }
 
-// CreatedBy names who made it.
+// CreatedBy returns the creator's name.
 func (t LakeTable) CreatedBy() string { return t.LakeTable.CreatedBy.Name }
 
-// UpdatedBy names who changed it last.
+// UpdatedBy returns the name of who last changed it.
 func (t LakeTable) UpdatedBy() string { return t.LakeTable.UpdatedBy.Name }
 
-// RestorableUntil is when a dropped one can be restored no more.
+// RestorableUntil returns until when a dropped table can be restored.
 func (t LakeTable) RestorableUntil() *time.Time { return t.PurgeAfter }
 
 // FullName joins the names of a database, a schema and a table.
@@ -36,7 +36,7 @@ type TableColumn struct{ lake.Column }
 // NewTableColumn shows a column.
 func NewTableColumn(c lake.Column) TableColumn { return TableColumn{c} }
 
-// Doc is what its maker says of it.
+// Doc returns the column's comment.
 func (c TableColumn) Doc() *string { return optional(c.Column.Doc) }
 
 // Snapshot is one state of a table.
@@ -45,7 +45,7 @@ type Snapshot struct{ lake.Snapshot }
 // NewSnapshot shows a snapshot.
 func NewSnapshot(n lake.Snapshot) Snapshot { return Snapshot{n} }
 
-// Summary is in the order of its names.
+// Summary returns the properties in the order of their names.
 func (n Snapshot) Summary() []Property { return NewProperties(n.Snapshot.Summary) }
 
 // DataFile is a file of a snapshot.
@@ -54,27 +54,28 @@ type DataFile struct{ lake.DataFile }
 // NewDataFile shows a file.
 func NewDataFile(f lake.DataFile) DataFile { return DataFile{f} }
 
-// Partition is that which it is in.
+// Partition returns the file's partition.
 func (f DataFile) Partition() *string { return optional(f.DataFile.Partition) }
 
-// TablePartition is what is in one partition.
+// TablePartition has the totals of one partition.
 type TablePartition struct{ lake.Partition }
 
 // NewTablePartition shows a partition.
 func NewTablePartition(p lake.Partition) TablePartition { return TablePartition{p} }
 
-// Name is its path.
+// Name returns the partition's path.
 func (p TablePartition) Name() *string { return optional(p.Partition.Partition) }
 
 // TableSample is some rows of a table. Rows is a JSON array of arrays.
 type TableSample struct {
-	Columns []rows.Column
-	Rows    json.RawMessage
+	Columns   []rows.Column
+	Rows      json.RawMessage
+	Truncated bool
 }
 
 // NewTableSample shows some rows.
 func NewTableSample(r lake.Rows) (TableSample, error) {
-	shown := TableSample{Columns: make([]rows.Column, len(r.Columns))}
+	shown := TableSample{Columns: make([]rows.Column, len(r.Columns)), Truncated: r.Truncated}
 	for i, c := range r.Columns {
 		shown.Columns[i] = rows.Column{Name: c.Name, Type: c.Type}
 	}

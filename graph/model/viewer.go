@@ -7,19 +7,19 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 )
 
-// Viewer is whoever is asking.
+// Viewer is the caller.
 type Viewer struct {
 	Scope   domain.Scope
 	Session *auth.Session // nil for an API key or a run
 }
 
-// ID is that of the user, the key or the run's attempt.
+// ID returns the id of the user, the key or the run's attempt.
 func (v Viewer) ID() string { return v.Scope.Actor().ID }
 
-// Role is what the viewer may do.
+// Role returns the viewer's role.
 func (v Viewer) Role() domain.Role { return v.Scope.Role() }
 
-// User is nil for an API key or a run.
+// User returns nil for an API key or a run.
 func (v Viewer) User() *domain.User {
 	if v.Session == nil {
 		return nil
@@ -27,7 +27,7 @@ func (v Viewer) User() *domain.User {
 	return &v.Session.User
 }
 
-// SessionExpiresAt is when the session ends for good; nil without one.
+// SessionExpiresAt returns when the session finally ends; nil without a session.
 func (v Viewer) SessionExpiresAt() *time.Time {
 	if v.Session == nil {
 		return nil
@@ -35,7 +35,7 @@ func (v Viewer) SessionExpiresAt() *time.Time {
 	return &v.Session.ExpiresAt
 }
 
-// Instance is this installation, as everybody may see it.
+// Instance is this installation, as every caller may see it.
 type Instance struct {
 	Version    string
 	NeedsSetup bool

@@ -9,11 +9,12 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// GraphQL writes enums in upper case, the domain its own words in lower case: this is the one place that knows.
+// GraphQL writes enums in upper case, the domain in lower case. Only this file converts them.
 
 func marshalEnum[T ~string](v T) graphql.Marshaler { return quoted(strings.ToUpper(string(v))) }
 
-// unmarshalEnum reads a value that validation has found in the schema's enum. Null, where the schema allows it, is empty.
+// unmarshalEnum reads a value that validation has found in the schema's enum. Null becomes empty,
+// if the schema allows null.
 func unmarshalEnum[T ~string](v any) (T, error) {
 	switch s := v.(type) {
 	case string:
@@ -80,86 +81,86 @@ func UnmarshalLogStream(v any) (domain.LogStream, error) {
 	return 0, fmt.Errorf("%v is not a stream", v)
 }
 
-// MarshalMachineState writes how far a machine is.
+// MarshalMachineState writes a machine's state.
 func MarshalMachineState(v domain.MachineState) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalMachineState reads how far a machine is.
+// UnmarshalMachineState reads a machine's state.
 func UnmarshalMachineState(v any) (domain.MachineState, error) {
 	return unmarshalEnum[domain.MachineState](v)
 }
 
-// MarshalEngineState writes how far an engine is.
+// MarshalEngineState writes an engine's state.
 func MarshalEngineState(v domain.EngineState) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalEngineState reads how far an engine is.
+// UnmarshalEngineState reads an engine's state.
 func UnmarshalEngineState(v any) (domain.EngineState, error) {
 	return unmarshalEnum[domain.EngineState](v)
 }
 
-// MarshalStatementState writes how far a statement is.
+// MarshalStatementState writes a statement's state.
 func MarshalStatementState(v domain.StatementState) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalStatementState reads how far a statement is.
+// UnmarshalStatementState reads a statement's state.
 func UnmarshalStatementState(v any) (domain.StatementState, error) {
 	return unmarshalEnum[domain.StatementState](v)
 }
 
-// MarshalStatementFault writes whose matter a failure is.
+// MarshalStatementFault writes the cause of a failure.
 func MarshalStatementFault(v domain.Fault) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalStatementFault reads whose matter a failure is.
+// UnmarshalStatementFault reads the cause of a failure.
 func UnmarshalStatementFault(v any) (domain.Fault, error) { return unmarshalEnum[domain.Fault](v) }
 
-// MarshalTableKind writes whether it is a table or a view.
+// MarshalTableKind writes the kind of a table: table or view.
 func MarshalTableKind(v domain.TableKind) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalTableKind reads whether it is a table or a view.
+// UnmarshalTableKind reads the kind of a table: table or view.
 func UnmarshalTableKind(v any) (domain.TableKind, error) { return unmarshalEnum[domain.TableKind](v) }
 
-// MarshalLineageWay writes in which direction a graph is followed.
+// MarshalLineageWay writes the direction in which a graph is followed.
 func MarshalLineageWay(v domain.LineageWay) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalLineageWay reads in which direction a graph is followed.
+// UnmarshalLineageWay reads the direction in which a graph is followed.
 func UnmarshalLineageWay(v any) (domain.LineageWay, error) {
 	return unmarshalEnum[domain.LineageWay](v)
 }
 
-// MarshalLineageNodeKind writes what a node of a graph is.
+// MarshalLineageNodeKind writes the kind of a graph's node.
 func MarshalLineageNodeKind(v domain.LineageNodeKind) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalLineageNodeKind reads what a node of a graph is.
+// UnmarshalLineageNodeKind reads the kind of a graph's node.
 func UnmarshalLineageNodeKind(v any) (domain.LineageNodeKind, error) {
 	return unmarshalEnum[domain.LineageNodeKind](v)
 }
 
-// MarshalLineageDirection writes what was done with a table.
+// MarshalLineageDirection writes whether a table was read or written.
 func MarshalLineageDirection(v domain.LineageDirection) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalLineageDirection reads what was done with a table.
+// UnmarshalLineageDirection reads whether a table was read or written.
 func UnmarshalLineageDirection(v any) (domain.LineageDirection, error) {
 	return unmarshalEnum[domain.LineageDirection](v)
 }
 
-// MarshalMaintenanceKind writes what is done to a table.
+// MarshalMaintenanceKind writes the kind of a maintenance operation.
 func MarshalMaintenanceKind(v domain.MaintenanceKind) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalMaintenanceKind reads what is done to a table.
+// UnmarshalMaintenanceKind reads the kind of a maintenance operation.
 func UnmarshalMaintenanceKind(v any) (domain.MaintenanceKind, error) {
 	return unmarshalEnum[domain.MaintenanceKind](v)
 }
 
-// MarshalMaintenanceLevel writes where a setting comes from.
+// MarshalMaintenanceLevel writes the level that a setting comes from.
 func MarshalMaintenanceLevel(v domain.MaintenanceLevel) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalMaintenanceLevel reads where a setting comes from.
+// UnmarshalMaintenanceLevel reads the level that a setting comes from.
 func UnmarshalMaintenanceLevel(v any) (domain.MaintenanceLevel, error) {
 	return unmarshalEnum[domain.MaintenanceLevel](v)
 }
 
-// MarshalMaintenanceState writes how far a run of maintenance is.
+// MarshalMaintenanceState writes the state of a maintenance run.
 func MarshalMaintenanceState(v domain.MaintenanceState) graphql.Marshaler { return marshalEnum(v) }
 
-// UnmarshalMaintenanceState reads how far a run of maintenance is.
+// UnmarshalMaintenanceState reads the state of a maintenance run.
 func UnmarshalMaintenanceState(v any) (domain.MaintenanceState, error) {
 	return unmarshalEnum[domain.MaintenanceState](v)
 }

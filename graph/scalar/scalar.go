@@ -37,7 +37,7 @@ func MarshalInt64(n int64) graphql.Marshaler {
 	return quoted(strconv.FormatInt(n, 10))
 }
 
-// UnmarshalInt64 reads a decimal string, or an integer where the client has one.
+// UnmarshalInt64 reads a decimal string or an integer.
 func UnmarshalInt64(v any) (int64, error) {
 	if s, ok := v.(string); ok {
 		v = json.Number(s)
@@ -52,7 +52,7 @@ func UnmarshalInt64(v any) (int64, error) {
 // MarshalInt writes an integer.
 func MarshalInt(n int) graphql.Marshaler { return graphql.MarshalInt(n) }
 
-// UnmarshalInt reads an integer of 32 bits, as GraphQL has it; null, where the schema allows it, is 0.
+// UnmarshalInt reads GraphQL's integer of 32 bits. Null becomes 0, if the schema allows null.
 func UnmarshalInt(v any) (int, error) {
 	if v == nil {
 		return 0, nil
@@ -83,7 +83,7 @@ func MarshalBase64(b []byte) graphql.Marshaler {
 		text := make([]byte, 0, base64.StdEncoding.EncodedLen(len(b))+2)
 		text = append(text, '"')
 		text = base64.StdEncoding.AppendEncode(text, b)
-		_, _ = w.Write(append(text, '"')) // a buffer
+		_, _ = w.Write(append(text, '"')) // a buffer does not fail
 	})
 }
 
@@ -97,10 +97,10 @@ func UnmarshalBase64(v any) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalJSON writes JSON as it is.
+// MarshalJSON writes JSON unchanged.
 func MarshalJSON(v json.RawMessage) graphql.Marshaler { return raw(v) }
 
-// UnmarshalJSON reads any JSON value. Numbers of variables keep their digits.
+// UnmarshalJSON reads any JSON value. Numbers in variables keep their digits.
 func UnmarshalJSON(v any) (json.RawMessage, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -109,22 +109,22 @@ func UnmarshalJSON(v any) (json.RawMessage, error) {
 	return b, nil
 }
 
-// MarshalRows writes rows, which are JSON already.
+// MarshalRows writes rows, which are already JSON.
 func MarshalRows(v json.RawMessage) graphql.Marshaler { return raw(v) }
 
-// UnmarshalRows refuses: no input has rows.
+// UnmarshalRows refuses rows: they are never an input.
 func UnmarshalRows(any) (json.RawMessage, error) {
-	return nil, domain.Errorf(domain.CodeInvalid, "Rows are no input.")
+	return nil, domain.Errorf(domain.CodeInvalid, "Rows are not an input type.")
 }
 
 func raw(v json.RawMessage) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
-	return graphql.WriterFunc(func(w io.Writer) { _, _ = w.Write(v) }) // a buffer
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = w.Write(v) }) // a buffer does not fail
 }
 
-// quoted writes text that needs no escapes.
+// quoted writes a text that needs no escapes.
 func quoted(s string) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, `"`+s+`"`) }) // a buffer
 }

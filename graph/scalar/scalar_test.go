@@ -90,7 +90,7 @@ func TestJSONIsKeptAsItIs(t *testing.T) {
 	require.True(t, domain.IsCode(err, domain.CodeInvalid))
 }
 
-// roundTrip writes what it has read.
+// roundTrip writes the value that it has read.
 func roundTrip[T any](unmarshal func(any) (T, error), marshal func(T) graphql.Marshaler) func(string) (string, error) {
 	return func(s string) (string, error) {
 		v, err := unmarshal(s)

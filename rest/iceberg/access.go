@@ -8,25 +8,27 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// credential is what opens the storage below a prefix.
+// credential gives access to the storage below a prefix.
 type credential struct {
 	Prefix string            `json:"prefix"`
 	Config map[string]string `json:"config"`
 }
 
-// opening is how a client reaches the files of a table.
+// opening is how a client accesses the files of a table.
 type opening struct {
 	config      map[string]string
 	credentials []credential
 }
 
-// delegated says whether the client wants credentials, and is one that is given any: an engine of the platform's own, with the token of its statement.
+// delegated reports whether the client requests credentials and may have them. Only the platform's
+// own engines may, with their statement's token.
 func (c *call) delegated() bool {
 	return c.scope.Actor().Kind == domain.ActorStatement && c.wants("X-Iceberg-Access-Delegation", "vended-credentials")
 }
 
-// opening tells everybody where an S3 storage is, and who may have them the keys to it. Older clients take them from the configuration, newer ones from
-// the credentials. A storage of files needs neither.
+// opening returns the location of an S3 storage to every caller, and its keys if vend is set. Older
+// clients read the keys from the configuration, newer ones from the credentials. A file storage
+// needs neither.
 func (f *face) opening(c *call, vend bool) (opening, error) {
 	access, err := f.Catalog.Access(c.Context(), c.scope)
 	if err != nil || access.S3 == nil {
@@ -42,7 +44,7 @@ func (f *face) opening(c *call, vend bool) (opening, error) {
 	return o, nil
 }
 
-// located is where an S3 storage is, which is no secret.
+// located returns the location of an S3 storage, which is not secret.
 func located(s *lake.S3Access) map[string]string {
 	config := map[string]string{"s3.path-style-access": strconv.FormatBool(s.PathStyle)}
 	if s.Endpoint != "" {
@@ -65,7 +67,8 @@ func secrets(s *lake.S3Access) map[string]string {
 	return config
 }
 
-// loadCredentials answers with fresh credentials of a table's storage: with none to whoever is given none.
+// loadCredentials answers with new credentials of a table's storage, or without credentials to a
+// caller that may not have them.
 func (f *face) loadCredentials(c *call) error {
 	if _, err := f.Catalog.Table(c.Context(), c.scope, c.ref("table"), domain.KindTable); err != nil {
 		return err

@@ -15,7 +15,8 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// attempts are requests for every endpoint, with the status of each for somebody who may do it, in an order that works.
+// attempts are requests for every endpoint, in a working order, with the status for a permitted
+// caller.
 type attempt struct {
 	method, path string
 	body         any
@@ -57,7 +58,7 @@ func (w *world) attempts(t tenant) []attempt {
 	}
 }
 
-// TestWhoMayDoWhat tries every endpoint with every kind of credential.
+// TestWhoMayDoWhat calls every endpoint with every kind of credential.
 func TestWhoMayDoWhat(t *testing.T) {
 	w := newWorld(t)
 	endpoints, _ := w.call(w.ours.viewer, "GET", "/v1/config", nil).object(200)["endpoints"].([]any)
@@ -73,6 +74,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.auth.Logout(t.Context(), scope))
 
+	writing, reading := w.statement(w.ours), w.reading(w.ours)
 	nobody := map[string]string{
 		"none": "", "nonsense": "None", "revoked key": revoked, "of a revoked key": exchanged, "signed out": stranger, "unknown run": auth.RunTokenPrefix + "a.b.c",
 		"unknown statement": auth.StatementTokenPrefix + "a.b.c", "unknown exchanged": auth.KeyTokenPrefix + "a~b~99999999999.b.c",
@@ -90,7 +92,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	for _, a := range w.attempts(w.ours) {
 		r := w.call(w.theirs.admin, a.method, a.path, a.body)
 		switch {
-		case a.want == 400: // a location outside of one's own workspace is refused before anything is looked for
+		case a.want == 400: // a location outside of the workspace is refused first
 			r.refused(400, "BadRequestException")
 		case a.method == "HEAD":
 			require.Equal(t, 404, r.status, "another workspace: %s %s", a.method, a.path)
@@ -98,13 +100,20 @@ func TestWhoMayDoWhat(t *testing.T) {
 			r.refused(404, "NoSuchWarehouseException")
 		}
 		require.Equal(t, 403, w.call(w.ours.agentToken, a.method, a.path, a.body).status, "an agent: %s %s", a.method, a.path)
-		r = w.call(w.ours.viewer, a.method, a.path, a.body)
-		if a.writes {
-			r.refused(403, "ForbiddenException")
-		} else {
-			require.Equal(t, a.want, r.status, "a viewer: %s %s: %s", a.method, a.path, r.body)
+		for who, token := range map[string]string{"a viewer": w.ours.viewer, "an editor's statement that reads": reading} {
+			r = w.call(token, a.method, a.path, a.body)
+			if a.writes {
+				r.refused(403, "ForbiddenException")
+			} else {
+				require.Equal(t, a.want, r.status, "%s: %s %s: %s", who, a.method, a.path, r.body)
+			}
 		}
 	}
+	exchange := url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "subject_token": {reading}}
+	require.Equal(t, reading, w.call("", "POST", "/v1/oauth/tokens", exchange).object(200)["access_token"], "an exchange adds no rights")
+	require.NotEqual(t, 403, w.call(writing, "POST", w.ns(w.ours, "/public/views"), viewOf("by_statement", "SELECT 1")).status)
+	forged := auth.StatementTokenPrefix + strings.TrimPrefix(reading, auth.ReadingTokenPrefix)
+	w.call(forged, "GET", "/v1/config", nil).refused(401, "NotAuthorizedException")
 	for _, token := range []string{w.ours.editor, w.ours.key, w.token(w.ours.key)} {
 		for _, a := range w.attempts(w.ours) {
 			r := w.call(token, a.method, a.path, a.body)
@@ -121,7 +130,7 @@ func credentials(secret string) url.Values {
 	return url.Values{"grant_type": {"client_credentials"}, "client_id": {"anything"}, "client_secret": {secret}, "scope": {"catalog"}}
 }
 
-// token is what an API key is exchanged for.
+// token is exchanged for an API key.
 func (w *world) token(key string) string {
 	w.t.Helper()
 	token, _ := w.call("", "POST", "/v1/oauth/tokens", credentials(key)).object(200)["access_token"].(string)
@@ -156,7 +165,7 @@ func TestTokens(t *testing.T) {
 	w.call(token, "GET", "/v1/config", nil).refused(401, "NotAuthorizedException")
 	w.call(next, "GET", "/v1/config", nil).object(200)
 	require.Equal(t, "invalid_client", post(exchange(token)).object(401)["error"], "an expired token is not renewed")
-	post(exchange(token), "Authorization", "Basic "+basic).object(200) // but by the key that it stood for
+	post(exchange(token), "Authorization", "Basic "+basic).object(200) // but renewed by its API key
 	post(exchange(w.ours.key)).object(200)
 	w.call(w.ours.admin, "GET", "/v1/config", nil).refused(401, "NotAuthorizedException")
 
@@ -193,7 +202,7 @@ func TestTokens(t *testing.T) {
 	post(credentials(w.ours.key)).object(401)
 }
 
-// TestWhoeverSignedInRenewsTheirToken: clients that see the end of an access token exchange it.
+// TestWhoeverSignedInRenewsTheirToken: clients exchange an access token before it expires.
 func TestWhoeverSignedInRenewsTheirToken(t *testing.T) {
 	w := newWorld(t)
 	form := url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "subject_token": {w.ours.viewer}}
@@ -204,7 +213,7 @@ func TestWhoeverSignedInRenewsTheirToken(t *testing.T) {
 	w.call(token, "POST", w.ns(w.ours, ""), object{"namespace": []string{"x"}}).refused(403, "ForbiddenException")
 }
 
-// bucket is files that say of themselves that they are in S3.
+// bucket is local files that claim to be in S3.
 type bucket struct {
 	lake.Files
 	access lake.S3Access
@@ -221,7 +230,8 @@ func (w *world) bucket(s lake.S3Access) {
 	w.catalog.Files = b
 }
 
-// TestCredentialsAreTheEnginesAlone: everybody knows where an S3 storage is, and only an engine that asks is given its keys.
+// TestCredentialsAreTheEnginesAlone: every caller gets the location of an S3 storage, and only an
+// engine that asks for its keys gets them.
 func TestCredentialsAreTheEnginesAlone(t *testing.T) {
 	w := newWorld(t)
 	w.table(w.ours, "t")
@@ -241,7 +251,7 @@ func TestCredentialsAreTheEnginesAlone(t *testing.T) {
 		require.NotContains(t, v, "storage-credentials", who)
 		require.Equal(t, object{"storage-credentials": []any{}}, w.call(token, "GET", path+"/credentials", nil, ask...).object(200))
 	}
-	require.Equal(t, where, w.call(statement, "GET", path, nil).object(200)["config"], "who does not ask is given none")
+	require.Equal(t, where, w.call(statement, "GET", path, nil).object(200)["config"], "credentials require a request for them")
 	vended := w.call(statement, "GET", path, nil, ask...)
 	v := vended.object(200)
 	require.Equal(t, keys, v["config"])

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkLoadTable is a warm load over HTTP, with the metadata and when nothing has changed.
+// BenchmarkLoadTable measures a warm load over HTTP, with the metadata and with 304.
 func BenchmarkLoadTable(b *testing.B) {
 	w := newWorld(b)
 	w.table(w.ours, "t")

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,15 +17,16 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// call is a request of somebody who is known.
+// call is a request of an authenticated caller.
 type call struct {
 	*http.Request
 	w        http.ResponseWriter
 	scope    domain.Scope
 	maxBody  int64
-	received []byte // the body, once it was read
+	received []byte // the body, after it was read
 }
 
 // serving turns a function that may fail into a handler.
@@ -43,11 +42,11 @@ func (f *face) serving(serve func(*call) error) http.HandlerFunc {
 	}
 }
 
-// param is a part of the path. Paths are routed as they were sent, so it is decoded here, once.
+// param returns a decoded part of the path. Paths are routed encoded, so it is decoded only here.
 func (c *call) param(name string) string {
 	sent := chi.URLParam(c.Request, name)
 	decoded, err := url.PathUnescape(sent)
-	if err != nil { // net/http has refused such a path already
+	if err != nil { // net/http has already refused such a path
 		return sent
 	}
 	return decoded
@@ -55,7 +54,8 @@ func (c *call) param(name string) string {
 
 func (c *call) database() string { return c.param("prefix") }
 
-// separator joins the levels of a namespace in paths and queries; a dot does as well, as in the service.
+// separator joins the levels of a namespace in paths and queries. A dot is accepted too, as in the
+// service.
 const separator = "\x1f"
 
 func (c *call) schema() string { return joined(c.param("namespace")) }
@@ -66,15 +66,16 @@ func (c *call) ref(name string) lake.Ref {
 	return lake.Ref{Database: c.database(), Schema: c.schema(), Name: c.param(name)}
 }
 
-// namespace is a schema in the protocol's form: its levels.
+// namespace is a schema in the protocol's form: a list of levels.
 type namespace []string
 
 func levels(schema string) namespace { return strings.Split(schema, ".") }
 
-// schema is the namespace as the service has it. A level with a dot could not be told from two levels.
+// schema returns the namespace in the service's form. A level with a dot is refused: it could not
+// be distinguished from two levels.
 func (n namespace) schema(field string) (string, error) {
 	if len(n) == 0 {
-		return "", domain.Invalid(field, "The field %q has no level; give the namespace as an array of names.", field)
+		return "", domain.Invalid(field, "The field %q is empty; give the namespace as an array of names.", field)
 	}
 	for _, level := range n {
 		if level == "" || strings.ContainsAny(level, "."+separator) {
@@ -84,7 +85,7 @@ func (n namespace) schema(field string) (string, error) {
 	return strings.Join(n, "."), nil
 }
 
-// identifier is a table or a view in the protocol's form.
+// identifier names a table or a view in the protocol's form.
 type identifier struct {
 	Namespace namespace `json:"namespace"`
 	Name      string    `json:"name"`
@@ -105,17 +106,11 @@ func missing(field string) error {
 	return domain.Invalid(field, "The field %q is missing; give it.", field)
 }
 
-// maxKey bounds an idempotency key, in bytes, as elsewhere in the API.
-const maxKey = 255
-
-// key makes a change one that can be sent again, where the client wants it. The body must have been read.
+// key returns the request's idempotency key, if the client sent one. The body must have been read.
 func (c *call) key() (lake.Key, error) {
-	key := c.Header.Get("Idempotency-Key")
-	if key == "" {
-		return lake.Key{}, nil
-	}
-	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return lake.Key{}, domain.Invalid("Idempotency-Key", "The header Idempotency-Key has more than %d characters, or others than ASCII; send a UUID.", maxKey)
+	key, err := httpx.Key(c.Header)
+	if err != nil || key == "" {
+		return lake.Key{}, err
 	}
 	h := sha256.New()
 	_, _ = io.WriteString(h, c.Method+"\n"+c.URL.RequestURI()+"\n") // a hash never fails
@@ -131,12 +126,20 @@ func (c *call) change(v any) (lake.Key, error) {
 	return c.key()
 }
 
-// body reads the whole body, which is one JSON value, into v. Fields that v does not have are newer clients' and are left alone.
+// Bounds of a body. A column's type nests several values at each level, and a table may have
+// thousands of columns.
+const (
+	maxDepth  = 500
+	maxValues = 500_000
+)
+
+// body reads the whole body, which is one JSON value, into v. It ignores fields that v does not
+// have: newer clients send them.
 func (c *call) body(v any) error {
-	if err := isJSON(c.Header); err != nil {
+	if err := httpx.IsJSON(c.Header); err != nil {
 		return err
 	}
-	body, err := receive(c.w, c.Request, c.maxBody)
+	body, err := httpx.Receive(c.w, c.Request, c.maxBody)
 	if err != nil {
 		return err
 	}
@@ -151,10 +154,13 @@ func (c *call) body(v any) error {
 	case bytes.TrimSpace(body)[0] != '{':
 		return domain.Invalid("body", "The body is not a JSON object.")
 	}
+	if err := httpx.Count(c.Context(), body, maxDepth, maxValues); err != nil {
+		return err
+	}
 	return readable(json.Unmarshal(body, v))
 }
 
-// readable says in a sentence what is wrong with JSON.
+// readable returns what is wrong with the JSON, as a sentence.
 func readable(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return domain.Invalid("body", "The value of %q is a JSON %s, which it cannot be (at byte %d).", wrong.Field, wrong.Value, wrong.Offset)
@@ -168,53 +174,8 @@ func readable(err error) error {
 	return nil
 }
 
-func isJSON(header http.Header) error {
-	if err := plain(header); err != nil {
-		return err
-	}
-	kind, params, err := mime.ParseMediaType(header.Get("Content-Type"))
-	charset := strings.ToLower(params["charset"])
-	if err != nil || kind != "application/json" || charset != "" && charset != "utf-8" {
-		return refuse(http.StatusUnsupportedMediaType, unsupportedMedia, "Send the body as JSON, with the header Content-Type: application/json.")
-	}
-	return nil
-}
-
-const unsupportedMedia = "UnsupportedMediaTypeException"
-
-// plain refuses compressed bodies, of which nobody knows how long they are.
-func plain(header http.Header) error {
-	coding := header.Get("Content-Encoding")
-	if coding == "" || strings.EqualFold(coding, "identity") {
-		return nil
-	}
-	refused := refuse(http.StatusUnsupportedMediaType, unsupportedMedia, "Send the body as it is, without Content-Encoding: %s.", coding)
-	refused.headers = map[string]string{"Accept-Encoding": "identity"}
-	return refused
-}
-
-// receive reads the whole body, to a bounded size. The server bounds the time.
-func receive(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	tooLarge := domain.Errorf(domain.CodeTooLarge, "The body is larger than %d bytes.", limit)
-	if r.ContentLength > limit {
-		w.Header().Set("Connection", "close") // the rest is not read
-		return nil, tooLarge
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		w.Header().Set("Connection", "close")
-		return nil, tooLarge
-	}
-	if slow, ok := errors.AsType[net.Error](err); ok && slow.Timeout() {
-		return nil, refuse(http.StatusRequestTimeout, "RequestTimeoutException", "The body did not arrive in time; send the request again.")
-	}
-	if err != nil {
-		return nil, domain.Invalid("body", "The body could not be read to its end.").Because(err)
-	}
-	return body, nil
-}
-
-// escapesNUL says whether a string of the JSON has a NUL character, which no database takes as text.
+// escapesNUL reports whether a string of the JSON has a NUL character, which a database cannot
+// store as text.
 func escapesNUL(body []byte) bool {
 	const escape = `\u0000`
 	for at := 0; ; {
@@ -232,7 +193,7 @@ func escapesNUL(body []byte) bool {
 	}
 }
 
-// noContent answers that it is done.
+// noContent answers 204.
 func (c *call) noContent() error {
 	c.w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -244,7 +205,7 @@ func (c *call) answer(v any) error {
 	return nil
 }
 
-// flag is a Boolean of the query, in any case: PyIceberg capitalises it.
+// flag reads a Boolean of the query, in any case: PyIceberg capitalises it.
 func (c *call) flag(name string) (bool, error) {
 	switch sent := c.URL.Query().Get(name); strings.ToLower(sent) {
 	case "", "false":
@@ -256,7 +217,7 @@ func (c *call) flag(name string) (bool, error) {
 	}
 }
 
-// wants says whether a header, which is a list, has the value.
+// wants reports whether a header, which is a list, has the value.
 func (c *call) wants(header, value string) bool {
 	return slices.ContainsFunc(strings.Split(strings.Join(c.Header.Values(header), ","), ","), func(s string) bool {
 		return strings.EqualFold(strings.TrimSpace(s), value)

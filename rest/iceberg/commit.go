@@ -2,19 +2,22 @@ package iceberg
 
 import (
 	"encoding/json"
+	"net/http"
+	"time"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// commit is one table's or view's part of a change.
+// commit is the part of a change for one table or view.
 type commit struct {
 	Identifier   *identifier     `json:"identifier"`
 	Requirements json.RawMessage `json:"requirements"`
 	Updates      json.RawMessage `json:"updates"`
 }
 
-// change is the commit of the table or view that the path names; where the body names one too, it is the same.
+// change reads the commit of the table or view in the path. If the body names a table too, it must
+// be the same.
 func (in commit) change(ref lake.Ref) (lake.Change, error) {
 	if in.Identifier != nil {
 		named, err := in.Identifier.ref("identifier", ref.Database)
@@ -22,7 +25,7 @@ func (in commit) change(ref lake.Ref) (lake.Change, error) {
 			return lake.Change{}, err
 		}
 		if domain.FoldName(named.Schema) != domain.FoldName(ref.Schema) || domain.FoldName(named.Name) != domain.FoldName(ref.Name) {
-			return lake.Change{}, domain.Invalid("identifier", "The body's identifier is %q and the path names %q; send the commit to the table that it is of.",
+			return lake.Change{}, domain.Invalid("identifier", "The body's identifier is %q and the path names %q; send the commit to its own table.",
 				named.Schema+"."+named.Name, ref.Schema+"."+ref.Name)
 		}
 	}
@@ -32,12 +35,26 @@ func (in commit) change(ref lake.Ref) (lake.Change, error) {
 	return lake.Change{Ref: ref, Requirements: orNone(in.Requirements), Updates: orNone(in.Updates)}, nil
 }
 
-// orNone is an empty array for null, which clients send for one.
+// orNone returns an empty array for null, which some clients send.
 func orNone(raw json.RawMessage) json.RawMessage {
 	if given(raw) {
 		return raw
 	}
 	return json.RawMessage("[]")
+}
+
+// erasure reads when the files that the commit forgets are deleted. The platform's own maintenance
+// sends it.
+func erasure(h http.Header) (*lake.Erasure, error) {
+	list := h.Get("Millpond-Erase-List")
+	if list == "" {
+		return nil, nil
+	}
+	after, err := time.ParseDuration(h.Get("Millpond-Erase-After"))
+	if err != nil {
+		return nil, domain.Invalid("Millpond-Erase-After", "The header Millpond-Erase-After is %q; use a time such as 24h.", h.Get("Millpond-Erase-After"))
+	}
+	return &lake.Erasure{List: list, After: after}, nil
 }
 
 func (f *face) commitTable(c *call) error {
@@ -50,6 +67,9 @@ func (f *face) commitTable(c *call) error {
 	if err != nil {
 		return err
 	}
+	if change.Erase, err = erasure(c.Header); err != nil {
+		return err
+	}
 	done, err := f.Catalog.Commit(c.Context(), c.scope, change, key)
 	if err != nil {
 		return err
@@ -57,7 +77,7 @@ func (f *face) commitTable(c *call) error {
 	return c.answerLoaded(done, around{})
 }
 
-// commitTransaction commits to several tables, all or none.
+// commitTransaction commits to several tables atomically.
 func (f *face) commitTransaction(c *call) error {
 	var in struct {
 		Changes []commit `json:"table-changes"`
@@ -85,8 +105,9 @@ func (f *face) commitTransaction(c *call) error {
 	return c.noContent()
 }
 
-// reportMetrics takes a client's report of a scan or a commit, and keeps nothing of it: the platform measures its own engines itself. The
-// table may be one that is staged: Spark tells of what it has written before the table is there.
+// reportMetrics accepts a client's report of a scan or a commit and discards it: the platform
+// measures its own engines. The table may be a staged one: Spark reports its writes before the
+// table exists.
 func (f *face) reportMetrics(c *call) error {
 	var in struct {
 		Type string `json:"report-type"`

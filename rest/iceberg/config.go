@@ -7,7 +7,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// configured is the part of the configuration that is the same for everybody.
+// configured is the part of the configuration that all clients share.
 type configured struct {
 	Overrides map[string]string `json:"overrides"`
 	Defaults  map[string]string `json:"defaults"`
@@ -23,7 +23,8 @@ func configure(endpoints []endpoint) configured {
 	return c
 }
 
-// getConfig tells a client what there is for its warehouse, a database by its name or id; without one it is the one that a workspace starts with.
+// getConfig returns the configuration of the client's warehouse: a database by its name or id.
+// Without a warehouse it is the first database of the workspace.
 func (f *face) getConfig(c *call) error {
 	warehouse := c.URL.Query().Get("warehouse")
 	if warehouse == "" {

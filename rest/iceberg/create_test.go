@@ -13,7 +13,7 @@ import (
 	"github.com/millpond/millpond/rest/iceberg"
 )
 
-// untouched is a body that nobody may read.
+// untouched is a body that must not be read.
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {
@@ -21,7 +21,8 @@ func (u untouched) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestCreatingIsForWriters: who may not create a table has not a byte of the request looked at; for others it is bounded.
+// TestCreatingIsForWriters: the body of a caller without the right is not read; for others it is
+// bounded.
 func TestCreatingIsForWriters(t *testing.T) {
 	w := newWorld(t)
 	face, err := iceberg.Handler(iceberg.Options{Catalog: w.catalog, Auth: w.auth, Log: slog.New(slog.DiscardHandler)})

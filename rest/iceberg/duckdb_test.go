@@ -19,7 +19,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// duck is DuckDB with its extension for Iceberg.
+// duck is DuckDB with its Iceberg extension.
 type duck struct {
 	t  *testing.T
 	db *sql.Conn
@@ -38,11 +38,11 @@ func newDuck(t *testing.T) *duck {
 	for _, name := range []string{"avro", "httpfs", "iceberg"} {
 		d.exec("LOAD '" + extension(t, dir, name) + "'")
 	}
-	t.Chdir(t.TempDir()) // the extension makes directories where it runs
+	t.Chdir(t.TempDir()) // the extension creates directories in the working directory
 	return d
 }
 
-// extension unpacks one of the extensions that the engine embeds.
+// extension unpacks an extension that the engine embeds.
 func extension(t *testing.T, dir, name string) string {
 	t.Helper()
 	packed, err := os.Open(filepath.Join("../../agent/engine/extensions", runtime.GOOS+"_"+runtime.GOARCH, name+".duckdb_extension.gz"))
@@ -69,7 +69,7 @@ func (d *duck) exec(statements ...string) {
 	}
 }
 
-// rows are those of a query, each as text.
+// rows returns the rows of a query, each as text.
 func (d *duck) rows(query string) []string {
 	d.t.Helper()
 	found, err := d.db.QueryContext(d.t.Context(), query)
@@ -90,7 +90,8 @@ func (d *duck) rows(query string) []string {
 	return all
 }
 
-// TestDuckDB reads and writes with DuckDB's own extension: tables, nested namespaces, all kinds of changes, and transactions over several tables.
+// TestDuckDB reads and writes with DuckDB's own extension: tables, nested namespaces, all kinds of
+// changes, and transactions over several tables.
 func TestDuckDB(t *testing.T) {
 	python := pyIceberg(t)
 	w := newWorld(t)
@@ -128,7 +129,8 @@ func TestDuckDB(t *testing.T) {
 	d.exec("DROP TABLE lake.duck.made")
 	require.Equal(t, 404, w.call(w.ours.viewer, "HEAD", w.ns(w.ours, "/duck/tables/made"), nil).status)
 
-	// Samples hold the position deletes that DuckDB has written, whose format it writes as "parquet".
+	// Samples hold the position deletes that DuckDB has written, whose format it writes as
+	// "parquet".
 	people, err := w.catalog.Table(t.Context(), w.ours.scope, lake.Ref{Database: "lake", Schema: "duck", Name: "people"}, domain.KindTable)
 	require.NoError(t, err)
 	sampled, err := w.catalog.Sample(t.Context(), w.ours.scope, people.ID, 100)
@@ -139,7 +141,8 @@ func TestDuckDB(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"0 n0", "1 merged", "2 n2", "3 changed", "4 n4", "5 n5", "6 n6", "7 n7", "100 new", "101 <nil>"}, ids)
 
-	// Other clients see what DuckDB wrote. iceberg-go 0.7.0 by itself reads none of its position deletes: it takes "parquet" for another format than "PARQUET".
+	// Other clients see what DuckDB wrote. Plain iceberg-go 0.7.0 reads no position deletes of
+	// DuckDB: it distinguishes the formats "parquet" and "PARQUET".
 	tbl, err := w.goClient(t, w.ours.key).LoadTable(t.Context(), []string{"duck", "a"})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), tbl.CurrentSnapshot().Summary.Properties.GetInt64("total-records", 0))

@@ -12,15 +12,16 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// answer is a status and the protocol's type of an error.
+// answer is the status and the protocol's type of an error.
 type answer struct {
 	status int
 	kind   string
 }
 
-// codes is the one table from the domain's codes to the protocol.
+// codes maps the domain's codes to the protocol.
 var codes = map[domain.Code]answer{
 	domain.CodeInvalid:         {http.StatusBadRequest, "BadRequestException"},
 	domain.CodeUnauthenticated: {http.StatusUnauthorized, "NotAuthorizedException"},
@@ -35,8 +36,9 @@ var codes = map[domain.Code]answer{
 	domain.CodeInternal:        {http.StatusInternalServerError, "InternalServerErrorException"},
 }
 
-// reasons is the one table from the catalog's reasons to the protocol's statuses. An unknown outcome is 500 and never asks to try again: a client that
-// did would take the refusal of its own commit for a failure, and remove files that the table has.
+// reasons maps the catalog's reasons to the protocol's statuses. An unknown outcome is 500 and
+// never asks to retry. A client that retried would see its own commit refused, take that for a
+// failure, and remove files that the table has.
 var reasons = map[lake.Reason]int{
 	lake.NoSuchWarehouse:     http.StatusNotFound,
 	lake.NoSuchNamespace:     http.StatusNotFound,
@@ -50,7 +52,7 @@ var reasons = map[lake.Reason]int{
 	lake.UnprocessableEntity: http.StatusUnprocessableEntity,
 }
 
-// refusal is an error as a client sees it.
+// refusal is an error in the form of the protocol.
 type refusal struct {
 	answer
 	message string
@@ -60,11 +62,11 @@ type refusal struct {
 // Error implements error.
 func (e *refusal) Error() string { return e.kind + ": " + e.message }
 
-// refuse is an error that the domain knows nothing of.
+// refuse returns an error that the domain does not know.
 func refuse(status int, kind, format string, args ...any) *refusal {
 	for i, arg := range args {
 		if s, ok := arg.(string); ok {
-			args[i] = shorten(s)
+			args[i] = httpx.Shorten(s)
 		}
 	}
 	return &refusal{answer: answer{status, kind}, message: fmt.Sprintf(format, args...)}
@@ -72,10 +74,10 @@ func refuse(status int, kind, format string, args ...any) *refusal {
 
 func errUnsupported() error {
 	return refuse(http.StatusNotAcceptable, "UnsupportedOperationException",
-		"This catalog does not have this operation; the list \"endpoints\" of %s/v1/config has what there is.", Prefix)
+		"This catalog does not have this operation; the list \"endpoints\" of %s/v1/config has all operations.", Prefix)
 }
 
-// fail answers with an error, and logs the cause of one that is on our side.
+// fail answers with an error, and logs the cause of a server error.
 func (f *face) fail(w http.ResponseWriter, r *http.Request, err error) {
 	shown, ok := errors.AsType[*refusal](err)
 	if !ok {
@@ -85,17 +87,34 @@ func (f *face) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (f *face) translate(ctx context.Context, err error) *refusal {
+	if refused, ok := errors.AsType[*httpx.Refusal](err); ok {
+		return ofHTTP(refused)
+	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) && lake.ReasonOf(err) == "" {
-		err = domain.Errorf(domain.CodeUnavailable, "The request was ended before it was done; try again.") // the client has gone, or the server stops
+		err = domain.Errorf(domain.CodeUnavailable, "The request was ended before it was done; try again.") // client left or server stops
 	}
 	shown := translated(err)
 	if shown.status == http.StatusInternalServerError {
-		f.Log.ErrorContext(ctx, "request failed", slog.String("request_id", requestID(ctx)), slog.Any("error", err))
+		f.Log.ErrorContext(ctx, "request failed", slog.String("request_id", httpx.RequestID(ctx)), slog.Any("error", err))
 	}
 	return shown
 }
 
-// translated is what a client may see of an error.
+// kinds are the protocol's types of errors that exist only in HTTP.
+var kinds = map[int]string{
+	http.StatusRequestTimeout: "RequestTimeoutException", http.StatusUnsupportedMediaType: "UnsupportedMediaTypeException",
+	http.StatusInternalServerError: "InternalServerErrorException",
+}
+
+func ofHTTP(r *httpx.Refusal) *refusal {
+	shown := &refusal{answer: answer{r.Status, kinds[r.Status]}, message: r.Message, headers: map[string]string{}}
+	for name := range r.Header {
+		shown.headers[name] = r.Header.Get(name)
+	}
+	return shown
+}
+
+// translated returns the error that the client may see.
 func translated(err error) *refusal {
 	e := domain.AsError(err)
 	shown := &refusal{message: sentence(e), headers: map[string]string{}}
@@ -118,7 +137,7 @@ func translated(err error) *refusal {
 	return shown
 }
 
-// sentence names the field where the message does not.
+// sentence adds the field's name unless the message contains it.
 func sentence(e *domain.Error) string {
 	if e.Field == "" || strings.Contains(e.Message, e.Field) {
 		return e.Message
@@ -147,20 +166,9 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic(err) // types of ours, which JSON has
+		panic(err) // our own types always marshal
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // fails when the client has gone, and then nobody is to be told
-}
-
-// maxShown bounds how much of what a caller sent is shown back, in bytes.
-const maxShown = 200
-
-// shorten cuts what came from outside to what a message can hold.
-func shorten(s string) string {
-	if len(s) > maxShown {
-		s = s[:maxShown] + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	_, _ = w.Write(b.Bytes()) // fails if the client left; nothing can be reported then
 }

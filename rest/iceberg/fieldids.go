@@ -9,24 +9,25 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// shape is what refers to the fields of a new table by their ids.
+// shape has the parts of a new table that refer to field ids.
 type shape struct {
 	Schema, PartitionSpec, SortOrder json.RawMessage
 }
 
-// idKeys are the names under which a schema, a partition spec and a sort order have the ids of fields.
+// idKeys are the keys of field ids in a schema, a partition spec and a sort order.
 var idKeys = []string{"id", "element-id", "key-id", "value-id", "identifier-field-ids", "source-id", "source-ids"}
 
-// zeroID is an id of 0 under one of these names, or one in a list of ids.
+// zeroID matches an id of 0 under one of these keys, or in a list of ids.
 var zeroID = regexp.MustCompile(`"(?:id|element-id|key-id|value-id|source-id)"\s*:\s*0\s*[,}]|"(?:identifier-field-ids|source-ids)"\s*:\s*\[(?:[^\]]*[\s,])?0\s*[,\]]`)
 
-// mayCountFromZero says whether the JSON has to be decoded to know. A name may be written with escapes.
+// mayCountFromZero reports whether the JSON must be decoded to find an id of 0. A key may be
+// written with escapes.
 func mayCountFromZero(raw json.RawMessage) bool {
 	return zeroID.Match(raw) || bytes.Contains(raw, []byte(`\u00`))
 }
 
-// countedFromOne are the same with ids from 1, as the service wants them. The ids in the request for a table only tell its fields apart, since the catalog
-// gives them new ones; Spark counts from 0.
+// countedFromOne returns the same shape with ids from 1, as the service requires. Ids in a request
+// only distinguish fields, because the catalog assigns new ones. Spark counts from 0.
 func (s shape) countedFromOne() (shape, error) {
 	parts := []*json.RawMessage{&s.Schema, &s.PartitionSpec, &s.SortOrder}
 	if !slices.ContainsFunc(parts, func(part *json.RawMessage) bool { return mayCountFromZero(*part) }) {
@@ -59,7 +60,7 @@ func (s shape) countedFromOne() (shape, error) {
 		eachID(decoded[i], func(id json.Number) json.Number {
 			n, err := id.Int64()
 			if err != nil || n < 0 {
-				failed = domain.Invalid("schema", "The field id %s is none; use whole numbers from 0.", id.String())
+				failed = domain.Invalid("schema", "The field id %s is invalid; use whole numbers from 0.", id.String())
 			}
 			next, _ := json.Marshal(n + 1)
 			return json.Number(next)
@@ -75,7 +76,7 @@ func (s shape) countedFromOne() (shape, error) {
 	return s, nil
 }
 
-// eachID puts another id for each id of a field. Defaults of fields hold data, and no ids.
+// eachID replaces each field id. It skips the defaults of fields, which hold data.
 func eachID(v any, next func(json.Number) json.Number) {
 	switch v := v.(type) {
 	case []any:

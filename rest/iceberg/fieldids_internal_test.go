@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOnlyWhatMayCountFromZeroIsDecoded: nothing else is looked at whole, and no way to write such an id is missed.
+// TestOnlyWhatMayCountFromZeroIsDecoded: other requests are not decoded, and every spelling of a
+// zero id is found.
 func TestOnlyWhatMayCountFromZeroIsDecoded(t *testing.T) {
 	for _, raw := range []string{
 		`{"id":0}`, `{"id" : 0 , "a":1}`, `{"fields":[{"type":{"type":"list","element-id":0,"element":"int"}}]}`, `{"key-id":0}`, `{"value-id":

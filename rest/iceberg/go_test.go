@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goClient is iceberg-go's own client, with an API key as its credential.
+// goClient is iceberg-go's client with an API key as its credential.
 func (w *world) goClient(t *testing.T, key string) *rest.Catalog {
 	c, err := rest.NewCatalog(t.Context(), "millpond", w.url, rest.WithCredential("ci:"+key), rest.WithWarehouseLocation("lake"))
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func (w *world) goClient(t *testing.T, key string) *rest.Catalog {
 	return c
 }
 
-// TestConformance runs iceberg-go's own suite for catalogs.
+// TestConformance runs iceberg-go's catalog test suite.
 func TestConformance(t *testing.T) {
 	w := newWorld(t)
 	catalogtest.RunCatalogTests(t, catalogtest.Config{
@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// recordsOf is a batch of rows of an id and a name.
+// recordsOf returns a batch of rows with an id and a name.
 func recordsOf(t *testing.T, schema *arrow.Schema, json string) array.RecordReader {
 	t.Helper()
 	batch, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(json))
@@ -43,7 +43,7 @@ func recordsOf(t *testing.T, schema *arrow.Schema, json string) array.RecordRead
 	return r
 }
 
-// ids are those of a table's rows.
+// ids returns the ids of a table's rows.
 func ids(ctx context.Context, t *testing.T, tbl *table.Table, options ...table.ScanOption) []int64 {
 	t.Helper()
 	rows, err := tbl.Scan(options...).ToArrowTable(ctx)
@@ -56,7 +56,7 @@ func ids(ctx context.Context, t *testing.T, tbl *table.Table, options ...table.S
 	return found
 }
 
-// TestIcebergGo reads and writes with iceberg-go: what a client of it does with a table, from its making to its end.
+// TestIcebergGo reads and writes a table with iceberg-go, from its creation to its deletion.
 func TestIcebergGo(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

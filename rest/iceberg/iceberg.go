@@ -1,10 +1,10 @@
-// Package iceberg shows the catalog (domain/lake) as an Iceberg REST catalog, for clients as they come: PyIceberg, Spark, Trino, DuckDB, iceberg-go.
-// It translates and does nothing else. A database is the warehouse of such a client and the prefix of its paths; the levels of a schema are joined by
-// the unit separator in paths, and by a dot in the service.
+// Package iceberg serves the catalog (domain/lake) as an Iceberg REST catalog, for standard
+// clients: PyIceberg, Spark, Trino, DuckDB, iceberg-go. It only translates. A database is the
+// client's warehouse and the prefix of its paths. The levels of a schema are joined by the unit
+// separator in paths, and by a dot in the service.
 package iceberg
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -14,29 +14,33 @@ import (
 
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// Prefix begins the path of every endpoint; it is the uri that clients are given.
+// Prefix begins the path of every endpoint. It is the uri in a client's configuration.
 const Prefix = "/api/v1/iceberg"
 
-// defaultMaxBody bounds a request's body where Options do not: schemas of thousands of columns and long transactions fit.
+// defaultMaxBody bounds a request's body, in bytes, unless Options do. It fits schemas of thousands
+// of columns and long transactions.
 const defaultMaxBody = 32 << 20
 
-// Options are what the face is made of.
+// Options are the services and the limits of the face.
 type Options struct {
 	Catalog *lake.Catalog
 	Auth    *auth.Service
-	Log     *slog.Logger // of internal errors, each with its request id
-	MaxBody int64        // of a request, in bytes; 0 stands for 32 MiB
+	Log     *slog.Logger  // logs internal errors, each with its request id
+	MaxBody int64         // of a request, in bytes; 0 means 32 MiB
+	HTTP    *httpx.Server // shared by the server's HTTP faces; nil for a new one
 }
 
-// face is the catalog's face while it serves.
+// face holds what the endpoints need.
 type face struct {
 	Options
 	config configured
 }
 
-// Handler serves the endpoints below Prefix. Everything else there is answered in the protocol's error form as well.
+// Handler serves the endpoints below Prefix. Other paths below Prefix get errors in the protocol's
+// form too.
 func Handler(o Options) (http.Handler, error) {
 	if o.Catalog == nil || o.Auth == nil || o.Log == nil {
 		return nil, errors.New("iceberg: Catalog, Auth and Log are required")
@@ -44,20 +48,24 @@ func Handler(o Options) (http.Handler, error) {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody
 	}
+	if o.HTTP == nil {
+		o.HTTP = httpx.NewServer(httpx.Bounds{})
+	}
 	f := &face{Options: o}
 	endpoints := f.endpoints()
 	f.config = configure(endpoints)
 	return f.routes(endpoints), nil
 }
 
-// endpoint is one of those that clients are told of; its path is a pattern of the router, and the protocol's own notation.
+// endpoint is an announced endpoint. Its path is both a pattern of the router and the protocol's
+// own notation.
 type endpoint struct {
 	method string
 	path   string
 	serve  func(*call) error
 }
 
-// endpoints are all that work: what is not here is neither served nor announced.
+// endpoints are all supported endpoints: others are neither served nor announced.
 func (f *face) endpoints() []endpoint {
 	const (
 		namespaces = "/v1/{prefix}/namespaces"
@@ -96,7 +104,8 @@ func (f *face) endpoints() []endpoint {
 	}
 }
 
-// unsupported are endpoints of the protocol that this catalog does not have: clients that ask all the same get to know it as the protocol has it.
+// unsupported are endpoints of the protocol that this catalog does not have. Clients that call them
+// get the protocol's error.
 var unsupported = []string{
 	"/v1/{prefix}/namespaces/{namespace}/tables/{table}/plan", "/v1/{prefix}/namespaces/{namespace}/tables/{table}/plan/{plan-id}",
 	"/v1/{prefix}/namespaces/{namespace}/tables/{table}/tasks", "/v1/{prefix}/namespaces/{namespace}/tables/{table}/sign",
@@ -106,7 +115,7 @@ var unsupported = []string{
 
 func (f *face) routes(endpoints []endpoint) http.Handler {
 	root := chi.NewRouter()
-	root.Use(identified, f.recovered, plainHeaders, f.sane)
+	root.Use(httpx.Face{Server: f.HTTP, Log: f.Log, Fail: f.fail}.Wrap, httpx.Plain)
 	root.NotFound(f.unknownRoute)
 	root.MethodNotAllowed(f.wrongMethod(root))
 	root.Route(Prefix, func(r chi.Router) {
@@ -122,27 +131,15 @@ func (f *face) routes(endpoints []endpoint) http.Handler {
 			}
 		})
 	})
-	return ownRoutes(root)
-}
-
-// ownRoutes routes afresh, whatever router this one is mounted in, by the path as it was sent: an encoded slash in a name is none of the path's.
-func ownRoutes(root chi.Router) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		own := chi.NewRouteContext()
-		own.Routes = root
-		own.RoutePath = r.URL.EscapedPath()
-		if outer := chi.RouteContext(r.Context()); outer != nil {
-			defer func() { outer.RoutePatterns = own.RoutePatterns }()
-		}
-		root.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, own)))
-	})
+	// Routed by the encoded path: an encoded slash in a name does not separate path elements.
+	return httpx.OwnRoutes(root, func(r *http.Request) string { return r.URL.EscapedPath() })
 }
 
 func (f *face) unknownRoute(w http.ResponseWriter, r *http.Request) {
-	f.fail(w, r, refuse(http.StatusNotFound, "NotFoundException", "There is nothing at %s; the list \"endpoints\" of %s/v1/config has what there is.", r.URL.Path, Prefix))
+	f.fail(w, r, refuse(http.StatusNotFound, "NotFoundException", "There is nothing at %s; the list \"endpoints\" of %s/v1/config has all operations.", r.URL.Path, Prefix))
 }
 
-// wrongMethod answers 405 with the methods that the path has.
+// wrongMethod answers 405 with the path's methods.
 func (f *face) wrongMethod(routes chi.Routes) http.HandlerFunc {
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +149,7 @@ func (f *face) wrongMethod(routes chi.Routes) http.HandlerFunc {
 				allowed = append(allowed, m)
 			}
 		}
-		if len(allowed) == 0 { // a method that the router does not know, on a path that is none either
+		if len(allowed) == 0 { // the router knows neither the method nor the path
 			f.unknownRoute(w, r)
 			return
 		}

@@ -4,7 +4,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// described is a namespace with its properties, among them its location.
+// described is a namespace with its properties, including its location.
 type described struct {
 	Namespace  namespace         `json:"namespace"`
 	Properties map[string]string `json:"properties"`

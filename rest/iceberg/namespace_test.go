@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConfig says what there is, and where.
+// TestConfig checks the announced configuration.
 func TestConfig(t *testing.T) {
 	w := newWorld(t)
 	for _, warehouse := range []string{"?warehouse=lake", "?warehouse=LAKE", "?warehouse=" + w.ours.prefix, ""} {
@@ -28,7 +28,7 @@ func TestConfig(t *testing.T) {
 	w.call(w.ours.viewer, "GET", "/v1/config?warehouse="+w.theirs.prefix, nil).refused(404, "NoSuchWarehouseException")
 }
 
-// TestEveryEndpointThatIsAnnouncedWorks: none of them is an unknown route.
+// TestEveryEndpointThatIsAnnouncedWorks: each is a known route.
 func TestEveryEndpointThatIsAnnouncedWorks(t *testing.T) {
 	w := newWorld(t)
 	endpoints, _ := w.call(w.ours.viewer, "GET", "/v1/config", nil).object(200)["endpoints"].([]any)
@@ -109,7 +109,7 @@ func TestNamespaces(t *testing.T) {
 	w.call(w.ours.editor, "DELETE", w.ns(w.ours, "/a"), nil).refused(404, "NoSuchNamespaceException")
 }
 
-// TestPages: whoever sends a token, empty at first, is given pages; others are given everything.
+// TestPages: a client that sends a token, empty at first, gets pages; others get everything.
 func TestPages(t *testing.T) {
 	w := newWorld(t)
 	want := []string{}

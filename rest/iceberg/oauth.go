@@ -8,19 +8,17 @@ import (
 	"strings"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// maxTokenBody bounds the bodies of those whom nobody knows yet, in bytes.
-const maxTokenBody = 64 << 10
-
-// The grants, and the kind of what is given.
+// The grant types, and the type of the issued tokens.
 const (
 	clientCredentials = "client_credentials"
 	tokenExchange     = "urn:ietf:params:oauth:grant-type:token-exchange"
 	accessToken       = "urn:ietf:params:oauth:token-type:access_token"
 )
 
-// granted is the answer to somebody who has a credential.
+// granted is the answer to a valid credential.
 type granted struct {
 	Token  string `json:"access_token"`
 	Type   string `json:"token_type"`
@@ -29,7 +27,7 @@ type granted struct {
 	Scope  string `json:"scope,omitempty"`
 }
 
-// oauthError is a refusal as OAuth has it (RFC 6749, 5.2).
+// oauthError is an error in OAuth's form (RFC 6749, 5.2).
 type oauthError struct {
 	Code        string `json:"error"`
 	Description string `json:"error_description"`
@@ -45,8 +43,8 @@ func invalidClient(description string) *oauthError {
 	return &oauthError{Code: "invalid_client", Description: description, status: http.StatusUnauthorized}
 }
 
-// oauthToken gives a short token for an API key, and the next one for a token that holds. The scope that a client asks for is none of ours: a token has
-// the rights of its key.
+// oauthToken issues a short-lived token for an API key, or renews a valid token. It ignores the
+// requested scope: a token has the rights of its key.
 func (f *face) oauthToken(w http.ResponseWriter, r *http.Request) {
 	form, refused := f.oauthForm(w, r)
 	if refused == nil {
@@ -71,10 +69,10 @@ func (f *face) oauthToken(w http.ResponseWriter, r *http.Request) {
 
 func (f *face) oauthForm(w http.ResponseWriter, r *http.Request) (url.Values, *oauthError) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/x-www-form-urlencoded" || plain(r.Header) != nil {
+	if err != nil || kind != "application/x-www-form-urlencoded" || httpx.NotCoded(r.Header) != nil {
 		return nil, &oauthError{"invalid_request", "Send the body as a form, with the header Content-Type: application/x-www-form-urlencoded.", http.StatusUnsupportedMediaType}
 	}
-	body, err := receive(w, r, maxTokenBody)
+	body, err := httpx.Receive(w, r, httpx.AnonymousBytes)
 	if err != nil {
 		shown := f.translate(r.Context(), err)
 		return nil, &oauthError{"invalid_request", shown.message, shown.status}
@@ -85,13 +83,14 @@ func (f *face) oauthForm(w http.ResponseWriter, r *http.Request) (url.Values, *o
 	}
 	for name, values := range form {
 		if len(values) > 1 {
-			return nil, badRequest("invalid_request", "The parameter "+shorten(name)+" is given more than once.")
+			return nil, badRequest("invalid_request", "The parameter "+httpx.Shorten(name)+" is given more than once.")
 		}
 	}
 	return form, nil
 }
 
-// presented is the credential of a request for a token. A client whose token has expired may show its key in place of it.
+// presented returns the credential of a token request. A client with an expired token may present
+// its key instead.
 func presented(r *http.Request, form url.Values) (string, *oauthError) {
 	_, secret, basic := r.BasicAuth()
 	if basic {

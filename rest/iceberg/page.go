@@ -7,14 +7,16 @@ import (
 	"strings"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/rest/httpx"
 )
 
-// maxPage is how many names a page has at most; a client that asks for more gets these.
+// maxPage bounds the names of a page; larger requests get this many.
 const maxPage = 1000
 
-// page is what a client asked of a list: everything, unless it sent a token, which is empty for the first page.
+// page is the requested page of a list. Without a token it is the whole list; an empty token is the
+// first page.
 type page struct {
-	list  string // what is listed, to which tokens belong
+	list  string // the list that its tokens belong to
 	after string
 	limit int // 0 for everything
 }
@@ -37,14 +39,14 @@ func (c *call) page(of ...string) (page, error) {
 	if sent := query.Get("pageToken"); sent != "" {
 		after, ok := p.read(sent)
 		if !ok {
-			return page{}, domain.Invalid("pageToken", "The query parameter pageToken is none of this list; begin again with an empty one.")
+			return page{}, domain.Invalid("pageToken", "The query parameter pageToken does not belong to this list; begin again with an empty one.")
 		}
 		p.after = after
 	}
 	return p, nil
 }
 
-// token leads to the page after a name; nil where there is none.
+// token returns the token of the page after a name; nil if there is no such page.
 func (p page) token(next string) *string {
 	if next == "" {
 		return nil
@@ -55,13 +57,13 @@ func (p page) token(next string) *string {
 
 func (p page) read(token string) (after string, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || !saneText(string(b)) {
+	if err != nil || !httpx.SaneText(string(b)) {
 		return "", false
 	}
 	return strings.CutPrefix(string(b), p.mark())
 }
 
-// mark tells the tokens of one list from those of another.
+// mark distinguishes the tokens of different lists.
 func (p page) mark() string {
 	sum := sha256.Sum256([]byte(p.list))
 	return base64.RawURLEncoding.EncodeToString(sum[:6])

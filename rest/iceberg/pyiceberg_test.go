@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPyIceberg runs PyIceberg as it comes from its package index.
+// TestPyIceberg runs the released PyIceberg.
 func TestPyIceberg(t *testing.T) {
 	python := pyIceberg(t)
 	w := newWorld(t)
@@ -24,7 +24,7 @@ func TestPyIceberg(t *testing.T) {
 	require.NotContains(t, w.logged.String(), "panicked")
 }
 
-// pyIceberg is the Python in whose environment PyIceberg is.
+// pyIceberg returns the Python of the environment with PyIceberg.
 func pyIceberg(t *testing.T) string {
 	t.Helper()
 	pins, err := os.ReadFile("testdata/requirements.txt")

@@ -34,11 +34,12 @@ func (f *face) listNames(c *call, kind domain.TableKind) error {
 	}{identifiers, p.token(next)})
 }
 
-// maxCreate bounds the request for a new table, in bytes. It holds no snapshots: a schema of 10,000 columns is a tenth of this.
+// maxCreate bounds the request for a new table, in bytes. The request has no snapshots: a schema of
+// 10,000 columns is a tenth of this.
 const maxCreate = 4 << 20
 
 func (f *face) createTable(c *call) error {
-	if err := domain.Authorize(c.Context(), f.Catalog.Store, c.scope, domain.CatalogWrite); err != nil { // before the body is looked at
+	if err := domain.Authorize(c.Context(), f.Catalog.Store, c.scope, domain.CatalogWrite); err != nil { // before the body is read
 		return err
 	}
 	c.maxBody = min(c.maxBody, maxCreate)
@@ -72,7 +73,7 @@ func (f *face) createTable(c *call) error {
 	return f.answerOpened(c, made, true)
 }
 
-// loadTable answers with the metadata, or with 304 to a client that has it already.
+// loadTable answers with the metadata, or with 304 if the client already has it.
 func (f *face) loadTable(c *call) error {
 	refsOnly, err := c.refsOnly()
 	if err != nil {
@@ -81,8 +82,8 @@ func (f *face) loadTable(c *call) error {
 	var etag string
 	found, err := f.Catalog.Load(c.Context(), c.scope, c.ref("table"), domain.KindTable, lake.LoadOptions{
 		RefsOnly: refsOnly,
-		Unchanged: func(metadata string) bool {
-			etag = c.etag(metadata, refsOnly)
+		Unchanged: func(tag string) bool {
+			etag = c.etag(tag, refsOnly)
 			return c.has(etag)
 		},
 	})
@@ -94,10 +95,17 @@ func (f *face) loadTable(c *call) error {
 		c.w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
+	if found.Table.Registered {
+		c.w.Header().Set(registeredHeader, "true")
+	}
 	return f.answerOpened(c, found, !refsOnly)
 }
 
-// refsOnly says which snapshots the client wants: all, or those that branches and tags name.
+// registeredHeader tells the platform's own maintenance that a table's files came from elsewhere,
+// so that it removes nothing.
+const registeredHeader = "Millpond-Registered"
+
+// refsOnly reads which snapshots the client wants: all, or those that branches and tags name.
 func (c *call) refsOnly() (bool, error) {
 	switch sent := c.URL.Query().Get("snapshots"); strings.ToLower(sent) {
 	case "", "all":
@@ -109,13 +117,14 @@ func (c *call) refsOnly() (bool, error) {
 	}
 }
 
-// etag names the answer to a load: it is another one for other metadata, and for what shapes the answer.
-func (c *call) etag(metadata string, refsOnly bool) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t\x00%t", metadata, refsOnly, c.delegated()))
+// etag identifies the answer to a load. It changes with the metadata and with every parameter of
+// the answer.
+func (c *call) etag(tag string, refsOnly bool) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t\x00%t", tag, refsOnly, c.delegated()))
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`
 }
 
-// has says whether the client has the answer that the tag names.
+// has reports whether the client has the answer with the tag.
 func (c *call) has(etag string) bool {
 	return c.wants("If-None-Match", etag) || c.wants("If-None-Match", "W/"+etag)
 }
@@ -196,7 +205,7 @@ func (f *face) register(c *call, kind domain.TableKind) (lake.Loaded, error) {
 		lake.Registration{Name: in.Name, MetadataLocation: in.MetadataLocation, Overwrite: in.Overwrite}, kind, key)
 }
 
-// required refuses a body without one of two fields.
+// required refuses a body that lacks one of two fields.
 func required(one string, hasOne bool, other string, hasOther bool) error {
 	switch {
 	case !hasOne:
@@ -207,7 +216,7 @@ func required(one string, hasOne bool, other string, hasOther bool) error {
 	return nil
 }
 
-// given says whether a field is there and is not null.
+// given reports whether a field is present and not null.
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 func orNil(raw json.RawMessage) json.RawMessage {

@@ -62,7 +62,7 @@ func TestTables(t *testing.T) {
 	require.Equal(t, []any{}, w.call(w.ours.viewer, "GET", tables, nil).object(200)["identifiers"])
 }
 
-// TestUnchanged: 304 only to whoever has the very answer.
+// TestUnchanged: 304 requires the ETag of exactly this answer.
 func TestUnchanged(t *testing.T) {
 	w := newWorld(t)
 	w.table(w.ours, "t")
@@ -135,7 +135,7 @@ func TestCommits(t *testing.T) {
 	require.Equal(t, done["metadata-location"], w.call(w.ours.viewer, "GET", path, nil).object(200)["metadata-location"], "what was refused changed nothing")
 }
 
-// TestFieldsCountedFromZero: Spark counts so, in nested types and partitions as well.
+// TestFieldsCountedFromZero: Spark does this, also in nested types and partitions.
 func TestFieldsCountedFromZero(t *testing.T) {
 	w := newWorld(t)
 	r := w.call(w.ours.editor, "POST", w.ns(w.ours, "/public/tables"), object{
@@ -162,7 +162,7 @@ func TestFieldsCountedFromZero(t *testing.T) {
 	w.call(w.ours.editor, "POST", w.ns(w.ours, "/public/tables"), object{"name": "u", "schema": bad}).refused(400, "BadRequestException")
 }
 
-// creation is the commit that makes a staged table.
+// creation is the commit that creates a staged table.
 func creation(location any) object {
 	return object{"requirements": []any{object{"type": "assert-create"}}, "updates": []any{
 		object{"action": "assign-uuid", "uuid": "0197a2b4-0000-7000-8000-000000000001"},
@@ -266,7 +266,8 @@ func TestMetrics(t *testing.T) {
 	w.call(w.ours.viewer, "GET", w.ns(w.ours, "/public/tables/none/credentials"), nil).refused(404, "NoSuchTableException")
 }
 
-// TestBodies: what is not one JSON object of bounded size is refused before anything is done.
+// TestBodies: a body must be one JSON object of bounded size, else it is refused before anything
+// changes.
 func TestBodies(t *testing.T) {
 	w := newWorld(t)
 	tables := w.ns(w.ours, "/public/tables")
@@ -283,7 +284,7 @@ func TestBodies(t *testing.T) {
 	require.Equal(t, `a\u0000b`, w.call(w.ours.viewer, "GET", w.ns(w.ours, "/x"), nil).object(200)["properties"].(object)["p"])
 }
 
-// TestRepeats: the same key is answered as it was the first time.
+// TestRepeats: the same key gets the first answer again.
 func TestRepeats(t *testing.T) {
 	w := newWorld(t)
 	tables := w.ns(w.ours, "/public/tables")
@@ -350,7 +351,7 @@ func TestViews(t *testing.T) {
 	require.Equal(t, uuid, again.object(200)["metadata"].(object)["view-uuid"])
 }
 
-// TestNamesAreDecodedOnce: a percent sign or a slash in a name is one.
+// TestNamesAreDecodedOnce: a percent sign or a slash is part of a name.
 func TestNamesAreDecodedOnce(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"100%25", "a b", "é+ü", "x%2Fy", "q?z#"} {

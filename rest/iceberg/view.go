@@ -61,7 +61,7 @@ func (f *face) replaceView(c *call) error {
 	if err != nil {
 		return err
 	}
-	in.Requirements = orNone(in.Requirements) // optional here, as the protocol has it
+	in.Requirements = orNone(in.Requirements) // optional here, as in the protocol
 	change, err := in.change(c.ref("view"))
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ func (c *clock) advance(d time.Duration) {
 	c.ahead += d
 }
 
-// buffer takes the log of several goroutines.
+// buffer collects the log of several goroutines.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -64,11 +64,11 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// world is an instance with two workspaces behind the catalog's face.
+// world is a server with two workspaces behind the catalog's face.
 type world struct {
 	t            testing.TB
-	url          string // of the catalog, as clients are given it
-	files        string // where tables lie
+	url          string // of the catalog, as in a client's configuration
+	files        string // where tables are stored
 	store        *store.Store
 	keys         *auth.Keys
 	auth         *auth.Service
@@ -81,7 +81,7 @@ type world struct {
 	ours, theirs tenant
 }
 
-// tenant is a workspace with somebody in each role, and the database that it starts with.
+// tenant is a workspace with a member of each role, and its first database.
 type tenant struct {
 	id                    domain.WorkspaceID
 	scope                 domain.Scope // the admin's
@@ -99,7 +99,7 @@ func newWorld(t testing.TB) *world {
 	return newWorldOn(t, nil)
 }
 
-// newWorldOn has its tables in the files given, or else in a directory.
+// newWorldOn stores its tables in the given files, or else in a directory.
 func newWorldOn(t testing.TB, files lake.Files) *world {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -131,13 +131,13 @@ func newWorldOn(t testing.TB, files lake.Files) *world {
 	return w
 }
 
-// serve mounts the face as the server does.
+// serve mounts the face like the server.
 func (w *world) serve() {
 	face, err := iceberg.Handler(iceberg.Options{Catalog: w.catalog, Auth: w.auth, Log: slog.New(slog.NewJSONHandler(w.logged, nil)), MaxBody: 1 << 20})
 	require.NoError(w.t, err)
 	mounted := chi.NewRouter()
 	mounted.Handle(iceberg.Prefix+"/*", face)
-	mounted.MethodNotAllowed(face.ServeHTTP) // for methods that chi does not know
+	mounted.MethodNotAllowed(face.ServeHTTP) // for methods unknown to chi
 	server := httptest.NewServer(mounted)
 	w.t.Cleanup(server.Close)
 	w.url = server.URL + iceberg.Prefix
@@ -168,16 +168,16 @@ func (w *world) member(t tenant, name string, role domain.Role) string {
 	return in.Token
 }
 
-// apiKey makes a key with the role of whose token it is.
+// apiKey creates a key with the role of the token's owner.
 func (w *world) apiKey(token string) (string, domain.APIKeyID) {
 	scope, err := w.auth.Bearer(w.t.Context(), token)
 	require.NoError(w.t, err)
-	key, secret, err := w.apiKeys.Create(w.t.Context(), scope, domain.NewAPIKey{Name: "catalog"})
+	key, secret, err := w.apiKeys.Create(w.t.Context(), scope, domain.NewAPIKey{Name: "catalog", Role: scope.Role()})
 	require.NoError(w.t, err)
 	return secret, key.ID
 }
 
-// statement is the token of a statement that runs, for somebody who may change tables.
+// statement returns the token of a running statement that may change tables.
 func (w *world) statement(t tenant) string {
 	now := w.clock.Now()
 	st := domain.Statement{
@@ -185,10 +185,15 @@ func (w *world) statement(t tenant) string {
 		CreatedAt: now, State: domain.StatementRunning, Replica: "r1",
 	}
 	require.NoError(w.t, w.store.In(w.t.Context(), t.scope, func(tx domain.Tx) error { return tx.InsertStatement(w.t.Context(), st) }))
-	return w.keys.StatementToken(st.ID)
+	return w.keys.StatementToken(st.ID, true)
 }
 
-// reply is an answer that was read whole.
+// reading returns the token of a statement that only reads.
+func (w *world) reading(t tenant) string {
+	return w.keys.StatementToken(domain.StatementID("stm_"+string(t.id)), false)
+}
+
+// reply is a completely read answer.
 type reply struct {
 	t      testing.TB
 	status int
@@ -196,7 +201,8 @@ type reply struct {
 	body   string
 }
 
-// call sends a request; a body that is not a string is sent as JSON, and url.Values as a form. Headers come in pairs.
+// call sends a request; a body that is not a string is sent as JSON, and url.Values as a form.
+// Headers come in pairs.
 func (w *world) call(token, method, path string, body any, headers ...string) reply {
 	w.t.Helper()
 	var content io.Reader
@@ -231,7 +237,7 @@ func (w *world) call(token, method, path string, body any, headers ...string) re
 	return reply{w.t, res.StatusCode, res.Header, string(b)}
 }
 
-// object is the body of an answer with that status.
+// object returns the body of an answer with that status.
 func (r reply) object(status int) map[string]any {
 	r.t.Helper()
 	require.Equal(r.t, status, r.status, r.body)
@@ -240,14 +246,14 @@ func (r reply) object(status int) map[string]any {
 	return v
 }
 
-// done checks that it is done, and that there is nothing to say.
+// done checks for 204 and an empty body.
 func (r reply) done() {
 	r.t.Helper()
 	require.Equal(r.t, http.StatusNoContent, r.status, r.body)
 	require.Empty(r.t, r.body)
 }
 
-// refused checks that the body is an error of the protocol and nothing else, and returns its sentence.
+// refused checks that the body is only an error of the protocol, and returns its sentence.
 func (r reply) refused(status int, kind string) string {
 	r.t.Helper()
 	v := r.object(status)
@@ -266,7 +272,7 @@ func (r reply) refused(status int, kind string) string {
 
 type object = map[string]any
 
-// columns is a schema of an id and a name.
+// columns is a schema with an id and a name.
 var columns = object{"type": "struct", "schema-id": 0, "fields": []any{
 	object{"id": 1, "name": "id", "type": "long", "required": true},
 	object{"id": 2, "name": "name", "type": "string", "required": false},
@@ -274,19 +280,19 @@ var columns = object{"type": "struct", "schema-id": 0, "fields": []any{
 
 func (w *world) ns(t tenant, path string) string { return "/v1/" + t.prefix + "/namespaces" + path }
 
-// schema makes a namespace.
+// schema creates a namespace.
 func (w *world) schema(t tenant, levels ...string) {
 	w.t.Helper()
 	w.call(t.admin, "POST", w.ns(t, ""), object{"namespace": levels}).object(200)
 }
 
-// table makes a table in the namespace public.
+// table creates a table in the namespace public.
 func (w *world) table(t tenant, name string) object {
 	w.t.Helper()
 	return w.call(t.admin, "POST", w.ns(t, "/public/tables"), object{"name": name, "schema": columns}).object(200)
 }
 
-// viewOf asks for a view of the SQL.
+// viewOf is a request for a view of the SQL.
 func viewOf(name, sql string) object {
 	return object{"name": name, "schema": columns, "properties": object{}, "view-version": object{
 		"version-id": 1, "timestamp-ms": 1700000000000, "schema-id": 0, "summary": object{"engine-name": "test"}, "default-namespace": []string{"public"},

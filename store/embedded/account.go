@@ -11,16 +11,16 @@ import (
 	"syscall"
 )
 
-// account is the user that PostgreSQL runs as. PostgreSQL refuses to run as root, so under root it is
-// another user; else it is the server's own.
+// account is the user that PostgreSQL runs as. PostgreSQL refuses to run as root, so under root it
+// is another user; else it is the server's own.
 type account struct {
 	name     string
 	uid, gid int
 	switched bool
 }
 
-// accountFor returns the account for the cluster at data: its owner when it exists, else the system user
-// postgres, else nobody.
+// accountFor returns the account for the cluster at data: its owner when it exists, else the system
+// user postgres, else nobody.
 func accountFor(data string) (account, error) {
 	owner, found, err := ownerOf(data)
 	if err != nil {
@@ -95,7 +95,21 @@ func owners(info fs.FileInfo) (uid, gid int) {
 	return int(st.Uid), int(st.Gid)
 }
 
-// attr runs a process as the account, in a session of its own: neither Ctrl+C nor the death of the server reaches it.
+// fileID distinguishes a directory from its copies, by device and inode.
+func fileID(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", fmt.Errorf("%s: the file system gives no inode", path)
+	}
+	return fmt.Sprintf("%x-%x", st.Dev, st.Ino), nil
+}
+
+// attr runs a process as the account, in its own session: neither Ctrl+C nor the server's death
+// reaches it.
 func (a account) attr() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if a.switched {
@@ -115,8 +129,8 @@ func (a account) own(path string) error {
 	return nil
 }
 
-// enter makes dir reachable for the account: dir itself is ours to open, to the account's group and no
-// one else; a directory above it that is closed is refused.
+// enter makes dir accessible to the account. dir is opened to the account's group only. A closed
+// directory above it is an error.
 func (a account) enter(dir string) error {
 	if !a.switched {
 		return nil
@@ -142,7 +156,8 @@ func (a account) enter(dir string) error {
 	return nil
 }
 
-// barred returns the outermost directory on the way to path, path included, that the account may not enter.
+// barred returns the outermost directory on the way to path, path included, that the account may
+// not enter.
 func (a account) barred(path string) (string, fs.FileMode) {
 	if parent := filepath.Dir(path); parent != path {
 		if closed, mode := a.barred(parent); closed != "" {

@@ -99,7 +99,7 @@ func TestAnUnprivilegedServer(t *testing.T) {
 	require.NoError(t, again.cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, <-again.exited)
 
-	s := startIn(t, dir) // as root: the cluster stays its owner's
+	s := startIn(t, dir) // as root: the cluster keeps its owner
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", s.running.pid))
 	require.NoError(t, err)
 	uid, _ := owners(info)
@@ -107,7 +107,7 @@ func TestAnUnprivilegedServer(t *testing.T) {
 	require.Equal(t, "1", run(t, s.DSN("postgres"), "SELECT x FROM kept"))
 	closeServer(t, s)
 
-	// And the other way round: a cluster that belongs to someone else.
+	// The reverse: a cluster that belongs to another user.
 	theirs := usedDir(t)
 	closeServer(t, startIn(t, theirs))
 	require.NoError(t, os.Chmod(theirs, 0o777))

@@ -19,7 +19,7 @@ import (
 // oldest is the first major version that Millpond runs on.
 const oldest = 15
 
-// binaries is a PostgreSQL installation that runs here as the cluster's account.
+// binaries is a PostgreSQL installation that the cluster's account can run.
 type binaries struct {
 	dir          string // holds initdb and postgres
 	version      string
@@ -29,16 +29,16 @@ type binaries struct {
 func (b binaries) initdb() string   { return filepath.Join(b.dir, "initdb") }
 func (b binaries) postgres() string { return filepath.Join(b.dir, "postgres") }
 
-// finder looks for installations; its zero value looks where this machine keeps them and fetches one
-// where there is none.
+// finder looks for installations. Its zero value searches this machine's usual directories, and
+// fetches an installation if there is no usable one.
 type finder struct {
 	installed func(ctx context.Context) []string // directories that may hold binaries
-	cache     string                             // where fetched ones are kept
+	cache     string                             // where fetched installations are stored
 	npm       string                             // the command that fetches
 }
 
-// find returns the newest installation of the major version, or of any that will do when major is 0. It
-// fetches one when the machine has none.
+// find returns the newest usable installation of the major version, or of any supported version if
+// major is 0. It fetches one when the machine has none.
 func (f finder) find(ctx context.Context, major int, a account, log *slog.Logger, out io.Writer) (binaries, error) {
 	look := f.installed
 	if look == nil {
@@ -121,7 +121,7 @@ func unique(dirs []string) []string {
 	return real
 }
 
-// probe runs both programs as the account, which proves that it can.
+// probe runs both programs as the account, to prove that it can.
 func probe(ctx context.Context, dir string, a account) (binaries, error) {
 	b := binaries{dir: dir}
 	for _, program := range []string{b.initdb(), b.postgres()} {
@@ -156,8 +156,8 @@ func (b binaries) parse() (binaries, error) {
 	return b, nil
 }
 
-// tool runs one of PostgreSQL's programs to its end as the account and returns what it printed, or an
-// error that holds what it said.
+// tool runs one of PostgreSQL's programs to its end as the account. It returns the output, or an
+// error that contains it.
 func tool(ctx context.Context, a account, stdin io.Reader, name string, args ...string) (string, error) {
 	var stdout, stderr strings.Builder
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -176,8 +176,8 @@ func tool(ctx context.Context, a account, stdin io.Reader, name string, args ...
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-// environment is what PostgreSQL gets to see: nothing of the server's settings or secrets, and nothing
-// that would turn it to another cluster or language.
+// environment is the environment of PostgreSQL. It contains no settings or secrets of the server,
+// and no variable that selects another cluster or language.
 func environment() []string {
 	env := []string{"LC_ALL=C", "TZ=UTC"}
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {

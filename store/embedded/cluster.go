@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// cluster is the database on disk and how it is run.
+// cluster is the database on disk and its settings.
 type cluster struct {
 	dir, data string // the data directory and the cluster within it
 	account   account
@@ -61,7 +61,8 @@ func openCluster(o Options, f finder) (*cluster, error) {
 
 func (c *cluster) dsn(database string) string { return socketURL(c.socket.path, c.password, database) }
 
-// up returns the cluster's running process, ready for connections: the one that runs already, or a new one.
+// up returns the cluster's running process, ready for connections. It adopts a running one, or
+// starts a new one.
 func (c *cluster) up(ctx context.Context) (*process, string, error) {
 	p, version, err := c.adopt(ctx)
 	if err != nil || p != nil {
@@ -114,8 +115,8 @@ func (c *cluster) major() (int, error) {
 	return major, nil
 }
 
-// initialise makes the cluster beside its place and moves it there when it is complete, so that a crash
-// leaves either a whole cluster or none.
+// initialise creates the cluster in a temporary directory and renames it when it is complete. So a
+// crash never leaves a partial cluster.
 func (c *cluster) initialise(ctx context.Context, b binaries) error {
 	fmt.Fprintf(c.out, "Creating the database in %s …\n", c.data)
 	c.log.Info("creating the database", "dir", c.data, "version", b.version, "user", c.account.name)
@@ -159,7 +160,8 @@ func (c *cluster) initArgs(dir, pwfile string) []string {
 	return append(args, "--data-checksums")
 }
 
-// readPassword returns the superuser's password, making one for a cluster that is still to be made.
+// readPassword returns the superuser's password. It creates one for a cluster that does not exist
+// yet.
 func (c *cluster) readPassword() (string, error) {
 	text, err := os.ReadFile(c.passwordFile())
 	if err == nil && len(bytes.TrimSpace(text)) > 0 {
@@ -179,12 +181,13 @@ func (c *cluster) passwordFile() string { return filepath.Join(c.dir, "postgres.
 
 func (c *cluster) writePassword(password string) error {
 	if err := writeFile(c.passwordFile(), []byte(password+"\n"), 0o600); err != nil {
-		return fmt.Errorf("keep the database's password: %w", err)
+		return fmt.Errorf("store the database's password: %w", err)
 	}
 	return nil
 }
 
-// resetPassword gives the superuser a new password where the file with the old one is lost. The cluster is not running.
+// resetPassword sets a new superuser password if the password file is lost. The cluster is not
+// running.
 func (c *cluster) resetPassword(ctx context.Context, b binaries) error {
 	c.log.Warn("the file with the database's password is missing; a new password is set", "file", c.passwordFile())
 	if err := c.clear(ctx); err != nil {
@@ -202,7 +205,7 @@ func (c *cluster) resetPassword(ctx context.Context, b binaries) error {
 	return nil
 }
 
-// writeFile replaces a file whole, so that a crash leaves the old one or the new one.
+// writeFile replaces a whole file: a crash leaves the old one or the new one.
 func writeFile(name string, content []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".new-")
 	if err != nil {
@@ -227,7 +230,7 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// globQuote keeps a directory's own name out of the pattern language.
+// globQuote escapes the pattern characters of a directory's name.
 func globQuote(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }

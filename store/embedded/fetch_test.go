@@ -60,7 +60,7 @@ func TestPostgresIsFetchedWhereThereIsNone(t *testing.T) {
 	run(t, s.DSN("postgres"), "CREATE TABLE kept AS SELECT 1 AS x")
 	closeServer(t, s)
 
-	// Another version on the machine, installed later, changes nothing for this cluster.
+	// Another version that is installed later does not change this cluster.
 	s, err = start(t.Context(), Options{Dir: dir}, finder{cache: cache, npm: "no-such-npm"})
 	require.NoError(t, err)
 	require.Equal(t, fetchedVersion, s.Version())
@@ -72,7 +72,7 @@ func TestPostgresIsFetchedWhereThereIsNone(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// countingNPM is npm, and keeps count of its calls.
+// countingNPM is npm, and counts its calls.
 func countingNPM(t *testing.T) string {
 	t.Helper()
 	npm, err := exec.LookPath("npm")
@@ -125,11 +125,11 @@ func TestTheCacheOfRootIsClosedToPostgres(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", closed)
 	a, err := newAccount()
 	require.NoError(t, err)
-	shelf, err := finder{}.shelf(a)
+	cache, err := finder{}.cacheDir(a)
 	require.NoError(t, err)
-	require.Equal(t, "/var/cache/millpond/postgres", shelf)
+	require.Equal(t, "/var/cache/millpond/postgres", cache)
 
-	own, err := finder{}.shelf(account{uid: os.Geteuid()})
+	own, err := finder{}.cacheDir(account{uid: os.Geteuid()})
 	require.NoError(t, err)
 	require.Equal(t, closed+"/millpond/postgres", own)
 }

@@ -6,14 +6,15 @@ import (
 	"log/slog"
 )
 
-// Installation is a PostgreSQL that a new cluster would run on here.
+// Installation is the PostgreSQL that a new cluster would use.
 type Installation struct {
 	Dir     string // holds initdb and postgres
 	Version string // such as "18.4"
-	User    string // whom they would run as
+	User    string // the user that they would run as
 }
 
-// Find returns the installation that Start would use for a new cluster, fetching one where there is none.
+// Find returns the installation that Start would use for a new cluster, and fetches one if there is
+// none.
 func Find(ctx context.Context) (Installation, error) {
 	a, err := newAccount()
 	if err != nil {

@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	// orphanGrace is how long the backends of a killed PostgreSQL may take to leave by themselves.
+	// orphanGrace is how long the backends of a killed PostgreSQL may take to exit by themselves.
 	orphanGrace = time.Second
-	// answerGrace is how long a PostgreSQL that calls itself ready may refuse to answer.
+	// answerGrace is how long a PostgreSQL that reports itself ready may refuse to answer.
 	answerGrace = 10 * time.Second
-	// socketGrace is the same for one whose socket is not there.
+	// socketGrace is answerGrace for a PostgreSQL without a socket.
 	socketGrace = time.Second
-	// contention is how long a start is tried again while another PostgreSQL still holds the directory.
+	// contention is how long a start is retried while another PostgreSQL holds the directory.
 	contention = 15 * time.Second
 )
 
 var (
 	errStopping = errors.New("PostgreSQL is shutting down")
-	errPassword = errors.New("PostgreSQL does not accept the password that is kept for it")
+	errPassword = errors.New("PostgreSQL does not accept its stored password")
 	errSilent   = errors.New("PostgreSQL runs but does not answer")
 )
 
-// adopt returns the process that runs already, ready; nil when there is none. One that is on its way down
-// is waited for, one that does not answer is stopped.
+// adopt returns the running process once it is ready; nil when there is none. It waits for a
+// stopping process to exit, and stops one that does not answer.
 func (c *cluster) adopt(ctx context.Context) (*process, string, error) {
 	p, err := findPostmaster(c.data)
 	if err != nil || p == nil {
@@ -63,15 +63,15 @@ func (c *cluster) adopt(ctx context.Context) (*process, string, error) {
 			return nil, "", ctx.Err()
 		}
 	}
-	c.log.Warn("the running PostgreSQL is started again", "pid", p.pid, "error", err)
+	c.log.Warn("restarting the running PostgreSQL", "pid", p.pid, "error", err)
 	stop, cancel := context.WithTimeout(ctx, answerGrace)
 	defer cancel()
 	_, err = p.stop(stop)
 	return nil, "", err
 }
 
-// launch starts PostgreSQL and waits until it answers. Where another one still holds the directory, it
-// waits for that one to leave, or adopts it.
+// launch starts PostgreSQL and waits until it answers. If another PostgreSQL holds the directory,
+// it waits for that to exit or adopts it.
 func (c *cluster) launch(ctx context.Context, b binaries) (*process, string, error) {
 	deadline := time.Now().Add(contention)
 	for {
@@ -83,7 +83,7 @@ func (c *cluster) launch(ctx context.Context, b binaries) (*process, string, err
 		if err == nil || ctx.Err() != nil {
 			return p, version, err
 		}
-		said := c.said(began)
+		said := c.lastLines(began)
 		held := strings.Contains(said, "is still in use") || strings.Contains(said, "already exists")
 		if !held || time.Now().After(deadline) {
 			return nil, "", fmt.Errorf("start PostgreSQL %s in %s: %w: %s", b.version, c.data, err, said)
@@ -112,7 +112,8 @@ func (c *cluster) attempt(ctx context.Context, b binaries) (*process, string, er
 	return nil, "", errors.Join(err, stopErr)
 }
 
-// spawn starts the postmaster. Its output goes to a file, since a pipe to this process would break with it.
+// spawn starts the postmaster. Its output goes to a file: a pipe would break when this process
+// ends.
 func (c *cluster) spawn(b binaries) (*process, error) {
 	out, err := os.OpenFile(c.startLog(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -169,7 +170,7 @@ func (c *cluster) ready(ctx context.Context, p *process) (string, error) {
 	}
 }
 
-// status is what the process last wrote about itself: starting, ready, stopping or "".
+// status is the state in the pid file: starting, ready, stopping or "".
 func (c *cluster) status(p *process) string {
 	f, err := readPidFile(c.data)
 	if err != nil || f.pid != p.pid {
@@ -178,8 +179,8 @@ func (c *cluster) status(p *process) string {
 	return f.status
 }
 
-// clear makes way for a start: no process of a killed PostgreSQL is left in the directory, and no pid
-// file that names a process which is something else by now. It leaves a living PostgreSQL alone.
+// clear prepares the directory for a start. It ends the processes of a killed PostgreSQL, and
+// removes a pid file that names another program's process. It leaves a living PostgreSQL alone.
 func (c *cluster) clear(ctx context.Context) error {
 	began := time.Now()
 	for {
@@ -191,14 +192,14 @@ func (c *cluster) clear(ctx context.Context) error {
 			return err
 		}
 		if len(left) == 0 {
-			return dropStalePidFile(c.data)
+			return dropStale(c.data, c.socket.path)
 		}
 		if waited := time.Since(began); waited > orphanGrace {
 			sig := syscall.SIGQUIT
 			if waited > 5*orphanGrace {
 				sig = syscall.SIGKILL
 			}
-			c.log.Warn("processes of a killed PostgreSQL are ended", "pids", left, "signal", sig)
+			c.log.Warn("ending processes of a killed PostgreSQL", "pids", left, "signal", sig)
 			for _, pid := range left {
 				if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 					return fmt.Errorf("end a process of a killed PostgreSQL: %w", err)
@@ -213,8 +214,8 @@ func (c *cluster) clear(ctx context.Context) error {
 
 func (c *cluster) startLog() string { return filepath.Join(c.dir, "postgres.log") }
 
-// said returns the last lines that PostgreSQL wrote, as far as it wrote since then, for an error message.
-func (c *cluster) said(since time.Time) string {
+// lastLines returns the last lines that PostgreSQL has written since then, for an error message.
+func (c *cluster) lastLines(since time.Time) string {
 	names := []string{c.startLog()}
 	collected, err := filepath.Glob(globQuote(c.data) + "/log/postgres-*.log")
 	if err == nil && len(collected) > 0 {
@@ -222,7 +223,7 @@ func (c *cluster) said(since time.Time) string {
 	}
 	var lines []string
 	for _, name := range names {
-		// File systems keep coarser times than the clock.
+		// File times are coarser than the clock.
 		if modified(name).After(since.Add(-time.Second)) {
 			lines = append(lines, tail(name)...)
 		}
@@ -258,7 +259,7 @@ func tail(name string) []string {
 	return lines[max(0, len(lines)-5):]
 }
 
-// query runs one statement on a connection of its own and returns the first column of its row, if any.
+// query runs one statement on a new connection and returns the first column of its row, if any.
 func query(ctx context.Context, dsn, statement string) (value string, err error) {
 	connector, err := pq.NewConnector(dsn)
 	if err != nil {

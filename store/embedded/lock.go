@@ -10,9 +10,8 @@ import (
 	"syscall"
 )
 
-// Lock claims the data directory for this process, creating it where needed, until release is called or the
-// process ends, however it ends. A directory that another server holds is refused with an error that
-// names that server's process.
+// Lock claims the data directory for this process until release is called or the process ends. It
+// creates a missing directory. The error for a directory in use names the other server's process.
 func Lock(dir string) (release func() error, err error) {
 	dir, err = makeDir(dir)
 	if err != nil {
@@ -63,8 +62,8 @@ func writeHolder(f *os.File) error {
 	return err
 }
 
-// makeDir creates the data directory and returns its real path, which is shorter at best and the same for
-// whoever asks.
+// makeDir creates the data directory and returns its real path, which is the same for every caller
+// and often shorter.
 func makeDir(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("no data directory is given; choose one with --data-dir")

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This test binary also plays the other processes that the tests need.
+// This test binary also runs as the other processes of the tests.
 const (
 	roleEnv    = "MILLPOND_EMBEDDED_TEST_ROLE"
 	subjectEnv = "MILLPOND_EMBEDDED_TEST_SUBJECT"
@@ -47,7 +47,7 @@ func cleaned(err error) int {
 	return 0
 }
 
-// used is a data directory with a cluster in it, made once, for usedDir to copy.
+// used is a data directory with a cluster, created once, for usedDir to copy.
 var used struct {
 	once sync.Once
 	dir  string
@@ -74,7 +74,8 @@ func usedDir(t testing.TB) string {
 	return dir
 }
 
-// playOwner is a server: it locks the directory, runs PostgreSQL, says so, and stops cleanly when told to.
+// playOwner is a server. It locks the directory, runs PostgreSQL, reports that, and stops cleanly
+// on request.
 func playOwner(dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -113,7 +114,7 @@ func playOwner(dir string) int {
 	return 0
 }
 
-// playClient tries to connect and says what came of it.
+// playClient tries to connect and prints the result.
 func playClient(dsn string) int {
 	user, err := query(context.Background(), dsn, "SELECT current_user")
 	if err != nil {
@@ -124,7 +125,7 @@ func playClient(dsn string) int {
 	return 0
 }
 
-// owner is a server process of its own.
+// owner is a separate server process.
 type owner struct {
 	cmd    *exec.Cmd
 	out    *bufio.Reader
@@ -154,7 +155,7 @@ func spawnOwner(t *testing.T, dir string, change ...func(*exec.Cmd)) *owner {
 	for _, f := range change {
 		f(cmd)
 	}
-	// A pipe that the test reads; PostgreSQL must not hold it open, else this would never end.
+	// The test reads this pipe. PostgreSQL must not hold it open, or the read would never end.
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
@@ -163,7 +164,7 @@ func spawnOwner(t *testing.T, dir string, change ...func(*exec.Cmd)) *owner {
 	o := &owner{cmd: cmd, out: bufio.NewReader(r), exited: make(chan error, 1)}
 	go func() { o.exited <- cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // gone already, mostly
+		_ = cmd.Process.Kill() // usually gone already
 		_ = r.Close()
 		if data := filepath.Join(dir, "postgres"); o.pid != 0 && worksIn(o.pid, data) { // the test failed
 			_ = syscall.Kill(o.pid, syscall.SIGQUIT)
@@ -227,10 +228,10 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(state), ") Z ")
 }
 
-// stranger is a user of this machine who is neither the server's nor PostgreSQL's.
+// stranger is a user of this machine other than the server's and PostgreSQL's.
 const stranger = 54321
 
-// asUser runs the command as another user, from a copy of this binary that everyone may run.
+// asUser runs the command as another user, from a copy of this binary that every user may run.
 func asUser(t *testing.T, uid, gid int) func(*exec.Cmd) {
 	t.Helper()
 	dir := dataDir(t)

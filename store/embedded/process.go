@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// killGrace is how long an immediate shutdown may take before the kernel ends it.
+// killGrace is how long an immediate shutdown may take before the process is killed.
 const killGrace = 10 * time.Second
 
 // process is a running postmaster, our child or an adopted one.
@@ -23,7 +23,7 @@ type process struct {
 	pid      int
 	adopted  bool
 	exited   chan struct{} // closed when it is gone
-	stopping atomic.Bool   // it was told to go
+	stopping atomic.Bool   // stop was called
 	signal   func(syscall.Signal) error
 	state    *os.ProcessState // of a child, once it has exited
 }
@@ -44,7 +44,7 @@ func (p *process) reap(cmd *exec.Cmd) {
 	p.state = cmd.ProcessState
 }
 
-// end says how the process ended; it has exited.
+// end describes how the process ended. It has exited.
 func (p *process) end() string {
 	if p.state == nil {
 		return "it was not ours to watch"
@@ -52,12 +52,12 @@ func (p *process) end() string {
 	return p.state.String()
 }
 
-// stop shuts the process down and waits until it is gone: fast, then at once when ctx ends. It says
-// whether the shutdown was a clean one.
+// stop shuts the process down and waits until it has ended: fast, then at once when ctx ends. It
+// reports whether the shutdown was clean.
 func (p *process) stop(ctx context.Context) (clean bool, err error) {
 	p.stopping.Store(true)
 	if ctx.Err() == nil {
-		if err := p.tell(syscall.SIGINT); err != nil {
+		if err := p.send(syscall.SIGINT); err != nil {
 			return false, err
 		}
 		select {
@@ -67,7 +67,7 @@ func (p *process) stop(ctx context.Context) (clean bool, err error) {
 		}
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGQUIT, syscall.SIGKILL} {
-		if err := p.tell(sig); err != nil {
+		if err := p.send(sig); err != nil {
 			return false, err
 		}
 		select {
@@ -79,7 +79,7 @@ func (p *process) stop(ctx context.Context) (clean bool, err error) {
 	return false, fmt.Errorf("PostgreSQL (pid %d) does not end, not even when killed", p.pid)
 }
 
-func (p *process) tell(sig syscall.Signal) error {
+func (p *process) send(sig syscall.Signal) error {
 	err := p.signal(sig)
 	if err == nil || errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 		return nil
@@ -87,21 +87,27 @@ func (p *process) tell(sig syscall.Signal) error {
 	return fmt.Errorf("stop PostgreSQL (pid %d): %w", p.pid, err)
 }
 
-// pidFile is what postmaster.pid says.
+// pidFileName is the cluster's own lock file.
+const pidFileName = "postmaster.pid"
+
+// pidFile is the content of a lock file.
 type pidFile struct {
 	pid    int
 	status string
 }
 
-func readPidFile(data string) (pidFile, error) {
-	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+func readPidFile(data string) (pidFile, error) { return readLockFile(filepath.Join(data, pidFileName)) }
+
+// readLockFile reads a lock file of PostgreSQL. The cluster's lock file includes its status.
+func readLockFile(name string) (pidFile, error) {
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return pidFile{}, err
 	}
 	lines := strings.Split(string(text), "\n")
 	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
 	if err != nil || pid <= 1 {
-		return pidFile{}, fmt.Errorf("postmaster.pid holds no process: %q", lines[0])
+		return pidFile{}, fmt.Errorf("%s holds no process: %q", name, lines[0])
 	}
 	f := pidFile{pid: pid}
 	if len(lines) >= 8 {
@@ -117,21 +123,23 @@ func findPostmaster(data string) (*process, error) {
 		return nil, fmt.Errorf("the database directory: %w", err)
 	}
 	if err != nil {
-		return nil, nil // none, or half written by one that died: PostgreSQL judges that itself
+		return nil, nil // no process, or a file half written by a dead one: PostgreSQL judges that itself
 	}
 	return adoptProcess(f.pid, data)
 }
 
-// dropStalePidFile removes a pid file whose process is not this cluster's postmaster. PostgreSQL sees
-// that by itself unless the number was given to another process since. No process of the cluster is left.
-func dropStalePidFile(data string) error {
-	f, err := readPidFile(data)
-	if err != nil || !knowsOrphans || worksIn(f.pid, data) {
-		return nil
-	}
-	err = os.Remove(filepath.Join(data, "postmaster.pid"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the pid file of a killed PostgreSQL: %w", err)
+// dropStale removes the lock files of a killed PostgreSQL, in the cluster and beside its socket.
+// PostgreSQL itself keeps them while any process has their pid, even a zombie. No process of the
+// cluster may be left.
+func dropStale(data, socket string) error {
+	for _, name := range []string{filepath.Join(data, pidFileName), filepath.Join(socket, ".s.PGSQL."+socketPort+".lock")} {
+		f, err := readLockFile(name)
+		if err != nil || !knowsOrphans || worksIn(f.pid, data) {
+			continue
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a lock file of a killed PostgreSQL: %w", err)
+		}
 	}
 	return nil
 }

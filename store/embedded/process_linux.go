@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// knowsOrphans says that orphans finds every process of a cluster.
+// knowsOrphans reports that orphans finds every process of a cluster.
 const knowsOrphans = true
 
-// dieWithParent keeps a helper program from outliving a killed server. The starting thread must live as long.
+// dieWithParent ends a helper program with a killed server. The starting thread must live as long.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// adoptProcess returns the process when it is a postmaster that works in the cluster; nil when it is gone
-// or has become something else.
+// adoptProcess returns the process if it is a postmaster that works in the cluster; nil if it is
+// gone or another program.
 func adoptProcess(pid int, data string) (*process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
@@ -33,7 +33,7 @@ func adoptProcess(pid int, data string) (*process, error) {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	handle := os.NewFile(uintptr(fd), "pidfd")
-	// Asked after the handle is open: the number cannot change hands any more without the handle knowing.
+	// Checked after the handle is open: from then on the handle notices when the pid is reused.
 	if !worksIn(pid, data) || ended(fd) {
 		return nil, handle.Close()
 	}
@@ -69,7 +69,7 @@ func ended(pidfd int) bool {
 	return err == nil && n > 0
 }
 
-// worksIn says whether the process is a PostgreSQL whose working directory is the cluster.
+// worksIn reports whether the process is a PostgreSQL whose working directory is the cluster.
 func worksIn(pid int, data string) bool {
 	proc := "/proc/" + strconv.Itoa(pid)
 	cwd, err := os.Stat(proc + "/cwd")
@@ -84,7 +84,8 @@ func worksIn(pid int, data string) bool {
 	return err == nil && strings.TrimSpace(string(program)) == "postgres"
 }
 
-// orphans lists the processes that work in the cluster, without its postmaster: those that a killed one left.
+// orphans lists the processes that work in the cluster, except its postmaster: those of a killed
+// one.
 func orphans(data string) ([]int, error) {
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -93,7 +94,7 @@ func orphans(data string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, _ := readPidFile(data) // without one there is no postmaster to leave out
+	f, _ := readPidFile(data) // without the file, no postmaster is left out
 	var left []int
 	for _, name := range names {
 		pid, err := strconv.Atoi(filepath.Base(name))

@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// knowsOrphans says that orphans finds every process of a cluster; here PostgreSQL's own interlock has to do.
+// knowsOrphans reports that orphans finds every process of a cluster. Here it does not, and
+// PostgreSQL's own interlock must do.
 const knowsOrphans = false
 
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// adoptProcess returns the process when it is a postmaster for the cluster; nil when it is gone or has
-// become something else.
+// adoptProcess returns the process if it is a postmaster for the cluster; nil if it is gone or
+// another program.
 func adoptProcess(pid int, data string) (*process, error) {
 	if !worksIn(pid, data) {
 		return nil, nil
@@ -38,7 +39,7 @@ func adoptProcess(pid int, data string) (*process, error) {
 	return p, nil
 }
 
-// worksIn says whether the process is a PostgreSQL for the cluster.
+// worksIn reports whether the process is a PostgreSQL for the cluster.
 func worksIn(pid int, data string) bool {
 	command, err := exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 // socketPort names the socket file; nothing listens on a network port.
 const socketPort = "5432"
 
-// socketPathMax is what sun_path holds on the least generous system (darwin: 104 bytes with the final NUL).
+// socketPathMax is the length of sun_path on the most restrictive system (darwin: 104 bytes with
+// the final NUL).
 const socketPathMax = 103
 
 // socketDir is the private directory of the cluster's socket.
@@ -21,12 +22,18 @@ type socketDir struct {
 	path string
 }
 
-// openSocketDir finds or makes the socket's directory for the account: in the data directory, or a short
-// one in the system's temporary directory that a link in the data directory remembers.
+// openSocketDir finds or creates the socket's directory for the account. It is in the data
+// directory, or a link there names a short one in the temporary directory. In a copy of the data
+// directory the link names the original's directory, and is replaced.
 func openSocketDir(dir string, a account) (socketDir, error) {
 	s := socketDir{name: filepath.Join(dir, "postgres.socket")}
+	id, err := fileID(dir)
+	if err != nil {
+		return s, fmt.Errorf("the socket's directory: %w", err)
+	}
+	prefix := "millpond-" + id + "-"
 	if target, err := os.Readlink(s.name); err == nil {
-		if private(target, a) {
+		if strings.HasPrefix(filepath.Base(target), prefix) && private(target, a) {
 			s.path = target
 			return s, nil
 		}
@@ -35,7 +42,7 @@ func openSocketDir(dir string, a account) (socketDir, error) {
 		}
 	}
 	if !fits(s.name) {
-		return s, s.elsewhere(a)
+		return s, s.elsewhere(prefix, a)
 	}
 	s.path = s.name
 	if err := os.Mkdir(s.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -47,12 +54,12 @@ func openSocketDir(dir string, a account) (socketDir, error) {
 	return s, nil
 }
 
-func (s *socketDir) elsewhere(a account) error {
+func (s *socketDir) elsewhere(prefix string, a account) error {
 	for _, base := range []string{os.TempDir(), "/tmp"} {
-		if closed, _ := a.barred(base); closed != "" || !fits(filepath.Join(base, "millpond-1234567890")) {
+		if closed, _ := a.barred(base); closed != "" || !fits(filepath.Join(base, prefix+"1234567890")) {
 			continue
 		}
-		path, err := os.MkdirTemp(base, "millpond-")
+		path, err := os.MkdirTemp(base, prefix)
 		if err != nil {
 			continue
 		}
@@ -66,7 +73,8 @@ func (s *socketDir) elsewhere(a account) error {
 		"choose a shorter --data-dir or set TMPDIR", s.name)
 }
 
-// remove takes away a directory outside the data directory; it is empty once PostgreSQL has stopped cleanly.
+// remove deletes a directory outside the data directory. It is empty after a clean stop of
+// PostgreSQL.
 func (s *socketDir) remove() error {
 	if s.path == s.name {
 		return nil
@@ -80,7 +88,8 @@ func (s *socketDir) remove() error {
 	return nil
 }
 
-// fits says whether a socket can live in dir. A comma parts hosts in a DSN, quotes part words in the configuration.
+// fits reports whether a socket can live in dir. A comma separates hosts in a DSN; quotes separate
+// words in the configuration.
 func fits(dir string) bool {
 	return len(dir)+len("/.s.PGSQL."+socketPort) <= socketPathMax && !strings.ContainsAny(dir, ",'\"\\\n")
 }

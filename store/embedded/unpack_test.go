@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// packed writes a tarball with one more entry than it should have.
+// packed writes a tarball with one extra entry.
 func packed(t *testing.T, dir, entry string) string {
 	t.Helper()
 	name := filepath.Join(dir, "x.tgz")

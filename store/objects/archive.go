@@ -11,8 +11,9 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Archive packs chunks of a log into one compressed object: for each chunk its offset, stream, first line, time in nanoseconds and
-// length as varints, then its bytes; all of it in one zstd frame with a checksum. It implements domain.Archive.
+// Archive packs chunks of a log into one compressed object. Each chunk is its offset, stream, first
+// line, time in nanoseconds and length as varints, then its bytes. The object is one zstd frame
+// with a checksum. Archive implements domain.Archive.
 type Archive struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
@@ -20,10 +21,10 @@ type Archive struct {
 
 var _ domain.Archive = (*Archive)(nil)
 
-// maxArchive bounds what an object may unpack to.
+// maxArchive bounds an unpacked object, in bytes.
 const maxArchive = 64 << 20
 
-// NewArchive makes an archive. It may be used from several goroutines.
+// NewArchive returns an archive, which several goroutines may use.
 func NewArchive() (*Archive, error) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true), zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -68,7 +69,7 @@ func (a *Archive) Unpack(object []byte) ([]domain.LogChunk, error) {
 	return chunks, nil
 }
 
-// reader takes fields off the front of b, and remembers when there was not enough.
+// reader reads fields from the front of b, and sets bad when b is too short.
 type reader struct {
 	b   []byte
 	bad bool

@@ -11,7 +11,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// groupOf is the group of what is in the workspace's directory; -1 where it is not looked at.
+// groupOf is the group of the workspace's files; -1 if groups are not used.
 func (f *files) groupOf(ws domain.WorkspaceID) int {
 	if f.mode&fs.ModeSetgid == 0 {
 		return -1
@@ -19,8 +19,9 @@ func (f *files) groupOf(ws domain.WorkspaceID) int {
 	return int(ws.FileGroup())
 }
 
-// settleMode finds out whether workspaces can have groups here. Only the kernel's no is one: for any other trouble, nothing that is closed is opened.
-func (f *files) settleMode(report func(error)) error {
+// detectMode determines whether workspaces can have groups here. Only the kernel's refusal counts
+// as no: no other error opens a closed directory.
+func (f *files) detectMode(report func(error)) error {
 	f.mode = 0o770 | fs.ModeSetgid
 	var refusal error
 	err := alone(f.root, func() (err error) {
@@ -29,7 +30,7 @@ func (f *files) settleMode(report func(error)) error {
 	})
 	if err == nil && refusal != nil {
 		f.mode = 0o777
-		report(fmt.Errorf("workspaces have no groups of their own in %s, so that a task of another workspace on this machine that is told the address of a table can open its files: %w; "+
+		report(fmt.Errorf("workspaces have no groups of their own in %s, so a task of another workspace on this machine can open a table's files if it learns their path: %w; "+
 			"give the server CAP_CHOWN, a file system with groups and, in a container, all group ids up to %d", f.root.Name(), refusal, domain.LastFileGroup))
 	}
 	return err
@@ -59,7 +60,7 @@ func (f *files) tryGroups() (refusal, err error) {
 	return nil, nil
 }
 
-// isOpen says whether the directory has the group and the mode that it is to have.
+// isOpen reports whether the directory has the wanted group and mode.
 func (f *files) isOpen(info fs.FileInfo, group int) bool {
 	is, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (group < 0 || is.Gid == uint32(group)) && info.Mode()&(fs.ModePerm|fs.ModeSetgid) == f.mode

@@ -15,7 +15,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// TestWhoKnowsAPathOfAnotherWorkspaceIsKeptOut: every viewer sees the addresses of tables, and may tell them to anybody's task.
+// TestWhoKnowsAPathOfAnotherWorkspaceIsKeptOut: every viewer sees the paths of tables, and may pass
+// them to any task.
 func TestWhoKnowsAPathOfAnotherWorkspaceIsKeptOut(t *testing.T) {
 	_, l := shared(t)
 	table := l.Prefix("ws_1") + "db/tbl"
@@ -41,7 +42,8 @@ func TestWhoKnowsAPathOfAnotherWorkspaceIsKeptOut(t *testing.T) {
 	require.Error(t, err, "the user that a task of the workspace had: %s", out)
 }
 
-// What PyIceberg, Arrow and DuckDB do: directories with all above them, a file under another name that is moved to its own, and what is done anew.
+// Like PyIceberg, Arrow and DuckDB: nested directories, a file that is renamed to its final name,
+// and rewrites.
 func TestAllOfAWorkspaceUseWhatWritersMake(t *testing.T) {
 	_, l := shared(t)
 	table := l.Prefix("ws_1") + "db/tbl"
@@ -66,7 +68,8 @@ func TestAllOfAWorkspaceUseWhatWritersMake(t *testing.T) {
 	requireFenced(t, pathOf(l.Prefix("ws_1")), "ws_1")
 }
 
-// requireFenced holds that all in a workspace's directory is the group's, and closed to all others.
+// requireFenced checks that all in a workspace's directory belongs to the group, and is closed to
+// others.
 func requireFenced(t *testing.T, dir string, ws domain.WorkspaceID) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -86,7 +89,7 @@ func requireFenced(t *testing.T, dir string, ws domain.WorkspaceID) {
 	}))
 }
 
-// open gives a directory back the state in which an earlier version left it: everybody's who knows its name.
+// open restores a directory's state of an earlier version: open to everyone who knows its name.
 func open(t *testing.T, dir string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -138,7 +141,8 @@ func TestDirectoriesThatWereEverybodysAreClosed(t *testing.T) {
 	require.NoError(t, err, out)
 }
 
-// TestAClosingThatWasCutOffIsDoneAgain: what a server that was killed has left is nobody's until the next one has done all.
+// TestAClosingThatWasCutOffIsDoneAgain: after a killed server the directory stays closed until the
+// next one has finished.
 func TestAClosingThatWasCutOffIsDoneAgain(t *testing.T) {
 	dir, l := shared(t)
 	own := pathOf(l.Prefix("ws_1"))
@@ -151,10 +155,12 @@ func TestAClosingThatWasCutOffIsDoneAgain(t *testing.T) {
 	requireFenced(t, own, "ws_1")
 }
 
-// namespaceEnv has this test binary open the storage it names in a user namespace without the groups of workspaces.
+// namespaceEnv makes this test binary open the named storage in a user namespace without the groups
+// of workspaces.
 const namespaceEnv = "MILLPOND_TEST_NAMESPACE"
 
-// TestWithoutGroupsTheNameIsAllThatKeepsOthersOut: as in a container to which few ids are mapped. Back where there are groups, all is closed again.
+// TestWithoutGroupsTheNameIsAllThatKeepsOthersOut, as in a container with few mapped ids. Once
+// groups are available again, all is closed.
 func TestWithoutGroupsTheNameIsAllThatKeepsOthersOut(t *testing.T) {
 	if inside := os.Getenv(namespaceEnv); inside != "" {
 		var reported []string

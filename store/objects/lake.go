@@ -12,18 +12,23 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// LakeOptions are those of OpenLake. The zero value has the defaults.
+// LakeOptions are the options of OpenLake. The zero value has the defaults.
 type LakeOptions struct {
-	// Shared lets other users of this machine into the directories of files, as those of a workspace's tasks and engines, which are ever others: into a workspace's
-	// directory, whose name nobody can list or guess, comes who has the group domain.WorkspaceID.FileGroup, and may do everything there, and with what others make
-	// there. Where the kernel refuses such groups, whoever knows the name gets in. Without Shared, all is the server's user's own.
+	// Shared opens the directories of files to other users of this machine: the changing users of a
+	// workspace's tasks and engines. A user with the group domain.WorkspaceID.FileGroup can do
+	// everything in the workspace's directory, including to files of others. Its name cannot be
+	// listed or guessed. If the kernel refuses such groups, every user who knows the name gets in.
+	// Without Shared, everything belongs to the server's user alone.
 	Shared bool
-	// Report is told what weakens this, as a file system without groups or access control lists does. It may be nil.
+	// Report receives errors that weaken this protection, such as a file system without groups or
+	// access control lists. It may be nil.
 	Report func(error)
 }
 
-// OpenLake opens the storage of tables that the URL names: file:///path, s3://bucket/prefix, gs://bucket/prefix or azblob://container/prefix. Buckets are
-// opened with the server's own credentials, as its environment has them; s3 takes endpoint, region and s3ForcePathStyle as parameters. The caller closes it.
+// OpenLake opens the storage of tables that the URL names: file:///path, s3://bucket/prefix,
+// gs://bucket/prefix or azblob://container/prefix. Buckets are opened with the credentials in the
+// server's environment. s3 accepts the parameters endpoint, region and s3ForcePathStyle. The caller
+// closes the Lake.
 func OpenLake(ctx context.Context, address string, o LakeOptions) (*Lake, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -35,11 +40,11 @@ func OpenLake(ctx context.Context, address string, o LakeOptions) (*Lake, error)
 		l.prefix = "file://" + strings.TrimRight(filepath.Clean(u.Path), "/") + "/"
 		var f *files
 		if f, err = openFiles(filepath.Clean(u.Path), o); err == nil {
-			l.shelf, l.directory = f, f.names.of
+			l.storage, l.directory = f, f.names.of
 		}
 	case u.Scheme == "s3" || u.Scheme == "gs" || u.Scheme == "azblob":
 		l.directory = func(ws domain.WorkspaceID) string { return string(ws) }
-		l.prefix, l.shelf, err = openBucket(ctx, u)
+		l.prefix, l.storage, err = openBucket(ctx, u)
 	default:
 		return nil, fmt.Errorf("the storage of tables %q is not of a kind this version has; use file:///an/absolute/path, s3://, gs:// or azblob://", address)
 	}
@@ -49,22 +54,24 @@ func OpenLake(ctx context.Context, address string, o LakeOptions) (*Lake, error)
 	return l, nil
 }
 
-// Lake keeps the files of tables. It implements lake.Files.
+// Lake stores the files of tables. It implements lake.Files.
 type Lake struct {
 	prefix    string                          // of all workspaces, with a slash at its end
-	directory func(domain.WorkspaceID) string // of one of them
-	shelf     shelf
+	directory func(domain.WorkspaceID) string // the directory of one workspace
+	storage   storage
 }
 
 var _ lake.Files = (*Lake)(nil)
 
-// shelf is one kind of storage. Names are relative to the prefix of all workspaces, and begin with that of the workspace.
-type shelf interface {
+// storage is one kind of storage. Names are relative to the prefix of all workspaces, and begin
+// with the workspace's directory.
+type storage interface {
 	read(ctx context.Context, name string) ([]byte, error)
 	write(ctx context.Context, name string, data []byte) error
 	remove(ctx context.Context, name string) error
 	list(ctx context.Context, dir string, fn func(lake.FileInfo) error) error
 	open(ctx context.Context, name string) (lake.File, error)
+	straight(name string) error
 	makeDirs(name string) error
 	removeDirs(name string) error
 	access(ctx context.Context) (*lake.S3Access, error)
@@ -82,7 +89,8 @@ func tooLarge(name string) error {
 	return domain.Errorf(domain.CodeTooLarge, "The file %q has more than %d bytes.", name, maxWhole)
 }
 
-// name is the URI's relative to the prefix. The catalog has fenced it; what is not straight never comes here.
+// name is the URI relative to the prefix. The catalog has fenced it: only straight paths arrive
+// here.
 func (l *Lake) name(uri string) (string, error) {
 	name, ours := strings.CutPrefix(uri, l.prefix)
 	if !ours || !fs.ValidPath(strings.TrimSuffix(name, "/")) || !strings.Contains(name, "/") {
@@ -91,8 +99,8 @@ func (l *Lake) name(uri string) (string, error) {
 	return name, nil
 }
 
-// Close lets the storage go.
-func (l *Lake) Close() error { return l.shelf.close() }
+// Close closes the storage.
+func (l *Lake) Close() error { return l.storage.close() }
 
 // Prefix implements lake.Files.
 func (l *Lake) Prefix(ws domain.WorkspaceID) string { return l.prefix + l.directory(ws) + "/" }
@@ -103,7 +111,7 @@ func (l *Lake) Read(ctx context.Context, uri string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.shelf.read(ctx, name)
+	return l.storage.read(ctx, name)
 }
 
 // Write implements lake.Files.
@@ -112,7 +120,7 @@ func (l *Lake) Write(ctx context.Context, uri string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return l.shelf.write(ctx, name, data)
+	return l.storage.write(ctx, name, data)
 }
 
 // Delete implements lake.Files.
@@ -121,7 +129,7 @@ func (l *Lake) Delete(ctx context.Context, uri string) error {
 	if err != nil {
 		return err
 	}
-	return l.shelf.remove(ctx, name)
+	return l.storage.remove(ctx, name)
 }
 
 // List implements lake.Files.
@@ -130,7 +138,7 @@ func (l *Lake) List(ctx context.Context, uri string, fn func(lake.FileInfo) erro
 	if err != nil {
 		return err
 	}
-	return l.shelf.list(ctx, name, func(f lake.FileInfo) error {
+	return l.storage.list(ctx, name, func(f lake.FileInfo) error {
 		f.URI = l.prefix + f.URI
 		return fn(f)
 	})
@@ -142,7 +150,16 @@ func (l *Lake) Open(ctx context.Context, uri string) (lake.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.shelf.open(ctx, name)
+	return l.storage.open(ctx, name)
+}
+
+// Straight implements lake.Files.
+func (l *Lake) Straight(_ context.Context, uri string) error {
+	name, err := l.name(uri)
+	if err != nil {
+		return err
+	}
+	return l.storage.straight(name)
 }
 
 // MakeDirs implements lake.Files.
@@ -152,7 +169,7 @@ func (l *Lake) MakeDirs(_ context.Context, uris ...string) error {
 		if err != nil {
 			return err
 		}
-		if err := l.shelf.makeDirs(strings.TrimSuffix(name, "/")); err != nil {
+		if err := l.storage.makeDirs(strings.TrimSuffix(name, "/")); err != nil {
 			return err
 		}
 	}
@@ -165,11 +182,14 @@ func (l *Lake) RemoveDirs(_ context.Context, uri string) error {
 	if err != nil {
 		return err
 	}
-	return l.shelf.removeDirs(strings.TrimSuffix(name, "/"))
+	return l.storage.removeDirs(strings.TrimSuffix(name, "/"))
 }
 
 // Access implements lake.Files.
 func (l *Lake) Access(ctx context.Context, ws domain.WorkspaceID) (lake.Access, error) {
-	s3, err := l.shelf.access(ctx)
+	if err := l.storage.makeDirs(l.directory(ws)); err != nil { // an engine is confined to it before it creates the first table
+		return lake.Access{}, err
+	}
+	s3, err := l.storage.access(ctx)
 	return lake.Access{Prefix: l.Prefix(ws), S3: s3}, err
 }

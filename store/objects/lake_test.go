@@ -27,7 +27,8 @@ func openLake(t *testing.T, o objects.LakeOptions) (*objects.Lake, string) {
 	return l, dir + "/lake"
 }
 
-// TestLakeFiles are written whole, read whole and in parts, listed and removed, under the very paths that engines use.
+// TestLakeFiles are written whole, read whole and in parts, listed and removed, under the same
+// paths that engines use.
 func TestLakeFiles(t *testing.T) {
 	l, _ := openLake(t, objects.LakeOptions{Shared: true})
 	ctx := t.Context()
@@ -78,7 +79,8 @@ func TestLakeFiles(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(own, "db/t"))
 }
 
-// TestLakeFence: nothing outside of a workspace's directory is reached, by name or by symbolic link, and a pipe does not hold the server up.
+// TestLakeFence: no name or symbolic link reaches outside a workspace's directory, and a pipe does
+// not block the server.
 func TestLakeFence(t *testing.T) {
 	l, dir := openLake(t, objects.LakeOptions{})
 	ctx := t.Context()
@@ -127,7 +129,7 @@ func TestLakeFence(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestLakeWrites make a file once, under its own name and none other, and leave nothing of one that fails.
+// TestLakeWrites create a file once, under its own name only. A failed write leaves nothing.
 func TestLakeWrites(t *testing.T) {
 	l, dir := openLake(t, objects.LakeOptions{})
 	ctx := t.Context()
@@ -139,7 +141,7 @@ func TestLakeWrites(t *testing.T) {
 	require.Equal(t, "one", string(data))
 	metadata := filepath.Join(dir, "ws_1/t/metadata")
 
-	// What a power cut left of a write under a name of its own, or of an earlier version's, hinders nobody.
+	// Partial files of a power cut, under the final name or an earlier version's, do no harm.
 	require.NoError(t, os.WriteFile(filepath.Join(metadata, ".b.json.part"), []byte("on"), 0o600))
 	require.NoError(t, os.Symlink("a.json", filepath.Join(metadata, "link.json")))
 	require.NoError(t, l.Write(ctx, l.Prefix("ws_1")+"t/metadata/b.json", []byte("two")))

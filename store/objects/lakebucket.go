@@ -24,7 +24,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// bucket is a bucket, or all below a prefix in one.
+// bucket is a bucket, or the part of it below a prefix.
 type bucket struct {
 	bucket *blob.Bucket
 	prefix string      // with a slash at its end, or empty
@@ -32,7 +32,7 @@ type bucket struct {
 	path   bool        // S3's path style
 }
 
-// openBucket opens the bucket, and says by which prefix engines know what is in it.
+// openBucket opens the bucket, and returns the prefix by which engines address it.
 func openBucket(ctx context.Context, u *url.URL) (prefix string, b *bucket, err error) {
 	b = &bucket{prefix: strings.Trim(u.Path, "/")}
 	if b.prefix != "" {
@@ -85,7 +85,7 @@ func (b *bucket) access(ctx context.Context) (*lake.S3Access, error) {
 	}
 	keys, err := b.s3.Credentials.Retrieve(ctx)
 	if err != nil {
-		return nil, domain.Errorf(domain.CodeUnavailable, "The storage's credentials are not to be had at the moment; try again.").Because(err)
+		return nil, domain.Errorf(domain.CodeUnavailable, "The storage's credentials are not available at the moment; try again.").Because(err)
 	}
 	a := &lake.S3Access{
 		Region: b.s3.Region, AccessKeyID: keys.AccessKeyID, SecretKey: keys.SecretAccessKey, SessionToken: keys.SessionToken, PathStyle: b.path,
@@ -97,7 +97,7 @@ func (b *bucket) access(ctx context.Context) (*lake.S3Access, error) {
 	return a, nil
 }
 
-// asked translates the store's answer for the name.
+// asked translates the storage's error for the name.
 func asked(name string, err error) error {
 	switch {
 	case err == nil:
@@ -121,7 +121,7 @@ func (b *bucket) read(ctx context.Context, name string) ([]byte, error) {
 	return data, asked(name, err)
 }
 
-// write needs no part file: an object is there whole or not at all.
+// write needs no partial file: an object exists whole or not at all.
 func (b *bucket) write(ctx context.Context, name string, data []byte) error {
 	err := b.bucket.WriteAll(ctx, b.prefix+name, data, &blob.WriterOptions{IfNotExist: true})
 	if gcerrors.Code(err) == gcerrors.FailedPrecondition || gcerrors.Code(err) == gcerrors.AlreadyExists {
@@ -153,13 +153,15 @@ func (b *bucket) list(ctx context.Context, dir string, fn func(lake.FileInfo) er
 	}
 }
 
+func (b *bucket) straight(string) error { return nil }
+
 func (b *bucket) makeDirs(string) error { return nil }
 
 func (b *bucket) removeDirs(string) error { return nil }
 
 // Bounds of reading objects, in bytes.
 const (
-	readWhole = 16 << 20 // an object up to this is read at once
+	readWhole = 16 << 20 // an object up to this size is read at once
 )
 
 func (b *bucket) open(ctx context.Context, name string) (lake.File, error) {

@@ -17,13 +17,14 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// files is a directory with one directory for each workspace. Nothing leads out of a workspace's own, symbolic links included: every path is opened
-// from it. Names are taken as they are, since engines open the same paths.
+// files is a directory with one directory for each workspace. No path leads out of a workspace's
+// directory, not even a symbolic link: every path is opened from there. Names are used unchanged,
+// since engines open the same paths.
 type files struct {
 	root  *os.Root
 	names dirNames
 	mode  fs.FileMode // of directories
-	lists bool        // what is made below a workspace's directory is as open as its maker asks for
+	lists bool        // files below a workspace's directory get the mode that their creator asks for
 }
 
 func openFiles(dir string, o LakeOptions) (_ *files, err error) {
@@ -52,7 +53,8 @@ func (f *files) close() error { return f.root.Close() }
 
 func (f *files) access(context.Context) (*lake.S3Access, error) { return nil, nil }
 
-// in opens the workspace's directory; rest is the name in it. With make it is made where it is not there.
+// in opens the workspace's directory; rest is the name in it. With make, a missing directory is
+// created.
 func (f *files) in(name string, make bool) (ws *os.Root, rest string, err error) {
 	own, rest, _ := strings.Cut(strings.TrimSuffix(name, "/"), "/")
 	if rest == "" {
@@ -77,7 +79,8 @@ func (f *files) in(name string, make bool) (ws *os.Root, rest string, err error)
 	return ws, rest, nil
 }
 
-// straight refuses a path that goes through a symbolic link, even one that stays in the workspace: what one table has would be another's.
+// straight refuses a path through a symbolic link, even one within the workspace: it could lead to
+// another table's files.
 func straight(ws *os.Root, name string) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if err := noLink(ws, dir); err != nil {
@@ -94,7 +97,7 @@ func noLink(ws *os.Root, name string) error {
 	return nil
 }
 
-// makeDir makes one directory, of exactly this mode, for good. It is no error that it is there.
+// makeDir durably creates one directory with exactly this mode. An existing one is no error.
 func makeDir(root *os.Root, name string, mode fs.FileMode) error {
 	err := root.Mkdir(name, 0o700)
 	if errors.Is(err, fs.ErrExist) {
@@ -139,7 +142,19 @@ func (f *files) makeDirs(name string) error {
 	return makeAll(ws, rest, f.mode)
 }
 
-// openFile opens a regular file: a pipe somebody left there would never open.
+func (f *files) straight(name string) error {
+	ws, rest, err := f.in(name, false)
+	if domain.IsCode(err, domain.CodeNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer ws.Close()
+	return noLink(ws, rest)
+}
+
+// openFile opens a regular file. A pipe would block.
 func (f *files) openFile(name string) (*os.File, fs.FileInfo, error) {
 	ws, rest, err := f.in(name, false)
 	if err != nil {
@@ -158,7 +173,7 @@ func (f *files) openFile(name string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = domain.Errorf(domain.CodeInvalid, "%q is no regular file.", name)
+		err = domain.Errorf(domain.CodeInvalid, "%q is not a regular file.", name)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
@@ -202,8 +217,10 @@ func (f *files) write(_ context.Context, name string, data []byte) error {
 	return syncIn(ws, path.Dir(rest))
 }
 
-// fill puts the data into the new file, on the disk, and closes it. The file has its own name already, which spares the disk the second wait that a rename takes: a
-// power cut may leave a part of it, which nothing names, since names are unique and known to nobody until the file is whole; and no part of a JSON object is one.
+// fill writes the data to the new file, syncs it and closes it. The file already has its final
+// name, which saves the second disk wait of a rename. A power cut may leave a partial file. Nothing
+// names it, since names are unique and unknown until the file is whole, and a partial JSON object
+// cannot be parsed.
 func (f *files) fill(file *os.File, data []byte) error {
 	_, err := file.Write(data)
 	return errors.Join(err, file.Chmod(f.mode.Perm()&0o666), file.Sync(), file.Close())
@@ -301,7 +318,7 @@ func (f *files) removeDirs(name string) error {
 		}
 		return ignoreMissing(err)
 	})
-	for i := len(dirs) - 1; i >= 0; i-- { // the deepest first; one that is not empty stays
+	for i := len(dirs) - 1; i >= 0; i-- { // the deepest first; directories with files stay
 		if gone := ws.Remove(filepath.FromSlash(dirs[i])); gone != nil && !errors.Is(gone, syscall.ENOTEMPTY) && !errors.Is(gone, syscall.EEXIST) {
 			err = errors.Join(err, ignoreMissing(gone))
 		}

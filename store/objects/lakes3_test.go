@@ -13,7 +13,8 @@ import (
 	"github.com/millpond/millpond/store/objects/s3test"
 )
 
-// TestLakeS3: on a real S3 server files are written once, read whole and in parts, listed and removed; engines are told how to get there.
+// TestLakeS3: on a real S3 server files are written once, read whole and in parts, listed and
+// removed. Engines receive the access data.
 func TestLakeS3(t *testing.T) {
 	server := s3test.Start(t)
 	ctx := t.Context()

@@ -1,4 +1,5 @@
-// Package objects keeps blobs in an object store: files, so far; other kinds are refused by name.
+// Package objects stores blobs in an object store. Only files are supported so far; other kinds are
+// refused by name.
 package objects
 
 import (
@@ -13,6 +14,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/gcerrors"
+	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/domain"
 )
@@ -25,7 +27,8 @@ type Objects struct {
 
 var _ domain.Objects = (*Objects)(nil)
 
-// Open opens the bucket that the URL names: file:///path, whose directory is made 0700 where it is not there.
+// Open opens the bucket that the URL names: file:///path. A missing directory is created with mode
+// 0700.
 func Open(address string) (*Objects, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -51,10 +54,23 @@ func Open(address string) (*Objects, error) {
 	return &Objects{bucket: b, root: root}, nil
 }
 
-// Close lets the bucket go.
+// minRoom is the free space below which the storage's disk counts as full, in bytes.
+const minRoom = 1 << 20
+
+// Full reports whether the disk of the storage has no room left.
+func (o *Objects) Full() (bool, error) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(o.root, &disk); err != nil {
+		return false, err
+	}
+	return disk.Bavail*uint64(disk.Bsize) < minRoom, nil
+}
+
+// Close closes the bucket.
 func (o *Objects) Close() error { return o.bucket.Close() }
 
-// Put implements domain.Objects. An object is there whole or not at all, and when Put has returned without an error it outlives a power cut.
+// Put implements domain.Objects. An object exists whole or not at all, and survives a power cut
+// once Put has returned without error.
 func (o *Objects) Put(ctx context.Context, key string, data []byte) error {
 	if err := o.write(ctx, key, data); err != nil {
 		return err
@@ -74,7 +90,7 @@ func (o *Objects) Put(ctx context.Context, key string, data []byte) error {
 	return nil
 }
 
-// write is WriteAll without the MD5 that it takes twice of the data, of which a directory keeps none.
+// write is WriteAll without its two MD5 sums of the data, which a directory does not store.
 func (o *Objects) write(ctx context.Context, key string, data []byte) error {
 	ctx, abandon := context.WithCancel(ctx)
 	defer abandon()
@@ -88,7 +104,7 @@ func (o *Objects) write(ctx context.Context, key string, data []byte) error {
 	return errors.Join(err, w.Close())
 }
 
-// path is where the driver keeps the object, which is for it to say.
+// path is the path of the object's file, which the driver chooses.
 func (o *Objects) path(ctx context.Context, key string) (path string, err error) {
 	r, err := o.bucket.NewReader(ctx, key, &blob.ReaderOptions{BeforeRead: func(as func(any) bool) error {
 		var f *os.File
@@ -104,7 +120,7 @@ func (o *Objects) path(ctx context.Context, key string) (path string, err error)
 	return path, r.Close()
 }
 
-// syncPath waits until the file's bytes, or the directory's names, are on the disk.
+// syncPath waits until the file's bytes, or the directory's names, are on disk.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

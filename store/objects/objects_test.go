@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/store/objects"
 )
 
-// TestArchiveGivesBackWhatItTook: any chunks, packed and unpacked, are the same to the byte and the nanosecond.
+// TestArchiveGivesBackWhatItTook: packed and unpacked chunks are equal to the byte and the
+// nanosecond.
 func TestArchiveGivesBackWhatItTook(t *testing.T) {
 	a, err := objects.NewArchive()
 	require.NoError(t, err)
@@ -61,7 +63,7 @@ func TestObjects(t *testing.T) {
 	got, err := o.Get(t.Context(), "ws_1/logs/att_1/00")
 	require.NoError(t, err)
 	require.Equal(t, "two", string(got))
-	for range 2 { // one that is not there is removed
+	for range 2 { // the second removes a missing object
 		require.NoError(t, o.Delete(t.Context(), "ws_1/logs/att_1/00"))
 		_, err = o.Get(t.Context(), "ws_1/logs/att_1/00")
 		require.True(t, domain.IsCode(err, domain.CodeNotFound))
@@ -73,4 +75,29 @@ func TestObjects(t *testing.T) {
 		_, err := objects.Open(bad)
 		require.Error(t, err, bad)
 	}
+}
+
+// TestAFullStorageSaysSo in Full and on writes; existing objects can be read.
+func TestAFullStorageSaysSo(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=700"); err != nil {
+		t.Skip("this machine mounts no tmpfs: ", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	o, err := objects.Open("file://" + dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, o.Close()) })
+	full, err := o.Full()
+	require.NoError(t, err)
+	require.False(t, full)
+	require.NoError(t, o.Put(t.Context(), "a", make([]byte, 3584<<10)))
+	err = o.Put(t.Context(), "b", make([]byte, 2<<20))
+	require.Equal(t, domain.CodeUnavailable, domain.AsError(err).Code, err)
+	require.NotContains(t, domain.AsError(err).Message, dir)
+	full, err = o.Full()
+	require.NoError(t, err)
+	require.True(t, full)
+	b, err := o.Get(t.Context(), "a")
+	require.NoError(t, err)
+	require.Len(t, b, 3584<<10)
 }

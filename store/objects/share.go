@@ -19,16 +19,19 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// keyFile, beside the workspaces' directories, keys their names: they are in the addresses of all tables, and a new key would lose these. Whoever has the
-// directory, as another replica or a restored backup, has the names.
+// keyFile holds the key of the workspaces' directory names, and lies beside them. The names are in
+// the addresses of all tables, and a new key would change them. Another replica, or a restored
+// backup, uses the same file.
 const keyFile = ".names"
 
 const keyBytes = 32
 
-// dirNames names the directories of workspaces. With a key nobody guesses them, which is all that keeps others out where workspaces have no groups.
+// dirNames names the directories of workspaces. With a key nobody can guess the names. Where
+// workspaces have no groups, only that keeps other users out.
 type dirNames struct{ key []byte }
 
-// openDirNames reads the key. Where the directory is to be shared and there is no workspace yet, it makes one; a directory that was not shared at first has none.
+// openDirNames reads the key. For a shared directory without workspaces it creates one. A directory
+// that was not shared at first has no key.
 func openDirNames(root *os.Root, shared bool) (n dirNames, err error) {
 	err = alone(root, func() error {
 		n.key, err = root.ReadFile(keyFile)
@@ -46,7 +49,7 @@ func openDirNames(root *os.Root, shared bool) (n dirNames, err error) {
 	return n, err
 }
 
-// alone does what no other server is to do at the same time.
+// alone runs do while no other server does so.
 func alone(root *os.Root, do func() error) error {
 	d, err := root.Open(".")
 	if err != nil {
@@ -65,8 +68,8 @@ func makeKey(root *os.Root) ([]byte, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(entries, fs.DirEntry.IsDir) {
-		return nil, fmt.Errorf("%s has directories of workspaces, but no file %s on which their names depend: restore that, or, "+
-			"where a server that was not root has made them, go on as its user", root.Name(), keyFile)
+		return nil, fmt.Errorf("%s has directories of workspaces, but no file %s on which their names depend: restore the file or, "+
+			"if a server that was not root created them, run the server as that user", root.Name(), keyFile)
 	}
 	const part = keyFile + ".part"
 	if err := ignoreMissing(root.Remove(part)); err != nil {
@@ -89,7 +92,7 @@ func writeNew(root *os.Root, name string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// of is the name of the workspace's directory.
+// of returns the name of the workspace's directory.
 func (n dirNames) of(ws domain.WorkspaceID) string {
 	if n.key == nil {
 		return string(ws)
@@ -99,7 +102,7 @@ func (n dirNames) of(ws domain.WorkspaceID) string {
 	return string(ws) + "-" + hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// workspace is whose directory this is; false where it is nobody's.
+// workspace returns the workspace of a directory; false if it belongs to no workspace.
 func (n dirNames) workspace(name string) (domain.WorkspaceID, bool) {
 	id := name
 	if i := strings.LastIndexByte(name, '-'); n.key != nil && i >= 0 {
@@ -120,8 +123,9 @@ const (
 	aclNobody  = 0xffffffff
 )
 
-// list is the access control list by which the owner and the group may do everything, and all others what the mode lets them. It takes the place of a maker's umask:
-// what is made in a directory with it, and below, is as open as its maker asks for.
+// list is the access control list that gives owner and group all rights, and others those of the
+// mode. It replaces the creator's umask: files and directories below get the mode that their
+// creator asks for.
 func list(mode fs.FileMode) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, aclVersion)
 	for _, e := range []struct {
@@ -135,7 +139,8 @@ func list(mode fs.FileMode) []byte {
 	return b
 }
 
-// listOf is the list that what is made in the directory gets; nil where it has none. ENOTSUP where the file system has no access control lists.
+// listOf is the default access control list of the directory; nil if it has no such list. ENOTSUP
+// if the file system does not support lists.
 func listOf(root *os.Root, name string) ([]byte, error) {
 	d, err := root.Open(name)
 	if err != nil {
@@ -150,7 +155,8 @@ func listOf(root *os.Root, name string) ([]byte, error) {
 	return b[:max(n, 0)], err
 }
 
-// openDir lets those work in the directory whose it is: the group's processes, or where there are no groups, whoever gets to it.
+// openDir opens the directory to the workspace's users: the processes of the group, or everybody
+// where there are no groups.
 func (f *files) openDir(root *os.Root, name string, group int) error {
 	d, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -168,7 +174,8 @@ func (f *files) openDir(root *os.Root, name string, group int) error {
 	return d.Chmod(f.mode)
 }
 
-// openOld does so with a file. A file with several names stays as it is, since one of them may be in another place.
+// openOld does the same for a file. A file with several names stays unchanged, since one of them
+// may be elsewhere.
 func (f *files) openOld(root *os.Root, name string, group int) error {
 	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -184,7 +191,7 @@ func (f *files) openOld(root *os.Root, name string, group int) error {
 
 const newDir = ".part"
 
-// makeOwn makes a workspace's directory: it is there as it is to be, or not at all.
+// makeOwn creates a workspace's directory atomically, with its final mode and group.
 func (f *files) makeOwn(name string) error {
 	ws, ok := f.names.workspace(name)
 	if !ok {
@@ -211,12 +218,13 @@ func (f *files) makeNew() error {
 	return f.root.Mkdir(newDir, 0o700)
 }
 
-// share settles how others are let in, here and in the workspaces that are there. A copy of the directory may have lost modes, groups and access control lists.
+// share sets up the access of other users, here and in existing workspaces. A copy of the directory
+// may have lost modes, groups and access control lists.
 func (f *files) share(o LakeOptions) error {
 	if o.Report == nil {
 		o.Report = func(error) {}
 	}
-	if err := f.settleMode(o.Report); err != nil {
+	if err := f.detectMode(o.Report); err != nil {
 		return err
 	}
 	_, err := listOf(f.root, ".")
@@ -224,7 +232,7 @@ func (f *files) share(o LakeOptions) error {
 		return err
 	}
 	if !f.lists {
-		o.Report(fmt.Errorf("the file system of %s has no POSIX access control lists: in a directory that a task has made there, other tasks of the workspace cannot write unless its umask lets them", f.root.Name()))
+		o.Report(fmt.Errorf("the file system of %s has no POSIX access control lists: in a directory that a task created there, other tasks of the workspace cannot write unless its umask lets them", f.root.Name()))
 	}
 	entries, err := fs.ReadDir(f.root.FS(), ".")
 	if err != nil {
@@ -240,7 +248,7 @@ func (f *files) share(o LakeOptions) error {
 	return f.root.Chmod(".", 0o711) // they pass through it to their own directory
 }
 
-// reopen opens a workspace's directory, with all that is in it, where it is not open as it is to be.
+// reopen opens a workspace's directory, with all that is in it, if its access is not as wanted.
 func (f *files) reopen(name string, group int) error {
 	info, err := f.root.Stat(name)
 	if err != nil {
@@ -260,7 +268,7 @@ func (f *files) reopen(name string, group int) error {
 		return err
 	}
 	defer ws.Close()
-	// Meanwhile nobody gets in; and while it is not open, not all was done.
+	// The directory is closed meanwhile, and stays closed if this is interrupted.
 	if err := f.root.Chmod(name, 0o700); err != nil {
 		return err
 	}

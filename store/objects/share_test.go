@@ -17,14 +17,15 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Users of this test who are neither this one nor each other: two tasks of one workspace, and one of another.
+// Users other than this test's: two tasks of one workspace, and one of another.
 const (
 	firstUser   = 61190
 	secondUser  = 61191
 	anotherUser = 61192
 )
 
-// shared opens a storage in a directory that every user can pass through, and refuses to skip where it must work: as root.
+// shared opens a storage in a directory that every user can pass through. As root it must work, and
+// is not skipped.
 func shared(t *testing.T) (dir string, l *Lake) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -46,7 +47,8 @@ func reopened(t *testing.T, dir string) *Lake {
 	return l
 }
 
-// as runs a shell command as the user with the workspace's group, as tasks and the children of engines are, and with a umask that keeps all for oneself.
+// as runs a shell command as the user with the workspace's group, like tasks and engines, with a
+// umask that excludes others.
 func as(user uint32, ws domain.WorkspaceID, command string) (string, error) {
 	cmd := exec.Command("/bin/sh", "-c", "umask 077; "+command)
 	cmd.Dir = "/"
@@ -73,7 +75,8 @@ func TestUsersOfAWorkspaceWorkInEachOthersDirectories(t *testing.T) {
 		out, err := as(step.user, "ws_1", step.command)
 		require.NoError(t, err, "%d: %s: %s", step.user, step.command, out)
 	}
-	// What users make is the server's to read and remove, and what the server makes is the users' to read and to add to.
+	// The server can read and remove users' files. Users can read the server's files and add to its
+	// directories.
 	b, err := l.Read(t.Context(), table+"/data/year=2007/month=2/c")
 	require.NoError(t, err)
 	require.Equal(t, "three\n", string(b))
@@ -125,7 +128,7 @@ func TestWhatANeighbourPlacesLeadsTheServerNowhere(t *testing.T) {
 	reopened(t, dir)
 }
 
-// A copy, as a backup is, may have lost modes and access control lists.
+// A copy, such as a backup, may have lost modes and access control lists.
 func TestACopyIsSharedAsTheOriginalWas(t *testing.T) {
 	dir, l := shared(t)
 	table := l.Prefix("ws_1") + "db/tbl"
@@ -160,7 +163,7 @@ func TestADirectoryThatWasNotSharedStaysSo(t *testing.T) {
 		require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), p)
 	}
 	_, err = OpenLake(t.Context(), "file://"+dir, LakeOptions{Shared: true})
-	require.ErrorContains(t, err, "go on as its user")
+	require.ErrorContains(t, err, "run the server as that user")
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
@@ -169,7 +172,7 @@ func TestADirectoryThatWasNotSharedStaysSo(t *testing.T) {
 func TestTheNamesOfWorkspacesAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "lake")
 	open := func() (*Lake, error) { return OpenLake(context.Background(), "file://"+dir, LakeOptions{Shared: true}) }
-	// Several servers that start at once on an empty directory agree.
+	// Several servers that start on an empty directory agree on the key.
 	var starts sync.WaitGroup
 	prefixes := make([]string, 8)
 	for i := range prefixes {
@@ -195,7 +198,7 @@ func TestTheNamesOfWorkspacesAreKept(t *testing.T) {
 	info, err := os.Stat(key)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
-	// A directory whose names are not known any more is not gone on with under other names.
+	// A directory with an unknown key is not used with other names.
 	was, err := os.ReadFile(key)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(key, was[:10], 0o600))
@@ -203,7 +206,7 @@ func TestTheNamesOfWorkspacesAreKept(t *testing.T) {
 	require.ErrorContains(t, err, "restore it")
 	require.NoError(t, os.Remove(key))
 	_, err = open()
-	require.ErrorContains(t, err, "restore that")
+	require.ErrorContains(t, err, "restore the file")
 	require.NoFileExists(t, key)
 	require.NoError(t, os.WriteFile(key, was, 0o600))
 	l, err := open()
@@ -212,7 +215,7 @@ func TestTheNamesOfWorkspacesAreKept(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A file system without access control lists is told of, and still serves.
+// A file system without access control lists is reported, and still works.
 func TestAFileSystemWithoutListsIsReported(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount one")

@@ -20,7 +20,7 @@ import (
 	"github.com/millpond/millpond/store/embedded"
 )
 
-// generation is raised when a new cluster comes to be initialised in another way.
+// generation is raised when the initialisation of new clusters changes.
 const generation = "1"
 
 // cluster is the private, throw-away server of a test binary.
@@ -48,7 +48,7 @@ func startCluster(ctx context.Context) (_ server, err error) {
 	return c, nil
 }
 
-// begin starts the cluster from the cached one, which it makes first where there is none.
+// begin starts the cluster from the cached one, which it creates first if it is missing.
 func (c *cluster) begin(ctx context.Context) error {
 	installation, err := embedded.Find(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func options(dir string) embedded.Options {
 	return embedded.Options{Dir: dir, Volatile: true, MaxConnections: 300, Stdout: os.Stderr}
 }
 
-// initialise makes a new cluster in dir and keeps a copy of it for the next test binary.
+// initialise creates a new cluster in dir and stores a copy of it for the next test binary.
 func initialise(ctx context.Context, dir, cached string) error {
 	o := options(dir)
 	o.Stdout = io.Discard
@@ -104,12 +104,12 @@ func initialise(ctx context.Context, dir, cached string) error {
 	return err
 }
 
-// cachedCluster returns the place of a ready-made cluster for this installation and user. Its password is
-// known to this user alone.
+// cachedCluster returns the directory of a ready-made cluster for this installation and user. Only
+// this user can read its password.
 func cachedCluster(installation embedded.Installation) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no place to keep a ready-made test cluster; set HOME or XDG_CACHE_HOME: %w", err)
+		return "", fmt.Errorf("no directory for a ready-made test cluster; set HOME or XDG_CACHE_HOME: %w", err)
 	}
 	sum := sha256.Sum256([]byte(generation + "\n" + installation.Dir + "\n" + installation.Version + "\n" + installation.User))
 	return filepath.Join(cache, "millpond", "storetest", installation.Version+"-"+hex.EncodeToString(sum[:6])), nil
@@ -122,10 +122,10 @@ func copyTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// temp returns the place for the cluster: TMPDIR where it is set, else memory where there is plenty, since
-// a disk that files were just removed from is slow to make the hundreds of a new database (ext4: ten times),
-// else the system's temporary directory. The path is short enough for a socket, so that every DSN stays
-// the same over a restart.
+// temp returns the directory for clusters: TMPDIR if it is set, else memory if there is plenty,
+// else /tmp. On ext4 a disk from which files were just removed creates a new database's hundreds of
+// files ten times slower. The path is short enough for a socket, so every DSN stays the same over a
+// restart.
 func temp() string {
 	const memory, plenty = "/dev/shm", 4 << 30
 	dir := os.Getenv("TMPDIR")
@@ -185,7 +185,7 @@ func (c *cluster) stop(context.Context) error {
 	return errors.Join(c.server.Close(ended()), c.watchdog.dismiss(), os.RemoveAll(c.dir))
 }
 
-// ended returns a context that is over: nothing in a throw-away cluster is worth a checkpoint.
+// ended returns a cancelled context: a throw-away cluster needs no checkpoint.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

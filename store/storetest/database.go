@@ -9,10 +9,11 @@ import (
 	"github.com/lib/pq"
 )
 
-// maintenance is the database from which others are made.
+// maintenance is the database whose connections create others.
 const maintenance = "postgres"
 
-// roleLock keeps migrations of several test binaries on one server apart: they make the same roles.
+// roleLock serializes migrations of several test binaries on one server: they create the same
+// roles.
 const roleLock = 0x6d696c6c706f6e64 % (1 << 31)
 
 func makeTemplate(ctx context.Context, s server, name string, migrate func(context.Context, string) error) error {
@@ -26,7 +27,7 @@ func makeTemplate(ctx context.Context, s server, name string, migrate func(conte
 		if err := migrate(ctx, s.dsn(name)); err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
-		// A connection that migrate forgot, or autovacuum, would keep the template from being cloned.
+		// A connection left by migrate, or autovacuum, would prevent cloning the template.
 		for _, statement := range []string{
 			"ALTER DATABASE " + pq.QuoteIdentifier(name) + " WITH ALLOW_CONNECTIONS false",
 			"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = " + pq.QuoteLiteral(name),
@@ -60,7 +61,7 @@ func execute(ctx context.Context, s server, statement string) error {
 	})
 }
 
-// on runs fn with a connection of its own, so that nothing is left open when a test looks for leaks.
+// on runs fn with a new connection and closes it, so that leak checks in tests find nothing.
 func on(ctx context.Context, s server, fn func(*sql.Conn) error) (err error) {
 	connector, err := pq.NewConnector(s.dsn(maintenance))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// external is a server that someone else runs.
+// external is a server that this test binary did not start.
 type external struct{ url *url.URL }
 
 func useExternal(ctx context.Context, dsn string) (server, error) {

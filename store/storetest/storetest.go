@@ -1,13 +1,13 @@
-// Package storetest gives tests a real PostgreSQL: one throw-away cluster per test binary, and a fresh
-// database per test, cloned from one that was migrated once.
+// Package storetest gives tests a real PostgreSQL: one throw-away cluster per test binary, and a
+// fresh database per test, cloned from one that was migrated once.
 //
 // A package that uses it declares
 //
 //	func TestMain(m *testing.M) { storetest.Main(m) }
 //
-// The cluster is a private one (see store/embedded) that starts with the first test that asks for a
-// database. Where MILLPOND_TEST_DATABASE_URL names a server, as its superuser, that one is used instead.
-// Roles belong to the cluster, not to a database: migrations must expect to find theirs.
+// The cluster is private (see store/embedded) and starts with the first test that asks for a
+// database. MILLPOND_TEST_DATABASE_URL names another server to use instead, as its superuser. Roles
+// belong to the cluster, not to a database: migrations must expect to find theirs.
 package storetest
 
 import (
@@ -25,23 +25,23 @@ import (
 // serverEnv names a server to use instead of a private one.
 const serverEnv = "MILLPOND_TEST_DATABASE_URL"
 
-// patience bounds what a test waits for the cluster itself.
-const patience = 2 * time.Minute
+// clusterTime bounds how long a test waits for the cluster.
+const clusterTime = 2 * time.Minute
 
-// shared is the cluster of this test binary: tests of one binary have nothing but the package in common.
+// shared is the cluster of this test binary, which all its tests share.
 var shared binary
 
-// binary is what the tests of one binary share.
+// binary is the state that the tests of one binary share.
 type binary struct {
 	mu        sync.Mutex
 	main      bool
 	server    server
-	failed    error // why there is none; every test that needs it fails with it
+	failed    error // why there is no server; every test that needs one fails with it
 	templates map[uintptr]string
 	made      int
 }
 
-// server is a PostgreSQL that databases are made on.
+// server is a PostgreSQL on which databases are created.
 type server interface {
 	dsn(database string) string
 	restart(ctx context.Context, kill bool) error
@@ -51,7 +51,7 @@ type server interface {
 // Main runs the tests, stops the cluster that they started, if any, and exits.
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
-// Run is Main for a package that has more to clear away: it returns the exit code.
+// Run is Main for a package with its own cleanup: it returns the exit code.
 func Run(m *testing.M) int {
 	shared.mu.Lock()
 	shared.main = true
@@ -64,20 +64,20 @@ func Run(m *testing.M) int {
 	return code
 }
 
-// Database returns the DSN of a fresh database for t, as the cluster's superuser. It is a clone of one
-// that migrate has been run on, once per test binary and migrate function (which is known by its code, so
-// it must not depend on variables that it captures); a nil migrate means an empty database. It is dropped
-// when t ends, along with the connections that are still open to it. It fails t where there is no PostgreSQL.
+// Database returns the DSN of a fresh database for t, as the cluster's superuser. It is a clone of
+// a database that migrate has migrated; nil means an empty database. Each migrate function runs
+// once per test binary. It is identified by its code, so it must not depend on captured variables.
+// The database is dropped when t ends, with its open connections. Without PostgreSQL, t fails.
 func Database(t testing.TB, migrate func(ctx context.Context, dsn string) error) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), clusterTime)
 	defer cancel()
 	s, name, err := shared.clone(ctx, migrate)
 	if err != nil {
 		t.Fatalf("a database for the test: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), clusterTime)
 		defer cancel()
 		if err := drop(ctx, s, name); err != nil {
 			t.Errorf("drop the test's database: %v", err)
@@ -86,8 +86,9 @@ func Database(t testing.TB, migrate func(ctx context.Context, dsn string) error)
 	return s.dsn(name)
 }
 
-// Restart stops the cluster without a checkpoint and starts it again. Databases and DSNs stay, connections
-// break. All tests of the binary share the cluster, so a test that calls it must not run in parallel with others.
+// Restart stops the cluster without a checkpoint and starts it again. Databases and DSNs stay,
+// connections break. All tests of the binary share the cluster, so a test that calls Restart must
+// not run in parallel with others.
 func Restart(t testing.TB) {
 	t.Helper()
 	restart(t, false)
@@ -101,7 +102,7 @@ func Kill(t testing.TB) {
 
 func restart(t testing.TB, kill bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), clusterTime)
 	defer cancel()
 	s, err := shared.get(ctx)
 	if err == nil {
@@ -112,8 +113,8 @@ func restart(t testing.TB, kill bool) {
 	}
 }
 
-// IgnoreCluster returns the options that keep goleak from reporting the goroutines that watch the cluster,
-// which lives longer than a test.
+// IgnoreCluster returns the options that make goleak ignore the goroutines that watch the cluster.
+// They outlive a test.
 func IgnoreCluster() []goleak.Option {
 	const embedded = "github.com/millpond/millpond/store/embedded."
 	return []goleak.Option{
@@ -122,7 +123,7 @@ func IgnoreCluster() []goleak.Option {
 	}
 }
 
-// get returns the server, starting it at the first call. A start that failed is not tried again.
+// get returns the server, and starts it at the first call. A failed start is not retried.
 func (b *binary) get(ctx context.Context) (server, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +147,7 @@ func (b *binary) start(ctx context.Context) (server, error) {
 	return b.server, b.failed
 }
 
-// clone makes a database; the lock keeps two tests from migrating the same template, and from more.
+// clone creates a database. The lock prevents two tests from migrating the same template.
 func (b *binary) clone(ctx context.Context, migrate func(context.Context, string) error) (server, string, error) {
 	b.mu.Lock()
 	s, err := b.start(ctx)
@@ -187,7 +188,7 @@ func (b *binary) stop() error {
 	if b.server == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), clusterTime)
 	defer cancel()
 	return b.server.stop(ctx)
 }

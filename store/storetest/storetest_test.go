@@ -150,7 +150,7 @@ func TestAKilledTestLeavesNoPostgres(t *testing.T) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// gone counts one whose new parent has not asked how it ended.
+// gone also counts a process whose new parent has not reaped it.
 func gone(pid int) bool {
 	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(state), ") Z ")
@@ -161,7 +161,7 @@ func TestAServerThatIsGiven(t *testing.T) {
 		Database(t, migrate)
 		Restart(t)
 	}
-	Database(t, migrate) // so that there is one to give
+	Database(t, migrate) // so that there is a database
 	s, err := shared.get(t.Context())
 	require.NoError(t, err)
 	dsn := s.dsn(maintenance)

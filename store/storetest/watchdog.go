@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// The watchdog waits for a line that says that all is well. When the pipe closes instead, the test binary
-// has died: the cluster is ended and its directory removed.
+// The watchdog waits for a line from the test binary. If the pipe closes instead, the binary has
+// died. Then the watchdog ends the cluster and removes its directory.
 const watchdogScript = `
 read -r word && [ "$word" = dismissed ] && exit 0
 pid=$(head -n 1 "$1/postgres/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" 2>/dev/null
@@ -28,7 +28,7 @@ type watchdog struct {
 func watch(dir string) (*watchdog, error) {
 	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "sh", dir)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what kills the test's group must not kill it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a signal to the test's group must not reach it
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func watch(dir string) (*watchdog, error) {
 	return &watchdog{cmd: cmd, stdin: stdin}, cmd.Start()
 }
 
-// dismiss ends the watch; the cluster has been stopped.
+// dismiss ends the watch after the cluster has stopped.
 func (w *watchdog) dismiss() error {
 	_, err := io.WriteString(w.stdin, "dismissed\n")
 	return errors.Join(err, w.stdin.Close(), w.cmd.Wait())

@@ -22,7 +22,7 @@ import { routeTree } from "./routeTree.gen";
 import { cssVariablesResolver, theme } from "./theme";
 import { ErrorPage, LostPage } from "./ui/Fallbacks";
 
-/** Whether the session has ended is asked, not guessed: a wrong password is "unauthenticated" as well. */
+/** The server decides whether the session has ended: a wrong password is "unauthenticated" too. */
 async function checkSession() {
   if (isPublic(location.pathname)) return;
   const session = await queryClient.fetchQuery({ ...sessionQuery, staleTime: 0 }).catch(() => null);
@@ -48,7 +48,7 @@ const queryClient: QueryClient = new QueryClient({
 onReconnect(() => void queryClient.invalidateQueries());
 onDenied(() => void checkSession());
 
-// A page from before an upgrade asks for files that are gone: load the new page, once.
+// A page from before an upgrade requests deleted files: load the new page, once.
 window.addEventListener("vite:preloadError", (e) => {
   if (sessionStorage.getItem("millpond-reloaded")) return;
   sessionStorage.setItem("millpond-reloaded", "1");

@@ -1,4 +1,5 @@
-// Package avrofile reads and writes the manifests of Iceberg tables, and the lists of them, as they are stored.
+// Package avrofile reads and writes manifests and manifest lists of Iceberg tables in their stored
+// form.
 package avrofile
 
 import (
@@ -12,15 +13,16 @@ import (
 	"github.com/twmb/avro/ocf"
 )
 
-// File is a manifest list, or a manifest. Values are as they are stored: days, microseconds and unscaled decimals.
+// File is a manifest list or a manifest. Values keep their stored form: days, microseconds and
+// unscaled decimals.
 type File struct {
 	Header  map[string][]byte
-	Schema  any // as JSON has it
+	Schema  any // as decoded from JSON
 	Records []map[string]any
 	stored  *avro.Schema // without logical types
 }
 
-// Read reads a file.
+// Read decodes a file.
 func Read(content []byte) (*File, error) {
 	f := &File{}
 	in, err := ocf.NewReader(bytes.NewReader(content), ocf.WithReaderSchemaFunc(func(in *ocf.Reader) (*avro.Schema, error) {
@@ -50,7 +52,8 @@ func Read(content []byte) (*File, error) {
 	}
 }
 
-// withoutLogical takes the meaning of values from a schema in JSON, so that they are read and written as they are.
+// withoutLogical removes the logical types from a JSON schema, so that values keep their stored
+// form.
 func withoutLogical(schema any) any {
 	switch s := schema.(type) {
 	case []any:
@@ -71,7 +74,8 @@ func withoutLogical(schema any) any {
 	return schema
 }
 
-// Encode puts records of the file's schema into another one. Where content is not empty, it is said in its header to be what the file holds.
+// Encode writes records with the file's schema to a new file. content, if not empty, is the content
+// property in its header.
 func (f *File) Encode(content string, records []map[string]any) ([]byte, error) {
 	var b bytes.Buffer
 	header := map[string][]byte{}
@@ -92,6 +96,6 @@ func (f *File) Encode(content string, records []map[string]any) ([]byte, error) 
 			return nil, err
 		}
 	}
-	err = out.Close() // which writes what is held back
+	err = out.Close() // flushes buffered records
 	return b.Bytes(), err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// TestViewsAreOneQuery, also those that another client has written.
+// A view's text must be one query, even if another client has written it.
 func TestViewsAreOneQuery(t *testing.T) {
 	r := newRig(t)
 	require.EqualValues(t, 1, r.changes("CREATE TABLE t AS SELECT 1 AS a"))
@@ -38,7 +38,7 @@ func TestViewsAreOneQuery(t *testing.T) {
 	require.Equal(t, []string{"lake"}, r.ok("SHOW DATABASES"))
 }
 
-// TestReturning refuses before it writes what it could not send.
+// RETURNING with unsendable values is refused before anything is written.
 func TestReturning(t *testing.T) {
 	r := newRig(t)
 	r.changes("CREATE TABLE t (a INT)")
@@ -51,14 +51,14 @@ func TestReturning(t *testing.T) {
 	require.Equal(t, []string{"1"}, r.ok("SELECT count(*) FROM t"))
 }
 
-// view has the catalog keep a view as another client would, whatever its text.
+// view stores a view with any text in the catalog, as another client would.
 func (r *rig) view(name, text string) {
 	send := func(method, path string, body any, into any) {
 		b, err := json.Marshal(body)
 		require.NoError(r.t, err)
 		q, err := http.NewRequest(method, r.catalog.URL+path, bytes.NewReader(b))
 		require.NoError(r.t, err)
-		q.Header.Set("Authorization", "Bearer "+r.catalog.Token)
+		q.Header.Set("Authorization", "Bearer "+r.catalog.WriteToken)
 		q.Header.Set("Content-Type", "application/json")
 		res, err := http.DefaultClient.Do(q)
 		require.NoError(r.t, err)

@@ -12,7 +12,7 @@ import (
 
 func reference(name string) iceberg.Reference { return iceberg.Reference(name) }
 
-// numbered are rows {"id": i, "k": "k<i mod 3>"} from one number to before another.
+// numbered returns rows {"id": i, "k": "k<i mod 3>"} from one number up to, but without, another.
 func numbered(from, to int) string {
 	var rows []string
 	for i := range to - from {
@@ -21,7 +21,7 @@ func numbered(from, to int) string {
 	return "[" + strings.Join(rows, ",") + "]"
 }
 
-// left are those rows as the engine writes them, without some.
+// left returns those rows in the engine's form, without some of them.
 func left(from, to int, without ...int) (rows []string) {
 	for i := from; i < to; i++ {
 		gone := false
@@ -35,7 +35,7 @@ func left(from, to int, without ...int) (rows []string) {
 	return rows
 }
 
-// TestDeletes reads tables whose rows were deleted in each of Iceberg's ways.
+// TestDeletes reads tables with each of Iceberg's kinds of deletes.
 func TestDeletes(t *testing.T) {
 	base := newLakeRig(t)
 	for name, test := range map[string]func(r *lakeRig){
@@ -100,7 +100,7 @@ func deletesInPartitions(r *lakeRig, version int) {
 func equality(r *lakeRig, version int) {
 	w := r.create(fmt.Sprint("equal", version), version, columns("id long", "k string"))
 	w.append(numbered(0, 20)).append(numbered(10, 30)).deleteEqual("id", `[{"id": 3}, {"id": 15}, {"id": 999}]`)
-	w.append(numbered(14, 17)) // what comes after a delete is not deleted by it
+	w.append(numbered(14, 17)) // later rows are not deleted
 	w.is(append(append(left(0, 20, 3, 15), left(10, 30, 15)...), left(14, 17)...)...)
 	w.deleteEqual("k", `[{"k": "k1"}]`).deleteEqual("id", `[{"id": 0}]`)
 	var rows []string
@@ -206,7 +206,7 @@ func upgraded(r *lakeRig) {
 	w.is(left(0, 30, 3, 5, 26)...)
 }
 
-// engineOnOthers deletes and changes rows that others wrote.
+// engineOnOthers deletes and changes rows that other clients wrote.
 func engineOnOthers(r *lakeRig) {
 	for version := 2; version <= 3; version++ {
 		w := r.create(fmt.Sprint("theirs", version), version, columns("id long", "k string")).append(numbered(0, 20)).delete(iceberg.EqualTo(reference("id"), int64(3)))
@@ -217,7 +217,7 @@ func engineOnOthers(r *lakeRig) {
 	}
 }
 
-// TestFirstFormat has the engine read tables of the first version of the format, and not write them.
+// The engine reads tables of format version 1 and refuses to write them.
 func TestFirstFormat(t *testing.T) {
 	r := newLakeRig(t)
 	r.create("first", 1, columns("id long", "k string")).append(numbered(0, 5)).is(left(0, 5)...)
@@ -226,7 +226,7 @@ func TestFirstFormat(t *testing.T) {
 	}
 }
 
-// TestChangesByHazards has the engine refuse changes for which DuckDB would not find all rows.
+// The engine refuses changes for which DuckDB would not find all rows.
 func TestChangesByHazards(t *testing.T) {
 	r := newLakeRig(t)
 	w := r.create("hazards", 2, columns("id long", "f double", "ts timestamp"), partition(3, "m", iceberg.MonthTransform{}))

@@ -12,12 +12,13 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
-// TestRandomEquality deletes by equality, and by position, from random tables with NULL in their keys, changes their schemas and partitions between, and
-// compares what the engine answers, then and of earlier snapshots, with rows in memory.
+// TestRandomEquality deletes rows by equality and by position from random tables with NULL keys. It
+// changes their schemas and partitions in between. It compares the engine's current and earlier
+// snapshots with rows in memory.
 func TestRandomEquality(t *testing.T) {
-	base := newLakeRig(t)
+	base, first := newLakeRig(t), firstSeed()
 	for i := range *equalityCases {
-		seed := *randomSeed + uint64(i)
+		seed := first + uint64(i)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			c := &equalityCase{lakeRig: base.of(t), random: rand.New(rand.NewPCG(seed, 2)), names: map[string]string{"a": "a", "b": "b", "c": "c"}}
 			c.run(fmt.Sprint("eq_random", seed))
@@ -29,21 +30,22 @@ var equalityCases = flag.Int("equality.cases", 6, "how many random tables with d
 
 type equalityRow struct {
 	id     int
-	of     map[string]*int // values of the columns by their first names; nil for NULL
+	of     map[string]*int // values by the columns' first names; nil for NULL
 	part   string
-	inPart string // partition that its file is in
+	inPart string // partition of its file
 }
 
-// equalityCase is a table with the columns id, a, b, c of numbers and p of text, and its rows. Columns are known by their first names.
+// equalityCase is a table and its rows, with the columns id, a, b, c of numbers and p of text.
+// Columns are identified by their first names.
 type equalityCase struct {
 	*lakeRig
 	w       *written
 	random  *rand.Rand
-	names   map[string]string // of columns that are there
+	names   map[string]string // of existing columns
 	rows    []equalityRow
 	next    int
 	renamed int
-	by      bool // partitioned by p now
+	by      bool // currently partitioned by p
 	wide    bool
 	log     []string
 	before  []equalityVersion
@@ -87,7 +89,7 @@ func (c *equalityCase) committed() {
 	c.before = append(c.before, equalityVersion{c.w.CurrentSnapshot().SnapshotID, c.rendered()})
 }
 
-// columns are the first names of those that are there, in their order.
+// columns returns the first names of the existing columns, in order.
 func (c *equalityCase) columns() (all []string) {
 	for _, name := range []string{"a", "b", "c"} {
 		if c.names[name] != "" {
@@ -124,7 +126,7 @@ func (c *equalityCase) value() *int {
 
 func (c *equalityCase) part() string { return []string{"u", "v", "null"}[c.random.IntN(3)] }
 
-// inPart is where rows of a value of p are written now.
+// inPart returns the partition to which rows with a value of p are written now.
 func (c *equalityCase) inPart(part string) string {
 	if c.by {
 		spec := c.w.Spec()
@@ -186,7 +188,7 @@ func (c *equalityCase) step() {
 	}
 }
 
-// deleteRows deletes by one or more columns, which may be p.
+// deleteRows deletes rows by one or more columns, which may include p.
 func (c *equalityCase) deleteRows() {
 	all := append(c.columns(), "p")
 	c.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })

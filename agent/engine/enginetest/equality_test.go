@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/avro/ocf"
 )
 
-// TestEquality reads tables from which rows were deleted by equality in ways that DuckDB's own reader does not follow.
+// TestEquality reads tables with equality deletes that DuckDB's own reader does not apply.
 func TestEquality(t *testing.T) {
 	base := newLakeRig(t)
 	for name, test := range map[string]func(r *lakeRig){
@@ -91,7 +91,7 @@ func nestedKeys(r *lakeRig) {
 	w.append(`[{"id": 6, "s": {"x": 2, "z": "c"}}]`).is(`4|(null)`, `6|{"x":2,"z":"c"}`)
 }
 
-// floatKeys has keys that Iceberg does not allow for, and some engines write.
+// floatKeys has keys that Iceberg forbids and some engines write.
 func floatKeys(r *lakeRig) {
 	w := r.create("eq_float", 2, columns("id long", "f float"))
 	w.append(`[{"id": 1, "f": 0.1}, {"id": 2, "f": "NaN"}, {"id": 3, "f": -0.0}, {"id": 4, "f": null}, {"id": 5, "f": "-Inf"}, {"id": 6, "f": 1.5}, {"id": 7, "f": 2.5}]`)
@@ -105,7 +105,8 @@ func floatKeys(r *lakeRig) {
 	w.is("1|0.10000000149011612", "5|-Inf", "9|NaN")
 }
 
-// deleteByFile deletes the rows that are equal, in a column, to those of another table's one file. The manifest is made to say so: iceberg-go would not.
+// deleteByFile deletes the rows that equal, in a column, those of another table's only file. It
+// edits the manifest, because iceberg-go cannot write such a delete.
 func (w *written) deleteByFile(keys *written, column int) *written {
 	w.t.Helper()
 	deletes := keys.onlyFile(iceberg.EntryContentEqDeletes)
@@ -122,7 +123,7 @@ func (w *written) deleteByFile(keys *written, column int) *written {
 	return w
 }
 
-// onlyFile is the one file of a table, as one of deletes by its first column, or of data.
+// onlyFile returns the only file of a table, as a file of deletes by its first column, or of data.
 func (w *written) onlyFile(content iceberg.ManifestEntryContent) iceberg.DataFile {
 	w.t.Helper()
 	tasks, err := w.Scan().PlanFiles(w.t.Context())
@@ -137,7 +138,7 @@ func (w *written) onlyFile(content iceberg.ManifestEntryContent) iceberg.DataFil
 	return b.Build()
 }
 
-// sameCommit writes rows in the place of those that it deletes, in one commit.
+// sameCommit deletes rows and writes their replacements in one commit.
 func sameCommit(r *lakeRig) {
 	w := r.create("eq_upsert", 2, columns("id long", "k string")).append(`[{"id": 1, "k": "old"}, {"id": null, "k": "old"}, {"id": 3, "k": "stays"}]`)
 	keys := r.create("eq_upsert_keys", 2, columns("id long")).append(`[{"id": 1}, {"id": null}, {"id": 7}]`).onlyFile(iceberg.EntryContentEqDeletes)
@@ -148,7 +149,8 @@ func sameCommit(r *lakeRig) {
 	w.is("1|new", "(null)|new", "3|stays", "7|new")
 }
 
-// manyKeys has more keys deleted than DuckDB compares fast, in an otherwise plain table, which can be changed too.
+// manyKeys deletes more keys than DuckDB compares fast, in an otherwise plain table. The table can
+// also be changed.
 func manyKeys(r *lakeRig) {
 	w := r.create("eq_many", 2, columns("id long!", "k string"))
 	w.append(numbered(0, 2000)).append(numbered(500, 700))
@@ -183,7 +185,7 @@ func acrossSpecs(r *lakeRig) {
 	w := r.create("eq_specs", 2, columns("id int", "k string")).append(`[{"id": 1, "k": "a"}, {"id": 2, "k": "b"}, {"id": null, "k": null}]`)
 	w.respec(func(u *table.UpdateSpec) { u.AddIdentity("k") })
 	w.append(`[{"id": 1, "k": "a"}, {"id": 2, "k": "b"}, {"id": 3, "k": null}]`)
-	w.deleteEqual("id/k", `[{"id": 1, "k": "a"}, {"id": 2, "k": "a"}, {"id": 3, "k": null}]`) // of files in partitions alone
+	w.deleteEqual("id/k", `[{"id": 1, "k": "a"}, {"id": 2, "k": "a"}, {"id": 3, "k": null}]`) // only of files in partitions
 	w.is("1|a", "2|b", "2|b", "(null)|(null)")
 	w.respec(func(u *table.UpdateSpec) { u.RemoveField("k") })
 	w.append(`[{"id": 2, "k": "c"}, {"id": 5, "k": "d"}]`)
@@ -198,7 +200,7 @@ func voidPartitions(r *lakeRig) {
 	w.deleteEqual("id/k", `[{"id": 1, "k": "k2"}, {"id": 3, "k": null}]`).is(left(0, 6, 1, 3)...)
 	w.respec(func(u *table.UpdateSpec) { u.AddIdentity("k") }).append(numbered(6, 9))
 	w.respec(func(u *table.UpdateSpec) { u.RemoveField("k") }).deleteEqual("id/k", `[{"id": 7, "k": "k0"}]`)
-	w.is(left(0, 9, 1, 3, 7)...) // a table partitioned by nothing has no partitions
+	w.is(left(0, 9, 1, 3, 7)...) // an unpartitioned table has no partitions
 }
 
 func droppedKeys(r *lakeRig) {
@@ -215,7 +217,7 @@ func droppedKeys(r *lakeRig) {
 	require.Equal(r.t, []string{"id|BIGINT|YES|(null)|(null)|(null)"}, r.ok("DESCRIBE eq_dropped"))
 }
 
-// droppedField has the one table refused of which a key cannot be read any more.
+// droppedField refuses only the table with a key that can no longer be read.
 func droppedField(r *lakeRig) {
 	w := r.create("eq_field", 2, columns("id long", "s "+structOfTwo, "t "+strings.NewReplacer("10", "20", "11", "21").Replace(structOfTwo)))
 	w.append(`[{"id": 1, "s": {"x": 1, "y": "a"}, "t": {"x": 5, "y": "a"}}, {"id": 2, "s": {"x": 2, "y": null}, "t": null}]`)
@@ -335,7 +337,7 @@ func equalityElsewhere(r *lakeRig) {
 	}
 }
 
-// equalityFiltered compares filters over what is left with the same filters over all of it.
+// equalityFiltered compares filters over the remaining rows with the same filters over all of them.
 func equalityFiltered(r *lakeRig) {
 	w := r.create("eq_filtered", 2, columns("id long", "v int", "f double", "ts timestamp"), partition(4, "by_ts", iceberg.DayTransform{}))
 	w.append(`[{"id": 1, "v": 5, "f": "NaN", "ts": "1969-12-31 23:00:00"}, {"id": 2, "v": null, "f": 1, "ts": "1970-01-01 01:00:00"}, {"id": 3, "v": -5, "f": null, "ts": null}]`)
@@ -347,7 +349,7 @@ func equalityFiltered(r *lakeRig) {
 	r.answers("SELECT id FROM eq_filtered", "1", "3", "4", "5")
 }
 
-// TestForeignFiles has manifests name files of another workspace, which are not opened.
+// The engine does not open files of another workspace that manifests name.
 func TestForeignFiles(t *testing.T) {
 	r := newLakeRig(t)
 	theirs := strings.TrimPrefix(r.other.Prefix, "file://")
@@ -372,7 +374,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// rewrite changes the records of a manifest, with what each says of a file, or of a list of manifests.
+// rewrite changes the records of a manifest, with their file entries, or of a manifest list.
 func rewrite(t testing.TB, path string, change func(record, file map[string]any)) {
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)

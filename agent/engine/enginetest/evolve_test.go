@@ -11,7 +11,7 @@ func kind(t iceberg.Type) table.ColumnUpdate {
 	return table.ColumnUpdate{FieldType: iceberg.Optional[iceberg.Type]{Val: t, Valid: true}}
 }
 
-// TestEvolution reads files that were written under other schemas than the table's.
+// TestEvolution reads files that were written with earlier schemas of the table.
 func TestEvolution(t *testing.T) {
 	base := newLakeRig(t)
 	for name, test := range map[string]func(r *lakeRig){

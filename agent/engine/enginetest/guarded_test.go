@@ -12,7 +12,7 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// TestTablesNamedInEveryWay are read with what the engine does so that DuckDB reads them exactly: it would skip the NaN of a table that it reads by itself.
+// Tables are guarded however a statement names them. DuckDB by itself would skip their NaN values.
 func TestTablesNamedInEveryWay(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -60,9 +60,9 @@ func TestTablesNamedInEveryWay(t *testing.T) {
 		require.Equal(t, c.rows, r.changes(c.query), c.query)
 	}
 	for query, says := range map[string]string{
-		"FROM lake.a": "lake.public.a", "FROM LAKE.a": "lake.public.a", "FROM lake.a.b.c": "three parts", "FROM main.a": "the engine's own", "FROM lake.public.duckdb_databases": "the engine's own",
+		"FROM lake.a": "lake.public.a", "FROM LAKE.a": "lake.public.a", "FROM lake.a.b.c": "three parts", "FROM main.a": "belongs to the engine", "FROM lake.public.duckdb_databases": "belongs to the engine",
 		"WITH RECURSIVE a AS (SELECT * FROM a UNION ALL SELECT * FROM b) FROM a": "WITH RECURSIVE", "INSERT INTO lake.c VALUES (1, 1, 1)": "lake.public.c", "DROP TABLE lake.c": "lake.public.c",
-		"SELECT options FROM main.duckdb_databases": "the engine's own",
+		"SELECT options FROM main.duckdb_databases": "belongs to the engine",
 	} {
 		f := r.fails(query)
 		require.Equal(t, agent.FaultQuery, f.Fault, query)
@@ -71,7 +71,7 @@ func TestTablesNamedInEveryWay(t *testing.T) {
 	r.changes("ALTER TABLE c RENAME COLUMN id TO number")
 }
 
-// TestNamesOfDatabasesInAnyCase mean the same database.
+// Names of databases are case-insensitive.
 func TestNamesOfDatabasesInAnyCase(t *testing.T) {
 	r := newRig(t)
 	r.changes("CREATE TABLE t AS SELECT 1 AS a")
@@ -87,7 +87,7 @@ func TestNamesOfDatabasesInAnyCase(t *testing.T) {
 	require.Equal(t, "lake", end.Tables[0].Database)
 }
 
-// TestALostRaceEnds, however often it is lost.
+// A statement that always loses its race ends.
 func TestALostRaceEnds(t *testing.T) {
 	var b trouble
 	r := newRigWith(t, rigOptions{lake: "file://" + t.TempDir(), between: b.between})
@@ -113,7 +113,7 @@ func TestALostRaceEnds(t *testing.T) {
 	require.Equal(t, []string{"3"}, r.ok("FROM t"))
 }
 
-// TestListingsAreOfNow, not of the statement before.
+// A listing shows the current state, not that of the previous statement.
 func TestListingsAreOfNow(t *testing.T) {
 	r := newRig(t)
 	for i := range 3 {

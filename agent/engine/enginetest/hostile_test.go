@@ -16,11 +16,11 @@ import (
 	"github.com/millpond/millpond/agent/engine"
 )
 
-// trouble stands before the catalog and spoils its answers to changes.
+// trouble is a proxy before the catalog that spoils its answers to changes.
 type trouble struct {
 	next  http.Handler
 	do    atomic.Pointer[func(w http.ResponseWriter, r *http.Request, change func() int)]
-	asked atomic.Int64 // changes
+	asked atomic.Int64 // number of changes
 }
 
 func (b *trouble) between(next http.Handler) http.Handler {
@@ -28,7 +28,8 @@ func (b *trouble) between(next http.Handler) http.Handler {
 	return b
 }
 
-// spoil calls do for each change from now on, or for none where it is nil. What do is given makes the change, and answers its status.
+// spoil calls do for each further change; nil stops that. The function passed to do makes the
+// change and returns its status.
 func (b *trouble) spoil(do func(w http.ResponseWriter, r *http.Request, change func() int)) {
 	b.asked.Store(0)
 	b.do.Store(&do)
@@ -55,7 +56,8 @@ func fail(w http.ResponseWriter, status int) {
 	_, _ = io.WriteString(w, `{"error":{"message":"So it is.","type":"X","code":1}}`)
 }
 
-// TestAnswersOfTheCatalogThatAreLost make no row twice and lose none: the catalog is asked again, and knows what it has done.
+// Lost answers of the catalog neither duplicate nor lose a row. The engine asks again, and the
+// catalog recognizes the request.
 func TestAnswersOfTheCatalogThatAreLost(t *testing.T) {
 	var b trouble
 	r := newRigWith(t, rigOptions{lake: "file://" + t.TempDir(), between: b.between, engine: engine.Options{CommitTime: time.Second}})
@@ -119,7 +121,7 @@ func TestAnswersOfTheCatalogThatAreLost(t *testing.T) {
 	require.Equal(t, []string{"0", "1", "2"}, r.ok("FROM t ORDER BY a"))
 }
 
-// TestDamagedFiles fail the statement that needs them, with a reason, and no other.
+// Damaged files fail, with a reason, only the statements that need them.
 func TestDamagedFiles(t *testing.T) {
 	r := newRig(t)
 	root := strings.TrimPrefix(r.storage.Prefix, "file://")
@@ -198,7 +200,7 @@ func TestColumnsThatIcebergCannotHold(t *testing.T) {
 	r.changes("CREATE TABLE c AS SELECT CASE WHEN unique_one > 1 THEN 'a' ELSE 'b' COLLATE NOCASE END AS x FROM (SELECT 1 AS unique_one)")
 }
 
-// TestListings answer what a person asks first.
+// TestListings runs the listings that people use first.
 func TestListings(t *testing.T) {
 	r := newRig(t)
 	require.Empty(t, r.ok("SHOW TABLES"))

@@ -1,16 +1,13 @@
 package enginetest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,19 +18,16 @@ import (
 	"github.com/millpond/millpond/agent/engine"
 )
 
-var mixedOperations = flag.Int("mixed.operations", 100, "how many operations of several writers are compared")
+var mixedOperations = flag.Int("mixed.operations", 50, "how many operations of several writers are compared")
 
-// mixedTable is after how many operations another table is taken.
+// mixedTable is the number of operations on one table.
 const mixedTable = 25
 
-// trinoMixed has Trino, PyIceberg and the embedded writer change one table at random, and compares what DuckDB, Trino and PyIceberg read with a model after each
-// operation. A table that fails names its seed: -random.seed=… -mixed.operations=25 is that table again.
+// trinoMixed changes one table at random with Trino, PyIceberg and the embedded writer. After each
+// operation it compares what DuckDB, Trino and PyIceberg read with a model. A failure names its
+// seed: -random.seed=… -mixed.operations=25 repeats that table.
 func trinoMixed(t *testing.T, r trinoRig) {
-	first := *randomSeed
-	if first == 0 {
-		first = rand.Uint64N(1 << 40)
-	}
-	client := newPython(t, r.rig)
+	client, first := newPython(t, r.rig), firstSeed()
 	for i := range (*mixedOperations + mixedTable - 1) / mixedTable {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -44,7 +38,8 @@ func trinoMixed(t *testing.T, r trinoRig) {
 	}
 }
 
-// mixedKinds are types of columns with Trino's and DuckDB's name of them, and values in their order, as Arrow shows them.
+// mixedKinds are column types with their names in Trino and DuckDB. Their values are in order, as
+// Arrow prints them.
 var mixedKinds = map[string]struct {
 	sql    string
 	values []string
@@ -58,13 +53,13 @@ var mixedKinds = map[string]struct {
 	"boolean":   {"BOOLEAN", []string{"false", "true"}},
 }
 
-// duckDB is the engine that reads, and the embedded writer, as statements name them.
+// duckDB is the reading engine and the embedded writer, by its name in statements.
 const duckDB = "duckdb"
 
-// null is the place of NULL among a kind's values.
+// null is the index of NULL among a kind's values.
 const null = -1
 
-// mixed is a table and the model of it: rows by their ids, of values by their places among those of their kind.
+// mixed is a table and its model: rows by id, with values as indexes into their kind's values.
 type mixed struct {
 	trinoRig
 	python  *python
@@ -73,19 +68,19 @@ type mixed struct {
 	columns []randomColumn // after id
 	rows    map[int][]int
 	next    int // id
-	named   int // columns and fields of partitions so far
+	named   int // number of column, partition field and tag names so far
 	evolved bool
+	past    mixedPast
+	others  *lakeRig
 	log     []string
 }
 
 func newMixed(r trinoRig, client *python, seed uint64) *mixed {
-	m := &mixed{trinoRig: r, python: client, random: rand.New(rand.NewPCG(seed, 2)), table: fmt.Sprint("mixed", seed), rows: map[int][]int{}}
-	columns := []string{"id BIGINT"}
-	for range 2 + m.random.IntN(3) {
-		c := m.fresh()
-		columns, m.columns = append(columns, c.name+" "+mixedKinds[c.kind].sql), append(m.columns, c)
+	m := &mixed{
+		trinoRig: r, python: client, random: rand.New(rand.NewPCG(seed, 2)), table: fmt.Sprint("mixed", seed), rows: map[int][]int{},
+		past: newMixedPast(), others: r.withOthers(),
 	}
-	m.sql(m.writer(), "CREATE TABLE "+m.table+" ("+strings.Join(columns, ", ")+")")
+	m.create()
 	r.t.Cleanup(func() {
 		if r.t.Failed() {
 			r.t.Log(strings.Join(m.log, "\n"))
@@ -94,21 +89,34 @@ func newMixed(r trinoRig, client *python, seed uint64) *mixed {
 	return m
 }
 
+// create creates the table with random columns and no rows.
+func (m *mixed) create() {
+	m.t.Helper()
+	m.rows, m.columns, m.evolved, m.past = map[int][]int{}, nil, false, newMixedPast()
+	columns := []string{"id BIGINT"}
+	for range 2 + m.random.IntN(3) {
+		c := m.fresh()
+		columns, m.columns = append(columns, c.name+" "+mixedKinds[c.kind].sql), append(m.columns, c)
+	}
+	m.sql(m.writer(), "CREATE TABLE "+m.table+" ("+strings.Join(columns, ", ")+")")
+}
+
 func (m *mixed) fresh() randomColumn {
 	kinds := slices.Sorted(maps.Keys(mixedKinds))
 	m.named++
 	return randomColumn{fmt.Sprint("c", m.named), kinds[m.random.IntN(len(kinds))]}
 }
 
-// writer is one of the two that know SQL.
+// writer returns one of the two SQL writers.
 func (m *mixed) writer() string {
 	return []string{engine.TrinoName, duckDB}[m.random.IntN(2)]
 }
 
-// mixedRefusals are of what the embedded writer cannot: each is a row of docs/sql.md, and says that the same is done in Trino, or is of a condition that never holds.
+// mixedRefusals match what the embedded writer refuses. Each is a row of docs/sql.md that refers to
+// Trino, or concerns a condition that never holds.
 var mixedRefusals = []string{"has files of a former partitioning", "Attempted to add schema with id", "multi_file_list is NULL"}
 
-// sql runs a statement, and answers how many rows it changed.
+// sql runs a statement and returns the number of changed rows.
 func (m *mixed) sql(writer, query string) int64 {
 	m.t.Helper()
 	m.log = append(m.log, writer+": "+query)
@@ -122,7 +130,7 @@ func (m *mixed) sql(writer, query string) int64 {
 	return end.Rows
 }
 
-// order has PyIceberg do something.
+// order sends a command to PyIceberg.
 func (m *mixed) order(do string, more map[string]any) {
 	m.t.Helper()
 	order := map[string]any{"do": do, "table": "public." + m.table}
@@ -140,13 +148,17 @@ func (m *mixed) run(operations int) {
 		if len(m.rows) > 200 {
 			m.delete()
 		} else {
-			[]func(){m.insert, m.insert, m.multiply, m.update, m.update, m.delete, m.delete, m.merge, m.merge, m.overwrite, m.upsert, m.optimize, m.evolve, m.partition}[m.random.IntN(14)]()
+			operations := []func(){
+				m.insert, m.insert, m.multiply, m.update, m.update, m.delete, m.delete, m.merge, m.merge, m.overwrite, m.upsert, m.optimize, m.evolve, m.partition,
+				m.tag, m.tag, m.expire, m.expire, m.removeOrphans, m.drop,
+			}
+			operations[m.random.IntN(len(operations))]()
 		}
 		m.compare()
 	}
 }
 
-// made is a row with a new id.
+// made returns a row with a new id.
 func (m *mixed) made() (id int) {
 	id = m.next
 	m.next++
@@ -162,7 +174,7 @@ func (m *mixed) value(of randomColumn) int {
 	return m.random.IntN(len(mixedKinds[of.kind].values)+1) - 1
 }
 
-// literal is a value in SQL.
+// literal returns a value in SQL.
 func literalOf(of randomColumn, value int) string {
 	if value == null {
 		return "CAST(NULL AS " + mixedKinds[of.kind].sql + ")"
@@ -174,7 +186,7 @@ func literalOf(of randomColumn, value int) string {
 	return "CAST('" + text + "' AS " + mixedKinds[of.kind].sql + ")"
 }
 
-// text is a value as Arrow shows it, and as PyIceberg is given it; nil for NULL.
+// text returns a value as Arrow prints it and PyIceberg receives it; nil for NULL.
 func textOf(of randomColumn, value int) any {
 	if value == null {
 		return nil
@@ -182,7 +194,7 @@ func textOf(of randomColumn, value int) any {
 	return strings.ReplaceAll(mixedKinds[of.kind].values[value], "''", "'")
 }
 
-// tuples are rows in SQL.
+// tuples returns rows in SQL.
 func (m *mixed) tuples(ids []int) string {
 	var all []string
 	for _, id := range ids {
@@ -195,7 +207,7 @@ func (m *mixed) tuples(ids []int) string {
 	return strings.Join(all, ", ")
 }
 
-// texts are rows for PyIceberg.
+// texts returns rows for PyIceberg.
 func (m *mixed) texts(ids []int) (all [][]any) {
 	for _, id := range ids {
 		row := []any{fmt.Sprint(id)}
@@ -223,7 +235,7 @@ func (m *mixed) insert() {
 	require.EqualValues(m.t, len(ids), m.sql(m.writer(), "INSERT INTO "+m.table+" VALUES "+m.tuples(ids)))
 }
 
-// multiply inserts what it reads of the same table.
+// multiply inserts rows that it reads from the same table.
 func (m *mixed) multiply() {
 	p, by, from := m.predicate(), m.next, maps.Clone(m.rows)
 	count := int64(0)
@@ -260,7 +272,7 @@ func (m *mixed) update() {
 	require.Equal(m.t, count, m.sql(m.writer(), "UPDATE "+m.table+" SET "+m.columns[at].name+" = "+set+" WHERE "+p.text))
 }
 
-// remove takes what a predicate holds for out of the model, and answers how many rows that are.
+// remove removes the rows that match a predicate from the model, and returns their number.
 func (m *mixed) remove(p predicate) (count int64) {
 	for id, row := range m.rows {
 		if p.holds(id, row) == yes {
@@ -281,7 +293,7 @@ func (m *mixed) delete() {
 	require.Equal(m.t, count, m.sql(m.writer(), "DELETE FROM "+m.table+" WHERE "+p.text))
 }
 
-// merge updates or deletes some rows, and inserts others with the one column.
+// merge updates or deletes some rows, and inserts others with a single column set.
 func (m *mixed) merge() {
 	at := m.random.IntN(len(m.columns))
 	column := m.columns[at]
@@ -316,7 +328,7 @@ func (m *mixed) merge() {
 		m.table, strings.Join(source, ", "), then, column.name)))
 }
 
-// overwrite has PyIceberg put rows in the place of others.
+// overwrite replaces rows with PyIceberg.
 func (m *mixed) overwrite() {
 	p := m.predicate()
 	if !p.simple {
@@ -327,7 +339,8 @@ func (m *mixed) overwrite() {
 	m.order("overwrite", map[string]any{"filter": p.foreign, "rows": m.texts(m.several())})
 }
 
-// upsert has PyIceberg change some rows and add others, which it does while all files have the same columns.
+// upsert changes and adds rows with PyIceberg. PyIceberg can do so only while all files have the
+// same columns.
 func (m *mixed) upsert() {
 	if m.evolved {
 		m.insert()
@@ -377,7 +390,7 @@ func (m *mixed) evolve() {
 	}
 }
 
-// partition divides the table by its ids, or no more.
+// partition partitions the table by id, or ends that.
 func (m *mixed) partition() {
 	buckets := []int{0, 2, 3, 5}[m.random.IntN(4)]
 	m.named++
@@ -393,97 +406,13 @@ func (m *mixed) partition() {
 	}
 }
 
-// truth is SQL's: what is neither is unknown.
-type truth int
-
-const (
-	no truth = iota
-	unknown
-	yes
-)
-
-func truthOf(b bool) truth {
-	if b {
-		return yes
-	}
-	return no
-}
-
-// predicate is a condition in SQL, in PyIceberg's language where it can be said there, and on the model.
-type predicate struct {
-	text, foreign string
-	simple        bool // PyIceberg deletes by it: of conditions put together it takes rows with a NULL for others than they are
-	holds         func(id int, row []int) truth
-}
-
-func (m *mixed) predicate() predicate {
-	if m.random.IntN(3) > 0 {
-		return m.simple()
-	}
-	a, b := m.simple(), m.simple()
-	word, holds := " AND ", func(id int, row []int) truth { return min(a.holds(id, row), b.holds(id, row)) }
-	if m.random.IntN(2) == 0 {
-		word, holds = " OR ", func(id int, row []int) truth { return max(a.holds(id, row), b.holds(id, row)) }
-	}
-	p := predicate{text: "(" + a.text + word + b.text + ")", holds: holds}
-	if a.foreign != "" && b.foreign != "" {
-		p.foreign = "(" + a.foreign + strings.ToLower(word) + b.foreign + ")"
-	}
-	return p
-}
-
-func (m *mixed) simple() predicate {
-	p := m.comparison()
-	p.simple = p.foreign != ""
-	return p
-}
-
-func (m *mixed) comparison() predicate {
-	at := m.random.IntN(len(m.columns))
-	c := m.columns[at]
-	switch m.random.IntN(5) {
-	case 0:
-		from := m.random.IntN(m.next + 1)
-		to := from + m.random.IntN(10)
-		text := fmt.Sprintf("(id >= %d AND id <= %d)", from, to)
-		return predicate{text: text, foreign: strings.ToLower(text), holds: func(id int, _ []int) truth { return truthOf(id >= from && id <= to) }}
-	case 1:
-		by := 2 + m.random.IntN(4)
-		rest := m.random.IntN(by)
-		return predicate{text: fmt.Sprintf("id %% %d = %d", by, rest), holds: func(id int, _ []int) truth { return truthOf(id%by == rest) }}
-	case 2:
-		if m.random.IntN(2) == 0 {
-			return predicate{text: c.name + " IS NULL", foreign: c.name + " is null", holds: func(_ int, row []int) truth { return truthOf(row[at] == null) }}
-		}
-		return predicate{text: c.name + " IS NOT NULL", foreign: c.name + " is not null", holds: func(_ int, row []int) truth { return truthOf(row[at] != null) }}
-	}
-	value := m.random.IntN(len(mixedKinds[c.kind].values))
-	operators := []string{"=", "<", ">=", "<>"}
-	if c.kind == "boolean" {
-		operators = operators[:1]
-	}
-	operator := operators[m.random.IntN(len(operators))]
-	p := predicate{text: c.name + " " + operator + " " + literalOf(c, value), holds: func(_ int, row []int) truth {
-		if row[at] == null {
-			return unknown
-		}
-		return truthOf(map[string]bool{"=": row[at] == value, "<": row[at] < value, ">=": row[at] >= value, "<>": row[at] != value}[operator])
-	}}
-	// PyIceberg takes its "!=" to hold for NULL, and its language has no quotes in strings.
-	if text := mixedKinds[c.kind].values[value]; operator != "<>" && !strings.Contains(text, "'") {
-		p.foreign = c.name + " " + operator + " '" + text + "'"
-		if c.kind == "boolean" {
-			p.foreign = c.name + " = " + text
-		}
-	}
-	return p
-}
-
-// compare has the three readers answer what is in the model: all of it, and what a condition holds for.
+// compare compares the three readers with the model: all rows, and those that match a condition.
 func (m *mixed) compare() {
 	m.t.Helper()
 	m.read(predicate{holds: func(int, []int) truth { return yes }})
 	m.read(m.predicate())
+	m.note()
+	m.travel()
 }
 
 func (m *mixed) read(p predicate) {
@@ -527,40 +456,4 @@ func (m *mixed) read(p predicate) {
 		slices.Sort(rows)
 		require.Equal(m.t, want, rows, "%s reads %s", reader, query)
 	}
-}
-
-// python is PyIceberg in a process of its own.
-type python struct {
-	t      testing.TB
-	orders io.Writer
-	said   *bufio.Scanner
-	errors *bytes.Buffer
-}
-
-func newPython(t testing.TB, r *rig) *python {
-	made, err := exec.Command("../../../scripts/pyiceberg.sh").Output()
-	require.NoError(t, err, "PyIceberg for the tests: scripts/pyiceberg.sh")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(strings.TrimSpace(string(made)), "bin", "python"), "testdata/client.py", r.catalog.URL, r.catalog.Token)
-	cmd.Env = append(os.Environ(), "PYTHONWARNINGS=ignore", "PYICEBERG_HOME="+t.TempDir(), "PYTHONDONTWRITEBYTECODE=1")
-	p := &python{t: t, errors: &bytes.Buffer{}}
-	cmd.Stderr = p.errors
-	orders, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	said, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = orders.Close(); _ = cmd.Wait() })
-	p.orders, p.said = orders, bufio.NewScanner(said)
-	return p
-}
-
-// of is the client for a test within the one that made it.
-func (p *python) of(t testing.TB) *python { return &python{t, p.orders, p.said, p.errors} }
-
-func (p *python) order(b []byte) {
-	p.t.Helper()
-	_, err := p.orders.Write(append(b, '\n'))
-	require.NoError(p.t, err)
-	require.True(p.t, p.said.Scan(), "PyIceberg has ended: %s", p.errors)
-	require.Equal(p.t, "{}", p.said.Text(), string(b))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// sample are values of a type, in order, as JSON and as DuckDB's literals.
+// sample is a type's values, in order, as JSON and as DuckDB literals.
 type sample struct {
 	kind   string
 	values [][2]string
@@ -53,8 +53,8 @@ var samples = []sample{
 	{kind: "fixed[2]", values: [][2]string{{`"AAA="`, `'\x00\x00'::BLOB`}, {`"AH8="`, `'\x00\x7F'::BLOB`}, {`"gAA="`, `'\x80\x00'::BLOB`}, {`"//8="`, `'\xFF\xFF'::BLOB`}}},
 }
 
-// TestFilters compares each filter over a table, for which files, row groups and rows are skipped by their statistics and partitions, with the same
-// filter over all its rows.
+// TestFilters compares filters that skip files, row groups and rows by statistics and partitions
+// with the same filters over all rows.
 func TestFilters(t *testing.T) {
 	base := newLakeRig(t)
 	for i, s := range samples {
@@ -75,11 +75,11 @@ func transformsOf(s sample) map[string]iceberg.Transform {
 		return all
 	}
 	if kind == "float" || kind == "double" {
-		delete(all, "identity") // a partition for NaN and both zeros is no key
+		delete(all, "identity") // partitions of NaN and both zeros are not unique
 		return all
 	}
 	if kind == "time" || awkward || kind == "binary" || kind == "fixed[2]" || strings.HasPrefix(kind, "timestamp") {
-		delete(all, "identity") // the names of their directories have characters that DuckDB does not find again
+		delete(all, "identity") // DuckDB cannot open directories with some characters in their names
 	}
 	all["bucket"] = iceberg.BucketTransform{NumBuckets: 3}
 	switch {
@@ -118,7 +118,7 @@ func filters(r *lakeRig, name string, s sample, by iceberg.Transform) {
 	r.skipsRight(name, filtersOf(s))
 }
 
-// skipsRight compares filters with the same ones over all rows of a table.
+// skipsRight compares filters with the same filters over all rows of a table.
 func (r *lakeRig) skipsRight(name string, filters []string) {
 	r.t.Helper()
 	var skipping, all []string

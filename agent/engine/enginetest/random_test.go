@@ -20,21 +20,26 @@ var (
 	randomSeed  = flag.Uint64("random.seed", 5000, "the first case's seed; 0 takes another each time")
 )
 
-// TestRandomTables changes random tables at random, by others and by the engine, and compares what the engine answers with what DuckDB answers over the
-// same rows in a table of its own. A case that fails names its seed: -random.seed=… -random.cases=1 is that case again.
-func TestRandomTables(t *testing.T) {
-	base := newLakeRig(t)
-	first := *randomSeed
-	if first == 0 {
-		first = rand.Uint64N(1 << 40)
+// firstSeed is the seed of a test's first case. Each further case has the next seed.
+func firstSeed() uint64 {
+	if *randomSeed == 0 {
+		return rand.Uint64N(1 << 40)
 	}
+	return *randomSeed
+}
+
+// TestRandomTables changes random tables at random, with the engine and with others. It compares
+// the engine's answers with DuckDB's over the same rows in a local table. A failure names its seed:
+// -random.seed=… -random.cases=1 repeats that case.
+func TestRandomTables(t *testing.T) {
+	base, first := newLakeRig(t), firstSeed()
 	for i := range *randomCases {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { newCase(base.of(t), seed).run() })
 	}
 }
 
-// randomCase is a table, and the model of it in memory.
+// randomCase is a table and its model in memory.
 type randomCase struct {
 	*written
 	random  *rand.Rand
@@ -42,14 +47,14 @@ type randomCase struct {
 	model   *sql.DB
 	columns []randomColumn // after id
 	next    int            // id
-	names   int            // of columns so far
-	foreign bool           // the engine has deleted, and iceberg-go cannot read its deletes
+	names   int            // number of column names so far
+	foreign bool           // the engine has written deletes, which iceberg-go cannot read
 	log     []string
 }
 
 type randomColumn struct{ name, kind string }
 
-// kindsOf are the types, with DuckDB's names of them and some values.
+// kindsOf returns the types with their DuckDB names and some values.
 var kindsOf = map[string]struct {
 	duck   string
 	of     iceberg.Type
@@ -126,7 +131,7 @@ func (c *randomCase) fresh() randomColumn {
 
 func (c *randomCase) column() randomColumn { return c.columns[c.random.IntN(len(c.columns))] }
 
-// literal is a value of a column in SQL, seldom NULL.
+// literal returns a value of a column in SQL, rarely NULL.
 func (c *randomCase) literal(of randomColumn) string {
 	k := kindsOf[of.kind]
 	if c.random.IntN(6) == 0 {
@@ -135,7 +140,8 @@ func (c *randomCase) literal(of randomColumn) string {
 	return fmt.Sprintf("CAST('%s' AS %s)", k.values[c.random.IntN(len(k.values))], k.duck)
 }
 
-// both runs a statement, with the table's name in the place of %s, in the model and, unless others have done the same, through the engine.
+// both runs a statement in the model, and in the engine unless others have done the same. %s stands
+// for the table's name.
 func (c *randomCase) both(statement string, modelOnly bool) {
 	c.t.Helper()
 	c.note("%s", statement)
@@ -204,7 +210,7 @@ func (c *randomCase) step() {
 	}
 }
 
-// noHazard reports whether the engine changes rows of the table, and by all its columns.
+// noHazard reports whether the engine can change rows of the table by all its columns.
 func (c *randomCase) noHazard() bool {
 	return len(c.Metadata().PartitionSpecs()) == 1 && !slices.ContainsFunc(c.Metadata().PartitionSpecs(), func(s iceberg.PartitionSpec) bool {
 		for _, f := range s.Fields() {
@@ -225,7 +231,7 @@ func (c *randomCase) tuple() string {
 	return "(" + strings.Join(values, ", ") + ")"
 }
 
-// appendRows has iceberg-go write rows that the model is given too.
+// appendRows writes rows with iceberg-go and adds them to the model.
 func (c *randomCase) appendRows() {
 	var tuples, rows []string
 	for range 1 + c.random.IntN(8) {
@@ -291,7 +297,7 @@ func (c *randomCase) evolveSpec() {
 	})
 }
 
-// filterToChange is one by which the engine changes rows: DuckDB refuses one that is never true.
+// filterToChange returns a filter that changes may use: without IS DISTINCT FROM and NULL.
 func (c *randomCase) filterToChange() string {
 	for {
 		if f := c.filter(); !strings.Contains(f, "DISTINCT") && !strings.Contains(strings.ReplaceAll(f, "IS NULL", ""), "NULL") {
@@ -322,7 +328,7 @@ func (c *randomCase) filterOf(column randomColumn) string {
 	return column.name + " " + op + " " + c.literal(column)
 }
 
-// query is one whose rows, without their order, are determined.
+// query returns a query with a deterministic set of rows.
 func (c *randomCase) query() string {
 	a, b := c.column().name, c.column().name
 	switch c.random.IntN(6) {
@@ -340,7 +346,7 @@ func (c *randomCase) query() string {
 	return "SELECT x.id FROM %s x WHERE x.id NOT IN (SELECT id FROM %s WHERE " + c.filter() + ")"
 }
 
-// compare has the engine and the model answer the same rows.
+// compare compares the rows of the engine and the model.
 func (c *randomCase) compare(query string) {
 	c.t.Helper()
 	c.note("%s", query)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTimeTravel reads tables as they were: by a snapshot's id, and at a time.
+// TestTimeTravel reads tables by a snapshot's id and by a time.
 func TestTimeTravel(t *testing.T) {
 	r := newLakeRig(t)
 	w := r.create("travel", 2, columns("id long", "k string"))
@@ -45,7 +45,7 @@ func TestTimeTravel(t *testing.T) {
 	require.NotNil(t, r.fails("FROM travel AT (VERSION => 12345)"))
 }
 
-// TestBranchesAndTags reads them by AT, as far as DuckDB does.
+// TestBranchesAndTags reads branches and tags by AT, as far as DuckDB supports it.
 func TestBranchesAndTags(t *testing.T) {
 	r := newLakeRig(t)
 	w := r.create("refs", 2, columns("id long", "k string")).append(numbered(0, 3))

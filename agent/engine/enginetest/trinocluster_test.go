@@ -16,7 +16,7 @@ import (
 	"github.com/millpond/millpond/agent/engine/trino"
 )
 
-// javas are the processes of Trino whose files lie below a directory, by the names of their nodes.
+// javas returns the Trino processes with files below a directory, by node name.
 func javas(t testing.TB, dir string) map[string]int {
 	t.Helper()
 	found := map[string]int{}
@@ -40,17 +40,18 @@ func javas(t testing.TB, dir string) map[string]int {
 	return found
 }
 
-// TestTrinoCluster holds that a warehouse of three nodes has three, that a worker which is killed is replaced and costs the statements that it ran and no others,
-// that nodes which leave or come let statements end, and that a cluster which is to have more nodes than it began with begins anew once nothing runs.
+// TestTrinoCluster checks a warehouse of three nodes. A killed worker is replaced and fails only
+// the statements that it ran. Leaving and joining nodes do not interrupt statements. A cluster that
+// needs more nodes than at its start restarts when idle.
 func TestTrinoCluster(t *testing.T) {
 	o := withTrino(t)
 	o.Trino.Memory = 3 * trino.MinMemory
 	rig := newRigWith(t, rigOptions{lake: "file://" + t.TempDir(), engine: o})
 	r := trinoRig{rig}
 	e := r.engineOf
-	e.Configure(agent.WarehouseSettings{Nodes: 2, TrinoStart: agent.StartWithWarehouse})
+	e.Configure(agent.WarehouseSettings{Nodes: 2, TrinoStart: agent.StartWithWarehouse, Storage: r.storage.Prefix})
 	r.awaitNodes(2)
-	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse}) // for which its memory is divided anew, as nothing runs
+	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse, Storage: r.storage.Prefix}) // the idle cluster divides its memory again
 	r.awaitNodes(3)
 	r.changes("CREATE TABLE many AS SELECT n, n % 7 AS k FROM UNNEST(sequence(1, 10000)) AS t(n) CROSS JOIN UNNEST(sequence(1, 10)) AS u(m)")
 	const sum = "SELECT count(*), sum(n), count(DISTINCT k) FROM many"
@@ -76,7 +77,7 @@ func TestTrinoCluster(t *testing.T) {
 		over <- end
 	}()
 	r.awaitRunning(s.ID)
-	e.Configure(agent.WarehouseSettings{Nodes: 1, TrinoStart: agent.StartWithWarehouse})
+	e.Configure(agent.WarehouseSettings{Nodes: 1, TrinoStart: agent.StartWithWarehouse, Storage: r.storage.Prefix})
 	end := <-over
 	require.Nil(t, end.Error, "%+v", end.Error)
 	require.EqualValues(t, 2_000_000, end.Rows)
@@ -91,12 +92,12 @@ func TestTrinoCluster(t *testing.T) {
 	require.Empty(t, left, "nothing is left of nodes that are gone")
 
 	first := javas(t, filepath.Join(e.Dir(), "trino"))["coordinator"]
-	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse})
+	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse, Storage: r.storage.Prefix})
 	r.awaitNodes(3)
 	require.Equal(t, first, javas(t, filepath.Join(e.Dir(), "trino"))["coordinator"], "it comes back to what its memory was divided among")
 }
 
-// awaitNodes waits until so many nodes of Trino take part.
+// awaitNodes waits until this many nodes of Trino accept work.
 func (r trinoRig) awaitNodes(n int) {
 	r.t.Helper()
 	r.awaitCluster(func(e agent.Engine) bool { return e.Nodes == n && e.State == agent.EngineRunning })

@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/agent/engine"
+	"github.com/millpond/millpond/agent/engine/duckdb"
 )
 
-// dialectRow is a row of the table in docs/sql.md which says what differs: a statement, and what each engine answers.
+// dialectRow is a row of the table of differences in docs/sql.md: a statement and each engine's
+// answer.
 var dialectRow = regexp.MustCompile("^\\| `(.+?)` \\| (.+?) \\| (.+?) \\|")
 
 type dialectPair struct{ query, duckdb, trino string }
@@ -34,12 +36,13 @@ func dialectPairs(t *testing.T) (all []dialectPair) {
 	return all
 }
 
-// trinoDialects runs every pair that docs/sql.md lists, in both engines. Each finds the table pairs with the columns n and s.
+// trinoDialects runs every pair in docs/sql.md in both engines. The table pairs has the columns n
+// and s.
 func trinoDialects(t *testing.T, r trinoRig) {
 	pairs := dialectPairs(t)
 	require.Greater(t, len(pairs), 30)
 	for _, p := range pairs {
-		for name, want := range map[string]string{engine.Name: p.duckdb, engine.TrinoName: p.trino} {
+		for name, want := range map[string]string{duckdb.Name: p.duckdb, engine.TrinoName: p.trino} {
 			made := strings.Contains(p.query, "pairs")
 			if made {
 				r.ok("CREATE TABLE pairs AS SELECT 1 AS n, 'a' AS s")
@@ -67,7 +70,8 @@ func trinoDialects(t *testing.T, r trinoRig) {
 	}
 }
 
-// trinoViews holds that a view is read in the dialect that it was written in, and that the other engine says why it does not read it.
+// A view is read in the dialect that it was written in. The other engine reports why it does not
+// read it.
 func trinoViews(t *testing.T, r trinoRig) {
 	r.changes("CREATE TABLE viewed AS SELECT 1 AS n")
 	r.ok("CREATE VIEW by_catalog AS SELECT n / 2 AS half FROM viewed")

@@ -13,7 +13,7 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// interloper stands between Trino and the catalog, and has its way with commits to tables.
+// interloper is a proxy between Trino and the catalog that interferes with commits.
 type interloper struct {
 	catalog http.Handler
 	next    atomic.Pointer[func(w http.ResponseWriter, r *http.Request, catalog http.Handler)]
@@ -36,21 +36,21 @@ func (i *interloper) do(way func(w http.ResponseWriter, r *http.Request, catalog
 	i.next.Store(&way)
 }
 
-// unheard takes an answer that never arrives.
+// unheard discards an answer.
 type unheard struct{ http.ResponseWriter }
 
 func (unheard) Header() http.Header         { return http.Header{} }
 func (unheard) Write(b []byte) (int, error) { return len(b), nil }
 func (unheard) WriteHeader(int)             {}
 
-// cut ends the connection without an answer.
+// cut closes the connection without an answer.
 func cut(w http.ResponseWriter) {
 	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = c.Close()
 	}
 }
 
-// TestTrinoFaults holds what is promised when things break in the midst of a write.
+// TestTrinoFaults checks the guarantees for failures during a write.
 func TestTrinoFaults(t *testing.T) {
 	way := &interloper{}
 	o := withTrino(t)
@@ -122,7 +122,9 @@ func TestTrinoFaults(t *testing.T) {
 					catalog.ServeHTTP(unheard{w}, req)
 				}
 				require.NoError(t, unix.Kill(javas(t, filepath.Join(r.engineOf.Dir(), "trino"))["coordinator"], unix.SIGKILL))
-				if !c.committed { // the courier carries what it was given all the same: what it brings is refused, as the control plane does once the statement is over
+				// The catalog proxy forwards the commit all the same. The control plane refuses it
+				// after the statement's end.
+				if !c.committed {
 					refused := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 					refused.ServeHTTP(w, req)
 					return
@@ -135,7 +137,7 @@ func TestTrinoFaults(t *testing.T) {
 			require.True(t, end.Error.Unsure, "whether it was committed tells the catalog")
 			after := r.ok("SELECT count(*) FROM kept")
 			require.Equal(t, c.committed, before[0] != after[0], "%s, then %s", before, after)
-			r.changes("INSERT INTO kept VALUES (5)") // it is started again
+			r.changes("INSERT INTO kept VALUES (5)") // Trino restarts
 		})
 	}
 }

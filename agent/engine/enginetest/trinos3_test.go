@@ -20,23 +20,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/agent"
-	"github.com/millpond/millpond/agent/engine"
+	"github.com/millpond/millpond/agent/engine/duckdb"
 	"github.com/millpond/millpond/store/objects/s3test"
 )
 
-// segments stands before an S3 server, and notes what is done there with the segments of Trino's results.
+// segments is a proxy before an S3 server that records the requests for the segments of Trino's
+// results.
 type segments struct {
 	proxy     httputil.ReverseProxy
 	transport http.Transport
 	front     *httptest.Server
 
 	mu      sync.Mutex
-	done    map[string][]string // names of segments, by the method of the request
+	done    map[string][]string // names of segments by request method
 	changed chan struct{}       // closed at each change of done
 	spoil   func(http.ResponseWriter) bool
 }
 
-// watchSegments is the server as one who comes through the watch sees it.
+// watchSegments returns the server's address through the proxy.
 func watchSegments(t *testing.T) (*segments, s3test.Server) {
 	server := s3test.Start(t)
 	behind, err := url.Parse(server.Endpoint)
@@ -44,7 +45,7 @@ func watchSegments(t *testing.T) (*segments, s3test.Server) {
 	s := &segments{transport: http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}, done: map[string][]string{}, changed: make(chan struct{})}
 	s.proxy.Rewrite = func(r *httputil.ProxyRequest) {
 		r.SetURL(behind)
-		r.Out.Host = r.In.Host // which is signed
+		r.Out.Host = r.In.Host // part of the signature
 	}
 	s.proxy.Transport = &s.transport
 	s.front = httptest.NewServer(s)
@@ -76,7 +77,7 @@ func (s *segments) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.changed = make(chan struct{})
 }
 
-// take answers what was done since the last call, each name once.
+// take returns the requests since the last call, each name once.
 func (s *segments) take() map[string][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *segments) take() map[string][]string {
 	return done
 }
 
-// await waits until something was done with the method since the last take, or the test is over.
+// await waits for a request with the method since the last take, or for the end of the test.
 func (s *segments) await(t *testing.T, method string) {
 	for {
 		s.mu.Lock()
@@ -106,21 +107,22 @@ func (s *segments) await(t *testing.T, method string) {
 	}
 }
 
-// spoilFetches has spoil answer those who fetch a segment, where it reports that it did.
+// spoilFetches lets spoil answer requests for a segment; it returns whether it did.
 func (s *segments) spoilFetches(spoil func(http.ResponseWriter) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spoil = spoil
 }
 
-// spoolRig is one whose results go through the store.
+// spoolRig is a rig with results through the store.
 type spoolRig struct {
 	trinoRig
 	segments *segments
 	server   s3test.Server
 }
 
-// TestTrinoOnS3 holds what Trino promises of tables on S3, and that large results go through the store, where nothing stays of them.
+// TestTrinoOnS3 checks tables on S3. Large results go through the store, and their segments are
+// removed.
 func TestTrinoOnS3(t *testing.T) {
 	watch, server := watchSegments(t)
 	r := spoolRig{trinoRig{newRigWith(t, rigOptions{lake: server.URL("some/prefix"), engine: withTrino(t)})}, watch, server}
@@ -147,17 +149,20 @@ func TestTrinoOnS3(t *testing.T) {
 	}
 }
 
-// rows300k need several segments.
-const rows300k = "SELECT (a.n - 1) * 300 + b.n AS n, CASE WHEN b.n % 7 > 0 THEN 'row ü ' || CAST(a.n AS VARCHAR) || rpad('', 60, 'x') END AS s, " +
-	"CAST(a.n AS DECIMAL(38, 3)) / b.n AS d FROM UNNEST(sequence(1, 1000)) AS a(n) CROSS JOIN UNNEST(sequence(1, 300)) AS b(n)"
+// longRows have lengthOfRows rows, which need several segments.
+const (
+	longRows = "SELECT (a.n - 1) * 300 + b.n AS n, CASE WHEN b.n % 7 > 0 THEN 'row ü ' || CAST(a.n AS VARCHAR) || rpad('', 1000, 'x') END AS s, " +
+		"CAST(a.n AS DECIMAL(38, 3)) / b.n AS d FROM UNNEST(sequence(1, 100)) AS a(n) CROSS JOIN UNNEST(sequence(1, 300)) AS b(n)"
+	lengthOfRows = 30_000
+)
 
 func spoolWrongKeys(t *testing.T, r spoolRig) {
 	require.NoError(t, os.MkdirAll(r.dir(), 0o700))
-	for _, name := range []string{"01DXF6DT000000000000000000.json+zstd", "other.json"} { // a segment whose time was over in 2020
+	for _, name := range []string{"01DXF6DT000000000000000000.json+zstd", "other.json"} { // a segment that expired in 2020
 		require.NoError(t, os.WriteFile(filepath.Join(r.dir(), name), []byte("[]"), 0o600))
 	}
 	r.inDuckDB("CREATE TABLE t AS SELECT 1 AS n")
-	for query, said := range map[string]string{"SELECT * FROM t": "Forbidden", rows300k: "The request signature we calculated does not match the signature you provided. Check your key and signing method."} {
+	for query, said := range map[string]string{"SELECT * FROM t": "Forbidden", longRows: "The request signature we calculated does not match the signature you provided. Check your key and signing method."} {
 		s := r.inTrino(query)
 		s.Storage.S3 = new(*r.storage.S3)
 		s.Storage.S3.SecretKey = "mistaken-secret"
@@ -168,7 +173,7 @@ func spoolWrongKeys(t *testing.T, r spoolRig) {
 	}
 	r.segments.take()
 	require.Equal(t, []string{"1"}, r.okTrino("SELECT * FROM t"))
-	require.Len(t, r.okTrino(rows300k), 300_000)
+	require.Len(t, r.okTrino(longRows), lengthOfRows)
 	require.Empty(t, r.segments.take()[http.MethodPut], "it was started with other keys: they come through the coordinator")
 }
 
@@ -178,7 +183,7 @@ func spoolNextStart(t *testing.T, r spoolRig) {
 		<-r.engineOf.Changed()
 	}
 	r.okTrino("SELECT 1")
-	r.segments.await(t, http.MethodPost) // which removes several
+	r.segments.await(t, http.MethodPost) // removes several objects
 	require.Equal(t, []string{"other.json"}, r.left())
 	node := filepath.Join(r.engineOf.Dir(), "trino", "coordinator")
 	for _, f := range append(files(t, filepath.Join(node, "etc"), "*"), filepath.Join(node, "server.log")) {
@@ -189,7 +194,7 @@ func spoolNextStart(t *testing.T, r spoolRig) {
 }
 
 func spoolLarge(t *testing.T, r spoolRig) {
-	const made = rows300k + " ORDER BY n"
+	const made = longRows + " ORDER BY n"
 	expiring := r.inTrino(made)
 	expiring.Storage.S3 = new(*r.storage.S3)
 	expiring.Storage.S3.SessionToken = "token"
@@ -199,16 +204,16 @@ func spoolLarge(t *testing.T, r spoolRig) {
 	require.Equal(t, want, r.okTrino(made))
 	r.spooledOnce()
 
-	require.EqualValues(t, 300_000, r.changes("CREATE TABLE large AS "+rows300k))
+	require.EqualValues(t, lengthOfRows, r.changes("CREATE TABLE large AS "+longRows))
 	require.Empty(t, r.segments.take()[http.MethodPut], "a write has no rows to fetch")
 	require.Equal(t, want, r.okTrino("SELECT * FROM large ORDER BY n"))
 	r.spooledOnce()
 	require.Equal(t, want, r.ok("SELECT * FROM large ORDER BY n"))
-	require.Equal(t, []string{"300000"}, r.okTrino("SELECT count(*) FROM large"))
+	require.Equal(t, []string{"30000"}, r.okTrino("SELECT count(*) FROM large"))
 	require.Empty(t, r.segments.take()[http.MethodPut], "a small result needs no store")
 }
 
-// spooledOnce says that there were segments, each of which was fetched and removed.
+// spooledOnce checks that there were segments, and that each was fetched and removed.
 func (r spoolRig) spooledOnce() {
 	r.t.Helper()
 	done := r.segments.take()
@@ -231,7 +236,7 @@ func spoolStumbles(t *testing.T, r spoolRig) {
 		}
 		return true
 	})
-	require.Len(t, r.okTrino("SELECT * FROM large"), 300_000)
+	require.Len(t, r.okTrino("SELECT * FROM large"), lengthOfRows)
 	r.segments.spoilFetches(func(w http.ResponseWriter) bool {
 		fail(w, http.StatusForbidden)
 		return true
@@ -239,11 +244,11 @@ func spoolStumbles(t *testing.T, r spoolRig) {
 	f := r.failsTrino("SELECT * FROM large")
 	r.segments.spoilFetches(nil)
 	require.Equal(t, agent.FaultEngine, f.Fault)
-	require.Equal(t, "A piece of the result cannot be read from the storage, where Trino has put it: the store answers with 403 Forbidden.", f.Message)
+	require.Equal(t, "A part of the result cannot be read from the storage, where Trino wrote it: the store answers with 403 Forbidden.", f.Message)
 }
 
 func spoolLimits(t *testing.T, r spoolRig) {
-	for _, most := range []int64{10, 50_000, 150_000} {
+	for _, most := range []int64{10, 5_000, 15_000} {
 		r.segments.take()
 		s := r.inTrino("SELECT * FROM large")
 		s.MaxRows = most
@@ -271,11 +276,12 @@ func spoolEnds(t *testing.T, r spoolRig) {
 	rows, end := r.do(s)
 	require.NotNil(t, end.Error)
 	require.Equal(t, agent.FaultCancelled, end.Error.Fault, end.Error.Message)
-	require.Less(t, len(rows), 300_000_000)
-	require.Equal(t, []string{"300000"}, r.okTrino("SELECT count(*) FROM large"))
+	require.Less(t, len(rows), 1000*lengthOfRows)
+	require.Equal(t, []string{"30000"}, r.okTrino("SELECT count(*) FROM large"))
 }
 
-// spoolFence has the storage be another workspace's, as TestS3 does for DuckDB, and then manifests name files that lie elsewhere.
+// spoolFence changes the storage to another workspace's, as TestS3 does for DuckDB. Then manifests
+// name files elsewhere.
 func spoolFence(t *testing.T, r spoolRig) {
 	const refused = "is not in the workspace's storage"
 	r.changes("CREATE TABLE fenced AS SELECT 1 AS n")
@@ -295,7 +301,7 @@ func spoolFence(t *testing.T, r spoolRig) {
 	for i, to := range []string{r.other.Prefix, "s3://other/", r.storage.Prefix} {
 		name := fmt.Sprint("foreign", i)
 		r.inDuckDB("CREATE TABLE " + name + " AS SELECT 7 AS n")
-		r.forge(name, to)
+		r.forge(r.path, name, to)
 		if to == r.storage.Prefix {
 			require.Equal(t, []string{"7"}, r.okTrino("SELECT * FROM "+name), "a manifest is read that was written again")
 			continue
@@ -304,22 +310,22 @@ func spoolFence(t *testing.T, r spoolRig) {
 	}
 }
 
-func (r spoolRig) inDuckDB(query string) {
+func (r *rig) inDuckDB(query string) {
 	r.t.Helper()
 	s := r.statement(query)
-	s.Engine = engine.Name
+	s.Engine = duckdb.Name
 	_, end := r.do(s)
 	require.Nil(r.t, end.Error)
 }
 
-// path is where the object of an address lies.
+// path returns the path of the object at an address.
 func (r spoolRig) path(uri string) string {
 	return filepath.Join(filepath.Dir(r.server.Dir), strings.TrimPrefix(uri, "s3://"))
 }
 
 func (r spoolRig) dir() string { return r.path(r.storage.Prefix + ".trino-spool") }
 
-// left are the names of what lies where the segments do.
+// left returns the names of the remaining segments.
 func (r spoolRig) left() (names []string) {
 	for _, f := range files(r.t, r.dir(), "*") {
 		names = append(names, filepath.Base(f))
@@ -327,17 +333,21 @@ func (r spoolRig) left() (names []string) {
 	return names
 }
 
-// forge has the manifests of a table name its files as if they lay below another prefix, where they are then too.
-func (r spoolRig) forge(name, to string) {
-	tables, err := filepath.Glob(r.path(r.storage.Prefix + "*/*-" + name))
+// forge changes a table's manifests to name its files below another prefix. If that is a path, it
+// also copies the files there.
+func (r *rig) forge(path func(uri string) string, name, to string) {
+	tables, err := filepath.Glob(path(r.storage.Prefix + "*/*-" + name))
 	require.NoError(r.t, err)
 	require.Len(r.t, tables, 1)
 	for _, f := range files(r.t, tables[0], "*.parquet") {
-		target := filepath.Join(r.path(to), strings.TrimPrefix(f, r.path(r.storage.Prefix)))
+		if strings.HasPrefix(to, "http") {
+			break
+		}
+		target := filepath.Join(path(to), strings.TrimPrefix(f, path(r.storage.Prefix)))
 		content, err := os.ReadFile(f)
 		require.NoError(r.t, err)
-		require.NoError(r.t, os.MkdirAll(filepath.Dir(target), 0o700))
-		require.NoError(r.t, os.WriteFile(target, content, 0o600))
+		require.NoError(r.t, os.MkdirAll(filepath.Dir(target), 0o755))
+		require.NoError(r.t, os.WriteFile(target, content, 0o644))
 	}
 	for _, f := range files(r.t, tables[0], "*-m*.avro") {
 		rewrite(r.t, f, func(_, file map[string]any) {
@@ -346,7 +356,7 @@ func (r spoolRig) forge(name, to string) {
 	}
 	for _, f := range files(r.t, tables[0], "snap-*.avro") {
 		rewrite(r.t, f, func(list, _ map[string]any) {
-			info, err := os.Stat(r.path(list["manifest_path"].(string)))
+			info, err := os.Stat(path(list["manifest_path"].(string)))
 			require.NoError(r.t, err)
 			list["manifest_length"] = info.Size()
 		})

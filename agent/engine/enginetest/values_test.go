@@ -55,7 +55,7 @@ func TestNoRows(t *testing.T) {
 	}
 }
 
-// TestNames reads and filters columns of awkward names.
+// TestNames reads and filters columns with unusual names.
 func TestNames(t *testing.T) {
 	r := newLakeRig(t)
 	names := []string{`a.b`, `quo"te`, `it's`, `select`, `ünïcödé`, `日本`, `with-dash`, `1st`, `%41`, `_file`, `_row_id`, `file_name`, `a/b`, `back\slash`, `file_row_number`, `rowid`}
@@ -77,7 +77,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestCases has columns whose names differ by case alone answered exactly, or refused.
+// Columns with names that differ only by case are read exactly or refused.
 func TestCases(t *testing.T) {
 	r := newLakeRig(t)
 	r.create("cases", 2, columns("a long", "A long")).append(`[{"a": 1, "A": 2}]`)
@@ -85,7 +85,7 @@ func TestCases(t *testing.T) {
 	require.Contains(t, r.fails(`SELECT "a" FROM cases`).Message, "Column with name A already exists")
 }
 
-// TestManyColumns reads a table of 200.
+// TestManyColumns reads a table with 200 columns.
 func TestManyColumns(t *testing.T) {
 	r := newLakeRig(t)
 	var of, fields, row []string
@@ -96,10 +96,10 @@ func TestManyColumns(t *testing.T) {
 	}
 	r.create("wide", 2, columns(of...)).append("[{" + strings.Join(fields, ",") + "}]").is(strings.Join(row, "|"))
 	r.answers("SELECT c199, c0 FROM wide WHERE c150 = 150 AND c7 < 8", "199|0")
-	r.answers("SELECT c199 FROM wide WHERE c150 > 150") // past the columns that have statistics
+	r.answers("SELECT c199 FROM wide WHERE c150 > 150") // beyond the columns that have statistics
 }
 
-// TestSpecs reads a table whose partitions changed, with files of each spec.
+// TestSpecs reads a table with files of several partition specs.
 func TestSpecs(t *testing.T) {
 	r := newLakeRig(t)
 	for version := 1; version <= 3; version++ {

@@ -62,7 +62,7 @@ func TestTablesThatAStatementNames(t *testing.T) {
 	} {
 		_, end := r.do(r.statement(c.query))
 		require.Nil(t, end.Error, "%s: %+v", c.query, end.Error)
-		require.ElementsMatch(t, c.tables, end.Tables, c.query)
+		require.ElementsMatch(t, c.tables, named(end), c.query)
 		for _, scan := range end.Scans {
 			if strings.Contains(scan.File, "-b/data/") && c.columns != nil {
 				require.Equal(t, c.columns, scan.Columns, c.query)
@@ -75,7 +75,7 @@ func TestTablesThatAStatementNames(t *testing.T) {
 	require.Positive(t, r.scanned("SELECT sum(i) FROM c")+r.scanned("SELECT max(d) FROM c"))
 }
 
-// scanned is how many bytes a statement read.
+// scanned returns the number of bytes that a statement read.
 func (r *rig) scanned(query string) int64 {
 	_, end := r.do(r.statement(query))
 	require.Nil(r.t, end.Error)
@@ -130,7 +130,7 @@ func TestViews(t *testing.T) {
 	_, end := r.do(r.statement("FROM other.w"))
 	require.ElementsMatch(t, []agent.StatementTable{
 		{Database: "lake", Schema: "other", Table: "w"}, {Database: "lake", Schema: "public", Table: "v"}, {Database: "lake", Schema: "public", Table: "t"},
-	}, end.Tables)
+	}, named(end))
 	r.changes("ALTER VIEW v RENAME TO v2")
 	require.Equal(t, []string{"5|new"}, r.ok("FROM v2"))
 	require.Contains(t, r.fails("FROM other.w").Message, "other.w")
@@ -153,7 +153,7 @@ func TestViews(t *testing.T) {
 	require.Equal(t, agent.FaultQuery, r.fails("FROM v2").Fault)
 }
 
-// TestManyWriters has every row of parallel writers exactly once, however often they lose the race for the table.
+// Every row of parallel writers is in the table exactly once, however often they lose the race.
 func TestManyWriters(t *testing.T) {
 	r := newRig(t)
 	r.changes("CREATE TABLE t (writer INT, i INT)")
@@ -187,7 +187,7 @@ func TestAnotherWorkspacesFilesAreClosed(t *testing.T) {
 	require.Contains(t, end.Error.Message, "is not in the workspace's storage")
 }
 
-// TestRowsOfANewTable are told, though DuckDB does not.
+// The row count of a new table is reported, although DuckDB does not report it.
 func TestRowsOfANewTable(t *testing.T) {
 	r := newRig(t)
 	require.EqualValues(t, 1000, r.changes("CREATE TABLE counted AS SELECT range AS n FROM range(1000)"))

@@ -21,19 +21,19 @@ import (
 type lakeRig struct {
 	*rig
 	others *rest.Catalog
-	before func(*written) // what is done to a table before its rows are compared; nil for nothing
+	before func(*written) // called before a table's rows are compared; nil for none
 }
 
 func newLakeRig(t testing.TB) *lakeRig { return newRig(t).withOthers() }
 
 func (r *rig) withOthers() *lakeRig {
-	c, err := rest.NewCatalog(r.t.Context(), "others", r.catalog.URL, rest.WithOAuthToken(r.catalog.Token), rest.WithWarehouseLocation("lake"))
+	c, err := rest.NewCatalog(r.t.Context(), "others", r.catalog.URL, rest.WithOAuthToken(r.catalog.WriteToken), rest.WithWarehouseLocation("lake"))
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
 	return &lakeRig{rig: r, others: c}
 }
 
-// of is the rig for a test within the one that made it.
+// of returns the rig for a subtest.
 func (r *lakeRig) of(t testing.TB) *lakeRig {
 	inner := *r.rig
 	inner.t = t
@@ -47,7 +47,8 @@ type written struct {
 	*table.Table
 }
 
-// columns is a schema of "name type", where a type is one of Iceberg's names or its JSON. A name may hold no space; a type with ! after it is required.
+// columns parses a schema of "name type". A type is an Iceberg name or its JSON. Names must not
+// contain a space. A type with ! after it is required.
 func columns(of ...string) *iceberg.Schema {
 	var fields []string
 	id := 0
@@ -67,12 +68,12 @@ func columns(of ...string) *iceberg.Schema {
 	return s
 }
 
-// partition is one field of a spec: the column at a place, counted from 1, by a transform.
+// partition is a partition field: a transform of the column at an index, from 1.
 func partition(column int, name string, by iceberg.Transform) iceberg.PartitionField {
 	return iceberg.PartitionField{SourceIDs: []int{column}, FieldID: 999 + column, Name: name, Transform: by}
 }
 
-// create makes a table of a format version.
+// create creates a table of a format version.
 func (r *lakeRig) create(name string, version int, schema *iceberg.Schema, by ...iceberg.PartitionField) *written {
 	r.t.Helper()
 	spec := iceberg.NewPartitionSpec(by...)
@@ -82,7 +83,7 @@ func (r *lakeRig) create(name string, version int, schema *iceberg.Schema, by ..
 	return &written{r, name, made}
 }
 
-// arrow is the schema of the table, or of some of its columns, as Arrow's.
+// arrow returns the Arrow schema of the table, or of some of its columns.
 func (w *written) arrow(names ...string) *arrow.Schema {
 	w.t.Helper()
 	of := w.Schema()
@@ -103,7 +104,7 @@ func (w *written) batch(schema *arrow.Schema, rows string) arrow.RecordBatch {
 	return b
 }
 
-// append adds rows, given as JSON, in a commit and files of their own.
+// append adds rows, given as JSON, in a separate commit and file.
 func (w *written) append(rows string) *written {
 	w.t.Helper()
 	schema := w.arrow()
@@ -112,13 +113,15 @@ func (w *written) append(rows string) *written {
 	return w.commit(func(tx *table.Transaction) error { return tx.Append(w.t.Context(), in, nil) })
 }
 
-// delete removes rows by their positions: in files of positions, and in deletion vectors for the third version of the format.
+// delete removes rows by position: with position delete files, and with deletion vectors for format
+// version 3.
 func (w *written) delete(where iceberg.BooleanExpression) *written {
 	w.t.Helper()
 	return w.commit(func(tx *table.Transaction) error { return tx.Delete(w.t.Context(), where, nil) })
 }
 
-// deleteEqual removes the rows that are equal to those given in the columns named. Where the table has partitions, further columns follow "/".
+// deleteEqual deletes the rows that equal the given ones in the named columns. For partitioned
+// tables, further columns follow "/".
 func (w *written) deleteEqual(names, rows string) *written {
 	w.t.Helper()
 	keys, further, _ := strings.Cut(names, "/")
@@ -168,7 +171,7 @@ func (w *written) respec(change func(u *table.UpdateSpec)) *written {
 	})
 }
 
-// reload sees what others have written.
+// reload loads changes by others.
 func (w *written) reload() *written {
 	w.t.Helper()
 	next, err := w.others.LoadTable(w.t.Context(), table.Identifier{"public", w.name})
@@ -177,7 +180,7 @@ func (w *written) reload() *written {
 	return w
 }
 
-// is has the engine answer exactly these rows of the table, in any order.
+// is checks that the engine returns exactly these rows of the table, in any order.
 func (w *written) is(rows ...string) *written {
 	w.t.Helper()
 	if w.before != nil {
@@ -187,7 +190,7 @@ func (w *written) is(rows ...string) *written {
 	return w
 }
 
-// answers has the engine answer exactly these rows, in any order.
+// answers checks that the engine returns exactly these rows, in any order.
 func (r *lakeRig) answers(query string, rows ...string) {
 	r.t.Helper()
 	require.ElementsMatch(r.t, rows, r.ok(query), query)

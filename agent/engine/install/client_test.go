@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// client is a program that writes down how it was called, and then does what a script says.
+// client writes a program that records its arguments and then runs a script.
 func (f *fixture) client(name, script string) (called string) {
 	called = filepath.Join(f.outside, name+".called")
 	writeProgram(f.t, filepath.Join(f.bin, name), fmt.Sprintf("#!/bin/sh\nPATH=/usr/bin:/bin\necho \"$@\" >> '%s'\n%s\n", called, script))
@@ -27,7 +27,7 @@ func (f *fixture) calls(path string) []string {
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
-// copies puts a file where the argument that begins so says.
+// copies copies a file to the directory that the argument with this prefix names.
 const copies = `for a in "$@"; do case "$last$a" in %s*) cp '%s' "${a#-DoutputDirectory=}/%s" ;; esac; last=$a; done`
 
 func TestThePackageClientsBringEverything(t *testing.T) {
@@ -76,11 +76,11 @@ func TestTheFailureOfAPackageClientIsToldShortly(t *testing.T) {
 
 	f = newFixture(t).withJava()
 	f.client("mvn", "")
-	require.ErrorContains(t, f.fails(), "the package client ended well, and left no archive")
+	require.ErrorContains(t, f.fails(), "the package client succeeded, but left no archive")
 
 	f = newFixture(t).withJava()
 	f.client("mvn", fmt.Sprintf(copies, "*-DoutputDirectory=", f.put("a", f.archive[1:]), "trino-server-476.tar.gz"))
-	require.ErrorContains(t, f.fails(), "it is another one, or not whole")
+	require.ErrorContains(t, f.fails(), "it is another file, or incomplete")
 }
 
 func TestAnInterruptedPackageClientEndsWithAllItStarted(t *testing.T) {

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// part is where a download lies until the server is installed.
+// part returns the path of a download until the server is installed.
 func (i *installer) part() string {
 	return filepath.Join(i.Dir, downloadDir, archiveName(i.pins.trino.version)+".part")
 }
 
 func archiveName(version string) string { return "trino-server-" + version + ".tar.gz" }
 
-// downloaded is how many bytes earlier calls have brought.
+// downloaded returns the number of bytes of earlier calls.
 func (i *installer) downloaded() int64 {
 	info, err := os.Stat(i.part())
 	if err != nil {
@@ -30,7 +30,7 @@ func (i *installer) downloaded() int64 {
 	return min(info.Size(), i.pins.trino.size)
 }
 
-// fromMirror brings the server's archive over HTTP, and goes on where an earlier call was interrupted.
+// fromMirror downloads the server's archive over HTTP. It resumes an interrupted download.
 func (i *installer) fromMirror(ctx context.Context) (string, error) {
 	address, err := mirrored(i.Mirror, i.pins.trino.version)
 	if err != nil {
@@ -52,7 +52,7 @@ func (i *installer) fromMirror(ctx context.Context) (string, error) {
 	return i.part(), errors.Join(d.run(ctx), f.Close())
 }
 
-// discard removes a download that is not what was to be fetched: going on would not make it right.
+// discard removes a download with the wrong content, which a resumption would not fix.
 func (i *installer) discard(ctx context.Context) error {
 	if i.Mirror == "" || ctx.Err() != nil {
 		return nil
@@ -60,11 +60,12 @@ func (i *installer) discard(ctx context.Context) error {
 	return os.Remove(i.part())
 }
 
-// mirrored is the archive's address in a Maven repository, or what is given where that is an archive's.
+// mirrored returns the archive's address in a Maven repository. An address that ends in .tar.gz is
+// returned as it is.
 func mirrored(mirror, version string) (*url.URL, error) {
 	u, err := url.Parse(mirror)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("--mirror is no address of a web server; give the http or https URL of a Maven repository, or of the archive, which ends in .tar.gz")
+		return nil, errors.New("--mirror is not the address of a web server; give the http or https URL of a Maven repository, or of the archive, which ends in .tar.gz")
 	}
 	if strings.HasSuffix(u.Path, ".tar.gz") {
 		return u, nil
@@ -72,7 +73,7 @@ func mirrored(mirror, version string) (*url.URL, error) {
 	return u.JoinPath("io", "trino", "trino-server", version, archiveName(version)), nil
 }
 
-// download is a file on its way.
+// download is a download in progress.
 type download struct {
 	client *http.Client
 	url    *url.URL
@@ -84,14 +85,14 @@ type download struct {
 	say    func(format string, args ...any)
 
 	have int64
-	told int64 // tenths that were told
+	told int64 // reported tenths
 }
 
-// downloadTries is how often a download may bring nothing new before it is given up.
+// downloadTries bounds the consecutive attempts without progress.
 const downloadTries = 5
 
-// errRefused is of an answer that another try would get again.
-var errRefused = errors.New("another try is no use")
+// errRefused is a failure that a retry would repeat.
+var errRefused = errors.New("a retry would fail too")
 
 func (d *download) run(ctx context.Context) error {
 	info, err := d.to.Stat()
@@ -104,7 +105,7 @@ func (d *download) run(ctx context.Context) error {
 		}
 	}
 	if d.have > 0 && d.have < d.size {
-		d.say("Going on with the download: %s of %s are here.", size(d.have), size(d.size))
+		d.say("Resuming the download: %s of %s are here.", size(d.have), size(d.size))
 	}
 	most, pause := d.have, d.pause
 	for tries := 1; d.have < d.size; tries++ {
@@ -116,9 +117,9 @@ func (d *download) run(ctx context.Context) error {
 			most, tries, pause = d.have, 1, d.pause
 		}
 		if tries >= downloadTries {
-			return fmt.Errorf("the download of %s broke off %d times at %s of %s; run this again, to go on from there: %w", d.what, tries, size(d.have), size(d.size), err)
+			return fmt.Errorf("the download of %s broke off %d times at %s of %s; run this again to resume: %w", d.what, tries, size(d.have), size(d.size), err)
 		}
-		d.say("The download broke off at %s of %s (%v); going on in %s.", size(d.have), size(d.size), err, pause)
+		d.say("The download broke off at %s of %s (%v); resuming in %s.", size(d.have), size(d.size), err, pause)
 		if err := wait(ctx, pause); err != nil {
 			return err
 		}
@@ -138,13 +139,13 @@ func wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// restart throws away what is here.
+// restart discards the downloaded bytes.
 func (d *download) restart() error {
 	d.have, d.told = 0, 0
 	return d.to.Truncate(0)
 }
 
-// some brings what one connection brings, until it is silent for too long.
+// some downloads over one connection, until the end or until no data arrives for too long.
 func (d *download) some(ctx context.Context) error {
 	heard, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -152,7 +153,7 @@ func (d *download) some(ctx context.Context) error {
 	defer silence.Stop()
 	err := d.transfer(heard, func() { silence.Reset(d.idle) })
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		return fmt.Errorf("nothing came for %s", d.idle)
+		return fmt.Errorf("no data arrived for %s", d.idle)
 	}
 	return err
 }
@@ -183,7 +184,7 @@ func (d *download) transfer(ctx context.Context, heard func()) error {
 	return err
 }
 
-// accept looks at an answer's head, and starts anew where the server does not go on.
+// accept checks an answer's header. It restarts the download if the server does not resume it.
 func (d *download) accept(res *http.Response) error {
 	switch status := res.StatusCode; {
 	case status == http.StatusPartialContent:
@@ -216,7 +217,7 @@ func (d *download) otherSize(said string) error {
 	return fmt.Errorf("the mirror's file has %s bytes, and the archive of %s has %d; give the URL of a Maven repository that has it, or of the archive, with --mirror: %w", said, d.what, d.size, errRefused)
 }
 
-// Write implements io.Writer: it puts b where the file ends, and tells of every tenth.
+// Write implements io.Writer. It appends b to the file and reports each tenth.
 func (d *download) Write(b []byte) (int, error) {
 	n, err := d.to.WriteAt(b, d.have)
 	d.have += int64(n)
@@ -227,7 +228,7 @@ func (d *download) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// attentive tells when something was read.
+// attentive calls heard after each read.
 type attentive struct {
 	from  io.Reader
 	heard func()

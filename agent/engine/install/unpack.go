@@ -33,7 +33,7 @@ func (r interruptible) Read(b []byte) (int, error) {
 	return r.Reader.Read(b)
 }
 
-// open answers an archive that is the pinned one, byte for byte.
+// open opens an archive and verifies that it is the pinned one, byte for byte.
 func (i *installer) open(ctx context.Context, path, what string, pin release) (_ *os.File, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,7 +49,7 @@ func (i *installer) open(ctx context.Context, path, what string, pin release) (_
 		return nil, err
 	}
 	if info.Size() != pin.size {
-		return nil, fmt.Errorf("%s has %d bytes, and the archive of %s has %d: it is another one, or not whole; fetch it again", path, info.Size(), what, pin.size)
+		return nil, fmt.Errorf("%s has %d bytes, and the archive of %s has %d: it is another file, or incomplete; fetch it again", path, info.Size(), what, pin.size)
 	}
 	i.say("Checking the checksum of %s (%s).", path, size(pin.size))
 	sum := sha256.New()
@@ -57,13 +57,14 @@ func (i *installer) open(ctx context.Context, path, what string, pin release) (_
 		return nil, err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != pin.sha256 {
-		return nil, fmt.Errorf("%s is not the archive of %s: its SHA-256 is %s, and not %s; nothing of it was unpacked, fetch it again from where you trust", path, what, got, pin.sha256)
+		return nil, fmt.Errorf("%s is not the archive of %s: its SHA-256 is %s, and not %s; nothing was unpacked; fetch it again from a source that you trust", path, what, got, pin.sha256)
 	}
 	_, err = f.Seek(0, io.SeekStart)
 	return f, err
 }
 
-// unpackTar writes the one directory inside of a tar.gz to dir. Links between its files become hard links.
+// unpackTar unpacks the single directory in a tar.gz to dir. Links between its files become hard
+// links.
 func unpackTar(from io.Reader, dir string) error {
 	z, err := gzip.NewReader(from)
 	if err != nil {
@@ -89,7 +90,7 @@ func unpackTar(from io.Reader, dir string) error {
 	}
 }
 
-// newRoot makes a directory that nothing can be written outside of, whatever the names and the links in it.
+// newRoot creates a directory and confines writes to it, whatever names and links occur.
 func newRoot(dir string) (*os.Root, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func unpackEntry(root *os.Root, h *tar.Header, content io.Reader) error {
 	return fmt.Errorf("the entry %q is of the kind %q, and not a directory, a file or a link to one", h.Name, h.Typeflag)
 }
 
-// inner is the name of an entry from the archive's one directory on.
+// inner returns the name of an entry below the archive's single directory.
 func inner(name string) (string, error) {
 	if !filepath.IsLocal(name) {
 		return "", fmt.Errorf("the entry %q leads out of the archive", name)
@@ -147,7 +148,8 @@ func unpackFile(root *os.Root, name string, content io.Reader, executable bool) 
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }
 
-// trim removes the directories of a tree that are not kept. It comes after unpacking, since what is kept may be links to what is not.
+// trim removes the directories of a tree that are not kept. It runs after unpacking, because kept
+// files may be links to others.
 func trim(tree string, keep []string) error {
 	root, err := os.OpenRoot(tree)
 	if err != nil {
@@ -171,7 +173,8 @@ func trim(tree string, keep []string) error {
 	})
 }
 
-// unpackZip writes what is below a directory of a zip to dir. Zips of wheels know no modes, so executable says which files are programs.
+// unpackZip unpacks a directory of a zip to dir. Zips of wheels have no file modes, so executable
+// says which files are programs.
 func unpackZip(from io.ReaderAt, length int64, below, dir string, executable func(name string) bool) error {
 	z, err := zip.NewReader(from, length)
 	if err != nil {

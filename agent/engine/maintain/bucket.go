@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	iceio "github.com/apache/iceberg-go/io"
-	_ "github.com/apache/iceberg-go/io/gocloud/s3" // opens s3: storages
+	_ "github.com/apache/iceberg-go/io/gocloud/s3" // registers s3: storages
 
 	"github.com/millpond/millpond/agent"
 )
 
-// bucket is a storage in S3.
+// bucket is a backend in S3.
 type bucket struct {
 	prefix string
 	of     interface {

@@ -8,15 +8,15 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
-// deleteFile is one that is live in a snapshot.
+// deleteFile is a live delete file of a snapshot.
 type deleteFile struct {
 	file      iceberg.DataFile
 	sequence  int64
-	targets   map[string]bool // the files of whose positions it is; nil for another one
-	partition string          // that it is of; empty for all
+	targets   map[string]bool // data files of its positions; nil if unknown or none
+	partition string          // that it applies to; empty for all
 }
 
-// deletesOf are the live files of deletes of a table.
+// deletesOf returns a table's live delete files.
 func (j *job) deletesOf(t *table.Table) (all []deleteFile, err error) {
 	var failed error
 	err = j.entries(t, iceberg.ManifestContentDeletes, func(e iceberg.ManifestEntry) {
@@ -33,7 +33,7 @@ func (j *job) deletesOf(t *table.Table) (all []deleteFile, err error) {
 	return all, errors.Join(err, failed)
 }
 
-// entries calls each for the live files of a table's manifests of a kind.
+// entries calls each for the live entries of a table's manifests with this content.
 func (j *job) entries(t *table.Table, of iceberg.ManifestContent, each func(iceberg.ManifestEntry)) error {
 	s := t.CurrentSnapshot()
 	if s == nil {
@@ -60,7 +60,7 @@ func (j *job) entries(t *table.Table, of iceberg.ManifestContent, each func(iceb
 	return nil
 }
 
-// least is the least sequence number of files, by their partitions.
+// least is the lowest sequence number of files by partition.
 type least map[string]int64
 
 func (l least) add(partition string, sequence int64) {
@@ -78,14 +78,15 @@ func (l least) of(partition string) int64 {
 	return math.MaxInt64
 }
 
-// dead are the files of deletes that delete from no file but those which are written anew. By equality goes what is older than the deletes, and by position also
-// what is as old. What stays is counted.
+// dead returns the delete files that apply to no data file except the rewritten ones. Equality
+// deletes apply to files with a lower sequence number, position deletes also to an equal one. dead
+// adds the remaining files to stays.
 func (j *job) dead(t *table.Table, rewritten map[string]bool, stays *totals) (dead []iceberg.DataFile, err error) {
 	all, err := j.deletesOf(t)
 	if err != nil {
 		return nil, err
 	}
-	sequences := map[string]int64{} // of live files that files of positions name
+	sequences := map[string]int64{} // of live data files that position deletes refer to
 	for _, d := range all {
 		for path := range d.targets {
 			sequences[path] = math.MaxInt64
@@ -117,9 +118,9 @@ func (j *job) dead(t *table.Table, rewritten map[string]bool, stays *totals) (de
 	return dead, err
 }
 
-// dead reports whether a file deletes from none that is live.
+// dead reports whether a delete file applies to no live data file.
 func (d deleteFile) dead(sequences map[string]int64, oldest least) bool {
-	if d.sequence < 0 { // of which it cannot be told
+	if d.sequence < 0 { // unknown
 		return false
 	}
 	if d.file.ContentType() == iceberg.EntryContentEqDeletes {
@@ -136,7 +137,7 @@ func (d deleteFile) dead(sequences map[string]int64, oldest least) bool {
 	return true
 }
 
-// key tells deletion vectors apart that lie in one file.
+// key distinguishes deletion vectors in the same file.
 func (d deleteFile) key() string {
 	if of := d.file.ReferencedDataFile(); of != nil {
 		return d.file.FilePath() + "\n" + *of
@@ -144,7 +145,8 @@ func (d deleteFile) key() string {
 	return d.file.FilePath()
 }
 
-// totals of a snapshot. iceberg-go adds to those of the snapshot before, and DuckDB counts files of deletes that it has replaced: here they are counted anew.
+// totals are recounted for each snapshot. iceberg-go adds to the previous totals, and DuckDB counts
+// replaced delete files.
 type totals struct{ files, records, bytes, deletes, positions, equal int64 }
 
 func (n *totals) add(f iceberg.DataFile) {
@@ -162,7 +164,7 @@ func (n *totals) add(f iceberg.DataFile) {
 	}
 }
 
-// summary are the properties of a snapshot that say so.
+// summary returns the totals as snapshot summary properties.
 func (n *totals) summary() map[string]int64 {
 	return map[string]int64{
 		"total-data-files": n.files, "total-records": n.records, "total-files-size": n.bytes, "total-delete-files": n.deletes, "total-position-deletes": n.positions, "total-equality-deletes": n.equal,

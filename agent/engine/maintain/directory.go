@@ -10,7 +10,7 @@ import (
 	iceio "github.com/apache/iceberg-go/io"
 )
 
-// directory is a storage of files. No symbolic link leads out of it.
+// directory is a backend of local files. It follows no symbolic link out of its root.
 type directory struct{ root *os.Root }
 
 func openDirectory(at string) (*directory, error) {
@@ -25,7 +25,7 @@ func (d *directory) close() { _ = d.root.Close() }
 
 func (d *directory) open(name string) (iceio.File, error) { return d.root.Open(name) }
 
-// create makes a file as DuckDB makes them: who may open it is settled by the directory.
+// create makes a file with the same mode as DuckDB. The directory decides who may open it.
 func (d *directory) create(name string) (iceio.FileWriter, error) {
 	if err := d.root.MkdirAll(path.Dir(name), 0o777); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (d *directory) create(name string) (iceio.FileWriter, error) {
 	return lasting{f}, nil
 }
 
-// lasting is a file that outlives a power cut once it is closed.
+// lasting is a file that is synced on Close, so that it survives a power failure.
 type lasting struct{ *os.File }
 
 // Close implements io.Closer.
@@ -49,7 +49,7 @@ func (l lasting) Close() error {
 	return l.File.Close()
 }
 
-// remove removes a file, and nothing that a link on its way leads to.
+// remove removes a file. It refuses a path with a symbolic link.
 func (d *directory) remove(name string) error {
 	if err := d.noLink(name); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (d *directory) noLink(name string) error {
 	return nil
 }
 
-// walk calls each for the files below a directory. Links are neither files nor followed.
+// walk calls each for the files below a directory. It skips and does not follow links.
 func (d *directory) walk(dir string, each func(name string, of fs.FileInfo) error) error {
 	dir = strings.TrimSuffix(dir, "/")
 	if err := d.noLink(dir); err != nil {

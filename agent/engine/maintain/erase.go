@@ -16,25 +16,28 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// eraser leaves out the rows that were deleted by equality. iceberg-go compares such rows by the bytes that files hold: rows of a column whose type was changed, or that
-// was added since, would come back. So both are read as columns of the table as it is now, and compared as DuckDB does: NULL equals NULL, NaN equals NaN, 0 equals -0.
+// eraser filters out the rows that were deleted by equality. iceberg-go compares the raw bytes in
+// files. Rows of a column that changed its type, or was added later, would come back. So eraser
+// reads both sides with the table's current columns. It compares as DuckDB does: NULL equals NULL,
+// NaN equals NaN, 0 equals -0.
 type eraser struct {
 	job   *job
 	table *table.Table
-	read  map[string]*keys // by the file's path
-	held  int64            // keys
+	read  map[string]*keys // by file path
+	held  int64            // number of keys in memory
 }
 
-// keys are those of one file of deletes.
+// keys are the keys of one equality delete file.
 type keys struct {
-	columns [][]string // each by its name and those of the fields within it
+	columns [][]string // each is the names from the column to the field
 	values  map[string]bool
 }
 
-// keyBytes is about what a key takes in memory, without its values.
+// keyBytes is the approximate memory of a key without its values, in bytes.
 const keyBytes = 96
 
-// filter makes a function that takes rows out of a batch, which it releases.
+// filter returns a function that removes deleted rows from a batch. The function releases its
+// argument.
 func (e *eraser) filter(by []iceberg.DataFile) (func(arrow.RecordBatch) (arrow.RecordBatch, error), error) {
 	var all []*keys
 	for _, f := range by {
@@ -86,7 +89,7 @@ func (e *eraser) without(b arrow.RecordBatch, all []*keys) (arrow.RecordBatch, e
 	return left.(*compute.RecordDatum).Value, nil
 }
 
-// keys reads a file of deletes, as a table of its columns.
+// keys reads an equality delete file with the table's columns.
 func (e *eraser) keys(f iceberg.DataFile) (*keys, error) {
 	if k := e.read[f.FilePath()]; k != nil {
 		return k, nil
@@ -105,7 +108,7 @@ func (e *eraser) keys(f iceberg.DataFile) (*keys, error) {
 		names = append(names, name)
 	}
 	if len(names) == 0 {
-		return nil, refuse(agent.FaultQuery, "The file of deletes by equality %s says of no column that it is part of the key. Roll the table back to a snapshot without it.", cut(f.FilePath(), 300))
+		return nil, refuse(agent.FaultQuery, "The equality delete file %s has no key columns. Roll the table back to a snapshot without it.", cut(f.FilePath(), 300))
 	}
 	scan := e.table.Scan(table.WithMaxConcurrency(1), table.WithSelectedFields(names...))
 	_, batches, err := scan.ReadTasks(e.job.ctx, []table.FileScanTask{{File: f, Length: f.FileSizeBytes()}})
@@ -129,7 +132,7 @@ func (e *eraser) keys(f iceberg.DataFile) (*keys, error) {
 	return k, nil
 }
 
-// pathOf are the names that lead to a field.
+// pathOf returns the names that lead to a field.
 func pathOf(s *iceberg.Schema, id int) []string {
 	return search(s.Fields(), id)
 }
@@ -159,13 +162,13 @@ func (k *keys) add(b arrow.RecordBatch) error {
 	return nil
 }
 
-// column is one of a key, with the structs that it lies in.
+// column is a key column with its enclosing structs.
 type column struct {
 	of      arrow.Array
 	parents []arrow.Array
 }
 
-// of are the columns of the key in a batch.
+// of returns the key's columns in a batch.
 func (k *keys) of(b arrow.RecordBatch) (all []column, err error) {
 	for _, path := range k.columns {
 		at := -1
@@ -193,7 +196,7 @@ func (k *keys) of(b arrow.RecordBatch) (all []column, err error) {
 	return all, nil
 }
 
-// encode appends the values of a row, the same bytes for equal ones.
+// encode appends the values of a row. Equal rows have equal bytes.
 func encode(to []byte, columns []column, row int) []byte {
 	for _, c := range columns {
 		null := c.of.IsNull(row)
@@ -239,7 +242,7 @@ func value(to []byte, of arrow.Array, row int) []byte {
 
 func whole(to []byte, n int64) []byte { return binary.BigEndian.AppendUint64(to, uint64(n)) }
 
-// number writes all NaN alike, and 0 for -0.
+// number encodes all NaN values alike, and -0 as 0.
 func number(to []byte, n float64) []byte {
 	switch {
 	case math.IsNaN(n):

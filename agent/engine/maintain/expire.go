@@ -1,105 +1,122 @@
 package maintain
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
+	"github.com/google/uuid"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/expiry"
 )
 
-// expire removes snapshots that are old enough, and then the files that no other snapshot needs. A file that cannot be removed is an orphan from then on.
+// expire removes the expired snapshots and lists the files that no other snapshot needs. The
+// control plane erases those later, so that readers with an open table can finish.
 func (j *job) expire() error {
-	expired := 0
-	var gone []string
-	err := j.racing(func() (err error) {
+	var u unneeded
+	err := j.racing(func() error {
 		t, err := j.lake.load()
 		if err != nil {
 			return err
 		}
-		expired, gone, err = j.expireOnce(t)
-		return err
+		u = unneeded{job: j, names: map[string]bool{}}
+		return u.expire(t)
 	})
 	if err != nil {
 		return err
 	}
-	erased := j.erase(gone)
-	if err := j.ctx.Err(); err != nil {
-		return err
-	}
-	j.metric("expired_snapshots", int64(expired))
-	j.metric("deleted_files", int64(len(erased)))
+	j.metric("expired_snapshots", int64(u.expired))
+	j.metric("forgotten_files", int64(len(u.names)))
 	return nil
 }
 
-// expireOnce commits, and answers how many snapshots went and the names of the files that they leave.
-func (j *job) expireOnce(t *table.Table) (expired int, gone []string, err error) {
+// expire plans, writes the list of unneeded files, and commits both together.
+func (u *unneeded) expire(t *table.Table) error {
 	if err := collected(t); err != nil {
-		return 0, nil, err
+		return err
 	}
-	tx := t.NewTransaction()
-	options := []table.ExpireSnapshotsOpt{table.WithOlderThan(j.age(t)), table.WithPostCommit(false)}
-	if j.RetainLast > 0 {
-		own := t.Properties().GetInt(table.MinSnapshotsToKeepKey, table.MinSnapshotsToKeepDefault)
-		options = append(options, table.WithRetainLast(max(j.RetainLast, own)))
+	plan := expiry.Decide(t.Metadata(), expiry.Rule{Age: u.job.Retention, Keep: u.job.RetainLast, Max: u.job.MaxSnapshots}, time.Now())
+	updates, requirements := changes(t, plan)
+	if len(updates) == 0 {
+		return nil
 	}
-	if err := tx.ExpireSnapshots(options...); err != nil {
-		return 0, nil, err
-	}
-	after, err := tx.StagedTable()
+	after, err := table.UpdateTableMetadata(t.Metadata(), updates, t.MetadataLocation())
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
-	u := unneeded{job: j, names: map[string]bool{}}
-	if err := u.find(t, after.Metadata()); err != nil {
-		return 0, nil, err
+	if err := u.find(t, after); err != nil {
+		return err
 	}
-	next, err := tx.Commit(j.ctx)
+	list := ""
+	if len(u.names) > 0 {
+		if list, err = u.write(t); err != nil {
+			return err
+		}
+	}
+	err = u.job.lake.forget(t, requirements, updates, list)
 	if errors.Is(err, errLost) {
-		j.files.drop(none)
+		u.job.files.drop(none)
 	}
+	return err
+}
+
+// changes converts a plan to updates. The catalog refuses them if a ref has been set meanwhile to a
+// snapshot that they remove.
+func changes(t *table.Table, plan expiry.Plan) (updates []table.Update, requirements []table.Requirement) {
+	requirements = append(requirements, table.AssertTableUUID(t.Metadata().TableUUID()))
+	for name, ref := range t.Metadata().Refs() {
+		if slices.Contains(plan.Refs, name) {
+			updates = append(updates, table.NewRemoveSnapshotRefUpdate(name))
+			requirements = append(requirements, table.AssertRefSnapshotID(name, &ref.SnapshotID))
+		}
+	}
+	if len(plan.Snapshots) > 0 {
+		updates = append(updates, table.NewRemoveSnapshotsUpdate(plan.Snapshots, false))
+	}
+	return updates, requirements
+}
+
+// Lists of files to erase are stored with a table's metadata files.
+const (
+	listPrefix = "erase-"
+	listSuffix = ".names"
+)
+
+// write writes the list, one name per line, and returns its id.
+func (u *unneeded) write(t *table.Table) (id string, err error) {
+	id = uuid.NewString()
+	w, err := u.job.files.Create(strings.TrimSuffix(t.Location(), "/") + "/metadata/" + listPrefix + id + listSuffix)
 	if err != nil {
-		return 0, nil, err
+		return "", err
 	}
-	if err := u.spare(next.Metadata(), after.Metadata().Snapshots()); err != nil { // it is committed: what cannot be told apart stays
-		return u.expired, nil, nil
-	}
+	lines := bufio.NewWriter(w)
 	for name := range u.names {
-		gone = append(gone, name)
+		if _, err := lines.WriteString(name + "\n"); err != nil {
+			return "", errors.Join(err, w.Close())
+		}
 	}
-	return u.expired, gone, nil
+	return id, errors.Join(lines.Flush(), w.Close())
 }
 
-// age is how old a snapshot has to be: as the statement says, and as the table says of itself where that is longer.
-func (j *job) age(t *table.Table) time.Duration {
-	own, err := strconv.ParseInt(t.Properties()[table.MaxSnapshotAgeMsKey], 10, 64)
-	if err != nil {
-		return j.Retention
-	}
-	return max(j.Retention, time.Duration(min(own, maxAge.Milliseconds()))*time.Millisecond)
-}
-
-// maxAge is longer than any table is old.
-const maxAge = 36500 * 24 * time.Hour
-
-// unneeded are the names of files that snapshots which go leave behind.
+// unneeded collects the names of files that only expired snapshots need.
 type unneeded struct {
-	job     *job
-	places  []string // of the table's own
-	names   map[string]bool
-	expired int
+	job         *job
+	directories []string // of the table
+	names       map[string]bool
+	expired     int
 }
 
-// find gathers what snapshots that are not there after need, and takes out what others need. It refuses what lies outside of the workspace's storage.
+// find collects the files of snapshots that after lacks, except files that others need. It refuses
+// files outside the workspace's storage.
 func (u *unneeded) find(t *table.Table, after table.Metadata) (err error) {
-	if u.places, err = u.job.places(t); err != nil {
+	if u.directories, err = u.job.directories(t); err != nil {
 		return err
 	}
 	kept := map[int64]bool{}
@@ -125,10 +142,10 @@ func (u *unneeded) find(t *table.Table, after table.Metadata) (err error) {
 	if err := u.gather(t.Metadata(), goes, kept, shared); err != nil {
 		return err
 	}
-	return u.spare(after, nil)
+	return u.spare(after)
 }
 
-// manifests are those of snapshots, by their paths.
+// manifests returns the manifests of snapshots by path.
 func (u *unneeded) manifests(of []table.Snapshot) (map[string]iceberg.ManifestFile, error) {
 	all := map[string]iceberg.ManifestFile{}
 	for _, s := range of {
@@ -191,7 +208,8 @@ func (u *unneeded) gather(of table.Metadata, goes []table.Snapshot, kept map[int
 	return nil
 }
 
-// add notes a file, if it lies in the table's own places: what lies elsewhere may be others'.
+// add adds a file if it lies in one of the table's own directories. Files elsewhere may belong to
+// others.
 func (u *unneeded) add(uri string) error {
 	if uri == "" {
 		return nil
@@ -200,30 +218,24 @@ func (u *unneeded) add(uri string) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(u.places, func(p string) bool { return strings.HasPrefix(name, p) }) {
+	if slices.ContainsFunc(u.directories, func(p string) bool { return strings.HasPrefix(name, p) }) {
 		u.names[name] = true
 	}
 	return nil
 }
 
-// spare takes out what the snapshots of the metadata need, but for those that are known to need nothing of it.
-func (u *unneeded) spare(of table.Metadata, but []table.Snapshot) error {
-	var some []table.Snapshot
-	for _, s := range of.Snapshots() {
-		if !slices.ContainsFunc(but, func(o table.Snapshot) bool { return o.SnapshotID == s.SnapshotID }) {
-			some = append(some, s)
-		}
-	}
+// spare removes from the list what the snapshots of the metadata need.
+func (u *unneeded) spare(of table.Metadata) error {
 	for s := range of.Statistics() {
 		u.keep(s.StatisticsPath)
 	}
 	for s := range of.PartitionStatistics() {
 		u.keep(s.StatisticsPath)
 	}
-	for _, s := range some {
+	for _, s := range of.Snapshots() {
 		u.keep(s.ManifestList)
 	}
-	manifests, err := u.manifests(some)
+	manifests, err := u.manifests(of.Snapshots())
 	if err != nil {
 		return err
 	}
@@ -247,8 +259,13 @@ func (u *unneeded) keep(uri string) {
 	}
 }
 
-// places are the directories of a table's own, which the catalog gives to no other one. It refuses a table whose metadata does not say truly where it is.
-func (j *job) places(t *table.Table) (all []string, err error) {
+// directories returns the directories that belong to the table alone, as the catalog assigns them.
+// It refuses a table with a wrong location in its metadata. A registered table has no such
+// directories: others may use all its files.
+func (j *job) directories(t *table.Table) (all []string, err error) {
+	if j.lake.registered() {
+		return nil, nil
+	}
 	location, err := j.files.name(t.Location())
 	if err != nil {
 		return nil, err
@@ -259,7 +276,7 @@ func (j *job) places(t *table.Table) (all []string, err error) {
 		return nil, err
 	}
 	if !strings.HasPrefix(metadata, location) || strings.Count(location, "/") < 2 {
-		return nil, refuse(agent.FaultQuery, "The table's metadata file does not lie in the table's location (%s), so that it cannot be told which files are the table's own. Nothing was removed.", cut(t.Location(), 300))
+		return nil, refuse(agent.FaultQuery, "The table's metadata file does not lie in the table's location (%s), so the table's own files cannot be determined. Nothing was removed.", cut(t.Location(), 300))
 	}
 	all = append(all, location)
 	for _, property := range []string{table.WriteDataPathKey, table.WriteMetadataPathKey, "write.object-storage.path", "write.folder-storage.path"} {
@@ -274,10 +291,11 @@ func (j *job) places(t *table.Table) (all []string, err error) {
 	return all, nil
 }
 
-// erasers are how many files are removed at once.
+// erasers is the number of concurrent file removals.
 const erasers = 16
 
-// erase removes files, and answers which. What cannot be removed is left to the removal of orphans.
+// erase removes files and returns the removed ones. The removal of orphans handles files that
+// cannot be removed now.
 func (j *job) erase(names []string) (erased []string) {
 	var group sync.WaitGroup
 	var mu sync.Mutex

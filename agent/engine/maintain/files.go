@@ -17,8 +17,8 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// shelf is one kind of storage. Names are relative to the workspace's prefix.
-type shelf interface {
+// backend is one kind of storage. Names are relative to the workspace's prefix.
+type backend interface {
 	open(name string) (iceio.File, error)
 	create(name string) (iceio.FileWriter, error)
 	remove(name string) error
@@ -26,33 +26,33 @@ type shelf interface {
 	close()
 }
 
-// files is the storage of the workspace, for iceberg-go: nothing outside of it is opened, written or removed, whatever a table's metadata says. Names are taken as
-// they are written, as the engines take them: nothing in them is decoded.
+// files gives iceberg-go access to the workspace's storage only, whatever a table's metadata names.
+// Names are used literally, as the engines use them: nothing in them is decoded.
 type files struct {
-	shelf
+	backend
 	prefix string
-	ctx    context.Context // ends with the job; iceberg-go's interface has none
+	ctx    context.Context // ends with the job; iceberg-go's interface passes no context
 
-	most int64 // bytes of a manifest, and of those that are remembered
+	most int64 // maximum bytes of a manifest, and of all cached manifests
 
 	mu        sync.Mutex
-	made      map[string]bool   // since the last commit, whose own they are until then
-	manifests map[string][]byte // by their names
-	held      int64             // bytes of manifests
+	made      map[string]bool   // files written since the last commit; they belong to no table yet
+	manifests map[string][]byte // cached content by name
+	held      int64             // bytes of cached manifests
 }
 
-// manifestShare is what of a statement's memory is for manifests.
+// manifestShare is the divisor of a statement's memory for cached manifests.
 const manifestShare = 8
 
 func openFiles(ctx context.Context, s agent.Storage, memory int64) (f *files, err error) {
 	f = &files{prefix: s.Prefix, ctx: ctx, made: map[string]bool{}, manifests: map[string][]byte{}, most: memory / manifestShare}
 	switch {
 	case strings.HasPrefix(s.Prefix, "file:///"):
-		f.shelf, err = openDirectory(strings.TrimPrefix(s.Prefix, "file://"))
+		f.backend, err = openDirectory(strings.TrimPrefix(s.Prefix, "file://"))
 	case s.S3 != nil && strings.HasPrefix(s.Prefix, "s3://"):
-		f.shelf, err = openBucket(ctx, s)
+		f.backend, err = openBucket(ctx, s)
 	default:
-		err = refuse(agent.FaultQuery, "Tables in storage of this kind are not maintained by this engine: use a warehouse whose write engine is Trino.")
+		err = refuse(agent.FaultQuery, "Tables are maintained in directories and in S3. The storage of this workspace is neither.")
 	}
 	return f, err
 }
@@ -60,13 +60,14 @@ func openFiles(ctx context.Context, s agent.Storage, memory int64) (f *files, er
 // maxName bounds a name, in bytes.
 const maxName = 2048
 
-// name is a URI's relative to the prefix; it refuses what is not straight, or not below it.
+// name converts a URI to a name relative to the prefix. It refuses URIs outside the prefix and
+// names that are not straight.
 func (f *files) name(uri string) (string, error) {
 	name, ok := f.relative(uri)
 	if ok && straight(name) {
 		return name, nil
 	}
-	return "", refuse(agent.FaultQuery, "The file %q is not in the workspace's storage, or is not named straight, so that it is neither read nor removed. Nothing was changed; roll the table back to a snapshot without it.", cut(uri, 300))
+	return "", refuse(agent.FaultQuery, "The file %q is not in the workspace's storage, or its name is not a plain path. It is neither read nor removed. Nothing was changed; roll the table back to a snapshot without it.", cut(uri, 300))
 }
 
 func (f *files) relative(uri string) (string, bool) {
@@ -86,7 +87,7 @@ func (f *files) relative(uri string) (string, bool) {
 	return strings.CutPrefix(uri, f.prefix)
 }
 
-// straight reports whether a name goes neither up nor anywhere but down.
+// straight reports whether a name is a plain relative path without empty, "." and ".." parts.
 func straight(name string) bool {
 	if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, `\`) {
 		return false
@@ -106,7 +107,7 @@ func cut(s string, n int) string {
 	return s
 }
 
-// io gives the storage to a table.
+// io returns the storage for a table.
 func (f *files) io(context.Context) (iceio.IO, error) { return f, nil }
 
 // Open implements io.IO of iceberg-go.
@@ -155,19 +156,20 @@ func (f *files) WriteFile(uri string, content []byte) error {
 	return errors.Join(err, w.Close())
 }
 
-// Remove implements io.IO of iceberg-go, for what was made by this job and is in no table.
+// Remove implements io.IO of iceberg-go. It removes only files that this job made and that are in
+// no table.
 func (f *files) Remove(uri string) error {
 	f.mu.Lock()
 	made := f.made[uri]
 	delete(f.made, uri)
 	f.mu.Unlock()
 	if !made {
-		return nil // old metadata, which the catalog removes
+		return nil // old metadata; the catalog removes it
 	}
 	return f.erase(uri)
 }
 
-// erase removes a file; it is no error that there is none.
+// erase removes a file. A missing file is no error.
 func (f *files) erase(uri string) error {
 	name, err := f.name(uri)
 	if err != nil {
@@ -179,14 +181,15 @@ func (f *files) erase(uri string) error {
 	return nil
 }
 
-// keep says that what was made is in a table.
+// keep marks the files made so far as part of a table.
 func (f *files) keep() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.made = map[string]bool{}
 }
 
-// drop removes what was made and is in no table, but for what stays. What cannot be removed is an orphan.
+// drop removes the files made by this job that are in no table, except those for which stays is
+// true. A file that cannot be removed becomes an orphan.
 func (f *files) drop(stays func(uri string) bool) {
 	f.mu.Lock()
 	gone := slices.Collect(maps.Keys(f.made))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -19,34 +20,35 @@ import (
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/millpond/millpond/agent"
-	"github.com/millpond/millpond/agent/engine/errand"
+	"github.com/millpond/millpond/agent/engine/catalog"
 )
 
-// lake is the platform's catalog, for one table. It implements table.CatalogIO, and has tables read and write through the fence.
+// lake is the platform's catalog, for one table. It implements table.CatalogIO. Its tables read and
+// write through files.
 type lake struct {
-	job     *job
-	catalog *rest.Catalog
-	carrier *carrier
-	name    table.Identifier
-	totals  map[string]int64 // of the snapshot that is committed; nil for what iceberg-go says
+	job              *job
+	catalog          *rest.Catalog
+	catalogTransport *catalogTransport
+	name             table.Identifier
+	totals           map[string]int64 // of the committed snapshot; nil to use iceberg-go's
 }
 
 func openLake(j *job) (*lake, error) {
-	c := &carrier{token: j.Catalog.Token, statement: j.Statement, patience: j.patience}
+	c := &catalogTransport{token: j.Catalog.Token, statement: j.Statement, commitTime: j.commitTime}
 	c.client.Transport = &http.Transport{MaxIdleConnsPerHost: 4}
 	opened, err := rest.NewCatalog(j.ctx, "lake", strings.TrimSuffix(j.Catalog.URL, "/"), rest.WithCustomTransport(c), rest.WithOAuthToken(j.Catalog.Token), rest.WithWarehouseLocation(j.Table.Database))
 	if err != nil {
 		return nil, err
 	}
-	return &lake{job: j, catalog: opened, carrier: c, name: append(strings.Split(j.Table.Schema, "."), j.Table.Table)}, nil
+	return &lake{job: j, catalog: opened, catalogTransport: c, name: append(strings.Split(j.Table.Schema, "."), j.Table.Table)}, nil
 }
 
 func (l *lake) close() {
 	_ = l.catalog.Close()
-	l.carrier.client.CloseIdleConnections()
+	l.catalogTransport.client.CloseIdleConnections()
 }
 
-// load reads the table as it is now.
+// load loads the table's current state.
 func (l *lake) load() (*table.Table, error) { return l.LoadTable(l.job.ctx, l.name) }
 
 // LoadTable implements table.CatalogIO.
@@ -58,12 +60,14 @@ func (l *lake) LoadTable(ctx context.Context, name table.Identifier) (*table.Tab
 	return table.New(name, t.Metadata(), t.MetadataLocation(), l.job.files.io, l), nil
 }
 
-// errLost says that another commit was faster: nothing was made of this one. It is none of iceberg-go's own, which would try again by itself, on what was read before.
+// errLost means that another commit won the race, and that this one changed nothing. It is not an
+// iceberg-go error, because iceberg-go would retry with stale state.
 var errLost = errors.New("another commit was faster")
 
 // CommitTable implements table.CatalogIO.
 func (l *lake) CommitTable(ctx context.Context, name table.Identifier, requirements []table.Requirement, updates []table.Update) (table.Metadata, string, error) {
-	// iceberg-go adds a mapping of names to the table's properties, by which other clients may read files otherwise than before.
+	// iceberg-go adds a name mapping to the table's properties. Other clients could then read the
+	// files differently.
 	updates = slices.DeleteFunc(slices.Clone(updates), func(u table.Update) bool { return u.Action() == table.UpdateSetProperties })
 	for i, u := range updates {
 		counted, err := l.counted(u)
@@ -81,15 +85,26 @@ func (l *lake) CommitTable(ctx context.Context, name table.Identifier, requireme
 		l.job.files.keep()
 		return meta, location, nil
 	}
-	if _, said := errors.AsType[*answeredError](err); !said { // also an answer that cannot be read: what was written may be in the table
-		if _, unsure := errors.AsType[*errand.UnsureError](err); !unsure {
-			err = &errand.UnsureError{Why: err}
+	if _, said := errors.AsType[*answeredError](err); !said { // or an unreadable answer: the files may be in the table
+		if _, unsure := errors.AsType[*catalog.UnsureError](err); !unsure {
+			err = &catalog.UnsureError{Why: err}
 		}
 	}
 	return nil, "", err
 }
 
-// counted is a change that adds a snapshot, with its totals.
+// forget commits the removal of snapshots. The catalog stores the id of the list of files to erase
+// with the commit. An empty list means that no files are erased.
+func (l *lake) forget(t *table.Table, requirements []table.Requirement, updates []table.Update, list string) error {
+	if list != "" {
+		l.catalogTransport.forgets = http.Header{"Millpond-Erase-List": {list}, "Millpond-Erase-After": {l.job.EraseAfter.String()}}
+		defer func() { l.catalogTransport.forgets = nil }()
+	}
+	_, _, err := l.CommitTable(l.job.ctx, t.Identifier(), requirements, updates)
+	return err
+}
+
+// counted sets the totals in an update that adds a snapshot.
 func (l *lake) counted(u table.Update) (table.Update, error) {
 	if l.totals == nil || u.Action() != table.UpdateAddSnapshot {
 		return u, nil
@@ -122,13 +137,14 @@ func (l *lake) counted(u table.Update) (table.Update, error) {
 	return all[0], nil
 }
 
-// A job that loses the race for its table begins anew on the table as it is then, so often and after about so long.
+// A job that loses the race for its table restarts on the table's new state. These bound the
+// attempts and their pause.
 const (
 	attempts = 30
 	backoff  = 20 * time.Millisecond
 )
 
-// racing commits until the race is won.
+// racing retries try until it wins the race.
 func (j *job) racing(try func() error) error {
 	for n := 1; ; n++ {
 		err := try()
@@ -146,20 +162,24 @@ func (j *job) racing(try func() error) error {
 	}
 }
 
-// carrier sends what iceberg-go asks of the catalog: with the statement's token, and a change under a key, until it is known what became of it.
-type carrier struct {
-	client    http.Client
-	token     string
-	statement string
-	patience  time.Duration
+// catalogTransport sends iceberg-go's catalog requests with the statement's token. It sends a
+// change under an idempotency key until its result is known.
+type catalogTransport struct {
+	client     http.Client
+	token      string
+	statement  string
+	commitTime time.Duration
 
-	mu   sync.Mutex
-	sent int // changes
+	forgets http.Header // for the next change
+
+	mu         sync.Mutex
+	sent       int  // number of changes
+	registered bool // the loaded table is registered: its files came from elsewhere
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
-	asked := &errand.Errand{Method: r.Method, URL: r.URL.String(), Header: errand.Passed(r.Header)}
+func (c *catalogTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	asked := &catalog.Request{Method: r.Method, URL: r.URL.String(), Header: catalog.Passed(r.Header)}
 	if r.Body != nil {
 		var err error
 		asked.Body, err = io.ReadAll(r.Body)
@@ -169,36 +189,53 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	asked.Header.Set("Authorization", "Bearer "+c.token)
-	a, err := c.carry(r.Context(), asked)
+	a, err := c.send(r.Context(), asked)
 	if err != nil {
 		return nil, err
 	}
 	if a.Status >= http.StatusBadRequest && a.Status != http.StatusNotFound {
 		return nil, answered(a)
 	}
+	if a.Header.Get(registeredHeader) == "true" {
+		c.mu.Lock()
+		c.registered = true
+		c.mu.Unlock()
+	}
 	return &http.Response{
 		Status: http.StatusText(a.Status), StatusCode: a.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: errand.Passed(a.Header), Body: io.NopCloser(bytes.NewReader(a.Body)), ContentLength: int64(len(a.Body)), Request: r,
+		Header: catalog.Passed(a.Header), Body: io.NopCloser(bytes.NewReader(a.Body)), ContentLength: int64(len(a.Body)), Request: r,
 	}, nil
 }
 
-func (c *carrier) carry(ctx context.Context, asked *errand.Errand) (*errand.Answer, error) {
+// registeredHeader marks a registered table in the catalog's answers. Its files are never removed.
+const registeredHeader = "Millpond-Registered"
+
+// registered reports whether the loaded table is a registered one.
+func (l *lake) registered() bool {
+	l.catalogTransport.mu.Lock()
+	defer l.catalogTransport.mu.Unlock()
+	return l.catalogTransport.registered
+}
+
+func (c *catalogTransport) send(ctx context.Context, asked *catalog.Request) (*catalog.Answer, error) {
 	if asked.Method == http.MethodGet || asked.Method == http.MethodHead {
-		return asked.Until(ctx, &c.client, c.patience)
+		return asked.Until(ctx, &c.client, c.commitTime)
 	}
 	c.mu.Lock()
 	c.sent++
-	key := fmt.Sprint(c.statement, "/", c.sent) // what was refused is asked anew: not all refusals are for ever
+	// A refused change gets a new key, because a refusal may be temporary.
+	key := fmt.Sprint(c.statement, "/", c.sent)
 	c.mu.Unlock()
 	asked.Header.Set("Idempotency-Key", asked.Key(key))
-	a, err := asked.Until(context.WithoutCancel(ctx), &c.client, c.patience)
+	maps.Copy(asked.Header, c.forgets)
+	a, err := asked.Until(context.WithoutCancel(ctx), &c.client, c.commitTime)
 	if err != nil {
-		return nil, &errand.UnsureError{Why: err}
+		return nil, &catalog.UnsureError{Why: err}
 	}
 	return a, nil
 }
 
-// answeredError is an answer other than success.
+// answeredError is an answer of the catalog with a non-success status.
 type answeredError struct {
 	status  int
 	message string
@@ -218,7 +255,7 @@ func (e *answeredError) fault() agent.StatementFault {
 	return agent.FaultQuery
 }
 
-func answered(a *errand.Answer) error {
+func answered(a *catalog.Answer) error {
 	var e struct {
 		Error struct {
 			Message string `json:"message"`
@@ -230,7 +267,7 @@ func answered(a *errand.Answer) error {
 	return &answeredError{a.Status, e.Error.Message}
 }
 
-// collected refuses what says that its files are not only its own.
+// collected refuses a table whose properties say that others share its files.
 func collected(t *table.Table) error {
 	if t.Properties().GetBool("gc.enabled", true) {
 		return nil

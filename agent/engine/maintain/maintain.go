@@ -1,5 +1,6 @@
-// Package maintain keeps Iceberg tables healthy: it puts small files together, and removes what is no longer needed. It runs in a process of its own for each
-// statement, since iceberg-go takes 0.2 s to be initialised, for which the processes that hold DuckDB have no time.
+// Package maintain maintains Iceberg tables: it compacts small files and removes unneeded ones.
+// Each statement runs in its own process. iceberg-go takes 0.2 s to initialize, which is too long
+// for the processes that hold DuckDB.
 package maintain
 
 import (
@@ -16,14 +17,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/apache/iceberg-go/catalog"
+	iceberg "github.com/apache/iceberg-go/catalog"
 
 	"github.com/millpond/millpond/agent"
-	"github.com/millpond/millpond/agent/engine/errand"
+	"github.com/millpond/millpond/agent/engine/catalog"
 	"github.com/millpond/millpond/agent/engine/spawned"
 )
 
-// Main is the hidden command of the process: it takes one statement from its standard input, and ends with that. It answers the exit code.
+// Main is the hidden command of the process. It reads one statement from standard input, runs it,
+// and returns the exit code.
 func Main() int {
 	in := bufio.NewReaderSize(os.Stdin, 1<<16)
 	out := spawned.NewOutput()
@@ -46,7 +48,7 @@ func Main() int {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go listen(in, cancel)
-	j := &job{ctx: ctx, Maintenance: m, memory: o.Memory, patience: o.CommitTime}
+	j := &job{ctx: ctx, Maintenance: m, memory: o.Memory, commitTime: o.CommitTime}
 	end, metrics := j.serve(out)
 	cancel()
 	if err := errors.Join(out.JSON(spawned.FrameMetrics, metrics), out.JSON(agent.FrameEnd, end)); err != nil {
@@ -58,10 +60,10 @@ func Main() int {
 func statement(in *bufio.Reader) (m spawned.Maintenance, err error) {
 	kind, payload, err := agent.ReadFrame(in)
 	switch {
-	case errors.Is(err, io.EOF): // the engine needs it no more
+	case errors.Is(err, io.EOF): // the engine no longer needs the process
 		os.Exit(0)
 	case err == nil && kind != spawned.FrameRun:
-		err = fmt.Errorf("no statement came, but %q", byte(kind))
+		err = fmt.Errorf("got the frame %q instead of a statement", byte(kind))
 	}
 	if err != nil {
 		return m, err
@@ -69,7 +71,7 @@ func statement(in *bufio.Reader) (m spawned.Maintenance, err error) {
 	return m, json.Unmarshal(payload, &m)
 }
 
-// listen waits for a cancellation. The end of the input is the end of the process, whatever runs.
+// listen waits for a cancellation. EOF ends the process, even while a job runs.
 func listen(in *bufio.Reader, cancel func()) {
 	for {
 		kind, _, err := agent.ReadFrame(in)
@@ -82,25 +84,25 @@ func listen(in *bufio.Reader, cancel func()) {
 	}
 }
 
-// job is one statement.
+// job is one maintenance statement.
 type job struct {
 	spawned.Maintenance
-	ctx      context.Context // ends when the statement is cancelled
-	memory   int64
-	patience time.Duration
-	lake     *lake
-	files    *files
-	metrics  []spawned.Metric
-	scanned  int64
-	done     atomic.Int64 // of all, both in the same unit
-	all      atomic.Int64
-	kept     int // commits that stay, whatever comes
+	ctx        context.Context // ends when the statement is cancelled
+	memory     int64
+	commitTime time.Duration
+	lake       *lake
+	files      *files
+	metrics    []spawned.Metric
+	scanned    int64
+	done       atomic.Int64 // out of all, in the same unit
+	all        atomic.Int64
+	kept       int // number of permanent commits
 
-	targets map[string]map[string]bool // of files of positions that were read, by their paths
+	targets map[string]map[string]bool // targets of position delete files that were read, by path
 }
 
 func (j *job) serve(out *spawned.Output) (agent.StatementEnd, []spawned.Metric) {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // what iceberg-go says of each file is nobody's to read
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // discard iceberg-go's per-file messages
 	stop := j.report(out)
 	err := j.perform()
 	stop()
@@ -135,7 +137,7 @@ func (j *job) metric(name string, value int64) {
 	j.metrics = append(j.metrics, spawned.Metric{Name: name, Value: value})
 }
 
-// report tells how far the job is until stop is called, which waits for it.
+// report sends the job's progress until stop is called. stop waits for it to end.
 func (j *job) report(out *spawned.Output) (stop func()) {
 	ended, over := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -152,7 +154,7 @@ func (j *job) report(out *spawned.Output) (stop func()) {
 			if all := j.all.Load(); all > 0 {
 				p.Done = min(1, float64(j.done.Load())/float64(all))
 			}
-			_ = out.JSON(agent.FrameProgress, p) // a failure is seen by whoever sends the end
+			_ = out.JSON(agent.FrameProgress, p) // the end frame fails too
 		}
 	}()
 	return func() {
@@ -161,7 +163,7 @@ func (j *job) report(out *spawned.Output) (stop func()) {
 	}
 }
 
-// refusal is a failure whose sentence is for the person.
+// refusal is a failure with a message for people.
 type refusal struct {
 	fault   agent.StatementFault
 	message string
@@ -173,11 +175,11 @@ func refuse(fault agent.StatementFault, format string, args ...any) error {
 	return &refusal{fault, fmt.Sprintf(format, args...)}
 }
 
-// failure says what went wrong.
+// failure describes what failed.
 func (j *job) failure(err error) *agent.StatementFailure {
 	f := j.failed(err)
 	if j.kept > 0 && !f.Unsure {
-		f.Message += fmt.Sprintf(" What was committed before that stays: %s.", commits(j.kept))
+		f.Message += fmt.Sprintf(" Commits made before that stay: %s.", commits(j.kept))
 	}
 	return f
 }
@@ -190,7 +192,7 @@ func commits(n int) string {
 }
 
 func (j *job) failed(err error) *agent.StatementFailure {
-	if unsure, ok := errors.AsType[*errand.UnsureError](err); ok {
+	if unsure, ok := errors.AsType[*catalog.UnsureError](err); ok {
 		return unsure.Failure()
 	}
 	if r, ok := errors.AsType[*refusal](err); ok {
@@ -202,8 +204,8 @@ func (j *job) failed(err error) *agent.StatementFailure {
 	if c, ok := errors.AsType[*answeredError](err); ok {
 		return &agent.StatementFailure{Fault: c.fault(), Message: "The catalog refused it: " + c.message}
 	}
-	if errors.Is(err, catalog.ErrNoSuchTable) {
+	if errors.Is(err, iceberg.ErrNoSuchTable) {
 		return &agent.StatementFailure{Fault: agent.FaultQuery, Message: fmt.Sprintf("There is no table %s.%s in the database %s.", j.Table.Schema, j.Table.Table, j.Table.Database)}
 	}
-	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The table cannot be maintained: %v.", err)}
+	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The table cannot be maintained: %v.", catalog.WithoutAddress(err))}
 }

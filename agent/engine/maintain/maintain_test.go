@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNamesInTheStorage are straight, and below the prefix.
+// Names in the storage are plain paths below the prefix.
 func TestNamesInTheStorage(t *testing.T) {
 	local, remote := &files{prefix: "file:///lake/ws/"}, &files{prefix: "s3://bucket/ws/"}
 	for uri, want := range map[string]string{
@@ -29,7 +29,8 @@ func TestNamesInTheStorage(t *testing.T) {
 	}
 }
 
-// TestDeletesThatStay are those of files which stay: a part of what is rewritten may be committed before the rest.
+// Delete files stay as long as they apply to a data file that stays. A part of the rewritten files
+// may be committed before the rest.
 func TestDeletesThatStay(t *testing.T) {
 	file := func(content iceberg.ManifestEntryContent) iceberg.DataFile {
 		b, err := iceberg.NewDataFileBuilder(*iceberg.UnpartitionedSpec, content, "file:///d", iceberg.ParquetFile, nil, nil, nil, 1, 1)
@@ -69,7 +70,7 @@ func TestDeletesThatStay(t *testing.T) {
 	}
 }
 
-// TestPartsOfACommit are all groups in their order, each part with as much as is wanted.
+// The parts of a commit contain all groups in order, and each has the wanted size.
 func TestPartsOfACommit(t *testing.T) {
 	require.Equal(t, [][]group{nil}, parts(nil, 10))
 	var groups []group

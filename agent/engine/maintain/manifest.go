@@ -15,8 +15,10 @@ import (
 	"github.com/millpond/millpond/agent/engine/avrofile"
 )
 
-// manifest opens a manifest, or a list of them. iceberg-go knows the formats of files in capital letters alone: it takes the deletion vectors that DuckDB notes as
-// "puffin" for files of positions, and fails at "parquet". So it gets manifests as it would have written them. They are read again and again, and remembered.
+// manifest opens a manifest or a manifest list. iceberg-go expects file formats in capital letters.
+// It reads DuckDB's "puffin" deletion vectors as position deletes, and fails on "parquet". So the
+// formats are rewritten in capital letters. The content is cached, because manifests are read
+// repeatedly.
 func (f *files) manifest(name string) (iceio.File, error) {
 	f.mu.Lock()
 	content, ok := f.manifests[name]
@@ -46,7 +48,7 @@ func (f *files) manifest(name string) (iceio.File, error) {
 	return newContent(name, content), nil
 }
 
-// capital writes the formats of files in capital letters.
+// capital rewrites file formats in capital letters.
 func capital(content []byte) ([]byte, error) {
 	f, err := avrofile.Read(content)
 	if err != nil {

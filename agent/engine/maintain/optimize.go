@@ -7,25 +7,26 @@ import (
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/millpond/millpond/agent"
-	"github.com/millpond/millpond/agent/engine/errand"
+	"github.com/millpond/millpond/agent/engine/catalog"
 )
 
-// A statement commits when it has written this much anew, and in so many parts at most: what was committed stays, whatever comes.
+// A statement commits each time it has rewritten this many bytes, in at most this many parts.
+// Committed parts stay, even if the statement fails.
 const (
 	commitBytes = 1 << 30
 	maxCommits  = 10
 )
 
-// rewritten is a group that was written anew and is not committed.
+// rewritten is a rewritten group that is not committed yet.
 type rewritten struct {
 	group
 	added []iceberg.DataFile
 }
 
-// optimize puts small files together, and leaves out the rows that are deleted.
+// optimize compacts small files and removes deleted rows from them.
 func (j *job) optimize() (err error) {
 	defer func() {
-		if _, unsure := errors.AsType[*errand.UnsureError](err); !unsure {
+		if _, unsure := errors.AsType[*catalog.UnsureError](err); !unsure {
 			j.files.drop(none)
 		}
 	}()
@@ -52,7 +53,8 @@ func (j *job) optimize() (err error) {
 	return nil
 }
 
-// parts are the groups that are committed together: one that is empty where there are none, as deletes may be left of files that are gone.
+// parts splits the groups into commits. Without groups it returns one empty part, because deletes
+// of removed files may be left.
 func parts(groups []group, most int64) (all [][]group) {
 	all = append(all, nil)
 	var bytes int64
@@ -66,7 +68,7 @@ func parts(groups []group, most int64) (all [][]group) {
 	return all
 }
 
-// tally counts what was done.
+// tally counts the work done.
 type tally struct {
 	rewritten, added, deletes, bytes, addedBytes int64
 }
@@ -79,7 +81,8 @@ func (s *tally) report(j *job) {
 	j.metric("added_bytes", s.addedBytes)
 }
 
-// replace writes groups anew and commits them at once. Where others were faster, what they have not touched is committed as it was written.
+// replace rewrites groups and commits them together. If other commits won, it commits the groups
+// that they did not touch without another rewrite.
 func (j *job) replace(t *table.Table, groups []group, sum *tally) (next *table.Table, err error) {
 	written, err := j.rewriteAll(t, groups)
 	if err != nil {
@@ -91,7 +94,7 @@ func (j *job) replace(t *table.Table, groups []group, sum *tally) (next *table.T
 			return err
 		}
 		if t.Metadata().TableUUID() != planned.Metadata().TableUUID() {
-			return refuse(agent.FaultConflict, "The table was dropped and made again meanwhile. Run the statement again.")
+			return refuse(agent.FaultConflict, "The table was dropped and created again meanwhile. Run the statement again.")
 		}
 		if written, err = j.renew(planned, t, written); err != nil {
 			return err
@@ -118,7 +121,7 @@ func (s *tally) add(o tally) {
 	s.addedBytes += o.addedBytes
 }
 
-// outputs are the files of groups that are not committed yet.
+// outputs reports which files belong to uncommitted groups.
 func outputs(all []rewritten) func(uri string) bool {
 	found := map[string]bool{}
 	for _, w := range all {
@@ -140,7 +143,8 @@ func (j *job) rewriteAll(t *table.Table, groups []group) (all []rewritten, err e
 	return all, nil
 }
 
-// renew writes anew what others have changed since it was written: of which rows were deleted meanwhile, or that is gone in part.
+// renew rewrites the groups that others have changed since: their rows were deleted, or some of
+// their files were removed.
 func (j *job) renew(planned, t *table.Table, written []rewritten) ([]rewritten, error) {
 	before, now := planned.CurrentSnapshot(), t.CurrentSnapshot()
 	if len(written) == 0 || before != nil && now != nil && before.SnapshotID == now.SnapshotID {
@@ -177,7 +181,7 @@ func (j *job) renew(planned, t *table.Table, written []rewritten) ([]rewritten, 
 	return kept, nil
 }
 
-// against reports whether all files of the group are as they were, and answers the group as it is now.
+// against returns the group's current state, and whether all its files are unchanged.
 func (w rewritten) against(live map[string]table.FileScanTask) (now group, same bool) {
 	now = group{spec: w.spec, rows: w.rows}
 	same = true
@@ -194,7 +198,8 @@ func (w rewritten) against(live map[string]table.FileScanTask) (now group, same 
 	return now, same
 }
 
-// commit replaces the files of groups by what was written of them, and removes the files of deletes that are of no other file.
+// commit replaces the groups' files by the rewritten ones. It removes delete files that apply to no
+// other file.
 func (j *job) commit(t *table.Table, all []rewritten, sum *tally) (*table.Table, error) {
 	tx := t.NewTransaction()
 	change := tx.NewRewrite(nil)

@@ -12,15 +12,16 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// group are files of one partition that are written anew together.
+// group is a set of files of one partition that are rewritten together.
 type group struct {
 	spec  int
-	rows  bool // its rows have ids that stay
+	rows  bool // its rows have permanent ids
 	tasks []table.FileScanTask
 	bytes int64
 }
 
-// tasks are the files of a table as it is now, each whole and with its deletes, which are all. iceberg-go cuts large ones, whose parts must not be written apart.
+// tasks returns the table's current data files with their deletes, and all delete files. Each file
+// is one task: iceberg-go splits large files, but their parts must be rewritten together.
 func (j *job) tasks(t *table.Table) ([]table.FileScanTask, []deleteFile, error) {
 	planned, err := t.Scan().PlanFiles(j.ctx)
 	if err != nil {
@@ -46,12 +47,12 @@ func (j *job) tasks(t *table.Table) ([]table.FileScanTask, []deleteFile, error) 
 	return whole, all, nil
 }
 
-// deletes are the files by which rows of a file are deleted.
+// deletes returns the delete files that apply to a data file.
 func deletes(t table.FileScanTask) []iceberg.DataFile {
 	return slices.Concat(t.DeleteFiles, t.EqualityDeleteFiles, t.DeletionVectorFiles)
 }
 
-// state tells a file's deletes apart from those that it has at another time.
+// state identifies the set of deletes of a file at one time.
 func state(t table.FileScanTask) string {
 	var all []string
 	for _, d := range deletes(t) {
@@ -65,7 +66,7 @@ func state(t table.FileScanTask) string {
 	return strings.Join(all, "\n")
 }
 
-// partitionOf is the same text for files of one partition, and another one for all others.
+// partitionOf returns a text that identifies a file's partition.
 func partitionOf(f iceberg.DataFile) string {
 	values := f.Partition()
 	var b strings.Builder
@@ -76,8 +77,8 @@ func partitionOf(f iceberg.DataFile) string {
 	return b.String()
 }
 
-// plan chooses the files that are written anew: those below the threshold, and those of which rows are deleted, put together until they have the size of a file.
-// What is alone and has no deletes is well as it is.
+// plan chooses the files to rewrite: files below the threshold, and files with deleted rows. It
+// groups them up to the size of a new file. A single file without deletes is left alone.
 func (j *job) plan(t *table.Table) (groups []group, err error) {
 	tasks, all, err := j.tasks(t)
 	if err != nil {
@@ -112,7 +113,8 @@ func (j *job) plan(t *table.Table) (groups []group, err error) {
 	return groups, nil
 }
 
-// holds reports whether a file is why deletes by equality stay: they are newer, although no row of it has their keys.
+// holds reports whether a file keeps equality deletes alive. They are newer than the file, although
+// no row of it has their keys.
 func holds(t table.FileScanTask, all []deleteFile) bool {
 	partition := partitionOf(t.File)
 	return slices.ContainsFunc(all, func(d deleteFile) bool {
@@ -120,12 +122,14 @@ func holds(t table.FileScanTask, all []deleteFile) bool {
 	})
 }
 
-// size is that of new files: what the table says of its own, and no less than what is put together, or the same files would come again and again.
+// size returns the target size of new files: the table's own setting, and at least the threshold.
+// Otherwise each run would rewrite the same files.
 func (j *job) size(t *table.Table) int64 {
 	return max(j.Threshold, t.Properties().GetInt64(table.WriteTargetFileSizeBytesKey, table.WriteTargetFileSizeBytesDefault))
 }
 
-// wanted reports whether a file is to be written anew. It refuses what must not be read, and what cannot be applied.
+// wanted reports whether a file needs a rewrite. It refuses files outside the storage and deletes
+// that cannot be applied.
 func (j *job) wanted(t *table.Table, task table.FileScanTask) (bool, error) {
 	gone := deletes(task)
 	for _, f := range append(gone, task.File) {
@@ -144,7 +148,7 @@ func (j *job) wanted(t *table.Table, task table.FileScanTask) (bool, error) {
 	return true, nil
 }
 
-// writable reports whether the columns by which a spec makes partitions are still there.
+// writable reports whether the table still has the source columns of a partition spec.
 func writable(t *table.Table, spec int) bool {
 	s := t.Metadata().PartitionSpecByID(spec)
 	if s == nil {

@@ -11,11 +11,12 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
-// positionRows is how many rows of a file of positions are looked at at once.
+// positionRows is the batch size for reading position delete files, in rows.
 const positionRows = 64 << 10
 
-// targetsOf are the files of whose positions a file is, nil where that cannot be known. They are read from it: some writers note a partition for a file of
-// positions that is not the one of the rows, and DuckDB goes by the names of files alone.
+// targetsOf returns the data files that a position delete file refers to, or nil if they cannot be
+// determined. It reads the file itself: some writers record another partition than that of the
+// rows, and DuckDB uses only the file names.
 func (j *job) targetsOf(f iceberg.DataFile) (map[string]bool, error) {
 	if f.ContentType() != iceberg.EntryContentPosDeletes {
 		return nil, nil
@@ -49,7 +50,7 @@ func (j *job) readTargets(uri string) (found map[string]bool, err error) {
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
-	defer func() { err = errors.Join(err, in.Close()) }() // which closes what was opened
+	defer func() { err = errors.Join(err, in.Close()) }() // also closes the opened file
 	of, err := pqarrow.NewFileReader(in, pqarrow.ArrowReadProperties{BatchSize: positionRows}, memory.DefaultAllocator)
 	if err != nil {
 		return nil, err
@@ -71,10 +72,10 @@ func (j *job) readTargets(uri string) (found map[string]bool, err error) {
 	return found, rows.Err()
 }
 
-// attach gives each file the files of positions that delete of it: of no other ones, and of all.
+// attach gives each data file exactly the position delete files that refer to it.
 func attach(tasks []table.FileScanTask, all []deleteFile) {
 	by := map[string][]deleteFile{}
-	known := map[string]bool{} // files of positions of which the targets are
+	known := map[string]bool{} // position delete files with known targets
 	for _, d := range all {
 		known[d.file.FilePath()] = d.targets != nil
 		for path := range d.targets {

@@ -13,19 +13,19 @@ import (
 	"github.com/apache/iceberg-go/table"
 )
 
-// What of a statement's memory is for one group of rows on its way to a file, encoded, and for one batch of rows. iceberg-go holds one row group of what it
-// reads, one of what it writes, and some batches.
+// Divisors of a statement's memory for one encoded row group and for one batch of rows. iceberg-go
+// holds the row group being read, the row group being written, and some batches.
 const (
 	rowGroupShare = 16
 	batchShare    = 256
 	mostRowGroup  = 128 << 20
 	leastBatch    = 16
 	mostBatch     = 16 << 10
-	expansion     = 6 // of rows out of a file, about
+	expansion     = 6 // approximate ratio of rows in memory to rows in a file
 	batchesAhead  = 2
 )
 
-// rewrite writes the rows of a group, without those that are deleted, to new files of its partition.
+// rewrite writes a group's remaining rows to new files of its partition.
 func (j *job) rewrite(t *table.Table, g group) (rewritten, error) {
 	to, err := j.writer(t, g)
 	if err != nil {
@@ -51,7 +51,8 @@ func (j *job) rewrite(t *table.Table, g group) (rewritten, error) {
 	return done, j.ctx.Err()
 }
 
-// writer is the table as it is written: into the partitions of the group's spec, in Parquet, and in row groups that fit into the memory.
+// writer returns the table with settings for the write: the group's partition spec, Parquet, and
+// row groups that fit into memory.
 func (j *job) writer(t *table.Table, g group) (*table.Table, error) {
 	b, err := table.MetadataBuilderFromBase(t.Metadata(), t.MetadataLocation())
 	if err != nil {
@@ -71,7 +72,7 @@ func (j *job) writer(t *table.Table, g group) (*table.Table, error) {
 	return table.New(t.Identifier(), meta, t.MetadataLocation(), j.files.io, j.lake), nil
 }
 
-// batch is how many rows are read at once.
+// batch returns the number of rows to read at once.
 func (j *job) batch(g group) int {
 	var rows int64
 	for _, t := range g.tasks {
@@ -81,7 +82,7 @@ func (j *job) batch(g group) int {
 	return int(max(leastBatch, min(mostBatch, j.memory/batchShare/width)))
 }
 
-// rows are those of a group that are not deleted, file by file.
+// rows yields a group's remaining rows, file by file.
 func (j *job) rows(t *table.Table, g group) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
 		options := []table.ScanOption{table.WithMaxConcurrency(1), table.WithArrowBatchSize(j.batch(g))}
@@ -107,7 +108,7 @@ func (j *job) rows(t *table.Table, g group) iter.Seq2[arrow.RecordBatch, error] 
 	}
 }
 
-// alike are runs of files from which rows were deleted by the same keys, which are read at once.
+// alike splits files into runs with the same equality deletes. Each run is read at once.
 func alike(tasks []table.FileScanTask) (runs [][]table.FileScanTask) {
 	tasks = slices.Clone(tasks)
 	slices.SortStableFunc(tasks, func(a, b table.FileScanTask) int { return strings.Compare(keysOf(a), keysOf(b)) })
@@ -129,7 +130,7 @@ func keysOf(t table.FileScanTask) string {
 	return strings.Join(all, "\n")
 }
 
-// read yields the rows of files; false where no more are wanted.
+// read yields the rows of files. It returns false if the consumer wants no more.
 func (j *job) read(tasks []table.FileScanTask, erased *eraser, options []table.ScanOption, yield func(arrow.RecordBatch, error) bool) (bool, error) {
 	filter, err := erased.filter(tasks[0].EqualityDeleteFiles)
 	if err != nil {
@@ -161,8 +162,9 @@ func (j *job) read(tasks []table.FileScanTask, erased *eraser, options []table.S
 	return true, nil
 }
 
-// filled is a batch whose texts are all there, also where all of a column are empty: of a column without any bytes, arrow-go takes the texts for none, and writes
-// statistics by which readers do not find them.
+// filled returns a batch in which every string column has a byte buffer, even if all its strings
+// are empty. Without one, arrow-go treats the strings as missing and writes statistics by which
+// readers skip them.
 func filled(b arrow.RecordBatch) arrow.RecordBatch {
 	columns := slices.Clone(b.Columns())
 	changed := false
@@ -178,7 +180,7 @@ func filled(b arrow.RecordBatch) arrow.RecordBatch {
 	return array.NewRecordBatch(b.Schema(), columns, b.NumRows())
 }
 
-// withBytes is what an array holds, with a buffer for the bytes of its texts, and of those in its children.
+// withBytes returns an array's data with a byte buffer for its strings and those of its children.
 func withBytes(of arrow.ArrayData) arrow.ArrayData {
 	buffers, children, changed := slices.Clone(of.Buffers()), slices.Clone(of.Children()), false
 	if arrow.IsBaseBinary(of.DataType().ID()) && (buffers[2] == nil || buffers[2].Bytes() == nil) {

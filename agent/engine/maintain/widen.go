@@ -13,10 +13,11 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// droppedPrefix begins the names of columns that were dropped, while they are read. No other column may begin with it, since a name has no line end.
+// droppedPrefix starts the names of dropped columns while they are read. No other column name
+// starts with it, because names contain no line break.
 const droppedPrefix = "dropped\n"
 
-// widened is the table with the columns that were dropped since rows were deleted by them, so that they can be compared.
+// widened returns the table with the dropped columns that its equality deletes compare.
 func (j *job) widened(t *table.Table, g group) (*table.Table, error) {
 	dropped := map[int]bool{}
 	for _, task := range g.tasks {
@@ -67,7 +68,7 @@ func nextSchema(t *table.Table) int {
 	return next
 }
 
-// lastColumn is the column that was a field, or that a field lay in, as it was when it was dropped.
+// lastColumn returns the column that is or contained a field, in its last state.
 func lastColumn(t *table.Table, id int) (iceberg.NestedField, error) {
 	schemas := slices.Clone(t.Metadata().Schemas())
 	slices.SortFunc(schemas, func(a, b *iceberg.Schema) int { return b.ID - a.ID })
@@ -88,7 +89,7 @@ func lastColumn(t *table.Table, id int) (iceberg.NestedField, error) {
 	return iceberg.NestedField{}, refuse(agent.FaultQuery, "Rows of the table were deleted by equality in a field of a column that was dropped since, without the column: what the deletes compare is not read any more. Have the engine that deleted the rows rewrite the table, or roll it back to a snapshot before that.")
 }
 
-// narrowed is a batch without the columns that were dropped, which it releases.
+// narrowed returns a batch without the dropped columns. It releases its argument.
 func narrowed(b arrow.RecordBatch) arrow.RecordBatch {
 	var fields []arrow.Field
 	var columns []arrow.Array

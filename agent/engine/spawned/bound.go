@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bound bounds what the process may take: half as much again as its statement may have, and what the program needs itself.
+// Bound limits the process's memory to 1.5 times its statement's, plus the program's own need.
 func Bound(memory int64) error {
 	most := uint64(memory + memory/2 + 512<<20)
 	if err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most}); err != nil {

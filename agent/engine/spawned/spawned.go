@@ -1,4 +1,4 @@
-// Package spawned is what the engine and the processes that it starts say to each other.
+// Package spawned defines the messages between the engine and the processes that it starts.
 package spawned
 
 import (
@@ -13,43 +13,45 @@ import (
 	"github.com/millpond/millpond/agent"
 )
 
-// Frames between an engine and a process beside those of the protocol, which the process sends and the engine hands on.
+// Frames between an engine and a process. The process also sends frames of the statement protocol,
+// which the engine forwards.
 const (
 	FrameOptions agent.FrameKind = 'O' // to the process, first: Options
-	FrameReady   agent.FrameKind = 'R' // from the process, at its start and after each statement: it takes another
-	FrameFailed  agent.FrameKind = 'F' // from the process: it cannot start, and why, as text
-	FrameRun     agent.FrameKind = 'Q' // to the process: agent.Statement, or Maintenance
-	FrameCancel  agent.FrameKind = 'C' // to the process: end the statement that runs
+	FrameReady   agent.FrameKind = 'R' // from the process, at start and after each statement
+	FrameFailed  agent.FrameKind = 'F' // from the process: cannot start; the reason as text
+	FrameRun     agent.FrameKind = 'Q' // to the process: agent.Statement or Maintenance
+	FrameCancel  agent.FrameKind = 'C' // to the process: end the running statement
 )
 
-// descriptor is that of the file to which a process sends: nothing else that a library prints gets there.
+// descriptor is the file descriptor on which a process sends frames. Output that a library prints
+// does not reach it.
 const descriptor = 3
 
-// ProgressEvery is how often a process tells how far it is.
+// ProgressEvery is the interval of progress frames.
 const ProgressEvery = 200 * time.Millisecond
 
-// Options are what an engine tells a new process.
+// Options are the settings that an engine sends to a new process.
 type Options struct {
-	Extensions string `json:"extensions"` // the directory that holds DuckDB's
-	Dir        string `json:"dir"`        // the process's own
-	Memory     int64  `json:"memory"`     // of a statement, in bytes
+	Extensions string `json:"extensions"` // directory of DuckDB's extensions
+	Dir        string `json:"dir"`        // directory of the process
+	Memory     int64  `json:"memory"`     // bytes of memory for a statement
 	Threads    int    `json:"threads"`
-	TempLimit  int64  `json:"temp_limit"` // of DuckDB's files in Dir, in bytes
+	TempLimit  int64  `json:"temp_limit"` // maximum bytes of DuckDB's files in Dir
 
-	CommitTime time.Duration `json:"commit_time"` // for which the catalog is asked what became of a commit
+	CommitTime time.Duration `json:"commit_time"` // bounds the retries of a commit with a lost response
 }
 
-// Operation is what is done for the health of a table.
+// Operation is a maintenance operation on a table.
 type Operation string
 
-// The operations, by the names of Trino's procedures.
+// The operations, named like Trino's procedures.
 const (
 	Optimize          Operation = "optimize"
 	ExpireSnapshots   Operation = "expire_snapshots"
 	RemoveOrphanFiles Operation = "remove_orphan_files"
 )
 
-// Kind is that of the statement.
+// Kind returns the statement kind of the operation, or "" if it is unknown.
 func (o Operation) Kind() string {
 	switch o {
 	case Optimize:
@@ -62,16 +64,20 @@ func (o Operation) Kind() string {
 	return ""
 }
 
-// Maintenance is one statement for the health of one table.
+// Maintenance is one maintenance statement on one table.
 type Maintenance struct {
-	Statement  string               `json:"statement"` // its id
-	Operation  Operation            `json:"operation"`
-	Table      agent.StatementTable `json:"table"`
-	Catalog    agent.Catalog        `json:"catalog"`
-	Storage    agent.Storage        `json:"storage"`
-	Threshold  int64                `json:"threshold"`   // of Optimize: files smaller than this are put together, in bytes
-	Retention  time.Duration        `json:"retention"`   // of the others: nothing younger goes
-	RetainLast int                  `json:"retain_last"` // of ExpireSnapshots: so many snapshots stay at least; 0 for as many as the table says
+	Statement string               `json:"statement"` // id of the statement
+	Operation Operation            `json:"operation"`
+	Table     agent.StatementTable `json:"table"`
+	Catalog   agent.Catalog        `json:"catalog"`
+	Storage   agent.Storage        `json:"storage"`
+	Threshold int64                `json:"threshold"` // of Optimize: smaller files are compacted, in bytes
+	Retention time.Duration        `json:"retention"` // of the others: the least age of what they remove
+
+	// Only for ExpireSnapshots.
+	RetainLast   int           `json:"retain_last"`   // minimum snapshots of a branch that stay; 0 for the table's setting
+	MaxSnapshots int           `json:"max_snapshots"` // maximum snapshots of any age; 0 for no limit
+	EraseAfter   time.Duration `json:"erase_after"`   // delay after which the unneeded files are erased
 }
 
 // ReadOptions reads the first frame.
@@ -81,7 +87,7 @@ func ReadOptions(in *bufio.Reader) (o Options, err error) {
 		return o, err
 	}
 	if kind != FrameOptions {
-		return o, errors.New("this command is the engine's own; it is not run by hand")
+		return o, errors.New("this command is internal to the engine; do not run it by hand")
 	}
 	return o, json.Unmarshal(payload, &o)
 }
@@ -92,17 +98,17 @@ type Output struct {
 	to io.Writer
 }
 
-// NewOutput is that of this process.
+// NewOutput returns the output of this process.
 func NewOutput() *Output { return &Output{to: os.NewFile(descriptor, "frames")} }
 
-// Frame sends one.
+// Frame sends one frame.
 func (o *Output) Frame(kind agent.FrameKind, payload ...[]byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return agent.WriteFrame(o.to, kind, payload...)
 }
 
-// JSON sends a frame of v.
+// JSON sends a frame with v as JSON.
 func (o *Output) JSON(kind agent.FrameKind, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -111,16 +117,16 @@ func (o *Output) JSON(kind agent.FrameKind, v any) error {
 	return o.Frame(kind, b)
 }
 
-// Failed says that the process cannot start, and answers its exit code.
+// Failed reports that the process cannot start, and returns its exit code.
 func (o *Output) Failed(err error) int {
 	_ = o.Frame(FrameFailed, []byte(err.Error()))
 	return 2
 }
 
-// FrameMetrics comes from a process that maintains a table, at its end: the metrics of it, in JSON.
+// FrameMetrics is sent at the end by a process that maintains a table: []Metric as JSON.
 const FrameMetrics agent.FrameKind = 'M'
 
-// Metric is one row of what maintenance answers.
+// Metric is one row of the result of maintenance.
 type Metric struct {
 	Name  string `json:"name"`
 	Value int64  `json:"value"`

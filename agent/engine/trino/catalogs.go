@@ -13,59 +13,57 @@ import (
 	"strings"
 )
 
-// Storage is how Trino opens the files of tables.
+// Storage is the workspace's storage and how Trino opens it.
 type Storage struct {
-	Prefix string // of all that it may open there, with a slash at its end
+	Prefix string // of everything that Trino may open there, with a trailing slash
 	S3     *S3    // nil for files
 
-	fence string // the file that holds it within the prefix
+	fence string // path of the file that restricts Trino to this storage
 }
 
-// S3 opens a bucket. Without keys the catalog gives those of each table.
+// S3 opens a bucket. Without keys, the catalog vends keys for each table.
 type S3 struct {
 	Endpoint, Region, AccessKey, SecretKey string
 	PathStyle                              bool
 }
 
-// Database is one of the workspace's, as a catalog of Trino's.
+// Database is a database of the workspace and its catalog in Trino.
 type Database struct {
 	Name      string
-	Warehouse string // by which the catalog knows it: another one of that name is another warehouse
+	Warehouse string // the catalog's id of it; a new database of that name has another
 	Catalog   string // address of the Iceberg REST catalog
-	Token     string // shown there where no statement asks
+	Token     string // for requests outside a statement
 	Storage   Storage
 }
 
-// CatalogName is the name of a database in Trino, which has none with upper-case letters.
+// CatalogName returns the name of a database in Trino, which has no upper-case letters.
 func CatalogName(database string) string { return strings.ToLower(database) }
 
-// Reserved reports whether a database has a name that is one of Trino's own catalogs, so that it cannot be reached there.
+// Reserved reports whether Trino reserves the name of a database, so that Trino cannot reach the
+// database.
 func Reserved(database string) bool { return CatalogName(database) == "system" }
 
-// conflictRetries is how often Trino commits anew to a table that others were faster at, where that needs nothing to be read again.
+// conflictRetries is how often Trino retries a commit that lost a race, if it needs no new reads.
 const conflictRetries = "10"
 
-// minRetention is how young what maintenance removes may be at least: others may still write or read it.
-const minRetention = "1d"
-
-// properties of the catalog that a database is in Trino.
+// properties returns the properties of the database's catalog in Trino.
 func (d Database) properties() map[string]string {
 	p := map[string]string{
 		"iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": d.Catalog, "iceberg.rest-catalog.warehouse": d.Warehouse,
 		"iceberg.rest-catalog.nested-namespace-enabled": "true",
-		// Each statement comes with a token of its own, which the client gives in its place.
+		// The client replaces this token by the token of each statement.
 		"iceberg.rest-catalog.security": "OAUTH2", "iceberg.rest-catalog.oauth2.token": d.Token, "iceberg.rest-catalog.session": "USER",
 		"iceberg.rest-catalog.oauth2.token-refresh-enabled": "false", "iceberg.rest-catalog.oauth2.server-uri": d.Catalog + "/none",
 		"iceberg.max-commit-retry": conflictRetries,
-		// A second commit after each write, whose failure would be one of a statement that has written.
+		// It would add a second commit after each write. If that failed, the statement would fail
+		// although it has written.
 		"iceberg.extended-statistics.collect-on-write": "false",
-		"iceberg.expire-snapshots.min-retention":       minRetention, "iceberg.remove-orphan-files.min-retention": minRetention,
 	}
 	if s := d.Storage.S3; s != nil {
 		maps.Copy(p, s.properties())
 		p["s3.security-mapping.enabled"], p["s3.security-mapping.config-file"] = "true", d.Storage.fence
 	} else {
-		p["fs.hadoop.enabled"] = "true"
+		p["fs.hadoop.enabled"], p["hive.config.resources"] = "true", d.Storage.fence
 	}
 	return p
 }
@@ -92,8 +90,8 @@ func (d Database) create() string {
 	return "CREATE CATALOG " + quote(CatalogName(d.Name)) + " USING iceberg WITH (" + strings.Join(with, ", ") + ")"
 }
 
-// Reach makes the databases catalogs of Trino's, and drops those that are not in all any more. What a database that was dropped and made again, or a storage that
-// is another now, have left is replaced.
+// Reach creates Trino catalogs for the wanted databases and drops those of databases that are not
+// in all. It replaces a catalog if its database was created again or the storage changed.
 func (s *Session) Reach(ctx context.Context, wanted []Database, all []string) error {
 	s.server.catalogs.Lock()
 	defer s.server.catalogs.Unlock()
@@ -126,12 +124,13 @@ func (s *Session) Reach(ctx context.Context, wanted []Database, all []string) er
 	return nil
 }
 
-// fence writes the file by which Trino opens nothing of a store but what is below the storage's prefix, whatever the files of its tables name. There is nothing secret in it.
+// fence writes the file that restricts Trino to the storage, whatever files its tables name. For
+// S3, that is the storage's prefix. For files, no other scheme works. The file has no secrets.
 func (s *Server) fence(storage *Storage) error {
-	if storage.S3 == nil {
-		return nil
+	text, err := []byte(onlyFiles()), error(nil)
+	if storage.S3 != nil {
+		text, err = json.Marshal(map[string]any{"mappings": []map[string]any{{"prefix": storage.Prefix, "useClusterDefault": true}}})
 	}
-	text, err := json.Marshal(map[string]any{"mappings": []map[string]any{{"prefix": storage.Prefix, "useClusterDefault": true}}})
 	if err != nil {
 		return err
 	}
@@ -139,11 +138,27 @@ func (s *Server) fence(storage *Storage) error {
 	if _, err := os.Stat(storage.fence); err == nil {
 		return nil
 	}
-	part := storage.fence + ".part" // a node may be reading the file
+	part := storage.fence + ".part" // a node may read the file at the same time
 	if err := errors.Join(os.WriteFile(part, text, 0o644), os.Rename(part, storage.fence)); err != nil {
 		return fmt.Errorf("writing what Trino may open: %w", err)
 	}
 	return nil
+}
+
+// closedSchemes are the schemes of Hadoop's file systems except file.
+var closedSchemes = []string{
+	"http", "https", "ftp", "sftp", "hdfs", "webhdfs", "swebhdfs", "har", "viewfs", "gs", "s3", "s3a", "s3n", "abfs", "abfss", "wasb", "wasbs", "adl", "oss", "cosn", "o3fs", "ofs",
+}
+
+// onlyFiles returns a Hadoop configuration in which those schemes have a missing class.
+func onlyFiles() string {
+	var b strings.Builder
+	b.WriteString("<configuration>\n")
+	for _, scheme := range closedSchemes {
+		fmt.Fprintf(&b, "<property><name>fs.%s.impl</name><value>closed.to.Trino</value><final>true</final></property>\n", scheme)
+	}
+	b.WriteString("</configuration>\n")
+	return b.String()
 }
 
 // platform runs a statement as the platform.
@@ -153,7 +168,7 @@ func (s *Session) platform(ctx context.Context, query string) error {
 	return err
 }
 
-// database is that of a catalog's name.
+// database returns the database of a catalog.
 func (s *Server) database(catalog string) string {
 	s.catalogs.Lock()
 	defer s.catalogs.Unlock()

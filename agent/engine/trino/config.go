@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// The users that Trino knows. Only statements of people run as the second.
+// The users in Trino. Only statements of people run as the second.
 const (
 	platformUser  = "platform"
 	statementUser = "statement"
 )
 
-// rules are Trino's own access control, after which a statement reaches the catalogs of the workspace's databases and nothing else of Trino: not the queries of
-// others, not its nodes and settings, no procedure, no role, and no other catalog.
+// rules are Trino's access control. A statement reaches only the catalogs of the workspace's
+// databases. It reaches no queries of others, nodes, settings, procedures, roles or other catalogs.
 var rules = map[string]any{
 	"catalogs": []map[string]string{
 		{"user": platformUser, "allow": "owner"},
@@ -40,10 +40,10 @@ var rules = map[string]any{
 	"authorization":              []any{},
 }
 
-// secrets are a cluster's own: they are made anew with each start of its coordinator.
+// secrets are a cluster's secrets, created at each start of its coordinator.
 type secrets struct {
-	internal string // with which its nodes know each other
-	key      []byte // with which tokens of those who may ask it are signed
+	internal string // authenticates the nodes to each other
+	key      []byte // signs the tokens of requests
 }
 
 func newSecrets() secrets {
@@ -53,42 +53,44 @@ func newSecrets() secrets {
 	return secrets{base64.StdEncoding.EncodeToString(internal), key}
 }
 
-// layout is one node of a cluster on the disk: its configuration, its log and what does not fit into its memory lie below dir.
+// layout is the disk layout of one node. Its configuration, log and spill files are below dir.
 type layout struct {
 	dir         string
 	id          string
 	port        int
-	coordinator int // its port: the node's own where it is the coordinator
+	coordinator int // port of the coordinator; the node's own if it is the coordinator
 	memory      memory
-	spill       int64 // bytes of disk that may be taken for what does not fit into memory
+	spill       int64 // maximum bytes of spill files
 	cores       int
 	secrets     secrets
-	spooling    *spooling // nil for results through the coordinator alone
-	grace       string    // before and after the end of what runs on a node that is told to leave
+	spooling    *spooling // nil if results come only through the coordinator
+	grace       string    // how long a node that shuts down waits, before and after its last work
 }
 
-// memory is what a process of Trino may take, in bytes.
+// memory is the memory of a Trino process, in bytes.
 type memory struct{ heap, query, headroom int64 }
 
-// The JVM takes so much beside its heap for code, classes, stacks and buffers; and a heap below the second does not carry Trino.
+// The JVM needs besideHeap outside its heap for code, classes, stacks and buffers. Trino does not
+// run with a heap below minHeap.
 const (
 	besideHeap = 448 << 20
 	minHeap    = 576 << 20
 )
 
-// MinMemory is what one node needs, in bytes.
+// MinMemory is the least memory of a node, in bytes.
 const MinMemory = besideHeap + minHeap
 
-// divide makes of a node's memory a heap, the part of it that queries may reserve, and the part that is not accounted for.
+// divide splits a node's memory into the heap, the heap that queries may reserve, and the headroom
+// for unaccounted memory.
 func divide(total int64) memory {
 	heap := max(total-besideHeap, minHeap)
-	headroom := heap * 4 / 10 // much of which is garbage that waits to be collected, and arrays that grow
+	headroom := heap * 4 / 10 // mostly uncollected garbage and growing arrays
 	return memory{heap: heap, headroom: headroom, query: heap - headroom}
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%dMB", n>>20) }
 
-// write lays the node's configuration out. Files with secrets in them are the owner's alone.
+// write writes the node's configuration. Only the owner can read files with secrets.
 func (l layout) write() error {
 	for _, dir := range []string{l.etc(), l.data(), l.spillDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -122,7 +124,7 @@ func (l layout) log() string             { return filepath.Join(l.dir, "server.l
 func (l layout) file(name string) string { return filepath.Join(l.etc(), name) }
 func (l layout) url() string             { return fmt.Sprintf("http://127.0.0.1:%d", l.port) }
 
-// levels of Trino's log: what it says of each query is in the history of statements.
+// levels are Trino's log levels. The history of statements replaces its messages about queries.
 var levels = map[string]string{
 	"io.trino": "INFO", "io.trino.event.QueryMonitor": "WARN", "org.apache.iceberg": "WARN", "org.apache.iceberg.rest.auth": "ERROR", "org.eclipse.jetty": "WARN", "Bootstrap": "WARN",
 	"io.airlift": "WARN", "io.trino.memory.RemoteNodeMemory": "ERROR",
@@ -137,10 +139,11 @@ func (l layout) node() map[string]string {
 
 func (l layout) config() map[string]string {
 	c := map[string]string{
-		"coordinator":                                         fmt.Sprint(l.port == l.coordinator),
-		"discovery.uri":                                       fmt.Sprintf("http://127.0.0.1:%d", l.coordinator),
-		"http-server.http.port":                               fmt.Sprint(l.port),
-		"http-server.process-forwarded":                       "true", // what says that it came by HTTPS must show a token: what came by HTTP need not
+		"coordinator":           fmt.Sprint(l.port == l.coordinator),
+		"discovery.uri":         fmt.Sprintf("http://127.0.0.1:%d", l.coordinator),
+		"http-server.http.port": fmt.Sprint(l.port),
+		// Requests that claim HTTPS must carry a token; plain HTTP requests need none.
+		"http-server.process-forwarded":                       "true",
 		"http-server.authentication.type":                     "JWT",
 		"http-server.log.enabled":                             "false",
 		"http-server.authentication.jwt.key-file":             l.file("jwt.key"),
@@ -169,7 +172,7 @@ func (l layout) config() map[string]string {
 		c["catalog.store"] = "memory"
 		c["node-scheduler.include-coordinator"] = "true"
 		c["web-ui.enabled"] = "false"
-		c["query.max-memory"] = megabytes(64 * l.memory.query) // the nodes' own bounds hold
+		c["query.max-memory"] = megabytes(64 * l.memory.query) // the nodes' own limits apply
 		c["query.max-length"] = "2000000"
 		c["query.client.timeout"] = "1m"
 	}
@@ -180,7 +183,8 @@ func (l layout) config() map[string]string {
 	return c
 }
 
-// powerOfTwo is the one at or below n, which is what Trino takes for the concurrency of a task.
+// powerOfTwo returns the largest power of two that is at most n. Trino requires one as a task's
+// concurrency.
 func powerOfTwo(n int) int {
 	p := 1
 	for 2*p <= n {
@@ -198,11 +202,13 @@ func properties(of map[string]string) string {
 	return strings.Join(lines, "")
 }
 
-// arguments are those of the JVM.
+// arguments returns the arguments of the JVM.
 func (l layout) arguments(installation string) []string {
 	args := []string{
 		"-server", fmt.Sprintf("-Xmx%d", l.memory.heap), "-XX:+UseG1GC", "-XX:+ExplicitGCInvokesConcurrent", "-XX:+ExitOnOutOfMemoryError", "-XX:-OmitStackTraceInFastThrow",
 		"-XX:ReservedCodeCacheSize=256M", "-XX:PerMethodRecompilationCutoff=10000", "-XX:PerBytecodeRecompilationCutoff=10000",
+		// The JVM writes only to its own directory.
+		"-XX:-UsePerfData", "-Duser.home=" + l.dir, "-Djava.io.tmpdir=" + l.spillDir(),
 		"-Djdk.attach.allowAttachSelf=true", "-Djdk.nio.maxCachedBufferSize=2000000", "-Dfile.encoding=UTF-8", "-Duser.timezone=UTC",
 		"--enable-native-access=ALL-UNNAMED", "-XX:+EnableDynamicAgentLoading", "--sun-misc-unsafe-memory-access=allow",
 		"-Dplugin.dir=" + filepath.Join(installation, "plugin"),

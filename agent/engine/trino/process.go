@@ -20,33 +20,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A JVM that is asked to end has so long until it is killed.
+// endGrace is how long a JVM may take to end before it is killed.
 const endGrace = 5 * time.Second
 
-// guarded is what the guard of a JVM is told on its standard input.
+// guarded is the input of a JVM's guard on its standard input.
 type guarded struct {
 	Command []string `json:"command"`
 	Dir     string   `json:"dir"`
+	Reads   string   `json:"reads"`           // the installation
+	Fence   *fence   `json:"fence,omitempty"` // nil for no fence
 }
 
-// GuardMain is the hidden command of the process between an agent and a JVM: it starts the JVM, and ends it when its own standard input ends, which it does also
-// where the agent is killed. The kernel ends the JVM where the guard itself is killed. It answers the exit code.
+// startedNone is the exit code of a guard that started no JVM and printed the reason.
+const startedNone = 2
+
+// GuardMain is the hidden command of the process between an agent and a JVM. It starts the JVM and
+// ends it at EOF of standard input, which also follows if the agent is killed. If the guard is
+// killed, the kernel ends the JVM. It returns the exit code.
 func GuardMain() int {
-	runtime.LockOSThread() // what the kernel does when the parent ends, it does when the thread that started the process ends
+	// The kernel's parent death signal follows the thread that started the process.
+	runtime.LockOSThread()
 	var g guarded
 	in := json.NewDecoder(os.Stdin)
 	if err := in.Decode(&g); err != nil || len(g.Command) == 0 {
-		fmt.Fprintln(os.Stderr, "this command is the engine's own; it is not run by hand")
-		return 2
+		fmt.Fprintln(os.Stderr, "this command is internal to the engine; do not run it by hand")
+		return startedNone
 	}
 	signal.Ignore(unix.SIGINT)
-	unix.Umask(0o002) // tables are written by others of the workspace's group too
+	unix.Umask(0o002) // others of the workspace's group write tables too
+	if err := checkReadable(g.Command[0], g.Reads); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return startedNone
+	}
+	if g.Fence != nil {
+		if err := g.Fence.enforce(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return startedNone
+		}
+	}
 	cmd := exec.Command(g.Command[0], g.Command[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = g.Dir, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 2
+		return startedNone
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -61,18 +78,18 @@ func GuardMain() int {
 	return 0
 }
 
-// node is one process of Trino.
+// node is a process of Trino.
 type node struct {
 	layout
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	output *head
-	gone   chan struct{} // closed when it has ended
+	gone   chan struct{} // closed when the process has ended
 	once   sync.Once
 }
 
-// startNode lays out a node's configuration and starts it.
-func startNode(o Options, l layout) (*node, error) {
+// startNode writes a node's configuration and starts it.
+func startNode(o Options, l layout, storage Storage) (*node, error) {
 	if err := os.RemoveAll(l.dir); err != nil {
 		return nil, err
 	}
@@ -88,6 +105,10 @@ func startNode(o Options, l layout) (*node, error) {
 			return nil, err
 		}
 	}
+	fence, err := o.fenceOf(l, storage)
+	if err != nil {
+		return nil, err
+	}
 	n := &node{layout: l, output: &head{}, gone: make(chan struct{})}
 	n.cmd = exec.Command(o.Command[0], o.Command[1:]...)
 	n.cmd.Dir = l.dir
@@ -101,14 +122,15 @@ func startNode(o Options, l layout) (*node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting Trino: %w", err)
 	}
-	// Should the host run out of memory, the kernel takes Trino rather than the agent; and a read in a child before it.
+	// If the host runs out of memory, the kernel kills a read in a child first, then Trino, then
+	// the agent.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", n.cmd.Process.Pid), []byte("800"), 0)
 	go func() {
-		_ = n.cmd.Wait() // how it ended is in its state
+		_ = n.cmd.Wait() // ProcessState has the exit status
 		close(n.gone)
 	}()
 	command := slices.Concat([]string{o.Installation.Java}, o.JVM, named)
-	return n, json.NewEncoder(n.in).Encode(guarded{append(command, l.arguments(o.Installation.Dir)...), l.dir})
+	return n, json.NewEncoder(n.in).Encode(guarded{append(command, l.arguments(o.Installation.Dir)...), l.dir, o.Installation.Dir, fence})
 }
 
 func chownAll(dir string, uid, gid int) error {
@@ -120,7 +142,7 @@ func chownAll(dir string, uid, gid int) error {
 	})
 }
 
-// end ends the node and returns when it is gone.
+// end ends the node and returns when it has ended.
 func (n *node) end() {
 	n.once.Do(func() { _ = n.in.Close() })
 	late := time.AfterFunc(endGrace+2*time.Second, n.kill)
@@ -128,7 +150,7 @@ func (n *node) end() {
 	<-n.gone
 }
 
-// kill ends the node at once.
+// kill kills the node.
 func (n *node) kill() {
 	select {
 	case <-n.gone:
@@ -146,13 +168,16 @@ func (n *node) alive() bool {
 	}
 }
 
-// obituary is what is known of the end of a node.
+// obituary returns why a node has ended, as far as known.
 func (n *node) obituary() string {
 	said := n.output.String()
 	if strings.Contains(said, "OutOfMemoryError") {
 		return "it ran out of memory"
 	}
 	why := n.cmd.ProcessState.String()
+	if reason := strings.TrimSpace(said); n.cmd.ProcessState.ExitCode() == startedNone && reason != "" {
+		return reason
+	}
 	for line := range strings.Lines(said) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "1) ") || strings.Contains(line, "Error") || strings.HasPrefix(line, "Exception") {
 			return why + ": " + line
@@ -161,7 +186,7 @@ func (n *node) obituary() string {
 	return why
 }
 
-// head keeps the beginning of what is written to it: that is where a JVM says why it does not start.
+// head keeps the first bytes written to it, where a JVM states why it does not start.
 type head struct {
 	mu sync.Mutex
 	b  []byte
@@ -182,7 +207,7 @@ func (h *head) String() string {
 	return string(h.b)
 }
 
-// await asks the node until it takes queries, it ends, or ctx does.
+// await polls the node until it accepts queries, it ends, or ctx ends.
 func (n *node) await(ctx context.Context, ask func(context.Context) (bool, error)) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -15,18 +15,19 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// tokenTime is for how long a token that is shown to Trino is good. A new one is made for each request.
+// tokenTime is the lifetime of a token for Trino. Each request gets a new one.
 const tokenTime = 10 * time.Minute
 
-// caller asks the nodes of one cluster as one user.
+// caller sends requests to the nodes of one cluster as one user.
 type caller struct {
 	user   string
 	key    []byte
-	client http.Client // of its nodes
-	store  http.Client // of where large results lie
+	client http.Client // to its nodes
+	store  http.Client // to the store of large results
 }
 
-// send sends a request and returns its answer, which the caller closes. What Trino calls HTTPS, as it is told that the request came so, is HTTP on the loopback.
+// send sends a request and returns its answer; the caller closes it. Requests claim to be forwarded
+// HTTPS, so Trino's links say https. They are plain HTTP on the loopback interface.
 func (c *caller) send(r *http.Request) (*http.Response, error) {
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{Subject: c.user, ExpiresAt: jwt.NewNumericDate(time.Now().Add(tokenTime))}).SignedString(c.key)
 	if err != nil {
@@ -36,10 +37,14 @@ func (c *caller) send(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("X-Forwarded-Proto", "https")
 	r.Header.Set("X-Trino-User", c.user)
-	return c.client.Do(r)
+	res, err := c.client.Do(r)
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = fmt.Errorf("asking Trino: %w", e.Err) // without its address, which no log needs
+	}
+	return res, err
 }
 
-// do sends a request and reads its answer, which is JSON unless into is nil.
+// do sends a request and decodes its JSON answer into into, unless into is nil.
 func (c *caller) do(r *http.Request, into any) error {
 	res, err := c.send(r)
 	if err != nil {
@@ -57,7 +62,7 @@ func (c *caller) do(r *http.Request, into any) error {
 	return json.NewDecoder(res.Body).Decode(into)
 }
 
-// statusError is an answer that is no success.
+// statusError is an answer with a non-success status.
 type statusError struct {
 	status int
 	text   string
@@ -73,27 +78,28 @@ func (c *caller) get(ctx context.Context, address string, into any) error {
 	return c.do(r, into)
 }
 
-// Error is what Trino says of a statement that failed.
+// Error is Trino's error of a failed statement.
 type Error struct {
 	Name    string // such as SYNTAX_ERROR
 	Type    string // USER_ERROR, INTERNAL_ERROR, INSUFFICIENT_RESOURCES or EXTERNAL
 	Message string
-	Cause   string // of the failures below it, their types and what they say
-	Line    int    // from 1; 0 where it is not known
+	Cause   string // types and messages of the underlying failures
+	Line    int    // from 1; 0 if unknown
 	Column  int
 }
 
 func (e *Error) Error() string { return e.Name + ": " + e.Message }
 
-// LostError says that Trino was lost, or did not answer as it must, while a statement ran.
+// LostError means that Trino ended or answered wrongly while a statement ran.
 type LostError struct{ Why error }
 
 func (e *LostError) Error() string { return "Trino was lost: " + e.Why.Error() }
 
-// Unwrap returns what was seen of it.
+// Unwrap returns the underlying error.
 func (e *LostError) Unwrap() error { return e.Why }
 
-// page is one answer of Trino's client protocol (https://trino.io/docs/current/develop/client-protocol.html).
+// page is one answer of Trino's client protocol
+// (https://trino.io/docs/current/develop/client-protocol.html).
 type page struct {
 	ID      string
 	NextURI string `json:"nextUri"`
@@ -136,29 +142,30 @@ func (f *failure) err() *Error {
 	return e
 }
 
-// Column is one of a result.
+// Column is a column of a result.
 type Column struct {
 	Name string
 	Type Type
 }
 
-// query is one that Trino runs.
+// query is a query in Trino.
 type query struct {
 	caller  *caller
 	id      string
 	next    string
 	columns []Column
 	updated int64
-	done    float64 // from 0 to 1; -1 where it is not known
+	done    float64 // from 0 to 1; -1 if unknown
 }
 
-// maxTries and tryPause are of a request that Trino is too busy to answer, which it says with one of three statuses.
+// maxTries and tryPause apply to requests that Trino is too busy to answer, which it signals with
+// one of three statuses.
 const (
 	maxTries = 50
 	tryPause = 100 * time.Millisecond
 )
 
-// fetch sends a request of the protocol, again where Trino says so, and takes its answer.
+// fetch sends a request of the protocol, with retries if Trino is busy, and applies its answer.
 func (q *query) fetch(ctx context.Context, method, address, body string, header http.Header) (json.RawMessage, error) {
 	for try := 1; ; try++ {
 		r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
@@ -201,10 +208,10 @@ func (q *query) take(p page) error {
 	return nil
 }
 
-// cancelTime is how long it is tried to end a query that nobody waits for.
+// cancelTime bounds the attempt to cancel an abandoned query.
 const cancelTime = 2 * time.Second
 
-// cancel ends the query, if it is not over.
+// cancel ends the query if it still runs.
 func (q *query) cancel() {
 	if q.id == "" {
 		return
@@ -212,7 +219,7 @@ func (q *query) cancel() {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
 	defer cancel()
 	if r, err := http.NewRequestWithContext(ctx, http.MethodDelete, q.address("/v1/query/"+url.PathEscape(q.id)), nil); err == nil {
-		_ = q.caller.do(r, nil) // one that cannot be asked is gone, or ends the query as nobody asks for it
+		_ = q.caller.do(r, nil) // an unreachable query has ended, or Trino ends it as abandoned
 	}
 }
 
@@ -224,7 +231,7 @@ func (q *query) address(path string) string {
 	return "http://" + u.Host + path
 }
 
-// rows are the rows of a page: as they are, or in segments that lie elsewhere.
+// rows returns the rows of a page, from the page itself or from spooled segments.
 func (q *query) rows(ctx context.Context, data json.RawMessage, take func(rows []json.RawMessage) error) error {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || data[0] != '{' {
@@ -247,7 +254,8 @@ func (q *query) rows(ctx context.Context, data json.RawMessage, take func(rows [
 	return nil
 }
 
-// takeRows hands on the rows of an array, some at once, so that an end from without is seen in between.
+// takeRows passes on the rows of an array in parts, so that a cancellation takes effect between
+// them.
 func takeRows(ctx context.Context, text []byte, take func([]json.RawMessage) error) error {
 	if len(text) == 0 || string(text) == "null" {
 		return nil
@@ -272,10 +280,10 @@ func takeRows(ctx context.Context, text []byte, take func([]json.RawMessage) err
 	return ctx.Err()
 }
 
-// takeMost bounds how many rows are taken at once.
+// takeMost bounds the number of rows passed on at once.
 const takeMost = 4096
 
-// someRows are the next rows of an array; none at its end.
+// someRows returns the next rows of an array, or none at its end.
 func someRows(d *json.Decoder) (rows []json.RawMessage, err error) {
 	for len(rows) < takeMost && d.More() {
 		var row json.RawMessage

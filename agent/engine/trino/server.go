@@ -1,7 +1,9 @@
-// Package trino runs a Trino of a warehouse's own: one coordinator, its workers, the catalogs that stand for the workspace's databases, and statements on it.
+// Package trino runs a warehouse's Trino cluster: one coordinator, its workers, a catalog for each
+// of the workspace's databases, and statements.
 //
-// Trino is real and unchanged. It listens on the loopback alone, takes nothing without a token that is signed with a key of this start, and its own access control
-// keeps a statement within the catalogs of the workspace.
+// Trino is unmodified. It listens only on the loopback interface and requires a token that is
+// signed with a new key at each start. Its access control confines a statement to the catalogs of
+// the workspace.
 package trino
 
 import (
@@ -23,67 +25,77 @@ import (
 // Options configure a Server.
 type Options struct {
 	Installation install.Trino
-	Find         func() (install.Trino, error) // looks for the Installation, whenever one is needed and there is none; nil where it is given
-	Dir          string                        // of its own: configurations, logs, and what does not fit into memory
-	Memory       int64                         // of all its nodes on this machine together, in bytes
-	Cores        int                           // of the machine
-	Spill        int64                         // bytes of disk that a node may take; 0 means four times its memory
-	Command      []string                      // runs GuardMain
-	JVM          []string                      // arguments of the JVM beside its own
-	Credential   *syscall.Credential           // the user that it runs as; nil means this process's own
-	Log          *slog.Logger
-	Changed      func()        // called whenever Status may be another; may be nil
-	Grace        time.Duration // of a worker that leaves, before and after what it runs has ended; 0 means 5 seconds
+	// Find looks for the Installation each time one is needed and missing. nil if Installation is
+	// given.
+	Find func() (install.Trino, error)
+	// Dir is Trino's directory of configurations, logs and spill files.
+	Dir        string
+	Memory     int64               // bytes for all its nodes on this machine
+	Cores      int                 // of the machine
+	Spill      int64               // bytes of a node's spill files; 0 means four times its memory
+	Command    []string            // runs GuardMain
+	JVM        []string            // additional arguments of the JVM
+	Credential *syscall.Credential // user that Trino runs as; nil means this process's own
+	Log        *slog.Logger
+	Changed    func() // called when Status may have changed; may be nil
+	// Unfenced runs Trino without a fence if the kernel has no Landlock and tables are files.
+	// Whoever may write tables may then open the host's files.
+	Unfenced bool
+	// MaxABI is the maximum Landlock ABI to use. 0 means the kernel's, -1 means none.
+	MaxABI int
+	// Grace is how long a leaving worker waits, before and after its last work. 0 means 5 seconds.
+	Grace time.Duration
 }
 
-// State is how far a Server is.
+// State is the state of a Server.
 type State string
 
 // The states of a Server.
 const (
-	Stopped  State = "stopped" // nobody has needed it yet
+	Stopped  State = "stopped" // not needed yet
 	Starting State = "starting"
 	Running  State = "running"
-	Failed   State = "failed" // it is started again after a while, or when a statement comes
+	Failed   State = "failed" // restarts after a pause, or for the next statement
 )
 
-// Status is how a Server stands.
+// Status is the state of a Server with details.
 type Status struct {
 	State   State
-	Message string // what it does, or why it failed
-	Nodes   int    // that take part; 0 unless it is running
+	Message string // its progress, or why it failed
+	Nodes   int    // nodes that accept work; 0 unless it is running
 }
 
 // Server supervises the processes of one Trino cluster.
 type Server struct {
 	o         Options
 	transport *http.Transport // to its nodes
-	store     *http.Transport // to where large results lie
+	store     *http.Transport // to the store of large results
 	stop      context.CancelFunc
 	ctx       context.Context
 	work      sync.WaitGroup
 
 	catalogs sync.Mutex
-	made     map[string]Database // the catalogs of the coordinator that runs, by their names
+	made     map[string]Database // the running coordinator's catalogs by name
 
 	mu       sync.Mutex
 	begun    bool
-	asked    int // nodes
-	nodes    int // that are wanted: as many of those as the memory carries
-	divided  int // among how many the memory of the cluster that runs is divided
+	asked    int // requested nodes
+	nodes    int // wanted nodes: as many requested ones as fit into the memory
+	divided  int // number of nodes that share the running cluster's memory
 	status   Status
-	changed  chan struct{} // closed at each change of what is above and below
-	sessions int           // statements that have one
-	failures int           // since it ran
-	kick     chan struct{} // wakes the pause before another start
-	address  string        // of the coordinator, while it runs
-	ended    string        // why the last one ended
+	changed  chan struct{} // closed at each change of the fields around it
+	sessions int           // number of open sessions
+	failures int           // failed starts since it last ran
+	kick     chan struct{} // ends the pause before a restart
+	address  string        // of the running coordinator; else empty
+	ended    string        // why the last cluster ended
 	secrets  secrets
-	storage  Storage   // that was told last
-	spooling *spooling // of the cluster that runs
+	storage  Storage   // from the latest statement
+	fenced   string    // storage prefix of the running cluster's fence
+	spooling *spooling // of the running cluster
 }
 
-// New makes a server, which starts nothing.
+// New returns a server without starting Trino.
 func New(o Options) (*Server, error) {
 	if o.Memory < MinMemory {
 		return nil, fmt.Errorf("%d MiB of memory are too few for Trino, which needs %d: use a larger warehouse", o.Memory>>20, int64(MinMemory)>>20)
@@ -109,7 +121,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// find looks for the installation, if there is none yet: it may have come since.
+// find looks for the installation if it is unknown, because it may have been added since.
 func (s *Server) find() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,14 +135,14 @@ func (s *Server) find() error {
 	return err
 }
 
-// Version is that of the installation; empty where there is none.
+// Version is the installation's version, or "" if there is no installation.
 func (s *Server) Version() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.o.Installation.Version
 }
 
-// Close ends Trino and returns when it is gone.
+// Close stops Trino and returns when it has ended.
 func (s *Server) Close() {
 	s.stop()
 	s.work.Wait()
@@ -138,20 +150,21 @@ func (s *Server) Close() {
 	s.store.CloseIdleConnections()
 }
 
-// Status tells how the server stands.
+// Status returns the server's current status.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status
 }
 
-// Resize says of how many nodes the cluster is to be, of which as many are made as the memory carries. One that runs grows and shrinks; statements that run go on.
+// Resize sets the number of nodes, limited to those that fit into the memory. A running cluster
+// grows and shrinks without interrupting statements.
 func (s *Server) Resize(nodes int) {
 	carried := min(max(1, nodes), int(s.o.Memory/MinMemory))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if nodes > carried && s.asked != nodes {
-		s.o.Log.Warn("the warehouse's memory carries fewer nodes of Trino than it is to have", "nodes", nodes, "carries", carried)
+		s.o.Log.Warn("the warehouse's memory is too small for its number of Trino nodes", "nodes", nodes, "possible", carried)
 	}
 	s.asked = nodes
 	if s.nodes != carried {
@@ -160,8 +173,28 @@ func (s *Server) Resize(nodes int) {
 	}
 }
 
-// Start has Trino run from now on. It returns at once.
-func (s *Server) Start() {
+// Prestart starts Trino before the first statement, for the tables below the prefix. It does
+// nothing while the prefix is unknown, or is a directory that does not exist yet.
+func (s *Server) Prestart(prefix string) {
+	storage := Storage{Prefix: prefix}
+	if prefix == "" {
+		return
+	}
+	if storage.files() {
+		if _, err := storage.directory(); err != nil {
+			return
+		}
+	}
+	s.mu.Lock()
+	if s.storage.Prefix == "" {
+		s.storage = storage
+	}
+	s.mu.Unlock()
+	s.start()
+}
+
+// start starts Trino and keeps it running. It returns at once.
+func (s *Server) start() {
 	if s.find() != nil {
 		return
 	}
@@ -176,7 +209,7 @@ func (s *Server) Start() {
 	s.work.Go(s.keep)
 }
 
-// broadcast needs the lock.
+// broadcast wakes those that wait for a change. The caller holds the lock.
 func (s *Server) broadcast() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -202,17 +235,21 @@ func (s *Server) set(status Status, address string) {
 	}
 }
 
-// Session waits until Trino runs, and starts it where it does not; who gets one leaves it. Where a start fails while it waits, that is the error. Large results go to the storage if Trino
-// was started with it, as the next start does; else they come through the coordinator.
+// Session starts Trino if needed and waits until it runs. The caller must call Leave. It returns an
+// error if a start fails meanwhile. Large results go to the storage if this Trino was started with
+// it, and otherwise through the coordinator. The next start uses the new storage.
 func (s *Server) Session(ctx context.Context, storage Storage, waits func(message string)) (*Session, error) {
 	if err := s.find(); err != nil {
+		return nil, err
+	}
+	if err := s.o.Fenceable(storage); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	s.storage = storage
 	failures := s.failures
 	s.mu.Unlock()
-	s.Start()
+	s.start()
 	select {
 	case s.kick <- struct{}{}:
 	default:
@@ -220,19 +257,22 @@ func (s *Server) Session(ctx context.Context, storage Storage, waits func(messag
 	for {
 		s.mu.Lock()
 		status, address, changed, failed, spools := s.status, s.address, s.changed, s.failures > failures, s.spooling.is(storage.spooling())
-		if status.State == Running && s.ctx.Err() == nil {
+		elsewhere := storage.files() && s.fenced != storage.Prefix
+		if status.State == Running && s.ctx.Err() == nil && !elsewhere {
 			s.sessions++
 		}
 		s.mu.Unlock()
 		switch {
+		case status.State == Running && elsewhere && s.ctx.Err() == nil:
+			return nil, errors.New("the warehouse's Trino was started for the files of another storage: stop the warehouse and start it again")
 		case s.ctx.Err() != nil:
-			return nil, errors.New("the warehouse's Trino is being stopped")
+			return nil, errors.New("the warehouse's Trino is stopping")
 		case status.State == Running:
 			return &Session{server: s, caller: s.caller(statementUser), address: address, spools: spools}, nil
 		case failed:
 			return nil, fmt.Errorf("the warehouse's Trino does not start: %s", status.Message)
 		}
-		waits("Waits for Trino, which is being started.")
+		waits("Waits for Trino to start.")
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -242,7 +282,7 @@ func (s *Server) Session(ctx context.Context, storage Storage, waits func(messag
 	}
 }
 
-// Leave ends a session, by which nothing runs any more.
+// Leave ends a session. It must have no running queries.
 func (s *Session) Leave() {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
@@ -251,7 +291,7 @@ func (s *Session) Leave() {
 	}
 }
 
-// Obituary says why the Trino of a session ended, if it has done so or does within a moment; empty where it lives.
+// Obituary returns why the session's Trino ended, or "" if it does not end within moment.
 func (s *Session) Obituary(moment time.Duration) string {
 	late := time.NewTimer(moment)
 	defer late.Stop()
@@ -276,18 +316,18 @@ func (s *Server) caller(user string) *caller {
 	return &caller{user: user, key: s.secrets.key, client: http.Client{Transport: s.transport}, store: http.Client{Transport: s.store}}
 }
 
-// Pauses before another start double, up to the longest; one that has run for a while begins with the shortest again.
+// Pauses between starts double up to maxPause. A run of steadyRun resets them.
 const (
 	minPause   = time.Second
 	maxPause   = time.Minute
 	steadyRun  = time.Minute
-	startTime  = 5 * time.Minute // in which Trino must take queries
+	startTime  = 5 * time.Minute // bounds a start
 	checkEvery = 2 * time.Second
 	checkTime  = 5 * time.Second
-	missedMost = 6 // health checks without an answer, after which it is taken for dead
+	missedMost = 6 // failed health checks after which Trino counts as dead
 )
 
-// keep runs clusters, one after the other.
+// keep runs clusters one after another.
 func (s *Server) keep() {
 	pause := minPause
 	for s.ctx.Err() == nil {
@@ -302,9 +342,9 @@ func (s *Server) keep() {
 		if time.Since(began) > steadyRun {
 			pause = minPause
 		}
-		s.o.Log.Error("Trino has ended, and is started again", "error", err, "pause", pause)
+		s.o.Log.Error("Trino has ended and restarts", "error", err, "pause", pause)
 		select {
-		case <-s.kick: // of a statement that came while it ran
+		case <-s.kick: // sent by a statement while it ran
 		default:
 		}
 		s.set(Status{State: Failed, Message: err.Error()}, "")
@@ -318,12 +358,14 @@ func (s *Server) keep() {
 	s.set(Status{State: Stopped}, "")
 }
 
-// run starts a coordinator and its workers, and returns when the coordinator is gone, with the reason.
+// run starts a coordinator and its workers. It returns the reason when the coordinator has ended.
 func (s *Server) run() error {
 	s.mu.Lock()
 	nodes := s.nodes
 	s.divided = nodes
 	s.secrets, s.spooling = newSecrets(), s.storage.spooling()
+	storage := s.storage
+	s.fenced = storage.Prefix
 	s.mu.Unlock()
 	s.set(Status{State: Starting}, "")
 	c, err := s.layout("coordinator", nodes)
@@ -331,7 +373,7 @@ func (s *Server) run() error {
 		return err
 	}
 	began := time.Now()
-	coordinator, err := startNode(s.o, c)
+	coordinator, err := startNode(s.o, c, storage)
 	if err != nil {
 		return err
 	}
@@ -343,15 +385,17 @@ func (s *Server) run() error {
 	s.made = map[string]Database{}
 	s.catalogs.Unlock()
 	s.o.Log.Info("Trino runs", "version", s.o.Installation.Version, "pid", coordinator.cmd.Process.Pid, "after", time.Since(began).Round(time.Millisecond), "log", c.log())
-	w := &workers{server: s, coordinator: c, of: nodes}
+	w := &workers{server: s, coordinator: c, storage: storage, of: nodes}
 	defer w.end()
 	return s.watch(coordinator, w)
 }
 
-// errGrows ends a cluster that nobody uses, and that is to have more nodes than its memory was divided among: it begins anew with them.
-var errGrows = errors.New("it is to have more nodes")
+// errGrows ends an unused cluster that needs more nodes than share its memory. A new cluster with
+// those nodes follows.
+var errGrows = errors.New("more nodes are wanted")
 
-// grows reports whether the cluster is to end, so that one with more nodes begins. Who comes from then on waits for that.
+// grows reports whether the cluster must restart with more nodes. New sessions then wait for the
+// restart.
 func (s *Server) grows() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,7 +407,7 @@ func (s *Server) grows() bool {
 	return true
 }
 
-// layout is that of a node. A cluster is laid out for the nodes that it begins with: their memory is divided among so many.
+// layout returns the layout of a node. The nodes at the cluster's start share its memory.
 func (s *Server) layout(id string, nodes int) (layout, error) {
 	port, err := freePort()
 	if err != nil {
@@ -389,7 +433,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// ready waits until a node takes part.
+// ready waits until a node accepts work.
 func (s *Server) ready(n *node) error {
 	ctx, cancel := context.WithTimeoutCause(s.ctx, startTime, fmt.Errorf("it took longer than %s", startTime))
 	defer cancel()
@@ -400,7 +444,7 @@ func (s *Server) ready(n *node) error {
 	})
 }
 
-// watch looks after a cluster until its coordinator is gone or does not answer any more.
+// watch supervises a cluster until its coordinator ends or stops responding.
 func (s *Server) watch(coordinator *node, w *workers) error {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -413,7 +457,7 @@ func (s *Server) watch(coordinator *node, w *workers) error {
 			return errGrows
 		}
 		w.adjust(min(wanted, w.of))
-		s.set(Status{State: Running, Nodes: 1 + w.taking(), Message: w.doing(wanted)}, coordinator.url())
+		s.set(Status{State: Running, Nodes: 1 + w.active(), Message: w.doing(wanted)}, coordinator.url())
 		select {
 		case <-s.ctx.Done():
 			return s.ctx.Err()

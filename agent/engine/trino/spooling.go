@@ -14,16 +14,19 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// spooling is where Trino puts the rows of large results, for whoever reads them to fetch: in an object store alone.
+// spooling is the location in an object store where Trino writes large results for clients to
+// fetch.
 type spooling struct {
 	location string // such as s3://bucket/path/
 	s3       S3
 }
 
-// spoolDir is below a workspace's prefix. Locations of tables are at least two directories deep there, so that it is never in one.
+// spoolDir is a directory below a workspace's prefix. Tables are at least two directories deep
+// there, so no table contains it.
 const spoolDir = ".trino-spool/"
 
-// spooling is where results go that lie beside the tables of a storage; nil where that is none, as it is files, or is opened with keys that expire.
+// spooling returns the location of results in a storage. It returns nil if the storage is files or
+// has expiring keys.
 func (s Storage) spooling() *spooling {
 	if s.S3 == nil || s.S3.AccessKey == "" {
 		return nil
@@ -31,13 +34,13 @@ func (s Storage) spooling() *spooling {
 	return &spooling{location: s.Prefix + spoolDir, s3: *s.S3}
 }
 
-// is reports whether both are the same place, opened with the same keys.
+// is reports whether both are the same location with the same keys.
 func (s *spooling) is(other *spooling) bool { return s != nil && other != nil && *s == *other }
 
-// segmentTime is how long rows that nobody has fetched are kept.
+// segmentTime is how long unfetched rows are stored.
 const segmentTime = "12h"
 
-// The environment has the keys, so that no file does.
+// The keys are passed in the environment, so that no file contains them.
 const (
 	accessKeyEnv = "SPOOLING_ACCESS_KEY"
 	secretKeyEnv = "SPOOLING_SECRET_KEY"
@@ -46,7 +49,9 @@ const (
 func (s *spooling) properties() map[string]string {
 	p := map[string]string{
 		"spooling-manager.name": "filesystem", "fs.location": s.location, "fs.segment.ttl": segmentTime,
-		"fs.segment.encryption": "false", // which is by keys that the client sends to the store; the store's own encryption holds
+		// Encryption uses keys that the client sends to the store. The store's own encryption
+		// applies.
+		"fs.segment.encryption": "false",
 		"fs.s3.enabled":         "true", "s3.region": s.s3.Region, "s3.path-style-access": fmt.Sprint(s.s3.PathStyle),
 		"s3.aws-access-key": "${ENV:" + accessKeyEnv + "}", "s3.aws-secret-key": "${ENV:" + secretKeyEnv + "}",
 	}
@@ -63,31 +68,31 @@ func (s *spooling) environment() []string {
 	return []string{accessKeyEnv + "=" + s.s3.AccessKey, secretKeyEnv + "=" + s.s3.SecretKey}
 }
 
-// encodings are those of segments that are read here, the best first.
+// encodings are the supported encodings of segments, by preference.
 const encodings = "json+zstd,json"
 
-// spooledPage is the data of a page whose rows lie elsewhere.
+// spooledPage is the data of a page with rows in segments.
 type spooledPage struct {
 	Encoding string
 	Segments []segment
 }
 
-// segment is a piece of a result: in the page itself, or at an address that is signed.
+// segment is a part of a result, inline in the page or at a signed address.
 type segment struct {
 	Type     string // inline or spooled
-	Data     string // of the first, in base64
+	Data     string // of an inline segment, in base64
 	URI      string
 	AckURI   string              `json:"ackUri"`
-	Headers  map[string][]string // that the store wants
+	Headers  map[string][]string // required by the store
 	Metadata struct {
-		Uncompressed json.Number `json:"uncompressedSize"` // of one that is compressed
+		Uncompressed json.Number `json:"uncompressedSize"` // only of a compressed segment
 	}
 }
 
 // maxSegment bounds a segment, in bytes.
 const maxSegment = 1 << 30
 
-// segment reads one, and says that it was read, after which it is removed.
+// segment reads a segment and acknowledges it, so that Trino removes it.
 func (q *query) segment(ctx context.Context, encoding string, s segment) ([]byte, error) {
 	if s.Type == "inline" {
 		text, err := base64.StdEncoding.DecodeString(s.Data)
@@ -98,19 +103,19 @@ func (q *query) segment(ctx context.Context, encoding string, s segment) ([]byte
 	}
 	text, err := q.download(ctx, s)
 	if err != nil {
-		return nil, fmt.Errorf("a piece of the result cannot be read from the storage, where Trino has put it: %w", err)
+		return nil, fmt.Errorf("a part of the result cannot be read from the storage, where Trino wrote it: %w", err)
 	}
 	q.release(ctx, s)
 	return unpack(encoding, text, s)
 }
 
-// A segment that the store does not give at once is asked for so often, after pauses that double.
+// The download of a segment is retried this often, after pauses that double.
 const (
 	segmentTries = 5
 	segmentPause = 200 * time.Millisecond
 )
 
-// download fetches a segment, by the address alone.
+// download fetches a segment with its signed address only.
 func (q *query) download(ctx context.Context, s segment) ([]byte, error) {
 	for try := 0; ; try++ {
 		text, again, err := q.downloadOnce(ctx, s)
@@ -125,11 +130,12 @@ func (q *query) download(ctx context.Context, s segment) ([]byte, error) {
 	}
 }
 
-// downloadOnce also reports whether another try may bring what this one did not. What the store says stays here, as the address does: both tell of keys.
+// downloadOnce also reports whether a retry may succeed. Its errors contain neither the store's
+// message nor the address, because both reveal keys.
 func (q *query) downloadOnce(ctx context.Context, s segment) (text []byte, again bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URI, nil)
 	if err != nil {
-		return nil, false, errors.New("its address is none")
+		return nil, false, errors.New("its address is invalid")
 	}
 	for k, v := range s.Headers {
 		r.Header[http.CanonicalHeaderKey(k)] = v
@@ -149,11 +155,11 @@ func (q *query) downloadOnce(ctx context.Context, s segment) (text []byte, again
 	return text, true, err
 }
 
-// release has segments removed that are not read any more. One that is not is removed when its time is over.
+// release removes segments that are no longer read. Trino removes the others after segmentTime.
 func (q *query) release(ctx context.Context, all ...segment) {
 	for _, s := range all {
 		if s.AckURI == "" {
-			continue // it lies nowhere
+			continue // an inline segment
 		}
 		if r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.AckURI, nil); err == nil {
 			_ = q.caller.do(r, nil)
@@ -161,17 +167,17 @@ func (q *query) release(ctx context.Context, all ...segment) {
 	}
 }
 
-// abandonTime bounds how long the end of a statement waits until what nobody will read is released.
+// abandonTime bounds how long the end of a statement waits for the release of unread segments.
 const abandonTime = 300 * time.Millisecond
 
-// abandon releases what nobody will read, also where the statement was ended.
+// abandon releases unread segments, even after a cancellation.
 func (q *query) abandon(all []segment) {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonTime)
 	defer cancel()
 	q.release(ctx, all...)
 }
 
-// unpack undoes the compression, which is left out where a segment would not be smaller by it.
+// unpack decompresses a segment. Trino leaves segments uncompressed that would not shrink.
 func unpack(encoding string, text []byte, s segment) ([]byte, error) {
 	if encoding != "json+zstd" || s.Metadata.Uncompressed == "" {
 		return text, nil
@@ -183,7 +189,7 @@ func unpack(encoding string, text []byte, s segment) ([]byte, error) {
 	defer d.Close()
 	plain, err := d.DecodeAll(text, nil)
 	if err != nil {
-		return nil, &LostError{fmt.Errorf("a piece of the result cannot be unpacked: %w", err)}
+		return nil, &LostError{fmt.Errorf("a part of the result cannot be unpacked: %w", err)}
 	}
 	return plain, nil
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTakeRows holds that all rows come, in parts between which an end is seen, and that what is not whole is no result.
+// All rows arrive, in parts between which a cancellation takes effect. An incomplete result is an
+// error.
 func TestTakeRows(t *testing.T) {
 	many := "[" + strings.Repeat("[1], ", 2*takeMost) + "[2]]"
 	for text, want := range map[string]int{"": 0, "null": 0, "[]": 0, " [[1, [2]]] ": 1, many: 2*takeMost + 1} {
@@ -37,7 +38,8 @@ func TestTakeRows(t *testing.T) {
 	}), context.Canceled)
 }
 
-// TestSegmentsTellNoSecret: the address of a segment opens it, and what a store says of a request that it refuses tells of keys.
+// Errors of segments reveal neither the address, which opens the segment, nor the store's message,
+// which names keys.
 func TestSegmentsTellNoSecret(t *testing.T) {
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, "AKIA-key", http.StatusForbidden) }))
 	q := &query{caller: &caller{}}
@@ -53,7 +55,7 @@ func TestSegmentsTellNoSecret(t *testing.T) {
 	require.NotContains(t, err.Error(), "AKIA")
 }
 
-// TestWhatIsNotReadIsReleased: of a page whose rows are enough before its end, or cannot be had, no segment stays.
+// Unread segments of a page are released, whether enough rows were read or the page failed.
 func TestWhatIsNotReadIsReleased(t *testing.T) {
 	var released atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +85,7 @@ func TestWhatIsNotReadIsReleased(t *testing.T) {
 	}
 }
 
-// TestSpoolingKeys are in no file.
+// The keys of spooling are in no file.
 func TestSpoolingKeys(t *testing.T) {
 	storage := Storage{Prefix: "s3://bucket/ws_1/", S3: &S3{Region: "r", AccessKey: "AKIA", SecretKey: "shh"}}
 	s := storage.spooling()

@@ -10,47 +10,53 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millpond/millpond/agent/engine/catalog"
 )
 
 // Statement is one statement in Trino's dialect.
 type Statement struct {
-	ID        string // by which the catalog's answers to it are kept apart from those to others
-	Token     string // of this statement alone, which the catalog is shown
+	ID        string // separates the catalog's answers to it from those to others
+	Token     string // the statement's token for the catalog
 	Query     string
-	Arguments []any  // for ?, in their order: nil, bool, string or Number
-	Database  string // where names without one resolve
+	Arguments []any  // values of ?, in order: nil, bool, string or Number
+	Database  string // resolves unqualified names
 	Schema    string
-	Progress  func(done float64) // called now and then, from 0 to 1, or with -1 where it is not known; may be nil
+	// Progress is called at intervals, from 0 to 1, or with -1 if unknown. It may be nil.
+	Progress func(done float64)
 }
 
-// Number is a number as it stands in JSON, for a parameter.
+// Number is a number parameter in its JSON form.
 type Number string
 
-// Outcome is what is known of a statement that has succeeded.
+// Outcome describes a successful statement.
 type Outcome struct {
-	Query   string // Trino's id of it
-	Rows    int64  // that were inserted, changed or deleted
+	Query   string // Trino's query id
+	Rows    int64  // inserted, changed or deleted rows
 	Scanned int64  // bytes read from the storage
 	Read    []Table
-	Written *Table // nil where it changed none, or was none of those that name one
+	Written *Table // nil if no table was written or Trino reports none
 }
 
 // Table is a table that a statement read or wrote.
 type Table struct {
 	Database, Schema, Name string
-	Columns                []string // that were read or written, as Trino tells: sorted
+	Columns                []string // read or written columns as Trino reports them, sorted
+	Snapshot               *int64   // the snapshot read; nil if unknown
 }
 
-// Session is a Trino that runs.
+// Session is a statement's use of a running Trino.
 type Session struct {
 	server  *Server
 	caller  *caller
 	address string // of the coordinator
-	spools  bool   // it puts large results where they can be fetched
+	spools  bool   // large results are spooled
 }
 
-// Query runs a statement to its end, and hands its rows to take as they come, each an array in JSON; take may be nil for a statement without any. The error is
-// an *Error where Trino says why it failed, a *LostError where Trino was lost, and take's where that has one, with what was read until then; else ctx was ended, and with it the statement.
+// Query runs a statement to its end and passes its rows to take, each as a JSON array. take may be
+// nil for a statement without rows. The error is an *Error if Trino reports one, a *LostError if
+// Trino was lost, or take's error. With take's error, the Outcome covers what was read until then.
+// Otherwise ctx has ended, and the statement was cancelled.
 func (s *Session) Query(ctx context.Context, st Statement, take func(columns []Column, rows []json.RawMessage) error) (Outcome, error) {
 	text, err := st.text()
 	if err != nil {
@@ -76,7 +82,7 @@ func (s *Session) Query(ctx context.Context, st Statement, take func(columns []C
 		data, err = q.fetch(ctx, http.MethodGet, q.next, "", nil)
 	}
 	if err != nil {
-		q.cancel() // it may live, also where it did not answer
+		q.cancel() // it may still run, even if Trino did not answer
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		} else if enough {
@@ -85,7 +91,7 @@ func (s *Session) Query(ctx context.Context, st Statement, take func(columns []C
 		return Outcome{Query: q.id}, err
 	}
 	if take != nil {
-		if err := take(q.columns, nil); err != nil { // of a result without rows the columns are known too
+		if err := take(q.columns, nil); err != nil { // a result without rows has columns too
 			return Outcome{Query: q.id}, err
 		}
 	}
@@ -94,7 +100,8 @@ func (s *Session) Query(ctx context.Context, st Statement, take func(columns []C
 	return o, nil
 }
 
-// header says where names resolve, and by which token the catalog knows the statement. What the catalog answers is kept apart by the source.
+// header returns the headers that set the default schema and the statement's catalog token. The
+// source separates the catalog's answers.
 func (st Statement) header(spools bool) http.Header {
 	h := http.Header{}
 	set := func(name, value string) {
@@ -106,7 +113,7 @@ func (st Statement) header(spools bool) http.Header {
 	set("Catalog", url.QueryEscape(CatalogName(st.Database)))
 	set("Schema", url.QueryEscape(st.Schema))
 	set("Time-Zone", "UTC")
-	set("Client-Capabilities", "PARAMETRIC_DATETIME") // else times have three digits of a second
+	set("Client-Capabilities", "PARAMETRIC_DATETIME") // otherwise times have only milliseconds
 	if spools {
 		set("Query-Data-Encoding", encodings)
 	}
@@ -116,7 +123,7 @@ func (st Statement) header(spools bool) http.Header {
 	return h
 }
 
-// text is what Trino gets: with parameters, a statement that has them bound.
+// text returns the text for Trino. Parameters are bound with EXECUTE IMMEDIATE.
 func (st Statement) text() (string, error) {
 	if len(st.Arguments) == 0 {
 		return st.Query, nil
@@ -139,7 +146,7 @@ func (st Statement) text() (string, error) {
 	return "EXECUTE IMMEDIATE " + literal(st.Query) + " USING " + strings.Join(values, ", "), nil
 }
 
-// literal is the number in SQL: whole ones that no BIGINT holds are decimals.
+// literal returns the number in SQL. Integers beyond BIGINT become decimals.
 func (n Number) literal() string {
 	if _, err := strconv.ParseInt(string(n), 10, 64); err != nil && !strings.ContainsAny(string(n), ".eE") {
 		return "DECIMAL " + literal(string(n))
@@ -147,10 +154,11 @@ func (n Number) literal() string {
 	return string(n)
 }
 
-// recordTime bounds how long the record of a statement that has succeeded is waited for: it is told without, if need be.
+// recordTime bounds the wait for the record of a successful statement. The statement ends without
+// its record if the wait is longer.
 const recordTime = 5 * time.Second
 
-// record reads what Trino knows of the statement, which is nothing where it is gone by then.
+// record reads Trino's record of the statement. It is empty if Trino has dropped it.
 func (s *Session) record(ctx context.Context, id string) Outcome {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
@@ -164,6 +172,9 @@ func (s *Session) record(ctx context.Context, id string) Outcome {
 			Schema  string
 			Table   string
 			Columns []struct{ Name string }
+			Info    struct {
+				Snapshot *int64 `json:"snapshotId"`
+			} `json:"connectorInfo"`
 		}
 		Output *struct {
 			Catalog string `json:"catalogName"`
@@ -173,12 +184,12 @@ func (s *Session) record(ctx context.Context, id string) Outcome {
 		}
 	}
 	if err := s.caller.get(ctx, s.address+"/v1/query/"+url.PathEscape(o.Query)+"?pruned=true", &q); err != nil {
-		s.server.o.Log.Warn("Trino does not tell what a statement read", "query", o.Query, "error", err)
+		s.server.o.Log.Warn("the record of a Trino statement cannot be read", "query", o.Query, "error", catalog.WithoutAddress(err))
 		return o
 	}
 	o.Scanned = dataSize(q.Stats.Input)
 	for _, in := range q.Inputs {
-		t := Table{Database: s.server.database(in.Catalog), Schema: in.Schema, Name: baseTable(in.Table)}
+		t := Table{Database: s.server.database(in.Catalog), Schema: in.Schema, Name: baseTable(in.Table), Snapshot: in.Info.Snapshot}
 		for _, c := range in.Columns {
 			t.addColumn(c.Name)
 		}
@@ -194,22 +205,24 @@ func (s *Session) record(ctx context.Context, id string) Outcome {
 	return o
 }
 
-// baseTable is the table of one such as t$snapshots.
+// baseTable returns the table of a name such as t$snapshots.
 func baseTable(name string) string {
 	name, _, _ = strings.Cut(name, "$")
 	return name
 }
 
-// addColumn leaves out what is Trino's own, such as the place of a row in its file.
+// addColumn adds a column, except Trino's hidden ones, such as a row's position in its file.
 func (t *Table) addColumn(name string) {
 	if i, found := slices.BinarySearch(t.Columns, name); !found && !strings.HasPrefix(name, "$") {
 		t.Columns = slices.Insert(t.Columns, i, name)
 	}
 }
 
-// addRead joins the scans of one table.
+// addRead merges the scans of one table and snapshot.
 func (o *Outcome) addRead(t Table) {
-	i := slices.IndexFunc(o.Read, func(r Table) bool { return r.Database == t.Database && r.Schema == t.Schema && r.Name == t.Name })
+	i := slices.IndexFunc(o.Read, func(r Table) bool {
+		return r.Database == t.Database && r.Schema == t.Schema && r.Name == t.Name && (r.Snapshot == nil) == (t.Snapshot == nil) && (t.Snapshot == nil || *r.Snapshot == *t.Snapshot)
+	})
 	if i < 0 {
 		o.Read = append(o.Read, t)
 		return
@@ -219,7 +232,7 @@ func (o *Outcome) addRead(t Table) {
 	}
 }
 
-// dataSize reads bytes as Trino writes them, such as 1.53MB; 0 where it is another text.
+// dataSize parses a size in Trino's form, such as 1.53MB. It returns 0 for other text.
 func dataSize(text string) int64 {
 	var n float64
 	var unit string

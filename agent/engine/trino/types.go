@@ -2,13 +2,13 @@ package trino
 
 import "encoding/json"
 
-// Type is one of Trino's, as its client protocol writes it.
+// Type is a type of Trino, as its client protocol writes it.
 type Type struct {
 	Name      string `json:"rawType"` // such as decimal or row
 	Arguments []TypeArgument
 }
 
-// TypeArgument is a number, such as a precision, or a type, which has a name where it is that of a field.
+// TypeArgument is a number, such as a precision, or a type. The type of a field also has a name.
 type TypeArgument struct {
 	Number int64
 	Field  string
@@ -45,7 +45,7 @@ func (a *TypeArgument) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Precision is the type's first number; otherwise where it has none.
+// Precision returns the type's first number, or otherwise if it has none.
 func (t Type) Precision(otherwise int64) int64 {
 	if len(t.Arguments) == 0 || t.Arguments[0].Type != nil {
 		return otherwise

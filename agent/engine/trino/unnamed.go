@@ -1,7 +1,7 @@
 package trino
 
 import (
-	_ "embed" // of what stands in for a class of the JDK
+	_ "embed" // embeds a replacement for a class of the JDK
 	"fmt"
 	"os"
 	"os/user"
@@ -9,19 +9,21 @@ import (
 	"syscall"
 )
 
-// patchModule and patchClass are what unnamed is compiled from and for.
+// patchModule and patchClass are the module and the class that unnamed replaces.
 const (
 	patchModule = "jdk.security.auth"
 	patchClass  = "com/sun/security/auth/module/UnixSystem.class"
 )
 
-// unnamed stands in for the class of the JDK which asks the system for the user's name; its source says why. It is made by
+// unnamed replaces the JDK's class that asks the system for the user's name. Its source says why.
+// It is built by
 //
 //go:generate javac -source 17 -target 17 -g:none --patch-module jdk.security.auth=unnamed unnamed/com/sun/security/auth/module/UnixSystem.java
 //go:embed unnamed/com/sun/security/auth/module/UnixSystem.class
 var unnamed []byte
 
-// nameUser answers the arguments with which the JVM's user has a name, and lays out what they need.
+// nameUser returns the JVM arguments that give its user a name, and writes the files that they
+// need.
 func (l layout) nameUser(c *syscall.Credential) ([]string, error) {
 	uid := os.Getuid()
 	if c != nil {

@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// workers are the nodes of a cluster beside its coordinator.
+// workers are the nodes of a cluster except its coordinator.
 type workers struct {
 	server      *Server
 	coordinator layout
-	of          int // nodes among which the memory is divided
-	number      int // of the one that was started last
+	storage     Storage
+	of          int // number of nodes that share the memory
+	number      int // of the worker started last
 
 	all     []*worker
-	changed chan struct{} // wakes when one is ready or gone
-	pause   time.Duration // before another takes the place of one that ended
-	next    time.Time     // when another may
+	changed chan struct{} // signals that a worker is ready or has ended
+	pause   time.Duration // before the next replacement
+	next    time.Time     // earliest time of the next replacement
 }
 
-// worker is one of them.
+// worker is a node other than the coordinator.
 type worker struct {
 	*node
 	began   time.Time
@@ -46,7 +47,7 @@ func (w *workers) wake() {
 	}
 }
 
-// adjust clears those that are gone, and starts or sends away as many as there are too few or too many.
+// adjust removes ended workers. It starts missing ones and drains surplus ones.
 func (w *workers) adjust(nodes int) {
 	w.news()
 	kept := w.all[:0]
@@ -56,7 +57,7 @@ func (w *workers) adjust(nodes int) {
 			if !one.leaving {
 				w.lost(one)
 			}
-			_ = os.RemoveAll(one.dir) // else what it has spilled stays
+			_ = os.RemoveAll(one.dir) // removes its spill files
 			continue
 		}
 		if !one.leaving {
@@ -68,7 +69,7 @@ func (w *workers) adjust(nodes int) {
 	for ; staying < nodes-1 && !time.Now().Before(w.next); staying++ {
 		if err := w.start(); err != nil {
 			w.server.o.Log.Error("a worker of Trino cannot be started", "error", err)
-			return // the next look tries again
+			return // the next check retries
 		}
 	}
 	for i := len(w.all) - 1; i >= 0 && staying > nodes-1; i-- {
@@ -80,12 +81,13 @@ func (w *workers) adjust(nodes int) {
 	}
 }
 
-// lost says that a worker has ended, and has the one in its place wait the longer, the more of them end soon.
+// lost handles an unexpected end of a worker. Replacements wait longer if workers end soon after
+// their start.
 func (w *workers) lost(one *worker) {
 	if time.Since(one.began) > steadyRun {
 		w.pause = 0
 	}
-	w.server.o.Log.Warn("a worker of Trino has ended; another takes its place", "worker", one.id, "why", one.obituary(), "pause", w.pause)
+	w.server.o.Log.Warn("a worker of Trino has ended and is replaced", "worker", one.id, "why", one.obituary(), "pause", w.pause)
 	w.next = time.Now().Add(w.pause)
 	w.pause = min(max(2*w.pause, minPause), maxPause)
 }
@@ -97,7 +99,7 @@ func (w *workers) start() error {
 		return err
 	}
 	l.coordinator = w.coordinator.port
-	n, err := startNode(w.server.o, l)
+	n, err := startNode(w.server.o, l, w.storage)
 	if err != nil {
 		return err
 	}
@@ -113,7 +115,7 @@ func (w *workers) start() error {
 	return nil
 }
 
-// joined waits until the coordinator gives a node work.
+// joined waits until the coordinator assigns work to a node.
 func (w *workers) joined(n *node) bool {
 	ctx, cancel := context.WithTimeout(w.server.ctx, startTime)
 	defer cancel()
@@ -128,10 +130,10 @@ func (w *workers) joined(n *node) bool {
 	}) == nil
 }
 
-// leaveTime is how long a worker that leaves may go on with what it runs.
+// leaveTime is how long a leaving worker may continue its work.
 const leaveTime = 24 * time.Hour
 
-// leave has a worker end when what it runs has ended.
+// leave drains a worker: it ends after its running work.
 func (w *workers) leave(one *worker) {
 	ctx, cancel := context.WithTimeout(w.server.ctx, checkTime)
 	defer cancel()
@@ -141,7 +143,7 @@ func (w *workers) leave(one *worker) {
 		err = w.server.caller(platformUser).do(r, nil)
 	}
 	if err != nil {
-		w.server.o.Log.Warn("a worker of Trino that is to leave does not answer, and is ended", "worker", one.id, "error", err)
+		w.server.o.Log.Warn("a leaving worker of Trino does not respond and is stopped", "worker", one.id, "error", err)
 		one.end()
 		return
 	}
@@ -153,8 +155,8 @@ func (w *workers) leave(one *worker) {
 	}
 }
 
-// taking are the workers that take part.
-func (w *workers) taking() (n int) {
+// active returns the number of workers that accept work.
+func (w *workers) active() (n int) {
 	for _, one := range w.all {
 		select {
 		case <-one.started:
@@ -167,7 +169,7 @@ func (w *workers) taking() (n int) {
 	return n
 }
 
-// doing says what goes on with the workers; empty where nothing does.
+// doing returns a message about changes of the workers, or "".
 func (w *workers) doing(nodes int) string {
 	leaving := 0
 	for _, one := range w.all {
@@ -175,18 +177,18 @@ func (w *workers) doing(nodes int) string {
 			leaving++
 		}
 	}
-	switch missing := min(nodes, w.of) - 1 - w.taking(); {
+	switch missing := min(nodes, w.of) - 1 - w.active(); {
 	case nodes > w.of:
-		return fmt.Sprintf("%d more nodes come when nothing runs here any more.", nodes-w.of)
+		return fmt.Sprintf("%d more nodes start when no statement runs here.", nodes-w.of)
 	case missing > 0:
-		return fmt.Sprintf("%d of %d nodes are being started.", missing, nodes)
+		return fmt.Sprintf("%d of %d nodes are starting.", missing, nodes)
 	case leaving > 0:
-		return fmt.Sprintf("%d nodes leave when what they run has ended.", leaving)
+		return fmt.Sprintf("%d nodes stop when their work has ended.", leaving)
 	}
 	return ""
 }
 
-// end ends all of them.
+// end ends all workers.
 func (w *workers) end() {
 	for _, one := range w.all {
 		one.kill()

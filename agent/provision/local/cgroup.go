@@ -19,23 +19,24 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Machines get control groups of version 2 beside the server's own, where it may make them. A group holds the agent and, in groups that the agent makes
-// below, all that it runs; it hands no controllers on, so the kernel lets it hold processes as well. Without cpu and memory controllers a group still
-// knows every process of the machine, and kills them at once.
+// Machines get control groups of version 2 beside the server's own, if the server may create them.
+// A group holds the agent and, in child groups that the agent creates, everything it runs. It
+// delegates no controllers, so the kernel allows processes in it. Without cpu and memory
+// controllers a group still knows every process of the machine and can kill all of them.
 
-// serverGroup is the leaf into which the server moves, since a group that hands controllers on may hold no processes. systemd makes it with
-// DelegateSubgroup=millpond-server.
+// serverGroup is the leaf group into which the server moves, because a group that delegates
+// controllers may hold no processes. systemd creates it with DelegateSubgroup=millpond-server.
 const serverGroup = "millpond-server"
 
-// cpuPeriod is that of cpu.max, in microseconds.
+// cpuPeriod is the period of cpu.max, in microseconds.
 const cpuPeriod = 100_000
 
-// cgroups is the place for machines' groups.
+// cgroups is the parent of the machines' control groups.
 type cgroups struct {
-	base   string // empty where none can be made
-	cpu    bool   // what holds a machine to its flavor
+	base   string // empty if no group can be created
+	cpu    bool   // the controllers that enforce a flavor's limits
 	memory bool
-	why    string // not all of it does
+	why    string // why not all limits are enforced
 }
 
 func findCgroups() *cgroups {
@@ -46,7 +47,7 @@ func findCgroups() *cgroups {
 	}
 	g, ok := ownGroups(string(own), string(mounts))[unified]
 	if !ok {
-		return &cgroups{why: "this host shows the server no control groups of version 2"}
+		return &cgroups{why: "the server sees no control groups of version 2 on this host"}
 	}
 	return cgroupsIn(g.dir)
 }
@@ -58,7 +59,7 @@ func cgroupsIn(own string) *cgroups {
 	}
 	probe := filepath.Join(base, fmt.Sprintf("millpond-probe-%d", os.Getpid()))
 	if err := os.Mkdir(probe, 0o755); err != nil {
-		return &cgroups{why: fmt.Sprintf("the server may not make control groups in %s (%v); under systemd, give its unit Delegate=yes and DelegateSubgroup=%s", base, plain(err), serverGroup)}
+		return &cgroups{why: fmt.Sprintf("the server may not create control groups in %s (%v); under systemd, give its unit Delegate=yes and DelegateSubgroup=%s", base, plain(err), serverGroup)}
 	}
 	defer func() { _ = os.Remove(probe) }()
 	c := &cgroups{base: base}
@@ -66,7 +67,7 @@ func cgroupsIn(own string) *cgroups {
 	return c
 }
 
-// enable has the base hand the controllers on to machines.
+// enable delegates the controllers from the base to the machines' groups.
 func (c *cgroups) enable() {
 	available := words(filepath.Join(c.base, "cgroup.controllers"))
 	var missing []string
@@ -75,7 +76,7 @@ func (c *cgroups) enable() {
 			missing = append(missing, controller)
 			continue
 		}
-		if err := c.hand(controller); err != nil {
+		if err := c.delegate(controller); err != nil {
 			c.why = err.Error()
 		}
 	}
@@ -86,7 +87,7 @@ func (c *cgroups) enable() {
 	c.cpu, c.memory = slices.Contains(on, "cpu"), slices.Contains(on, "memory")
 }
 
-func (c *cgroups) hand(controller string) error {
+func (c *cgroups) delegate(controller string) error {
 	file := filepath.Join(c.base, "cgroup.subtree_control")
 	if slices.Contains(words(file), controller) {
 		return nil
@@ -101,10 +102,10 @@ func (c *cgroups) hand(controller string) error {
 	return os.WriteFile(file, []byte("+"+controller), 0)
 }
 
-// moveServer empties the base, if all in it is this server with what it has started.
+// moveServer moves the base's processes to serverGroup, if all are this server and its descendants.
 func (c *cgroups) moveServer() error {
 	leaf := filepath.Join(c.base, serverGroup)
-	for range 10 { // what is started meanwhile is born in the base
+	for range 10 { // processes that start meanwhile start in the base
 		members := procsIn(c.base)
 		if len(members) == 0 {
 			return nil
@@ -144,7 +145,8 @@ func words(path string) []string {
 	return strings.Fields(string(b))
 }
 
-// unenforced says for people which of a flavor's limits the groups do not enforce, and why; empty where they enforce all.
+// unenforced returns a sentence on the flavor's limits that the groups do not enforce, and why. It
+// is empty if all are enforced.
 func (c *cgroups) unenforced() string {
 	switch {
 	case c.cpu && c.memory:
@@ -157,18 +159,20 @@ func (c *cgroups) unenforced() string {
 	return "The cores and the memory of a flavor are not enforced, since " + c.why + "."
 }
 
-// path is a machine's group; empty where none can be made. Servers of one host may have machines of one name in different directories.
-func (c *cgroups) path(m place) string {
+// path is a machine's group; empty if no group can be created. The hash covers the path and the id
+// of the directory. Servers on one host may have machines with the same name, and a directory may
+// replace another.
+func (c *cgroups) path(m machineDir) string {
 	if c.base == "" {
 		return ""
 	}
 	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(m.dir))
+	_, _ = sum.Write([]byte(m.dir + m.directory))
 	return filepath.Join(c.base, fmt.Sprintf("millpond-%x-%s", sum.Sum64(), m.id))
 }
 
-// make makes a machine's group, or finds it, and sets its limits.
-func (c *cgroups) make(m place, f domain.Flavor) (string, error) {
+// make creates a machine's group if it does not exist, and sets its limits.
+func (c *cgroups) make(m machineDir, f domain.Flavor) (string, error) {
 	dir := c.path(m)
 	if dir == "" {
 		return "", nil
@@ -181,14 +185,14 @@ func (c *cgroups) make(m place, f domain.Flavor) (string, error) {
 		failed = append(failed, os.WriteFile(filepath.Join(dir, "cpu.max"), fmt.Appendf(nil, "%d %d", f.Cores*cpuPeriod, cpuPeriod), 0o600))
 	}
 	if c.memory {
-		// A task that takes too much dies alone.
+		// A task that uses too much memory is killed alone.
 		failed = append(failed, os.WriteFile(filepath.Join(dir, "memory.oom.group"), []byte("0"), 0o600),
 			os.WriteFile(filepath.Join(dir, "memory.max"), []byte(strconv.FormatInt(f.Memory, 10)), 0o600))
 	}
 	return dir, errors.Join(failed...)
 }
 
-// killCgroup kills all that is in a group and below it.
+// killCgroup kills every process in a group and its child groups.
 func killCgroup(dir string) error {
 	if dir == "" {
 		return nil
@@ -207,7 +211,7 @@ func killCgroup(dir string) error {
 	return errors.Join(err, kill.Close())
 }
 
-// members are the processes of a group and of those below it.
+// members are the processes of a group and its child groups.
 func members(dir string) []int {
 	var all []int
 	if dir == "" {
@@ -217,7 +221,7 @@ func members(dir string) []int {
 		if err == nil && d.IsDir() {
 			all = append(all, procsIn(path)...)
 		}
-		return nil // a group that has gone has no members
+		return nil // a removed group has no members
 	})
 	return all
 }
@@ -229,17 +233,17 @@ func procsIn(dir string) []int {
 	}
 	var all []int
 	for _, field := range bytes.Fields(b) {
-		if pid, err := strconv.Atoi(string(field)); err == nil { // 0: one that this server cannot see
+		if pid, err := strconv.Atoi(string(field)); err == nil { // 0: a process that this server cannot see
 			all = append(all, pid)
 		}
 	}
 	return all
 }
 
-// rmdirTime is how long the kernel may take to count out the processes that have ended.
+// rmdirTime is how long the kernel may take to remove ended processes from a group.
 const rmdirTime = 5 * time.Second
 
-// removeCgroup removes an empty group with those below it.
+// removeCgroup removes an empty group and its child groups.
 func removeCgroup(ctx context.Context, dir string) error {
 	if dir == "" {
 		return nil
@@ -260,7 +264,7 @@ func removeGroups(dir string) error {
 		if err == nil && d.IsDir() {
 			below = append(below, path)
 		}
-		return nil // one that has gone needs no removal
+		return nil // a removed group needs no removal
 	})
 	for _, path := range slices.Backward(below) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

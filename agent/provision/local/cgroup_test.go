@@ -58,17 +58,17 @@ func TestLimitsAreThoseOfTheFlavor(t *testing.T) {
 	write(t, filepath.Join(base, "cgroup.subtree_control"), "cpu memory\n")
 	c := cgroupsIn(base)
 	require.Empty(t, c.unenforced())
-	dir, err := c.make(place{id: "cmp_a", dir: "/machines/cmp_a"}, domain.Flavor{Cores: 2, Memory: 4 << 30})
+	dir, err := c.make(machineDir{id: "cmp_a", dir: "/machines/cmp_a"}, domain.Flavor{Cores: 2, Memory: 4 << 30})
 	require.NoError(t, err)
 	for file, want := range map[string]string{"cpu.max": "200000 100000", "memory.max": strconv.Itoa(4 << 30), "memory.oom.group": "0"} {
 		b, err := os.ReadFile(filepath.Join(dir, file))
 		require.NoError(t, err)
 		require.Equal(t, want, string(b))
 	}
-	again, err := c.make(place{id: "cmp_a", dir: "/machines/cmp_a"}, domain.Flavor{Cores: 1, Memory: 4 << 30})
+	again, err := c.make(machineDir{id: "cmp_a", dir: "/machines/cmp_a"}, domain.Flavor{Cores: 1, Memory: 4 << 30})
 	require.NoError(t, err)
 	require.Equal(t, dir, again)
-	other, err := c.make(place{id: "cmp_a", dir: "/elsewhere/cmp_a"}, domain.Flavor{Cores: 1, Memory: 4 << 30})
+	other, err := c.make(machineDir{id: "cmp_a", dir: "/elsewhere/cmp_a"}, domain.Flavor{Cores: 1, Memory: 4 << 30})
 	require.NoError(t, err)
 	require.NotEqual(t, dir, other)
 	leaf := filepath.Join(base, serverGroup)
@@ -84,10 +84,10 @@ func TestWhyLimitsAreNotEnforcedIsSaid(t *testing.T) {
 		" has no cpu controller in version 2 of control groups.", cgroupsIn(base).unenforced())
 	none := cgroupsIn("/proc/self/nowhere")
 	require.Empty(t, none.base)
-	require.Contains(t, none.unenforced(), "are not enforced, since the server may not make control groups in /proc/self/nowhere")
+	require.Contains(t, none.unenforced(), "are not enforced, since the server may not create control groups in /proc/self/nowhere")
 }
 
-// requireGroups skips where this machine has none.
+// requireGroups skips the test if this machine has no control groups.
 func requireGroups(t *testing.T) *cgroups {
 	c := findCgroups()
 	if c.base == "" {
@@ -103,14 +103,16 @@ func TestAnAgentIsBornInItsControlGroup(t *testing.T) {
 	h.ensure(s)
 	pid, err := strconv.Atoi(strings.Fields(h.agents(s.Machine)[0])[0])
 	require.NoError(t, err)
-	dir := h.groups.path(place{id: s.Machine, dir: h.file(s, "")})
-	h.eventually(func() bool { return len(procsIn(dir)) > 1 }) // its shims
+	m, err := h.machineDir(s.Machine)
+	require.NoError(t, err)
+	dir := h.groups.path(m)
+	h.eventually(func() bool { return len(procsIn(dir)) > 1 }) // the agent and its shims
 	require.Contains(t, procsIn(dir), pid)
 	require.NoError(t, h.Release(t.Context(), s.MachineRef))
 	require.NoDirExists(t, dir)
 }
 
-// TestTheServerMovesIntoALeaf moves this test's own process about, as far as nobody else is in its group.
+// TestTheServerMovesIntoALeaf moves this test's own process, if its group has no other processes.
 func TestTheServerMovesIntoALeaf(t *testing.T) {
 	home := requireGroups(t).base
 	base := filepath.Join(home, fmt.Sprintf("millpond-test-%d", os.Getpid()))
@@ -141,7 +143,7 @@ func TestTheServerMovesIntoALeaf(t *testing.T) {
 	require.Subset(t, procsIn(filepath.Join(base, serverGroup)), []int{os.Getpid(), child.Process.Pid})
 }
 
-// orphan starts a process that is no descendant of this one any more.
+// orphan starts a process that is not a descendant of this one.
 func orphan(t *testing.T) int {
 	out, err := exec.Command("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo $!").Output()
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// serverMain makes one incarnation of a machine after the other, until it is killed.
+// serverMain creates one incarnation of a machine after the other, until it is killed.
 func serverMain(arg string) int {
 	var first domain.MachineSpec
 	var dir string
@@ -37,7 +37,8 @@ func serverMain(arg string) int {
 	}
 }
 
-// TestAServerThatIsKilledLeavesNoProcessThatNobodyKnows kills servers at any moment of making and replacing a machine.
+// TestAServerThatIsKilledLeavesNoProcessThatNobodyKnows kills servers at random moments of creating
+// and replacing a machine.
 func TestAServerThatIsKilledLeavesNoProcessThatNobodyKnows(t *testing.T) {
 	h := newHouse(t)
 	s := h.spec("cmp_a", 1)
@@ -45,7 +46,7 @@ func TestAServerThatIsKilledLeavesNoProcessThatNobodyKnows(t *testing.T) {
 		made := killedServer(h, s, time.Duration(rand.Int64N(int64(40*time.Millisecond))))
 		h.reopen()
 		var running []string
-		h.eventually(func() bool { // a child that a dying agent was starting looks like it for a moment
+		h.eventually(func() bool { // a child of a dying agent looks like the agent until its exec
 			running = h.agents(s.Machine)
 			alive := 0
 			for _, s.Incarnation = range []int{made - 1, made} {
@@ -68,7 +69,8 @@ func TestAServerThatIsKilledLeavesNoProcessThatNobodyKnows(t *testing.T) {
 	require.Empty(t, h.agents(s.Machine))
 }
 
-// killedServer runs a server from its first attempt on for a while, kills it, and answers the incarnation that it was at.
+// killedServer runs a server, kills it after a while, and returns the incarnation that it had
+// reached.
 func killedServer(h *house, s domain.MachineSpec, after time.Duration) (incarnation int) {
 	h.Helper()
 	h.Close()

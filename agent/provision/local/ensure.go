@@ -24,11 +24,12 @@ const (
 
 const (
 	slotsPerCore = 4
-	aloneTime    = "15m"           // without a server an agent ends: nothing would stop it, and nobody sees it
-	replaceGrace = 2 * time.Second // for the agent of another incarnation: its tasks are its successor's, so there is little to wait for
+	aloneTime    = "15m"           // an agent without a server ends after this time: nothing else would stop it
+	replaceGrace = 2 * time.Second // for the agent of another incarnation: its successor adopts the tasks, so there is little to wait for
 )
 
-// Ensure implements domain.Provider. Tasks of an incarnation that is replaced run on under their shims, and the new agent adopts them.
+// Ensure implements domain.Provider. Tasks of a replaced incarnation continue under their shims,
+// and the new agent adopts them.
 func (p *Provider) Ensure(ctx context.Context, s domain.MachineSpec) error {
 	m, flavor, err := p.checkSpec(s)
 	if err != nil {
@@ -44,11 +45,11 @@ func (p *Provider) Ensure(ctx context.Context, s domain.MachineSpec) error {
 		return err
 	}
 	recorded := r.Process
-	if err := p.settle(m, &r); err != nil {
+	if err := p.completeRecord(m, &r); err != nil {
 		return err
 	}
 	if r.Process.alive() && r.Process.Incarnation == s.Incarnation {
-		return p.keep(m, r, s, recorded)
+		return p.reuse(m, r, s, recorded)
 	}
 	binary, err := p.images.open(s.ImageRef)
 	if err != nil {
@@ -63,23 +64,23 @@ func (p *Provider) Ensure(ctx context.Context, s domain.MachineSpec) error {
 	return p.start(m, r, s, binary)
 }
 
-func (p *Provider) checkSpec(s domain.MachineSpec) (place, domain.Flavor, error) {
+func (p *Provider) checkSpec(s domain.MachineSpec) (machineDir, domain.Flavor, error) {
 	if err := checkSettings(s.Provider); err != nil {
-		return place{}, domain.Flavor{}, err
+		return machineDir{}, domain.Flavor{}, err
 	}
-	m, err := p.place(s.Machine)
+	m, err := p.machineDir(s.Machine)
 	if err != nil {
-		return place{}, domain.Flavor{}, err
+		return machineDir{}, domain.Flavor{}, err
 	}
 	if s.Incarnation < 1 {
-		return place{}, domain.Flavor{}, domain.Invalid("incarnation", "The incarnation is %d; it counts from 1.", s.Incarnation)
+		return machineDir{}, domain.Flavor{}, domain.Invalid("incarnation", "The incarnation is %d; it counts from 1.", s.Incarnation)
 	}
 	f, err := p.host.flavor(s.Flavor.Name)
 	return m, f, err
 }
 
-// keep leaves the process that is there as it is, with the newest token.
-func (p *Provider) keep(m place, r record, s domain.MachineSpec, recorded process) error {
+// reuse keeps the running process and stores the newest bootstrap token.
+func (p *Provider) reuse(m machineDir, r record, s domain.MachineSpec, recorded process) error {
 	if err := replaceFile(m.path(bootstrapFile), []byte(s.Bootstrap)); err != nil {
 		return fmt.Errorf("writing the bootstrap token: %w", err)
 	}
@@ -90,14 +91,15 @@ func (p *Provider) keep(m place, r record, s domain.MachineSpec, recorded proces
 	return m.write(r)
 }
 
-// reserve gives the machine its part of the host, by writing its record. The process in it is still the one before.
-func (p *Provider) reserve(m place, was record, s domain.MachineSpec, f domain.Flavor) (record, error) {
+// reserve gives the machine its part of the host by writing its record. The record still has the
+// previous process.
+func (p *Provider) reserve(m machineDir, was record, s domain.MachineSpec, f domain.Flavor) (record, error) {
 	unlock, err := p.lockHost()
 	if err != nil {
 		return record{}, err
 	}
 	defer unlock()
-	t, err := p.taken(m.id, place.read)
+	t, err := p.usage(m.id, machineDir.read)
 	if err := cmp.Or(err, t.unknown); err != nil {
 		return record{}, err
 	}
@@ -112,10 +114,10 @@ func (p *Provider) reserve(m place, was record, s domain.MachineSpec, f domain.F
 		return record{}, fmt.Errorf("making the machine's directory: %w", err)
 	}
 	if r.Cgroup, err = p.groups.make(m, f); err != nil {
-		p.log.Warn("a machine has no control group, or not its limits", "machine", m.id, "error", err)
+		p.log.Warn("a machine has no control group, or a group without its limits", "machine", m.id, "error", err)
 	}
 	if was.Cgroup != "" && was.Cgroup != r.Cgroup {
-		p.log.Info("a machine's control group is another one now; what runs on from before is in the old one", "machine", m.id, "was", was.Cgroup, "is", r.Cgroup)
+		p.log.Info("a machine's control group has changed; earlier tasks continue in the old group", "machine", m.id, "was", was.Cgroup, "is", r.Cgroup)
 	}
 	r.OldCgroups = oldGroups(was, r.Cgroup)
 	if err := m.write(r); err != nil {
@@ -124,7 +126,7 @@ func (p *Provider) reserve(m place, was record, s domain.MachineSpec, f domain.F
 	return r, makePassable(m.data())
 }
 
-// oldGroups are those in which earlier incarnations may have left tasks.
+// oldGroups are the groups in which earlier incarnations may have left tasks.
 func oldGroups(was record, now string) []string {
 	var old []string
 	for _, dir := range append(was.OldCgroups, was.Cgroup) {
@@ -135,7 +137,7 @@ func oldGroups(was record, now string) []string {
 	return old
 }
 
-func (p *Provider) args(m place, s domain.MachineSpec, f domain.Flavor) []string {
+func (p *Provider) args(m machineDir, s domain.MachineSpec, f domain.Flavor) []string {
 	slots := s.Slots
 	if slots <= 0 {
 		slots = slotsPerCore * f.Cores
@@ -147,8 +149,8 @@ func (p *Provider) args(m place, s domain.MachineSpec, f domain.Flavor) []string
 	}
 }
 
-// replace ends the agent of another incarnation.
-func (p *Provider) replace(ctx context.Context, m place, r *record) error {
+// replace ends the agent of the previous incarnation.
+func (p *Provider) replace(ctx context.Context, m machineDir, r *record) error {
 	if r.Process.alive() {
 		p.log.Info("replacing a machine's agent", "machine", m.id, "incarnation", r.Process.Incarnation, "by", r.Ref.Incarnation)
 		p.expect(m.id)
@@ -164,7 +166,7 @@ func (p *Provider) replace(ctx context.Context, m place, r *record) error {
 }
 
 // start starts the agent and records its process.
-func (p *Provider) start(m place, r record, s domain.MachineSpec, binary string) error {
+func (p *Provider) start(m machineDir, r record, s domain.MachineSpec, binary string) error {
 	if err := replaceFile(m.path(bootstrapFile), []byte(s.Bootstrap)); err != nil {
 		return fmt.Errorf("writing the bootstrap token: %w", err)
 	}
@@ -175,17 +177,17 @@ func (p *Provider) start(m place, r record, s domain.MachineSpec, binary string)
 	r.Process = proc
 	r.Process.Incarnation = r.Ref.Incarnation
 	p.watch(r.Ref, r.Process)
-	p.log.Info("made a machine", "machine", m.id, "incarnation", r.Ref.Incarnation, "flavor", r.Flavor, "pid", proc.Pid)
+	p.log.Info("created a machine", "machine", m.id, "incarnation", r.Ref.Incarnation, "flavor", r.Flavor, "pid", proc.Pid)
 	return m.write(r) // on an error the process is found by its command line
 }
 
-func (p *Provider) fork(m place, r *record, s domain.MachineSpec, binary string) (process, error) {
+func (p *Provider) fork(m machineDir, r *record, s domain.MachineSpec, binary string) (process, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return process{}, err
 	}
 	defer func() { _ = null.Close() }()
-	out, err := OpenLog(m.path(logFile))
+	out, err := openLog(m.path(logFile))
 	if err != nil {
 		return process{}, err
 	}
@@ -213,13 +215,14 @@ func (p *Provider) fork(m place, r *record, s domain.MachineSpec, binary string)
 	return launch(binary, argv, attr)
 }
 
-// launch starts a program. It is busy for a moment where another start of this server still holds the file that was just written.
+// launch starts a program. It retries ETXTBSY: another start by this server may still hold the new
+// file open.
 func launch(path string, argv []string, attr *os.ProcAttr) (process, error) {
 	var wait pauses
 	for try := 0; ; try++ {
 		started, err := os.StartProcess(path, argv, attr)
 		if err == nil {
-			p := process{Pid: started.Pid, Start: ProcessStart(started.Pid)}
+			p := process{Pid: started.Pid, Start: processStart(started.Pid)}
 			return p, started.Release() // its watch waits for it
 		}
 		if !errors.Is(err, syscall.ETXTBSY) || try == 10 {
@@ -229,7 +232,7 @@ func launch(path string, argv []string, attr *os.ProcAttr) (process, error) {
 	}
 }
 
-// environment is the whole one of an agent: nothing of the server's settings and secrets.
+// environment is the complete environment of an agent, without the server's settings and secrets.
 func environment(gpus []int) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8"}
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
@@ -248,7 +251,8 @@ func environment(gpus []int) []string {
 	return append(env, "CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES="+list, "NVIDIA_VISIBLE_DEVICES="+list)
 }
 
-// warehouse is what the agent of a warehouse has in its environment beside. An older image passes over what it does not know, and would refuse flags.
+// warehouse is the additional environment of a warehouse's agent. An older image ignores unknown
+// variables, but would refuse unknown flags.
 func (p *Provider) warehouse(s domain.MachineSpec) []string {
 	if s.Machine.Kind() != domain.KindWarehouse {
 		return nil
@@ -256,5 +260,6 @@ func (p *Provider) warehouse(s domain.MachineSpec) []string {
 	return []string{
 		"MILLPOND_AGENT_WAREHOUSE=true", "MILLPOND_AGENT_GROUP=" + strconv.FormatUint(uint64(s.Workspace.FileGroup()), 10),
 		"MILLPOND_AGENT_WRITE_ENGINE=" + cmp.Or(s.WriteEngine, domain.EngineDuckDB), "MILLPOND_AGENT_ENGINES_DIR=" + p.options.EnginesDir,
+		"MILLPOND_AGENT_TRINO_MAY_OPEN_HOST_FILES=" + strconv.FormatBool(p.options.TrinoUnfenced),
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Flavors implements domain.Provider. One is available when it fits beside the machines that are made now.
+// Flavors implements domain.Provider. A flavor is available if it fits beside the existing
+// machines.
 func (p *Provider) Flavors(_ context.Context, s domain.ProviderSettings) ([]domain.Flavor, error) {
 	if err := checkSettings(s); err != nil {
 		return nil, err
 	}
-	t, err := p.taken("", p.records.get)
+	t, err := p.usage("", p.records.get)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +28,7 @@ func (p *Provider) Flavors(_ context.Context, s domain.ProviderSettings) ([]doma
 	return all, nil
 }
 
-// flavors are the sizes of machines that this host can hold, one at a time.
+// flavors are the sizes of machines that fit on this host while it has no other machine.
 func (h host) flavors() []domain.Flavor {
 	var all []domain.Flavor
 	for _, n := range powers(h.cores) {
@@ -68,10 +69,11 @@ func (h host) flavor(name string) (domain.Flavor, error) {
 			return f, nil
 		}
 	}
-	return domain.Flavor{}, domain.Invalid("flavor", "The flavor %q is not to be had on this host; choose %s.", name, strings.Join(names, ", "))
+	return domain.Flavor{}, domain.Invalid("flavor", "The flavor %q is not available on this host; choose %s.", name, strings.Join(names, ", "))
 }
 
-// TrinoMemory is the memory of the smallest flavor that can have Trino, which gets three eighths of it, in bytes; the rest is for DuckDB and the agent.
+// TrinoMemory is the smallest memory of a flavor that can run Trino, in bytes. Trino gets three
+// eighths of a machine's memory; the rest is for DuckDB and the agent.
 const TrinoMemory = 3 << 30
 
 // CheckWriteEngine implements domain.Provider.
@@ -85,32 +87,32 @@ func (p *Provider) CheckWriteEngine(_ context.Context, s domain.ProviderSettings
 	case engine != domain.EngineTrino:
 		return domain.Invalid(writeEngine, "There is no write engine %q; choose duckdb or trino.", engine)
 	case f.Memory < TrinoMemory:
-		return domain.Invalid(writeEngine, "Trino needs a machine with 3 GiB of memory at least, and one of the flavor %s has %d MiB; choose a larger one, or the write engine duckdb.",
+		return domain.Invalid(writeEngine, "Trino needs a machine with at least 3 GiB of memory, and a %s machine has %d MiB; choose a larger flavor, or the write engine duckdb.",
 			f.Name, f.Memory>>20)
 	case p.options.Trino == nil:
 		return domain.Invalid(writeEngine, "Trino is not installed on this host; run `millpond engine install trino` there, or choose the write engine duckdb.")
 	}
 	if err := p.options.Trino(); err != nil {
-		return domain.Invalid(writeEngine, "Trino is not to be had on this host: %v. Do that there, or choose the write engine duckdb.", err)
+		return domain.Invalid(writeEngine, "Trino is not available on this host: %v. Do that there, or choose the write engine duckdb.", err)
 	}
 	return nil
 }
 
 const writeEngine = "write_engine" // the field
 
-// taken is what the machines that are made take of the host.
-type taken struct {
+// usage is the part of the host that existing machines use.
+type usage struct {
 	made    []record
-	unknown error // of a machine of which it is not known: none fits beside it
+	unknown error // set if a machine's part is unknown: then no other machine fits
 }
 
-// taken reads what machines take, but the one.
-func (p *Provider) taken(but domain.MachineID, read func(place) (record, error)) (taken, error) {
-	all, err := p.places()
+// usage reads the part of the host that all machines except one use.
+func (p *Provider) usage(but domain.MachineID, read func(machineDir) (record, error)) (usage, error) {
+	all, err := p.machineDirs()
 	if err != nil {
-		return taken{}, err
+		return usage{}, err
 	}
-	var t taken
+	var t usage
 	for _, m := range all {
 		if m.id == but {
 			continue
@@ -119,15 +121,21 @@ func (p *Provider) taken(but domain.MachineID, read func(place) (record, error))
 		switch {
 		case err == nil && !r.Released:
 			t.made = append(t.made, r)
-		case err != nil && !m.unmade(err):
-			t.unknown = domain.Errorf(domain.CodeConflict, "It is not known what %s takes of this host, since its record %s is lost or cannot be read, "+
+		case err != nil && !m.unmade(err) && p.runs(m):
+			t.unknown = domain.Errorf(domain.CodeConflict, "The part of this host that %s uses is unknown, because its record %s is lost or cannot be read, "+
 				"so nothing else is started here. Stop or delete %s, then try again.", m.id, m.path(recordFile), m.id)
 		}
 	}
 	return t, nil
 }
 
-// fits says whether a machine of the flavor fits beside others.
+// runs reports whether a process of a machine without a record is still there, or may be.
+func (p *Provider) runs(m machineDir) bool {
+	left, err := remains(m.data(), []string{p.groups.path(m)})
+	return err != nil || len(left) > 0
+}
+
+// fits reports whether a machine of the flavor fits beside others.
 func (h host) fits(f domain.Flavor, made []record) bool {
 	return f.Cores <= h.freeCores(made) && (f.GPUs == 0 || len(h.freeGPUs(f.GPU, made)) >= f.GPUs)
 }
@@ -150,7 +158,7 @@ func (h host) freeGPUs(model string, made []record) []int {
 	return free
 }
 
-// full says why there is no room. It names none of another workspace's machines.
+// full says why there is no room. It does not name machines of another workspace.
 func (h host) full(f domain.Flavor, made []record, workspace domain.WorkspaceID) error {
 	var own []string
 	for _, r := range made {
@@ -166,10 +174,10 @@ func (h host) full(f domain.Flavor, made []record, workspace domain.WorkspaceID)
 	case others > 1:
 		by = append([]string{fmt.Sprintf("%d machines of other workspaces", others)}, own...)
 	}
-	return domain.Errorf(domain.CodeConflict, "A machine of flavor %s does not fit on this host now: %s taken by %s. %s.", f.Name, h.used(f, made), enumerate(by), h.advice(f, made, own))
+	return domain.Errorf(domain.CodeConflict, "A %s machine does not fit on this host now: %s taken by %s. %s.", f.Name, h.used(f, made), enumerate(by), h.advice(f, made, own))
 }
 
-// used says how much of what the flavor needs is taken.
+// used says how much of the resources that the flavor needs is in use.
 func (h host) used(f domain.Flavor, made []record) string {
 	cores := h.cores - max(0, h.freeCores(made))
 	said := fmt.Sprintf("%d of its %d cores", cores, h.cores)
@@ -202,7 +210,7 @@ func (h host) advice(f domain.Flavor, made []record, own []string) string {
 	return said
 }
 
-// enumerate joins what is one thing or more: a, b and c.
+// enumerate joins one or more words: a, b and c.
 func enumerate(all []string) string {
 	last := len(all) - 1
 	if last < 1 {

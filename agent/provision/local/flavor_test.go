@@ -91,7 +91,7 @@ func TestAFullHostSaysWhatRunsAndNothingOfOthers(t *testing.T) {
 	next.Flavor.Name = "cpu.2"
 	err := h.Ensure(t.Context(), next)
 	require.True(t, domain.IsCode(err, domain.CodeConflict))
-	require.Equal(t, "A machine of flavor cpu.2 does not fit on this host now: 2 of its 3 cores are taken by 1 machine of another workspace and cmp_own. "+
+	require.Equal(t, "A cpu.2 machine does not fit on this host now: 2 of its 3 cores are taken by 1 machine of another workspace and cmp_own. "+
 		"Stop it or choose a smaller flavor.", err.Error())
 	require.Equal(t, []string{"cpu.1"}, h.available())
 	h.kill(own.Machine)
@@ -128,11 +128,11 @@ func TestWhyThereIsNoRoomIsSaidAsAPersonWould(t *testing.T) {
 	} {
 		f, err := test.host.flavor(test.flavor)
 		require.NoError(t, err)
-		require.Equal(t, "A machine of flavor "+test.flavor+" does not fit on this host now: "+test.want, full(test.host, f, test.taken).Error())
+		require.Equal(t, "A "+test.flavor+" machine does not fit on this host now: "+test.want, full(test.host, f, test.taken).Error())
 	}
 }
 
-// full is what the first workspace is told.
+// full is the error for the first workspace.
 func full(h host, f domain.Flavor, made []record) error { return h.full(f, made, "ws_1") }
 
 func TestAFlavorSaysWhetherItIsHeldTo(t *testing.T) {
@@ -200,7 +200,7 @@ func TestWhatAnotherServerGivesAwayIsSeen(t *testing.T) {
 		s.Incarnation++
 		require.Equal(t, []string{"cpu.1", "cpu.2"}, h.available())
 		require.NoError(t, other.Ensure(t.Context(), s))
-		require.NoError(t, os.Chtimes(h.file(s, recordFile), old, old), "it is taken for settled")
+		require.NoError(t, os.Chtimes(h.file(s, recordFile), old, old), "its record counts as unchanged")
 		require.Equal(t, []string{"cpu.1"}, h.available())
 		require.NoError(t, other.Release(t.Context(), s.MachineRef))
 		require.NoError(t, os.Chtimes(h.file(s, recordFile), old, old))
@@ -214,7 +214,7 @@ func BenchmarkFlavorsBesideAHundredMachines(b *testing.B) {
 	require.NoError(b, err)
 	defer p.Close()
 	for i := range 100 {
-		m, err := p.place(domain.MachineID(fmt.Sprintf("cmp_%d", i)))
+		m, err := p.machineDir(domain.MachineID(fmt.Sprintf("cmp_%d", i)))
 		require.NoError(b, err)
 		require.NoError(b, os.MkdirAll(m.data(), 0o700))
 		s := domain.MachineSpec{MachineRef: domain.MachineRef{Workspace: "ws_1", Machine: m.id, Incarnation: 1}, Server: "http://127.0.0.1:9"}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// gpu is one of the host's, in the order of the PCI bus.
+// gpu is one GPU of the host. GPUs are in the order of the PCI bus.
 type gpu struct {
 	model  string
 	memory int64 // bytes
@@ -19,7 +19,7 @@ type gpu struct {
 
 const gpuTime = 10 * time.Second
 
-// readGPUs asks NVIDIA's tool, where there is one.
+// readGPUs lists the GPUs by NVIDIA's tool, if it is installed.
 func readGPUs() []gpu {
 	ctx, cancel := context.WithTimeout(context.Background(), gpuTime)
 	defer cancel()
@@ -41,7 +41,7 @@ func parseGPUs(out string) []gpu {
 		}
 		mebibytes, err := strconv.ParseInt(strings.TrimSpace(line[cut+1:]), 10, 64)
 		if err != nil {
-			mebibytes = 0 // "[N/A]": shared with the host
+			mebibytes = 0 // "[N/A]": memory shared with the host
 		}
 		all = append(all, gpu{model: strings.TrimSpace(line[:cut]), memory: mebibytes << 20})
 	}
@@ -54,7 +54,7 @@ var (
 	build     = regexp.MustCompile(`^(sxm\d*|pcie|hbm\d*e?|nvl|\d+gb)$`)
 )
 
-// slug is the model without its maker and its build: a100 for NVIDIA A100-SXM4-40GB.
+// slug is the model without its brand and its build: a100 for NVIDIA A100-SXM4-40GB.
 func slug(model string) string {
 	words := strings.FieldsFunc(notInName.ReplaceAllString(strings.ToLower(model), "-"), func(r rune) bool { return r == '-' })
 	words = slices.DeleteFunc(words, brand.MatchString)
@@ -64,7 +64,8 @@ func slug(model string) string {
 	return strings.Join(words, "-")
 }
 
-// models are the indexes of the GPUs of each model. Where two models have one short name, theirs are whole.
+// models maps each model's name to the indexes of its GPUs. Models with the same short name keep
+// their full names.
 func (h host) models() map[string][]int {
 	byModel := map[string][]int{}
 	for i, g := range h.gpus {

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is what there is to give to machines.
+// host is the resources that machines can get.
 type host struct {
 	cores  int
 	memory int64 // bytes
 	gpus   []gpu // by index
 }
 
-// share is the memory that goes with so many cores.
+// share is the memory that a number of cores gets.
 func (h host) share(cores int) int64 { return h.memory / int64(h.cores) * int64(min(cores, h.cores)) }
 
-// readHost looks at the machine, and at what control groups leave to this server.
+// readHost reads the resources of the host, within the limits of this server's control groups.
 func readHost() host {
-	h := host{cores: runtime.NumCPU(), gpus: readGPUs()} // NumCPU minds the affinity
+	h := host{cores: runtime.NumCPU(), gpus: readGPUs()} // NumCPU respects the CPU affinity
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		h.memory = int64(info.Totalram) * int64(info.Unit)
@@ -33,7 +33,7 @@ func readHost() host {
 	return h
 }
 
-// bound lowers cores and memory to what the groups and those above them allow.
+// bound lowers cores and memory to the limits of the groups and their parents.
 func (h *host) bound(groups map[string]group) {
 	for _, g := range groups {
 		for dir := g.dir; ; dir = filepath.Dir(dir) {
@@ -52,7 +52,7 @@ func (h *host) bound(groups map[string]group) {
 	}
 }
 
-// quotaIn is the number of cores that a group may use, by version 2 or 1; 0 for any.
+// quotaIn is the number of cores that a group may use, in version 2 or 1; 0 means no limit.
 func quotaIn(dir string) float64 {
 	if b, err := os.ReadFile(filepath.Join(dir, "cpu.max")); err == nil {
 		most, period, _ := strings.Cut(strings.TrimSpace(string(b)), " ")
@@ -81,12 +81,12 @@ func numberIn(path string) (int64, bool) {
 	return n, err == nil
 }
 
-// group is a control group of this process: its directory, and the mount that it is below.
+// group is a control group of this process: its directory and its mount point.
 type group struct{ dir, mount string }
 
 const unified = "" // the name of the hierarchy of version 2
 
-// ownGroups finds this process's groups, by controller, in the two files of /proc.
+// ownGroups finds this process's groups, by controller, in /proc/self/cgroup and mountinfo.
 func ownGroups(own, mounts string) map[string]group {
 	found := map[string]group{}
 	for line := range strings.Lines(mounts) {
@@ -105,7 +105,7 @@ func ownGroups(own, mounts string) map[string]group {
 	return found
 }
 
-// controllersOf are those of a mount that bound what a host has.
+// controllersOf are the controllers of a mount that limit cores or memory.
 func controllersOf(kind []string) []string {
 	switch kind[0] {
 	case "cgroup2":

@@ -25,7 +25,8 @@ const (
 
 var pinned = regexp.MustCompile(`^` + imageName + `:([^@\s]+)@sha256:([0-9a-f]{64})$`)
 
-// images are binaries under their checksums: a machine keeps the one that it was made with when the server's own is replaced.
+// images are binaries stored by their checksums. A machine keeps its binary when the server's own
+// is replaced.
 type images struct {
 	dir     string
 	source  string // the binary that new machines get
@@ -35,7 +36,7 @@ type images struct {
 	sums map[identity]string
 }
 
-// identity is of a file's content, as long as nobody sets clocks back to deceive.
+// identity identifies a file's content, unless somebody manipulates the clock.
 type identity struct {
 	dev, ino     uint64
 	size         int64
@@ -45,7 +46,7 @@ type identity struct {
 func (s *images) binary(sum string) string      { return filepath.Join(s.dir, sum, binaryFile) }
 func (s *images) versionFile(sum string) string { return filepath.Join(s.dir, sum, versionFile) }
 
-// resolve makes an image's name an immutable reference, and keeps what it stands for.
+// resolve machineLock an image's name into an immutable reference, and stores the image.
 func (s *images) resolve(image string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,14 +62,14 @@ func (s *images) resolve(image string) (string, error) {
 	return "", domain.Invalid("image", "The image %q is not known here; choose default, %s or %s.", image, imageName, own)
 }
 
-// confirm makes sure that an image is here, and has the version that is said.
+// confirm checks that an image is stored here and has the given version.
 func (s *images) confirm(said, sum string) error {
 	if _, err := s.find(sum); err != nil {
 		return err
 	}
 	version, err := s.versionOf(sum)
 	if err == nil && version != said {
-		return domain.Invalid("image", "The image with this checksum is version %s, and not %s; write %s:%s@sha256:%s.", version, said, imageName, version, sum)
+		return domain.Invalid("image", "The image with this checksum is version %s, not %s; write %s:%s@sha256:%s.", version, said, imageName, version, sum)
 	}
 	return err
 }
@@ -84,18 +85,20 @@ func (s *images) versionOf(sum string) (string, error) {
 	return string(b), err
 }
 
-// open answers the binary of a reference, whole and unchanged.
+// open returns the path of a reference's binary. It checks that the binary is complete and
+// unchanged.
 func (s *images) open(ref string) (string, error) {
 	m := pinned.FindStringSubmatch(ref)
 	if m == nil {
-		return "", domain.Invalid("image", "The image reference %q is none of this provider's; update the image while the machine is stopped.", ref)
+		return "", domain.Invalid("image", "The image reference %q does not belong to this provider; update the image while the machine is stopped.", ref)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.find(m[2])
 }
 
-// find answers the stored binary; the current one is stored again where it is missing or damaged.
+// find returns the path of a stored binary. It stores the current binary again if that is missing
+// or damaged.
 func (s *images) find(sum string) (string, error) {
 	path := s.binary(sum)
 	if found, err := s.sum(path); err == nil && found == sum {
@@ -115,7 +118,7 @@ func damaged(sum string) error {
 	return domain.Invalid("image", "The image with the checksum %s… is missing or damaged on this host; update the machine's image while it is stopped.", sum[:12])
 }
 
-// current stores the current binary, unless it is stored, and answers its checksum.
+// current stores the current binary if it is not stored yet, and returns its checksum.
 func (s *images) current() (string, error) {
 	sum, err := s.sum(s.source)
 	if err != nil {
@@ -148,7 +151,7 @@ func (s *images) store(sum string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(out.Name()) }() // not there any more when all went well
+	defer func() { _ = os.Remove(out.Name()) }() // already renamed on success
 	hash := sha256.New()
 	_, err = io.Copy(io.MultiWriter(out, hash), in)
 	if err := errors.Join(err, out.Chmod(0o555), out.Sync(), out.Close()); err != nil {
@@ -160,7 +163,7 @@ func (s *images) store(sum string) error {
 	return os.Rename(out.Name(), s.binary(sum))
 }
 
-// sum is the checksum of a file. It is computed once for each content.
+// sum returns the checksum of a file. It is computed once for each content.
 func (s *images) sum(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -192,12 +195,12 @@ func (s *images) sum(path string) (string, error) {
 func identify(info fs.FileInfo) (identity, error) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.Mode().IsRegular() {
-		return identity{}, fmt.Errorf("%s is no regular file", info.Name())
+		return identity{}, fmt.Errorf("%s is not a regular file", info.Name())
 	}
 	return identity{dev: stat.Dev, ino: stat.Ino, size: stat.Size, mtime: stat.Mtim, ctime: stat.Ctim}, nil
 }
 
-// prune removes the images that neither a record names nor the next machine would get.
+// prune removes images that no record names. It keeps the next machine's image.
 func (s *images) prune(used map[string]bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,14 +224,14 @@ func (s *images) prune(used map[string]bool) error {
 	return errors.Join(failed...)
 }
 
-// pruneImages keeps an image for as long as a machine may be started with it again.
+// pruneImages removes the images that no machine can be started with again.
 func (p *Provider) pruneImages() error {
 	unlock, err := p.lockHost()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	all, err := p.places()
+	all, err := p.machineDirs()
 	if err != nil {
 		return err
 	}
@@ -238,7 +241,7 @@ func (p *Provider) pruneImages() error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil { // it may name any
+		if err != nil { // it may name any image
 			return nil
 		}
 		if ref := pinned.FindStringSubmatch(r.Image); ref != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// binaryOf makes a copy of the test's own binary that is another image.
+// binaryOf copies the test's own binary with extra bytes, so that it is another image.
 func binaryOf(t *testing.T, dir, extra string) string {
 	b, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)

@@ -11,34 +11,34 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// keyed are locks by machine, of which there are only as many as are in use.
-type keyed struct {
+// machineLocks are locks by machine. A lock exists only while it is in use.
+type machineLocks struct {
 	mu   sync.Mutex
-	held map[domain.MachineID]*turns
+	byID map[domain.MachineID]*machineLock
 }
 
-type turns struct {
-	turn  chan struct{}
+type machineLock struct {
+	held  chan struct{}
 	users int
 }
 
-// lock waits for the machine's turn, or for the end of ctx.
-func (k *keyed) lock(ctx context.Context, id domain.MachineID) (unlock func(), err error) {
+// lock waits for the machine's lock, or for the end of ctx.
+func (k *machineLocks) lock(ctx context.Context, id domain.MachineID) (unlock func(), err error) {
 	k.mu.Lock()
-	if k.held == nil {
-		k.held = map[domain.MachineID]*turns{}
+	if k.byID == nil {
+		k.byID = map[domain.MachineID]*machineLock{}
 	}
-	t := k.held[id]
+	t := k.byID[id]
 	if t == nil {
-		t = &turns{turn: make(chan struct{}, 1)}
-		k.held[id] = t
+		t = &machineLock{held: make(chan struct{}, 1)}
+		k.byID[id] = t
 	}
 	t.users++
 	k.mu.Unlock()
 	select {
-	case t.turn <- struct{}{}:
+	case t.held <- struct{}{}:
 		return func() {
-			<-t.turn
+			<-t.held
 			k.leave(id, t)
 		}, nil
 	case <-ctx.Done():
@@ -47,15 +47,16 @@ func (k *keyed) lock(ctx context.Context, id domain.MachineID) (unlock func(), e
 	}
 }
 
-func (k *keyed) leave(id domain.MachineID, t *turns) {
+func (k *machineLocks) leave(id domain.MachineID, t *machineLock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if t.users--; t.users == 0 {
-		delete(k.held, id)
+		delete(k.byID, id)
 	}
 }
 
-// lockHost keeps everybody else, other servers on the directory included, from giving away what the host has.
+// lockHost locks the allocation of the host's resources, also against other servers on the
+// directory.
 func (p *Provider) lockHost() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(p.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// LogLimit is how many bytes of the agent's log a start appends to; then the log is put aside, in place of the one put aside before.
-	LogLimit      = 16 << 20
+	// logLimit is the size in bytes above which a start renames the agent's log to path.1.
+	logLimit      = 16 << 20
 	tailForDetail = 16 << 10
 	maxLine       = 300
 )
 
-// OpenLog opens the log of an agent for its process. One of more than 16 MiB is put aside before, as path.1, in place of the one put aside before.
-func OpenLog(path string) (*os.File, error) {
-	if old, err := os.Stat(path); err == nil && old.Size() > LogLimit {
+// openLog opens the log of an agent for its process. It first renames a log of more than logLimit
+// bytes to path.1, which replaces an older path.1.
+func openLog(path string) (*os.File, error) {
+	if old, err := os.Stat(path); err == nil && old.Size() > logLimit {
 		if err := os.Rename(path, path+".1"); err != nil {
 			return nil, err
 		}
@@ -29,12 +30,12 @@ func OpenLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
-// log is the last bytes of the log, the part put aside included, from the start of a line.
-func (m place) log(limit int) ([]byte, error) {
+// log returns the last bytes of the log, the old log included, from the start of a line.
+func (m machineDir) log(limit int) ([]byte, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	// One byte more tells whether the first line is whole.
+	// One byte more shows whether the first line is whole.
 	b, err := tail(m.path(logFile), limit+1)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func tail(path string, limit int) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, from, size-from))
 }
 
-// lastLine is what the last line says that is not blank, cut where it is long.
+// lastLine is the message of the last line that is not blank, cut to maxLine bytes.
 func lastLine(b []byte) string {
 	line := strings.TrimSpace(string(b))
 	line = message(strings.TrimSpace(line[strings.LastIndexByte(line, '\n')+1:]))
@@ -84,7 +85,8 @@ func lastLine(b []byte) string {
 	return strings.ToValidUTF8(line, "")
 }
 
-// message is the message and the error of a line that slog wrote, as text or as JSON, and any other line as it is.
+// message is the message and the error of a line that slog wrote, as text or as JSON. It returns
+// any other line unchanged.
 func message(line string) string {
 	attributes := attributesOf(line)
 	said, _ := attributes["msg"].(string)
@@ -102,7 +104,7 @@ var attribute = regexp.MustCompile(`([^\s=]+)=("(?:[^"\\]|\\.)*"|\S*)`)
 func attributesOf(line string) map[string]any {
 	found := map[string]any{}
 	if strings.HasPrefix(line, "{") {
-		_ = json.Unmarshal([]byte(line), &found) // what is no JSON has none
+		_ = json.Unmarshal([]byte(line), &found) // invalid JSON has no attributes
 		return found
 	}
 	if !strings.HasPrefix(line, "time=") {

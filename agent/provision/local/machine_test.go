@@ -55,9 +55,10 @@ func TestAnAgentStartsWithItsFilesAndNothingOfTheServers(t *testing.T) {
 	require.Equal(t, n, session, "a group of its own")
 }
 
-// Children of a warehouse's engine open the workspace's tables by its group. Tasks have it from what the agent is told when it connects.
+// Child processes of a warehouse's engine open the workspace's tables by its group. Tasks get the
+// group from Welcome.
 func TestAWarehouseIsToldItsGroupAndItsEngines(t *testing.T) {
-	h := newHouse(t, func(h *house) { h.options.EnginesDir = "/srv/engines" })
+	h := newHouse(t, func(h *house) { h.options.EnginesDir, h.options.TrinoUnfenced = "/srv/engines", true })
 	told := func(machine, engine string) string {
 		s := h.spec(machine, 1)
 		s.Server, s.WriteEngine = doEnv, engine
@@ -68,7 +69,7 @@ func TestAWarehouseIsToldItsGroupAndItsEngines(t *testing.T) {
 	group := fmt.Sprintf("MILLPOND_AGENT_GROUP=%d\n", domain.WorkspaceID("ws_1").FileGroup())
 	for engine, want := range map[string]string{"duckdb": "duckdb", "trino": "trino", "": "duckdb"} {
 		said := told("wh_"+want+engine, engine)
-		for _, line := range []string{"MILLPOND_AGENT_WAREHOUSE=true\n", group, "MILLPOND_AGENT_WRITE_ENGINE=" + want + "\n", "MILLPOND_AGENT_ENGINES_DIR=/srv/engines\n"} {
+		for _, line := range []string{"MILLPOND_AGENT_WAREHOUSE=true\n", group, "MILLPOND_AGENT_WRITE_ENGINE=" + want + "\n", "MILLPOND_AGENT_ENGINES_DIR=/srv/engines\n", "MILLPOND_AGENT_TRINO_MAY_OPEN_HOST_FILES=true\n"} {
 			require.Contains(t, said, line)
 		}
 	}
@@ -85,11 +86,11 @@ func TestTrinoIsRefusedWithWhatToDo(t *testing.T) {
 		says   string
 	}{
 		{"installed", installed, large, ""},
-		{"too small", installed, small, "Trino needs a machine with 3 GiB of memory at least, and one of the flavor cpu.1 has 3071 MiB; choose a larger one, or the write engine duckdb."},
+		{"too small", installed, small, "Trino needs a machine with at least 3 GiB of memory, and a cpu.1 machine has 3071 MiB; choose a larger flavor, or the write engine duckdb."},
 		{"no engines", nil, large, "Trino is not installed on this host; run `millpond engine install trino` there, or choose the write engine duckdb."},
 		{
 			"not installed", func() error { return errors.New("it is not in /srv; run this") }, large,
-			"Trino is not to be had on this host: it is not in /srv; run this. Do that there, or choose the write engine duckdb.",
+			"Trino is not available on this host: it is not in /srv; run this. Do that there, or choose the write engine duckdb.",
 		},
 	} {
 		h := newHouse(t, func(h *house) { h.options.Trino = c.trino })
@@ -137,9 +138,9 @@ func TestGoneIsToldOfMachinesThatEndByThemselvesAndOfNoOthers(t *testing.T) {
 func TestAProcessIsWatchedWhereTheKernelDoesNotTellOfItsEnd(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	require.NoError(t, cmd.Start())
-	proc := process{Pid: cmd.Process.Pid, Start: ProcessStart(cmd.Process.Pid)}
+	proc := process{Pid: cmd.Process.Pid, Start: processStart(cmd.Process.Pid)}
 	ended := make(chan bool)
-	w := &watch{process: proc, ctx: t.Context()}
+	w := &watch{process: proc, ctx: t.Context(), cancel: func() {}}
 	go func() { ended <- w.wait() }()
 	require.NoError(t, cmd.Process.Kill())
 	require.True(t, <-ended)
@@ -151,7 +152,7 @@ func TestAProcessThatWasNotRecordedIsFound(t *testing.T) {
 	s := h.spec("cmp_a", 1)
 	h.ensure(s)
 	running := h.agents(s.Machine)
-	m, err := h.place(s.Machine)
+	m, err := h.machineDir(s.Machine)
 	require.NoError(t, err)
 	r, err := m.read()
 	require.NoError(t, err)
@@ -189,7 +190,7 @@ func TestAPidAloneIsSomebodyElse(t *testing.T) {
 	require.NoError(t, bystander.Start())
 	defer func() { _ = bystander.Wait() }()
 	defer func() { _ = bystander.Process.Kill() }()
-	m, err := h.place(s.Machine)
+	m, err := h.machineDir(s.Machine)
 	require.NoError(t, err)
 	r, err := m.read()
 	require.NoError(t, err)
@@ -234,12 +235,12 @@ func TestAStartPutsALargeLogAside(t *testing.T) {
 	s := h.spec("cmp_a", 1)
 	s.Server = doEnv
 	require.NoError(t, os.MkdirAll(h.file(s, ""), 0o700))
-	require.NoError(t, os.WriteFile(h.file(s, "agent.log"), append(make([]byte, LogLimit), "before\n"...), 0o600))
+	require.NoError(t, os.WriteFile(h.file(s, "agent.log"), append(make([]byte, logLimit), "before\n"...), 0o600))
 	h.ensure(s)
 	h.eventually(func() bool { return strings.Contains(h.said(s), "end of environment") })
 	info, err := os.Stat(h.file(s, "agent.log.1"))
 	require.NoError(t, err)
-	require.Equal(t, int64(LogLimit+len("before\n")), info.Size())
+	require.Equal(t, int64(logLimit+len("before\n")), info.Size())
 }
 
 func TestCheckSaysWhatDoesNotWork(t *testing.T) {
@@ -267,14 +268,14 @@ func TestOneOddMachineDoesNotKeepTheServerFromStarting(t *testing.T) {
 	h.ensure(sound)
 	h.kill(odd.Machine)
 	require.Equal(t, odd.MachineRef, <-gone)
-	m, err := h.place(odd.Machine)
+	m, err := h.machineDir(odd.Machine)
 	require.NoError(t, err)
 	r, err := m.read()
 	require.NoError(t, err)
 	r.Process = process{}
 	require.NoError(t, m.write(r))
-	for range 2 { // two at once, of which nothing is recorded
-		_, err := launch("/proc/self/exe", []string{"millpond", "agent", "--server", doEnv, "--data-dir", m.data()}, &os.ProcAttr{})
+	for range 2 { // two unrecorded ones at once
+		_, err := launch("/proc/self/exe", []string{"millpond", "agent", "--server", doEnv, "--data-dir", m.data()}, &os.ProcAttr{Dir: m.dir})
 		require.NoError(t, err)
 	}
 	h.eventually(func() bool { return len(h.agents(odd.Machine)) == 2 })

@@ -21,17 +21,19 @@ import (
 
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/agent/worker"
+	"github.com/millpond/millpond/agent/worker/shim"
 	"github.com/millpond/millpond/domain"
 )
 
-// The test binary is the image: it is what a machine runs, with the real worker in it, and the server that is killed.
+// The test binary is the image: machines run it with the real worker, and it is the server that a
+// test kills.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "agent":
 			exitNow(agentMain(os.Args[2:]))
 		case "shim":
-			exitNow(worker.ShimMain())
+			exitNow(shim.Main())
 		case "version":
 			fmt.Println("millpond of a test")
 			exitNow(0)
@@ -42,10 +44,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// exitNow spares the second that the race detector sleeps at the end of a process.
+// exitNow avoids the second that the race detector sleeps at the end of a process.
 func exitNow(code int) { _, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, uintptr(code), 0, 0) }
 
-// Servers that stand for what an agent is to do, instead of connecting.
+// Server addresses that make an agent do something else than connect.
 const (
 	doExit = "test:exit" // log a line and exit 3
 	doDeaf = "test:deaf" // live, and ignore SIGTERM
@@ -107,10 +109,10 @@ func agentMain(args []string) int {
 
 var settings = domain.ProviderSettings{Kind: domain.ProviderLocal}
 
-// roomy is a host on which the tests' machines fit.
+// roomy is a host large enough for the tests' machines.
 var roomy = host{cores: 12, memory: 12 << 30}
 
-// house is a directory of machines, in which nothing is left when the test has ended.
+// house is a directory of machines. At the end of the test it checks that nothing is left.
 type house struct {
 	*testing.T
 	dir     string
@@ -154,7 +156,8 @@ func (h *house) leftGroups() (left []string) {
 	require.NoError(h, err)
 	for _, e := range entries {
 		if _, id, ok := strings.Cut(strings.TrimPrefix(e.Name(), "millpond-"), "-"); ok {
-			m := place{id: domain.MachineID(id), dir: filepath.Join(h.dir, id)}
+			m, err := h.machineDir(domain.MachineID(id))
+			require.NoError(h, err)
 			if path := h.groups.path(m); filepath.Base(path) == e.Name() {
 				left = append(left, path)
 			}
@@ -163,7 +166,7 @@ func (h *house) leftGroups() (left []string) {
 	return left
 }
 
-// reopen makes another provider on the directory.
+// reopen opens another provider on the directory.
 func (h *house) reopen() domain.Provider {
 	h.Helper()
 	if h.Provider != nil {
@@ -176,10 +179,10 @@ func (h *house) reopen() domain.Provider {
 	return p
 }
 
-// agents are the living processes of a machine's directory, found by other means than the provider's own.
+// agents are the living agents of a machine's directory, found without the provider's code.
 func (h *house) agents(id domain.MachineID) []string {
 	h.Helper()
-	found, parents := map[int]string{}, map[int]int{} // when they started, and by whom, which one that ends meanwhile no longer tells
+	found, parents := map[int]string{}, map[int]int{} // start times and parents, read first: an ended process has none
 	for _, pid := range allPids(h.T) {
 		parents[pid] = parentOf(pid)
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -192,7 +195,7 @@ func (h *house) agents(id domain.MachineID) []string {
 	}
 	var names []string
 	for pid, start := range found {
-		// A child that is still to become something else looks like its parent.
+		// A child before its exec looks like its parent.
 		if _, child := found[parents[pid]]; start != "" && !child {
 			names = append(names, strconv.Itoa(pid)+" since "+start)
 		}
@@ -200,8 +203,8 @@ func (h *house) agents(id domain.MachineID) []string {
 	return names
 }
 
-// inExec says that a process without a command line is just becoming another program, and will have one: a thread of the kernel, or one that is dead, has no
-// program.
+// inExec reports whether a process without a command line is in exec, and will have one. Kernel
+// threads and dead processes have no program.
 func inExec(pid int) bool {
 	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil

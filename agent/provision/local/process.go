@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one by pid and start: a pid alone may be somebody else's by now.
+// process identifies a process by pid and start time, because a pid may be reused.
 type process struct {
 	Pid         int
 	Start       string // in the kernel's ticks
-	Incarnation int    // of the machine that it is; 0 for other processes
+	Incarnation int    // of the machine that it runs; 0 for other processes
 }
 
-func (p process) alive() bool { return p.Pid > 0 && p.Start != "" && ProcessStart(p.Pid) == p.Start }
+func (p process) alive() bool { return p.Pid > 0 && p.Start != "" && processStart(p.Pid) == p.Start }
 
-// ProcessStart is when the process began, as the kernel tells it; empty when it is gone or dead.
-func ProcessStart(pid int) string {
+// processStart returns the start time of a process in the kernel's ticks; "" if it has ended.
+func processStart(pid int) string {
 	fields := statFields(pid)
 	const state, start = 0, 19 // fields 3 and 22 of proc(5)
 	if len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {
@@ -43,7 +44,8 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// statFields are those after the process's name, which is in parentheses and may hold anything.
+// statFields are the fields after the process's name, which is in parentheses and may contain
+// anything.
 func statFields(pid int) []string {
 	b, err := os.ReadFile(procPath(pid, "stat"))
 	if err != nil {
@@ -54,7 +56,7 @@ func statFields(pid int) []string {
 
 func procPath(pid int, file string) string { return "/proc/" + strconv.Itoa(pid) + "/" + file }
 
-// pids lists what runs on the host but this process itself.
+// pids lists the processes on the host, without this process.
 func pids() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -74,32 +76,45 @@ func pids() ([]int, error) {
 	return found, nil
 }
 
-// agentsOf finds the agents that work in a data directory, by their command line.
+// agentsOf finds the agents that work in a data directory, by their command lines.
 func agentsOf(data string) ([]process, error) {
 	all, err := pids()
 	if err != nil {
 		return nil, err
 	}
 	var found []process
-	parents := map[int]int{} // read before the command line: a process that ends meanwhile no longer tells
+	parents := map[int]int{} // read before the command line: a process that ends meanwhile no longer has it
 	for _, pid := range all {
 		parent := parentOf(pid)
-		if p := (process{Pid: pid, Start: ProcessStart(pid)}); p.Start != "" && isAgent(pid, data) && !slices.Contains(arguments(pid), clearFlag) {
+		if p := (process{Pid: pid, Start: processStart(pid)}); p.Start != "" && isAgent(pid, data) && !slices.Contains(arguments(pid), clearFlag) {
 			found = append(found, p)
 			parents[pid] = parent
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(found), func(p process) bool {
-		// A child of the agent's that is about to become something else has the agent's command line for a moment.
+		// A child of the agent has the agent's command line until its exec.
 		return slices.ContainsFunc(found, func(q process) bool { return q.Pid == parents[p.Pid] })
 	}), nil
 }
 
-// isAgent says whether a process is an agent in the directory, or clears it. It compares whole arguments: one directory's name may begin with another's.
+// isAgent reports whether a process is an agent in the directory, or clears it. It compares whole
+// arguments, because one directory's name may be a prefix of another's.
 func isAgent(pid int, data string) bool {
 	args := arguments(pid)
 	i := slices.Index(args, dataFlag)
-	return i > 1 && args[1] == agentCommand && i+1 < len(args) && args[i+1] == data
+	return i > 1 && args[1] == agentCommand && i+1 < len(args) && args[i+1] == data && startedIn(pid, filepath.Dir(data))
+}
+
+// startedIn reports whether a machine's process was started in this directory. A directory that had
+// the path earlier and was moved is another directory.
+func startedIn(pid int, dir string) bool {
+	cwd := procPath(pid, "cwd")
+	is, err := os.Stat(cwd)
+	if there, failed := os.Stat(dir); err == nil && failed == nil && os.SameFile(is, there) {
+		return true
+	}
+	target, err := os.Readlink(cwd)
+	return err == nil && target == dir+" (deleted)"
 }
 
 func arguments(pid int) []string {
@@ -110,14 +125,14 @@ func arguments(pid int) []string {
 	return strings.Split(string(b), "\x00")
 }
 
-// signal reaches this very process or none.
+// signal signals this process, and never another one with the same pid.
 func (p process) signal(sig syscall.Signal) error {
 	handle, err := os.FindProcess(p.Pid)
 	if err != nil {
 		return nil // gone
 	}
 	defer func() { _ = handle.Release() }()
-	if !p.alive() { // asked while the handle holds on to the process that has the pid
+	if !p.alive() { // checked while the handle refers to the process with the pid
 		return nil
 	}
 	if err := handle.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, unix.ESRCH) {
@@ -126,10 +141,10 @@ func (p process) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// killTime is in what a process that was killed must be gone; one that hangs in the kernel is not.
+// killTime bounds the wait for a killed process, which may hang in the kernel.
 const killTime = 10 * time.Second
 
-// end ends the process: it is asked, and killed after the grace or when ctx ends.
+// end sends SIGTERM, and SIGKILL after the grace period or when ctx ends.
 func (p process) end(ctx context.Context, grace time.Duration) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
@@ -150,11 +165,20 @@ func (p process) end(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
-// reap takes the process off the kernel's books where it was this one's child, and says how it ended.
-func (p process) reap() (unix.WaitStatus, bool) {
-	var status unix.WaitStatus
-	pid, err := unix.Wait4(p.Pid, &status, unix.WNOHANG, nil)
-	return status, err == nil && pid == p.Pid
+// reap collects the exit status of the process. It reports false if the process is not an ended
+// child of this one. The kernel keeps the status back until all threads of the process have ended.
+func (p process) reap() (status unix.WaitStatus, ours bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for wait := (pauses{}); ; {
+		pid, err := unix.Wait4(p.Pid, &status, unix.WNOHANG, nil)
+		if err == nil && pid == p.Pid {
+			return status, true
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) || !wait.next(ctx) {
+			return status, false
+		}
+	}
 }
 
 func (p process) awaitEnd(ctx context.Context) bool {
@@ -166,10 +190,10 @@ func (p process) awaitEnd(ctx context.Context) bool {
 	return true
 }
 
-// pauses grow from a millisecond to fifty.
+// pauses are waits that grow from 1 ms to 50 ms.
 type pauses struct{ last time.Duration }
 
-// next waits, and reports false when ctx has ended.
+// next waits. It reports false if ctx has ended.
 func (w *pauses) next(ctx context.Context) bool {
 	w.last = min(max(2*w.last, time.Millisecond), 50*time.Millisecond)
 	timer := time.NewTimer(w.last)

@@ -1,5 +1,6 @@
-// Package local makes machines that are agent processes on the server's own host: each in a directory, a session and, where they can be had, a control
-// group of its own. What there is of a machine is on disk and in /proc, never in memory alone, so another server on the same directory finds all of it.
+// Package local creates machines that are agent processes on the server's own host. Each has its
+// own directory, session and, if available, control group. The state of a machine is on disk and in
+// /proc, so another server on the same directory finds it.
 package local
 
 import (
@@ -15,33 +16,38 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
 )
 
 // Options configure a Provider.
 type Options struct {
-	Dir        string // where machines live; made if it is not there
-	Binary     string // the millpond binary that machines run; empty stands for the one that runs now, also after its file was replaced
+	Dir        string // directory of the machines; created if missing
+	Binary     string // the millpond binary that machines run; empty means the running binary, even after its file was replaced
 	Version    string // of the binary, for people
 	Log        *slog.Logger
-	LogFormat  string       // of the agents: text or json; empty stands for text
+	LogFormat  string       // of the agents: text or json; empty means text
 	EnginesDir string       // where engines are installed, for the agents of warehouses
-	Trino      func() error // says whether Trino is installed there; its error says what to do where it is not. nil means that it is not
-	// Gone is told of machines whose process ended without Release or another Ensure; it is a hint, and may be nil. It is called by a goroutine of the
-	// provider's own and must not wait for Close.
+	Trino      func() error // returns nil if Trino is installed there, else an error that says what to do; nil means not installed
+	// TrinoUnfenced lets warehouses run Trino on tables that are files even if the kernel has no
+	// Landlock.
+	TrinoUnfenced bool
+	// Gone is called for a machine when its process ended without Release or another Ensure. It is
+	// a hint, and may be nil. A goroutine of the provider calls it; it must not wait for Close.
 	Gone func(domain.MachineRef)
 }
 
-// Provider makes machines on this host. It implements domain.Provider.
+// Provider creates machines on this host. It implements domain.Provider.
 type Provider struct {
-	options Options
-	log     *slog.Logger
-	dir     string // absolute, without symbolic links: what /proc shows
-	host    host
-	images  *images
-	records records
-	groups  *cgroups
-	locks   keyed
+	options   Options
+	log       *slog.Logger
+	dir       string // absolute, without symbolic links: what /proc shows
+	directory string // its id
+	host      host
+	images    *images
+	records   records
+	groups    *cgroups
+	locks     machineLocks
 
 	watching sync.WaitGroup
 	mu       sync.Mutex
@@ -54,7 +60,7 @@ var _ domain.Provider = (*Provider)(nil)
 
 const checkTime = 10 * time.Second
 
-// New opens the directory of machines, and watches those that run in it.
+// New opens the directory of machines, and watches the machines that run in it.
 func New(o Options) (*Provider, error) {
 	return open(o, readHost(), findCgroups())
 }
@@ -76,6 +82,9 @@ func open(o Options, h host, groups *cgroups) (*Provider, error) {
 		images:  &images{dir: filepath.Join(dir, imagesDir), source: cmp.Or(o.Binary, "/proc/self/exe"), version: o.Version},
 		watches: map[domain.MachineID]*watch{}, exits: map[domain.MachineID]exit{},
 	}
+	if err := p.identify(); err != nil {
+		return nil, fmt.Errorf("identifying the directory of machines: %w", err)
+	}
 	if err := p.tidy(); err != nil {
 		return nil, err
 	}
@@ -86,7 +95,21 @@ func open(o Options, h host, groups *cgroups) (*Provider, error) {
 	return p, nil
 }
 
-// passable is the mode of directories on the way to what a task works in: as root, tasks have users of their own, who pass and read nothing.
+// identify determines the id of the directory. A copy of a directory has none of its machines.
+func (p *Provider) identify() error {
+	d, was, err := agent.FindDirectory(p.dir, "")
+	if err != nil {
+		return err
+	}
+	if news := d.News(was); news != "" {
+		p.log.Warn(news)
+	}
+	p.directory = d.ID
+	return d.Keep(was)
+}
+
+// passable is the mode of the parents of a task's working directory. Under a root server tasks run
+// as other users, who may traverse these directories but not read them.
 func passable() fs.FileMode {
 	if os.Geteuid() == 0 {
 		return 0o711
@@ -94,7 +117,7 @@ func passable() fs.FileMode {
 	return 0o700
 }
 
-// makePassable makes a directory of that mode, whatever the umask.
+// makePassable creates a directory of mode passable, whatever the umask.
 func makePassable(dir string) error {
 	if err := os.MkdirAll(dir, passable()); err != nil {
 		return err
@@ -113,7 +136,7 @@ func makeDir(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// tidy removes what a crash left of a check or of an image that was being written.
+// tidy removes the temporary files of checks and images that a crash left behind.
 func (p *Provider) tidy() error {
 	for _, pattern := range []string{filepath.Join(p.dir, tempPrefix+"*"), filepath.Join(p.dir, imagesDir, tempPrefix+"*")} {
 		left, err := filepath.Glob(pattern)
@@ -121,7 +144,7 @@ func (p *Provider) tidy() error {
 			return err
 		}
 		for _, path := range left {
-			if info, err := os.Lstat(path); err != nil || time.Since(info.ModTime()) < time.Hour { // another server may be at it
+			if info, err := os.Lstat(path); err != nil || time.Since(info.ModTime()) < time.Hour { // another server may be using it
 				continue
 			}
 			if err := os.RemoveAll(path); err != nil {
@@ -132,10 +155,10 @@ func (p *Provider) tidy() error {
 	return nil
 }
 
-// adopt watches the machines that an earlier server left running, also one whose process it had no time to record. An odd one is not watched, and keeps
-// nobody from the others.
+// adopt watches the machines that an earlier server left running, even if it had no time to record
+// their processes. A machine with a broken record is logged and skipped.
 func (p *Provider) adopt() error {
-	all, err := p.places()
+	all, err := p.machineDirs()
 	if err != nil {
 		return err
 	}
@@ -148,8 +171,8 @@ func (p *Provider) adopt() error {
 			p.log.Error("the record of a machine cannot be read, so it is not watched", "machine", m.id, "error", err)
 			continue
 		}
-		if err := p.settle(m, &r); err != nil {
-			p.log.Error("which process is a machine's agent is not known, so it is not watched", "machine", m.id, "error", err)
+		if err := p.completeRecord(m, &r); err != nil {
+			p.log.Error("the process of a machine's agent is unknown, so the machine is not watched", "machine", m.id, "error", err)
 			continue
 		}
 		if r.Process.alive() {
@@ -160,7 +183,7 @@ func (p *Provider) adopt() error {
 	return nil
 }
 
-// Close stops watching. The machines run on, for the next Provider on the directory.
+// Close stops watching. The machines continue for the next Provider on the directory.
 func (p *Provider) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -171,7 +194,8 @@ func (p *Provider) Close() {
 	p.watching.Wait()
 }
 
-// Check implements domain.Provider: the directory can be written and the binary runs.
+// Check implements domain.Provider. It checks that the directory is writable and that the binary
+// runs.
 func (p *Provider) Check(ctx context.Context, s domain.ProviderSettings) error {
 	if err := checkSettings(s); err != nil {
 		return err
@@ -205,7 +229,8 @@ func checkSettings(s domain.ProviderSettings) error {
 	return nil
 }
 
-// plain is an error of the file system without the path, which the sentence around it says.
+// plain removes the path from an error of the file system, because the message around it has the
+// path.
 func plain(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -213,7 +238,8 @@ func plain(err error) error {
 	return err
 }
 
-// Resolve implements domain.Provider. An image is a binary of this server, kept under its checksum.
+// Resolve implements domain.Provider. An image is a binary of this server, stored under its
+// checksum.
 func (p *Provider) Resolve(_ context.Context, s domain.ProviderSettings, image string) (string, error) {
 	if err := checkSettings(s); err != nil {
 		return "", err
@@ -221,9 +247,10 @@ func (p *Provider) Resolve(_ context.Context, s domain.ProviderSettings, image s
 	return p.images.resolve(image)
 }
 
-// Alive implements domain.Provider. The detail has the exit status where it is known, and the last line of the agent's log.
+// Alive implements domain.Provider. The detail has the exit status, if known, and the last line of
+// the agent's log.
 func (p *Provider) Alive(_ context.Context, ref domain.MachineRef) (bool, string, error) {
-	m, err := p.place(ref.Machine)
+	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return false, "", err
 	}
@@ -234,24 +261,24 @@ func (p *Provider) Alive(_ context.Context, ref domain.MachineRef) (bool, string
 	if err != nil {
 		return false, "", err
 	}
-	if err := p.settle(m, &r); err != nil {
+	if err := p.completeRecord(m, &r); err != nil {
 		return false, "", err
 	}
 	switch {
 	case !r.Process.alive():
-		return false, p.obituary(m, r), nil
+		return false, p.describeEnd(m, r), nil
 	case r.Process.Incarnation != ref.Incarnation:
-		return false, fmt.Sprintf("Incarnation %d runs on this host, and not %d.", r.Process.Incarnation, ref.Incarnation), nil
+		return false, fmt.Sprintf("Incarnation %d runs on this host, not %d.", r.Process.Incarnation, ref.Incarnation), nil
 	}
 	return true, "", nil
 }
 
-// obituary says what is known of a process's end.
-func (p *Provider) obituary(m place, r record) string {
+// describeEnd says what is known about the end of a machine's process.
+func (p *Provider) describeEnd(m machineDir, r record) string {
 	if r.Released {
 		return "It was released."
 	}
-	said := "The machine's process is not there any more."
+	said := "The machine's process no longer exists."
 	p.mu.Lock()
 	if e, ok := p.exits[m.id]; ok && e.process == r.Process {
 		said = "The machine's process ended: " + e.status + "."
@@ -264,9 +291,9 @@ func (p *Provider) obituary(m place, r record) string {
 	return said
 }
 
-// Machines implements domain.Provider. Of a machine whose record is lost, only the id is known.
+// Machines implements domain.Provider. For a machine with a lost record, only the id is known.
 func (p *Provider) Machines(context.Context) ([]domain.MachineRef, error) {
-	all, err := p.places()
+	all, err := p.machineDirs()
 	if err != nil {
 		return nil, err
 	}
@@ -281,9 +308,10 @@ func (p *Provider) Machines(context.Context) ([]domain.MachineRef, error) {
 	return refs, nil
 }
 
-// Log implements domain.Provider. It begins at the start of a line. Of a machine that is not known it is empty.
+// Log implements domain.Provider. The log begins at the start of a line. It is empty for an unknown
+// machine.
 func (p *Provider) Log(_ context.Context, ref domain.MachineRef, limit int) ([]byte, error) {
-	m, err := p.place(ref.Machine)
+	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return nil, err
 	}

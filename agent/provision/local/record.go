@@ -15,7 +15,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// What there is in a machine's directory.
+// The files of a machine's directory.
 const (
 	recordFile    = "machine.json"
 	bootstrapFile = "bootstrap"   // the single-use token, for the agent to read
@@ -27,64 +27,67 @@ const (
 
 const tempPrefix = ".new-"
 
-// place is the directory of one machine.
-type place struct {
-	id  domain.MachineID
-	dir string
+// machineDir is the directory of one machine.
+type machineDir struct {
+	id        domain.MachineID
+	dir       string
+	directory string // id of the provider's directory
 }
 
-func (m place) path(name string) string { return filepath.Join(m.dir, name) }
-func (m place) data() string            { return m.path(dataDir) }
+func (m machineDir) path(name string) string { return filepath.Join(m.dir, name) }
+func (m machineDir) data() string            { return m.path(dataDir) }
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
 
-// place is where a machine has its directory.
-func (p *Provider) place(id domain.MachineID) (place, error) {
+// machineDir returns the directory of a machine, which may not exist.
+func (p *Provider) machineDir(id domain.MachineID) (machineDir, error) {
 	if !plainName.MatchString(string(id)) || id == imagesDir {
-		return place{}, domain.Invalid("machine", "The machine's id %q is no plain file name.", id)
+		return machineDir{}, domain.Invalid("machine", "The machine's id %q is not a plain file name.", id)
 	}
-	return place{id: id, dir: filepath.Join(p.dir, string(id))}, nil
+	return machineDir{id: id, dir: filepath.Join(p.dir, string(id)), directory: p.directory}, nil
 }
 
-// places are those of all machines of which there is something left.
-func (p *Provider) places() ([]place, error) {
+// machineDirs returns the directories of all machines that have one.
+func (p *Provider) machineDirs() ([]machineDir, error) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
-	var all []place
+	var all []machineDir
 	for _, e := range entries {
-		if m, err := p.place(domain.MachineID(e.Name())); err == nil && e.IsDir() {
+		if m, err := p.machineDir(domain.MachineID(e.Name())); err == nil && e.IsDir() {
 			all = append(all, m)
 		}
 	}
 	return all, nil
 }
 
-// record is what is known of a machine. It is written before its process is started, so that no crash leaves a process of which nothing is known.
+// record is the stored state of a machine. It is written before the process starts, so that a crash
+// cannot leave an unknown process.
 type record struct {
 	Ref        domain.MachineRef
+	Directory  string // id of the provider's directory that it was written in; empty when an earlier version wrote it
 	Flavor     string
 	Cores      int
-	GPUs       []int  // indexes of those it has to itself
+	GPUs       []int  // indexes of the GPUs that only it uses
 	Image      string // immutable reference
 	Args       []string
-	Cgroup     string   // directory; empty without
-	OldCgroups []string // where an earlier incarnation's tasks may run on, after the server moved
-	Process    process  // the zero value where none was started yet, or where that was not recorded any more
-	Released   bool     // nothing is left but the log
+	Cgroup     string   // directory; empty without a group
+	OldCgroups []string // groups in which an earlier incarnation's tasks may still run, after the server moved
+	Process    process  // the zero value if no process started yet, or if a crash prevented its recording
+	Released   bool     // only the log is left
 }
 
 var errBroken = errors.New("the record of a machine cannot be read")
 
-// processRef names the incarnation that runs, which may be one before that of the record.
+// processRef names the incarnation that runs. It may be older than the incarnation of the record.
 func (r record) processRef() domain.MachineRef {
 	ref := r.Ref
 	ref.Incarnation = r.Process.Incarnation
 	return ref
 }
 
-func (m place) read() (record, error) {
+func (m machineDir) read() (record, error) {
 	var r record
 	b, err := os.ReadFile(m.path(recordFile))
 	if err != nil {
@@ -93,10 +96,13 @@ func (m place) read() (record, error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return record{}, fmt.Errorf("%w: %s: %w", errBroken, m.path(recordFile), err)
 	}
+	if r.Directory != "" && r.Directory != m.directory { // this directory is a copy: the machine is in the original
+		return record{Ref: r.Ref, Released: true}, nil
+	}
 	return r, nil
 }
 
-// records are those that were read, for as long as their files stay the same.
+// records caches records for as long as their files are unchanged.
 type records struct {
 	mu   sync.Mutex
 	read map[domain.MachineID]readRecord
@@ -107,11 +113,11 @@ type readRecord struct {
 	record
 }
 
-// settled is the age from which a file that is written once more surely gets another time.
-const settled = time.Second
+// stableAge is the age from which another write certainly changes a file's modification time.
+const stableAge = time.Second
 
-// get is the machine's record, which may be that of a moment ago.
-func (k *records) get(m place) (record, error) {
+// get returns the machine's record, which may be slightly out of date.
+func (k *records) get(m machineDir) (record, error) {
 	info, err := os.Stat(m.path(recordFile))
 	if err != nil {
 		return record{}, err
@@ -126,7 +132,7 @@ func (k *records) get(m place) (record, error) {
 		return known.record, nil
 	}
 	r, err := m.read()
-	if err != nil || time.Since(info.ModTime()) < settled {
+	if err != nil || time.Since(info.ModTime()) < stableAge {
 		return r, err
 	}
 	if k.read == nil {
@@ -142,8 +148,9 @@ func (k *records) forget(id domain.MachineID) {
 	delete(k.read, id)
 }
 
-// unmade says that there is no record because nothing was made: the data directory is made after the record, and removed before it.
-func (m place) unmade(err error) bool {
+// unmade reports whether a record is missing because the machine was never created. The data
+// directory is created after the record and removed before it.
+func (m machineDir) unmade(err error) bool {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -151,8 +158,9 @@ func (m place) unmade(err error) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// readAny is the record, or the zero value where there is none that can be read: what is left of such a machine can still be ended.
-func (m place) readAny() (record, error) {
+// readAny returns the record, or the zero value if the record is missing or unreadable. The
+// processes of such a machine can still be ended.
+func (m machineDir) readAny() (record, error) {
 	r, err := m.read()
 	if errors.Is(err, errBroken) || errors.Is(err, fs.ErrNotExist) {
 		return record{}, nil
@@ -160,7 +168,8 @@ func (m place) readAny() (record, error) {
 	return r, err
 }
 
-func (m place) write(r record) error {
+func (m machineDir) write(r record) error {
+	r.Directory = m.directory
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -168,7 +177,7 @@ func (m place) write(r record) error {
 	return replaceFile(m.path(recordFile), b)
 }
 
-// replaceFile puts a file there, for this user alone, as a whole or not at all.
+// replaceFile replaces a file atomically. Only this user can read it.
 func replaceFile(path string, b []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix)
 	if err != nil {
@@ -184,19 +193,20 @@ func replaceFile(path string, b []byte) error {
 	return nil
 }
 
-// A process that is about to become something else looks like an agent for a moment: one that still does after the pause is one.
+// A child of an agent looks like an agent until its exec. A process that still does after the pause
+// is an agent.
 const (
-	settlePause = 20 * time.Millisecond
-	settleTries = 50
+	agentPause = 20 * time.Millisecond
+	agentTries = 50
 )
 
-// settle completes a record whose process was started and not recorded any more.
-func (p *Provider) settle(m place, r *record) error {
+// completeRecord fills in the process of a record if it was started but not recorded.
+func (p *Provider) completeRecord(m machineDir, r *record) error {
 	if r.Released || r.Process != (process{}) {
 		return nil
 	}
 	var before []process
-	for range settleTries {
+	for range agentTries {
 		found, err := agentsOf(m.data())
 		if err != nil || len(found) == 0 {
 			return err
@@ -207,16 +217,16 @@ func (p *Provider) settle(m place, r *record) error {
 			return nil
 		}
 		before = found
-		<-time.After(settlePause)
+		<-time.After(agentPause)
 	}
 	return fmt.Errorf("the processes %v all work in %s", before, m.data())
 }
 
-// openTree gives this user back the rights to its own directories.
+// openTree restores this user's rights to its own directories.
 func openTree(path string) {
 	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700) // what cannot be opened cannot be removed, which is said then
+			_ = os.Chmod(p, 0o700) // on failure the removal reports the error
 		}
 		return nil
 	})

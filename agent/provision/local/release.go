@@ -18,14 +18,14 @@ import (
 
 const (
 	releaseGrace = 3 * time.Second  // for the agent to end
-	clearTime    = 20 * time.Second // for all that it ran to end
+	clearTime    = 20 * time.Second // for everything that it ran to end
 	clearTries   = 3
-	sweepTime    = 10 * time.Second // for what is left after that
+	sweepTime    = 10 * time.Second // for the remaining processes to end
 )
 
 // Release implements domain.Provider. The log of the agent stays.
 func (p *Provider) Release(ctx context.Context, ref domain.MachineRef) error {
-	m, err := p.place(ref.Machine)
+	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return err
 	}
@@ -37,9 +37,9 @@ func (p *Provider) Release(ctx context.Context, ref domain.MachineRef) error {
 	return p.release(ctx, m)
 }
 
-// Remove implements domain.Provider. Images that no machine has any more go as well.
+// Remove implements domain.Provider. It also removes images that no machine uses any more.
 func (p *Provider) Remove(ctx context.Context, ref domain.MachineRef) error {
-	m, err := p.place(ref.Machine)
+	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return err
 	}
@@ -58,14 +58,14 @@ func (p *Provider) Remove(ctx context.Context, ref domain.MachineRef) error {
 	delete(p.exits, m.id)
 	p.mu.Unlock()
 	p.records.forget(m.id)
-	if err := p.pruneImages(); err != nil { // the machine is removed all the same, and the next one's removal tries again
+	if err := p.pruneImages(); err != nil { // the machine is removed all the same; the next removal retries
 		p.log.Warn("unused images could not be removed", "error", err)
 	}
 	return nil
 }
 
-func (p *Provider) release(ctx context.Context, m place) error {
-	r, err := m.readAny() // without a record, or even a directory, there may still be processes
+func (p *Provider) release(ctx context.Context, m machineDir) error {
+	r, err := m.readAny() // there may be processes even without a record or a directory
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (p *Provider) release(ctx context.Context, m place) error {
 			return fmt.Errorf("removing what the machine had: %w", err)
 		}
 	}
-	if r.Ref == (domain.MachineRef{}) { // if there is a record, it cannot be read
+	if r.Ref == (domain.MachineRef{}) { // the record is missing or unreadable
 		return removeTree(m.path(recordFile))
 	}
 	if r.Released {
@@ -101,13 +101,13 @@ func (p *Provider) release(ctx context.Context, m place) error {
 	return m.write(r)
 }
 
-// endAgents ends the recorded process, and whatever else works in the data directory as an agent.
-func endAgents(ctx context.Context, m place, r record) error {
+// endAgents ends the recorded process and every other agent in the data directory.
+func endAgents(ctx context.Context, m machineDir, r record) error {
 	found, err := agentsOf(m.data())
 	if err != nil {
 		return err
 	}
-	for _, agent := range append(found, r.Process) { // one that clears the directory is left to the sweep
+	for _, agent := range append(found, r.Process) { // sweep ends a process that clears the directory
 		if !agent.alive() {
 			continue
 		}
@@ -118,13 +118,14 @@ func endAgents(ctx context.Context, m place, r record) error {
 	return nil
 }
 
-// clear has the agent's own program end every attempt that lives on without an agent: it alone knows their shims and their users.
-func (p *Provider) clear(ctx context.Context, m place, r record, groups []string) error {
+// clear runs the agent's own program to end every attempt that runs without an agent. Only that
+// program knows the attempts' shims and users.
+func (p *Provider) clear(ctx context.Context, m machineDir, r record, groups []string) error {
 	if _, err := os.Lstat(m.data()); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	binary, err := p.images.open(r.Image)
-	if err != nil { // the server's own will do
+	if err != nil { // the server's own binary also works
 		binary = p.images.source
 	}
 	for try, wait := 1, (pauses{}); ; try++ {
@@ -143,7 +144,7 @@ func (p *Provider) clear(ctx context.Context, m place, r record, groups []string
 	}
 }
 
-func clearOnce(ctx context.Context, m place, binary string) error {
+func clearOnce(ctx context.Context, m machineDir, binary string) error {
 	ctx, cancel := context.WithTimeout(ctx, clearTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, agentCommand, dataFlag, m.data(), clearFlag)
@@ -156,8 +157,8 @@ func clearOnce(ctx context.Context, m place, binary string) error {
 	return nil
 }
 
-// sweep kills what still belongs to the machine, and returns when nothing does.
-func sweep(ctx context.Context, m place, groups []string) error {
+// sweep kills the machine's remaining processes, and returns when none is left.
+func sweep(ctx context.Context, m machineDir, groups []string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
 	for wait := (pauses{}); ; {
@@ -178,8 +179,9 @@ func sweep(ctx context.Context, m place, groups []string) error {
 	}
 }
 
-// remains are the processes that belong to a machine: members of its control groups, its agent, and whatever has its root, its working directory, a part of
-// its environment or a file that it can write below the data directory.
+// remains are the processes that belong to a machine: members of its control groups, its agent, and
+// processes tied to the data directory. A tie is a root, a working directory, an environment value
+// or a writable open file below it.
 func remains(data string, groups []string) ([]process, error) {
 	all, err := pids()
 	if err != nil {
@@ -193,7 +195,7 @@ func remains(data string, groups []string) ([]process, error) {
 	}
 	var found []process
 	for _, pid := range all {
-		p := process{Pid: pid, Start: ProcessStart(pid)}
+		p := process{Pid: pid, Start: processStart(pid)}
 		if p.Start != "" && (member[pid] || isAgent(pid, data) || tied(pid, data)) {
 			found = append(found, p)
 		}
@@ -217,7 +219,8 @@ func tied(pid int, data string) bool {
 	return writes(pid, data)
 }
 
-// writes says whether a process can write a file below the directory, as shims can. One that only reads may be a backup.
+// writes reports whether a process has a writable open file below the directory, as shims do. A
+// process that only reads may be a backup.
 func writes(pid int, data string) bool {
 	dir, err := os.Open(procPath(pid, "fd"))
 	if err != nil {
@@ -242,7 +245,7 @@ func below(path, dir string) bool {
 	return ok && (rest == "" || rest[0] == '/' || strings.HasPrefix(rest, " (deleted)"))
 }
 
-// removeTree deletes a directory, also where a task took away its own rights to it.
+// removeTree deletes a directory, even if a task removed this user's rights to it.
 func removeTree(path string) error {
 	err := os.RemoveAll(path)
 	if err == nil || !errors.Is(err, unix.EACCES) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -48,7 +49,8 @@ func TestWhatCannotBeEndedIsAnError(t *testing.T) {
 	require.NoDirExists(t, h.file(s, "data"))
 }
 
-// TestReleaseEndsWhatTheAgentDoesNotKnowOf starts processes that only their ties to the directory give away, and their likes that have none.
+// TestReleaseEndsWhatTheAgentDoesNotKnowOf starts processes that are known only by their ties to
+// the directory, and similar ones without ties.
 func TestReleaseEndsWhatTheAgentDoesNotKnowOf(t *testing.T) {
 	h := newHouse(t)
 	s, neighbour := h.spec("cmp_a", 1), h.spec("cmp_ab", 1)
@@ -92,7 +94,7 @@ func TestReleaseEndsWhatTheAgentDoesNotKnowOf(t *testing.T) {
 	require.True(t, h.alive(neighbour))
 }
 
-// control is a control plane that has the agent of each machine run one task.
+// control is a control plane that starts one task on the agent of each machine.
 type control struct {
 	*testing.T
 	*httptest.Server
@@ -179,7 +181,7 @@ func (c *control) start(s *tunnel.Session) {
 	_ = res.Body.Close()
 }
 
-// pids are those that the tasks have written to their logs, once there are as many.
+// pids waits until the tasks have written n pids to their logs, and returns them.
 func (c *control) pids(h *house, n int) []int {
 	var pids []int
 	h.eventually(func() bool {
@@ -207,7 +209,8 @@ func (c *control) adopted(h *house) {
 	})
 }
 
-// stubborn leaves its parent, its session, its directory, its outputs and its environment behind, and listens to no polite signal.
+// stubborn leaves its parent, its session, its directory, its outputs and its environment, and
+// ignores SIGTERM and SIGHUP.
 const stubborn = `trap "" TERM HUP; echo $$
 (setsid sh -c 'trap "" TERM HUP; cd /; echo $$; exec env -i sleep 1000 >/dev/null 2>&1' </dev/null &)
 while :; do sleep 1; done`
@@ -258,7 +261,76 @@ func requireEnded(t *testing.T, h *house, s domain.MachineSpec, pids []int) {
 		stderr, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid))
 		require.False(t, strings.HasPrefix(stderr, h.file(s, "data")), "process %d", pid)
 	}
-	if group := h.groups.path(place{id: s.Machine, dir: h.file(s, "")}); group != "" {
+	m, err := h.machineDir(s.Machine)
+	require.NoError(t, err)
+	if group := h.groups.path(m); group != "" {
 		require.NoDirExists(t, group)
 	}
+}
+
+// TestACopyLeavesTheOriginalsMachinesAlone: a copy has none of the original's machines, creates its
+// own, and ends only those.
+func TestACopyLeavesTheOriginalsMachinesAlone(t *testing.T) {
+	for name, groups := range map[string]*cgroups{"control groups": findCgroups(), "none": {why: "the test has none"}} {
+		t.Run(name, func(t *testing.T) {
+			c := newControl(t, stubborn)
+			h := newHouse(t, func(h *house) { h.groups = groups })
+			s := h.spec("cmp_a", 1)
+			s.Server = c.URL
+			h.ensure(s)
+			pids, agents := c.pids(h, 2), h.agents(s.Machine)
+
+			said := &strings.Builder{}
+			copied := newHouse(t, func(copied *house) {
+				copied.groups = groups
+				require.NoError(t, exec.Command("cp", "-a", h.dir, copied.dir).Run())
+				copied.options.Log = slog.New(slog.NewTextHandler(said, nil))
+			})
+			require.Contains(t, said.String(), copied.dir+" is a copy of "+h.dir)
+			require.NotContains(t, said.String(), "adopted a machine")
+			require.False(t, copied.alive(s))
+			s.Server = doEnv
+			s.Incarnation++
+			copied.ensure(s)
+			require.True(t, copied.alive(s))
+			require.NoError(t, copied.Release(t.Context(), s.MachineRef))
+			require.Empty(t, copied.agents(s.Machine))
+
+			s.Incarnation--
+			require.True(t, h.alive(s))
+			require.Equal(t, agents, h.agents(s.Machine))
+			for _, pid := range pids {
+				require.NotEmpty(t, startOf(pid), "process %d", pid)
+			}
+		})
+	}
+}
+
+// TestARecreatedDirectoryIsNotBlocked by leftovers: a machine without a record and without
+// processes uses nothing of the host.
+func TestARecreatedDirectoryIsNotBlocked(t *testing.T) {
+	h := newHouse(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(h.dir, "wh_before", dataDir, "engine"), 0o700))
+	s := h.spec("cmp_a", 1)
+	s.Server = doEnv
+	h.ensure(s)
+	require.True(t, h.alive(s))
+}
+
+// TestAnAgentOfAMovedDirectoryIsLeftAlone by a provider on a copy in its place.
+func TestAnAgentOfAMovedDirectoryIsLeftAlone(t *testing.T) {
+	h := newHouse(t)
+	s := h.spec("cmp_a", 1)
+	s.Server = doEnv
+	h.ensure(s)
+	running := h.agents(s.Machine)
+	aside := h.dir + ".aside"
+	require.NoError(t, exec.Command("cp", "-a", h.dir, h.dir+".copy").Run())
+	require.NoError(t, os.Rename(h.dir, aside))
+	require.NoError(t, os.Rename(h.dir+".copy", h.dir))
+	h.reopen()
+	require.False(t, h.alive(s))
+	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.Equal(t, running, h.agents(s.Machine), "it is left alone")
+	h.kill(s.Machine)
 }

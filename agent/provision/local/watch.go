@@ -12,7 +12,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// slowPoll is how often a process is looked at where the kernel does not tell of its end.
+// slowPoll is the interval of polling a process if the kernel does not report its end.
 const slowPoll = 500 * time.Millisecond
 
 // exit is how a machine's process ended.
@@ -21,39 +21,45 @@ type exit struct {
 	status  string
 }
 
-// watch waits for the end of one machine's process.
+// watch waits for the end of an agent's process.
 type watch struct {
-	ref      domain.MachineRef
+	ref      domain.MachineRef // the zero value for the agent beside the server
 	process  process
-	pidfd    *os.File // nil where the kernel has none
-	expected bool     // the provider itself ends it; under Provider.mu
+	pidfd    *os.File // nil if the kernel does not support it
+	expected bool     // the provider itself ends the process; guarded by Provider.mu
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
 
-// watch begins to watch a process, unless it is watched already. The caller has the machine's lock, or nobody else knows of the provider yet.
+// watch starts watching a process, unless it is watched already. The caller holds the machine's
+// lock, or the provider is not in use yet.
 func (p *Provider) watch(ref domain.MachineRef, proc process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.watches[ref.Machine]; p.closed || w != nil && w.process == proc {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &watch{ref: ref, process: proc, ctx: ctx, cancel: cancel}
-	if fd, err := unix.PidfdOpen(proc.Pid, unix.PIDFD_NONBLOCK); err == nil {
-		w.pidfd = os.NewFile(uintptr(fd), "pidfd")
-	}
+	w := newWatch(ref, proc)
 	p.watches[ref.Machine] = w
 	delete(p.exits, ref.Machine)
 	p.watching.Go(func() {
-		defer cancel()
 		if w.wait() {
 			p.ended(w)
 		}
 	})
 }
 
-// expect says that the end of a machine's process is the provider's own doing.
+// newWatch returns a watch of a process. The caller must call wait, which releases it.
+func newWatch(ref domain.MachineRef, proc process) *watch {
+	w := &watch{ref: ref, process: proc}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	if fd, err := unix.PidfdOpen(proc.Pid, unix.PIDFD_NONBLOCK); err == nil {
+		w.pidfd = os.NewFile(uintptr(fd), "pidfd")
+	}
+	return w
+}
+
+// expect records that the provider itself ends a machine's process.
 func (p *Provider) expect(id domain.MachineID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,8 +75,9 @@ func (w *watch) stop() {
 	}
 }
 
-// wait reports false when the watch was stopped before the process ended.
+// wait waits for the end of the process. It reports false if the watch was stopped first.
 func (w *watch) wait() bool {
+	defer w.cancel()
 	if w.pidfd != nil {
 		defer func() { _ = w.pidfd.Close() }()
 		if w.process.alive() && w.await() != nil && w.ctx.Err() != nil {
@@ -89,7 +96,8 @@ func (w *watch) wait() bool {
 	return true
 }
 
-// await returns when the kernel says that the process has ended, without holding a thread. An error means that it cannot say.
+// await waits, without occupying a thread, until the kernel reports the end of the process. An
+// error means that the kernel cannot report it.
 func (w *watch) await() error {
 	conn, err := w.pidfd.SyscallConn()
 	if err != nil {
@@ -109,10 +117,7 @@ func (w *watch) await() error {
 }
 
 func (p *Provider) ended(w *watch) {
-	status := "it was no child of this server, so its exit status is not known"
-	if s, ok := w.process.reap(); ok {
-		status = describe(s)
-	}
+	status := w.process.status()
 	p.mu.Lock()
 	expected := w.expected || p.closed
 	if p.watches[w.ref.Machine] == w {
@@ -129,8 +134,13 @@ func (p *Provider) ended(w *watch) {
 	}
 }
 
-func describe(s unix.WaitStatus) string {
-	if s.Signaled() {
+// status says how a process ended.
+func (p process) status() string {
+	s, ok := p.reap()
+	switch {
+	case !ok:
+		return "it was not a child of this server, so its exit status is not known"
+	case s.Signaled():
 		return "killed by " + unix.SignalName(s.Signal())
 	}
 	return fmt.Sprintf("exit status %d", s.ExitStatus())

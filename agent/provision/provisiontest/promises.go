@@ -13,7 +13,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// many is how many machines are made at once.
+// many is the number of machines that are created at once.
 const many = 8
 
 func testCheck(b *bench) {
@@ -115,7 +115,7 @@ func testRefusals(b *bench) {
 		require.Error(b, err, what)
 		b.requireCode(err, domain.CodeInvalid)
 		require.Empty(b, b.Instances(b.T, s.Machine), what)
-		require.Empty(b, b.machines(), "%s: nothing is left of what was refused", what)
+		require.Empty(b, b.machines(), "%s: a refused machine leaves nothing", what)
 	}
 	b.ensure(b.spec("refused", 1))
 }
@@ -166,7 +166,7 @@ func (b *bench) specs() []domain.MachineSpec {
 	return specs
 }
 
-// noError is for other goroutines than the test's.
+// noError may be called by other goroutines than the test's.
 func (b *bench) noError(err error) {
 	if err != nil {
 		b.Error(err)
@@ -266,7 +266,7 @@ func testReopen(b *bench) {
 	require.Empty(b, b.machines())
 }
 
-// testInterrupted cuts calls off sooner and later, each time with another server afterwards.
+// testInterrupted interrupts calls after various delays, each time with another server afterwards.
 func testInterrupted(b *bench) {
 	s := b.spec("a", 0)
 	for _, after := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond} {
@@ -305,18 +305,18 @@ func testCapacity(b *bench) {
 	}
 	b.requireCode(b.Provider.Ensure(b.Context(), b.spec("toomuch", 1)), domain.CodeConflict)
 	require.Empty(b, b.Instances(b.T, b.ref("toomuch", 1).Machine))
-	require.Len(b, b.machines(), made, "nothing is left of what was refused")
+	require.Len(b, b.machines(), made, "a refused machine leaves nothing")
 	b.reopen()
 	require.False(b, largest().Available, "another server knows what is taken")
 	b.requireCode(b.Provider.Ensure(b.Context(), b.spec("toomuch", 1)), domain.CodeConflict)
-	b.ensure(b.spec("m0", 1)) // is there and needs no more
-	b.ensure(b.spec("m0", 2)) // takes the place of the one before
+	b.ensure(b.spec("m0", 1)) // exists and needs no more
+	b.ensure(b.spec("m0", 2)) // replaces the previous incarnation
 	require.NoError(b, b.Provider.Release(b.Context(), b.ref("m0", 2)))
 	require.True(b, largest().Available)
 	b.ensure(b.spec("fits", 1))
 }
 
-// testCapacityAtOnce asks for more than fits, all at once, where one more fits.
+// testCapacityAtOnce requests many machines at once where only one more fits.
 func testCapacityAtOnce(b *bench) {
 	flavors, err := b.Provider.Flavors(b.Context(), b.Settings)
 	require.NoError(b, err)

@@ -27,20 +27,24 @@ const (
 	OpLog      Operation = "log"
 )
 
-// Hooks are what a test has a Simulated provider do. Each may be nil; they are called without a lock, by any number of goroutines.
+// Hooks are the functions that a Simulated provider calls. Each may be nil. They are called without
+// a lock, by any number of goroutines.
 type Hooks struct {
-	// Before is called first. An error is the operation's, and nothing was done; it may wait, and should not longer than ctx.
+	// Before is called first. If it returns an error, the operation does nothing and returns that
+	// error. It may wait, but not longer than ctx.
 	Before func(ctx context.Context, op Operation, m domain.MachineRef) error
-	// After is called when the operation was done. An error is the operation's all the same, as when the answer is lost.
+	// After is called when the operation is done. The operation returns its error, as if the answer
+	// were lost.
 	After func(ctx context.Context, op Operation, m domain.MachineRef) error
-	// Made is told of each machine that was made, before Ensure returns: its agent would start now.
+	// Made is called for each created machine before Ensure returns: its agent would start now.
 	Made func(m domain.MachineSpec)
-	// Ended is told of each machine that is there no more, by Release, Remove, another incarnation or Kill.
+	// Ended is called for each machine that Release, Remove, another incarnation or Kill ended.
 	Ended func(m domain.MachineRef)
 }
 
-// Simulated is a domain.Provider of unlimited capacity whose machines exist in memory alone. Its settings are those of the local provider. It has Trino for
-// machines with two cores or more once that is installed.
+// Simulated is a domain.Provider of unlimited capacity. Its machines exist only in memory. Its
+// settings are those of the local provider. Once Trino is installed, machines with two or more
+// cores have it.
 type Simulated struct {
 	hooks Hooks
 	*cloud
@@ -48,7 +52,7 @@ type Simulated struct {
 
 var _ domain.Provider = (*Simulated)(nil)
 
-// cloud outlives the providers on it.
+// cloud is the state of the machines. It outlives the providers on it.
 type cloud struct {
 	mu       sync.Mutex
 	machines map[domain.MachineID]*simulatedMachine
@@ -59,19 +63,19 @@ type cloud struct {
 
 type simulatedMachine struct {
 	spec     domain.MachineSpec
-	instance string // empty when it does not live
+	instance string // empty when it is not alive
 	end      string
 	log      string
 }
 
 const simulatedImage = "simulated:1@sha256:5133a1a7ed5133a1a7ed5133a1a7ed5133a1a7ed5133a1a7ed5133a1a7ed5133"
 
-// NewSimulated makes a provider without machines.
+// NewSimulated returns a provider without machines.
 func NewSimulated(h Hooks) *Simulated {
 	return &Simulated{hooks: h, cloud: &cloud{machines: map[domain.MachineID]*simulatedMachine{}, calls: map[Operation]int{}}}
 }
 
-// Reopen is another provider on the same machines, with hooks of its own.
+// Reopen returns another provider on the same machines, with its own hooks.
 func (s *Simulated) Reopen(h Hooks) *Simulated { return &Simulated{hooks: h, cloud: s.cloud} }
 
 // InstallTrino installs Trino, or removes it.
@@ -81,7 +85,7 @@ func (s *Simulated) InstallTrino(installed bool) {
 	s.trino = installed
 }
 
-// Latency makes a Before hook that waits in each operation.
+// Latency returns a Before hook that waits for d in each operation.
 func Latency(d time.Duration) func(context.Context, Operation, domain.MachineRef) error {
 	return func(ctx context.Context, _ Operation, _ domain.MachineRef) error {
 		timer := time.NewTimer(d)
@@ -95,14 +99,14 @@ func Latency(d time.Duration) func(context.Context, Operation, domain.MachineRef
 	}
 }
 
-// Calls is how often an operation was called.
+// Calls returns how often an operation was called.
 func (s *Simulated) Calls(op Operation) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[op]
 }
 
-// Instances names what lives of a machine: one name, never used again, or none.
+// Instances returns the name of a machine's living instance, or nothing. A name is never reused.
 func (s *Simulated) Instances(id domain.MachineID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +116,7 @@ func (s *Simulated) Instances(id domain.MachineID) []string {
 	return nil
 }
 
-// Spec is what Ensure was given last for a machine; the zero value without one.
+// Spec returns the last spec that Ensure got for a machine, or the zero value.
 func (s *Simulated) Spec(id domain.MachineID) domain.MachineSpec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +126,7 @@ func (s *Simulated) Spec(id domain.MachineID) domain.MachineSpec {
 	return domain.MachineSpec{}
 }
 
-// Living is how many machines live.
+// Living returns the number of living machines.
 func (s *Simulated) Living() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,16 +139,16 @@ func (s *Simulated) Living() int {
 	return n
 }
 
-// Kill ends a machine as its own crash would; the detail is what is known of it.
+// Kill ends a machine as a crash would. Alive then returns the detail.
 func (s *Simulated) Kill(id domain.MachineID, detail string) {
 	s.mu.Lock()
 	m := s.machines[id]
 	ended := m.kill(detail)
 	s.mu.Unlock()
-	s.tell(ended)
+	s.notifyEnded(ended)
 }
 
-// kill answers what lived, with the lock.
+// kill returns the machine if it was alive. The caller holds the lock.
 func (m *simulatedMachine) kill(detail string) []domain.MachineRef {
 	if m == nil || m.instance == "" {
 		return nil
@@ -153,7 +157,7 @@ func (m *simulatedMachine) kill(detail string) []domain.MachineRef {
 	return []domain.MachineRef{m.spec.MachineRef}
 }
 
-func (s *Simulated) tell(ended []domain.MachineRef) {
+func (s *Simulated) notifyEnded(ended []domain.MachineRef) {
 	for _, ref := range ended {
 		if s.hooks.Ended != nil {
 			s.hooks.Ended(ref)
@@ -249,7 +253,7 @@ func (s *Simulated) Ensure(ctx context.Context, m domain.MachineSpec) error {
 			return err
 		}
 		made, ended := s.make(m)
-		s.tell(ended)
+		s.notifyEnded(ended)
 		if made && s.hooks.Made != nil {
 			s.hooks.Made(m)
 		}
@@ -272,7 +276,7 @@ func checkSimulatedSpec(m domain.MachineSpec) error {
 	case m.Incarnation < 1:
 		return domain.Invalid("incarnation", "The incarnation is %d; it counts from 1.", m.Incarnation)
 	case !strings.Contains(", "+known+", ", ", "+m.Flavor.Name+", "):
-		return domain.Invalid("flavor", "The flavor %q is not to be had; choose %s.", m.Flavor.Name, known)
+		return domain.Invalid("flavor", "The flavor %q is not available; choose %s.", m.Flavor.Name, known)
 	}
 	return nil
 }
@@ -308,7 +312,7 @@ func (s *Simulated) Alive(ctx context.Context, ref domain.MachineRef) (alive boo
 		case m.instance == "":
 			detail = m.end
 		case m.spec.Incarnation != ref.Incarnation:
-			detail = fmt.Sprintf("Incarnation %d is there, and not %d.", m.spec.Incarnation, ref.Incarnation)
+			detail = fmt.Sprintf("Incarnation %d is there, not %d.", m.spec.Incarnation, ref.Incarnation)
 		default:
 			alive = true
 		}

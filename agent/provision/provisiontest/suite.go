@@ -1,4 +1,5 @@
-// Package provisiontest holds every provider of machines to the same promises, and has one whose machines are only said to be there.
+// Package provisiontest tests that every provider of machines keeps the promises of
+// domain.Provider. It also has a simulated provider.
 package provisiontest
 
 import (
@@ -14,26 +15,30 @@ import (
 
 // Suite is a provider under test.
 type Suite struct {
-	// New makes a world without machines, and sees to it that nothing of it is left after the test.
+	// New creates a world without machines, and removes all of it after the test.
 	New func(t *testing.T) *World
-	// Limited says that only so many machines fit.
+	// Limited means that the provider has a limited capacity.
 	Limited bool
-	// Patience is how long the provider may take to see what happens behind its back, and its agents to log something; 0 means 20 seconds.
-	Patience time.Duration
+	// Timeout is how long the provider may take to notice external changes, and its agents to log
+	// something. 0 means 20 seconds.
+	Timeout time.Duration
 }
 
-// World is where a provider makes machines, and what a test can see and do there without it.
+// World is a provider with the means of a test to inspect and kill its machines.
 type World struct {
 	Provider domain.Provider
 	Settings domain.ProviderSettings
-	Server   string // address that is given to the machines
-	// Reopen drops the provider as a crash of the server would, and makes another one on what is there.
+	Server   string // the control plane's address for the machines
+	// Reopen drops the provider as a crash of the server would, and opens another one on the same
+	// machines.
 	Reopen func(t *testing.T) domain.Provider
-	// Instances names what lives of a machine now: processes or virtual machines, with names that are never used again. Agents count, and not what they run.
+	// Instances returns the names of a machine's living instances: processes or virtual machines. A
+	// name is never reused. Only agents count, not the processes that they run.
 	Instances func(t *testing.T, id domain.MachineID) []string
-	// Trino is given what its installation lacks from now on; nil says that it is installed.
+	// Trino sets the error that the check of Trino's installation returns from now on; nil means
+	// that Trino is installed.
 	Trino func(lacks error)
-	// Kill ends all instances of a machine behind the provider's back.
+	// Kill ends all instances of a machine without the provider.
 	Kill func(t *testing.T, id domain.MachineID)
 }
 
@@ -43,12 +48,12 @@ const workspace = domain.WorkspaceID("ws_conformance")
 type bench struct {
 	*testing.T
 	*World
-	patience time.Duration
-	flavor   domain.Flavor
-	image    string
+	timeout time.Duration
+	flavor  domain.Flavor
+	image   string
 }
 
-// Run proves that the provider keeps the promises of domain.Provider.
+// Run tests that the provider keeps the promises of domain.Provider.
 func Run(t *testing.T, s Suite) {
 	tests := []struct {
 		name string
@@ -56,7 +61,7 @@ func Run(t *testing.T, s Suite) {
 	}{
 		{"settings are tried", testCheck},
 		{"flavors are ordered and whole", testFlavors},
-		{"write engines are to be had or refused", testWriteEngines},
+		{"write engines are available or refused", testWriteEngines},
 		{"an image's reference stays", testResolve},
 		{"what cannot be made is refused", testRefusals},
 		{"a machine is made once", testEnsureTwice},
@@ -79,9 +84,9 @@ func Run(t *testing.T, s Suite) {
 }
 
 func (s Suite) bench(t *testing.T) *bench {
-	b := &bench{T: t, World: s.New(t), patience: s.Patience}
-	if b.patience == 0 {
-		b.patience = 20 * time.Second
+	b := &bench{T: t, World: s.New(t), timeout: s.Timeout}
+	if b.timeout == 0 {
+		b.timeout = 20 * time.Second
 	}
 	flavors, err := b.Provider.Flavors(t.Context(), b.Settings)
 	require.NoError(t, err)
@@ -103,7 +108,7 @@ func (b *bench) spec(name string, incarnation int) domain.MachineSpec {
 	}
 }
 
-// ensure makes a machine and answers the name of its one instance.
+// ensure creates a machine and returns the name of its only instance.
 func (b *bench) ensure(s domain.MachineSpec) string {
 	b.Helper()
 	require.NoError(b, b.Provider.Ensure(b.Context(), s))
@@ -140,7 +145,7 @@ func (b *bench) log(ref domain.MachineRef, limit int) string {
 
 func (b *bench) eventually(what string, is func() bool) {
 	b.Helper()
-	require.Eventually(b, is, b.patience, 5*time.Millisecond, what)
+	require.Eventually(b, is, b.timeout, 5*time.Millisecond, what)
 }
 
 func (b *bench) requireCode(err error, code domain.Code) {
@@ -155,7 +160,7 @@ func (b *bench) reopen() {
 	b.Provider = b.Reopen(b.T)
 }
 
-// cutOff calls with a context that ends after a while, whatever comes of it.
+// cutOff calls with a context that ends after a while, and ignores the result.
 func (b *bench) cutOff(after time.Duration, call func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(b.Context(), after)
 	defer cancel()

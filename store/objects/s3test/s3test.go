@@ -1,4 +1,5 @@
-// Package s3test starts a real S3 server for tests: versitygw, an S3 gateway over a directory, built from its Go module once and kept in the user's cache.
+// Package s3test starts a real S3 server for tests: versitygw, an S3 gateway over a directory. It
+// is built once from its Go module and cached for the user.
 package s3test
 
 import (
@@ -13,7 +14,7 @@ import (
 	"time"
 )
 
-// module is the server's, pinned.
+// module is the server's Go module, pinned.
 const module = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
 // gatewayEnv names a server's binary to use instead of building one.
@@ -26,10 +27,10 @@ type Server struct {
 	Bucket   string
 	Key      string
 	Secret   string
-	Dir      string // where the bucket's objects lie as files
+	Dir      string // the directory of the bucket's objects as files
 }
 
-// URL is the address of the prefix in the bucket for objects.OpenLake.
+// URL is the address of a prefix in the bucket, for objects.OpenLake.
 func (s Server) URL(prefix string) string {
 	return fmt.Sprintf("s3://%s/%s?endpoint=%s&region=%s&s3ForcePathStyle=true", s.Bucket, prefix, s.Endpoint, s.Region)
 }
@@ -40,7 +41,8 @@ const (
 	pollEvery = 20 * time.Millisecond
 )
 
-// Start starts a server, and ends it with the test. The credentials of the process's environment become the server's.
+// Start starts a server, and ends it with the test. It sets the server's credentials in the
+// process's environment.
 func Start(t testing.TB) Server {
 	t.Helper()
 	binary := gateway(t)
@@ -77,7 +79,7 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// await waits until the server answers anything at all.
+// await waits until the server answers any request.
 func await(t testing.TB, endpoint string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
@@ -101,7 +103,7 @@ func await(t testing.TB, endpoint string) {
 	}
 }
 
-// gateway is the server's binary, built where it is not there yet.
+// gateway returns the server's binary, and builds a missing one.
 func gateway(t testing.TB) string {
 	t.Helper()
 	if binary := os.Getenv(gatewayEnv); binary != "" {

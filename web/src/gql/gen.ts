@@ -5,12 +5,12 @@ type Exact<T extends { [key: string]: unknown }> = { [K in keyof T]: T[K] };
 export type Incremental<T> = T | { [P in keyof T]?: P extends ' $fragmentName' | '__typename' ? T[P] : never };
 import type { DocumentTypeDecoration } from '@graphql-typed-document-node/core';
 export const AgentStatus = {
-  /** It never connected. */
+  /** The agent has never connected. */
   New: 'NEW',
   Connected: 'CONNECTED',
-  /** Not connected, its lease still runs. */
+  /** Not connected, but its lease has not expired. */
   Disconnected: 'DISCONNECTED',
-  /** Its lease has run out: what ran on it was declared lost. */
+  /** Its lease has expired. Attempts on it were declared lost. */
   Lost: 'LOST'
 } as const;
 
@@ -21,7 +21,7 @@ export type RotateAgentTokenInput = {
 
 export type CreateApiKeyInput = {
   readonly name: string;
-  /** At most the role of its maker, which is the default. */
+  /** At most the creator's role. Defaults to VIEWER. */
   readonly role?: Role | null | undefined;
   readonly expiresAt?: string | null | undefined;
 };
@@ -33,19 +33,25 @@ export type RevokeApiKeyInput = {
 export type CreateComputeInput = {
   /** Unique among the compute instances of the workspace. */
   readonly name: string;
-  /** Its size, one of flavors. */
+  /** Its size: the name of one of flavors. */
   readonly flavor: string;
-  /** How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out. */
+  /** Idle time before it stops: 30m, 1h, 2h or never. Defaults to 1h. */
   readonly autoStop?: string | null | undefined;
-  /** A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out. */
+  /**
+   * A build that the provider knows. The first start pins it to an immutable reference. Defaults to
+   * the provider's image.
+   */
   readonly image?: string | null | undefined;
-  /** Tasks that it runs at once; four for each core when left out. */
+  /** How many tasks it runs at once. Defaults to four per core. */
   readonly slots?: number | null | undefined;
-  /** The same key answers with the same compute instance, for a day. */
+  /** For a day, the same key returns the same compute instance. */
   readonly idempotencyKey?: string | null | undefined;
 };
 
-/** A field that is left out or null stays as it is. Flavor, image and slots change only while it is stopped; an image is pinned anew at the next start, also where it is the same. */
+/**
+ * A field that is left out or null does not change. Flavor, image and slots change only while the
+ * instance is stopped. A given image is pinned again at the next start, even if it is the same.
+ */
 export type UpdateComputeInput = {
   readonly id: string;
   readonly name?: string | null | undefined;
@@ -61,16 +67,16 @@ export type PropertyInput = {
 };
 
 export type CreateDatabaseInput = {
-  /** Unique in the workspace, in any case. */
+  /** Unique in the workspace, regardless of case. */
   readonly name: string;
-  /** The same key answers with the same database, for a day. */
+  /** For a day, the same key returns the same database. */
   readonly idempotencyKey?: string | null | undefined;
 };
 
 export type CreateSchemaInput = {
   /** Id or name of the database. */
   readonly database: string;
-  /** Its levels, joined by dots; all but the last must be there. */
+  /** Its levels, joined by dots. All but the last must exist. */
   readonly name: string;
   readonly properties?: ReadonlyArray<PropertyInput> | null | undefined;
 };
@@ -98,11 +104,11 @@ export type TaskSpecInput = {
   readonly maxRetries?: number | null | undefined;
   readonly timeoutSeconds?: number | null | undefined;
   readonly environment?: ReadonlyArray<VariableInput> | null | undefined;
-  /** Id or name of the compute instance that it runs on, in place of the job's own. */
+  /** Id or name of the compute instance that it runs on, in place of the job's. */
   readonly compute?: string | null | undefined;
 };
 
-/** A file with its content, or with the SHA-256 and the size of one that is here already. */
+/** A file, given by its content, or by the SHA-256 and size of a file that is already stored. */
 export type JobFileInput = {
   readonly path: string;
   readonly content?: string | null | undefined;
@@ -117,7 +123,10 @@ export type ScheduleInput = {
   readonly paused?: boolean | null | undefined;
 };
 
-/** A field that is left out stays as it is. A job without a schedule gets one, which needs a cron line; its time zone is UTC unless given. */
+/**
+ * A field that is left out does not change. A job without a schedule gets one: cron is required, and
+ * timeZone defaults to UTC.
+ */
 export type ScheduleChangeInput = {
   readonly cron?: string | null | undefined;
   readonly timeZone?: string | null | undefined;
@@ -135,17 +144,23 @@ export type CreateJobInput = {
   readonly parameters?: ReadonlyArray<VariableInput> | null | undefined;
   readonly schedule?: ScheduleInput | null | undefined;
   readonly maxConcurrentRuns?: number | null | undefined;
-  /** Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. The workspace's agent when left out. */
+  /**
+   * Id or name of the compute instance for tasks that do not name their own. It is started on demand.
+   * Defaults to the workspace's agent.
+   */
   readonly compute?: string | null | undefined;
-  /** Run them on the workspace's agent when the compute instance cannot be had. */
+  /** Run tasks on the workspace's agent if their compute instance is not available. */
   readonly computeFallback?: boolean | null | undefined;
-  /** At most 100, 4 MiB together. */
+  /** At most 100 files, 4 MiB together. */
   readonly files?: ReadonlyArray<JobFileInput> | null | undefined;
-  /** The same key answers with the same job, for a day. */
+  /** For a day, the same key returns the same job. */
   readonly idempotencyKey?: string | null | undefined;
 };
 
-/** A field that is left out stays as it is, in a given schedule too. tasks: null leaves the DAG as it is too, tasks: [] clears it; schedule: null removes the schedule. */
+/**
+ * A field that is left out does not change, also inside schedule. tasks: null keeps the DAG, tasks: []
+ * clears it. schedule: null removes the schedule.
+ */
 export type UpdateJobInput = {
   readonly id: string;
   readonly name?: string | null | undefined;
@@ -158,11 +173,14 @@ export type UpdateJobInput = {
   readonly parameters?: ReadonlyArray<VariableInput> | null | undefined;
   readonly schedule?: ScheduleChangeInput | null | undefined;
   readonly maxConcurrentRuns?: number | null | undefined;
-  /** Id or name of the compute instance that its tasks run on, where they name none of their own; it is started when it must be. Empty for the workspace's agent. */
+  /**
+   * Id or name of the compute instance for tasks that do not name their own. It is started on demand.
+   * Empty for the workspace's agent.
+   */
   readonly compute?: string | null | undefined;
-  /** Run them on the workspace's agent when the compute instance cannot be had. */
+  /** Run tasks on the workspace's agent if their compute instance is not available. */
   readonly computeFallback?: boolean | null | undefined;
-  /** At most 100, 4 MiB together. They replace all that were there. */
+  /** Replaces all files of the job. At most 100 files, 4 MiB together. */
   readonly files?: ReadonlyArray<JobFileInput> | null | undefined;
 };
 
@@ -170,7 +188,7 @@ export type DeleteJobInput = {
   readonly id: string;
 };
 
-/** In which direction a graph is followed: where the data came from, where it went, or both. */
+/** Direction in which a graph is followed: to the sources of the data, to its targets, or both. */
 export const LineageWay = {
   Upstream: 'UPSTREAM',
   Downstream: 'DOWNSTREAM',
@@ -178,7 +196,10 @@ export const LineageWay = {
 } as const;
 
 export type LineageWay = typeof LineageWay[keyof typeof LineageWay];
-/** TASK stands for a job's task with all its runs and their statements, STATEMENT for one of no run, DATASET and EXTERNAL_JOB for what is outside. */
+/**
+ * Kind of a node. TASK is a job's task, with all its runs and their statements. STATEMENT is a
+ * statement outside of a run. DATASET and EXTERNAL_JOB are outside the platform.
+ */
 export const LineageNodeKind = {
   Table: 'TABLE',
   Dataset: 'DATASET',
@@ -194,7 +215,10 @@ export const LineageDirection = {
 } as const;
 
 export type LineageDirection = typeof LineageDirection[keyof typeof LineageDirection];
-/** How far a machine is. RUNNING means that its agent is connected and ready; one that has FAILED says why, and can be started again. */
+/**
+ * State of a machine. RUNNING means that its agent is connected and ready. A FAILED machine has a
+ * message, and can be started again.
+ */
 export const MachineState = {
   Stopped: 'STOPPED',
   Starting: 'STARTING',
@@ -204,7 +228,10 @@ export const MachineState = {
 } as const;
 
 export type MachineState = typeof MachineState[keyof typeof MachineState];
-/** One thing that is done to keep a table healthy. COMPACT: small files become few, and deleted rows leave. EXPIRE: old snapshots go. ORPHANS: files that no snapshot names go. */
+/**
+ * An operation that keeps a table healthy. COMPACT merges small files and drops deleted rows. EXPIRE
+ * removes old snapshots. ORPHANS removes files that no snapshot references.
+ */
 export const MaintenanceKind = {
   Compact: 'COMPACT',
   Expire: 'EXPIRE',
@@ -213,8 +240,9 @@ export const MaintenanceKind = {
 
 export type MaintenanceKind = typeof MaintenanceKind[keyof typeof MaintenanceKind];
 /**
- * Where a setting comes from: what is built in, the workspace, the database or the table, of which each goes before those above it. REGISTERED: the table's files came from
- * elsewhere, so that nothing of it is removed unless its own policy says so.
+ * Where a setting comes from: the built-in default, the workspace, the database or the table. Each
+ * level overrides those before it. REGISTERED: the table's files came from elsewhere, so nothing is
+ * removed unless the table's own policy says so.
  */
 export const MaintenanceLevel = {
   Default: 'DEFAULT',
@@ -225,7 +253,10 @@ export const MaintenanceLevel = {
 } as const;
 
 export type MaintenanceLevel = typeof MaintenanceLevel[keyof typeof MaintenanceLevel];
-/** How far a run of maintenance is. The last four are final; SKIPPED: when its turn came there was nothing to do any more, or it had waited for too long. */
+/**
+ * State of a maintenance run. The last four are final. SKIPPED means that nothing was left to do when
+ * the run could start, or that it waited too long.
+ */
 export const MaintenanceState = {
   Queued: 'QUEUED',
   Running: 'RUNNING',
@@ -239,18 +270,18 @@ export type MaintenanceState = typeof MaintenanceState[keyof typeof MaintenanceS
 export type MaintenanceScheduleInput = {
   /** Five fields, or @hourly, @daily, @weekly, @monthly, @yearly. */
   readonly cron: string;
-  /** IANA name; UTC when left out. */
+  /** IANA name. Defaults to UTC. */
   readonly timeZone?: string | null | undefined;
 };
 
-/** What is left out or null is inherited. */
+/** Fields that are left out or null are inherited. */
 export type MaintenancePolicyInput = {
   readonly enabled?: boolean | null | undefined;
   readonly schedule?: MaintenanceScheduleInput | null | undefined;
   readonly compact?: CompactPolicyInput | null | undefined;
   readonly expire?: ExpirePolicyInput | null | undefined;
   readonly orphans?: OrphansPolicyInput | null | undefined;
-  /** Id or name; empty for any. */
+  /** Id or name of the warehouse. Empty for any. */
   readonly warehouseId?: string | null | undefined;
   readonly startWarehouse?: boolean | null | undefined;
 };
@@ -269,6 +300,10 @@ export type ExpirePolicyInput = {
   readonly enabled?: boolean | null | undefined;
   /** From 1 to 3650. */
   readonly keepDays?: number | null | undefined;
+  /** From 10 to 100000. */
+  readonly maxSnapshots?: number | null | undefined;
+  /** From 1 to 30. */
+  readonly eraseAfterDays?: number | null | undefined;
 };
 
 export type OrphansPolicyInput = {
@@ -332,9 +367,9 @@ export const LogStream = {
 export type LogStream = typeof LogStream[keyof typeof LogStream];
 export type StartRunInput = {
   readonly jobId: string;
-  /** Values for parameters the job declares. */
+  /** Values for parameters that the job declares. */
   readonly parameters?: ReadonlyArray<VariableInput> | null | undefined;
-  /** The same key answers with the same run, for a day. */
+  /** For a day, the same key returns the same run. */
   readonly idempotencyKey?: string | null | undefined;
 };
 
@@ -342,17 +377,20 @@ export type CancelRunInput = {
   readonly id: string;
 };
 
-/** Runs again, in the same run, what failed or was cancelled or skipped, and what depends on it. */
+/**
+ * Runs tasks again in the same run: those that failed, were cancelled or were skipped, and those that
+ * depend on them.
+ */
 export type RepairRunInput = {
   readonly id: string;
-  /** The same key repairs once, for a day. */
+  /** For a day, the same key repairs only once. */
   readonly idempotencyKey?: string | null | undefined;
 };
 
 export type UpdateProviderInput = {
-  /** Only local is to be had. */
+  /** Only local is supported. */
   readonly kind: string;
-  /** The provider's default when left out. */
+  /** Defaults to the provider's region. */
   readonly region?: string | null | undefined;
   readonly role?: string | null | undefined;
   readonly externalId?: string | null | undefined;
@@ -364,7 +402,7 @@ export type UpdateStorageInput = {
   readonly externalId?: string | null | undefined;
 };
 
-/** How far a SQL statement has come. The last three are final. */
+/** State of a SQL statement. The last three are final. */
 export const StatementState = {
   Queued: 'QUEUED',
   Running: 'RUNNING',
@@ -375,8 +413,10 @@ export const StatementState = {
 
 export type StatementState = typeof StatementState[keyof typeof StatementState];
 /**
- * Whose matter a failure is. QUERY: the statement is wrong, or refused. FORBIDDEN: it writes, and its sender may only read. CONFLICT: it lost the race for a table too
- * often. TIMEOUT: it ran out of time. CANCELLED: somebody asked. RESOURCES: it needs more memory or disk than it may have. ENGINE: the engine or its machine failed.
+ * Cause of a failure. QUERY: the statement is wrong, or refused. FORBIDDEN: it writes, and its sender
+ * may only read. CONFLICT: it lost the race for a table too often. TIMEOUT: it ran out of time.
+ * CANCELLED: its cancellation was requested. RESOURCES: it needs more memory or disk than allowed.
+ * ENGINE: the engine or its machine failed.
  */
 export const StatementFault = {
   Query: 'QUERY',
@@ -389,40 +429,56 @@ export const StatementFault = {
 } as const;
 
 export type StatementFault = typeof StatementFault[keyof typeof StatementFault];
-/** Null, or left out, a field narrows nothing. */
+/** A field that is left out or null does not filter. */
 export type StatementFilter = {
   readonly states?: ReadonlyArray<StatementState> | null | undefined;
   readonly warehouseId?: string | null | undefined;
-  /** Of this run's tasks. */
+  /** Only statements of this run's tasks. */
   readonly runId?: string | null | undefined;
-  /** One's own. */
+  /** Only the caller's own statements. */
   readonly mine?: boolean | null | undefined;
-  /** With this text in them, in any case. */
+  /** Only statements that contain this text, in any case. */
   readonly search?: string | null | undefined;
 };
 
 export type ExecuteStatementInput = {
-  /** One SQL statement, of 1 MiB at most. */
+  /** One SQL statement, at most 1 MiB. */
   readonly query: string;
-  /** Id or name of the warehouse. It is started where it is stopped. */
+  /** Id or name of the warehouse. A stopped warehouse is started. */
   readonly warehouse: string;
-  /** Values for $1, $2 and so on, or for each ? in turn: null, a boolean, a number or a string. They are bound, never pasted into the text. */
+  /**
+   * Values for $1, $2 and so on, or for each ? in order: null, a boolean, a number or a string. They
+   * are bound, never inserted into the text.
+   */
   readonly parameters?: ReadonlyArray<unknown> | null | undefined;
-  /** Where names without a database resolve; lake when left out. */
+  /** The database for names without a database. Defaults to lake. */
   readonly database?: string | null | undefined;
-  /** Where names without a schema resolve, levels joined by dots; public when left out. */
+  /** The schema for names without a schema, levels joined by dots. Defaults to public. */
   readonly schema?: string | null | undefined;
-  /** The engine that must serve it: duckdb or trino. Left out, reads go to duckdb and writes to the warehouse's write engine. */
+  /**
+   * The engine that must run it: duckdb or trino. By default, duckdb runs reads, and the warehouse's
+   * write engine runs writes.
+   */
   readonly engine?: string | null | undefined;
-  /** Rows of the result at most; truncated tells when there were more. */
+  /** Maximum number of rows of the result. truncated is true if there were more. */
   readonly rowLimit?: string | null | undefined;
-  /** Bytes of the result in Arrow at most; truncated tells when there were more; 8 GiB when left out. */
+  /**
+   * Maximum size of the result in Arrow, in bytes. truncated is true if there was more. Defaults to 8
+   * GiB.
+   */
   readonly byteLimit?: string | null | undefined;
-  /** How long it may run, without the time that it waits; at most 604800. */
+  /** How long it may run, without the time that it waits. At most 604800. */
   readonly timeoutSeconds?: number | null | undefined;
-  /** How long the answer may take, in milliseconds: what is not over by then goes on. 0 answers at once; left out, the answer comes with the first piece of the result, or at the end. */
+  /**
+   * How long the response may take, in milliseconds. A statement that is not over by then continues. 0
+   * responds at once. If left out, the response comes with the first chunk of the result, or at the
+   * end.
+   */
   readonly waitMs?: number | null | undefined;
-  /** The same key answers with the same statement, for a day. */
+  /**
+   * For a day, the same key returns the same statement. It runs again if it failed as UNAVAILABLE and
+   * committed nothing.
+   */
   readonly idempotencyKey?: string | null | undefined;
 };
 
@@ -433,21 +489,24 @@ export const TableKind = {
 
 export type TableKind = typeof TableKind[keyof typeof TableKind];
 export type DropTableInput = {
-  /** Of a table or a view. */
+  /** Id of a table or a view. */
   readonly id: string;
-  /** Its files go too, once it can no longer be restored. */
+  /** Also removes its files, once it can no longer be restored. */
   readonly purge?: boolean | null | undefined;
 };
 
-/** What is left out or null stays as it is. */
+/** A field that is left out or null does not change. */
 export type RenameTableInput = {
-  /** Of a table or a view. */
+  /** Id of a table or a view. */
   readonly id: string;
   readonly schema?: string | null | undefined;
   readonly name?: string | null | undefined;
 };
 
-/** What a member may do: a viewer reads, an editor makes, runs and changes, an admin also manages members, keys and quotas. */
+/**
+ * What a member may do. A viewer reads. An editor also creates, changes and runs. An admin also
+ * manages members, keys and quotas.
+ */
 export const Role = {
   Viewer: 'VIEWER',
   Editor: 'EDITOR',
@@ -458,20 +517,21 @@ export type Role = typeof Role[keyof typeof Role];
 export type LoginInput = {
   readonly email: string;
   readonly password: string;
-  /** Id or name of the workspace; needed only by those who belong to several. */
+  /** Id or name of the workspace. Required only for members of several workspaces. */
   readonly workspace?: string | null | undefined;
 };
 
 /**
- * Accepts an invitation with the token of its one-time link, and signs in. Who has no password yet sets one. Where the e-mail has an account, the
- * password is the account's and stays as it is; a wrong one changes nothing and counts as a failed login.
+ * Accepts an invitation with the token of its one-time link, and signs in. A user without a password
+ * sets one. If the e-mail has an account, password is the account's, and does not change. A wrong
+ * password changes nothing and counts as a failed login.
  */
 export type SetUpInput = {
   readonly token: string;
   readonly email: string;
-  /** Of a new account; one that has a password keeps its name. */
+  /** Name of a new account. An account with a password keeps its name. */
   readonly name?: string | null | undefined;
-  /** The account's; a first one has at least 12 characters. */
+  /** The account's password. A first password has at least 12 characters. */
   readonly password: string;
 };
 
@@ -481,8 +541,8 @@ export type ChangePasswordInput = {
 };
 
 /**
- * Invites a member. The link by which they accept works once and is shown once. For who is invited already it is another one, in place of the one
- * before, with the role given now.
+ * Invites a member. The link to accept works once and is shown once. Inviting somebody again replaces
+ * the link and the role.
  */
 export type AddMemberInput = {
   readonly email: string;
@@ -499,7 +559,7 @@ export type RemoveMemberInput = {
   readonly id: string;
 };
 
-/** How far an engine is that starts and stops by itself. */
+/** State of an engine that starts and stops by itself. */
 export const EngineState = {
   Stopped: 'STOPPED',
   Starting: 'STARTING',
@@ -511,25 +571,38 @@ export type EngineState = typeof EngineState[keyof typeof EngineState];
 export type CreateWarehouseInput = {
   /** Unique among the warehouses of the workspace. */
   readonly name: string;
-  /** One of flavors. */
+  /** The name of one of flavors. */
   readonly size: string;
-  /** How long it may have nothing to do before it is stopped: 30m, 1h, 2h or never; 1h when left out. */
+  /** Idle time before it stops: 30m, 1h, 2h or never. Defaults to 1h. */
   readonly autoStop?: string | null | undefined;
-  /** A build that the provider knows; pinned to an immutable reference on the first start. The provider's default when left out. */
+  /**
+   * A build that the provider knows. The first start pins it to an immutable reference. Defaults to
+   * the provider's image.
+   */
   readonly image?: string | null | undefined;
-  /** Statements that it runs at once; four for each core when left out. */
+  /** How many statements it runs at once. Defaults to four per core. */
   readonly slots?: number | null | undefined;
-  /** duckdb or trino. When left out it is trino where a warehouse of the size can have it, else duckdb. */
+  /** duckdb or trino. Defaults to trino if a warehouse of that size supports it, else duckdb. */
   readonly writeEngine?: string | null | undefined;
-  /** From 1 to 16, 1 when left out: Trino's coordinator and its workers. More than 1 only where the write engine is trino. */
+  /**
+   * Number of Trino nodes, from 1 to 16: the coordinator and its workers. Defaults to 1. More than 1
+   * requires the write engine trino.
+   */
   readonly nodes?: number | null | undefined;
-  /** first_write, when left out, or with_warehouse, which is only for the write engine trino. */
+  /**
+   * first_write or with_warehouse. Defaults to first_write. with_warehouse requires the write engine
+   * trino.
+   */
   readonly trinoStart?: string | null | undefined;
-  /** The same key answers with the same warehouse, for a day. */
+  /** For a day, the same key returns the same warehouse. */
   readonly idempotencyKey?: string | null | undefined;
 };
 
-/** A field that is left out or null stays as it is. Size, image, slots and write engine change only while it is stopped; an image is pinned anew at the next start, also where it is the same. */
+/**
+ * A field that is left out or null does not change. Size, image, slots and write engine change only
+ * while the warehouse is stopped. A given image is pinned again at the next start, even if it is the
+ * same.
+ */
 export type UpdateWarehouseInput = {
   readonly id: string;
   readonly name?: string | null | undefined;
@@ -538,7 +611,7 @@ export type UpdateWarehouseInput = {
   readonly image?: string | null | undefined;
   readonly slots?: number | null | undefined;
   readonly writeEngine?: string | null | undefined;
-  /** Also while it runs: what runs on a node that goes is finished first. */
+  /** Can change while it runs. A node that is removed finishes its work first. */
   readonly nodes?: number | null | undefined;
   readonly trinoStart?: string | null | undefined;
 };
@@ -608,7 +681,7 @@ export type LogoutMutationVariables = Exact<{ [key: string]: never; }>;
 
 export type LogoutMutation = { readonly logout: { readonly done: boolean } };
 
-export type LakeTableRowFragment = { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null };
+export type LakeTableRowFragment = { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null, readonly detached: boolean };
 
 export type DatabasesQueryVariables = Exact<{
   first: number;
@@ -647,7 +720,7 @@ export type DatabaseTablesQueryVariables = Exact<{
 }>;
 
 
-export type DatabaseTablesQuery = { readonly database: { readonly __typename: 'Database', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly tables: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null } }> } } | null };
+export type DatabaseTablesQuery = { readonly database: { readonly __typename: 'Database', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly tables: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null, readonly detached: boolean } }> } } | null };
 
 export type TableColumnsQueryVariables = Exact<{
   database: string;
@@ -663,7 +736,7 @@ export type TableDetailQueryVariables = Exact<{
 }>;
 
 
-export type TableDetailQuery = { readonly table: { readonly __typename: 'LakeTable', readonly location: string, readonly formatVersion: number, readonly dataFiles: string | null, readonly sql: string | null, readonly dialect: string | null, readonly createdBy: string, readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null, readonly snapshot: { readonly __typename: 'TableSnapshot', readonly id: string, readonly at: string, readonly operation: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string, readonly doc: string | null, readonly required: boolean }> } | null };
+export type TableDetailQuery = { readonly table: { readonly __typename: 'LakeTable', readonly location: string, readonly metadataLocation: string, readonly formatVersion: number, readonly dataFiles: string | null, readonly sql: string | null, readonly dialect: string | null, readonly createdBy: string, readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null, readonly detached: boolean, readonly snapshot: { readonly __typename: 'TableSnapshot', readonly id: string, readonly at: string, readonly operation: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string, readonly doc: string | null, readonly required: boolean }> } | null };
 
 export type TableSampleQueryVariables = Exact<{
   id: string;
@@ -671,7 +744,7 @@ export type TableSampleQueryVariables = Exact<{
 }>;
 
 
-export type TableSampleQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly sample: { readonly rows: unknown, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }> } } | null };
+export type TableSampleQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly sample: { readonly truncated: boolean, readonly rows: unknown, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }> } } | null };
 
 export type TableSnapshotsQueryVariables = Exact<{
   id: string;
@@ -725,21 +798,28 @@ export type DropTableMutationVariables = Exact<{
 }>;
 
 
-export type DropTableMutation = { readonly dropTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null } } };
+export type DropTableMutation = { readonly dropTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null, readonly detached: boolean } } };
 
 export type UndropTableMutationVariables = Exact<{
   id: string;
 }>;
 
 
-export type UndropTableMutation = { readonly undropTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null } } };
+export type UndropTableMutation = { readonly undropTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null, readonly detached: boolean } } };
+
+export type PurgeTableMutationVariables = Exact<{
+  id: string;
+}>;
+
+
+export type PurgeTableMutation = { readonly purgeTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null, readonly detached: boolean } } };
 
 export type RenameTableMutationVariables = Exact<{
   input: RenameTableInput;
 }>;
 
 
-export type RenameTableMutation = { readonly renameTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null } } };
+export type RenameTableMutation = { readonly renameTable: { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly databaseId: string, readonly database: string, readonly schema: string, readonly name: string, readonly fullName: string, readonly rowCount: string | null, readonly dataBytes: string | null, readonly createdAt: string, readonly updatedAt: string, readonly updatedBy: string, readonly droppedAt: string | null, readonly restorableUntil: string | null, readonly detached: boolean } } };
 
 export type CreateDatabaseMutationVariables = Exact<{
   input: CreateDatabaseInput;
@@ -776,7 +856,7 @@ export type RunTablesQueryVariables = Exact<{
 
 export type RunTablesQuery = { readonly run: { readonly __typename: 'Run', readonly id: string, readonly lineage: { readonly unresolved: ReadonlyArray<string>, readonly truncated: boolean, readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> } } | null };
 
-export type MaintenanceFullFragment = { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> };
+export type MaintenanceFullFragment = { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null, readonly maxSnapshots: number | null, readonly eraseAfterDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number, readonly maxSnapshots: number, readonly eraseAfterDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> };
 
 export type TableTotalsFragment = { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null };
 
@@ -785,21 +865,21 @@ export type MaintenanceRunRowFragment = { readonly __typename: 'MaintenanceRun',
 export type WorkspaceMaintenanceQueryVariables = Exact<{ [key: string]: never; }>;
 
 
-export type WorkspaceMaintenanceQuery = { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } };
+export type WorkspaceMaintenanceQuery = { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null, readonly maxSnapshots: number | null, readonly eraseAfterDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number, readonly maxSnapshots: number, readonly eraseAfterDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } };
 
 export type DatabaseMaintenanceQueryVariables = Exact<{
   id: string;
 }>;
 
 
-export type DatabaseMaintenanceQuery = { readonly database: { readonly __typename: 'Database', readonly id: string, readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } | null };
+export type DatabaseMaintenanceQuery = { readonly database: { readonly __typename: 'Database', readonly id: string, readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null, readonly maxSnapshots: number | null, readonly eraseAfterDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number, readonly maxSnapshots: number, readonly eraseAfterDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } | null };
 
 export type TableMaintenanceQueryVariables = Exact<{
   id: string;
 }>;
 
 
-export type TableMaintenanceQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } | null } | null };
+export type TableMaintenanceQuery = { readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null, readonly maxSnapshots: number | null, readonly eraseAfterDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number, readonly maxSnapshots: number, readonly eraseAfterDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } | null } | null };
 
 export type MaintenanceWarehousesQueryVariables = Exact<{ [key: string]: never; }>;
 
@@ -821,7 +901,7 @@ export type UpdateMaintenanceMutationVariables = Exact<{
 }>;
 
 
-export type UpdateMaintenanceMutation = { readonly done: { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } };
+export type UpdateMaintenanceMutation = { readonly done: { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null, readonly maxSnapshots: number | null, readonly eraseAfterDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number, readonly maxSnapshots: number, readonly eraseAfterDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } };
 
 export type UpdateDatabaseMaintenanceMutationVariables = Exact<{
   id: string;
@@ -829,7 +909,7 @@ export type UpdateDatabaseMaintenanceMutationVariables = Exact<{
 }>;
 
 
-export type UpdateDatabaseMaintenanceMutation = { readonly done: { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } };
+export type UpdateDatabaseMaintenanceMutation = { readonly done: { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null, readonly maxSnapshots: number | null, readonly eraseAfterDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number, readonly maxSnapshots: number, readonly eraseAfterDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } };
 
 export type UpdateTableMaintenanceMutationVariables = Exact<{
   id: string;
@@ -837,7 +917,7 @@ export type UpdateTableMaintenanceMutationVariables = Exact<{
 }>;
 
 
-export type UpdateTableMaintenanceMutation = { readonly done: { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } };
+export type UpdateTableMaintenanceMutation = { readonly done: { readonly maintenance: { readonly nextAt: string | null, readonly policy: { readonly enabled: boolean | null, readonly warehouseId: string | null, readonly startWarehouse: boolean | null, readonly schedule: { readonly cron: string, readonly timeZone: string } | null, readonly compact: { readonly enabled: boolean | null, readonly fileSizeThreshold: string | null, readonly minFiles: number | null, readonly deletePercent: number | null }, readonly expire: { readonly enabled: boolean | null, readonly keepDays: number | null, readonly maxSnapshots: number | null, readonly eraseAfterDays: number | null }, readonly orphans: { readonly enabled: boolean | null, readonly olderThanDays: number | null } }, readonly effective: { readonly enabled: boolean, readonly warehouseId: string | null, readonly startWarehouse: boolean, readonly schedule: { readonly cron: string, readonly timeZone: string }, readonly compact: { readonly enabled: boolean, readonly fileSizeThreshold: string, readonly minFiles: number, readonly deletePercent: number }, readonly expire: { readonly enabled: boolean, readonly keepDays: number, readonly maxSnapshots: number, readonly eraseAfterDays: number }, readonly orphans: { readonly enabled: boolean, readonly olderThanDays: number } }, readonly origins: ReadonlyArray<{ readonly field: string, readonly level: MaintenanceLevel }> } } };
 
 export type RunDatabaseMaintenanceMutationVariables = Exact<{
   id: string;
@@ -1417,6 +1497,7 @@ export const LakeTableRowFragmentDoc = new TypedDocumentString(`
   updatedBy
   droppedAt
   restorableUntil
+  detached
 }
     `, {"fragmentName":"LakeTableRow"}) as unknown as TypedDocumentString<LakeTableRowFragment, unknown>;
 export const MaintenanceFullFragmentDoc = new TypedDocumentString(`
@@ -1436,6 +1517,8 @@ export const MaintenanceFullFragmentDoc = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -1459,6 +1542,8 @@ export const MaintenanceFullFragmentDoc = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -2513,6 +2598,7 @@ export const DatabaseTablesDocument = new TypedDocumentString(`
   updatedBy
   droppedAt
   restorableUntil
+  detached
 }`) as unknown as TypedDocumentString<DatabaseTablesQuery, DatabaseTablesQueryVariables>;
 export const TableColumnsDocument = new TypedDocumentString(`
     query TableColumns($database: String!, $schema: String!, $name: String!) {
@@ -2533,6 +2619,7 @@ export const TableDetailDocument = new TypedDocumentString(`
   table(id: $id) {
     ...LakeTableRow
     location
+    metadataLocation
     formatVersion
     dataFiles
     snapshot {
@@ -2568,6 +2655,7 @@ export const TableDetailDocument = new TypedDocumentString(`
   updatedBy
   droppedAt
   restorableUntil
+  detached
 }`) as unknown as TypedDocumentString<TableDetailQuery, TableDetailQueryVariables>;
 export const TableSampleDocument = new TypedDocumentString(`
     query TableSample($id: ID!, $limit: Int!) {
@@ -2575,6 +2663,7 @@ export const TableSampleDocument = new TypedDocumentString(`
     __typename
     id
     sample(limit: $limit) {
+      truncated
       rows
       columns {
         name
@@ -2742,6 +2831,7 @@ export const DropTableDocument = new TypedDocumentString(`
   updatedBy
   droppedAt
   restorableUntil
+  detached
 }`) as unknown as TypedDocumentString<DropTableMutation, DropTableMutationVariables>;
 export const UndropTableDocument = new TypedDocumentString(`
     mutation UndropTable($id: ID!) {
@@ -2767,7 +2857,34 @@ export const UndropTableDocument = new TypedDocumentString(`
   updatedBy
   droppedAt
   restorableUntil
+  detached
 }`) as unknown as TypedDocumentString<UndropTableMutation, UndropTableMutationVariables>;
+export const PurgeTableDocument = new TypedDocumentString(`
+    mutation PurgeTable($id: ID!) {
+  purgeTable(input: {id: $id}) {
+    table {
+      ...LakeTableRow
+    }
+  }
+}
+    fragment LakeTableRow on LakeTable {
+  __typename
+  id
+  kind
+  databaseId
+  database
+  schema
+  name
+  fullName
+  rowCount
+  dataBytes
+  createdAt
+  updatedAt
+  updatedBy
+  droppedAt
+  restorableUntil
+  detached
+}`) as unknown as TypedDocumentString<PurgeTableMutation, PurgeTableMutationVariables>;
 export const RenameTableDocument = new TypedDocumentString(`
     mutation RenameTable($input: RenameTableInput!) {
   renameTable(input: $input) {
@@ -2792,6 +2909,7 @@ export const RenameTableDocument = new TypedDocumentString(`
   updatedBy
   droppedAt
   restorableUntil
+  detached
 }`) as unknown as TypedDocumentString<RenameTableMutation, RenameTableMutationVariables>;
 export const CreateDatabaseDocument = new TypedDocumentString(`
     mutation CreateDatabase($input: CreateDatabaseInput!) {
@@ -2885,6 +3003,8 @@ export const WorkspaceMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -2908,6 +3028,8 @@ export const WorkspaceMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -2948,6 +3070,8 @@ export const DatabaseMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -2971,6 +3095,8 @@ export const DatabaseMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -3011,6 +3137,8 @@ export const TableMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -3034,6 +3162,8 @@ export const TableMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -3142,6 +3272,8 @@ export const UpdateMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -3165,6 +3297,8 @@ export const UpdateMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -3203,6 +3337,8 @@ export const UpdateDatabaseMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -3226,6 +3362,8 @@ export const UpdateDatabaseMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -3264,6 +3402,8 @@ export const UpdateTableMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled
@@ -3287,6 +3427,8 @@ export const UpdateTableMaintenanceDocument = new TypedDocumentString(`
     expire {
       enabled
       keepDays
+      maxSnapshots
+      eraseAfterDays
     }
     orphans {
       enabled

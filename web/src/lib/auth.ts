@@ -1,8 +1,8 @@
 import { Role } from "@/gql/gen";
 
 /**
- * Where to go after signing in: the path in `to` if it is of this origin and not a sign-in page itself,
- * else the overview.
+ * Where to go after signing in: the path in `to` if it is of this origin and not a sign-in page
+ * itself, else the overview.
  */
 export function returnPath(to: string | undefined, origin: string): string {
   if (!to?.startsWith("/")) return "/";
@@ -16,7 +16,7 @@ export function returnPath(to: string | undefined, origin: string): string {
   return url.pathname + url.search + url.hash;
 }
 
-/** Pages for those who have not signed in. */
+/** Pages before sign-in. */
 export const isPublic = (path: string) => path === "/login" || path === "/setup";
 
 const rank: Record<Role, number> = { [Role.Viewer]: 0, [Role.Editor]: 1, [Role.Admin]: 2 };

@@ -18,7 +18,7 @@ interface Page<N> {
   readonly edges: readonly { readonly node: N }[];
 }
 
-/** All of a list, page after page; what is gone has nothing. */
+/** All items of a list, page by page; empty if it no longer exists. */
 async function all<N>(ask: (after: string | null) => Promise<Page<N> | undefined>): Promise<N[]> {
   const nodes: N[] = [];
   let after: string | null = null;
@@ -67,7 +67,7 @@ export const tableNamesQuery = (database: string, schema: string) =>
     ...stale,
   });
 
-/** Columns of a table by its names; none where there is no such table. */
+/** Columns of a table by its names; empty without such a table. */
 export const columnsQuery = (database: string, schema: string, name: string) =>
   queryOptions({
     queryKey: ["TableColumns", database, schema, name],
@@ -78,6 +78,6 @@ export const columnsQuery = (database: string, schema: string, name: string) =>
 
 const catalogKeys = ["Databases", "Schemas", "TableNames", "TableColumns", "DatabaseTables", "TableDetail"];
 
-/** Has everything that shows the catalog asked for again. */
+/** Refetches all catalog queries. */
 export const refreshCatalog = (qc: QueryClient) =>
   Promise.all(catalogKeys.map((key) => qc.invalidateQueries({ queryKey: [key] })));

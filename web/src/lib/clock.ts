@@ -20,7 +20,7 @@ function subscribe(f: () => void) {
 }
 const never = () => () => {};
 
-/** The time, which moves once a second for all who look while `ticking`. */
+/** The current time, updated every second for all components while `ticking`. */
 export function useNow(ticking = true): number {
   return useSyncExternalStore(ticking ? subscribe : never, () => {
     if (!timer && Date.now() - now > 1000) now = Date.now();

@@ -1,4 +1,6 @@
-/** A cron line in words, such as "At 02:30, Monday through Friday"; null when it is not understood. */
+/**
+ * A cron line in words, such as "At 02:30, Monday through Friday"; null when it is not understood.
+ */
 export async function describeCron(cron: string): Promise<string | null> {
   const { toString: describe } = await import("cronstrue");
   try {

@@ -5,10 +5,10 @@ export type Engine = WarehouseRowFragment["engines"][number];
 
 const names: Readonly<Record<string, string>> = { duckdb: "DuckDB", trino: "Trino" };
 
-/** An engine as it is written: DuckDB, Trino. */
+/** The display name of an engine: DuckDB, Trino. */
 export const engineName = (engine: string) => names[engine] ?? engine;
 
-/** Whether statements can name Trino on the warehouse: it is there where it writes. */
+/** Whether statements can name Trino on the warehouse: it exists if it writes. */
 export const hasTrino = (w: Pick<WarehouseRowFragment, "writeEngine" | "engines">) =>
   w.writeEngine === "trino" || w.engines.some((e) => e.name === "trino");
 
@@ -16,7 +16,7 @@ export const hasTrino = (w: Pick<WarehouseRowFragment, "writeEngine" | "engines"
 export const writesWith = (w: Pick<WarehouseRowFragment, "writeEngine" | "nodes">) =>
   `Writes with ${engineName(w.writeEngine)}${w.nodes > 1 ? `, ${plural(w.nodes, "node")}` : ""}`;
 
-/** How many nodes of an engine take part, of how many that are wanted; null of an engine that does not say. */
+/** Active and wanted nodes of an engine in words; null if the engine does not report them. */
 export function nodesText(e: Pick<Engine, "state" | "nodes">, wanted: number): string | null {
   if (e.state === null) return null;
   const now = e.nodes ?? 0;

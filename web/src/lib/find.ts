@@ -5,13 +5,14 @@ export interface Place {
   column: number;
 }
 
-/** Longer than this and a frame is missed. */
+/** A longer slice drops a frame. */
 const sliceMs = 12;
 const breathe = () => new Promise<void>((resolve) => setTimeout(resolve));
 
 /**
- * The next value with the text in it, in any case, after (or before) a place, round the end and back to it; null where there
- * is none. Loads what it has to look through. `order` is the row that stands at each place, where it is sorted.
+ * The next value that contains the text, ignoring case, after (or before) a place, wrapping around;
+ * null if there is none. It loads the rows that it searches. `order` maps places to rows if the
+ * result is sorted.
  */
 export async function findText(
   source: ResultSource,
@@ -26,7 +27,8 @@ export async function findText(
   const rows = source.rowCount;
   const columns = source.columns.length;
   const step = back ? -1 : 1;
-  // Plain text stands in a row's JSON as it is: most rows are passed over without looking at each value.
+  // Plain text appears unescaped in a row's JSON, so most rows are skipped without checking each
+  // value.
   const plain = /^[a-z0-9 .:_-]+$/.test(needle);
   let began = performance.now();
   for (let n = 0; n <= rows; n++) {
@@ -47,7 +49,10 @@ export async function findText(
   return null;
 }
 
-/** In the first row only what lies beyond the place, in the last, which is the first again, the rest. */
+/**
+ * The columns to search: in the first row those beyond the place; in the last row, which is the
+ * first again, the rest.
+ */
 function columnsToLookAt(columns: number, at: number, n: number, rows: number, back: boolean): number[] {
   const all = Array.from({ length: columns }, (_, i) => i);
   const beyond = (c: number) => (back ? c < at : c > at);

@@ -73,7 +73,10 @@ export function formatCountdown(ms: number): string {
   return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(s % 60)}`;
 }
 
-/** A price with all the digits it has, two at least: $0.04, $0.0125. A currency that is not known is written after it. */
+/**
+ * A price with all the digits it has, two at least: $0.04, $0.0125. A currency that is not known is
+ * written after it.
+ */
 export function formatPrice(amount: string, currency: string | null): string {
   const digits = Math.min(20, Math.max(2, amount.split(".")[1]?.replace(/0+$/, "").length ?? 0));
   const fraction = { minimumFractionDigits: digits, maximumFractionDigits: digits };

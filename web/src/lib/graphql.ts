@@ -20,7 +20,7 @@ export interface GqlError {
   extensions?: { code?: string; field?: string; requestId?: string; [k: string]: unknown };
 }
 
-/** A request that did not succeed: the first error's sentence, code and field, and how to find it in the server's log. */
+/** A failed request: the first error's message, code and field, and its id in the server's log. */
 export class RequestError extends Error {
   readonly code: string | undefined;
   readonly field: string | undefined;
@@ -65,7 +65,10 @@ export const isCode = (e: unknown, code: ErrorCode) => e instanceof RequestError
 
 export const operationName = (q: string) => /(?:query|mutation|subscription)\s+(\w+)/.exec(q)?.[1] ?? "";
 
-/** Sends one query or mutation. Throws RequestError when there is no answer, or the signal's AbortError. */
+/**
+ * Sends one query or mutation. Throws RequestError when there is no answer, or the signal's
+ * AbortError.
+ */
 export async function send<R, V>(
   doc: TypedDocumentString<R, V>,
   variables: V,
@@ -90,7 +93,7 @@ export async function send<R, V>(
   }
 }
 
-/** What an answer's body may hold. */
+/** The body of an answer. */
 export interface Body<R> {
   data?: R;
   errors?: GqlError[];
@@ -117,7 +120,7 @@ export async function request<R, V>(
   return dataOf(res, (await res.json().catch(() => ({}))) as Body<R>);
 }
 
-/** Query options whose key is [operation name, variables]. */
+/** Query options with the key [operation name, variables]. */
 export function gql<R, V>(
   doc: TypedDocumentString<R, V>,
   variables: V,

@@ -17,7 +17,7 @@ let snapshot: readonly ShortcutGroup[] = [];
 let pending = "";
 let pendingAt = 0;
 
-/** The shortcuts that work now, for useSyncExternalStore. */
+/** The active shortcuts, for useSyncExternalStore. */
 export const shortcuts = {
   get: () => snapshot,
   subscribe: (f: () => void) => {
@@ -57,7 +57,7 @@ function onKey(e: KeyboardEvent) {
   pendingAt = Date.now();
 }
 
-/** Makes shortcuts work, and be listed under `?`, while the component is mounted. */
+/** Enables shortcuts and lists them under `?` while the component is mounted. */
 export function useShortcuts(title: string, list: readonly Shortcut[]) {
   const run = useEffectEvent((keys: string) => list.find((s) => s.keys.join(" ") === keys)?.run());
   const shape = JSON.stringify(list.map((s) => [s.keys, s.label]));

@@ -17,7 +17,7 @@ describe("addresses", () => {
     expect(parseSearch(stringifySearch(search))).toEqual({ ...search, line: "7" });
     expect(stringifySearch({ a: undefined, b: null, c: "" })).toBe("");
   });
-  it("never break a page: what is not understood is as good as absent", () => {
+  it("never break a page: invalid values count as absent", () => {
     const schema = z.object({ status: choices, line: count, q: text });
     expect(schema.parse({ status: "FAILED", line: "12", q: "x" })).toEqual({
       status: ["FAILED"],
@@ -27,7 +27,7 @@ describe("addresses", () => {
     expect(schema.parse({ status: "", line: "-1", q: "" })).toEqual({});
     expect(schema.parse({ status: [{}], line: "1e999", q: ["a", "b"] })).toMatchObject({ q: "a" });
   });
-  it("choose in either case, and what there is not is kept apart, to be named", () => {
+  it("ignore case, and keep unknown choices apart", () => {
     const chosen = choices.parse(["failed", "FAILED", "Running", "nope"]);
     expect(chosen).toEqual(["FAILED", "RUNNING", "NOPE"]);
     expect(split(chosen, Object.values(RunStatus))).toEqual({

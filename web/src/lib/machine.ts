@@ -1,18 +1,18 @@
 import type { ComputeRowFragment, FlavorsQuery, WarehouseRowFragment } from "@/gql/gen";
 import { formatBytes, formatCountdown, formatPrice, plural } from "./format";
 
-/** A machine of either kind, as lists show it. */
+/** A machine of either kind in lists. */
 export type MachineRow = ComputeRowFragment | WarehouseRowFragment;
 export type Flavor = FlavorsQuery["flavors"][number];
 
-/** The flavor of a machine: of a warehouse, its size. */
+/** The flavor of a machine; for a warehouse, its size. */
 export const flavorOf = (m: MachineRow) => (m.__typename === "Compute" ? m.flavor : m.size);
 
 /** Address of a machine's page. */
 export const machinePath = (m: { __typename: "Compute" | "Warehouse" }) =>
   m.__typename === "Compute" ? ("/compute/$machineId" as const) : ("/warehouses/$machineId" as const);
 
-/** Choices of how long a machine may have nothing to do before it is stopped. */
+/** Choices of the idle time before a machine is stopped. */
 export const autoStops = [
   { value: "30m", label: "30 minutes" },
   { value: "1h", label: "1 hour" },
@@ -26,7 +26,7 @@ const idleWords: Readonly<Record<string, string>> = { "30m": "30 minutes", "1h":
 export const autoStopRule = (autoStop: string) =>
   autoStop === "never" ? "never stops by itself" : `stops after ${idleWords[autoStop] ?? autoStop} idle`;
 
-/** How the auto-stop stands: a countdown while the machine is idle, else what it will be. */
+/** The auto-stop in words: a countdown while the machine is idle, else the rule. */
 export function autoStopText(
   m: Pick<MachineRow, "state" | "autoStop" | "autoStopAt">,
   now: number,
@@ -49,7 +49,10 @@ export function flavorSize(f: Flavor): string {
   return [plural(f.cores, "core"), formatBytes(Number(f.memory)), gpus].filter(Boolean).join(", ");
 }
 
-/** What an hour of all of them costs together, one figure for each currency. Those without a price do not count. */
+/**
+ * The hourly cost of all machines together, one figure per currency. Machines without a price do
+ * not count.
+ */
 export function hourlySum(
   machines: readonly { pricePerHour: string | null; currency: string | null }[],
 ): string {

@@ -3,8 +3,8 @@ import type { QueryClient } from "@tanstack/react-query";
 export type Entity = { readonly __typename: string; readonly id: string };
 
 /**
- * v with the scalar fields of e wherever e occurs in it, and with those named in `whole`, which every document asks for
- * alike; parts without e keep their identity.
+ * v with the scalar fields of e wherever e occurs in it, and with the fields in `whole`, which
+ * every document selects alike. Parts without e keep their identity.
  */
 export function patchValue<T>(v: T, e: Entity, whole: readonly string[] = []): T {
   if (Array.isArray(v)) return patchArray(v, e, whole) as T;
@@ -47,7 +47,10 @@ function patchObject(
   return out ?? o;
 }
 
-/** Writes the scalar fields of one entity, and those named in `whole`, into every cached answer that shows it. */
+/**
+ * Writes the scalar fields of one entity, and those in `whole`, into every cached answer that has
+ * it.
+ */
 export function patchEntity(qc: QueryClient, e: Entity, whole: readonly string[] = []) {
   for (const q of qc.getQueryCache().getAll()) {
     const old = q.state.data;

@@ -10,7 +10,7 @@ const piece = (n: number, size = sizes[n] ?? 0) => {
   return scanRows(JSON.stringify(Array.from({ length: size }, (_, i) => [first + i])), 0).rows;
 };
 
-it("loads only the pieces that are looked at", async () => {
+it("loads only the visible pieces", async () => {
   const load = vi.fn(async (n: number) => piece(n));
   const r = new ResultSource(columns, load, sizes);
   expect(r.rowCount).toBe(9);
@@ -23,7 +23,7 @@ it("loads only the pieces that are looked at", async () => {
   expect(r.whole).toBe(false);
 });
 
-it("gives up what has gone out of sight, and loads it when it is back", async () => {
+it("aborts pieces that go out of sight, and loads them when they return", async () => {
   const signals: AbortSignal[] = [];
   const answers: (() => void)[] = [];
   const r = new ResultSource(
@@ -48,7 +48,7 @@ it("gives up what has gone out of sight, and loads it when it is back", async ()
   await vi.waitFor(() => expect(r.cell(0, 0)).toBe("0"));
 });
 
-it("does not give up what somebody waits for", async () => {
+it("does not abort pieces that somebody waits for", async () => {
   const r = new ResultSource(columns, async (n) => piece(n), sizes);
   const all = r.need(0, 9);
   r.want(0, 1);
@@ -57,7 +57,7 @@ it("does not give up what somebody waits for", async () => {
   expect([0, 4, 8].map((i) => r.cell(i, 0))).toEqual(["0", "4", "8"]);
 });
 
-it("says what failed, and asks again only when told to", async () => {
+it("reports a failure, and retries only on request", async () => {
   const load = vi.fn(async (n: number) => {
     if (load.mock.calls.length === 1) throw new RequestError([{ message: "It is gone." }], 200);
     return piece(n);
@@ -72,7 +72,7 @@ it("says what failed, and asks again only when told to", async () => {
   expect(r.failure).toBeNull();
 });
 
-it("grows without forgetting, and tells whoever listens", async () => {
+it("grows without losing pieces, and notifies listeners", async () => {
   const heard = vi.fn();
   const r = new ResultSource(columns, async (n) => piece(n), [3]);
   await r.need(0, 3);

@@ -9,16 +9,16 @@ export interface ResultColumn {
 /** Loads piece n of a result. */
 export type LoadPiece = (n: number, signal: AbortSignal) => Promise<RawRows>;
 
-/** How much of a result is held at once, in characters; of what is more, that looked at longest ago goes. */
+/** Characters of a result in memory. Beyond that, the least recently used pieces are dropped. */
 const holds = 160_000_000;
-/** A piece that is announced and not there yet is asked for again so often, so many milliseconds apart. */
-const patience = 5;
+/** Number of retries of an announced piece that is missing, and their pause in milliseconds. */
+const maxRetries = 5;
 const pauseMs = 1_000;
 
 interface Loading {
   done: Promise<void>;
   stop: AbortController;
-  /** Somebody waits for it: it goes on though it is out of sight. */
+  /** Somebody waits for it, so it loads even out of sight. */
   needed: boolean;
 }
 
@@ -36,7 +36,7 @@ const pause = (ms: number, signal: AbortSignal) =>
   });
 
 /**
- * The result of a statement, of which only the pieces in sight are loaded. It grows while the statement runs.
+ * The result of a statement. Only the visible pieces are loaded. It grows while the statement runs.
  * For useSyncExternalStore: `subscribe` and `version`.
  */
 export class ResultSource {
@@ -45,7 +45,7 @@ export class ResultSource {
   private readonly loading = new Map<number, Loading>();
   private readonly listeners = new Set<() => void>();
   private changes = 0;
-  /** Why the piece that was asked for last is not there. */
+  /** Why the last requested piece is missing. */
   failure: { piece: number; error: unknown } | null = null;
 
   constructor(
@@ -68,19 +68,19 @@ export class ResultSource {
     for (const f of this.listeners) f();
   }
 
-  /** Rows of the pieces that there are. */
+  /** Rows of all known pieces. */
   get rowCount(): number {
     return this.ends.at(-1) ?? 0;
   }
   get pieces(): number {
     return this.ends.length;
   }
-  /** Whether all of it is held. */
+  /** Whether the whole result is in memory. */
   get whole(): boolean {
     return this.held.size === this.ends.length;
   }
 
-  /** Says how many rows each piece has; those that were there before stay as they are. */
+  /** Sets the row counts of all pieces; known pieces stay as they are. */
   grow(pieces: readonly number[]) {
     if (pieces.length <= this.ends.length) return;
     let end = this.rowCount;
@@ -104,32 +104,32 @@ export class ResultSource {
     return low;
   }
 
-  /** The row's piece and its place in it; undefined while it is not held. */
+  /** The row's piece and its place in it; undefined if it is not loaded. */
   private at(row: number): { rows: RawRows; row: number } | undefined {
     const piece = this.pieceOf(row);
     const rows = this.held.get(piece);
     return rows && { rows, row: row - this.startOf(piece) };
   }
 
-  /** A value as a person reads it; null for NULL, undefined while it is not here. */
+  /** A value for display; null for NULL, undefined if it is not loaded. */
   cell(row: number, column: number): string | null | undefined {
     const p = this.at(row);
     return p?.rows.cell(p.row, column);
   }
 
-  /** A value as JSON; undefined while it is not here. */
+  /** A value as JSON; undefined if it is not loaded. */
   json(row: number, column: number): string | undefined {
     const p = this.at(row);
     return p?.rows.json(p.row, column);
   }
 
-  /** A row as JSON, for a quick look; undefined while it is not here. */
+  /** A row as JSON, for a quick check; undefined if it is not loaded. */
   source(row: number): string | undefined {
     const p = this.at(row);
     return p?.rows.source(p.row);
   }
 
-  /** Has the pieces of these rows loaded, and gives up those on their way that nobody looks at any more. */
+  /** Loads the pieces of these rows, and aborts requests for pieces that are no longer visible. */
   want(first: number, end: number) {
     if (this.ends.length === 0 || end <= first) return;
     const from = this.pieceOf(first);
@@ -141,7 +141,9 @@ export class ResultSource {
     }
   }
 
-  /** Has the pieces of these rows loaded and waits for them. Throws what failed, or the signal's reason. */
+  /**
+   * Loads the pieces of these rows and waits for them. Throws the failure, or the signal's reason.
+   */
   async need(first: number, end: number, signal?: AbortSignal): Promise<void> {
     if (end <= first) return;
     for (let piece = this.pieceOf(first); piece <= this.pieceOf(end - 1) && piece < this.pieces; piece++)
@@ -160,7 +162,7 @@ export class ResultSource {
     throw this.failure?.error ?? new Error("That part of the result could not be loaded.");
   }
 
-  /** Each piece in turn, loaded when its turn comes. */
+  /** All pieces in order, each loaded when it is reached. */
   async *eachPiece(signal: AbortSignal): AsyncGenerator<{ rows: RawRows; first: number }> {
     for (let piece = 0; piece < this.ends.length; piece++) {
       await this.needPiece(piece, signal);
@@ -169,7 +171,7 @@ export class ResultSource {
     }
   }
 
-  /** Asks again for what failed. */
+  /** Retries the failed piece. */
   retry() {
     const failed = this.failure;
     this.failure = null;
@@ -180,7 +182,7 @@ export class ResultSource {
   private fetch(piece: number): Loading | undefined {
     const held = this.held.get(piece);
     if (held) {
-      // The one used last stands last.
+      // The most recently used piece is last.
       this.held.delete(piece);
       this.held.set(piece, held);
       return undefined;
@@ -215,7 +217,7 @@ export class ResultSource {
       try {
         return await this.load(piece, signal);
       } catch (error) {
-        if (tries === patience || !isCode(error, "UNAVAILABLE")) throw error;
+        if (tries === maxRetries || !isCode(error, "UNAVAILABLE")) throw error;
         await pause(pauseMs, signal);
         signal.throwIfAborted();
       }
@@ -233,7 +235,7 @@ export class ResultSource {
     }
   }
 
-  /** Gives up what is on its way. */
+  /** Aborts all requests. */
   stop() {
     for (const l of this.loading.values()) l.stop.abort();
   }

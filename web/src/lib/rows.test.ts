@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { scanRows, splitRows } from "./rows";
 
-it("keeps every digit, tells NULL from the text null, and reads escapes", () => {
+it("keeps every digit, distinguishes NULL from the text null, and reads escapes", () => {
   const { rows } = splitRows(
     String.raw`{"data":{"chunk":{"rows":[[9007199254740993,null,"null","a\"b\\"],[1.10,"NaN","","é\n"]],"next":null}}}`,
   );

@@ -54,7 +54,7 @@ function skipValue(t: string, i: number): number {
   throw new SyntaxError("The answer ends in the middle of a value.");
 }
 
-/** Where values begin: grows as they come. */
+/** Offsets of values; it grows on demand. */
 class Starts {
   private at = new Uint32Array(4096);
   private n = 0;
@@ -70,11 +70,11 @@ class Starts {
 }
 
 /**
- * Rows as the server sent them: their text, and where each value begins in it. So numbers have all their digits, which
- * JavaScript's own do not, and a million rows take little more than their text.
+ * Rows as the server sent them: their text, and the offset of each value. Numbers keep all their
+ * digits, unlike JavaScript's, and a million rows take little more memory than their text.
  */
 export class RawRows {
-  /** Characters that are held. */
+  /** Number of characters in memory. */
   readonly size: number;
   constructor(
     private readonly text: string,
@@ -92,7 +92,7 @@ export class RawRows {
     return this.text.slice(from, skipValue(this.text, from));
   }
 
-  /** The value as a person reads it: text without its quotes, everything else as in JSON; null for NULL. */
+  /** The value for display: text without its quotes, everything else as in JSON; null for NULL. */
   cell(row: number, column: number): string | null {
     const json = this.json(row, column);
     if (json === "null") return null;
@@ -100,7 +100,7 @@ export class RawRows {
     return json.includes("\\") ? (JSON.parse(json) as string) : json.slice(1, -1);
   }
 
-  /** A whole row as JSON, for a quick look whether something can be in it. */
+  /** A whole row as JSON, for a quick check of its content. */
   source(row: number): string {
     const from = this.starts[row * this.columns] ?? 0;
     return this.text.slice(from, this.starts[(row + 1) * this.columns] ?? this.text.length);
@@ -132,7 +132,7 @@ export function scanRows(text: string, at: number): { rows: RawRows; end: number
   return { rows: new RawRows(text.slice(0, i), starts.all(), columns, count), end: i + 1 };
 }
 
-/** An answer in which one field is called rows: all but that, and the rows by themselves; null where it has none. */
+/** Splits an answer into its field rows and the rest; rows is null without such a field. */
 export function splitRows(text: string): { rest: unknown; rows: RawRows | null } {
   const key = /"rows"\s*:\s*\[/.exec(text);
   if (!key) return { rest: JSON.parse(text), rows: null };
@@ -141,7 +141,10 @@ export function splitRows(text: string): { rest: unknown; rows: RawRows | null }
   return { rest: JSON.parse(`${text.slice(0, at)}[]${text.slice(end)}`), rows };
 }
 
-/** Asks for what has a field called rows, and reads that with all digits. Throws RequestError, or the signal's AbortError. */
+/**
+ * Sends a request and reads the answer's field rows with all digits. Throws RequestError, or the
+ * signal's AbortError.
+ */
 export async function requestRows<R, V>(
   doc: TypedDocumentString<R, V>,
   variables: V,

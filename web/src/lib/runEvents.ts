@@ -3,7 +3,7 @@ import type { RunRowFragment } from "@/gql/gen";
 
 const listeners = new Set<(r: RunRowFragment) => void>();
 
-/** Tells whoever listens that a run is new or has changed. */
+/** Notifies listeners of a new or changed run. */
 export function announceRun(r: RunRowFragment) {
   for (const l of listeners) l(r);
 }

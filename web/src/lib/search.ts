@@ -16,7 +16,10 @@ export const stringifySearch = (o: Record<string, unknown>): string => {
   return s ? `?${s}` : "";
 };
 
-/** What an address chooses, each once, in capitals as the API has it. What there is not stays: a page says so. */
+/**
+ * The choices in an address, each once, in upper case as in the API. Unknown ones stay, so that a
+ * page can report them.
+ */
 export const choices = z
   .preprocess(
     (v) => (v === undefined ? undefined : [v].flat().map((x) => String(x).trim().toUpperCase())),
@@ -28,7 +31,7 @@ export const choices = z
   )
   .catch(undefined);
 
-/** What is chosen, in what there is to choose and what there is not. */
+/** Splits choices into known and unknown ones. */
 export function split<T extends string>(chosen: readonly string[] | undefined, all: readonly T[]) {
   const there = (s: string): s is T => (all as readonly string[]).includes(s);
   const known = chosen?.filter(there);

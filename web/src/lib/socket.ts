@@ -24,7 +24,10 @@ export const connection = {
 };
 
 const reconnectListeners = new Set<() => void>();
-/** Calls f whenever the socket or a stream on it is back: events were missed, so what is cached has to be asked for again. */
+/**
+ * Calls f when the socket or a stream on it is back: events were missed, so cached data must be
+ * refetched.
+ */
 export const onReconnect = (f: () => void) => {
   reconnectListeners.add(f);
   return () => {
@@ -43,7 +46,7 @@ export const onDenied = (f: () => void) => {
 
 const denied = (code: number) => code === 4401 || code === 4403;
 
-/** Has everything that is cached asked for again: events were missed. */
+/** Refetches all cached data, because events were missed. */
 const missed = () => {
   for (const f of reconnectListeners) f();
 };
@@ -87,7 +90,7 @@ const client = createClient({
   },
 });
 
-/** Says whether what ended a stream is the platform's own trouble, which passes, rather than an answer. */
+/** Whether a stream was ended by a temporary failure of the platform rather than by an answer. */
 const passes = (e: unknown) =>
   Array.isArray(e) &&
   (e as GqlError[]).some((g) =>
@@ -103,9 +106,9 @@ export interface Sink<R> {
 /**
  * Subscribes, and resubscribes with backoff when the server ends the stream: gqlgen sends
  * `complete` to every operation when it cancels a connection (shutdown, session end), and the
- * client library takes that for a normal end. An error that passes, such as a database that is
- * away, is tried again in the same way; any other goes to the sink and ends it. `variables` is read
- * again at each start, so a log resumes from its cursor. `finished` says whether a `complete` is a
+ * client library treats that as a normal end. A temporary error, such as a database outage, is
+ * retried in the same way; any other goes to the sink and ends the subscription. `variables` is
+ * read at each start, so a log resumes from its cursor. `finished` says whether a `complete` is a
  * real end.
  */
 export function subscribe<R, V>(
@@ -165,7 +168,9 @@ export function subscribe<R, V>(
   };
 }
 
-/** Subscribes while the component is mounted. What fails is shown by the connection badge and by the queries. */
+/**
+ * Subscribes while the component is mounted. The connection badge and the queries show failures.
+ */
 export function useSubscription<R, V>(
   doc: TypedDocumentString<R, V>,
   variables: V,

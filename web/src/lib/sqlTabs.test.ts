@@ -59,7 +59,7 @@ it("leaves the tabs of another window alone", () => {
   expect(new TabStore("k", m).get().list.map((t) => t.text)).toContain("two");
 });
 
-it("begins anew where what is kept cannot be read, and goes on where nothing can be kept", () => {
+it("starts empty if the stored tabs are unreadable, and works without storage", () => {
   const m = memory();
   m.setItem("k", "{");
   expect(new TabStore("k", m).get().list).toHaveLength(1);

@@ -4,14 +4,14 @@ export interface Parameter {
   value: string;
 }
 
-/** A statement that a tab has run: which part of its text that was. */
+/** A statement that a tab has run, and its part of the text. */
 export interface TabRun {
   id: string;
   from: number;
   text: string;
 }
 
-/** A text of SQL, where it runs, and what it ran last. */
+/** A SQL text, its warehouse and its last runs. */
 export interface SqlTab {
   id: string;
   name: string;
@@ -23,7 +23,7 @@ export interface SqlTab {
   database: string;
   schema: string;
   parameters: Parameter[];
-  /** Rows of a result at most; 0 for all. */
+  /** Maximum rows of a result; 0 for all. */
   rowLimit: number;
   runs: TabRun[];
   /** Which of the runs is shown. */
@@ -60,14 +60,14 @@ const isTab = (t: SqlTab | null): t is SqlTab =>
   Array.isArray(t.parameters);
 
 /**
- * The tabs of the SQL editor in one workspace, kept in this browser. Each has an entry of its own, so that two windows do
- * not overwrite each other's texts; a tab that another window made stays.
+ * The tabs of the SQL editor in one workspace, stored in this browser. Each has its own entry, so
+ * that two windows do not overwrite each other's texts; a tab of another window stays.
  */
 export class TabStore {
   private tabs: Tabs;
   private readonly closed = new Set<string>();
   private readonly listeners = new Set<() => void>();
-  /** Whether the browser has refused to keep them: they are gone with the page then. */
+  /** Whether the browser refused to store them; they are then lost with the page. */
   full = false;
 
   constructor(
@@ -93,9 +93,9 @@ export class TabStore {
   };
 
   private fresh(t: Partial<SqlTab>, list: readonly SqlTab[]): SqlTab {
-    const taken = new Set(list.map((x) => x.name));
+    const usedNames = new Set(list.map((x) => x.name));
     let n = 1;
-    while (taken.has(`Query ${n}`)) n++;
+    while (usedNames.has(`Query ${n}`)) n++;
     return { id: freshId(), name: `Query ${n}`, parameters: [], runs: [], shown: 0, ...defaults, ...t };
   }
 
@@ -117,7 +117,7 @@ export class TabStore {
     }
   }
 
-  /** Makes a tab and shows it. An empty one that was never run gives way. */
+  /** Creates a tab and shows it. It replaces an empty tab that never ran. */
   open(t: Partial<SqlTab>): SqlTab {
     const present = this.tabs.list.find((x) => x.id === this.tabs.active);
     const base = present

@@ -28,7 +28,7 @@ function blockEnd(s: string, i: number): number {
   return s.length;
 }
 
-/** The index after what stands in quotes; a doubled quote is one in it. */
+/** The index after a quoted text; a doubled quote is part of it. */
 function quotedEnd(s: string, i: number, escapes: boolean): number {
   const q = s[i];
   for (i++; i < s.length; i++) {
@@ -70,7 +70,7 @@ function tokenAt(s: string, i: number): Token {
   return to("other", i + 1);
 }
 
-/** Texts, names, comments, parameters and semicolons, in their order; what lies between is left out. */
+/** Texts, names, comments, parameters and semicolons in order; everything else is left out. */
 export function tokens(s: string): Token[] {
   const found: Token[] = [];
   for (let i = 0; i < s.length; ) {
@@ -81,7 +81,10 @@ export function tokens(s: string): Token[] {
   return found;
 }
 
-/** The statements of a text, without their semicolons and without the space and comments around them. */
+/**
+ * The statements of a text, without their semicolons and without the space and comments around
+ * them.
+ */
 export function statements(s: string): Stretch[] {
   const found: Stretch[] = [];
   let present: Stretch | undefined;
@@ -98,7 +101,10 @@ export function statements(s: string): Stretch[] {
   return found;
 }
 
-/** The statement at a place: the one around it, else the one that ends before it on the same line, else the next, else the last. */
+/**
+ * The statement at a place: the one around it, else the one that ends before it on the same line,
+ * else the next, else the last.
+ */
 export function statementAt(s: string, at: number): Stretch | undefined {
   const all = statements(s);
   const around = all.find((x) => x.from <= at && at <= x.to);
@@ -108,7 +114,9 @@ export function statementAt(s: string, at: number): Stretch | undefined {
   return all.find((x) => x.from > at) ?? before;
 }
 
-/** How many values a statement takes: by the highest of $1, $2, or the number of question marks. */
+/**
+ * The number of a statement's parameters: the highest of $1, $2, or the number of question marks.
+ */
 export function parameterCount(s: string): number {
   const found = tokens(s).filter((t) => t.kind === "parameter");
   const numbers = found.map((t) => Number(s.slice(t.from + 1, t.to))).filter((n) => n > 0);
@@ -152,10 +160,10 @@ const reserved = new Set(
   ).split(" "),
 );
 
-/** A name as it has to be written: in quotes where it needs them. */
+/** A name in SQL text, quoted if necessary. */
 export const quoteName = (n: string) =>
   plain.test(n) && !reserved.has(n) ? n : `"${n.replaceAll('"', '""')}"`;
 
-/** database.schema.table as it has to be written; a nested schema is one name, with its dots. */
+/** database.schema.table in SQL text; a nested schema is one name with dots. */
 export const qualified = (database: string, schema: string, name: string) =>
   [database, schema, name].map(quoteName).join(".");

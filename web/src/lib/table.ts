@@ -25,7 +25,7 @@ export const rangeOf = (s: Selection): Range => ({
 
 export type TextFormat = "tsv" | "csv" | "json";
 
-/** What values come from. */
+/** A source of values. */
 export interface Values {
   readonly columns: readonly ResultColumn[];
   cell: (row: number, column: number) => string | null | undefined;
@@ -35,11 +35,11 @@ export interface Values {
 const tsv = (v: string | null | undefined) => (v ?? "").replaceAll(/[\t\r\n]+/g, " ");
 const csv = (v: string | null | undefined) => {
   if (v === null || v === undefined) return "";
-  // An empty text is not NULL: it stands in quotes.
+  // An empty text is not NULL: it gets quotes.
   return v === "" || /[",\r\n]/.test(v) ? `"${v.replaceAll('"', '""')}"` : v;
 };
 
-/** Names for the keys of objects: of two columns with one name the second is name_2. */
+/** Keys of objects: of two columns with the same name, the second becomes name_2. */
 export function keysOf(columns: readonly ResultColumn[]): string[] {
   const seen = new Map<string, number>();
   return columns.map(({ name }) => {
@@ -84,7 +84,10 @@ export function rangeText(v: Values, r: Range, f: TextFormat, names: boolean): s
 
 const compareNumbers = (a: number, b: number) => (a === b ? 0 : a < b ? -1 : 1);
 
-/** Rows in the order of one column; NULL and NaN come last. Numbers beyond 2^53 are compared by all their digits. */
+/**
+ * Rows in the order of one column; NULL and NaN come last. Numbers beyond 2^53 are compared by all
+ * their digits.
+ */
 export function sortedRows(
   cell: (row: number) => string | null | undefined,
   count: number,
@@ -112,7 +115,7 @@ function toNumber(v: string | null | undefined): number {
   return Number(v);
 }
 
-/** Of two numbers that are the same double, which is less by their digits; 0 where they are not written out. */
+/** Compares the digits of two numbers that are the same double; 0 if they are not written out. */
 function compareDigits(a: string | null | undefined, b: string | null | undefined): number {
   const digits = /^-?\d+(?:\.(\d+))?$/;
   const of = a === b ? null : digits.exec(a ?? "");

@@ -4,7 +4,7 @@ import type { Role } from "@/gql/gen";
 import { includes } from "@/lib/auth";
 import { useRole } from "@/lib/session";
 
-/** Gives its child `disabled`, with the reason on hover, to those whose role does not reach. */
+/** Disables its child for lower roles, with the reason on hover. */
 export function Allowed({ role, children }: { role: Role; children: (disabled: boolean) => ReactElement }) {
   const mine = useRole();
   const allowed = includes(mine, role);

@@ -57,7 +57,7 @@ export function asCurl<R, V>(doc: TypedDocumentString<R, V>, variables: V, origi
   ].join(" \\\n");
 }
 
-/** What this page asks for, as code. */
+/** This page's request as code. */
 export function CopyMenu<R, V>({
   doc,
   variables,
@@ -65,7 +65,7 @@ export function CopyMenu<R, V>({
 }: {
   doc: TypedDocumentString<R, V>;
   variables: V;
-  /** Path of the same thing in REST. */
+  /** Path of the same resource in REST. */
   rest?: string;
 }) {
   const clip = useCopy();

@@ -32,21 +32,21 @@ const kindIcons: Record<DagKind, TablerIcon> = {
 
 export interface DagTask {
   key: string;
-  /** What is shown instead of the key. */
+  /** Text in place of the key. */
   title?: string | undefined;
-  /** What it is, where it is no task. */
+  /** The kind of a node that is not a task. */
   kind?: DagKind | undefined;
   dependsOn: readonly string[];
   /** Absent in the drawing of a job, which has no states. */
   status?: TaskStatus;
   /** Beside the status, such as a duration. */
   detail?: string | undefined;
-  /** Something is wrong with how it is declared. */
+  /** Its declaration has an error. */
   invalid?: boolean;
 }
 type TaskNode = Node<{ task: DagTask; selected: boolean; onSelect?: (() => void) | undefined }, "task">;
 
-/** Cut off where the card ends; the whole of it is on hover. */
+/** Cut at the card's edge; the full text is shown on hover. */
 function Detail({ task: { detail } }: { task: DagTask }) {
   if (!detail) return null;
   return (
@@ -94,13 +94,13 @@ const TaskCard = memo(({ data: { task, selected, onSelect } }: NodeProps<TaskNod
     <Handle type="source" position={Position.Right} isConnectable={false} />
   </>
 ));
-/** Below this nodes are too small to be read, and to be hit. */
+/** Below this, nodes are too small to read and to click. */
 const smallest = 0.52;
 const manyTasks = 40;
 const fit = { padding: 0.12, maxZoom: 1, minZoom: smallest };
 const nodeTypes = { task: TaskCard };
 
-/** Runs when the room for the graph has become another one. */
+/** Runs when the graph's area changes its size. */
 function OnResize({ run }: { run: (flow: ReactFlowInstance<TaskNode>) => void }) {
   const flow = useReactFlow<TaskNode>();
   const room = useStore((s) => (s.width && s.height ? `${s.width} ${s.height}` : ""));
@@ -113,7 +113,7 @@ function OnResize({ run }: { run: (flow: ReactFlowInstance<TaskNode>) => void })
   return null;
 }
 
-/** The tasks of a DAG and what waits for what. A click selects a task by its index. */
+/** The tasks of a DAG and their dependencies. A click selects a task by its index. */
 export function Dag({
   tasks,
   selected,
@@ -152,12 +152,12 @@ export function Dag({
     [shape, tasks, selected],
   );
   const place = selected === undefined ? undefined : positions?.[selected];
-  /** A graph that cannot be shown whole at a size that can be read opens at the selected task. */
+  /** A graph that is too large to read as a whole opens at the selected task. */
   const showSelected = (flow: ReactFlowInstance<TaskNode>) => {
     if (!place || tasks.length <= manyTasks) return;
     void flow.setCenter(place.x + nodeWidth / 2, place.y + nodeHeight / 2, { zoom: 0.8 });
   };
-  /** Whoever has moved the graph has chosen what to see of it. */
+  /** Whether the user has moved the graph: the view then stays. */
   const moved = useRef(false);
   const refit = (flow: ReactFlowInstance<TaskNode>) => {
     if (moved.current) return;

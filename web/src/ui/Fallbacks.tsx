@@ -17,7 +17,7 @@ export function ErrorPage({ error, reset }: ErrorComponentProps) {
   );
 }
 
-/** There is no such page, or no such thing in this workspace. */
+/** The page or resource does not exist in this workspace. */
 export function LostPage({ what = "page" }: { what?: string }) {
   useTab("Not found");
   return (
@@ -41,7 +41,7 @@ export function LostPage({ what = "page" }: { what?: string }) {
   );
 }
 
-/** A page for those of another role. */
+/** A page for users without the necessary role. */
 export function ForbiddenPage({ title, role, mine }: { title: string; role: Role; mine: Role }) {
   return (
     <div className="page page-narrow">

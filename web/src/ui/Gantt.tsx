@@ -30,7 +30,7 @@ function tickStep(span: number): number {
   return steps.find((s) => span / s <= 8) ?? span / 6;
 }
 
-/** Tasks over time, one row each; every attempt has a bar of its own. */
+/** Tasks over time, one row each; every attempt has its own bar. */
 export function Gantt({
   tasks,
   start,

@@ -72,7 +72,7 @@ export function GridHead({
   );
 }
 
-/** The edge of a column: dragged, it makes it wider or narrower; a double click fits it to what is in it. */
+/** The edge of a column. Dragging resizes it; a double click fits it to its content. */
 function Edge({
   width,
   onResize,

@@ -7,7 +7,7 @@ import { failed } from "@/lib/notify";
 import type { ResultSource } from "@/lib/result";
 import type { Selection, TextFormat } from "@/lib/table";
 
-/** Search in a result, copying what is selected, and what could not be loaded. */
+/** Search in a result, copying of the selection, and load failures. */
 export function GridTools({
   source,
   order,
@@ -20,7 +20,7 @@ export function GridTools({
   source: ResultSource;
   order: Uint32Array | null;
   selection: Selection;
-  /** Of the source, so that this is drawn again when it changes. */
+  /** The source's version, to redraw on changes. */
   version: number;
   onFound: (p: Place) => void;
   onCopy: (f: TextFormat) => void;
@@ -133,7 +133,7 @@ function useFind(
       setNote(found ? `row ${formatCount(found.row + 1)}` : "not found");
       if (found) onFound(found);
     } catch (e) {
-      if (!stop.signal.aborted) failed("The search did not come to its end", e);
+      if (!stop.signal.aborted) failed("The search failed", e);
     } finally {
       if (under.current === stop) setBusy(false);
     }

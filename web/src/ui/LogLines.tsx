@@ -30,7 +30,9 @@ function Ansi({ text, needle }: { text: string; needle: string }) {
   ));
 }
 
-/** One line of a log: its number, when it was written, whether on stderr, and its text with colours. */
+/**
+ * One line of a log: its number, when it was written, whether on stderr, and its text with colours.
+ */
 export const LogRow = memo(function LogRow({
   number,
   text,

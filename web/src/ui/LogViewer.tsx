@@ -20,8 +20,8 @@ import type { LogStore } from "./logStore";
 import { useLogScroll } from "./useLogScroll";
 
 /**
- * A log of any length: only the lines in view are in the page. Search, errors, times, follow, and links to
- * lines. Give it a new `key` with another store.
+ * A log of any length: only the lines in view are in the page. Search, errors, times, follow, and
+ * links to lines. Give it a new `key` with another store.
  */
 export function LogViewer({
   store,
@@ -37,17 +37,17 @@ export function LogViewer({
   store: LogStore;
   /** More may come. */
   live: boolean;
-  /** Begin at the first error: what a reader of a failed attempt looks for. */
+  /** Begin at the first error, which readers of a failed attempt look for. */
   opensAtProblem?: boolean;
   /** Number of the line that the URL points to. */
   line?: number | undefined;
   onLine: (n: number) => void;
-  /** Where the whole log is to be had. */
+  /** Address of the whole log. */
   download: string;
   /** Left part of the bar: which log this is. */
   children?: ReactNode;
   notice?: ReactNode;
-  /** What to say while there are no lines. */
+  /** Text while there are no lines. */
   empty: string;
 }) {
   const version = useSyncExternalStore(store.subscribe, store.version);

@@ -22,7 +22,7 @@ const looks: Record<MachineState, { word: string; icon: TablerIcon }> = {
 
 export const machineWord = (s: MachineState) => looks[s].word;
 
-/** Whether a machine is on its way to another state. */
+/** Whether a machine is changing its state. */
 export const isMoving = (s: MachineState) => s === "STARTING" || s === "STOPPING";
 
 export function MachineIcon({ state, size = 14 }: { state: MachineState; size?: number }) {
@@ -59,7 +59,9 @@ export function AutoStop({ machine }: { machine: Pick<MachineRow, "state" | "aut
   );
 }
 
-/** A compute instance by its name, as a link, with its state on hover; one that is deleted is said to be. */
+/**
+ * A compute instance by its name, as a link, with its state on hover. A deleted one is labelled so.
+ */
 export function ComputeLink({ compute, id }: { compute: ComputeLinkFragment | null; id: string | null }) {
   if (!compute) return id ? <span className="dim">a compute instance that was deleted</span> : null;
   return (

@@ -1,7 +1,7 @@
 import { Breadcrumbs, Group, Text, Title } from "@mantine/core";
 import type { ReactNode } from "react";
 
-/** A page's title, what surrounds it, and what can be done on it. */
+/** A page's title, context and actions. */
 export function PageHeader({
   title,
   trail,

@@ -25,13 +25,13 @@ import { gridRow, useGridScroll } from "./useGridScroll";
 
 /** More rows than this are for a download. */
 const copyAtMost = 200_000;
-/** Sorting more than this would be felt. */
+/** Sorting more rows would be noticeable. */
 export const sortAtMost = 500_000;
 const shownCharacters = 400;
 
 const origin: Selection = { row: 0, column: 0, toRow: 0, toColumn: 0 };
 
-/** The rows of a result, of which only those in sight are loaded and drawn. Give it a key of the result. */
+/** The rows of a result. Only the visible ones are loaded and drawn. Key it by the result. */
 export function ResultGrid({
   source,
   label,
@@ -137,7 +137,7 @@ export function ResultGrid({
     Home: [0, -columns.length],
     End: [0, columns.length],
   };
-  /** What a key does; undefined for one that is not the grid's. */
+  /** A key's action; undefined for keys that the grid does not use. */
   const actionOf = (e: KeyboardEvent): (() => void) | undefined => {
     const mod = e.ctrlKey || e.metaKey;
     const { toRow, toColumn } = selection;

@@ -19,8 +19,8 @@ function summary(runs: readonly RunBarFragment[]): string {
 }
 
 /**
- * The last runs as bars, oldest first: colour is the status, height the duration. A click opens the run;
- * bars are too narrow to be targets of their own, and each run is a link on the job's page.
+ * The last runs as bars, oldest first: colour is the status, height the duration. A click opens the
+ * run. Bars are too narrow as the only targets, so each run is also a link on the job's page.
  */
 export function RunBars({ runs, size }: { runs: readonly RunBarFragment[]; size: number }) {
   const navigate = useNavigate();

@@ -12,7 +12,7 @@ const triggers = {
   [RunTrigger.Sample]: { icon: IconSparkles, word: "Sample" },
 };
 
-/** What started a run, by icon and name. */
+/** The trigger of a run, by icon and name. */
 export function Trigger({ run }: { run: Pick<RunRowFragment, "trigger" | "startedBy"> }) {
   const { icon: Icon, word } = triggers[run.trigger];
   return (
@@ -33,7 +33,7 @@ export function RunsTable({
   runs: readonly RunRowFragment[];
   /** Whether to name the job. */
   job?: boolean;
-  /** Whether to show the ids of the runs in a column of their own. */
+  /** Whether to show the runs' ids in a separate column. */
   ids?: boolean;
   label: string;
 }) {

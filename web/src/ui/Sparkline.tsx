@@ -7,7 +7,10 @@ const height = 56;
 const least = 1.5;
 const gap = 20_000;
 
-/** A small chart of values over time, from 0 to the top. It is a picture: the label says what it shows, in words. */
+/**
+ * A small chart of values over time, from 0 to the top. It is a picture: the label says what it
+ * shows, in words.
+ */
 export function Sparkline({
   points,
   from,

@@ -29,12 +29,12 @@ import { type Stretch, statementAt } from "@/lib/sqlText";
 import { editorLook } from "./editorLook";
 import { DuckDB } from "./sqlDialect";
 
-/** A mistake and where it is. */
+/** An error and its position. */
 export interface Mark extends Stretch {
   message: string;
 }
 
-/** What can be asked of an editor from outside. */
+/** The editor's methods for other components. */
 export interface SqlEditorHandle {
   /** The selection, or the statement at the cursor; null where there is none. */
   atCursor: () => Stretch | null;
@@ -52,7 +52,7 @@ const atCursor = (v: EditorView): Stretch | null => {
   return statementAt(v.state.doc.toString(), head) ?? null;
 };
 
-/** An editor of SQL text. It is made once: give it a key for each text. */
+/** An editor of SQL text. It is created once: key it by the text. */
 export default function SqlEditor({
   value,
   onChange,
@@ -86,15 +86,15 @@ export default function SqlEditor({
   // biome-ignore lint/correctness/useExhaustiveDependencies: the editor is made once and then changed
   useEffect(() => {
     if (!host.current) return;
-    const taken = (f: () => void) => (of: EditorView) => {
+    const handled = (f: () => void) => (of: EditorView) => {
       closeCompletion(of);
       f();
       return true;
     };
     const keys = [
-      { key: "Mod-Enter", run: taken(run) },
-      { key: "Mod-Shift-Enter", run: taken(runAll) },
-      { key: "Shift-Alt-f", run: taken(format) },
+      { key: "Mod-Enter", run: handled(run) },
+      { key: "Mod-Shift-Enter", run: handled(runAll) },
+      { key: "Shift-Alt-f", run: handled(format) },
     ];
     const v = new EditorView({
       parent: host.current,

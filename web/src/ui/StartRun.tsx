@@ -53,7 +53,8 @@ export function useStartRun() {
 }
 
 function startFailed(e: unknown, name: string): string {
-  if (e instanceof RequestError && e.code === "QUOTA_EXCEEDED") return "The workspace runs as much as it may";
+  if (e instanceof RequestError && e.code === "QUOTA_EXCEEDED")
+    return "The workspace's limit of running runs is reached";
   return `${name} could not be started`;
 }
 

@@ -10,7 +10,7 @@ import type { ReactNode } from "react";
 import { RequestError } from "@/lib/graphql";
 import { CopyButton } from "./Copy";
 
-/** Nothing is there yet: what this is, and the first thing to do. */
+/** An empty list: what it is for, and the first step. */
 export function EmptyState({
   icon: Icon,
   title,
@@ -38,7 +38,7 @@ export function EmptyState({
   );
 }
 
-/** Something is there, but the filter hides it all. */
+/** The filter hides all items. */
 export function NoMatch({ what, onClear }: { what: string; onClear: () => void }) {
   return (
     <div className="empty empty-small">
@@ -51,7 +51,7 @@ export function NoMatch({ what, onClear }: { what: string; onClear: () => void }
   );
 }
 
-/** The filter asks for what there is not: nothing is shown, rather than all. */
+/** The filter has unknown values: nothing is shown, rather than everything. */
 export function UnknownChoice({
   what,
   unknown,

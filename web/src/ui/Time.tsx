@@ -33,7 +33,7 @@ export function When({ at }: { at: string }) {
   );
 }
 
-/** How long it took; ticks while it has no end. */
+/** A duration; it ticks until it ends. */
 export function Duration({ from, to }: { from: string | null; to: string | null }) {
   const now = useNow(from !== null && to === null);
   if (!from) return <span className="dim">–</span>;

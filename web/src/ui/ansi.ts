@@ -6,13 +6,13 @@ const sequences = /\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|
 /** Every one but colours, which end in m. */
 const movements =
   /\x1b(?:\[[0-9;:?]*[ -/]*[@-ln-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][0-9A-B]|[=>78cDEHMN])/g;
-/** What is left of control characters: all but tab, newline and escape. */
+/** The remaining control characters: all but tab, newline and escape. */
 const controls = /[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]/g;
 
 /** Text without terminal sequences. */
 export const stripAnsi = (s: string) => (s.includes("\x1b") ? s.replace(sequences, "") : s);
 
-/** What a terminal would leave on the line: only what follows the last carriage return is seen. */
+/** The line as a terminal shows it: only the text after the last carriage return is visible. */
 export function visible(s: string): string {
   const cr = s.lastIndexOf("\r");
   const t = cr < 0 ? s : s.slice(cr + 1);

@@ -6,12 +6,15 @@ export const nodeHeight = 48;
 export interface DagShape {
   /** Ids of the nodes, in the order of the tasks. */
   ids: readonly string[];
-  /** Pairs of indexes: from what has to be done first, to what waits for it. */
+  /** Pairs of indexes: from a dependency to its dependent. */
   edges: readonly (readonly [number, number])[];
 }
 export type Positions = readonly { x: number; y: number }[];
 
-/** Nodes and edges of tasks. A dependency nobody declares has no edge; of two tasks with one key the first counts. */
+/**
+ * Nodes and edges of tasks. An undeclared dependency has no edge; of two tasks with the same key
+ * the first counts.
+ */
 export function dagShape(tasks: readonly { key: string; dependsOn: readonly string[] }[]): DagShape {
   const index = new Map<string, number>();
   tasks.forEach((t, i) => {
@@ -26,7 +29,7 @@ export function dagShape(tasks: readonly { key: string; dependsOn: readonly stri
   return { ids: tasks.map((_, i) => String(i)), edges };
 }
 
-/** Where each node goes, left to right. */
+/** The position of each node, left to right. */
 export function layoutDag({ ids, edges }: DagShape): Positions {
   const g = new graphlib.Graph();
   g.setGraph({

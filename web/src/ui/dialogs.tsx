@@ -4,7 +4,7 @@ import { IconAlertTriangle } from "@tabler/icons-react";
 import { type ReactNode, useState } from "react";
 import { CopyButton } from "./Copy";
 
-/** Asks before something costly, with its effect in words. */
+/** Asks for a confirmation, with the effect in words. */
 export function confirm(o: {
   title: string;
   effect: ReactNode;

@@ -17,7 +17,9 @@ interface Piece {
 const encoder = new TextEncoder();
 const piece = (text: string, stderr = false): Piece => ({ text: encoder.encode(text), stderr });
 
-/** Cuts pieces at arbitrary bytes into chunks with the offsets and line numbers the server gives. */
+/**
+ * Cuts pieces at arbitrary bytes into chunks with the offsets and line numbers the server gives.
+ */
 function cut(pieces: readonly Piece[], below: number, random: (n: number) => number): LogBytes[] {
   const chunks: LogBytes[] = [];
   let offset = 0;
@@ -114,7 +116,7 @@ describe("LogStore", () => {
     expect(dump(s).map((l) => l.text)).toEqual(["one", "two", "three"]);
   });
 
-  it("says so when something is missing, and takes nothing after the gap", () => {
+  it("reports a gap, and adds nothing after it", () => {
     const s = new LogStore();
     const chunk = (offset: number, text: string) => ({
       offset,

@@ -27,15 +27,15 @@ const blockLines = 4096;
 const newline = 10;
 
 /**
- * Characters kept of one line. A line may be as long as the log; a page cannot show it, and the download
- * has it whole.
+ * Characters kept of one line. A line may be as long as the log; a page cannot show it, and the
+ * download has it whole.
  */
 export const maxLineChars = 64 * 1024;
 
 /**
- * An attempt's log as lines. Bytes come in chunks cut anywhere, in the middle of a character too; the
- * lines are the same however they were cut. Text lies in blocks of 4,096 lines with line starts in typed
- * arrays, so that a million lines stay small. The last line may be unfinished and grow.
+ * An attempt's log as lines. Bytes come in chunks cut anywhere, in the middle of a character too;
+ * the lines are the same however they were cut. Text lies in blocks of 4,096 lines with line starts
+ * in typed arrays, so that a million lines stay small. The last line may be unfinished and grow.
  */
 export class LogStore {
   private blocks: Block[] = [];
@@ -47,11 +47,11 @@ export class LogStore {
   private listeners = new Set<() => void>();
   private frame: number | undefined;
   private counter = 0;
-  /** Offset of the first byte here; what lies before it was not asked for, or was let go. */
+  /** Offset of the first byte here; earlier bytes were not requested or were dropped. */
   start: number;
   /** Number of the first line here. */
   firstLine = 1;
-  /** Where to read on. */
+  /** The next offset to read. */
   next: number;
   /** Width of the widest line, in characters. */
   widest = 0;
@@ -73,7 +73,7 @@ export class LogStore {
     return this.blocks.length * blockLines + this.texts.length;
   }
 
-  /** Takes chunks in. What is here already is passed over; false when something before it is missing. */
+  /** Adds chunks and skips known bytes. Returns false if earlier bytes are missing. */
   push(chunks: readonly LogBytes[]): boolean {
     for (const c of chunks) {
       const end = c.offset + c.bytes.length;
@@ -87,7 +87,7 @@ export class LogStore {
     return true;
   }
 
-  /** Nothing follows: what was left of a broken character is shown as such. */
+  /** Marks the end: the rest of a broken character is shown as such. */
   finish() {
     const rest = this.decoder.decode();
     if (rest && this.open) this.grow(rest, false, this.open.at);
@@ -161,7 +161,9 @@ export class LogStore {
     return o ? { text: ended(o), stderr: o.stderr, at: o.at } : { text: "", stderr: false, at: 0 };
   }
 
-  /** Indexes of lines that show the needle, in either case, at most so many. Colours are not text. */
+  /**
+   * Indexes of lines that show the needle, ignoring case, at most `limit`. Colours are not text.
+   */
   search(needle: string, limit = 100_000): number[] {
     const n = needle.toLowerCase();
     const out: number[] = [];

@@ -42,7 +42,7 @@ it("interrupts the line where nothing was measured", () => {
   expect(area.match(/Z/g)).toHaveLength(2);
 });
 
-it("keeps to the frame: what is older is left out, what is too much is at the top", () => {
+it("stays in the frame: older points are left out, larger values are at the top", () => {
   expect(
     sparkPaths(
       [

@@ -5,14 +5,14 @@ export interface Point {
   value: number;
 }
 
-/** What a drawing covers: from one instant to another, from 0 to the top. */
+/** The frame of a drawing: from one instant to another, from 0 to the top. */
 export interface Frame {
   from: number;
   to: number;
   top: number;
   width: number;
   height: number;
-  /** How far above the bottom the line stays, so that one at 0 is seen. */
+  /** Distance of the line from the bottom, so that a line at 0 is visible. */
   least: number;
   /** Milliseconds without a point that are drawn as a gap. */
   gap: number;
@@ -21,8 +21,8 @@ export interface Frame {
 const short = (n: number) => String(Math.round(n * 10) / 10);
 
 /**
- * Path of the line through the points that lie in the frame, and of the area under it. Where nothing was measured
- * for longer than the gap, both are interrupted. Points are oldest first.
+ * Path of the line through the points that lie in the frame, and of the area under it. Where
+ * nothing was measured for longer than the gap, both are interrupted. Points are oldest first.
  */
 export function sparkPaths(points: readonly Point[], f: Frame): { line: string; area: string } {
   let line = "";

@@ -1,10 +1,13 @@
 import { useEffect, useMemo, useState } from "react";
 import { type DagShape, dagShape, layoutDag, type Positions } from "./dagLayout";
 
-/** From this many tasks on a layout takes long enough to be felt, so a worker does it. */
+/** From this many tasks on, a layout takes noticeable time, so a worker computes it. */
 const workerFrom = 100;
 
-/** Positions of tasks by their index; null while a worker is at it. Asked again only when the shape changes. */
+/**
+ * Positions of tasks by their index; null while a worker computes them. Recomputed only when the
+ * shape changes.
+ */
 export function useDagLayout(tasks: readonly { key: string; dependsOn: readonly string[] }[]) {
   const key = JSON.stringify(dagShape(tasks));
   const shape = useMemo(() => JSON.parse(key) as DagShape, [key]);

@@ -1,7 +1,10 @@
 import { type UIEvent, useEffect, useEffectEvent, useLayoutEffect, useRef, useState } from "react";
 
 export const gridRow = 26;
-/** Browsers clamp the height of an element (Firefox at about 17.8 M px): beyond this, scrolling is scaled. */
+/**
+ * Browsers clamp the height of an element (Firefox at about 17.8 M px): beyond this, scrolling is
+ * scaled.
+ */
 const maxPixels = 8_000_000;
 
 /** Which of n rows to draw below a head of one row, and where. */

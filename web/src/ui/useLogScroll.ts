@@ -1,13 +1,16 @@
 import { type UIEvent, useLayoutEffect, useRef, useState, type WheelEvent } from "react";
 
 export const rowHeight = 20;
-/** Browsers clamp the height of an element (Firefox at about 17.8 M px): beyond this, scrolling is scaled. */
+/**
+ * Browsers clamp the height of an element (Firefox at about 17.8 M px): beyond this, scrolling is
+ * scaled.
+ */
 const maxPixels = 8_000_000;
 
 /**
- * Which lines of n to draw, and where. Following keeps the last line in view until the reader scrolls up;
- * scrolling to the end follows again. What the reader looks at stays in place while lines arrive, though
- * the scale of a very long log changes under it.
+ * Which lines of n to draw, and where. Following keeps the last line in view until the reader
+ * scrolls up; scrolling to the end follows again. What the reader looks at stays in place while
+ * lines arrive, though the scale of a very long log changes under it.
  */
 export function useLogScroll(n: number, version: number, following: boolean) {
   const box = useRef<HTMLDivElement>(null);

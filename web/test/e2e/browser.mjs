@@ -1,4 +1,4 @@
-// A real browser on the real console: what every page must hold, and small helpers.
+// A real browser on the real console: checks for every page, and small helpers.
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -8,7 +8,14 @@ import { chromium } from "playwright-core";
 const require = createRequire(import.meta.url);
 const axeSource = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const axeTags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
+const names = [
+  "chromium-headless-shell",
+  "chromium",
+  "chromium-browser",
+  "google-chrome",
+  "google-chrome-stable",
+  "chrome",
+];
 const places = [
   "/usr/bin",
   "/usr/local/bin",
@@ -18,7 +25,7 @@ const places = [
   "/Applications/Google Chrome.app/Contents/MacOS",
 ];
 
-/** The browser's program: CHROMIUM, or one on PATH, or in a usual place. */
+/** The browser's path: CHROMIUM, or one on PATH, or in a usual place. */
 function findChromium() {
   if (process.env.CHROMIUM) return process.env.CHROMIUM;
   const dirs = [...(process.env.PATH ?? "").split(delimiter), ...places];
@@ -41,7 +48,10 @@ export const launch = () =>
     ],
   });
 
-/** Watches a page for what must never happen on any: errors in the console, violations of the policy. */
+/** Bound of each wait, in milliseconds. On an idle machine each takes seconds. */
+export const waitTimeout = 120_000;
+
+/** Watches a page for console errors and policy violations. */
 async function watch(page) {
   const faults = [];
   page.on("console", (m) => {
@@ -57,9 +67,7 @@ async function watch(page) {
   return faults;
 }
 
-/**
- * A window with its own session. `storage` is the state of a context that has signed in.
- */
+/** A window with its own session. `storage` is the state of a signed-in context. */
 export async function openPage(browser, { base, scheme = "light", storage, size } = {}) {
   const context = await browser.newContext({
     baseURL: base,
@@ -68,21 +76,21 @@ export async function openPage(browser, { base, scheme = "light", storage, size 
     storageState: storage,
     permissions: ["clipboard-read", "clipboard-write"],
   });
-  context.setDefaultTimeout(30_000);
+  context.setDefaultTimeout(waitTimeout);
   const page = await context.newPage();
   const faults = await watch(page);
   return {
     context,
     page,
-    /** Fails if anything happened on this page that must not. */
+    /** Fails on any fault on this page since the last check. */
     clean() {
-      assert.deepEqual(faults, [], "the page has faults");
+      assert.deepEqual(faults.splice(0), [], "the page has faults");
     },
     close: () => context.close(),
   };
 }
 
-/** Waits until nothing on the page is loading, moving in or moving out. */
+/** Waits until nothing on the page is loading or animated. */
 export async function settled(page) {
   await page.waitForFunction(
     () =>
@@ -99,7 +107,7 @@ export async function settled(page) {
   await page.evaluate(() => document.fonts.ready);
 }
 
-/** Fails on any violation that axe finds on the page as it is now. */
+/** Fails on any axe violation on the current page. */
 export async function assertAccessible(page, where) {
   await page.evaluate(axeSource);
   const found = await page.evaluate(async (tags) => {
@@ -112,28 +120,31 @@ export async function assertAccessible(page, where) {
   assert.deepEqual(found, [], `${where} has accessibility violations`);
 }
 
-/** Writes a picture of the page to the folder SHOTS, if that is set. */
+/** Saves a screenshot to the folder SHOTS, if that is set. */
 export async function shot(page, name) {
   if (!process.env.SHOTS) return;
   mkdirSync(process.env.SHOTS, { recursive: true });
   await page.screenshot({ path: join(process.env.SHOTS, `${name}.png`) });
 }
 
-/** Asks until check gives something true; fails with what it gave last. */
-export async function eventually(check, what, timeout = 30_000) {
+/**
+ * Polls check, some dozens of times a second, until it returns a true value; fails with the last
+ * value.
+ */
+export async function eventually(check, what, timeout = waitTimeout) {
   const end = Date.now() + timeout;
   let last;
   while (Date.now() < end) {
     last = await check();
     if (last) return last;
-    await new Promise((r) => setImmediate(r));
+    await new Promise((r) => setTimeout(r, 25));
   }
   assert.fail(`${what} did not happen within ${timeout} ms; last seen: ${JSON.stringify(last)}`);
 }
 
-/** A field by the whole of its label, with or without the star of what is needed. */
+/** A field by its whole label, with or without the star of required fields. */
 export const label = (text) => new RegExp(`^${text}( \\*)?$`);
 
-/** Numbers of the lines that a log shows now. */
+/** Numbers of the visible lines of a log. */
 export const lineNumbers = (page) =>
   page.locator(".log-n").evaluateAll((all) => all.map((e) => Number(e.textContent)));

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { assertAccessible, eventually, openPage, settled, shot } from "./browser.mjs";
+import { assertAccessible, eventually, openPage, settled, shot, waitTimeout } from "./browser.mjs";
 import { openSql, runSql } from "./sql.mjs";
 
 const unique = Date.now().toString(36);
@@ -10,7 +10,7 @@ const names = {
   database: `archive_${unique}`,
 };
 const full = `lake.${names.schema}.${names.table}`;
-const slow = 60_000;
+const slow = 2 * waitTimeout;
 
 const tabs = (page) => page.getByRole("navigation", { name: "About the table" });
 
@@ -21,7 +21,7 @@ async function openTable(page, name) {
   await page.getByRole("heading", { name, level: 1 }).waitFor();
 }
 
-/** A database, and a schema in it; then tables by SQL, the second made from the first. */
+/** Creates a database and a schema in it, then tables by SQL, the second from the first. */
 export async function make(page) {
   await page.goto("/catalog");
   await page.getByRole("button", { name: "New database" }).click();
@@ -63,7 +63,7 @@ export async function make(page) {
   );
 }
 
-/** Everything that there is to see of a table. */
+/** All tabs of a table. */
 export async function browse(page) {
   await openTable(page, names.table);
   await page.getByText("520 rows", { exact: false }).first().waitFor();
@@ -81,6 +81,20 @@ export async function browse(page) {
   await page.getByText("The table is not partitioned", { exact: false }).waitFor();
   await tabs(page).getByRole("link", { name: "History" }).click();
   await page.getByRole("table", { name: "History" }).getByText("part of the table").first().waitFor();
+}
+
+/** The sample of a table with long texts is cut, and says so. */
+export async function longSample(page) {
+  await openSql(page);
+  await runSql(page, `CREATE TABLE lake.${names.schema}.long_texts AS SELECT repeat('long ', 1000) AS text`);
+  await openTable(page, "long_texts");
+  await tabs(page).getByRole("link", { name: "Sample" }).click();
+  await page.getByText("The sample is cut", { exact: false }).waitFor({ timeout: slow });
+  const cell = page
+    .getByRole("grid", { name: `Sample of lake.${names.schema}.long_texts` })
+    .getByRole("gridcell");
+  const shown = await cell.first().textContent();
+  assert.ok(shown.startsWith("long long") && shown.length < 1100, `the cell has ${shown.length} characters`);
 }
 
 /** A past state is queried from its snapshot. */
@@ -106,7 +120,7 @@ export async function timeTravel(page) {
     .waitFor({ timeout: slow });
 }
 
-/** The graph of lineage: what was made from the table, by which statement, and one hop more. */
+/** The lineage graph: the tables from this table, the statement, and one more hop. */
 export async function lineage(page) {
   await openTable(page, names.copy);
   await tabs(page).getByRole("link", { name: "Lineage" }).click();
@@ -124,14 +138,14 @@ export async function lineage(page) {
   await page.getByRole("status", { name: "Distance" }).getByText("2 hops").waitFor();
 }
 
-/** A setting of a policy as the page shows it: what holds, and where it comes from. */
+/** A setting of a policy on the page: its effective value and origin. */
 const holds = (page, setting, value, from) =>
   page
     .getByRole("table", { name: "Policy" })
     .getByRole("row", { name: new RegExp(`^${setting} ${value} ${from}$`) })
     .waitFor();
 
-/** Opens the policy of the page, changes it, and saves it. */
+/** Opens the page's policy, changes it, and saves it. */
 async function editPolicy(page, subject, change) {
   await page.getByRole("button", { name: "Edit the policy" }).click();
   const dialog = page.getByRole("dialog", { name: `Maintenance of ${subject}` });
@@ -140,7 +154,7 @@ async function editPolicy(page, subject, change) {
   await dialog.waitFor({ state: "hidden" });
 }
 
-/** A table's policy: inherited, changed, turned off and on; run now, with what was done. */
+/** A table's policy: inherited, changed, turned off and on; run now, with the result. */
 export async function maintenance(page) {
   await openTable(page, names.table);
   await tabs(page).getByRole("link", { name: "Maintenance" }).click();
@@ -173,7 +187,7 @@ export async function maintenance(page) {
   await page.getByText("Looked at next", { exact: false }).waitFor();
   await page.getByRole("button", { name: "Run now" }).click();
   const done = page.getByRole("table", { name: "What was done" });
-  await done.locator(".status[data-status=SUCCEEDED]").waitFor({ timeout: 2 * slow });
+  await done.locator(".status[data-status=SUCCEEDED]").waitFor({ timeout: slow });
   await done.getByText(/^Compacted 2 → 1 data files/).waitFor();
   await done.getByText(/^Found no snapshot to expire/).waitFor();
   await page.locator(".page-header").getByText("1 data file ", { exact: false }).waitFor();
@@ -187,7 +201,10 @@ export async function maintenance(page) {
   await result.getByText("OPTIMIZE", { exact: true }).waitFor();
 }
 
-/** What the workspace says holds for a database and its tables, unless they say something else; and so does what a database says. */
+/**
+ * The workspace's policy applies to a database and its tables unless they have their own; so does a
+ * database's.
+ */
 export async function maintenanceIsInherited(page) {
   await page.goto("/catalog");
   await page.getByRole("link", { name: "Maintenance", exact: true }).click();
@@ -226,7 +243,7 @@ export async function maintenanceIsInherited(page) {
   await holds(page, "Orphans are older than", "7 days", "built in");
 }
 
-/** Renamed, dropped, found among what was dropped, and restored. */
+/** A table is renamed, dropped, found among the dropped ones, and restored. */
 export async function dropAndRestore(page) {
   await openTable(page, names.copy);
   await page.getByRole("button", { name: "More", exact: true }).click();
@@ -283,7 +300,7 @@ export async function look(browser, base, storage, scheme) {
   await p.close();
 }
 
-/** A database is deleted once it is empty; until then the reason is told. */
+/** A database is deleted once it is empty; until then the error has the reason. */
 export async function remove(page) {
   await page.goto("/catalog/lake");
   await page.getByRole("button", { name: "More", exact: true }).click();

@@ -27,7 +27,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** One step in a window of its own, signed in; afterwards the window must be without faults. */
+/** One signed-in step in its own window; afterwards the window must have no faults. */
 async function step(t, name, run) {
   await t.test(name, async () => {
     const w = await openPage(browser, { base, storage });
@@ -82,6 +82,7 @@ test("the console", async (t) => {
   await step(t, "the engine of a statement", sql.engines);
   await step(t, "a database, a schema and tables", catalog.make);
   await step(t, "a table is browsed", catalog.browse);
+  await step(t, "a long sample is cut", catalog.longSample);
   await step(t, "a past state is queried", catalog.timeTravel);
   await step(t, "the lineage of a table", catalog.lineage);
   await step(t, "the maintenance of a table", catalog.maintenance);

@@ -28,7 +28,7 @@ export async function setUp(page, url) {
   await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
 }
 
-/** A used link is refused with a sentence. */
+/** A used link is refused with a message. */
 export async function linkWorksOnce(page, url) {
   await page.goto(url);
   await page.getByLabel("E-mail").fill("mallory@example.org");
@@ -39,7 +39,7 @@ export async function linkWorksOnce(page, url) {
   assert.match(page.url(), /\/setup/);
 }
 
-/** Sign-in leads back to where the visitor wanted to go, and a wrong password is said. */
+/** Sign-in leads back to the requested page, and a wrong password is reported. */
 export async function signIn(page, to = "/runs?status=FAILED") {
   await page.goto(to);
   await page.getByRole("heading", { name: "Sign in" }).waitFor();
@@ -53,7 +53,7 @@ export async function signIn(page, to = "/runs?status=FAILED") {
   await page.getByRole("heading", { level: 1 }).waitFor();
 }
 
-/** The overview shows that the sample has run, and leads to it. */
+/** The overview shows the sample's run and links to it. */
 export async function overview(page) {
   await page.goto("/");
   await page.getByRole("region", { name: "Getting started" }).waitFor();
@@ -77,7 +77,6 @@ export async function sampleRun(page) {
   await eventually(
     () => page.locator(".page-header .status[data-status=SUCCESS]").count(),
     "the sample's success",
-    120_000,
   );
   await page.locator(".dag-node").first().waitFor();
   await settled(page);
@@ -106,7 +105,7 @@ export async function sampleRun(page) {
   await shot(page, "sample-line");
 }
 
-/** Run: the parameters are asked for, the run page opens, tasks end one after another. */
+/** Run: the page asks for the parameters, the run page opens, tasks end one after another. */
 export async function runSample(page) {
   await page.goto("/jobs");
   const job = page.getByRole("row").filter({ hasText: "sample" }).first();
@@ -123,11 +122,10 @@ export async function runSample(page) {
   }
   await page.waitForURL("**/runs/run_*");
   await page.getByRole("heading", { name, level: 1 }).waitFor();
-  await page.locator(".log-row").first().waitFor({ timeout: 60_000 });
+  await page.locator(".log-row").first().waitFor();
   await eventually(
     () => page.locator(".page-header .status[data-status=SUCCESS]").count(),
     "the end of the run, without a reload",
-    120_000,
   );
   const all = await page.locator(".dag-node").count();
   await eventually(

@@ -11,14 +11,14 @@ async function fillCommand(page, name, command) {
   await page.getByLabel(label("Command")).fill(command);
 }
 
-/** Cancels the run of the page, which asks first. */
+/** Cancels the page's run after a confirmation. */
 async function cancel(page) {
   await page.getByRole("button", { name: "Cancel", exact: true }).click();
   const dialog = page.getByRole("dialog", { name: /^Cancel this run of/ });
   await dialog.getByRole("button", { name: "Cancel the run" }).click();
 }
 
-/** A single command, made in the form; what is missing is said at its field. */
+/** Creates a job of one command in the form; missing values are reported at their fields. */
 export async function createCommand(page) {
   await page.goto("/jobs/new");
   await page.getByRole("button", { name: "Create job" }).click();
@@ -34,7 +34,7 @@ export async function createCommand(page) {
 export async function watchCancelRepair(page) {
   await page.keyboard.press("r");
   await page.waitForURL("**/runs/run_*");
-  await page.locator(".log-row").first().waitFor({ timeout: 60_000 });
+  await page.locator(".log-row").first().waitFor();
   const seen = new Set();
   await eventually(async () => {
     const last = (await lineNumbers(page)).at(-1);
@@ -45,7 +45,7 @@ export async function watchCancelRepair(page) {
 
   const text = await page.locator(".log-row").last().locator(".log-text").textContent();
   assert.match(text, /^tick \d+$/);
-  await eventually(async () => (await lineNumbers(page)).at(-1) > 60, "more lines than fit", 60_000);
+  await eventually(async () => (await lineNumbers(page)).at(-1) > 60, "more lines than fit");
   await page.locator(".log-box").hover();
   await page.mouse.wheel(0, -400);
   await page.getByRole("button", { name: "Jump to the end" }).waitFor();
@@ -59,24 +59,21 @@ export async function watchCancelRepair(page) {
   await eventually(
     () => page.locator(".page-header .status[data-status=CANCELLED]").count(),
     "the cancelled run",
-    60_000,
   );
   await settled(page);
   await assertAccessible(page, "cancelled run");
   await shot(page, "run-cancelled");
 
   await page.getByRole("button", { name: "Repair" }).click();
-  await page.getByText("Attempt 2", { exact: true }).waitFor({ timeout: 60_000 });
+  await page.getByText("Attempt 2", { exact: true }).waitFor();
   await eventually(
     () => page.locator(".page-header .status[data-status=RUNNING]").count(),
     "the repaired run",
-    60_000,
   );
   await cancel(page);
   await eventually(
     () => page.locator(".page-header .status[data-status=CANCELLED]").count(),
     "the second cancellation",
-    60_000,
   );
   await page.getByText("Attempt 1", { exact: true }).click();
   await page.waitForURL("**attempt=1*");
@@ -92,15 +89,15 @@ export async function logSurvivesReconnect(page, context) {
   await page.getByRole("link", { name: names.loop, exact: true }).click();
   await page.getByRole("button", { name: "Run", exact: true }).click();
   await page.waitForURL("**/runs/run_*");
-  await page.locator(".log-row").first().waitFor({ timeout: 60_000 });
+  await page.locator(".log-row").first().waitFor();
   for (let i = 1; i <= 3; i++) {
     const last = sockets.at(-1);
     const opened = sockets.length;
     await last.server.close({ code: 1001 });
     await last.client.close({ code: 1001 });
-    await eventually(() => sockets.length > opened, "another connection", 60_000);
+    await eventually(() => sockets.length > opened, "another connection");
     const from = (await lineNumbers(page)).at(-1);
-    await eventually(async () => (await lineNumbers(page)).at(-1) > from + 10, "lines after a break", 60_000);
+    await eventually(async () => (await lineNumbers(page)).at(-1) > from + 10, "lines after a break");
   }
   const lines = await page
     .locator(".log-row")
@@ -112,14 +109,13 @@ export async function logSurvivesReconnect(page, context) {
     );
   for (const [number, text] of lines) assert.equal(text, `tick ${number}`, "every line stands at its number");
   await cancel(page);
-  await eventually(
-    () => page.locator(".page-header .status[data-status=CANCELLED]").count(),
-    "its end",
-    60_000,
-  );
+  await eventually(() => page.locator(".page-header .status[data-status=CANCELLED]").count(), "its end");
 }
 
-/** Tasks in the form: the graph, renaming, cycles, duplicate keys; then the same as JSON; a schedule with a preview. */
+/**
+ * Tasks in the form: the graph, renaming, cycles, duplicate keys; then the same as JSON; a schedule
+ * with a preview.
+ */
 export async function createGraph(page) {
   await fillCommand(page, names.graph, "echo first");
   await page.getByText("Tasks", { exact: true }).click();
@@ -177,7 +173,10 @@ export async function createGraph(page) {
   await eventually(async () => (await page.locator(".dag-node").count()) === 2, "both tasks in the graph");
 }
 
-/** A schedule is paused and resumed; the job is changed; leaving without saving is asked about. */
+/**
+ * A schedule is paused and resumed; the job is changed; leaving without saving needs a
+ * confirmation.
+ */
 export async function editGraph(page) {
   await page.getByRole("button", { name: "Pause" }).click();
   await page.getByText("Paused: it starts nothing until it is resumed.").waitFor();
@@ -193,7 +192,7 @@ export async function editGraph(page) {
   await page.getByText("Says two things.").waitFor();
 }
 
-/** Deleting asks first, and says what stays. */
+/** Deleting needs a confirmation, which says what stays. */
 export async function deleteJobs(page) {
   for (const name of Object.values(names)) {
     await page.goto(`/jobs?q=${name}`);

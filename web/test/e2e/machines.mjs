@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
-import { assertAccessible, eventually, label, openPage, settled, shot } from "./browser.mjs";
+import { assertAccessible, eventually, label, openPage, settled, shot, waitTimeout } from "./browser.mjs";
 
 const unique = Date.now().toString(36);
 const names = { compute: `etl-${unique}`, warehouse: `bi-${unique}`, job: `on-etl-${unique}` };
 /** The smallest flavor: the host's own cores bound what runs at once. */
 const flavor = "cpu.1";
 const price = /\$\d+\.\d\d+ ?per hour/;
-/** A machine is a process that connects; on a busy host it may take a while. */
-const slow = 90_000;
+/** A machine is a process that connects, which may take a while on a busy host. */
+const slow = 2 * waitTimeout;
 
 const region = (page, name) => page.getByRole("region", { name, exact: true });
 
-/** Waits until the page of a machine, its badge and its drawing say the state. */
+/** Waits until a machine's page, badge and drawing show the state. */
 async function inState(page, state) {
   await eventually(
     () => page.locator(`.page-header .machine-state[data-status=${state}]`).count(),
@@ -23,7 +23,10 @@ async function inState(page, state) {
   assert.equal(await present.getAttribute("data-state"), state);
 }
 
-/** Makes a machine in the dialog of its list, which says what it costs before. `also` fills in what its kind alone has. */
+/**
+ * Creates a machine in its list's dialog, which shows the cost first. `also` fills in fields of its
+ * kind.
+ */
 async function create(page, path, noun, name, also = async () => {}) {
   await page.goto(path);
   await page
@@ -50,7 +53,7 @@ async function create(page, path, noun, name, also = async () => {}) {
   await inState(page, "STOPPED");
 }
 
-/** Starts the machine of the page, and waits until its agent is ready and it is measured. */
+/** Starts the page's machine, and waits for its agent and its first metrics. */
 async function start(page) {
   assert.match(
     (await page.locator(".page-header").textContent()) ?? "",
@@ -79,7 +82,7 @@ async function start(page) {
   );
 }
 
-/** Stops the machine of the page, which asks first. */
+/** Stops the page's machine after a confirmation. */
 async function stop(page, noun, name) {
   await page.locator(".page-actions").getByRole("button", { name: "Stop", exact: true }).click();
   const dialog = page.getByRole("dialog", { name: `Stop ${name}?` });
@@ -106,7 +109,7 @@ async function remove(page, noun, name) {
   );
 }
 
-/** Made, started, seen at work, in the list and on the overview. */
+/** Creates and starts an instance, and checks it at work, in the list and on the overview. */
 export async function startCompute(page) {
   await create(page, "/compute", "compute instance", names.compute);
   await page.getByText("Nothing was measured in the last hour", { exact: false }).waitFor();
@@ -142,7 +145,7 @@ export async function startCompute(page) {
   await shot(page, "overview-machines");
 }
 
-/** A job says where it runs; its run and its page say so, with a link. */
+/** A job names its compute instance; its run and its page link to it. */
 export async function runOnCompute(page) {
   await page.goto("/jobs/new");
   await page.getByLabel(label("Name")).fill(names.job);
@@ -175,7 +178,9 @@ export async function runOnCompute(page) {
   await page.getByRole("heading", { name: names.compute, level: 1 }).waitFor();
 }
 
-/** While it runs only the name and the auto-stop change; stopped, the rest as well. */
+/**
+ * A running machine allows changes of the name and the auto-stop only; a stopped one allows all.
+ */
 export async function editCompute(page) {
   await openCompute(page);
   await page.getByRole("button", { name: "Edit", exact: true }).click();
@@ -196,7 +201,7 @@ async function openCompute(page) {
   await page.getByRole("heading", { name: names.compute, level: 1 }).waitFor();
 }
 
-/** What a viewer sees: all of it, and no button that is not theirs. */
+/** A viewer sees everything, without buttons that need a higher role. */
 export async function viewersCompute(page) {
   await page.goto("/compute?create=true");
   await page.getByRole("link", { name: names.compute }).click();
@@ -217,7 +222,7 @@ export async function viewersCompute(page) {
   assert.equal(await page.getByRole("button", { name: "Save and test" }).count(), 0);
 }
 
-/** Both pages of a machine that runs, in one colour scheme. */
+/** Both pages of a running machine, in one colour scheme. */
 export async function look(browser, base, storage, scheme) {
   const p = await openPage(browser, { base, storage, scheme, size: { width: 1024, height: 860 } });
   for (const [name, path] of [
@@ -242,7 +247,7 @@ export async function look(browser, base, storage, scheme) {
   await p.close();
 }
 
-/** Stopped after it was asked about; its log and what was measured stay; then it is deleted. */
+/** Stops an instance after a confirmation; its log and metrics stay; then deletes it. */
 export async function stopCompute(page) {
   await openCompute(page);
   await stop(page, "compute instance", names.compute);
@@ -261,13 +266,16 @@ export async function stopCompute(page) {
   await remove(page, "compute instance", names.compute);
 }
 
-/** Chooses what a warehouse writes with. */
+/** Chooses a warehouse's write engine. */
 async function writeWith(page, dialog, engine) {
   await dialog.getByRole("combobox", { name: "Writes with" }).click();
   await page.getByRole("option", { name: engine, exact: true }).click();
 }
 
-/** Trino has nodes and a start, and its nodes on one machine cost what that costs; where it is not installed the form says what to do about that. */
+/**
+ * Trino has nodes and a start. Its nodes on one machine cost as much as the machine. Without Trino,
+ * the form says how to install it.
+ */
 async function withoutTrino(page, dialog) {
   await dialog.getByText("Trino where it is installed", { exact: false }).waitFor();
   assert.equal(await dialog.getByLabel("Nodes").count(), 0);
@@ -291,11 +299,11 @@ async function withoutTrino(page, dialog) {
   assert.equal(await dialog.getByLabel("Nodes").count(), 0);
 }
 
-/** A warehouse has the same life: made, started with its engines told, stopped, deleted. */
+/** A warehouse has the same life: created, started with its engines reported, stopped, deleted. */
 export async function warehouse(page) {
   await create(page, "/warehouses", "warehouse", names.warehouse, (dialog) => withoutTrino(page, dialog));
   const engines = region(page, "Engines");
-  await engines.getByText("tells of them at its first start", { exact: false }).waitFor();
+  await engines.getByText("reports them at its first start", { exact: false }).waitFor();
   await start(page);
   const duckdb = engines.getByRole("listitem", { name: "DuckDB" });
   await duckdb.getByText("Serves reads and writes.").waitFor();
@@ -319,7 +327,7 @@ export async function warehouse(page) {
   await remove(page, "warehouse", names.warehouse);
 }
 
-/** Storage that is not to be had is refused with the reason; the server's own is tried and saved. */
+/** Unreachable storage is refused with the reason; the server's own is tested and saved. */
 export async function places(page) {
   await page.goto("/settings");
   const storage = region(page, "Storage");
@@ -328,7 +336,7 @@ export async function places(page) {
   assert.match(before, /^file:/);
   await url.fill("s3://somebody-elses-bucket");
   await storage.getByRole("button", { name: "Save and test" }).click();
-  await storage.getByText('"s3" is not to be had', { exact: false }).waitFor();
+  await storage.getByText('"s3" is not supported', { exact: false }).waitFor();
   await settled(page);
   await assertAccessible(page, "settings with a refused storage");
   await shot(page, "settings-refused");

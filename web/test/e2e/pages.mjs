@@ -1,6 +1,6 @@
 import { assertAccessible, eventually, openPage, settled, shot } from "./browser.mjs";
 
-/** Addresses of one job and one run that exist. */
+/** Addresses of an existing job and run. */
 async function places(page) {
   await page.goto("/jobs");
   const job = await page.getByRole("table", { name: "Jobs" }).getByRole("link").last().getAttribute("href");
@@ -9,11 +9,13 @@ async function places(page) {
   return { job, run };
 }
 
-/** Every page in one colour scheme: no violation of accessibility or policy, no error in the console. */
+/**
+ * Every page in one colour scheme, without accessibility or policy violations and console errors.
+ */
 export async function everyPage(browser, base, storage, scheme, t) {
-  const first = await openPage(browser, { base, storage, scheme });
-  const { job, run } = await places(first.page);
-  await first.close();
+  const known = await openPage(browser, { base, storage, scheme });
+  const stranger = await openPage(browser, { base, scheme });
+  const { job, run } = await places(known.page);
   const pages = {
     overview: "/",
     jobs: "/jobs",
@@ -52,19 +54,20 @@ export async function everyPage(browser, base, storage, scheme, t) {
   const anonymous = { login: "/login", "setup-link": "/setup?token=none", "setup-incomplete": "/setup" };
   for (const [name, path] of [...Object.entries(pages), ...Object.entries(anonymous)]) {
     await t.test(`${name}, ${scheme}`, async () => {
-      const p = await openPage(browser, { base, scheme, storage: name in anonymous ? undefined : storage });
+      const p = name in anonymous ? stranger : known;
       await p.page.goto(path);
       await p.page.getByRole("heading", { level: 1 }).waitFor();
       await settled(p.page);
       await shot(p.page, `${name}-${scheme}`);
       await assertAccessible(p.page, `${path} in ${scheme}`);
       p.clean();
-      await p.close();
     });
   }
+  await known.close();
+  await stranger.close();
 }
 
-/** On a window made narrower every column of the tables is there to be seen, and the whole graph. */
+/** In a narrower window every column of the tables is visible, and the whole graph. */
 export async function narrowedWindow(browser, base, storage) {
   const wide = { width: 1440, height: 900 };
   const p = await openPage(browser, { base, storage, size: wide });
@@ -97,13 +100,13 @@ export async function narrowedWindow(browser, base, storage) {
           })
           .map((e) => e.textContent),
       );
-    await eventually(async () => (await beyond()).length === 0, `all of ${path} in sight`, 5_000);
+    await eventually(async () => (await beyond()).length === 0, `all of ${path} in sight`);
   }
   p.clean();
   await p.close();
 }
 
-/** On a small window nothing is wider than the window, and the navigation opens. */
+/** In a small window nothing is wider than the window, and the navigation opens. */
 export async function smallWindow(browser, base, storage) {
   const p = await openPage(browser, { base, storage, size: { width: 390, height: 780 } });
   for (const path of [

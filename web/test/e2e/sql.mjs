@@ -1,23 +1,23 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { assertAccessible, eventually, settled, shot } from "./browser.mjs";
+import { assertAccessible, eventually, settled, shot, waitTimeout } from "./browser.mjs";
 
-/** The warehouse starts by itself at the first statement; on a busy host that may take a while. */
-const slow = 60_000;
+/** The first statement starts the warehouse, which may take a while on a busy host. */
+const slow = 2 * waitTimeout;
 
 const region = (page, name) => page.getByRole("region", { name, exact: true });
 const result = (page) => region(page, "Result");
 const grid = (page) => page.getByRole("grid", { name: "Rows of the result" });
 const outcome = (page, state) => result(page).locator(`.sql-outcome .status[data-status=${state}]`);
 
-/** The editor, ready to be written into. */
+/** The editor, ready for input. */
 export async function openSql(page, path = "/sql") {
   await page.goto(path);
   await page.getByRole("heading", { name: "SQL", level: 1 }).waitFor();
   await page.locator(".cm-content").waitFor();
 }
 
-/** Puts a text into the editor in place of what is there. */
+/** Replaces the editor's text. */
 export async function write(page, text) {
   await page.locator(".cm-content").click();
   await page.keyboard.press("Control+a");
@@ -25,7 +25,7 @@ export async function write(page, text) {
   await page.keyboard.insertText(text);
 }
 
-/** Writes one statement in a tab of its own, runs it, and waits until it has come to a state. */
+/** Writes one statement in a new tab, runs it, and waits for a state. */
 export async function runSql(page, text, state = "SUCCEEDED") {
   await page.getByRole("button", { name: "New query", exact: true }).click();
   await write(page, text);
@@ -36,7 +36,10 @@ export async function runSql(page, text, state = "SUCCEEDED") {
 const cell = (page, row, column) =>
   grid(page).locator(`[role=row][aria-rowindex="${row + 1}"] [aria-colindex="${column + 1}"]`);
 
-/** A query from the sample: the catalog writes a name, completion finishes another, rows come, and are copied. */
+/**
+ * A query of the sample: the catalog inserts a name, completion completes another, rows arrive and
+ * are copied.
+ */
 export async function query(page) {
   await openSql(page);
   await write(
@@ -79,7 +82,7 @@ export async function query(page) {
   await shot(page, "sql-result");
 }
 
-/** Sorting, search and the file of a result that is here as a whole. */
+/** Sorting, search and download of a complete result. */
 export async function gridTools(page) {
   await openSql(page);
   await runSql(page, "SELECT x, 'row ' || x AS name FROM generate_series(1, 3000) AS t(x)");
@@ -107,7 +110,7 @@ export async function gridTools(page) {
   }
 }
 
-/** A mistake is marked at its place in the text, though another statement stands before it. */
+/** An error is marked at its position in the text, after another statement. */
 export async function errorAtItsPlace(page) {
   await openSql(page);
   await page.getByRole("button", { name: "New query", exact: true }).click();
@@ -123,7 +126,7 @@ export async function errorAtItsPlace(page) {
   await shot(page, "sql-error");
 }
 
-/** A million rows: their end is reached without loading or drawing the rest. */
+/** A million rows: the end is reachable without loading or drawing the rest. */
 export async function millionRows(page) {
   await openSql(page);
   await runSql(
@@ -160,7 +163,7 @@ export async function millionRows(page) {
   await assertAccessible(page, "a result of a million rows");
 }
 
-/** What runs is cancelled, and says so. */
+/** A running statement is cancelled, and its state says so. */
 export async function cancel(page) {
   await openSql(page);
   await page.getByRole("button", { name: "New query", exact: true }).click();
@@ -177,7 +180,7 @@ export async function cancel(page) {
   await outcome(page, "CANCELLED").waitFor({ timeout: slow });
 }
 
-/** Several statements, one after another; parameters; what destroys is asked about. */
+/** Several statements in order; parameters; destructive statements need a confirmation. */
 export async function severalAtOnce(page) {
   await openSql(page);
   await page.getByRole("button", { name: "New query", exact: true }).click();
@@ -190,6 +193,7 @@ export async function severalAtOnce(page) {
   const dialog = page.getByRole("dialog", { name: "Parameters" });
   await dialog.getByLabel("Value of parameter 1").fill("41");
   await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "hidden" }); // it gives the focus back as it closes
   await page.locator(".cm-content").click();
   await page.keyboard.press("Control+Shift+Enter");
   const runs = page.getByRole("navigation", { name: "Statements" });
@@ -214,7 +218,7 @@ export async function severalAtOnce(page) {
   );
 }
 
-/** A chart of a result, and the same as a table; it proposes what fits. */
+/** A chart of a result, also as a table; it has a suitable default. */
 export async function chart(page) {
   await openSql(page);
   await runSql(
@@ -236,7 +240,10 @@ export async function chart(page) {
   await result(page).getByRole("link", { name: "lake.samples.penguins" }).waitFor();
 }
 
-/** Texts stay over a reload; a statement is found in the history, opened with its result, and run again. */
+/**
+ * Texts survive a reload; a statement is found in the history, opened with its result, and run
+ * again.
+ */
 export async function history(page) {
   await openSql(page);
   const mark = `mark_${Date.now().toString(36)}`;
@@ -262,7 +269,7 @@ export async function history(page) {
   await outcome(page, "FAILED").waitFor({ timeout: slow });
 }
 
-/** Which engine served a statement and why; another is named, and stays named over a reload. */
+/** A statement's engine and the reason; a named engine survives a reload. */
 export async function engines(page) {
   await openSql(page);
   await runSql(page, "SELECT 1 AS one");

@@ -4,7 +4,7 @@ import { viewersCompute } from "./machines.mjs";
 
 const unique = Date.now().toString(36);
 
-/** A key's secret is shown once, works as a bearer token, and no longer when it is revoked. */
+/** A key's secret is shown once and works as a bearer token until the key is revoked. */
 export async function apiKeys(page, base) {
   const name = `ci-${unique}`;
   await page.goto("/api-keys");
@@ -36,7 +36,7 @@ export async function apiKeys(page, base) {
   if (!process.env.MILLPOND_NO_REST) assert.equal((await ask()).status, 401);
 }
 
-/** An agent is connected; rotating its token is asked about, with its effect. */
+/** An agent is connected; rotating its token needs a confirmation, which shows the effect. */
 export async function agents(page) {
   await page.goto("/agents");
   const row = page.getByRole("row").filter({ has: page.locator('[data-status="CONNECTED"]') });
@@ -50,7 +50,7 @@ export async function agents(page) {
   await dialog.getByRole("button", { name: "Not now" }).click();
 }
 
-/** An invited member sets a password by the link, and sees what a viewer may. */
+/** An invited member sets a password by the link, and sees a viewer's pages. */
 export async function members(page, browser, base) {
   const email = `grace-${unique}@example.org`;
   await page.goto("/members");
@@ -92,7 +92,7 @@ export async function members(page, browser, base) {
   await eventually(async () => (await page.getByText(email).count()) === 0, "the member's removal");
 }
 
-/** A quota is changed and set back. */
+/** A quota is changed and reset. */
 export async function quotas(page) {
   await page.goto("/settings");
   const row = page.locator("form").filter({ hasText: "max_running_runs" });

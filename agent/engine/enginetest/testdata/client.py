@@ -66,13 +66,23 @@ def spec(table, order):
             update.add_field("id", BucketTransform(order["buckets"]), order["name"])
 
 
+def tag(table, order):
+    with table.manage_snapshots() as manage:
+        manage.create_tag(order["snapshot"], order["name"])
+
+
+def untag(table, order):
+    with table.manage_snapshots() as manage:
+        manage.remove_tag(order["name"])
+
+
 def read(table, order):
     found = table.scan(row_filter=order["filter"]).to_arrow() if order["filter"] else table.scan().to_arrow()
     with pa.OSFile(order["path"], "wb") as sink, pa.ipc.new_stream(sink, found.schema) as out:
         out.write_table(found)
 
 
-ORDERS = {f.__name__: f for f in (append, delete, overwrite, upsert, add, rename, drop, spec, read)}
+ORDERS = {f.__name__: f for f in (append, delete, overwrite, upsert, add, rename, drop, spec, tag, untag, read)}
 
 for line in sys.stdin:
     order = json.loads(line)

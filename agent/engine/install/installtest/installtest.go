@@ -1,4 +1,5 @@
-// Package installtest gives tests the real Trino, which `make trino` has installed in the user's cache.
+// Package installtest provides tests with the real Trino, which `make trino` installs in the user's
+// cache.
 package installtest
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/millpond/millpond/agent/engine/install"
 )
 
-// Dir is where the engines of tests lie: MILLPOND_ENGINES_DIR, else millpond/engines in the user's cache.
+// Dir is the directory of the tests' engines: MILLPOND_ENGINES_DIR, or millpond/engines in the
+// user's cache.
 func Dir(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("MILLPOND_ENGINES_DIR"); dir != "" {
@@ -28,13 +30,15 @@ func Dir(t testing.TB) string {
 	return filepath.Join(cache, "millpond", "engines")
 }
 
-// Trino is the installation of tests. Where there is none, the test fails: it is never skipped.
+// Trino returns the tests' installation. It fails the test if there is none; tests are never
+// skipped.
 func Trino(t testing.TB) install.Trino {
 	t.Helper()
 	return find(t, Dir(t))
 }
 
-// Shared is Trino at a place that every user may pass to, for tests that run it as another user than root, whose cache is closed. It is gone with the test.
+// Shared returns a copy of Trino that every user can reach, because root's cache is closed to
+// others. Tests run it as another user. It is removed with the test.
 func Shared(t testing.TB) install.Trino {
 	t.Helper()
 	found := Trino(t)
@@ -67,7 +71,7 @@ func find(t testing.TB, dir string) install.Trino {
 	return found
 }
 
-// link makes a copy of a tree that shares its files, where the file system can.
+// link copies a tree by hard links if the file system supports them.
 func link(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -15,7 +15,7 @@ import { Ago } from "@/ui/Time";
 import { agentsQuery } from "./queries";
 import { agentCommand, StartByHand } from "./StartByHand";
 
-/** The agents of the workspace: which are there, and how much they do. */
+/** The agents of the workspace and their load. */
 export function AgentsPage() {
   useTab("Agents");
   const q = useInfiniteQuery(agentsQuery);
@@ -24,7 +24,7 @@ export function AgentsPage() {
     <div className="page">
       <PageHeader
         title="Agents"
-        description="Agents run the work in your own cloud. Each keeps one outbound connection to here; nothing connects to them."
+        description="Agents run tasks in your own cloud. Each keeps one outbound connection to this server; nothing connects to them."
       />
       {q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
       <div className="card">
@@ -32,7 +32,7 @@ export function AgentsPage() {
         {agents.length > 0 && <AgentsTable agents={agents} />}
         {q.isSuccess && agents.length === 0 && (
           <EmptyState icon={IconServer2} title="No agents">
-            Without an agent nothing runs. The server makes one for each workspace when it starts.
+            Without an agent nothing runs. At its start the server creates one for each workspace.
           </EmptyState>
         )}
         {q.hasNextPage && (
@@ -60,7 +60,7 @@ function AgentsTable({ agents }: { agents: readonly AgentRowFragment[] }) {
       showSecret({
         title: `New token of ${agent.name}`,
         secret: token,
-        note: "The old token has ended, and so has its connection. Start the agent again with this one.",
+        note: "The old token is invalid, and its connection is closed. Start the agent again with this one.",
         use: <pre className="code-block">{agentCommand(token)}</pre>,
       }),
     onError: (e) => failed("The token was not rotated", e),
@@ -68,8 +68,8 @@ function AgentsTable({ agents }: { agents: readonly AgentRowFragment[] }) {
   const ask = (a: AgentRowFragment) =>
     confirm({
       title: `Rotate the token of ${a.name}?`,
-      effect: `The agent is disconnected at once and has to be started again with the new token. ${
-        a.busy ? `What runs on it now (${a.busy}) goes on for as long as its lease allows.` : ""
+      effect: `The agent is disconnected at once. Start it again with the new token. ${
+        a.busy ? `Its running tasks (${a.busy}) go on until its lease ends.` : ""
       }`,
       action: "Rotate the token",
       cancel: "Not now",

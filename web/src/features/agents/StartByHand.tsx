@@ -21,8 +21,7 @@ export function StartByHand() {
         </Text>
         <pre className="code-block">{command}</pre>
         <Text size="xs" c="dimmed" mt={8}>
-          It needs no open port. After a restart of either side it connects again by itself, and what was
-          running goes on.
+          It needs no open port. After a restart of either side it reconnects by itself, and its tasks go on.
         </Text>
       </div>
     </section>

@@ -2,7 +2,7 @@ import { infiniteQueryOptions } from "@tanstack/react-query";
 import { AgentsListDocument } from "@/gql/gen";
 import { request } from "@/lib/graphql";
 
-/** All agents; what changes comes by the subscription, and once a minute all is asked again. */
+/** All agents. The subscription pushes changes; every minute the list is refetched. */
 export const agentsQuery = infiniteQueryOptions({
   queryKey: ["AgentsList"],
   initialPageParam: null as string | null,

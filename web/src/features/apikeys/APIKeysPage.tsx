@@ -34,7 +34,7 @@ export function APIKeysPage({ create }: { create: boolean }) {
     <div className="page">
       <PageHeader
         title="API keys"
-        description="For CI and scripts, in REST and GraphQL alike. A key does what its role may; making keys, changing a password and renewing a session need somebody who has signed in."
+        description="For CI and scripts, in REST and GraphQL. A key has the rights of its role. Creating keys, changing a password and renewing a session need a signed-in user."
         actions={button}
       />
       {q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
@@ -43,8 +43,7 @@ export function APIKeysPage({ create }: { create: boolean }) {
         {keys.length > 0 && <KeysTable keys={keys} />}
         {q.isSuccess && keys.length === 0 && (
           <EmptyState icon={IconKey} title="No API keys yet" action={button}>
-            A key is a credential of its own, with a role and an end. Its secret is shown once, when it is
-            made.
+            A key is a credential with a role and an expiry. Its secret is shown once, when the key is made.
           </EmptyState>
         )}
         {q.hasNextPage && (
@@ -80,7 +79,8 @@ function KeysTable({ keys }: { keys: readonly ApiKeyRowFragment[] }) {
   const ask = (k: ApiKeyRowFragment) =>
     confirm({
       title: `Revoke ${k.name}?`,
-      effect: "Whatever uses it is refused from now on. This cannot be taken back; a new key can be made.",
+      effect:
+        "Requests with this key are refused from now on. This cannot be undone; you can make a new key.",
       action: "Revoke the key",
       run: () => revoke.mutate(k),
     });

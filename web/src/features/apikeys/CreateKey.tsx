@@ -10,7 +10,7 @@ import { showSecret } from "@/ui/dialogs";
 import { ErrorPanel } from "@/ui/States";
 
 const schema = z.object({
-  name: z.string().trim().min(1, "Give the key a name, such as what will use it."),
+  name: z.string().trim().min(1, "Give the key a name, such as its purpose."),
   role: z.enum(Role),
   days: z.string(),
 });
@@ -25,13 +25,13 @@ const lifetimes = [
 const expiry = (days: string) =>
   days ? new Date(Date.now() + Number(days) * 86_400_000).toISOString() : null;
 
-/** Makes a key and shows its secret, once. */
+/** Creates a key and shows its secret once. */
 export function CreateKey({ onClose }: { onClose: () => void }) {
   const qc = useQueryClient();
   const mine = useRole() ?? Role.Viewer;
   const form = useForm({
     mode: "uncontrolled",
-    initialValues: { name: "", role: mine, days: "90" },
+    initialValues: { name: "", role: Role.Viewer, days: "90" },
     validate: schemaResolver(schema, { sync: true }),
   });
   const create = useMutation({
@@ -64,7 +64,7 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
         {create.error && <ErrorPanel error={create.error} />}
         <TextInput
           label="Name"
-          description="What will use it, such as ci or nightly-backup."
+          description="Its purpose, such as ci or nightly-backup."
           data-autofocus
           key={form.key("name")}
           {...form.getInputProps("name")}

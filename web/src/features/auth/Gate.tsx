@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { useTab } from "@/lib/favicon";
 import { Logo } from "@/ui/Logo";
 
-/** The frame of the pages for those who have not signed in. */
+/** The frame of the pages before sign-in. */
 export function Gate({ title, lead, children }: { title: string; lead: ReactNode; children: ReactNode }) {
   useTab(title);
   return (

@@ -18,7 +18,7 @@ const schema = z.object({
   workspace: z.string(),
 });
 
-/** Sign-in; then back to where the visitor wanted to go. */
+/** Sign-in; afterwards the visitor gets the requested page. */
 export function LoginPage({ to }: { to: string | undefined }) {
   const router = useRouter();
   const qc = useQueryClient();

@@ -13,7 +13,10 @@ afterEach(() => {
   navigate.mockClear();
 });
 
-/** The page on an instance that has its administrator; the server gives these answers to set-up, one after another. */
+/**
+ * The page on an instance that has its administrator; the server gives these answers to set-up, one
+ * after another.
+ */
 function show(...answers: object[]) {
   const inputs: unknown[] = [];
   vi.stubGlobal("fetch", async (_: string, init: RequestInit) => {
@@ -38,7 +41,7 @@ function show(...answers: object[]) {
 }
 const password = () => screen.getByLabelText(/^Password( \*)?$/);
 const accepted = { data: { setUp: { viewer: null } } };
-const wrong = "ada@example.org has an account already, and this is not its password.";
+const wrong = "ada@example.org already has an account, and this is not its password.";
 
 it("takes the password of an account, once and however short", async () => {
   const inputs = show(accepted);

@@ -10,7 +10,10 @@ import { sessionQuery } from "@/lib/session";
 import { Gate } from "./Gate";
 import { minimum, type SetUpValues, setUpSchema, setUpTexts } from "./setup";
 
-/** From a one-time link: the first administrator's account, an invited member's password, or the one they have already. */
+/**
+ * The page of a one-time link: the first administrator's account, or an invited member's new or
+ * existing password.
+ */
 export function SetUpPage({ token, email }: { token: string | undefined; email: string | undefined }) {
   const navigate = useNavigate();
   const qc = useQueryClient();

@@ -3,7 +3,7 @@ import { z } from "zod";
 /** The fewest characters of a first password. */
 export const minimum = 12;
 
-/** What is asked of who opens a set-up link: with an account its password, as it is; without one a first password, twice. */
+/** Fields of a set-up link: the password of an existing account, or a new password twice. */
 export const setUpSchema = z
   .object({
     account: z.boolean(),
@@ -28,7 +28,7 @@ export function setUpTexts(first: boolean, account: boolean) {
   if (first)
     return {
       title: "Create the administrator",
-      lead: "This is the first start. The account you make now manages members, keys and quotas. Nothing else needs to be configured.",
+      lead: "This is the first start. The account you create now manages members, keys and quotas. Nothing else needs to be configured.",
       action: "Create the administrator",
     };
   if (account)

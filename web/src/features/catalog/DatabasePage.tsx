@@ -19,7 +19,10 @@ import { NameForm } from "./NameForm";
 import { type DatabaseFull, type TablesFilter, tablesQuery } from "./queries";
 import { TablesTable } from "./TablesTable";
 
-/** The tables and views of a database: all, or those of one schema, or those that were dropped; or their maintenance. */
+/**
+ * The tables and views of a database: all, those of one schema, or the dropped ones; or their
+ * maintenance.
+ */
 export function DatabasePage({
   id,
   filter,
@@ -56,9 +59,9 @@ export function DatabasePage({
         meta={database && <CopyId id={database.id} short />}
         description={
           tab
-            ? "How its tables are kept healthy, where they say nothing else themselves."
+            ? "Maintenance of its tables, unless a table has its own policy."
             : filter.dropped
-              ? "Dropped tables and views, which can still be restored."
+              ? "Dropped tables and views: those that can still be restored, and those that keep their files."
               : "Tables and views, oldest first."
         }
         actions={
@@ -129,7 +132,7 @@ function None({ dropped, name }: { dropped: boolean; name: string | undefined })
   if (dropped)
     return (
       <EmptyState icon={IconTableOff} title="Nothing was dropped">
-        Tables and views that are dropped are listed here for seven days, and can be restored.
+        Dropped tables and views are listed here for seven days and can be restored.
       </EmptyState>
     );
   const q = `CREATE TABLE ${name ?? "lake"}.public.events AS\nSELECT range AS id, current_date AS day FROM range(10);`;
@@ -242,7 +245,7 @@ function Actions({
       <Modal opened={making} onClose={dialog.close} title="New schema">
         <NameForm
           label="Name"
-          description="A dot makes a level: all but the last must be there."
+          description="Dots separate levels; all levels but the last must exist."
           action="Create the schema"
           create={create}
           onClose={dialog.close}

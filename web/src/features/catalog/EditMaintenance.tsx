@@ -22,7 +22,7 @@ import {
 } from "./policy";
 import { useSetPolicy, useWarehouses } from "./useMaintenance";
 
-/** Changes what a subject says of its maintenance: each field is set here, or inherited. */
+/** Edits a subject's maintenance policy: each field is set here or inherited. */
 export function EditMaintenance({
   subject: s,
   maintenance: m,
@@ -69,8 +69,8 @@ export function EditMaintenance({
         {save.error && !refused && <ErrorPanel error={save.error} />}
         <Text size="sm" c="dimmed">
           {s.level === "workspace"
-            ? "What holds for all tables whose database and which themselves say nothing else."
-            : `What is inherited is what ${s.level === "table" ? "its database or the workspace" : "the workspace"} says, now and when that changes.`}
+            ? "Applies to all tables without a policy of their own or of their database."
+            : `Inherited fields follow ${s.level === "table" ? "its database or the workspace" : "the workspace"}, also after later changes.`}
         </Text>
         {fieldNames.map((f) => (
           <div key={f} className="policy-field">
@@ -190,7 +190,7 @@ function Warehouse({
 }: Omit<ControlProps, "field" | "values"> & { label: string; value: string }): ReactNode {
   const warehouses = useWarehouses();
   const data = [
-    { value: any, label: "Any that runs, with Trino rather than without" },
+    { value: any, label: "Any that runs" },
     ...warehouses.map((w) => ({ value: w.id, label: w.name })),
   ];
   if (value && !warehouses.some((w) => w.id === value)) data.push({ value, label: value });

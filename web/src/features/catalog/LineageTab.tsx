@@ -19,7 +19,7 @@ const ways = [
 ];
 const farthest = 10;
 
-/** What a table was made from and what was made from it, hop by hop, now or as it was known at a time. */
+/** The lineage of a table in both directions, hop by hop, now or as of a time. */
 export function LineageTab({ table }: { table: TableFull }) {
   const [way, setWay] = useState<LineageWay>(LineageWay.Both);
   const [depth, setDepth] = useState(1);
@@ -88,9 +88,7 @@ export function LineageTab({ table }: { table: TableFull }) {
       {q.isPending && !q.error && <PanelSkeleton height={320} />}
       {graph && graph.nodes.length <= 1 && (
         <Text size="sm" c="dimmed" className="card-pad">
-          {at
-            ? "Nothing was known of it at that time."
-            : "Nothing is known of it yet: nobody has read or written it."}
+          {at ? "It had no lineage at that time." : "It has no lineage yet: nobody has read or written it."}
         </Text>
       )}
       {graph && graph.nodes.length > 1 && (
@@ -134,7 +132,7 @@ function Selected({ node: n, graph }: { node: GraphNode; graph: Graph }) {
         {n.taskKey && ` / ${n.taskKey}`}
       </h2>
       {n.namespace && <Text size="sm">Outside: {n.namespace}</Text>}
-      {n.dropped && <Text size="sm">It is not there any more.</Text>}
+      {n.dropped && <Text size="sm">It was dropped.</Text>}
       {n.by && <Text size="sm">by {n.by}</Text>}
       {n.text && <pre className="code-block lineage-text">{n.text}</pre>}
       <Edges title={isTable(n) ? "Written by" : "Read"} edges={before} name={(e) => nameOf(e.from)} />

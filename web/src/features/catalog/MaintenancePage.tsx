@@ -8,7 +8,9 @@ import type { Subject } from "./maintenance";
 
 const workspace: Subject = { level: "workspace", id: "", name: "the workspace" };
 
-/** How the workspace keeps its tables healthy where no database and no table says otherwise, and what was done to all. */
+/**
+ * The workspace's maintenance policy, for tables without another policy, and all maintenance runs.
+ */
 export function MaintenancePage() {
   useTab("Maintenance");
   return (
@@ -20,7 +22,7 @@ export function MaintenancePage() {
           </Link>,
         ]}
         title="Maintenance"
-        description="Small files become few, old snapshots go, and files that nothing needs are removed: in all tables whose database and which themselves say nothing else."
+        description="Joins small files, expires old snapshots and removes unneeded files, in all tables without a policy of their own or of their database."
         actions={<CopyMenu doc={WorkspaceMaintenanceDocument} variables={{}} rest="/api/v1/maintenance" />}
       />
       <section className="card" aria-label="Maintenance of the workspace">

@@ -13,7 +13,7 @@ import type { Subject } from "./maintenance";
 import { type Maintenance, ownFields, toPolicy, valuesOf } from "./policy";
 import { useMaintenance, useRunNow, useSetPolicy } from "./useMaintenance";
 
-/** How the tables of a subject are kept healthy: by which rules, when next, and what was done. */
+/** The maintenance of a subject's tables: policy, next time and runs. */
 export function MaintenancePanel({ subject }: { subject: Subject }) {
   const q = useMaintenance(subject);
   if (q.error)
@@ -31,7 +31,7 @@ export function MaintenancePanel({ subject }: { subject: Subject }) {
           <MaintenancePolicy maintenance={q.data} />
         </>
       ) : (
-        <p className="card-pad dim maintenance-none">What is dropped is not maintained.</p>
+        <p className="card-pad dim maintenance-none">Dropped tables are not maintained.</p>
       )}
       <div className="section-title maintenance-title">
         <h2>What was done</h2>

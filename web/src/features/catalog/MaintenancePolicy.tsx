@@ -14,16 +14,18 @@ import {
 } from "./policy";
 import { useWarehouses } from "./useMaintenance";
 
-/** What belongs to a kind of work, and means nothing while that is turned off. */
+/** Fields of an operation; they have no effect while it is turned off. */
 const parts: Partial<Record<FieldName, "compact" | "expire" | "orphans">> = {
   threshold: "compact",
   minFiles: "compact",
   deletePercent: "compact",
   keepDays: "expire",
+  maxSnapshots: "expire",
+  eraseAfterDays: "expire",
   olderThanDays: "orphans",
 };
 
-/** What holds, each value with where it comes from. */
+/** The effective policy, each value with its origin. */
 export function MaintenancePolicy({ maintenance: m }: { maintenance: Maintenance }) {
   const v = valuesOf(m);
   return (
@@ -61,7 +63,7 @@ function Value({ field: f, values: v }: { field: FieldName; values: Values }) {
       </>
     );
   if (f === "warehouse") return <Warehouse id={v.warehouse} />;
-  if (f === "startWarehouse") return v.startWarehouse ? "Where none runs" : "No, it waits for one that runs";
+  if (f === "startWarehouse") return v.startWarehouse ? "If none runs" : "No, it waits for a running one";
   const bounds = boundsOf(f);
   const value = v[f];
   return bounds ? `${value} ${bounds.unit}` : value ? "On" : "Off";
@@ -69,7 +71,7 @@ function Value({ field: f, values: v }: { field: FieldName; values: Values }) {
 
 function Warehouse({ id }: { id: string }) {
   const found = useWarehouses().find((w) => w.id === id);
-  if (!id) return "Any that runs, with Trino rather than without";
+  if (!id) return "Any that runs";
   return (
     <Link to="/warehouses/$machineId" params={{ machineId: id }}>
       {found?.name ?? "a warehouse that was deleted"}

@@ -17,7 +17,7 @@ import {
 } from "./maintenance";
 import { maintenanceRunsQuery, useLiveRuns } from "./useMaintenance";
 
-/** What was done to the tables of a subject, newest first, as it is now. */
+/** The maintenance runs of a subject's tables, newest first, live. */
 export function MaintenanceRuns({ subject: s }: { subject: Subject }) {
   useLiveRuns(s);
   const q = useInfiniteQuery(maintenanceRunsQuery(s));
@@ -32,7 +32,7 @@ export function MaintenanceRuns({ subject: s }: { subject: Subject }) {
   if (rows.length === 0)
     return (
       <Text size="sm" c="dimmed" className="card-pad">
-        Nothing was done yet. A table that needs nothing when it is looked at is not listed.
+        Nothing was done yet. Tables that needed nothing are not listed.
       </Text>
     );
   return (

@@ -14,7 +14,7 @@ export function NameForm({
   description?: string;
   action: string;
   initial?: string;
-  /** Rejects with why it cannot be. */
+  /** Rejects with the reason. */
   create: (name: string) => Promise<unknown>;
   onClose: () => void;
 }) {

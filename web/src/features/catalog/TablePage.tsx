@@ -38,7 +38,7 @@ import {
 } from "./TableTabs";
 import { type TableTab, tabsOf } from "./tabs";
 
-/** A table or a view: its columns, rows, past states, files, and where it comes from. */
+/** A table or a view: its columns, rows, snapshots, files and lineage. */
 export function TablePage({
   id,
   tab,
@@ -158,14 +158,21 @@ function Figures({ table: t }: { table: TableFull }) {
 
 function Dropped({ table: t }: { table: TableFull }) {
   const editor = includes(useRole(), Role.Editor);
-  const { undrop } = useTableActions();
+  const { askPurge, undrop } = useTableActions();
   return (
     <Alert color="yellow" icon={<IconTableOff size={18} aria-hidden />} title="It is dropped">
-      No statement finds it.
+      Statements cannot use it.
       {t.restorableUntil && (
         <>
           {" "}
           It can be restored until <Ago at={t.restorableUntil} />.
+        </>
+      )}
+      {t.detached && (
+        <>
+          {" "}
+          It was dropped without purge: its files stay until it is purged, or registered again as{" "}
+          {t.metadataLocation}.
         </>
       )}
       {editor && (
@@ -180,6 +187,19 @@ function Dropped({ table: t }: { table: TableFull }) {
           >
             Restore
           </Button>
+          {t.detached && (
+            <Button
+              mt="xs"
+              ml="xs"
+              size="xs"
+              variant="default"
+              color="red"
+              leftSection={<IconTrash size={14} />}
+              onClick={() => askPurge(t)}
+            >
+              Purge
+            </Button>
+          )}
         </div>
       )}
     </Alert>

@@ -18,9 +18,9 @@ import {
   type TableFull,
 } from "./queries";
 
-/** A table as a statement writes its name. */
+/** The name of a table in SQL text. */
 export const sqlName = (t: TableFull) => [t.database, t.schema, t.name].map(quoteName).join(".");
-/** Reads a table as it was. */
+/** A query of a table at a snapshot. */
 export const timeTravel = (t: TableFull, snapshot: string) =>
   `SELECT *\nFROM ${sqlName(t)} AT (VERSION => ${snapshot})\nLIMIT 1000`;
 
@@ -39,7 +39,7 @@ interface Paged {
   refetch: () => unknown;
 }
 
-/** A list that is loaded page by page: its states, and the button for more. */
+/** A list that loads page by page: its states, and the button for more. */
 function List({ q, empty, none, children }: { q: Paged; empty: boolean; none: string; children: ReactNode }) {
   if (q.error)
     return (
@@ -104,11 +104,19 @@ export function SampleTab({ table: t }: { table: TableFull }) {
       </div>
     );
   if (q.isPending) return <TableSkeleton rows={8} columns={6} />;
-  if (!q.data || q.data.rowCount === 0) return <Note>The table has no rows.</Note>;
+  if (!q.data || q.data.source.rowCount === 0) return <Note>The table has no rows.</Note>;
   return (
-    <div className="catalog-sample">
-      <ResultGrid key={t.id} source={q.data} label={`Sample of ${t.fullName}`} />
-    </div>
+    <>
+      {q.data.truncated && (
+        <Note>
+          The sample is cut: a cell shows 1,000 characters at most, and all rows together have 1 MiB. Read the
+          table in SQL to see everything.
+        </Note>
+      )}
+      <div className="catalog-sample">
+        <ResultGrid key={t.id} source={q.data.source} label={`Sample of ${t.fullName}`} />
+      </div>
+    </>
   );
 }
 

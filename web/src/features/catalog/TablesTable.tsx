@@ -1,5 +1,5 @@
 import { Button, Table, VisuallyHidden } from "@mantine/core";
-import { IconArrowBackUp, IconEye, IconTable } from "@tabler/icons-react";
+import { IconArrowBackUp, IconEye, IconTable, IconTrash } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import { Role } from "@/gql/gen";
 import { includes } from "@/lib/auth";
@@ -9,10 +9,10 @@ import { Ago } from "@/ui/Time";
 import { useTableActions } from "./actions";
 import type { TableRow } from "./queries";
 
-/** Tables and views, one per line; those that were dropped with a way back. */
+/** Tables and views, one per line; dropped ones can be restored. */
 export function TablesTable({ rows, dropped }: { rows: readonly TableRow[]; dropped: boolean }) {
   const editor = includes(useRole(), Role.Editor);
-  const { undrop } = useTableActions();
+  const { askPurge, undrop } = useTableActions();
   return (
     <Table.ScrollContainer minWidth={680}>
       <Table aria-label="Tables" className="rows">
@@ -62,6 +62,7 @@ export function TablesTable({ rows, dropped }: { rows: readonly TableRow[]; drop
                 {dropped && t.restorableUntil ? (
                   <>
                     until <Ago at={t.restorableUntil} />
+                    {t.detached && <small className="dim"> · detached: its files stay</small>}
                   </>
                 ) : (
                   t.updatedBy
@@ -79,6 +80,19 @@ export function TablesTable({ rows, dropped }: { rows: readonly TableRow[]; drop
                   >
                     Restore
                   </Button>
+                  {t.detached && (
+                    <Button
+                      ml="xs"
+                      size="xs"
+                      variant="default"
+                      color="red"
+                      leftSection={<IconTrash size={14} />}
+                      aria-label={`Purge ${t.name}`}
+                      onClick={() => askPurge(t)}
+                    >
+                      Purge
+                    </Button>
+                  )}
                 </Table.Td>
               )}
             </Table.Tr>

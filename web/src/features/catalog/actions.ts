@@ -6,6 +6,7 @@ import {
   DeleteDatabaseDocument,
   DeleteSchemaDocument,
   DropTableDocument,
+  PurgeTableDocument,
   RenameTableDocument,
   UndropTableDocument,
 } from "@/gql/gen";
@@ -18,7 +19,7 @@ import type { TableRow } from "./queries";
 
 const nounOf = (t: Pick<TableRow, "kind">) => (t.kind === "VIEW" ? "view" : "table");
 
-/** Drops, brings back and renames tables and views. */
+/** Drops, restores and renames tables and views. */
 export function useTableActions() {
   const qc = useQueryClient();
   const take = (t: TableRow) => {
@@ -30,7 +31,9 @@ export function useTableActions() {
       (await request(DropTableDocument, { input: { id: t.id } })).dropTable.table,
     onSuccess: async (t) => {
       await take(t);
-      done(`Dropped ${t.fullName}. It can be restored for seven days.`);
+      done(
+        `Dropped ${t.fullName}. It can be restored for seven days, and keeps its files until it is purged.`,
+      );
     },
     onError: (e, t) => failed(`${t.fullName} was not dropped`, e),
   });
@@ -41,6 +44,14 @@ export function useTableActions() {
       done(`${t.fullName} is back.`);
     },
     onError: (e, t) => failed(`${t.fullName} was not restored`, e),
+  });
+  const purge = useMutation({
+    mutationFn: async (t: TableRow) => (await request(PurgeTableDocument, { id: t.id })).purgeTable.table,
+    onSuccess: async (t) => {
+      await take(t);
+      done(`The files of ${t.fullName} will be removed.`);
+    },
+    onError: (e, t) => failed(`${t.fullName} was not purged`, e),
   });
   const rename = useMutation({
     mutationFn: async (i: { id: string; schema: string; name: string }) =>
@@ -57,10 +68,18 @@ export function useTableActions() {
       action: `Drop the ${nounOf(t)}`,
       run: () => drop.mutate(t),
     });
-  return { askDrop, undrop, rename };
+  const askPurge = (t: TableRow) =>
+    confirm({
+      title: `Purge ${t.fullName}?`,
+      effect:
+        "All files in its directories are removed once it can no longer be restored, an hour from now at the earliest. Until then, registering its metadata file cancels this.",
+      action: "Purge the table",
+      run: () => purge.mutate(t),
+    });
+  return { askDrop, askPurge, undrop, rename };
 }
 
-/** Makes and deletes databases and schemas. */
+/** Creates and deletes databases and schemas. */
 export function useCatalogActions() {
   const qc = useQueryClient();
   const navigate = useNavigate();
@@ -102,14 +121,14 @@ export function useCatalogActions() {
     confirm({
       title: `Delete the database ${d.name}?`,
       effect:
-        "It has to be empty of tables and views. Those that were dropped in it can no longer be restored.",
+        "It must not contain tables or views. Tables and views that were dropped in it can no longer be restored.",
       action: "Delete the database",
       run: () => removeDatabase.mutate(d),
     });
   const askRemoveSchema = (s: { database: string; name: string }) =>
     confirm({
       title: `Delete the schema ${s.name}?`,
-      effect: "It has to be empty of tables, views and other schemas.",
+      effect: "It must not contain tables, views or other schemas.",
       action: "Delete the schema",
       run: () => removeSchema.mutate(s),
     });

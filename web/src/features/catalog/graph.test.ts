@@ -62,7 +62,7 @@ it("draws what was read before what read it, and that before what it wrote", () 
   ]);
 });
 
-it("knows what ends at a node and what begins there", () => {
+it("finds the edges that end and begin at a node", () => {
   const { before, after } = edgesOf(graph, node("b", {}));
   expect(before.map((e) => e.from)).toEqual(["w"]);
   expect(after.map((e) => e.to)).toEqual(["t"]);

@@ -12,13 +12,13 @@ const kinds: Record<GraphNode["kind"], DagKind> = {
 
 export const isTable = (n: GraphNode) => n.kind === "TABLE" || n.kind === "DATASET";
 
-/** What stands on a node: of a table its schema and name, of a task its job and key. */
+/** The title of a node: a table's schema and name, a task's job and key. */
 export function titleOf(n: GraphNode): string {
   if (n.kind === "TABLE") return n.name.split(".").slice(1).join(".");
   return n.taskKey ? `${n.name} / ${n.taskKey}` : n.name;
 }
 
-/** What did something to a node, and what it did: those that end at it, and those that begin at it. */
+/** The edges of a node: those that end at it, and those that begin at it. */
 export const edgesOf = (g: Graph, n: GraphNode) => ({
   before: g.edges.filter((e) => e.to === n.id),
   after: g.edges.filter((e) => e.from === n.id),
@@ -39,7 +39,7 @@ function detailOf(g: Graph, n: GraphNode, now: number): string {
   return [n.by, at && formatAgo(at, now)].filter(Boolean).join(", ");
 }
 
-/** The graph as it is drawn: what was read, what read it, what that wrote. */
+/** The graph as tasks to draw: sources, their readers, and the readers' targets. */
 export const asTasks = (g: Graph, now: number): DagTask[] =>
   g.nodes.map((n) => ({
     key: n.id,
@@ -49,6 +49,6 @@ export const asTasks = (g: Graph, now: number): DagTask[] =>
     detail: detailOf(g, n, now),
   }));
 
-/** How often something was done: 10,000 stands for that and more. */
+/** A count in words: 10,000 means at least 10,000. */
 export const times = (count: string) =>
   count === "10000" ? "10,000 times or more" : plural(Number(count), "time");

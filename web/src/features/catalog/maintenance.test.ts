@@ -17,7 +17,7 @@ const nothing = {
   enabled: null,
   schedule: null,
   compact: { enabled: null, fileSizeThreshold: null, minFiles: null, deletePercent: null },
-  expire: { enabled: null, keepDays: null },
+  expire: { enabled: null, keepDays: null, maxSnapshots: null, eraseAfterDays: null },
   orphans: { enabled: null, olderThanDays: null },
   warehouseId: null,
   startWarehouse: null,
@@ -28,7 +28,7 @@ const builtIn: Maintenance = {
     enabled: true,
     schedule: { cron: "0 3 * * *", timeZone: "UTC" },
     compact: { enabled: true, fileSizeThreshold: "134217728", minFiles: 5, deletePercent: 10 },
-    expire: { enabled: true, keepDays: 7 },
+    expire: { enabled: true, keepDays: 7, maxSnapshots: 1000, eraseAfterDays: 1 },
     orphans: { enabled: true, olderThanDays: 7 },
     warehouseId: null,
     startWarehouse: true,
@@ -37,7 +37,7 @@ const builtIn: Maintenance = {
   nextAt: null,
 };
 
-it("says nothing where all is inherited, and what is set where it is not", () => {
+it("writes only the fields that are set and not inherited", () => {
   expect(ownFields(builtIn).size).toBe(0);
   expect(toPolicy(valuesOf(builtIn), ownFields(builtIn))).toEqual(nothing);
   const own = new Set(["schedule", "threshold", "keepDays", "warehouse"] as const);
@@ -46,12 +46,12 @@ it("says nothing where all is inherited, and what is set where it is not", () =>
     ...nothing,
     schedule: { cron: "@daily", timeZone: "UTC" },
     compact: { ...nothing.compact, fileSizeThreshold: "67108864" },
-    expire: { enabled: null, keepDays: 30 },
+    expire: { ...nothing.expire, keepDays: 30 },
     warehouseId: "",
   });
 });
 
-it("keeps what was said: a policy that is read and written is the same", () => {
+it("keeps a policy that is read and written", () => {
   const policy = { ...nothing, enabled: false, orphans: { enabled: true, olderThanDays: 3 } };
   const said: Maintenance = {
     ...builtIn,
@@ -61,7 +61,7 @@ it("keeps what was said: a policy that is read and written is the same", () => {
   expect(toPolicy(valuesOf(said), ownFields(said))).toEqual(policy);
 });
 
-it("says what is wrong with what is set, and nothing of what is inherited", () => {
+it("reports errors of set fields, and none of inherited ones", () => {
   const v = { ...valuesOf(builtIn), minFiles: 1, keepDays: "", cron: " " };
   expect(validatePolicy(v, new Set())).toEqual({});
   expect(Object.keys(validatePolicy(v, new Set(fieldNames)))).toEqual(["schedule", "minFiles", "keepDays"]);
@@ -106,18 +106,18 @@ it.each([
     { before: { ...totals, bytes: null }, after: { ...totals, files: "1", bytes: null } },
     "Compacted 12 → 1 data files",
   ],
-  [{ kind: "EXPIRE", snapshotsExpired: "4", filesRemoved: "1" }, "Expired 4 snapshots, removed 1 file"],
+  [{ kind: "EXPIRE", snapshotsExpired: "4", filesRemoved: "1" }, "Expired 4 snapshots, 1 file to erase"],
   [{ kind: "EXPIRE", snapshotsExpired: "0" }, "Found no snapshot to expire"],
   [{ kind: "ORPHANS", filesRemoved: "3" }, "Removed 3 orphan files"],
   [{ kind: "ORPHANS", filesRemoved: "0" }, "Found no orphan files"],
   [{ kind: "ORPHANS" }, "Removed orphan files"],
   [{ state: "RUNNING" }, "Compacts files …"],
   [{ state: "FAILED" }, "Compaction failed."],
-] as [Partial<Operation>, string][])("tells what an operation did: %j", (o, text) => {
+] as [Partial<Operation>, string][])("describes an operation: %j", (o, text) => {
   expect(operationText(operation(o))).toBe(text);
 });
 
-it("adds what a run cost, and does not write how little that is", () => {
+it("adds the costs of a run, and does not show tiny amounts", () => {
   expect(costText({ operations: [operation({})] })).toBeNull();
   const usd = (cost: string) => operation({ cost, currency: "USD" });
   expect(costText({ operations: [usd("0.0100"), usd("0.0025")] })).toBe("$0.0125");

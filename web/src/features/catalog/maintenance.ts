@@ -4,7 +4,7 @@ import { formatBytes, formatPrice, plural } from "@/lib/format";
 export type MaintenanceRun = MaintenanceRunRowFragment;
 export type Operation = MaintenanceRun["operations"][number];
 
-/** Whose maintenance it is: the workspace's, a database's or a table's. */
+/** The subject of a policy: the workspace, a database or a table. */
 export interface Subject {
   level: "workspace" | "database" | "table";
   /** Empty for the workspace. */
@@ -12,7 +12,7 @@ export interface Subject {
   name: string;
 }
 
-/** Whether it goes on by itself. */
+/** Whether the run has not ended. */
 export const isOpen = (r: Pick<MaintenanceRun, "state">) => r.state === "QUEUED" || r.state === "RUNNING";
 
 const words: Record<Operation["kind"], { name: string; doing: string }> = {
@@ -27,7 +27,7 @@ const step = (before: string | null | undefined, after: string | null | undefine
 const size = (n: string | null | undefined) =>
   n === null || n === undefined ? null : formatBytes(Number(n));
 
-/** What an operation has done, in words: "Compacted 12 → 1 data files, 3.4 MiB → 1.1 MiB". */
+/** The effect of an operation in words: "Compacted 12 → 1 data files, 3.4 MiB → 1.1 MiB". */
 export function operationText(o: Operation): string {
   const { name, doing } = words[o.kind];
   if (o.state === "FAILED") return `${name} failed.`;
@@ -56,13 +56,13 @@ export function operationText(o: Operation): string {
       : expired
         ? `Expired ${plural(expired, "snapshot")}`
         : "Found no snapshot to expire",
-    ...(removed ? [`removed ${plural(removed, "file")}`] : []),
+    ...(removed ? [`${plural(removed, "file")} to erase`] : []),
   ].join(", ");
 }
 
 const smallest = 0.0001;
 
-/** What a run has cost so far; null where no price is known. */
+/** The cost of a run so far; null without a known price. */
 export function costText(r: Pick<MaintenanceRun, "operations">): string | null {
   const sums = new Map<string | null, number>();
   for (const { cost, currency } of r.operations)

@@ -3,7 +3,7 @@ import type { RequestError } from "@/lib/graphql";
 
 export type Maintenance = MaintenanceFullFragment;
 
-/** What a policy says, field by field. */
+/** The values of a policy, field by field. */
 export interface Values {
   enabled: boolean;
   cron: string;
@@ -15,6 +15,8 @@ export interface Values {
   deletePercent: number | string;
   expire: boolean;
   keepDays: number | string;
+  maxSnapshots: number | string;
+  eraseAfterDays: number | string;
   orphans: boolean;
   olderThanDays: number | string;
   /** Empty for any. */
@@ -24,7 +26,7 @@ export interface Values {
 
 interface Field {
   label: string;
-  /** As the answers of the API name it. */
+  /** The field's name in the API's answers. */
   name: string;
   bounds?: { least: number; most: number; unit: string };
 }
@@ -37,7 +39,7 @@ const field = (label: string, name: string, bounds?: Field["bounds"]): Field => 
 
 const days = { least: 1, most: 3650, unit: "days" };
 
-/** The fields of a policy, each of which is inherited by itself, in the order in which they are shown. */
+/** The fields of a policy in display order. Each is inherited separately. */
 export const fields = {
   enabled: field("Maintenance", "enabled"),
   schedule: field("When", "schedule"),
@@ -47,18 +49,28 @@ export const fields = {
     most: 10_240,
     unit: "MiB",
   }),
-  minFiles: field("Begin after so many new files", "compact.min_files", {
+  minFiles: field("Begin after this many new files", "compact.min_files", {
     least: 2,
     most: 1_000_000,
     unit: "files",
   }),
-  deletePercent: field("Or when so much is deleted", "compact.delete_percent", {
+  deletePercent: field("Or when this share is deleted", "compact.delete_percent", {
     least: 0,
     most: 100,
     unit: "%",
   }),
   expire: field("Expire old snapshots", "expire.enabled"),
   keepDays: field("Keep snapshots for", "expire.keep_days", days),
+  maxSnapshots: field("Keep at most", "expire.max_snapshots", {
+    least: 10,
+    most: 100_000,
+    unit: "snapshots",
+  }),
+  eraseAfterDays: field("Erase their files after", "expire.erase_after_days", {
+    least: 1,
+    most: 30,
+    unit: "days",
+  }),
   orphans: field("Remove orphan files", "orphans.enabled"),
   olderThanDays: field("Orphans are older than", "orphans.older_than_days", days),
   warehouse: field("Runs on", "warehouse_id"),
@@ -68,12 +80,12 @@ export const fields = {
 export type FieldName = keyof typeof fields;
 export const fieldNames = Object.keys(fields) as FieldName[];
 
-/** What a number may be; undefined of a field that is no number. */
+/** The bounds of a number; undefined for other fields. */
 export const boundsOf = (f: FieldName) => fields[f].bounds;
 
 const mib = 1024 * 1024;
 
-/** What holds. */
+/** The effective values. */
 export function valuesOf({ effective: e }: Maintenance): Values {
   return {
     enabled: e.enabled,
@@ -85,6 +97,8 @@ export function valuesOf({ effective: e }: Maintenance): Values {
     deletePercent: e.compact.deletePercent,
     expire: e.expire.enabled,
     keepDays: e.expire.keepDays,
+    maxSnapshots: e.expire.maxSnapshots,
+    eraseAfterDays: e.expire.eraseAfterDays,
     orphans: e.orphans.enabled,
     olderThanDays: e.orphans.olderThanDays,
     warehouse: e.warehouseId ?? "",
@@ -92,7 +106,7 @@ export function valuesOf({ effective: e }: Maintenance): Values {
   };
 }
 
-/** The fields that are said here, and not inherited. */
+/** The fields that are set here and not inherited. */
 export function ownFields({ policy: p }: Maintenance): ReadonlySet<FieldName> {
   const said: Record<FieldName, unknown> = {
     enabled: p.enabled,
@@ -103,6 +117,8 @@ export function ownFields({ policy: p }: Maintenance): ReadonlySet<FieldName> {
     deletePercent: p.compact.deletePercent,
     expire: p.expire.enabled,
     keepDays: p.expire.keepDays,
+    maxSnapshots: p.expire.maxSnapshots,
+    eraseAfterDays: p.expire.eraseAfterDays,
     orphans: p.orphans.enabled,
     olderThanDays: p.orphans.olderThanDays,
     warehouse: p.warehouseId,
@@ -111,7 +127,7 @@ export function ownFields({ policy: p }: Maintenance): ReadonlySet<FieldName> {
   return new Set(fieldNames.filter((f) => said[f] !== null));
 }
 
-/** The policy that says the values of its own fields, and nothing of the others. */
+/** The policy with the values of its own fields only. */
 export function toPolicy(v: Values, own: ReadonlySet<FieldName>): MaintenancePolicyInput {
   const said = <T>(f: FieldName, value: T) => (own.has(f) ? value : null);
   return {
@@ -123,7 +139,12 @@ export function toPolicy(v: Values, own: ReadonlySet<FieldName>): MaintenancePol
       minFiles: said("minFiles", Number(v.minFiles)),
       deletePercent: said("deletePercent", Number(v.deletePercent)),
     },
-    expire: { enabled: said("expire", v.expire), keepDays: said("keepDays", Number(v.keepDays)) },
+    expire: {
+      enabled: said("expire", v.expire),
+      keepDays: said("keepDays", Number(v.keepDays)),
+      maxSnapshots: said("maxSnapshots", Number(v.maxSnapshots)),
+      eraseAfterDays: said("eraseAfterDays", Number(v.eraseAfterDays)),
+    },
     orphans: {
       enabled: said("orphans", v.orphans),
       olderThanDays: said("olderThanDays", Number(v.olderThanDays)),
@@ -133,10 +154,11 @@ export function toPolicy(v: Values, own: ReadonlySet<FieldName>): MaintenancePol
   };
 }
 
-/** What keeps a policy from being saved, by field. The server has the last word. */
+/** Errors of a policy by field. The server has the last word. */
 export function validatePolicy(v: Values, own: ReadonlySet<FieldName>): Partial<Record<FieldName, string>> {
   const wrong: Partial<Record<FieldName, string>> = {};
-  if (own.has("schedule") && !v.cron.trim()) wrong.schedule = "Say when, such as 0 3 * * *, or inherit it.";
+  if (own.has("schedule") && !v.cron.trim())
+    wrong.schedule = "Give a schedule, such as 0 3 * * *, or inherit it.";
   for (const f of fieldNames) {
     const b = boundsOf(f);
     if (!b || !own.has(f)) continue;
@@ -149,11 +171,11 @@ export function validatePolicy(v: Values, own: ReadonlySet<FieldName>): Partial<
 
 const camel = (s: string) => s.replace(/_([a-z])/g, (_, c: string) => c.toUpperCase());
 
-/** The field that a refusal speaks of, such as compact.minFiles or schedule.cron. */
+/** The field that an error names, such as compact.minFiles or schedule.cron. */
 export const fieldOf = (e: RequestError): FieldName | undefined =>
   fieldNames.find((f) => e.field === camel(fields[f].name) || e.field?.startsWith(`${fields[f].name}.`));
 
-/** Where the value of a field comes from. */
+/** The level that sets a field's value. */
 export const levelOf = (m: Maintenance, f: FieldName): MaintenanceLevel | undefined =>
   m.origins.find((o) => o.field === fields[f].name)?.level;
 
@@ -165,10 +187,10 @@ const levels: Record<MaintenanceLevel, string> = {
   REGISTERED: "its files came from elsewhere",
 };
 
-/** Where a value comes from, in words. */
+/** The origin of a value in words. */
 export const originText = (level: MaintenanceLevel | undefined) => (level ? levels[level] : "");
 
-/** What is said beside a value that is inherited. */
+/** The text beside an inherited value. */
 export const inheritedText = (level: MaintenanceLevel | undefined) =>
   level === "DEFAULT" || !level
     ? "Built in."

@@ -26,7 +26,7 @@ export type GraphNode = Graph["nodes"][number];
 export type GraphEdge = Graph["edges"][number];
 export type DatabaseFull = NonNullable<DatabaseTablesQuery["database"]>;
 
-/** What the address of a database filters its tables by. */
+/** Filters of a database's tables, from the address. */
 export interface TablesFilter {
   schema?: string | undefined;
   kind?: TableKind | undefined;
@@ -37,7 +37,7 @@ const page = 50;
 const nextOf = (p: { pageInfo: { hasNextPage: boolean; endCursor: string | null } } | undefined) =>
   p?.pageInfo.hasNextPage ? p.pageInfo.endCursor : undefined;
 
-/** A database, and its tables and views page by page; null where there is none such. */
+/** A database, and its tables and views page by page; null if it does not exist. */
 export const tablesQuery = (database: string, f: TablesFilter) =>
   infiniteQueryOptions({
     queryKey: ["DatabaseTables", database, f],
@@ -59,7 +59,7 @@ export const tablesQuery = (database: string, f: TablesFilter) =>
     placeholderData: keepPreviousData,
   });
 
-/** One table or view, live or dropped; null where there is none such. */
+/** One table or view, live or dropped; null if it does not exist. */
 export const tableQuery = (id: string) => gql(TableDetailDocument, { id });
 
 export const snapshotsQuery = (id: string) =>
@@ -112,13 +112,13 @@ export const sampleQuery = (id: string) =>
         rows.count ? [rows.count] : [],
       );
       await source.need(0, rows.count);
-      return source;
+      return { source, truncated: data.table.sample.truncated };
     },
     structuralSharing: false,
     staleTime: 30_000,
   });
 
-/** What leads to a table and from it, now or as of a time. */
+/** The lineage of a table, now or as of a time. */
 export const lineageQuery = (id: string, way: LineageWay, depth: number, at: string | null) =>
   queryOptions({
     queryKey: ["TableLineage", id, way, depth, at],

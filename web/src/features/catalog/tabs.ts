@@ -15,7 +15,7 @@ export type TableTab = (typeof tableTabs)[number]["value"];
 
 const ofViews: readonly TableTab[] = ["sql", "schema", "lineage"];
 
-/** What there is to see of a table, or of a view. */
+/** The tabs of a table or a view. */
 export const tabsOf = (kind: TableKind) =>
   kind === TableKind.View
     ? ofViews.flatMap((v) => tableTabs.filter((t) => t.value === v))

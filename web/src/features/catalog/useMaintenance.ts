@@ -28,7 +28,7 @@ import { useSubscription } from "@/lib/socket";
 import { isOpen, type Subject } from "./maintenance";
 import type { Maintenance } from "./policy";
 
-/** What holds for a subject; null where there is none such, or it is not maintained. */
+/** The policy of a subject; null if the subject does not exist or is not maintained. */
 const maintenanceQuery = ({ level, id }: Subject) =>
   queryOptions({
     queryKey: ["Maintenance", level, id],
@@ -45,7 +45,7 @@ const narrowed = ({ level, id }: Subject) => ({
   database: level === "database" ? id : null,
 });
 
-/** What was done, newest first. */
+/** Maintenance runs, newest first. */
 export const maintenanceRunsQuery = (s: Subject) =>
   infiniteQueryOptions({
     queryKey: ["MaintenanceRuns", s.level, s.id],
@@ -64,7 +64,7 @@ export const useWarehouses = () =>
 
 export const useMaintenance = (s: Subject) => useQuery(maintenanceQuery(s));
 
-/** Keeps the runs of a subject as they are now. What one has changed is asked for again at its end. */
+/** Keeps a subject's runs live. At the end of a run, it refetches what the run has changed. */
 export function useLiveRuns(s: Subject) {
   const qc = useQueryClient();
   useSubscription(MaintenanceRunsChangedDocument, narrowed(s), ({ maintenanceRunsUpdated: run }) => {
@@ -81,7 +81,7 @@ export function useLiveRuns(s: Subject) {
   });
 }
 
-/** Replaces what a subject says; the levels below it are asked for again. */
+/** Replaces a subject's policy and refetches the levels below it. */
 export function useSetPolicy(s: Subject) {
   const qc = useQueryClient();
   return useMutation({
@@ -100,14 +100,14 @@ export function useSetPolicy(s: Subject) {
   });
 }
 
-/** Has maintenance done now: of a table all that is turned on, of a database what its tables need. */
+/** Runs maintenance now: all that is turned on for a table, or what a database's tables need. */
 export function useRunNow(s: Subject) {
   const qc = useQueryClient();
   return useMutation({
     mutationFn: async () => {
       if (s.level === "table") {
         await request(RunTableMaintenanceDocument, { id: s.id });
-        return `Maintenance of ${s.name} waits for its turn.`;
+        return `Maintenance of ${s.name} is queued.`;
       }
       const { queued } = (await request(RunDatabaseMaintenanceDocument, { id: s.id })).runDatabaseMaintenance;
       return queued

@@ -5,10 +5,10 @@ import { gql } from "@/lib/graphql";
 import { perHour } from "@/lib/machine";
 import { MachineBadge } from "@/ui/Machine";
 
-/** What stands for no compute instance of its own: a select needs a value. */
+/** The select's value for no compute instance. */
 const none = "";
 
-/** Chooses the compute instance that work runs on, or none of its own. */
+/** Chooses a compute instance for the work, or none. */
 export function ComputeSelect({
   label,
   description,
@@ -19,7 +19,7 @@ export function ComputeSelect({
 }: {
   label: string;
   description?: string;
-  /** What choosing none means. */
+  /** The label for no compute instance. */
   without: string;
   /** Id or name; null for none. */
   value: string | null;
@@ -35,7 +35,7 @@ export function ComputeSelect({
       label={label}
       description={
         chosen
-          ? `${chosen.flavor}, ${perHour(chosen)} while it runs. It is started when a task waits for it.`
+          ? `${chosen.flavor}, ${perHour(chosen)} while it runs. It starts when a task waits for it.`
           : description
       }
       data={[

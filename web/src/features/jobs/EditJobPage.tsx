@@ -9,7 +9,7 @@ import { JobEditor } from "./JobEditor";
 import { emptyJob, modelOf } from "./model";
 import { jobQuery } from "./queries";
 
-/** Makes a job, or changes one: for those who may. */
+/** Creates or edits a job, for editors. */
 export function EditJobPage({ id }: { id: string | undefined }) {
   const title = id ? "Edit job" : "New job";
   useTab(title);

@@ -2,7 +2,7 @@ import { ActionIcon, Button, Checkbox, FileButton, Text, TextInput } from "@mant
 import { IconFilePlus, IconX } from "@tabler/icons-react";
 import { formatBytes } from "@/lib/format";
 import { failed } from "@/lib/notify";
-import type { Errors } from "./JobForm";
+import type { Errors } from "./fields";
 import type { FileModel } from "./model";
 import { fileSize } from "./validate";
 
@@ -20,7 +20,7 @@ const read = async (f: File): Promise<FileModel> => ({
   executable: /\.(sh|py|pl|rb)$/.test(f.name),
 });
 
-/** Files that a job brings along. One of the same path is replaced. */
+/** The files of a job. A file with the same path is replaced. */
 export function FilesForm({
   files,
   onChange,
@@ -47,7 +47,7 @@ export function FilesForm({
           Files
         </Text>
         <Text size="xs" c="dimmed">
-          Laid into the working directory of each task. At most 4 MiB together.
+          Copied into the working directory of each task. At most 4 MiB together.
         </Text>
       </div>
       {files.map((f, i) => (

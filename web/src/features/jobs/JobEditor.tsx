@@ -172,7 +172,7 @@ export function JobEditor({
   );
 }
 
-/** Issues worth showing while somebody types: not that a field is still empty. */
+/** Issues to show while somebody types: not those of empty fields. */
 function liveIssues(issues: readonly Issue[], m: JobModel): Issue[] {
   return issues.filter((i) => {
     const value = i.path.split(".").reduce<unknown>((o, k) => (o as Record<string, unknown> | null)?.[k], m);

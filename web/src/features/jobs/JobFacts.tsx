@@ -3,7 +3,7 @@ import { formatBytes, plural } from "@/lib/format";
 import { ComputeLink } from "@/ui/Machine";
 import { Ago } from "@/ui/Time";
 
-/** How a job is declared, but for what it runs and when. */
+/** The settings of a job, except its work and its schedule. */
 export function JobFacts({ job }: { job: JobFullFragment }) {
   const elsewhere = job.tasks?.filter((t) => t.computeId).length ?? 0;
   return (
@@ -16,10 +16,10 @@ export function JobFacts({ job }: { job: JobFullFragment }) {
         <dd>
           {job.computeId ? <ComputeLink compute={job.compute} id={job.computeId} /> : "the workspace's agent"}
           {elsewhere > 0 && (
-            <div className="dim">but for {plural(elsewhere, "task")} with a place of their own</div>
+            <div className="dim">except {plural(elsewhere, "task")} on another compute instance</div>
           )}
           {job.computeFallback && (
-            <div className="dim">or on the workspace's agent when it cannot be had</div>
+            <div className="dim">or on the workspace's agent if it is not available</div>
           )}
         </dd>
         <dt>Parameters</dt>

@@ -10,14 +10,11 @@ import {
 } from "@mantine/core";
 import { ComputeSelect } from "./ComputeSelect";
 import { FilesForm } from "./FilesForm";
+import { type Errors, number, Retries, Timeout } from "./fields";
 import { type JobModel, newTask } from "./model";
 import { ScheduleForm } from "./ScheduleForm";
 import { TasksEditor } from "./TasksEditor";
 import { VariablesForm } from "./VariablesForm";
-
-export type Errors = ReadonlyMap<string, string>;
-
-const number = (v: string | number) => (typeof v === "number" ? v : Number.parseInt(v, 10) || 0);
 
 /** A job as a form. */
 export function JobForm({
@@ -107,9 +104,7 @@ export function JobForm({
           <ComputeSelect
             label="Runs on"
             description={
-              m.tasks
-                ? "Its tasks run there, but for those that name a compute instance of their own."
-                : undefined
+              m.tasks ? "Its tasks run there, except those that name another compute instance." : undefined
             }
             without="The workspace's agent"
             value={m.compute}
@@ -119,8 +114,8 @@ export function JobForm({
           {(m.compute || m.computeFallback || m.tasks?.some((t) => t.compute)) && (
             <Checkbox
               className="fallback"
-              label="Run on the workspace's agent when it cannot be had"
-              description="When the instance cannot start, was deleted, or was stopped and the task has retries left. Else its tasks wait for it, or fail with the reason."
+              label="Run on the workspace's agent if it is not available"
+              description="If the instance cannot start, was deleted, or was stopped and the task has retries left. Else its tasks wait for it, or fail with the reason."
               checked={m.computeFallback}
               onChange={(e) => set({ computeFallback: e.currentTarget.checked })}
               error={errors.get("computeFallback")}
@@ -162,7 +157,7 @@ export function JobForm({
         <SimpleGrid cols={{ base: 1, sm: 2 }}>
           <NumberInput
             label="Runs of this job at once"
-            description="More than these wait as pending. 0 means no limit."
+            description="Further runs wait as pending. 0 means no limit."
             min={0}
             allowDecimal={false}
             value={m.maxConcurrentRuns}
@@ -170,42 +165,10 @@ export function JobForm({
             error={errors.get("maxConcurrentRuns")}
           />
           <Text size="xs" c="dimmed" style={{ alignSelf: "end" }}>
-            The workspace has a limit of its own, under Settings.
+            The workspace has its own limit, under Settings.
           </Text>
         </SimpleGrid>
       </section>
     </>
   );
 }
-
-interface NumberProps {
-  value: number;
-  onChange: (n: number) => void;
-  error: string | undefined;
-}
-
-export const Retries = ({ value, onChange, error }: NumberProps) => (
-  <NumberInput
-    label="Retries"
-    description="Tries after the first one, with growing pauses."
-    min={0}
-    max={100}
-    allowDecimal={false}
-    value={value}
-    onChange={(v) => onChange(number(v))}
-    error={error}
-  />
-);
-
-export const Timeout = ({ value, onChange, error }: NumberProps) => (
-  <NumberInput
-    label="Time-out"
-    description="Of one try. 0 means none."
-    min={0}
-    allowDecimal={false}
-    suffix=" s"
-    value={value}
-    onChange={(v) => onChange(number(v))}
-    error={error}
-  />
-);

@@ -25,7 +25,7 @@ import { JobWork } from "./JobWork";
 import { jobQuery, jobRunsQuery } from "./queries";
 import { ScheduleCard } from "./ScheduleCard";
 
-/** One job: what it does, when, and how its runs went. */
+/** One job: its work, schedule and runs. */
 export function JobPage({ id, status }: { id: string; status: string[] | undefined }) {
   const q = useQuery(jobQuery(id));
   const job = q.data?.job;

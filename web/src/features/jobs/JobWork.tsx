@@ -7,7 +7,7 @@ import { ComputeLink } from "@/ui/Machine";
 
 const Dag = lazy(() => import("@/ui/Dag").then((m) => ({ default: m.Dag })));
 
-/** What a job does: its command, or its tasks as a graph. */
+/** The work of a job: its command, or its tasks as a graph. */
 export function JobWork({ job }: { job: JobFullFragment }) {
   const [selected, setSelected] = useState<number>();
   const list = job.tasks;

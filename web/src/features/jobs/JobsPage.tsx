@@ -31,7 +31,7 @@ export function JobsPage({ q: search }: { q: string | undefined }) {
     <div className="page">
       <PageHeader
         title="Jobs"
-        description="What can run: a single command, or tasks that depend on each other."
+        description="A job is a single command, or tasks that depend on each other."
         actions={
           <>
             <SearchField key={search ? "found" : "all"} value={search} onSearch={setSearch} />

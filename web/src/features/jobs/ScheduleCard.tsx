@@ -10,7 +10,7 @@ import { CronText } from "@/ui/CronText";
 import { Ago, When } from "@/ui/Time";
 import { usePauseSchedule } from "./actions";
 
-/** When a job runs by itself: in words, the next times, and what was missed. */
+/** The schedule of a job: in words, the next times, and missed runs. */
 export function ScheduleCard({ job }: { job: JobFullFragment }) {
   const pause = usePauseSchedule(job);
   const editor = includes(useRole(), Role.Editor);
@@ -74,7 +74,7 @@ export function ScheduleCard({ job }: { job: JobFullFragment }) {
             {s.waitingSince && (
               <Text size="xs" mt={8} className="trigger">
                 <IconAlertTriangle size={14} aria-hidden /> One run waits since <Ago at={s.waitingSince} />:
-                the workspace runs as much as it may.
+                the workspace's limit of running runs is reached.
               </Text>
             )}
             {s.missed > 0 && (

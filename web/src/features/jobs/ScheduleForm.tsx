@@ -12,7 +12,7 @@ type Schedule = JobModel["schedule"];
 
 const here = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
-/** When a job runs by itself, with a preview by the server: what it says is what will happen. */
+/** The schedule of a job, with a preview by the server. */
 export function ScheduleForm({
   schedule: s,
   onChange,
@@ -45,7 +45,7 @@ export function ScheduleForm({
             <TextInput
               className="code-input"
               label="Cron"
-              description="Minute, hour, day of month, month, day of week; or @hourly, @daily and so on. A time of day that the clocks skip in spring does not come that day; one that they repeat in autumn comes once."
+              description="Minute, hour, day of month, month, day of week; or @hourly, @daily and so on. A time that the clocks skip in spring is left out that day; a time that they repeat in autumn counts once."
               value={s.cron}
               spellCheck={false}
               onChange={(e) => onChange({ ...s, cron: e.currentTarget.value })}

@@ -1,6 +1,6 @@
 import { MultiSelect, SimpleGrid, Stack, Textarea, TextInput } from "@mantine/core";
 import { ComputeSelect } from "./ComputeSelect";
-import { type Errors, Retries, Timeout } from "./JobForm";
+import { type Errors, Retries, Timeout } from "./fields";
 import type { TaskModel } from "./model";
 import { VariablesForm } from "./VariablesForm";
 
@@ -77,7 +77,7 @@ export function TaskForm({
       </SimpleGrid>
       <VariablesForm
         title="Environment of this task"
-        description="Over those of the job."
+        description="Overrides the job's environment."
         add="Add a variable"
         path={`tasks.${index}.environment`}
         list={t.environment}

@@ -27,7 +27,7 @@ const show = (...tasks: TaskModel[]) => {
   );
 };
 
-it("renames a task in what waits for it", async () => {
+it("renames a task in its dependents", async () => {
   show(task("a"), task("b", "a"));
   await userEvent.type(screen.getByRole("textbox", { name: "Key" }), "lpha");
   expect(now[1]?.dependsOn).toEqual(["alpha"]);
@@ -39,13 +39,13 @@ it("adds a task after the chosen one, with a key of its own", async () => {
   expect(now[2]).toMatchObject({ key: "task-4", dependsOn: ["a"] });
 });
 
-it("removes a task from what waited for it", async () => {
+it("removes a task from its dependents", async () => {
   show(task("a"), task("b", "a"));
   await userEvent.click(screen.getByRole("button", { name: "Remove this task" }));
   expect(now).toMatchObject([{ key: "b", dependsOn: [] }]);
 });
 
-it("lists what is wrong, and leads to it", async () => {
+it("lists errors, and leads to each", async () => {
   show(task("a", "b"), task("b", "a"));
   expect(screen.getByRole("list", { name: "To put right" })).toHaveTextContent("in a circle: ");
 });

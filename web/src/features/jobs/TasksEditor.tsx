@@ -2,7 +2,7 @@ import { Button, Text } from "@mantine/core";
 import { IconAlertTriangle, IconPlus, IconTrash } from "@tabler/icons-react";
 import { lazy, Suspense, useCallback, useMemo, useState } from "react";
 import { plural } from "@/lib/format";
-import type { Errors } from "./JobForm";
+import type { Errors } from "./fields";
 import { newTask, type TaskModel } from "./model";
 import { TaskForm } from "./TaskForm";
 import { maxTasks } from "./validate";
@@ -113,13 +113,15 @@ export function TasksEditor({
 
 /** A key that no task has: task-2, task-3 and so on. */
 function freeKey(tasks: readonly TaskModel[]): string {
-  const taken = new Set(tasks.map((t) => t.key));
+  const usedKeys = new Set(tasks.map((t) => t.key));
   let n = tasks.length + 1;
-  while (taken.has(`task-${n}`)) n++;
+  while (usedKeys.has(`task-${n}`)) n++;
   return `task-${n}`;
 }
 
-/** Tasks with one changed. Renaming a task that has its key alone renames it in what waits for it. */
+/**
+ * The tasks with one changed. Renaming a task with a unique key also renames it in its dependents.
+ */
 function changed(tasks: readonly TaskModel[], i: number, t: TaskModel): TaskModel[] {
   const old = tasks[i]?.key;
   const unique = tasks.filter((x) => x.key === old).length === 1;

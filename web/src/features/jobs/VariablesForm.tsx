@@ -1,6 +1,6 @@
 import { ActionIcon, Button, Stack, Text, TextInput } from "@mantine/core";
 import { IconPlus, IconX } from "@tabler/icons-react";
-import type { Errors } from "./JobForm";
+import type { Errors } from "./fields";
 import type { VariableModel } from "./model";
 
 /** Names and values, one per row. */

@@ -20,7 +20,7 @@ function useTakeJob() {
   };
 }
 
-/** Saves a job: makes it when it has no id yet. */
+/** Saves a job: creates it if it has no id. */
 export function useSaveJob(id: string | undefined) {
   const take = useTakeJob();
   return useMutation({
@@ -30,7 +30,7 @@ export function useSaveJob(id: string | undefined) {
         : (await request(CreateJobDocument, { input: toCreate(m) })).createJob.job,
     onSuccess: (job) => {
       take(job);
-      done(id ? "Saved. Later runs do it this way." : `Made the job ${job.name}.`);
+      done(id ? "Saved. Later runs use it." : `Made the job ${job.name}.`);
     },
   });
 }

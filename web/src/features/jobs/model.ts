@@ -23,7 +23,10 @@ const file = z.strictObject({
   executable: z.boolean().default(false),
 });
 
-/** A job as the editor has it: the same fields as createJob's input in GraphQL, so that its JSON is that input. */
+/**
+ * A job in the editor. It has the fields of createJob's input in GraphQL, so its JSON is that
+ * input.
+ */
 export const jobModel = z.strictObject({
   name: z.string(),
   description: z.string().default(""),
@@ -79,7 +82,7 @@ export const emptyJob: JobModel = {
   files: [],
 };
 
-/** The model of a job that exists. */
+/** The model of an existing job. */
 export function modelOf(j: JobFullFragment): JobModel {
   const copy = (v: readonly VariableModel[]) => v.map(({ name, value }) => ({ name, value }));
   return {
@@ -114,13 +117,16 @@ export function modelOf(j: JobFullFragment): JobModel {
   };
 }
 
-/** Input that makes the job. */
+/** Input that creates the job. */
 export function toCreate(m: JobModel): CreateJobInput {
   const { command, tasks, ...rest } = m;
   return tasks ? { ...rest, tasks } : { ...rest, command };
 }
 
-/** Input that makes a job that exists equal to the model: of a command and tasks, one is cleared, and without a compute instance it goes back to the workspace's agent. */
+/**
+ * Input that updates an existing job to the model. It clears the command or the tasks; without a
+ * compute instance the job returns to the workspace's agent.
+ */
 export function toUpdate(id: string, m: JobModel): UpdateJobInput {
   const { command, tasks, ...same } = m;
   const rest = { ...same, compute: m.compute ?? "" };
@@ -131,7 +137,7 @@ export type Parsed = { model: JobModel; error: null } | { model: null; error: st
 
 const isObject = (v: unknown): v is Record<string, unknown> =>
   typeof v === "object" && v !== null && !Array.isArray(v);
-/** Fields that REST names otherwise. */
+/** REST names of fields that differ from GraphQL's. */
 const names: Readonly<Record<string, string>> = {
   depends_on: "dependsOn",
   max_retries: "maxRetries",
@@ -141,11 +147,14 @@ const names: Readonly<Record<string, string>> = {
   time_zone: "timeZone",
 };
 
-/** Variables as GraphQL has them, a list of names and values, of those as REST has them, one object. */
+/** Converts REST's variables (an object) to GraphQL's (a list of names and values). */
 const listed = (v: unknown) =>
   isObject(v) ? Object.entries(v).map(([name, value]) => ({ name, value })) : v;
 
-/** An object of REST with the names of GraphQL; null is as good as left out. A name that is there both ways stays both ways. */
+/**
+ * Renames a REST object's fields as in GraphQL; null counts as omitted. A field with both names
+ * keeps both.
+ */
 function renamed(v: unknown): unknown {
   if (Array.isArray(v)) return v.map(renamed);
   if (!isObject(v)) return v;
@@ -159,7 +168,7 @@ function renamed(v: unknown): unknown {
   );
 }
 
-/** The model that a JSON text holds, in the form of GraphQL or of REST, or what is wrong with it. */
+/** The model in a JSON text, in the form of GraphQL or REST, or its error. */
 export function parseModel(text: string): Parsed {
   let value: unknown;
   try {

@@ -1,6 +1,6 @@
 import type { FileModel, JobModel, TaskModel, VariableModel } from "./model";
 
-/** Something to put right, and where: a field's path, such as tasks.2.key. */
+/** A problem and its place: a field's path, such as tasks.2.key. */
 export interface Issue {
   path: string;
   message: string;
@@ -14,7 +14,7 @@ const variableName = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const taskKey = /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$/;
 const reserved = "MILLPOND_";
 
-/** Everything that keeps a job from being saved. The server has the last word. */
+/** All errors that prevent saving a job. The server has the last word. */
 export function validateJob(m: JobModel): Issue[] {
   const issues: Issue[] = [];
   if (!m.name.trim()) issues.push({ path: "name", message: "Give the job a name." });
@@ -36,14 +36,14 @@ function validateVariables(list: readonly VariableModel[], path: string): Issue[
     if (!variableName.test(v.name))
       return [{ path: at, message: "Letters, digits and _, and not a digit first." }];
     if (v.name.startsWith(reserved))
-      return [{ path: at, message: `Names that begin with ${reserved} are the platform's own.` }];
+      return [{ path: at, message: `Names that begin with ${reserved} are reserved for the platform.` }];
     if (list.findIndex((x) => x.name === v.name) < i)
       return [{ path: at, message: `${v.name} is here twice.` }];
     return [];
   });
 }
 
-/** Bytes of a file, which the content says when it is not here yet. */
+/** Bytes of a file, from its content if the server does not have it yet. */
 export const fileSize = (f: FileModel) =>
   f.content === undefined ? (f.size ?? 0) : Math.floor((f.content.replace(/=+$/, "").length * 3) / 4);
 
@@ -68,7 +68,7 @@ function validateFiles(files: readonly FileModel[]): Issue[] {
   return issues;
 }
 
-/** What is wrong with the tasks of a DAG: keys, commands, dependencies, cycles. */
+/** Errors in the tasks of a DAG: keys, commands, dependencies, cycles. */
 export function validateTasks(tasks: readonly TaskModel[]): Issue[] {
   const issues: Issue[] = [];
   if (tasks.length > maxTasks)
@@ -112,7 +112,7 @@ function cycleIssue(tasks: readonly TaskModel[], cycle: readonly string[]): Issu
   };
 }
 
-/** Keys of tasks that wait for each other in a circle, each followed by what waits for it; null if there are none. */
+/** Keys of tasks in a dependency cycle, each followed by a dependent; null without a cycle. */
 export function findCycle(tasks: readonly { key: string; dependsOn: readonly string[] }[]): string[] | null {
   const byKey = new Map(tasks.map((t) => [t.key, t]));
   const state = new Map<string, "open" | "done">();
@@ -148,6 +148,6 @@ export function findCycle(tasks: readonly { key: string; dependsOn: readonly str
 export const pathOf = (field: string) =>
   field.replace(/\[(\d+)\]/g, ".$1").replace(/_([a-z])/g, (_, c: string) => c.toUpperCase());
 
-/** Issues as a look-up by path; the first of each. */
+/** The first issue of each path. */
 export const byPath = (issues: readonly Issue[]): ReadonlyMap<string, string> =>
   new Map(issues.toReversed().map((i) => [i.path, i.message]));

@@ -20,7 +20,7 @@ const starts = [
   { value: "with_warehouse", label: "With the warehouse" },
 ];
 
-/** What writes on a warehouse: its engine, and of Trino how large it is and when it starts. */
+/** The write engine of a warehouse, with Trino's nodes and start. */
 export function EngineFields({
   engine,
   made,
@@ -28,9 +28,9 @@ export function EngineFields({
   props,
 }: {
   engine: string;
-  /** The warehouse is there already: nothing is left to be chosen by the platform. */
+  /** The warehouse exists: the platform's choice is no longer offered. */
   made: boolean;
-  /** It is stopped, or not made yet. */
+  /** It is stopped or not created yet. */
   changeable: boolean;
   props: (f: keyof MachineModel) => GetInputPropsReturnType;
 }) {
@@ -51,7 +51,7 @@ export function EngineFields({
             description={
               changeable
                 ? "Trino's coordinator and its workers, from 1 to 16."
-                : "Trino's coordinator and its workers, from 1 to 16. What runs on a node that goes ends first."
+                : "Trino's coordinator and its workers, from 1 to 16. A removed node finishes its work first."
             }
             min={1}
             max={16}

@@ -5,7 +5,7 @@ import type { WarehouseFullFragment } from "@/gql/gen";
 import { type Engine, engineName, nodesText } from "@/lib/engine";
 import { MachineBadge } from "@/ui/Machine";
 
-/** What runs SQL on a warehouse: what each engine does there, and how Trino stands. */
+/** The engines of a warehouse: the role of each, and Trino's state. */
 export function EnginesCard({ warehouse: w }: { warehouse: WarehouseFullFragment }) {
   return (
     <section className="card" aria-label="Engines">
@@ -29,8 +29,8 @@ export function EnginesCard({ warehouse: w }: { warehouse: WarehouseFullFragment
           {w.engines.length === 0 && (
             <li className="dim">
               {w.state === "RUNNING"
-                ? "Its agent has told of no engine."
-                : "Its agent tells of them at its first start."}
+                ? "Its agent has reported no engine."
+                : "Its agent reports them at its first start."}
             </li>
           )}
         </ul>
@@ -79,7 +79,7 @@ function EngineItem({ engine: e, warehouse: w }: { engine: Engine; warehouse: Wa
   );
 }
 
-/** What an engine is there for. */
+/** The role of an engine. */
 function doing(e: Engine, w: WarehouseFullFragment): string {
   if (e.name === w.writeEngine) return e.name === "duckdb" ? "Serves reads and writes." : "Serves writes.";
   return e.name === "duckdb" ? "Serves reads." : "Serves statements that name it.";

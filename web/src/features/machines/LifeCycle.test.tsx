@@ -22,7 +22,7 @@ it.each(Object.values(MachineState))("marks the present state, %s, and no other"
   expect(marked.map((s) => s.getAttribute("data-state"))).toEqual([state]);
 });
 
-it("says why it failed, and that it was made again", () => {
+it("shows the reason of a failure and the number of restarts", () => {
   show({ state: "FAILED", message: "Its agent did not connect within 5m.", restarts: 2 });
   expect(screen.getByRole("alert")).toHaveTextContent("Its agent did not connect within 5m.");
   expect(screen.getByText(/made again 2 times/)).toBeInTheDocument();

@@ -6,7 +6,7 @@ import type { MachineRow } from "@/lib/machine";
 import { MachineIcon, machineWord } from "@/ui/Machine";
 import { Ago } from "@/ui/Time";
 
-/** What each state means, in a few words under its name. */
+/** The meaning of each state, shown under its name. */
 const meanings: Record<MachineState, string> = {
   STOPPED: "costs nothing",
   STARTING: "until its agent is ready",
@@ -17,7 +17,7 @@ const meanings: Record<MachineState, string> = {
 
 const circle = [MachineState.Stopped, MachineState.Starting, MachineState.Running, MachineState.Stopping];
 
-/** The states that a machine goes through, the present one marked, and why it is in it. */
+/** The states of a machine, with the current one marked and its reason. */
 export function LifeCycle({ machine: m }: { machine: MachineRow }) {
   return (
     <section className="card" aria-label="Life cycle">

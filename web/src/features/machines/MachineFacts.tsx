@@ -7,7 +7,7 @@ import { Ago } from "@/ui/Time";
 import { kindOf, type MachineFull } from "./kinds";
 import { flavorsQuery } from "./queries";
 
-/** How a machine is made, and by whom. */
+/** The configuration of a machine and its creator. */
 export function MachineFacts({ machine: m }: { machine: MachineFull }) {
   const kind = kindOf(m);
   const flavor = useQuery(flavorsQuery).data?.flavors.find((f) => f.name === flavorOf(m));

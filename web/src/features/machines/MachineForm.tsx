@@ -22,7 +22,7 @@ import {
 import type { Kind, MachineFull } from "./kinds";
 import { flavorsQuery } from "./queries";
 
-/** Makes a machine, and starts it when that is wanted. What it costs is said before. */
+/** Creates a machine and, on request, starts it. It shows the cost in advance. */
 export function CreateMachine({ kind, onClose }: { kind: Kind; onClose: () => void }) {
   const [startIt, setStartIt] = useState(false);
   const take = useTakeMachine();
@@ -59,7 +59,10 @@ export function CreateMachine({ kind, onClose }: { kind: Kind; onClose: () => vo
   );
 }
 
-/** Changes a machine: its name, its auto-stop and Trino's nodes at any time, the rest only while it is stopped. */
+/**
+ * Edits a machine: its name, its auto-stop and Trino's nodes at any time, the rest only while it is
+ * stopped.
+ */
 export function EditMachine({
   kind,
   machine,
@@ -107,7 +110,9 @@ function MachineForm({
 }: {
   kind: Kind;
   initial: MachineModel;
-  /** Flavor, write engine, image and slots may change: the machine is stopped, or not made yet. */
+  /**
+   * Flavor, write engine, image and slots may change: the machine is stopped or not created yet.
+   */
   resizable: boolean;
   error: Error | null;
   pending: boolean;
@@ -120,14 +125,14 @@ function MachineForm({
   const all = flavors.data?.flavors ?? [];
   const form = useForm<MachineModel>({ initialValues: initial, validate: validateMachine });
   const v = form.getValues();
-  // The smallest that there is room for, until another is chosen.
+  // The smallest one with room, until another is chosen.
   const flavor = v.flavor || (all.find((f) => f.available) ?? all[0])?.name || "";
   const chosen = all.find((f) => f.name === flavor);
   const [sent, setSent] = useState<MachineModel>();
   const refused = error instanceof RequestError ? fieldOf(error) : undefined;
   const props = (f: keyof MachineModel) => {
     const p = form.getInputProps(f);
-    // A refusal stands until another value is chosen.
+    // An error stays until another value is chosen.
     const still = refused === f && (sent?.[f] === v[f] || f === "flavor");
     return { ...p, error: p.error ?? (still ? error?.message : undefined) };
   };
@@ -181,7 +186,7 @@ function MachineForm({
           <Stack gap="sm" mt="sm">
             <TextInput
               label="Image"
-              description="A build that the provider knows. Its first start pins it to one that never changes."
+              description="A build that the provider knows. The first start pins it to a fixed copy."
               placeholder="The provider's default"
               spellCheck={false}
               disabled={!resizable}
@@ -189,7 +194,7 @@ function MachineForm({
             />
             <NumberInput
               label={kind.slotsLabel}
-              description="Four for each core when left empty."
+              description="Empty means four for each core."
               min={1}
               allowDecimal={false}
               disabled={!resizable}
@@ -235,12 +240,14 @@ function FlavorOption({ flavor: f }: { flavor: Flavor | undefined }) {
   );
 }
 
-/** What the machine costs while it runs, before it is made. */
+/** The running cost of a machine, before it is created. */
 function Cost({ flavor: f, autoStop, noRoom }: { flavor: Flavor; autoStop: string; noRoom: boolean }) {
   return (
     <div className="cost" role="status" aria-label="Cost">
       <b>{perHour(f)}</b> <span>while it runs; it {autoStopRule(autoStop)}.</span>
-      {noRoom && <div>There is no room for {f.name} beside what runs now, so it cannot be started yet.</div>}
+      {noRoom && (
+        <div>There is no room for {f.name} beside the running machines, so it cannot start yet.</div>
+      )}
     </div>
   );
 }

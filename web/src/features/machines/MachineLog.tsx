@@ -11,10 +11,11 @@ import { downloadBytes, logBytes, machineLogQuery, readLog } from "./queries";
 
 const pollMs = 5_000;
 
-/** The end of what the machine's agent has logged: read again every five seconds, and when the state changes. */
+/** The end of the agent's log, refetched every five seconds and when the state changes. */
 export function MachineLog({ kind, machine: m }: { kind: Kind; machine: MachineFull }) {
   const resting = m.state === "STOPPED" || m.state === "FAILED";
-  // What was written last before a stop arrives a moment after the state: a resting machine is read on, less often.
+  // The last lines before a stop arrive after the state. So a resting machine is still read, less
+  // often.
   const q = useQuery({ ...machineLogQuery(kind, m.id), refetchInterval: resting ? 6 * pollMs : pollMs });
   const { refetch } = q;
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new state is what asks for it
@@ -82,7 +83,7 @@ export function MachineLog({ kind, machine: m }: { kind: Kind; machine: MachineF
         >
           {text || (
             <span className="dim">
-              {q.isPending ? "Reading it…" : "Nothing yet: it begins with its first start."}
+              {q.isPending ? "Reading it…" : "The log begins with its first start."}
             </span>
           )}
         </div>
@@ -102,7 +103,7 @@ export function MachineLog({ kind, machine: m }: { kind: Kind; machine: MachineF
   );
 }
 
-/** Gives the reader a text as a file. */
+/** Downloads a text as a file. */
 function save(name: string, text: string) {
   const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
   const a = document.createElement("a");

@@ -8,16 +8,16 @@ import { hour, rangeText, seriesOf } from "./samples";
 import { useSamples } from "./useSamples";
 
 const stepMs = 10_000;
-/** The least that the axis covers. */
+/** The shortest span of the axis. */
 const shortest = 5 * 60_000;
 
-/** How much of the machine was used in the last hour, and now. */
+/** The use of the machine in the last hour and now. */
 export function MachineMetrics({ id, state }: { id: string; state: MachineState }) {
   const { samples, failure } = useSamples(id);
   const now = useNow();
   const newest = samples.at(-1)?.at ?? 0;
   const to = Math.max(newest, Math.floor(now / stepMs) * stepMs);
-  // What is younger than the hour is drawn as wide as it goes.
+  // A history of less than an hour fills the width.
   const from = Math.max(to - hour, Math.min(samples[0]?.at ?? 0, to - shortest));
   const all = useMemo(() => seriesOf(samples), [samples]);
   const stale = state !== "RUNNING";
@@ -27,9 +27,7 @@ export function MachineMetrics({ id, state }: { id: string; state: MachineState 
     <section className="card" aria-label="Use of the machine">
       <div className="section-title">
         <h2>Use in the last {range}</h2>
-        {stale && shown.length > 0 && (
-          <span className="dim since">as it was last; measured while it runs</span>
-        )}
+        {stale && shown.length > 0 && <span className="dim since">last values; measured while it runs</span>}
       </div>
       {failure && (
         <Text size="sm" px="md" pb="sm">

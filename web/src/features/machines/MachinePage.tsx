@@ -34,7 +34,7 @@ const icons: Record<MachineFull["state"], FaviconState> = {
   FAILED: "-failed",
 };
 
-/** One machine: how it stands and why, what of it is used, and what its agent says. */
+/** One machine: its state and the reason, its use, and its agent's log. */
 export function MachinePage({ kind, id }: { kind: Kind; id: string }) {
   const q = useQuery(machineQuery(kind, id));
   const machine = q.data?.machine;
@@ -60,7 +60,10 @@ export function MachinePage({ kind, id }: { kind: Kind; id: string }) {
   );
 }
 
-/** What is pushed has the state and the engines; the agent and the pinned image change with it and are asked for. */
+/**
+ * Pushed events have the state and the engines. The agent and the pinned image change with them and
+ * are refetched.
+ */
 function useRefetchOn(kind: Kind, id: string, state: string | undefined) {
   const qc = useQueryClient();
   useEffect(() => {

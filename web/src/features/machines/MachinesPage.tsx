@@ -20,7 +20,7 @@ import type { Kind } from "./kinds";
 import { CreateMachine } from "./MachineForm";
 import { flavorsQuery, machinesQuery } from "./queries";
 
-/** All machines of one kind: how each stands, what it costs, and when it stops. */
+/** All machines of one kind: state, cost and auto-stop. */
 export function MachinesPage({ kind, create }: { kind: Kind; create: boolean }) {
   useTab(kind.title);
   const navigate = useNavigate();
@@ -169,7 +169,10 @@ function Cost({ machine: m }: { machine: MachineRow }) {
   );
 }
 
-/** The one of Start and Stop that is possible now. While it is on its way up it can be stopped; on its way down it cannot be hurried. */
+/**
+ * The one of Start and Stop that is possible now. A starting machine can be stopped; a stopping
+ * machine can only be awaited.
+ */
 export function StartStop({
   machine: m,
   actions,

@@ -4,7 +4,7 @@ import { kindOf } from "./kinds";
 import { machineQuery } from "./queries";
 import { stopText } from "./stop";
 
-/** What a stop does, with how much runs on the machine now. */
+/** The effect of a stop on the machine's current work. */
 export function StopEffect({ machine: m }: { machine: MachineRow }) {
   const kind = kindOf(m);
   const busy = useQuery(machineQuery(kind, m.id)).data?.machine?.agent?.busy ?? 0;

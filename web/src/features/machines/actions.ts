@@ -10,7 +10,7 @@ import { kindOf, type MachineFull } from "./kinds";
 import { flavorsQuery, machineQuery, machinesQuery } from "./queries";
 import { StopEffect } from "./StopEffect";
 
-/** Writes what a mutation answered into everything that shows the machine. */
+/** Writes a mutation's answer into every cached view of the machine. */
 export function useTakeMachine() {
   const qc = useQueryClient();
   return (m: MachineFull) => {
@@ -88,7 +88,7 @@ export function useMachineActions() {
   return { start: start.mutate, askStop, askDelete, busy };
 }
 
-/** What can be asked of a machine in its state. The server has the last word. */
+/** The actions that a machine's state allows. The server has the last word. */
 export const possible = (m: Pick<MachineRow, "state">) => ({
   start: m.state === "STOPPED" || m.state === "FAILED",
   stop: m.state === "RUNNING" || m.state === "STARTING",

@@ -18,7 +18,7 @@ it("makes the input of each kind, without what is left out", () => {
   });
 });
 
-it("changes only what differs: an image that is not named is not pinned anew", () => {
+it("changes only what differs: an omitted image is not pinned again", () => {
   expect(toUpdate(compute, "cmp_1", model, { ...model, autoStop: "never" })).toEqual({
     id: "cmp_1",
     autoStop: "never",
@@ -32,7 +32,7 @@ it("changes only what differs: an image that is not named is not pinned anew", (
   });
 });
 
-it("says of Trino what there is to say where it is chosen, and nothing else", () => {
+it("has Trino's fields only if Trino is chosen", () => {
   const trino = { ...model, writeEngine: "trino", nodes: 3, trinoStart: "with_warehouse" };
   expect(toCreate(warehouse, trino)).toMatchObject({
     writeEngine: "trino",
@@ -67,9 +67,9 @@ it("warns that there is no room, but not of what a running machine has already",
 });
 
 it("says how much a stop cancels", () => {
-  expect(stopText(compute, 2)).toMatch(/^2 tasks run on it and will be cancelled first\. Those with retries/);
+  expect(stopText(compute, 2)).toMatch(/^2 tasks run on it and will be cancelled first\. Tasks with retries/);
   expect(stopText(compute, 1)).toMatch(/^1 task runs on it/);
-  expect(stopText(compute, 0)).toMatch(/^Tasks that run on it are cancelled first\. Those/);
+  expect(stopText(compute, 0)).toMatch(/^Tasks that run on it are cancelled first\. Tasks with retries/);
   expect(stopText(warehouse, 3)).toBe("3 statements run on it and will be cancelled first.");
 });
 

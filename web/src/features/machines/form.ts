@@ -8,18 +8,18 @@ import type { RequestError } from "@/lib/graphql";
 import { type Flavor, flavorOf, type MachineRow } from "@/lib/machine";
 import type { Kind, MachineFull } from "./kinds";
 
-/** A machine as its form has it. */
+/** A machine in its form. */
 export interface MachineModel {
   name: string;
   flavor: string;
   autoStop: string;
   /** Empty for the provider's default. */
   image: string;
-  /** Empty for four for each core. */
+  /** Empty for four per core. */
   slots: number | string;
-  /** Of a warehouse: duckdb or trino; auto lets the platform choose. */
+  /** For a warehouse: duckdb or trino; auto lets the platform choose. */
   writeEngine: string;
-  /** Of Trino. */
+  /** Number of Trino's nodes. */
   nodes: number | string;
   trinoStart: string;
 }
@@ -47,30 +47,31 @@ export const modelOf = (m: MachineFull): MachineModel => ({
     : { writeEngine: "auto", ...oneNode }),
 });
 
-/** Without Trino there is nothing to say of its nodes and its start. */
-const settled = (v: MachineModel): MachineModel => (v.writeEngine === "trino" ? v : { ...v, ...oneNode });
+/** Without Trino, its nodes and start have their defaults. */
+const withDefaults = (v: MachineModel): MachineModel =>
+  v.writeEngine === "trino" ? v : { ...v, ...oneNode };
 
 const whole = (n: number | string, least: number, most = Number.POSITIVE_INFINITY) =>
   n !== "" && Number.isInteger(Number(n)) && Number(n) >= least && Number(n) <= most;
 
-/** What keeps a machine from being saved, by field. The server has the last word. */
+/** Errors of a machine by field. The server has the last word. */
 export function validateMachine(v: MachineModel): Partial<Record<keyof MachineModel, string>> {
   return {
     ...(v.name.trim() ? {} : { name: "Give it a name." }),
     ...(v.flavor ? {} : { flavor: "Choose how large it is." }),
     ...(v.slots === "" || whole(v.slots, 1) ? {} : { slots: "A whole number from 1, or nothing." }),
-    ...(whole(settled(v).nodes, 1, 16) ? {} : { nodes: "A whole number from 1 to 16." }),
+    ...(whole(withDefaults(v).nodes, 1, 16) ? {} : { nodes: "A whole number from 1 to 16." }),
   };
 }
 
-/** Whether a machine of the flavor would have to wait for room. What a machine holds while it runs is its own. */
+/** Whether a machine of the flavor must wait for room. A running machine already holds its own. */
 export const lacksRoom = (f: Pick<Flavor, "name" | "available">, held: string | undefined) =>
   !f.available && f.name !== held;
 
-/** The flavor under the name that the kind has for it. */
+/** The flavor under the kind's field name. */
 const sized = (k: Kind, flavor: string) => (k.typename === "Compute" ? { flavor } : { size: flavor });
 
-/** Input of the kind's own create, which takes no other. */
+/** Input of the kind's create mutation. */
 export function toCreate(k: Kind, v: MachineModel): never {
   const input: CreateComputeInput | CreateWarehouseInput = {
     name: v.name.trim(),
@@ -86,9 +87,9 @@ export function toCreate(k: Kind, v: MachineModel): never {
   return input as never;
 }
 
-/** Input with what is changed, and nothing else: what is not said stays, also where it is locked. */
+/** Input with the changed fields only. Omitted fields stay as they are, also if locked. */
 export function toUpdate(k: Kind, id: string, was: MachineModel, wanted: MachineModel): never {
-  const v = settled(wanted);
+  const v = withDefaults(wanted);
   const differs = (f: keyof MachineModel) => String(v[f]).trim() !== String(was[f]).trim();
   const input: UpdateComputeInput | UpdateWarehouseInput = {
     id,
@@ -119,7 +120,7 @@ const fields: Readonly<Record<string, keyof MachineModel>> = {
   trinoStart: "trinoStart",
 };
 
-/** The field of the form that a refusal speaks of. A name that is taken is a conflict, without a field. */
+/** The form's field that an error names. A duplicate name is a conflict without a field. */
 export function fieldOf(e: RequestError): keyof MachineModel | undefined {
   if (e.code === "CONFLICT" && !e.field && /named/.test(e.message)) return "name";
   return e.field ? fields[e.field] : undefined;

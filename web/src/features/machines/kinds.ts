@@ -34,7 +34,7 @@ interface ById {
   id: string;
 }
 
-/** What there is to say of one kind of machine, and how to ask for it. */
+/** Texts and documents of one kind of machine. */
 export interface Kind {
   typename: MachineFull["__typename"];
   title: string;
@@ -46,21 +46,21 @@ export interface Kind {
   /** What the kind calls a machine's flavor. */
   flavorWord: string;
   slotsLabel: string;
-  /** What of it changes only while it is stopped. */
+  /** The fields that change only while it is stopped. */
   locked: string;
   description: string;
   /** What its slots run. */
   work: string;
-  /** What a stop does to what runs, as far as it is not known how much that is. */
+  /** The effect of a stop on running work of unknown amount. */
   stopEffect: string;
-  /** What becomes of it then. */
+  /** What happens to that work afterwards. */
   stopAfter: string;
   deleteEffect: string;
   documents: {
     list: TypedDocumentString<{ machines: MachinesPage }, { first: number; after?: string | null }>;
     detail: TypedDocumentString<{ machine: MachineFull | null }, ById>;
     log: TypedDocumentString<{ machine: { log: string } | null }, { id: string; bytes: number }>;
-    /** The input is that of the kind: toCreate and toUpdate make it. */
+    /** toCreate and toUpdate build the kind's input. */
     create: TypedDocumentString<Changed, { input: never }>;
     update: TypedDocumentString<Changed, { input: never }>;
     start: TypedDocumentString<Changed, ById>;
@@ -84,9 +84,9 @@ export const compute: Kind = {
   work: "task",
   stopEffect: "Tasks that run on it are cancelled first.",
   stopAfter:
-    "Those with retries left are tried again: on the workspace's agent where their job allows it, else when it is started again.",
+    "Tasks with retries left are retried: on the workspace's agent if their job allows it, else when it is started again.",
   deleteEffect:
-    "Its log and its measurements go with it. Tasks that wait for it fail. Jobs that name it fail until they name another, or run on the workspace's agent if they may.",
+    "Its log and its measurements are deleted too. Tasks that wait for it fail. Jobs that name it fail until they name another, unless they may run on the workspace's agent.",
   documents: {
     list: ComputeListDocument,
     detail: ComputeDetailDocument,
@@ -111,9 +111,9 @@ export const warehouse: Kind = {
   locked: "Size, write engine, image and slots",
   description: "Machines that run SQL and nothing else. Each stops by itself when it is idle.",
   work: "statement",
-  stopEffect: "What runs on it is cancelled first.",
+  stopEffect: "Running statements are cancelled first.",
   stopAfter: "",
-  deleteEffect: "Its log and its measurements go with it. Tables stay: they lie in the storage.",
+  deleteEffect: "Its log and its measurements are deleted too. Tables stay in the storage.",
   documents: {
     list: WarehousesListDocument,
     detail: WarehouseDetailDocument,

@@ -1,7 +1,10 @@
 import { stripAnsi, visible } from "@/ui/ansi";
 import { fromBase64 } from "@/ui/logStore";
 
-/** The text of the end of a log, without colours. When it is as long as what was asked for, its first line is likely cut and left out. */
+/**
+ * The text of the end of a log, without colours. If it has the requested length, its first line is
+ * probably cut and is left out.
+ */
 export function logText(base64: string, asked: number): string {
   const bytes = fromBase64(base64);
   const from = bytes.length < asked ? 0 : bytes.indexOf(10) + 1;

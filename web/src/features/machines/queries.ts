@@ -5,7 +5,7 @@ import type { Kind } from "./kinds";
 
 const listKey = (k: Kind) => [operationName(k.documents.list.toString())] as const;
 
-/** Machines of a kind, oldest first. Changes are pushed; that one was deleted elsewhere is seen by asking. */
+/** Machines of a kind, oldest first. Changes are pushed; a refetch reveals deletions elsewhere. */
 export const machinesQuery = (k: Kind) =>
   infiniteQueryOptions({
     queryKey: listKey(k),
@@ -16,7 +16,7 @@ export const machinesQuery = (k: Kind) =>
     refetchInterval: 10_000,
   });
 
-/** One machine; null when there is none such. */
+/** One machine; null if it does not exist. */
 export const machineQuery = (k: Kind, id: string) =>
   queryOptions({
     queryKey: [operationName(k.documents.detail.toString()), { id }],
@@ -24,7 +24,7 @@ export const machineQuery = (k: Kind, id: string) =>
     refetchInterval: 10_000,
   });
 
-/** What machines can be, with prices and whether there is room for one more. */
+/** Flavors of machines with prices, and whether there is room for one more. */
 export const flavorsQuery = gql(FlavorsDocument, {}, { staleTime: 10_000 });
 
 /** Bytes of a log that a page shows; the download has more. */
@@ -33,7 +33,7 @@ export const downloadBytes = 1024 * 1024;
 
 const logKey = (k: Kind, id: string) => [operationName(k.documents.log.toString()), { id }] as const;
 
-/** The end of what the machine's agent has logged, as base64; empty when the machine is gone. */
+/** The end of the agent's log as base64; empty if the machine is deleted. */
 export const machineLogQuery = (k: Kind, id: string) =>
   queryOptions({
     queryKey: logKey(k, id),

@@ -14,7 +14,7 @@ const sample = (at: number, more: Partial<Sample> = {}): Sample => ({
 });
 const times = (all: readonly Sample[]) => all.map((s) => s.at);
 
-it("takes in what is new, once, also when a history comes again", () => {
+it("adds each sample once, also if the history arrives again", () => {
   const held = addSamples([], [sample(1), sample(2)]);
   expect(times(addSamples(held, [sample(1), sample(2), sample(3)]))).toEqual([1, 2, 3]);
   expect(addSamples(held, [sample(2)])).toBe(held);
@@ -25,7 +25,7 @@ it("keeps an hour", () => {
   expect(times(addSamples(held, [sample(hour + 1_000)]))).toEqual([5_000, hour + 1_000]);
 });
 
-it("says what is used now and at most, in words", () => {
+it("describes the current and the maximum use", () => {
   const [cpu, memory, disk] = seriesOf([sample(0, { cpu: 1.5 }), sample(5_000)]);
   expect(cpu).toMatchObject({ now: "0.50 of 2 cores (25 %)", most: "1.50 of 2 cores (75 %)", top: 2 });
   expect(memory?.now).toBe("1.0 GiB of 4.0 GiB (25 %)");

@@ -18,7 +18,7 @@ export interface Sample {
 
 export const hour = 3_600_000;
 
-/** What the chart covers, to be said after "the last": "5 minutes", "hour". */
+/** The range of the chart, after "the last": "5 minutes", "hour". */
 export const rangeText = (ms: number) =>
   ms >= hour ? "hour" : plural(Math.max(1, Math.floor(ms / 60_000)), "minute");
 
@@ -33,7 +33,10 @@ export const toSample = (r: Raw): Sample => ({
   gpus: r.gpus.map((g) => ({ ...g, memory: Number(g.memory), memoryTotal: Number(g.memoryTotal) })),
 });
 
-/** What is held, with what came, without what is told twice and what is more than an hour older than the newest. */
+/**
+ * The held samples with the new ones, without duplicates and samples more than an hour older than
+ * the newest.
+ */
 export function addSamples(held: readonly Sample[], came: readonly Sample[]): readonly Sample[] {
   let last = held.at(-1)?.at ?? Number.NEGATIVE_INFINITY;
   const fresh: Sample[] = [];
@@ -48,11 +51,11 @@ export function addSamples(held: readonly Sample[], came: readonly Sample[]): re
   return first > 0 ? all.slice(first) : all;
 }
 
-/** One line of the chart: its name, what is used now, of how much, and its points. */
+/** A line of the chart: its name, current use, capacity and points. */
 export interface Series {
   name: string;
   now: string;
-  /** The most in the hour, in words. */
+  /** The hour's maximum in words. */
   most: string;
   top: number;
   points: readonly Point[];
@@ -82,7 +85,7 @@ function series(
   };
 }
 
-/** CPU, memory, disk and two for each GPU, of what was measured; none when nothing was. */
+/** Series for CPU, memory and disk, and two for each GPU; empty without samples. */
 export function seriesOf(samples: readonly Sample[]): Series[] {
   const last = samples.at(-1);
   if (!last) return [];

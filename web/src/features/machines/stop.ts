@@ -1,7 +1,7 @@
 import { plural } from "@/lib/format";
 import type { Kind } from "./kinds";
 
-/** What a stop of a machine does while so many of its slots are in use. */
+/** The effect of a stop of a machine with so many slots in use. */
 export function stopText(kind: Pick<Kind, "work" | "stopEffect" | "stopAfter">, busy: number): string {
   const now =
     busy > 0

@@ -3,10 +3,10 @@ import { MachineMetricsDocument } from "@/gql/gen";
 import { subscribe } from "@/lib/socket";
 import { addSamples, hour, type Sample, toSample } from "./samples";
 
-/** The history comes one by one, in a burst: it is taken in at once. */
+/** The history arrives as a burst of single samples; they are added together. */
 const burstMs = 100;
 
-/** What was measured of a machine in the last hour, and then as it is measured. Give the component a key of the machine. */
+/** A machine's samples of the last hour, and then live. Key the component by the machine. */
 export function useSamples(id: string): { samples: readonly Sample[]; failure: string | null } {
   const [samples, setSamples] = useState<readonly Sample[]>([]);
   const [failure, setFailure] = useState<string | null>(null);
@@ -22,7 +22,7 @@ export function useSamples(id: string): { samples: readonly Sample[]; failure: s
     };
     const stop = subscribe(
       MachineMetricsDocument,
-      // After a broken connection it goes on from the newest that is here.
+      // After a broken connection it continues from the newest sample.
       () => ({ id, since: new Date(last).toISOString() }),
       {
         next: ({ machineMetrics }) => {

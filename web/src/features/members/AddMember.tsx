@@ -15,7 +15,7 @@ const schema = z.object({
   role: z.enum(Role),
 });
 
-/** Invites somebody: the one-time link by which they accept is shown once. */
+/** Invites somebody. The one-time link for accepting is shown once. */
 export function AddMember({ onClose }: { onClose: () => void }) {
   const qc = useQueryClient();
   const form = useForm<z.infer<typeof schema>>({

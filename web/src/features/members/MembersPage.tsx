@@ -37,7 +37,7 @@ import { showInvitation } from "./invite";
 import { membersQuery } from "./queries";
 import { roleOptions } from "./roles";
 
-/** Who belongs to the workspace, and what each may do. */
+/** The members of the workspace and their roles. */
 export function MembersPage() {
   useTab("Members");
   const q = useInfiniteQuery(membersQuery);
@@ -47,7 +47,7 @@ export function MembersPage() {
     <div className="page page-narrow">
       <PageHeader
         title="Members"
-        description="A viewer reads; an editor makes, runs and changes; an admin also manages members, keys and quotas. Who is invited comes in once they have opened their link."
+        description="A viewer reads; an editor creates, runs and changes; an admin also manages members, keys and quotas. Invited people join by opening their link."
         actions={
           <Allowed role={Role.Admin}>
             {(disabled) => (
@@ -113,7 +113,7 @@ function MembersTable({ members }: { members: readonly MemberRowFragment[] }) {
       if (setUpUrl) showInvitation(m.user.name || m.user.email, setUpUrl);
     },
     onError: (e) => {
-      failed("There is no new link", e);
+      failed("The new link was not made", e);
       void qc.invalidateQueries({ queryKey: membersQuery.queryKey });
     },
   });
@@ -121,7 +121,7 @@ function MembersTable({ members }: { members: readonly MemberRowFragment[] }) {
     confirm({
       title: `Remove ${m.user.name || m.user.email}?`,
       effect: m.acceptedAt
-        ? "They lose access to this workspace at once. What they made stays."
+        ? "They lose access to this workspace at once. Everything they created stays."
         : "The link that they were sent no longer works.",
       action: "Remove the member",
       run: () => remove.mutate(m),
@@ -186,7 +186,7 @@ function MembersTable({ members }: { members: readonly MemberRowFragment[] }) {
                 </Table.Td>
                 <Table.Td ta="right">
                   {admin && !m.acceptedAt && (
-                    <Tooltip label="Make another link; the one before no longer works">
+                    <Tooltip label="Make another link; the previous one no longer works">
                       <ActionIcon
                         variant="subtle"
                         color="gray"

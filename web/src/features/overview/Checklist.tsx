@@ -8,7 +8,7 @@ import { Allowed } from "@/ui/Allowed";
 import { useStartRun } from "@/ui/StartRun";
 import type { OverviewJob } from "./queries";
 
-/** Over the sample, and fit for a chart. */
+/** A query of the sample that suits a chart. */
 const firstQuery = `SELECT species, count(*) AS birds, avg(body_mass_g) AS grams
 FROM lake.samples.penguins
 GROUP BY species
@@ -21,7 +21,7 @@ interface Step {
   action: ReactNode;
 }
 
-/** The first things to do, ticked off by what is really there. Goes away when done, or when dismissed. */
+/** The first steps, ticked off by actual data. Hidden when done or dismissed. */
 export function Checklist(p: {
   jobs: readonly OverviewJob[];
   latest: readonly RunRowFragment[];

@@ -4,7 +4,7 @@ import type { RunRowFragment } from "@/gql/gen";
 import { StatusIcon } from "@/ui/Status";
 import { Ago } from "@/ui/Time";
 
-/** The latest runs that failed, with why. */
+/** The latest failed runs with their reasons. */
 export function FailuresCard({ runs }: { runs: readonly RunRowFragment[] }) {
   return (
     <section className="card" aria-label="Latest failures">

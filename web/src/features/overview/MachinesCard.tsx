@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { hourlySum, type MachineRow, machinePath, perHour } from "@/lib/machine";
 import { AutoStop, MachineBadge } from "@/ui/Machine";
 
-/** Machines that are not at rest, and what they cost; one that has failed as well. */
+/** Machines that are not at rest, including failed ones, and their cost. */
 export function MachinesCard({ machines }: { machines: readonly MachineRow[] }) {
   const shown = machines.filter((m) => m.state !== "STOPPED");
   const up = shown.filter((m) => m.state !== "FAILED");
@@ -19,7 +19,7 @@ export function MachinesCard({ machines }: { machines: readonly MachineRow[] }) 
       </div>
       {shown.length === 0 ? (
         <Text size="sm" c="dimmed" px={16} pb={14}>
-          None runs, so none costs anything.
+          No machine runs, so no machine costs anything.
         </Text>
       ) : (
         <ul className="side-list">

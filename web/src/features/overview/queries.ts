@@ -1,7 +1,7 @@
 import { OverviewDocument, type OverviewQuery } from "@/gql/gen";
 import { gql } from "@/lib/graphql";
 
-/** Everything on the overview, in one request; asked for again by live changes, and every half minute. */
+/** Everything on the overview in one request, refetched on live changes and every half minute. */
 export const overviewQuery = gql(OverviewDocument, {}, { refetchInterval: 30_000 });
 
 export type OverviewJob = OverviewQuery["jobs"]["edges"][number]["node"];

@@ -72,7 +72,7 @@ function AttemptLogView(p: Props & { attempt: Attempt }) {
   );
 }
 
-/** What keeps the reader from seeing the whole log here; null when nothing does. */
+/** Why the whole log is not visible here; null if it is. */
 function notice(
   log: ReturnType<typeof useAttemptLog>,
   size: number,
@@ -195,7 +195,7 @@ function AttemptFacts({ attempt: a }: { attempt: Attempt }) {
   );
 }
 
-/** What the task is, as it was declared when the run started. */
+/** The task's declaration when the run started. */
 function Details({
   run,
   task,

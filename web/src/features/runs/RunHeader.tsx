@@ -14,7 +14,7 @@ import { Ago, Duration } from "@/ui/Time";
 import { useRunActions } from "./actions";
 import type { RunDetail } from "./queries";
 
-/** Which run this is, how it stands, and what can be done with it. */
+/** The run's identity, state and actions. */
 export function RunHeader({ run }: { run: RunDetail }) {
   return (
     <>
@@ -41,8 +41,8 @@ export function RunHeader({ run }: { run: RunDetail }) {
 }
 
 /**
- * The compute instance of a single command, whose run has no tasks that tell: its job's, unless the last attempt was
- * somewhere else, such as on the workspace's agent.
+ * The compute instance of a single command, whose run has no tasks: the job's, unless the last
+ * attempt ran elsewhere, such as on the workspace's agent.
  */
 function computeOf(run: RunDetail) {
   const compute = run.singleCommand ? run.job?.compute : null;
@@ -95,7 +95,7 @@ function Facts({ run }: { run: RunDetail }) {
 function Actions({ run }: { run: RunDetail }) {
   const { cancel, repair } = useRunActions(run);
   const start = useStartRun();
-  // What the job declares now, with the values that this run had.
+  // The job's current parameters with this run's values.
   const had = new Map(run.parameters.map((p) => [p.name, p.value]));
   const parameters = run.job?.parameters.map((p) => ({ ...p, value: had.get(p.name) ?? p.value })) ?? [];
   const job = { id: run.jobId, name: run.jobName, parameters };
@@ -103,7 +103,7 @@ function Actions({ run }: { run: RunDetail }) {
     confirm({
       title: `Cancel this run of ${run.jobName}?`,
       effect:
-        "What runs is asked to end and is ended ten seconds later; what waits does not start. What has succeeded stays, and the run can be repaired.",
+        "Running tasks are asked to end, and are killed ten seconds later; waiting tasks do not start. Succeeded tasks stay, and the run can be repaired.",
       action: "Cancel the run",
       cancel: "Let it run",
       run: () => cancel.mutate(),

@@ -23,7 +23,7 @@ const icons: Record<RunDetail["status"], FaviconState> = {
   CANCELLED: "",
 };
 
-/** One run: what failed, its tasks as a graph or over time, and the log of one of them below. */
+/** One run: the failure, its tasks as a graph or over time, and the log of one of them below. */
 export function RunPage({ id, place }: { id: string; place: Place }) {
   const q = useQuery(runQuery(id));
   const run = q.data?.run;

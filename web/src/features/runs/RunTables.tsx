@@ -9,10 +9,10 @@ import { isActive } from "@/ui/Status";
 
 type Run = Pick<NonNullable<RunDetailQuery["run"]>, "id" | "status">;
 
-/** The tables that a run has read and written; nothing for one that has none. */
+/** The tables that a run has read and written; nothing without any. */
 export function RunTables({ run }: { run: Run }) {
   const active = isActive(run.status);
-  // Its key has the state: at the end it is asked for once more.
+  // The key has the state, so it is refetched at the end.
   const q = useQuery({
     ...gql(RunTablesDocument, { id: run.id }),
     queryKey: ["RunTables", run.id, active],
@@ -32,13 +32,12 @@ export function RunTables({ run }: { run: Run }) {
         <LineageList lineage={lineage} />
         {lineage.unresolved.length > 0 && (
           <Text size="sm" c="dimmed" mt="sm">
-            Of {plural(lineage.unresolved.length, "statement")} it is not wholly known what was read and
-            written.
+            The lineage of {plural(lineage.unresolved.length, "statement")} is incomplete.
           </Text>
         )}
         {lineage.truncated && (
           <Text size="sm" c="dimmed" mt="sm">
-            There is more than this: these are the oldest 10,000.
+            There are more: these are the oldest 10,000.
           </Text>
         )}
       </div>

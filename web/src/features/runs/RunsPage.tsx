@@ -15,7 +15,7 @@ import { type RunsFilter, runsJobsQuery, runsQuery } from "./queries";
 
 const statuses = Object.values(RunStatus).map((value) => ({ value, label: statusWord(value) }));
 
-/** All runs, newest first, filtered by what the address says. */
+/** All runs, newest first, filtered by the address. */
 export function RunsPage({ filter, unknown }: { filter: RunsFilter; unknown: readonly string[] }) {
   useTab("Runs");
   const navigate = useNavigate();
@@ -105,7 +105,10 @@ function Filters({ filter, set }: { filter: RunsFilter; set: (f: Partial<RunsFil
   );
 }
 
-/** Runs that began after the list was loaded: counted, and shown when asked for, so that rows do not jump. */
+/**
+ * Runs that began after the list was loaded. They are counted, and shown on request so that rows do
+ * not jump.
+ */
 function useFreshRuns(filter: RunsFilter, rows: readonly RunRowFragment[]) {
   const qc = useQueryClient();
   const key = JSON.stringify(filter);

@@ -34,7 +34,7 @@ it("says once why tasks wait, for whom, and leads to the compute instance", () =
   expect(within(second).queryByRole("link")).toBeNull();
 });
 
-it("is not there when nothing waits that could run", () => {
+it("is absent when no ready task waits", () => {
   const { container } = render(
     <Waiting tasks={[task("a", { status: "PENDING" }), task("b", { message: null })]} />,
   );

@@ -2,7 +2,7 @@ import { ComputeLink } from "@/ui/Machine";
 import { StatusIcon } from "@/ui/Status";
 import type { TaskDetail } from "./queries";
 
-/** Why tasks wait that could run: one line for each reason, with the compute instance that it is about. */
+/** Why ready tasks wait: one line per reason, with its compute instance. */
 export function Waiting({ tasks }: { tasks: readonly TaskDetail[] }) {
   const reasons = new Map<string, TaskDetail[]>();
   for (const t of tasks)

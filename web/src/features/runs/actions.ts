@@ -5,7 +5,7 @@ import { done, failed } from "@/lib/notify";
 import { type Entity, patchEntity } from "@/lib/patch";
 import { type RunDetail, runQuery } from "./queries";
 
-/** Cancel, shown at once and taken back when it is refused; and repair. */
+/** Cancels a run (shown at once, reverted if refused) and repairs it. */
 export function useRunActions(run: RunDetail) {
   const qc = useQueryClient();
   const reload = () => qc.invalidateQueries({ queryKey: runQuery(run.id).queryKey });
@@ -25,7 +25,7 @@ export function useRunActions(run: RunDetail) {
     mutationFn: () => request(RepairRunDocument, { input: { id: run.id } }),
     onSuccess: () => {
       void reload();
-      done("Running again what did not succeed.");
+      done("Running the unsuccessful tasks again.");
     },
     onError: (e) => {
       failed("The run was not repaired", e);

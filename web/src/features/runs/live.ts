@@ -5,7 +5,7 @@ import { patchEntity } from "@/lib/patch";
 import { useSubscription } from "@/lib/socket";
 import { type LiveState, liveKey, runQuery, withState } from "./queries";
 
-/** Keeps a run as it is now. */
+/** Keeps a run live. */
 export function useLiveRun(id: string, enabled: boolean) {
   const qc = useQueryClient();
   useSubscription(

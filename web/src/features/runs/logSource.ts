@@ -5,9 +5,9 @@ import { fromBase64, type LogBytes, type LogStore } from "@/ui/logStore";
 
 type Page = RunLogsSubscription["runLogs"];
 
-/** Bytes of one log that a page keeps. What is more is reached by going to the end, or by the download. */
+/** Bytes of one log that a page holds. The end and the download give access to the rest. */
 export const pageBytes = 192 * 1024 * 1024;
-/** How much of a log that is longer is read at its end. */
+/** Bytes that are read from the end of a longer log. */
 export const tailBytes = 16 * 1024 * 1024;
 
 export const toBytes = (p: Page): LogBytes[] =>
@@ -22,9 +22,9 @@ export const toBytes = (p: Page): LogBytes[] =>
 export type LogState = "reading" | "ended" | "full" | "failed";
 
 /**
- * Reads an attempt's log from the store's next offset on, and as it grows. After a broken connection, or
- * when a chunk is missing, it asks again from what it has: nothing is lost and nothing is doubled.
- * Gives the function that stops it.
+ * Reads an attempt's log from the store's next offset on, and as it grows. After a broken
+ * connection or a missing chunk it continues from that offset: nothing is lost or doubled. Returns
+ * the function that stops it.
  */
 export function readLog(attempt: string, store: LogStore, report: (s: LogState, error?: unknown) => void) {
   let eof = false;
@@ -73,8 +73,8 @@ async function lineAt(attempt: string, offset: number, signal: AbortSignal): Pro
 }
 
 /**
- * An offset a little before a line, found by halving: in a log too long to be read from its beginning,
- * it takes about twenty small requests.
+ * An offset shortly before a line, found by bisection. In a log that is too long to read from its
+ * beginning, it takes about twenty small requests.
  */
 export async function offsetOfLine(
   attempt: string,

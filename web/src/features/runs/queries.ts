@@ -10,13 +10,13 @@ import {
 import { gql, request } from "@/lib/graphql";
 import { split } from "@/lib/search";
 
-/** What the address of the runs page filters by. */
+/** Filters of the runs page, from the address. */
 export interface RunsFilter {
   status?: RunStatus[] | undefined;
   job?: string | undefined;
 }
 
-/** What an address filters by, and the statuses in it that there are not. */
+/** The filters in an address, and its unknown statuses. */
 export function runsFilter(a: { status?: string[] | undefined; job?: string | undefined }) {
   const { known, unknown } = split(a.status, Object.values(RunStatus));
   const filter: RunsFilter = { status: known, job: a.job };
@@ -40,23 +40,20 @@ export const runsQuery = (f: RunsFilter) =>
 /** Names for the filter by job. */
 export const runsJobsQuery = gql(RunsJobsDocument, {}, { staleTime: 60_000 });
 
-/** The last state of a run that was pushed, and when it came. */
+/** The last pushed state of a run and its time. */
 export interface LiveState {
   state: RunStateFragment;
   at: number;
 }
 export const liveKey = (id: string) => ["RunLive", id] as const;
 
-/** A run with its new state. What was frozen when it started is not sent again, and stays. */
+/** A run with its new state. Fields that were frozen at its start are not sent again and stay. */
 export function withState(run: RunDetail, state: RunStateFragment): RunDetail {
   const tasks = new Map(state.tasks.map((t) => [t.key, t]));
   return { ...run, ...state, tasks: run.tasks.map((t) => ({ ...t, ...tasks.get(t.key) })) };
 }
 
-/**
- * One run. An answer may be older than a state that was pushed while it was on its way, and there may
- * be no further push to put it right: the pushed one holds.
- */
+/** One run. A state that was pushed during the request overrides the answer, which may be older. */
 export const runQuery = (id: string) =>
   queryOptions({
     queryKey: ["RunDetail", { id }],

@@ -1,6 +1,6 @@
 import type { Attempt, RunDetail, TaskDetail } from "./queries";
 
-/** What the address of a run's page points to. */
+/** The part of a run's page that the address names. */
 export interface Place {
   task?: string | undefined;
   attempt?: number | undefined;
@@ -11,8 +11,8 @@ export interface Place {
 const later = (a: TaskDetail, b: TaskDetail) => ((a.startedAt ?? "") > (b.startedAt ?? "") ? a : b);
 
 /**
- * The task to show when nobody has chosen one: of what failed the one declared first, which is the one that
- * the run's own message names; else what runs, else what ran last, else the first.
+ * The default task: the failed one declared first, which the run's message names; else the running
+ * one, else the last one that ran, else the first.
  */
 export function defaultTask(run: RunDetail): TaskDetail | undefined {
   const failed = run.tasks.find((t) => t.status === "FAILED");

@@ -12,7 +12,9 @@ import { ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { When } from "@/ui/Time";
 import { placesQuery } from "./queries";
 
-/** Where the workspace's machines come from, and where its objects are kept: seen by all, changed by administrators. */
+/**
+ * The provider of machines and the storage of objects: visible to all, changed by administrators.
+ */
 export function PlacesCards() {
   const q = useQuery(placesQuery);
   if (q.error) return <ErrorPanel error={q.error} retry={() => q.refetch()} />;
@@ -25,7 +27,7 @@ export function PlacesCards() {
   );
 }
 
-/** Empty text is what was left out. */
+/** Empty text means omitted. */
 const given = (s: string) => s.trim() || null;
 
 function ProviderCard({ provider: p }: { provider: PlacesQuery["provider"] }) {
@@ -51,13 +53,13 @@ function ProviderCard({ provider: p }: { provider: PlacesQuery["provider"] }) {
       }),
     onSuccess: ({ updateProvider: { provider } }) => {
       qc.setQueryData<PlacesQuery>(placesQuery.queryKey, (old) => old && { ...old, provider });
-      done("The provider was tried, and saved.");
+      done("The provider was tested and saved.");
     },
   });
   return (
     <Card
       title="Provider"
-      about="Where compute instances and warehouses come from. So far only local exists: processes on the server's own machine."
+      about="The source of compute instances and warehouses. Currently only local exists: processes on the server's own machine."
     >
       {admin ? (
         <form onSubmit={form.onSubmit((v) => save.mutate(v))} noValidate>
@@ -96,7 +98,7 @@ function ProviderCard({ provider: p }: { provider: PlacesQuery["provider"] }) {
           <TrustFacts role={p.role} externalId={p.externalId} />
         </dl>
       )}
-      <Since at={p.updatedAt} otherwise="The default one: none has been registered." />
+      <Since at={p.updatedAt} otherwise="The default: no provider is registered." />
     </Card>
   );
 }
@@ -114,13 +116,13 @@ function StorageCard({ storage: s }: { storage: PlacesQuery["storage"] }) {
       }),
     onSuccess: ({ updateStorage: { storage } }) => {
       qc.setQueryData<PlacesQuery>(placesQuery.queryKey, (old) => old && { ...old, storage });
-      done("Something was written there and read back, and it is saved.");
+      done("The storage was tested by a write and a read, and saved.");
     },
   });
   return (
     <Card
       title="Storage"
-      about="Where the objects of the workspace are kept. So far only file: exists: the server's own files."
+      about="The storage of the workspace's objects. Currently only file: exists: the server's own files."
     >
       {admin ? (
         <form onSubmit={form.onSubmit((v) => save.mutate(v))} noValidate>
@@ -151,7 +153,7 @@ function StorageCard({ storage: s }: { storage: PlacesQuery["storage"] }) {
           <TrustFacts role={s.role} externalId={s.externalId} />
         </dl>
       )}
-      <Since at={s.updatedAt} otherwise="The server's own: none has been registered." />
+      <Since at={s.updatedAt} otherwise="The server's own: no storage is registered." />
     </Card>
   );
 }
@@ -223,7 +225,7 @@ const fieldOf = (e: Error | null) => (e instanceof RequestError && e.field ? cam
 
 const errorAt = (e: Error | null, field: string) => (fieldOf(e) === field ? e?.message : undefined);
 
-/** A refusal that speaks of no field of the form. */
+/** An error that names no field of the form. */
 function Refused({ error, known }: { error: Error | null; known: object }) {
   const field = fieldOf(error);
   return error && !(field && field in known) ? <ErrorPanel error={error} /> : null;

@@ -10,7 +10,7 @@ import { Allowed } from "@/ui/Allowed";
 
 type Quota = SettingsQuery["quotas"][number];
 
-/** The workspace's ceilings, how near they are, and a form to move them. */
+/** The workspace's quotas, their use, and a form to change them. */
 export function QuotasCard({ quotas }: { quotas: readonly Quota[] }) {
   return (
     <section className="card" aria-label="Quotas">

@@ -8,7 +8,7 @@ import { done, failed } from "@/lib/notify";
 import { Allowed } from "@/ui/Allowed";
 import { confirm } from "@/ui/dialogs";
 
-/** Removes what the first workspace starts with. */
+/** Removes the first workspace's samples. */
 export function SamplesCard() {
   const qc = useQueryClient();
   const remove = useMutation({

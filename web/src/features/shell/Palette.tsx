@@ -27,7 +27,7 @@ import { useLogout } from "./useLogout";
 
 const icon = (Icon: typeof IconPlus) => <Icon size={18} stroke={1.6} aria-hidden />;
 
-/** Ctrl+K: pages, jobs, runs, machines and what can be done with them. */
+/** Ctrl+K: pages, jobs, runs, machines and their commands. */
 export function Palette({ onShortcuts }: { onShortcuts: () => void }) {
   const [open, setOpen] = useState(false);
   const [query, setQuery] = useState("");

@@ -34,7 +34,7 @@ function LiveBadge() {
   );
 }
 
-/** The frame of every page for those who have signed in. */
+/** The frame of every page after sign-in. */
 export function Shell() {
   useLiveWorkspace();
   const navigate = useNavigate();

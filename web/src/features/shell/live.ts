@@ -11,9 +11,9 @@ import { patchEntity } from "@/lib/patch";
 import { announceRun } from "@/lib/runEvents";
 import { connection, useSubscription } from "@/lib/socket";
 
-/** Asks again for lists and counts that a change of a run moves, once a second at most. */
+/** Refetches lists and counts that a run's change affects, at most once a second. */
 function refreshSoon(qc: QueryClient, timer: { current: ReturnType<typeof setTimeout> | undefined }) {
-  // A list that is on its way now may have been read before the change; asking again is cheap.
+  // A list in flight may have been read before the change; another request is cheap.
   const late = qc.isFetching({ queryKey: ["RunsList"] }) > 0 ? ["RunsList"] : [];
   const keys = ["Overview", "JobsList", "JobRuns", ...late];
   timer.current ??= setTimeout(() => {
@@ -22,15 +22,15 @@ function refreshSoon(qc: QueryClient, timer: { current: ReturnType<typeof setTim
   }, 1_000);
 }
 
-/** What a machine has whole: the engines of a warehouse. */
+/** Fields of a machine that are replaced whole: a warehouse's engines. */
 const wholeOf = ["engines"];
 
 /** Lists that show machines of each kind. */
 const machineLists = { Compute: "ComputeList", Warehouse: "WarehousesList" } as const;
 
 /**
- * Shows machines as they are now. One that is new, or is in another state than before, changes what lists hold,
- * what they cost together, and what there is room for.
+ * Keeps machines live. A new machine or a new state changes the lists, their total cost and the
+ * free room.
  */
 function useMachineEvents(qc: QueryClient) {
   const known = useRef(new Map<string, string>());
@@ -45,7 +45,10 @@ function useMachineEvents(qc: QueryClient) {
   };
 }
 
-/** Without the socket there are no events: what the page shows is asked for every five seconds instead. */
+/**
+ * Without the socket there are no events: the page's queries are refetched every five seconds
+ * instead.
+ */
 function usePollingWhile(on: boolean) {
   const qc = useQueryClient();
   useEffect(() => {
@@ -55,7 +58,7 @@ function usePollingWhile(on: boolean) {
   }, [qc, on]);
 }
 
-/** Keeps everything that shows runs, agents and machines as they are now, on all pages. */
+/** Keeps runs, agents and machines live on all pages. */
 export function useLiveWorkspace() {
   const qc = useQueryClient();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);

@@ -12,7 +12,7 @@ import {
   IconUsers,
 } from "@tabler/icons-react";
 
-/** The pages of the console, as they stand in the side bar. `key` follows g. */
+/** The pages of the console in the order of the side bar. `key` follows g. */
 export const sections = [
   {
     title: "Work",

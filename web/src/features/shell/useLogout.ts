@@ -5,7 +5,7 @@ import { request } from "@/lib/graphql";
 import { failed } from "@/lib/notify";
 import { sessionQuery } from "@/lib/session";
 
-/** Ends the session and forgets everything that was loaded. */
+/** Ends the session and clears all loaded data. */
 export function useLogout() {
   const navigate = useNavigate();
   const qc = useQueryClient();

@@ -43,7 +43,7 @@ import { took } from "./took";
 
 const states = Object.values(StatementState).map((value) => ({ value, label: statusWord(value) }));
 
-/** All statements, newest first, filtered by what the address says. */
+/** All statements, newest first, filtered by the address. */
 export function HistoryPage({ filter, unknown }: { filter: HistoryFilter; unknown: readonly string[] }) {
   useTab("Statements");
   const navigate = useNavigate();
@@ -65,7 +65,7 @@ export function HistoryPage({ filter, unknown }: { filter: HistoryFilter; unknow
           </Link>,
         ]}
         title="Statements"
-        description="Everything that was run in this workspace, newest first. Results are kept for a day."
+        description="All statements of this workspace, newest first. Results are kept for a day."
         actions={<Filters filter={filter} set={set} />}
       />
       {valid && q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}
@@ -164,7 +164,10 @@ function Filters({ filter, set }: { filter: HistoryFilter; set: (f: Partial<Hist
   );
 }
 
-/** Statements that came after the list was loaded: counted, and shown when asked for, so that rows do not jump. */
+/**
+ * Statements that began after the list was loaded. They are counted, and shown on request so that
+ * rows do not jump.
+ */
 function useFresh(filter: HistoryFilter, rows: readonly StatementRow[], enabled: boolean) {
   const qc = useQueryClient();
   const key = JSON.stringify(filter);
@@ -191,7 +194,7 @@ function useFresh(filter: HistoryFilter, rows: readonly StatementRow[], enabled:
   return { count, show };
 }
 
-/** Runs a statement once more, as it was, and opens it. What destroys is asked about first. */
+/** Runs a statement again and opens it. Destructive statements need a confirmation. */
 function useRerun() {
   const qc = useQueryClient();
   const navigate = useNavigate();
@@ -215,7 +218,7 @@ function useRerun() {
     onError: (e) => failed("The statement was not run", e),
   });
   return (row: StatementRow) => {
-    const effect = danger(row.query) ?? (row.write ? "It writes, and will write once more." : null);
+    const effect = danger(row.query) ?? (row.write ? "It writes, and will write again." : null);
     if (!effect) return m.mutate(row);
     confirm({
       title: "Run this statement again?",

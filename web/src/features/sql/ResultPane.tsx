@@ -27,7 +27,7 @@ const views = [
   { value: "details", label: "Details" },
 ];
 
-/** What the statements of a tab have come to. */
+/** The results of a tab's statements. */
 export function ResultPane({
   runs,
   shown,
@@ -44,9 +44,9 @@ export function ResultPane({
   view: View;
   onView: (v: View) => void;
   onShow: (n: number) => void;
-  /** To where the mistake is. */
+  /** Moves the cursor to the error. */
   onGoTo: () => void;
-  /** Where that is in the text as it is now, such as line 3, column 8. */
+  /** The error's position in the current text, such as line 3, column 8. */
   place: string | null;
 }) {
   const present = runs[Math.min(shown, runs.length - 1)];
@@ -133,7 +133,7 @@ function Shown({
   view: View;
   onView: (v: View) => void;
   onGoTo: () => void;
-  /** Where that is in the text as it is now, such as line 3, column 8. */
+  /** The error's position in the current text, such as line 3, column 8. */
   place: string | null;
 }) {
   const source = useMemo(() => sourceOf(s), [s]);
@@ -190,7 +190,7 @@ function Shown({
   );
 }
 
-/** The engine that serves a statement; why it does on hover and on focus, and among the details. */
+/** The engine of a statement. The reason is shown on hover, on focus and in the details. */
 function EngineButton({
   engine,
   reason,
@@ -222,14 +222,14 @@ function EngineButton({
 
 const total = (s: Statement) => s.chunks.reduce((n, c) => n + Number(c.rows), 0);
 
-/** What changes files and no rows; its own rows tell what it did. */
+/** Statements that change files and no rows; their result rows report the effect. */
 const maintains: ReadonlySet<string> = new Set(["OPTIMIZE", "EXPIRE SNAPSHOTS", "REMOVE ORPHAN FILES"]);
 
-/** What came of it, in words. */
+/** The outcome in words. */
 function outcome(s: Statement): string {
   if (s.columns.length > 0 && !s.write) return plural(total(s), "row");
   if (s.kind && maintains.has(s.kind)) return "Done";
-  if (s.rowCount === null) return "Done; how many rows it changed is not known";
+  if (s.rowCount === null) return "Done; the number of changed rows is unknown";
   const n = Number(s.rowCount);
   return s.write && n > 0 ? `${plural(n, "row")} changed` : "Done";
 }
@@ -252,7 +252,7 @@ function Elapsed({ statement: s }: { statement: Statement }) {
 }
 
 function Waiting({ statement: s }: { statement: Statement }) {
-  const word = s.state === "QUEUED" ? "Waiting for its turn" : "Running";
+  const word = s.state === "QUEUED" ? "Queued" : "Running";
   return (
     <div className="sql-waiting">
       <Progress

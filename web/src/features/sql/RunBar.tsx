@@ -19,7 +19,7 @@ const limits = [
   { value: "0", label: "No limit" },
 ];
 
-/** What runs the text of a tab, where, and with what. */
+/** The bar that runs a tab's text, with its warehouse, engine and names. */
 export function RunBar({
   tab,
   store,
@@ -35,7 +35,7 @@ export function RunBar({
   tab: SqlTab;
   store: TabStore;
   warehouses: readonly WarehouseOption[];
-  /** That it runs on. */
+  /** The warehouse that runs it. */
   warehouse: WarehouseOption | undefined;
   running: boolean;
   cancelling: boolean;
@@ -152,7 +152,7 @@ export function RunBar({
   );
 }
 
-/** Which engine serves what the tab runs: the warehouse's choice, or one that is named. */
+/** The engine of the tab's statements: the warehouse's choice or a named one. */
 function EngineSelect({
   tab,
   store,
@@ -183,7 +183,7 @@ function EngineSelect({
   );
 }
 
-/** Where names without a database and a schema resolve. */
+/** The default database and schema of names. */
 function Home({ tab, store }: { tab: SqlTab; store: TabStore }) {
   const databases = useQuery(databasesQuery).data ?? [];
   const schemas = useQuery(schemasQuery(tab.database)).data ?? [];

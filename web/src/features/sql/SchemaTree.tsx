@@ -19,7 +19,10 @@ interface Insert {
   onInsert: (text: string) => void;
 }
 
-/** Databases, schemas, tables and columns: each level is asked for when it is opened, and a click on a name writes it. */
+/**
+ * Databases, schemas, tables and columns. Each level loads when it is opened; a click on a name
+ * inserts it.
+ */
 export function SchemaTree({ onInsert }: Insert) {
   const qc = useQueryClient();
   const q = useQuery(databasesQuery);

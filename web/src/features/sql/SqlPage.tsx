@@ -38,7 +38,7 @@ import { TabBar } from "./TabBar";
 
 const SqlEditor = lazy(() => import("@/ui/SqlEditor"));
 
-/** What an address asks for: a statement that was run, or a text to begin with. */
+/** A request in the address: an earlier statement, or an initial text. */
 export interface Asked {
   statement?: string | undefined;
   q?: string | undefined;
@@ -69,7 +69,7 @@ export function SqlPage(asked: Asked) {
   );
 }
 
-/** Opens what the address asks for, and takes it out of the address. */
+/** Opens what the address requests, and removes the request from the address. */
 function useAsked(store: TabStore, { statement, q, warehouse }: Asked) {
   const qc = useQueryClient();
   const navigate = useNavigate();
@@ -89,7 +89,7 @@ function useAsked(store: TabStore, { statement, q, warehouse }: Asked) {
 }
 
 function openStatement(store: TabStore, s: Statement | null) {
-  if (!s) return failed("There is no such statement", "It may be of another workspace.");
+  if (!s) return failed("There is no such statement", "It may belong to another workspace.");
   const there = store.get().list.find((t) => t.runs.some((r) => r.id === s.id));
   if (there) {
     store.show(there.id);
@@ -112,7 +112,7 @@ function asParameter(v: unknown): SqlTab["parameters"][number] {
   return { kind: typeof v === "boolean" ? "boolean" : "number", value: String(v) };
 }
 
-/** Names of the catalog for completion, as far as they are asked for. */
+/** Catalog names for completion, loaded on demand. */
 function useCatalogNames(): CatalogNames {
   const qc = useQueryClient();
   return useMemo(
@@ -127,7 +127,10 @@ function useCatalogNames(): CatalogNames {
   );
 }
 
-/** Where the mistake of a statement is in the text as it is now; null where there is none, or the text is another one. */
+/**
+ * The position of a statement's error in the current text; null without an error or if the text has
+ * changed.
+ */
 export function markOf(tab: SqlTab, s: Statement | null | undefined): Mark | null {
   const run = tab.runs.find((r) => r.id === s?.id);
   if (!run || !s?.error?.line) return null;
@@ -174,10 +177,7 @@ function Workbench({ store, asked }: { store: TabStore; asked: Asked }) {
     try {
       editor.current?.replaceAll(formatDialect(present().text, { dialect, keywordCase: "upper" }));
     } catch {
-      failed(
-        "The text was left as it is",
-        "Something in it cannot be laid out: a quote or a bracket may be missing.",
-      );
+      failed("The text was left as it is", "It cannot be formatted: a quote or a bracket may be missing.");
     }
   };
   const onCancel = () => {
@@ -196,7 +196,7 @@ function Workbench({ store, asked }: { store: TabStore; asked: Asked }) {
           <TabBar tabs={tabs} store={store} />
           {store.full && (
             <Alert color="yellow" icon={<IconAlertTriangle size={16} aria-hidden />} py={4}>
-              This browser keeps no more: what you write is gone when the page is closed.
+              This browser cannot store more: your text is lost when the page is closed.
             </Alert>
           )}
           <EditorRoom>
@@ -268,7 +268,7 @@ function NoWarehouse() {
 const smallest = 96;
 const tallest = 900;
 
-/** Room for the text, which the reader makes taller or lower. */
+/** The area of the text, with an adjustable height. */
 function EditorRoom({ children }: { children: React.ReactNode }) {
   const [height, setHeight] = useLocalStorage({
     key: "millpond-sql-height",

@@ -7,7 +7,7 @@ import { Ago, When } from "@/ui/Time";
 import { isOver, type Statement } from "./queries";
 import { took } from "./took";
 
-/** Everything that is known of a statement. */
+/** All details of a statement. */
 export function StatementFacts({ statement: s }: { statement: Statement }) {
   return (
     <div className="card-pad">

@@ -4,7 +4,7 @@ import { useState } from "react";
 import type { TabStore, Tabs } from "@/lib/sqlTabs";
 import { confirm } from "@/ui/dialogs";
 
-/** The texts that are open. A double click, or F2, gives one another name. */
+/** The open tabs. A double click or F2 renames a tab. */
 export function TabBar({ tabs, store }: { tabs: Tabs; store: TabStore }) {
   const [naming, setNaming] = useState<string | null>(null);
   const rename = (id: string, name: string) => {
@@ -16,7 +16,7 @@ export function TabBar({ tabs, store }: { tabs: Tabs; store: TabStore }) {
     if (!tab?.text.trim()) return store.close(id);
     confirm({
       title: `Close ${tab.name}?`,
-      effect: "Its text goes with it. What it ran stays in the history.",
+      effect: "Its text is deleted. Its statements stay in the history.",
       action: "Close it",
       run: () => store.close(id),
     });

@@ -11,7 +11,10 @@ const exact = (s: string) => String(Number(s)) === s;
 const rawJson = (JSON as { rawJSON?: (s: string) => unknown }).rawJSON;
 const number = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
-/** The value of a parameter as the server takes it: a number with all its digits. Throws an Error that says what is wrong. */
+/**
+ * A parameter's value for the server: a number with all its digits. Throws an Error with the
+ * reason.
+ */
 export function parameterValue(p: Parameter, n: number): unknown {
   if (p.kind === "null") return null;
   if (p.kind === "text") return p.value;
@@ -22,7 +25,7 @@ export function parameterValue(p: Parameter, n: number): unknown {
   return exact(v) || !rawJson ? Number(v) : rawJson(v);
 }
 
-/** What a statement would destroy, in words that ask; null for one that destroys nothing at once. */
+/** A warning about a statement's destructive effect; null without one. */
 export function danger(sql: string): string | null {
   const words = tokens(sql)
     .filter((t) => t.kind === "name")
@@ -42,7 +45,7 @@ export function danger(sql: string): string | null {
   return first === "truncate" ? "This deletes every row of the table." : null;
 }
 
-/** Sends a statement; the answer comes at once, and the statement goes on. */
+/** Sends a statement. The answer arrives at once; the statement goes on. */
 export function useExecute() {
   const qc = useQueryClient();
   return async (input: ExecuteStatementInput): Promise<Statement> => {
@@ -54,7 +57,7 @@ export function useExecute() {
   };
 }
 
-/** Asks for a statement's end. */
+/** Cancels a statement. */
 export function useCancel() {
   const qc = useQueryClient();
   return useMutation({

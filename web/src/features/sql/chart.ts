@@ -7,11 +7,14 @@ export interface ChartChoice {
   y: readonly number[];
 }
 
-/** More points than this say no more. */
+/** The maximum number of points; more add nothing visible. */
 export const chartAtMost = 10_000;
 const palette = ["#1c7ed6", "#e8590c", "#2b8a3e", "#9c36b5", "#0b7285", "#c2255c", "#846300", "#5f3dc4"];
 
-/** What suits the columns: numbers over the first column that is none, over time as a line. Null where there are no numbers. */
+/**
+ * A default chart for the columns: numbers over the first other column, as a line over time. Null
+ * without numbers.
+ */
 export function proposal(columns: readonly ResultColumn[], rows: number): ChartChoice | null {
   const numbers = columns.flatMap((c, i) => (isNumeric(c.type) ? [i] : []));
   if (numbers.length === 0) return null;

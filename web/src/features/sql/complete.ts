@@ -2,7 +2,7 @@ import type { Completion, CompletionContext, CompletionResult } from "@codemirro
 import { quoteName, statementAt, tokens } from "@/lib/sqlText";
 import { type NamedTable, namedTables } from "./names";
 
-/** What completion asks the catalog for, level by level. */
+/** The catalog names that completion needs, level by level. */
 export interface CatalogNames {
   databases: () => Promise<readonly string[]>;
   schemas: (database: string) => Promise<readonly string[]>;
@@ -39,7 +39,7 @@ export function resolve(path: readonly string[], home: Home): [string, string, s
   return a && b && c && path.length === 3 ? [a, b, c] : null;
 }
 
-/** Nothing is completed in the middle of a text or a comment. */
+/** Whether a place is inside a text or a comment, where nothing is completed. */
 const insideText = (sql: string, at: number) =>
   tokens(sql).some((t) => {
     if (t.from >= at || (t.kind !== "text" && t.kind !== "comment")) return false;
@@ -59,7 +59,7 @@ export async function complete(
   if (!c.explicit && !parents && !last) return null;
   if (insideText(sql, c.pos)) return null;
   const around = statementAt(sql, c.pos) ?? { from: 0, to: sql.length };
-  // What is being typed names nothing yet.
+  // The name being typed is incomplete.
   const typed = c.pos - parents.length - last.length;
   const tables = namedTables(sql.slice(around.from, typed) + sql.slice(c.pos, around.to));
   const path = (parents.match(part) ?? []).map(unquote);
@@ -79,7 +79,7 @@ const tableOptions = (tables: readonly { name: string; view: boolean }[]) =>
     option(t.name, t.view ? "interface" : "class", { detail: t.view ? "view" : "table", boost: 10 }),
   );
 
-/** What can stand where no name goes before. */
+/** Completions without a preceding name. */
 async function anywhere(tables: readonly NamedTable[], catalog: CatalogNames, home: Home) {
   const [columns, here, schemas, databases] = await Promise.all([
     Promise.all(tables.slice(0, 8).map((t) => columnsOf(t, catalog, home, 30))),
@@ -99,7 +99,7 @@ async function anywhere(tables: readonly NamedTable[], catalog: CatalogNames, ho
   ]);
 }
 
-/** What can stand after names and a dot: all readings of them together. */
+/** Completions after names and a dot, for all possible meanings of the names. */
 async function below(
   path: readonly string[],
   tables: readonly NamedTable[],

@@ -1,7 +1,7 @@
 import { type Engine, engineName, hasTrino } from "@/lib/engine";
 import type { StatementRow } from "./queries";
 
-/** What leaves the choice of the engine to the warehouse. */
+/** The value that lets the warehouse choose the engine. */
 export const automatic = "auto";
 
 interface Warehouse {
@@ -20,11 +20,14 @@ export const engineChoices = (w: Warehouse | undefined) => [
   ...(w && hasTrino(w) ? [{ value: "trino", label: "Trino", about: "also for reads" }] : []),
 ];
 
-/** The engine as the warehouse can be asked for it: none that it does not have. */
+/** The engine for a request; undefined if the warehouse does not have it. */
 export const engineOn = (w: Warehouse | undefined, engine: string | undefined) =>
   engineChoices(w).some((c) => c.value === engine) ? engine : undefined;
 
-/** The engine that a statement has named: that which served it, where the warehouse would have chosen another by itself. */
+/**
+ * The engine that a statement named: the one that served it, if the warehouse would have chosen
+ * another.
+ */
 export function namedEngine(
   s: Pick<StatementRow, "engine" | "write" | "kind" | "warehouse">,
 ): string | undefined {

@@ -2,10 +2,10 @@ import type { ResultSource } from "@/lib/result";
 import { headText, keysOf, rowText, type Values } from "@/lib/table";
 import type { Statement } from "./queries";
 
-/** Rows that are written at once, before the page may breathe. */
+/** Rows per slice. Between slices the page stays responsive. */
 const atOnce = 5_000;
 
-/** A file of the whole result, part by part, and the share of it that is done. */
+/** The parts of a file with the whole result, each with the share that is done. */
 export async function* fileParts(source: ResultSource, f: "csv" | "json", signal: AbortSignal) {
   const keys = keysOf(source.columns);
   const last = source.columns.length - 1;

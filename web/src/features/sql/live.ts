@@ -6,7 +6,7 @@ import { patchEntity } from "@/lib/patch";
 import { subscribe } from "@/lib/socket";
 import { isOver, type Statement, statementQuery } from "./queries";
 
-/** Writes what is known of a statement into everything that shows it. What is over never becomes less so. */
+/** Writes a statement into every cached view of it. A final state never reverts. */
 export function takeStatement(qc: QueryClient, s: Statement) {
   const { queryKey } = statementQuery(s.id);
   const known = qc.getQueryData(queryKey)?.statement;
@@ -22,7 +22,9 @@ const messageOf = (e: unknown) => {
   return first?.message ?? "The statement can no longer be watched.";
 };
 
-/** Keeps a statement as it is now until it is over, and gives it then. It is watched once, however many look. */
+/**
+ * Keeps a statement live until it is over, and resolves to it. All watchers share one subscription.
+ */
 export function watchStatement(qc: QueryClient, id: string): Promise<Statement> {
   const under = watched.get(id);
   if (under) return under;
@@ -50,14 +52,14 @@ export function watchStatement(qc: QueryClient, id: string): Promise<Statement> 
   return end;
 }
 
-/** A statement, as it is now; null where there is none such. */
+/** A live statement; null if it does not exist. */
 export function useStatement(id: string | undefined) {
   const qc = useQueryClient();
   const q = useQuery({ ...statementQuery(id ?? ""), enabled: id !== undefined, staleTime: 60_000 });
   const s = q.data?.statement;
   const running = s && !isOver(s) ? s.id : undefined;
   useEffect(() => {
-    // What fails is told by the query, which is asked again.
+    // The query reports failures; it is refetched.
     if (running)
       watchStatement(qc, running).catch(() =>
         qc.invalidateQueries({ queryKey: statementQuery(running).queryKey }),

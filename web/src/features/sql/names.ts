@@ -1,6 +1,6 @@
 import { tokens } from "@/lib/sqlText";
 
-/** A table that a statement names, and what it calls it. */
+/** A table in a statement, and its alias. */
 export interface NamedTable {
   path: string[];
   alias: string | null;

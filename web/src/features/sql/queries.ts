@@ -17,13 +17,13 @@ export type StatementRow = StatementRowFragment;
 /** Whether a statement can still change by itself. */
 export const isOver = (s: { state: StatementState }) => s.state !== "QUEUED" && s.state !== "RUNNING";
 
-/** One statement; null where there is none such. */
+/** One statement; null if it does not exist. */
 export const statementQuery = (id: string) => gql(StatementDetailDocument, { id });
 
 /** Warehouses to choose from. */
 export const warehousesQuery = gql(SqlWarehousesDocument, {}, { staleTime: 5_000 });
 
-/** What the address of the history filters by. */
+/** Filters of the history, from the address. */
 export interface HistoryFilter {
   state?: StatementState[] | undefined;
   warehouse?: string | undefined;
@@ -32,7 +32,7 @@ export interface HistoryFilter {
   q?: string | undefined;
 }
 
-/** What an address filters by, and the states in it that there are not. */
+/** The filters in an address, and its unknown states. */
 export function historyFilter(a: Omit<HistoryFilter, "state"> & { state?: string[] | undefined }) {
   const { known, unknown } = split(a.state, Object.values(StatementState));
   const filter: HistoryFilter = { ...a, state: known };

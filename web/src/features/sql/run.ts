@@ -7,13 +7,15 @@ import { confirm } from "@/ui/dialogs";
 import { danger, parameterValue, useExecute } from "./actions";
 import { watchStatement } from "./live";
 
-/** What was refused before it was a statement. */
+/** A refusal before a statement was created. */
 export interface Refusal {
   tab: string;
   error: unknown;
 }
 
-/** Runs stretches of a tab's text, one after another, to the first that fails. What destroys is asked about first. */
+/**
+ * Runs parts of a tab's text in order until one fails. Destructive statements need a confirmation.
+ */
 export function useRun(
   store: TabStore,
   warehouse: string | undefined,

@@ -4,7 +4,7 @@ import { ResultSource } from "@/lib/result";
 import { requestRows } from "@/lib/rows";
 import type { Statement } from "./queries";
 
-/** Results that are kept at hand, so that going from tab to tab loads nothing again. */
+/** Number of results in memory, so that switching tabs loads nothing again. */
 const keeps = 4;
 const sources = new Map<string, ResultSource>();
 
@@ -14,7 +14,7 @@ async function loadPiece(id: string, n: number, signal: AbortSignal) {
   if (data.statement?.chunk && rows) return rows;
   if (data.statement)
     throw new RequestError(
-      [{ message: "That part of the result is still to come.", extensions: { code: "UNAVAILABLE" } }],
+      [{ message: "That part of the result is not available yet.", extensions: { code: "UNAVAILABLE" } }],
       200,
     );
   throw new RequestError(
@@ -28,7 +28,7 @@ async function loadPiece(id: string, n: number, signal: AbortSignal) {
   );
 }
 
-/** The result of a statement, with the pieces that there are by now; null while nothing is known of it. */
+/** The result of a statement with its current pieces; null while it is unknown. */
 export function sourceOf(s: Statement): ResultSource | null {
   if (s.columns.length === 0) return null;
   const pieces = s.chunks.map((c) => Number(c.rows));

@@ -1,8 +1,10 @@
 package com.sun.security.auth.module;
 
 /**
- * Stands in for the JDK's own class in a Trino whose user has no name in the system's list of users, as each warehouse's has: the original then has no name
- * either, without which Hadoop's file system, through which Trino reads and writes files, refuses to work. The platform gives the name as user.name.
+ * Replaces the JDK's class for a Trino whose user has no entry in the system's user list, which is
+ * the case for each warehouse. The JDK's class then returns no name, and Hadoop's file system, with
+ * which Trino reads and writes files, does not work without one. The platform passes the name as
+ * user.name.
  */
 public class UnixSystem {
     protected String username = System.getProperty("user.name");

@@ -1,0 +1,231 @@
+package domain
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+)
+
+// finalizeLineage corrects and stores the lineage of a statement that has ended, and returns it.
+func finalizeLineage(ctx context.Context, tx Tx, st *Statement, end StatementEnd, seen Lineage) (Lineage, error) {
+	owners, err := scanOwners(ctx, tx, end.Scans)
+	if err != nil {
+		return seen, err
+	}
+	after, resolution := settlement(*st, end, seen, owners)
+	if st.State == StatementSucceeded {
+		st.Resolution = resolution
+	}
+	s := after.since(seen)
+	s.Statement = st.ID
+	if len(s.Removed)+len(s.Added)+len(s.Columns) == 0 {
+		return after, nil
+	}
+	return after, tx.SettleLineage(ctx, s)
+}
+
+// scanOwners returns the tables that own directories of scanned files.
+func scanOwners(ctx context.Context, tx Tx, scans []StatementScan) (map[string]TableID, error) {
+	var directories []string
+	known := map[string]bool{}
+	for _, scan := range scans {
+		for d := range parents(scan.File) {
+			if !known[d] {
+				known[d] = true
+				directories = append(directories, d)
+			}
+		}
+	}
+	if len(directories) == 0 {
+		return nil, nil
+	}
+	return tx.LocationOwners(ctx, directories)
+}
+
+// parents yields the directories of a file, innermost first.
+func parents(file string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		scheme, rest, _ := strings.Cut(file, "://")
+		for d := path.Dir(rest); d != "." && d != "/" && yield(scheme+"://"+d); {
+			d = path.Dir(d)
+		}
+	}
+}
+
+// tableUse is a statement's use of a table, as its engine reports it.
+type tableUse struct {
+	written   bool
+	asLoaded  bool    // read, as of a snapshot that the engine does not report
+	snapshots []int64 // read
+}
+
+func (u *tableUse) read(snapshot *int64) {
+	switch {
+	case snapshot == nil:
+		u.asLoaded = true
+	case !slices.Contains(u.snapshots, *snapshot):
+		u.snapshots = append(u.snapshots, *snapshot)
+	}
+}
+
+// settlement returns the lineage of a statement: what the catalog recorded, corrected by the
+// engine's report. An engine also loads tables that it only writes, reloads a table after a commit
+// conflict, and commits nothing if no row changes.
+func settlement(st Statement, end StatementEnd, seen Lineage, owners map[string]TableID) (after Lineage, resolution LineageResolution) {
+	ids := byName(seen.Read)
+	for key, id := range byName(seen.Written) {
+		ids[key] = id
+	}
+	resolution = LineageResolved
+	if len(end.Tables)+len(ids) == 0 {
+		resolution = LineageNone
+	}
+	if end.Failure != nil { // its engine was lost after the commit, and did not report the tables
+		resolution = LineageUnresolved
+	}
+	uses, columns := map[TableID]*tableUse{}, columnsOf(end.Scans, owners)
+	var order []TableID
+	for _, t := range end.Tables {
+		id := ids[tableKey(t.Database, t.Schema, t.Table)]
+		if id == "" {
+			if !changesCatalog(st.Kind) {
+				resolution = LineageUnresolved
+			}
+			continue
+		}
+		if uses[id] == nil {
+			uses[id] = &tableUse{}
+			order = append(order, id)
+		}
+		switch {
+		case t.Target:
+			uses[id].written = true
+		case !st.leavesTarget(end, t):
+			uses[id].read(t.Snapshot)
+			columns[id] = append(columns[id], t.Columns...)
+		}
+	}
+	for _, id := range order {
+		uses[id].finalize(id, seen, st.State == StatementSucceeded, &after)
+	}
+	for _, e := range seen.Read {
+		if uses[e.TableID] == nil {
+			after.Read = append(after.Read, e)
+		}
+	}
+	for _, e := range seen.Written {
+		if uses[e.TableID] == nil {
+			after.Written = append(after.Written, e)
+		}
+	}
+	for i, e := range after.Read {
+		if c := slices.Compact(slices.Sorted(slices.Values(columns[e.TableID]))); len(c) > 0 {
+			after.Read[i].Columns = c
+		}
+	}
+	oldestFirst(after.Read)
+	oldestFirst(after.Written)
+	return after, resolution
+}
+
+func oldestFirst(entries []LineageEntry) {
+	slices.SortStableFunc(entries, func(a, b LineageEntry) int { return a.At.Compare(b.At) })
+}
+
+// finalize adds the final entries of one table.
+func (u *tableUse) finalize(id TableID, seen Lineage, succeeded bool, to *Lineage) {
+	ofTable := func(all []LineageEntry) (found []LineageEntry) {
+		for _, e := range all {
+			if e.TableID == id {
+				found = append(found, e)
+			}
+		}
+		return found
+	}
+	read, written := ofTable(seen.Read), ofTable(seen.Written)
+	base := append(slices.Clone(read), written...)[0]
+	if n := len(read); u.asLoaded && n > 0 { // earlier loads were for commits that had a conflict
+		u.read(&read[n-1].SnapshotID)
+	}
+	for _, snapshot := range u.snapshots {
+		e := base
+		if i := slices.IndexFunc(read, func(r LineageEntry) bool { return r.SnapshotID == snapshot }); i >= 0 {
+			e = read[i]
+		}
+		e.Direction, e.SnapshotID = LineageRead, snapshot
+		to.Read = append(to.Read, e)
+	}
+	if u.written && len(written) == 0 && succeeded {
+		base.Direction, base.SnapshotID, base.Columns = LineageWritten, 0, nil
+		written = []LineageEntry{base}
+	}
+	for _, e := range written {
+		if e.SnapshotID != 0 || len(written) == 1 { // else it is part of the change that made a snapshot
+			to.Written = append(to.Written, e)
+		}
+	}
+}
+
+// leavesTarget reports whether the table is the statement's own target, read without changing a
+// row.
+func (s *Statement) leavesTarget(end StatementEnd, t StatementTable) bool {
+	return s.Rows == 0 && s.ChangesRows() && s.Kind != "INSERT" && slices.ContainsFunc(end.Tables, func(o StatementTable) bool {
+		return o.Target && tableKey(o.Database, o.Schema, o.Table) == tableKey(t.Database, t.Schema, t.Table)
+	})
+}
+
+// since returns the changes of the lineage since before.
+func (l Lineage) since(before Lineage) (s LineageSettlement) {
+	s.Columns = map[TableID][]string{}
+	for _, pair := range [][2][]LineageEntry{{before.Read, l.Read}, {before.Written, l.Written}} {
+		for _, e := range pair[0] {
+			if !slices.ContainsFunc(pair[1], e.same) {
+				s.Removed = append(s.Removed, e)
+			}
+		}
+		for _, e := range pair[1] {
+			switch {
+			case !slices.ContainsFunc(pair[0], e.same):
+				s.Added = append(s.Added, e)
+			case e.Direction == LineageRead && e.Columns != nil:
+				s.Columns[e.TableID] = e.Columns
+			}
+		}
+	}
+	return s
+}
+
+// same reports whether both entries have the same table and snapshot.
+func (e LineageEntry) same(o LineageEntry) bool {
+	return e.TableID == o.TableID && e.SnapshotID == o.SnapshotID
+}
+
+// columnsOf returns the columns read of each table, from the scanned files.
+func columnsOf(scans []StatementScan, owners map[string]TableID) map[TableID][]string {
+	columns := map[TableID][]string{}
+	for _, scan := range scans {
+		for d := range parents(scan.File) {
+			if id, owned := owners[d]; owned {
+				columns[id] = append(columns[id], scan.Columns...)
+				break
+			}
+		}
+	}
+	return columns
+}
+
+func byName(entries []LineageEntry) map[string]TableID {
+	ids := make(map[string]TableID, len(entries))
+	for _, e := range entries {
+		ids[tableKey(e.Database, e.Schema, e.Name)] = e.TableID
+	}
+	return ids
+}
+
+// changesCatalog reports whether statements of the kind neither read nor write data of the table
+// that they name.
+func changesCatalog(kind string) bool {
+	verb, _, _ := strings.Cut(kind, " ")
+	return slices.Contains([]string{"DROP", "ALTER", "DESCRIBE", "SHOW"}, verb) || kind == "CREATE VIEW" || kind == "CREATE SCHEMA"
+}

@@ -22,6 +22,42 @@ func TestListens(t *testing.T) {
 	require.Error(t, Listens("127.0.0.1:x", 0))
 }
 
+// The kernel's answer about one socket and its tables agree, over IPv4, IPv6 and IPv4 in an IPv6
+// socket; a connection that has ended has no user.
+func TestPeer(t *testing.T) {
+	for _, c := range []struct{ network, listen, dial string }{
+		{"tcp4", "127.0.0.1:0", "127.0.0.1"},
+		{"tcp6", "[::1]:0", "::1"},
+		{"tcp", ":0", "127.0.0.1"},
+	} {
+		l, err := net.Listen(c.network, c.listen)
+		require.NoError(t, err)
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		require.NoError(t, err)
+		theirs, err := net.Dial("tcp", net.JoinHostPort(c.dial, port))
+		require.NoError(t, err)
+		ours, err := l.Accept()
+		require.NoError(t, err)
+
+		for _, end := range []net.Conn{ours, theirs} {
+			user, err := userOf(end.RemoteAddr(), end.LocalAddr())
+			require.NoError(t, err, c)
+			require.Equal(t, os.Geteuid(), user)
+			require.NoError(t, Peer(end, user))
+			require.ErrorIs(t, Peer(end, user+1), ErrOther)
+			require.NoError(t, peerInTables(end, user))
+			require.ErrorIs(t, peerInTables(end, user+1), ErrOther)
+		}
+		require.NoError(t, theirs.Close())
+		_, err = ours.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		require.ErrorIs(t, Peer(ours, os.Geteuid()), ErrOther, "a connection whose other end is closed")
+		require.ErrorIs(t, peerInTables(ours, os.Geteuid()), ErrOther)
+		require.NoError(t, ours.Close())
+		require.NoError(t, l.Close())
+	}
+}
+
 // Connections of other users are closed and do not delay later ones.
 func TestAListenerHasPeersOfOneUser(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -246,7 +246,7 @@ func (t *Tx) LocationOwners(ctx context.Context, locations []string) (map[string
 		Location string         `db:"location"`
 		Table    domain.TableID `db:"table_id"`
 	}
-	err := t.sel(ctx, &found, `SELECT location, table_id FROM lake_locations WHERE workspace_id = $1 AND location = ANY($2)`, t.workspace, pq.Array(locations))
+	err := t.sel(prepared(ctx), &found, `SELECT location, table_id FROM lake_locations WHERE workspace_id = $1 AND location = ANY($2)`, t.workspace, pq.Array(locations))
 	owners := make(map[string]domain.TableID, len(found))
 	for _, f := range found {
 		owners[f.Location] = f.Table

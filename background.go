@@ -48,7 +48,7 @@ type background struct {
 // run runs the work until ctx ends. The work that statements need goes on until upkeep ends.
 func (b background) run(ctx, upkeep context.Context) {
 	system, clock := b.db.System(), b.services.Clock
-	scheduler := &domain.Scheduler{Store: b.db, System: system, Runs: b.services.Runs, Clock: clock}
+	scheduler := &domain.Scheduler{Store: store.For[domain.JobModTx](b.db), System: system, Runs: b.services.Runs, Clock: clock}
 	var lasting sync.WaitGroup
 	defer lasting.Wait()
 	lasting.Go(func() { b.db.keep(upkeep, b.directory) })

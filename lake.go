@@ -10,6 +10,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
 
@@ -47,7 +48,7 @@ func openLake(ctx context.Context, c *serveCommand, db *database, log *slog.Logg
 	}
 	closing.add(func() { _ = files.Close() })
 	return lake.New(lake.Options{
-		Store: db.Store, System: db.System(), Files: files, Clock: domain.SystemClock{},
+		Store: store.For[domain.LakeModTx](db.Store), Quick: db.Store, System: db.System(), Files: files, Clock: domain.SystemClock{},
 		Report: func(err error) { log.Warn("the catalog", "error", err) },
 	}), nil
 }

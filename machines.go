@@ -41,7 +41,7 @@ func openProviders(ctx context.Context, c *serveCommand, db *database, log *slog
 	gone := func(ref domain.MachineRef) {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 		defer cancel()
-		if err := domain.MachineGone(ctx, db, domain.SystemClock{}, ref); err != nil && !domain.IsCode(err, domain.CodeNotFound) {
+		if err := domain.MachineGone(ctx, store.For[domain.MachineModTx](db), domain.SystemClock{}, ref); err != nil && !domain.IsCode(err, domain.CodeNotFound) {
 			log.Warn("recording that a machine has gone; the reconciler will notice it later", "machine", ref.Machine, "error", err)
 		}
 	}

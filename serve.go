@@ -22,6 +22,7 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/rows"
 	"github.com/millpond/millpond/rest/iceberg"
+	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
 
@@ -128,10 +129,10 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 	replica := replica{repeater: repeater, system: system, id: auth.NewReplicaID(), url: cmp.Or(c.AdvertiseURL, url)}
 	sessions := hub.NewSessions(hub.Options{Replicas: system, Tokens: keys, Replica: replica.id, Clock: clock})
 	outbox := domain.NewOutbox(sessions, func(err error) { log.Warn("a message to an agent was not delivered", "error", err) })
-	runs := &domain.Runs{Store: st, System: system, Topics: topics, Clock: clock, Tokens: taskTokens{keys, url}, Outbox: outbox}
-	agents := &domain.Agents{Store: st, System: system, Topics: topics, Clock: clock, Runs: runs, Lease: c.lease(), Replica: replica.id}
+	runs := &domain.Runs{Store: store.For[domain.JobModTx](st), System: system, Topics: topics, Clock: clock, Tokens: taskTokens{keys, url}, Outbox: outbox}
+	agents := &domain.Agents{Store: store.For[domain.JobModTx](st), System: system, Topics: topics, Clock: clock, Runs: runs, Lease: c.lease(), Replica: replica.id}
 	statements := domain.NewStatements(domain.StatementOptions{
-		Store: st, System: system, Topics: topics, Clock: clock, Objects: files, Engines: sessions, Tokens: keys,
+		Store: store.For[domain.StatementModTx](st), System: system, Topics: topics, Clock: clock, Objects: files, Engines: sessions, Tokens: keys,
 		Tables: tableStorages{catalog.Files}, CatalogURL: url + iceberg.Prefix, Replica: replica.id,
 		Report: func(err error) { log.Error("a statement", "error", err) },
 	})
@@ -140,27 +141,27 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		Clock:      clock,
 		Version:    version,
 		Instance:   &domain.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
-		Workspaces: &domain.Workspaces{Store: st, Clock: clock},
-		Members:    &domain.Members{Store: st, Clock: clock},
-		APIKeys:    &domain.APIKeys{Store: st, Clock: clock},
+		Workspaces: &domain.Workspaces{Store: store.For[domain.IdentityModTx](st), Clock: clock},
+		Members:    &domain.Members{Store: store.For[domain.IdentityModTx](st), Clock: clock},
+		APIKeys:    &domain.APIKeys{Store: store.For[domain.IdentityModTx](st), Clock: clock},
 		Agents:     agents,
-		Jobs:       &domain.Jobs{Store: st, Clock: clock, Lake: sampleLake{catalog}},
+		Jobs:       &domain.Jobs{Store: store.For[domain.JobModTx](st), Clock: clock},
 		Runs:       runs,
-		Logs:       &domain.Logs{Store: st, Topics: topics, Clock: clock, Objects: files, Archive: archive},
-		Quotas:     &domain.Quotas{Store: st},
-		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: st, Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
-		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: st, Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
-		Databases:  &domain.Databases{Store: st, Clock: clock},
-		Lineages:   &domain.Lineages{Store: st, Clock: clock, CatalogURL: url + iceberg.Prefix},
+		Logs:       &domain.Logs{Store: store.For[domain.JobModTx](st), Topics: topics, Clock: clock, Objects: files, Archive: archive},
+		Quotas:     &domain.Quotas{Store: store.For[domain.QuotaModTx](st)},
+		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: store.For[domain.MachineModTx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
+		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: store.For[domain.MachineModTx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
+		Databases:  &domain.Databases{Store: store.For[domain.LakeModTx](st), Clock: clock},
+		Lineages:   &domain.Lineages{Store: store.For[domain.LineageModTx](st), Clock: clock, CatalogURL: url + iceberg.Prefix},
 		Statements: statements,
 		Maintenance: &domain.Maintenances{
-			Store: st, System: system, Topics: topics, Clock: clock, Statements: statements,
+			Store: store.For[domain.MaintenanceModTx](st), System: system, Topics: topics, Clock: clock, Statements: statements,
 			Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 		},
-		Settings: &domain.Settings{Store: st, Clock: clock, Providers: providers, Objects: files, Storage: c.Storage},
+		Settings: &domain.Settings{Store: store.For[domain.MachineModTx](st), Clock: clock, Providers: providers, Objects: files, Storage: c.Storage},
 	}
 	machines := machines{repeater: repeater, Reconciler: &domain.Reconciler{
-		Store: st, System: system, Topics: topics, Clock: clock, Work: domain.TaskWork{Runs: runs}, Providers: providers, Host: directory.host, Server: url,
+		Store: store.For[domain.MachineModTx](st), System: system, Topics: topics, Clock: clock, Work: domain.TaskWork{Runs: runs}, Providers: providers, Host: directory.host, Server: url,
 		Times:     domain.MachineTimes{Start: c.MachineStart, Stop: c.MachineStop},
 		Heartbeat: agents.Lease.Heartbeat,
 		Report:    func(err error) { log.Error("reconciling a machine failed; retrying", "error", err) },
@@ -170,7 +171,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		config: c, log: log, url: url, directory: directory, services: services, machines: machines, token: token,
 		agent: &local.Agent{Dir: c.DataDir, Directory: directory.ID, Version: version, Args: c.agentArgs(url), Token: token.ensure, Log: log},
 		site: &site{
-			services: services, lake: catalog, auth: auth.NewService(system, st, keys, clock), topics: topics, sessions: sessions, log: log,
+			services: services, lake: catalog, auth: auth.NewService(system, store.For[domain.Tx](st), keys, clock), topics: topics, sessions: sessions, log: log,
 			agents:  &hub.Handler{Sessions: sessions, Services: services, Topics: topics, Scope: auth.FromAgent, Storage: catalog.Files.Prefix, Log: log},
 			metrics: newMetrics(db, sessions, services.Logs), readiness: &readiness{store: st, objects: files}, proxies: c.TrustedProxies, bodyTime: c.bodyTime,
 		},
@@ -178,7 +179,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 			repeater: repeater, db: db, services: services, outbox: outbox, lake: catalog, keys: keys, machines: machines, replica: replica, directory: directory.Directory,
 			leases: leases{repeater: repeater, system: system, agents: agents, host: directory.host},
 			lineage: &domain.LineageEmitter{
-				Store: st, Outbox: system, Receiver: c.lineage, Clock: clock, URL: url, CatalogURL: url + iceberg.Prefix,
+				Store: store.For[domain.LineageModTx](st), Outbox: system, Receiver: c.lineage, Clock: clock, URL: url, CatalogURL: url + iceberg.Prefix,
 				Report: func(err error) { log.Error("OpenLineage", "error", err) },
 			},
 		},

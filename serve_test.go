@@ -275,7 +275,7 @@ func TestTheAgentsTokenIsMadeGood(t *testing.T) {
 	clock := domain.SystemClock{}
 	token := agentToken{
 		file: filepath.Join(t.TempDir(), agentTokenFile), own: true, system: opened.System(), instance: &domain.Instance{Store: opened.System(), Clock: clock},
-		agents: &domain.Agents{Store: opened, System: opened.System(), Topics: opened.Topics(), Clock: clock, Lease: domain.DefaultLease}, log: slog.New(slog.DiscardHandler),
+		agents: &domain.Agents{Store: store.For[domain.JobModTx](opened), System: opened.System(), Topics: opened.Topics(), Clock: clock, Lease: domain.DefaultLease}, log: slog.New(slog.DiscardHandler),
 	}
 	_, agent, credentials, err := token.instance.CreateFirstWorkspace(t.Context(), "one", false)
 	require.NoError(t, err)

@@ -92,7 +92,7 @@ func (s *server) tryFirstStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.services.Runs.CreateSample(ctx, domain.SystemScope(all[0].ID, "sample"), len(s.machines.Providers) > 0)
+	return s.services.Samples.Create(ctx, domain.SystemScope(all[0].ID, "sample"), len(s.machines.Providers) > 0)
 }
 
 func (s *server) firstWorkspace(ctx context.Context) ([]domain.Workspace, error) {

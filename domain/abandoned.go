@@ -20,7 +20,7 @@ func (r *Reconciler) Abandoned(ctx context.Context) error {
 
 func (r *Reconciler) abandon(ctx context.Context, s Scope, id MachineID, now time.Time) error {
 	var failed Machine
-	err := changeMachine(ctx, r.Store, s, id, func(_ Tx, m *Machine, _ Agent) error {
+	err := changeMachine(ctx, r.Store, s, id, func(_ MachineModTx, m *Machine, _ Agent) error {
 		if m.State != MachineStarting && m.State != MachineStopping {
 			return nil
 		}

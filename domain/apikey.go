@@ -36,13 +36,13 @@ type APIKeyTx interface {
 
 // APIKeys creates and revokes API keys.
 type APIKeys struct {
-	Store Store
+	Store Store[IdentityModTx]
 	Clock Clock
 }
 
 // List returns keys, newest first: admins see all keys, others their own.
 func (a *APIKeys) List(ctx context.Context, s Scope, p Page) (List[APIKey], error) {
-	if err := authorize(ctx, a.Store, s, APIKeyRead); err != nil {
+	if err := Authorize(ctx, a.Store, s, APIKeyRead); err != nil {
 		return List[APIKey]{}, err
 	}
 	maker := s.UserID()
@@ -51,17 +51,17 @@ func (a *APIKeys) List(ctx context.Context, s Scope, p Page) (List[APIKey], erro
 	} else if maker == "" {
 		return List[APIKey]{}, nil
 	}
-	list := listName("api_keys", maker)
-	before, limit, err := p.after(list)
+	list := ListName("api_keys", maker)
+	before, limit, err := p.After(list)
 	if err != nil {
 		return List[APIKey]{}, err
 	}
 	var rows []APIKey
-	err = a.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = a.Store.In(ctx, s, func(tx IdentityModTx) (err error) {
 		rows, err = tx.APIKeys(ctx, maker, APIKeyID(before), limit+1)
 		return err
 	})
-	return page(list, rows, limit, func(k APIKey) string { return string(k.ID) }), err
+	return PageOf(list, rows, limit, func(k APIKey) string { return string(k.ID) }), err
 }
 
 // NewAPIKey describes the key to create. An empty Role stands for RoleViewer.
@@ -74,7 +74,7 @@ type NewAPIKey struct {
 // Create generates a key and returns its secret, which is not stored. Only users create keys, so
 // that a person is accountable for each.
 func (a *APIKeys) Create(ctx context.Context, s Scope, n NewAPIKey) (key APIKey, secret string, err error) {
-	if err := authorize(ctx, a.Store, s, APIKeyCreate); err != nil {
+	if err := Authorize(ctx, a.Store, s, APIKeyCreate); err != nil {
 		return APIKey{}, "", err
 	}
 	if s.UserID() == "" {
@@ -84,19 +84,19 @@ func (a *APIKeys) Create(ctx context.Context, s Scope, n NewAPIKey) (key APIKey,
 	if key, err = n.key(s, now); err != nil {
 		return APIKey{}, "", err
 	}
-	secret = APIKeyPrefix + newSecret()
+	secret = APIKeyPrefix + NewSecret()
 	key.Hint = secret[:len(APIKeyPrefix)+4]
-	err = a.Store.In(ctx, s, func(tx Tx) error {
+	err = a.Store.In(ctx, s, func(tx IdentityModTx) error {
 		if err := tx.InsertAPIKey(ctx, key, HashSecret(secret)); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, APIKeyCreate, "api_key", key.ID)
+		return Audited(ctx, tx, s, APIKeyCreate, "api_key", key.ID)
 	})
 	return key, secret, err
 }
 
 func (n NewAPIKey) key(s Scope, now time.Time) (APIKey, error) {
-	name, err := validName("name", n.Name)
+	name, err := ValidName("name", n.Name)
 	if err != nil {
 		return APIKey{}, err
 	}
@@ -114,7 +114,7 @@ func (n NewAPIKey) key(s Scope, now time.Time) (APIKey, error) {
 		return APIKey{}, Invalid("expires_at", "expires_at has passed; give a time in the future.")
 	}
 	return APIKey{
-		ID: newID[APIKeyID](prefixAPIKey), Name: name, Role: role,
+		ID: NewID[APIKeyID](PrefixAPIKey), Name: name, Role: role,
 		CreatedBy: s.UserID(), CreatedAt: now, ExpiresAt: n.ExpiresAt,
 	}, nil
 }
@@ -122,11 +122,11 @@ func (n NewAPIKey) key(s Scope, now time.Time) (APIKey, error) {
 // Revoke invalidates the key immediately. Only admins can revoke keys of others; other callers get
 // CodeNotFound.
 func (a *APIKeys) Revoke(ctx context.Context, s Scope, id APIKeyID) (key APIKey, err error) {
-	if err := authorize(ctx, a.Store, s, APIKeyRevoke); err != nil {
+	if err := Authorize(ctx, a.Store, s, APIKeyRevoke); err != nil {
 		return APIKey{}, err
 	}
 	now := a.Clock.Now()
-	err = a.Store.In(ctx, s, func(tx Tx) error {
+	err = a.Store.In(ctx, s, func(tx IdentityModTx) error {
 		if key, err = tx.APIKey(ctx, id); err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (a *APIKeys) Revoke(ctx context.Context, s Scope, id APIKeyID) (key APIKey,
 		if err := tx.RevokeAPIKey(ctx, id, now); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, APIKeyRevoke, "api_key", id)
+		return Audited(ctx, tx, s, APIKeyRevoke, "api_key", id)
 	})
 	return key, err
 }

@@ -39,19 +39,19 @@ var ErrLogIncomplete = Errorf(CodeConflict, "The attempt's log is incomplete; se
 // Report stores an attempt's state from its agent. Repeating a report has no effect. It returns
 // ErrAttemptOver if the attempt ended otherwise or belongs to another agent.
 func (r *Runs) Report(ctx context.Context, s Scope, rep AttemptReport) error {
-	if err := authorize(ctx, r.Store, s, AgentConnect); err != nil {
+	if err := Authorize(ctx, r.Store, s, AgentConnect); err != nil {
 		return err
 	}
 	if rep.Exited {
 		return r.exited(ctx, s, rep)
 	}
 	var run *Run
-	return r.Store.In(ctx, s, func(tx Tx) error {
+	return r.Store.In(ctx, s, func(tx JobModTx) error {
 		a, err := tx.Attempt(ctx, rep.Attempt)
 		if err != nil {
 			return err
 		}
-		if a.AgentID != AgentID(s.actor.ID) || a.Status.Final() {
+		if a.AgentID != AgentID(s.Actor().ID) || a.Status.Final() {
 			return ErrAttemptOver
 		}
 		run, err = tx.UpdateRun(ctx, a.RunID, func(run *Run) error {
@@ -64,7 +64,7 @@ func (r *Runs) Report(ctx context.Context, s Scope, rep AttemptReport) error {
 		if err != nil {
 			return err
 		}
-		tx.Notify(RunTopic(run.ID), RunsTopic(s.workspace))
+		tx.Notify(RunTopic(run.ID), RunsTopic(s.Workspace()))
 		return nil
 	})
 }
@@ -73,7 +73,7 @@ func (a *Attempt) report(rep AttemptReport) error {
 	if a.Status.Final() {
 		return ErrAttemptOver
 	}
-	a.Held = shown(rep.Held)
+	a.Held = Shown(rep.Held)
 	if rep.Started {
 		a.Status, a.StartedAt = AttemptRunning, rep.StartedAt
 	}
@@ -87,7 +87,7 @@ func (r *Runs) exited(ctx context.Context, s Scope, rep AttemptReport) error {
 // end converts an agent's report of an exit.
 func (rep AttemptReport) end() AttemptEnd {
 	e := AttemptEnd{
-		Status: AttemptFailed, Message: shown(rep.Message), ExitCode: rep.ExitCode, Signal: shown(rep.Signal),
+		Status: AttemptFailed, Message: Shown(rep.Message), ExitCode: rep.ExitCode, Signal: Shown(rep.Signal),
 		StartedAt: rep.StartedAt, FinishedAt: rep.FinishedAt, LogEnd: rep.LogEnd,
 	}
 	switch {
@@ -125,21 +125,21 @@ func (rep AttemptReport) reason() string {
 // endAttempt ends an attempt once, at the first report: by its agent, or by the sweep of its lease.
 // The task and the run advance in the same transaction.
 func (r *Runs) endAttempt(ctx context.Context, s Scope, id AttemptID, end AttemptEnd) error {
-	return r.endAttemptIf(ctx, s, id, end, func(Tx) (bool, error) { return true, nil })
+	return r.endAttemptIf(ctx, s, id, end, func(JobModTx) (bool, error) { return true, nil })
 }
 
 // endAttemptIf is endAttempt, but only if still returns true. It calls still under the locks of the
 // run and the attempt.
-func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end AttemptEnd, still func(Tx) (bool, error)) error {
+func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end AttemptEnd, still func(JobModTx) (bool, error)) error {
 	now := r.Clock.Now()
 	var run *Run
-	err := r.Store.In(ctx, s, func(tx Tx) error {
+	err := r.Store.In(ctx, s, func(tx JobModTx) error {
 		var machine MachineID
 		a, err := tx.Attempt(ctx, id)
 		if err != nil {
 			return err
 		}
-		if s.role == RoleAgent && a.AgentID != AgentID(s.actor.ID) {
+		if s.Role() == RoleAgent && a.AgentID != AgentID(s.Actor().ID) {
 			return ErrAttemptOver
 		}
 		run, err = r.update(ctx, tx, s, a.RunID, func(run *Run) error {
@@ -171,7 +171,7 @@ func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end Atte
 			// its slot is free for other runs, or the task waits until its back-off is over
 			tx.Notify(DispatchTopic)
 		}
-		tx.Notify(LogTopic(id), AgentsTopic(s.workspace))
+		tx.Notify(LogTopic(id), AgentsTopic(s.Workspace()))
 		return err
 	})
 	if err == nil {
@@ -180,7 +180,7 @@ func (r *Runs) endAttemptIf(ctx context.Context, s Scope, id AttemptID, end Atte
 	return err
 }
 
-func (a *Attempt) end(ctx context.Context, tx Tx, end AttemptEnd, now time.Time) error {
+func (a *Attempt) end(ctx context.Context, tx JobModTx, end AttemptEnd, now time.Time) error {
 	if a.Status.Final() {
 		if a.Status != end.Status {
 			return ErrAttemptOver

@@ -33,23 +33,17 @@ type AuditTx interface {
 	InsertAudit(ctx context.Context, e AuditEvent) error
 }
 
-func newAudit(s Scope, a Action, o Outcome, resourceType, resourceID string) AuditEvent {
-	return AuditEvent{
-		ID: newID[EventID](prefixEvent), Actor: s.actor, Action: a, Outcome: o,
-		ResourceType: resourceType, ResourceID: resourceID,
-	}
+// Audited writes the audit row of a success.
+func Audited[T ~string](ctx context.Context, tx AuditTx, s Scope, a Action, resourceType string, id T) error {
+	return tx.InsertAudit(ctx, NewAudit(s, a, OutcomeSuccess, resourceType, string(id), ""))
 }
 
-// audited writes the audit row of a success.
-func audited[T ~string](ctx context.Context, tx Tx, s Scope, a Action, resourceType string, id T) error {
-	return tx.InsertAudit(ctx, newAudit(s, a, OutcomeSuccess, resourceType, string(id)))
-}
-
-// NewAudit returns an audit row for authentication, which happens outside the nouns' services.
+// NewAudit returns the audit row of an action on a resource. The detail is a sentence, or empty.
 func NewAudit(s Scope, a Action, o Outcome, resourceType, resourceID, detail string) AuditEvent {
-	e := newAudit(s, a, o, resourceType, resourceID)
-	e.Detail = detail
-	return e
+	return AuditEvent{
+		ID: NewID[EventID](PrefixEvent), Actor: s.actor, Action: a, Outcome: o,
+		ResourceType: resourceType, ResourceID: resourceID, Detail: detail,
+	}
 }
 
 // The actions of authentication and of the instance's operator. Nobody needs a permission for them.

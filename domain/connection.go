@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -59,21 +60,21 @@ var ErrTokenReplaced = Errorf(CodeUnauthenticated, "This agent's token has been 
 // that the agent holds, and stores what the agent reports of running attempts. Attempts that the
 // agent lacks are sent to it.
 func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) (orders AgentOrders, err error) {
-	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+	if err := Authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return AgentOrders{}, err
 	}
 	if h.Slots < 1 || h.Slots > maxSlots {
 		return AgentOrders{}, Invalid("slots", "An agent has from 1 to %d slots.", maxSlots)
 	}
 	for field, text := range map[string]string{"instance": h.Instance, "version": h.Version, "hostname": h.Hostname, "os": h.OS, "arch": h.Arch} {
-		if err := validText(field, text, maxNamed); err != nil {
+		if err := ValidText(field, text, MaxNamed); err != nil {
 			return AgentOrders{}, err
 		}
 	}
-	id := AgentID(s.actor.ID)
+	id := AgentID(s.Actor().ID)
 	var live []Attempt
 	var ends map[AttemptID]LogEnd
-	err = a.Store.In(ctx, s, func(tx Tx) error {
+	err = a.Store.In(ctx, s, func(tx JobModTx) error {
 		agent, err := tx.LockSession(ctx, id)
 		if err != nil {
 			return err
@@ -97,7 +98,7 @@ func (a *Agents) Hello(ctx context.Context, s Scope, h AgentHello) (orders Agent
 			}
 		}
 		ends, err = tx.LogEnds(ctx, attemptIDs(live))
-		tx.Notify(AgentTopic(id), AgentsTopic(s.workspace), DispatchTopic)
+		tx.Notify(AgentTopic(id), AgentsTopic(s.Workspace()), DispatchTopic)
 		return err
 	})
 	if err != nil {
@@ -165,7 +166,7 @@ func (a *Agents) desired(ctx context.Context, s Scope, h AgentHello, live []Atte
 // separately, after the log.
 func (a *Agents) news(ctx context.Context, s Scope, at Attempt, rep AttemptReport) error {
 	started := rep.Started && at.Status == AttemptStarting
-	if rep.Exited || !started && shown(rep.Held) == at.Held {
+	if rep.Exited || !started && Shown(rep.Held) == at.Held {
 		return nil
 	}
 	if err := a.Runs.Report(ctx, s, rep); !errors.Is(err, ErrAttemptOver) {
@@ -199,12 +200,12 @@ var ErrSuperseded = Errorf(CodeConflict, "This connection has been replaced by a
 // Heartbeat extends the lease of the agent and of its attempts. It returns the attempts that the
 // agent must cancel or forget. Attempts that did not arrive are sent again.
 func (a *Agents) Heartbeat(ctx context.Context, s Scope, h AgentHeartbeat) (orders AgentOrders, err error) {
-	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+	if err := Authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return AgentOrders{}, err
 	}
-	id := AgentID(s.actor.ID)
+	id := AgentID(s.Actor().ID)
 	var live []Attempt
-	err = a.Store.In(ctx, s, func(tx Tx) error {
+	err = a.Store.In(ctx, s, func(tx JobModTx) error {
 		agent, err := tx.LockAgent(ctx, id)
 		if err != nil {
 			return err
@@ -263,18 +264,18 @@ func (a *Agents) corrections(ctx context.Context, s Scope, live []Attempt, runni
 
 // Disconnected records that the connection has ended. The lease continues.
 func (a *Agents) Disconnected(ctx context.Context, s Scope, session string) error {
-	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+	if err := Authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return err
 	}
-	id := AgentID(s.actor.ID)
-	return a.Store.In(ctx, s, func(tx Tx) error {
+	id := AgentID(s.Actor().ID)
+	return a.Store.In(ctx, s, func(tx JobModTx) error {
 		agent, err := tx.LockSession(ctx, id)
 		if err != nil || agent.Session != session {
 			return err
 		}
 		now := a.Clock.Now()
 		agent.Session, agent.Replica, agent.LastSeenAt = "", "", &now
-		tx.Notify(AgentTopic(id), AgentsTopic(s.workspace))
+		tx.Notify(AgentTopic(id), AgentsTopic(s.Workspace()))
 		if err := tx.UpdateAgent(ctx, agent); err != nil || agent.MachineID == "" {
 			return err
 		}
@@ -285,11 +286,11 @@ func (a *Agents) Disconnected(ctx context.Context, s Scope, session string) erro
 // Current reports whether the session is the agent's current one. over is true if the agent's token
 // was replaced or the agent was deleted: the connection must then be closed.
 func (a *Agents) Current(ctx context.Context, s Scope, session string, token []byte) (current, over bool, err error) {
-	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+	if err := Authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return false, false, err
 	}
-	err = a.Store.In(ctx, s, func(tx Tx) error {
-		agent, err := tx.Agent(ctx, AgentID(s.actor.ID))
+	err = a.Store.In(ctx, s, func(tx JobModTx) error {
+		agent, err := tx.Agent(ctx, AgentID(s.Actor().ID))
 		current = agent.Session == session
 		over = !bytes.Equal(agent.TokenHash, token)
 		return err
@@ -317,7 +318,7 @@ func (a *Agents) Sweep(ctx context.Context) error {
 func (a *Agents) lose(ctx context.Context, ref AgentRef) error {
 	s := SystemScope(ref.Workspace, "agent lease")
 	var live []Attempt
-	err := a.Store.In(ctx, s, func(tx Tx) error {
+	err := a.Store.In(ctx, s, func(tx JobModTx) error {
 		live = nil // left by an earlier try of the transaction
 		agent, err := tx.LockSession(ctx, ref.Agent)
 		if err != nil || !a.expired(agent) {
@@ -342,7 +343,7 @@ func (a *Agents) lose(ctx context.Context, ref AgentRef) error {
 	var failed []error
 	for _, at := range live {
 		end := AttemptEnd{Status: AttemptLost, Message: "The agent was silent for too long, so this attempt was declared lost."}
-		failed = append(failed, a.Runs.endAttemptIf(ctx, s, at.ID, end, func(tx Tx) (bool, error) {
+		failed = append(failed, a.Runs.endAttemptIf(ctx, s, at.ID, end, func(tx JobModTx) (bool, error) {
 			agent, err := tx.LockAgent(ctx, ref.Agent)
 			return a.expired(agent), err
 		}))
@@ -359,17 +360,17 @@ func (a *Agents) expired(agent Agent) bool {
 // Measured stores the usage that a machine's agent reports. It returns CodeNotFound for the
 // workspace's own agent.
 func (a *Agents) Measured(ctx context.Context, s Scope, metrics MachineMetrics) error {
-	if err := authorize(ctx, a.Store, s, AgentConnect); err != nil {
+	if err := Authorize(ctx, a.Store, s, AgentConnect); err != nil {
 		return err
 	}
 	metrics.At = a.Clock.Now()
 	metrics.GPUs = metrics.GPUs[:min(len(metrics.GPUs), maxGPUs)]
 	for i := range metrics.GPUs {
-		metrics.GPUs[i].Name = shown(metrics.GPUs[i].Name)
+		metrics.GPUs[i].Name = Shown(metrics.GPUs[i].Name)
 	}
 	var id MachineID
-	err := a.Store.In(ctx, s, func(tx Tx) error {
-		agent, err := tx.Agent(ctx, AgentID(s.actor.ID))
+	err := a.Store.In(ctx, s, func(tx JobModTx) error {
+		agent, err := tx.Agent(ctx, AgentID(s.Actor().ID))
 		if err != nil {
 			return err
 		}
@@ -383,4 +384,14 @@ func (a *Agents) Measured(ctx context.Context, s Scope, metrics MachineMetrics) 
 		a.Topics.WakeOthers(MetricsTopic(id))
 	}
 	return err
+}
+
+// engines stores the engines that the machine's agent reports, if they changed.
+func (a *Agents) engines(ctx context.Context, tx JobModTx, s Scope, m Machine, reported []Engine) error {
+	engines := boundedEngines(reported)
+	if slices.Equal(engines, m.Engines) {
+		return nil
+	}
+	tx.Notify(MachinesTopic(s.Workspace()))
+	return tx.SetEngines(ctx, m.AgentID, engines)
 }

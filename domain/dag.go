@@ -55,16 +55,16 @@ func (t TaskSpec) validate(field string) error {
 	if strings.TrimSpace(t.Command) == "" {
 		return Invalid(field+".command", "The task %q has no command.", t.Key)
 	}
-	if err := validText(field+".command", t.Command, maxCommand); err != nil {
+	if err := ValidText(field+".command", t.Command, maxCommand); err != nil {
 		return err
 	}
-	if err := validBound(field+".max_retries", t.MaxRetries, maxRetries); err != nil {
+	if err := ValidBound(field+".max_retries", t.MaxRetries, maxRetries); err != nil {
 		return err
 	}
-	if err := validBound(field+".timeout_seconds", t.TimeoutSeconds, maxTimeoutSeconds); err != nil {
+	if err := ValidBound(field+".timeout_seconds", t.TimeoutSeconds, maxTimeoutSeconds); err != nil {
 		return err
 	}
-	if err := validText(field+".compute", t.Compute, maxNamed); err != nil {
+	if err := ValidText(field+".compute", t.Compute, MaxNamed); err != nil {
 		return err
 	}
 	return validVariables(field+".environment", t.Environment)

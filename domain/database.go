@@ -52,7 +52,7 @@ type DatabaseTx interface {
 
 // Databases manages the databases of a workspace.
 type Databases struct {
-	Store Store
+	Store Store[LakeModTx]
 	Clock Clock
 }
 
@@ -63,19 +63,19 @@ type NewDatabase struct {
 
 // Get returns one database.
 func (d *Databases) Get(ctx context.Context, s Scope, id DatabaseID) (found Database, err error) {
-	return d.find(ctx, s, func(tx Tx) (Database, error) { return tx.Database(ctx, id) })
+	return d.find(ctx, s, func(tx LakeModTx) (Database, error) { return tx.Database(ctx, id) })
 }
 
 // Find returns the database with the id, or else the one with the name in any case.
 func (d *Databases) Find(ctx context.Context, s Scope, idOrName string) (Database, error) {
-	return d.find(ctx, s, func(tx Tx) (Database, error) { return tx.FindDatabase(ctx, idOrName) })
+	return d.find(ctx, s, func(tx LakeModTx) (Database, error) { return tx.FindDatabase(ctx, idOrName) })
 }
 
-func (d *Databases) find(ctx context.Context, s Scope, read func(Tx) (Database, error)) (found Database, err error) {
-	if err := authorize(ctx, d.Store, s, CatalogRead); err != nil {
+func (d *Databases) find(ctx context.Context, s Scope, read func(LakeModTx) (Database, error)) (found Database, err error) {
+	if err := Authorize(ctx, d.Store, s, CatalogRead); err != nil {
 		return Database{}, err
 	}
-	err = d.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = d.Store.In(ctx, s, func(tx LakeModTx) (err error) {
 		found, err = read(tx)
 		return err
 	})
@@ -84,28 +84,28 @@ func (d *Databases) find(ctx context.Context, s Scope, read func(Tx) (Database, 
 
 // List returns databases, oldest first.
 func (d *Databases) List(ctx context.Context, s Scope, p Page) (List[Database], error) {
-	if err := authorize(ctx, d.Store, s, CatalogRead); err != nil {
+	if err := Authorize(ctx, d.Store, s, CatalogRead); err != nil {
 		return List[Database]{}, err
 	}
 	const list = "databases"
-	after, limit, err := p.after(list)
+	after, limit, err := p.After(list)
 	if err != nil {
 		return List[Database]{}, err
 	}
 	var rows []Database
-	err = d.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = d.Store.In(ctx, s, func(tx LakeModTx) (err error) {
 		rows, err = tx.Databases(ctx, DatabaseID(after), limit+1)
 		return err
 	})
-	return page(list, rows, limit, func(d Database) string { return string(d.ID) }), err
+	return PageOf(list, rows, limit, func(d Database) string { return string(d.ID) }), err
 }
 
 // ByID returns those databases with the given ids that are in the workspace.
 func (d *Databases) ByID(ctx context.Context, s Scope, ids []DatabaseID) (found []Database, err error) {
-	if err := authorize(ctx, d.Store, s, CatalogRead); err != nil {
+	if err := Authorize(ctx, d.Store, s, CatalogRead); err != nil {
 		return nil, err
 	}
-	err = d.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = d.Store.In(ctx, s, func(tx LakeModTx) (err error) {
 		found, err = tx.DatabasesByID(ctx, ids)
 		return err
 	})
@@ -114,19 +114,19 @@ func (d *Databases) ByID(ctx context.Context, s Scope, ids []DatabaseID) (found 
 
 // Create makes a database with the schema DefaultSchema.
 func (d *Databases) Create(ctx context.Context, s Scope, n NewDatabase, key Idempotency) (made Database, err error) {
-	if err := authorize(ctx, d.Store, s, DatabaseCreate); err != nil {
+	if err := Authorize(ctx, d.Store, s, DatabaseCreate); err != nil {
 		return Database{}, err
 	}
 	if n.Name, err = validDatabaseName(n.Name); err != nil {
 		return Database{}, err
 	}
-	err = d.Store.In(ctx, s, func(tx Tx) error {
-		id, err := once(ctx, tx, s, key, DatabaseCreate, n, func() (DatabaseID, error) {
-			fresh := newDatabase(n.Name, s.actor, d.Clock.Now())
+	err = d.Store.In(ctx, s, func(tx LakeModTx) error {
+		id, err := Once(ctx, tx, s, key, DatabaseCreate, n, func() (DatabaseID, error) {
+			fresh := newDatabase(n.Name, s.Actor(), d.Clock.Now())
 			if err := tx.InsertDatabase(ctx, fresh); err != nil {
 				return "", err
 			}
-			return fresh.ID, audited(ctx, tx, s, DatabaseCreate, "database", fresh.ID)
+			return fresh.ID, Audited(ctx, tx, s, DatabaseCreate, "database", fresh.ID)
 		})
 		if err != nil {
 			return err
@@ -138,31 +138,31 @@ func (d *Databases) Create(ctx context.Context, s Scope, n NewDatabase, key Idem
 }
 
 func newDatabase(name string, by Actor, now time.Time) Database {
-	return Database{ID: newID[DatabaseID](prefixDatabase), Name: name, CreatedBy: by, CreatedAt: now}
+	return Database{ID: NewID[DatabaseID](PrefixDatabase), Name: name, CreatedBy: by, CreatedAt: now}
 }
 
 // Delete removes a database without tables and views. Its dropped tables can no longer be restored.
 func (d *Databases) Delete(ctx context.Context, s Scope, id DatabaseID) error {
-	if err := authorize(ctx, d.Store, s, DatabaseDelete); err != nil {
+	if err := Authorize(ctx, d.Store, s, DatabaseDelete); err != nil {
 		return err
 	}
-	return d.Store.In(ctx, s, func(tx Tx) error {
+	return d.Store.In(ctx, s, func(tx LakeModTx) error {
 		if err := tx.DeleteDatabase(ctx, id); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, DatabaseDelete, "database", id)
+		return Audited(ctx, tx, s, DatabaseDelete, "database", id)
 	})
 }
 
 func validDatabaseName(name string) (string, error) {
-	name, err := validName("name", name)
+	name, err := ValidName("name", name)
 	if err != nil {
 		return "", err
 	}
 	if strings.ContainsAny(name, "./\\%") {
 		return "", Invalid("name", "The name %q holds a dot, a slash, a backslash or a percent sign; leave it out.", name)
 	}
-	if slices.Contains(reservedDatabases, FoldName(name)) || strings.HasPrefix(FoldName(name), prefixDatabase+"_") {
+	if slices.Contains(reservedDatabases, FoldName(name)) || strings.HasPrefix(FoldName(name), PrefixDatabase+"_") {
 		return "", Invalid("name", "The name %q is reserved for engines or ids; choose another one.", name)
 	}
 	return name, nil

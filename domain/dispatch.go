@@ -41,12 +41,12 @@ type Tokens interface {
 
 // update changes the run under its lock, then assigns its ready tasks to free slots. If tasks of
 // other runs wait, it leaves the slots to Dispatch, which assigns by age.
-func (r *Runs) update(ctx context.Context, tx Tx, s Scope, id RunID, fn func(*Run) error) (*Run, error) {
+func (r *Runs) update(ctx context.Context, tx JobModTx, s Scope, id RunID, fn func(*Run) error) (*Run, error) {
 	return r.change(ctx, tx, s, id, true, fn)
 }
 
 // change is update; without fair, the run uses free slots even if other runs wait.
-func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, fn func(*Run) error) (*Run, error) {
+func (r *Runs) change(ctx context.Context, tx JobModTx, s Scope, id RunID, fair bool, fn func(*Run) error) (*Run, error) {
 	run, err := tx.UpdateRun(ctx, id, func(run *Run) error {
 		if err := lockTargets(ctx, tx, run); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, 
 	if err != nil {
 		return nil, err
 	}
-	tx.Notify(RunTopic(id), RunsTopic(s.workspace))
+	tx.Notify(RunTopic(id), RunsTopic(s.Workspace()))
 	if run.Status.Final() {
 		// the quota has room for another run, and perhaps the job's own limit
 		tx.Notify(ScheduleTopic, DispatchTopic)
@@ -69,7 +69,7 @@ func (r *Runs) change(ctx context.Context, tx Tx, s Scope, id RunID, fair bool, 
 
 // assign gives the run's ready tasks to agents. Machines come first, in the order of their ids,
 // because their tasks may fall back to the workspace's agent.
-func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) error {
+func (r *Runs) assign(ctx context.Context, tx JobModTx, s Scope, run *Run, fair bool) error {
 	now := r.Clock.Now()
 	var machines []MachineID
 	for _, t := range run.Ready(now) {
@@ -105,7 +105,7 @@ func (r *Runs) assign(ctx context.Context, tx Tx, s Scope, run *Run, fair bool) 
 }
 
 // fill gives the tasks to the agent until its slots are full.
-func (r *Runs) fill(ctx context.Context, tx Tx, s Scope, run *Run, ready []*Task, agent Agent, fair bool, now time.Time) (err error) {
+func (r *Runs) fill(ctx context.Context, tx JobModTx, s Scope, run *Run, ready []*Task, agent Agent, fair bool, now time.Time) (err error) {
 	others := false
 	if fair && agent.Busy > 0 {
 		if others, err = tx.OtherReadyRuns(ctx, run.ID, agent.MachineID, now); err != nil {
@@ -128,7 +128,7 @@ func (r *Runs) fill(ctx context.Context, tx Tx, s Scope, run *Run, ready []*Task
 		}
 		run.assigned = append(run.assigned, a)
 	}
-	tx.Notify(AgentsTopic(s.workspace))
+	tx.Notify(AgentsTopic(s.Workspace()))
 	return nil
 }
 
@@ -146,7 +146,7 @@ func wait(run *Run, tasks []*Task, message string) {
 // deliver sends the attempts that were just assigned. Call it after the commit.
 func (r *Runs) deliver(s Scope, run *Run) {
 	for _, a := range run.assigned {
-		d := run.delivery(a, r.Tokens, s.workspace)
+		d := run.delivery(a, r.Tokens, s.Workspace())
 		d.Files = run.files
 		r.Outbox.send(a.AgentID, func(ctx context.Context) error { return r.launch(ctx, s, d) })
 	}
@@ -159,7 +159,7 @@ func (r *Runs) redeliver(s Scope, a Attempt) {
 	r.Outbox.send(a.AgentID, func(ctx context.Context) error {
 		var d Delivery
 		wanted := false
-		err := r.Store.In(ctx, s, func(tx Tx) error {
+		err := r.Store.In(ctx, s, func(tx JobModTx) error {
 			now, err := tx.Attempt(ctx, a.ID)
 			wanted = now.Status == AttemptStarting && now.CancelRequestedAt == nil
 			if err != nil || !wanted {
@@ -176,7 +176,7 @@ func (r *Runs) redeliver(s Scope, a Attempt) {
 }
 
 // delivery reads what the attempt's process needs.
-func (r *Runs) delivery(ctx context.Context, tx Tx, s Scope, a Attempt) (Delivery, error) {
+func (r *Runs) delivery(ctx context.Context, tx JobModTx, s Scope, a Attempt) (Delivery, error) {
 	run, err := tx.Run(ctx, a.RunID)
 	if err != nil {
 		return Delivery{}, err
@@ -184,7 +184,7 @@ func (r *Runs) delivery(ctx context.Context, tx Tx, s Scope, a Attempt) (Deliver
 	if run.Tasks, err = tx.Tasks(ctx, []RunID{run.ID}); err != nil {
 		return Delivery{}, err
 	}
-	d := run.delivery(a, r.Tokens, s.workspace)
+	d := run.delivery(a, r.Tokens, s.Workspace())
 	d.Files, err = loadFiles(ctx, tx, run.Spec.Files)
 	return d, err
 }
@@ -201,8 +201,8 @@ func (r *Runs) launch(ctx context.Context, s Scope, d Delivery) error {
 	if !IsCode(err, CodeInvalid) {
 		return err
 	}
-	end := AttemptEnd{Status: AttemptFailed, Message: shown("The agent refuses the attempt: " + AsError(err).Message)}
-	return errors.Join(err, r.endAttempt(ctx, SystemScope(s.workspace, "refused attempt"), d.Attempt.ID, end))
+	end := AttemptEnd{Status: AttemptFailed, Message: Shown("The agent refuses the attempt: " + AsError(err).Message)}
+	return errors.Join(err, r.endAttempt(ctx, SystemScope(s.Workspace(), "refused attempt"), d.Attempt.ID, end))
 }
 
 func (r *Run) delivery(a Attempt, tokens Tokens, ws WorkspaceID) Delivery {
@@ -248,7 +248,7 @@ func (r *Runs) Dispatch(ctx context.Context) (next time.Time, err error) {
 func (r *Runs) dispatchRun(ctx context.Context, ref RunRef) error {
 	s := SystemScope(ref.Workspace, "dispatch")
 	var run *Run
-	err := r.Store.In(ctx, s, func(tx Tx) error {
+	err := r.Store.In(ctx, s, func(tx JobModTx) error {
 		waiting, err := tx.Run(ctx, ref.Run)
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ func (a *Agents) Enroll(ctx context.Context, bootstrap string) (id AgentID, toke
 		return "", "", err
 	}
 	token = NewAgentToken()
-	err = a.Store.In(ctx, SystemScope(ref.Workspace, "enrollment"), func(tx Tx) error {
+	err = a.Store.In(ctx, SystemScope(ref.Workspace, "enrollment"), func(tx JobModTx) error {
 		if _, err := tx.LockSession(ctx, ref.Agent); err != nil {
 			return err
 		}
@@ -33,13 +33,13 @@ func (a *Agents) Enroll(ctx context.Context, bootstrap string) (id AgentID, toke
 		if err := tx.UpdateAgentToken(ctx, ref.Agent, HashSecret(token)); err != nil {
 			return err
 		}
-		return audited(ctx, tx, SystemScope(ref.Workspace, "enrollment"), AgentEnroll, "agent", ref.Agent)
+		return Audited(ctx, tx, SystemScope(ref.Workspace, "enrollment"), AgentEnroll, "agent", ref.Agent)
 	})
 	return ref.Agent, token, err
 }
 
 // ready records on the agent's machine that the agent is connected.
-func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h AgentHello, live []Attempt) (*WarehouseSettings, error) {
+func (a *Agents) ready(ctx context.Context, tx JobModTx, s Scope, agent Agent, h AgentHello, live []Attempt) (*WarehouseSettings, error) {
 	m, _, err := tx.LockMachine(ctx, agent.MachineID)
 	if IsCode(err, CodeNotFound) || err == nil && m.resting() {
 		return nil, ErrTokenReplaced // nothing of the machine remains
@@ -59,12 +59,12 @@ func (a *Agents) ready(ctx context.Context, tx Tx, s Scope, agent Agent, h Agent
 		m.IdleSince = new(now.Add(-h.Idle))
 	}
 	m.DueAt = m.AutoStopAt()
-	tx.Notify(MachinesTopic(s.workspace), ReconcileTopic)
+	tx.Notify(MachinesTopic(s.Workspace()), ReconcileTopic)
 	return m.settings(), tx.UpdateMachine(ctx, m)
 }
 
 // beats stores what a heartbeat of a machine's agent reports besides attempts.
-func (a *Agents) beats(ctx context.Context, tx Tx, s Scope, id MachineID, h AgentHeartbeat) (*WarehouseSettings, error) {
+func (a *Agents) beats(ctx context.Context, tx JobModTx, s Scope, id MachineID, h AgentHeartbeat) (*WarehouseSettings, error) {
 	m, err := tx.Machine(ctx, id)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ const idleSlack = 5 * time.Second
 
 // idle corrects a machine's IdleSince from the agent's monotonic clock, because this server's clock
 // may have been set.
-func (a *Agents) idle(ctx context.Context, tx Tx, s Scope, m Machine, idle time.Duration) (err error) {
+func (a *Agents) idle(ctx context.Context, tx JobModTx, s Scope, m Machine, idle time.Duration) (err error) {
 	since := a.Clock.Now().Add(-idle)
 	off := func(m Machine) bool {
 		return m.State == MachineRunning && idle > 0 && (m.IdleSince == nil || m.IdleSince.Sub(since).Abs() > idleSlack)
@@ -98,12 +98,12 @@ func (a *Agents) idle(ctx context.Context, tx Tx, s Scope, m Machine, idle time.
 		m.LastUsedAt = &since // the only source of this time for a warehouse
 	}
 	m.DueAt = m.AutoStopAt()
-	tx.Notify(ReconcileTopic, MachinesTopic(s.workspace))
+	tx.Notify(ReconcileTopic, MachinesTopic(s.Workspace()))
 	return tx.UpdateMachine(ctx, m)
 }
 
 // machineDue makes the reconciler check the machine now.
-func (a *Agents) machineDue(ctx context.Context, tx Tx, s Scope, id MachineID) error {
+func (a *Agents) machineDue(ctx context.Context, tx JobModTx, s Scope, id MachineID) error {
 	m, _, err := tx.LockMachine(ctx, id)
 	if IsCode(err, CodeNotFound) || err == nil && m.resting() {
 		return nil
@@ -112,6 +112,6 @@ func (a *Agents) machineDue(ctx context.Context, tx Tx, s Scope, id MachineID) e
 		return err
 	}
 	m.DueAt = new(a.Clock.Now())
-	tx.Notify(ReconcileTopic, MachinesTopic(s.workspace))
+	tx.Notify(ReconcileTopic, MachinesTopic(s.Workspace()))
 	return tx.UpdateMachine(ctx, m)
 }

@@ -56,19 +56,19 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // Errorf returns an Error with a message for people.
 func Errorf(code Code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: sprintf(format, args)}
+	return &Error{Code: code, Message: Sprintf(format, args)}
 }
 
 // Invalid returns an error about the input's field.
 func Invalid(field, format string, args ...any) *Error {
-	return &Error{Code: CodeInvalid, Field: field, Message: sprintf(format, args)}
+	return &Error{Code: CodeInvalid, Field: field, Message: Sprintf(format, args)}
 }
 
 // maxEchoed bounds the part of one value that a message repeats, in bytes: callers may send values
 // of any length.
 const maxEchoed = 200
 
-func sprintf(format string, args []any) string {
+func Sprintf(format string, args []any) string {
 	shown := make([]any, len(args))
 	for i, arg := range args {
 		shown[i] = arg

@@ -142,7 +142,7 @@ func (x *execution) watch(ctx context.Context) {
 			return
 		}
 		// if the database is away, the next wake-up asks again
-		_ = x.t.Store.In(ctx, x.scope, func(tx Tx) error {
+		_ = x.t.Store.In(ctx, x.scope, func(tx StatementModTx) error {
 			st, err := tx.Statement(ctx, x.id)
 			if err == nil && st.CancelRequestedAt != nil {
 				x.cancel()
@@ -217,13 +217,13 @@ func (x *execution) note(ctx context.Context, change func(*Statement)) {
 
 // write changes the statement in the store, unless it has ended there.
 func (x *execution) write(ctx context.Context, change func(*Statement)) {
-	err := x.t.Store.In(ctx, x.scope, func(tx Tx) error {
+	err := x.t.Store.In(ctx, x.scope, func(tx StatementModTx) error {
 		st, err := tx.LockStatement(ctx, x.id)
 		if err != nil || st.State.Final() {
 			return err
 		}
 		change(&st)
-		tx.Notify(StatementTopic(x.id), StatementsTopic(x.scope.workspace))
+		tx.Notify(StatementTopic(x.id), StatementsTopic(x.scope.Workspace()))
 		return tx.UpdateStatement(ctx, st, nil)
 	})
 	if err != nil && ctx.Err() == nil {
@@ -339,7 +339,7 @@ func (x *execution) wire(ctx context.Context, to *target) (w EngineStatement, er
 	x.mu.Lock()
 	w.Statement = x.st
 	x.mu.Unlock()
-	w.Storage, err = x.t.Tables.TableStorage(ctx, x.scope.workspace)
+	w.Storage, err = x.t.Tables.TableStorage(ctx, x.scope.Workspace())
 	return w, err
 }
 

@@ -84,8 +84,8 @@ func (x *execution) store(chunk []byte, rows int64, last bool) error {
 	n := len(x.st.Chunks)
 	chunks := append(x.st.Chunks[:n:n], ResultChunk{Rows: rows, Bytes: int64(len(chunk))})
 	x.mu.Unlock()
-	if err := x.t.Objects.Put(ctx, chunkKey(x.scope.workspace, x.id, n), chunk); err != nil {
-		_ = x.t.Objects.Delete(ctx, chunkKey(x.scope.workspace, x.id, n)) // no row refers to it
+	if err := x.t.Objects.Put(ctx, chunkKey(x.scope.Workspace(), x.id, n), chunk); err != nil {
+		_ = x.t.Objects.Delete(ctx, chunkKey(x.scope.Workspace(), x.id, n)) // no row refers to it
 		return fmt.Errorf("storing chunk %d of the result: %w", n, err)
 	}
 	if last { // finalize records it with the end

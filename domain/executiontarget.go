@@ -14,7 +14,7 @@ type target struct {
 }
 
 // targetOn returns the agent of a running warehouse; nil while it is disconnected.
-func targetOn(ctx context.Context, tx Tx, m Machine) (*target, error) {
+func targetOn(ctx context.Context, tx StatementModTx, m Machine) (*target, error) {
 	a, err := tx.Agent(ctx, m.AgentID)
 	if err != nil || a.Session == "" {
 		return nil, err
@@ -31,7 +31,7 @@ func (x *execution) awaitTarget(ctx context.Context) (*target, *StatementFailure
 		x.submitted = nil
 		return to, nil
 	}
-	wake, stop := x.t.Topics.Subscribe(MachinesTopic(x.scope.workspace), AgentsTopic(x.scope.workspace))
+	wake, stop := x.t.Topics.Subscribe(MachinesTopic(x.scope.Workspace()), AgentsTopic(x.scope.Workspace()))
 	defer stop()
 	for !isClosed(x.t.draining) {
 		to, wait, err := x.findTarget(ctx)
@@ -59,7 +59,7 @@ func (x *execution) awaitTarget(ctx context.Context) (*target, *StatementFailure
 // the statement waits for. An error that is not passing is final.
 func (x *execution) findTarget(ctx context.Context) (to *target, wait string, err error) {
 	now := x.t.Clock.Now()
-	err = x.t.Store.In(ctx, x.scope, func(tx Tx) error {
+	err = x.t.Store.In(ctx, x.scope, func(tx StatementModTx) error {
 		m, err := tx.Machine(ctx, x.st.Warehouse)
 		if IsCode(err, CodeNotFound) {
 			return Errorf(CodeNotFound, "Its warehouse was deleted.")
@@ -86,7 +86,7 @@ func (x *execution) findTarget(ctx context.Context) (to *target, wait string, er
 
 // markSent records that an engine may have the statement, so that no other server runs it. It
 // returns CodeConflict if another server has the statement.
-func (x *execution) markSent(ctx context.Context, tx Tx) error {
+func (x *execution) markSent(ctx context.Context, tx StatementModTx) error {
 	st, err := tx.LockStatement(ctx, x.id)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (x *execution) markSent(ctx context.Context, tx Tx) error {
 // wakeWarehouse starts the warehouse. It returns CodeConflict if the warehouse was stopped by a
 // person, or failed, after the statement came. CodeUnavailable would mean that the database is
 // away.
-func (x *execution) wakeWarehouse(ctx context.Context, tx Tx, m *Machine, now time.Time) (wait string, err error) {
+func (x *execution) wakeWarehouse(ctx context.Context, tx StatementModTx, m *Machine, now time.Time) (wait string, err error) {
 	came := x.st.CreatedAt
 	switch {
 	case m.HeldAt != nil && !came.After(*m.HeldAt):

@@ -78,11 +78,11 @@ func prepareFiles(files []File) error {
 
 func filePath(p string) bool {
 	return p != "" && len(p) <= maxFilePath && !path.IsAbs(p) && path.Clean(p) == p && p != "." && p != ".." &&
-		!strings.HasPrefix(p, "../") && validText("path", p, maxFilePath) == nil && !strings.Contains(p, "\\")
+		!strings.HasPrefix(p, "../") && ValidText("path", p, maxFilePath) == nil && !strings.Contains(p, "\\")
 }
 
 // loadFiles sets the contents.
-func loadFiles(ctx context.Context, tx Tx, files []File) ([]File, error) {
+func loadFiles(ctx context.Context, tx JobModTx, files []File) ([]File, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}

@@ -13,7 +13,7 @@ import (
 func (x *execution) finalize(ctx context.Context, end StatementEnd, result []byte) error {
 	var st Statement
 	var lineage Lineage
-	err := x.t.Store.In(ctx, x.scope, func(tx Tx) (err error) {
+	err := x.t.Store.In(ctx, x.scope, func(tx StatementModTx) (err error) {
 		if st, err = tx.LockStatement(ctx, x.id); err != nil || st.State.Final() || st.Replica != x.t.Replica {
 			return err
 		}
@@ -37,7 +37,7 @@ func (x *execution) finalize(ctx context.Context, end StatementEnd, result []byt
 }
 
 // finalizeIn writes the end of a locked statement, in the transaction that locked it.
-func (t *Statements) finalizeIn(ctx context.Context, tx Tx, s Scope, st *Statement, lineage Lineage, end StatementEnd, result []byte) (Lineage, error) {
+func (t *Statements) finalizeIn(ctx context.Context, tx StatementModTx, s Scope, st *Statement, lineage Lineage, end StatementEnd, result []byte) (Lineage, error) {
 	now := t.Clock.Now()
 	st.Rows, st.Bytes, st.Scanned, st.Truncated = end.Rows, end.Bytes, end.Scanned, end.Truncated
 	failure := end.Failure
@@ -51,7 +51,7 @@ func (t *Statements) finalizeIn(ctx context.Context, tx Tx, s Scope, st *Stateme
 	if err != nil {
 		return lineage, err
 	}
-	tx.Notify(StatementTopic(st.ID), StatementsTopic(s.workspace))
+	tx.Notify(StatementTopic(st.ID), StatementsTopic(s.Workspace()))
 	if st.CreatedBy.Kind == ActorSystem {
 		tx.Notify(MaintenanceTopic)
 	}
@@ -65,11 +65,11 @@ func (t *Statements) finalizeIn(ctx context.Context, tx Tx, s Scope, st *Stateme
 }
 
 // audit writes the denial of a write that the actor's role forbids.
-func (s *Statement) audit(ctx context.Context, tx Tx, scope Scope) error {
+func (s *Statement) audit(ctx context.Context, tx StatementModTx, scope Scope) error {
 	if s.Failure == nil || s.Failure.Fault != FaultForbidden {
 		return nil
 	}
-	e := newAudit(scope, CatalogWrite, OutcomeDenied, "statement", string(s.ID))
+	e := NewAudit(scope, CatalogWrite, OutcomeDenied, "statement", string(s.ID), "")
 	e.Actor = s.CreatedBy
 	return tx.InsertAudit(ctx, e)
 }
@@ -104,11 +104,11 @@ func (s *Statement) unknown(f *StatementFailure) bool {
 }
 
 // releaseKey lets the same request run again under its key if the failure allows it.
-func (s *Statement) releaseKey(ctx context.Context, tx Tx, f *StatementFailure) error {
+func (s *Statement) releaseKey(ctx context.Context, tx StatementModTx, f *StatementFailure) error {
 	if s.Key == "" || f == nil || f.Fault != FaultEngine || s.unknown(f) {
 		return nil
 	}
-	return tx.ReleaseKey(ctx, idempotencyActor(s.CreatedBy), s.Key, string(s.ID))
+	return tx.ReleaseKey(ctx, IdempotencyActor(s.CreatedBy), s.Key, string(s.ID))
 }
 
 // ChangesRows reports whether statements of this kind change rows of existing tables.

@@ -8,12 +8,12 @@ import (
 // Flavors returns the flavors that the workspace's provider offers, with the current price of an
 // hour of each.
 func (m *Machines) Flavors(ctx context.Context, s Scope) ([]Flavor, error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return nil, err
 	}
 	var settings ProviderSettings
 	var prices map[string]Price
-	err := m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := m.Store.In(ctx, s, func(tx MachineModTx) (err error) {
 		if settings, err = tx.Provider(ctx); err != nil {
 			return err
 		}

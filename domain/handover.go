@@ -55,7 +55,7 @@ func (x *execution) handOver() error {
 	return untilWritten(ctx, func() error {
 		var st Statement
 		var lineage Lineage
-		err := x.t.Store.In(ctx, x.scope, func(tx Tx) (err error) {
+		err := x.t.Store.In(ctx, x.scope, func(tx StatementModTx) (err error) {
 			if st, err = tx.LockStatement(ctx, x.id); err != nil || st.State.Final() || st.Replica != x.t.Replica {
 				return err
 			}
@@ -70,7 +70,7 @@ func (x *execution) handOver() error {
 			}
 			st.State, st.StartedAt, st.Message = StatementQueued, nil, "Waits for a server: the one that had it was stopped."
 			st.Replica, st.Sent = "", false
-			tx.Notify(HandoverTopic, StatementTopic(x.id), StatementsTopic(x.scope.workspace))
+			tx.Notify(HandoverTopic, StatementTopic(x.id), StatementsTopic(x.scope.Workspace()))
 			return tx.UpdateStatement(ctx, st, nil)
 		})
 		if err == nil {
@@ -103,7 +103,7 @@ func (t *Statements) recoverLost(ctx context.Context, ref StatementRef) error {
 	}
 	var st Statement
 	taken := false
-	err := t.Store.In(ctx, x.scope, func(tx Tx) (err error) {
+	err := t.Store.In(ctx, x.scope, func(tx StatementModTx) (err error) {
 		if st, err = tx.LockStatement(ctx, ref.Statement); err != nil || st.State.Final() || st.Replica != ref.Replica {
 			return err
 		}

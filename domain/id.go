@@ -31,23 +31,27 @@ type (
 // The prefixes of ids. The specification names those of runs, compute instances and warehouses; the
 // others follow their style.
 const (
-	prefixWorkspace = "ws"
-	prefixUser      = "usr"
-	prefixSession   = "ses"
-	prefixAPIKey    = "key"
-	prefixAgent     = "agt"
-	prefixJob       = "job"
-	prefixRun       = "run"
-	prefixAttempt   = "att"
-	prefixEvent     = "evt"
-	prefixRequest   = "req"
-	prefixCompute   = "cmp"
-	prefixWarehouse = "wh"
-	prefixStatement = "stm"
-	prefixDatabase  = "db"
-	prefixTable     = "tbl"
+	PrefixWorkspace = "ws"
+	PrefixUser      = "usr"
+	PrefixSession   = "ses"
+	PrefixAPIKey    = "key"
+	PrefixAgent     = "agt"
+	PrefixJob       = "job"
+	PrefixRun       = "run"
+	PrefixAttempt   = "att"
+	PrefixEvent     = "evt"
+	PrefixRequest   = "req"
+	PrefixCompute   = "cmp"
+	PrefixWarehouse = "wh"
+	PrefixStatement = "stm"
+	PrefixDatabase  = "db"
+	PrefixTable     = "tbl"
 
-	prefixMaintenance = "mnt"
+	PrefixMaintenance = "mnt"
+
+	// External datasets and jobs of OpenLineage: a prefix and a hash.
+	PrefixDataset     = "ext_"
+	PrefixExternalJob = "xjob_"
 )
 
 // RequestID returns the given request id if it is valid, otherwise a new one.
@@ -56,13 +60,13 @@ func RequestID(given string) string {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("-_.:/+=", c)
 	}
 	if given == "" || len(given) > 128 || strings.ContainsFunc(given, odd) {
-		return newID[string](prefixRequest)
+		return NewID[string](PrefixRequest)
 	}
 	return given
 }
 
-// newID generates a TypeID. The only error is a malformed prefix, and ours are constants.
-func newID[T ~string](prefix string) T {
+// NewID generates a TypeID. The only error is a malformed prefix, and ours are constants.
+func NewID[T ~string](prefix string) T {
 	id, err := typeid.WithPrefix(prefix)
 	if err != nil {
 		panic("domain: a prefix of ours is malformed: " + prefix)
@@ -75,9 +79,12 @@ func newID[T ~string](prefix string) T {
 func FirstAttemptID(t time.Time) AttemptID {
 	var uuid [16]byte
 	binary.BigEndian.PutUint64(uuid[:], uint64(t.UnixMilli())<<16)
-	id, err := typeid.FromUUIDBytesWithPrefix(prefixAttempt, uuid[:])
+	id, err := typeid.FromUUIDBytesWithPrefix(PrefixAttempt, uuid[:])
 	if err != nil {
-		panic("domain: a prefix of ours is malformed: " + prefixAttempt)
+		panic("domain: a prefix of ours is malformed: " + PrefixAttempt)
 	}
 	return AttemptID(id.String())
 }
+
+// External reports whether the id is an external dataset's.
+func (id TableID) External() bool { return strings.HasPrefix(string(id), PrefixDataset) }

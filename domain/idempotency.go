@@ -26,9 +26,9 @@ type IdempotencyTx interface {
 	ReleaseKey(ctx context.Context, actor, key, resource string) error
 }
 
-// once runs create for a new key, or without a key. If the key was used before with the same
+// Once runs create for a new key, or without a key. If the key was used before with the same
 // request, it returns the id that was made then. With a different request it returns CodeConflict.
-func once[T ~string](ctx context.Context, tx Tx, s Scope, key Idempotency, operation Action, request any, create func() (T, error)) (T, error) {
+func Once[T ~string](ctx context.Context, tx IdempotencyTx, s Scope, key Idempotency, operation Action, request any, create func() (T, error)) (T, error) {
 	if key.Key == "" {
 		return create()
 	}
@@ -40,7 +40,7 @@ func once[T ~string](ctx context.Context, tx Tx, s Scope, key Idempotency, opera
 		return "", err
 	}
 	hash := sha256.Sum256(append([]byte(operation+"\n"), body...))
-	actor := idempotencyActor(s.actor)
+	actor := IdempotencyActor(s.Actor())
 	claimed, used, resource, err := tx.ClaimKey(ctx, actor, key.Key, hash[:])
 	if err != nil {
 		return "", err
@@ -58,5 +58,5 @@ func once[T ~string](ctx context.Context, tx Tx, s Scope, key Idempotency, opera
 	return id, tx.BindKey(ctx, actor, key.Key, string(id))
 }
 
-// idempotencyActor returns the actor as keys store it.
-func idempotencyActor(a Actor) string { return string(a.Kind) + ":" + a.ID }
+// IdempotencyActor returns the actor as keys store it.
+func IdempotencyActor(a Actor) string { return string(a.Kind) + ":" + a.ID }

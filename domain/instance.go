@@ -15,7 +15,7 @@ type NewWorkspace struct {
 	Database       Database // with the schema DefaultSchema
 	Quotas         map[QuotaName]int
 	Invitation     Invitation
-	Sample         bool // Runs.CreateSample must make the sample
+	Sample         bool // Samples.Create must make the sample
 }
 
 // InstanceStore holds what the operator of an instance does across workspaces.
@@ -53,20 +53,20 @@ func (i *Instance) CreateWorkspace(ctx context.Context, name string) (Workspace,
 }
 
 // CreateFirstWorkspace is CreateWorkspace for a new instance. With sample it also records that
-// Runs.CreateSample must follow, even after a restart.
+// Samples.Create must follow, even after a restart.
 func (i *Instance) CreateFirstWorkspace(ctx context.Context, name string, sample bool) (Workspace, Agent, Credentials, error) {
 	return i.create(ctx, name, sample)
 }
 
 func (i *Instance) create(ctx context.Context, name string, sample bool) (Workspace, Agent, Credentials, error) {
-	name, err := validName("name", name)
+	name, err := ValidName("name", name)
 	if err != nil {
 		return Workspace{}, Agent{}, Credentials{}, err
 	}
 	now := i.Clock.Now()
-	c := Credentials{AgentToken: NewAgentToken(), SetUpToken: newSecret()}
+	c := Credentials{AgentToken: NewAgentToken(), SetUpToken: NewSecret()}
 	n := NewWorkspace{
-		Workspace:      Workspace{ID: newID[WorkspaceID](prefixWorkspace), Name: name, CreatedAt: now},
+		Workspace:      Workspace{ID: NewID[WorkspaceID](PrefixWorkspace), Name: name, CreatedAt: now},
 		Agent:          NewAgent(name+" agent", now),
 		AgentTokenHash: HashSecret(c.AgentToken),
 		Quotas:         DefaultQuotas,
@@ -74,7 +74,7 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (Worksp
 		Sample:         sample,
 	}
 	n.Warehouse, n.WarehouseAgent = i.warehouse(n.Workspace)
-	n.Database = newDatabase(DefaultDatabase, SystemScope(n.Workspace.ID, "workspace").actor, now)
+	n.Database = newDatabase(DefaultDatabase, SystemScope(n.Workspace.ID, "workspace").Actor(), now)
 	if err := i.Store.InsertWorkspace(ctx, n, operated(n.Workspace.ID, WorkspaceCreate)); err != nil {
 		return Workspace{}, Agent{}, Credentials{}, err
 	}
@@ -83,7 +83,7 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (Worksp
 
 // warehouse returns the workspace's first warehouse and its agent.
 func (i *Instance) warehouse(ws Workspace) (Machine, Agent) {
-	by := SystemScope(ws.ID, "workspace").actor
+	by := SystemScope(ws.ID, "workspace").Actor()
 	m := newMachine(KindWarehouse, "default", cmp.Or(i.Size, "cpu.1"), DefaultProvider, by, ws.CreatedAt)
 	m.WriteEngine = cmp.Or(i.WriteEngine, EngineDuckDB)
 	return m, m.newAgent()
@@ -92,14 +92,14 @@ func (i *Instance) warehouse(ws Workspace) (Machine, Agent) {
 // InviteAdmin makes a new one-time link for an administrator of the workspace, to replace a lost
 // one.
 func (i *Instance) InviteAdmin(ctx context.Context, ws WorkspaceID) (token string, err error) {
-	token = newSecret()
+	token = NewSecret()
 	inv := Invitation{TokenHash: HashSecret(token), Role: RoleAdmin, ExpiresAt: i.Clock.Now().Add(invitationLife)}
 	return token, i.Store.InsertInvitation(ctx, ws, inv, operated(ws, AdminInvite))
 }
 
 // operated returns the audit row of an operator's action on a workspace.
 func operated(ws WorkspaceID, a Action) AuditEvent {
-	return newAudit(SystemScope(ws, "operator"), a, OutcomeSuccess, "workspace", string(ws))
+	return NewAudit(SystemScope(ws, "operator"), a, OutcomeSuccess, "workspace", string(ws), "")
 }
 
 // Workspaces lists every workspace of the instance, oldest first.

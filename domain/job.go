@@ -69,9 +69,8 @@ type JobTx interface {
 
 // Jobs manages the jobs of a workspace.
 type Jobs struct {
-	Store Store
+	Store Store[JobModTx]
 	Clock Clock
-	Lake  SampleLake // nil without a catalog
 }
 
 // NewJob describes the job to create.
@@ -117,20 +116,20 @@ type JobChange struct {
 
 // Create makes a job.
 func (j *Jobs) Create(ctx context.Context, s Scope, n NewJob, key Idempotency) (job Job, err error) {
-	if err := authorize(ctx, j.Store, s, JobCreate); err != nil {
+	if err := Authorize(ctx, j.Store, s, JobCreate); err != nil {
 		return Job{}, err
 	}
 	job, err = n.job(s, j.Clock.Now())
 	if err != nil {
 		return Job{}, err
 	}
-	err = j.Store.In(ctx, s, func(tx Tx) error {
-		id, err := once(ctx, tx, s, key, JobCreate, n, func() (JobID, error) {
+	err = j.Store.In(ctx, s, func(tx JobModTx) error {
+		id, err := Once(ctx, tx, s, key, JobCreate, n, func() (JobID, error) {
 			tx.Notify(ScheduleTopic)
 			if err := insertJob(ctx, tx, job); err != nil {
 				return "", err
 			}
-			return job.ID, audited(ctx, tx, s, JobCreate, "job", job.ID)
+			return job.ID, Audited(ctx, tx, s, JobCreate, "job", job.ID)
 		})
 		if err != nil {
 			return err
@@ -141,7 +140,7 @@ func (j *Jobs) Create(ctx context.Context, s Scope, n NewJob, key Idempotency) (
 	return job, err
 }
 
-func insertJob(ctx context.Context, tx Tx, job Job) error {
+func insertJob(ctx context.Context, tx JobModTx, job Job) error {
 	if err := job.resolveCompute(ctx, tx); err != nil {
 		return err
 	}
@@ -153,8 +152,8 @@ func insertJob(ctx context.Context, tx Tx, job Job) error {
 
 func (n NewJob) job(s Scope, now time.Time) (Job, error) {
 	job := Job{
-		ID: newID[JobID](prefixJob), Name: n.Name, Description: n.Description, JobSpec: n.JobSpec,
-		CreatedBy: s.actor, CreatedAt: now, UpdatedAt: now,
+		ID: NewID[JobID](PrefixJob), Name: n.Name, Description: n.Description, JobSpec: n.JobSpec,
+		CreatedBy: s.Actor(), CreatedAt: now, UpdatedAt: now,
 	}
 	if n.Schedule != nil {
 		schedule, err := n.Schedule.schedule(now)
@@ -168,10 +167,10 @@ func (n NewJob) job(s Scope, now time.Time) (Job, error) {
 
 // Get returns one job.
 func (j *Jobs) Get(ctx context.Context, s Scope, id JobID) (job Job, err error) {
-	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
+	if err := Authorize(ctx, j.Store, s, JobRead); err != nil {
 		return Job{}, err
 	}
-	err = j.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = j.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		job, err = tx.Job(ctx, id)
 		return err
 	})
@@ -184,10 +183,10 @@ const maxJobs = 32 << 20
 // ByID returns the jobs with the ids that exist in the workspace. If their specs exceed 32 MiB, it
 // returns CodeTooLarge.
 func (j *Jobs) ByID(ctx context.Context, s Scope, ids []JobID) (jobs []Job, err error) {
-	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
+	if err := Authorize(ctx, j.Store, s, JobRead); err != nil {
 		return nil, err
 	}
-	err = j.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = j.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		if jobs, err = tx.JobsByID(ctx, ids); err != nil {
 			return err
 		}
@@ -204,7 +203,7 @@ func (j *Jobs) ByID(ctx context.Context, s Scope, ids []JobID) (jobs []Job, err 
 }
 
 // fillSpecs reads the jobs' specs.
-func fillSpecs(ctx context.Context, tx Tx, jobs []Job) error {
+func fillSpecs(ctx context.Context, tx JobModTx, jobs []Job) error {
 	ids := make([]JobID, len(jobs))
 	for i, job := range jobs {
 		ids[i] = job.ID
@@ -218,24 +217,24 @@ func fillSpecs(ctx context.Context, tx Tx, jobs []Job) error {
 
 // List returns jobs, newest first. It shortens a page whose specs would exceed 8 MiB.
 func (j *Jobs) List(ctx context.Context, s Scope, f JobFilter, p Page) (l List[Job], err error) {
-	if err := authorize(ctx, j.Store, s, JobRead); err != nil {
+	if err := Authorize(ctx, j.Store, s, JobRead); err != nil {
 		return List[Job]{}, err
 	}
-	if err := validText("search", f.Search, 256); err != nil {
+	if err := ValidText("search", f.Search, 256); err != nil {
 		return List[Job]{}, err
 	}
-	list := listName("jobs", f)
-	before, limit, err := p.after(list)
+	list := ListName("jobs", f)
+	before, limit, err := p.After(list)
 	if err != nil {
 		return List[Job]{}, err
 	}
-	err = j.Store.In(ctx, s, func(tx Tx) error {
+	err = j.Store.In(ctx, s, func(tx JobModTx) error {
 		rows, err := tx.Jobs(ctx, f, JobID(before), limit+1)
 		if err != nil {
 			return err
 		}
-		l = page(list, rows, limit, func(j Job) string { return string(j.ID) })
-		l.fit(pageBytes, func(j Job) int { return j.SpecSize })
+		l = PageOf(list, rows, limit, func(j Job) string { return string(j.ID) })
+		l.Fit(pageBytes, func(j Job) int { return j.SpecSize })
 		return fillSpecs(ctx, tx, l.Items)
 	})
 	return l, err
@@ -243,11 +242,11 @@ func (j *Jobs) List(ctx context.Context, s Scope, f JobFilter, p Page) (l List[J
 
 // Update changes what later runs of the job do. Past runs are never rewritten.
 func (j *Jobs) Update(ctx context.Context, s Scope, id JobID, c JobChange) (job Job, err error) {
-	if err := authorize(ctx, j.Store, s, JobUpdate); err != nil {
+	if err := Authorize(ctx, j.Store, s, JobUpdate); err != nil {
 		return Job{}, err
 	}
 	now := j.Clock.Now()
-	err = j.Store.In(ctx, s, func(tx Tx) error {
+	err = j.Store.In(ctx, s, func(tx JobModTx) error {
 		job, err = tx.UpdateJob(ctx, id, func(job *Job) error {
 			job.UpdatedAt = now
 			if err := job.change(c, now); err != nil {
@@ -264,24 +263,24 @@ func (j *Jobs) Update(ctx context.Context, s Scope, id JobID, c JobChange) (job 
 			return err
 		}
 		tx.Notify(ScheduleTopic)
-		return audited(ctx, tx, s, JobUpdate, "job", id)
+		return Audited(ctx, tx, s, JobUpdate, "job", id)
 	})
 	return job, err
 }
 
 func (j *Job) change(c JobChange, now time.Time) error {
-	set(&j.Name, c.Name)
-	set(&j.Description, c.Description)
-	set(&j.Command, c.Command)
-	set(&j.Tasks, c.Tasks)
-	set(&j.MaxRetries, c.MaxRetries)
-	set(&j.TimeoutSeconds, c.TimeoutSeconds)
-	set(&j.Environment, c.Environment)
-	set(&j.Parameters, c.Parameters)
-	set(&j.MaxConcurrentRuns, c.MaxConcurrentRuns)
-	set(&j.Files, c.Files)
-	set(&j.Compute, c.Compute)
-	set(&j.ComputeFallback, c.ComputeFallback)
+	SetIfGiven(&j.Name, c.Name)
+	SetIfGiven(&j.Description, c.Description)
+	SetIfGiven(&j.Command, c.Command)
+	SetIfGiven(&j.Tasks, c.Tasks)
+	SetIfGiven(&j.MaxRetries, c.MaxRetries)
+	SetIfGiven(&j.TimeoutSeconds, c.TimeoutSeconds)
+	SetIfGiven(&j.Environment, c.Environment)
+	SetIfGiven(&j.Parameters, c.Parameters)
+	SetIfGiven(&j.MaxConcurrentRuns, c.MaxConcurrentRuns)
+	SetIfGiven(&j.Files, c.Files)
+	SetIfGiven(&j.Compute, c.Compute)
+	SetIfGiven(&j.ComputeFallback, c.ComputeFallback)
 	if c.Schedule != nil {
 		if err := j.reschedule(*c.Schedule, now); err != nil {
 			return err
@@ -306,27 +305,21 @@ func (j *Job) oneKind(c JobChange) error {
 	return nil
 }
 
-func set[T any](field *T, value *T) {
-	if value != nil {
-		*field = *value
-	}
-}
-
 // Delete removes a job and keeps its runs. It returns CodeConflict while a run is pending or
 // running.
 func (j *Jobs) Delete(ctx context.Context, s Scope, id JobID) error {
-	if err := authorize(ctx, j.Store, s, JobDelete); err != nil {
+	if err := Authorize(ctx, j.Store, s, JobDelete); err != nil {
 		return err
 	}
-	return j.Store.In(ctx, s, func(tx Tx) error {
+	return j.Store.In(ctx, s, func(tx JobModTx) error {
 		if err := deleteJob(ctx, tx, id); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, JobDelete, "job", id)
+		return Audited(ctx, tx, s, JobDelete, "job", id)
 	})
 }
 
-func deleteJob(ctx context.Context, tx Tx, id JobID) error {
+func deleteJob(ctx context.Context, tx JobModTx, id JobID) error {
 	if err := lockIdle(ctx, tx, id); err != nil {
 		return err
 	}
@@ -334,7 +327,7 @@ func deleteJob(ctx context.Context, tx Tx, id JobID) error {
 }
 
 // lockIdle locks a job that has no pending or running runs.
-func lockIdle(ctx context.Context, tx Tx, id JobID) error {
+func lockIdle(ctx context.Context, tx JobModTx, id JobID) error {
 	job, err := tx.LockJob(ctx, id)
 	if err != nil {
 		return err
@@ -362,10 +355,10 @@ const (
 )
 
 func (j *Job) validate() (err error) {
-	if j.Name, err = validName("name", j.Name); err != nil {
+	if j.Name, err = ValidName("name", j.Name); err != nil {
 		return err
 	}
-	if err := validProse("description", j.Description, maxDescription); err != nil {
+	if err := ValidProse("description", j.Description, maxDescription); err != nil {
 		return err
 	}
 	if j.Schedule != nil && j.empty() {
@@ -378,19 +371,19 @@ func (s *JobSpec) validate() error {
 	if s.Command != "" && len(s.Tasks) > 0 {
 		return Invalid("command", "A job has either a command or tasks; leave one of them out.")
 	}
-	if err := validText("command", s.Command, maxCommand); err != nil {
+	if err := ValidText("command", s.Command, maxCommand); err != nil {
 		return err
 	}
-	if err := validBound("max_retries", s.MaxRetries, maxRetries); err != nil {
+	if err := ValidBound("max_retries", s.MaxRetries, maxRetries); err != nil {
 		return err
 	}
-	if err := validBound("timeout_seconds", s.TimeoutSeconds, maxTimeoutSeconds); err != nil {
+	if err := ValidBound("timeout_seconds", s.TimeoutSeconds, maxTimeoutSeconds); err != nil {
 		return err
 	}
-	if err := validBound("max_concurrent_runs", s.MaxConcurrentRuns, maxConcurrentRuns); err != nil {
+	if err := ValidBound("max_concurrent_runs", s.MaxConcurrentRuns, maxConcurrentRuns); err != nil {
 		return err
 	}
-	if err := validText("compute", s.Compute, maxNamed); err != nil {
+	if err := ValidText("compute", s.Compute, MaxNamed); err != nil {
 		return err
 	}
 	if err := validVariables("environment", s.Environment); err != nil {
@@ -450,7 +443,7 @@ func validVariables(field string, vars []Variable) error {
 			return Invalid(field, "%s is given twice.", v.Name)
 		}
 		seen[v.Name] = true
-		if err := validText(field+"."+v.Name, v.Value, maxVariableValue); err != nil {
+		if err := ValidText(field+"."+v.Name, v.Value, maxVariableValue); err != nil {
 			return err
 		}
 	}
@@ -458,7 +451,7 @@ func validVariables(field string, vars []Variable) error {
 }
 
 func variableName(s string) bool {
-	if s == "" || len(s) > maxName {
+	if s == "" || len(s) > MaxName {
 		return false
 	}
 	for i, r := range s {

@@ -46,3 +46,8 @@ type LineageTx interface {
 	// LineageOf returns the combined lineage of the actors.
 	LineageOf(ctx context.Context, actors ...Actor) (Lineage, error)
 }
+
+// same reports whether both entries have the same table and snapshot.
+func (e LineageEntry) same(o LineageEntry) bool {
+	return e.TableID == o.TableID && e.SnapshotID == o.SnapshotID
+}

@@ -41,6 +41,14 @@ type LineageOutbox interface {
 	DropLineageEvents(ctx context.Context, before time.Time) (int64, error)
 }
 
+// EventStatement is the part of a statement that its events show.
+type EventStatement struct {
+	Query     string
+	Engine    string // empty before one is chosen
+	Message   string // why it failed; else empty
+	CreatedBy Actor
+}
+
 // LineageReceiver receives OpenLineage events, as JSON. CodeInvalid says that it will never accept
 // this event.
 type LineageReceiver interface {
@@ -50,7 +58,7 @@ type LineageReceiver interface {
 // LineageEmitter sends the platform's own runs and statements to an OpenLineage receiver. It sends
 // each event at least once, and the events of one run in order.
 type LineageEmitter struct {
-	Store      Store
+	Store      Store[LineageModTx]
 	Outbox     LineageOutbox
 	Receiver   LineageReceiver // nil turns the emitter off
 	Clock      Clock
@@ -226,7 +234,7 @@ func (e *LineageEmitter) event(ctx context.Context, ref LineageEventRef) (ev lin
 		Run: eventRun{RunID: id.UUID(), Facets: eventFacets{}}, Job: eventJob{Namespace: e.namespace(ref.Workspace), Facets: eventFacets{}},
 		Inputs: []eventDataset{}, Outputs: []eventDataset{},
 	}
-	err = e.Store.In(ctx, SystemScope(ref.Workspace, "openlineage"), func(tx Tx) error {
+	err = e.Store.In(ctx, SystemScope(ref.Workspace, "openlineage"), func(tx LineageModTx) error {
 		facts, err := e.fill(ctx, tx, ref, &ev)
 		if err != nil || ev.EventType == "START" {
 			return err
@@ -255,7 +263,7 @@ func (e *LineageEmitter) event(ctx context.Context, ref LineageEventRef) (ev lin
 func (e *LineageEmitter) namespace(ws WorkspaceID) string { return e.URL + "/" + string(ws) }
 
 // fill sets the fields that depend on the kind of the subject, and returns its lineage.
-func (e *LineageEmitter) fill(ctx context.Context, tx Tx, ref LineageEventRef, ev *lineageEvent) ([]LineageFact, error) {
+func (e *LineageEmitter) fill(ctx context.Context, tx LineageModTx, ref LineageEventRef, ev *lineageEvent) ([]LineageFact, error) {
 	switch ref.Kind {
 	case "run":
 		return e.fillRun(ctx, tx, RunID(ref.Subject), ev)
@@ -265,7 +273,7 @@ func (e *LineageEmitter) fill(ctx context.Context, tx Tx, ref LineageEventRef, e
 	return e.fillStatement(ctx, tx, StatementID(ref.Subject), ev)
 }
 
-func (e *LineageEmitter) fillRun(ctx context.Context, tx Tx, id RunID, ev *lineageEvent) ([]LineageFact, error) {
+func (e *LineageEmitter) fillRun(ctx context.Context, tx LineageModTx, id RunID, ev *lineageEvent) ([]LineageFact, error) {
 	run, err := runHead(ctx, tx, id)
 	if err != nil {
 		return nil, err
@@ -275,7 +283,7 @@ func (e *LineageEmitter) fillRun(ctx context.Context, tx Tx, id RunID, ev *linea
 	return tx.RunLineage(ctx, id, MaxRunLineage)
 }
 
-func (e *LineageEmitter) fillAttempt(ctx context.Context, tx Tx, id AttemptID, ev *lineageEvent) ([]LineageFact, error) {
+func (e *LineageEmitter) fillAttempt(ctx context.Context, tx LineageModTx, id AttemptID, ev *lineageEvent) ([]LineageFact, error) {
 	a, run, err := attemptOf(ctx, tx, id)
 	if err != nil {
 		return nil, err
@@ -286,14 +294,10 @@ func (e *LineageEmitter) fillAttempt(ctx context.Context, tx Tx, id AttemptID, e
 	return factsOf(tx.LineageOf(ctx, Actor{Kind: ActorRun, ID: string(id)}))
 }
 
-func (e *LineageEmitter) fillStatement(ctx context.Context, tx Tx, id StatementID, ev *lineageEvent) ([]LineageFact, error) {
-	st, err := tx.Statement(ctx, id)
+func (e *LineageEmitter) fillStatement(ctx context.Context, tx LineageModTx, id StatementID, ev *lineageEvent) ([]LineageFact, error) {
+	st, err := tx.EventStatement(ctx, id)
 	if err != nil {
 		return nil, err
-	}
-	message := ""
-	if st.Failure != nil {
-		message = st.Failure.Message
 	}
 	ev.Job.Name = "sql"
 	if st.CreatedBy.Kind == ActorRun {
@@ -304,7 +308,7 @@ func (e *LineageEmitter) fillStatement(ctx context.Context, tx Tx, id StatementI
 		ev.Job.Name = taskName(run, a.TaskKey) + ".sql"
 		e.parent(ev, string(a.ID), taskName(run, a.TaskKey), &run)
 	}
-	e.describe(ev, "QUERY", message, "SQL")
+	e.describe(ev, "QUERY", st.Message, "SQL")
 	sql := map[string]any{"query": st.Query}
 	if st.Engine != "" {
 		sql["dialect"] = st.Engine
@@ -313,7 +317,7 @@ func (e *LineageEmitter) fillStatement(ctx context.Context, tx Tx, id StatementI
 	return factsOf(tx.LineageOf(ctx, Actor{Kind: ActorStatement, ID: string(id)}))
 }
 
-func attemptOf(ctx context.Context, tx Tx, id AttemptID) (Attempt, Run, error) {
+func attemptOf(ctx context.Context, tx LineageModTx, id AttemptID) (Attempt, Run, error) {
 	a, err := tx.Attempt(ctx, id)
 	if err != nil {
 		return a, Run{}, err
@@ -369,7 +373,7 @@ func (e *LineageEmitter) dataset(f LineageFact, outside map[TableID]External) ev
 	if x, ok := outside[f.TableID]; ok {
 		return eventDataset{Namespace: x.Namespace, Name: x.Name}
 	}
-	d := eventDataset{Namespace: e.CatalogURL, Name: f.dotted(), Facets: eventFacets{}}
+	d := eventDataset{Namespace: e.CatalogURL, Name: dotted(f.LineageEntry), Facets: eventFacets{}}
 	if f.SnapshotID != 0 {
 		e.facet(d.Facets, "version", "1-0-1/DatasetVersionDatasetFacet.json", map[string]any{"datasetVersion": strconv.FormatInt(f.SnapshotID, 10)})
 	}

@@ -107,18 +107,19 @@ type LineageGraphTx interface {
 	// time. It returns CodeNotFound if there is none.
 	LineageTable(ctx context.Context, id TableID, key string, at time.Time) (LineageEntry, error)
 	StatementBriefs(ctx context.Context, ids []StatementID) ([]StatementBrief, error)
+	EventStatement(ctx context.Context, id StatementID) (EventStatement, error)
 }
 
 // Graph returns the lineage graph of a table. Each step is one query. Its cost grows with the
 // number of edges, not with their counts.
 func (l *Lineages) Graph(ctx context.Context, s Scope, q LineageQuery) (g LineageGraph, err error) {
-	if err := authorize(ctx, l.Store, s, LineageShow); err != nil {
+	if err := Authorize(ctx, l.Store, s, LineageShow); err != nil {
 		return g, err
 	}
 	if err := q.complete(); err != nil {
 		return g, err
 	}
-	err = l.Store.In(ctx, s, func(tx Tx) error {
+	err = l.Store.In(ctx, s, func(tx LineageModTx) error {
 		w := &lineageWalk{ctx: ctx, tx: tx, at: l.Clock.Now(), now: true, nodes: map[string]*LineageNode{}, edges: map[[2]string]bool{}}
 		if q.At != nil {
 			w.at, w.now = *q.At, false
@@ -127,7 +128,7 @@ func (l *Lineages) Graph(ctx context.Context, s Scope, q LineageQuery) (g Lineag
 		if err != nil {
 			return err
 		}
-		w.add(LineageNode{ID: string(root.TableID), Kind: tableNode(root.TableID), Name: root.dotted()})
+		w.add(LineageNode{ID: string(root.TableID), Kind: tableNode(root.TableID), Name: dotted(root)})
 		for _, way := range []LineageWay{Upstream, Downstream} {
 			if q.Way == way || q.Way == BothWays {
 				if err := w.follow(way, root.TableID, q.Depth); err != nil {
@@ -154,7 +155,7 @@ func (q *LineageQuery) complete() error {
 	return nil
 }
 
-func (e LineageEntry) dotted() string { return e.Database + "." + e.Schema + "." + e.Name }
+func dotted(e LineageEntry) string { return e.Database + "." + e.Schema + "." + e.Name }
 
 func tableNode(id TableID) LineageNodeKind {
 	if id.External() {
@@ -166,7 +167,7 @@ func tableNode(id TableID) LineageNodeKind {
 // lineageWalk follows lineage from table to table.
 type lineageWalk struct {
 	ctx       context.Context
-	tx        Tx
+	tx        LineageModTx
 	at        time.Time
 	now       bool // at is the current time
 	nodes     map[string]*LineageNode
@@ -180,7 +181,7 @@ type lineageWalk struct {
 func (w *lineageWalk) root(table string) (LineageEntry, error) {
 	parts := strings.Split(table, ".")
 	byID := len(parts) == 1
-	if !byID && len(parts) < 3 || byID && !strings.HasPrefix(table, prefixTable+"_") && !TableID(table).External() {
+	if !byID && len(parts) < 3 || byID && !strings.HasPrefix(table, PrefixTable+"_") && !TableID(table).External() {
 		return LineageEntry{}, Invalid("table", "%q is not a table; name one as database.schema.table, or give its id.", table)
 	}
 	seen, key := TableID(table), ""
@@ -294,11 +295,11 @@ func step[T ~string](w *lineageWalk, edges []LineageEdge, visited map[string]boo
 func (n *LineageNode) describe(f LineageFact, table bool) {
 	switch {
 	case table:
-		n.Kind, n.Name = tableNode(f.TableID), f.dotted()
-	case strings.HasPrefix(n.ID, prefixJob+"_"):
+		n.Kind, n.Name = tableNode(f.TableID), dotted(f.LineageEntry)
+	case strings.HasPrefix(n.ID, PrefixJob+"_"):
 		job, _, _ := strings.Cut(n.ID, "/")
 		n.Kind, n.Name, n.JobID, n.TaskKey, n.RunID = NodeTask, f.Actor.Name, JobID(job), f.TaskKey, f.RunID
-	case strings.HasPrefix(n.ID, prefixStatement+"_"):
+	case strings.HasPrefix(n.ID, PrefixStatement+"_"):
 		n.Kind, n.Actor = NodeStatement, f.Actor.Name
 	default:
 		n.Kind = NodeJob

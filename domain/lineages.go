@@ -2,7 +2,6 @@ package domain
 
 import (
 	"context"
-	"strings"
 	"time"
 )
 
@@ -103,17 +102,17 @@ type LineageFactTx interface {
 
 // Lineages answers where data came from and where it went.
 type Lineages struct {
-	Store      Store
+	Store      Store[LineageModTx]
 	Clock      Clock
 	CatalogURL string // namespace of our tables in OpenLineage
 }
 
 // OfRun returns the lineage of the run.
 func (l *Lineages) OfRun(ctx context.Context, s Scope, id RunID) (found RunLineage, err error) {
-	if err := authorize(ctx, l.Store, s, LineageShow); err != nil {
+	if err := Authorize(ctx, l.Store, s, LineageShow); err != nil {
 		return found, err
 	}
-	err = l.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = l.Store.In(ctx, s, func(tx LineageModTx) (err error) {
 		if _, err = runHead(ctx, tx, id); err != nil {
 			return err
 		}
@@ -133,7 +132,7 @@ func (l *Lineages) OfRun(ctx context.Context, s Scope, id RunID) (found RunLinea
 }
 
 // externalsOf returns the external datasets among the tables of the facts.
-func externalsOf(ctx context.Context, tx Tx, facts []LineageFact) (map[TableID]External, error) {
+func externalsOf(ctx context.Context, tx LineageModTx, facts []LineageFact) (map[TableID]External, error) {
 	var ids []string
 	for _, f := range facts {
 		if f.TableID.External() {
@@ -151,15 +150,12 @@ func externalsOf(ctx context.Context, tx Tx, facts []LineageFact) (map[TableID]E
 	return found, err
 }
 
-// External reports whether the id is an external dataset's.
-func (id TableID) External() bool { return strings.HasPrefix(string(id), prefixDataset) }
-
 // Coverage counts the statements that ended since then, by LineageResolution.
 func (l *Lineages) Coverage(ctx context.Context, s Scope, since time.Time) (c LineageCoverage, err error) {
-	if err := authorize(ctx, l.Store, s, LineageShow); err != nil {
+	if err := Authorize(ctx, l.Store, s, LineageShow); err != nil {
 		return c, err
 	}
-	err = l.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = l.Store.In(ctx, s, func(tx LineageModTx) (err error) {
 		c, err = tx.LineageCoverage(ctx, since)
 		return err
 	})

@@ -8,7 +8,7 @@ import (
 )
 
 // finalizeLineage corrects and stores the lineage of a statement that has ended, and returns it.
-func finalizeLineage(ctx context.Context, tx Tx, st *Statement, end StatementEnd, seen Lineage) (Lineage, error) {
+func finalizeLineage(ctx context.Context, tx StatementModTx, st *Statement, end StatementEnd, seen Lineage) (Lineage, error) {
 	owners, err := scanOwners(ctx, tx, end.Scans)
 	if err != nil {
 		return seen, err
@@ -17,7 +17,7 @@ func finalizeLineage(ctx context.Context, tx Tx, st *Statement, end StatementEnd
 	if st.State == StatementSucceeded {
 		st.Resolution = resolution
 	}
-	s := after.since(seen)
+	s := changes(seen, after)
 	s.Statement = st.ID
 	if len(s.Removed)+len(s.Added)+len(s.Columns) == 0 {
 		return after, nil
@@ -26,7 +26,7 @@ func finalizeLineage(ctx context.Context, tx Tx, st *Statement, end StatementEnd
 }
 
 // scanOwners returns the tables that own directories of scanned files.
-func scanOwners(ctx context.Context, tx Tx, scans []StatementScan) (map[string]TableID, error) {
+func scanOwners(ctx context.Context, tx StatementModTx, scans []StatementScan) (map[string]TableID, error) {
 	var directories []string
 	known := map[string]bool{}
 	for _, scan := range scans {
@@ -175,10 +175,10 @@ func (s *Statement) leavesTarget(end StatementEnd, t StatementTable) bool {
 	})
 }
 
-// since returns the changes of the lineage since before.
-func (l Lineage) since(before Lineage) (s LineageSettlement) {
+// changes returns what changes the one lineage into the other.
+func changes(before, after Lineage) (s LineageSettlement) {
 	s.Columns = map[TableID][]string{}
-	for _, pair := range [][2][]LineageEntry{{before.Read, l.Read}, {before.Written, l.Written}} {
+	for _, pair := range [][2][]LineageEntry{{before.Read, after.Read}, {before.Written, after.Written}} {
 		for _, e := range pair[0] {
 			if !slices.ContainsFunc(pair[1], e.same) {
 				s.Removed = append(s.Removed, e)
@@ -194,11 +194,6 @@ func (l Lineage) since(before Lineage) (s LineageSettlement) {
 		}
 	}
 	return s
-}
-
-// same reports whether both entries have the same table and snapshot.
-func (e LineageEntry) same(o LineageEntry) bool {
-	return e.TableID == o.TableID && e.SnapshotID == o.SnapshotID
 }
 
 // columnsOf returns the columns read of each table, from the scanned files.

@@ -106,7 +106,7 @@ type Archive interface {
 // Logs stores the output of processes, and returns it byte for byte from any offset, while it grows
 // and afterwards.
 type Logs struct {
-	Store   Store
+	Store   Store[JobModTx]
 	Topics  Topics
 	Clock   Clock
 	Objects Objects
@@ -134,7 +134,7 @@ const MaxLogPage = 1 << 20
 // Read returns about limit bytes of an attempt's log from offset on. At the end of the log it
 // returns an empty page; beyond it, CodeRange.
 func (l *Logs) Read(ctx context.Context, s Scope, id AttemptID, offset int64, limit int) (LogPage, error) {
-	if err := authorize(ctx, l.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, l.Store, s, RunRead); err != nil {
 		return LogPage{}, err
 	}
 	if limit < 1 || limit > MaxLogPage {
@@ -149,7 +149,7 @@ func (l *Logs) read(ctx context.Context, s Scope, id AttemptID, offset int64, li
 	}
 	var segment *LogSegment
 	over := false
-	err = l.Store.In(ctx, s, func(tx Tx) error {
+	err = l.Store.In(ctx, s, func(tx JobModTx) error {
 		attempt, err := tx.Attempt(ctx, id)
 		if err != nil {
 			return err
@@ -203,11 +203,11 @@ func (p *LogPage) cut(offset int64, limit int) {
 
 // Sizes returns how many bytes of the attempts' logs are stored.
 func (l *Logs) Sizes(ctx context.Context, s Scope, ids []AttemptID) (sizes map[AttemptID]int64, err error) {
-	if err := authorize(ctx, l.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, l.Store, s, RunRead); err != nil {
 		return nil, err
 	}
 	sizes = make(map[AttemptID]int64, len(ids))
-	err = l.Store.In(ctx, s, func(tx Tx) error {
+	err = l.Store.In(ctx, s, func(tx JobModTx) error {
 		ends, err := tx.LogEnds(ctx, ids)
 		for id, end := range ends {
 			sizes[id] = end.Offset

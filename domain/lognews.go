@@ -124,11 +124,11 @@ func answer(batch []*newsRequest, read func([]LogWant) (map[AttemptID]LogNews, e
 
 // news reads an attempt's log from offset on, batched with the workspace's other reads.
 func (l *Logs) news(ctx context.Context, s Scope, id AttemptID, offset int64) (LogNews, error) {
-	return l.batcher.ask(s.workspace, LogWant{Attempt: id, Offset: offset}, func(wants []LogWant) (news map[AttemptID]LogNews, err error) {
+	return l.batcher.ask(s.Workspace(), LogWant{Attempt: id, Offset: offset}, func(wants []LogWant) (news map[AttemptID]LogNews, err error) {
 		// The end of one caller must not fail the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), newsTime)
 		defer cancel()
-		err = l.Store.In(ctx, s, func(tx Tx) error {
+		err = l.Store.In(ctx, s, func(tx JobModTx) error {
 			news, err = tx.LogNews(ctx, wants, min(MaxLogPage, newsBytes/len(wants)))
 			return err
 		})

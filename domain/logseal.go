@@ -17,7 +17,7 @@ func (l *Logs) archived(ctx context.Context, s Scope, id AttemptID, seg LogSegme
 	if broken == nil || ctx.Err() != nil {
 		return chunks, broken
 	}
-	err := l.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := l.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		chunks, err = tx.LogChunks(ctx, id, offset, limit)
 		return err
 	})
@@ -82,7 +82,7 @@ func (l *Logs) open(ctx context.Context, seg LogSegment) ([]LogChunk, error) {
 
 // Seal archives logs of attempts: in parts of 8 MiB while they run, and the rest once they have
 // ended.
-func (l *Logs) Seal(ctx context.Context, system System) error {
+func (l *Logs) Seal(ctx context.Context, system JobModSystem) error {
 	refs, err := system.UnsealedAttempts(ctx, MaxLimit)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (l *Logs) Seal(ctx context.Context, system System) error {
 
 func (l *Logs) seal(ctx context.Context, s Scope, id AttemptID) error {
 	for more := true; more; {
-		err := l.Store.In(ctx, s, func(tx Tx) (err error) {
+		err := l.Store.In(ctx, s, func(tx JobModTx) (err error) {
 			more, err = l.sealNext(ctx, tx, s, id)
 			return err
 		})
@@ -112,7 +112,7 @@ func (l *Logs) seal(ctx context.Context, s Scope, id AttemptID) error {
 // sealNext archives one segment and returns whether there may be another. It writes the object
 // before the row that names it, under a deterministic key. After a crash in between, the retry
 // overwrites the object.
-func (l *Logs) sealNext(ctx context.Context, tx Tx, s Scope, id AttemptID) (more bool, err error) {
+func (l *Logs) sealNext(ctx context.Context, tx JobModTx, s Scope, id AttemptID) (more bool, err error) {
 	sealed, free, err := tx.LockSealing(ctx, id)
 	if err != nil || !free {
 		return false, err
@@ -141,7 +141,7 @@ func (l *Logs) sealNext(ctx context.Context, tx Tx, s Scope, id AttemptID) (more
 	return whole, nil
 }
 
-func collect(ctx context.Context, tx Tx, id AttemptID, offset int64) (chunks []LogChunk, err error) {
+func collect(ctx context.Context, tx JobModTx, id AttemptID, offset int64) (chunks []LogChunk, err error) {
 	for start := offset; offset-start < sealBytes; {
 		rows, err := tx.LogChunks(ctx, id, offset, MaxLogPage)
 		if err != nil || len(rows) == 0 {
@@ -154,12 +154,12 @@ func collect(ctx context.Context, tx Tx, id AttemptID, offset int64) (chunks []L
 	return chunks, nil
 }
 
-func (l *Logs) sealChunks(ctx context.Context, tx Tx, s Scope, id AttemptID, chunks []LogChunk) error {
+func (l *Logs) sealChunks(ctx context.Context, tx JobModTx, s Scope, id AttemptID, chunks []LogChunk) error {
 	first, last := chunks[0], chunks[len(chunks)-1]
 	object := l.Archive.Pack(chunks)
 	seg := LogSegment{
 		Start: first.Offset, End: last.End(), FirstLine: first.FirstLine, NextLine: last.NextLine(),
-		Key: fmt.Sprintf("%s/logs/%s/%020d", s.workspace, id, first.Offset), Size: int64(len(object)),
+		Key: fmt.Sprintf("%s/logs/%s/%020d", s.Workspace(), id, first.Offset), Size: int64(len(object)),
 	}
 	if err := l.Objects.Put(ctx, seg.Key, object); err != nil {
 		return err

@@ -40,7 +40,7 @@ func (l *Logs) Follow(ctx context.Context, s Scope, id AttemptID, offset int64, 
 	if err != nil {
 		return err
 	}
-	t := l.acquire(s.workspace, id, page.Size)
+	t := l.acquire(s.Workspace(), id, page.Size)
 	defer l.release(id, t)
 	for {
 		if len(page.Chunks) > 0 || page.EOF {
@@ -236,7 +236,7 @@ func (t *tail) trim() {
 	t.chunks = t.chunks[drop:]
 }
 
-// page returns the tail's bytes at offset, or a channel to wait on if there are none yet. If the
+// PageOf returns the tail's bytes at offset, or a channel to wait on if there are none yet. If the
 // tail does not reach back to offset, kept is false and wait is nil.
 func (t *tail) page(offset int64) (page LogPage, kept bool, wait <-chan struct{}) {
 	t.mu.Lock()

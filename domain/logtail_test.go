@@ -236,7 +236,7 @@ func TestAWriterFitsBatches(t *testing.T) {
 		chunk("a", 5, "01234"), chunk("a", 5, "01234x\ny"), chunk("a", 13, "z\n"), chunk("a", 99, "later"), chunk("b", 1, "early"), chunk("c", 0, "stranger"),
 		chunk("b", 0, "on time"), chunk("a", 15, ""),
 	}
-	fitted, ends := w.fit(batch)
+	fitted, ends := w.Fit(batch)
 	require.Equal(t, []LogAppend{
 		{Attempt: "a", LogChunk: LogChunk{Offset: 10, FirstLine: 3, Data: []byte("x\ny")}},
 		{Attempt: "a", LogChunk: LogChunk{Offset: 13, FirstLine: 4, Data: []byte("z\n")}},
@@ -270,7 +270,7 @@ func TestAnAgentsWordsCanBeKept(t *testing.T) {
 		"NUL":           {AttemptReport{Message: "a\x00b"}, AttemptFailed, "ab"},
 		"not UTF-8":     {AttemptReport{Message: "a\xffb"}, AttemptFailed, "ab"},
 		"only nonsense": {AttemptReport{Message: "\x00"}, AttemptFailed, "The process ended without an exit code."},
-		"cut in a rune": {AttemptReport{Message: string(bytes.Repeat([]byte("x"), maxShown-1)) + "本"}, AttemptFailed, string(bytes.Repeat([]byte("x"), maxShown-1))},
+		"cut in a rune": {AttemptReport{Message: string(bytes.Repeat([]byte("x"), MaxShown-1)) + "本"}, AttemptFailed, string(bytes.Repeat([]byte("x"), MaxShown-1))},
 	} {
 		end := c.rep.end()
 		require.Equal(t, c.status, end.Status, name)

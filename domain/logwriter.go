@@ -36,15 +36,15 @@ type LogReceipt struct {
 // fence, one insert for all chunks, and one read for each attempt's first appearance on the
 // connection.
 func (w *LogWriter) Append(ctx context.Context, chunks []LogAppend) (LogReceipt, error) {
-	if err := authorize(ctx, w.logs.Store, w.scope, AgentConnect); err != nil {
+	if err := Authorize(ctx, w.logs.Store, w.scope, AgentConnect); err != nil {
 		return LogReceipt{}, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var fitted []LogAppend
 	ends := map[AttemptID]LogEnd{}
-	err := w.logs.Store.In(ctx, w.scope, func(tx Tx) error {
-		current, live, err := tx.FenceSession(ctx, AgentID(w.scope.actor.ID), w.session)
+	err := w.logs.Store.In(ctx, w.scope, func(tx JobModTx) error {
+		current, live, err := tx.FenceSession(ctx, AgentID(w.scope.Actor().ID), w.session)
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (w *LogWriter) Append(ctx context.Context, chunks []LogAppend) (LogReceipt,
 		if err := w.learn(ctx, tx, live, chunks); err != nil {
 			return err
 		}
-		fitted, ends = w.fit(chunks)
+		fitted, ends = w.Fit(chunks)
 		if len(fitted) == 0 {
 			return nil
 		}
@@ -74,7 +74,7 @@ func (w *LogWriter) Append(ctx context.Context, chunks []LogAppend) (LogReceipt,
 
 // learn reads the ends of logs of live attempts that are new on this connection. Attempts that have
 // ended, or belong to another agent, stay unknown.
-func (w *LogWriter) learn(ctx context.Context, tx Tx, live []AttemptID, chunks []LogAppend) error {
+func (w *LogWriter) learn(ctx context.Context, tx JobModTx, live []AttemptID, chunks []LogAppend) error {
 	maps.DeleteFunc(w.ends, func(id AttemptID, _ LogEnd) bool { return !slices.Contains(live, id) })
 	var fresh []AttemptID
 	for _, c := range chunks {
@@ -90,8 +90,8 @@ func (w *LogWriter) learn(ctx context.Context, tx Tx, live []AttemptID, chunks [
 	return err
 }
 
-// fit returns the chunks that continue their logs, with line numbers, and the resulting ends.
-func (w *LogWriter) fit(chunks []LogAppend) ([]LogAppend, map[AttemptID]LogEnd) {
+// Fit returns the chunks that continue their logs, with line numbers, and the resulting ends.
+func (w *LogWriter) Fit(chunks []LogAppend) ([]LogAppend, map[AttemptID]LogEnd) {
 	ends := map[AttemptID]LogEnd{}
 	var fitted []LogAppend
 	for _, c := range chunks {

@@ -15,9 +15,9 @@ const (
 	KindWarehouse MachineKind = "warehouse" // runs SQL and nothing else
 )
 
-// Kind returns the kind of the machine, from its id.
-func (id MachineID) Kind() MachineKind {
-	if strings.HasPrefix(string(id), prefixWarehouse+"_") {
+// KindOf returns the kind of a machine, from its id.
+func KindOf(id MachineID) MachineKind {
+	if strings.HasPrefix(string(id), PrefixWarehouse+"_") {
 		return KindWarehouse
 	}
 	return KindCompute
@@ -49,9 +49,9 @@ func (k MachineKind) fixed() string {
 
 func (k MachineKind) prefix() string {
 	if k == KindWarehouse {
-		return prefixWarehouse
+		return PrefixWarehouse
 	}
-	return prefixCompute
+	return PrefixCompute
 }
 
 // MachineState is the last observed state of a machine.
@@ -273,4 +273,9 @@ func (m *Machine) released(now time.Time) {
 func (m *Machine) enter(s MachineState, message string, now time.Time) {
 	m.State, m.Message, m.StateSince = s, message, now
 	m.IdleSince, m.DueAt = nil, &now
+}
+
+// blocked returns the message of tasks that wait for a machine that a person has stopped.
+func (m *Machine) blocked() string {
+	return fmt.Sprintf("Waits for the compute instance %s, which was stopped. Start it, or cancel the run.", m.Name)
 }

@@ -41,7 +41,7 @@ const maxMachines = 500
 
 // Create creates a machine, which is stopped.
 func (m *Machines) Create(ctx context.Context, s Scope, n NewMachine, key Idempotency) (machine Machine, err error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbCreate)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbCreate)); err != nil {
 		return Machine{}, err
 	}
 	settings, err := m.settings(ctx, s)
@@ -53,8 +53,8 @@ func (m *Machines) Create(ctx context.Context, s Scope, n NewMachine, key Idempo
 	}
 	unknown := m.offered(ctx, settings, &machine)
 	agent := machine.newAgent()
-	err = m.Store.In(ctx, s, func(tx Tx) error {
-		id, err := once(ctx, tx, s, key, m.may(verbCreate), n, func() (MachineID, error) {
+	err = m.Store.In(ctx, s, func(tx MachineModTx) error {
+		id, err := Once(ctx, tx, s, key, m.may(verbCreate), n, func() (MachineID, error) {
 			if unknown != nil {
 				return "", unknown
 			}
@@ -81,7 +81,7 @@ func (m *Machines) offered(ctx context.Context, p ProviderSettings, machine *Mac
 	return machine.validEngine()
 }
 
-func (m *Machines) insert(ctx context.Context, tx Tx, s Scope, machine Machine, agent Agent) error {
+func (m *Machines) insert(ctx context.Context, tx MachineModTx, s Scope, machine Machine, agent Agent) error {
 	if err := m.free(ctx, tx, machine.Name, ""); err != nil {
 		return err
 	}
@@ -95,12 +95,12 @@ func (m *Machines) insert(ctx context.Context, tx Tx, s Scope, machine Machine, 
 	if err := tx.InsertMachine(ctx, machine, agent); err != nil {
 		return err
 	}
-	tx.Notify(MachinesTopic(s.workspace))
-	return audited(ctx, tx, s, m.may(verbCreate), string(m.Kind), machine.ID)
+	tx.Notify(MachinesTopic(s.Workspace()))
+	return Audited(ctx, tx, s, m.may(verbCreate), string(m.Kind), machine.ID)
 }
 
 // free refuses a name that another machine has. A unique constraint catches concurrent requests.
-func (m *Machines) free(ctx context.Context, tx Tx, name string, own MachineID) error {
+func (m *Machines) free(ctx context.Context, tx MachineModTx, name string, own MachineID) error {
 	taken, err := tx.MachineByName(ctx, m.Kind, name)
 	if IsCode(err, CodeNotFound) || err == nil && taken.ID == own {
 		return nil
@@ -112,7 +112,7 @@ func (m *Machines) free(ctx context.Context, tx Tx, name string, own MachineID) 
 }
 
 func (m *Machines) settings(ctx context.Context, s Scope) (p ProviderSettings, err error) {
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = m.Store.In(ctx, s, func(tx MachineModTx) (err error) {
 		p, err = tx.Provider(ctx)
 		return err
 	})
@@ -121,9 +121,9 @@ func (m *Machines) settings(ctx context.Context, s Scope) (p ProviderSettings, e
 
 func (m *Machines) draft(s Scope, n NewMachine, p ProviderSettings) (Machine, error) {
 	now := m.Clock.Now()
-	machine := newMachine(m.Kind, n.Name, n.Flavor, p, s.actor, now)
+	machine := newMachine(m.Kind, n.Name, n.Flavor, p, s.Actor(), now)
 	machine.Image, machine.Slots, machine.WriteEngine = n.Image, n.Slots, n.WriteEngine
-	set(&machine.Nodes, n.Nodes)
+	SetIfGiven(&machine.Nodes, n.Nodes)
 	if n.TrinoStart != "" {
 		machine.TrinoStart = n.TrinoStart
 	}
@@ -136,7 +136,7 @@ func (m *Machines) draft(s Scope, n NewMachine, p ProviderSettings) (Machine, er
 
 func newMachine(kind MachineKind, name, flavor string, p ProviderSettings, by Actor, now time.Time) Machine {
 	m := Machine{
-		ID: newID[MachineID](kind.prefix()), Kind: kind, Name: name, Flavor: flavor, Provider: p.Kind, Region: p.Region, AutoStop: AutoStop1h,
+		ID: NewID[MachineID](kind.prefix()), Kind: kind, Name: name, Flavor: flavor, Provider: p.Kind, Region: p.Region, AutoStop: AutoStop1h,
 		Nodes: 1, CreatedBy: by, CreatedAt: now, Desired: MachineStopped, State: MachineStopped, StateSince: now, Released: true,
 	}
 	if kind == KindWarehouse {
@@ -154,31 +154,31 @@ func (m *Machine) newAgent() Agent {
 }
 
 func (m *Machine) validate() (err error) {
-	if m.Name, err = validName("name", m.Name); err != nil {
+	if m.Name, err = ValidName("name", m.Name); err != nil {
 		return err
 	}
 	if strings.HasPrefix(m.Name, m.Kind.prefix()+"_") {
 		return Invalid("name", "%q looks like an id; choose a name that does not begin with %s_.", m.Name, m.Kind.prefix())
 	}
-	if err := validText(m.Kind.size(), m.Flavor, maxNamed); err != nil {
+	if err := ValidText(m.Kind.size(), m.Flavor, MaxNamed); err != nil {
 		return err
 	}
-	if err := validText("image", m.Image, maxNamed); err != nil {
+	if err := ValidText("image", m.Image, MaxNamed); err != nil {
 		return err
 	}
-	return validBound("slots", m.Slots, maxSlots)
+	return ValidBound("slots", m.Slots, maxSlots)
 }
 
 // Update changes a machine.
 func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineChange) (machine Machine, err error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbUpdate)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbUpdate)); err != nil {
 		return Machine{}, err
 	}
 	wanted, err := m.offer(ctx, s, id, c)
 	if err != nil {
 		return Machine{}, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) error {
+	err = m.Store.In(ctx, s, func(tx MachineModTx) error {
 		if machine, err = m.lock(ctx, tx, id); err != nil {
 			return err
 		}
@@ -194,8 +194,8 @@ func (m *Machines) Update(ctx context.Context, s Scope, id MachineID, c MachineC
 		if err := tx.UpdateMachine(ctx, machine); err != nil {
 			return err
 		}
-		tx.Notify(MachinesTopic(s.workspace), ReconcileTopic)
-		return audited(ctx, tx, s, m.may(verbUpdate), string(m.Kind), id)
+		tx.Notify(MachinesTopic(s.Workspace()), ReconcileTopic)
+		return Audited(ctx, tx, s, m.may(verbUpdate), string(m.Kind), id)
 	})
 	return machine, err
 }
@@ -220,8 +220,8 @@ func (m *Machines) offer(ctx context.Context, s Scope, id MachineID, c MachineCh
 	if m.Kind != KindWarehouse || c.Flavor == nil && c.WriteEngine == nil {
 		return nil, nil
 	}
-	set(&wanted.Flavor, c.Flavor)
-	set(&wanted.WriteEngine, c.WriteEngine)
+	SetIfGiven(&wanted.Flavor, c.Flavor)
+	SetIfGiven(&wanted.WriteEngine, c.WriteEngine)
 	_, err = m.writeEngine(ctx, settings, wanted.Flavor, wanted.WriteEngine)
 	return &wanted, err
 }
@@ -230,12 +230,12 @@ func (m *Machine) change(c MachineChange, now time.Time) (err error) {
 	if (c.Flavor != nil || c.Image != nil || c.Slots != nil || c.WriteEngine != nil) && !m.resting() {
 		return Errorf(CodeConflict, "The %s %s is %s; its %s change only while it is stopped.", m.Kind.noun(), m.Name, m.State, m.Kind.fixed())
 	}
-	set(&m.Name, c.Name)
-	set(&m.WriteEngine, c.WriteEngine)
-	set(&m.Nodes, c.Nodes)
-	set(&m.TrinoStart, c.TrinoStart)
-	set(&m.Slots, c.Slots)
-	set(&m.Flavor, c.Flavor)
+	SetIfGiven(&m.Name, c.Name)
+	SetIfGiven(&m.WriteEngine, c.WriteEngine)
+	SetIfGiven(&m.Nodes, c.Nodes)
+	SetIfGiven(&m.TrinoStart, c.TrinoStart)
+	SetIfGiven(&m.Slots, c.Slots)
+	SetIfGiven(&m.Flavor, c.Flavor)
 	if c.Image != nil {
 		m.Image, m.ImageRef = *c.Image, ""
 	}

@@ -38,7 +38,7 @@ type MachineTx interface {
 // out.
 type Machines struct {
 	Kind      MachineKind
-	Store     Store
+	Store     Store[MachineModTx]
 	Topics    Topics
 	Clock     Clock
 	Providers Providers
@@ -73,7 +73,7 @@ func (m *Machines) may(v verb) Action { return m.Kind.action(v) }
 func (k MachineKind) action(v verb) Action { return Action(string(k) + "." + string(v)) }
 
 // find returns the machine, if it is of this kind.
-func (m *Machines) find(ctx context.Context, tx Tx, id MachineID) (Machine, error) {
+func (m *Machines) find(ctx context.Context, tx MachineModTx, id MachineID) (Machine, error) {
 	found, err := tx.Machine(ctx, id)
 	if err != nil || found.Kind != m.Kind {
 		return Machine{}, m.missing(id, err)
@@ -81,7 +81,7 @@ func (m *Machines) find(ctx context.Context, tx Tx, id MachineID) (Machine, erro
 	return found, nil
 }
 
-func (m *Machines) lock(ctx context.Context, tx Tx, id MachineID) (Machine, error) {
+func (m *Machines) lock(ctx context.Context, tx MachineModTx, id MachineID) (Machine, error) {
 	found, _, err := tx.LockMachine(ctx, id)
 	if err != nil || found.Kind != m.Kind {
 		return Machine{}, m.missing(id, err)
@@ -98,10 +98,10 @@ func (m *Machines) missing(id MachineID, err error) error {
 
 // Get returns one machine.
 func (m *Machines) Get(ctx context.Context, s Scope, id MachineID) (found Machine, err error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return Machine{}, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = m.Store.In(ctx, s, func(tx MachineModTx) (err error) {
 		found, err = m.find(ctx, tx, id)
 		return err
 	})
@@ -110,28 +110,28 @@ func (m *Machines) Get(ctx context.Context, s Scope, id MachineID) (found Machin
 
 // List returns machines, oldest first.
 func (m *Machines) List(ctx context.Context, s Scope, p Page) (List[Machine], error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return List[Machine]{}, err
 	}
 	list := string(m.Kind)
-	after, limit, err := p.after(list)
+	after, limit, err := p.After(list)
 	if err != nil {
 		return List[Machine]{}, err
 	}
 	var rows []Machine
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = m.Store.In(ctx, s, func(tx MachineModTx) (err error) {
 		rows, err = tx.Machines(ctx, m.Kind, MachineID(after), limit+1)
 		return err
 	})
-	return page(list, rows, limit, func(m Machine) string { return string(m.ID) }), err
+	return PageOf(list, rows, limit, func(m Machine) string { return string(m.ID) }), err
 }
 
 // ByID returns those machines with the given ids that are in the workspace and of this kind.
 func (m *Machines) ByID(ctx context.Context, s Scope, ids []MachineID) (machines []Machine, err error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return nil, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = m.Store.In(ctx, s, func(tx MachineModTx) (err error) {
 		machines, err = tx.MachinesByID(ctx, ids)
 		return err
 	})
@@ -140,21 +140,21 @@ func (m *Machines) ByID(ctx context.Context, s Scope, ids []MachineID) (machines
 
 // Watch wakes the channel whenever a machine of the workspace may have changed.
 func (m *Machines) Watch(ctx context.Context, s Scope) (wake <-chan struct{}, stop func(), err error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return nil, nil, err
 	}
-	wake, stop = m.Topics.Subscribe(MachinesTopic(s.workspace))
+	wake, stop = m.Topics.Subscribe(MachinesTopic(s.Workspace()))
 	return wake, stop, nil
 }
 
 // Start starts a stopped or failed machine.
 func (m *Machines) Start(ctx context.Context, s Scope, id MachineID, key Idempotency) (machine Machine, err error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbStart)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbStart)); err != nil {
 		return Machine{}, err
 	}
 	full := m.fits(ctx, s, id)
-	err = m.Store.In(ctx, s, func(tx Tx) error {
-		_, err := once(ctx, tx, s, key, m.may(verbStart), id, func() (MachineID, error) {
+	err = m.Store.In(ctx, s, func(tx MachineModTx) error {
+		_, err := Once(ctx, tx, s, key, m.may(verbStart), id, func() (MachineID, error) {
 			if full != nil {
 				return "", full
 			}
@@ -162,7 +162,7 @@ func (m *Machines) Start(ctx context.Context, s Scope, id MachineID, key Idempot
 			if err != nil {
 				return "", err
 			}
-			return id, startMachine(ctx, tx, s, &machine, "Started by "+s.actor.who()+".", m.Clock.Now())
+			return id, startMachine(ctx, tx, s, &machine, "Started by "+s.Actor().Who()+".", m.Clock.Now())
 		})
 		if err != nil {
 			return err
@@ -174,7 +174,7 @@ func (m *Machines) Start(ctx context.Context, s Scope, id MachineID, key Idempot
 }
 
 // startMachine starts a locked machine.
-func startMachine(ctx context.Context, tx Tx, s Scope, m *Machine, why string, now time.Time) error {
+func startMachine(ctx context.Context, tx MachineModTx, s Scope, m *Machine, why string, now time.Time) error {
 	if err := m.Apply(EventStart, why, now); err != nil {
 		return err
 	}
@@ -182,25 +182,25 @@ func startMachine(ctx context.Context, tx Tx, s Scope, m *Machine, why string, n
 }
 
 // saveMachine writes the machine, notifies its watchers, and audits the change.
-func saveMachine(ctx context.Context, tx Tx, s Scope, m Machine, v verb) error {
+func saveMachine(ctx context.Context, tx MachineModTx, s Scope, m Machine, v verb) error {
 	if err := tx.UpdateMachine(ctx, m); err != nil {
 		return err
 	}
-	tx.Notify(MachinesTopic(s.workspace), ReconcileTopic)
-	return audited(ctx, tx, s, m.Kind.action(v), string(m.Kind), m.ID)
+	tx.Notify(MachinesTopic(s.Workspace()), ReconcileTopic)
+	return Audited(ctx, tx, s, m.Kind.action(v), string(m.Kind), m.ID)
 }
 
 // Stop stops a machine. It cancels running work first.
 func (m *Machines) Stop(ctx context.Context, s Scope, id MachineID) (machine Machine, err error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbStop)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbStop)); err != nil {
 		return Machine{}, err
 	}
 	now := m.Clock.Now()
-	err = m.Store.In(ctx, s, func(tx Tx) error {
+	err = m.Store.In(ctx, s, func(tx MachineModTx) error {
 		if machine, err = m.lock(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := machine.Apply(EventStop, "Stopped by "+s.actor.who()+".", now); err != nil {
+		if err := machine.Apply(EventStop, "Stopped by "+s.Actor().Who()+".", now); err != nil {
 			return err
 		}
 		machine.HeldAt = &now
@@ -211,11 +211,11 @@ func (m *Machines) Stop(ctx context.Context, s Scope, id MachineID) (machine Mac
 
 // Delete removes a stopped or failed machine. Tasks that wait for it fail.
 func (m *Machines) Delete(ctx context.Context, s Scope, id MachineID) error {
-	if err := authorize(ctx, m.Store, s, m.may(verbDelete)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbDelete)); err != nil {
 		return err
 	}
 	var machine Machine
-	err := m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := m.Store.In(ctx, s, func(tx MachineModTx) (err error) {
 		if machine, err = m.lock(ctx, tx, id); err != nil {
 			return err
 		}
@@ -225,11 +225,11 @@ func (m *Machines) Delete(ctx context.Context, s Scope, id MachineID) error {
 		if err := tx.DeleteMachine(ctx, id); err != nil {
 			return err
 		}
-		tx.Notify(MachinesTopic(s.workspace), ReconcileTopic, DispatchTopic)
-		return audited(ctx, tx, s, m.may(verbDelete), string(m.Kind), id)
+		tx.Notify(MachinesTopic(s.Workspace()), ReconcileTopic, DispatchTopic)
+		return Audited(ctx, tx, s, m.may(verbDelete), string(m.Kind), id)
 	})
 	if provider := m.Providers[machine.Provider]; err == nil && provider != nil {
-		_ = provider.Remove(ctx, MachineRef{Workspace: s.workspace, Machine: id, Incarnation: machine.Incarnation}) // if this fails, Reconciler.Sweep removes it
+		_ = provider.Remove(ctx, MachineRef{Workspace: s.Workspace(), Machine: id, Incarnation: machine.Incarnation}) // if this fails, Reconciler.Sweep removes it
 	}
 	return err
 }
@@ -266,7 +266,7 @@ func (m *Machines) Log(ctx context.Context, s Scope, id MachineID, limit int) ([
 	if err != nil {
 		return nil, err
 	}
-	return provider.Log(ctx, MachineRef{Workspace: s.workspace, Machine: id, Incarnation: machine.Incarnation}, limit)
+	return provider.Log(ctx, MachineRef{Workspace: s.Workspace(), Machine: id, Incarnation: machine.Incarnation}, limit)
 }
 
 // MaxMachineLog bounds the limit of Log, in bytes.

@@ -17,18 +17,18 @@ type machineStep struct {
 }
 
 func (w machineStep) ref() MachineRef {
-	return MachineRef{Workspace: w.scope.workspace, Machine: w.machine.ID, Incarnation: w.machine.Incarnation}
+	return MachineRef{Workspace: w.scope.Workspace(), Machine: w.machine.ID, Incarnation: w.machine.Incarnation}
 }
 
 // done applies fn unless the machine has moved on since the decision.
-func (w machineStep) done(ctx context.Context, fn func(Tx, *Machine, Agent) error) error {
+func (w machineStep) done(ctx context.Context, fn func(MachineModTx, *Machine, Agent) error) error {
 	_, err := w.applied(ctx, fn)
 	return err
 }
 
 // applied is done, and reports whether it applied fn.
-func (w machineStep) applied(ctx context.Context, fn func(Tx, *Machine, Agent) error) (applied bool, err error) {
-	err = changeMachine(context.WithoutCancel(ctx), w.r.Store, w.scope, w.machine.ID, func(tx Tx, m *Machine, agent Agent) error {
+func (w machineStep) applied(ctx context.Context, fn func(MachineModTx, *Machine, Agent) error) (applied bool, err error) {
+	err = changeMachine(context.WithoutCancel(ctx), w.r.Store, w.scope, w.machine.ID, func(tx MachineModTx, m *Machine, agent Agent) error {
 		applied = m.Incarnation == w.machine.Incarnation && m.State == w.machine.State
 		if !applied {
 			return nil
@@ -46,7 +46,7 @@ func (w machineStep) later(ctx context.Context, cause error) error {
 // soon makes the reconciler check the machine again soon. A starting machine gets why as its
 // message.
 func (w machineStep) soon(ctx context.Context, why string) error {
-	return w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+	return w.done(ctx, func(_ MachineModTx, m *Machine, _ Agent) error {
 		m.DueAt = new(w.r.Clock.Now().Add(retryPause))
 		if m.State != MachineStarting {
 			return nil // keep its message, which is more specific
@@ -70,7 +70,7 @@ func (w machineStep) make(ctx context.Context) error {
 		return w.soon(ctx, AsError(err).Message)
 	}
 	if IsCode(err, CodeInvalid) {
-		return w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+		return w.done(ctx, func(_ MachineModTx, m *Machine, _ Agent) error {
 			m.ImageRef = w.machine.ImageRef // do not pin an image that never started
 			return m.Apply(EventRefused, AsError(err).Message, w.r.Clock.Now())
 		})
@@ -78,7 +78,7 @@ func (w machineStep) make(ctx context.Context) error {
 	if err != nil {
 		return w.later(ctx, err)
 	}
-	return errors.Join(notified, w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+	return errors.Join(notified, w.done(ctx, func(_ MachineModTx, m *Machine, _ Agent) error {
 		m.Made, m.DueAt = true, new(w.r.Clock.Now().Add(lookAgain))
 		return nil
 	}))
@@ -99,7 +99,7 @@ func (w machineStep) spec(ctx context.Context) (MachineSpec, error) {
 		if image, err = w.provider.Resolve(ctx, w.settings, w.machine.Image); err != nil {
 			return MachineSpec{}, err
 		}
-		err = w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+		err = w.done(ctx, func(_ MachineModTx, m *Machine, _ Agent) error {
 			m.ImageRef = image
 			return nil
 		})
@@ -115,11 +115,11 @@ func (w machineStep) look(ctx context.Context) error {
 	if err != nil {
 		return w.later(ctx, err)
 	}
-	return w.done(ctx, func(tx Tx, m *Machine, agent Agent) error {
+	return w.done(ctx, func(tx MachineModTx, m *Machine, agent Agent) error {
 		now := w.r.Clock.Now()
 		switch {
 		case !alive:
-			return w.r.again(ctx, tx, m, agent, "Its agent ended. "+shown(detail), now)
+			return w.r.again(ctx, tx, m, agent, "Its agent ended. "+Shown(detail), now)
 		case m.State == MachineRunning:
 			m.DueAt = w.r.next(m, agent, now)
 		default:
@@ -156,7 +156,7 @@ func (w machineStep) release(ctx context.Context) error {
 // released records that nothing remains of the machine. Its attempts end, even without a report
 // from the agent.
 func (w machineStep) released(ctx context.Context) error {
-	applied, err := w.applied(ctx, func(tx Tx, m *Machine, agent Agent) error {
+	applied, err := w.applied(ctx, func(tx MachineModTx, m *Machine, agent Agent) error {
 		m.DueAt = new(w.r.Clock.Now())
 		return disconnect(ctx, tx, agent)
 	})
@@ -167,7 +167,7 @@ func (w machineStep) released(ctx context.Context) error {
 	if err := w.r.Work.End(ctx, w.scope, w.machine, why); err != nil {
 		return w.later(ctx, err)
 	}
-	err = w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
+	err = w.done(ctx, func(_ MachineModTx, m *Machine, _ Agent) error {
 		if err := m.Apply(EventReleased, "", w.r.Clock.Now()); err != nil {
 			return err
 		}

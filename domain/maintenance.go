@@ -375,7 +375,7 @@ type TableTotals struct {
 	Snapshots   *int64 `json:"snapshots"`
 }
 
-func (t LakeTable) totals() *TableTotals {
+func totalsOf(t LakeTable) *TableTotals {
 	return &TableTotals{Files: t.DataFiles, Bytes: t.DataBytes, DeleteFiles: t.DeleteFiles, Snapshots: t.Snapshots}
 }
 
@@ -442,7 +442,7 @@ func metrics(answered []byte) map[string]int64 {
 		if found == nil {
 			found = map[string]int64{}
 		}
-		found[shown(name)] = value
+		found[Shown(name)] = value
 	}
 	return found
 }

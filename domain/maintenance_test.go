@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var start = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+
 // everything is a policy that sets every field to a value other than the default.
 func everything() MaintenancePolicy {
 	return MaintenancePolicy{
@@ -119,7 +121,7 @@ func TestWhatAPolicyMaySay(t *testing.T) {
 		{MaintenancePolicy{Orphans: OrphansPolicy{OlderDays: new(0)}}, fieldOlderDays},
 		{MaintenancePolicy{Orphans: OrphansPolicy{OlderDays: new(maxKeepDays + 1)}}, fieldOlderDays},
 	} {
-		_, err := c.policy.normal(moment)
+		_, err := c.policy.normal(start)
 		if c.field == "" {
 			require.NoError(t, err)
 			continue
@@ -127,7 +129,7 @@ func TestWhatAPolicyMaySay(t *testing.T) {
 		require.True(t, IsCode(err, CodeInvalid), "%+v: %v", c.policy, err)
 		require.Equal(t, c.field, AsError(err).Field)
 	}
-	kept, err := MaintenancePolicy{Schedule: &MaintenanceSchedule{Cron: " @daily "}}.normal(moment)
+	kept, err := MaintenancePolicy{Schedule: &MaintenanceSchedule{Cron: " @daily "}}.normal(start)
 	require.NoError(t, err)
 	require.Equal(t, MaintenanceSchedule{"@daily", "UTC"}, *kept.Schedule)
 }
@@ -135,7 +137,7 @@ func TestWhatAPolicyMaySay(t *testing.T) {
 // A table is due at the time of the nearest level with a schedule, and never while maintenance is
 // turned off.
 func TestWhenATableIsDue(t *testing.T) {
-	at := func(hours int) *time.Time { return new(moment.Add(time.Duration(hours) * time.Hour)) }
+	at := func(hours int) *time.Time { return new(start.Add(time.Duration(hours) * time.Hour)) }
 	own := MaintenancePolicy{Schedule: &MaintenanceSchedule{"@hourly", "UTC"}}
 	off := MaintenancePolicy{Enabled: new(false)}
 	for _, c := range []struct {
@@ -143,7 +145,7 @@ func TestWhenATableIsDue(t *testing.T) {
 		workspace, database, table MaintenanceHolder
 		want                       *time.Time
 	}{
-		{"a new workspace", MaintenanceHolder{}, MaintenanceHolder{}, MaintenanceHolder{}, builtIn().Schedule.next(moment)},
+		{"a new workspace", MaintenanceHolder{}, MaintenanceHolder{}, MaintenanceHolder{}, builtIn().Schedule.next(start)},
 		{"the workspace's time", MaintenanceHolder{NextAt: at(1)}, MaintenanceHolder{}, MaintenanceHolder{}, at(1)},
 		{"the database's", MaintenanceHolder{NextAt: at(1)}, MaintenanceHolder{Policy: own, NextAt: at(2)}, MaintenanceHolder{}, at(2)},
 		{"the table's", MaintenanceHolder{NextAt: at(1)}, MaintenanceHolder{Policy: own, NextAt: at(2)}, MaintenanceHolder{Policy: own, NextAt: at(3)}, at(3)},
@@ -153,32 +155,32 @@ func TestWhenATableIsDue(t *testing.T) {
 	} {
 		l := levels{workspace: c.workspace, databases: map[DatabaseID]MaintenanceHolder{"db_1": c.database}}
 		table := MaintainedTable{LakeTable: LakeTable{DatabaseID: "db_1"}, Policy: c.table.Policy, NextAt: c.table.NextAt}
-		require.Equal(t, c.want, l.ofTable(table, moment).NextAt, c.name)
+		require.Equal(t, c.want, l.ofTable(table, start).NextAt, c.name)
 	}
 }
 
 // A missed time does not repeat. A due time stays as long as its schedule does.
 func TestAHolderIsArmed(t *testing.T) {
 	hourly := MaintenancePolicy{Schedule: &MaintenanceSchedule{"0 * * * *", "UTC"}}
-	next := moment.Truncate(time.Hour).Add(time.Hour)
+	next := start.Truncate(time.Hour).Add(time.Hour)
 	h := MaintenanceHolder{Table: "tbl_1", SweepAfter: "tbl_0"}
-	h.replace(hourly, moment)
+	h.replace(hourly, start)
 	require.Equal(t, MaintenanceHolder{Table: "tbl_1", Policy: hourly, NextAt: &next}, h)
-	h.arm(moment.Add(72 * time.Hour))
+	h.arm(start.Add(72 * time.Hour))
 	require.Equal(t, next.Add(72*time.Hour), *h.NextAt)
-	h.replace(MaintenancePolicy{Schedule: &MaintenanceSchedule{"0 * * * *", "UTC"}, Enabled: new(false)}, moment)
+	h.replace(MaintenancePolicy{Schedule: &MaintenanceSchedule{"0 * * * *", "UTC"}, Enabled: new(false)}, start)
 	require.Equal(t, next.Add(72*time.Hour), *h.NextAt)
-	h.replace(MaintenancePolicy{}, moment)
+	h.replace(MaintenancePolicy{}, start)
 	require.Nil(t, h.NextAt)
 	workspace := MaintenanceHolder{}
-	workspace.replace(MaintenancePolicy{}, moment)
-	require.Equal(t, builtIn().Schedule.next(moment), workspace.NextAt)
+	workspace.replace(MaintenancePolicy{}, start)
+	require.Equal(t, builtIn().Schedule.next(start), workspace.NextAt)
 }
 
 // small is a table of many small files, just created.
 func small() MaintainedTable {
 	return MaintainedTable{LakeTable: LakeTable{
-		Kind: KindTable, Snapshot: &TableSnapshot{}, CreatedAt: moment, Version: 3, DataFiles: new(int64(10)), DataBytes: new(int64(1000)), RowCount: new(int64(100)),
+		Kind: KindTable, Snapshot: &TableSnapshot{}, CreatedAt: start, Version: 3, DataFiles: new(int64(10)), DataBytes: new(int64(1000)), RowCount: new(int64(100)),
 		DeleteFiles: new(int64(0)), DeletedRows: new(int64(0)), Snapshots: new(int64(3)),
 	}}
 }
@@ -218,20 +220,20 @@ func TestWhatATableNeeds(t *testing.T) {
 		{"many deletes in one", large(), func(t *MaintainedTable) { t.DeleteFiles, t.DeletedRows = new(int64(1)), new(int64(12)) }, compact, 0},
 		{"deletes that hide rows", large(), func(t *MaintainedTable) { t.DeleteFiles, t.RowCount = new(int64(1)), nil }, compact, 0},
 		{"deletes that compaction left", large(), func(t *MaintainedTable) { t.DeleteFiles, t.Done.CompactedDeletes = new(int64(50)), 50 }, nil, 0},
-		{"young snapshots", large(), func(t *MaintainedTable) { t.ExpirableAt, t.Done.CleanedVersion = &moment, 3 }, nil, 7*24*time.Hour - time.Second},
-		{"old snapshots", large(), func(t *MaintainedTable) { t.ExpirableAt, t.Done.CleanedVersion = &moment, 3 }, expire, 7 * 24 * time.Hour},
+		{"young snapshots", large(), func(t *MaintainedTable) { t.ExpirableAt, t.Done.CleanedVersion = &start, 3 }, nil, 7*24*time.Hour - time.Second},
+		{"old snapshots", large(), func(t *MaintainedTable) { t.ExpirableAt, t.Done.CleanedVersion = &start, 3 }, expire, 7 * 24 * time.Hour},
 		{"old ones that stay", large(), func(t *MaintainedTable) { t.Done.CleanedVersion = 3 }, nil, 365 * 24 * time.Hour},
 		{"snapshots that were not noted", large(), func(t *MaintainedTable) { t.Snapshots, t.Done.CleanedVersion = nil, 3 }, expire, 7 * 24 * time.Hour},
-		{"those, tried", large(), func(t *MaintainedTable) { t.Snapshots, t.Done.CleanedVersion, t.Done.ExpiredAt = nil, 3, &moment }, nil, 7 * 24 * time.Hour},
+		{"those, tried", large(), func(t *MaintainedTable) { t.Snapshots, t.Done.CleanedVersion, t.Done.ExpiredAt = nil, 3, &start }, nil, 7 * 24 * time.Hour},
 		{"orphans, too early", large(), func(*MaintainedTable) {}, nil, 7*24*time.Hour - time.Second},
 		{"orphans", large(), func(*MaintainedTable) {}, orphans, 7 * 24 * time.Hour},
-		{"orphans, looked for since", large(), func(t *MaintainedTable) { t.Done.CleanedAt, t.Done.CleanedVersion = new(moment.Add(24*time.Hour)), 2 }, nil, 7 * 24 * time.Hour},
-		{"orphans, long ago", large(), func(t *MaintainedTable) { t.Done.CleanedAt, t.Done.CleanedVersion = new(moment.Add(24*time.Hour)), 2 }, orphans, 8 * 24 * time.Hour},
-		{"orphans of what nobody wrote since", large(), func(t *MaintainedTable) { t.Done.CleanedAt, t.Done.CleanedVersion = &moment, 3 }, nil, 365 * 24 * time.Hour},
-		{"all of it", small(), func(t *MaintainedTable) { t.ExpirableAt = &moment }, MaintenanceKinds, 7 * 24 * time.Hour},
+		{"orphans, looked for since", large(), func(t *MaintainedTable) { t.Done.CleanedAt, t.Done.CleanedVersion = new(start.Add(24*time.Hour)), 2 }, nil, 7 * 24 * time.Hour},
+		{"orphans, long ago", large(), func(t *MaintainedTable) { t.Done.CleanedAt, t.Done.CleanedVersion = new(start.Add(24*time.Hour)), 2 }, orphans, 8 * 24 * time.Hour},
+		{"orphans of what nobody wrote since", large(), func(t *MaintainedTable) { t.Done.CleanedAt, t.Done.CleanedVersion = &start, 3 }, nil, 365 * 24 * time.Hour},
+		{"all of it", small(), func(t *MaintainedTable) { t.ExpirableAt = &start }, MaintenanceKinds, 7 * 24 * time.Hour},
 	} {
 		c.change(&c.table)
-		now := moment.Add(c.after)
+		now := start.Add(c.after)
 		if len(c.want) == 0 {
 			require.Empty(t, c.table.needs(builtIn(), now), c.name)
 		} else {
@@ -254,14 +256,14 @@ func TestTheStatementsOfMaintenance(t *testing.T) {
 
 // runOf is a run that has begun its first operation.
 func runOf(todo ...MaintenanceKind) MaintenanceRun {
-	r := newMaintenanceRun(small().LakeTable, todo, TriggerSchedule, Actor{Kind: ActorSystem}, moment, moment)
-	r.begin(small().LakeTable, builtIn(), "wh_1", moment)
+	r := newMaintenanceRun(small().LakeTable, todo, TriggerSchedule, Actor{Kind: ActorSystem}, start, start)
+	r.begin(small().LakeTable, builtIn(), "wh_1", start)
 	r.submitted("stm_1")
 	return r
 }
 
 func endedStatement(state StatementState, fault Fault) Statement {
-	st := Statement{State: state, StartedAt: &moment, FinishedAt: new(moment.Add(90 * time.Second))}
+	st := Statement{State: state, StartedAt: &start, FinishedAt: new(start.Add(90 * time.Second))}
 	if fault != "" {
 		st.Failure = &StatementFailure{Fault: fault, Message: "Why."}
 	}
@@ -291,7 +293,7 @@ func TestWhatBecomesOfARun(t *testing.T) {
 	} {
 		r := runOf(MaintenanceCompact, MaintenanceExpire)
 		r.Tries = c.tries
-		r.finalize(c.end, large().LakeTable, nil, Price{}, moment)
+		r.finalize(c.end, large().LakeTable, nil, Price{}, start)
 		require.Equal(t, c.state, r.State, c.name)
 		require.Len(t, r.Todo, c.todo, c.name)
 		require.Equal(t, c.state.Final(), r.FinishedAt != nil, c.name)
@@ -299,11 +301,11 @@ func TestWhatBecomesOfARun(t *testing.T) {
 		require.True(t, r.current().State.Final(), c.name)
 		require.Equal(t, c.end.State != StatementSucceeded, r.current().Message != "", c.name)
 		if r.State == MaintenanceQueued {
-			require.Equal(t, moment.Add(time.Duration(c.tries+1)*maintenanceAgain), r.LookAt, c.name)
+			require.Equal(t, start.Add(time.Duration(c.tries+1)*maintenanceAgain), r.LookAt, c.name)
 		}
 		if r.State == MaintenanceRunning { // the next statement succeeds
-			r.begin(small().LakeTable, builtIn(), "wh_1", moment)
-			r.finalize(endedStatement(StatementSucceeded, ""), large().LakeTable, nil, Price{}, moment)
+			r.begin(small().LakeTable, builtIn(), "wh_1", start)
+			r.finalize(endedStatement(StatementSucceeded, ""), large().LakeTable, nil, Price{}, start)
 			require.Equal(t, c.end.State == StatementSucceeded, r.State == MaintenanceSucceeded, c.name)
 			require.Equal(t, c.end.State != StatementSucceeded, r.State == MaintenanceFailed, c.name)
 			require.Equal(t, r.State == MaintenanceFailed, r.Message != "", c.name)
@@ -317,7 +319,7 @@ func TestWhatAnOperationTells(t *testing.T) {
 	after := small().LakeTable
 	after.Snapshots = new(int64(1))
 	told := metrics([]byte(`[["deleted_data_files_count", 7], ["deleted_manifests", 2], ["deleted_bytes", 900], ["kept", 5], ["odd", "x"], [1, 2], ["short"]]`))
-	r.finalize(endedStatement(StatementSucceeded, ""), after, told, Price{Hourly: decimal.RequireFromString("0.40"), Currency: "USD"}, moment)
+	r.finalize(endedStatement(StatementSucceeded, ""), after, told, Price{Hourly: decimal.RequireFromString("0.40"), Currency: "USD"}, start)
 	o := r.current()
 	require.Equal(t, MaintenanceSucceeded, r.State)
 	require.Equal(t, map[string]int64{"deleted_data_files_count": 7, "deleted_manifests": 2, "deleted_bytes": 900, "kept": 5}, o.Metrics)
@@ -330,43 +332,43 @@ func TestWhatAnOperationTells(t *testing.T) {
 	require.Equal(t, int64(1), *o.After.Snapshots)
 
 	r = runOf(MaintenanceExpire)
-	r.finalize(endedStatement(StatementSucceeded, ""), after, map[string]int64{"expired_snapshots": 1}, Price{}, moment)
+	r.finalize(endedStatement(StatementSucceeded, ""), after, map[string]int64{"expired_snapshots": 1}, Price{}, start)
 	require.Equal(t, int64(1), *r.current().SnapshotsExpired, "others have committed meanwhile")
 
 	r = runOf(MaintenanceCompact)
-	r.finalize(endedStatement(StatementSucceeded, ""), after, metrics([]byte(`nothing`)), Price{}, moment)
+	r.finalize(endedStatement(StatementSucceeded, ""), after, metrics([]byte(`nothing`)), Price{}, start)
 	require.Nil(t, r.current().Cost)
 	require.Nil(t, r.current().SnapshotsExpired)
 	require.Nil(t, r.current().FilesRemoved)
 }
 
 func TestARunIsPutOffForSixHoursAtMost(t *testing.T) {
-	r := newMaintenanceRun(small().LakeTable, MaintenanceKinds, TriggerSchedule, Actor{}, moment, moment)
-	until := moment.Add(time.Hour)
-	require.True(t, r.waitsForQuiet(moment))
-	r.putOff(until, "It is written.", moment.Add(maintenanceWait-time.Second))
+	r := newMaintenanceRun(small().LakeTable, MaintenanceKinds, TriggerSchedule, Actor{}, start, start)
+	until := start.Add(time.Hour)
+	require.True(t, r.waitsForQuiet(start))
+	r.putOff(until, "It is written.", start.Add(maintenanceWait-time.Second))
 	require.Equal(t, MaintenanceQueued, r.State)
 	require.Equal(t, until, r.LookAt)
-	require.False(t, r.waitsForQuiet(moment.Add(maintenanceWait)), "then it is done all the same")
-	r.putOff(until, "No warehouse.", moment.Add(maintenanceWait))
+	require.False(t, r.waitsForQuiet(start.Add(maintenanceWait)), "then it is done all the same")
+	r.putOff(until, "No warehouse.", start.Add(maintenanceWait))
 	require.Equal(t, MaintenanceSkipped, r.State)
 	require.Contains(t, r.Message, "No warehouse.")
 
-	require.False(t, (&MaintenanceRun{Trigger: TriggerManual, CreatedAt: moment, Todo: MaintenanceKinds}).waitsForQuiet(moment), "somebody wants it now")
-	require.False(t, (&MaintenanceRun{Trigger: TriggerSchedule, CreatedAt: moment, Todo: MaintenanceKinds[1:]}).waitsForQuiet(moment), "it holds nobody up")
+	require.False(t, (&MaintenanceRun{Trigger: TriggerManual, CreatedAt: start, Todo: MaintenanceKinds}).waitsForQuiet(start), "somebody wants it now")
+	require.False(t, (&MaintenanceRun{Trigger: TriggerSchedule, CreatedAt: start, Todo: MaintenanceKinds[1:]}).waitsForQuiet(start), "it holds nobody up")
 }
 
 func TestWhoHurriesARun(t *testing.T) {
 	me := Actor{Kind: ActorUser, ID: "usr_1"}
 	for _, state := range MaintenanceStates {
-		r := MaintenanceRun{State: state, Trigger: TriggerSchedule, LookAt: moment.Add(time.Hour)}
-		err := r.expedite(me, MaintenanceKinds, moment)
+		r := MaintenanceRun{State: state, Trigger: TriggerSchedule, LookAt: start.Add(time.Hour)}
+		err := r.expedite(me, MaintenanceKinds, start)
 		require.Equal(t, state == MaintenanceQueued, err == nil, state)
 		if err != nil {
 			require.True(t, IsCode(err, CodeConflict))
 			continue
 		}
-		require.Equal(t, MaintenanceRun{State: state, Trigger: TriggerManual, CreatedBy: me, Todo: MaintenanceKinds, LookAt: moment, Message: r.Message}, r)
+		require.Equal(t, MaintenanceRun{State: state, Trigger: TriggerManual, CreatedBy: me, Todo: MaintenanceKinds, LookAt: start, Message: r.Message}, r)
 	}
 }
 
@@ -419,8 +421,8 @@ func TestWhereMaintenanceRuns(t *testing.T) {
 func TestATableWithTooManySnapshots(t *testing.T) {
 	s := settingsOf(MaintenancePolicy{}, MaintenancePolicy{}, MaintenancePolicy{Expire: ExpirePolicy{MaxSnapshots: new(100)}})
 	for snapshots, want := range map[int64][]bool{100: {false, false}, 101: {true, false}, 110: {true, false}, 111: {true, true}} {
-		table := MaintainedTable{LakeTable: LakeTable{Kind: KindTable, Snapshot: &TableSnapshot{ID: 1}, Snapshots: &snapshots, CreatedAt: moment}}
-		require.Equal(t, want, []bool{slices.Contains(table.needs(s, moment), MaintenanceExpire), table.overcrowded(s)}, "%d", snapshots)
+		table := MaintainedTable{LakeTable: LakeTable{Kind: KindTable, Snapshot: &TableSnapshot{ID: 1}, Snapshots: &snapshots, CreatedAt: start}}
+		require.Equal(t, want, []bool{slices.Contains(table.needs(s, start), MaintenanceExpire), table.overcrowded(s)}, "%d", snapshots)
 		table.Done.ExpiredSnapshots = 111
 		require.False(t, table.overcrowded(s), "the last expiry had to leave as many")
 	}

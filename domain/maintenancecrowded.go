@@ -35,14 +35,14 @@ func (m *Maintenances) relieveAll(ctx context.Context, found []TableRef) error {
 	var failed []error
 	for ws, ids := range byWorkspace {
 		s := SystemScope(ws, "maintenance")
-		if err := m.Store.In(ctx, s, func(tx Tx) error { return m.relieve(ctx, tx, s, ids) }); err != nil {
+		if err := m.Store.In(ctx, s, func(tx MaintenanceModTx) error { return m.relieve(ctx, tx, s, ids) }); err != nil {
 			failed = append(failed, fmt.Errorf("maintenance of %s: %w", ws, err))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-func (m *Maintenances) relieve(ctx context.Context, tx Tx, s Scope, ids []TableID) error {
+func (m *Maintenances) relieve(ctx context.Context, tx MaintenanceModTx, s Scope, ids []TableID) error {
 	shared, err := readLevels(ctx, tx)
 	if err != nil {
 		return err
@@ -55,12 +55,12 @@ func (m *Maintenances) relieve(ctx context.Context, tx Tx, s Scope, ids []TableI
 	var runs []MaintenanceRun
 	for _, t := range tables {
 		if set := shared.settings(t); set.Enabled && set.Expire && !t.Open && t.overcrowded(set) {
-			runs = append(runs, newMaintenanceRun(t.LakeTable, []MaintenanceKind{MaintenanceExpire}, TriggerSchedule, s.actor, now, now))
+			runs = append(runs, newMaintenanceRun(t.LakeTable, []MaintenanceKind{MaintenanceExpire}, TriggerSchedule, s.Actor(), now, now))
 		}
 	}
 	made, err := tx.InsertMaintenanceRuns(ctx, runs)
 	if err == nil && made > 0 {
-		tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.workspace))
+		tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.Workspace()))
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 // newMaintenanceRun returns a queued run for the table.
 func newMaintenanceRun(t LakeTable, todo []MaintenanceKind, trigger Trigger, by Actor, due, now time.Time) MaintenanceRun {
 	return MaintenanceRun{
-		ID: newID[MaintenanceRunID](prefixMaintenance), TableID: t.ID, DatabaseID: t.DatabaseID, Database: t.Database, Schema: t.Schema, Table: t.Name, Trigger: trigger,
+		ID: NewID[MaintenanceRunID](PrefixMaintenance), TableID: t.ID, DatabaseID: t.DatabaseID, Database: t.Database, Schema: t.Schema, Table: t.Name, Trigger: trigger,
 		CreatedBy: by, CreatedAt: now, DueAt: due, State: MaintenanceQueued, Message: "Waits for its turn.", Todo: todo, LookAt: now,
 	}
 }
@@ -24,7 +24,7 @@ func (r *MaintenanceRun) begin(t LakeTable, s MaintenanceSettings, warehouse Mac
 	r.State, r.Message, r.Warehouse, r.Statement = MaintenanceRunning, "", warehouse, ""
 	r.LookAt = now.Add(maintenanceClaim)
 	r.Operations = append(r.Operations, MaintenanceOperation{
-		Kind: r.Todo[0], Query: r.Todo[0].sql(t, s), Warehouse: warehouse, State: StatementQueued, StartedAt: now, Before: t.totals(),
+		Kind: r.Todo[0], Query: r.Todo[0].sql(t, s), Warehouse: warehouse, State: StatementQueued, StartedAt: now, Before: totalsOf(t),
 	})
 }
 
@@ -52,7 +52,7 @@ func (r *MaintenanceRun) submitted(id StatementID) {
 // more to do now.
 func (r *MaintenanceRun) finalize(st Statement, after LakeTable, reported map[string]int64, price Price, now time.Time) {
 	o := r.current()
-	o.State, o.FinishedAt, o.After, o.Metrics = st.State, &now, after.totals(), reported
+	o.State, o.FinishedAt, o.After, o.Metrics = st.State, &now, totalsOf(after), reported
 	if st.StartedAt != nil && st.FinishedAt != nil {
 		o.Seconds = st.FinishedAt.Sub(*st.StartedAt).Seconds()
 	}

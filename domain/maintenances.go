@@ -10,8 +10,8 @@ import (
 // Maintenances runs table maintenance by schedules that users can see and turn off, and stores its
 // history.
 type Maintenances struct {
-	Store      Store
-	System     System
+	Store      Store[MaintenanceModTx]
+	System     MaintenanceModSystem
 	Topics     Topics
 	Clock      Clock
 	Statements *Statements
@@ -50,11 +50,11 @@ func (m *Maintenances) OfTable(ctx context.Context, s Scope, id TableID) (found 
 
 // OfTables returns the maintenance settings of those tables that are live, in two queries.
 func (m *Maintenances) OfTables(ctx context.Context, s Scope, ids []TableID) (map[TableID]Maintenance, error) {
-	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
+	if err := Authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
 		return nil, err
 	}
 	found := map[TableID]Maintenance{}
-	err := m.Store.In(ctx, s, func(tx Tx) error {
+	err := m.Store.In(ctx, s, func(tx MaintenanceModTx) error {
 		shared, err := readLevels(ctx, tx)
 		if err != nil {
 			return err
@@ -69,10 +69,10 @@ func (m *Maintenances) OfTables(ctx context.Context, s Scope, ids []TableID) (ma
 }
 
 func (m *Maintenances) get(ctx context.Context, s Scope, of subject) (found Maintenance, err error) {
-	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
+	if err := Authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
 		return Maintenance{}, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = m.Store.In(ctx, s, func(tx MaintenanceModTx) (err error) {
 		found, err = m.read(ctx, tx, of)
 		return err
 	})
@@ -80,7 +80,7 @@ func (m *Maintenances) get(ctx context.Context, s Scope, of subject) (found Main
 }
 
 // read returns the settings of the subject, which must exist.
-func (m *Maintenances) read(ctx context.Context, tx Tx, of subject) (Maintenance, error) {
+func (m *Maintenances) read(ctx context.Context, tx MaintenanceModTx, of subject) (Maintenance, error) {
 	shared, err := readLevels(ctx, tx)
 	if err != nil {
 		return Maintenance{}, err
@@ -99,7 +99,7 @@ func (m *Maintenances) read(ctx context.Context, tx Tx, of subject) (Maintenance
 }
 
 // maintainable returns the live table with the id.
-func maintainable(ctx context.Context, tx Tx, id TableID) (MaintainedTable, error) {
+func maintainable(ctx context.Context, tx MaintenanceModTx, id TableID) (MaintainedTable, error) {
 	found, err := tx.MaintainedByID(ctx, []TableID{id})
 	if err == nil && len(found) == 0 {
 		err = NotFound("table", id)
@@ -116,7 +116,7 @@ type levels struct {
 	databases map[DatabaseID]MaintenanceHolder
 }
 
-func readLevels(ctx context.Context, tx Tx) (levels, error) {
+func readLevels(ctx context.Context, tx MaintenanceModTx) (levels, error) {
 	all, err := tx.SharedMaintenance(ctx)
 	l := levels{databases: map[DatabaseID]MaintenanceHolder{}}
 	for _, h := range all {
@@ -183,14 +183,14 @@ func (m *Maintenances) SetTable(ctx context.Context, s Scope, id TableID, p Main
 }
 
 func (m *Maintenances) set(ctx context.Context, s Scope, may Action, of subject, p MaintenancePolicy) (after Maintenance, err error) {
-	if err := authorize(ctx, m.Store, s, may); err != nil {
+	if err := Authorize(ctx, m.Store, s, may); err != nil {
 		return Maintenance{}, err
 	}
 	now := m.Clock.Now()
 	if p, err = p.normal(now); err != nil {
 		return Maintenance{}, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) error {
+	err = m.Store.In(ctx, s, func(tx MaintenanceModTx) error {
 		if _, err := m.read(ctx, tx, of); err != nil { // it must exist
 			return err
 		}
@@ -206,7 +206,7 @@ func (m *Maintenances) set(ctx context.Context, s Scope, may Action, of subject,
 			return err
 		}
 		tx.Notify(MaintenanceTopic)
-		if err := audited(ctx, tx, s, may, of.noun(), of.id(s)); err != nil {
+		if err := Audited(ctx, tx, s, may, of.noun(), of.id(s)); err != nil {
 			return err
 		}
 		after, err = m.read(ctx, tx, of)
@@ -227,7 +227,7 @@ func (o subject) noun() string {
 
 func (o subject) id(s Scope) string {
 	if o.table == "" && o.database == "" {
-		return string(s.workspace)
+		return string(s.Workspace())
 	}
 	return string(o.database) + string(o.table)
 }
@@ -255,7 +255,7 @@ func (p MaintenancePolicy) normal(now time.Time) (MaintenancePolicy, error) {
 }
 
 // locate replaces the warehouse's name or id by its id.
-func (p *MaintenancePolicy) locate(ctx context.Context, tx Tx) error {
+func (p *MaintenancePolicy) locate(ctx context.Context, tx MaintenanceModTx) error {
 	if p.Warehouse == nil || *p.Warehouse == "" {
 		return nil
 	}
@@ -270,11 +270,11 @@ func (p *MaintenancePolicy) locate(ctx context.Context, tx Tx) error {
 // RunTable runs all enabled kinds on the table now, needed or not. It expedites a queued run, and
 // returns CodeConflict if one is running.
 func (m *Maintenances) RunTable(ctx context.Context, s Scope, id TableID, key Idempotency) (run MaintenanceRun, err error) {
-	if err := authorize(ctx, m.Store, s, MaintenanceStart); err != nil {
+	if err := Authorize(ctx, m.Store, s, MaintenanceStart); err != nil {
 		return MaintenanceRun{}, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) error {
-		made, err := once(ctx, tx, s, key, MaintenanceStart, id, func() (MaintenanceRunID, error) { return m.runTable(ctx, tx, s, id) })
+	err = m.Store.In(ctx, s, func(tx MaintenanceModTx) error {
+		made, err := Once(ctx, tx, s, key, MaintenanceStart, id, func() (MaintenanceRunID, error) { return m.runTable(ctx, tx, s, id) })
 		if err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func (m *Maintenances) RunTable(ctx context.Context, s Scope, id TableID, key Id
 	return run, err
 }
 
-func (m *Maintenances) runTable(ctx context.Context, tx Tx, s Scope, id TableID) (MaintenanceRunID, error) {
+func (m *Maintenances) runTable(ctx context.Context, tx MaintenanceModTx, s Scope, id TableID) (MaintenanceRunID, error) {
 	t, err := maintainable(ctx, tx, id)
 	if err != nil {
 		return "", err
@@ -301,7 +301,7 @@ func (m *Maintenances) runTable(ctx context.Context, tx Tx, s Scope, id TableID)
 		return "", Errorf(CodeConflict, "Compaction, expiry and the removal of orphans are all turned off for the table %s; turn one of them on first.", t.Name)
 	}
 	now := m.Clock.Now()
-	run := newMaintenanceRun(t.LakeTable, todo, TriggerManual, s.actor, now, now)
+	run := newMaintenanceRun(t.LakeTable, todo, TriggerManual, s.Actor(), now, now)
 	made, err := tx.InsertMaintenanceRuns(ctx, []MaintenanceRun{run})
 	if err == nil && made == 0 {
 		run, err = expedited(ctx, tx, s, id, todo, now)
@@ -309,12 +309,12 @@ func (m *Maintenances) runTable(ctx context.Context, tx Tx, s Scope, id TableID)
 	if err != nil {
 		return "", err
 	}
-	tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.workspace))
-	return run.ID, audited(ctx, tx, s, MaintenanceStart, string(KindTable), id)
+	tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.Workspace()))
+	return run.ID, Audited(ctx, tx, s, MaintenanceStart, string(KindTable), id)
 }
 
 // expedited makes the table's queued run due now, and returns it.
-func expedited(ctx context.Context, tx Tx, s Scope, id TableID, todo []MaintenanceKind, now time.Time) (MaintenanceRun, error) {
+func expedited(ctx context.Context, tx MaintenanceModTx, s Scope, id TableID, todo []MaintenanceKind, now time.Time) (MaintenanceRun, error) {
 	open, err := tx.MaintenanceRuns(ctx, MaintenanceFilter{Table: id, States: []MaintenanceState{MaintenanceQueued, MaintenanceRunning}}, "", 1)
 	if err != nil || len(open) == 0 {
 		return MaintenanceRun{}, orEnded(err)
@@ -323,7 +323,7 @@ func expedited(ctx context.Context, tx Tx, s Scope, id TableID, todo []Maintenan
 	if err != nil {
 		return run, err
 	}
-	if err := run.expedite(s.actor, todo, now); err != nil {
+	if err := run.expedite(s.Actor(), todo, now); err != nil {
 		return run, err
 	}
 	return run, tx.UpdateMaintenanceRun(ctx, run)
@@ -339,14 +339,14 @@ func orEnded(err error) error {
 // RunDatabase queues runs for the tables of the database that need maintenance, and returns their
 // number.
 func (m *Maintenances) RunDatabase(ctx context.Context, s Scope, id DatabaseID, key Idempotency) (queued int, err error) {
-	if err := authorize(ctx, m.Store, s, MaintenanceStart); err != nil {
+	if err := Authorize(ctx, m.Store, s, MaintenanceStart); err != nil {
 		return 0, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) error {
+	err = m.Store.In(ctx, s, func(tx MaintenanceModTx) error {
 		if _, err := tx.Database(ctx, id); err != nil {
 			return err
 		}
-		made, err := once(ctx, tx, s, key, MaintenanceStart, id, func() (string, error) {
+		made, err := Once(ctx, tx, s, key, MaintenanceStart, id, func() (string, error) {
 			n, err := m.runDatabase(ctx, tx, s, id)
 			return strconv.Itoa(n), err
 		})
@@ -359,7 +359,7 @@ func (m *Maintenances) RunDatabase(ctx context.Context, s Scope, id DatabaseID, 
 	return queued, err
 }
 
-func (m *Maintenances) runDatabase(ctx context.Context, tx Tx, s Scope, id DatabaseID) (queued int, err error) {
+func (m *Maintenances) runDatabase(ctx context.Context, tx MaintenanceModTx, s Scope, id DatabaseID) (queued int, err error) {
 	shared, err := readLevels(ctx, tx)
 	if err != nil {
 		return 0, err
@@ -370,7 +370,7 @@ func (m *Maintenances) runDatabase(ctx context.Context, tx Tx, s Scope, id Datab
 		if err != nil {
 			return 0, err
 		}
-		n, err := tx.InsertMaintenanceRuns(ctx, shared.runs(tables, TriggerManual, s.actor, now, now))
+		n, err := tx.InsertMaintenanceRuns(ctx, shared.runs(tables, TriggerManual, s.Actor(), now, now))
 		if err != nil {
 			return 0, err
 		}
@@ -379,8 +379,8 @@ func (m *Maintenances) runDatabase(ctx context.Context, tx Tx, s Scope, id Datab
 			after = tables[len(tables)-1].ID
 		}
 	}
-	tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.workspace))
-	return queued, audited(ctx, tx, s, MaintenanceStart, "database", id)
+	tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.Workspace()))
+	return queued, Audited(ctx, tx, s, MaintenanceStart, "database", id)
 }
 
 // runs returns runs for the tables that need maintenance.
@@ -399,10 +399,10 @@ func (l levels) runs(tables []MaintainedTable, trigger Trigger, by Actor, due, n
 
 // Run returns one run.
 func (m *Maintenances) Run(ctx context.Context, s Scope, id MaintenanceRunID) (run MaintenanceRun, err error) {
-	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
+	if err := Authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
 		return MaintenanceRun{}, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = m.Store.In(ctx, s, func(tx MaintenanceModTx) (err error) {
 		run, err = tx.MaintenanceRun(ctx, id)
 		return err
 	})
@@ -411,18 +411,18 @@ func (m *Maintenances) Run(ctx context.Context, s Scope, id MaintenanceRunID) (r
 
 // Runs returns runs, newest first.
 func (m *Maintenances) Runs(ctx context.Context, s Scope, f MaintenanceFilter, p Page) (List[MaintenanceRun], error) {
-	if err := authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
+	if err := Authorize(ctx, m.Store, s, MaintenanceRead); err != nil {
 		return List[MaintenanceRun]{}, err
 	}
-	name := listName("maintenance", f)
-	before, limit, err := p.after(name)
+	name := ListName("maintenance", f)
+	before, limit, err := p.After(name)
 	if err != nil {
 		return List[MaintenanceRun]{}, err
 	}
 	var runs []MaintenanceRun
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = m.Store.In(ctx, s, func(tx MaintenanceModTx) (err error) {
 		runs, err = tx.MaintenanceRuns(ctx, f, MaintenanceRunID(before), limit+1)
 		return err
 	})
-	return page(name, runs, limit, func(r MaintenanceRun) string { return string(r.ID) }), err
+	return PageOf(name, runs, limit, func(r MaintenanceRun) string { return string(r.ID) }), err
 }

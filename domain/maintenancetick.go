@@ -37,7 +37,7 @@ func (m *Maintenances) Tick(ctx context.Context) (next time.Time, err error) {
 func (m *Maintenances) sweep(ctx context.Context, d DueMaintenance) error {
 	s := SystemScope(d.Workspace, "maintenance")
 	for more := true; more; {
-		err := m.Store.In(ctx, s, func(tx Tx) (err error) {
+		err := m.Store.In(ctx, s, func(tx MaintenanceModTx) (err error) {
 			more, err = m.sweepPage(ctx, tx, s, MaintenanceHolder{Database: d.Database, Table: d.Table})
 			return err
 		})
@@ -48,7 +48,7 @@ func (m *Maintenances) sweep(ctx context.Context, d DueMaintenance) error {
 	return nil
 }
 
-func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s Scope, of MaintenanceHolder) (more bool, err error) {
+func (m *Maintenances) sweepPage(ctx context.Context, tx MaintenanceModTx, s Scope, of MaintenanceHolder) (more bool, err error) {
 	now := m.Clock.Now()
 	h, err := tx.LockMaintenance(ctx, of)
 	if err != nil {
@@ -69,12 +69,12 @@ func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s Scope, of Mainten
 	if err != nil {
 		return false, err
 	}
-	made, err := tx.InsertMaintenanceRuns(ctx, shared.runs(tables, TriggerSchedule, s.actor, *h.NextAt, now))
+	made, err := tx.InsertMaintenanceRuns(ctx, shared.runs(tables, TriggerSchedule, s.Actor(), *h.NextAt, now))
 	if err != nil {
 		return false, err
 	}
 	if made > 0 {
-		tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.workspace))
+		tx.Notify(MaintenanceTopic, MaintenanceRunsTopic(s.Workspace()))
 	}
 	if more = len(tables) == maintenanceSweep; more {
 		h.SweepAfter = tables[len(tables)-1].ID
@@ -89,7 +89,7 @@ func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s Scope, of Mainten
 func (m *Maintenances) advance(ctx context.Context, ws WorkspaceID) error {
 	s := SystemScope(ws, "maintenance")
 	var submit []MaintenanceRun
-	err := m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := m.Store.In(ctx, s, func(tx MaintenanceModTx) (err error) {
 		if _, err := tx.LockMaintenance(ctx, MaintenanceHolder{}); err != nil { // one replica at a time
 			return err
 		}
@@ -116,7 +116,7 @@ func (m *Maintenances) submit(ctx context.Context, s Scope, run MaintenanceRun) 
 	if passing {
 		return refused
 	}
-	return m.Store.In(ctx, s, func(tx Tx) error {
+	return m.Store.In(ctx, s, func(tx MaintenanceModTx) error {
 		now, err := tx.LockMaintenanceRun(ctx, run.ID)
 		if err != nil || now.State != MaintenanceRunning || now.Statement != "" || len(now.Operations) != len(run.Operations) {
 			return err // another replica has advanced it meanwhile
@@ -133,7 +133,7 @@ func (m *Maintenances) submit(ctx context.Context, s Scope, run MaintenanceRun) 
 			now.submitted(st.ID)
 			tx.Notify(MaintenanceTopic) // it may have ended already
 		}
-		tx.Notify(MaintenanceRunsTopic(s.workspace))
+		tx.Notify(MaintenanceRunsTopic(s.Workspace()))
 		return tx.UpdateMaintenanceRun(ctx, now)
 	})
 }
@@ -141,7 +141,7 @@ func (m *Maintenances) submit(ctx context.Context, s Scope, run MaintenanceRun) 
 // maintenancePass is one pass over the runs of a workspace, in a transaction that locks them.
 type maintenancePass struct {
 	m          *Maintenances
-	tx         Tx
+	tx         MaintenanceModTx
 	scope      Scope
 	now        time.Time
 	shared     levels
@@ -255,7 +255,7 @@ func (t *maintenancePass) proceed(ctx context.Context, r *MaintenanceRun) error 
 const droppedMeanwhile = "The table was dropped."
 
 func (t *maintenancePass) save(ctx context.Context, r MaintenanceRun) error {
-	t.tx.Notify(MaintenanceRunsTopic(t.scope.workspace))
+	t.tx.Notify(MaintenanceRunsTopic(t.scope.Workspace()))
 	return t.tx.UpdateMaintenanceRun(ctx, r)
 }
 

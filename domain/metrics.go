@@ -37,14 +37,14 @@ const maxGPUs = 64
 // Metrics returns the machine's usage after since, at most the last hour, oldest first, one for
 // each five seconds.
 func (m *Machines) Metrics(ctx context.Context, s Scope, id MachineID, since time.Time) (all []MachineMetrics, err error) {
-	if err := authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
+	if err := Authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return nil, err
 	}
 	now := m.Clock.Now() // later values date from before the clock was set back
 	if hour := now.Add(-MetricsKept); since.Before(hour) || since.After(now) {
 		since = hour
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) error {
+	err = m.Store.In(ctx, s, func(tx MachineModTx) error {
 		if _, err := m.find(ctx, tx, id); err != nil {
 			return err
 		}

@@ -25,12 +25,6 @@ const (
 	maxAhead           = 10 * time.Minute
 )
 
-// Prefixes of the ids of external datasets and jobs.
-const (
-	prefixDataset     = "ext_"
-	prefixExternalJob = "xjob_"
-)
-
 // RunEvent is the used part of an OpenLineage RunEvent (specification 2-0-2). Other facets are
 // ignored.
 type RunEvent struct {
@@ -83,7 +77,7 @@ type RunEventField struct {
 // an error.
 func ParseRunEvents(body []byte, now time.Time) ([]RunEvent, error) {
 	if len(body) > MaxLineageBody {
-		return nil, &Error{Code: CodeTooLarge, Field: "body", Message: sprintf("The events have %d bytes; send at most %d at once.", []any{len(body), MaxLineageBody})}
+		return nil, &Error{Code: CodeTooLarge, Field: "body", Message: Sprintf("The events have %d bytes; send at most %d at once.", []any{len(body), MaxLineageBody})}
 	}
 	var events []RunEvent
 	body = bytes.TrimSpace(body)
@@ -169,17 +163,17 @@ func (n RunEventName) valid(where string) error {
 	if n.Namespace == "" || n.Name == "" {
 		return Invalid(where, "%s has no namespace or no name; give both.", where)
 	}
-	if err := validText(where+".namespace", n.Namespace, maxExternalName); err != nil {
+	if err := ValidText(where+".namespace", n.Namespace, maxExternalName); err != nil {
 		return err
 	}
-	return validText(where+".name", n.Name, maxExternalName)
+	return ValidText(where+".name", n.Name, maxExternalName)
 }
 
 // external returns the external dataset or job of this name.
 func (n RunEventName) external(job bool) External {
-	prefix := prefixDataset
+	prefix := PrefixDataset
 	if job {
-		prefix = prefixExternalJob
+		prefix = PrefixExternalJob
 	}
 	sum := sha256.Sum256([]byte(prefix + "\x00" + n.Namespace + "\x00" + n.Name))
 	return External{ID: prefix + hex.EncodeToString(sum[:16]), Job: job, Namespace: n.Namespace, Name: n.Name}
@@ -225,10 +219,10 @@ func (d RunEventDataset) snapshot() int64 {
 // Report stores OpenLineage events. Events from a task's process belong to its run, others to an
 // external job. Repeating an event has no effect.
 func (l *Lineages) Report(ctx context.Context, s Scope, events []RunEvent) error {
-	if err := authorize(ctx, l.Store, s, LineageReport); err != nil {
+	if err := Authorize(ctx, l.Store, s, LineageReport); err != nil {
 		return err
 	}
-	return l.Store.In(ctx, s, func(tx Tx) error {
+	return l.Store.In(ctx, s, func(tx LineageModTx) error {
 		r := &lineageReport{scope: s, catalog: l.CatalogURL, outside: map[string]External{}, at: map[factKey]int{}, lost: map[LineageSource]bool{}}
 		if err := r.find(ctx, tx, events); err != nil {
 			return err
@@ -246,7 +240,7 @@ func (l *Lineages) Report(ctx context.Context, s Scope, events []RunEvent) error
 		if err := tx.SaveExternals(ctx, all, l.Clock.Now()); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, LineageReport, "job", events[0].Job.external(true).ID)
+		return Audited(ctx, tx, s, LineageReport, "job", events[0].Job.external(true).ID)
 	})
 }
 
@@ -272,7 +266,7 @@ type factKey struct {
 }
 
 // find looks up all tables that the events may refer to, in two queries.
-func (r *lineageReport) find(ctx context.Context, tx Tx, events []RunEvent) error {
+func (r *lineageReport) find(ctx context.Context, tx LineageModTx, events []RunEvent) error {
 	names, places := map[LakeTableName]bool{}, map[string]bool{}
 	for _, e := range events {
 		for _, d := range slices.Concat(e.Inputs, e.Outputs) {
@@ -298,7 +292,7 @@ func (r *lineageReport) find(ctx context.Context, tx Tx, events []RunEvent) erro
 }
 
 func (r *lineageReport) addEvent(e RunEvent) {
-	fact := LineageFact{Source: strings.ToLower(e.Run.RunID), LineageEntry: LineageEntry{At: e.at, Actor: r.scope.actor}}
+	fact := LineageFact{Source: strings.ToLower(e.Run.RunID), LineageEntry: LineageEntry{At: e.at, Actor: r.scope.Actor()}}
 	if fact.Actor.Kind != ActorRun {
 		job := e.Job.external(true)
 		r.outside[job.ID] = job

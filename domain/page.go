@@ -35,9 +35,9 @@ type cursor struct {
 	Key  string `json:"k"`
 }
 
-// listName returns the name of a list with its filter, so that a cursor of another list or filter
+// ListName returns the name of a list with its filter, so that a cursor of another list or filter
 // is refused.
-func listName(name string, filter any) string {
+func ListName(name string, filter any) string {
 	b, err := json.Marshal(filter)
 	if err != nil {
 		panic("domain: a filter of ours does not marshal: " + err.Error())
@@ -54,8 +54,8 @@ func encodeCursor(list, key string) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// after returns the key after which the page begins, and the limit.
-func (p Page) after(list string) (key string, limit int, err error) {
+// After returns the key after which the page begins, and the limit.
+func (p Page) After(list string) (key string, limit int, err error) {
 	limit = p.Limit
 	if limit == 0 {
 		limit = DefaultLimit
@@ -71,7 +71,7 @@ func (p Page) after(list string) (key string, limit int, err error) {
 	if err != nil || json.Unmarshal(b, &c) != nil {
 		return "", 0, Invalid("cursor", "The cursor is malformed; use next_cursor of the previous page as it came.")
 	}
-	if err := validText("cursor", c.Key, 256); err != nil {
+	if err := ValidText("cursor", c.Key, 256); err != nil {
 		return "", 0, err
 	}
 	if c.List != list {
@@ -80,9 +80,9 @@ func (p Page) after(list string) (key string, limit int, err error) {
 	return c.Key, limit, nil
 }
 
-// fit shortens the page to about the given bytes, but to at least one item. The next page has the
+// Fit shortens the page to about the given bytes, but to at least one item. The next page has the
 // rest.
-func (l *List[T]) fit(bytes int, size func(T) int) {
+func (l *List[T]) Fit(bytes int, size func(T) int) {
 	for i, item := range l.Items {
 		if bytes -= size(item); bytes < 0 && i > 0 {
 			l.Items = l.Items[:i]
@@ -92,8 +92,8 @@ func (l *List[T]) fit(bytes int, size func(T) int) {
 	}
 }
 
-// page makes a List of rows that were read with a limit of one more.
-func page[T any](list string, rows []T, limit int, key func(T) string) List[T] {
+// PageOf makes a List of rows that were read with a limit of one more.
+func PageOf[T any](list string, rows []T, limit int, key func(T) string) List[T] {
 	l := List[T]{Items: rows, Cursor: func(t T) string { return encodeCursor(list, key(t)) }}
 	if len(rows) > limit {
 		l.Items = rows[:limit]

@@ -10,7 +10,7 @@ import (
 
 func TestLimits(t *testing.T) {
 	for limit, want := range map[int]int{0: 50, 1: 1, 50: 50, 200: 200, -1: -1, 201: -1, 1 << 40: -1} {
-		_, got, err := Page{Limit: limit}.after("jobs")
+		_, got, err := Page{Limit: limit}.After("jobs")
 		if want < 0 {
 			require.True(t, IsCode(err, CodeInvalid), "%d", limit)
 			require.Equal(t, "limit", AsError(err).Field)
@@ -24,25 +24,29 @@ func TestLimits(t *testing.T) {
 func TestACursorReadsOn(t *testing.T) {
 	rows := []string{"e", "d", "c"}
 	key := func(s string) string { return s }
-	l := page("letters", rows, 2, key)
+	l := PageOf("letters", rows, 2, key)
 	require.Equal(t, []string{"e", "d"}, l.Items)
-	after, _, err := Page{Cursor: l.Next}.after("letters")
+	after, _, err := Page{Cursor: l.Next}.After("letters")
 	require.NoError(t, err)
 	require.Equal(t, "d", after)
-	after, _, err = Page{Cursor: l.Cursor("e")}.after("letters")
+	after, _, err = Page{Cursor: l.Cursor("e")}.After("letters")
 	require.NoError(t, err)
 	require.Equal(t, "e", after, "every item has a cursor")
 
-	l = page("letters", rows[:2], 2, key)
+	l = PageOf("letters", rows[:2], 2, key)
 	require.Empty(t, l.Next, "a full page that is the last has none")
-	require.Empty(t, page("letters", nil, 2, key).Items)
+	require.Empty(t, PageOf("letters", nil, 2, key).Items)
 }
 
 func TestCursorsThatAreRefused(t *testing.T) {
+	type filter struct {
+		States []string
+		Job    JobID
+	}
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	running, failed := listName("runs", RunFilter{Status: []RunStatus{RunRunning}}), listName("runs", RunFilter{Status: []RunStatus{RunFailed}})
+	running, failed := ListName("runs", filter{States: []string{"running"}}), ListName("runs", filter{States: []string{"failed"}})
 	require.NotEqual(t, running, failed)
-	require.NotEqual(t, listName("runs", RunFilter{JobID: "job_1"}), listName("runs", RunFilter{}))
+	require.NotEqual(t, ListName("runs", filter{Job: "job_1"}), ListName("runs", filter{}))
 	for name, cursor := range map[string]string{
 		"of another list":   encodeCursor("jobs", "job_1"),
 		"of another filter": encodeCursor(failed, "run_1"),
@@ -56,7 +60,7 @@ func TestCursorsThatAreRefused(t *testing.T) {
 		"long":              encodeCursor(running, strings.Repeat("x", 10_000)),
 		"padded":            base64.URLEncoding.EncodeToString([]byte(`{"l":"x","k":"yy"}`)),
 	} {
-		_, _, err := Page{Cursor: cursor}.after(running)
+		_, _, err := Page{Cursor: cursor}.After(running)
 		require.True(t, IsCode(err, CodeInvalid), "%s: %v", name, err)
 		require.Equal(t, "cursor", AsError(err).Field, name)
 	}

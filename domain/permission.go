@@ -128,19 +128,38 @@ var Permissions = map[Action][]Role{
 // Allows reports whether the role may do the action.
 func (r Role) Allows(a Action) bool { return slices.Contains(Permissions[a], r) }
 
-// authorize refuses a scope whose role does not allow the action, and writes an audit row of the
+// Authorize refuses a scope whose role does not allow the action, and writes an audit row of the
 // denial.
-func authorize(ctx context.Context, store Store, s Scope, a Action) error {
+func Authorize[T AuditTx](ctx context.Context, store Store[T], s Scope, a Action) error {
 	if err := s.Valid(); err != nil {
 		return err
 	}
-	if s.role.Allows(a) {
+	if s.Role().Allows(a) {
 		return nil
 	}
-	denied := Errorf(CodeForbidden, "Your role, %s, may not do this (%s). Ask an admin of the workspace.", s.role, a)
-	err := store.In(ctx, s, func(tx Tx) error { return tx.InsertAudit(ctx, newAudit(s, a, OutcomeDenied, "", "")) })
+	denied := Errorf(CodeForbidden, "Your role, %s, may not do this (%s). Ask an admin of the workspace.", s.Role(), a)
+	err := store.In(ctx, s, func(tx T) error { return tx.InsertAudit(ctx, NewAudit(s, a, OutcomeDenied, "", "", "")) })
 	if err != nil {
 		return AsError(err)
 	}
 	return denied
 }
+
+// The audit actions for changes of the catalog. Their permission is CatalogWrite.
+const (
+	SchemaCreate  Action = "schema.create"
+	SchemaUpdate  Action = "schema.update"
+	SchemaDrop    Action = "schema.drop"
+	TableCreate   Action = "table.create"
+	TableRegister Action = "table.register"
+	TableCommit   Action = "table.commit"
+	TableRename   Action = "table.rename"
+	TableDrop     Action = "table.drop"
+	TableUndrop   Action = "table.undrop"
+	TablePurge    Action = "table.purge"
+	ViewCreate    Action = "view.create"
+	ViewCommit    Action = "view.commit"
+	ViewRename    Action = "view.rename"
+	ViewDrop      Action = "view.drop"
+	ViewUndrop    Action = "view.undrop"
+)

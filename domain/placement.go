@@ -11,7 +11,7 @@ import (
 
 // resolveCompute replaces names by ids, and refuses anything that is no compute instance of the
 // workspace.
-func (s *JobSpec) resolveCompute(ctx context.Context, tx Tx) error {
+func (s *JobSpec) resolveCompute(ctx context.Context, tx JobModTx) error {
 	found := map[string]string{"": ""}
 	resolve := func(field string, ref *string) error {
 		if id, known := found[*ref]; known {
@@ -40,7 +40,7 @@ func (s *JobSpec) resolveCompute(ctx context.Context, tx Tx) error {
 }
 
 // findMachine finds a machine of the kind by its id or its name.
-func findMachine(ctx context.Context, tx Tx, kind MachineKind, ref string) (Machine, error) {
+func findMachine(ctx context.Context, tx JobModTx, kind MachineKind, ref string) (Machine, error) {
 	if strings.HasPrefix(ref, kind.prefix()+"_") {
 		m, err := tx.Machine(ctx, MachineID(ref))
 		if !IsCode(err, CodeNotFound) {
@@ -52,7 +52,7 @@ func findMachine(ctx context.Context, tx Tx, kind MachineKind, ref string) (Mach
 
 // lockTargets locks all agents that the run's tasks use or may fall back to, unless it is only the
 // workspace's agent. Everywhere the order is: machines by id, then that agent.
-func lockTargets(ctx context.Context, tx Tx, run *Run) error {
+func lockTargets(ctx context.Context, tx JobModTx, run *Run) error {
 	machines, own := run.targets()
 	for _, id := range machines {
 		if _, _, err := tx.LockMachine(ctx, id); err != nil && !IsCode(err, CodeNotFound) {
@@ -84,7 +84,7 @@ func (r *Run) targets() (machines []MachineID, own bool) {
 }
 
 // liftHold lets the machines of a run start again that a person repairs.
-func liftHold(ctx context.Context, tx Tx, run *Run) error {
+func liftHold(ctx context.Context, tx JobModTx, run *Run) error {
 	machines, _ := run.targets()
 	for _, id := range machines {
 		m, _, err := tx.LockMachine(ctx, id)
@@ -104,7 +104,7 @@ func liftHold(ctx context.Context, tx Tx, run *Run) error {
 
 // target returns the agent for tasks of the machine, or the workspace's agent if machine is empty.
 // If the tasks must wait, it returns the reason. It starts a stopped machine.
-func (r *Runs) target(ctx context.Context, tx Tx, s Scope, run *Run, machine MachineID, now time.Time) (agent Agent, reason string, err error) {
+func (r *Runs) target(ctx context.Context, tx JobModTx, s Scope, run *Run, machine MachineID, now time.Time) (agent Agent, reason string, err error) {
 	if machine == "" {
 		if agent, err = tx.LockWorkspaceAgent(ctx); err == nil && agent.Session == "" {
 			reason = "Waits for the agent " + agent.Name + " to connect."
@@ -132,13 +132,13 @@ func (r *Runs) target(ctx context.Context, tx Tx, s Scope, run *Run, machine Mac
 		return agent, fmt.Sprintf("Waits for the agent of the compute instance %s to connect.", m.Name), nil
 	}
 	m.IdleSince, m.DueAt, m.LastUsedAt = nil, nil, &now
-	tx.Notify(MachinesTopic(s.workspace))
+	tx.Notify(MachinesTopic(s.Workspace()))
 	return agent, "", tx.UpdateMachine(ctx, m)
 }
 
 // machineIdle records that an attempt on the machine has ended. A machine without live attempts is
 // idle or, if it is stopping, ready to be released.
-func (r *Runs) machineIdle(ctx context.Context, tx Tx, s Scope, id MachineID, now time.Time) error {
+func (r *Runs) machineIdle(ctx context.Context, tx JobModTx, s Scope, id MachineID, now time.Time) error {
 	m, agent, err := tx.LockMachine(ctx, id)
 	if IsCode(err, CodeNotFound) {
 		return nil
@@ -158,25 +158,20 @@ func (r *Runs) machineIdle(ctx context.Context, tx Tx, s Scope, id MachineID, no
 	case MachineStopping:
 		m.DueAt = &now
 	}
-	tx.Notify(ReconcileTopic, MachinesTopic(s.workspace))
+	tx.Notify(ReconcileTopic, MachinesTopic(s.Workspace()))
 	return tx.UpdateMachine(ctx, m)
-}
-
-// blocked returns the message of tasks that wait for a machine that a person has stopped.
-func (m *Machine) blocked() string {
-	return fmt.Sprintf("Waits for the compute instance %s, which was stopped. Start it, or cancel the run.", m.Name)
 }
 
 // eachWaiting applies fn to the runs with tasks that wait for the machine.
 func (r *Runs) eachWaiting(ctx context.Context, s Scope, m Machine, fn func(*Run)) error {
 	var waiting []RunID
-	err := r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		waiting, err = tx.WaitingRuns(ctx, m.ID)
 		return err
 	})
 	for _, id := range waiting {
 		var run *Run
-		failed := r.Store.In(ctx, s, func(tx Tx) (err error) {
+		failed := r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 			run, err = r.update(ctx, tx, s, id, func(run *Run) error {
 				fn(run)
 				return nil

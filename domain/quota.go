@@ -49,16 +49,16 @@ type QuotaTx interface {
 
 // Quotas manages the quotas of a workspace.
 type Quotas struct {
-	Store Store
+	Store Store[QuotaModTx]
 }
 
 // List returns every quota with its current use.
 func (q *Quotas) List(ctx context.Context, s Scope) ([]Quota, error) {
-	if err := authorize(ctx, q.Store, s, QuotaRead); err != nil {
+	if err := Authorize(ctx, q.Store, s, QuotaRead); err != nil {
 		return nil, err
 	}
 	var quotas []Quota
-	err := q.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := q.Store.In(ctx, s, func(tx QuotaModTx) (err error) {
 		quotas, err = tx.Quotas(ctx)
 		return err
 	})
@@ -67,7 +67,7 @@ func (q *Quotas) List(ctx context.Context, s Scope) ([]Quota, error) {
 
 // Update sets a quota's limit. A limit below the current use stops nothing.
 func (q *Quotas) Update(ctx context.Context, s Scope, name QuotaName, limit int) (Quota, error) {
-	if err := authorize(ctx, q.Store, s, QuotaUpdate); err != nil {
+	if err := Authorize(ctx, q.Store, s, QuotaUpdate); err != nil {
 		return Quota{}, err
 	}
 	if _, known := DefaultQuotas[name]; !known {
@@ -77,7 +77,7 @@ func (q *Quotas) Update(ctx context.Context, s Scope, name QuotaName, limit int)
 		return Quota{}, Invalid("limit", "A quota is a number from 0 to %d.", maxQuota)
 	}
 	var quota Quota
-	err := q.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := q.Store.In(ctx, s, func(tx QuotaModTx) (err error) {
 		if err := tx.UpdateQuota(ctx, name, limit); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (q *Quotas) Update(ctx context.Context, s Scope, name QuotaName, limit int)
 			return err
 		}
 		tx.Notify(ScheduleTopic) // a tick may have waited for room
-		return audited(ctx, tx, s, QuotaUpdate, "quota", name)
+		return Audited(ctx, tx, s, QuotaUpdate, "quota", name)
 	})
 	return quota, err
 }

@@ -22,8 +22,8 @@ var DefaultMachineTimes = MachineTimes{Start: 5 * time.Minute, Stop: 2 * time.Mi
 // event. If the server ends in between, the machine is due again after the claim, or when the
 // server is back.
 type Reconciler struct {
-	Store     Store
-	System    System
+	Store     Store[MachineModTx]
+	System    MachineModSystem
 	Clock     Clock
 	Topics    Topics
 	Work      Work
@@ -103,7 +103,7 @@ func (r *Reconciler) begin(ctx context.Context, ref MachineRef) {
 func (r *Reconciler) step(ctx context.Context, ref MachineRef) error {
 	s := SystemScope(ref.Workspace, "machines")
 	var do func(context.Context) error
-	err := changeMachine(ctx, r.Store, s, ref.Machine, func(tx Tx, m *Machine, agent Agent) (err error) {
+	err := changeMachine(ctx, r.Store, s, ref.Machine, func(tx MachineModTx, m *Machine, agent Agent) (err error) {
 		do = nil // left by an earlier try of the transaction
 		if m.DueAt == nil || m.DueAt.After(r.Clock.Now()) {
 			return nil
@@ -130,8 +130,8 @@ func rest(ctx context.Context, d time.Duration) {
 }
 
 // changeMachine applies fn to the machine under its lock, and writes the machine if it changed.
-func changeMachine(ctx context.Context, store Store, s Scope, id MachineID, fn func(Tx, *Machine, Agent) error) error {
-	return store.In(ctx, s, func(tx Tx) error {
+func changeMachine(ctx context.Context, store Store[MachineModTx], s Scope, id MachineID, fn func(MachineModTx, *Machine, Agent) error) error {
+	return store.In(ctx, s, func(tx MachineModTx) error {
 		m, agent, err := tx.LockMachine(ctx, id)
 		if err != nil {
 			return err
@@ -147,7 +147,7 @@ func changeMachine(ctx context.Context, store Store, s Scope, id MachineID, fn f
 			return err
 		}
 		if before.State != m.State || before.Message != m.Message || before.ImageRef != m.ImageRef {
-			tx.Notify(MachinesTopic(s.workspace), DispatchTopic)
+			tx.Notify(MachinesTopic(s.Workspace()), DispatchTopic)
 		}
 		if m.DueAt != nil && m.DueAt != before.DueAt {
 			tx.Notify(ReconcileTopic)
@@ -158,7 +158,7 @@ func changeMachine(ctx context.Context, store Store, s Scope, id MachineID, fn f
 
 // decide returns the next step for a due machine; nil if there is none. It claims the machine for
 // the duration of the step.
-func (r *Reconciler) decide(ctx context.Context, tx Tx, s Scope, m *Machine, agent Agent) (func(context.Context) error, error) {
+func (r *Reconciler) decide(ctx context.Context, tx MachineModTx, s Scope, m *Machine, agent Agent) (func(context.Context) error, error) {
 	now := r.Clock.Now()
 	provider, err := r.Providers.of(m.Provider)
 	if err != nil {
@@ -186,7 +186,7 @@ func (r *Reconciler) decide(ctx context.Context, tx Tx, s Scope, m *Machine, age
 	return nil, nil
 }
 
-func (r *Reconciler) starting(ctx context.Context, tx Tx, m *Machine, agent Agent, work machineStep, now time.Time) (func(context.Context) error, error) {
+func (r *Reconciler) starting(ctx context.Context, tx MachineModTx, m *Machine, agent Agent, work machineStep, now time.Time) (func(context.Context) error, error) {
 	if now.Sub(m.StateSince) >= r.Times.Start {
 		return nil, m.Apply(EventLate, m.late(r.Times.Start), now)
 	}
@@ -218,7 +218,7 @@ func (m *Machine) late(within time.Duration) string {
 // running detects a machine that has gone, and stops one that was idle for too long. The idle time
 // comes from the agent's monotonic clock: after a jump of this server's clock, it decides only
 // after the next heartbeat.
-func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent, work machineStep, now time.Time) (func(context.Context) error, error) {
+func (r *Reconciler) running(ctx context.Context, tx MachineModTx, m *Machine, agent Agent, work machineStep, now time.Time) (func(context.Context) error, error) {
 	if agent.Session == "" && (agent.LeaseExpiresAt == nil || !agent.LeaseExpiresAt.After(now)) {
 		return nil, r.again(ctx, tx, m, agent, "Its agent was silent for too long.", now)
 	}
@@ -237,7 +237,7 @@ func (r *Reconciler) running(ctx context.Context, tx Tx, m *Machine, agent Agent
 		if err := m.Apply(EventStop, fmt.Sprintf("It had nothing to do for %s.", after), now); err != nil {
 			return nil, err
 		}
-		return nil, audited(ctx, tx, work.scope, m.Kind.action(verbStop), string(m.Kind), m.ID)
+		return nil, Audited(ctx, tx, work.scope, m.Kind.action(verbStop), string(m.Kind), m.ID)
 	}
 	work.machine = *m
 	return work.look, nil
@@ -255,7 +255,7 @@ func (r *Reconciler) next(m *Machine, agent Agent, now time.Time) *time.Time {
 	return at
 }
 
-func (r *Reconciler) stopping(ctx context.Context, tx Tx, m *Machine, agent Agent, work machineStep, now time.Time) (func(context.Context) error, error) {
+func (r *Reconciler) stopping(ctx context.Context, tx MachineModTx, m *Machine, agent Agent, work machineStep, now time.Time) (func(context.Context) error, error) {
 	busy, err := tx.Busy(ctx, m.ID)
 	if err != nil {
 		return nil, err
@@ -274,7 +274,7 @@ func (r *Reconciler) stopping(ctx context.Context, tx Tx, m *Machine, agent Agen
 
 // again restarts a machine that ended by itself. It invalidates the agent's token; the new
 // incarnation gets a new one.
-func (r *Reconciler) again(ctx context.Context, tx Tx, m *Machine, agent Agent, why string, now time.Time) error {
+func (r *Reconciler) again(ctx context.Context, tx MachineModTx, m *Machine, agent Agent, why string, now time.Time) error {
 	if err := m.Apply(EventGone, why, now); err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (r *Reconciler) again(ctx context.Context, tx Tx, m *Machine, agent Agent, 
 
 // disconnect ends an agent's session and invalidates its token, because its incarnation is gone or
 // ending.
-func disconnect(ctx context.Context, tx Tx, agent Agent) error {
+func disconnect(ctx context.Context, tx MachineModTx, agent Agent) error {
 	if _, err := tx.LockSession(ctx, agent.ID); err != nil {
 		return err
 	}
@@ -306,8 +306,8 @@ func (r *Reconciler) Adopt(ctx context.Context) error {
 
 // MachineGone makes a machine due after a provider's hint that it may have ended. It needs no
 // Reconciler, because a Reconciler needs the providers.
-func MachineGone(ctx context.Context, store Store, clock Clock, ref MachineRef) error {
-	return changeMachine(ctx, store, SystemScope(ref.Workspace, "machines"), ref.Machine, func(_ Tx, m *Machine, _ Agent) error {
+func MachineGone(ctx context.Context, store Store[MachineModTx], clock Clock, ref MachineRef) error {
+	return changeMachine(ctx, store, SystemScope(ref.Workspace, "machines"), ref.Machine, func(_ MachineModTx, m *Machine, _ Agent) error {
 		if m.Incarnation == ref.Incarnation && !m.resting() {
 			m.DueAt = new(clock.Now())
 		}

@@ -140,7 +140,7 @@ type Attempt struct {
 // newRun returns a run of the job with a frozen copy of it.
 func newRun(job Job, actor Actor, params []Variable, trigger Trigger, now time.Time) *Run {
 	r := &Run{
-		ID: newID[RunID](prefixRun), JobID: job.ID, JobName: job.Name, Spec: job.JobSpec, Parameters: params,
+		ID: NewID[RunID](PrefixRun), JobID: job.ID, JobName: job.Name, Spec: job.JobSpec, Parameters: params,
 		TaskCount: len(job.Tasks), MaxConcurrentRuns: job.MaxConcurrentRuns,
 		Status: RunPending, Trigger: trigger, StartedBy: actor, CreatedAt: now,
 	}
@@ -209,7 +209,7 @@ func (r *Run) Ready(now time.Time) []*Task {
 func (r *Run) Assign(t *Task, agent AgentID, now time.Time) Attempt {
 	t.Attempts++
 	a := Attempt{
-		ID: newID[AttemptID](prefixAttempt), RunID: r.ID, TaskKey: t.Key, Number: t.Attempts,
+		ID: NewID[AttemptID](PrefixAttempt), RunID: r.ID, TaskKey: t.Key, Number: t.Attempts,
 		AgentID: agent, Status: AttemptStarting, CreatedAt: now,
 	}
 	t.Current, t.NotBefore, t.Message, r.Message = a.ID, nil, "", ""

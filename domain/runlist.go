@@ -10,7 +10,7 @@ import (
 const pageBytes = 8 << 20
 
 // runHead returns the run without spec, parameters and tasks.
-func runHead(ctx context.Context, tx Tx, id RunID) (Run, error) {
+func runHead(ctx context.Context, tx JobModTx, id RunID) (Run, error) {
 	runs, err := tx.RunsByID(ctx, []RunID{id})
 	if err == nil && len(runs) == 0 {
 		err = NotFound("run", id)
@@ -22,7 +22,7 @@ func runHead(ctx context.Context, tx Tx, id RunID) (Run, error) {
 }
 
 // fillParameters reads the runs' parameters.
-func fillParameters(ctx context.Context, tx Tx, runs []Run) error {
+func fillParameters(ctx context.Context, tx JobModTx, runs []Run) error {
 	ids := make([]RunID, len(runs))
 	for i, r := range runs {
 		ids[i] = r.ID
@@ -36,11 +36,11 @@ func fillParameters(ctx context.Context, tx Tx, runs []Run) error {
 
 // Get returns one run with its parameters, without its spec and tasks.
 func (r *Runs) Get(ctx context.Context, s Scope, id RunID) (Run, error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return Run{}, err
 	}
 	one := make([]Run, 1)
-	err := r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		if one[0], err = runHead(ctx, tx, id); err != nil {
 			return err
 		}
@@ -52,10 +52,10 @@ func (r *Runs) Get(ctx context.Context, s Scope, id RunID) (Run, error) {
 // ByID returns the runs with the ids that exist in the workspace, without spec, parameters and
 // tasks.
 func (r *Runs) ByID(ctx context.Context, s Scope, ids []RunID) (runs []Run, err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
 	}
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		runs, err = tx.RunsByID(ctx, ids)
 		return err
 	})
@@ -65,36 +65,36 @@ func (r *Runs) ByID(ctx context.Context, s Scope, ids []RunID) (runs []Run, err 
 // List returns runs with their parameters, newest first. It shortens a page whose parameters would
 // exceed 8 MiB.
 func (r *Runs) List(ctx context.Context, s Scope, f RunFilter, p Page) (List[Run], error) {
-	return r.list(ctx, s, f, p, func(tx Tx, l *List[Run]) error {
-		l.fit(pageBytes, func(r Run) int { return r.ParametersSize })
+	return r.list(ctx, s, f, p, func(tx JobModTx, l *List[Run]) error {
+		l.Fit(pageBytes, func(r Run) int { return r.ParametersSize })
 		return fillParameters(ctx, tx, l.Items)
 	})
 }
 
 // Heads is List without parameters.
 func (r *Runs) Heads(ctx context.Context, s Scope, f RunFilter, p Page) (List[Run], error) {
-	return r.list(ctx, s, f, p, func(Tx, *List[Run]) error { return nil })
+	return r.list(ctx, s, f, p, func(JobModTx, *List[Run]) error { return nil })
 }
 
 // list reads a page and calls fill to complete it.
-func (r *Runs) list(ctx context.Context, s Scope, f RunFilter, p Page, fill func(Tx, *List[Run]) error) (l List[Run], err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+func (r *Runs) list(ctx context.Context, s Scope, f RunFilter, p Page, fill func(JobModTx, *List[Run]) error) (l List[Run], err error) {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return List[Run]{}, err
 	}
 	if err := f.validate(); err != nil {
 		return List[Run]{}, err
 	}
 	list := f.list()
-	before, limit, err := p.after(list)
+	before, limit, err := p.After(list)
 	if err != nil {
 		return List[Run]{}, err
 	}
-	err = r.Store.In(ctx, s, func(tx Tx) error {
+	err = r.Store.In(ctx, s, func(tx JobModTx) error {
 		rows, err := tx.Runs(ctx, f, RunID(before), limit+1)
 		if err != nil {
 			return err
 		}
-		l = page(list, rows, limit, func(r Run) string { return string(r.ID) })
+		l = PageOf(list, rows, limit, func(r Run) string { return string(r.ID) })
 		return fill(tx, &l)
 	})
 	return l, err
@@ -105,7 +105,7 @@ func (f RunFilter) list() string {
 	if len(f.Status) == 0 {
 		f.Status = nil
 	}
-	return listName("runs", f)
+	return ListName("runs", f)
 }
 
 func (f RunFilter) validate() error {
@@ -119,17 +119,17 @@ func (f RunFilter) validate() error {
 
 // Recent returns the first page of each job's runs, as Heads with a filter for that job.
 func (r *Runs) Recent(ctx context.Context, s Scope, jobs []JobID, status []RunStatus, limit int) (map[JobID]List[Run], error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
 	}
 	if err := (RunFilter{Status: status}).validate(); err != nil {
 		return nil, err
 	}
-	if _, _, err := (Page{Limit: limit}).after(""); err != nil {
+	if _, _, err := (Page{Limit: limit}).After(""); err != nil {
 		return nil, err
 	}
 	byJob := make(map[JobID][]Run, len(jobs))
-	err := r.Store.In(ctx, s, func(tx Tx) error {
+	err := r.Store.In(ctx, s, func(tx JobModTx) error {
 		clear(byJob) // left by an earlier try of the transaction
 		rows, err := tx.RecentRuns(ctx, jobs, status, limit+1)
 		for _, run := range rows {
@@ -140,17 +140,17 @@ func (r *Runs) Recent(ctx context.Context, s Scope, jobs []JobID, status []RunSt
 	lists := make(map[JobID]List[Run], len(jobs))
 	for _, job := range jobs {
 		list := RunFilter{JobID: job, Status: status}.list()
-		lists[job] = page(list, byJob[job], limit, func(r Run) string { return string(r.ID) })
+		lists[job] = PageOf(list, byJob[job], limit, func(r Run) string { return string(r.ID) })
 	}
 	return lists, err
 }
 
 // Latest returns each job's newest run, without spec, parameters and tasks.
 func (r *Runs) Latest(ctx context.Context, s Scope, jobs []JobID) (runs []Run, err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
 	}
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		runs, err = tx.LatestRuns(ctx, jobs)
 		return err
 	})
@@ -159,10 +159,10 @@ func (r *Runs) Latest(ctx context.Context, s Scope, jobs []JobID) (runs []Run, e
 
 // Specs returns the runs' frozen specs. Check their SpecSize before requesting many.
 func (r *Runs) Specs(ctx context.Context, s Scope, ids []RunID) (specs map[RunID]JobSpec, err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
 	}
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		specs, err = tx.RunSpecs(ctx, ids)
 		return err
 	})
@@ -171,10 +171,10 @@ func (r *Runs) Specs(ctx context.Context, s Scope, ids []RunID) (specs map[RunID
 
 // Parameters returns the runs' parameters. Check their ParametersSize before requesting many.
 func (r *Runs) Parameters(ctx context.Context, s Scope, ids []RunID) (parameters map[RunID][]Variable, err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
 	}
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		parameters, err = tx.RunParameters(ctx, ids)
 		return err
 	})
@@ -184,10 +184,10 @@ func (r *Runs) Parameters(ctx context.Context, s Scope, ids []RunID) (parameters
 // AttemptsWithin is Attempts with a limit. If the runs together have more attempts, it returns
 // CodeTooLarge.
 func (r *Runs) AttemptsWithin(ctx context.Context, s Scope, limit int, runs ...RunID) (attempts []Attempt, err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
 	}
-	err = r.Store.In(ctx, s, func(tx Tx) error {
+	err = r.Store.In(ctx, s, func(tx JobModTx) error {
 		n, err := tx.AttemptCount(ctx, runs)
 		if err != nil {
 			return err

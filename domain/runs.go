@@ -64,8 +64,8 @@ type AttemptTx interface {
 
 // Runs starts, watches, cancels and repairs runs, and advances them as their attempts end.
 type Runs struct {
-	Store  Store
-	System System
+	Store  Store[JobModTx]
+	System JobModSystem
 	Topics Topics
 	Clock  Clock
 	Tokens Tokens
@@ -75,14 +75,14 @@ type Runs struct {
 // Start starts a run of the job in its current form. Parameters replace the job's defaults of the
 // same names.
 func (r *Runs) Start(ctx context.Context, s Scope, job JobID, params []Variable, key Idempotency) (*Run, error) {
-	if err := authorize(ctx, r.Store, s, RunStart); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunStart); err != nil {
 		return nil, err
 	}
 	request := struct {
 		Job    JobID
 		Params []Variable
 	}{job, params}
-	return r.once(ctx, s, key, RunStart, request, func(tx Tx) (*Run, error) {
+	return r.once(ctx, s, key, RunStart, request, func(tx JobModTx) (*Run, error) {
 		j, err := tx.LockJob(ctx, job)
 		if err != nil {
 			return nil, err
@@ -91,11 +91,11 @@ func (r *Runs) Start(ctx context.Context, s Scope, job JobID, params []Variable,
 	})
 }
 
-// once starts a run or, for a key used before, returns the run that was started then.
-func (r *Runs) once(ctx context.Context, s Scope, key Idempotency, operation Action, request any, start func(Tx) (*Run, error)) (run *Run, err error) {
-	err = r.Store.In(ctx, s, func(tx Tx) error {
+// Once starts a run or, for a key used before, returns the run that was started then.
+func (r *Runs) once(ctx context.Context, s Scope, key Idempotency, operation Action, request any, start func(JobModTx) (*Run, error)) (run *Run, err error) {
+	err = r.Store.In(ctx, s, func(tx JobModTx) error {
 		run = nil // left by an earlier try of the transaction
-		id, err := once(ctx, tx, s, key, operation, request, func() (RunID, error) {
+		id, err := Once(ctx, tx, s, key, operation, request, func() (RunID, error) {
 			if run, err = start(tx); err != nil {
 				return "", err
 			}
@@ -117,7 +117,7 @@ func (r *Runs) once(ctx context.Context, s Scope, key Idempotency, operation Act
 
 // start checks the quota and inserts the run, under the lock of the quota's row. The order of locks
 // is job, quota, run, agent.
-func (r *Runs) start(ctx context.Context, tx Tx, s Scope, job Job, params []Variable, t Trigger) (*Run, error) {
+func (r *Runs) start(ctx context.Context, tx JobModTx, s Scope, job Job, params []Variable, t Trigger) (*Run, error) {
 	quota, err := tx.LockQuota(ctx, MaxRunningRuns)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (r *Runs) start(ctx context.Context, tx Tx, s Scope, job Job, params []Vari
 }
 
 // insert adds a run of a locked job. The caller has checked the quota.
-func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Variable, t Trigger) (*Run, error) {
+func (r *Runs) insert(ctx context.Context, tx JobModTx, s Scope, job Job, params []Variable, t Trigger) (*Run, error) {
 	if job.empty() {
 		return nil, Errorf(CodeConflict, "The job %q has neither a command nor tasks; give it one of them first.", job.Name)
 	}
@@ -137,7 +137,7 @@ func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Var
 	if err != nil {
 		return nil, err
 	}
-	run := newRun(job, s.actor, values, t, r.Clock.Now())
+	run := newRun(job, s.Actor(), values, t, r.Clock.Now())
 	blocked, err := r.blocked(ctx, tx, run)
 	if err != nil {
 		return nil, err
@@ -150,8 +150,8 @@ func (r *Runs) insert(ctx context.Context, tx Tx, s Scope, job Job, params []Var
 	if err := tx.InsertRun(ctx, run); err != nil {
 		return nil, err
 	}
-	tx.Notify(RunTopic(run.ID), RunsTopic(s.workspace))
-	if err := audited(ctx, tx, s, RunStart, "run", run.ID); err != nil {
+	tx.Notify(RunTopic(run.ID), RunsTopic(s.Workspace()))
+	if err := Audited(ctx, tx, s, RunStart, "run", run.ID); err != nil {
 		return nil, err
 	}
 	return r.update(ctx, tx, s, run.ID, func(*Run) error { return nil })
@@ -162,7 +162,7 @@ const blockedMessage = "Waits for an earlier run of the job to end."
 // blocked reports whether the job's own limit of concurrent runs, as frozen in the run, blocks the
 // run. Earlier runs are admitted first. It locks the job, so that two runs are not admitted to one
 // free place.
-func (r *Runs) blocked(ctx context.Context, tx Tx, run *Run) (bool, error) {
+func (r *Runs) blocked(ctx context.Context, tx JobModTx, run *Run) (bool, error) {
 	if run.MaxConcurrentRuns == 0 || run.Admitted {
 		return false, nil
 	}
@@ -199,10 +199,10 @@ func mergeParameters(declared, given []Variable) ([]Variable, error) {
 
 // Tasks returns the tasks of the runs, in the order of their specs. A single command has none.
 func (r *Runs) Tasks(ctx context.Context, s Scope, runs ...RunID) (tasks []Task, err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
 	}
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		if len(runs) == 1 {
 			if _, err := runHead(ctx, tx, runs[0]); err != nil {
 				return err
@@ -216,10 +216,10 @@ func (r *Runs) Tasks(ctx context.Context, s Scope, runs ...RunID) (tasks []Task,
 
 // Attempts returns the attempts of the runs' tasks, oldest first.
 func (r *Runs) Attempts(ctx context.Context, s Scope, runs ...RunID) (attempts []Attempt, err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
 	}
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		attempts, err = tx.Attempts(ctx, runs)
 		return err
 	})
@@ -229,11 +229,11 @@ func (r *Runs) Attempts(ctx context.Context, s Scope, runs ...RunID) (attempts [
 // Attempt returns the attempt with that number of the run's task, or the latest for 0. The key of a
 // single command is empty. It returns nil without an error if there is no attempt yet.
 func (r *Runs) Attempt(ctx context.Context, s Scope, run RunID, key string, number int) (*Attempt, error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, err
 	}
 	var found *Attempt
-	err := r.Store.In(ctx, s, func(tx Tx) error {
+	err := r.Store.In(ctx, s, func(tx JobModTx) error {
 		tasks, err := tx.Tasks(ctx, []RunID{run})
 		if err != nil {
 			return err
@@ -278,23 +278,23 @@ func (r *Runs) Watch(ctx context.Context, s Scope, id RunID) (wake <-chan struct
 
 // WatchAll wakes the channel whenever a run of the workspace may have changed.
 func (r *Runs) WatchAll(ctx context.Context, s Scope) (wake <-chan struct{}, stop func(), err error) {
-	if err := authorize(ctx, r.Store, s, RunRead); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRead); err != nil {
 		return nil, nil, err
 	}
-	wake, stop = r.Topics.Subscribe(RunsTopic(s.workspace))
+	wake, stop = r.Topics.Subscribe(RunsTopic(s.Workspace()))
 	return wake, stop, nil
 }
 
 // Cancel ends the run's pending and queued tasks at once and cancels its live attempts. The run
 // stays running until the last of them has ended.
 func (r *Runs) Cancel(ctx context.Context, s Scope, id RunID) (*Run, error) {
-	if err := authorize(ctx, r.Store, s, RunCancel); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunCancel); err != nil {
 		return nil, err
 	}
 	now := r.Clock.Now()
 	var ending []Attempt
 	var run *Run
-	err := r.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := r.Store.In(ctx, s, func(tx JobModTx) (err error) {
 		var live []AttemptID
 		run, err = r.update(ctx, tx, s, id, func(run *Run) (err error) {
 			live, err = run.Cancel(now)
@@ -306,7 +306,7 @@ func (r *Runs) Cancel(ctx context.Context, s Scope, id RunID) (*Run, error) {
 		if ending, err = tx.RequestCancel(ctx, live, now); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, RunCancel, "run", id)
+		return Audited(ctx, tx, s, RunCancel, "run", id)
 	})
 	if err != nil {
 		return nil, err
@@ -319,13 +319,13 @@ func (r *Runs) Cancel(ctx context.Context, s Scope, id RunID) (*Run, error) {
 // Repair reruns, in the same run, all tasks that did not succeed. It counts toward the quota like a
 // new run.
 func (r *Runs) Repair(ctx context.Context, s Scope, id RunID, key Idempotency) (*Run, error) {
-	if err := authorize(ctx, r.Store, s, RunRepair); err != nil {
+	if err := Authorize(ctx, r.Store, s, RunRepair); err != nil {
 		return nil, err
 	}
-	return r.once(ctx, s, key, RunRepair, id, func(tx Tx) (*Run, error) { return r.repair(ctx, tx, s, id) })
+	return r.once(ctx, s, key, RunRepair, id, func(tx JobModTx) (*Run, error) { return r.repair(ctx, tx, s, id) })
 }
 
-func (r *Runs) repair(ctx context.Context, tx Tx, s Scope, id RunID) (*Run, error) {
+func (r *Runs) repair(ctx context.Context, tx JobModTx, s Scope, id RunID) (*Run, error) {
 	over, err := runHead(ctx, tx, id)
 	if err != nil {
 		return nil, err
@@ -356,5 +356,5 @@ func (r *Runs) repair(ctx context.Context, tx Tx, s Scope, id RunID) (*Run, erro
 	if err != nil {
 		return nil, err
 	}
-	return run, audited(ctx, tx, s, RunRepair, "run", id)
+	return run, Audited(ctx, tx, s, RunRepair, "run", id)
 }

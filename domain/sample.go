@@ -62,39 +62,18 @@ func sampleJob(s Scope, now time.Time, sql bool) Job {
 		description += " At the end they are tables, lake.samples.penguins and lake.samples.species_summary."
 	}
 	return Job{
-		ID: newID[JobID](prefixJob), Name: "Penguins of the Palmer Archipelago", Sample: true, CreatedBy: s.actor, CreatedAt: now, UpdatedAt: now,
+		ID: NewID[JobID](PrefixJob), Name: "Penguins of the Palmer Archipelago", Sample: true, CreatedBy: s.Actor(), CreatedAt: now, UpdatedAt: now,
 		Description: description + " Data: Gorman, Horst and Hill, palmerpenguins (doi:10.5281/zenodo.3960218), CC0.",
 		JobSpec:     JobSpec{Tasks: tasks, Files: []File{{Path: "penguins.csv", Content: penguins}}},
 	}
 }
 
-// CreateSample adds the sample to a workspace and starts its first run, if NewWorkspace.Sample is
-// still pending. With sql, which needs a warehouse, the sample ends with SQL tasks.
-func (r *Runs) CreateSample(ctx context.Context, s Scope, sql bool) error {
-	if err := authorize(ctx, r.Store, s, JobCreate); err != nil {
-		return err
-	}
-	job := sampleJob(s, r.Clock.Now(), sql)
-	if err := job.validate(); err != nil {
-		return err
-	}
-	var run *Run
-	err := r.Store.In(ctx, s, func(tx Tx) error {
-		run = nil // left by a try that lost a deadlock
-		due, err := tx.TakeSample(ctx)
-		if err != nil || !due {
-			return err
-		}
-		if err := insertJob(ctx, tx, job); err != nil {
-			return err
-		}
-		run, err = r.start(ctx, tx, s, job, nil, TriggerSample)
-		return err
-	})
-	if err == nil && run != nil {
-		r.deliver(s, run)
-	}
-	return err
+// Samples makes and removes the samples of workspaces.
+type Samples struct {
+	Jobs  *Jobs
+	Runs  *Runs
+	Lake  SampleLake // nil without a catalog
+	Clock Clock
 }
 
 // SampleLake drops the sample's tables from the catalog.
@@ -104,50 +83,18 @@ type SampleLake interface {
 	DropTables(ctx context.Context, s Scope, database, schema string, tables []string) error
 }
 
-// RemoveSamples removes the jobs of the sample and their tables, and returns the number of jobs.
-func (j *Jobs) RemoveSamples(ctx context.Context, s Scope) (removed int, err error) {
-	if err := authorize(ctx, j.Store, s, SampleRemove); err != nil {
-		return 0, err
-	}
-	if err := j.dropSampleTables(ctx, s); err != nil {
-		return 0, err
-	}
-	err = j.Store.In(ctx, s, func(tx Tx) error {
-		ids, err := tx.SampleJobs(ctx)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			if err := deleteJob(ctx, tx, id); err != nil {
-				return err
-			}
-		}
-		removed = len(ids)
-		return audited(ctx, tx, s, SampleRemove, "workspace", s.workspace)
-	})
-	return removed, err
+// Create adds the sample to a workspace and starts its first run, if NewWorkspace.Sample is still
+// pending. With sql, which needs a warehouse, the sample ends with SQL tasks.
+func (p *Samples) Create(ctx context.Context, s Scope, sql bool) error {
+	return p.Runs.StartSample(ctx, s, sampleJob(s, p.Clock.Now(), sql))
 }
 
-// dropSampleTables runs before the jobs are deleted, so that a failure can be retried. Without a
-// sample job, tables of these names belong to a user.
-func (j *Jobs) dropSampleTables(ctx context.Context, s Scope) error {
-	if j.Lake == nil {
-		return nil
-	}
-	var ids []JobID
-	err := j.Store.In(ctx, s, func(tx Tx) (err error) {
-		if ids, err = tx.SampleJobs(ctx); err != nil {
-			return err
+// Remove removes the jobs of the sample and their tables, and returns the number of jobs.
+func (p *Samples) Remove(ctx context.Context, s Scope) (removed int, err error) {
+	return p.Jobs.RemoveSamples(ctx, s, func() error {
+		if p.Lake == nil {
+			return nil
 		}
-		for _, id := range ids {
-			if err := lockIdle(ctx, tx, id); err != nil {
-				return err
-			}
-		}
-		return nil
+		return p.Lake.DropTables(ctx, s, DefaultDatabase, sampleSchema, sampleTables)
 	})
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	return j.Lake.DropTables(ctx, s, DefaultDatabase, sampleSchema, sampleTables)
 }

@@ -153,9 +153,9 @@ func (c ScheduleChange) of(present *Schedule) (n NewSchedule, err error) {
 	} else if c.Cron == nil {
 		return n, Invalid("schedule.cron", "The job has no schedule yet; give schedule.cron.")
 	}
-	set(&n.Cron, c.Cron)
-	set(&n.TimeZone, c.TimeZone)
-	set(&n.Paused, c.Paused)
+	SetIfGiven(&n.Cron, c.Cron)
+	SetIfGiven(&n.TimeZone, c.TimeZone)
+	SetIfGiven(&n.Paused, c.Paused)
 	return n, nil
 }
 
@@ -203,8 +203,8 @@ func PreviewSchedule(n NewSchedule, now time.Time, count int) ([]time.Time, erro
 // Scheduler starts scheduled runs. It runs on every replica; the first to lock a job starts its
 // run.
 type Scheduler struct {
-	Store  Store
-	System System
+	Store  Store[JobModTx]
+	System JobModSystem
 	Runs   *Runs
 	Clock  Clock
 }
@@ -228,7 +228,7 @@ func (c *Scheduler) tick(ctx context.Context, ref JobRef) error {
 	s := SystemScope(ref.Workspace, "schedule")
 	now := c.Clock.Now()
 	var started *Run
-	err := c.Store.In(ctx, s, func(tx Tx) error {
+	err := c.Store.In(ctx, s, func(tx JobModTx) error {
 		started = nil // left by an earlier try of the transaction
 		var waiting *time.Time
 		job, err := tx.UpdateJob(ctx, ref.Job, func(j *Job) error {

@@ -60,8 +60,8 @@ type Actor struct {
 	Session SessionID // of a user's session; else empty
 }
 
-// who returns the actor's name in a sentence.
-func (a Actor) who() string {
+// Who returns the actor's name in a sentence.
+func (a Actor) Who() string {
 	if a.Kind == ActorRun {
 		return "a task of the job " + a.Name
 	}

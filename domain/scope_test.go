@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -20,7 +21,7 @@ func TestTheZeroScopeIsRefused(t *testing.T) {
 	require.ErrorIs(t, NewScope("ws_1", Actor{Kind: ActorUser}, "").Valid(), ErrNoScope)
 	require.NoError(t, NewScope("ws_1", Actor{Kind: ActorUser}, RoleViewer).Valid())
 	require.NoError(t, SystemScope("ws_1", "a test").Valid())
-	require.ErrorIs(t, authorize(t.Context(), nil, Scope{}, RunRead), ErrNoScope, "before anything is read")
+	require.ErrorIs(t, Authorize[Tx](t.Context(), nil, Scope{}, RunRead), ErrNoScope, "before anything is read")
 }
 
 func TestAScopeCannotBeChanged(t *testing.T) {
@@ -116,10 +117,11 @@ func sources(t testing.TB) map[string]*ast.File {
 }
 
 func TestIDs(t *testing.T) {
+	epoch := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 	seen := map[AttemptID]bool{}
 	last := AttemptID("")
 	for range 1000 {
-		id := newID[AttemptID](prefixAttempt)
+		id := NewID[AttemptID](PrefixAttempt)
 		require.False(t, seen[id])
 		require.GreaterOrEqual(t, id[:14], last, "ids sort by the time they were made, to the millisecond")
 		seen[id], last = true, id[:14]

@@ -9,6 +9,7 @@ type Services struct {
 	Agents      *Agents
 	Jobs        *Jobs
 	Runs        *Runs
+	Samples     *Samples
 	Logs        *Logs
 	Quotas      *Quotas
 	Compute     *Machines

@@ -7,7 +7,7 @@ import (
 
 // Settings reads and writes a workspace's provider and storage.
 type Settings struct {
-	Store     Store
+	Store     Store[MachineModTx]
 	Clock     Clock
 	Providers Providers
 	Objects   Objects
@@ -16,10 +16,10 @@ type Settings struct {
 
 // Provider returns the workspace's registered provider.
 func (c *Settings) Provider(ctx context.Context, s Scope) (p ProviderSettings, err error) {
-	if err := authorize(ctx, c.Store, s, SettingsRead); err != nil {
+	if err := Authorize(ctx, c.Store, s, SettingsRead); err != nil {
 		return p, err
 	}
-	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = c.Store.In(ctx, s, func(tx MachineModTx) (err error) {
 		p, err = tx.Provider(ctx)
 		return err
 	})
@@ -28,7 +28,7 @@ func (c *Settings) Provider(ctx context.Context, s Scope) (p ProviderSettings, e
 
 // UpdateProvider tests the provider and registers it.
 func (c *Settings) UpdateProvider(ctx context.Context, s Scope, p ProviderSettings) (ProviderSettings, error) {
-	if err := authorize(ctx, c.Store, s, ProviderUpdate); err != nil {
+	if err := Authorize(ctx, c.Store, s, ProviderUpdate); err != nil {
 		return ProviderSettings{}, err
 	}
 	if p.Kind != ProviderLocal {
@@ -45,21 +45,21 @@ func (c *Settings) UpdateProvider(ctx context.Context, s Scope, p ProviderSettin
 		return ProviderSettings{}, err
 	}
 	p.UpdatedAt = new(c.Clock.Now())
-	err = c.Store.In(ctx, s, func(tx Tx) error {
+	err = c.Store.In(ctx, s, func(tx MachineModTx) error {
 		if err := tx.SaveProvider(ctx, p); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, ProviderUpdate, "workspace", s.workspace)
+		return Audited(ctx, tx, s, ProviderUpdate, "workspace", s.Workspace())
 	})
 	return p, err
 }
 
 // StorageOf returns the workspace's registered storage, or else the server's own.
 func (c *Settings) StorageOf(ctx context.Context, s Scope) (p StorageSettings, err error) {
-	if err := authorize(ctx, c.Store, s, SettingsRead); err != nil {
+	if err := Authorize(ctx, c.Store, s, SettingsRead); err != nil {
 		return p, err
 	}
-	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = c.Store.In(ctx, s, func(tx MachineModTx) (err error) {
 		p, err = tx.Storage(ctx)
 		return err
 	})
@@ -72,7 +72,7 @@ func (c *Settings) StorageOf(ctx context.Context, s Scope) (p StorageSettings, e
 // UpdateStorage registers the storage after a test: it writes an object, reads it back and
 // compares. Only the server's own files are supported.
 func (c *Settings) UpdateStorage(ctx context.Context, s Scope, p StorageSettings) (StorageSettings, error) {
-	if err := authorize(ctx, c.Store, s, StorageUpdate); err != nil {
+	if err := Authorize(ctx, c.Store, s, StorageUpdate); err != nil {
 		return StorageSettings{}, err
 	}
 	if err := c.validStorage(p); err != nil {
@@ -82,11 +82,11 @@ func (c *Settings) UpdateStorage(ctx context.Context, s Scope, p StorageSettings
 		return StorageSettings{}, err
 	}
 	p.UpdatedAt = new(c.Clock.Now())
-	err := c.Store.In(ctx, s, func(tx Tx) error {
+	err := c.Store.In(ctx, s, func(tx MachineModTx) error {
 		if err := tx.SaveStorage(ctx, p); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, StorageUpdate, "workspace", s.workspace)
+		return Audited(ctx, tx, s, StorageUpdate, "workspace", s.Workspace())
 	})
 	return p, err
 }
@@ -107,8 +107,8 @@ func (c *Settings) validStorage(p StorageSettings) error {
 }
 
 func (c *Settings) tryStorage(ctx context.Context, s Scope) error {
-	probe := newSecret()
-	key := string(s.workspace) + "/probe/" + probe
+	probe := NewSecret()
+	key := string(s.Workspace()) + "/probe/" + probe
 	if err := c.Objects.Put(ctx, key, []byte(probe)); err != nil {
 		return Invalid("url", "Nothing can be written to %s.", c.Storage).Because(err)
 	}

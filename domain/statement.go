@@ -133,7 +133,7 @@ func (s *Statement) Err() error {
 		e.Code = CodeUnavailable
 	}
 	if f.Line > 0 {
-		e.Message = sprintf("Line %d, column %d: ", []any{f.Line, f.Column}) + f.Message
+		e.Message = Sprintf("Line %d, column %d: ", []any{f.Line, f.Column}) + f.Message
 	}
 	return e
 }

@@ -5,7 +5,7 @@ import "context"
 // Lineages returns what the statements have read and written so far. It omits statements without
 // lineage.
 func (t *Statements) Lineages(ctx context.Context, s Scope, ids []StatementID) (map[StatementID]Lineage, error) {
-	if err := authorize(ctx, t.Store, s, StatementRead); err != nil {
+	if err := Authorize(ctx, t.Store, s, StatementRead); err != nil {
 		return nil, err
 	}
 	actors := make([]Actor, len(ids))
@@ -13,7 +13,7 @@ func (t *Statements) Lineages(ctx context.Context, s Scope, ids []StatementID) (
 		actors[i] = Actor{Kind: ActorStatement, ID: string(id)}
 	}
 	var all Lineage
-	err := t.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := t.Store.In(ctx, s, func(tx StatementModTx) (err error) {
 		all, err = tx.LineageOf(ctx, actors...)
 		return err
 	})

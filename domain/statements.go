@@ -45,8 +45,8 @@ type Statements struct {
 
 // StatementOptions are the dependencies and settings of Statements.
 type StatementOptions struct {
-	Store      Store
-	System     System
+	Store      Store[StatementModTx]
+	System     StatementModSystem
 	Topics     Topics
 	Clock      Clock
 	Objects    Objects
@@ -98,7 +98,7 @@ func (t *Statements) Submit(ctx context.Context, s Scope, n NewStatement, key Id
 }
 
 func (t *Statements) submit(ctx context.Context, s Scope, n NewStatement, key Idempotency, detached bool) (Statement, error) {
-	if err := authorize(ctx, t.Store, s, StatementRun); err != nil {
+	if err := Authorize(ctx, t.Store, s, StatementRun); err != nil {
 		return Statement{}, err
 	}
 	st, err := t.draft(s, n)
@@ -106,12 +106,12 @@ func (t *Statements) submit(ctx context.Context, s Scope, n NewStatement, key Id
 		return Statement{}, err
 	}
 	st.Key, st.Detached = key.Key, detached || key.Key != ""
-	x, err := t.enlist(st, s.workspace)
+	x, err := t.enlist(st, s.Workspace())
 	if err != nil {
 		return Statement{}, err
 	}
-	err = t.Store.In(ctx, s, func(tx Tx) error {
-		id, err := once(ctx, tx, s, key, StatementRun, n, func() (id StatementID, err error) {
+	err = t.Store.In(ctx, s, func(tx StatementModTx) error {
+		id, err := Once(ctx, tx, s, key, StatementRun, n, func() (id StatementID, err error) {
 			x.submitted, err = t.insert(ctx, tx, s, &st, n)
 			return st.ID, err
 		})
@@ -132,12 +132,12 @@ func (t *Statements) submit(ctx context.Context, s Scope, n NewStatement, key Id
 
 func (t *Statements) draft(s Scope, n NewStatement) (Statement, error) {
 	st := Statement{
-		ID: newID[StatementID](prefixStatement), Query: n.Query, Parameters: n.Parameters, Database: n.Database, Schema: n.Schema, Requested: n.Engine,
-		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, CreatedBy: s.actor, Role: RoleEditor, CreatedAt: t.Clock.Now(),
+		ID: NewID[StatementID](PrefixStatement), Query: n.Query, Parameters: n.Parameters, Database: n.Database, Schema: n.Schema, Requested: n.Engine,
+		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, CreatedBy: s.Actor(), Role: RoleEditor, CreatedAt: t.Clock.Now(),
 		State: StatementQueued, Progress: -1, Replica: t.Replica,
 	}
-	if s.role.AtMost(RoleEditor) {
-		st.Role = s.role
+	if s.Role().AtMost(RoleEditor) {
+		st.Role = s.Role()
 	}
 	if st.ByteLimit == 0 {
 		st.ByteLimit = defaultBytes
@@ -154,7 +154,7 @@ func (t *Statements) draft(s Scope, n NewStatement) (Statement, error) {
 func validStatement(n NewStatement) error {
 	switch {
 	case len(n.Query) > MaxQuery:
-		return &Error{Code: CodeTooLarge, Field: "query", Message: sprintf("The statement has %d bytes; use at most %d.", []any{len(n.Query), MaxQuery})}
+		return &Error{Code: CodeTooLarge, Field: "query", Message: Sprintf("The statement has %d bytes; use at most %d.", []any{len(n.Query), MaxQuery})}
 	case strings.TrimSpace(n.Query) == "":
 		return Invalid("query", "The query is empty; write one SQL statement.")
 	case n.Warehouse == "":
@@ -171,18 +171,18 @@ func validStatement(n NewStatement) error {
 	values := 0
 	for i, p := range n.Parameters {
 		if values += len(p); values > maxValues {
-			return &Error{Code: CodeTooLarge, Field: "parameters", Message: sprintf("The parameters have more than %d bytes together; load what is larger into a table.", []any{maxValues})}
+			return &Error{Code: CodeTooLarge, Field: "parameters", Message: Sprintf("The parameters have more than %d bytes together; load what is larger into a table.", []any{maxValues})}
 		}
 		if first := bytes.TrimSpace(p); len(first) == 0 || first[0] == '{' || first[0] == '[' {
 			return Invalid("parameters", "Parameter %d is not null, a boolean, a number or a string; write lists and structures as SQL over such parameters.", i+1)
 		}
 	}
-	return validText("query", n.Query, MaxQuery)
+	return ValidText("query", n.Query, MaxQuery)
 }
 
 // insert completes the statement in the transaction and stores it. It returns the target if the
 // statement can run at once.
-func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, n NewStatement) (at *target, err error) {
+func (t *Statements) insert(ctx context.Context, tx StatementModTx, s Scope, st *Statement, n NewStatement) (at *target, err error) {
 	m, err := findMachine(ctx, tx, KindWarehouse, n.Warehouse)
 	if IsCode(err, CodeNotFound) {
 		return nil, NotFound("warehouse", n.Warehouse)
@@ -196,8 +196,8 @@ func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, 
 	} else if at, err = targetOn(ctx, tx, m); err != nil {
 		return nil, err
 	}
-	if s.actor.Kind == ActorRun {
-		a, err := tx.Attempt(ctx, AttemptID(s.actor.ID))
+	if s.Actor().Kind == ActorRun {
+		a, err := tx.Attempt(ctx, AttemptID(s.Actor().ID))
 		if err != nil {
 			return nil, err
 		}
@@ -207,8 +207,8 @@ func (t *Statements) insert(ctx context.Context, tx Tx, s Scope, st *Statement, 
 	if err := tx.InsertStatement(ctx, *st); err != nil {
 		return nil, err
 	}
-	tx.Notify(StatementsTopic(s.workspace))
-	return at, audited(ctx, tx, s, StatementRun, "statement", st.ID)
+	tx.Notify(StatementsTopic(s.Workspace()))
+	return at, Audited(ctx, tx, s, StatementRun, "statement", st.ID)
 }
 
 // enlist reserves room for one more statement on this server.
@@ -311,10 +311,10 @@ func (t *Statements) await(ctx context.Context, s Scope, id StatementID) (Statem
 
 // Get returns a statement.
 func (t *Statements) Get(ctx context.Context, s Scope, id StatementID) (st Statement, err error) {
-	if err := authorize(ctx, t.Store, s, StatementRead); err != nil {
+	if err := Authorize(ctx, t.Store, s, StatementRead); err != nil {
 		return st, err
 	}
-	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = t.Store.In(ctx, s, func(tx StatementModTx) (err error) {
 		st, err = tx.Statement(ctx, id)
 		return err
 	})
@@ -324,10 +324,10 @@ func (t *Statements) Get(ctx context.Context, s Scope, id StatementID) (st State
 // Result returns a statement's state, with its first chunk if there is one. A failed statement is
 // returned as an error.
 func (t *Statements) Result(ctx context.Context, s Scope, id StatementID) (r StatementResult, err error) {
-	if err := authorize(ctx, t.Store, s, StatementRead); err != nil {
+	if err := Authorize(ctx, t.Store, s, StatementRead); err != nil {
 		return r, err
 	}
-	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = t.Store.In(ctx, s, func(tx StatementModTx) (err error) {
 		if r.Statement, err = tx.Statement(ctx, id); err != nil {
 			return err
 		}
@@ -349,29 +349,29 @@ func (t *Statements) Result(ctx context.Context, s Scope, id StatementID) (r Sta
 
 // List returns statements, newest first.
 func (t *Statements) List(ctx context.Context, s Scope, f StatementFilter, p Page) (List[Statement], error) {
-	if err := authorize(ctx, t.Store, s, StatementRead); err != nil {
+	if err := Authorize(ctx, t.Store, s, StatementRead); err != nil {
 		return List[Statement]{}, err
 	}
 	if f.Mine != "" {
-		f.Mine = s.actor.ID
+		f.Mine = s.Actor().ID
 	}
 	for _, state := range f.States {
 		if !state.known() {
 			return List[Statement]{}, Invalid("state", "%q is not a state of a statement; use queued, running, succeeded, failed or cancelled.", string(state))
 		}
 	}
-	name := listName("statements", f)
-	before, limit, err := p.after(name)
+	name := ListName("statements", f)
+	before, limit, err := p.After(name)
 	if err != nil {
 		return List[Statement]{}, err
 	}
 	var all []Statement
-	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = t.Store.In(ctx, s, func(tx StatementModTx) (err error) {
 		all, err = tx.Statements(ctx, f, StatementID(before), limit+1, statementPage)
 		return err
 	})
-	l := page(name, all, limit, func(st Statement) string { return string(st.ID) })
-	l.fit(statementPage, func(st Statement) int { return len(st.Query) + st.valueBytes() })
+	l := PageOf(name, all, limit, func(st Statement) string { return string(st.ID) })
+	l.Fit(statementPage, func(st Statement) int { return len(st.Query) + st.valueBytes() })
 	return l, err
 }
 
@@ -390,24 +390,24 @@ func (s StatementState) known() bool {
 // Cancel requests a statement's end. A waiting statement is cancelled at once, a running one when
 // its engine has ended it.
 func (t *Statements) Cancel(ctx context.Context, s Scope, id StatementID) (st Statement, err error) {
-	if err := authorize(ctx, t.Store, s, StatementRun); err != nil {
+	if err := Authorize(ctx, t.Store, s, StatementRun); err != nil {
 		return st, err
 	}
-	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = t.Store.In(ctx, s, func(tx StatementModTx) (err error) {
 		if st, err = tx.LockStatement(ctx, id); err != nil {
 			return err
 		}
-		if st.CreatedBy.ID != s.actor.ID && !s.role.Allows(StatementCancel) {
-			return Errorf(CodeForbidden, "Your role, %s, may cancel only your own statements. Ask an editor of the workspace.", s.role)
+		if st.CreatedBy.ID != s.Actor().ID && !s.Role().Allows(StatementCancel) {
+			return Errorf(CodeForbidden, "Your role, %s, may cancel only your own statements. Ask an editor of the workspace.", s.Role())
 		}
 		if err := st.cancel(t.Clock.Now()); err != nil {
 			return err
 		}
-		tx.Notify(StatementTopic(id), StatementsTopic(s.workspace))
+		tx.Notify(StatementTopic(id), StatementsTopic(s.Workspace()))
 		if err := tx.UpdateStatement(ctx, st, nil); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, StatementCancel, "statement", id)
+		return Audited(ctx, tx, s, StatementCancel, "statement", id)
 	})
 	return st, err
 }
@@ -464,7 +464,7 @@ func (t *Statements) Chunk(ctx context.Context, s Scope, id StatementID, n int, 
 func (t *Statements) chunk(ctx context.Context, s Scope, id StatementID, n int) ([]byte, error) {
 	var kept []byte
 	if n == 0 {
-		err := t.Store.In(ctx, s, func(tx Tx) (err error) {
+		err := t.Store.In(ctx, s, func(tx StatementModTx) (err error) {
 			kept, err = tx.StatementResult(ctx, id)
 			return err
 		})
@@ -472,5 +472,5 @@ func (t *Statements) chunk(ctx context.Context, s Scope, id StatementID, n int) 
 			return kept, err
 		}
 	}
-	return t.Objects.Get(ctx, chunkKey(s.workspace, id, n))
+	return t.Objects.Get(ctx, chunkKey(s.Workspace(), id, n))
 }

@@ -37,7 +37,7 @@ func (t *Statements) forget(ctx context.Context, ref StatementRef) error {
 		}
 	}
 	s := SystemScope(ref.Workspace, "result expired")
-	return t.Store.In(ctx, s, func(tx Tx) error {
+	return t.Store.In(ctx, s, func(tx StatementModTx) error {
 		st, err := tx.LockStatement(ctx, ref.Statement)
 		if err != nil {
 			return err

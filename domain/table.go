@@ -195,4 +195,4 @@ type LakeAnswerTx interface {
 }
 
 // NewTableID generates the id of a table or a view.
-func NewTableID() TableID { return newID[TableID](prefixTable) }
+func NewTableID() TableID { return NewID[TableID](PrefixTable) }

@@ -6,26 +6,26 @@ import (
 	"unicode/utf8"
 )
 
-// maxName bounds names in characters.
-const maxName = 128
+// MaxName bounds names in characters.
+const MaxName = 128
 
-// validName refuses names that are empty, too long, or contain unprintable characters.
-func validName(field, s string) (string, error) {
-	s, err := optionalName(field, s)
+// ValidName refuses names that are empty, too long, or contain unprintable characters.
+func ValidName(field, s string) (string, error) {
+	s, err := OptionalName(field, s)
 	if err == nil && s == "" {
 		err = Invalid(field, "%s is empty; give a name.", field)
 	}
 	return s, err
 }
 
-// optionalName is validName for a name that may be empty.
-func optionalName(field, s string) (string, error) {
+// OptionalName is validName for a name that may be empty.
+func OptionalName(field, s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if !utf8.ValidString(s) {
 		return "", Invalid(field, "%s is not valid UTF-8.", field)
 	}
-	if n := utf8.RuneCountInString(s); n > maxName {
-		return "", Invalid(field, "%s has %d characters; use at most %d.", field, n, maxName)
+	if n := utf8.RuneCountInString(s); n > MaxName {
+		return "", Invalid(field, "%s has %d characters; use at most %d.", field, n, MaxName)
 	}
 	for _, r := range s {
 		if !unicode.IsPrint(r) {
@@ -35,10 +35,10 @@ func optionalName(field, s string) (string, error) {
 	return s, nil
 }
 
-// validProse is validText for text that people read. It also refuses unprintable characters other
+// ValidProse is validText for text that people read. It also refuses unprintable characters other
 // than line ends and tabs, and characters that reorder the text on a screen.
-func validProse(field, s string, limit int) error {
-	if err := validText(field, s, limit); err != nil {
+func ValidProse(field, s string, limit int) error {
+	if err := ValidText(field, s, limit); err != nil {
 		return err
 	}
 	for _, r := range s {
@@ -51,9 +51,9 @@ func validProse(field, s string, limit int) error {
 	return nil
 }
 
-// validText refuses text that PostgreSQL or a process cannot store: NUL bytes, invalid UTF-8, or
+// ValidText refuses text that PostgreSQL or a process cannot store: NUL bytes, invalid UTF-8, or
 // more than limit bytes.
-func validText(field, s string, limit int) error {
+func ValidText(field, s string, limit int) error {
 	if len(s) > limit {
 		return Invalid(field, "%s has %d bytes; use at most %d.", field, len(s), limit)
 	}
@@ -66,21 +66,28 @@ func validText(field, s string, limit int) error {
 	return nil
 }
 
-// maxNamed bounds a text that names something outside of the workspace, such as an image, in bytes.
-const maxNamed = 256
+// MaxNamed bounds a text that names something outside of the workspace, such as an image, in bytes.
+const MaxNamed = 256
 
-// maxShown bounds the stored part of an agent's message, in bytes.
-const maxShown = 4096
+// MaxShown bounds the stored part of an agent's message, in bytes.
+const MaxShown = 4096
 
-// shown makes an agent's text storable: bad text must never prevent the end from being recorded.
-func shown(s string) string {
-	s = strings.ReplaceAll(s[:min(len(s), maxShown)], "\x00", "")
+// Shown makes an agent's text storable: bad text must never prevent the end from being recorded.
+func Shown(s string) string {
+	s = strings.ReplaceAll(s[:min(len(s), MaxShown)], "\x00", "")
 	return strings.ToValidUTF8(s, "")
 }
 
-func validBound(field string, v, limit int) error {
+func ValidBound(field string, v, limit int) error {
 	if v < 0 || v > limit {
 		return Invalid(field, "%s is %d; it must be from 0 to %d.", field, v, limit)
 	}
 	return nil
+}
+
+// SetIfGiven sets the field to the value, unless there is none.
+func SetIfGiven[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
 }

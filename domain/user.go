@@ -2,9 +2,6 @@ package domain
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"net/mail"
 	"strings"
 	"time"
@@ -64,7 +61,7 @@ type MemberTx interface {
 
 // Members manages the members of a workspace and their roles.
 type Members struct {
-	Store Store
+	Store Store[IdentityModTx]
 	Clock Clock
 }
 
@@ -83,32 +80,32 @@ func NormalizeEmail(s string) (string, error) {
 
 // NormalizeUserName returns a user's name without surrounding space, or an error about the field
 // "name". The name may be empty.
-func NormalizeUserName(s string) (string, error) { return optionalName("name", s) }
+func NormalizeUserName(s string) (string, error) { return OptionalName("name", s) }
 
 // List returns members, in the order of their accounts' creation.
 func (m *Members) List(ctx context.Context, s Scope, p Page) (List[Member], error) {
 	const list = "members"
-	if err := authorize(ctx, m.Store, s, MemberRead); err != nil {
+	if err := Authorize(ctx, m.Store, s, MemberRead); err != nil {
 		return List[Member]{}, err
 	}
-	after, limit, err := p.after(list)
+	after, limit, err := p.After(list)
 	if err != nil {
 		return List[Member]{}, err
 	}
 	var rows []Member
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = m.Store.In(ctx, s, func(tx IdentityModTx) (err error) {
 		rows, err = tx.Members(ctx, UserID(after), limit+1)
 		return err
 	})
-	return page(list, rows, limit, func(m Member) string { return string(m.User.ID) }), err
+	return PageOf(list, rows, limit, func(m Member) string { return string(m.User.ID) }), err
 }
 
 // Users returns the members of the workspace with the ids.
 func (m *Members) Users(ctx context.Context, s Scope, ids []UserID) (users []User, err error) {
-	if err := authorize(ctx, m.Store, s, MemberRead); err != nil {
+	if err := Authorize(ctx, m.Store, s, MemberRead); err != nil {
 		return nil, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = m.Store.In(ctx, s, func(tx IdentityModTx) (err error) {
 		users, err = tx.Users(ctx, ids)
 		return err
 	})
@@ -118,7 +115,7 @@ func (m *Members) Users(ctx context.Context, s Scope, ids []UserID) (users []Use
 // Add invites a person as a member. It returns the token of the one-time link for accepting, which
 // is not stored. A new link for a pending member replaces the previous one.
 func (m *Members) Add(ctx context.Context, s Scope, email, name string, role Role) (member Member, token string, err error) {
-	if err := authorize(ctx, m.Store, s, MemberManage); err != nil {
+	if err := Authorize(ctx, m.Store, s, MemberManage); err != nil {
 		return Member{}, "", err
 	}
 	if email, err = NormalizeEmail(email); err != nil {
@@ -131,17 +128,17 @@ func (m *Members) Add(ctx context.Context, s Scope, email, name string, role Rol
 		return Member{}, "", err
 	}
 	now := m.Clock.Now()
-	user := User{ID: newID[UserID](prefixUser), Email: email, Name: name, CreatedAt: now}
-	err = m.Store.In(ctx, s, func(tx Tx) error {
+	user := User{ID: NewID[UserID](PrefixUser), Email: email, Name: name, CreatedAt: now}
+	err = m.Store.In(ctx, s, func(tx IdentityModTx) error {
 		if member, err = tx.InsertMember(ctx, user, role, now); err != nil {
 			return err
 		}
-		token = newSecret()
+		token = NewSecret()
 		inv := Invitation{TokenHash: HashSecret(token), Email: email, Role: role, ExpiresAt: now.Add(invitationLife)}
 		if err := tx.InsertInvitation(ctx, inv); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, MemberManage, "member", member.User.ID)
+		return Audited(ctx, tx, s, MemberManage, "member", member.User.ID)
 	})
 	if err != nil {
 		return Member{}, "", err
@@ -152,13 +149,13 @@ func (m *Members) Add(ctx context.Context, s Scope, email, name string, role Rol
 // Update changes a member's role, which takes effect at once in open sessions. It returns
 // CodeConflict for the last admin who can sign in.
 func (m *Members) Update(ctx context.Context, s Scope, id UserID, role Role) (member Member, err error) {
-	if err := authorize(ctx, m.Store, s, MemberManage); err != nil {
+	if err := Authorize(ctx, m.Store, s, MemberManage); err != nil {
 		return Member{}, err
 	}
 	if role, err = ParseRole(string(role)); err != nil {
 		return Member{}, err
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) error {
+	err = m.Store.In(ctx, s, func(tx IdentityModTx) error {
 		if err := keepAnAdmin(ctx, tx, id, role); err != nil {
 			return err
 		}
@@ -168,7 +165,7 @@ func (m *Members) Update(ctx context.Context, s Scope, id UserID, role Role) (me
 		if member, err = tx.Member(ctx, id); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, MemberManage, "member", id)
+		return Audited(ctx, tx, s, MemberManage, "member", id)
 	})
 	return member, err
 }
@@ -176,21 +173,21 @@ func (m *Members) Update(ctx context.Context, s Scope, id UserID, role Role) (me
 // Remove deletes a membership or an invitation, with the member's sessions, keys and links in this
 // workspace. It returns CodeConflict for the last admin who can sign in.
 func (m *Members) Remove(ctx context.Context, s Scope, id UserID) error {
-	if err := authorize(ctx, m.Store, s, MemberManage); err != nil {
+	if err := Authorize(ctx, m.Store, s, MemberManage); err != nil {
 		return err
 	}
-	return m.Store.In(ctx, s, func(tx Tx) error {
+	return m.Store.In(ctx, s, func(tx IdentityModTx) error {
 		if err := keepAnAdmin(ctx, tx, id, ""); err != nil {
 			return err
 		}
 		if err := tx.DeleteMember(ctx, id); err != nil {
 			return err
 		}
-		return audited(ctx, tx, s, MemberManage, "member", id)
+		return Audited(ctx, tx, s, MemberManage, "member", id)
 	})
 }
 
-func keepAnAdmin(ctx context.Context, tx Tx, id UserID, role Role) error {
+func keepAnAdmin(ctx context.Context, tx IdentityModTx, id UserID, role Role) error {
 	admins, err := tx.LockAdmins(ctx)
 	if err != nil {
 		return err
@@ -203,18 +200,4 @@ func keepAnAdmin(ctx context.Context, tx Tx, id UserID, role Role) error {
 		return Errorf(CodeConflict, "%s is the only admin who can sign in; first make another member an admin who has accepted the invitation.", member.User.Email)
 	}
 	return nil
-}
-
-// newSecret returns 256 random bits in URL-safe base 64.
-func newSecret() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand would end the process
-	return base64.RawURLEncoding.EncodeToString(b[:])
-}
-
-// HashSecret returns the SHA-256 of a secret of 256 random bits, as it is stored. Such a secret
-// cannot be guessed, so it needs no slow hash.
-func HashSecret(secret string) []byte {
-	h := sha256.Sum256([]byte(secret))
-	return h[:]
 }

@@ -75,20 +75,10 @@ func boundedEngines(reported []Engine) []Engine {
 			e.State = ""
 		}
 		engines = append(engines, Engine{
-			Name: shown(e.Name), Version: shown(e.Version), State: e.State, Message: shown(e.Message), Nodes: min(max(e.Nodes, 0), maxEngineNodes),
+			Name: Shown(e.Name), Version: Shown(e.Version), State: e.State, Message: Shown(e.Message), Nodes: min(max(e.Nodes, 0), maxEngineNodes),
 		})
 	}
 	return engines
-}
-
-// engines stores the engines that the machine's agent reports, if they changed.
-func (a *Agents) engines(ctx context.Context, tx Tx, s Scope, m Machine, reported []Engine) error {
-	engines := boundedEngines(reported)
-	if slices.Equal(engines, m.Engines) {
-		return nil
-	}
-	tx.Notify(MachinesTopic(s.workspace))
-	return tx.SetEngines(ctx, m.AgentID, engines)
 }
 
 // WarehouseSettings are the settings that a warehouse's agent needs while it runs.

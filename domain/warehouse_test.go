@@ -37,7 +37,7 @@ func TestWhatAnAgentTellsOfItsEnginesIsBounded(t *testing.T) {
 	}
 	for told, want := range map[Engine]Engine{
 		{State: "burning"}: {}, {Nodes: -1}: {}, {Nodes: 1 << 40}: {Nodes: maxEngineNodes}, {Message: "a\x00b\xff"}: {Message: "ab"},
-		{Message: strings.Repeat("x", 1<<20)}: {Message: strings.Repeat("x", maxShown)},
+		{Message: strings.Repeat("x", 1<<20)}: {Message: strings.Repeat("x", MaxShown)},
 	} {
 		require.Equal(t, []Engine{want}, boundedEngines([]Engine{told}))
 	}

@@ -30,16 +30,16 @@ type Overview struct {
 
 // Workspaces reads workspaces. Instance creates them.
 type Workspaces struct {
-	Store Store
+	Store Store[IdentityModTx]
 	Clock Clock
 }
 
 // Get returns the caller's workspace.
 func (w *Workspaces) Get(ctx context.Context, s Scope) (ws Workspace, err error) {
-	if err := authorize(ctx, w.Store, s, WorkspaceRead); err != nil {
+	if err := Authorize(ctx, w.Store, s, WorkspaceRead); err != nil {
 		return ws, err
 	}
-	err = w.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = w.Store.In(ctx, s, func(tx IdentityModTx) (err error) {
 		ws, err = tx.Workspace(ctx)
 		return err
 	})
@@ -48,10 +48,10 @@ func (w *Workspaces) Get(ctx context.Context, s Scope) (ws Workspace, err error)
 
 // Overview counts running and pending runs, those finished in the last 24 hours, and agents.
 func (w *Workspaces) Overview(ctx context.Context, s Scope) (o Overview, err error) {
-	if err := authorize(ctx, w.Store, s, WorkspaceRead); err != nil {
+	if err := Authorize(ctx, w.Store, s, WorkspaceRead); err != nil {
 		return o, err
 	}
-	err = w.Store.In(ctx, s, func(tx Tx) (err error) {
+	err = w.Store.In(ctx, s, func(tx IdentityModTx) (err error) {
 		o, err = tx.Overview(ctx, w.Clock.Now().Add(-24*time.Hour))
 		return err
 	})

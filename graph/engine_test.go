@@ -19,6 +19,7 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
 
@@ -43,14 +44,14 @@ func (w *world) catalog(results domain.Objects) {
 	w.t.Helper()
 	files, err := objects.OpenLake(w.t.Context(), "file://"+w.t.TempDir(), objects.LakeOptions{})
 	require.NoError(w.t, err)
-	w.lake = lake.New(lake.Options{Store: w.counted, System: w.db.System(), Files: files, Clock: w.services.Clock, Report: func(err error) { w.t.Error(err) }})
+	w.lake = lake.New(lake.Options{Store: store.For[domain.LakeModTx](w.counted), System: w.db.System(), Files: files, Clock: w.services.Clock, Report: func(err error) { w.t.Error(err) }})
 	w.engines = &engines{w: w, gone: map[domain.StatementID]context.CancelFunc{}, done: make(chan struct{})}
 	w.services.Statements = domain.NewStatements(domain.StatementOptions{
-		Store: w.counted, System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Objects: results, Engines: w.engines, Tokens: w.keys,
+		Store: store.For[domain.StatementModTx](w.counted), System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Objects: results, Engines: w.engines, Tokens: w.keys,
 		Tables: prefixes{files}, CatalogURL: "http://localhost/catalog", Replica: "here", Report: func(err error) { w.log.Write([]byte(err.Error() + "\n")) },
 	})
 	w.services.Maintenance = &domain.Maintenances{
-		Store: w.counted, System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Statements: w.services.Statements,
+		Store: store.For[domain.MaintenanceModTx](w.counted), System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Statements: w.services.Statements,
 		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 	}
 	w.t.Cleanup(func() {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 const runSubscription = `subscription($id: ID!) { run(id: $id) { id status startedAt tasks { key status attempts { number status } } attempts { status logSize } } }`
@@ -59,7 +60,7 @@ func TestABurstOfChangesIsReadOnce(t *testing.T) {
 	c.event(id)
 	before := w.counted.count.Load()
 	for range 200 {
-		require.NoError(t, w.db.In(t.Context(), a.admin.scope, func(tx domain.Tx) error {
+		require.NoError(t, w.db.In(t.Context(), a.admin.scope, func(tx *store.Tx) error {
 			tx.Notify(domain.RunTopic(run.ID))
 			return nil
 		}))
@@ -241,7 +242,7 @@ func TestALiveQueryOutlastsTheDatabase(t *testing.T) {
 	id := c.subscribe(runSubscription, map[string]any{"id": run.ID})
 	c.event(id)
 	w.counted.fail.Store(true)
-	require.NoError(t, w.db.In(t.Context(), a.admin.scope, func(tx domain.Tx) error {
+	require.NoError(t, w.db.In(t.Context(), a.admin.scope, func(tx *store.Tx) error {
 		tx.Notify(domain.RunTopic(run.ID))
 		return nil
 	}))

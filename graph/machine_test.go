@@ -12,6 +12,7 @@ import (
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/loader"
+	"github.com/millpond/millpond/store"
 )
 
 // machine creates a machine of the smallest flavor.
@@ -25,7 +26,7 @@ func (n *tenant) machine(of *domain.Machines, name string) domain.Machine {
 // measured stores a sample of a machine as if its agent had reported it, at any time.
 func (n *tenant) measured(id domain.MachineID, m domain.MachineMetrics) {
 	n.w.t.Helper()
-	require.NoError(n.w.t, n.w.db.In(n.w.t.Context(), n.admin.scope, func(tx domain.Tx) error { return tx.SaveMetrics(n.w.t.Context(), id, m) }))
+	require.NoError(n.w.t, n.w.db.In(n.w.t.Context(), n.admin.scope, func(tx *store.Tx) error { return tx.SaveMetrics(n.w.t.Context(), id, m) }))
 	n.w.db.Topics().Wake(domain.MetricsTopic(id))
 }
 
@@ -42,7 +43,7 @@ func (w *world) reconcile() *fleet {
 	f := &fleet{w: w, scopes: map[domain.MachineID]domain.Scope{}, sessions: map[domain.MachineID]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &domain.Reconciler{
-		Store: w.db, System: w.db.System(), Clock: w.services.Clock, Topics: w.db.Topics(), Work: domain.TaskWork{Runs: w.services.Runs}, Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat,
+		Store: store.For[domain.MachineModTx](w.db), System: w.db.System(), Clock: w.services.Clock, Topics: w.db.Topics(), Work: domain.TaskWork{Runs: w.services.Runs}, Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat,
 		Providers: domain.Providers{domain.ProviderLocal: w.cloud.Reopen(provisiontest.Hooks{Made: func(m domain.MachineSpec) { f.connect(ctx, m) }})},
 		Host:      "here", Server: w.url, Report: func(err error) { w.t.Error(err) },
 	}
@@ -267,7 +268,7 @@ func TestSamplesAreBoundedByWhatThereIs(t *testing.T) {
 	a := w.tenant("acme")
 	m := a.machine(w.services.Compute, "gpu")
 	start := time.Now().Add(-domain.MetricsKept + time.Minute)
-	require.NoError(t, w.db.In(t.Context(), a.admin.scope, func(tx domain.Tx) error {
+	require.NoError(t, w.db.In(t.Context(), a.admin.scope, func(tx *store.Tx) error {
 		for i := range 700 {
 			if err := tx.SaveMetrics(t.Context(), m.ID, domain.MachineMetrics{At: start.Add(time.Duration(i) * domain.MetricsEvery)}); err != nil {
 				return err

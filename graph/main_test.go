@@ -51,17 +51,17 @@ type world struct {
 
 // countingStore counts transactions, and fails them on demand.
 type countingStore struct {
-	domain.Store
+	store.Transactor
 	count atomic.Int64
 	fail  atomic.Bool
 }
 
-func (c *countingStore) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
+func (c *countingStore) In(ctx context.Context, s domain.Scope, fn func(*store.Tx) error) error {
 	c.count.Add(1)
 	if c.fail.Load() {
 		return errors.New("the database is away")
 	}
-	return c.Store.In(ctx, s, fn)
+	return c.Transactor.In(ctx, s, fn)
 }
 
 type logBuffer struct {
@@ -105,11 +105,11 @@ func newWorld(t testing.TB, wait timing) *world {
 	db, err := store.Open(ctx, storetest.Database(t, store.Migrate), store.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	w := &world{t: t, db: db, counted: &countingStore{Store: db}, log: &logBuffer{}}
+	w := &world{t: t, db: db, counted: &countingStore{Transactor: db}, log: &logBuffer{}}
 	clock := domain.SystemClock{}
 	w.keys, err = auth.NewKeys(ctx, db.System(), clock)
 	require.NoError(t, err)
-	w.auth = auth.NewService(db.System(), db, w.keys, clock)
+	w.auth = auth.NewService(db.System(), store.For[domain.Tx](db), w.keys, clock)
 	w.cloud = provisiontest.NewSimulated(provisiontest.Hooks{})
 	require.NoError(t, db.System().InsertPrices(ctx, domain.ProviderLocal, domain.DefaultProvider.Region, time.Unix(0, 0), map[string]domain.Price{
 		"cpu.1": {Hourly: decimal.RequireFromString("0.0400"), Currency: "USD"}, "cpu.2": {Hourly: decimal.RequireFromString("0.08"), Currency: "USD"},
@@ -126,22 +126,22 @@ func newWorld(t testing.TB, wait timing) *world {
 	var carrying sync.WaitGroup
 	carrying.Go(func() { outbox.Run(carry) })
 	t.Cleanup(func() { stop(); carrying.Wait() })
-	runs := &domain.Runs{Store: w.counted, System: db.System(), Topics: db.Topics(), Clock: clock, Tokens: tokens{w.keys}, Outbox: outbox}
+	runs := &domain.Runs{Store: store.For[domain.JobModTx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Tokens: tokens{w.keys}, Outbox: outbox}
 	w.services = domain.Services{
 		Instance:   &domain.Instance{Store: db.System(), Clock: clock},
-		Workspaces: &domain.Workspaces{Store: w.counted, Clock: clock},
-		Members:    &domain.Members{Store: w.counted, Clock: clock},
-		APIKeys:    &domain.APIKeys{Store: w.counted, Clock: clock},
-		Agents:     &domain.Agents{Store: w.counted, System: db.System(), Topics: db.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: "here"},
-		Jobs:       &domain.Jobs{Store: w.counted, Clock: clock},
+		Workspaces: &domain.Workspaces{Store: store.For[domain.IdentityModTx](w.counted), Clock: clock},
+		Members:    &domain.Members{Store: store.For[domain.IdentityModTx](w.counted), Clock: clock},
+		APIKeys:    &domain.APIKeys{Store: store.For[domain.IdentityModTx](w.counted), Clock: clock},
+		Agents:     &domain.Agents{Store: store.For[domain.JobModTx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: "here"},
+		Jobs:       &domain.Jobs{Store: store.For[domain.JobModTx](w.counted), Clock: clock},
 		Runs:       runs,
-		Logs:       &domain.Logs{Store: w.counted, Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
-		Quotas:     &domain.Quotas{Store: w.counted},
-		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: w.counted, Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
-		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: w.counted, Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
-		Settings:   &domain.Settings{Store: w.counted, Clock: clock, Providers: providers, Objects: bucket, Storage: storage},
-		Databases:  &domain.Databases{Store: w.counted, Clock: clock},
-		Lineages:   &domain.Lineages{Store: w.counted, Clock: clock, CatalogURL: "http://localhost/catalog"},
+		Logs:       &domain.Logs{Store: store.For[domain.JobModTx](w.counted), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
+		Quotas:     &domain.Quotas{Store: store.For[domain.QuotaModTx](w.counted)},
+		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: store.For[domain.MachineModTx](w.counted), Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
+		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: store.For[domain.MachineModTx](w.counted), Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
+		Settings:   &domain.Settings{Store: store.For[domain.MachineModTx](w.counted), Clock: clock, Providers: providers, Objects: bucket, Storage: storage},
+		Databases:  &domain.Databases{Store: store.For[domain.LakeModTx](w.counted), Clock: clock},
+		Lineages:   &domain.Lineages{Store: store.For[domain.LineageModTx](w.counted), Clock: clock, CatalogURL: "http://localhost/catalog"},
 		Clock:      clock,
 		Version:    "1.2.3",
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/store"
 )
 
 // sql gives alpha a table that a statement created from another table, and that statement. It gives
@@ -22,7 +23,7 @@ func (f *matrixWorld) sql() {
 	_, err := f.w.lake.Load(f.w.t.Context(), scope, publicTable(secret+"_table"), domain.KindTable, lake.LoadOptions{})
 	require.NoError(f.w.t, err)
 	require.NoError(f.w.t, lakeClient{f.w.lake, scope, publicTable(secret + "_made")}.append(f.w.t.Context(), 1))
-	require.NoError(f.w.t, f.w.db.In(f.w.t.Context(), f.alpha.editor.scope, func(tx domain.Tx) error {
+	require.NoError(f.w.t, f.w.db.In(f.w.t.Context(), f.alpha.editor.scope, func(tx *store.Tx) error {
 		st, now := f.statement, time.Now()
 		st.State, st.Kind, st.Engine, st.StartedAt, st.FinishedAt, st.ResultUntil = domain.StatementSucceeded, "SELECT", "duckdb", &now, &now, new(now.Add(time.Hour))
 		st.Schemata, st.Rows, st.Chunks, st.RunID, st.TaskKey = schemaOf().Schema, 1, []domain.ResultChunk{{Rows: 1, Bytes: 1}}, f.run.ID, "one"
@@ -46,7 +47,7 @@ func (n *tenant) maintained(t domain.LakeTable) domain.MaintenanceRun {
 		Kind: domain.MaintenanceCompact, Before: &domain.TableTotals{}, After: &domain.TableTotals{}, State: domain.StatementSucceeded, Metrics: map[string]int64{"files": 1},
 	}
 	run.Operations = append(run.Operations, done)
-	require.NoError(n.w.t, n.w.db.In(ctx, n.editor.scope, func(tx domain.Tx) error { return tx.UpdateMaintenanceRun(ctx, run) }))
+	require.NoError(n.w.t, n.w.db.In(ctx, n.editor.scope, func(tx *store.Tx) error { return tx.UpdateMaintenanceRun(ctx, run) }))
 	return run
 }
 

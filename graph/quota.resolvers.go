@@ -27,7 +27,7 @@ func (r *mutationResolver) RemoveSamples(ctx context.Context) (model.RemoveSampl
 	if err != nil {
 		return model.RemoveSamplesPayload{}, err
 	}
-	removed, err := r.Services.Jobs.RemoveSamples(ctx, scope)
+	removed, err := r.Services.Samples.Remove(ctx, scope)
 	return model.RemoveSamplesPayload{RemovedJobs: removed}, err
 }
 

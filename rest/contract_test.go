@@ -17,6 +17,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/rest/httpx"
+	"github.com/millpond/millpond/store"
 )
 
 // Where huma's defaults differ from our contract.
@@ -239,7 +240,7 @@ func (w *world) renewed(t tenant) tenant {
 // An internal error is hidden from callers, and logged with its request id.
 func TestInternalErrorsStayInside(t *testing.T) {
 	w := newWorld(t)
-	w.services.Workspaces.Store = broken{}
+	w.services.Workspaces.Store = store.For[domain.IdentityModTx](broken{})
 	r := w.call(w.ours.admin, "GET", "/workspace", nil, httpx.RequestIDHeader, "look-for-me")
 	require.NotContains(t, r.refused(500), "10.0.0.7")
 	require.Contains(t, w.logged.String(), "10.0.0.7")
@@ -249,7 +250,7 @@ func TestInternalErrorsStayInside(t *testing.T) {
 // broken is a database that always fails.
 type broken struct{ panics bool }
 
-func (b broken) In(context.Context, domain.Scope, func(domain.Tx) error) error {
+func (b broken) In(context.Context, domain.Scope, func(*store.Tx) error) error {
 	if b.panics {
 		panic("dial 10.0.0.7")
 	}
@@ -258,7 +259,7 @@ func (b broken) In(context.Context, domain.Scope, func(domain.Tx) error) error {
 
 func TestPanicsAre500(t *testing.T) {
 	w := newWorld(t)
-	w.services.Workspaces.Store = broken{panics: true}
+	w.services.Workspaces.Store = store.For[domain.IdentityModTx](broken{panics: true})
 	r := w.call(w.ours.admin, "GET", "/workspace", nil)
 	require.NotContains(t, r.refused(500), "10.0.0.7")
 	require.Contains(t, w.logged.String(), "10.0.0.7")

@@ -51,15 +51,15 @@ func (w *world) catalog(st *store.Store, keys domain.StatementTokens, results do
 	w.t.Helper()
 	files, err := objects.OpenLake(w.t.Context(), "file://"+w.t.TempDir(), objects.LakeOptions{})
 	require.NoError(w.t, err)
-	w.lake = lake.New(lake.Options{Store: st, System: st.System(), Files: files, Clock: w.clock, Report: func(err error) { w.t.Error(err) }})
+	w.lake = lake.New(lake.Options{Store: store.For[domain.LakeModTx](st), Quick: st, System: st.System(), Files: files, Clock: w.clock, Report: func(err error) { w.t.Error(err) }})
 	w.engines = &engines{w: w, gone: map[domain.StatementID]context.CancelFunc{}, done: make(chan struct{})}
-	w.services.Databases = &domain.Databases{Store: st, Clock: w.clock}
+	w.services.Databases = &domain.Databases{Store: store.For[domain.LakeModTx](st), Clock: w.clock}
 	w.services.Statements = domain.NewStatements(domain.StatementOptions{
-		Store: st, System: st.System(), Topics: st.Topics(), Clock: w.clock, Objects: results, Engines: w.engines, Tokens: keys,
+		Store: store.For[domain.StatementModTx](st), System: st.System(), Topics: st.Topics(), Clock: w.clock, Objects: results, Engines: w.engines, Tokens: keys,
 		Tables: prefixes{files}, CatalogURL: "http://here/api/v1/iceberg", Replica: "r1", Report: func(err error) { w.t.Log("statements:", err) },
 	})
 	w.services.Maintenance = &domain.Maintenances{
-		Store: st, System: st.System(), Topics: st.Topics(), Clock: w.clock, Statements: w.services.Statements,
+		Store: store.For[domain.MaintenanceModTx](st), System: st.System(), Topics: st.Topics(), Clock: w.clock, Statements: w.services.Statements,
 		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 	}
 	w.t.Cleanup(func() {

@@ -61,7 +61,7 @@ func newMachines(st *store.Store, clock domain.Clock, runs *domain.Runs) *machin
 	})
 	m.cloud = provider
 	m.Reconciler = &domain.Reconciler{
-		Store: st, System: st.System(), Clock: clock, Topics: st.Topics(), Work: domain.TaskWork{Runs: runs}, Providers: domain.Providers{domain.ProviderLocal: crowded{provider, &m.full}},
+		Store: store.For[domain.MachineModTx](st), System: st.System(), Clock: clock, Topics: st.Topics(), Work: domain.TaskWork{Runs: runs}, Providers: domain.Providers{domain.ProviderLocal: crowded{provider, &m.full}},
 		Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat, Host: "host", Report: func(error) {},
 	}
 	return m

@@ -296,7 +296,7 @@ func TestAnEndThatWasNotRecordedIsSwept(t *testing.T) {
 		ID: "stm_left", Query: "SELECT 1", Warehouse: domain.MachineID(w.warehouse(w.ours)), State: domain.StatementQueued, CreatedBy: w.ours.scope.Actor(), Role: domain.RoleViewer,
 		CreatedAt: w.clock.Now(), Replica: left.Replica, Sent: true, Progress: -1,
 	}
-	require.NoError(t, left.Store.In(t.Context(), w.ours.scope, func(tx domain.Tx) error { return tx.InsertStatement(t.Context(), st) }))
+	require.NoError(t, left.Store.In(t.Context(), w.ours.scope, func(tx domain.StatementModTx) error { return tx.InsertStatement(t.Context(), st) }))
 	w.clock.advance(time.Minute)
 	system, ok := left.System.(interface {
 		SaveReplica(ctx context.Context, id, url string, at time.Time) error

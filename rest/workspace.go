@@ -69,7 +69,7 @@ func (a *api) getOverview(ctx context.Context, s domain.Scope, _ *nothing) (*ans
 }
 
 func (a *api) removeSamples(ctx context.Context, s domain.Scope, _ *nothing) (*answer[RemovedSamples], error) {
-	removed, err := a.Jobs.RemoveSamples(ctx, s)
+	removed, err := a.Samples.Remove(ctx, s)
 	if err != nil {
 		return nil, err
 	}

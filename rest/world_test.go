@@ -162,26 +162,26 @@ func (w *world) assemble(st *store.Store) {
 	w.t.Cleanup(func() { require.NoError(w.t, blobs.Close()) })
 	archive, err := objects.NewArchive()
 	require.NoError(w.t, err)
-	w.auth = auth.NewService(system, st, keys, w.clock)
+	w.auth = auth.NewService(system, store.For[domain.Tx](st), keys, w.clock)
 	outbox := domain.NewOutbox(w.cloud, func(err error) { w.t.Log("undelivered:", err) })
 	ctx, cancel := context.WithCancel(context.Background())
 	var carrier sync.WaitGroup
 	carrier.Go(func() { outbox.Run(ctx) })
 	w.t.Cleanup(func() { cancel(); carrier.Wait() })
-	runs := &domain.Runs{Store: st, System: system, Topics: st.Topics(), Clock: w.clock, Tokens: tokens{keys}, Outbox: outbox}
+	runs := &domain.Runs{Store: store.For[domain.JobModTx](st), System: system, Topics: st.Topics(), Clock: w.clock, Tokens: tokens{keys}, Outbox: outbox}
 	w.machines = newMachines(st, w.clock, runs)
 	machinesOf := func(kind domain.MachineKind) *domain.Machines {
-		return &domain.Machines{Kind: kind, Store: st, Topics: st.Topics(), Clock: w.clock, Providers: w.machines.Providers, Host: w.machines.Host}
+		return &domain.Machines{Kind: kind, Store: store.For[domain.MachineModTx](st), Topics: st.Topics(), Clock: w.clock, Providers: w.machines.Providers, Host: w.machines.Host}
 	}
 	w.services = domain.Services{
 		Clock: w.clock, Version: "test", Instance: &domain.Instance{Store: system, Clock: w.clock},
-		Workspaces: &domain.Workspaces{Store: st, Clock: w.clock}, Members: &domain.Members{Store: st, Clock: w.clock},
-		APIKeys: &domain.APIKeys{Store: st, Clock: w.clock}, Jobs: &domain.Jobs{Store: st, Clock: w.clock}, Runs: runs,
-		Agents: &domain.Agents{Store: st, System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: domain.DefaultLease, Replica: "r1"},
-		Logs:   &domain.Logs{Store: st, Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &domain.Quotas{Store: st},
+		Workspaces: &domain.Workspaces{Store: store.For[domain.IdentityModTx](st), Clock: w.clock}, Members: &domain.Members{Store: store.For[domain.IdentityModTx](st), Clock: w.clock},
+		APIKeys: &domain.APIKeys{Store: store.For[domain.IdentityModTx](st), Clock: w.clock}, Jobs: &domain.Jobs{Store: store.For[domain.JobModTx](st), Clock: w.clock}, Runs: runs,
+		Agents: &domain.Agents{Store: store.For[domain.JobModTx](st), System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: domain.DefaultLease, Replica: "r1"},
+		Logs:   &domain.Logs{Store: store.For[domain.JobModTx](st), Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &domain.Quotas{Store: store.For[domain.QuotaModTx](st)},
 		Compute: machinesOf(domain.KindCompute), Warehouses: machinesOf(domain.KindWarehouse),
-		Lineages: &domain.Lineages{Store: st, Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
-		Settings: &domain.Settings{Store: st, Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
+		Lineages: &domain.Lineages{Store: store.For[domain.LineageModTx](st), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
+		Settings: &domain.Settings{Store: store.For[domain.MachineModTx](st), Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
 	}
 	w.catalog(st, keys, blobs)
 }
@@ -210,7 +210,7 @@ func found(ctx context.Context, st *store.Store) error {
 	if err != nil {
 		return err
 	}
-	f := founder{&domain.Instance{Store: st.System(), Clock: clock}, &domain.Members{Store: st, Clock: clock}, auth.NewService(st.System(), st, keys, clock)}
+	f := founder{&domain.Instance{Store: st.System(), Clock: clock}, &domain.Members{Store: store.For[domain.IdentityModTx](st), Clock: clock}, auth.NewService(st.System(), store.For[domain.Tx](st), keys, clock)}
 	populated.ours, err = f.tenant(ctx, "ours")
 	if err == nil {
 		populated.theirs, err = f.tenant(ctx, "theirs")

@@ -75,7 +75,7 @@ func TestAppOwnsNothing(t *testing.T) {
 func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	s := open(t)
 	one, two := workspace(t, s, "one"), workspace(t, s, "two")
-	jobs := &domain.Jobs{Store: s, Clock: domain.SystemClock{}}
+	jobs := &domain.Jobs{Store: store.For[domain.JobModTx](s), Clock: domain.SystemClock{}}
 	job, err := jobs.Create(t.Context(), one, domain.NewJob{Name: "mine", JobSpec: domain.JobSpec{Command: "true"}}, domain.Idempotency{})
 	require.NoError(t, err)
 
@@ -96,7 +96,7 @@ func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 // TestAZeroScopeIsRefused before any SQL runs.
 func TestAZeroScopeIsRefused(t *testing.T) {
 	s := open(t)
-	err := s.In(t.Context(), domain.Scope{}, func(domain.Tx) error { t.Fatal("ran"); return nil })
+	err := s.In(t.Context(), domain.Scope{}, func(*store.Tx) error { t.Fatal("ran"); return nil })
 	require.ErrorIs(t, err, domain.ErrNoScope)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // heavy is a job with about mib MiB in its tasks.
@@ -51,7 +52,7 @@ func TestListsOfRunsReadNoSpecs(t *testing.T) {
 		require.Greater(t, head.SpecSize, 3<<20)
 		require.NoError(t, second(w.services.Runs.Get(ctx, w.admin, head.ID)))
 		require.NoError(t, second(w.services.Runs.Latest(ctx, w.admin, []domain.JobID{job.ID})))
-		in(t, s, w.admin, func(ctx context.Context, tx domain.Tx) error { return second(tx.ActiveRuns(ctx, job.ID)) })
+		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error { return second(tx.ActiveRuns(ctx, job.ID)) })
 	}), uint64(3<<20))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/store"
 )
 
 const partitions = `SELECT count(*) FROM pg_inherits WHERE inhparent = 'log_chunks'::regclass`
@@ -72,7 +73,7 @@ func TestAPartitionInUse(t *testing.T) {
 	ctx := t.Context()
 	later := w.clock.Now().AddDate(0, 0, 5)
 	execute(t, db, `INSERT INTO idempotency_keys (workspace_id, actor, key, hash, created_at) VALUES ($1, 'a', 'k', '', now() - interval '2 days')`, w.admin.Workspace())
-	in(t, s, w.admin, func(_ context.Context, tx domain.Tx) error {
+	in(t, s, w.admin, func(_ context.Context, tx *store.Tx) error {
 		_, err := tx.LogChunks(ctx, "att_none", 0, 1) // and continues to read
 		require.NoError(t, err)
 		require.Error(t, w.system.Housekeep(ctx, later))
@@ -95,7 +96,7 @@ func TestWhatHasOutlivedItsUse(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.system.SaveReplica(ctx, "rep_1", "http://here", start))
-	in(t, s, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		_, _, _, err := tx.ClaimKey(ctx, "a", "k", []byte("h"))
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // belongings are the ids of one resource of each kind in a workspace.
@@ -52,14 +53,14 @@ func (w *tenant) furnish() belongings {
 	w.write(writer, attempt, 0, []byte("secret\n"))
 	key, _, err := w.services.APIKeys.Create(ctx, w.admin, domain.NewAPIKey{Name: "key"})
 	require.NoError(w.t, err)
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		_, _, _, err := tx.ClaimKey(ctx, "user:me", "key", []byte("hash"))
 		return err
 	})
 	machine := domain.Machine{
 		ID: domain.MachineID("cmp_" + string(w.admin.Workspace())), Kind: domain.KindCompute, Name: "m", AutoStop: domain.AutoStop1h, AgentID: domain.AgentID("agt_m" + string(w.admin.Workspace())), CreatedAt: now, Nodes: 1,
 	}
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		agent := domain.Agent{ID: machine.AgentID, MachineID: machine.ID, TokenHash: []byte(machine.ID), CreatedAt: now}
 		require.NoError(w.t, tx.InsertMachine(ctx, machine, agent))
 		require.NoError(w.t, tx.SetBootstrap(ctx, agent.ID, []byte("boot"+machine.ID), now.Add(time.Hour)))
@@ -79,7 +80,7 @@ func (w *tenant) furnish() belongings {
 // furnishCatalog creates a table, and records a read of it.
 func (w *tenant) furnishCatalog() (domain.DatabaseID, domain.LakeTable) {
 	var table domain.LakeTable
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		d, err := tx.FindDatabase(ctx, domain.DefaultDatabase)
 		require.NoError(w.t, err)
 		table = lakeTable(d.ID, "t")
@@ -126,7 +127,7 @@ var (
 // satisfy want, and the result must be empty.
 type trespass struct {
 	want func(error) bool
-	call func(ctx context.Context, tx domain.Tx, b belongings) (found int, err error)
+	call func(ctx context.Context, tx *store.Tx, b belongings) (found int, err error)
 }
 
 func nobody[T any](v []T, err error) (int, error)                    { return len(v), err }
@@ -139,213 +140,213 @@ func one[T any](_ T, err error) (int, error) {
 	return 1, nil
 }
 
-// trespasses has every method of domain.Tx. The test fails for a missing one.
+// trespasses has every method of *store.Tx. The test fails for a missing one.
 var trespasses = map[string]trespass{
-	"Member": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Member(ctx, b.user)) }},
-	"Users": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Member": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) { return one(tx.Member(ctx, b.user)) }},
+	"Users": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.Users(ctx, []domain.UserID{b.user}))
 	}},
-	"UpdateMember": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"UpdateMember": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateMember(ctx, b.user, domain.RoleViewer))
 	}},
-	"DeleteMember": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"DeleteMember": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.DeleteMember(ctx, b.user))
 	}},
-	"APIKey": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.APIKey(ctx, b.key)) }},
-	"APIKeys": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"APIKey": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) { return one(tx.APIKey(ctx, b.key)) }},
+	"APIKeys": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.APIKeys(ctx, b.user, "", 100))
 	}},
-	"RevokeAPIKey": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"RevokeAPIKey": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.RevokeAPIKey(ctx, b.key, now))
 	}},
-	"Agent": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Agent(ctx, b.agent)) }},
-	"AgentsByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Agent": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) { return one(tx.Agent(ctx, b.agent)) }},
+	"AgentsByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.AgentsByID(ctx, []domain.AgentID{b.agent}))
 	}},
-	"LockAgent": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LockAgent": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.LockAgent(ctx, b.agent))
 	}},
-	"LockSession": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LockSession": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.LockSession(ctx, b.agent))
 	}},
-	"UpdateAgent": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"UpdateAgent": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateAgent(ctx, domain.Agent{ID: b.agent, Name: "mine"}))
 	}},
-	"UpdateAgentToken": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"UpdateAgentToken": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateAgentToken(ctx, b.agent, []byte("x")))
 	}},
-	"LiveAttempts": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LiveAttempts": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.LiveAttempts(ctx, b.agent))
 	}},
-	"Job": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Job(ctx, b.job)) }},
-	"JobsByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Job": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) { return one(tx.Job(ctx, b.job)) }},
+	"JobsByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.JobsByID(ctx, []domain.JobID{b.job}))
 	}},
-	"JobSpecs": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"JobSpecs": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nothing(tx.JobSpecs(ctx, []domain.JobID{b.job}))
 	}},
-	"UpdateJob": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"UpdateJob": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.UpdateJob(ctx, b.job, func(j *domain.Job) error { j.Name = "mine"; return nil }))
 	}},
-	"LockJob": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.LockJob(ctx, b.job)) }},
-	"DeleteJob": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LockJob": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) { return one(tx.LockJob(ctx, b.job)) }},
+	"DeleteJob": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.DeleteJob(ctx, b.job))
 	}},
-	"InsertFiles": {func(err error) bool { return domain.IsCode(err, domain.CodeInvalid) }, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"InsertFiles": {func(err error) bool { return domain.IsCode(err, domain.CodeInvalid) }, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.InsertFiles(ctx, []domain.File{{Path: "f", SHA256: b.file, Size: 6}}))
 	}},
-	"FileContents": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"FileContents": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nothing(tx.FileContents(ctx, []string{b.file}))
 	}},
-	"Run": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) { return one(tx.Run(ctx, b.run)) }},
-	"Runs": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Run": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) { return one(tx.Run(ctx, b.run)) }},
+	"Runs": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.Runs(ctx, domain.RunFilter{JobID: b.job}, "", 100))
 	}},
-	"RunsByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"RunsByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.RunsByID(ctx, []domain.RunID{b.run}))
 	}},
-	"RunSpecs": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"RunSpecs": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nothing(tx.RunSpecs(ctx, []domain.RunID{b.run}))
 	}},
-	"RunParameters": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"RunParameters": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nothing(tx.RunParameters(ctx, []domain.RunID{b.run}))
 	}},
-	"AttemptCount": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"AttemptCount": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return tx.AttemptCount(ctx, []domain.RunID{b.run})
 	}},
-	"LatestRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LatestRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.LatestRuns(ctx, []domain.JobID{b.job}))
 	}},
-	"Tasks": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Tasks": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.Tasks(ctx, []domain.RunID{b.run}))
 	}},
-	"UpdateRun": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"UpdateRun": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.UpdateRun(ctx, b.run, func(r *domain.Run) error { r.Message = "mine"; return nil }))
 	}},
-	"RecentRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"RecentRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.RecentRuns(ctx, []domain.JobID{b.job}, nil, 100))
 	}},
-	"ActiveRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"ActiveRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.ActiveRuns(ctx, b.job))
 	}},
-	"Attempt": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Attempt": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.Attempt(ctx, b.attempt))
 	}},
-	"Attempts": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Attempts": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.Attempts(ctx, []domain.RunID{b.run}))
 	}},
-	"UpdateAttempt": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"UpdateAttempt": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.UpdateAttempt(ctx, b.attempt, func(a *domain.Attempt) error { a.Status = domain.AttemptSuccess; return nil }))
 	}},
-	"RequestCancel": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"RequestCancel": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.RequestCancel(ctx, []domain.AttemptID{b.attempt}, now))
 	}},
-	"FenceSession": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"FenceSession": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		current, live, err := tx.FenceSession(ctx, b.agent, "s1")
 		if current {
 			return 1, err
 		}
 		return len(live), err
 	}},
-	"LogEnds": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LogEnds": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		ends, err := tx.LogEnds(ctx, []domain.AttemptID{b.attempt, b.sealed})
 		return int(ends[b.attempt].Offset + ends[b.sealed].Offset), err
 	}},
-	"LogChunks": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LogChunks": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.LogChunks(ctx, b.attempt, 0, 1000))
 	}},
-	"LogNews": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LogNews": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		news, err := tx.LogNews(ctx, []domain.LogWant{{Attempt: b.attempt}}, 1000)
 		return len(news), err
 	}},
-	"LogSegmentAt": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LogSegmentAt": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		s, err := tx.LogSegmentAt(ctx, b.sealed, 0)
 		if s != nil {
 			return 1, err
 		}
 		return 0, err
 	}},
-	"LockSealing": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LockSealing": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		sealed, _, err := tx.LockSealing(ctx, b.sealed)
 		return int(sealed.Offset), err
 	}},
-	"SetSealed": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"SetSealed": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.SetSealed(ctx, b.attempt))
 	}},
-	"ClaimKey": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+	"ClaimKey": {noError, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
 		claimed, hash, resource, err := tx.ClaimKey(ctx, "user:me", "key", []byte("other"))
 		if !claimed {
 			return 1, fmt.Errorf("found %q %q: %w", hash, resource, err)
 		}
 		return 0, err
 	}},
-	"BindKey": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+	"BindKey": {noError, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
 		return none(tx.BindKey(ctx, "user:me", "key", "mine"))
 	}},
-	"Evict": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Evict": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.Evict(ctx, []domain.AttemptID{b.attempt}, "mine", now))
 	}},
-	"Machine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Machine": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.Machine(ctx, b.machine))
 	}},
-	"LockMachine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LockMachine": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		_, _, err := tx.LockMachine(ctx, b.machine)
 		return 0, err
 	}},
-	"MachineByName": {missing, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+	"MachineByName": {missing, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
 		return one(tx.MachineByName(ctx, domain.KindCompute, "m"))
 	}},
-	"Machines": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+	"Machines": {noError, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
 		return nobody(tx.Machines(ctx, domain.KindCompute, "", 100))
 	}},
-	"MachinesByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"MachinesByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.MachinesByID(ctx, []domain.MachineID{b.machine}))
 	}},
-	"UpdateMachine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"UpdateMachine": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateMachine(ctx, domain.Machine{
 			ID: b.machine, Name: "mine", AutoStop: domain.AutoStop1h, State: domain.MachineFailed, Desired: domain.MachineStopped, Nodes: 1,
 		}))
 	}},
-	"DeleteMachine": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"DeleteMachine": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.DeleteMachine(ctx, b.machine))
 	}},
-	"SetBootstrap": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"SetBootstrap": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.SetBootstrap(ctx, b.machineAgent, []byte("mine"), now))
 	}},
-	"TakeBootstrap": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"TakeBootstrap": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		taken, err := tx.TakeBootstrap(ctx, b.machineAgent, []byte("boot"+b.machine), now)
 		if taken {
 			return 1, err
 		}
 		return 0, err
 	}},
-	"SetEngines": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"SetEngines": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.SetEngines(ctx, b.machineAgent, []domain.Engine{{Name: "mine"}}))
 	}},
-	"Busy": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Busy": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		busy, err := tx.Busy(ctx, b.machine)
 		if busy.Waiting {
 			busy.Attempts++
 		}
 		return busy.Attempts + busy.Statements, err
 	}},
-	"WaitingRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"WaitingRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.WaitingRuns(ctx, b.machine))
 	}},
-	"Metrics": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"Metrics": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.Metrics(ctx, b.machine, time.Time{}, now.Add(time.Hour)))
 	}},
-	"SaveMetrics": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"SaveMetrics": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.SaveMetrics(ctx, b.machine, domain.MachineMetrics{At: now}))
 	}},
 	// Inserts that refer to another workspace's row, which does not exist here.
-	"InsertAttempt": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"InsertAttempt": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.InsertAttempt(ctx, domain.Attempt{ID: "att_new", RunID: b.run, Number: 9, AgentID: b.agent, Status: domain.AttemptLost, CreatedAt: now}))
 	}},
-	"InsertAPIKey": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"InsertAPIKey": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.InsertAPIKey(ctx, domain.APIKey{ID: "key_new", Role: domain.RoleViewer, CreatedBy: b.user, CreatedAt: now}, []byte("h")))
 	}},
-	"InsertLogSegment": {refused, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"InsertLogSegment": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.InsertLogSegment(ctx, b.attempt, domain.LogSegment{End: 1, Key: "mine"}))
 	}},
 }
@@ -373,15 +374,15 @@ func TestWorkspacesAreApart(t *testing.T) {
 	b := victim.furnish()
 	before := contents(t, db, b.ws)
 	ctx := t.Context()
-	for method := range reflect.TypeFor[domain.Tx]().Methods() {
+	for method := range reflect.TypeFor[*store.Tx]().Methods() {
 		tp, known := trespasses[method.Name]
 		if !known {
-			require.Contains(t, own, method.Name, "domain.Tx has a new method: say here how it behaves in another workspace")
+			require.Contains(t, own, method.Name, "*store.Tx has a new method: say here how it behaves in another workspace")
 			continue
 		}
 		t.Run(method.Name, func(t *testing.T) {
 			for _, rollback := range []bool{true, false} {
-				err := s.In(ctx, intruder.admin, func(tx domain.Tx) error {
+				err := s.In(ctx, intruder.admin, func(tx *store.Tx) error {
 					found, err := tp.call(ctx, tx, b)
 					require.Zero(t, found)
 					require.True(t, tp.want(err), "%v", err)
@@ -394,7 +395,7 @@ func TestWorkspacesAreApart(t *testing.T) {
 			}
 		})
 	}
-	in(t, s, intruder.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, s, intruder.admin, func(ctx context.Context, tx *store.Tx) error {
 		jobs, err := tx.Jobs(ctx, domain.JobFilter{}, "", 100)
 		require.Empty(t, jobs)
 		require.NoError(t, err)
@@ -416,7 +417,7 @@ func TestWorkspacesAreApart(t *testing.T) {
 	})
 	// A log written under another's attempt id is stored in the writer's own workspace, where no
 	// attempt has that id.
-	in(t, s, intruder.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, s, intruder.admin, func(ctx context.Context, tx *store.Tx) error {
 		return tx.InsertLog(ctx, []domain.LogAppend{chunkAt(b.attempt, 0, []byte("forged"))})
 	})
 	require.Equal(t, "secret\n", string(victim.whole(b.attempt, 0, 100)))

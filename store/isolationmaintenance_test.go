@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // furnishMaintenance gives the table a policy, a history, and a waiting run.
@@ -14,7 +15,7 @@ func (w *tenant) furnishMaintenance(table domain.LakeTable) domain.MaintenanceRu
 		ID: domain.MaintenanceRunID("mnt_" + string(w.admin.Workspace())), TableID: table.ID, DatabaseID: table.DatabaseID, Trigger: domain.TriggerManual, CreatedAt: now, DueAt: now,
 		State: domain.MaintenanceQueued, Todo: []domain.MaintenanceKind{domain.MaintenanceCompact}, LookAt: now,
 	}
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		for _, h := range []domain.MaintenanceHolder{{}, {Database: table.DatabaseID}, {Table: table.ID}} {
 			h, err := tx.LockMaintenance(ctx, h)
 			require.NoError(w.t, err)
@@ -34,7 +35,7 @@ func failing(err error) bool { return err != nil }
 
 // maintenanceTrespasses are the trespasses on another workspace's maintenance.
 var maintenanceTrespasses = map[string]trespass{
-	"SharedMaintenance": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"SharedMaintenance": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		all, err := tx.SharedMaintenance(ctx)
 		found := 0
 		for _, h := range all {
@@ -45,48 +46,48 @@ var maintenanceTrespasses = map[string]trespass{
 		return found, err
 	}},
 	// A row about another workspace's table refers to a missing table.
-	"LockMaintenance": {failing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LockMaintenance": {failing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.LockMaintenance(ctx, domain.MaintenanceHolder{Table: b.table.ID}))
 	}},
-	"UpdateMaintenance": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"UpdateMaintenance": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateMaintenance(ctx, domain.MaintenanceHolder{Table: b.table.ID}))
 	}},
-	"MaintainedTables": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"MaintainedTables": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.MaintainedTables(ctx, domain.MaintenanceHolder{Database: b.catalog}, true, "", 100))
 	}},
-	"MaintainedByID": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"MaintainedByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.MaintainedByID(ctx, []domain.TableID{b.table.ID}))
 	}},
-	"SetMaintained": {failing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"SetMaintained": {failing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.SetMaintained(ctx, b.table.ID, domain.Maintained{}))
 	}},
-	"BeingWritten": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"BeingWritten": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return changed(tx.BeingWritten(ctx, b.table.ID))
 	}},
 	// So does a run for another workspace's table.
-	"InsertMaintenanceRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"InsertMaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		_, err := tx.InsertMaintenanceRuns(ctx, []domain.MaintenanceRun{{
 			ID: "mnt_forged", TableID: b.table.ID, DatabaseID: b.catalog, Trigger: domain.TriggerManual, State: domain.MaintenanceQueued, Todo: []domain.MaintenanceKind{},
 		}})
 		return 0, err
 	}},
-	"MaintenanceRun": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"MaintenanceRun": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.MaintenanceRun(ctx, b.upkeep))
 	}},
-	"LockMaintenanceRun": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"LockMaintenanceRun": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.LockMaintenanceRun(ctx, b.upkeep))
 	}},
-	"UpdateMaintenanceRun": {missing, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"UpdateMaintenanceRun": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateMaintenanceRun(ctx, domain.MaintenanceRun{ID: b.upkeep, Trigger: domain.TriggerManual, State: domain.MaintenanceFailed}))
 	}},
-	"MaintenanceRuns": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"MaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		all, err := tx.MaintenanceRuns(ctx, domain.MaintenanceFilter{Table: b.table.ID}, "", 100)
 		return len(theirs(all, b)), err
 	}},
-	"RunningMaintenance": {noError, func(ctx context.Context, tx domain.Tx, _ belongings) (int, error) {
+	"RunningMaintenance": {noError, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
 		return nobody(tx.RunningMaintenance(ctx))
 	}},
-	"WaitingMaintenance": {noError, func(ctx context.Context, tx domain.Tx, b belongings) (int, error) {
+	"WaitingMaintenance": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		all, err := tx.WaitingMaintenance(ctx, now, 100)
 		return len(theirs(all, b)), err
 	}},

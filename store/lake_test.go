@@ -33,7 +33,7 @@ func TestWorkspacesFromBeforeTheCatalog(t *testing.T) {
 	s := connect(t, dsn)
 	seen := map[domain.DatabaseID]bool{}
 	for _, ws := range []domain.WorkspaceID{"ws_1", "ws_2"} {
-		in(t, s, domain.SystemScope(ws, "test"), func(ctx context.Context, tx domain.Tx) error {
+		in(t, s, domain.SystemScope(ws, "test"), func(ctx context.Context, tx *store.Tx) error {
 			d, err := tx.FindDatabase(ctx, "LAKE")
 			require.NoError(t, err)
 			id, err := typeid.FromString(string(d.ID))
@@ -56,7 +56,7 @@ func TestTablesAndSchemasAtOnce(t *testing.T) {
 	files, err := objects.OpenLake(t.Context(), "file://"+t.TempDir(), objects.LakeOptions{})
 	require.NoError(t, err)
 	defer files.Close()
-	catalog := lake.New(lake.Options{Store: s, System: s.System(), Files: files, Clock: w.clock})
+	catalog := lake.New(lake.Options{Store: store.For[domain.LakeModTx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
 	ctx := t.Context()
 	for range 15 {
 		_, err := catalog.CreateSchema(ctx, w.admin, "lake", "s", nil, lake.Key{})

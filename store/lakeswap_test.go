@@ -25,7 +25,7 @@ func TestSwapInOneStatement(t *testing.T) {
 	files, err := objects.OpenLake(t.Context(), "file://"+t.TempDir(), objects.LakeOptions{})
 	require.NoError(t, err)
 	defer files.Close()
-	catalog := lake.New(lake.Options{Store: s, System: s.System(), Files: files, Clock: w.clock})
+	catalog := lake.New(lake.Options{Store: store.For[domain.LakeModTx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
 	made, err := catalog.Create(t.Context(), w.admin, "lake", "public", lake.NewTable{Name: "T", Schema: json.RawMessage(`{"type":"struct","fields":[]}`)}, lake.Key{})
 	require.NoError(t, err)
 	row := made.Table
@@ -55,7 +55,7 @@ func TestSwapInOneStatement(t *testing.T) {
 		done, err := s.SwapLakeTable(t.Context(), w.admin, l, row.MetadataLocation, e)
 		require.NoError(t, err)
 		require.True(t, done)
-		in(t, s, w.admin, func(ctx context.Context, tx domain.Tx) error {
+		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
 			row, err = tx.LakeTable(ctx, l.ID)
 			require.Equal(t, l, row)
 			same := e
@@ -90,7 +90,7 @@ func TestSwapInOneStatement(t *testing.T) {
 	_, err = s.SwapLakeTable(t.Context(), domain.Scope{}, next(row), row.MetadataLocation, event())
 	require.ErrorIs(t, err, domain.ErrNoScope)
 	twice := event()
-	in(t, s, w.admin, func(ctx context.Context, tx domain.Tx) error { return tx.InsertAudit(ctx, twice) })
+	in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error { return tx.InsertAudit(ctx, twice) })
 	_, err = s.SwapLakeTable(t.Context(), w.admin, next(row), row.MetadataLocation, twice)
 	require.Error(t, err, "the audit row is there already")
 	require.NoError(t, catalog.Drop(t.Context(), w.admin, lake.Ref{Database: "lake", Schema: "public", Name: "t"}, domain.KindTable, false, lake.Key{}))
@@ -105,7 +105,7 @@ func TestSwapsAtOnce(t *testing.T) {
 	files, err := objects.OpenLake(t.Context(), "file://"+t.TempDir(), objects.LakeOptions{})
 	require.NoError(t, err)
 	defer files.Close()
-	catalog := lake.New(lake.Options{Store: s, System: s.System(), Files: files, Clock: w.clock})
+	catalog := lake.New(lake.Options{Store: store.For[domain.LakeModTx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
 	made, err := catalog.Create(t.Context(), w.admin, "lake", "public", lake.NewTable{Name: "t", Schema: json.RawMessage(`{"type":"struct","fields":[]}`)}, lake.Key{})
 	require.NoError(t, err)
 	few, err := store.Open(t.Context(), dsn, store.Options{MaxConns: 2})

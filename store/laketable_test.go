@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // tablesOf creates a table or view of each name in lake.public.
 func tablesOf(t *testing.T, w *tenant, kind domain.TableKind, names ...string) (ids []domain.TableID) {
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		d, err := tx.FindDatabase(ctx, "lake")
 		require.NoError(t, err)
 		for _, name := range names {
@@ -48,7 +49,7 @@ func TestTablesAreListedByIndex(t *testing.T) {
 		FROM generate_series(1, 20000) n`, w.admin.Workspace())
 	execute(t, db, `VACUUM ANALYZE lake_tables`)
 	list := func(f domain.TableFilter, after domain.TableID, limit int) (found []domain.TableID) {
-		in(t, s, w.admin, func(ctx context.Context, tx domain.Tx) error {
+		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
 			d, err := tx.FindDatabase(ctx, "lake")
 			require.NoError(t, err)
 			f.Database = d.ID
@@ -65,7 +66,7 @@ func TestTablesAreListedByIndex(t *testing.T) {
 	require.Equal(t, []domain.TableID{ids[1], ids[3]}, list(domain.TableFilter{Kind: domain.KindView, Schema: "PUBLIC"}, "", 2))
 	require.Empty(t, list(domain.TableFilter{Schema: "none"}, "", 2))
 	drop := func(id domain.TableID) {
-		in(t, s, w.admin, func(ctx context.Context, tx domain.Tx) error {
+		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
 			_, err := tx.DropLakeTable(ctx, id, w.clock.Now(), w.clock.Now().Add(time.Hour), true)
 			return err
 		})
@@ -88,13 +89,13 @@ func TestLocationsAreHandedOver(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ids := tablesOf(t, w, domain.KindTable, "old", "other")
 	old, other := ids[0], ids[1]
-	take := func(tx domain.Tx, id domain.TableID, location string) bool {
+	take := func(tx *store.Tx, id domain.TableID, location string) bool {
 		free, err := tx.TakeLocation(t.Context(), id, location)
 		require.NoError(t, err)
 		return free
 	}
 	heir := domain.LakeTable{ID: domain.NewTableID(), Kind: domain.KindTable, Schema: "public", Name: "heir", Location: "file:///lake/old", MetadataLocation: "x", CreatedBy: w.admin.Actor(), CreatedAt: w.clock.Now()}
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		d, err := tx.FindDatabase(ctx, "lake")
 		require.NoError(t, err)
 		heir.DatabaseID = d.ID
@@ -106,13 +107,13 @@ func TestLocationsAreHandedOver(t *testing.T) {
 		_, err = tx.DropLakeTable(ctx, old, w.clock.Now(), w.clock.Now(), false)
 		return err
 	})
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(t, tx.AdoptLakeTable(ctx, old, heir.ID))
 		done, err := tx.InsertLakeTable(ctx, heir, true)
 		require.Equal(t, domain.InsertedNow, done)
 		return err
 	})
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		places, err := tx.TableLocations(ctx, heir.ID)
 		require.Equal(t, []string{"file:///data/old", "file:///lake/old", "file:///lake/older"}, places)
 		require.False(t, take(tx, other, "file:///lake/older/in/it"))
@@ -120,7 +121,7 @@ func TestLocationsAreHandedOver(t *testing.T) {
 		require.True(t, take(tx, heir.ID, "file:///data/old"))
 		return err
 	})
-	err := w.store.In(t.Context(), w.admin, func(tx domain.Tx) error {
+	err := w.store.In(t.Context(), w.admin, func(tx *store.Tx) error {
 		_, err := tx.DropLakeTable(t.Context(), heir.ID, w.clock.Now(), w.clock.Now(), false)
 		require.NoError(t, err)
 		return tx.AdoptLakeTable(t.Context(), heir.ID, "tbl_nobody")
@@ -134,7 +135,7 @@ func TestPurgesThatFail(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ids := tablesOf(t, w, domain.KindTable, "a", "b")
 	start := w.clock.Now()
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		for _, id := range ids {
 			_, err := tx.DropLakeTable(ctx, id, start, start, true)
 			require.NoError(t, err)
@@ -153,11 +154,11 @@ func TestPurgesThatFail(t *testing.T) {
 	}
 	require.Equal(t, ids, due(0))
 	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 24, 24} {
-		in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error { return tx.PostponePurge(ctx, ids[0], start) })
+		in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error { return tx.PostponePurge(ctx, ids[0], start) })
 		require.Equal(t, ids[1:], due(wait*time.Hour-time.Second))
 		require.Equal(t, ids, due(wait*time.Hour))
 	}
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		l, err := tx.LakeTable(ctx, ids[0])
 		require.Equal(t, start, *l.PurgeAfter, "when it could no longer be restored stays")
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // traced is a workspace for lineage tests.
@@ -26,10 +27,10 @@ type traced struct {
 func newTraced(t testing.TB) *traced {
 	opened, dsn := openDSN(t)
 	w := &traced{tenant: newTenant(t, opened, "ours"), dsn: dsn, ids: map[string]domain.TableID{}}
-	w.lineages = &domain.Lineages{Store: w.store, Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"}
+	w.lineages = &domain.Lineages{Store: store.For[domain.LineageModTx](w.store), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"}
 	w.began = w.clock.Now()
 	w.clock.move(time.Hour)
-	w.in(func(ctx context.Context, tx domain.Tx) error {
+	w.in(func(ctx context.Context, tx *store.Tx) error {
 		d, err := tx.FindDatabase(ctx, "lake")
 		w.database = d.ID
 		return err
@@ -38,7 +39,7 @@ func newTraced(t testing.TB) *traced {
 	return w
 }
 
-func (w *traced) in(fn func(context.Context, domain.Tx) error) {
+func (w *traced) in(fn func(context.Context, *store.Tx) error) {
 	w.t.Helper()
 	in(w.t, w.store, w.admin, fn)
 }
@@ -53,7 +54,7 @@ func (w *traced) make(name string, kind domain.TableKind) domain.TableID {
 	}
 	id := domain.NewTableID()
 	w.ids[name] = id
-	w.in(func(ctx context.Context, tx domain.Tx) error {
+	w.in(func(ctx context.Context, tx *store.Tx) error {
 		done, err := tx.InsertLakeTable(ctx, domain.LakeTable{
 			ID: id, Kind: kind, DatabaseID: w.database, Schema: "public", Name: name, UUID: string(id), Location: "file:///lake/" + name, MetadataLocation: "file:///m/" + name,
 			FormatVersion: 2, CreatedBy: w.admin.Actor(), CreatedAt: w.began,
@@ -68,7 +69,7 @@ func (w *traced) make(name string, kind domain.TableKind) domain.TableID {
 func (w *traced) note(actor domain.Actor, d domain.LineageDirection, table string, snapshot int64) {
 	w.t.Helper()
 	id := w.table(table)
-	w.in(func(ctx context.Context, tx domain.Tx) error {
+	w.in(func(ctx context.Context, tx *store.Tx) error {
 		return tx.InsertLineage(ctx, []domain.LineageEntry{{
 			At: w.clock.Now(), Actor: actor, Direction: d, TableID: id, Database: "lake", Schema: "public", Name: table, SnapshotID: snapshot,
 		}})
@@ -101,7 +102,7 @@ func (w *traced) statement(query string, run domain.RunID) domain.Actor {
 		ID: domain.StatementID(fmt.Sprintf("stm_%026d", statements)), Warehouse: "wh_1", Query: query, Database: "lake", Schema: "public", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor,
 		RunID: run, CreatedAt: w.clock.Now(), State: domain.StatementRunning, Replica: "rep_1",
 	}
-	w.in(func(ctx context.Context, tx domain.Tx) error { return tx.InsertStatement(ctx, st) })
+	w.in(func(ctx context.Context, tx *store.Tx) error { return tx.InsertStatement(ctx, st) })
 	return domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "me"}
 }
 
@@ -217,7 +218,7 @@ func TestLineageNamesOfThen(t *testing.T) {
 	w.note(w.statement("SELECT", ""), domain.LineageRead, "old", 1)
 	then := w.clock.Now()
 	w.clock.move(time.Hour)
-	w.in(func(ctx context.Context, tx domain.Tx) error {
+	w.in(func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.RenameLakeTable(ctx, w.ids["old"], w.database, "public", "new")
 		return err
 	})
@@ -242,7 +243,7 @@ func TestLineageGraphIsBounded(t *testing.T) {
 			TableID: db, Database: "lake", Schema: "public", Name: "busy",
 		})
 	}
-	w.in(func(ctx context.Context, tx domain.Tx) error { return tx.InsertLineage(ctx, facts) })
+	w.in(func(ctx context.Context, tx *store.Tx) error { return tx.InsertLineage(ctx, facts) })
 	w.clock.move(time.Hour)
 	g := w.graph(domain.LineageQuery{Table: "lake.public.busy"})
 	require.True(t, g.Truncated)
@@ -260,7 +261,7 @@ func TestSettledLineage(t *testing.T) {
 	w.table("target")
 	settle := func(actor domain.Actor, resolution domain.LineageResolution, s domain.LineageSettlement) (l domain.Lineage) {
 		s.Statement = domain.StatementID(actor.ID)
-		w.in(func(ctx context.Context, tx domain.Tx) (err error) {
+		w.in(func(ctx context.Context, tx *store.Tx) (err error) {
 			st, err := tx.Statement(ctx, s.Statement)
 			require.NoError(t, err)
 			now := w.clock.Now()
@@ -330,7 +331,7 @@ func (w *tenant) trace(attempt domain.AttemptID, run domain.RunID) (domain.State
 	}
 	of := fact
 	of.Actor = domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID)}
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(w.t, tx.InsertStatement(ctx, st))
 		st.State, st.FinishedAt, st.Resolution = domain.StatementSucceeded, &now, domain.LineageUnresolved
 		require.NoError(w.t, tx.UpdateStatement(ctx, st, nil))

@@ -284,3 +284,13 @@ func (t *Tx) StatementBriefs(ctx context.Context, ids []domain.StatementID) ([]d
 	return rows(ctx, t.conn, func(r row) (domain.StatementBrief, error) { return domain.StatementBrief(r), nil },
 		`SELECT id, kind, left(query, 200) AS text, created_by_name FROM statements WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids))
 }
+
+// EventStatement implements domain.LineageGraphTx.
+func (t *Tx) EventStatement(ctx context.Context, id domain.StatementID) (domain.EventStatement, error) {
+	st, err := t.Statement(ctx, id)
+	e := domain.EventStatement{Query: st.Query, Engine: st.Engine, CreatedBy: st.CreatedBy}
+	if st.Failure != nil {
+		e.Message = st.Failure.Message
+	}
+	return e, err
+}

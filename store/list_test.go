@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // seedRuns inserts n runs of seven jobs in every state into the workspace, most of them finished.
@@ -117,7 +118,7 @@ func TestEveryListGoesByIndex(t *testing.T) {
 			if len(f.Status) > 0 {
 				args = append(args, pq.Array(f.Status))
 			}
-			plan := w.plan(db, args, func(ctx context.Context, tx domain.Tx) error {
+			plan := w.plan(db, args, func(ctx context.Context, tx *store.Tx) error {
 				return second(tx.Runs(ctx, f, before, 51))
 			})
 			require.NotContains(t, plan, "Seq Scan on runs", "%+v", f)
@@ -125,19 +126,19 @@ func TestEveryListGoesByIndex(t *testing.T) {
 			require.LessOrEqual(t, scanned(t, plan), 51*max(1, len(f.Status)), "%+v before %q:\n%s", f, before, plan)
 		}
 	}
-	plan := w.plan(db, []any{w.admin.Workspace(), pq.Array([]string{"job_1", "job_2"})}, func(ctx context.Context, tx domain.Tx) error {
+	plan := w.plan(db, []any{w.admin.Workspace(), pq.Array([]string{"job_1", "job_2"})}, func(ctx context.Context, tx *store.Tx) error {
 		return second(tx.LatestRuns(ctx, []domain.JobID{"job_1", "job_2"}))
 	})
 	require.LessOrEqual(t, scanned(t, plan), 2, plan)
-	plan = w.plan(db, []any{w.admin.Workspace(), pq.Array([]string{"job_1", "job_2"}), 15}, func(ctx context.Context, tx domain.Tx) error {
+	plan = w.plan(db, []any{w.admin.Workspace(), pq.Array([]string{"job_1", "job_2"}), 15}, func(ctx context.Context, tx *store.Tx) error {
 		return second(tx.RecentRuns(ctx, []domain.JobID{"job_1", "job_2"}, nil, 15))
 	})
 	require.LessOrEqual(t, scanned(t, plan), 30, plan)
-	plan = w.plan(db, []any{w.admin.Workspace(), domain.MaxRunningRuns}, func(ctx context.Context, tx domain.Tx) error {
+	plan = w.plan(db, []any{w.admin.Workspace(), domain.MaxRunningRuns}, func(ctx context.Context, tx *store.Tx) error {
 		return second(tx.LockQuota(ctx, domain.MaxRunningRuns))
 	})
 	require.NotContains(t, plan, "Seq Scan on runs", "the quota counts what is active, not history")
-	plan = w.plan(db, []any{w.admin.Workspace(), "job_3"}, func(ctx context.Context, tx domain.Tx) error {
+	plan = w.plan(db, []any{w.admin.Workspace(), "job_3"}, func(ctx context.Context, tx *store.Tx) error {
 		return second(tx.ActiveRuns(ctx, "job_3"))
 	})
 	require.NotContains(t, plan, "Seq Scan on runs")
@@ -145,10 +146,10 @@ func TestEveryListGoesByIndex(t *testing.T) {
 }
 
 // plan runs fn, and returns the plan of its last statement, executed again as app in the workspace.
-func (w *tenant) plan(db *sql.DB, args []any, fn func(context.Context, domain.Tx) error) string {
+func (w *tenant) plan(db *sql.DB, args []any, fn func(context.Context, *store.Tx) error) string {
 	w.t.Helper()
 	var query string
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		if err := fn(ctx, tx); err != nil {
 			return err
 		}

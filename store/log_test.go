@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // noise is n bytes that do not compress away, with lines.
@@ -313,12 +314,12 @@ func TestAnOldConnectionStoresNothing(t *testing.T) {
 
 // lossy is a store that loses the answer to an agent's commit.
 type lossy struct {
-	domain.Store
+	store.Transactor
 	lose bool
 }
 
-func (l *lossy) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
-	if err := l.Store.In(ctx, s, fn); err != nil || s.Role() != domain.RoleAgent || !l.lose {
+func (l *lossy) In(ctx context.Context, s domain.Scope, fn func(*store.Tx) error) error {
+	if err := l.Transactor.In(ctx, s, fn); err != nil || s.Role() != domain.RoleAgent || !l.lose {
 		return err
 	}
 	l.lose = false
@@ -332,14 +333,14 @@ func TestABatchWithoutAnAnswer(t *testing.T) {
 	ctx := t.Context()
 	w.connect("s", 10)
 	id := w.attempt()
-	store := &lossy{Store: w.store}
-	w.services.Logs.Store = store
+	lossy := &lossy{Transactor: w.store}
+	w.services.Logs.Store = store.For[domain.JobModTx](lossy)
 	writer := w.services.Logs.Writer(w.agent, "s")
 	pages := make(chan string, 10)
 	w.follow(w, id, 0, pages)
 	w.write(writer, id, 0, []byte("one\n"))
 	require.Equal(t, "one\n", <-pages)
-	store.lose = true
+	lossy.lose = true
 	batch := []domain.LogAppend{chunkAt(id, 4, []byte("two\n"))}
 	_, err := writer.Append(ctx, batch)
 	require.Error(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // TestNewsOfManyLogs: one read returns the bytes of each log beyond its offset, where there is
@@ -27,7 +28,7 @@ func TestNewsOfManyLogs(t *testing.T) {
 	require.NoError(t, w.exit(over, 0))
 
 	news := func(limit int, wants ...domain.LogWant) (found map[domain.AttemptID]domain.LogNews) {
-		in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) (err error) {
+		in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) (err error) {
 			found, err = tx.LogNews(ctx, wants, limit)
 			return err
 		})
@@ -78,9 +79,9 @@ func TestAPageDeepInALogReadsFewRows(t *testing.T) {
 		require.NoError(t, db.QueryRow(`SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'log_chunks%'`).Scan(&n))
 		return n
 	}
-	for name, read := range map[string]func(ctx context.Context, tx domain.Tx) error{
-		"a page": func(ctx context.Context, tx domain.Tx) error { return second(tx.LogChunks(ctx, id, count-10, 1000)) },
-		"news": func(ctx context.Context, tx domain.Tx) error {
+	for name, read := range map[string]func(ctx context.Context, tx *store.Tx) error{
+		"a page": func(ctx context.Context, tx *store.Tx) error { return second(tx.LogChunks(ctx, id, count-10, 1000)) },
+		"news": func(ctx context.Context, tx *store.Tx) error {
 			return second(tx.LogNews(ctx, []domain.LogWant{{Attempt: id, Offset: count - 10}}, 1000))
 		},
 	} {

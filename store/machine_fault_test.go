@@ -9,6 +9,7 @@ import (
 
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // end reports the attempt's success.
@@ -75,7 +76,7 @@ func TestBusyMachineThatIsMadeAgain(t *testing.T) {
 	r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID)
 	attempt := r.delivered().Attempt.ID
 	r.provider.Kill(r.id, "killed")
-	require.NoError(t, domain.MachineGone(t.Context(), r.store, r.clock, domain.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
+	require.NoError(t, domain.MachineGone(t.Context(), store.For[domain.MachineModTx](r.store), r.clock, domain.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
 	r.settle()
 	next := r.enroll()
 	_, err := r.services.Agents.Hello(t.Context(), next.scope, domain.AgentHello{
@@ -137,7 +138,7 @@ func TestMachineThatNoServerTakesUp(t *testing.T) {
 	r := newRig(t)
 	run := r.tenant.start(r.job(domain.JobSpec{Command: "true", Compute: "m"}).ID) // and no reconciler has the provider
 	without := &domain.Reconciler{
-		Store: r.store, System: r.system, Clock: r.clock, Topics: r.store.Topics(), Work: domain.TaskWork{Runs: r.services.Runs}, Times: domain.DefaultMachineTimes, Host: "elsewhere", Report: func(error) {},
+		Store: store.For[domain.MachineModTx](r.store), System: r.system, Clock: r.clock, Topics: r.store.Topics(), Work: domain.TaskWork{Runs: r.services.Runs}, Times: domain.DefaultMachineTimes, Host: "elsewhere", Report: func(error) {},
 	}
 	require.NoError(t, without.Abandoned(t.Context()))
 	require.Equal(t, domain.MachineStarting, r.get().State)

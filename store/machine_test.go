@@ -11,6 +11,7 @@ import (
 
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // rig is a workspace with a simulated provider, a reconciler, and one compute instance.
@@ -42,7 +43,7 @@ func newRigOf(t *testing.T, kind domain.MachineKind) *rig {
 		Before: failing(&r.fails), After: failing(&r.loses),
 	})
 	providers := domain.Providers{domain.ProviderLocal: r.provider}
-	r.services.Compute = &domain.Machines{Kind: kind, Store: r.store, Topics: r.store.Topics(), Clock: r.clock, Providers: providers}
+	r.services.Compute = &domain.Machines{Kind: kind, Store: store.For[domain.MachineModTx](r.store), Topics: r.store.Topics(), Clock: r.clock, Providers: providers}
 	r.restart()
 	r.connect("workspace", 4)
 	r.id = r.machine("m").ID
@@ -52,7 +53,7 @@ func newRigOf(t *testing.T, kind domain.MachineKind) *rig {
 // restart creates another reconciler, like a starting server.
 func (r *rig) restart() {
 	r.reconciler = &domain.Reconciler{
-		Store: r.store, System: r.system, Clock: r.clock, Topics: r.store.Topics(), Work: domain.TaskWork{Runs: r.services.Runs}, Providers: domain.Providers{domain.ProviderLocal: r.provider},
+		Store: store.For[domain.MachineModTx](r.store), System: r.system, Clock: r.clock, Topics: r.store.Topics(), Work: domain.TaskWork{Runs: r.services.Runs}, Providers: domain.Providers{domain.ProviderLocal: r.provider},
 		Times: domain.DefaultMachineTimes, Heartbeat: 10 * time.Second, Host: "here", Server: "http://localhost",
 		Report: func(error) { r.reported.Add(1) },
 	}
@@ -243,7 +244,7 @@ func TestMachineGoesByItself(t *testing.T) {
 	r := newRig(t)
 	old := r.running()
 	r.provider.Kill(r.id, "killed by signal 9")
-	require.NoError(t, domain.MachineGone(t.Context(), r.store, r.clock, domain.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
+	require.NoError(t, domain.MachineGone(t.Context(), store.For[domain.MachineModTx](r.store), r.clock, domain.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
 	m := r.settle()
 	require.Equal(t, domain.MachineStarting, m.State)
 	require.Contains(t, m.Message, "killed by signal 9")

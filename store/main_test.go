@@ -137,15 +137,15 @@ func replica(t testing.TB, s *store.Store, c *clock) *tenant {
 	var running sync.WaitGroup
 	running.Go(func() { outbox.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	runs := &domain.Runs{Store: s, System: s.System(), Topics: s.Topics(), Clock: c, Tokens: tokens{keys}, Outbox: outbox}
+	runs := &domain.Runs{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: c, Tokens: tokens{keys}, Outbox: outbox}
 	return &tenant{
-		t: t, store: s, clock: c, fleet: f, system: s.System(), auth: auth.NewService(s.System(), s, keys, c),
-		scheduler: &domain.Scheduler{Store: s, System: s.System(), Runs: runs, Clock: c},
+		t: t, store: s, clock: c, fleet: f, system: s.System(), auth: auth.NewService(s.System(), store.For[domain.Tx](s), keys, c),
+		scheduler: &domain.Scheduler{Store: store.For[domain.JobModTx](s), System: s.System(), Runs: runs, Clock: c},
 		services: &domain.Services{
-			Clock: c, Instance: &domain.Instance{Store: s.System(), Clock: c}, Workspaces: &domain.Workspaces{Store: s, Clock: c},
-			Members: &domain.Members{Store: s, Clock: c}, APIKeys: &domain.APIKeys{Store: s, Clock: c}, Jobs: &domain.Jobs{Store: s, Clock: c}, Runs: runs,
-			Agents: &domain.Agents{Store: s, System: s.System(), Topics: s.Topics(), Clock: c, Runs: runs, Lease: domain.DefaultLease, Replica: "rep_1"},
-			Logs:   &domain.Logs{Store: s, Topics: s.Topics(), Clock: c, Objects: bucket, Archive: archive}, Quotas: &domain.Quotas{Store: s},
+			Clock: c, Instance: &domain.Instance{Store: s.System(), Clock: c}, Workspaces: &domain.Workspaces{Store: store.For[domain.IdentityModTx](s), Clock: c},
+			Members: &domain.Members{Store: store.For[domain.IdentityModTx](s), Clock: c}, APIKeys: &domain.APIKeys{Store: store.For[domain.IdentityModTx](s), Clock: c}, Jobs: &domain.Jobs{Store: store.For[domain.JobModTx](s), Clock: c}, Runs: runs,
+			Agents: &domain.Agents{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: c, Runs: runs, Lease: domain.DefaultLease, Replica: "rep_1"},
+			Logs:   &domain.Logs{Store: store.For[domain.JobModTx](s), Topics: s.Topics(), Clock: c, Objects: bucket, Archive: archive}, Quotas: &domain.Quotas{Store: store.For[domain.QuotaModTx](s)},
 		},
 	}
 }
@@ -251,9 +251,9 @@ func (w *tenant) attempt() domain.AttemptID {
 	return id
 }
 
-func in(t testing.TB, s *store.Store, scope domain.Scope, fn func(ctx context.Context, tx domain.Tx) error) {
+func in(t testing.TB, s *store.Store, scope domain.Scope, fn func(ctx context.Context, tx *store.Tx) error) {
 	t.Helper()
-	require.NoError(t, s.In(t.Context(), scope, func(tx domain.Tx) error { return fn(t.Context(), tx) }))
+	require.NoError(t, s.In(t.Context(), scope, func(tx *store.Tx) error { return fn(t.Context(), tx) }))
 }
 
 // woken waits for a wake-up.

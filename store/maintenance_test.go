@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 func TestATableIsMaintainedAtNight(t *testing.T) {
@@ -114,15 +115,15 @@ func TestMissedNightsComeOnce(t *testing.T) {
 
 // flaky fails one transaction: the nth from now on.
 type flaky struct {
-	domain.Store
+	store.Transactor
 	n atomic.Int64
 }
 
-func (f *flaky) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
+func (f *flaky) In(ctx context.Context, s domain.Scope, fn func(*store.Tx) error) error {
 	if f.n.Add(-1) == 0 {
 		return errors.New("the server is killed")
 	}
-	return f.Store.In(ctx, s, fn)
+	return f.Transactor.In(ctx, s, fn)
 }
 
 // A server that is killed at any point leaves no work undone, and no work is done twice.
@@ -130,9 +131,9 @@ func TestMaintenanceGoesOnWhereAServerWasKilled(t *testing.T) {
 	for n := int64(1); n <= 6; n++ {
 		w := newUpkeep(t)
 		w.table("events")
-		dying := &flaky{Store: w.store}
+		dying := &flaky{Transactor: w.store}
 		killed := *w.server
-		killed.Store = dying
+		killed.Store = store.For[domain.MaintenanceModTx](dying)
 		w.night()
 		dying.n.Store(n)
 		_, _ = killed.Tick(t.Context())
@@ -154,9 +155,9 @@ func TestManyTablesAreGoneThrough(t *testing.T) {
 	execute(t, db, `INSERT INTO lake_tables SELECT (jsonb_populate_record(l, jsonb_build_object('id', l.id || lpad(i::text, 5, '0'), 'name', 't' || i, 'name_key', 't' || i,
 		'data_files', CASE WHEN i % 600 = 0 THEN 10 ELSE 1 END))).* FROM lake_tables l, generate_series(1, 1200) i WHERE l.id = $1`, table.ID)
 	w.night()
-	counted := &flaky{Store: w.store}
+	counted := &flaky{Transactor: w.store}
 	server := *w.server
-	server.Store = counted
+	server.Store = store.For[domain.MaintenanceModTx](counted)
 	release := w.engines.hold()
 	defer release()
 	counted.n.Store(1000)
@@ -296,7 +297,7 @@ func TestATableThatAStatementIsAtIsPutOff(t *testing.T) {
 	w := newUpkeep(t)
 	table := w.table("events")
 	st := domain.Statement{ID: "stm_long", Query: "MERGE", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor, CreatedAt: w.clock.Now(), State: domain.StatementRunning, Write: true, Kind: "MERGE"}
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(t, tx.InsertStatement(ctx, st))
 		require.NoError(t, tx.UpdateStatement(ctx, st, nil))
 		actor := domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID)}
@@ -306,7 +307,7 @@ func TestATableThatAStatementIsAtIsPutOff(t *testing.T) {
 	w.tick()
 	w.tick()
 	require.Contains(t, w.latest().Message, "A statement that writes")
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		st.State = domain.StatementSucceeded
 		return tx.UpdateStatement(ctx, st, nil)
 	})
@@ -330,14 +331,14 @@ func TestMaintenanceOfADroppedTable(t *testing.T) {
 	w.night()
 	w.change(ctx, "events", func(*domain.LakeTable) {})
 	w.tick()
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		return second(tx.DropLakeTable(ctx, table.ID, w.clock.Now(), w.clock.Now(), false))
 	})
 	w.clock.move(5 * time.Minute)
 	w.until(w.over)
 	require.Equal(t, domain.MaintenanceSkipped, w.latest().State)
 	require.Equal(t, domain.CodeNotFound, code(second(w.server.OfTable(ctx, w.admin, table.ID))))
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(t, tx.ForgetLakeTable(ctx, table.ID))
 		return tx.DeleteDatabase(ctx, w.database)
 	})
@@ -382,7 +383,7 @@ func TestMaintenanceIsNoLineage(t *testing.T) {
 	release := w.engines.hold()
 	w.until(func() bool { return len(w.engines.statements()) == 1 })
 	typed := domain.Statement{ID: "stm_typed", Query: "INSERT", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor, CreatedAt: w.clock.Now(), State: domain.StatementRunning}
-	in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(t, tx.InsertStatement(ctx, typed))
 		for _, id := range []domain.StatementID{w.latest().Statement, typed.ID} {
 			require.NoError(t, tx.InsertLineage(ctx, []domain.LineageEntry{{

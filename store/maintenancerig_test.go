@@ -45,7 +45,7 @@ func newUpkeep(t *testing.T) *upkeep {
 	w := &upkeep{tenant: newTenant(t, s, "ours"), dsn: dsn}
 	w.engines = &scripted{w: w, on: map[domain.AgentID]int{}}
 	w.server = w.replica(s)
-	in(t, s, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		d, err := tx.FindDatabase(ctx, "lake")
 		w.database = d.ID
 		return err
@@ -60,12 +60,12 @@ func (w *upkeep) replica(s *store.Store) *domain.Maintenances {
 	bucket, err := objects.Open("file://" + w.t.(*testing.T).TempDir())
 	require.NoError(w.t, err)
 	statements := domain.NewStatements(domain.StatementOptions{
-		Store: s, System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: "rep_1",
+		Store: store.For[domain.StatementModTx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: "rep_1",
 		Report: func(err error) { w.t.Log(err) },
 	})
 	w.t.Cleanup(func() { statements.Close(); _ = bucket.Close() })
 	return &domain.Maintenances{
-		Store: s, System: s.System(), Topics: s.Topics(), Clock: w.clock, Statements: statements,
+		Store: store.For[domain.MaintenanceModTx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Statements: statements,
 		Rows: func([]byte) ([]byte, error) { return []byte(`[["deleted_data_files_count", 4]]`), nil },
 	}
 }
@@ -177,7 +177,7 @@ func (e *scripted) commit(ctx context.Context, st domain.EngineStatement) {
 
 // change commits to the table with the name.
 func (w *upkeep) change(ctx context.Context, name string, fn func(*domain.LakeTable)) {
-	err := w.store.In(ctx, w.admin, func(tx domain.Tx) error {
+	err := w.store.In(ctx, w.admin, func(tx *store.Tx) error {
 		t, err := tx.FindLakeTable(ctx, "lake", "public", name)
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func (w *upkeep) table(name string, changes ...func(*domain.LakeTable)) domain.L
 	for _, change := range changes {
 		change(&t)
 	}
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error { return second(tx.InsertLakeTable(ctx, t, false)) })
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error { return second(tx.InsertLakeTable(ctx, t, false)) })
 	return t
 }
 
@@ -211,7 +211,7 @@ func (w *upkeep) table(name string, changes ...func(*domain.LakeTable)) domain.L
 func (w *upkeep) warehouse(name string) domain.Machine {
 	w.t.Helper()
 	var m domain.Machine
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) (err error) {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) (err error) {
 		m, err = tx.MachineByName(ctx, domain.KindWarehouse, name)
 		if !domain.IsCode(err, domain.CodeNotFound) {
 			return err
@@ -229,7 +229,7 @@ func (w *upkeep) warehouse(name string) domain.Machine {
 // runs marks the warehouse as running, with its agent connected.
 func (w *upkeep) runs(m domain.Machine) {
 	w.t.Helper()
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		m.State, m.Released, m.Made = domain.MachineRunning, false, true
 		require.NoError(w.t, tx.UpdateMachine(ctx, m))
 		agent, err := tx.LockAgent(ctx, m.AgentID)
@@ -243,7 +243,7 @@ func (w *upkeep) runs(m domain.Machine) {
 // rests marks the warehouse as stopped.
 func (w *upkeep) rests(m domain.Machine) {
 	w.t.Helper()
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		m.State, m.Released, m.Made = domain.MachineStopped, true, false
 		return tx.UpdateMachine(ctx, m)
 	})

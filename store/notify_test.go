@@ -23,7 +23,7 @@ func two(t testing.TB) (here, there *store.Store, scope domain.Scope) {
 }
 
 func notify(t testing.TB, s *store.Store, scope domain.Scope, topics ...domain.Topic) {
-	in(t, s, scope, func(_ context.Context, tx domain.Tx) error {
+	in(t, s, scope, func(_ context.Context, tx *store.Tx) error {
 		tx.Notify(topics...)
 		return nil
 	})
@@ -64,7 +64,7 @@ func TestNothingWakesBeforeTheCommitOrAfterARollback(t *testing.T) {
 	defer stop()
 	far, stopFar := there.Topics().Subscribe("a")
 	defer stopFar()
-	err := here.In(t.Context(), scope, func(tx domain.Tx) error {
+	err := here.In(t.Context(), scope, func(tx *store.Tx) error {
 		tx.Notify("a")
 		settled(t, here, there, scope)
 		settled(t, there, here, scope)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // event is an OpenLineage event of the numbered run.
@@ -163,7 +164,7 @@ func TestReportsAreBounded(t *testing.T) {
 	for i := range 500 {
 		events = append(events, w.event("START", 1000+i, fmt.Sprintf(`{"namespace":"m","name":"lake.public.clean"},{"namespace":"s3://b","name":"d%d"}`, i), `{"namespace":"file","name":"/lake/clean"}`)...)
 	}
-	counted := &countingStore{Store: w.store}
+	counted := &countingStore{Store: store.For[domain.LineageModTx](w.store)}
 	lineages := *w.lineages
 	lineages.Store = counted
 	require.NoError(t, lineages.Report(t.Context(), w.admin, events))
@@ -175,38 +176,38 @@ func TestReportsAreBounded(t *testing.T) {
 
 // countingStore counts how often lineage is read and written.
 type countingStore struct {
-	domain.Store
+	domain.Store[domain.LineageModTx]
 	finds, inserts int
 }
 
 // In implements domain.Store.
-func (c *countingStore) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
-	return c.Store.In(ctx, s, func(tx domain.Tx) error { return fn(countingTx{tx, c}) })
+func (c *countingStore) In(ctx context.Context, s domain.Scope, fn func(domain.LineageModTx) error) error {
+	return c.Store.In(ctx, s, func(tx domain.LineageModTx) error { return fn(countingTx{tx, c}) })
 }
 
 type countingTx struct {
-	domain.Tx
+	domain.LineageModTx
 	of *countingStore
 }
 
 func (c countingTx) LakeTablesNamed(ctx context.Context, names []domain.LakeTableName) ([]domain.LakeTable, error) {
 	c.of.finds++
-	return c.Tx.LakeTablesNamed(ctx, names)
+	return c.LineageModTx.LakeTablesNamed(ctx, names)
 }
 
 func (c countingTx) LakeTablesAt(ctx context.Context, locations []string) (map[string]domain.LakeTable, error) {
 	c.of.finds++
-	return c.Tx.LakeTablesAt(ctx, locations)
+	return c.LineageModTx.LakeTablesAt(ctx, locations)
 }
 
 func (c countingTx) FindLakeTable(ctx context.Context, database, schema, name string) (domain.LakeTable, error) {
 	c.of.finds++
-	return c.Tx.FindLakeTable(ctx, database, schema, name)
+	return c.LineageModTx.FindLakeTable(ctx, database, schema, name)
 }
 
 func (c countingTx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact) error {
 	c.of.inserts++
-	return c.Tx.InsertLineageFacts(ctx, facts)
+	return c.LineageModTx.InsertLineageFacts(ctx, facts)
 }
 
 // TestReportedByATask: reports of a task's process belong to its run. What the catalog saw it do
@@ -269,7 +270,7 @@ func TestLineageEvents(t *testing.T) {
 	r := &receiver{fail: errors.New("away")}
 	var reported []error
 	emitter := &domain.LineageEmitter{
-		Store: w.store, Outbox: w.system, Receiver: r, Clock: w.clock, URL: "http://here", CatalogURL: "http://here/api/v1/iceberg", Report: func(err error) { reported = append(reported, err) },
+		Store: store.For[domain.LineageModTx](w.store), Outbox: w.system, Receiver: r, Clock: w.clock, URL: "http://here", CatalogURL: "http://here/api/v1/iceberg", Report: func(err error) { reported = append(reported, err) },
 	}
 	deliver := func() error { _, err := emitter.Deliver(t.Context()); return err }
 	require.NoError(t, deliver(), "there is nothing to tell")
@@ -315,10 +316,10 @@ func TestLineageEvents(t *testing.T) {
 	require.NoError(t, deliver())
 	require.ErrorContains(t, reported[3], "2 OpenLineage events were dropped")
 
-	var none *domain.LineageEmitter = &domain.LineageEmitter{Store: w.store, Outbox: w.system, Clock: w.clock, Report: emitter.Report}
+	var none *domain.LineageEmitter = &domain.LineageEmitter{Store: store.For[domain.LineageModTx](w.store), Outbox: w.system, Clock: w.clock, Report: emitter.Report}
 	_, err := none.Deliver(t.Context())
 	require.NoError(t, err)
-	w.in(func(ctx context.Context, tx domain.Tx) error {
+	w.in(func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.UpdateRun(ctx, run, func(r *domain.Run) error { r.Status = domain.RunRunning; return nil })
 		return err
 	})

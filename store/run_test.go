@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // atOnce runs fn n times concurrently and returns the errors' codes, counted.
@@ -216,7 +217,7 @@ func TestReportsAtOnce(t *testing.T) {
 
 func (w *tenant) attemptsOf(id domain.AttemptID) (a domain.Attempt) {
 	w.t.Helper()
-	in(w.t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) (err error) {
+	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) (err error) {
 		a, err = tx.Attempt(ctx, id)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 func (w *tenant) scheduled(cron string, spec domain.JobSpec) domain.Job {
@@ -92,7 +93,7 @@ func TestAScheduleWithNothingToRun(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	empty, full := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"}), w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
-	require.NoError(t, w.store.In(ctx, w.admin, func(tx domain.Tx) error {
+	require.NoError(t, w.store.In(ctx, w.admin, func(tx *store.Tx) error {
 		return second(tx.UpdateJob(ctx, empty.ID, func(j *domain.Job) error {
 			j.Command = ""
 			return nil

@@ -121,8 +121,8 @@ func (s *Store) Writable(ctx context.Context) error {
 // maxTries bounds the tries of a transaction that loses a deadlock or a serialization conflict.
 const maxTries = 4
 
-// In implements domain.Store. It adds two round trips to those of fn.
-func (s *Store) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) error {
+// In runs fn as domain.Store does. It adds two round trips to those of fn.
+func (s *Store) In(ctx context.Context, scope domain.Scope, fn func(*Tx) error) error {
 	if err := scope.Valid(); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func orCancelled(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
-func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) (err error) {
+func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(*Tx) error) (err error) {
 	conn, err := s.begin(ctx, scope)
 	if err != nil {
 		return err

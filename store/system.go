@@ -20,7 +20,12 @@ type System struct {
 	keys *shared[string, auth.Key] // by the hash of their secret; see APIKey
 }
 
-var _ domain.System = (*System)(nil)
+var (
+	_ domain.MachineModSystem     = (*System)(nil)
+	_ domain.JobModSystem         = (*System)(nil)
+	_ domain.StatementModSystem   = (*System)(nil)
+	_ domain.MaintenanceModSystem = (*System)(nil)
+)
 
 // DueRuns implements domain.System. It returns runs with a ready task whose agent is connected and
 // has a free slot. It also returns, of the pending runs blocked by their job's limit, the oldest

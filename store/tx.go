@@ -22,7 +22,16 @@ type Tx struct {
 	held      domain.Actor // the writer that cannot end before the transaction does
 }
 
-var _ domain.Tx = (*Tx)(nil)
+var (
+	_ domain.IdentityModTx    = (*Tx)(nil)
+	_ domain.QuotaModTx       = (*Tx)(nil)
+	_ domain.LakeModTx        = (*Tx)(nil)
+	_ domain.MachineModTx     = (*Tx)(nil)
+	_ domain.JobModTx         = (*Tx)(nil)
+	_ domain.LineageModTx     = (*Tx)(nil)
+	_ domain.StatementModTx   = (*Tx)(nil)
+	_ domain.MaintenanceModTx = (*Tx)(nil)
+)
 
 // Notify implements domain.Tx.
 func (t *Tx) Notify(topics ...domain.Topic) { t.topics = append(t.topics, topics...) }

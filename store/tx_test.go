@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/storetest"
 )
 
@@ -25,26 +26,26 @@ const openTransactions = `SELECT count(*) FROM pg_stat_activity WHERE datname = 
 func TestInCommitsAndRollsBack(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	insert := func(tx domain.Tx, key string) error {
+	insert := func(tx *store.Tx, key string) error {
 		_, _, _, err := tx.ClaimKey(ctx, "test", key, []byte("hash"))
 		return err
 	}
 	claimed := func(key string) (there bool) {
-		in(t, w.store, w.admin, func(ctx context.Context, tx domain.Tx) error {
+		in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 			fresh, _, _, err := tx.ClaimKey(ctx, "test", key, []byte("hash"))
 			there = !fresh
 			return err
 		})
 		return there
 	}
-	require.NoError(t, w.store.In(ctx, w.admin, func(tx domain.Tx) error { return insert(tx, "kept") }))
+	require.NoError(t, w.store.In(ctx, w.admin, func(tx *store.Tx) error { return insert(tx, "kept") }))
 	require.True(t, claimed("kept"))
-	err := w.store.In(ctx, w.admin, func(tx domain.Tx) error { return errors.Join(insert(tx, "undone"), errMine) })
+	err := w.store.In(ctx, w.admin, func(tx *store.Tx) error { return errors.Join(insert(tx, "undone"), errMine) })
 	require.ErrorIs(t, err, errMine)
 	require.False(t, claimed("undone"))
 
 	require.Panics(t, func() {
-		_ = w.store.In(ctx, w.admin, func(tx domain.Tx) error { _ = insert(tx, "panic"); panic("a bug") })
+		_ = w.store.In(ctx, w.admin, func(tx *store.Tx) error { _ = insert(tx, "panic"); panic("a bug") })
 	})
 	require.False(t, claimed("panic"))
 }
@@ -53,8 +54,8 @@ func TestInCommitsAndRollsBack(t *testing.T) {
 // with a rollback and no error.
 func TestAFailureThatIsPassedOverDoesNotCommit(t *testing.T) {
 	w := newTenant(t, open(t), "one")
-	for name, notify := range map[string]func(domain.Tx){"with": func(tx domain.Tx) { tx.Notify("x") }, "without": func(domain.Tx) {}} {
-		err := w.store.In(t.Context(), w.admin, func(tx domain.Tx) error {
+	for name, notify := range map[string]func(*store.Tx){"with": func(tx *store.Tx) { tx.Notify("x") }, "without": func(*store.Tx) {}} {
+		err := w.store.In(t.Context(), w.admin, func(tx *store.Tx) error {
 			notify(tx)
 			_, _, _, err := tx.ClaimKey(t.Context(), "a\x00b", "k", nil)
 			require.Error(t, err)
@@ -68,24 +69,24 @@ func TestACancelledRequestLeavesNothingOpen(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	job := w.job(domain.JobSpec{Command: "true"})
-	read := func(ctx context.Context, tx domain.Tx) error {
+	read := func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.LockJob(ctx, job.ID)
 		return err
 	}
 	for moment, do := range map[string]func(context.Context, func()) error{
 		"before": func(ctx context.Context, cancel func()) error {
 			cancel()
-			return s.In(ctx, w.admin, func(tx domain.Tx) error { return read(ctx, tx) })
+			return s.In(ctx, w.admin, func(tx *store.Tx) error { return read(ctx, tx) })
 		},
 		"between": func(ctx context.Context, cancel func()) error {
-			return s.In(ctx, w.admin, func(tx domain.Tx) error {
+			return s.In(ctx, w.admin, func(tx *store.Tx) error {
 				require.NoError(t, read(ctx, tx))
 				cancel()
 				return read(ctx, tx)
 			})
 		},
 		"before the commit": func(ctx context.Context, cancel func()) error {
-			return s.In(ctx, w.admin, func(tx domain.Tx) error {
+			return s.In(ctx, w.admin, func(tx *store.Tx) error {
 				err := read(ctx, tx)
 				cancel()
 				return err
@@ -95,7 +96,7 @@ func TestACancelledRequestLeavesNothingOpen(t *testing.T) {
 			held, release := make(chan struct{}), make(chan struct{})
 			var holder sync.WaitGroup
 			holder.Go(func() {
-				_ = s.In(context.Background(), w.admin, func(tx domain.Tx) error {
+				_ = s.In(context.Background(), w.admin, func(tx *store.Tx) error {
 					err := read(context.Background(), tx)
 					close(held)
 					<-release
@@ -108,7 +109,7 @@ func TestACancelledRequestLeavesNothingOpen(t *testing.T) {
 				untilSomebodyWaits(t, db)
 				cancel()
 			})
-			err := s.In(ctx, w.admin, func(tx domain.Tx) error { return read(ctx, tx) })
+			err := s.In(ctx, w.admin, func(tx *store.Tx) error { return read(ctx, tx) })
 			close(release)
 			holder.Wait()
 			waits.Wait()
@@ -146,7 +147,7 @@ func TestAConnectionThatIsKilled(t *testing.T) {
 		execute(t, db, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 			AND query NOT LIKE 'LISTEN%'`)
 	}
-	err := s.In(t.Context(), w.admin, func(tx domain.Tx) error {
+	err := s.In(t.Context(), w.admin, func(tx *store.Tx) error {
 		if _, _, _, err := tx.ClaimKey(t.Context(), "test", "k", []byte("h")); err != nil {
 			return err
 		}
@@ -155,10 +156,10 @@ func TestAConnectionThatIsKilled(t *testing.T) {
 		return err
 	})
 	require.Equal(t, domain.CodeUnavailable, code(err), "%v", err)
-	err = s.In(t.Context(), w.admin, func(domain.Tx) error { kill(); return nil })
+	err = s.In(t.Context(), w.admin, func(*store.Tx) error { kill(); return nil })
 	require.Equal(t, domain.CodeUnavailable, code(err), "in the commit: %v", err)
 	for range 30 {
-		in(t, s, w.admin, func(ctx context.Context, tx domain.Tx) error {
+		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
 			_, err := tx.Workspace(ctx)
 			return err
 		})
@@ -175,7 +176,7 @@ func TestADatabaseThatRestarts(t *testing.T) {
 			w := newTenant(t, open(t), "one")
 			ctx := t.Context()
 			w.fill(24)
-			err := w.store.In(ctx, w.admin, func(tx domain.Tx) error {
+			err := w.store.In(ctx, w.admin, func(tx *store.Tx) error {
 				restart(t)
 				_, err := tx.Workspace(ctx)
 				return err
@@ -197,7 +198,7 @@ func (w *tenant) fill(n int) {
 	ready.Add(n)
 	for range n {
 		all.Go(func() {
-			_ = w.store.In(context.Background(), w.admin, func(domain.Tx) error {
+			_ = w.store.In(context.Background(), w.admin, func(*store.Tx) error {
 				ready.Done()
 				ready.Wait()
 				return nil
@@ -217,7 +218,7 @@ func TestDeadlocksAreTriedAgain(t *testing.T) {
 	tries := make(chan int, 10)
 	lock := func(first, second domain.JobID) error {
 		try := 0
-		return w.store.In(ctx, w.admin, func(tx domain.Tx) error {
+		return w.store.In(ctx, w.admin, func(tx *store.Tx) error {
 			try++
 			tries <- try
 			if _, err := tx.LockJob(ctx, first); err != nil {

@@ -74,7 +74,7 @@ func TestWhatAHeartbeatTellsOfEnginesIsKept(t *testing.T) {
 	woken(t, wake, "an engine is there")
 	require.Equal(t, []domain.Engine{duckdb, trino}, r.get().EnginesNow())
 
-	counted := &heartbeats{Store: r.store}
+	counted := &heartbeats{Store: store.For[domain.JobModTx](r.store)}
 	r.services.Agents.Store = counted
 	agent.reports(duckdb, trino)
 	agent.reports()
@@ -91,30 +91,30 @@ func TestWhatAHeartbeatTellsOfEnginesIsKept(t *testing.T) {
 
 // heartbeats counts what heartbeats read and write about machines.
 type heartbeats struct {
-	domain.Store
+	domain.Store[domain.JobModTx]
 	reads, writes int
 }
 
 // In implements domain.Store.
-func (h *heartbeats) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
-	return h.Store.In(ctx, s, func(tx domain.Tx) error { return fn(heartbeatTx{tx, h}) })
+func (h *heartbeats) In(ctx context.Context, s domain.Scope, fn func(domain.JobModTx) error) error {
+	return h.Store.In(ctx, s, func(tx domain.JobModTx) error { return fn(heartbeatTx{tx, h}) })
 }
 
 type heartbeatTx struct {
-	domain.Tx
+	domain.JobModTx
 	h *heartbeats
 }
 
 // Machine implements domain.MachineTx.
 func (t heartbeatTx) Machine(ctx context.Context, id domain.MachineID) (domain.Machine, error) {
 	t.h.reads++
-	return t.Tx.Machine(ctx, id)
+	return t.JobModTx.Machine(ctx, id)
 }
 
 // SetEngines implements domain.MachineTx.
 func (t heartbeatTx) SetEngines(ctx context.Context, agent domain.AgentID, engines []domain.Engine) error {
 	t.h.writes++
-	return t.Tx.SetEngines(ctx, agent, engines)
+	return t.JobModTx.SetEngines(ctx, agent, engines)
 }
 
 func TestAWarehousesAgentIsToldItsSettings(t *testing.T) {
@@ -157,7 +157,7 @@ func TestWarehousesFromBeforeTrino(t *testing.T) {
 	}
 	require.NoError(t, store.Migrate(t.Context(), dsn))
 	s := connect(t, dsn)
-	in(t, s, domain.SystemScope("ws_1", "test"), func(ctx context.Context, tx domain.Tx) error {
+	in(t, s, domain.SystemScope("ws_1", "test"), func(ctx context.Context, tx *store.Tx) error {
 		warehouse, err := tx.Machine(ctx, "wh_1")
 		require.NoError(t, err)
 		require.Equal(t, []any{"duckdb", 1, domain.TrinoFirstWrite}, []any{warehouse.WriteEngine, warehouse.Nodes, warehouse.TrinoStart})

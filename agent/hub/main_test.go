@@ -108,7 +108,7 @@ func (w *world) replica(id string) *replica {
 	r := &replica{w: w, id: id, db: db, log: &logBuffer{}}
 	r.keys, err = auth.NewKeys(ctx, system, clock)
 	require.NoError(t, err)
-	r.auth = auth.NewService(system, db, r.keys, clock)
+	r.auth = auth.NewService(system, store.For[domain.Tx](db), r.keys, clock)
 	bucket, err := objects.Open("file://" + t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = bucket.Close() })
@@ -117,12 +117,12 @@ func (w *world) replica(id string) *replica {
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	r.sessions = hub.NewSessions(hub.Options{Replicas: system, Tokens: r.keys, Replica: id, Clock: clock})
 	outbox := domain.NewOutbox(r.sessions, func(err error) { log.Warn("undelivered", "error", err) })
-	runs := &domain.Runs{Store: db, System: system, Topics: db.Topics(), Clock: clock, Tokens: tokens{r.keys}, Outbox: outbox}
+	runs := &domain.Runs{Store: store.For[domain.JobModTx](db), System: system, Topics: db.Topics(), Clock: clock, Tokens: tokens{r.keys}, Outbox: outbox}
 	r.services = domain.Services{
-		Clock: clock, Instance: &domain.Instance{Store: system, Clock: clock}, APIKeys: &domain.APIKeys{Store: db, Clock: clock},
-		Agents: &domain.Agents{Store: db, System: system, Topics: db.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: id},
-		Jobs:   &domain.Jobs{Store: db, Clock: clock}, Runs: runs, Quotas: &domain.Quotas{Store: db},
-		Logs: &domain.Logs{Store: db, Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
+		Clock: clock, Instance: &domain.Instance{Store: system, Clock: clock}, APIKeys: &domain.APIKeys{Store: store.For[domain.IdentityModTx](db), Clock: clock},
+		Agents: &domain.Agents{Store: store.For[domain.JobModTx](db), System: system, Topics: db.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: id},
+		Jobs:   &domain.Jobs{Store: store.For[domain.JobModTx](db), Clock: clock}, Runs: runs, Quotas: &domain.Quotas{Store: store.For[domain.QuotaModTx](db)},
+		Logs: &domain.Logs{Store: store.For[domain.JobModTx](db), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
 	}
 	carry, stop := context.WithCancel(context.Background())
 	var carrying sync.WaitGroup

@@ -10,13 +10,14 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/store"
 )
 
 // warehouse changes the workspace's first warehouse, and returns it.
-func (w *world) warehouse(change func(domain.Tx, *domain.Machine) error) (now domain.Machine) {
+func (w *world) warehouse(change func(*store.Tx, *domain.Machine) error) (now domain.Machine) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	require.NoError(w.t, w.first.db.In(ctx, w.system, func(tx domain.Tx) error {
+	require.NoError(w.t, w.first.db.In(ctx, w.system, func(tx *store.Tx) error {
 		m, err := tx.MachineByName(ctx, domain.KindWarehouse, "default")
 		if err != nil {
 			return err
@@ -34,7 +35,7 @@ func (w *world) warehouse(change func(domain.Tx, *domain.Machine) error) (now do
 func (w *world) start() {
 	w.t.Helper()
 	bootstrap := domain.NewBootstrapToken()
-	w.warehouse(func(tx domain.Tx, m *domain.Machine) error {
+	w.warehouse(func(tx *store.Tx, m *domain.Machine) error {
 		m.Nodes = 2
 		if err := m.Apply(domain.EventStart, "", time.Now()); err != nil {
 			return err
@@ -48,7 +49,7 @@ func (w *world) start() {
 
 func (w *world) engines() []domain.Engine {
 	w.t.Helper()
-	return w.warehouse(func(domain.Tx, *domain.Machine) error { return nil }).EnginesNow()
+	return w.warehouse(func(*store.Tx, *domain.Machine) error { return nil }).EnginesNow()
 }
 
 func TestAWarehousesAgentTellsOfItsEnginesAndIsToldItsSettings(t *testing.T) {
@@ -64,7 +65,7 @@ func TestAWarehousesAgentTellsOfItsEnginesAndIsToldItsSettings(t *testing.T) {
 	duckdb := domain.Engine{Name: "duckdb", Version: "1.5.5"}
 	require.Equal(t, []domain.Engine{duckdb, {Name: "trino", Version: "476", State: domain.EngineStopped}}, w.engines())
 
-	w.warehouse(func(_ domain.Tx, m *domain.Machine) error {
+	w.warehouse(func(_ *store.Tx, m *domain.Machine) error {
 		m.Nodes, m.TrinoStart = 4, domain.TrinoWithWarehouse
 		return nil
 	})

@@ -71,9 +71,9 @@ func replica(t testing.TB, dsn string, db *sql.DB, c *clock) *instance {
 	keys, err := auth.NewKeys(t.Context(), s.System(), c)
 	require.NoError(t, err)
 	return &instance{
-		t: t, dsn: dsn, store: s, db: db, clock: c, keys: keys, auth: auth.NewService(s.System(), s, keys, c),
-		members: &domain.Members{Store: s, Clock: c}, apiKeys: &domain.APIKeys{Store: s, Clock: c}, root: &domain.Instance{Store: s.System(), Clock: c},
-		agents: &domain.Agents{Store: s, System: s.System(), Topics: s.Topics(), Clock: c, Lease: domain.DefaultLease, Replica: "rep_1"},
+		t: t, dsn: dsn, store: s, db: db, clock: c, keys: keys, auth: auth.NewService(s.System(), store.For[domain.Tx](s), keys, c),
+		members: &domain.Members{Store: store.For[domain.IdentityModTx](s), Clock: c}, apiKeys: &domain.APIKeys{Store: store.For[domain.IdentityModTx](s), Clock: c}, root: &domain.Instance{Store: s.System(), Clock: c},
+		agents: &domain.Agents{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: c, Lease: domain.DefaultLease, Replica: "rep_1"},
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 // Service signs users in and out, and authenticates every kind of credential.
 type Service struct {
 	store   Store
-	tenants domain.Store
+	tenants domain.Store[domain.Tx]
 	clock   domain.Clock
 	keys    *Keys
 	hashing hashing
@@ -32,7 +32,7 @@ type Service struct {
 }
 
 // NewService returns the service.
-func NewService(store Store, tenants domain.Store, keys *Keys, clock domain.Clock) *Service {
+func NewService(store Store, tenants domain.Store[domain.Tx], keys *Keys, clock domain.Clock) *Service {
 	return &Service{
 		store: store, tenants: tenants, clock: clock, keys: keys, hashing: newHashing(),
 		byAddress: newFailures(failuresByAddress),

@@ -25,7 +25,7 @@ func (c *Catalog) Commit(ctx context.Context, s domain.Scope, ch Change, key Key
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	l, err := c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+	l, err := c.onceLoaded(ctx, s, key, func(record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
 		o, err := c.look(ctx, s, ch)
 		if err != nil {
 			return Loaded{}, err
@@ -109,7 +109,7 @@ func (c *Catalog) CommitAll(ctx context.Context, s domain.Scope, database string
 			named[name] = true
 		}
 	}
-	_, err := once(ctx, c, s, key, func(record func(domain.Tx, nothing) error) (nothing, error) {
+	_, err := once(ctx, c, s, key, func(record func(domain.LakeModTx, nothing) error) (nothing, error) {
 		return retried(ctx, c, s, all, func([]*tableLock) (nothing, error) { return nothing{}, c.commitAll(ctx, s, all, record) })
 	})
 	c.lostRace(ctx, s, all, err)
@@ -119,7 +119,7 @@ func (c *Catalog) CommitAll(ctx context.Context, s domain.Scope, database string
 // maxChanges bounds the tables of one transaction.
 const maxChanges = 100
 
-func (c *Catalog) commitAll(ctx context.Context, s domain.Scope, all []Change, record func(domain.Tx, nothing) error) error {
+func (c *Catalog) commitAll(ctx context.Context, s domain.Scope, all []Change, record func(domain.LakeModTx, nothing) error) error {
 	ready := make([]*prepared, len(all))
 	for i, ch := range all {
 		var err error
@@ -133,7 +133,7 @@ func (c *Catalog) commitAll(ctx context.Context, s domain.Scope, all []Change, r
 	if record == nil {
 		return c.finalize(ctx, s, ready, nil)
 	}
-	return c.finalize(ctx, s, ready, func(tx domain.Tx) error { return record(tx, nothing{}) })
+	return c.finalize(ctx, s, ready, func(tx domain.LakeModTx) error { return record(tx, nothing{}) })
 }
 
 // lockName names the lock of the changed table within this process.

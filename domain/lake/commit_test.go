@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/store"
 )
 
 // together runs fn n times concurrently.
@@ -317,7 +318,7 @@ func TestLineage(t *testing.T) {
 	r.create("public", "t")
 	r.client("t").append(t, 1)
 	task, statement := r.as(domain.ActorRun, "att_1", domain.RoleEditor), r.as(domain.ActorStatement, "stm_1", domain.RoleEditor)
-	require.NoError(t, r.store.In(t.Context(), r.scope, func(tx domain.Tx) error {
+	require.NoError(t, r.store.In(t.Context(), r.scope, func(tx *store.Tx) error {
 		return tx.InsertStatement(t.Context(), domain.Statement{
 			ID: "stm_1", Query: "INSERT", Database: "lake", Schema: "public", CreatedBy: r.scope.Actor(), Role: domain.RoleEditor, CreatedAt: r.clock.Now(),
 			State: domain.StatementRunning, Replica: "r1",
@@ -331,7 +332,7 @@ func TestLineage(t *testing.T) {
 	_, err = r.catalog.Load(t.Context(), task, ref("public", "t"), domain.KindTable, lake.LoadOptions{})
 	require.NoError(t, err)
 	of := func(s domain.Scope) (found domain.Lineage) {
-		require.NoError(t, r.store.In(t.Context(), r.scope, func(tx domain.Tx) (err error) {
+		require.NoError(t, r.store.In(t.Context(), r.scope, func(tx *store.Tx) (err error) {
 			found, err = tx.LineageOf(t.Context(), s.Actor())
 			return err
 		}))

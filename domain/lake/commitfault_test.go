@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/store"
 )
 
 // faulty is a storage that fails on request.
@@ -59,7 +60,7 @@ func TestStorageThatFails(t *testing.T) {
 
 // breaking is a store whose commits report no result, whether they succeed or fail.
 type breaking struct {
-	domain.Store
+	domain.Store[domain.LakeModTx]
 	mode atomic.Int32
 }
 
@@ -72,14 +73,14 @@ const (
 
 var errAway = domain.Errorf(domain.CodeUnavailable, "The database does not answer.")
 
-func (b *breaking) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
+func (b *breaking) In(ctx context.Context, s domain.Scope, fn func(domain.LakeModTx) error) error {
 	wrote := false
 	mode := b.mode.Load()
-	err := b.Store.In(ctx, s, func(tx domain.Tx) error {
+	err := b.Store.In(ctx, s, func(tx domain.LakeModTx) error {
 		if mode == modeAway+1 {
 			return errAway
 		}
-		w := &watched{Tx: tx}
+		w := &watched{LakeModTx: tx}
 		err := fn(w)
 		wrote = w.wrote
 		if err == nil && wrote && mode == modeUndone {
@@ -98,13 +99,13 @@ func (b *breaking) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) er
 
 // watched observes pointer swaps.
 type watched struct {
-	domain.Tx
+	domain.LakeModTx
 	wrote bool
 }
 
 func (w *watched) SwapLakeTable(ctx context.Context, t domain.LakeTable, old string) (bool, error) {
 	w.wrote = true
-	return w.Tx.SwapLakeTable(ctx, t, old)
+	return w.LakeModTx.SwapLakeTable(ctx, t, old)
 }
 
 // TestDatabaseGoneAtCommit: the outcome is determined if possible. If not, the error says so, and
@@ -112,7 +113,7 @@ func (w *watched) SwapLakeTable(ctx context.Context, t domain.LakeTable, old str
 func TestDatabaseGoneAtCommit(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
-	b := &breaking{Store: r.store}
+	b := &breaking{Store: store.For[domain.LakeModTx](r.store)}
 	broken := lake.New(lake.Options{Store: b, System: r.store.System(), Files: r.files, Clock: r.clock})
 	set := func(value string) error {
 		_, err := broken.Commit(t.Context(), r.scope, lake.Change{
@@ -130,7 +131,7 @@ func TestDatabaseGoneAtCommit(t *testing.T) {
 	require.Len(t, r.onDisk(), 2)
 	reserve := func(of domain.Actor) {
 		for range 3 {
-			require.NoError(t, r.store.In(t.Context(), r.scope, func(tx domain.Tx) error {
+			require.NoError(t, r.store.In(t.Context(), r.scope, func(tx *store.Tx) error {
 				return tx.NoteLostRace(t.Context(), r.load("public", "t").Table.ID, of, r.clock.Now(), r.clock.Now().Add(10*time.Second))
 			}))
 		}

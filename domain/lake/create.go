@@ -30,7 +30,7 @@ func (c *Catalog) newTarget(ctx context.Context, s domain.Scope, r Ref, kind dom
 		ID: domain.NewTableID(), Kind: kind, Schema: r.Schema, Name: r.Name, CreatedBy: s.Actor(), UpdatedBy: s.Actor(), CreatedAt: c.Clock.Now(),
 	}
 	p.row.UpdatedAt = p.row.CreatedAt
-	err := c.Store.In(ctx, s, func(tx domain.Tx) error {
+	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
 		d, err := warehouse(ctx, tx, r.Database)
 		if err != nil {
 			return err
@@ -71,7 +71,7 @@ func (c *Catalog) Create(ctx context.Context, s domain.Scope, database, schema s
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
 		p, err := c.newTarget(ctx, s, Ref{database, schema, n.Name}, domain.KindTable, n.Location)
 		if err != nil {
 			return Loaded{}, err

@@ -86,7 +86,7 @@ func (c *Catalog) DataFiles(ctx context.Context, s domain.Scope, id domain.Table
 		Table    domain.TableID
 		Snapshot *int64
 	}{id, f.Snapshot}
-	after, limit, err := domain.PageAfter(list, filter, p)
+	after, limit, err := p.After(domain.ListName(list, filter))
 	if err != nil {
 		return domain.List[DataFile]{}, err
 	}
@@ -116,7 +116,7 @@ func (c *Catalog) DataFiles(ctx context.Context, s domain.Scope, id domain.Table
 	if err != nil {
 		return domain.List[DataFile]{}, err
 	}
-	return domain.PageOf(list, filter, found, limit, func(d DataFile) string { return d.ordinal }), nil
+	return domain.PageOf(domain.ListName(list, filter), found, limit, func(d DataFile) string { return d.ordinal }), nil
 }
 
 // bounds limit what one request reads of a table's files, and what it may add to a table.

@@ -39,7 +39,7 @@ func (e *Erasure) validate() error {
 func listFile(location, id string) string { return location + "/metadata/erase-" + id + ".names" }
 
 // forget records the erasure in the commit's transaction.
-func (p *prepared) forget(ctx context.Context, tx domain.Tx, now time.Time) error {
+func (p *prepared) forget(ctx context.Context, tx domain.LakeModTx, now time.Time) error {
 	if p.erase == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (c *Catalog) Erase(ctx context.Context) error {
 				continue
 			}
 			failed = append(failed, fmt.Errorf("erasing the files of the list %s: %w", ref.ID, err))
-			err = c.Store.In(ctx, s, func(tx domain.Tx) error { return tx.PostponeLakeErasure(ctx, ref.ID, now) })
+			err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error { return tx.PostponeLakeErasure(ctx, ref.ID, now) })
 			if err != nil { // it would be due again at once
 				return errors.Join(append(failed, err)...)
 			}
@@ -91,7 +91,7 @@ func (c *Catalog) Erase(ctx context.Context) error {
 func (c *Catalog) eraseList(ctx context.Context, s domain.Scope, id string, now time.Time) error {
 	var e domain.LakeErasure
 	var row domain.LakeTable
-	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
 		if e, err = tx.LakeErasure(ctx, id); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (c *Catalog) eraseList(ctx context.Context, s domain.Scope, id string, now 
 	if err := c.Files.Delete(ctx, e.List); err != nil {
 		return err
 	}
-	return c.Store.In(ctx, s, func(tx domain.Tx) error { return tx.DeleteLakeErasure(ctx, id) })
+	return c.Store.In(ctx, s, func(tx domain.LakeModTx) error { return tx.DeleteLakeErasure(ctx, id) })
 }
 
 // eraseNamed erases the listed files in the table's own directories that its metadata does not
@@ -124,7 +124,7 @@ func (c *Catalog) eraseNamed(ctx context.Context, s domain.Scope, e domain.LakeE
 		return err
 	}
 	var directories []string
-	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
 		directories, err = tx.TableLocations(ctx, row.ID)
 		return err
 	})
@@ -180,7 +180,7 @@ func (c *Catalog) eraseUnneeded(ctx context.Context, s domain.Scope, id domain.T
 			checked = t.row.MetadataLocation
 		}
 		batch := some(names, filesAtOnce)
-		err = c.Store.In(ctx, s, func(tx domain.Tx) error {
+		err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
 			row, err := tx.LockLakeTable(ctx, id)
 			if err != nil || row.MetadataLocation != checked {
 				batch = nil

@@ -111,7 +111,7 @@ func (c *Catalog) Snapshots(ctx context.Context, s domain.Scope, id domain.Table
 // pageOver returns one page of a list in memory, whose keys are unique. CodeInvalid if the cursor's
 // row is no longer in the list.
 func pageOver[T any](list string, filter any, all []T, p domain.Page, key func(T) string) (domain.List[T], error) {
-	after, limit, err := domain.PageAfter(list, filter, p)
+	after, limit, err := p.After(domain.ListName(list, filter))
 	if err != nil {
 		return domain.List[T]{}, err
 	}
@@ -122,7 +122,7 @@ func pageOver[T any](list string, filter any, all []T, p domain.Page, key func(T
 		}
 		all = all[i+1:]
 	}
-	return domain.PageOf(list, filter, all[:min(len(all), limit+1)], limit, key), nil
+	return domain.PageOf(domain.ListName(list, filter), all[:min(len(all), limit+1)], limit, key), nil
 }
 
 // HistoryEntry is the moment at which a snapshot became current.

@@ -14,7 +14,8 @@ import (
 
 // Options configure a Catalog.
 type Options struct {
-	Store      domain.Store
+	Store      domain.Store[domain.LakeModTx]
+	Quick      Quick // may be nil
 	System     domain.LakeSystem
 	Files      Files
 	Clock      domain.Clock
@@ -30,12 +31,11 @@ type Catalog struct {
 	lists      *listCache
 	bounds     bounds
 	locks      *tableLocks
-	quick      quick
 	samples    samples
 }
 
-// quick is a store that replaces some transactions by one round trip.
-type quick interface {
+// Quick replaces some transactions by one round trip.
+type Quick interface {
 	// FindLakeTable finds the live table or view with the name; CodeNotFound.
 	FindLakeTable(ctx context.Context, s domain.Scope, database, schema, name string) (domain.LakeTable, error)
 	// NoteLakeTable is FindLakeTable. It also records the scope's actor as reader if the kind
@@ -53,8 +53,7 @@ func New(o Options) *Catalog {
 	if o.Report == nil {
 		o.Report = func(error) {}
 	}
-	quick, _ := o.Store.(quick)
-	return &Catalog{Options: o, cache: newCache(o.CacheBytes), partitions: newPartitionCache(partitionBytes), lists: newBoundedCache[string, []string](listBytes), bounds: usualBounds, locks: newTableLocks(), quick: quick}
+	return &Catalog{Options: o, cache: newCache(o.CacheBytes), partitions: newPartitionCache(partitionBytes), lists: newBoundedCache[string, []string](listBytes), bounds: usualBounds, locks: newTableLocks()}
 }
 
 // Ref names a table or a view.

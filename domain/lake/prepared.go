@@ -137,7 +137,7 @@ var errLost = errors.New("the pointer has moved")
 
 // swap makes the change in its transaction: the pointer, the lineage and the audit row. errLost if
 // another commit was first.
-func (c *Catalog) swap(ctx context.Context, tx domain.Tx, s domain.Scope, p *prepared) error {
+func (c *Catalog) swap(ctx context.Context, tx domain.LakeModTx, s domain.Scope, p *prepared) error {
 	if p.noop {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (c *Catalog) swap(ctx context.Context, tx domain.Tx, s domain.Scope, p *pre
 	return audit(ctx, tx, s, p.action, p.row)
 }
 
-func (p *prepared) point(ctx context.Context, tx domain.Tx) error {
+func (p *prepared) point(ctx context.Context, tx domain.LakeModTx) error {
 	if p.isNew() {
 		done, err := tx.InsertLakeTable(ctx, p.row, p.chosen)
 		switch {
@@ -205,10 +205,10 @@ func overlaid(location string) error {
 
 // finish writes the file of one change, and then swaps its pointer. errLost if another commit was
 // first; the file is deleted then. record may be nil.
-func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
-	var also func(domain.Tx) error
+func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
+	var also func(domain.LakeModTx) error
 	if record != nil {
-		also = func(tx domain.Tx) error { return record(tx, p.row) }
+		also = func(tx domain.LakeModTx) error { return record(tx, p.row) }
 	}
 	if err := c.finalize(ctx, s, []*prepared{p}, also); err != nil {
 		return Loaded{}, err
@@ -218,7 +218,7 @@ func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, recor
 
 // finalize makes all changes together, or none of them. It finishes even if the caller leaves. also
 // runs in the same transaction, and may be nil.
-func (c *Catalog) finalize(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.Tx) error) error {
+func (c *Catalog) finalize(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.LakeModTx) error) error {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	for i, p := range all {
@@ -245,17 +245,17 @@ func (c *Catalog) finalize(ctx context.Context, s domain.Scope, all []*prepared,
 
 // swapAll swaps the pointers. An error after ready leaves the outcome open, unless the database
 // itself refused.
-func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.Tx) error) (ready bool, err error) {
+func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.LakeModTx) error) (ready bool, err error) {
 	if also == nil && len(all) == 1 && c.alone(s, all[0]) {
 		p := all[0]
 		row := domain.NewAudit(s, p.action, domain.OutcomeSuccess, string(p.row.Kind), string(p.row.ID), "")
-		swapped, err := c.quick.SwapLakeTable(ctx, s, p.row, p.old.location, row)
+		swapped, err := c.Quick.SwapLakeTable(ctx, s, p.row, p.old.location, row)
 		if err == nil && !swapped {
 			return false, errLost
 		}
 		return true, err
 	}
-	err = c.changing(ctx, s, func(tx domain.Tx) error {
+	err = c.changing(ctx, s, func(tx domain.LakeModTx) error {
 		ready = false
 		if slices.ContainsFunc(all, func(p *prepared) bool { return p.reserves() || p.isNew() && len(all) > 1 }) {
 			if err := tx.LockLocations(ctx); err != nil {
@@ -280,7 +280,7 @@ func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, 
 
 // alone reports whether the change is only a swap and its audit row.
 func (c *Catalog) alone(s domain.Scope, p *prepared) bool {
-	return c.quick != nil && !noted(s) && !p.isNew() && !p.noop && p.adopts == "" && p.erase == nil && !p.reserves()
+	return c.Quick != nil && !noted(s) && !p.isNew() && !p.noop && p.adopts == "" && p.erase == nil && !p.reserves()
 }
 
 // reserves reports whether the change may reserve a location, which is compared with all others.
@@ -335,7 +335,7 @@ func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, c
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	var row domain.LakeTable
-	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
 		if row, err = tx.LockLakeTable(ctx, p.row.ID); err != nil || row.MetadataLocation != p.old.location || row.DroppedAt != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func (c *Catalog) Purge(ctx context.Context) error {
 				continue
 			}
 			failed = append(failed, fmt.Errorf("purging the table %s: %w", ref.Table, err))
-			err = c.Store.In(ctx, s, func(tx domain.Tx) error { return tx.PostponePurge(ctx, ref.Table, before) })
+			err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error { return tx.PostponePurge(ctx, ref.Table, before) })
 			if err != nil { // it would be due again at once
 				return errors.Join(append(failed, err)...)
 			}
@@ -59,7 +59,7 @@ func (c *Catalog) purge(ctx context.Context, s domain.Scope, id domain.TableID) 
 			return err
 		}
 	}
-	err = c.Store.In(ctx, s, func(tx domain.Tx) error {
+	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
 		if err := tx.ForgetLakeTable(ctx, id); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (c *Catalog) removeFiles(ctx context.Context, s domain.Scope, row domain.La
 		return err
 	}
 	var directories []string
-	err := c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
 		directories, err = tx.TableLocations(ctx, row.ID)
 		return err
 	})

@@ -25,7 +25,7 @@ func (c *Catalog) Register(ctx context.Context, s domain.Scope, database, schema
 		return Loaded{}, err
 	}
 	ch := Change{Ref: Ref{database, schema, n.Name}}
-	return c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
 		return retried(ctx, c, s, []Change{ch}, func([]*tableLock) (Loaded, error) {
 			p, err := c.registration(ctx, s, ch.Ref, n, kind)
 			if err != nil {
@@ -88,7 +88,7 @@ func (c *Catalog) registerTarget(ctx context.Context, s domain.Scope, r Ref, kin
 // overwritten returns the table or view with the name. AlreadyExists if it has the other kind;
 // errLost if it is gone.
 func (c *Catalog) overwritten(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
-	err = c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
 		row, err = tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
 		return err
 	})
@@ -167,7 +167,7 @@ func (p *prepared) properties() map[string]string {
 // adopt takes over the directories of a dropped table. CodeConflict once its purge may have begun:
 // files may be gone.
 func (c *Catalog) adopt(ctx context.Context, s domain.Scope, p *prepared) error {
-	return c.Store.In(ctx, s, func(tx domain.Tx) error {
+	return c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
 		there, err := tx.TableAt(ctx, p.row.Location)
 		switch {
 		case domain.IsCode(err, domain.CodeNotFound):

@@ -75,7 +75,7 @@ func newRig(t testing.TB) *rig {
 	r.sql, err = sql.Open("postgres", dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.sql.Close() })
-	r.databases = &domain.Databases{Store: s, Clock: r.clock}
+	r.databases = &domain.Databases{Store: store.For[domain.LakeModTx](s), Clock: r.clock}
 	r.catalog = r.another(files)
 	r.scope = r.workspace("acme")
 	r.db, err = r.databases.Find(t.Context(), r.scope, "lake")
@@ -86,7 +86,7 @@ func newRig(t testing.TB) *rig {
 // another is the catalog of another replica, with the given files.
 func (r *rig) another(files lake.Files) *lake.Catalog {
 	var mu sync.Mutex
-	return lake.New(lake.Options{Store: r.store, System: r.store.System(), Files: files, Clock: r.clock, Report: func(err error) {
+	return lake.New(lake.Options{Store: store.For[domain.LakeModTx](r.store), Quick: r.store, System: r.store.System(), Files: files, Clock: r.clock, Report: func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		r.reported = append(r.reported, err)

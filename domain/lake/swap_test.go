@@ -28,7 +28,7 @@ type direct struct {
 
 var errTorn = errors.New("local error: tls: bad record MAC")
 
-func (d *direct) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
+func (d *direct) In(ctx context.Context, s domain.Scope, fn func(*store.Tx) error) error {
 	d.transactions.Add(1)
 	return d.Store.In(ctx, s, fn)
 }
@@ -53,7 +53,7 @@ func (d *direct) SwapLakeTable(ctx context.Context, s domain.Scope, t domain.Lak
 
 func (r *rig) direct() (*direct, *lake.Catalog) {
 	d := &direct{Store: r.store}
-	return d, lake.New(lake.Options{Store: d, System: r.store.System(), Files: r.files, Clock: r.clock})
+	return d, lake.New(lake.Options{Store: store.For[domain.LakeModTx](d), Quick: d, System: r.store.System(), Files: r.files, Clock: r.clock})
 }
 
 func setting(t *testing.T, name, key, value string) lake.Change {
@@ -96,12 +96,12 @@ func TestSwapThatComesTooLate(t *testing.T) {
 }
 
 // torn is a store that commits transactions with a swap, and then returns an unknown error.
-type torn struct{ domain.Store }
+type torn struct{ domain.Store[domain.LakeModTx] }
 
-func (s torn) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) error {
+func (s torn) In(ctx context.Context, scope domain.Scope, fn func(domain.LakeModTx) error) error {
 	w := new(watched)
-	err := s.Store.In(ctx, scope, func(tx domain.Tx) error {
-		w.Tx, w.wrote = tx, false
+	err := s.Store.In(ctx, scope, func(tx domain.LakeModTx) error {
+		w.LakeModTx, w.wrote = tx, false
 		return fn(w)
 	})
 	if err == nil && w.wrote {
@@ -114,7 +114,7 @@ func (s torn) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) err
 func TestUnknownErrorAtCommit(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
-	c := lake.New(lake.Options{Store: torn{r.store}, System: r.store.System(), Files: r.files, Clock: r.clock})
+	c := lake.New(lake.Options{Store: torn{store.For[domain.LakeModTx](r.store)}, System: r.store.System(), Files: r.files, Clock: r.clock})
 	l, err := c.Commit(t.Context(), r.scope, setting(t, "t", "a", "1"), lake.Key{})
 	require.NoError(t, err)
 	require.Equal(t, l.MetadataLocation, r.load("public", "t").MetadataLocation)
@@ -165,7 +165,7 @@ func TestLocksKnowTheTable(t *testing.T) {
 	r.create("public", "t")
 	d := &direct{Store: r.store}
 	h := &blocked{Files: r.files, writing: make(chan struct{}), free: make(chan struct{})}
-	c := lake.New(lake.Options{Store: d, System: r.store.System(), Files: h, Clock: r.clock})
+	c := lake.New(lake.Options{Store: store.For[domain.LakeModTx](d), Quick: d, System: r.store.System(), Files: h, Clock: r.clock})
 	var group sync.WaitGroup
 	commit := func(key string) {
 		group.Go(func() {
@@ -194,32 +194,32 @@ func TestLocksKnowTheTable(t *testing.T) {
 
 // ordered records the order in which locks are taken.
 type ordered struct {
-	domain.Store
+	domain.Store[domain.LakeModTx]
 	steps []string
 }
 
-func (o *ordered) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
-	return o.Store.In(ctx, s, func(tx domain.Tx) error { return fn(orderedTx{tx, o}) })
+func (o *ordered) In(ctx context.Context, s domain.Scope, fn func(domain.LakeModTx) error) error {
+	return o.Store.In(ctx, s, func(tx domain.LakeModTx) error { return fn(orderedTx{tx, o}) })
 }
 
 type orderedTx struct {
-	domain.Tx
+	domain.LakeModTx
 	of *ordered
 }
 
 func (t orderedTx) LockLocations(ctx context.Context) error {
 	t.of.steps = append(t.of.steps, "locations")
-	return t.Tx.LockLocations(ctx)
+	return t.LakeModTx.LockLocations(ctx)
 }
 
 func (t orderedTx) SwapLakeTable(ctx context.Context, l domain.LakeTable, old string) (bool, error) {
 	t.of.steps = append(t.of.steps, "swap")
-	return t.Tx.SwapLakeTable(ctx, l, old)
+	return t.LakeModTx.SwapLakeTable(ctx, l, old)
 }
 
 func (t orderedTx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chosen bool) (domain.Inserted, error) {
 	t.of.steps = append(t.of.steps, "insert")
-	return t.Tx.InsertLakeTable(ctx, l, chosen)
+	return t.LakeModTx.InsertLakeTable(ctx, l, chosen)
 }
 
 // TestPlacesAreLockedFirst: creating or moving a table locks the locations before any row, which
@@ -229,7 +229,7 @@ func TestPlacesAreLockedFirst(t *testing.T) {
 	r.create("public", "a")
 	staged, err := r.catalog.Create(t.Context(), r.scope, "lake", "public", lake.NewTable{Name: "t", Schema: json.RawMessage(twoColumns), Stage: true}, lake.Key{})
 	require.NoError(t, err)
-	o := &ordered{Store: r.store}
+	o := &ordered{Store: store.For[domain.LakeModTx](r.store)}
 	c := lake.New(lake.Options{Store: o, System: r.store.System(), Files: r.files, Clock: r.clock})
 	require.NoError(t, c.CommitAll(t.Context(), r.scope, "lake", []lake.Change{setting(t, "a", "k", "v"), stagedCommit(t, staged)}, lake.Key{}))
 	require.Equal(t, "locations", o.steps[0])
@@ -243,27 +243,27 @@ func TestPlacesAreLockedFirst(t *testing.T) {
 
 // slow is a store whose naming transaction waits first.
 type slow struct {
-	domain.Store
+	domain.Store[domain.LakeModTx]
 	before func()
 }
 
-func (s slow) In(ctx context.Context, scope domain.Scope, fn func(domain.Tx) error) error {
-	return s.Store.In(ctx, scope, func(tx domain.Tx) error { return fn(slowTx{tx, s.before}) })
+func (s slow) In(ctx context.Context, scope domain.Scope, fn func(domain.LakeModTx) error) error {
+	return s.Store.In(ctx, scope, func(tx domain.LakeModTx) error { return fn(slowTx{tx, s.before}) })
 }
 
 type slowTx struct {
-	domain.Tx
+	domain.LakeModTx
 	before func()
 }
 
 func (t slowTx) RenameLakeTable(ctx context.Context, id domain.TableID, database domain.DatabaseID, schema, name string) (domain.Inserted, error) {
 	t.before()
-	return t.Tx.RenameLakeTable(ctx, id, database, schema, name)
+	return t.LakeModTx.RenameLakeTable(ctx, id, database, schema, name)
 }
 
 func (t slowTx) UndropLakeTable(ctx context.Context, id domain.TableID) (domain.Inserted, error) {
 	t.before()
-	return t.Tx.UndropLakeTable(ctx, id)
+	return t.LakeModTx.UndropLakeTable(ctx, id)
 }
 
 // TestNameIsTakenMeanwhile by a transaction that ends only after the name was looked up.
@@ -285,11 +285,11 @@ func TestNameIsTakenMeanwhile(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			taken, late := make(chan struct{}), make(chan error, 1)
 			var group sync.WaitGroup
-			c := lake.New(lake.Options{Store: slow{r.store, func() { close(taken); <-late }}, System: r.store.System(), Files: r.files, Clock: r.clock})
+			c := lake.New(lake.Options{Store: slow{store.For[domain.LakeModTx](r.store), func() { close(taken); <-late }}, System: r.store.System(), Files: r.files, Clock: r.clock})
 			failed := make(chan error, 1)
 			group.Go(func() { failed <- rename(c) })
 			<-taken
-			require.NoError(t, r.store.In(t.Context(), r.scope, func(tx domain.Tx) error {
+			require.NoError(t, r.store.In(t.Context(), r.scope, func(tx *store.Tx) error {
 				_, err := tx.RenameLakeTable(t.Context(), other.ID, other.DatabaseID, "public", "u")
 				late <- nil
 				require.Eventually(t, r.waits, time.Minute, time.Millisecond)

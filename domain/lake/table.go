@@ -30,7 +30,7 @@ func orTaken(err error, name string) error {
 }
 
 // find returns the live table or view with the name, ignoring case.
-func find(ctx context.Context, tx domain.Tx, r Ref, kind domain.TableKind) (domain.LakeTable, error) {
+func find(ctx context.Context, tx domain.LakeModTx, r Ref, kind domain.TableKind) (domain.LakeTable, error) {
 	row, err := tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
 	if err == nil && row.Kind == kind {
 		return row, nil
@@ -47,13 +47,13 @@ func find(ctx context.Context, tx domain.Tx, r Ref, kind domain.TableKind) (doma
 // row returns the live table or view with the name. It is one round trip if the store is quick and
 // the table exists.
 func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
-	if c.quick != nil {
-		row, err = c.quick.FindLakeTable(ctx, s, r.Database, r.Schema, r.Name)
+	if c.Quick != nil {
+		row, err = c.Quick.FindLakeTable(ctx, s, r.Database, r.Schema, r.Name)
 		if err == nil && row.Kind == kind || err != nil && !domain.IsCode(err, domain.CodeNotFound) {
 			return row, err
 		}
 	}
-	err = c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
 		row, err = find(ctx, tx, r, kind)
 		return err
 	})
@@ -64,7 +64,7 @@ func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind domain.Ta
 // most limit names; 0 means all. next is where to continue, empty at the end. NoSuchWarehouse,
 // NoSuchNamespace.
 func (c *Catalog) Names(ctx context.Context, s domain.Scope, database, schema string, kind domain.TableKind, after string, limit int) (names []string, next string, err error) {
-	err = c.read(ctx, s, func(tx domain.Tx) error {
+	err = c.read(ctx, s, func(tx domain.LakeModTx) error {
 		d, err := warehouse(ctx, tx, database)
 		if err != nil {
 			return err
@@ -82,12 +82,12 @@ func (c *Catalog) Names(ctx context.Context, s domain.Scope, database, schema st
 // Tables lists tables and views, oldest first. It reads only their rows.
 func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f domain.TableFilter, p domain.Page) (domain.List[domain.LakeTable], error) {
 	const list = "tables"
-	after, limit, err := domain.PageAfter(list, f, p)
+	after, limit, err := p.After(domain.ListName(list, f))
 	if err != nil {
 		return domain.List[domain.LakeTable]{}, err
 	}
 	var found []domain.LakeTable
-	err = c.read(ctx, s, func(tx domain.Tx) (err error) {
+	err = c.read(ctx, s, func(tx domain.LakeModTx) (err error) {
 		if f.Database != "" {
 			if _, err := tx.Database(ctx, f.Database); err != nil {
 				return err
@@ -96,7 +96,7 @@ func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f domain.TableFilt
 		found, err = tx.LakeTables(ctx, f, domain.TableID(after), limit+1)
 		return err
 	})
-	return domain.PageOf(list, f, found, limit, func(t domain.LakeTable) string { return string(t.ID) }), err
+	return domain.PageOf(domain.ListName(list, f), found, limit, func(t domain.LakeTable) string { return string(t.ID) }), err
 }
 
 // Table returns the row of a live table or view, in one query; NoSuchWarehouse, NoSuchTable,
@@ -110,7 +110,7 @@ func (c *Catalog) Table(ctx context.Context, s domain.Scope, r Ref, kind domain.
 
 // TableByID returns the row of a table or view, live or dropped; CodeNotFound.
 func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.TableID) (row domain.LakeTable, err error) {
-	err = c.read(ctx, s, func(tx domain.Tx) (err error) {
+	err = c.read(ctx, s, func(tx domain.LakeModTx) (err error) {
 		row, err = tx.LakeTable(ctx, id)
 		return err
 	})
@@ -119,7 +119,7 @@ func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.Table
 
 // TablesByID returns the rows of the tables and views that exist in the workspace.
 func (c *Catalog) TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) (found []domain.LakeTable, err error) {
-	err = c.read(ctx, s, func(tx domain.Tx) (err error) {
+	err = c.read(ctx, s, func(tx domain.LakeModTx) (err error) {
 		found, err = tx.LakeTablesByID(ctx, ids)
 		return err
 	})
@@ -159,13 +159,13 @@ func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind domai
 	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
 		return row, err
 	}
-	if c.quick != nil {
-		row, err = c.quick.NoteLakeTable(ctx, s, r.Database, r.Schema, r.Name, kind, c.Clock.Now())
+	if c.Quick != nil {
+		row, err = c.Quick.NoteLakeTable(ctx, s, r.Database, r.Schema, r.Name, kind, c.Clock.Now())
 		if err == nil && row.Kind == kind || err != nil && !domain.IsCode(err, domain.CodeNotFound) {
 			return row, err
 		}
 	}
-	err = c.Store.In(ctx, s, func(tx domain.Tx) error {
+	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
 		if row, err = find(ctx, tx, r, kind); err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func noted(s domain.Scope) bool {
 
 // note records that a run or statement read or wrote the table: its current snapshot, or the given
 // ones. A snapshot of 0 means that there is no snapshot.
-func (c *Catalog) note(ctx context.Context, tx domain.Tx, s domain.Scope, d domain.LineageDirection, row domain.LakeTable, snapshots ...int64) error {
+func (c *Catalog) note(ctx context.Context, tx domain.LakeModTx, s domain.Scope, d domain.LineageDirection, row domain.LakeTable, snapshots ...int64) error {
 	if !noted(s) {
 		return nil
 	}
@@ -210,7 +210,7 @@ func action(kind domain.TableKind, table, view domain.Action) domain.Action {
 	return table
 }
 
-func audit(ctx context.Context, tx domain.Tx, s domain.Scope, a domain.Action, row domain.LakeTable) error {
+func audit(ctx context.Context, tx domain.LakeModTx, s domain.Scope, a domain.Action, row domain.LakeTable) error {
 	return domain.Audited(ctx, tx, s, a, string(row.Kind), row.ID)
 }
 
@@ -222,7 +222,7 @@ func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind domain.T
 	if err := c.mayWrite(ctx, s); err != nil {
 		return err
 	}
-	return c.onceDone(ctx, s, key, func(ctx context.Context, tx domain.Tx) error {
+	return c.onceDone(ctx, s, key, func(ctx context.Context, tx domain.LakeModTx) error {
 		row, err := find(ctx, tx, r, kind)
 		if err != nil {
 			return err
@@ -249,7 +249,7 @@ func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID)
 	if err := c.mayWrite(ctx, s); err != nil {
 		return row, err
 	}
-	err = c.changing(ctx, s, func(tx domain.Tx) (err error) {
+	err = c.changing(ctx, s, func(tx domain.LakeModTx) (err error) {
 		if row, err = tx.LockLakeTable(ctx, id); err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func (c *Catalog) PurgeDropped(ctx context.Context, s domain.Scope, id domain.Ta
 	if err := c.mayWrite(ctx, s); err != nil {
 		return row, err
 	}
-	err = c.changing(ctx, s, func(tx domain.Tx) (err error) {
+	err = c.changing(ctx, s, func(tx domain.LakeModTx) (err error) {
 		if row, err = tx.LockLakeTable(ctx, id); err != nil {
 			return err
 		}
@@ -314,7 +314,7 @@ func (c *Catalog) Rename(ctx context.Context, s domain.Scope, kind domain.TableK
 	if err := c.mayWrite(ctx, s); err != nil {
 		return err
 	}
-	return c.onceDone(ctx, s, key, func(ctx context.Context, tx domain.Tx) error {
+	return c.onceDone(ctx, s, key, func(ctx context.Context, tx domain.LakeModTx) error {
 		if err := domain.ValidLakeName("name", to.Name); err != nil {
 			return err
 		}

@@ -31,7 +31,9 @@ func (c *Catalog) lostRace(ctx context.Context, s domain.Scope, all []Change, er
 	row, err := c.row(ctx, s, all[0].Ref, domain.KindTable)
 	if err == nil {
 		now := c.Clock.Now()
-		err = c.Store.In(ctx, s, func(tx domain.Tx) error { return tx.NoteLostRace(ctx, row.ID, s.Actor(), now, now.Add(reservedTime)) })
+		err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+			return tx.NoteLostRace(ctx, row.ID, s.Actor(), now, now.Add(reservedTime))
+		})
 	}
 	if err != nil && ReasonOf(err) != NoSuchTable {
 		c.Report(fmt.Errorf("a lost race for the table %s: %w", all[0].Ref.Name, err))
@@ -48,7 +50,7 @@ func (c *Catalog) awaitReservation(ctx context.Context, s domain.Scope, all []Ch
 			if err != nil {
 				return nil // the next try reports the error
 			}
-			err = c.Store.In(ctx, s, func(tx domain.Tx) (err error) {
+			err = c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
 				another, err := tx.TurnOfAnother(ctx, row.ID, s.Actor(), c.Clock.Now())
 				waits = waits || another
 				return err

@@ -15,7 +15,7 @@ func (c *Catalog) CreateView(ctx context.Context, s domain.Scope, database, sche
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
 		at, err := c.newTarget(ctx, s, Ref{database, schema, n.Name}, domain.KindView, n.Location)
 		if err != nil {
 			return Loaded{}, err
@@ -58,7 +58,7 @@ func (c *Catalog) CommitView(ctx context.Context, s domain.Scope, ch Change, key
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(record func(domain.Tx, domain.LakeTable) error) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
 		return retried(ctx, c, s, []Change{ch}, func([]*tableLock) (Loaded, error) {
 			p, err := c.prepareView(ctx, s, ch)
 			if err != nil {

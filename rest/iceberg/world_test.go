@@ -121,11 +121,11 @@ func newWorldOn(t testing.TB, files lake.Files) *world {
 	system := w.store.System()
 	w.keys, err = auth.NewKeys(t.Context(), system, w.clock)
 	require.NoError(t, err)
-	w.auth = auth.NewService(system, w.store, w.keys, w.clock)
+	w.auth = auth.NewService(system, store.For[domain.Tx](w.store), w.keys, w.clock)
 	w.instance = &domain.Instance{Store: system, Clock: w.clock}
-	w.members = &domain.Members{Store: w.store, Clock: w.clock}
-	w.apiKeys = &domain.APIKeys{Store: w.store, Clock: w.clock}
-	w.catalog = lake.New(lake.Options{Store: w.store, System: system, Files: files, Clock: w.clock, Report: func(err error) { t.Log("reported:", err) }})
+	w.members = &domain.Members{Store: store.For[domain.IdentityModTx](w.store), Clock: w.clock}
+	w.apiKeys = &domain.APIKeys{Store: store.For[domain.IdentityModTx](w.store), Clock: w.clock}
+	w.catalog = lake.New(lake.Options{Store: store.For[domain.LakeModTx](w.store), Quick: w.store, System: system, Files: files, Clock: w.clock, Report: func(err error) { t.Log("reported:", err) }})
 	w.serve()
 	w.ours, w.theirs = w.tenant("ours"), w.tenant("theirs")
 	return w
@@ -184,7 +184,7 @@ func (w *world) statement(t tenant) string {
 		ID: domain.StatementID("stm_" + string(t.id)), Query: "SELECT 1", Database: "lake", Schema: "public", CreatedBy: t.scope.Actor(), Role: domain.RoleEditor,
 		CreatedAt: now, State: domain.StatementRunning, Replica: "r1",
 	}
-	require.NoError(w.t, w.store.In(w.t.Context(), t.scope, func(tx domain.Tx) error { return tx.InsertStatement(w.t.Context(), st) }))
+	require.NoError(w.t, w.store.In(w.t.Context(), t.scope, func(tx *store.Tx) error { return tx.InsertStatement(w.t.Context(), st) }))
 	return w.keys.StatementToken(st.ID, true)
 }
 

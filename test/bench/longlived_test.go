@@ -101,7 +101,7 @@ func newLakeOfLives(b *testing.B) lakeOfLives {
 	files, err := objects.OpenLake(b.Context(), "file://"+b.TempDir(), objects.LakeOptions{})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, files.Close()) })
-	l.catalog = lake.New(lake.Options{Store: st, System: st.System(), Files: files, Clock: l.clock})
+	l.catalog = lake.New(lake.Options{Store: store.For[domain.LakeModTx](st), Quick: st, System: st.System(), Files: files, Clock: l.clock})
 	ws, _, _, err := (&domain.Instance{Store: st.System(), Clock: l.clock}).CreateWorkspace(b.Context(), "acme")
 	require.NoError(b, err)
 	l.scope = domain.NewScope(ws.ID, domain.Actor{Kind: domain.ActorUser, ID: "usr_1", Name: "ann@example.com"}, domain.RoleAdmin)

@@ -92,19 +92,19 @@ func (p *platform) bareAgent() (up, down time.Duration) {
 
 // counted counts the reconciler's transactions and queries of due machines.
 type counted struct {
-	domain.Store
-	domain.System
+	store.Transactor
+	domain.MachineModSystem
 	queries *atomic.Int64
 }
 
-func (c counted) In(ctx context.Context, s domain.Scope, fn func(domain.Tx) error) error {
+func (c counted) In(ctx context.Context, s domain.Scope, fn func(*store.Tx) error) error {
 	c.queries.Add(1)
-	return c.Store.In(ctx, s, fn)
+	return c.Transactor.In(ctx, s, fn)
 }
 
 func (c counted) DueMachines(ctx context.Context, p []domain.ProviderKind, host string, limit int) ([]domain.DueMachine, error) {
 	c.queries.Add(1)
-	return c.System.DueMachines(ctx, p, host, limit)
+	return c.MachineModSystem.DueMachines(ctx, p, host, limit)
 }
 
 // The parameters of BenchmarkMachinesAtRest. lookEvery wakes the reconciler when nothing else does.
@@ -199,17 +199,17 @@ func newSimulatedFleet(b *testing.B, p *platform, n int) simulatedFleet {
 	instance := &domain.Instance{Store: s.System(), Clock: clock}
 	ws, _, _, err := instance.CreateWorkspace(b.Context(), fmt.Sprintf("fleet of %d", n))
 	require.NoError(b, err)
-	runs := &domain.Runs{Store: s, System: s.System(), Topics: s.Topics(), Clock: clock}
-	agents := &domain.Agents{Store: s, System: s.System(), Topics: s.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: "bench"}
+	runs := &domain.Runs{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: clock}
+	agents := &domain.Agents{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: "bench"}
 	keys, err := auth.NewKeys(b.Context(), s.System(), clock)
 	require.NoError(b, err)
 	f := simulatedFleet{queries: &atomic.Int64{}, topics: s.Topics()}
 	c := counted{s, s.System(), f.queries}
 	f.reconciler = &domain.Reconciler{
-		Store: c, System: c, Clock: clock, Topics: s.Topics(), Work: domain.TaskWork{Runs: runs}, Providers: providers, Times: domain.DefaultMachineTimes, Heartbeat: 10 * time.Second, Host: ws.Name,
+		Store: store.For[domain.MachineModTx](c), System: c, Clock: clock, Topics: s.Topics(), Work: domain.TaskWork{Runs: runs}, Providers: providers, Times: domain.DefaultMachineTimes, Heartbeat: 10 * time.Second, Host: ws.Name,
 		Server: p.url, Report: func(err error) { b.Error(err) },
 	}
-	machines := &domain.Machines{Kind: domain.KindCompute, Store: s, Topics: s.Topics(), Clock: clock, Providers: providers}
+	machines := &domain.Machines{Kind: domain.KindCompute, Store: store.For[domain.MachineModTx](s), Topics: s.Topics(), Clock: clock, Providers: providers}
 	scope := domain.SystemScope(ws.ID, "benchmark")
 	start := time.Now()
 	for i := range n {
@@ -218,7 +218,7 @@ func newSimulatedFleet(b *testing.B, p *platform, n int) simulatedFleet {
 		_, err = machines.Start(b.Context(), scope, m.ID, domain.Idempotency{})
 		require.NoError(b, err)
 	}
-	signIn := auth.NewService(s.System(), s, keys, clock)
+	signIn := auth.NewService(s.System(), store.For[domain.Tx](s), keys, clock)
 	connected := map[string]bool{}
 	connect := func(spec domain.MachineSpec) {
 		_, token, err := agents.Enroll(b.Context(), spec.Bootstrap)

@@ -107,7 +107,7 @@ func (l later) Now() time.Time { return time.Now().Add(time.Duration(l)) }
 
 // lakeAt returns the catalog as it is after a time.
 func (r *rig) lakeAt(after time.Duration) *lake.Catalog {
-	return lake.New(lake.Options{Store: r.store, System: r.store.System(), Files: r.files, Clock: later(after), Report: func(err error) { r.t.Error("reported:", err) }})
+	return lake.New(lake.Options{Store: store.For[domain.LakeModTx](r.store), Quick: r.store, System: r.store.System(), Files: r.files, Clock: later(after), Report: func(err error) { r.t.Error("reported:", err) }})
 }
 
 func newRig(t testing.TB) *rig { return newRigWith(t, rigOptions{lake: "file://" + t.TempDir()}) }
@@ -134,8 +134,8 @@ func newRigWith(t testing.TB, o rigOptions) *rig {
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	signing, err := auth.NewKeys(t.Context(), st.System(), clock)
 	require.NoError(t, err)
-	r := &rig{t: t, numbers: &atomic.Int64{}, running: &sync.Map{}, database: database, store: st, files: files, auth: auth.NewService(st.System(), st, signing, clock)}
-	catalog := lake.New(lake.Options{Store: st, System: st.System(), Files: files, Clock: clock, Report: func(err error) { t.Log("reported:", err) }})
+	r := &rig{t: t, numbers: &atomic.Int64{}, running: &sync.Map{}, database: database, store: st, files: files, auth: auth.NewService(st.System(), store.For[domain.Tx](st), signing, clock)}
+	catalog := lake.New(lake.Options{Store: store.For[domain.LakeModTx](st), Quick: st, System: st.System(), Files: files, Clock: clock, Report: func(err error) { t.Log("reported:", err) }})
 	face, err := iceberg.Handler(iceberg.Options{Catalog: catalog, Auth: r.auth, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), MaxBody: 1 << 24})
 	require.NoError(t, err)
 	mounted := chi.NewRouter()
@@ -155,7 +155,7 @@ func newRigWith(t testing.TB, o rigOptions) *rig {
 	access, err = catalog.Access(t.Context(), theirs)
 	require.NoError(t, err)
 	r.other = storageOf(access)
-	keys := &domain.APIKeys{Store: st, Clock: clock}
+	keys := &domain.APIKeys{Store: store.For[domain.IdentityModTx](st), Clock: clock}
 	_, reading, err := keys.Create(t.Context(), scope, domain.NewAPIKey{Name: "reading", Role: domain.RoleViewer})
 	require.NoError(t, err)
 	_, r.another, err = keys.Create(t.Context(), scope, domain.NewAPIKey{Name: "another", Role: domain.RoleEditor})

@@ -254,7 +254,7 @@ func environment(gpus []int) []string {
 // warehouse is the additional environment of a warehouse's agent. An older image ignores unknown
 // variables, but would refuse unknown flags.
 func (p *Provider) warehouse(s domain.MachineSpec) []string {
-	if s.Machine.Kind() != domain.KindWarehouse {
+	if domain.KindOf(s.Machine) != domain.KindWarehouse {
 		return nil
 	}
 	return []string{

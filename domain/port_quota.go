@@ -1,0 +1,7 @@
+package domain
+
+// QuotaModTx is what this module uses of a transaction.
+type QuotaModTx interface {
+	Tx
+	QuotaTx
+}

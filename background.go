@@ -10,7 +10,10 @@ import (
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 )
 
@@ -34,11 +37,11 @@ const (
 type background struct {
 	repeater
 	db        *database
-	services  domain.Services
-	outbox    *domain.Outbox
+	services  setup.Services
+	outbox    *job.Outbox
 	lake      *lake.Catalog
 	keys      *auth.Keys
-	lineage   *domain.LineageEmitter
+	lineage   *lineage.LineageEmitter
 	machines  machines
 	leases    leases
 	directory agent.Directory
@@ -48,7 +51,7 @@ type background struct {
 // run runs the work until ctx ends. The work that statements need goes on until upkeep ends.
 func (b background) run(ctx, upkeep context.Context) {
 	system, clock := b.db.System(), b.services.Clock
-	scheduler := &domain.Scheduler{Store: store.For[domain.JobModTx](b.db), System: system, Runs: b.services.Runs, Clock: clock}
+	scheduler := &job.Scheduler{Store: store.For[job.Tx](b.db), System: system, Runs: b.services.Runs, Clock: clock}
 	var lasting sync.WaitGroup
 	defer lasting.Wait()
 	lasting.Go(func() { b.db.keep(upkeep, b.directory) })
@@ -106,7 +109,7 @@ func (b background) begin(ctx context.Context) error {
 type leases struct {
 	repeater
 	system *store.System
-	agents *domain.Agents
+	agents *job.Agents
 	host   string // its machines' times follow the clock too
 }
 

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/rest/openlineage"
 	"github.com/millpond/millpond/store"
 )
@@ -42,8 +45,8 @@ type serveCommand struct {
 	OpenLineageKey string        `help:"Bearer token for the OpenLineage receiver." name:"openlineage-token" placeholder:"TOKEN"`
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text"`
 
-	lineage  domain.LineageReceiver // nil without a receiver
-	bodyTime time.Duration          // time for a request body to arrive; 0 for the default
+	lineage  lineage.LineageReceiver // nil without a receiver
+	bodyTime time.Duration           // time for a request body to arrive; 0 for the default
 }
 
 func (c *serveCommand) complete() (err error) {
@@ -91,8 +94,8 @@ func (c *serveCommand) complete() (err error) {
 
 // lease derives the heartbeat interval from the longest silence that is allowed: six in a lease, at
 // most ten seconds apart.
-func (c *serveCommand) lease() domain.Lease {
-	return domain.Lease{Length: c.Lease, Heartbeat: min(10*time.Second, c.Lease/6)}
+func (c *serveCommand) lease() machine.Lease {
+	return machine.Lease{Length: c.Lease, Heartbeat: min(10*time.Second, c.Lease/6)}
 }
 
 // Names in the data directory that the agent beside the server needs.
@@ -177,7 +180,7 @@ type databaseFlags struct {
 	URL      string `help:"Address of the server, for links." default:"http://127.0.0.1:8080"`
 }
 
-func (f *databaseFlags) instance(ctx context.Context) (*domain.Instance, func(), error) {
+func (f *databaseFlags) instance(ctx context.Context) (*setup.Instance, func(), error) {
 	dsn, err := f.dsn()
 	if err != nil {
 		return nil, nil, err
@@ -186,7 +189,7 @@ func (f *databaseFlags) instance(ctx context.Context) (*domain.Instance, func(),
 	if err != nil {
 		return nil, nil, err
 	}
-	return &domain.Instance{Store: s.System(), Clock: domain.SystemClock{}}, func() { _ = s.Close() }, nil
+	return &setup.Instance{Store: s.System(), Clock: domain.SystemClock{}}, func() { _ = s.Close() }, nil
 }
 
 func (f *databaseFlags) dsn() (string, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
@@ -48,7 +49,7 @@ func openLake(ctx context.Context, c *serveCommand, db *database, log *slog.Logg
 	}
 	closing.add(func() { _ = files.Close() })
 	return lake.New(lake.Options{
-		Store: store.For[domain.LakeModTx](db.Store), Quick: db.Store, System: db.System(), Files: files, Clock: domain.SystemClock{},
+		Store: store.For[lake.Tx](db.Store), Quick: db.Store, System: db.System(), Files: files, Clock: domain.SystemClock{},
 		Report: func(err error) { log.Warn("the catalog", "error", err) },
 	}), nil
 }
@@ -56,25 +57,25 @@ func openLake(ctx context.Context, c *serveCommand, db *database, log *slog.Logg
 // tableStorages returns the storage of a workspace's tables for engines.
 type tableStorages struct{ files lake.Files }
 
-// TableStorage implements domain.TableStorages.
-func (t tableStorages) TableStorage(ctx context.Context, ws domain.WorkspaceID) (domain.TableStorage, error) {
+// TableStorage implements statement.TableStorages.
+func (t tableStorages) TableStorage(ctx context.Context, ws domain.WorkspaceID) (statement.TableStorage, error) {
 	access, err := t.files.Access(ctx, ws)
 	if err != nil || access.S3 == nil {
-		return domain.TableStorage{Prefix: access.Prefix}, err
+		return statement.TableStorage{Prefix: access.Prefix}, err
 	}
 	s3 := access.S3
-	return domain.TableStorage{Prefix: access.Prefix, S3: &domain.S3Access{
+	return statement.TableStorage{Prefix: access.Prefix, S3: &statement.S3Access{
 		Endpoint: s3.Endpoint, Region: s3.Region, AccessKeyID: s3.AccessKeyID, SecretKey: s3.SecretKey, SessionToken: s3.SessionToken, PathStyle: s3.PathStyle,
 	}}, nil
 }
 
-// sampleLake drops the tables that the sample created. It implements domain.SampleLake.
+// sampleLake drops the tables that the sample created. It implements setup.SampleLake.
 type sampleLake struct{ catalog *lake.Catalog }
 
-// DropTables implements domain.SampleLake.
+// DropTables implements setup.SampleLake.
 func (l sampleLake) DropTables(ctx context.Context, s domain.Scope, database, schema string, tables []string) error {
 	for _, name := range tables {
-		err := l.catalog.Drop(ctx, s, lake.Ref{Database: database, Schema: schema, Name: name}, domain.KindTable, true, lake.Key{})
+		err := l.catalog.Drop(ctx, s, lake.Ref{Database: database, Schema: schema, Name: name}, lake.KindTable, true, lake.Key{})
 		if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/millpond/millpond/agent/engine/trino"
 	"github.com/millpond/millpond/agent/provision/local"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/store"
 )
 
@@ -34,14 +35,14 @@ const (
 )
 
 // openProviders returns this server's machine providers.
-func openProviders(ctx context.Context, c *serveCommand, db *database, log *slog.Logger, closing *closers) (domain.Providers, error) {
+func openProviders(ctx context.Context, c *serveCommand, db *database, log *slog.Logger, closing *closers) (machine.Providers, error) {
 	if !*c.LocalMachines {
-		return domain.Providers{}, nil
+		return machine.Providers{}, nil
 	}
-	gone := func(ref domain.MachineRef) {
+	gone := func(ref machine.MachineRef) {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 		defer cancel()
-		if err := domain.MachineGone(ctx, store.For[domain.MachineModTx](db), domain.SystemClock{}, ref); err != nil && !domain.IsCode(err, domain.CodeNotFound) {
+		if err := machine.MachineGone(ctx, store.For[machine.Tx](db), domain.SystemClock{}, ref); err != nil && !domain.IsCode(err, domain.CodeNotFound) {
 			log.Warn("recording that a machine has gone; the reconciler will notice it later", "machine", ref.Machine, "error", err)
 		}
 	}
@@ -53,7 +54,7 @@ func openProviders(ctx context.Context, c *serveCommand, db *database, log *slog
 		return nil, fmt.Errorf("the local machines: %w", err)
 	}
 	closing.add(p.Close)
-	return domain.Providers{domain.ProviderLocal: p}, priceLocal(ctx, db.System(), p)
+	return machine.Providers{machine.ProviderLocal: p}, priceLocal(ctx, db.System(), p)
 }
 
 func (c *serveCommand) findTrino() error {
@@ -70,28 +71,28 @@ var (
 )
 
 // priceLocal sets the default price of flavors that have no price.
-func priceLocal(ctx context.Context, system *store.System, p domain.Provider) error {
-	flavors, err := p.Flavors(ctx, domain.DefaultProvider)
+func priceLocal(ctx context.Context, system *store.System, p machine.Provider) error {
+	flavors, err := p.Flavors(ctx, machine.DefaultProvider)
 	if err != nil {
 		return err
 	}
-	prices := map[string]domain.Price{}
+	prices := map[string]machine.Price{}
 	for _, f := range flavors {
 		hourly := corePrice.Mul(decimal.NewFromInt(int64(f.Cores))).Add(gpuPrice.Mul(decimal.NewFromInt(int64(f.GPUs))))
-		prices[f.Name] = domain.Price{Hourly: hourly, Currency: "USD"}
+		prices[f.Name] = machine.Price{Hourly: hourly, Currency: "USD"}
 	}
-	return system.InsertPrices(ctx, domain.ProviderLocal, domain.DefaultProvider.Region, time.Unix(0, 0).UTC(), prices)
+	return system.InsertPrices(ctx, machine.ProviderLocal, machine.DefaultProvider.Region, time.Unix(0, 0).UTC(), prices)
 }
 
 // firstWarehouse returns the size and write engine of a new workspace's first warehouse: the
 // largest flavor that leaves half of the host free, and that flavor's default engine. Both are
 // empty if they are not known.
-func firstWarehouse(ctx context.Context, providers domain.Providers) (size, engine string) {
-	p := providers[domain.ProviderLocal]
+func firstWarehouse(ctx context.Context, providers machine.Providers) (size, engine string) {
+	p := providers[machine.ProviderLocal]
 	if p == nil {
 		return "", ""
 	}
-	flavors, err := p.Flavors(ctx, domain.DefaultProvider)
+	flavors, err := p.Flavors(ctx, machine.DefaultProvider)
 	if err != nil || len(flavors) == 0 {
 		return "", ""
 	}
@@ -105,7 +106,7 @@ func firstWarehouse(ctx context.Context, providers domain.Providers) (size, engi
 			largest = f
 		}
 	}
-	if engine, err = domain.DefaultWriteEngine(ctx, p, domain.DefaultProvider, largest); err != nil {
+	if engine, err = machine.DefaultWriteEngine(ctx, p, machine.DefaultProvider, largest); err != nil {
 		return largest.Name, ""
 	}
 	return largest.Name, engine
@@ -184,7 +185,7 @@ func hostIn(file string) (string, error) {
 
 // machines are the machines of this host.
 type machines struct {
-	*domain.Reconciler
+	*machine.Reconciler
 	repeater
 }
 

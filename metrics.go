@@ -21,6 +21,7 @@ import (
 
 	"github.com/millpond/millpond/agent/hub"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
@@ -31,7 +32,7 @@ type metrics struct {
 	requests *prometheus.HistogramVec
 }
 
-func newMetrics(db *database, sessions *hub.Sessions, logs *domain.Logs) *metrics {
+func newMetrics(db *database, sessions *hub.Sessions, logs *job.Logs) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "millpond_http_request_seconds", Help: "Time to answer requests, by path pattern. Streams are not counted.",
 		Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10},

@@ -21,6 +21,7 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/graph"
 	"github.com/millpond/millpond/rest"
 	"github.com/millpond/millpond/rest/httpx"
@@ -30,7 +31,7 @@ import (
 
 // site is what the server serves over HTTP: the transports, the agents' channel and the console.
 type site struct {
-	services  domain.Services
+	services  setup.Services
 	lake      *lake.Catalog
 	auth      *auth.Service
 	topics    domain.Topics

@@ -20,7 +20,16 @@ import (
 	"github.com/millpond/millpond/agent/provision/local"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/domain/setup"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/rest/iceberg"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
@@ -31,7 +40,7 @@ type server struct {
 	config     *serveCommand
 	log        *slog.Logger
 	url        string // for people, agents and tasks
-	services   domain.Services
+	services   setup.Services
 	site       *site
 	machines   machines
 	background background
@@ -128,41 +137,41 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 	repeater := repeater{topics, log}
 	replica := replica{repeater: repeater, system: system, id: auth.NewReplicaID(), url: cmp.Or(c.AdvertiseURL, url)}
 	sessions := hub.NewSessions(hub.Options{Replicas: system, Tokens: keys, Replica: replica.id, Clock: clock})
-	outbox := domain.NewOutbox(sessions, func(err error) { log.Warn("a message to an agent was not delivered", "error", err) })
-	runs := &domain.Runs{Store: store.For[domain.JobModTx](st), System: system, Topics: topics, Clock: clock, Tokens: taskTokens{keys, url}, Outbox: outbox}
-	agents := &domain.Agents{Store: store.For[domain.JobModTx](st), System: system, Topics: topics, Clock: clock, Runs: runs, Lease: c.lease(), Replica: replica.id}
-	statements := domain.NewStatements(domain.StatementOptions{
-		Store: store.For[domain.StatementModTx](st), System: system, Topics: topics, Clock: clock, Objects: files, Engines: sessions, Tokens: keys,
+	outbox := job.NewOutbox(sessions, func(err error) { log.Warn("a message to an agent was not delivered", "error", err) })
+	runs := &job.Runs{Store: store.For[job.Tx](st), System: system, Topics: topics, Clock: clock, Tokens: taskTokens{keys, url}, Outbox: outbox}
+	agents := &job.Agents{Store: store.For[job.Tx](st), System: system, Topics: topics, Clock: clock, Runs: runs, Lease: c.lease(), Replica: replica.id}
+	statements := statement.NewStatements(statement.StatementOptions{
+		Store: store.For[statement.Tx](st), System: system, Topics: topics, Clock: clock, Objects: files, Engines: sessions, Tokens: keys,
 		Tables: tableStorages{catalog.Files}, CatalogURL: url + iceberg.Prefix, Replica: replica.id,
 		Report: func(err error) { log.Error("a statement", "error", err) },
 	})
 	size, engine := firstWarehouse(ctx, providers)
-	services := domain.Services{
+	services := setup.Services{
 		Clock:      clock,
 		Version:    version,
-		Instance:   &domain.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
-		Workspaces: &domain.Workspaces{Store: store.For[domain.IdentityModTx](st), Clock: clock},
-		Members:    &domain.Members{Store: store.For[domain.IdentityModTx](st), Clock: clock},
-		APIKeys:    &domain.APIKeys{Store: store.For[domain.IdentityModTx](st), Clock: clock},
+		Instance:   &setup.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
+		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](st), Clock: clock},
+		Members:    &identity.Members{Store: store.For[identity.Tx](st), Clock: clock},
+		APIKeys:    &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: clock},
 		Agents:     agents,
-		Jobs:       &domain.Jobs{Store: store.For[domain.JobModTx](st), Clock: clock},
+		Jobs:       &job.Jobs{Store: store.For[job.Tx](st), Clock: clock},
 		Runs:       runs,
-		Logs:       &domain.Logs{Store: store.For[domain.JobModTx](st), Topics: topics, Clock: clock, Objects: files, Archive: archive},
-		Quotas:     &domain.Quotas{Store: store.For[domain.QuotaModTx](st)},
-		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: store.For[domain.MachineModTx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
-		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: store.For[domain.MachineModTx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
-		Databases:  &domain.Databases{Store: store.For[domain.LakeModTx](st), Clock: clock},
-		Lineages:   &domain.Lineages{Store: store.For[domain.LineageModTx](st), Clock: clock, CatalogURL: url + iceberg.Prefix},
+		Logs:       &job.Logs{Store: store.For[job.Tx](st), Topics: topics, Clock: clock, Objects: files, Archive: archive},
+		Quotas:     &quota.Quotas{Store: store.For[quota.Tx](st)},
+		Compute:    &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
+		Warehouses: &machine.Machines{Kind: machine.KindWarehouse, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
+		Databases:  &lake.Databases{Store: store.For[lake.Tx](st), Clock: clock},
+		Lineages:   &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: clock, CatalogURL: url + iceberg.Prefix},
 		Statements: statements,
-		Maintenance: &domain.Maintenances{
-			Store: store.For[domain.MaintenanceModTx](st), System: system, Topics: topics, Clock: clock, Statements: statements,
+		Maintenance: &maintenance.Maintenances{
+			Store: store.For[maintenance.Tx](st), System: system, Topics: topics, Clock: clock, Statements: statements,
 			Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 		},
-		Settings: &domain.Settings{Store: store.For[domain.MachineModTx](st), Clock: clock, Providers: providers, Objects: files, Storage: c.Storage},
+		Settings: &machine.Settings{Store: store.For[machine.Tx](st), Clock: clock, Providers: providers, Objects: files, Storage: c.Storage},
 	}
-	machines := machines{repeater: repeater, Reconciler: &domain.Reconciler{
-		Store: store.For[domain.MachineModTx](st), System: system, Topics: topics, Clock: clock, Work: domain.TaskWork{Runs: runs}, Providers: providers, Host: directory.host, Server: url,
-		Times:     domain.MachineTimes{Start: c.MachineStart, Stop: c.MachineStop},
+	machines := machines{repeater: repeater, Reconciler: &machine.Reconciler{
+		Store: store.For[machine.Tx](st), System: system, Topics: topics, Clock: clock, Work: job.TaskWork{Runs: runs}, Providers: providers, Host: directory.host, Server: url,
+		Times:     machine.MachineTimes{Start: c.MachineStart, Stop: c.MachineStop},
 		Heartbeat: agents.Lease.Heartbeat,
 		Report:    func(err error) { log.Error("reconciling a machine failed; retrying", "error", err) },
 	}}
@@ -178,8 +187,8 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		background: background{
 			repeater: repeater, db: db, services: services, outbox: outbox, lake: catalog, keys: keys, machines: machines, replica: replica, directory: directory.Directory,
 			leases: leases{repeater: repeater, system: system, agents: agents, host: directory.host},
-			lineage: &domain.LineageEmitter{
-				Store: store.For[domain.LineageModTx](st), Outbox: system, Receiver: c.lineage, Clock: clock, URL: url, CatalogURL: url + iceberg.Prefix,
+			lineage: &lineage.LineageEmitter{
+				Store: store.For[lineage.Tx](st), Outbox: system, Receiver: c.lineage, Clock: clock, URL: url, CatalogURL: url + iceberg.Prefix,
 				Report: func(err error) { log.Error("OpenLineage", "error", err) },
 			},
 		},
@@ -192,13 +201,13 @@ type taskTokens struct {
 	url string
 }
 
-// Environment implements domain.Tokens. Plain PyIceberg and OpenLineage clients need no other
+// Environment implements job.Tokens. Plain PyIceberg and OpenLineage clients need no other
 // settings.
 func (t taskTokens) Environment(_ domain.WorkspaceID, token string) map[string]string {
 	return map[string]string{
 		"MILLPOND_URL": t.url, "MILLPOND_API": t.url + "/api/v1",
 		"PYICEBERG_CATALOG__DEFAULT__TYPE": "rest", "PYICEBERG_CATALOG__DEFAULT__URI": t.url + iceberg.Prefix,
-		"PYICEBERG_CATALOG__DEFAULT__WAREHOUSE": domain.DefaultDatabase, "PYICEBERG_CATALOG__DEFAULT__TOKEN": token,
+		"PYICEBERG_CATALOG__DEFAULT__WAREHOUSE": lake.DefaultDatabase, "PYICEBERG_CATALOG__DEFAULT__TOKEN": token,
 		"OPENLINEAGE_URL": t.url, "OPENLINEAGE_API_KEY": token,
 	}
 }

@@ -28,6 +28,9 @@ import (
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/storetest"
 )
@@ -45,7 +48,7 @@ type instance struct {
 	web    *httptest.Server
 	token  string
 	scope  domain.Scope
-	agent  domain.Agent
+	agent  machine.Agent
 }
 
 func newInstance(t *testing.T) *instance {
@@ -63,7 +66,7 @@ func newInstance(t *testing.T) *instance {
 	require.NoError(t, err)
 	i := &instance{t: t, server: s, web: httptest.NewServer(handler)}
 	t.Cleanup(i.web.Close)
-	var credentials domain.Credentials
+	var credentials setup.Credentials
 	_, i.agent, credentials, err = s.services.Instance.CreateWorkspace(t.Context(), "acme")
 	require.NoError(t, err)
 	in, err := s.site.auth.SetUp(t.Context(), auth.SetUp{Token: credentials.SetUpToken, Email: "ada@example.com", Password: "correct horse battery"})
@@ -274,8 +277,8 @@ func TestTheAgentsTokenIsMadeGood(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	clock := domain.SystemClock{}
 	token := agentToken{
-		file: filepath.Join(t.TempDir(), agentTokenFile), own: true, system: opened.System(), instance: &domain.Instance{Store: opened.System(), Clock: clock},
-		agents: &domain.Agents{Store: store.For[domain.JobModTx](opened), System: opened.System(), Topics: opened.Topics(), Clock: clock, Lease: domain.DefaultLease}, log: slog.New(slog.DiscardHandler),
+		file: filepath.Join(t.TempDir(), agentTokenFile), own: true, system: opened.System(), instance: &setup.Instance{Store: opened.System(), Clock: clock},
+		agents: &job.Agents{Store: store.For[job.Tx](opened), System: opened.System(), Topics: opened.Topics(), Clock: clock, Lease: machine.DefaultLease}, log: slog.New(slog.DiscardHandler),
 	}
 	_, agent, credentials, err := token.instance.CreateFirstWorkspace(t.Context(), "one", false)
 	require.NoError(t, err)
@@ -318,13 +321,13 @@ func TestTheAgentsTokenIsMadeGood(t *testing.T) {
 func TestTheFirstWarehouseIsOfHalfTheHostAndWritesWithTrinoWhereItIs(t *testing.T) {
 	cloud := provisiontest.NewSimulated(provisiontest.Hooks{})
 	first := func() []string {
-		size, engine := firstWarehouse(t.Context(), domain.Providers{domain.ProviderLocal: cloud})
+		size, engine := firstWarehouse(t.Context(), machine.Providers{machine.ProviderLocal: cloud})
 		return []string{size, engine}
 	}
 	require.Equal(t, []string{"cpu.32", "duckdb"}, first())
 	cloud.InstallTrino(true)
 	require.Equal(t, []string{"cpu.32", "trino"}, first())
-	size, engine := firstWarehouse(t.Context(), domain.Providers{})
+	size, engine := firstWarehouse(t.Context(), machine.Providers{})
 	require.Equal(t, []string{"", ""}, []string{size, engine})
 }
 

@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 )
 
@@ -18,8 +21,8 @@ type agentToken struct {
 	file     string
 	own      bool // the database is embedded, so the agent belongs to this server
 	system   *store.System
-	instance *domain.Instance
-	agents   *domain.Agents
+	instance *setup.Instance
+	agents   *job.Agents
 	log      *slog.Logger
 }
 
@@ -95,7 +98,7 @@ func (s *server) tryFirstStart(ctx context.Context) error {
 	return s.services.Samples.Create(ctx, domain.SystemScope(all[0].ID, "sample"), len(s.machines.Providers) > 0)
 }
 
-func (s *server) firstWorkspace(ctx context.Context) ([]domain.Workspace, error) {
+func (s *server) firstWorkspace(ctx context.Context) ([]identity.Workspace, error) {
 	ws, _, credentials, err := s.services.Instance.CreateFirstWorkspace(ctx, s.config.Workspace, s.config.Samples)
 	if domain.IsCode(err, domain.CodeConflict) { // another replica was first
 		return s.services.Instance.Workspaces(ctx)
@@ -103,7 +106,7 @@ func (s *server) firstWorkspace(ctx context.Context) ([]domain.Workspace, error)
 	if err != nil {
 		return nil, err
 	}
-	return []domain.Workspace{ws}, s.token.store(credentials.AgentToken)
+	return []identity.Workspace{ws}, s.token.store(credentials.AgentToken)
 }
 
 // greet prints the platform's address and, while nobody can sign in, the first administrator's

@@ -10,27 +10,28 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
 
-func (r *agentResolver) Status(ctx context.Context, obj *domain.Agent) (domain.AgentStatus, error) {
+func (r *agentResolver) Status(ctx context.Context, obj *machine.Agent) (machine.AgentStatus, error) {
 	return obj.Status(r.Services.Clock.Now()), nil
 }
 
-func (r *agentResolver) Version(ctx context.Context, obj *domain.Agent) (*string, error) {
+func (r *agentResolver) Version(ctx context.Context, obj *machine.Agent) (*string, error) {
 	return optional(obj.Version), nil
 }
 
-func (r *agentResolver) Hostname(ctx context.Context, obj *domain.Agent) (*string, error) {
+func (r *agentResolver) Hostname(ctx context.Context, obj *machine.Agent) (*string, error) {
 	return optional(obj.Hostname), nil
 }
 
-func (r *agentResolver) Os(ctx context.Context, obj *domain.Agent) (*string, error) {
+func (r *agentResolver) Os(ctx context.Context, obj *machine.Agent) (*string, error) {
 	return optional(obj.OS), nil
 }
 
-func (r *agentResolver) Arch(ctx context.Context, obj *domain.Agent) (*string, error) {
+func (r *agentResolver) Arch(ctx context.Context, obj *machine.Agent) (*string, error) {
 	return optional(obj.Arch), nil
 }
 
@@ -43,13 +44,13 @@ func (r *mutationResolver) RotateAgentToken(ctx context.Context, input model.Rot
 	return model.RotateAgentTokenPayload{Agent: agent, Token: token}, err
 }
 
-func (r *queryResolver) Agents(ctx context.Context, first *int, after *string) (model.Connection[domain.Agent], error) {
-	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Agent], error) {
+func (r *queryResolver) Agents(ctx context.Context, first *int, after *string) (model.Connection[machine.Agent], error) {
+	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[machine.Agent], error) {
 		return r.Services.Agents.List(ctx, s, p)
 	})
 }
 
-func (r *queryResolver) Agent(ctx context.Context, id string) (*domain.Agent, error) {
+func (r *queryResolver) Agent(ctx context.Context, id string) (*machine.Agent, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func (r *queryResolver) Agent(ctx context.Context, id string) (*domain.Agent, er
 	return found(r.Services.Agents.Get(ctx, scope, domain.AgentID(id)))
 }
 
-func (r *subscriptionResolver) AgentUpdated(ctx context.Context) (<-chan domain.Agent, error) {
+func (r *subscriptionResolver) AgentUpdated(ctx context.Context) (<-chan machine.Agent, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (r *subscriptionResolver) AgentUpdated(ctx context.Context) (<-chan domain.
 		return nil, err
 	}
 	changes := &agentChanges{agents: r.Services.Agents, scope: scope, clock: r.Services.Clock}
-	return stream(ctx, r.server, stop, func(send func(domain.Agent) error) error {
+	return stream(ctx, r.server, stop, func(send func(machine.Agent) error) error {
 		return r.live(ctx, wake, func() error { return sendAll(ctx, changes.next, send) })
 	})
 }

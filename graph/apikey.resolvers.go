@@ -10,11 +10,12 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
 
-func (r *aPIKeyResolver) CreatedBy(ctx context.Context, obj *domain.APIKey) (*domain.User, error) {
+func (r *aPIKeyResolver) CreatedBy(ctx context.Context, obj *identity.APIKey) (*identity.User, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
 		return nil, err
@@ -22,7 +23,7 @@ func (r *aPIKeyResolver) CreatedBy(ctx context.Context, obj *domain.APIKey) (*do
 	return load.User(ctx, obj.CreatedBy)
 }
 
-func (r *mutationResolver) CreateAPIKey(ctx context.Context, input domain.NewAPIKey) (model.CreateAPIKeyPayload, error) {
+func (r *mutationResolver) CreateAPIKey(ctx context.Context, input identity.NewAPIKey) (model.CreateAPIKeyPayload, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return model.CreateAPIKeyPayload{}, err
@@ -40,8 +41,8 @@ func (r *mutationResolver) RevokeAPIKey(ctx context.Context, input model.RevokeA
 	return model.RevokeAPIKeyPayload{APIKey: key}, err
 }
 
-func (r *queryResolver) APIKeys(ctx context.Context, first *int, after *string) (model.Connection[domain.APIKey], error) {
-	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.APIKey], error) {
+func (r *queryResolver) APIKeys(ctx context.Context, first *int, after *string) (model.Connection[identity.APIKey], error) {
+	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[identity.APIKey], error) {
 		return r.Services.APIKeys.List(ctx, s, p)
 	})
 }

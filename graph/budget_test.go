@@ -8,13 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/quota"
 )
 
-func wide(n, command int) (spec domain.JobSpec) {
+func wide(n, command int) (spec job.JobSpec) {
 	for i := range n {
-		spec.Tasks = append(spec.Tasks, domain.TaskSpec{Key: fmt.Sprintf("t%d", i), Command: strings.Repeat("x", command)})
+		spec.Tasks = append(spec.Tasks, job.TaskSpec{Key: fmt.Sprintf("t%d", i), Command: strings.Repeat("x", command)})
 	}
 	return spec
 }
@@ -26,7 +27,7 @@ func TestAResponseIsBounded(t *testing.T) {
 	a := w.tenant("acme")
 	a.connect(300)
 	me := bearer(a.viewer.token)
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, domain.MaxRunningRuns, 100)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 100)
 	require.NoError(t, err)
 	job := a.job(wide(1000, 1))
 	first := a.run(job)
@@ -65,13 +66,13 @@ func TestARunIsShownWithWhatItFroze(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	me := bearer(a.editor.token)
-	job := a.job(domain.JobSpec{Command: "echo hi", Parameters: []domain.Variable{{Name: "DAY", Value: "1"}}})
+	j := a.job(job.JobSpec{Command: "echo hi", Parameters: []job.Variable{{Name: "DAY", Value: "1"}}})
 	const fields = `{ singleCommand command parameters { name value } tasks { key } }`
 	want := map[string]any{
 		"singleCommand": true, "command": "echo hi", "tasks": []any{}, "parameters": []any{map[string]any{"name": "DAY", "value": "2"}},
 	}
 	start := `mutation($job: ID!) { startRun(input: {jobId: $job, parameters: [{name: "DAY", value: "2"}]}) { run { id ...F } } } fragment F on Run ` + fields
-	data := w.ok(me, start, map[string]any{"job": job.ID})
+	data := w.ok(me, start, map[string]any{"job": j.ID})
 	id := at(data, "startRun", "run", "id")
 	delete(at(data, "startRun", "run").(map[string]any), "id")
 	require.Equal(t, want, at(data, "startRun", "run"))

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // recent is how many of the newest runs are watched for changes, besides all active runs.
@@ -23,21 +26,21 @@ const justNow = time.Minute
 // changes between two reads are one. It can miss only a repaired run older than the newest 50 that
 // starts and ends between two reads.
 type runChanges struct {
-	runs   *domain.Runs
+	runs   *job.Runs
 	scope  domain.Scope
-	filter domain.RunFilter
+	filter job.RunFilter
 	seen   map[domain.RunID]runState // nil before the first read
 	since  time.Time                 // changes before the first read count from here on
 }
 
 // runState is the changing part of a run.
 type runState struct {
-	status                       domain.RunStatus
+	status                       job.RunStatus
 	message                      string
 	started, finished, cancelled int64
 }
 
-func stateOf(r domain.Run) runState {
+func stateOf(r job.Run) runState {
 	return runState{r.Status, r.Message, nanos(r.StartedAt), nanos(r.FinishedAt), nanos(r.CancelRequestedAt)}
 }
 
@@ -49,12 +52,12 @@ func nanos(t *time.Time) int64 {
 }
 
 // next returns the runs that changed and match, or matched before, oldest first.
-func (c *runChanges) next(ctx context.Context) ([]domain.Run, error) {
+func (c *runChanges) next(ctx context.Context) ([]job.Run, error) {
 	runs, err := c.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var changed []domain.Run
+	var changed []job.Run
 	seen := make(map[domain.RunID]runState, len(runs))
 	for _, r := range runs {
 		state := stateOf(r)
@@ -69,26 +72,26 @@ func (c *runChanges) next(ctx context.Context) ([]domain.Run, error) {
 		seen[r.ID] = state
 	}
 	c.seen = seen
-	slices.SortFunc(changed, func(a, b domain.Run) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(changed, func(a, b job.Run) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return changed, nil
 }
 
 // read returns the watched runs, each once.
-func (c *runChanges) read(ctx context.Context) ([]domain.Run, error) {
-	newest, err := c.runs.Heads(ctx, c.scope, domain.RunFilter{JobID: c.filter.JobID}, domain.Page{Limit: recent})
+func (c *runChanges) read(ctx context.Context) ([]job.Run, error) {
+	newest, err := c.runs.Heads(ctx, c.scope, job.RunFilter{JobID: c.filter.JobID}, domain.Page{Limit: recent})
 	if err != nil {
 		return nil, err
 	}
-	alive := domain.RunFilter{JobID: c.filter.JobID, Status: []domain.RunStatus{domain.RunPending, domain.RunRunning}}
+	alive := job.RunFilter{JobID: c.filter.JobID, Status: []job.RunStatus{job.RunPending, job.RunRunning}}
 	active, err := c.runs.Heads(ctx, c.scope, alive, domain.Page{Limit: domain.MaxLimit})
 	if err != nil {
 		return nil, err
 	}
-	byID := map[domain.RunID]domain.Run{}
+	byID := map[domain.RunID]job.Run{}
 	for _, r := range append(newest.Items, active.Items...) {
 		byID[r.ID] = r // the later read is newer
 	}
-	runs := make([]domain.Run, 0, len(byID))
+	runs := make([]job.Run, 0, len(byID))
 	for _, r := range byID {
 		runs = append(runs, r)
 	}
@@ -96,7 +99,7 @@ func (c *runChanges) read(ctx context.Context) ([]domain.Run, error) {
 }
 
 // addEnded reads the runs that were active, and are now neither active nor among the newest.
-func (c *runChanges) addEnded(ctx context.Context, runs []domain.Run, have map[domain.RunID]domain.Run) ([]domain.Run, error) {
+func (c *runChanges) addEnded(ctx context.Context, runs []job.Run, have map[domain.RunID]job.Run) ([]job.Run, error) {
 	var ended []domain.RunID
 	for id, state := range c.seen {
 		if _, ok := have[id]; !ok && !state.status.Final() {
@@ -110,18 +113,18 @@ func (c *runChanges) addEnded(ctx context.Context, runs []domain.Run, have map[d
 	return append(runs, found...), err
 }
 
-func (c *runChanges) matches(s domain.RunStatus) bool {
+func (c *runChanges) matches(s job.RunStatus) bool {
 	return len(c.filter.Status) == 0 || slices.Contains(c.filter.Status, s)
 }
 
-func (c *runChanges) isRecent(r domain.Run) bool {
+func (c *runChanges) isRecent(r job.Run) bool {
 	return !r.Status.Final() || r.FinishedAt != nil && r.FinishedAt.After(c.since)
 }
 
 // agentChanges finds the agents that are new or have changed since its last read. In its first read
 // all are new.
 type agentChanges struct {
-	agents *domain.Agents
+	agents *job.Agents
 	scope  domain.Scope
 	clock  domain.Clock
 	seen   map[domain.AgentID]agentState
@@ -131,10 +134,10 @@ type agentChanges struct {
 type agentState struct {
 	name, version, hostname, os, arch, session string
 	slots, busy                                int
-	status                                     domain.AgentStatus
+	status                                     machine.AgentStatus
 }
 
-func (c *agentChanges) next(ctx context.Context) (changed []domain.Agent, err error) {
+func (c *agentChanges) next(ctx context.Context) (changed []machine.Agent, err error) {
 	now := c.clock.Now()
 	seen := map[domain.AgentID]agentState{}
 	for p := (domain.Page{Limit: domain.MaxLimit}); ; {
@@ -159,7 +162,7 @@ func (c *agentChanges) next(ctx context.Context) (changed []domain.Agent, err er
 // machineChanges finds the machines of a kind that are new or have changed since its last read. In
 // its first read all are new.
 type machineChanges struct {
-	machines *domain.Machines
+	machines *machine.Machines
 	scope    domain.Scope
 	seen     map[domain.MachineID]machineState
 }
@@ -167,23 +170,23 @@ type machineChanges struct {
 // machineState is the changing part of a machine.
 type machineState struct {
 	name, flavor, image, imageRef, message, engines string
-	autoStop                                        domain.AutoStop
+	autoStop                                        machine.AutoStop
 	slots, incarnation, restarts, nodes             int
 	writeEngine                                     string
-	trinoStart                                      domain.TrinoStart
-	desired, state                                  domain.MachineState
+	trinoStart                                      machine.TrinoStart
+	desired, state                                  machine.MachineState
 	since                                           time.Time
 	stops, used                                     int64
 }
 
-func stateOfMachine(m domain.Machine) machineState {
+func stateOfMachine(m machine.Machine) machineState {
 	return machineState{
 		m.Name, m.Flavor, m.Image, m.ImageRef, m.Message, fmt.Sprint(m.Engines), m.AutoStop, m.Slots, m.Incarnation, m.Restarts, m.Nodes, m.WriteEngine, m.TrinoStart, m.Desired, m.State,
 		m.StateSince, nanos(m.AutoStopAt()), nanos(m.LastUsedAt),
 	}
 }
 
-func (c *machineChanges) next(ctx context.Context) (changed []domain.Machine, err error) {
+func (c *machineChanges) next(ctx context.Context) (changed []machine.Machine, err error) {
 	seen := map[domain.MachineID]machineState{}
 	for p := (domain.Page{Limit: domain.MaxLimit}); ; {
 		l, err := c.machines.List(ctx, c.scope, p)
@@ -206,14 +209,14 @@ func (c *machineChanges) next(ctx context.Context) (changed []domain.Machine, er
 
 // newSamples finds a machine's samples since its last read.
 type newSamples struct {
-	machines *domain.Machines // of the machine's kind; set by watch
+	machines *machine.Machines // of the machine's kind; set by watch
 	scope    domain.Scope
 	id       domain.MachineID
 	since    time.Time
 }
 
 // watch finds the machine among the kinds, and wakes the channel on each new sample.
-func (n *newSamples) watch(ctx context.Context, kinds ...*domain.Machines) (wake <-chan struct{}, stop func(), err error) {
+func (n *newSamples) watch(ctx context.Context, kinds ...*machine.Machines) (wake <-chan struct{}, stop func(), err error) {
 	for _, n.machines = range kinds {
 		wake, stop, err = n.machines.WatchMetrics(ctx, n.scope, n.id)
 		if !domain.IsCode(err, domain.CodeNotFound) {
@@ -223,7 +226,7 @@ func (n *newSamples) watch(ctx context.Context, kinds ...*domain.Machines) (wake
 	return nil, nil, domain.NotFound("machine", n.id)
 }
 
-func (n *newSamples) next(ctx context.Context) ([]domain.MachineMetrics, error) {
+func (n *newSamples) next(ctx context.Context) ([]machine.MachineMetrics, error) {
 	all, err := n.machines.Metrics(ctx, n.scope, n.id, n.since)
 	if len(all) > 0 {
 		n.since = all[len(all)-1].At
@@ -234,9 +237,9 @@ func (n *newSamples) next(ctx context.Context) ([]domain.MachineMetrics, error) 
 // statementChanges finds the statements that are new or have changed since its last read, as
 // runChanges does for runs.
 type statementChanges struct {
-	statements *domain.Statements
+	statements *statement.Statements
 	scope      domain.Scope
-	filter     domain.StatementFilter
+	filter     statement.StatementFilter
 	seen       map[domain.StatementID]seenStatement // nil before the first read
 	since      time.Time                            // changes before the first read count from here on
 }
@@ -248,12 +251,12 @@ type seenStatement struct {
 }
 
 // next returns the statements that changed and match, or matched before, oldest first.
-func (c *statementChanges) next(ctx context.Context) ([]domain.Statement, error) {
+func (c *statementChanges) next(ctx context.Context) ([]statement.Statement, error) {
 	all, err := c.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var changed []domain.Statement
+	var changed []statement.Statement
 	seen := make(map[domain.StatementID]seenStatement, len(all))
 	for _, st := range all {
 		now := seenStatement{stateOfStatement(st), len(c.filter.States) == 0 || slices.Contains(c.filter.States, st.State), !st.State.Final()}
@@ -268,24 +271,24 @@ func (c *statementChanges) next(ctx context.Context) ([]domain.Statement, error)
 		seen[st.ID] = now
 	}
 	c.seen = seen
-	slices.SortFunc(changed, func(a, b domain.Statement) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(changed, func(a, b statement.Statement) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return changed, nil
 }
 
 // read returns the watched statements, each once.
-func (c *statementChanges) read(ctx context.Context) ([]domain.Statement, error) {
+func (c *statementChanges) read(ctx context.Context) ([]statement.Statement, error) {
 	filter := c.filter
 	filter.States = nil
 	newest, err := c.statements.List(ctx, c.scope, filter, domain.Page{Limit: recent})
 	if err != nil {
 		return nil, err
 	}
-	filter.States = []domain.StatementState{domain.StatementQueued, domain.StatementRunning}
+	filter.States = []statement.StatementState{statement.StatementQueued, statement.StatementRunning}
 	live, err := c.statements.List(ctx, c.scope, filter, domain.Page{Limit: domain.MaxLimit})
 	if err != nil {
 		return nil, err
 	}
-	byID := map[domain.StatementID]domain.Statement{}
+	byID := map[domain.StatementID]statement.Statement{}
 	for _, st := range append(newest.Items, live.Items...) {
 		byID[st.ID] = st // the later read is newer
 	}

@@ -11,11 +11,12 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
 
-func (r *computeResolver) Agent(ctx context.Context, obj *model.Compute) (*domain.Agent, error) {
+func (r *computeResolver) Agent(ctx context.Context, obj *model.Compute) (*machine.Agent, error) {
 	return r.agentOf(ctx, obj.Machine)
 }
 
@@ -29,7 +30,7 @@ func (r *computeResolver) Currency(ctx context.Context, obj *model.Compute) (*st
 	return flavor.Currency(), err
 }
 
-func (r *computeResolver) Metrics(ctx context.Context, obj *model.Compute, since *time.Time) ([]domain.MachineMetrics, error) {
+func (r *computeResolver) Metrics(ctx context.Context, obj *model.Compute, since *time.Time) ([]machine.MachineMetrics, error) {
 	return machineMetrics(ctx, r.Services.Compute, obj.ID, since)
 }
 
@@ -42,10 +43,10 @@ func (r *mutationResolver) CreateCompute(ctx context.Context, input model.Create
 	if err != nil {
 		return model.CreateComputePayload{}, err
 	}
-	machine := domain.NewMachine{
+	theMachine := machine.NewMachine{
 		Name: input.Name, Flavor: input.Flavor, AutoStop: value(input.AutoStop), Image: value(input.Image), Slots: value(input.Slots),
 	}
-	m, err := r.Services.Compute.Create(ctx, scope, machine, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	m, err := r.Services.Compute.Create(ctx, scope, theMachine, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateComputePayload{Compute: model.NewCompute(m)}, err
 }
 
@@ -54,7 +55,7 @@ func (r *mutationResolver) UpdateCompute(ctx context.Context, input model.Update
 	if err != nil {
 		return model.UpdateComputePayload{}, err
 	}
-	change := domain.MachineChange{Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Flavor, Image: input.Image}
+	change := machine.MachineChange{Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Flavor, Image: input.Image}
 	m, err := r.Services.Compute.Update(ctx, scope, domain.MachineID(input.ID), change)
 	return model.UpdateComputePayload{Compute: model.NewCompute(m)}, err
 }
@@ -86,7 +87,7 @@ func (r *mutationResolver) DeleteCompute(ctx context.Context, input model.Delete
 }
 
 func (r *queryResolver) ComputeInstances(ctx context.Context, first *int, after *string) (model.Connection[model.Compute], error) {
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Machine], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[machine.Machine], error) {
 		return r.Services.Compute.List(ctx, s, p)
 	})
 	return model.Mapped(c, model.NewCompute), err

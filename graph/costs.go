@@ -5,6 +5,10 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -42,13 +46,13 @@ func costs() (c generated.ComplexityRoot) {
 	c.Query.APIKeys = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Query.ComputeInstances = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Query.Warehouses = func(child int, first *int, _ *string) int { return list(child, first) }
-	c.Query.Jobs = func(child int, first *int, _ *string, _ *domain.JobFilter) int { return list(child, first) }
+	c.Query.Jobs = func(child int, first *int, _ *string, _ *job.JobFilter) int { return list(child, first) }
 	c.Query.Members = func(child int, first *int, _ *string) int { return list(child, first) }
-	c.Query.Runs = func(child int, first *int, _ *string, _ *domain.RunFilter) int { return list(child, first) }
+	c.Query.Runs = func(child int, first *int, _ *string, _ *job.RunFilter) int { return list(child, first) }
 	c.Query.AttemptLog = func(child int, _ string, _ *int64, maxBytes *int) int { return logBytes(child, maxBytes) }
 	c.Query.CronPreview = func(child int, _, _ string, count *int) int { return child + ticks(count) }
 
-	c.Job.Runs = func(child int, first *int, _ *string, _ []domain.RunStatus) int { return list(child, first) }
+	c.Job.Runs = func(child int, first *int, _ *string, _ []job.RunStatus) int { return list(child, first) }
 	c.Job.Tasks = func(child int) int { return 1 + fewTasks*child }
 	c.Schedule.Next = func(child int, count *int) int { return child + ticks(count) }
 	c.Run.Tasks = func(child int) int { return 1 + fewTasks*child }
@@ -66,7 +70,7 @@ func sqlCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Query.TableByName = func(child int, _, _, _ string) int { return costRead + child }
 	c.Query.Statements = func(child int, first *int, _ *string, _ *model.StatementFilter) int { return list(child, first) }
 	c.Query.Databases = func(child int, first *int, _ *string) int { return list(child, first) }
-	c.Query.Lineage = func(child int, _ string, _ *domain.LineageWay, depth *int, _ *time.Time) int {
+	c.Query.Lineage = func(child int, _ string, _ *lineage.LineageWay, depth *int, _ *time.Time) int {
 		return graphOf(child, depth)
 	}
 	c.Statement.Columns = func(child int) int { return 1 + fewColumns*child }
@@ -76,7 +80,7 @@ func sqlCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.RunLineage.Read, c.RunLineage.Written = tables, tables
 	c.Run.Lineage = read
 	c.Database.Schemas = func(child int, first *int, _ *string) int { return list(child, first) }
-	c.Database.Tables = func(child int, first *int, _ *string, _ *string, _ *domain.TableKind, _ *bool) int {
+	c.Database.Tables = func(child int, first *int, _ *string, _ *string, _ *lake.TableKind, _ *bool) int {
 		return list(child, first)
 	}
 	c.LakeTable.Columns = func(child int) int { return costRead + fewColumns*child }
@@ -91,7 +95,7 @@ func sqlCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.LakeTable.MaintenanceRuns = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Database.MaintenanceRuns = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.MaintenanceRun.Operations = func(child int) int { return 1 + fewOperations*child }
-	c.LakeTable.Lineage = func(child int, _ *domain.LineageWay, depth *int, _ *time.Time) int { return graphOf(child, depth) }
+	c.LakeTable.Lineage = func(child int, _ *lineage.LineageWay, depth *int, _ *time.Time) int { return graphOf(child, depth) }
 	return c
 }
 
@@ -119,7 +123,7 @@ func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Mutation.ChangePassword = func(child int, _ model.ChangePasswordInput) int { return costHash + child }
 	c.Mutation.AddMember = written[model.AddMemberInput]
 	c.Mutation.CancelRun = written[model.CancelRunInput]
-	c.Mutation.CreateAPIKey = written[domain.NewAPIKey]
+	c.Mutation.CreateAPIKey = written[identity.NewAPIKey]
 	c.Mutation.CreateJob = written[model.CreateJobInput]
 	c.Mutation.DeleteJob = written[model.DeleteJobInput]
 	c.Mutation.Logout = func(child int) int { return costWrite + child }

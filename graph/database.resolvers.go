@@ -16,15 +16,15 @@ import (
 )
 
 func (r *databaseResolver) Schemas(ctx context.Context, obj *model.Database, first *int, after *string) (model.Connection[model.LakeSchema], error) {
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.LakeSchema], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[lake.LakeSchema], error) {
 		return r.Lake.Schemas(ctx, s, string(obj.ID), p)
 	})
 	return model.Mapped(c, model.NewLakeSchema), err
 }
 
-func (r *databaseResolver) Tables(ctx context.Context, obj *model.Database, first *int, after *string, schema *string, kind *domain.TableKind, dropped *bool) (model.Connection[model.LakeTable], error) {
-	filter := domain.TableFilter{Database: obj.ID, Schema: value(schema), Kind: value(kind), Dropped: value(dropped)}
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.LakeTable], error) {
+func (r *databaseResolver) Tables(ctx context.Context, obj *model.Database, first *int, after *string, schema *string, kind *lake.TableKind, dropped *bool) (model.Connection[model.LakeTable], error) {
+	filter := lake.TableFilter{Database: obj.ID, Schema: value(schema), Kind: value(kind), Dropped: value(dropped)}
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[lake.LakeTable], error) {
 		return r.Lake.Tables(ctx, s, filter, p)
 	})
 	return model.Mapped(c, model.NewLakeTable), err
@@ -35,7 +35,7 @@ func (r *mutationResolver) CreateDatabase(ctx context.Context, input model.Creat
 	if err != nil {
 		return model.CreateDatabasePayload{}, err
 	}
-	made, err := r.Services.Databases.Create(ctx, scope, domain.NewDatabase{Name: input.Name}, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	made, err := r.Services.Databases.Create(ctx, scope, lake.NewDatabase{Name: input.Name}, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateDatabasePayload{Database: model.NewDatabase(made)}, err
 }
 
@@ -69,7 +69,7 @@ func (r *mutationResolver) DeleteSchema(ctx context.Context, input model.DeleteS
 }
 
 func (r *queryResolver) Databases(ctx context.Context, first *int, after *string) (model.Connection[model.Database], error) {
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Database], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[lake.Database], error) {
 		return r.Services.Databases.List(ctx, s, p)
 	})
 	return model.Mapped(c, model.NewDatabase), err

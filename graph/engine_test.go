@@ -18,7 +18,10 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
@@ -35,7 +38,7 @@ type engines struct {
 	w    *world
 	mu   sync.Mutex
 	gone map[domain.StatementID]context.CancelFunc
-	ran  []domain.EngineStatement
+	ran  []statement.EngineStatement
 	done chan struct{} // closed by finish
 }
 
@@ -44,14 +47,14 @@ func (w *world) catalog(results domain.Objects) {
 	w.t.Helper()
 	files, err := objects.OpenLake(w.t.Context(), "file://"+w.t.TempDir(), objects.LakeOptions{})
 	require.NoError(w.t, err)
-	w.lake = lake.New(lake.Options{Store: store.For[domain.LakeModTx](w.counted), System: w.db.System(), Files: files, Clock: w.services.Clock, Report: func(err error) { w.t.Error(err) }})
+	w.lake = lake.New(lake.Options{Store: store.For[lake.Tx](w.counted), System: w.db.System(), Files: files, Clock: w.services.Clock, Report: func(err error) { w.t.Error(err) }})
 	w.engines = &engines{w: w, gone: map[domain.StatementID]context.CancelFunc{}, done: make(chan struct{})}
-	w.services.Statements = domain.NewStatements(domain.StatementOptions{
-		Store: store.For[domain.StatementModTx](w.counted), System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Objects: results, Engines: w.engines, Tokens: w.keys,
+	w.services.Statements = statement.NewStatements(statement.StatementOptions{
+		Store: store.For[statement.Tx](w.counted), System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Objects: results, Engines: w.engines, Tokens: w.keys,
 		Tables: prefixes{files}, CatalogURL: "http://localhost/catalog", Replica: "here", Report: func(err error) { w.log.Write([]byte(err.Error() + "\n")) },
 	})
-	w.services.Maintenance = &domain.Maintenances{
-		Store: store.For[domain.MaintenanceModTx](w.counted), System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Statements: w.services.Statements,
+	w.services.Maintenance = &maintenance.Maintenances{
+		Store: store.For[maintenance.Tx](w.counted), System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Statements: w.services.Statements,
 		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 	}
 	w.t.Cleanup(func() {
@@ -62,15 +65,15 @@ func (w *world) catalog(results domain.Objects) {
 
 type prefixes struct{ files *objects.Lake }
 
-func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (domain.TableStorage, error) {
-	return domain.TableStorage{Prefix: p.files.Prefix(ws)}, nil
+func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (statement.TableStorage, error) {
+	return statement.TableStorage{Prefix: p.files.Prefix(ws)}, nil
 }
 
 // finish completes the SLOW statements.
 func (e *engines) finish() { close(e.done) }
 
-// Execute implements domain.Engines.
-func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
+// Execute implements statement.Engines.
+func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st statement.EngineStatement) (statement.StatementStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	e.mu.Lock()
 	e.gone[st.ID] = cancel
@@ -79,7 +82,7 @@ func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st domain.Engin
 	return &script{e: e, ctx: ctx, cancel: cancel, events: e.events(ctx, st)}, nil
 }
 
-// CancelStatement implements domain.Engines.
+// CancelStatement implements statement.Engines.
 func (e *engines) CancelStatement(_ context.Context, _ domain.AgentID, id domain.StatementID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,20 +91,20 @@ func (e *engines) CancelStatement(_ context.Context, _ domain.AgentID, id domain
 }
 
 // statement returns the last statement.
-func (e *engines) last() domain.EngineStatement {
+func (e *engines) last() statement.EngineStatement {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ran[len(e.ran)-1]
 }
 
-func (e *engines) events(ctx context.Context, st domain.EngineStatement) []func() domain.StatementEvent {
-	end := func(f *domain.StatementFailure, rows int64) func() domain.StatementEvent {
-		return func() domain.StatementEvent {
-			return domain.StatementEvent{End: &domain.StatementEnd{Failure: f, Rows: rows, Bytes: 10 * rows, Scanned: 100}}
+func (e *engines) events(ctx context.Context, st statement.EngineStatement) []func() statement.StatementEvent {
+	end := func(f *statement.StatementFailure, rows int64) func() statement.StatementEvent {
+		return func() statement.StatementEvent {
+			return statement.StatementEvent{End: &statement.StatementEnd{Failure: f, Rows: rows, Bytes: 10 * rows, Scanned: 100}}
 		}
 	}
-	head := func(kind string, write bool) func() domain.StatementEvent {
-		return reports(domain.StatementEvent{Head: &domain.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It reads."}})
+	head := func(kind string, write bool) func() statement.StatementEvent {
+		return reports(statement.StatementEvent{Head: &statement.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It reads."}})
 	}
 	word, rest, _ := strings.Cut(st.Query, " ")
 	n, from, to := 0, "", ""
@@ -109,67 +112,67 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []func(
 	_, _ = fmt.Sscan(rest, &from, &to)
 	switch word {
 	case "SELECT":
-		return []func() domain.StatementEvent{head("SELECT", false), reports(schemaOf()), reports(batchOf(n, "row")), end(nil, int64(n))}
+		return []func() statement.StatementEvent{head("SELECT", false), reports(schemaOf()), reports(batchOf(n, "row")), end(nil, int64(n))}
 	case "LARGE":
-		events := []func() domain.StatementEvent{head("SELECT", false), reports(schemaOf())}
+		events := []func() statement.StatementEvent{head("SELECT", false), reports(schemaOf())}
 		for range n {
 			events = append(events, reports(batchOf(1, strings.Repeat("x", 6<<20))))
 		}
 		return append(events, end(nil, int64(n)))
 	case "SLOW":
-		half := reports(domain.StatementEvent{Progress: &domain.StatementProgress{Done: 0.5}})
-		wait := func() domain.StatementEvent {
+		half := reports(statement.StatementEvent{Progress: &statement.StatementProgress{Done: 0.5}})
+		wait := func() statement.StatementEvent {
 			select {
 			case <-e.done:
 				return end(nil, 0)()
 			case <-ctx.Done():
-				return end(&domain.StatementFailure{Fault: domain.FaultCancelled, Message: "The statement was cancelled."}, 0)()
+				return end(&statement.StatementFailure{Fault: statement.FaultCancelled, Message: "The statement was cancelled."}, 0)()
 			case <-time.After(50 * time.Millisecond): // engines keep reporting their progress
 				return half()
 			}
 		}
-		return []func() domain.StatementEvent{head("SELECT", false), half, wait}
+		return []func() statement.StatementEvent{head("SELECT", false), half, wait}
 	case "ALTER":
-		return []func() domain.StatementEvent{head("OPTIMIZE", true), end(nil, 0)}
+		return []func() statement.StatementEvent{head("OPTIMIZE", true), end(nil, 0)}
 	case "COPY":
-		return []func() domain.StatementEvent{head("INSERT", true), func() domain.StatementEvent {
+		return []func() statement.StatementEvent{head("INSERT", true), func() statement.StatementEvent {
 			event := end(e.copied(ctx, st, from, to), 2)()
-			event.End.Tables = []domain.StatementTable{{Database: "lake", Schema: "public", Table: from, Columns: []string{"id"}}, {Database: "lake", Schema: "public", Table: to, Target: true}}
+			event.End.Tables = []statement.StatementTable{{Database: "lake", Schema: "public", Table: from, Columns: []string{"id"}}, {Database: "lake", Schema: "public", Table: to, Target: true}}
 			return event
 		}}
 	}
-	return []func() domain.StatementEvent{end(&domain.StatementFailure{Fault: domain.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}, 0)}
+	return []func() statement.StatementEvent{end(&statement.StatementFailure{Fault: statement.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}, 0)}
 }
 
-func reports(event domain.StatementEvent) func() domain.StatementEvent {
-	return func() domain.StatementEvent { return event }
+func reports(event statement.StatementEvent) func() statement.StatementEvent {
+	return func() statement.StatementEvent { return event }
 }
 
 // copied reads and writes like an engine, with the statement's own rights.
-func (e *engines) copied(ctx context.Context, st domain.EngineStatement, from, to string) *domain.StatementFailure {
+func (e *engines) copied(ctx context.Context, st statement.EngineStatement, from, to string) *statement.StatementFailure {
 	ws := domain.WorkspaceID(path.Base(st.Storage.Prefix))
 	scope := domain.NewScope(ws, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "statement"}, st.Role)
-	_, err := e.w.lake.Load(ctx, scope, publicTable(from), domain.KindTable, lake.LoadOptions{})
+	_, err := e.w.lake.Load(ctx, scope, publicTable(from), lake.KindTable, lake.LoadOptions{})
 	if err == nil {
 		err = lakeClient{e.w.lake, scope, publicTable(to)}.append(ctx, 1, 2)
 	}
 	if err != nil {
-		return &domain.StatementFailure{Fault: domain.FaultQuery, Message: err.Error()}
+		return &statement.StatementFailure{Fault: statement.FaultQuery, Message: err.Error()}
 	}
 	return nil
 }
 
-// script implements domain.StatementStream.
+// script implements statement.StatementStream.
 type script struct {
 	e      *engines
 	ctx    context.Context
 	cancel context.CancelFunc
-	events []func() domain.StatementEvent
+	events []func() statement.StatementEvent
 }
 
-func (s *script) Next() (domain.StatementEvent, error) {
+func (s *script) Next() (statement.StatementEvent, error) {
 	if len(s.events) == 0 {
-		return domain.StatementEvent{}, errors.New("the stream is at its end")
+		return statement.StatementEvent{}, errors.New("the stream is at its end")
 	}
 	event := s.events[0]()
 	if len(s.events) > 1 || event.End != nil {
@@ -203,9 +206,9 @@ func arrowStream(batches ...arrow.RecordBatch) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte(streamEnd))
 }
 
-func schemaOf() domain.StatementEvent { return domain.StatementEvent{Schema: arrowStream()} }
+func schemaOf() statement.StatementEvent { return statement.StatementEvent{Schema: arrowStream()} }
 
-func batchOf(n int, text string) domain.StatementEvent {
+func batchOf(n int, text string) statement.StatementEvent {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, resultSchema)
 	defer b.Release()
 	for i := range n {
@@ -217,11 +220,11 @@ func batchOf(n int, text string) domain.StatementEvent {
 	}
 	batch := b.NewRecordBatch()
 	defer batch.Release()
-	return domain.StatementEvent{Batch: &domain.ResultBatch{Rows: int64(n), JSON: rows.Size(batch), Data: arrowStream(batch)[len(arrowStream()):]}}
+	return statement.StatementEvent{Batch: &statement.ResultBatch{Rows: int64(n), JSON: rows.Size(batch), Data: arrowStream(batch)[len(arrowStream()):]}}
 }
 
 // warehouse returns the workspace's first warehouse.
-func (n *tenant) warehouse() domain.Machine {
+func (n *tenant) warehouse() machine.Machine {
 	n.w.t.Helper()
 	all, err := n.w.services.Warehouses.List(n.w.t.Context(), n.viewer.scope, domain.Page{})
 	require.NoError(n.w.t, err)

@@ -21,13 +21,14 @@ import (
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/loader"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
 // Options are the services and the limits of the handler.
 type Options struct {
-	Services domain.Services
+	Services setup.Services
 	Lake     *lake.Catalog
 	Auth     *auth.Service
 	Topics   domain.Topics

@@ -4,14 +4,15 @@ import (
 	"context"
 	"net/url"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/graph/model"
 )
 
 // jobChange returns the fields to change. Null fields do not change, except schedule: null removes
 // it.
-func jobChange(in model.UpdateJobInput) domain.JobChange {
-	c := domain.JobChange{
+func jobChange(in model.UpdateJobInput) job.JobChange {
+	c := job.JobChange{
 		Name: in.Name, Description: in.Description, Command: in.Command, Tasks: given(in.Tasks),
 		MaxRetries: in.MaxRetries, TimeoutSeconds: in.TimeoutSeconds, Environment: given(in.Environment), Parameters: given(in.Parameters),
 		MaxConcurrentRuns: in.MaxConcurrentRuns, Files: given(in.Files),
@@ -32,7 +33,7 @@ func given[T any](list []T) *[]T {
 }
 
 // setUpURL returns the console's page for the one-time token; nil without a token.
-func setUpURL(ctx context.Context, token string, m domain.Member) *string {
+func setUpURL(ctx context.Context, token string, m identity.Member) *string {
 	if token == "" {
 		return nil
 	}

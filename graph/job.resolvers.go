@@ -11,43 +11,44 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
 
-func (r *jobResolver) Command(ctx context.Context, obj *domain.Job) (*string, error) {
+func (r *jobResolver) Command(ctx context.Context, obj *job.Job) (*string, error) {
 	return optional(obj.JobSpec.Command), nil
 }
 
-func (r *jobResolver) Tasks(ctx context.Context, obj *domain.Job) ([]domain.TaskSpec, error) {
+func (r *jobResolver) Tasks(ctx context.Context, obj *job.Job) ([]job.TaskSpec, error) {
 	if obj.JobSpec.Command != "" {
 		return nil, nil
 	}
-	return append([]domain.TaskSpec{}, obj.JobSpec.Tasks...), affordRows(ctx, len(obj.JobSpec.Tasks))
+	return append([]job.TaskSpec{}, obj.JobSpec.Tasks...), affordRows(ctx, len(obj.JobSpec.Tasks))
 }
 
-func (r *jobResolver) Compute(ctx context.Context, obj *domain.Job) (*model.Compute, error) {
+func (r *jobResolver) Compute(ctx context.Context, obj *job.Job) (*model.Compute, error) {
 	return r.computeOf(ctx, domain.MachineID(obj.JobSpec.Compute))
 }
 
-func (r *jobResolver) ComputeID(ctx context.Context, obj *domain.Job) (*string, error) {
+func (r *jobResolver) ComputeID(ctx context.Context, obj *job.Job) (*string, error) {
 	return optional(obj.JobSpec.Compute), nil
 }
 
-func (r *jobResolver) Runs(ctx context.Context, obj *domain.Job, first *int, after *string, status []domain.RunStatus) (model.Connection[domain.Run], error) {
+func (r *jobResolver) Runs(ctx context.Context, obj *job.Job, first *int, after *string, status []job.RunStatus) (model.Connection[job.Run], error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
-		return model.Connection[domain.Run]{}, err
+		return model.Connection[job.Run]{}, err
 	}
-	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Run], error) {
+	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[job.Run], error) {
 		if p.Cursor == "" {
 			return load.RecentRuns(ctx, obj.ID, status, p.Limit)
 		}
-		return r.Services.Runs.Heads(ctx, s, domain.RunFilter{JobID: obj.ID, Status: status}, p)
+		return r.Services.Runs.Heads(ctx, s, job.RunFilter{JobID: obj.ID, Status: status}, p)
 	})
 }
 
-func (r *jobResolver) LatestRun(ctx context.Context, obj *domain.Job) (*domain.Run, error) {
+func (r *jobResolver) LatestRun(ctx context.Context, obj *job.Job) (*job.Run, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
 		return nil, err
@@ -81,13 +82,13 @@ func (r *mutationResolver) DeleteJob(ctx context.Context, input model.DeleteJobI
 	return model.DeleteJobPayload(input), r.Services.Jobs.Delete(ctx, scope, domain.JobID(input.ID))
 }
 
-func (r *queryResolver) Jobs(ctx context.Context, first *int, after *string, filter *domain.JobFilter) (model.Connection[domain.Job], error) {
-	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Job], error) {
+func (r *queryResolver) Jobs(ctx context.Context, first *int, after *string, filter *job.JobFilter) (model.Connection[job.Job], error) {
+	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[job.Job], error) {
 		return r.Services.Jobs.List(ctx, s, value(filter), p)
 	})
 }
 
-func (r *queryResolver) Job(ctx context.Context, id string) (*domain.Job, error) {
+func (r *queryResolver) Job(ctx context.Context, id string) (*job.Job, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -99,22 +100,22 @@ func (r *queryResolver) CronPreview(ctx context.Context, cron string, timeZone s
 	if _, err := auth.From(ctx); err != nil {
 		return nil, err
 	}
-	return domain.PreviewSchedule(domain.NewSchedule{Cron: cron, TimeZone: timeZone}, r.Services.Clock.Now(), value(count))
+	return job.PreviewSchedule(job.NewSchedule{Cron: cron, TimeZone: timeZone}, r.Services.Clock.Now(), value(count))
 }
 
-func (r *scheduleResolver) Next(ctx context.Context, obj *domain.Schedule, count *int) ([]time.Time, error) {
+func (r *scheduleResolver) Next(ctx context.Context, obj *job.Schedule, count *int) ([]time.Time, error) {
 	if obj.Paused {
 		return []time.Time{}, nil
 	}
-	coming := domain.NewSchedule{Cron: obj.Cron, TimeZone: obj.TimeZone}
-	return domain.PreviewSchedule(coming, r.Services.Clock.Now(), value(count))
+	coming := job.NewSchedule{Cron: obj.Cron, TimeZone: obj.TimeZone}
+	return job.PreviewSchedule(coming, r.Services.Clock.Now(), value(count))
 }
 
-func (r *taskSpecResolver) Compute(ctx context.Context, obj *domain.TaskSpec) (*model.Compute, error) {
+func (r *taskSpecResolver) Compute(ctx context.Context, obj *job.TaskSpec) (*model.Compute, error) {
 	return r.computeOf(ctx, domain.MachineID(obj.Compute))
 }
 
-func (r *taskSpecResolver) ComputeID(ctx context.Context, obj *domain.TaskSpec) (*string, error) {
+func (r *taskSpecResolver) ComputeID(ctx context.Context, obj *job.TaskSpec) (*string, error) {
 	return optional(obj.Compute), nil
 }
 

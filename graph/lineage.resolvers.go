@@ -9,8 +9,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -22,11 +23,11 @@ func (r *lineageEntryResolver) Table(ctx context.Context, obj *model.LineageEntr
 	return r.tableOf(ctx, obj.TableID)
 }
 
-func (r *queryResolver) Lineage(ctx context.Context, table string, way *domain.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error) {
-	return r.lineageGraph(ctx, domain.LineageQuery{Table: table, Way: value(way), Depth: value(depth), At: at})
+func (r *queryResolver) Lineage(ctx context.Context, table string, way *lineage.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error) {
+	return r.lineageGraph(ctx, lineage.LineageQuery{Table: table, Way: value(way), Depth: value(depth), At: at})
 }
 
-func (r *runResolver) Lineage(ctx context.Context, obj *domain.Run) (model.RunLineage, error) {
+func (r *runResolver) Lineage(ctx context.Context, obj *job.Run) (model.RunLineage, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return model.RunLineage{}, err

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/store"
 )
 
@@ -30,7 +32,7 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(4)
-	run := a.run(a.job(domain.JobSpec{Tasks: []domain.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}}}}))
+	run := a.run(a.job(job.JobSpec{Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}}}}))
 	c := w.open(bearer(a.viewer.token), nil)
 	id := c.subscribe(runSubscription, map[string]any{"id": run.ID})
 	first := c.event(id)
@@ -54,7 +56,7 @@ func TestABurstOfChangesIsReadOnce(t *testing.T) {
 	slow.pace = defaultTiming.pace
 	w := newWorld(t, slow)
 	a := w.tenant("acme")
-	run := a.run(a.job(domain.JobSpec{Command: "true"}))
+	run := a.run(a.job(job.JobSpec{Command: "true"}))
 	c := w.open(bearer(a.viewer.token), nil)
 	id := c.subscribe(runSubscription, map[string]any{"id": run.ID})
 	c.event(id)
@@ -77,17 +79,17 @@ func TestRunsTellsWhatIsNewAndWhatChanges(t *testing.T) {
 	w := newWorld(t, quick)
 	a, b := w.tenant("acme"), w.tenant("beta")
 	a.connect(10)
-	job, other := a.job(domain.JobSpec{Command: "true"}), a.job(domain.JobSpec{Command: "true"})
-	running := a.run(job)
+	j, other := a.job(job.JobSpec{Command: "true"}), a.job(job.JobSpec{Command: "true"})
+	running := a.run(j)
 	a.begin(a.attempt(running.ID).ID)
 
 	c := w.open(bearer(a.viewer.token), nil)
-	id := c.subscribe(runsSubscription, map[string]any{"f": map[string]any{"jobId": job.ID, "status": nil}})
+	id := c.subscribe(runsSubscription, map[string]any{"f": map[string]any{"jobId": j.ID, "status": nil}})
 	require.Equal(t, map[string]any{"id": string(running.ID), "status": "RUNNING"}, c.event(id)["runs"], "what runs when it starts")
 
 	a.run(other)
-	b.run(b.job(domain.JobSpec{Command: "true"}))
-	fresh := a.run(job)
+	b.run(b.job(job.JobSpec{Command: "true"}))
+	fresh := a.run(j)
 	require.Equal(t, map[string]any{"id": string(fresh.ID), "status": "PENDING"}, c.event(id)["runs"], "of this job and workspace alone")
 	a.begin(a.attempt(fresh.ID).ID)
 	require.Equal(t, map[string]any{"id": string(fresh.ID), "status": "RUNNING"}, c.event(id)["runs"])
@@ -102,7 +104,7 @@ func TestRunsOfAStatusTellWhenARunLeavesIt(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(10)
-	run := a.run(a.job(domain.JobSpec{Command: "true"}))
+	run := a.run(a.job(job.JobSpec{Command: "true"}))
 	c := w.open(bearer(a.viewer.token), nil)
 	id := c.subscribe(runsSubscription, map[string]any{"f": map[string]any{"status": []string{"RUNNING"}}})
 	a.begin(a.attempt(run.ID).ID)
@@ -116,14 +118,14 @@ func TestRunsFollowsOldRunsThatAreActive(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(200)
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, domain.MaxRunningRuns, 200)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 200)
 	require.NoError(t, err)
-	job := a.job(domain.JobSpec{Command: "true"})
-	old := a.run(job)
+	j := a.job(job.JobSpec{Command: "true"})
+	old := a.run(j)
 	attempt := a.attempt(old.ID).ID
 	a.begin(attempt)
 	for range recent + 5 {
-		run := a.run(job)
+		run := a.run(j)
 		a.exit(a.attempt(run.ID).ID, 0, 0)
 	}
 	changes := &runChanges{runs: w.services.Runs, scope: a.viewer.scope, since: w.services.Clock.Now()}
@@ -135,7 +137,7 @@ func TestRunsFollowsOldRunsThatAreActive(t *testing.T) {
 	next, err := changes.next(t.Context())
 	require.NoError(t, err)
 	require.Len(t, next, 1)
-	require.Equal(t, domain.RunSuccess, next[0].Status)
+	require.Equal(t, job.RunSuccess, next[0].Status)
 	none, err := changes.next(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -153,7 +155,7 @@ func TestAgentsAreToldAsTheyComeAndGo(t *testing.T) {
 	b.connect(7)
 	a.connect(4)
 	require.Equal(t, map[string]any{"id": string(a.agent.ID), "status": "CONNECTED", "slots": 4.0, "busy": 0.0, "version": "1.2.3"}, c.event(id)["agentUpdated"])
-	_, err := w.services.Agents.Heartbeat(t.Context(), a.worker, domain.AgentHeartbeat{Session: a.session})
+	_, err := w.services.Agents.Heartbeat(t.Context(), a.worker, job.AgentHeartbeat{Session: a.session})
 	require.NoError(t, err)
 	require.NoError(t, w.services.Agents.Disconnected(t.Context(), a.worker, a.session))
 	require.Equal(t, "DISCONNECTED", at(c.event(id), "agentUpdated", "status"), "a heartbeat alone is no event")
@@ -165,7 +167,7 @@ func TestLogsAreFollowedByteForByteToTheirEnd(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(4)
-	run := a.run(a.job(domain.JobSpec{Command: "x"}))
+	run := a.run(a.job(job.JobSpec{Command: "x"}))
 	attempt := a.attempt(run.ID).ID
 	a.begin(attempt)
 	var log []byte
@@ -237,7 +239,7 @@ func decoded(t *testing.T, v any) []byte {
 func TestALiveQueryOutlastsTheDatabase(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	run := a.run(a.job(domain.JobSpec{Command: "true"}))
+	run := a.run(a.job(job.JobSpec{Command: "true"}))
 	c := w.open(bearer(a.viewer.token), nil)
 	id := c.subscribe(runSubscription, map[string]any{"id": run.ID})
 	c.event(id)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 )
 
@@ -27,7 +28,7 @@ func (r *Resolver) computeOf(ctx context.Context, id domain.MachineID) (*model.C
 }
 
 // agentOf returns the machine's own agent.
-func (r *Resolver) agentOf(ctx context.Context, m domain.Machine) (*domain.Agent, error) {
+func (r *Resolver) agentOf(ctx context.Context, m machine.Machine) (*machine.Agent, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (r *Resolver) agentOf(ctx context.Context, m domain.Machine) (*domain.Agent
 
 // flavorOf returns the machine's flavor. It is zero if the workspace's provider does not have it,
 // or is not available on this server.
-func (r *Resolver) flavorOf(ctx context.Context, m domain.Machine) (model.Flavor, error) {
+func (r *Resolver) flavorOf(ctx context.Context, m machine.Machine) (model.Flavor, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
 		return model.Flavor{}, err
@@ -49,7 +50,7 @@ func (r *Resolver) flavorOf(ctx context.Context, m domain.Machine) (model.Flavor
 	return model.Flavor{Flavor: flavor}, err
 }
 
-func machineMetrics(ctx context.Context, machines *domain.Machines, id domain.MachineID, since *time.Time) ([]domain.MachineMetrics, error) {
+func machineMetrics(ctx context.Context, machines *machine.Machines, id domain.MachineID, since *time.Time) ([]machine.MachineMetrics, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func machineMetrics(ctx context.Context, machines *domain.Machines, id domain.Ma
 	return all, affordRows(ctx, len(all))
 }
 
-func machineLog(ctx context.Context, machines *domain.Machines, id domain.MachineID, bytes int) ([]byte, error) {
+func machineLog(ctx context.Context, machines *machine.Machines, id domain.MachineID, bytes int) ([]byte, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func machineLog(ctx context.Context, machines *domain.Machines, id domain.Machin
 }
 
 // watchMachines sends the machines of one kind, and their changes.
-func watchMachines[T any](ctx context.Context, s *server, machines *domain.Machines, show func(domain.Machine) T) (<-chan T, error) {
+func watchMachines[T any](ctx context.Context, s *server, machines *machine.Machines, show func(machine.Machine) T) (<-chan T, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func watchMachines[T any](ctx context.Context, s *server, machines *domain.Machi
 	changes := &machineChanges{machines: machines, scope: scope}
 	return stream(ctx, s, stop, func(send func(T) error) error {
 		return s.live(ctx, wake, func() error {
-			return sendAll(ctx, changes.next, func(m domain.Machine) error { return send(show(m)) })
+			return sendAll(ctx, changes.next, func(m machine.Machine) error { return send(show(m)) })
 		})
 	})
 }

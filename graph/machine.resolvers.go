@@ -11,6 +11,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 )
 
@@ -23,7 +24,7 @@ func (r *queryResolver) Flavors(ctx context.Context) ([]model.Flavor, error) {
 	return model.NewFlavors(all), err
 }
 
-func (r *subscriptionResolver) MachineMetrics(ctx context.Context, id string, since *time.Time) (<-chan domain.MachineMetrics, error) {
+func (r *subscriptionResolver) MachineMetrics(ctx context.Context, id string, since *time.Time) (<-chan machine.MachineMetrics, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func (r *subscriptionResolver) MachineMetrics(ctx context.Context, id string, si
 	if err != nil {
 		return nil, err
 	}
-	return stream(ctx, r.server, stop, func(send func(domain.MachineMetrics) error) error {
+	return stream(ctx, r.server, stop, func(send func(machine.MachineMetrics) error) error {
 		return r.live(ctx, wake, func() error { return sendAll(ctx, samples.next, send) })
 	})
 }

@@ -11,20 +11,23 @@ import (
 
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/loader"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/store"
 )
 
 // machine creates a machine of the smallest flavor.
-func (n *tenant) machine(of *domain.Machines, name string) domain.Machine {
+func (n *tenant) machine(of *machine.Machines, name string) machine.Machine {
 	n.w.t.Helper()
-	m, err := of.Create(n.w.t.Context(), n.editor.scope, domain.NewMachine{Name: name, Flavor: "cpu.1"}, domain.Idempotency{})
+	m, err := of.Create(n.w.t.Context(), n.editor.scope, machine.NewMachine{Name: name, Flavor: "cpu.1"}, domain.Idempotency{})
 	require.NoError(n.w.t, err)
 	return m
 }
 
 // measured stores a sample of a machine as if its agent had reported it, at any time.
-func (n *tenant) measured(id domain.MachineID, m domain.MachineMetrics) {
+func (n *tenant) measured(id domain.MachineID, m machine.MachineMetrics) {
 	n.w.t.Helper()
 	require.NoError(n.w.t, n.w.db.In(n.w.t.Context(), n.admin.scope, func(tx *store.Tx) error { return tx.SaveMetrics(n.w.t.Context(), id, m) }))
 	n.w.db.Topics().Wake(domain.MetricsTopic(id))
@@ -42,9 +45,9 @@ type fleet struct {
 func (w *world) reconcile() *fleet {
 	f := &fleet{w: w, scopes: map[domain.MachineID]domain.Scope{}, sessions: map[domain.MachineID]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &domain.Reconciler{
-		Store: store.For[domain.MachineModTx](w.db), System: w.db.System(), Clock: w.services.Clock, Topics: w.db.Topics(), Work: domain.TaskWork{Runs: w.services.Runs}, Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat,
-		Providers: domain.Providers{domain.ProviderLocal: w.cloud.Reopen(provisiontest.Hooks{Made: func(m domain.MachineSpec) { f.connect(ctx, m) }})},
+	r := &machine.Reconciler{
+		Store: store.For[machine.Tx](w.db), System: w.db.System(), Clock: w.services.Clock, Topics: w.db.Topics(), Work: job.TaskWork{Runs: w.services.Runs}, Times: machine.DefaultMachineTimes, Heartbeat: machine.DefaultLease.Heartbeat,
+		Providers: machine.Providers{machine.ProviderLocal: w.cloud.Reopen(provisiontest.Hooks{Made: func(m machine.MachineSpec) { f.connect(ctx, m) }})},
 		Host:      "here", Server: w.url, Report: func(err error) { w.t.Error(err) },
 	}
 	wake, stop := w.db.Topics().Subscribe(domain.ReconcileTopic)
@@ -66,7 +69,7 @@ func (w *world) reconcile() *fleet {
 	return f
 }
 
-func (f *fleet) connect(ctx context.Context, m domain.MachineSpec) {
+func (f *fleet) connect(ctx context.Context, m machine.MachineSpec) {
 	_, token, err := f.w.services.Agents.Enroll(ctx, m.Bootstrap)
 	if err != nil {
 		f.w.t.Errorf("enrolling: %v", err)
@@ -81,9 +84,9 @@ func (f *fleet) connect(ctx context.Context, m domain.MachineSpec) {
 	session := domain.RequestID("")
 	f.scopes[m.Machine], f.sessions[m.Machine] = scope, session
 	f.mu.Unlock()
-	_, err = f.w.services.Agents.Hello(ctx, scope, domain.AgentHello{
+	_, err = f.w.services.Agents.Hello(ctx, scope, job.AgentHello{
 		Session: session, Version: "1.2.3", Hostname: "host", OS: "linux", Arch: "amd64", Slots: 4, Token: domain.HashSecret(token),
-		Engines: []domain.Engine{{Name: "duckdb", Version: "1.5.5"}},
+		Engines: []machine.Engine{{Name: "duckdb", Version: "1.5.5"}},
 	})
 	if err != nil {
 		f.w.t.Errorf("the hello of a machine's agent: %v", err)
@@ -91,7 +94,7 @@ func (f *fleet) connect(ctx context.Context, m domain.MachineSpec) {
 }
 
 // says simulates a machine's agent that reports its usage.
-func (f *fleet) says(id domain.MachineID, m domain.MachineMetrics) {
+func (f *fleet) says(id domain.MachineID, m machine.MachineMetrics) {
 	f.w.t.Helper()
 	f.mu.Lock()
 	scope := f.scopes[id]
@@ -237,15 +240,15 @@ func TestWhatIsMeasuredOfAMachineIsFollowed(t *testing.T) {
 
 	now := time.Now()
 	for _, ago := range []time.Duration{2 * time.Hour, 30 * time.Second, 20 * time.Second} {
-		a.measured(m.ID, domain.MachineMetrics{At: now.Add(-ago), CPU: ago.Seconds()})
+		a.measured(m.ID, machine.MachineMetrics{At: now.Add(-ago), CPU: ago.Seconds()})
 	}
 	follower := w.open(bearer(a.viewer.token), nil)
 	all := follower.subscribe(metricsSubscription, map[string]any{"id": m.ID})
 	require.Equal(t, 30.0, at(follower.event(all), "machineMetrics", "cpu"), "of the last hour")
 	second := follower.event(all)
 	require.Equal(t, 20.0, at(second, "machineMetrics", "cpu"))
-	agents.says(m.ID, domain.MachineMetrics{
-		CPU: 0.5, Cores: 2, Memory: 1 << 40, MemoryTotal: 1 << 41, Disk: 3, DiskTotal: 4, GPUs: []domain.GPUMetrics{{Name: "H100", Load: 0.25, Memory: 5, MemoryTotal: 6}},
+	agents.says(m.ID, machine.MachineMetrics{
+		CPU: 0.5, Cores: 2, Memory: 1 << 40, MemoryTotal: 1 << 41, Disk: 3, DiskTotal: 4, GPUs: []machine.GPUMetrics{{Name: "H100", Load: 0.25, Memory: 5, MemoryTotal: 6}},
 	})
 	third := at(follower.event(all), "machineMetrics")
 	require.Equal(t, map[string]any{
@@ -267,10 +270,10 @@ func TestSamplesAreBoundedByWhatThereIs(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	m := a.machine(w.services.Compute, "gpu")
-	start := time.Now().Add(-domain.MetricsKept + time.Minute)
+	start := time.Now().Add(-machine.MetricsKept + time.Minute)
 	require.NoError(t, w.db.In(t.Context(), a.admin.scope, func(tx *store.Tx) error {
 		for i := range 700 {
-			if err := tx.SaveMetrics(t.Context(), m.ID, domain.MachineMetrics{At: start.Add(time.Duration(i) * domain.MetricsEvery)}); err != nil {
+			if err := tx.SaveMetrics(t.Context(), m.ID, machine.MachineMetrics{At: start.Add(time.Duration(i) * machine.MetricsEvery)}); err != nil {
 				return err
 			}
 		}
@@ -288,11 +291,11 @@ func TestPagesOfMachinesAndOfWhatRunsOnThemAreReadAtOnce(t *testing.T) {
 	a := w.tenant("acme")
 	a.connect(100)
 	me := bearer(a.viewer.token)
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, domain.MaxRunningRuns, 100)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 100)
 	require.NoError(t, err)
 	for i := range 12 {
 		m := a.machine(w.services.Compute, fmt.Sprintf("machine %d", i))
-		a.run(a.job(domain.JobSpec{Compute: string(m.ID), Tasks: []domain.TaskSpec{
+		a.run(a.job(job.JobSpec{Compute: string(m.ID), Tasks: []job.TaskSpec{
 			{Key: "one", Command: "true"}, {Key: "two", Command: "true", Compute: "machine 0"}, {Key: "three", Command: "true", DependsOn: []string{"one"}},
 		}}))
 	}
@@ -323,11 +326,11 @@ func TestMachinesOfOneAnswerAreReadTogether(t *testing.T) {
 	me := a.viewer.scope
 	for i := range 5 {
 		m, other := a.machine(w.services.Compute, fmt.Sprintf("machine %d", i)), a.machine(w.services.Compute, fmt.Sprintf("other %d", i))
-		a.run(a.job(domain.JobSpec{Compute: string(m.ID), Tasks: []domain.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", Compute: string(other.ID)}}}))
+		a.run(a.job(job.JobSpec{Compute: string(m.ID), Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", Compute: string(other.ID)}}}))
 	}
-	jobs, err := w.services.Jobs.List(t.Context(), me, domain.JobFilter{}, domain.Page{})
+	jobs, err := w.services.Jobs.List(t.Context(), me, job.JobFilter{}, domain.Page{})
 	require.NoError(t, err)
-	runs, err := w.services.Runs.Heads(t.Context(), me, domain.RunFilter{}, domain.Page{})
+	runs, err := w.services.Runs.Heads(t.Context(), me, job.RunFilter{}, domain.Page{})
 	require.NoError(t, err)
 	machines, err := w.services.Compute.List(t.Context(), me, domain.Page{})
 	require.NoError(t, err)
@@ -386,16 +389,16 @@ func TestAJobNamesItsComputeInstance(t *testing.T) {
 	task := func(compute any) []any {
 		return []any{map[string]any{"key": "one", "command": "true", "compute": compute}}
 	}
-	job := at(w.ok(me, create, map[string]any{"input": map[string]any{"name": "etl", "compute": "gpu", "computeFallback": true, "tasks": task(cpu.ID)}}), "createJob", "job")
+	j := at(w.ok(me, create, map[string]any{"input": map[string]any{"name": "etl", "compute": "gpu", "computeFallback": true, "tasks": task(cpu.ID)}}), "createJob", "job")
 	require.Equal(t, map[string]any{
-		"id": at(job, "id"), "compute": map[string]any{"name": "gpu"}, "computeId": string(gpu.ID), "computeFallback": true,
+		"id": at(j, "id"), "compute": map[string]any{"name": "gpu"}, "computeId": string(gpu.ID), "computeFallback": true,
 		"tasks": []any{map[string]any{"compute": map[string]any{"name": "cpu"}, "computeId": string(cpu.ID)}},
-	}, job)
+	}, j)
 	change := func(input map[string]any) any {
-		input["id"] = at(job, "id")
+		input["id"] = at(j, "id")
 		return at(w.ok(me, update, map[string]any{"input": input}), "updateJob", "job")
 	}
-	require.Equal(t, job, change(map[string]any{"compute": nil, "computeFallback": nil}), "what is null stays")
+	require.Equal(t, j, change(map[string]any{"compute": nil, "computeFallback": nil}), "what is null stays")
 	require.Nil(t, at(change(map[string]any{"tasks": task(nil)}), "tasks", 0, "computeId"))
 	none := change(map[string]any{"compute": "", "computeFallback": false})
 	require.Equal(t, []any{nil, nil, false}, []any{at(none, "compute"), at(none, "computeId"), at(none, "computeFallback")}, "the workspace's agent")
@@ -407,10 +410,10 @@ func TestAJobNamesItsComputeInstance(t *testing.T) {
 		require.Equal(t, field, refused.Errors[0].Extensions["field"])
 	}
 	change(map[string]any{"compute": "gpu"})
-	run := a.run(domain.Job{ID: domain.JobID(at(job, "id").(string))})
+	run := a.run(job.Job{ID: domain.JobID(at(j, "id").(string))})
 	_, err := w.services.Runs.Cancel(t.Context(), a.editor.scope, run.ID)
 	require.NoError(t, err)
-	other := a.job(domain.JobSpec{Command: "true", Compute: "cpu"})
+	other := a.job(job.JobSpec{Command: "true", Compute: "cpu"})
 	nouns[0].did(w, me, "delete", map[string]any{"id": cpu.ID})
 	left := w.ok(me, `query($id: ID!) { job(id: $id) { compute { name } computeId } }`, map[string]any{"id": other.ID})
 	require.Equal(t, map[string]any{"compute": nil, "computeId": string(cpu.ID)}, left["job"], "it was deleted")
@@ -448,7 +451,7 @@ func TestWhereMachinesAndObjectsComeFrom(t *testing.T) {
 func TestMachinesAreShownWithoutTheirProvider(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	w.services.Compute.Providers = domain.Providers{}
+	w.services.Compute.Providers = machine.Providers{}
 	require.Nil(t, at(w.ok(bearer(a.viewer.token), `{ warehouses { edges { node { name pricePerHour } } } }`, nil), "warehouses", "edges", 0, "node", "pricePerHour"))
 	require.Equal(t, "UNAVAILABLE", w.query(bearer(a.viewer.token), `{ flavors { name } }`, nil).code())
 }

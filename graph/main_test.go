@@ -22,7 +22,13 @@ import (
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/quota"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 	"github.com/millpond/millpond/store/storetest"
@@ -37,7 +43,7 @@ type world struct {
 	t        testing.TB
 	db       *store.Store
 	counted  *countingStore
-	services domain.Services
+	services setup.Services
 	auth     *auth.Service
 	keys     *auth.Keys
 	url      string
@@ -84,7 +90,7 @@ func (l *logBuffer) String() string {
 // idleFleet accepts orders for agents; a test plays the agents through the domain.
 type idleFleet struct{}
 
-func (idleFleet) Start(context.Context, domain.AgentID, domain.Delivery) error { return nil }
+func (idleFleet) Start(context.Context, domain.AgentID, job.Delivery) error { return nil }
 func (idleFleet) Cancel(context.Context, domain.AgentID, domain.AttemptID) error {
 	return nil
 }
@@ -111,37 +117,37 @@ func newWorld(t testing.TB, wait timing) *world {
 	require.NoError(t, err)
 	w.auth = auth.NewService(db.System(), store.For[domain.Tx](db), w.keys, clock)
 	w.cloud = provisiontest.NewSimulated(provisiontest.Hooks{})
-	require.NoError(t, db.System().InsertPrices(ctx, domain.ProviderLocal, domain.DefaultProvider.Region, time.Unix(0, 0), map[string]domain.Price{
+	require.NoError(t, db.System().InsertPrices(ctx, machine.ProviderLocal, machine.DefaultProvider.Region, time.Unix(0, 0), map[string]machine.Price{
 		"cpu.1": {Hourly: decimal.RequireFromString("0.0400"), Currency: "USD"}, "cpu.2": {Hourly: decimal.RequireFromString("0.08"), Currency: "USD"},
 	}))
-	providers := domain.Providers{domain.ProviderLocal: w.cloud}
+	providers := machine.Providers{machine.ProviderLocal: w.cloud}
 	storage := "file://" + t.TempDir()
 	bucket, err := objects.Open(storage)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = bucket.Close() })
 	archive, err := objects.NewArchive()
 	require.NoError(t, err)
-	outbox := domain.NewOutbox(idleFleet{}, func(err error) { t.Error(err) })
+	outbox := job.NewOutbox(idleFleet{}, func(err error) { t.Error(err) })
 	carry, stop := context.WithCancel(context.Background())
 	var carrying sync.WaitGroup
 	carrying.Go(func() { outbox.Run(carry) })
 	t.Cleanup(func() { stop(); carrying.Wait() })
-	runs := &domain.Runs{Store: store.For[domain.JobModTx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Tokens: tokens{w.keys}, Outbox: outbox}
-	w.services = domain.Services{
-		Instance:   &domain.Instance{Store: db.System(), Clock: clock},
-		Workspaces: &domain.Workspaces{Store: store.For[domain.IdentityModTx](w.counted), Clock: clock},
-		Members:    &domain.Members{Store: store.For[domain.IdentityModTx](w.counted), Clock: clock},
-		APIKeys:    &domain.APIKeys{Store: store.For[domain.IdentityModTx](w.counted), Clock: clock},
-		Agents:     &domain.Agents{Store: store.For[domain.JobModTx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: "here"},
-		Jobs:       &domain.Jobs{Store: store.For[domain.JobModTx](w.counted), Clock: clock},
+	runs := &job.Runs{Store: store.For[job.Tx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Tokens: tokens{w.keys}, Outbox: outbox}
+	w.services = setup.Services{
+		Instance:   &setup.Instance{Store: db.System(), Clock: clock},
+		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](w.counted), Clock: clock},
+		Members:    &identity.Members{Store: store.For[identity.Tx](w.counted), Clock: clock},
+		APIKeys:    &identity.APIKeys{Store: store.For[identity.Tx](w.counted), Clock: clock},
+		Agents:     &job.Agents{Store: store.For[job.Tx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Runs: runs, Lease: machine.DefaultLease, Replica: "here"},
+		Jobs:       &job.Jobs{Store: store.For[job.Tx](w.counted), Clock: clock},
 		Runs:       runs,
-		Logs:       &domain.Logs{Store: store.For[domain.JobModTx](w.counted), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
-		Quotas:     &domain.Quotas{Store: store.For[domain.QuotaModTx](w.counted)},
-		Compute:    &domain.Machines{Kind: domain.KindCompute, Store: store.For[domain.MachineModTx](w.counted), Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
-		Warehouses: &domain.Machines{Kind: domain.KindWarehouse, Store: store.For[domain.MachineModTx](w.counted), Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
-		Settings:   &domain.Settings{Store: store.For[domain.MachineModTx](w.counted), Clock: clock, Providers: providers, Objects: bucket, Storage: storage},
-		Databases:  &domain.Databases{Store: store.For[domain.LakeModTx](w.counted), Clock: clock},
-		Lineages:   &domain.Lineages{Store: store.For[domain.LineageModTx](w.counted), Clock: clock, CatalogURL: "http://localhost/catalog"},
+		Logs:       &job.Logs{Store: store.For[job.Tx](w.counted), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
+		Quotas:     &quota.Quotas{Store: store.For[quota.Tx](w.counted)},
+		Compute:    &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](w.counted), Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
+		Warehouses: &machine.Machines{Kind: machine.KindWarehouse, Store: store.For[machine.Tx](w.counted), Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
+		Settings:   &machine.Settings{Store: store.For[machine.Tx](w.counted), Clock: clock, Providers: providers, Objects: bucket, Storage: storage},
+		Databases:  &lake.Databases{Store: store.For[lake.Tx](w.counted), Clock: clock},
+		Lineages:   &lineage.Lineages{Store: store.For[lineage.Tx](w.counted), Clock: clock, CatalogURL: "http://localhost/catalog"},
 		Clock:      clock,
 		Version:    "1.2.3",
 	}
@@ -176,8 +182,8 @@ func (w *world) serve(wait timing) {
 type tenant struct {
 	w                     *world
 	name                  string
-	workspace             domain.Workspace
-	agent                 domain.Agent
+	workspace             identity.Workspace
+	agent                 machine.Agent
 	agentToken            string
 	admin, editor, viewer person
 	worker                domain.Scope
@@ -234,26 +240,26 @@ func (w *world) again(p person) person {
 // connect sends the agent's hello.
 func (n *tenant) connect(slots int) {
 	n.session = domain.RequestID("")
-	_, err := n.w.services.Agents.Hello(n.w.t.Context(), n.worker, domain.AgentHello{
+	_, err := n.w.services.Agents.Hello(n.w.t.Context(), n.worker, job.AgentHello{
 		Session: n.session, Version: "1.2.3", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots, Token: domain.HashSecret(n.agentToken),
 	})
 	require.NoError(n.w.t, err)
 }
 
-func (n *tenant) job(spec domain.JobSpec) domain.Job {
-	job, err := n.w.services.Jobs.Create(n.w.t.Context(), n.editor.scope, domain.NewJob{Name: n.name + " job", JobSpec: spec}, domain.Idempotency{})
+func (n *tenant) job(spec job.JobSpec) job.Job {
+	j, err := n.w.services.Jobs.Create(n.w.t.Context(), n.editor.scope, job.NewJob{Name: n.name + " job", JobSpec: spec}, domain.Idempotency{})
 	require.NoError(n.w.t, err)
-	return job
+	return j
 }
 
-func (n *tenant) run(job domain.Job) domain.Run {
-	run, err := n.w.services.Runs.Start(n.w.t.Context(), n.editor.scope, job.ID, nil, domain.Idempotency{})
+func (n *tenant) run(j job.Job) job.Run {
+	run, err := n.w.services.Runs.Start(n.w.t.Context(), n.editor.scope, j.ID, nil, domain.Idempotency{})
 	require.NoError(n.w.t, err)
 	return *run
 }
 
 // attempt returns the run's first live attempt.
-func (n *tenant) attempt(run domain.RunID) domain.Attempt {
+func (n *tenant) attempt(run domain.RunID) job.Attempt {
 	attempts, err := n.w.services.Runs.Attempts(n.w.t.Context(), n.editor.scope, run)
 	require.NoError(n.w.t, err)
 	for _, a := range attempts {
@@ -262,27 +268,27 @@ func (n *tenant) attempt(run domain.RunID) domain.Attempt {
 		}
 	}
 	n.w.t.Fatal("the run has no live attempt")
-	return domain.Attempt{}
+	return job.Attempt{}
 }
 
 // begin reports, as the agent, that the attempt's process exists.
 func (n *tenant) begin(a domain.AttemptID) {
 	now := time.Now()
-	require.NoError(n.w.t, n.w.services.Runs.Report(n.w.t.Context(), n.worker, domain.AttemptReport{Attempt: a, Started: true, StartedAt: &now}))
+	require.NoError(n.w.t, n.w.services.Runs.Report(n.w.t.Context(), n.worker, job.AttemptReport{Attempt: a, Started: true, StartedAt: &now}))
 }
 
 // exit reports, as the agent, the end of the process.
 func (n *tenant) exit(a domain.AttemptID, code int, logEnd int64) {
 	now := time.Now()
-	require.NoError(n.w.t, n.w.services.Runs.Report(n.w.t.Context(), n.worker, domain.AttemptReport{
+	require.NoError(n.w.t, n.w.services.Runs.Report(n.w.t.Context(), n.worker, job.AttemptReport{
 		Attempt: a, Started: true, Exited: true, ExitCode: &code, StartedAt: &now, FinishedAt: &now, LogEnd: logEnd,
 	}))
 }
 
 // write delivers log bytes as the agent.
 func (n *tenant) write(a domain.AttemptID, offset int64, data []byte) {
-	chunk := domain.LogChunk{Offset: offset, Stream: domain.Stdout, EmittedAt: time.Now().UTC(), Data: data}
-	receipt, err := n.w.services.Logs.Writer(n.worker, n.session).Append(n.w.t.Context(), []domain.LogAppend{{Attempt: a, LogChunk: chunk}})
+	chunk := job.LogChunk{Offset: offset, Stream: job.Stdout, EmittedAt: time.Now().UTC(), Data: data}
+	receipt, err := n.w.services.Logs.Writer(n.worker, n.session).Append(n.w.t.Context(), []job.LogAppend{{Attempt: a, LogChunk: chunk}})
 	require.NoError(n.w.t, err)
 	require.Equal(n.w.t, offset+int64(len(data)), receipt.Next[a])
 }

@@ -9,18 +9,19 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/graph/model"
 )
 
-func shownMaintenance(m domain.Maintenance, err error) (model.Maintenance, error) {
+func shownMaintenance(m maintenance.Maintenance, err error) (model.Maintenance, error) {
 	if err != nil {
 		return model.Maintenance{}, err
 	}
 	return model.NewMaintenance(m), nil
 }
 
-func (r *Resolver) maintenanceRuns(ctx context.Context, first *int, after *string, f domain.MaintenanceFilter) (model.Connection[model.MaintenanceRun], error) {
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.MaintenanceRun], error) {
+func (r *Resolver) maintenanceRuns(ctx context.Context, first *int, after *string, f maintenance.MaintenanceFilter) (model.Connection[model.MaintenanceRun], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[maintenance.MaintenanceRun], error) {
 		return r.Services.Maintenance.Runs(ctx, s, f, p)
 	})
 	return model.Mapped(c, model.NewMaintenanceRun), err
@@ -28,8 +29,8 @@ func (r *Resolver) maintenanceRuns(ctx context.Context, first *int, after *strin
 
 // maintenanceFilter selects the runs of a table, or of the tables of a database, given by its id or
 // name.
-func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *string) (domain.MaintenanceFilter, error) {
-	f := domain.MaintenanceFilter{Table: domain.TableID(value(table))}
+func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *string) (maintenance.MaintenanceFilter, error) {
+	f := maintenance.MaintenanceFilter{Table: domain.TableID(value(table))}
 	if value(database) == "" {
 		return f, nil
 	}
@@ -45,9 +46,9 @@ func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *strin
 // maintenanceChanges finds the maintenance runs that are new or have changed since its last read,
 // as statementChanges does for statements.
 type maintenanceChanges struct {
-	maintenance *domain.Maintenances
+	maintenance *maintenance.Maintenances
 	scope       domain.Scope
-	filter      domain.MaintenanceFilter
+	filter      maintenance.MaintenanceFilter
 	seen        map[domain.MaintenanceRunID]seenMaintenance // nil before the first read
 }
 
@@ -57,12 +58,12 @@ type seenMaintenance struct {
 }
 
 // next returns the runs that changed, oldest first. The first call returns the unfinished runs.
-func (c *maintenanceChanges) next(ctx context.Context) ([]domain.MaintenanceRun, error) {
+func (c *maintenanceChanges) next(ctx context.Context) ([]maintenance.MaintenanceRun, error) {
 	all, err := c.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var changed []domain.MaintenanceRun
+	var changed []maintenance.MaintenanceRun
 	seen := make(map[domain.MaintenanceRunID]seenMaintenance, len(all))
 	for _, r := range all {
 		now := seenMaintenance{fmt.Sprint(r.State, r.Message, r.Statement, r.LookAt, len(r.Todo), len(r.Operations), r.Trigger), !r.State.Final()}
@@ -72,23 +73,23 @@ func (c *maintenanceChanges) next(ctx context.Context) ([]domain.MaintenanceRun,
 		seen[r.ID] = now
 	}
 	c.seen = seen
-	slices.SortFunc(changed, func(a, b domain.MaintenanceRun) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	slices.SortFunc(changed, func(a, b maintenance.MaintenanceRun) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return changed, nil
 }
 
 // read returns the watched runs, each once.
-func (c *maintenanceChanges) read(ctx context.Context) ([]domain.MaintenanceRun, error) {
+func (c *maintenanceChanges) read(ctx context.Context) ([]maintenance.MaintenanceRun, error) {
 	newest, err := c.maintenance.Runs(ctx, c.scope, c.filter, domain.Page{Limit: recent})
 	if err != nil {
 		return nil, err
 	}
 	open := c.filter
-	open.States = []domain.MaintenanceState{domain.MaintenanceQueued, domain.MaintenanceRunning}
+	open.States = []maintenance.MaintenanceState{maintenance.MaintenanceQueued, maintenance.MaintenanceRunning}
 	live, err := c.maintenance.Runs(ctx, c.scope, open, domain.Page{Limit: domain.MaxLimit})
 	if err != nil {
 		return nil, err
 	}
-	byID := map[domain.MaintenanceRunID]domain.MaintenanceRun{}
+	byID := map[domain.MaintenanceRunID]maintenance.MaintenanceRun{}
 	for _, r := range append(newest.Items, live.Items...) {
 		byID[r.ID] = r // the later read is newer
 	}

@@ -13,6 +13,13 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/quota"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/graph/generated"
 )
 
@@ -130,7 +137,7 @@ var matrix = map[string]map[string]row{
 		}).but(func(r *row) { r.stranger = "" }),
 		"updateJob": edits("UpdateJobInput!", func(f *matrixWorld) map[string]any { return in("id", f.job.ID, "description", "changed") }),
 		"deleteJob": edits("DeleteJobInput!", func(f *matrixWorld) map[string]any {
-			return in("id", f.alpha.job(domain.JobSpec{Command: "true"}).ID)
+			return in("id", f.alpha.job(job.JobSpec{Command: "true"}).ID)
 		}),
 		"createCompute": edits("CreateComputeInput!", func(f *matrixWorld) map[string]any {
 			return in("name", f.fresh("machine"), "flavor", "cpu.1")
@@ -209,13 +216,13 @@ func in(pairs ...any) map[string]any {
 type matrixWorld struct {
 	w                  *world
 	alpha, beta        *tenant
-	job                domain.Job // a DAG
-	run                domain.Run
+	job                job.Job // a DAG
+	run                job.Run
 	attempt            domain.AttemptID
-	compute, warehouse domain.Machine
-	table              domain.LakeTable
-	statement          domain.Statement // has succeeded
-	upkeep             domain.MaintenanceRun
+	compute, warehouse machine.Machine
+	table              lake.LakeTable
+	statement          statement.Statement // has succeeded
+	upkeep             maintenance.MaintenanceRun
 	count              int
 	last               string
 }
@@ -224,15 +231,15 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	w := newWorld(t, quick)
 	f := &matrixWorld{w: w, alpha: w.tenant(secret), beta: w.tenant("beta")}
 	f.alpha.connect(500)
-	_, err := w.services.Quotas.Update(t.Context(), f.alpha.admin.scope, domain.MaxRunningRuns, 1000)
+	_, err := w.services.Quotas.Update(t.Context(), f.alpha.admin.scope, quota.MaxRunningRuns, 1000)
 	require.NoError(t, err)
 	f.machines()
-	schedule := domain.NewSchedule{Cron: "0 3 * * *", TimeZone: "Europe/Rome"}
-	f.job, err = w.services.Jobs.Create(t.Context(), f.alpha.editor.scope, domain.NewJob{
+	schedule := job.NewSchedule{Cron: "0 3 * * *", TimeZone: "Europe/Rome"}
+	f.job, err = w.services.Jobs.Create(t.Context(), f.alpha.editor.scope, job.NewJob{
 		Name: secret + " job", Schedule: &schedule,
-		JobSpec: domain.JobSpec{
-			Tasks:       []domain.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}, Compute: f.compute.Name}},
-			Environment: []domain.Variable{{Name: "A", Value: "1"}}, Parameters: []domain.Variable{{Name: "P", Value: "2"}},
+		JobSpec: job.JobSpec{
+			Tasks:       []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}, Compute: f.compute.Name}},
+			Environment: []job.Variable{{Name: "A", Value: "1"}}, Parameters: []job.Variable{{Name: "P", Value: "2"}},
 		},
 	}, domain.Idempotency{})
 	require.NoError(t, err)
@@ -242,7 +249,7 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	f.alpha.write(f.attempt, 0, []byte(secret+" line\n"))
 	f.key()
 	f.sql()
-	f.beta.run(f.beta.job(domain.JobSpec{Command: "true"}))
+	f.beta.run(f.beta.job(job.JobSpec{Command: "true"}))
 	return f
 }
 
@@ -253,16 +260,16 @@ func (f *matrixWorld) machines() {
 	f.beta.machine(f.w.services.Compute, "machine")
 	warehouses, err := f.w.services.Warehouses.List(ctx, f.alpha.viewer.scope, domain.Page{})
 	require.NoError(f.w.t, err)
-	f.warehouse, err = f.w.services.Warehouses.Update(ctx, f.alpha.editor.scope, warehouses.Items[0].ID, domain.MachineChange{Name: new(secret + " warehouse")})
+	f.warehouse, err = f.w.services.Warehouses.Update(ctx, f.alpha.editor.scope, warehouses.Items[0].ID, machine.MachineChange{Name: new(secret + " warehouse")})
 	require.NoError(f.w.t, err)
-	f.alpha.measured(f.warehouse.ID, domain.MachineMetrics{At: time.Now(), GPUs: []domain.GPUMetrics{{Name: secret + " gpu"}}})
+	f.alpha.measured(f.warehouse.ID, machine.MachineMetrics{At: time.Now(), GPUs: []machine.GPUMetrics{{Name: secret + " gpu"}}})
 }
 
-func (f *matrixWorld) machine(of *domain.Machines) domain.Machine {
+func (f *matrixWorld) machine(of *machine.Machines) machine.Machine {
 	return f.alpha.machine(of, f.fresh("machine"))
 }
 
-func (f *matrixWorld) started(of *domain.Machines) domain.Machine {
+func (f *matrixWorld) started(of *machine.Machines) machine.Machine {
 	m, err := of.Start(f.w.t.Context(), f.alpha.editor.scope, f.machine(of).ID, domain.Idempotency{})
 	require.NoError(f.w.t, err)
 	return m
@@ -281,7 +288,7 @@ func (f *matrixWorld) member() domain.UserID {
 }
 
 func (f *matrixWorld) key() domain.APIKeyID {
-	key, _, err := f.w.services.APIKeys.Create(f.w.t.Context(), f.alpha.editor.scope, domain.NewAPIKey{Name: f.fresh(secret)})
+	key, _, err := f.w.services.APIKeys.Create(f.w.t.Context(), f.alpha.editor.scope, identity.NewAPIKey{Name: f.fresh(secret)})
 	require.NoError(f.w.t, err)
 	return key.ID
 }
@@ -291,8 +298,8 @@ func (f *matrixWorld) cancelled() domain.RunID {
 	_, err := f.w.services.Runs.Cancel(f.w.t.Context(), f.alpha.editor.scope, run.ID)
 	require.NoError(f.w.t, err)
 	code := 1
-	require.NoError(f.w.t, f.w.services.Runs.Report(f.w.t.Context(), f.alpha.worker, domain.AttemptReport{
-		Attempt: f.alpha.attempt(run.ID).ID, Exited: true, Reason: domain.ReasonCancelled, ExitCode: &code,
+	require.NoError(f.w.t, f.w.services.Runs.Report(f.w.t.Context(), f.alpha.worker, job.AttemptReport{
+		Attempt: f.alpha.attempt(run.ID).ID, Exited: true, Reason: job.ReasonCancelled, ExitCode: &code,
 	}))
 	return run.ID
 }
@@ -391,7 +398,7 @@ func TestEverySubscriptionForEverybody(t *testing.T) {
 
 func TestExpiredAndRevokedCredentialsOpenNothing(t *testing.T) {
 	f := newMatrixWorld(t)
-	key, keySecret, err := f.w.services.APIKeys.Create(t.Context(), f.alpha.admin.scope, domain.NewAPIKey{Name: "revoked"})
+	key, keySecret, err := f.w.services.APIKeys.Create(t.Context(), f.alpha.admin.scope, identity.NewAPIKey{Name: "revoked"})
 	require.NoError(t, err)
 	_, err = f.w.services.APIKeys.Revoke(t.Context(), f.alpha.admin.scope, key.ID)
 	require.NoError(t, err)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 )
 
@@ -20,14 +22,14 @@ func (f *matrixWorld) sql() {
 	f.statement = f.alpha.submitted("SELECT 1 AS " + secret)
 	event := batchOf(1, secret)
 	scope := domain.NewScope(f.alpha.workspace.ID, domain.Actor{Kind: domain.ActorStatement, ID: string(f.statement.ID), Name: string(f.statement.ID)}, domain.RoleEditor)
-	_, err := f.w.lake.Load(f.w.t.Context(), scope, publicTable(secret+"_table"), domain.KindTable, lake.LoadOptions{})
+	_, err := f.w.lake.Load(f.w.t.Context(), scope, publicTable(secret+"_table"), lake.KindTable, lake.LoadOptions{})
 	require.NoError(f.w.t, err)
 	require.NoError(f.w.t, lakeClient{f.w.lake, scope, publicTable(secret + "_made")}.append(f.w.t.Context(), 1))
 	require.NoError(f.w.t, f.w.db.In(f.w.t.Context(), f.alpha.editor.scope, func(tx *store.Tx) error {
 		st, now := f.statement, time.Now()
-		st.State, st.Kind, st.Engine, st.StartedAt, st.FinishedAt, st.ResultUntil = domain.StatementSucceeded, "SELECT", "duckdb", &now, &now, new(now.Add(time.Hour))
-		st.Schemata, st.Rows, st.Chunks, st.RunID, st.TaskKey = schemaOf().Schema, 1, []domain.ResultChunk{{Rows: 1, Bytes: 1}}, f.run.ID, "one"
-		st.Failure = &domain.StatementFailure{}
+		st.State, st.Kind, st.Engine, st.StartedAt, st.FinishedAt, st.ResultUntil = statement.StatementSucceeded, "SELECT", "duckdb", &now, &now, new(now.Add(time.Hour))
+		st.Schemata, st.Rows, st.Chunks, st.RunID, st.TaskKey = schemaOf().Schema, 1, []statement.ResultChunk{{Rows: 1, Bytes: 1}}, f.run.ID, "one"
+		st.Failure = &statement.StatementFailure{}
 		return tx.UpdateStatement(f.w.t.Context(), st, append(append(arrowStream(), event.Batch.Data...), streamEnd...))
 	}))
 	f.beta.submitted("SELECT 1")
@@ -38,13 +40,13 @@ func (f *matrixWorld) sql() {
 }
 
 // maintained runs the table's maintenance, with one finished operation.
-func (n *tenant) maintained(t domain.LakeTable) domain.MaintenanceRun {
+func (n *tenant) maintained(t lake.LakeTable) maintenance.MaintenanceRun {
 	n.w.t.Helper()
 	ctx := n.w.t.Context()
 	run, err := n.w.services.Maintenance.RunTable(ctx, n.editor.scope, t.ID, domain.Idempotency{})
 	require.NoError(n.w.t, err)
-	done := domain.MaintenanceOperation{
-		Kind: domain.MaintenanceCompact, Before: &domain.TableTotals{}, After: &domain.TableTotals{}, State: domain.StatementSucceeded, Metrics: map[string]int64{"files": 1},
+	done := maintenance.MaintenanceOperation{
+		Kind: maintenance.MaintenanceCompact, Before: &maintenance.TableTotals{}, After: &maintenance.TableTotals{}, State: statement.StatementSucceeded, Metrics: map[string]int64{"files": 1},
 	}
 	run.Operations = append(run.Operations, done)
 	require.NoError(n.w.t, n.w.db.In(ctx, n.editor.scope, func(tx *store.Tx) error { return tx.UpdateMaintenanceRun(ctx, run) }))
@@ -52,21 +54,21 @@ func (n *tenant) maintained(t domain.LakeTable) domain.MaintenanceRun {
 }
 
 // submitted is a statement that waits for the workspace's warehouse.
-func (n *tenant) submitted(query string) domain.Statement {
+func (n *tenant) submitted(query string) statement.Statement {
 	n.w.t.Helper()
-	st, err := n.w.services.Statements.Submit(n.w.t.Context(), n.editor.scope, domain.NewStatement{Query: query, Warehouse: string(n.warehouse().ID)}, domain.Idempotency{})
+	st, err := n.w.services.Statements.Submit(n.w.t.Context(), n.editor.scope, statement.NewStatement{Query: query, Warehouse: string(n.warehouse().ID)}, domain.Idempotency{})
 	require.NoError(n.w.t, err)
 	return st
 }
 
-func (f *matrixWorld) database() domain.Database {
+func (f *matrixWorld) database() lake.Database {
 	d, err := f.w.services.Databases.Find(f.w.t.Context(), f.alpha.viewer.scope, "lake")
 	require.NoError(f.w.t, err)
 	return d
 }
 
-func (f *matrixWorld) newDatabase() domain.Database {
-	d, err := f.w.services.Databases.Create(f.w.t.Context(), f.alpha.editor.scope, domain.NewDatabase{Name: f.fresh(secret)}, domain.Idempotency{})
+func (f *matrixWorld) newDatabase() lake.Database {
+	d, err := f.w.services.Databases.Create(f.w.t.Context(), f.alpha.editor.scope, lake.NewDatabase{Name: f.fresh(secret)}, domain.Idempotency{})
 	require.NoError(f.w.t, err)
 	return d
 }

@@ -8,8 +8,9 @@ package graph
 import (
 	"context"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/graph/model"
 )
 
@@ -18,8 +19,8 @@ func (r *mutationResolver) UpdateQuota(ctx context.Context, input model.UpdateQu
 	if err != nil {
 		return model.UpdateQuotaPayload{}, err
 	}
-	quota, err := r.Services.Quotas.Update(ctx, scope, domain.QuotaName(input.Name), input.Limit)
-	return model.UpdateQuotaPayload{Quota: quota}, err
+	q, err := r.Services.Quotas.Update(ctx, scope, quota.QuotaName(input.Name), input.Limit)
+	return model.UpdateQuotaPayload{Quota: q}, err
 }
 
 func (r *mutationResolver) RemoveSamples(ctx context.Context) (model.RemoveSamplesPayload, error) {
@@ -31,7 +32,7 @@ func (r *mutationResolver) RemoveSamples(ctx context.Context) (model.RemoveSampl
 	return model.RemoveSamplesPayload{RemovedJobs: removed}, err
 }
 
-func (r *queryResolver) Quotas(ctx context.Context) ([]domain.Quota, error) {
+func (r *queryResolver) Quotas(ctx context.Context) ([]quota.Quota, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -39,10 +40,10 @@ func (r *queryResolver) Quotas(ctx context.Context) ([]domain.Quota, error) {
 	return r.Services.Quotas.List(ctx, scope)
 }
 
-func (r *queryResolver) Overview(ctx context.Context) (domain.Overview, error) {
+func (r *queryResolver) Overview(ctx context.Context) (identity.Overview, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
-		return domain.Overview{}, err
+		return identity.Overview{}, err
 	}
 	return r.Services.Workspaces.Overview(ctx, scope)
 }

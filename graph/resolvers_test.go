@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/quota"
 )
 
 const runsPage = `query($n: Int!) { runs(first: $n) { edges { node {
@@ -21,12 +23,12 @@ func TestAPageCostsAConstantNumberOfReads(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(200)
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, domain.MaxRunningRuns, 200)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 200)
 	require.NoError(t, err)
 	for range 5 {
-		job := a.job(domain.JobSpec{Tasks: []domain.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true"}}})
+		j := a.job(job.JobSpec{Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true"}}})
 		for range 10 {
-			a.run(job)
+			a.run(j)
 		}
 	}
 	me := bearer(a.admin.token)
@@ -58,7 +60,7 @@ func TestAPageCostsAConstantNumberOfReads(t *testing.T) {
 		map[string]any{"id": at(page, "id"), "after": at(page, "runs", "pageInfo", "endCursor")})
 	require.Len(t, at(next, "job", "runs", "edges"), 6, "its cursor reads on")
 	for range 3 {
-		_, _, err := w.services.APIKeys.Create(t.Context(), a.admin.scope, domain.NewAPIKey{Name: "key"})
+		_, _, err := w.services.APIKeys.Create(t.Context(), a.admin.scope, identity.NewAPIKey{Name: "key"})
 		require.NoError(t, err)
 	}
 	require.Equal(t, int64(2), reads(`query($n: Int!) { apiKeys(first: $n) { edges { node { createdBy { email } } } } }`, 5))
@@ -68,7 +70,7 @@ func TestAConnectionIsPagedByItsCursors(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	for range 7 {
-		a.job(domain.JobSpec{Command: "true"})
+		a.job(job.JobSpec{Command: "true"})
 	}
 	me := bearer(a.viewer.token)
 	query := `query($after: String, $filter: JobFilter) { jobs(first: 3, after: $after, filter: $filter) { edges { cursor node { id } } pageInfo { hasNextPage endCursor } } }`
@@ -147,9 +149,9 @@ func TestAJobIsChangedFieldByField(t *testing.T) {
 func TestAnIdempotentStartMakesOneRun(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	job := a.job(domain.JobSpec{Command: "true", Parameters: []domain.Variable{{Name: "P", Value: "1"}}})
+	j := a.job(job.JobSpec{Command: "true", Parameters: []job.Variable{{Name: "P", Value: "1"}}})
 	start := `mutation($input: StartRunInput!) { startRun(input: $input) { run { id startedBy trigger singleCommand command parameters { name value } tasks { key } } } }`
-	input := map[string]any{"jobId": job.ID, "idempotencyKey": "k", "parameters": []any{map[string]any{"name": "P", "value": "2"}}}
+	input := map[string]any{"jobId": j.ID, "idempotencyKey": "k", "parameters": []any{map[string]any{"name": "P", "value": "2"}}}
 	first := w.ok(bearer(a.editor.token), start, map[string]any{"input": input})
 	again := w.ok(bearer(a.editor.token), start, map[string]any{"input": input})
 	require.Equal(t, first, again)
@@ -176,7 +178,7 @@ func TestAnIdempotentCreateAndRepairAreDoneOnce(t *testing.T) {
 	delete(input, "idempotencyKey")
 	require.NotEqual(t, at(first, "createJob", "job", "id"), at(w.ok(me, create, map[string]any{"input": input}), "createJob", "job", "id"))
 
-	run := a.run(a.job(domain.JobSpec{Command: "false"}))
+	run := a.run(a.job(job.JobSpec{Command: "false"}))
 	repair := `mutation($input: RepairRunInput!) { repairRun(input: $input) { run { id status } } }`
 	cancelled := func() {
 		_, err := w.services.Runs.Cancel(t.Context(), a.editor.scope, run.ID)
@@ -193,11 +195,11 @@ func TestAnIdempotentCreateAndRepairAreDoneOnce(t *testing.T) {
 func TestAQuotaSaysExactlyHowItStands(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, domain.MaxRunningRuns, 1)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 1)
 	require.NoError(t, err)
-	job := a.job(domain.JobSpec{Command: "true"})
-	a.run(job)
-	res := w.query(bearer(a.editor.token), `mutation($id: ID!) { startRun(input: {jobId: $id}) { run { id } } }`, map[string]any{"id": job.ID})
+	j := a.job(job.JobSpec{Command: "true"})
+	a.run(j)
+	res := w.query(bearer(a.editor.token), `mutation($id: ID!) { startRun(input: {jobId: $id}) { run { id } } }`, map[string]any{"id": j.ID})
 	require.Equal(t, "QUOTA_EXCEEDED", res.code())
 	require.Equal(t, "max_running_runs=1, current=1", res.Errors[0].Message)
 }
@@ -205,16 +207,16 @@ func TestAQuotaSaysExactlyHowItStands(t *testing.T) {
 func TestADeletedJobLeavesItsRuns(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	job := a.job(domain.JobSpec{Command: "true"})
-	run := a.run(job)
+	j := a.job(job.JobSpec{Command: "true"})
+	run := a.run(j)
 	me := bearer(a.editor.token)
 	remove := `mutation($id: ID!) { deleteJob(input: {id: $id}) { id } }`
-	require.Equal(t, "CONFLICT", w.query(me, remove, map[string]any{"id": job.ID}).code())
+	require.Equal(t, "CONFLICT", w.query(me, remove, map[string]any{"id": j.ID}).code())
 	_, err := w.services.Runs.Cancel(t.Context(), a.editor.scope, run.ID)
 	require.NoError(t, err)
-	w.ok(me, remove, map[string]any{"id": job.ID})
-	data := w.ok(me, `query($run: ID!, $job: ID!) { run(id: $run) { jobId jobName job { id } } job(id: $job) { id } }`, map[string]any{"run": run.ID, "job": job.ID})
-	require.Equal(t, map[string]any{"jobId": string(job.ID), "jobName": job.Name, "job": nil}, data["run"])
+	w.ok(me, remove, map[string]any{"id": j.ID})
+	data := w.ok(me, `query($run: ID!, $job: ID!) { run(id: $run) { jobId jobName job { id } } job(id: $job) { id } }`, map[string]any{"run": run.ID, "job": j.ID})
+	require.Equal(t, map[string]any{"jobId": string(j.ID), "jobName": j.Name, "job": nil}, data["run"])
 	require.Nil(t, data["job"])
 }
 

@@ -10,11 +10,13 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
 
-func (r *attemptResolver) Agent(ctx context.Context, obj *domain.Attempt) (*domain.Agent, error) {
+func (r *attemptResolver) Agent(ctx context.Context, obj *job.Attempt) (*machine.Agent, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
 		return nil, err
@@ -22,19 +24,19 @@ func (r *attemptResolver) Agent(ctx context.Context, obj *domain.Attempt) (*doma
 	return load.Agent(ctx, obj.AgentID)
 }
 
-func (r *attemptResolver) Signal(ctx context.Context, obj *domain.Attempt) (*string, error) {
+func (r *attemptResolver) Signal(ctx context.Context, obj *job.Attempt) (*string, error) {
 	return optional(obj.Signal), nil
 }
 
-func (r *attemptResolver) Message(ctx context.Context, obj *domain.Attempt) (*string, error) {
+func (r *attemptResolver) Message(ctx context.Context, obj *job.Attempt) (*string, error) {
 	return optional(obj.Message), nil
 }
 
-func (r *attemptResolver) Held(ctx context.Context, obj *domain.Attempt) (*string, error) {
+func (r *attemptResolver) Held(ctx context.Context, obj *job.Attempt) (*string, error) {
 	return optional(obj.Held), nil
 }
 
-func (r *attemptResolver) LogSize(ctx context.Context, obj *domain.Attempt) (int64, error) {
+func (r *attemptResolver) LogSize(ctx context.Context, obj *job.Attempt) (int64, error) {
 	if obj.Status.Final() {
 		return obj.LogSize, nil
 	}
@@ -45,7 +47,7 @@ func (r *attemptResolver) LogSize(ctx context.Context, obj *domain.Attempt) (int
 	return load.LogSize(ctx, obj.ID)
 }
 
-func (r *attemptResolver) LogTail(ctx context.Context, obj *domain.Attempt, bytes *int) ([]byte, error) {
+func (r *attemptResolver) LogTail(ctx context.Context, obj *job.Attempt, bytes *int) ([]byte, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -85,13 +87,13 @@ func (r *mutationResolver) RepairRun(ctx context.Context, input model.RepairRunI
 	return model.RepairRunPayload{Run: value(run)}, err
 }
 
-func (r *queryResolver) Runs(ctx context.Context, first *int, after *string, filter *domain.RunFilter) (model.Connection[domain.Run], error) {
-	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Run], error) {
+func (r *queryResolver) Runs(ctx context.Context, first *int, after *string, filter *job.RunFilter) (model.Connection[job.Run], error) {
+	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[job.Run], error) {
 		return r.Services.Runs.Heads(ctx, s, value(filter), p)
 	})
 }
 
-func (r *queryResolver) Run(ctx context.Context, id string) (*domain.Run, error) {
+func (r *queryResolver) Run(ctx context.Context, id string) (*job.Run, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -99,15 +101,15 @@ func (r *queryResolver) Run(ctx context.Context, id string) (*domain.Run, error)
 	return found(r.Services.Runs.Get(ctx, scope, domain.RunID(id)))
 }
 
-func (r *queryResolver) AttemptLog(ctx context.Context, attempt string, offset *int64, maxBytes *int) (domain.LogPage, error) {
+func (r *queryResolver) AttemptLog(ctx context.Context, attempt string, offset *int64, maxBytes *int) (job.LogPage, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
-		return domain.LogPage{}, err
+		return job.LogPage{}, err
 	}
 	return r.Services.Logs.Read(ctx, scope, domain.AttemptID(attempt), value(offset), value(maxBytes))
 }
 
-func (r *runResolver) Job(ctx context.Context, obj *domain.Run) (*domain.Job, error) {
+func (r *runResolver) Job(ctx context.Context, obj *job.Run) (*job.Job, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
 		return nil, err
@@ -115,24 +117,24 @@ func (r *runResolver) Job(ctx context.Context, obj *domain.Run) (*domain.Job, er
 	return load.Job(ctx, obj.JobID)
 }
 
-func (r *runResolver) StartedBy(ctx context.Context, obj *domain.Run) (string, error) {
+func (r *runResolver) StartedBy(ctx context.Context, obj *job.Run) (string, error) {
 	return obj.StartedBy.Name, nil
 }
 
-func (r *runResolver) Message(ctx context.Context, obj *domain.Run) (*string, error) {
+func (r *runResolver) Message(ctx context.Context, obj *job.Run) (*string, error) {
 	return optional(obj.Message), nil
 }
 
-func (r *runResolver) Parameters(ctx context.Context, obj *domain.Run) ([]domain.Variable, error) {
+func (r *runResolver) Parameters(ctx context.Context, obj *job.Run) ([]job.Variable, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
 		return nil, err
 	}
 	parameters, err := load.Parameters(ctx, *obj)
-	return append([]domain.Variable{}, parameters...), err
+	return append([]job.Variable{}, parameters...), err
 }
 
-func (r *runResolver) Tasks(ctx context.Context, obj *domain.Run) ([]model.Task, error) {
+func (r *runResolver) Tasks(ctx context.Context, obj *job.Run) ([]model.Task, error) {
 	if obj.Single() {
 		return []model.Task{}, nil
 	}
@@ -140,7 +142,7 @@ func (r *runResolver) Tasks(ctx context.Context, obj *domain.Run) ([]model.Task,
 	if err != nil {
 		return nil, err
 	}
-	var spec domain.JobSpec
+	var spec job.JobSpec
 	if asksFor(ctx, "command", "dependsOn", "maxRetries", "timeoutSeconds") {
 		if spec, err = load.Spec(ctx, *obj); err != nil {
 			return nil, err
@@ -153,9 +155,9 @@ func (r *runResolver) Tasks(ctx context.Context, obj *domain.Run) ([]model.Task,
 	return model.NewTasks(spec.Tasks, tasks), affordRows(ctx, len(tasks))
 }
 
-func (r *runResolver) Attempts(ctx context.Context, obj *domain.Run) ([]domain.Attempt, error) {
+func (r *runResolver) Attempts(ctx context.Context, obj *job.Run) ([]job.Attempt, error) {
 	if !obj.Single() {
-		return []domain.Attempt{}, nil
+		return []job.Attempt{}, nil
 	}
 	load, err := r.loaders(ctx)
 	if err != nil {
@@ -168,7 +170,7 @@ func (r *runResolver) Attempts(ctx context.Context, obj *domain.Run) ([]domain.A
 	return attempts, affordRows(ctx, len(attempts))
 }
 
-func (r *runResolver) Command(ctx context.Context, obj *domain.Run) (*string, error) {
+func (r *runResolver) Command(ctx context.Context, obj *job.Run) (*string, error) {
 	if !obj.Single() {
 		return nil, nil
 	}
@@ -180,7 +182,7 @@ func (r *runResolver) Command(ctx context.Context, obj *domain.Run) (*string, er
 	return optional(spec.Command), err
 }
 
-func (r *subscriptionResolver) Run(ctx context.Context, id string) (<-chan domain.Run, error) {
+func (r *subscriptionResolver) Run(ctx context.Context, id string) (<-chan job.Run, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -189,7 +191,7 @@ func (r *subscriptionResolver) Run(ctx context.Context, id string) (<-chan domai
 	if err != nil {
 		return nil, err
 	}
-	return stream(ctx, r.server, stop, func(send func(domain.Run) error) error {
+	return stream(ctx, r.server, stop, func(send func(job.Run) error) error {
 		return r.live(ctx, wake, func() error {
 			run, err := r.Services.Runs.Get(ctx, scope, domain.RunID(id))
 			if err != nil {
@@ -200,7 +202,7 @@ func (r *subscriptionResolver) Run(ctx context.Context, id string) (<-chan domai
 	})
 }
 
-func (r *subscriptionResolver) Runs(ctx context.Context, filter *domain.RunFilter) (<-chan domain.Run, error) {
+func (r *subscriptionResolver) Runs(ctx context.Context, filter *job.RunFilter) (<-chan job.Run, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -210,17 +212,17 @@ func (r *subscriptionResolver) Runs(ctx context.Context, filter *domain.RunFilte
 		return nil, err
 	}
 	changes := &runChanges{runs: r.Services.Runs, scope: scope, filter: value(filter), since: r.Services.Clock.Now().Add(-justNow)}
-	return stream(ctx, r.server, stop, func(send func(domain.Run) error) error {
+	return stream(ctx, r.server, stop, func(send func(job.Run) error) error {
 		return r.live(ctx, wake, func() error { return sendAll(ctx, changes.next, send) })
 	})
 }
 
-func (r *subscriptionResolver) RunLogs(ctx context.Context, attempt string, offset *int64) (<-chan domain.LogPage, error) {
+func (r *subscriptionResolver) RunLogs(ctx context.Context, attempt string, offset *int64) (<-chan job.LogPage, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return stream(ctx, r.server, func() {}, func(send func(domain.LogPage) error) error {
+	return stream(ctx, r.server, func() {}, func(send func(job.LogPage) error) error {
 		return r.Services.Logs.Follow(ctx, scope, domain.AttemptID(attempt), value(offset), send)
 	})
 }
@@ -233,7 +235,7 @@ func (r *taskResolver) Message(ctx context.Context, obj *model.Task) (*string, e
 	return optional(obj.Message), nil
 }
 
-func (r *taskResolver) Attempts(ctx context.Context, obj *model.Task) ([]domain.Attempt, error) {
+func (r *taskResolver) Attempts(ctx context.Context, obj *model.Task) ([]job.Attempt, error) {
 	load, err := r.loaders(ctx)
 	if err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ package graph
 import (
 	"context"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 )
 
@@ -18,8 +18,8 @@ func (r *mutationResolver) UpdateProvider(ctx context.Context, input model.Updat
 	if err != nil {
 		return model.UpdateProviderPayload{}, err
 	}
-	p, err := r.Services.Settings.UpdateProvider(ctx, scope, domain.ProviderSettings{
-		Kind: domain.ProviderKind(input.Kind), Region: value(input.Region), Role: value(input.Role), ExternalID: value(input.ExternalID),
+	p, err := r.Services.Settings.UpdateProvider(ctx, scope, machine.ProviderSettings{
+		Kind: machine.ProviderKind(input.Kind), Region: value(input.Region), Role: value(input.Role), ExternalID: value(input.ExternalID),
 	})
 	return model.UpdateProviderPayload{Provider: model.ProviderSettings{ProviderSettings: p}}, err
 }
@@ -29,7 +29,7 @@ func (r *mutationResolver) UpdateStorage(ctx context.Context, input model.Update
 	if err != nil {
 		return model.UpdateStoragePayload{}, err
 	}
-	p, err := r.Services.Settings.UpdateStorage(ctx, scope, domain.StorageSettings{URL: input.URL, Role: value(input.Role), ExternalID: value(input.ExternalID)})
+	p, err := r.Services.Settings.UpdateStorage(ctx, scope, machine.StorageSettings{URL: input.URL, Role: value(input.Role), ExternalID: value(input.ExternalID)})
 	return model.UpdateStoragePayload{Storage: model.StorageSettings{StorageSettings: p}}, err
 }
 

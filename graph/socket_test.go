@@ -13,13 +13,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/store/storetest"
 )
 
 func TestASocketOpensWithAnyGoodCredential(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	_, key, err := w.services.APIKeys.Create(t.Context(), a.editor.scope, domain.NewAPIKey{Name: "ci"})
+	_, key, err := w.services.APIKeys.Create(t.Context(), a.editor.scope, identity.NewAPIKey{Name: "ci"})
 	require.NoError(t, err)
 	for name, open := range map[string]func() *client{
 		"the console's cookie": func() *client {
@@ -114,7 +116,7 @@ func TestAChangedRoleAndARevokedKeyCloseTheSocket(t *testing.T) {
 	soon.recheck = 20 * time.Millisecond
 	w := newWorld(t, soon)
 	a := w.tenant("acme")
-	key, secret, err := w.services.APIKeys.Create(t.Context(), a.editor.scope, domain.NewAPIKey{Name: "ci", Role: domain.RoleEditor})
+	key, secret, err := w.services.APIKeys.Create(t.Context(), a.editor.scope, identity.NewAPIKey{Name: "ci", Role: domain.RoleEditor})
 	require.NoError(t, err)
 	byRole, byKey, removed := w.open(bearer(a.viewer.token), nil), w.open(bearer(secret), nil), w.open(bearer(a.editor.token), nil)
 
@@ -213,7 +215,7 @@ func TestAReaderThatStopsIsCut(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(2)
-	run := a.run(a.job(domain.JobSpec{Command: "yes"}))
+	run := a.run(a.job(job.JobSpec{Command: "yes"}))
 	attempt := a.attempt(run.ID).ID
 	a.begin(attempt)
 	line := bytes.Repeat([]byte("0123456789abcde\n"), 64<<10)
@@ -302,7 +304,7 @@ func TestNothingOutlivesItsSocket(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(5)
-	run := a.run(a.job(domain.JobSpec{Command: "sleep"}))
+	run := a.run(a.job(job.JobSpec{Command: "sleep"}))
 	vars := map[string]any{"r": run.ID, "a": a.attempt(run.ID).ID}
 	before := append(storetest.IgnoreCluster(), goleak.IgnoreCurrent())
 	c := w.open(bearer(a.viewer.token), nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/rest/httpx"
 )
@@ -18,8 +19,8 @@ import (
 const maxTimeout = 7 * 24 * 60 * 60
 
 // newStatement reads the statement, and how long to wait for it; nil waits to the end.
-func newStatement(in model.ExecuteStatementInput) (n domain.NewStatement, wait *time.Duration, err error) {
-	n = domain.NewStatement{
+func newStatement(in model.ExecuteStatementInput) (n statement.NewStatement, wait *time.Duration, err error) {
+	n = statement.NewStatement{
 		Query: in.Query, Warehouse: in.Warehouse, Database: value(in.Database), Schema: value(in.Schema), Engine: value(in.Engine),
 		RowLimit: value(in.RowLimit), ByteLimit: value(in.ByteLimit), Timeout: time.Duration(value(in.TimeoutSeconds)) * time.Second,
 	}
@@ -81,7 +82,7 @@ func holdRead(ctx context.Context, n int64) error {
 }
 
 // showChunk writes the n-th chunk of a result as JSON.
-func showChunk(ctx context.Context, st domain.Statement, n int, chunk []byte, more bool) (shown model.StatementChunk, err error) {
+func showChunk(ctx context.Context, st statement.Statement, n int, chunk []byte, more bool) (shown model.StatementChunk, err error) {
 	columns, err := rows.Columns(st.Schemata)
 	if err != nil {
 		return shown, err
@@ -148,7 +149,7 @@ type statementState struct {
 	started, finished, cancelled         int64
 }
 
-func stateOfStatement(st domain.Statement) statementState {
+func stateOfStatement(st statement.Statement) statementState {
 	return statementState{
 		string(st.State), st.Message, st.Kind, st.Engine, st.RoutingReason, st.Progress, len(st.Chunks), st.Rows, st.Schemata != nil,
 		nanos(st.StartedAt), nanos(st.FinishedAt), nanos(st.CancelRequestedAt),

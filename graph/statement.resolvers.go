@@ -10,6 +10,8 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -32,7 +34,7 @@ func (r *mutationResolver) CancelStatement(ctx context.Context, input model.Canc
 }
 
 func (r *queryResolver) Statements(ctx context.Context, first *int, after *string, filter *model.StatementFilter) (model.Connection[model.Statement], error) {
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Statement], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[statement.Statement], error) {
 		return r.Services.Statements.List(ctx, s, filter.Domain(), p)
 	})
 	return model.Mapped(c, model.NewStatement), err
@@ -67,7 +69,7 @@ func (r *statementResolver) Chunk(ctx context.Context, obj *model.Statement, n i
 	return &shown, err
 }
 
-func (r *statementResolver) Run(ctx context.Context, obj *model.Statement) (*domain.Run, error) {
+func (r *statementResolver) Run(ctx context.Context, obj *model.Statement) (*job.Run, error) {
 	load, err := r.loaders(ctx)
 	if err != nil || obj.Statement.RunID == "" {
 		return nil, err
@@ -119,7 +121,7 @@ func (r *subscriptionResolver) StatementsUpdated(ctx context.Context, filter *mo
 	changes := &statementChanges{statements: r.Services.Statements, scope: scope, filter: filter.Domain(), since: r.Services.Clock.Now().Add(-justNow)}
 	return stream(ctx, r.server, stop, func(send func(model.Statement) error) error {
 		return r.live(ctx, wake, func() error {
-			return sendAll(ctx, changes.next, func(st domain.Statement) error { return send(model.NewStatement(st)) })
+			return sendAll(ctx, changes.next, func(st statement.Statement) error { return send(model.NewStatement(st)) })
 		})
 	})
 }

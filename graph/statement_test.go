@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 const (
@@ -271,7 +272,7 @@ func TestAStatementOfATaskIsItsRuns(t *testing.T) {
 	a.connect(4)
 	a.table("one")
 	a.table("two")
-	run := a.run(a.job(domain.JobSpec{Command: "true"}))
+	run := a.run(a.job(job.JobSpec{Command: "true"}))
 	attempt := a.attempt(run.ID)
 	a.begin(attempt.ID)
 	st := a.executed(bearer(w.keys.RunToken(a.workspace.ID, attempt.ID)), "COPY one two", nil)

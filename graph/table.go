@@ -8,6 +8,7 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/domain/loader"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -34,7 +35,7 @@ func expectTables(ctx context.Context, ids []domain.TableID) {
 }
 
 // lineageGraph returns the data flow into and out of a table.
-func (r *Resolver) lineageGraph(ctx context.Context, q domain.LineageQuery) (model.LineageGraph, error) {
+func (r *Resolver) lineageGraph(ctx context.Context, q lineage.LineageQuery) (model.LineageGraph, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return model.LineageGraph{}, err
@@ -48,7 +49,7 @@ func ofTable[T any](ctx context.Context, t *model.LakeTable, first *int, after *
 	list func(context.Context, domain.Scope, domain.TableID, domain.Page) (domain.List[T], error),
 ) (model.Connection[T], error) {
 	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[T], error) {
-		if t.Kind == domain.KindView {
+		if t.Kind == lake.KindView {
 			return domain.List[T]{}, nil
 		}
 		return list(ctx, s, t.ID, p)
@@ -65,21 +66,21 @@ func shownAs[A, B any](all []A, show func(A) B) []B {
 }
 
 // tableByName returns the live table or view with the name.
-func (r *Resolver) tableByName(ctx context.Context, s domain.Scope, ref lake.Ref) (domain.LakeTable, error) {
-	t, err := r.Lake.Table(ctx, s, ref, domain.KindTable)
+func (r *Resolver) tableByName(ctx context.Context, s domain.Scope, ref lake.Ref) (lake.LakeTable, error) {
+	t, err := r.Lake.Table(ctx, s, ref, lake.KindTable)
 	if domain.IsCode(err, domain.CodeNotFound) {
-		return r.Lake.Table(ctx, s, ref, domain.KindView)
+		return r.Lake.Table(ctx, s, ref, lake.KindView)
 	}
 	return t, err
 }
 
-func refOf(t domain.LakeTable) lake.Ref {
+func refOf(t lake.LakeTable) lake.Ref {
 	return lake.Ref{Database: string(t.DatabaseID), Schema: t.Schema, Name: t.Name}
 }
 
 // liveTable returns the table or view with the id, to change it. If it is dropped, the error is
 // CodeConflict.
-func (r *Resolver) liveTable(ctx context.Context, s domain.Scope, id domain.TableID) (domain.LakeTable, error) {
+func (r *Resolver) liveTable(ctx context.Context, s domain.Scope, id domain.TableID) (lake.LakeTable, error) {
 	t, err := r.Lake.TableByID(ctx, s, id)
 	if err == nil && t.DroppedAt != nil {
 		err = domain.Errorf(domain.CodeConflict, "The %s %s was dropped; restore it first.", t.Kind, t.Name)
@@ -87,7 +88,7 @@ func (r *Resolver) liveTable(ctx context.Context, s domain.Scope, id domain.Tabl
 	return t, err
 }
 
-func (r *Resolver) dropTable(ctx context.Context, s domain.Scope, id domain.TableID, purge bool) (domain.LakeTable, error) {
+func (r *Resolver) dropTable(ctx context.Context, s domain.Scope, id domain.TableID, purge bool) (lake.LakeTable, error) {
 	t, err := r.liveTable(ctx, s, id)
 	if err != nil {
 		return t, err
@@ -98,7 +99,7 @@ func (r *Resolver) dropTable(ctx context.Context, s domain.Scope, id domain.Tabl
 	return r.Lake.TableByID(ctx, s, id)
 }
 
-func (r *Resolver) renameTable(ctx context.Context, s domain.Scope, in model.RenameTableInput) (domain.LakeTable, error) {
+func (r *Resolver) renameTable(ctx context.Context, s domain.Scope, in model.RenameTableInput) (lake.LakeTable, error) {
 	t, err := r.liveTable(ctx, s, domain.TableID(in.ID))
 	if err != nil {
 		return t, err
@@ -125,14 +126,14 @@ type viewText struct {
 // viewOf returns a view's text, preferring the DuckDB dialect. It is empty for tables and dropped
 // views.
 func (r *Resolver) viewOf(ctx context.Context, t model.LakeTable) (viewText, error) {
-	if t.Kind != domain.KindView || t.DroppedAt != nil {
+	if t.Kind != lake.KindView || t.DroppedAt != nil {
 		return viewText{}, nil
 	}
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return viewText{}, err
 	}
-	loaded, err := r.Lake.Load(ctx, scope, refOf(t.LakeTable), domain.KindView, lake.LoadOptions{})
+	loaded, err := r.Lake.Load(ctx, scope, refOf(t.LakeTable), lake.KindView, lake.LoadOptions{})
 	if err != nil {
 		return viewText{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -55,7 +56,7 @@ func (r *lakeTableResolver) Sample(ctx context.Context, obj *model.LakeTable, li
 	if err != nil {
 		return model.TableSample{}, err
 	}
-	if obj.Kind == domain.KindView {
+	if obj.Kind == lake.KindView {
 		return model.NewTableSample(lake.Rows{})
 	}
 	found, err := r.Lake.Sample(ctx, scope, obj.ID, value(limit))
@@ -75,8 +76,8 @@ func (r *lakeTableResolver) Dialect(ctx context.Context, obj *model.LakeTable) (
 	return optional(text.Dialect), err
 }
 
-func (r *lakeTableResolver) Lineage(ctx context.Context, obj *model.LakeTable, way *domain.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error) {
-	return r.lineageGraph(ctx, domain.LineageQuery{Table: string(obj.ID), Way: value(way), Depth: value(depth), At: at})
+func (r *lakeTableResolver) Lineage(ctx context.Context, obj *model.LakeTable, way *lineage.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error) {
+	return r.lineageGraph(ctx, lineage.LineageQuery{Table: string(obj.ID), Way: value(way), Depth: value(depth), At: at})
 }
 
 func (r *mutationResolver) DropTable(ctx context.Context, input model.DropTableInput) (model.DropTablePayload, error) {

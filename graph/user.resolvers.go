@@ -10,11 +10,12 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
 
-func (r *memberResolver) ID(ctx context.Context, obj *domain.Member) (string, error) {
+func (r *memberResolver) ID(ctx context.Context, obj *identity.Member) (string, error) {
 	return string(obj.User.ID), nil
 }
 
@@ -111,13 +112,13 @@ func (r *queryResolver) Viewer(ctx context.Context) (*model.Viewer, error) {
 	return &v, err
 }
 
-func (r *queryResolver) Members(ctx context.Context, first *int, after *string) (model.Connection[domain.Member], error) {
-	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Member], error) {
+func (r *queryResolver) Members(ctx context.Context, first *int, after *string) (model.Connection[identity.Member], error) {
+	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[identity.Member], error) {
 		return r.Services.Members.List(ctx, s, p)
 	})
 }
 
-func (r *viewerResolver) Workspace(ctx context.Context, obj *model.Viewer) (domain.Workspace, error) {
+func (r *viewerResolver) Workspace(ctx context.Context, obj *model.Viewer) (identity.Workspace, error) {
 	return r.Services.Workspaces.Get(ctx, obj.Scope)
 }
 

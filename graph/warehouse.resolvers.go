@@ -11,6 +11,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -20,11 +21,11 @@ func (r *mutationResolver) CreateWarehouse(ctx context.Context, input model.Crea
 	if err != nil {
 		return model.CreateWarehousePayload{}, err
 	}
-	machine := domain.NewMachine{
+	theMachine := machine.NewMachine{
 		Name: input.Name, Flavor: input.Size, AutoStop: value(input.AutoStop), Image: value(input.Image), Slots: value(input.Slots),
-		WriteEngine: value(input.WriteEngine), Nodes: input.Nodes, TrinoStart: domain.TrinoStart(value(input.TrinoStart)),
+		WriteEngine: value(input.WriteEngine), Nodes: input.Nodes, TrinoStart: machine.TrinoStart(value(input.TrinoStart)),
 	}
-	m, err := r.Services.Warehouses.Create(ctx, scope, machine, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	m, err := r.Services.Warehouses.Create(ctx, scope, theMachine, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateWarehousePayload{Warehouse: model.NewWarehouse(m)}, err
 }
 
@@ -33,9 +34,9 @@ func (r *mutationResolver) UpdateWarehouse(ctx context.Context, input model.Upda
 	if err != nil {
 		return model.UpdateWarehousePayload{}, err
 	}
-	change := domain.MachineChange{
+	change := machine.MachineChange{
 		Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Size, Image: input.Image,
-		WriteEngine: input.WriteEngine, Nodes: input.Nodes, TrinoStart: (*domain.TrinoStart)(input.TrinoStart),
+		WriteEngine: input.WriteEngine, Nodes: input.Nodes, TrinoStart: (*machine.TrinoStart)(input.TrinoStart),
 	}
 	m, err := r.Services.Warehouses.Update(ctx, scope, domain.MachineID(input.ID), change)
 	return model.UpdateWarehousePayload{Warehouse: model.NewWarehouse(m)}, err
@@ -68,7 +69,7 @@ func (r *mutationResolver) DeleteWarehouse(ctx context.Context, input model.Dele
 }
 
 func (r *queryResolver) Warehouses(ctx context.Context, first *int, after *string) (model.Connection[model.Warehouse], error) {
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[domain.Machine], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[machine.Machine], error) {
 		return r.Services.Warehouses.List(ctx, s, p)
 	})
 	return model.Mapped(c, model.NewWarehouse), err
@@ -87,7 +88,7 @@ func (r *subscriptionResolver) WarehouseUpdated(ctx context.Context) (<-chan mod
 	return watchMachines(ctx, r.server, r.Services.Warehouses, model.NewWarehouse)
 }
 
-func (r *warehouseResolver) Agent(ctx context.Context, obj *model.Warehouse) (*domain.Agent, error) {
+func (r *warehouseResolver) Agent(ctx context.Context, obj *model.Warehouse) (*machine.Agent, error) {
 	return r.agentOf(ctx, obj.Machine)
 }
 
@@ -101,7 +102,7 @@ func (r *warehouseResolver) Currency(ctx context.Context, obj *model.Warehouse) 
 	return flavor.Currency(), err
 }
 
-func (r *warehouseResolver) Metrics(ctx context.Context, obj *model.Warehouse, since *time.Time) ([]domain.MachineMetrics, error) {
+func (r *warehouseResolver) Metrics(ctx context.Context, obj *model.Warehouse, since *time.Time) ([]machine.MachineMetrics, error) {
 	return machineMetrics(ctx, r.Services.Warehouses, obj.ID, since)
 }
 

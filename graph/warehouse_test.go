@@ -7,17 +7,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 const warehouseSettings = `warehouse { id writeEngine nodes trinoStart pricePerHour }`
 
 // heartbeat sends a heartbeat of a machine's agent, and returns the answer.
-func (f *fleet) heartbeat(id domain.MachineID, engines ...domain.Engine) domain.AgentOrders {
+func (f *fleet) heartbeat(id domain.MachineID, engines ...machine.Engine) job.AgentOrders {
 	f.w.t.Helper()
 	f.mu.Lock()
 	scope, session := f.scopes[id], f.sessions[id]
 	f.mu.Unlock()
-	orders, err := f.w.services.Agents.Heartbeat(f.w.t.Context(), scope, domain.AgentHeartbeat{Session: session, Idle: time.Second, Engines: engines})
+	orders, err := f.w.services.Agents.Heartbeat(f.w.t.Context(), scope, job.AgentHeartbeat{Session: session, Idle: time.Second, Engines: engines})
 	require.NoError(f.w.t, err)
 	return orders
 }
@@ -55,7 +57,7 @@ func TestAWarehouseThatWritesWithTrinoIsFollowed(t *testing.T) {
 	me := bearer(a.editor.token)
 	agents := w.reconcile()
 	w.cloud.InstallTrino(true)
-	m, err := w.services.Warehouses.Create(t.Context(), a.editor.scope, domain.NewMachine{Name: "big", Flavor: "cpu.2", Nodes: new(3)}, domain.Idempotency{})
+	m, err := w.services.Warehouses.Create(t.Context(), a.editor.scope, machine.NewMachine{Name: "big", Flavor: "cpu.2", Nodes: new(3)}, domain.Idempotency{})
 	require.NoError(t, err)
 	update := func(input ...any) answer {
 		return w.query(me, `mutation($input: UpdateWarehouseInput!) { it: updateWarehouse(input: $input) { `+warehouseSettings+` } }`, in(append(input, "id", m.ID)...))
@@ -68,10 +70,10 @@ func TestAWarehouseThatWritesWithTrinoIsFollowed(t *testing.T) {
 	nouns[1].did(w, me, "start", map[string]any{"id": m.ID})
 	c.until(events, is("RUNNING"))
 
-	duckdb := domain.Engine{Name: "duckdb", Version: "1.5.5"}
+	duckdb := machine.Engine{Name: "duckdb", Version: "1.5.5"}
 	shown := map[string]any{"name": "duckdb", "version": "1.5.5", "state": nil, "message": nil, "nodes": nil}
-	orders := agents.heartbeat(m.ID, duckdb, domain.Engine{Name: "trino", Version: "476", State: domain.EngineFailed, Message: "It has no memory.", Nodes: 3})
-	require.Equal(t, &domain.WarehouseSettings{Nodes: 3, TrinoStart: domain.TrinoFirstWrite}, orders.Warehouse)
+	orders := agents.heartbeat(m.ID, duckdb, machine.Engine{Name: "trino", Version: "476", State: machine.EngineFailed, Message: "It has no memory.", Nodes: 3})
+	require.Equal(t, &machine.WarehouseSettings{Nodes: 3, TrinoStart: machine.TrinoFirstWrite}, orders.Warehouse)
 	failed := c.until(events, func(d map[string]any) bool {
 		return at(d, "it", "id") == string(m.ID) && len(at(d, "it", "engines").([]any)) == 2
 	})
@@ -83,7 +85,7 @@ func TestAWarehouseThatWritesWithTrinoIsFollowed(t *testing.T) {
 	require.Equal(t, 5.0, at(update("nodes", 5).Data, "it", "warehouse", "nodes"), "it runs")
 	c.until(events, func(d map[string]any) bool { return at(d, "it", "nodes") == 5.0 })
 	require.Equal(t, "with_warehouse", at(update("trinoStart", "with_warehouse").Data, "it", "warehouse", "trinoStart"))
-	require.Equal(t, &domain.WarehouseSettings{Nodes: 5, TrinoStart: domain.TrinoWithWarehouse}, agents.heartbeat(m.ID).Warehouse)
+	require.Equal(t, &machine.WarehouseSettings{Nodes: 5, TrinoStart: machine.TrinoWithWarehouse}, agents.heartbeat(m.ID).Warehouse)
 
 	nouns[1].did(w, me, "stop", map[string]any{"id": m.ID})
 	stopped := c.until(events, is("STOPPED"))

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Agent is a process in the customer's cloud that runs the work.
@@ -36,7 +37,7 @@ type AgentPath struct {
 	ID string `path:"id" doc:"The agent's id."`
 }
 
-func (a *api) showAgent(g domain.Agent) Agent {
+func (a *api) showAgent(g machine.Agent) Agent {
 	return Agent{
 		ID: string(g.ID), Name: g.Name, Status: string(g.Status(a.Clock.Now())), Version: g.Version, Hostname: g.Hostname, OS: g.OS, Arch: g.Arch,
 		Slots: g.Slots, Busy: g.Busy, CreatedAt: Time(g.CreatedAt), ConnectedAt: optionalTime(g.ConnectedAt), LastSeenAt: optionalTime(g.LastSeenAt),

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 // APIKey is a long-lived credential for CI and scripts.
@@ -41,7 +42,7 @@ type APIKeyPath struct {
 	ID string `path:"id" doc:"The key's id."`
 }
 
-func showAPIKey(k domain.APIKey) APIKey {
+func showAPIKey(k identity.APIKey) APIKey {
 	return APIKey{
 		ID: string(k.ID), Name: k.Name, Hint: k.Hint, Role: string(k.Role), CreatedBy: string(k.CreatedBy), CreatedAt: Time(k.CreatedAt),
 		ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt), LastUsedAt: optionalTime(k.LastUsedAt),
@@ -76,7 +77,7 @@ func (a *api) createAPIKey(ctx context.Context, s domain.Scope, in *struct {
 	Body NewAPIKey `example:"{\"name\":\"ci\",\"role\":\"editor\",\"expires_at\":\"2027-01-01T00:00:00Z\"}"`
 },
 ) (*answer[CreatedAPIKey], error) {
-	key, secret, err := a.APIKeys.Create(ctx, s, domain.NewAPIKey{
+	key, secret, err := a.APIKeys.Create(ctx, s, identity.NewAPIKey{
 		Name: in.Body.Name, Role: domain.Role(in.Body.Role), ExpiresAt: in.Body.ExpiresAt,
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 // Login is the body of a sign-in.
@@ -58,7 +59,7 @@ type User struct {
 	Name  string `json:"name"`
 }
 
-func showUser(u domain.User) User {
+func showUser(u identity.User) User {
 	return User{ID: string(u.ID), Email: u.Email, Name: u.Name}
 }
 

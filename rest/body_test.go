@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // TestACodingIsRefused: the coding would not be decoded, so the body would be misread.
@@ -67,10 +67,10 @@ func decode[T any](t *testing.T, body string) T {
 
 func TestJobChangeTellsAbsentFromNullFromEmpty(t *testing.T) {
 	absent := decode[JobChange](t, `{}`).domain()
-	require.Equal(t, domain.JobChange{}, absent)
+	require.Equal(t, job.JobChange{}, absent)
 
 	null := decode[JobChange](t, `{"name":null,"tasks":null,"environment":null}`).domain()
-	require.Equal(t, domain.JobChange{}, null)
+	require.Equal(t, job.JobChange{}, null)
 
 	empty := decode[JobChange](t, `{"name":"","tasks":[],"environment":{}}`).domain()
 	require.Empty(t, *empty.Name)
@@ -85,7 +85,7 @@ func TestJobChangeTellsAbsentFromNullFromEmpty(t *testing.T) {
 
 	given := decode[JobChange](t, `{"schedule":{"cron":"@daily","time_zone":"Europe/Rome"}}`).domain()
 	cron, zone := "@daily", "Europe/Rome"
-	require.Equal(t, &domain.ScheduleChange{Cron: &cron, TimeZone: &zone}, *given.Schedule)
+	require.Equal(t, &job.ScheduleChange{Cron: &cron, TimeZone: &zone}, *given.Schedule)
 }
 
 func TestVariablesKeepTheirOrder(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Compute is a compute instance.
@@ -25,8 +26,8 @@ type NewCompute struct {
 	Slots    int    `json:"slots,omitempty" doc:"How many tasks it runs at once. Defaults to four per core."`
 }
 
-func (n NewCompute) domain() domain.NewMachine {
-	return domain.NewMachine{Name: n.Name, Flavor: n.Flavor, AutoStop: n.AutoStop, Image: n.Image, Slots: n.Slots}
+func (n NewCompute) domain() machine.NewMachine {
+	return machine.NewMachine{Name: n.Name, Flavor: n.Flavor, AutoStop: n.AutoStop, Image: n.Image, Slots: n.Slots}
 }
 
 // CreatedCompute is the specification's answer to a creation. GET returns the other fields.
@@ -44,11 +45,11 @@ type ComputeChange struct {
 	Slots    *int    `json:"slots,omitempty" nullable:"true" doc:"Only while the instance is stopped."`
 }
 
-func (c ComputeChange) domain() domain.MachineChange {
-	return domain.MachineChange{Name: c.Name, AutoStop: c.AutoStop, Flavor: c.Flavor, Image: c.Image, Slots: c.Slots}
+func (c ComputeChange) domain() machine.MachineChange {
+	return machine.MachineChange{Name: c.Name, AutoStop: c.AutoStop, Flavor: c.Flavor, Image: c.Image, Slots: c.Slots}
 }
 
-func showCompute(m domain.Machine) Compute {
+func showCompute(m machine.Machine) Compute {
 	return Compute{Machine: showMachine(m), Flavor: m.Flavor, Status: string(m.State)}
 }
 
@@ -78,7 +79,7 @@ func (a *api) createCompute(ctx context.Context, s domain.Scope, in *struct {
 		return nil, err
 	}
 	return &created[CreatedCompute]{
-		Location: Prefix + "/compute/" + string(m.ID), Body: CreatedCompute{ID: string(m.ID), Status: string(domain.MachineStopped)},
+		Location: Prefix + "/compute/" + string(m.ID), Body: CreatedCompute{ID: string(m.ID), Status: string(machine.MachineStopped)},
 	}, nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/shopspring/decimal"
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 func TestComputeIsMade(t *testing.T) {
@@ -82,7 +82,7 @@ func TestFlavors(t *testing.T) {
 	w := newWorld(t)
 	first := w.call(w.ours.viewer, "GET", "/flavors?limit=1", nil)
 	require.JSONEq(t, `[{"name":"cpu.1","cores":1,"memory":4294967296,"gpus":0,"gpu":"","available":true,"limits":"","price_per_hour":null,"currency":""}]`, encoded(t, first.data(200)))
-	require.NoError(t, w.machines.store.System().InsertPrices(t.Context(), domain.ProviderLocal, "local", time.Unix(0, 0), map[string]domain.Price{
+	require.NoError(t, w.machines.store.System().InsertPrices(t.Context(), machine.ProviderLocal, "local", time.Unix(0, 0), map[string]machine.Price{
 		"cpu.1": {Hourly: decimal.RequireFromString("0.04"), Currency: "USD"},
 		"cpu.2": {Hourly: decimal.RequireFromString("123456789.123456"), Currency: "EUR"},
 	}))

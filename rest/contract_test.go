@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/rest/httpx"
 	"github.com/millpond/millpond/store"
 )
@@ -240,7 +241,7 @@ func (w *world) renewed(t tenant) tenant {
 // An internal error is hidden from callers, and logged with its request id.
 func TestInternalErrorsStayInside(t *testing.T) {
 	w := newWorld(t)
-	w.services.Workspaces.Store = store.For[domain.IdentityModTx](broken{})
+	w.services.Workspaces.Store = store.For[identity.Tx](broken{})
 	r := w.call(w.ours.admin, "GET", "/workspace", nil, httpx.RequestIDHeader, "look-for-me")
 	require.NotContains(t, r.refused(500), "10.0.0.7")
 	require.Contains(t, w.logged.String(), "10.0.0.7")
@@ -259,7 +260,7 @@ func (b broken) In(context.Context, domain.Scope, func(*store.Tx) error) error {
 
 func TestPanicsAre500(t *testing.T) {
 	w := newWorld(t)
-	w.services.Workspaces.Store = store.For[domain.IdentityModTx](broken{panics: true})
+	w.services.Workspaces.Store = store.For[identity.Tx](broken{panics: true})
 	r := w.call(w.ours.admin, "GET", "/workspace", nil)
 	require.NotContains(t, r.refused(500), "10.0.0.7")
 	require.Contains(t, w.logged.String(), "10.0.0.7")

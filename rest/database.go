@@ -50,11 +50,11 @@ type SchemaPath struct {
 	Schema string `path:"schema" doc:"The schema's name: its levels, joined by dots." example:"public"`
 }
 
-func showDatabase(d domain.Database) Database {
+func showDatabase(d lake.Database) Database {
 	return Database{ID: string(d.ID), Name: d.Name, CreatedBy: showActor(d.CreatedBy), CreatedAt: Time(d.CreatedAt)}
 }
 
-func showLakeSchema(l domain.LakeSchema) LakeSchema {
+func showLakeSchema(l lake.LakeSchema) LakeSchema {
 	shown := LakeSchema{Name: l.Name, Properties: l.Properties, CreatedBy: showActor(l.CreatedBy), CreatedAt: Time(l.CreatedAt)}
 	if shown.Properties == nil {
 		shown.Properties = map[string]string{}
@@ -106,7 +106,7 @@ func (a *api) createDatabase(ctx context.Context, s domain.Scope, in *struct {
 	Body NewDatabase `example:"{\"name\":\"sales\"}"`
 },
 ) (*created[Database], error) {
-	d, err := a.Databases.Create(ctx, s, domain.NewDatabase{Name: in.Body.Name}, in.Once.domain())
+	d, err := a.Databases.Create(ctx, s, lake.NewDatabase{Name: in.Body.Name}, in.Once.domain())
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,9 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
@@ -42,24 +44,24 @@ type engines struct {
 	w    *world
 	mu   sync.Mutex
 	gone map[domain.StatementID]context.CancelFunc
-	ran  []domain.EngineStatement
+	ran  []statement.EngineStatement
 	done chan struct{} // closed by finish
 }
 
 // catalog creates the SQL services.
-func (w *world) catalog(st *store.Store, keys domain.StatementTokens, results domain.Objects) {
+func (w *world) catalog(st *store.Store, keys statement.StatementTokens, results domain.Objects) {
 	w.t.Helper()
 	files, err := objects.OpenLake(w.t.Context(), "file://"+w.t.TempDir(), objects.LakeOptions{})
 	require.NoError(w.t, err)
-	w.lake = lake.New(lake.Options{Store: store.For[domain.LakeModTx](st), Quick: st, System: st.System(), Files: files, Clock: w.clock, Report: func(err error) { w.t.Error(err) }})
+	w.lake = lake.New(lake.Options{Store: store.For[lake.Tx](st), Quick: st, System: st.System(), Files: files, Clock: w.clock, Report: func(err error) { w.t.Error(err) }})
 	w.engines = &engines{w: w, gone: map[domain.StatementID]context.CancelFunc{}, done: make(chan struct{})}
-	w.services.Databases = &domain.Databases{Store: store.For[domain.LakeModTx](st), Clock: w.clock}
-	w.services.Statements = domain.NewStatements(domain.StatementOptions{
-		Store: store.For[domain.StatementModTx](st), System: st.System(), Topics: st.Topics(), Clock: w.clock, Objects: results, Engines: w.engines, Tokens: keys,
+	w.services.Databases = &lake.Databases{Store: store.For[lake.Tx](st), Clock: w.clock}
+	w.services.Statements = statement.NewStatements(statement.StatementOptions{
+		Store: store.For[statement.Tx](st), System: st.System(), Topics: st.Topics(), Clock: w.clock, Objects: results, Engines: w.engines, Tokens: keys,
 		Tables: prefixes{files}, CatalogURL: "http://here/api/v1/iceberg", Replica: "r1", Report: func(err error) { w.t.Log("statements:", err) },
 	})
-	w.services.Maintenance = &domain.Maintenances{
-		Store: store.For[domain.MaintenanceModTx](st), System: st.System(), Topics: st.Topics(), Clock: w.clock, Statements: w.services.Statements,
+	w.services.Maintenance = &maintenance.Maintenances{
+		Store: store.For[maintenance.Tx](st), System: st.System(), Topics: st.Topics(), Clock: w.clock, Statements: w.services.Statements,
 		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 	}
 	w.t.Cleanup(func() {
@@ -70,15 +72,15 @@ func (w *world) catalog(st *store.Store, keys domain.StatementTokens, results do
 
 type prefixes struct{ files *objects.Lake }
 
-func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (domain.TableStorage, error) {
-	return domain.TableStorage{Prefix: p.files.Prefix(ws)}, nil
+func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (statement.TableStorage, error) {
+	return statement.TableStorage{Prefix: p.files.Prefix(ws)}, nil
 }
 
 // finish completes the waiting statements.
 func (e *engines) finish() { close(e.done) }
 
-// Execute implements domain.Engines.
-func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
+// Execute implements statement.Engines.
+func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st statement.EngineStatement) (statement.StatementStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	e.mu.Lock()
 	e.gone[st.ID] = cancel
@@ -87,7 +89,7 @@ func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st domain.Engin
 	return &script{cancel: cancel, events: e.events(ctx, st)}, nil
 }
 
-// CancelStatement implements domain.Engines.
+// CancelStatement implements statement.Engines.
 func (e *engines) CancelStatement(_ context.Context, _ domain.AgentID, id domain.StatementID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,20 +98,20 @@ func (e *engines) CancelStatement(_ context.Context, _ domain.AgentID, id domain
 }
 
 // all returns the statements that reached an engine.
-func (e *engines) all() []domain.EngineStatement {
+func (e *engines) all() []statement.EngineStatement {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]domain.EngineStatement{}, e.ran...)
+	return append([]statement.EngineStatement{}, e.ran...)
 }
 
-func (e *engines) last() domain.EngineStatement {
+func (e *engines) last() statement.EngineStatement {
 	all := e.all()
 	return all[len(all)-1]
 }
 
-type event = func() domain.StatementEvent
+type event = func() statement.StatementEvent
 
-func (e *engines) events(ctx context.Context, st domain.EngineStatement) []event {
+func (e *engines) events(ctx context.Context, st statement.EngineStatement) []event {
 	word, rest, _ := strings.Cut(st.Query, " ")
 	n, from, to := 0, "", ""
 	_, _ = fmt.Sscan(rest, &n)
@@ -117,49 +119,49 @@ func (e *engines) events(ctx context.Context, st domain.EngineStatement) []event
 	reads, writes := head("SELECT", false), head("INSERT", true)
 	switch word {
 	case "SELECT":
-		return []event{reads, reports(schemaOf(things)), reports(thingRows(n, "row")), ends(domain.StatementEnd{Rows: int64(n), Bytes: int64(10 * n), Scanned: 100})}
+		return []event{reads, reports(schemaOf(things)), reports(thingRows(n, "row")), ends(statement.StatementEnd{Rows: int64(n), Bytes: int64(10 * n), Scanned: 100})}
 	case "LIMITED":
-		return []event{reads, reports(schemaOf(things)), reports(thingRows(1, "row")), ends(domain.StatementEnd{Rows: 1, Truncated: true})}
+		return []event{reads, reports(schemaOf(things)), reports(thingRows(1, "row")), ends(statement.StatementEnd{Rows: 1, Truncated: true})}
 	case "LARGE":
-		return append(append([]event{reads, reports(schemaOf(things))}, large(n)...), ends(domain.StatementEnd{Rows: int64(n)}))
+		return append(append([]event{reads, reports(schemaOf(things))}, large(n)...), ends(statement.StatementEnd{Rows: int64(n)}))
 	case "RETURN":
-		return append(append([]event{writes, reports(schemaOf(things))}, large(n)...), ends(domain.StatementEnd{Rows: int64(n)}))
+		return append(append([]event{writes, reports(schemaOf(things))}, large(n)...), ends(statement.StatementEnd{Rows: int64(n)}))
 	case "PARTS":
-		return append(append([]event{reads, reports(schemaOf(things))}, large(3)...), func() domain.StatementEvent {
+		return append(append([]event{reads, reports(schemaOf(things))}, large(3)...), func() statement.StatementEvent {
 			<-e.done
 			return large(1)[0]()
-		}, ends(domain.StatementEnd{Rows: 4}))
+		}, ends(statement.StatementEnd{Rows: 4}))
 	case "FLAGS":
 		return flags(n, 1, 1<<19)
 	case "WIDE":
 		return flags(n, 300, 1<<16)
 	case "EMPTY":
-		return []event{head("CREATE SCHEMA", true), ends(domain.StatementEnd{})}
+		return []event{head("CREATE SCHEMA", true), ends(statement.StatementEnd{})}
 	case "QUIET":
 		return []event{reads, e.waits(ctx)}
 	case "WRITE":
 		return []event{writes, e.waits(ctx)}
 	case "COPY":
-		return []event{writes, func() domain.StatementEvent { return e.copied(ctx, st, from, to) }}
+		return []event{writes, func() statement.StatementEvent { return e.copied(ctx, st, from, to) }}
 	case "ALTER":
-		return []event{head("OPTIMIZE", true), reports(schemaOf(numbers)), reports(numberRows()), ends(domain.StatementEnd{Rows: 2})}
+		return []event{head("OPTIMIZE", true), reports(schemaOf(numbers)), reports(numberRows()), ends(statement.StatementEnd{Rows: 2})}
 	case "LOST":
-		return []event{writes, func() domain.StatementEvent {
+		return []event{writes, func() statement.StatementEvent {
 			if copied := e.copied(ctx, st, from, to); copied.End.Failure != nil {
 				return copied
 			}
-			return ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultEngine, Message: "It is gone.", Unsure: true}})()
+			return ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultEngine, Message: "It is gone.", Unsure: true}})()
 		}}
 	}
-	return []event{ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}})}
+	return []event{ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}})}
 }
 
-func reports(e domain.StatementEvent) event { return func() domain.StatementEvent { return e } }
+func reports(e statement.StatementEvent) event { return func() statement.StatementEvent { return e } }
 
-func ends(e domain.StatementEnd) event { return reports(domain.StatementEvent{End: &e}) }
+func ends(e statement.StatementEnd) event { return reports(statement.StatementEvent{End: &e}) }
 
 func head(kind string, write bool) event {
-	return reports(domain.StatementEvent{Head: &domain.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It is so."}})
+	return reports(statement.StatementEvent{Head: &statement.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It is so."}})
 }
 
 func large(n int) (rows []event) {
@@ -170,42 +172,42 @@ func large(n int) (rows []event) {
 }
 
 func (e *engines) waits(ctx context.Context) event {
-	return func() domain.StatementEvent {
+	return func() statement.StatementEvent {
 		select {
 		case <-e.done:
-			return ends(domain.StatementEnd{Rows: 7})()
+			return ends(statement.StatementEnd{Rows: 7})()
 		case <-ctx.Done():
-			return ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultCancelled, Message: "The statement was cancelled."}})()
+			return ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultCancelled, Message: "The statement was cancelled."}})()
 		}
 	}
 }
 
 // copied reads and writes like an engine, with the statement's own rights.
-func (e *engines) copied(ctx context.Context, st domain.EngineStatement, from, to string) domain.StatementEvent {
+func (e *engines) copied(ctx context.Context, st statement.EngineStatement, from, to string) statement.StatementEvent {
 	ws := domain.WorkspaceID(path.Base(st.Storage.Prefix))
 	scope := domain.NewScope(ws, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "statement"}, st.Role)
-	_, err := e.w.lake.Load(ctx, scope, publicTable(from), domain.KindTable, lake.LoadOptions{})
+	_, err := e.w.lake.Load(ctx, scope, publicTable(from), lake.KindTable, lake.LoadOptions{})
 	if err == nil {
 		err = lakeClient{e.w.lake, scope, publicTable(to)}.append(ctx, 1, 2)
 	}
 	if domain.IsCode(err, domain.CodeForbidden) {
-		return ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultForbidden, Message: "It writes."}})()
+		return ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultForbidden, Message: "It writes."}})()
 	}
 	if err != nil {
-		return ends(domain.StatementEnd{Failure: &domain.StatementFailure{Fault: domain.FaultQuery, Message: err.Error()}})()
+		return ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultQuery, Message: err.Error()}})()
 	}
-	return ends(domain.StatementEnd{Rows: 2, Tables: []domain.StatementTable{{Database: "lake", Schema: "public", Table: from}, {Database: "lake", Schema: "public", Table: to, Target: true}}})()
+	return ends(statement.StatementEnd{Rows: 2, Tables: []statement.StatementTable{{Database: "lake", Schema: "public", Table: from}, {Database: "lake", Schema: "public", Table: to, Target: true}}})()
 }
 
-// script implements domain.StatementStream.
+// script implements statement.StatementStream.
 type script struct {
 	cancel context.CancelFunc
 	events []event
 }
 
-func (s *script) Next() (domain.StatementEvent, error) {
+func (s *script) Next() (statement.StatementEvent, error) {
 	if len(s.events) == 0 {
-		return domain.StatementEvent{}, errors.New("the stream is at its end")
+		return statement.StatementEvent{}, errors.New("the stream is at its end")
 	}
 	next := s.events[0]
 	s.events = s.events[1:]
@@ -223,7 +225,7 @@ var things = arrow.NewSchema([]arrow.Field{
 // numbers are the metrics of a maintenance statement.
 var numbers = arrow.NewSchema([]arrow.Field{{Name: "metric_name", Type: arrow.BinaryTypes.String}, {Name: "metric_value", Type: arrow.PrimitiveTypes.Int64}}, nil)
 
-func numberRows() domain.StatementEvent {
+func numberRows() statement.StatementEvent {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, numbers)
 	defer b.Release()
 	b.Field(0).(*array.StringBuilder).AppendValues([]string{"deleted_data_files_count", "kept"}, nil)
@@ -248,17 +250,17 @@ func arrowStream(schema *arrow.Schema, batches ...arrow.RecordBatch) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte(arrowEnd))
 }
 
-func schemaOf(schema *arrow.Schema) domain.StatementEvent {
-	return domain.StatementEvent{Schema: arrowStream(schema)}
+func schemaOf(schema *arrow.Schema) statement.StatementEvent {
+	return statement.StatementEvent{Schema: arrowStream(schema)}
 }
 
-func batchOf(b *array.RecordBuilder) domain.StatementEvent {
+func batchOf(b *array.RecordBuilder) statement.StatementEvent {
 	batch := b.NewRecordBatch()
 	defer batch.Release()
-	return domain.StatementEvent{Batch: &domain.ResultBatch{Rows: batch.NumRows(), JSON: rows.Size(batch), Data: arrowStream(batch.Schema(), batch)[len(arrowStream(batch.Schema())):]}}
+	return statement.StatementEvent{Batch: &statement.ResultBatch{Rows: batch.NumRows(), JSON: rows.Size(batch), Data: arrowStream(batch.Schema(), batch)[len(arrowStream(batch.Schema())):]}}
 }
 
-func thingRows(rows int, text string) domain.StatementEvent {
+func thingRows(rows int, text string) statement.StatementEvent {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, things)
 	defer b.Release()
 	for i := range rows {
@@ -289,5 +291,5 @@ func flags(batches, columns, rows int) []event {
 	for range batches {
 		events = append(events, reports(one))
 	}
-	return append(events, ends(domain.StatementEnd{Rows: int64(batches * rows)}))
+	return append(events, ends(statement.StatementEnd{Rows: int64(batches * rows)}))
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // JobFile is a file of a job.
@@ -17,7 +17,7 @@ type JobFile struct {
 	Executable bool   `json:"executable"`
 }
 
-func jobFile(f domain.File) JobFile {
+func jobFile(f job.File) JobFile {
 	return JobFile{Path: f.Path, Size: f.Size, SHA256: f.SHA256, Executable: f.Executable}
 }
 
@@ -31,8 +31,8 @@ type NewJobFile struct {
 	Executable bool    `json:"executable,omitempty"`
 }
 
-func (n NewJobFile) domain() domain.File {
-	f := domain.File{Path: n.Path, SHA256: n.SHA256, Size: n.Size, Executable: n.Executable}
+func (n NewJobFile) domain() job.File {
+	f := job.File{Path: n.Path, SHA256: n.SHA256, Size: n.Size, Executable: n.Executable}
 	if n.Content != nil {
 		f.Content = append([]byte{}, *n.Content...)
 	}

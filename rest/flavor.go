@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Flavor is a size of machine.
@@ -22,7 +23,7 @@ type Flavor struct {
 	Currency     string  `json:"currency" example:"USD" doc:"ISO 4217; empty if no price is known."`
 }
 
-func showFlavor(f domain.Flavor) Flavor {
+func showFlavor(f machine.Flavor) Flavor {
 	shown := Flavor{Name: f.Name, Cores: f.Cores, Memory: f.Memory, GPUs: f.GPUs, GPU: f.GPU, Available: f.Available, Limits: f.Limits, Currency: f.Price.Currency}
 	if f.Price.Currency != "" {
 		shown.PricePerHour = new(Number(f.Price.Hourly.String()))
@@ -43,7 +44,7 @@ func (a *api) listFlavors(ctx context.Context, s domain.Scope, in *PageQuery) (*
 	if err != nil {
 		return nil, err
 	}
-	page, err := cut(flavors, in.page(), func(f domain.Flavor) string { return f.Name })
+	page, err := cut(flavors, in.page(), func(f machine.Flavor) string { return f.Name })
 	if err != nil {
 		return nil, err
 	}

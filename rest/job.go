@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // Job is a single command, or a DAG of tasks.
@@ -77,11 +78,11 @@ type NewSchedule struct {
 	Paused   bool     `json:"paused,omitempty"`
 }
 
-func (n *NewSchedule) domain() *domain.NewSchedule {
+func (n *NewSchedule) domain() *job.NewSchedule {
 	if n == nil {
 		return nil
 	}
-	return &domain.NewSchedule{Cron: n.Cron, TimeZone: n.TimeZone, Paused: n.Paused}
+	return &job.NewSchedule{Cron: n.Cron, TimeZone: n.TimeZone, Paused: n.Paused}
 }
 
 // NewJob is the body of a request to create a job.
@@ -101,10 +102,10 @@ type NewJob struct {
 	Schedule          *NewSchedule `json:"schedule,omitempty"`
 }
 
-func (n NewJob) domain() domain.NewJob {
-	return domain.NewJob{
+func (n NewJob) domain() job.NewJob {
+	return job.NewJob{
 		Name: n.Name, Description: n.Description, Schedule: n.Schedule.domain(),
-		JobSpec: domain.JobSpec{
+		JobSpec: job.JobSpec{
 			Command: n.Command, Tasks: taskSpecs(n.Tasks), MaxRetries: n.MaxRetries, TimeoutSeconds: n.TimeoutSeconds,
 			Environment: n.Environment, Parameters: n.Parameters, MaxConcurrentRuns: n.MaxConcurrentRuns,
 			Files: each(n.Files, NewJobFile.domain), Compute: n.Compute, ComputeFallback: n.ComputeFallback,
@@ -112,9 +113,9 @@ func (n NewJob) domain() domain.NewJob {
 	}
 }
 
-func taskSpecs(tasks []NewJobTask) []domain.TaskSpec {
-	return each(tasks, func(t NewJobTask) domain.TaskSpec {
-		return domain.TaskSpec{
+func taskSpecs(tasks []NewJobTask) []job.TaskSpec {
+	return each(tasks, func(t NewJobTask) job.TaskSpec {
+		return job.TaskSpec{
 			Key: t.Key, Command: t.Command, DependsOn: t.DependsOn,
 			MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds, Environment: t.Environment, Compute: t.Compute,
 		}
@@ -139,10 +140,10 @@ type JobChange struct {
 	Schedule          ScheduleChange `json:"schedule,omitempty" doc:"Changes the given fields of the schedule. null removes the schedule."`
 }
 
-func (c JobChange) domain() domain.JobChange {
-	change := domain.JobChange{
+func (c JobChange) domain() job.JobChange {
+	change := job.JobChange{
 		Name: c.Name, Description: c.Description, Command: c.Command, MaxRetries: c.MaxRetries, TimeoutSeconds: c.TimeoutSeconds,
-		Environment: (*[]domain.Variable)(c.Environment), Parameters: (*[]domain.Variable)(c.Parameters),
+		Environment: (*[]job.Variable)(c.Environment), Parameters: (*[]job.Variable)(c.Parameters),
 		MaxConcurrentRuns: c.MaxConcurrentRuns, Compute: c.Compute, ComputeFallback: c.ComputeFallback,
 	}
 	if c.Tasks != nil {
@@ -168,11 +169,11 @@ type ScheduleFields struct {
 	Paused   *bool    `json:"paused,omitempty" nullable:"true"`
 }
 
-func (f *ScheduleFields) domain() *domain.ScheduleChange {
+func (f *ScheduleFields) domain() *job.ScheduleChange {
 	if f == nil {
 		return nil
 	}
-	return &domain.ScheduleChange{Cron: f.Cron, TimeZone: f.TimeZone, Paused: f.Paused}
+	return &job.ScheduleChange{Cron: f.Cron, TimeZone: f.TimeZone, Paused: f.Paused}
 }
 
 // ScheduleChange distinguishes null, which removes the schedule, from an absent field, which keeps
@@ -196,7 +197,7 @@ func (ScheduleChange) Schema(r huma.Registry) *huma.Schema {
 	return r.Schema(reflect.TypeFor[ScheduleFields](), true, "")
 }
 
-func showJob(j domain.Job) Job {
+func showJob(j job.Job) Job {
 	return Job{
 		ID: string(j.ID), Name: j.Name, Description: j.Description, Command: j.Command, Tasks: each(j.Tasks, showJobTask),
 		MaxRetries: j.MaxRetries, TimeoutSeconds: j.TimeoutSeconds, Environment: j.Environment, Parameters: j.Parameters,
@@ -205,14 +206,14 @@ func showJob(j domain.Job) Job {
 	}
 }
 
-func showJobTask(t domain.TaskSpec) JobTask {
+func showJobTask(t job.TaskSpec) JobTask {
 	return JobTask{
 		Key: t.Key, Command: t.Command, DependsOn: append([]string{}, t.DependsOn...),
 		MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds, Environment: t.Environment, Compute: t.Compute,
 	}
 }
 
-func showSchedule(s *domain.Schedule) *Schedule {
+func showSchedule(s *job.Schedule) *Schedule {
 	if s == nil {
 		return nil
 	}
@@ -297,7 +298,7 @@ func (a *api) listJobs(ctx context.Context, s domain.Scope, in *struct {
 	Search string `query:"search" maxLength:"256" doc:"Part of the name."`
 },
 ) (*answer[List[Job]], error) {
-	jobs, err := a.Jobs.List(ctx, s, domain.JobFilter{Search: in.Search}, in.page())
+	jobs, err := a.Jobs.List(ctx, s, job.JobFilter{Search: in.Search}, in.page())
 	if err != nil {
 		return nil, err
 	}
@@ -350,7 +351,7 @@ func (a *api) previewSchedule(_ context.Context, _ domain.Scope, in *struct {
 	Count    int    `query:"count" minimum:"1" maximum:"100" default:"5"`
 },
 ) (*answer[Ticks], error) {
-	ticks, err := domain.PreviewSchedule(domain.NewSchedule{Cron: in.Cron, TimeZone: in.TimeZone}, a.Clock.Now(), in.Count)
+	ticks, err := job.PreviewSchedule(job.NewSchedule{Cron: in.Cron, TimeZone: in.TimeZone}, a.Clock.Now(), in.Count)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func publicTable(name string) lake.Ref {
 
 // LoadTable implements table.CatalogIO.
 func (c lakeClient) LoadTable(ctx context.Context, _ table.Identifier) (*table.Table, error) {
-	l, err := c.catalog.Load(ctx, c.scope, c.ref, domain.KindTable, lake.LoadOptions{})
+	l, err := c.catalog.Load(ctx, c.scope, c.ref, lake.KindTable, lake.LoadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +101,12 @@ const thingColumns = `{"type": "struct", "schema-id": 0, "fields": [
 ]}`
 
 // table creates an empty table in lake.public, optionally partitioned by day.
-func (w *world) table(t tenant, name string, partitioned bool) domain.LakeTable {
+func (w *world) table(t tenant, name string, partitioned bool) lake.LakeTable {
 	w.t.Helper()
 	return w.tableIn(t, "lake", name, partitioned)
 }
 
-func (w *world) tableIn(t tenant, database, name string, partitioned bool) domain.LakeTable {
+func (w *world) tableIn(t tenant, database, name string, partitioned bool) lake.LakeTable {
 	w.t.Helper()
 	n := lake.NewTable{Name: name, Schema: []byte(thingColumns)}
 	if partitioned {
@@ -124,7 +124,7 @@ func (w *world) adds(t tenant, name string, ids ...int64) {
 }
 
 // view creates a view in the schema public.
-func (w *world) view(t tenant, database, name string) domain.LakeTable {
+func (w *world) view(t tenant, database, name string) lake.LakeTable {
 	w.t.Helper()
 	made, err := w.lake.CreateView(w.t.Context(), t.scope, database, "public", lake.NewView{Name: name, Schema: []byte(thingColumns), Version: fmt.Appendf(nil, `{
 		"version-id": 1, "timestamp-ms": 1, "schema-id": 0, "summary": {}, "default-namespace": ["public"],

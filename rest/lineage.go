@@ -11,6 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 )
 
 // RunLineage is the lineage of a run.
@@ -97,7 +99,7 @@ func (e RunEvents) MarshalJSON() ([]byte, error) { return json.RawMessage(e).Mar
 // are checked when they are read.
 func (RunEvents) Schema(r huma.Registry) *huma.Schema {
 	one := r.Schema(reflect.TypeFor[RunEvent](), true, "")
-	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one, MaxItems: new(domain.MaxLineageEvents)}}}
+	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one, MaxItems: new(lineage.MaxLineageEvents)}}}
 }
 
 // RunEvent has the fields of an OpenLineage RunEvent (2-0-2) that are read.
@@ -166,16 +168,16 @@ func (a *api) getRunLineage(ctx context.Context, s domain.Scope, in *RunPath) (*
 	return answered(showRunLineage)(a.Lineages.OfRun(ctx, s, domain.RunID(in.ID)))
 }
 
-func showRunLineage(l domain.RunLineage) RunLineage {
+func showRunLineage(l lineage.RunLineage) RunLineage {
 	shown := RunLineage{Truncated: l.Truncated, Unresolved: each(l.Unresolved, func(id domain.StatementID) string { return string(id) })}
-	var tables domain.Lineage
+	var tables lake.Lineage
 	for _, f := range l.Facts {
 		outside, isOutside := l.Externals[f.TableID]
 		edge := showRunEdge(f)
 		switch {
 		case isOutside:
 			edge.Name, edge.Namespace = outside.Name, &outside.Namespace
-		case f.Direction == domain.LineageRead:
+		case f.Direction == lake.LineageRead:
 			tables.Read = append(tables.Read, f.LineageEntry)
 		default:
 			tables.Written = append(tables.Written, f.LineageEntry)
@@ -186,7 +188,7 @@ func showRunLineage(l domain.RunLineage) RunLineage {
 	return shown
 }
 
-func showRunEdge(f domain.LineageFact) RunEdge {
+func showRunEdge(f lineage.LineageFact) RunEdge {
 	edge := RunEdge{
 		Direction: string(f.Direction), TableID: string(f.TableID), Name: f.Database + "." + f.Schema + "." + f.Name, Columns: f.Columns, TaskKey: f.TaskKey, At: Time(f.At),
 		SnapshotID: snapshotOf(f), StatementID: statementOf(f),
@@ -197,14 +199,14 @@ func showRunEdge(f domain.LineageFact) RunEdge {
 	return edge
 }
 
-func snapshotOf(f domain.LineageFact) *int64 {
+func snapshotOf(f lineage.LineageFact) *int64 {
 	if f.SnapshotID == 0 {
 		return nil
 	}
 	return &f.SnapshotID
 }
 
-func statementOf(f domain.LineageFact) *string {
+func statementOf(f lineage.LineageFact) *string {
 	if f.Actor.Kind != domain.ActorStatement {
 		return nil
 	}
@@ -227,7 +229,7 @@ func (a *api) getLineage(ctx context.Context, s domain.Scope, in *struct {
 	At        string `query:"at" format:"date-time" example:"2026-03-01T08:30:00Z" doc:"A past time, in ISO 8601."`
 },
 ) (*answer[LineageGraph], error) {
-	q := domain.LineageQuery{Table: in.Table, Way: domain.LineageWay(in.Direction), Depth: in.Depth}
+	q := lineage.LineageQuery{Table: in.Table, Way: lineage.LineageWay(in.Direction), Depth: in.Depth}
 	var err error
 	if q.At, err = pastTime("at", in.At); err != nil {
 		return nil, err
@@ -248,22 +250,22 @@ func pastTime(name, given string) (*time.Time, error) {
 	return &at, nil
 }
 
-func showGraph(g domain.LineageGraph) LineageGraph {
+func showGraph(g lineage.LineageGraph) LineageGraph {
 	return LineageGraph{Root: g.Root, At: Time(g.At), Nodes: each(g.Nodes, showNode), Edges: each(g.Edges, showArrow), Truncated: g.Truncated}
 }
 
-func showNode(n domain.LineageNode) GraphNode {
+func showNode(n lineage.LineageNode) GraphNode {
 	shown := GraphNode{
 		ID: n.ID, Kind: string(n.Kind), Name: n.Name, Namespace: optionalText(n.Namespace), Dropped: n.Dropped, JobID: optionalText(n.JobID), RunID: optionalText(n.RunID),
 		Text: optionalText(n.Text), Actor: optionalText(n.Actor), Distance: n.Distance,
 	}
-	if n.Kind == domain.NodeTask {
+	if n.Kind == lineage.NodeTask {
 		shown.TaskKey = &n.TaskKey
 	}
 	return shown
 }
 
-func showArrow(e domain.LineageEdge) LineageArrow {
+func showArrow(e lineage.LineageEdge) LineageArrow {
 	return LineageArrow{
 		From: e.From(), To: e.To(), Direction: string(e.Direction), LastAt: Time(e.At), Count: e.Count, SnapshotID: snapshotOf(e.LineageFact), Columns: e.Columns,
 		RunID: optionalText(e.RunID), StatementID: statementOf(e.LineageFact),
@@ -296,7 +298,7 @@ func (a *api) reportLineage(ctx context.Context, s domain.Scope, in *struct {
 	Body RunEvents `example:"{\"eventType\":\"COMPLETE\",\"eventTime\":\"2026-03-01T08:30:00Z\",\"producer\":\"https://example.com/etl\",\"schemaURL\":\"https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent\",\"run\":{\"runId\":\"01957c2e-8a4b-7c3d-9e1f-000000000001\"},\"job\":{\"namespace\":\"etl\",\"name\":\"load\"},\"inputs\":[{\"namespace\":\"s3://raw\",\"name\":\"events\"}],\"outputs\":[{\"namespace\":\"millpond\",\"name\":\"lake.public.events\"}]}"`
 },
 ) (*nothing, error) {
-	events, err := domain.ParseRunEvents(in.Body, a.Clock.Now())
+	events, err := lineage.ParseRunEvents(in.Body, a.Clock.Now())
 	if err != nil {
 		return nil, err
 	}

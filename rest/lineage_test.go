@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lineage"
 )
 
 // lineageEvent is an event of an external job.
@@ -25,7 +26,7 @@ func TestLineage(t *testing.T) {
 	require.JSONEq(t, `{"read":[],"written":[]}`, w.call(w.ours.viewer, "GET", "/runs/"+run+"/lineage", nil).body)
 	a := k.next()
 	scope := domain.NewScope(w.ours.id, domain.Actor{Kind: domain.ActorRun, ID: string(a.ID), Name: "load"}, domain.RoleEditor)
-	events, err := domain.ParseRunEvents([]byte(lineageEvent), w.clock.Now())
+	events, err := lineage.ParseRunEvents([]byte(lineageEvent), w.clock.Now())
 	require.NoError(t, err)
 	require.NoError(t, w.services.Lineages.Report(t.Context(), scope, events))
 	l := w.call(w.ours.viewer, "GET", "/runs/"+run+"/lineage", nil).object(200)

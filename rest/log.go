@@ -17,6 +17,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
@@ -92,7 +93,7 @@ func (a *api) serveLog(w http.ResponseWriter, r *http.Request, op *huma.Operatio
 }
 
 // logSize returns how many bytes are stored: 0 before the first attempt.
-func (a *api) logSize(ctx context.Context, s domain.Scope, attempt *domain.Attempt) (int64, error) {
+func (a *api) logSize(ctx context.Context, s domain.Scope, attempt *job.Attempt) (int64, error) {
 	if attempt == nil {
 		return 0, nil
 	}
@@ -165,8 +166,8 @@ type logAnswer struct {
 	r       *http.Request
 	scope   domain.Scope
 	query   logQuery
-	attempt *domain.Attempt // nil before the first
-	size    int64           // bytes stored when the request arrived
+	attempt *job.Attempt // nil before the first
+	size    int64        // bytes stored when the request arrived
 	part    part
 }
 
@@ -219,8 +220,8 @@ func (l *logAnswer) disposition(h http.Header) error {
 	return nil
 }
 
-func fileName(job string, q logQuery, attempt *domain.Attempt) string {
-	parts := []string{plainName(job), string(q.run)}
+func fileName(j string, q logQuery, attempt *job.Attempt) string {
+	parts := []string{plainName(j), string(q.run)}
 	if q.key != "" {
 		parts = append(parts, q.key)
 	}
@@ -271,7 +272,7 @@ func (l *logAnswer) body() {
 func (l *logAnswer) stored() error {
 	out := l.sink()
 	for offset := l.part.from; offset < l.part.to; {
-		page, err := l.Logs.Read(l.r.Context(), l.scope, l.attempt.ID, offset, int(min(domain.MaxLogPage, l.part.to-offset)))
+		page, err := l.Logs.Read(l.r.Context(), l.scope, l.attempt.ID, offset, int(min(job.MaxLogPage, l.part.to-offset)))
 		if err != nil {
 			return err
 		}

@@ -16,10 +16,11 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // running starts a run of a single command with a running process.
-func (w *world) running(t *testing.T) (agent *worker, run string, attempt domain.Attempt) {
+func (w *world) running(t *testing.T) (agent *worker, run string, attempt job.Attempt) {
 	t.Helper()
 	agent = w.connect(w.ours)
 	run = w.start(w.ours.editor, w.job(w.ours.editor, map[string]any{"name": "Nightly report", "command": "true"}))
@@ -34,8 +35,8 @@ func TestStoredLogs(t *testing.T) {
 
 	text := "hello\nw\xc3\xb6rld \x1b[31mred\x1b[0m\n\xff\x00binary\nlast"
 	cut := strings.Index(text, "\xff")
-	agent.writes(attempt, 0, domain.Stdout, text[:cut])
-	agent.writes(attempt, int64(cut), domain.Stderr, text[cut:])
+	agent.writes(attempt, 0, job.Stdout, text[:cut])
+	agent.writes(attempt, int64(cut), job.Stderr, text[cut:])
 	size := strconv.Itoa(len(text))
 
 	t.Run("the exact bytes", func(t *testing.T) {
@@ -130,7 +131,7 @@ func ndjson(t *testing.T, body string) (records []map[string]any) {
 func TestLogsTakeTheConsolesCookie(t *testing.T) {
 	w := newWorld(t)
 	agent, run, attempt := w.running(t)
-	agent.writes(attempt, 0, domain.Stdout, "x")
+	agent.writes(attempt, 0, job.Stdout, "x")
 	res := w.signInWithCookie(t)
 	require.Equal(t, "x", w.call("", "GET", "/runs/"+run+"/logs?download=1", nil, "Cookie", res).body)
 	w.call("", "GET", "/runs/"+run, nil, "Cookie", res).refused(401)
@@ -152,7 +153,7 @@ func TestLargeLogs(t *testing.T) {
 	content := make([]byte, 3<<20)
 	_, _ = rand.Read(content)
 	for offset := 0; offset < len(content); offset += 256 << 10 {
-		agent.writes(attempt, int64(offset), domain.Stdout, string(content[offset:offset+256<<10]))
+		agent.writes(attempt, int64(offset), job.Stdout, string(content[offset:offset+256<<10]))
 	}
 	path := "/runs/" + run + "/logs"
 	require.True(t, string(content) == w.call(w.ours.viewer, "GET", path, nil).body)
@@ -195,11 +196,11 @@ func TestFollowedLogs(t *testing.T) {
 
 	t.Run("live, to the attempt's end", func(t *testing.T) {
 		agent, run, attempt := w.running(t)
-		agent.writes(attempt, 0, domain.Stdout, "before ")
+		agent.writes(attempt, 0, job.Stdout, "before ")
 		s := w.follow(token, "/runs/"+run+"/logs?follow=true&offset=2")
 		require.Equal(t, "1", s.res.Header.Get(attemptHeader))
 		s.expect("fore ")
-		end := agent.writes(attempt, 7, domain.Stderr, "and after")
+		end := agent.writes(attempt, 7, job.Stderr, "and after")
 		s.expect("and after")
 		agent.ends(attempt, 0, end)
 		_, err := s.body.ReadByte()
@@ -209,11 +210,11 @@ func TestFollowedLogs(t *testing.T) {
 	t.Run("lines as they end", func(t *testing.T) {
 		agent, run, attempt := w.running(t)
 		s := w.follow(token, "/runs/"+run+"/logs?follow=true&format=json")
-		end := agent.writes(attempt, 0, domain.Stdout, "a\nhalf")
+		end := agent.writes(attempt, 0, job.Stdout, "a\nhalf")
 		line, err := s.body.ReadString('\n')
 		require.NoError(t, err)
 		require.Contains(t, line, `"text":"a"`)
-		end = agent.writes(attempt, end, domain.Stdout, " whole\nopen")
+		end = agent.writes(attempt, end, job.Stdout, " whole\nopen")
 		line, err = s.body.ReadString('\n')
 		require.NoError(t, err)
 		require.Contains(t, line, `"text":"half whole"`)
@@ -223,8 +224,8 @@ func TestFollowedLogs(t *testing.T) {
 		require.Contains(t, string(rest), `"text":"open","partial":true`)
 	})
 	t.Run("from before the first attempt", func(t *testing.T) {
-		job := w.job(w.theirs.editor, map[string]any{"name": "waits", "command": "true"})
-		run := w.start(w.theirs.editor, job)
+		j := w.job(w.theirs.editor, map[string]any{"name": "waits", "command": "true"})
+		run := w.start(w.theirs.editor, j)
 		require.Empty(t, w.call(w.theirs.viewer, "GET", "/runs/"+run+"/logs", nil).body)
 		s := w.follow(w.theirs.viewer, "/runs/"+run+"/logs?follow=true")
 		require.Empty(t, s.res.Header.Get(attemptHeader))
@@ -232,7 +233,7 @@ func TestFollowedLogs(t *testing.T) {
 		_, err := w.services.Runs.Dispatch(t.Context())
 		require.NoError(t, err)
 		attempt := agent.next()
-		end := agent.writes(attempt, 0, domain.Stdout, "at last\n")
+		end := agent.writes(attempt, 0, job.Stdout, "at last\n")
 		s.expect("at last\n")
 		agent.ends(attempt, 0, end)
 		_, err = s.body.ReadByte()
@@ -241,10 +242,10 @@ func TestFollowedLogs(t *testing.T) {
 	})
 	t.Run("a task that will never run", func(t *testing.T) {
 		agent := w.connect(w.ours)
-		job, _ := w.call(w.ours.editor, "POST", "/jobs", map[string]any{"name": "chain", "tasks": []map[string]any{
+		j, _ := w.call(w.ours.editor, "POST", "/jobs", map[string]any{"name": "chain", "tasks": []map[string]any{
 			{"key": "a", "command": "false"}, {"key": "b", "command": "true", "depends_on": []string{"a"}}, {"key": "c", "command": "sleep 60"},
 		}}).object(201)["id"].(string)
-		run := w.start(w.ours.editor, job)
+		run := w.start(w.ours.editor, j)
 		s := w.follow(token, "/runs/"+run+"/tasks/b/logs?follow=true")
 		for range 2 {
 			if attempt := agent.next(); attempt.TaskKey == "a" {

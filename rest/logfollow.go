@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // followed sends the log as it grows. It ends with the attempt, when the client leaves, or with the
@@ -45,7 +46,7 @@ func (l *logAnswer) follow(ctx context.Context) (next int64, err error) {
 	}
 	out := l.sink()
 	next = l.part.from
-	err = l.Logs.Follow(ctx, l.scope, l.attempt.ID, l.part.from, func(page domain.LogPage) error {
+	err = l.Logs.Follow(ctx, l.scope, l.attempt.ID, l.part.from, func(page job.LogPage) error {
 		next = page.Next
 		if err := out.write(page.Chunks); err != nil {
 			return err
@@ -59,7 +60,7 @@ func (l *logAnswer) follow(ctx context.Context) (next int64, err error) {
 }
 
 // awaitAttempt waits for the first attempt. It returns nil if there will be no attempt.
-func (l *logAnswer) awaitAttempt(ctx context.Context) (*domain.Attempt, error) {
+func (l *logAnswer) awaitAttempt(ctx context.Context) (*job.Attempt, error) {
 	wake, stop, err := l.Runs.Watch(ctx, l.scope, l.query.run)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // sink writes chunks of a log to the client.
@@ -27,7 +27,7 @@ func (l *logAnswer) sink() *sink {
 	return s
 }
 
-func (s *sink) write(chunks []domain.LogChunk) error {
+func (s *sink) write(chunks []job.LogChunk) error {
 	for _, c := range chunks {
 		if err := s.chunk(c); err != nil {
 			return fmt.Errorf("%w: %w", errClient, err)
@@ -39,7 +39,7 @@ func (s *sink) write(chunks []domain.LogChunk) error {
 // errClient means that the client does not receive what is sent to it.
 var errClient = errors.New("the client does not receive the log")
 
-func (s *sink) chunk(c domain.LogChunk) error {
+func (s *sink) chunk(c job.LogChunk) error {
 	if s.lines != nil {
 		return s.lines.add(c)
 	}
@@ -101,7 +101,7 @@ type lines struct {
 	data  []byte
 }
 
-func (l *lines) add(c domain.LogChunk) error {
+func (l *lines) add(c job.LogChunk) error {
 	if l.begun && l.line.Stream != c.Stream.String() {
 		if err := l.cut(); err != nil {
 			return err
@@ -145,7 +145,7 @@ func nextPiece(data []byte, room int) (piece []byte, ended bool) {
 	return data[:room], false
 }
 
-func (l *lines) begin(c domain.LogChunk, number, offset int64) {
+func (l *lines) begin(c job.LogChunk, number, offset int64) {
 	l.begun = true
 	l.line = LogLine{Line: number, Stream: c.Stream.String(), Time: Time(c.EmittedAt), Offset: offset}
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 func TestPartOfALog(t *testing.T) {
@@ -60,7 +61,7 @@ func TestPartBeyondTheLog(t *testing.T) {
 	require.Equal(t, "bytes */100", shown.headers.Get("Content-Range"))
 }
 
-func assembled(chunks ...domain.LogChunk) (records []LogLine) {
+func assembled(chunks ...job.LogChunk) (records []LogLine) {
 	l := lines{emit: func(line LogLine) error { records = append(records, line); return nil }}
 	for _, c := range chunks {
 		_ = l.add(c)
@@ -72,12 +73,12 @@ func assembled(chunks ...domain.LogChunk) (records []LogLine) {
 func TestLinesAreAssembledOverChunks(t *testing.T) {
 	at := time.Date(2026, 3, 1, 8, 30, 0, 0, time.UTC)
 	got := assembled(
-		domain.LogChunk{Offset: 0, Stream: domain.Stdout, FirstLine: 1, EmittedAt: at, Data: []byte("one\n\ntw")},
-		domain.LogChunk{Offset: 7, Stream: domain.Stdout, FirstLine: 3, EmittedAt: at.Add(time.Second), Data: []byte("o\r\n")},
-		domain.LogChunk{Offset: 10, Stream: domain.Stderr, FirstLine: 4, EmittedAt: at.Add(time.Minute), Data: []byte("\xff\x1b[31m\n")},
-		domain.LogChunk{Offset: 17, Stream: domain.Stdout, FirstLine: 5, EmittedAt: at, Data: []byte("wait")},
-		domain.LogChunk{Offset: 21, Stream: domain.Stderr, FirstLine: 5, EmittedAt: at, Data: []byte("!\n")},
-		domain.LogChunk{Offset: 23, Stream: domain.Stdout, FirstLine: 6, EmittedAt: at, Data: []byte("no end")},
+		job.LogChunk{Offset: 0, Stream: job.Stdout, FirstLine: 1, EmittedAt: at, Data: []byte("one\n\ntw")},
+		job.LogChunk{Offset: 7, Stream: job.Stdout, FirstLine: 3, EmittedAt: at.Add(time.Second), Data: []byte("o\r\n")},
+		job.LogChunk{Offset: 10, Stream: job.Stderr, FirstLine: 4, EmittedAt: at.Add(time.Minute), Data: []byte("\xff\x1b[31m\n")},
+		job.LogChunk{Offset: 17, Stream: job.Stdout, FirstLine: 5, EmittedAt: at, Data: []byte("wait")},
+		job.LogChunk{Offset: 21, Stream: job.Stderr, FirstLine: 5, EmittedAt: at, Data: []byte("!\n")},
+		job.LogChunk{Offset: 23, Stream: job.Stdout, FirstLine: 6, EmittedAt: at, Data: []byte("no end")},
 	)
 	want := []LogLine{
 		{Line: 1, Stream: "stdout", Time: Time(at), Offset: 0, NextOffset: 4, Text: "one"},
@@ -96,16 +97,16 @@ func TestLinesAreAssembledOverChunks(t *testing.T) {
 func TestLinesHoldEveryByte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var log []byte
-		var chunks []domain.LogChunk
+		var chunks []job.LogChunk
 		for range rapid.IntRange(1, 8).Draw(t, "chunks") {
 			piece := rapid.OneOf(
 				rapid.SliceOfN(rapid.ByteRange(0, 255), 1, 40),
 				rapid.Map(rapid.IntRange(1, 3*maxLine), func(n int) []byte { return bytes.Repeat([]byte("é"), n/2+1) }),
 				rapid.Just([]byte("a\nb\n\n")),
 			).Draw(t, "piece")
-			stream := rapid.SampledFrom([]domain.LogStream{domain.Stdout, domain.Stderr}).Draw(t, "stream")
+			stream := rapid.SampledFrom([]job.LogStream{job.Stdout, job.Stderr}).Draw(t, "stream")
 			first := int64(1 + bytes.Count(log, []byte("\n")))
-			chunks = append(chunks, domain.LogChunk{Offset: int64(len(log)), Stream: stream, FirstLine: first, Data: piece})
+			chunks = append(chunks, job.LogChunk{Offset: int64(len(log)), Stream: stream, FirstLine: first, Data: piece})
 			log = append(log, piece...)
 		}
 		next := int64(0)
@@ -133,6 +134,6 @@ func TestLinesHoldEveryByte(t *testing.T) {
 
 func TestFileNames(t *testing.T) {
 	q := logQuery{run: "run_1", key: "load.v2"}
-	require.Equal(t, "Nightly-Übung_run_1_load.v2_attempt-2.log", fileName("Nightly / Übung!", q, &domain.Attempt{Number: 2}))
+	require.Equal(t, "Nightly-Übung_run_1_load.v2_attempt-2.log", fileName("Nightly / Übung!", q, &job.Attempt{Number: 2}))
 	require.Equal(t, "x_run_1.ndjson", fileName("../x", logQuery{run: "run_1", json: true}, nil))
 }

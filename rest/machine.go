@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Machine has the common fields of compute instances and warehouses.
@@ -31,7 +32,7 @@ type Machine struct {
 	LastUsedAt  *Time  `json:"last_used_at" nullable:"true" doc:"When work on it last started or ended."`
 }
 
-func showMachine(m domain.Machine) Machine {
+func showMachine(m machine.Machine) Machine {
 	return Machine{
 		ID: string(m.ID), Name: m.Name, Region: m.Region, AutoStop: string(m.AutoStop), AutoStopAt: optionalTime(m.AutoStopAt()), Image: m.Image,
 		ImageRef: m.ImageRef, Slots: m.Slots, Message: m.Message, Desired: string(m.Desired), Incarnation: m.Incarnation, Restarts: m.Restarts, StatusSince: Time(m.StateSince), AgentID: string(m.AgentID), CreatedBy: showActor(m.CreatedBy),
@@ -50,8 +51,8 @@ func (p MachinePath) id() domain.MachineID { return domain.MachineID(p.ID) }
 type machineNoun[T any] struct {
 	tag, path, id, list string // list is the operation's id; other ids are a verb and id
 	noun, nouns         string
-	machines            *domain.Machines
-	show                func(domain.Machine) T
+	machines            *machine.Machines
+	show                func(machine.Machine) T
 }
 
 // MachineMetrics are the usage samples of a machine.
@@ -79,10 +80,10 @@ type GPUSample struct {
 	MemoryTotal int64   `json:"memory_total"`
 }
 
-func showSample(m domain.MachineMetrics) MachineSample {
+func showSample(m machine.MachineMetrics) MachineSample {
 	return MachineSample{
 		At: Time(m.At), CPU: m.CPU, Cores: m.Cores, Memory: m.Memory, MemoryTotal: m.MemoryTotal, Disk: m.Disk, DiskTotal: m.DiskTotal,
-		GPUs: each(m.GPUs, func(g domain.GPUMetrics) GPUSample { return GPUSample(g) }),
+		GPUs: each(m.GPUs, func(g machine.GPUMetrics) GPUSample { return GPUSample(g) }),
 	}
 }
 

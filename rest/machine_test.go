@@ -12,15 +12,17 @@ import (
 
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/store"
 )
 
 // machines is the provider of the test world.
 type machines struct {
-	*domain.Reconciler
+	*machine.Reconciler
 	cloud   *provisiontest.Simulated
 	store   *store.Store
-	made    chan domain.MachineSpec
+	made    chan machine.MachineSpec
 	refuses atomic.Pointer[domain.Error] // why creation fails; nil while it succeeds
 	full    atomic.Bool                  // no machine fits
 }
@@ -31,8 +33,8 @@ type crowded struct {
 	full *atomic.Bool
 }
 
-// Flavors implements domain.Provider.
-func (c crowded) Flavors(ctx context.Context, p domain.ProviderSettings) ([]domain.Flavor, error) {
+// Flavors implements machine.Provider.
+func (c crowded) Flavors(ctx context.Context, p machine.ProviderSettings) ([]machine.Flavor, error) {
 	all, err := c.Simulated.Flavors(ctx, p)
 	for i := range all {
 		all[i].Available = !c.full.Load()
@@ -40,29 +42,29 @@ func (c crowded) Flavors(ctx context.Context, p domain.ProviderSettings) ([]doma
 	return all, err
 }
 
-// Check implements domain.Provider.
-func (c crowded) Check(ctx context.Context, p domain.ProviderSettings) error {
+// Check implements machine.Provider.
+func (c crowded) Check(ctx context.Context, p machine.ProviderSettings) error {
 	if p.Role != "" || p.ExternalID != "" {
 		return domain.Invalid("role", "The role %q with the external id %q cannot be assumed.", p.Role, p.ExternalID)
 	}
 	return c.Simulated.Check(ctx, p)
 }
 
-func newMachines(st *store.Store, clock domain.Clock, runs *domain.Runs) *machines {
-	m := &machines{store: st, made: make(chan domain.MachineSpec, 100)}
+func newMachines(st *store.Store, clock domain.Clock, runs *job.Runs) *machines {
+	m := &machines{store: st, made: make(chan machine.MachineSpec, 100)}
 	provider := provisiontest.NewSimulated(provisiontest.Hooks{
-		Before: func(_ context.Context, op provisiontest.Operation, _ domain.MachineRef) error {
+		Before: func(_ context.Context, op provisiontest.Operation, _ machine.MachineRef) error {
 			if err := m.refuses.Load(); err != nil && op == provisiontest.OpEnsure {
 				return err
 			}
 			return nil
 		},
-		Made: func(spec domain.MachineSpec) { m.made <- spec },
+		Made: func(spec machine.MachineSpec) { m.made <- spec },
 	})
 	m.cloud = provider
-	m.Reconciler = &domain.Reconciler{
-		Store: store.For[domain.MachineModTx](st), System: st.System(), Clock: clock, Topics: st.Topics(), Work: domain.TaskWork{Runs: runs}, Providers: domain.Providers{domain.ProviderLocal: crowded{provider, &m.full}},
-		Times: domain.DefaultMachineTimes, Heartbeat: domain.DefaultLease.Heartbeat, Host: "host", Report: func(error) {},
+	m.Reconciler = &machine.Reconciler{
+		Store: store.For[machine.Tx](st), System: st.System(), Clock: clock, Topics: st.Topics(), Work: job.TaskWork{Runs: runs}, Providers: machine.Providers{machine.ProviderLocal: crowded{provider, &m.full}},
+		Times: machine.DefaultMachineTimes, Heartbeat: machine.DefaultLease.Heartbeat, Host: "host", Report: func(error) {},
 	}
 	return m
 }
@@ -416,10 +418,10 @@ func TestMachineMetrics(t *testing.T) {
 		require.Equal(t, `{"samples":[]}`, w.call(w.ours.viewer, "GET", metrics, nil).body)
 		agent := w.started(n, id)
 		for i := range 3 {
-			w.clock.advance(domain.MetricsEvery)
-			require.NoError(t, w.services.Agents.Measured(t.Context(), agent.scope, domain.MachineMetrics{
+			w.clock.advance(machine.MetricsEvery)
+			require.NoError(t, w.services.Agents.Measured(t.Context(), agent.scope, machine.MachineMetrics{
 				CPU: 0.5 + float64(i), Cores: 4, Memory: 1 << 30, MemoryTotal: 4 << 30, Disk: 5 << 40, DiskTotal: 6 << 40,
-				GPUs: []domain.GPUMetrics{{Name: "A100", Load: 0.25, Memory: 1 << 33, MemoryTotal: 1 << 36}},
+				GPUs: []machine.GPUMetrics{{Name: "A100", Load: 0.25, Memory: 1 << 33, MemoryTotal: 1 << 36}},
 			}))
 		}
 		samples, _ := w.call(w.ours.viewer, "GET", metrics, nil).object(200)["samples"].([]any)
@@ -439,7 +441,7 @@ func TestMachineMetrics(t *testing.T) {
 		require.Equal(t, samples[2:], later)
 		require.Contains(t, w.call(w.ours.viewer, "GET", metrics+"?since=yesterday", nil).refused(400), "since")
 
-		w.clock.advance(domain.MetricsKept + time.Minute)
+		w.clock.advance(machine.MetricsKept + time.Minute)
 		w.ours = w.renewed(w.ours)
 		require.Equal(t, `{"samples":[]}`, w.call(w.ours.viewer, "GET", metrics, nil).body, "the last hour is kept")
 	})

@@ -204,7 +204,7 @@ func (w *world) madeInLake(path string) string {
 		id = string(w.tableIn(w.ours, w.victims, name, false).ID)
 	case strings.HasPrefix(path, "/tables/"):
 		id = string(w.tableIn(w.ours, w.victims, name, false).ID)
-		require.NoError(w.t, w.lake.Drop(w.t.Context(), w.ours.scope, lake.Ref{Database: w.victims, Schema: "public", Name: name}, domain.KindTable, false, lake.Key{}))
+		require.NoError(w.t, w.lake.Drop(w.t.Context(), w.ours.scope, lake.Ref{Database: w.victims, Schema: "public", Name: name}, lake.KindTable, false, lake.Key{}))
 	case strings.Contains(path, "/views/{table}"):
 		w.view(w.ours, w.victims, name)
 	case strings.Contains(path, "{table}"):

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 // Member is a user's membership of the workspace. It is an invitation until the user accepts it.
@@ -43,7 +44,7 @@ type MemberPath struct {
 	ID string `path:"id" doc:"The user's id."`
 }
 
-func showMember(m domain.Member) Member {
+func showMember(m identity.Member) Member {
 	return Member{ID: string(m.User.ID), Email: m.User.Email, Name: m.User.Name, Role: string(m.Role), CreatedAt: Time(m.CreatedAt), AcceptedAt: optionalTime(m.AcceptedAt)}
 }
 

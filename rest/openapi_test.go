@@ -17,6 +17,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/setup"
 )
 
 var update = flag.Bool("update", false, "write openapi.yaml instead of comparing with it")
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "write openapi.yaml instead of comparing
 // described is the API without services, for tests of its description.
 var described = sync.OnceValues(func() (http.Handler, error) {
 	return Handler(Options{
-		Services: domain.Services{Clock: domain.SystemClock{}}, Auth: &auth.Service{}, Topics: struct{ domain.Topics }{}, Log: slog.New(slog.DiscardHandler),
+		Services: setup.Services{Clock: domain.SystemClock{}}, Auth: &auth.Service{}, Topics: struct{ domain.Topics }{}, Log: slog.New(slog.DiscardHandler),
 	})
 })
 

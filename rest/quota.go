@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/quota"
 )
 
 // Quota is a limit of the workspace and its current use.
@@ -24,7 +25,7 @@ type QuotaChange struct {
 	Limit int `json:"limit" doc:"A limit below the current use stops nothing that runs."`
 }
 
-func showQuota(q domain.Quota) Quota {
+func showQuota(q quota.Quota) Quota {
 	return Quota{Name: string(q.Name), Limit: q.Limit, Current: q.Current, Description: q.Description()}
 }
 
@@ -44,8 +45,8 @@ func (a *api) listQuotas(ctx context.Context, s domain.Scope, in *PageQuery) (*a
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(quotas, func(a, b domain.Quota) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	page, err := cut(quotas, in.page(), func(q domain.Quota) string { return string(q.Name) })
+	slices.SortFunc(quotas, func(a, b quota.Quota) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	page, err := cut(quotas, in.page(), func(q quota.Quota) string { return string(q.Name) })
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +58,9 @@ func (a *api) updateQuota(ctx context.Context, s domain.Scope, in *struct {
 	Body QuotaChange
 },
 ) (*answer[Quota], error) {
-	quota, err := a.Quotas.Update(ctx, s, domain.QuotaName(in.Name), in.Body.Limit)
+	q, err := a.Quotas.Update(ctx, s, quota.QuotaName(in.Name), in.Body.Limit)
 	if err != nil {
 		return nil, err
 	}
-	return &answer[Quota]{showQuota(quota)}, nil
+	return &answer[Quota]{showQuota(q)}, nil
 }

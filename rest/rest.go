@@ -18,6 +18,7 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
@@ -29,7 +30,7 @@ const defaultMaxBody = 8 << 20
 
 // Options are the services and the limits of the API.
 type Options struct {
-	Services domain.Services
+	Services setup.Services
 	Lake     *lake.Catalog
 	Auth     *auth.Service
 	Topics   domain.Topics
@@ -41,7 +42,7 @@ type Options struct {
 // api holds what the operations need, and registers their routes.
 type api struct {
 	huma.API
-	domain.Services
+	setup.Services
 	lake    *lake.Catalog
 	auth    *auth.Service
 	topics  domain.Topics

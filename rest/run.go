@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // Run is one execution of a job.
@@ -51,16 +52,16 @@ type RunQuery struct {
 	Status []string `query:"status,explode" example:"pending,running" doc:"Any of pending, running, success, failed, cancelled. Repeat the parameter, or separate values by commas."`
 }
 
-func (q RunQuery) statuses() (statuses []domain.RunStatus) {
+func (q RunQuery) statuses() (statuses []job.RunStatus) {
 	for _, given := range q.Status {
 		for one := range strings.SplitSeq(given, ",") {
-			statuses = append(statuses, domain.RunStatus(one))
+			statuses = append(statuses, job.RunStatus(one))
 		}
 	}
 	return statuses
 }
 
-func (a *api) showRun(r domain.Run) Run {
+func (a *api) showRun(r job.Run) Run {
 	return Run{
 		RunID: string(r.ID), ID: string(r.ID), JobID: string(r.JobID), JobName: r.JobName, Status: string(r.Status), Message: r.Message,
 		Trigger: string(r.Trigger), StartedBy: showActor(r.StartedBy), Parameters: r.Parameters,
@@ -120,7 +121,7 @@ func (a *api) startRun(ctx context.Context, s domain.Scope, in *struct {
 	Body *StartRun `example:"{\"parameters\":{\"REGION\":\"eu\"}}"`
 },
 ) (*created[StartedRun], error) {
-	var parameters []domain.Variable
+	var parameters []job.Variable
 	if in.Body != nil {
 		parameters = in.Body.Parameters
 	}
@@ -128,7 +129,7 @@ func (a *api) startRun(ctx context.Context, s domain.Scope, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	started := StartedRun{RunID: string(run.ID), Status: string(domain.RunPending)}
+	started := StartedRun{RunID: string(run.ID), Status: string(job.RunPending)}
 	return &created[StartedRun]{Location: Prefix + "/runs/" + string(run.ID), Body: started}, nil
 }
 
@@ -140,8 +141,8 @@ func (a *api) listRuns(ctx context.Context, s domain.Scope, in *struct {
 	return a.runs(ctx, s, domain.JobID(in.JobID), in.RunQuery)
 }
 
-func (a *api) runs(ctx context.Context, s domain.Scope, job domain.JobID, q RunQuery) (*answer[List[Run]], error) {
-	runs, err := a.Runs.List(ctx, s, domain.RunFilter{JobID: job, Status: q.statuses()}, q.page())
+func (a *api) runs(ctx context.Context, s domain.Scope, j domain.JobID, q RunQuery) (*answer[List[Run]], error) {
+	runs, err := a.Runs.List(ctx, s, job.RunFilter{JobID: j, Status: q.statuses()}, q.page())
 	if err != nil {
 		return nil, err
 	}

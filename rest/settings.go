@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Provider is the provider of a workspace's machines.
@@ -26,11 +27,11 @@ type NewProvider struct {
 	ExternalID string `json:"external_id,omitempty" doc:"The external id that goes with the role; local accepts no external id."`
 }
 
-func (n NewProvider) domain() domain.ProviderSettings {
-	return domain.ProviderSettings{Kind: domain.ProviderKind(n.Kind), Region: n.Region, Role: n.Role, ExternalID: n.ExternalID}
+func (n NewProvider) domain() machine.ProviderSettings {
+	return machine.ProviderSettings{Kind: machine.ProviderKind(n.Kind), Region: n.Region, Role: n.Role, ExternalID: n.ExternalID}
 }
 
-func showProvider(p domain.ProviderSettings) Provider {
+func showProvider(p machine.ProviderSettings) Provider {
 	return Provider{Kind: string(p.Kind), Region: p.Region, Role: p.Role, ExternalID: p.ExternalID, UpdatedAt: optionalTime(p.UpdatedAt)}
 }
 
@@ -49,11 +50,11 @@ type NewStorage struct {
 	ExternalID string `json:"external_id,omitempty" doc:"The external id that goes with the role; files accept no external id."`
 }
 
-func (n NewStorage) domain() domain.StorageSettings {
-	return domain.StorageSettings{URL: n.URL, Role: n.Role, ExternalID: n.ExternalID}
+func (n NewStorage) domain() machine.StorageSettings {
+	return machine.StorageSettings{URL: n.URL, Role: n.Role, ExternalID: n.ExternalID}
 }
 
-func showStorage(p domain.StorageSettings) Storage {
+func showStorage(p machine.StorageSettings) Storage {
 	return Storage{URL: p.URL, Role: p.Role, ExternalID: p.ExternalID, UpdatedAt: optionalTime(p.UpdatedAt)}
 }
 

@@ -11,7 +11,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
@@ -29,8 +31,8 @@ type ExecuteStatement struct {
 	WaitTimeout    string            `json:"wait_timeout,omitempty" example:"10s" doc:"How long the answer may take, such as 10s, 500ms or 0s. A statement that is not over by then continues, and the answer is 202. By default, the answer comes at the end."`
 }
 
-func (e ExecuteStatement) domain() (n domain.NewStatement, wait *time.Duration, err error) {
-	n = domain.NewStatement{
+func (e ExecuteStatement) domain() (n statement.NewStatement, wait *time.Duration, err error) {
+	n = statement.NewStatement{
 		Query: e.Query, Warehouse: e.WarehouseID, Parameters: e.Parameters, Database: e.Database, Schema: e.Schema, Engine: e.Engine,
 		RowLimit: e.RowLimit, ByteLimit: e.ByteLimit, Timeout: time.Duration(e.TimeoutSeconds) * time.Second,
 	}
@@ -64,11 +66,11 @@ type TablesOf struct {
 	Written []string `json:"written" doc:"Fully qualified: database.schema.table."`
 }
 
-func showTables(l domain.Lineage) TablesOf {
+func showTables(l lake.Lineage) TablesOf {
 	return TablesOf{Read: tableNames(l.Read), Written: tableNames(l.Written)}
 }
 
-func tableNames(entries []domain.LineageEntry) []string {
+func tableNames(entries []lake.LineageEntry) []string {
 	names, seen := make([]string, 0, len(entries)), map[string]bool{}
 	for _, e := range entries {
 		name := e.Database + "." + e.Schema + "." + e.Name
@@ -128,12 +130,12 @@ type ResultColumn struct {
 	Type string `json:"type" example:"decimal(38, 2)" doc:"An Iceberg type name."`
 }
 
-func (a *api) showStatement(st domain.Statement) Statement {
+func (a *api) showStatement(st statement.Statement) Statement {
 	shown := Statement{
 		StatementID: string(st.ID), Query: st.Query, Parameters: st.Parameters, WarehouseID: string(st.Warehouse), Database: st.Database, Schema: st.Schema,
 		State: string(st.State), Message: st.Message, Kind: st.Kind, Write: st.Write, Engine: st.Engine, RoutingReason: st.RoutingReason,
 		Columns: showColumns(st.Schemata), RowCount: known(st.Rows), ResultBytes: st.Bytes, BytesScanned: st.Scanned, Truncated: st.Truncated,
-		Chunks: each(st.Chunks, func(c domain.ResultChunk) ResultChunk { return ResultChunk(c) }), ResultUntil: optionalTime(st.ResultUntil),
+		Chunks: each(st.Chunks, func(c statement.ResultChunk) ResultChunk { return ResultChunk(c) }), ResultUntil: optionalTime(st.ResultUntil),
 		CreatedBy: showActor(st.CreatedBy), CreatedAt: Time(st.CreatedAt), StartedAt: optionalTime(st.StartedAt), FinishedAt: optionalTime(st.FinishedAt),
 		RunMS: a.duration(st.StartedAt, st.FinishedAt), CancelRequestedAt: optionalTime(st.CancelRequestedAt),
 	}
@@ -186,14 +188,14 @@ type StatementQuery struct {
 	Search      string   `query:"search" doc:"Only statements that contain this text, in any case."`
 }
 
-func (q StatementQuery) filter() domain.StatementFilter {
-	f := domain.StatementFilter{Warehouse: domain.MachineID(q.WarehouseID), Run: domain.RunID(q.RunID), Text: q.Search}
+func (q StatementQuery) filter() statement.StatementFilter {
+	f := statement.StatementFilter{Warehouse: domain.MachineID(q.WarehouseID), Run: domain.RunID(q.RunID), Text: q.Search}
 	if q.Mine {
 		f.Mine = "me"
 	}
 	for _, given := range q.State {
 		for one := range strings.SplitSeq(given, ",") {
-			f.States = append(f.States, domain.StatementState(one))
+			f.States = append(f.States, statement.StatementState(one))
 		}
 	}
 	return f

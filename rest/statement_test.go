@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // runs starts the tenant's first warehouse.
@@ -213,7 +214,7 @@ func TestStatementsThatAreRefused(t *testing.T) {
 		"their warehouse":      {map[string]any{"warehouse_id": w.warehouse(w.theirs)}, 404, "wh_"},
 		"object as parameter":  {map[string]any{"parameters": []any{1, map[string]any{"a": 1}}}, 400, "Parameter 2 is not null"},
 		"list as parameter":    {map[string]any{"parameters": []any{[]any{1}}}, 400, "Parameter 1 is not null"},
-		"too many parameters":  {map[string]any{"parameters": make([]any, domain.MaxParameters+1)}, 400, "use at most 1000"},
+		"too many parameters":  {map[string]any{"parameters": make([]any, statement.MaxParameters+1)}, 400, "use at most 1000"},
 		"row limit":            {map[string]any{"row_limit": -1}, 400, "row_limit"},
 		"byte limit":           {map[string]any{"byte_limit": -1}, 400, "byte_limit"},
 		"row limit, broken":    {map[string]any{"row_limit": 1.5}, 400, "row_limit"},
@@ -292,11 +293,11 @@ func TestAnEndThatWasNotRecordedIsSwept(t *testing.T) {
 	runs := w.begun(w.ours.viewer, "PARTS")
 	w.becomes(runs, "running")
 	left := w.services.Statements
-	st := domain.Statement{
-		ID: "stm_left", Query: "SELECT 1", Warehouse: domain.MachineID(w.warehouse(w.ours)), State: domain.StatementQueued, CreatedBy: w.ours.scope.Actor(), Role: domain.RoleViewer,
+	st := statement.Statement{
+		ID: "stm_left", Query: "SELECT 1", Warehouse: domain.MachineID(w.warehouse(w.ours)), State: statement.StatementQueued, CreatedBy: w.ours.scope.Actor(), Role: domain.RoleViewer,
 		CreatedAt: w.clock.Now(), Replica: left.Replica, Sent: true, Progress: -1,
 	}
-	require.NoError(t, left.Store.In(t.Context(), w.ours.scope, func(tx domain.StatementModTx) error { return tx.InsertStatement(t.Context(), st) }))
+	require.NoError(t, left.Store.In(t.Context(), w.ours.scope, func(tx statement.Tx) error { return tx.InsertStatement(t.Context(), st) }))
 	w.clock.advance(time.Minute)
 	system, ok := left.System.(interface {
 		SaveReplica(ctx context.Context, id, url string, at time.Time) error

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
@@ -50,7 +51,7 @@ type resultAnswer struct {
 }
 
 // pending answers that a statement, or a chunk of its result, is not ready.
-func pending(st domain.Statement) (*resultAnswer, error) {
+func pending(st statement.Statement) (*resultAnswer, error) {
 	body, err := json.Marshal(PendingStatement{StatementID: string(st.ID), State: string(st.State), Message: st.Message})
 	return &resultAnswer{
 		ContentType: typeJSON, StatementID: string(st.ID), RetryAfter: "1",
@@ -113,7 +114,7 @@ func served(part string) (kind string, quality float64) {
 	return "", 0
 }
 
-func (a *api) showResult(r domain.StatementResult, kind string) (*resultAnswer, error) {
+func (a *api) showResult(r statement.StatementResult, kind string) (*resultAnswer, error) {
 	out := &resultAnswer{ContentType: kind, StatementID: string(r.Statement.ID), Engine: r.Statement.Engine}
 	truncated := r.Next > 0 || r.Statement.Truncated
 	if r.Next > 0 {
@@ -145,13 +146,13 @@ func (a *api) showResult(r domain.StatementResult, kind string) (*resultAnswer, 
 }
 
 // kept adds to a refusal for lack of memory where the result can be fetched later.
-func kept(err error, st domain.Statement) error {
+func kept(err error, st statement.Statement) error {
 	e := domain.AsError(err)
 	return domain.Errorf(e.Code, "%s The statement has run: its result is at /sql/statements/%s/chunks/0.", e.Message, st.ID)
 }
 
 // affected returns nil for a statement that writes no rows.
-func affected(st domain.Statement) *int64 {
+func affected(st statement.Statement) *int64 {
 	if !st.ChangesRows() && st.Kind != "CREATE TABLE" {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
@@ -36,7 +36,7 @@ func TestALargeResultComesInChunks(t *testing.T) {
 	}
 	w.call(w.theirs.admin, "GET", one+"/chunks/0", nil).refused(404)
 
-	w.clock.advance(domain.ResultKept + time.Minute)
+	w.clock.advance(statement.ResultKept + time.Minute)
 	w.ours = w.renewed(w.ours)
 	require.Contains(t, w.call(w.ours.viewer, "GET", one+"/chunks/0", nil).refused(404), "run the statement again")
 	require.NoError(t, w.services.Statements.Sweep(t.Context()))

@@ -40,7 +40,7 @@ type TableSnapshot struct {
 	Operation string `json:"operation" example:"append"`
 }
 
-func showTable(t domain.LakeTable) Table {
+func showTable(t lake.LakeTable) Table {
 	shown := Table{
 		ID: string(t.ID), Database: t.Database, Schema: t.Schema, Name: t.Name, Kind: string(t.Kind), RowCount: t.RowCount, DataFiles: t.DataFiles, DataBytes: t.DataBytes,
 		FormatVersion: t.FormatVersion, Location: t.Location, MetadataAt: t.MetadataLocation, CreatedBy: showActor(t.CreatedBy), CreatedAt: Time(t.CreatedAt), UpdatedBy: showActor(t.UpdatedBy),
@@ -126,19 +126,19 @@ func (a *api) tableRoutes() {
 }
 
 func (a *api) listTables(ctx context.Context, s domain.Scope, in *TableQuery) (*answer[List[Table]], error) {
-	return a.tables(ctx, s, in, domain.KindTable)
+	return a.tables(ctx, s, in, lake.KindTable)
 }
 
 func (a *api) listViews(ctx context.Context, s domain.Scope, in *TableQuery) (*answer[List[Table]], error) {
-	return a.tables(ctx, s, in, domain.KindView)
+	return a.tables(ctx, s, in, lake.KindView)
 }
 
-func (a *api) tables(ctx context.Context, s domain.Scope, in *TableQuery, kind domain.TableKind) (*answer[List[Table]], error) {
+func (a *api) tables(ctx context.Context, s domain.Scope, in *TableQuery, kind lake.TableKind) (*answer[List[Table]], error) {
 	d, err := a.Databases.Find(ctx, s, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.lake.Tables(ctx, s, domain.TableFilter{Database: d.ID, Schema: in.Schema, Kind: kind, Dropped: in.Dropped}, in.page())
+	all, err := a.lake.Tables(ctx, s, lake.TableFilter{Database: d.ID, Schema: in.Schema, Kind: kind, Dropped: in.Dropped}, in.page())
 	if err != nil {
 		return nil, err
 	}
@@ -146,11 +146,11 @@ func (a *api) tables(ctx context.Context, s domain.Scope, in *TableQuery, kind d
 }
 
 func (a *api) getTable(ctx context.Context, s domain.Scope, in *TablePath) (*answer[Table], error) {
-	return answered(showTable)(a.lake.Table(ctx, s, in.ref(), domain.KindTable))
+	return answered(showTable)(a.lake.Table(ctx, s, in.ref(), lake.KindTable))
 }
 
 func (a *api) getTableSchema(ctx context.Context, s domain.Scope, in *TablePath) (*answer[TableColumns], error) {
-	t, err := a.lake.Table(ctx, s, in.ref(), domain.KindTable)
+	t, err := a.lake.Table(ctx, s, in.ref(), lake.KindTable)
 	if err != nil {
 		return nil, err
 	}
@@ -175,10 +175,10 @@ func (a *api) renameTable(ctx context.Context, s domain.Scope, in *struct {
 	if in.Body.Schema != "" {
 		to.Schema = in.Body.Schema
 	}
-	if err := a.lake.Rename(ctx, s, domain.KindTable, in.ref(), to, lake.Key{}); err != nil {
+	if err := a.lake.Rename(ctx, s, lake.KindTable, in.ref(), to, lake.Key{}); err != nil {
 		return nil, err
 	}
-	return answered(showTable)(a.lake.Table(ctx, s, to, domain.KindTable))
+	return answered(showTable)(a.lake.Table(ctx, s, to, lake.KindTable))
 }
 
 func (a *api) dropTable(ctx context.Context, s domain.Scope, in *struct {
@@ -186,11 +186,11 @@ func (a *api) dropTable(ctx context.Context, s domain.Scope, in *struct {
 	Purge bool `query:"purge" doc:"Also removes its files, once it can no longer be restored."`
 },
 ) (*nothing, error) {
-	return nil, a.lake.Drop(ctx, s, in.ref(), domain.KindTable, in.Purge, lake.Key{})
+	return nil, a.lake.Drop(ctx, s, in.ref(), lake.KindTable, in.Purge, lake.Key{})
 }
 
 func (a *api) dropView(ctx context.Context, s domain.Scope, in *TablePath) (*nothing, error) {
-	return nil, a.lake.Drop(ctx, s, in.ref(), domain.KindView, false, lake.Key{})
+	return nil, a.lake.Drop(ctx, s, in.ref(), lake.KindView, false, lake.Key{})
 }
 
 func (a *api) undropTable(ctx context.Context, s domain.Scope, in *struct {

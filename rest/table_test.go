@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 const inPublic = "/databases/lake/schemas/public/tables/"
@@ -163,7 +163,7 @@ func TestATableIsRenamedDroppedAndRestored(t *testing.T) {
 	require.NoError(t, err)
 	until, err := time.Parse(time.RFC3339, fmt.Sprint(one["restorable_until"]))
 	require.NoError(t, err)
-	require.Equal(t, domain.UndropTime, until.Sub(at))
+	require.Equal(t, lake.UndropTime, until.Sub(at))
 
 	rename(inPublic+"taken", `{"schema":"europe","name":"birds"}`).object(200)
 	require.Contains(t, undrop(id).refused(409), "exists already")
@@ -176,7 +176,7 @@ func TestATableIsRenamedDroppedAndRestored(t *testing.T) {
 	undrop(id).refused(409)
 
 	w.call(w.ours.editor, "DELETE", moved+"birds", nil).gone()
-	w.clock.advance(domain.UndropTime)
+	w.clock.advance(lake.UndropTime)
 	w.ours = w.renewed(w.ours)
 	require.Contains(t, undrop(id).refused(409), "too long ago")
 	require.NotContains(t, w.logged.String(), "request failed")

@@ -82,7 +82,7 @@ func (a *api) tableDetailRoutes(tags []string, one string) {
 
 // detail finds the table of the path.
 func (a *api) detail(ctx context.Context, s domain.Scope, p TablePath) (domain.TableID, error) {
-	t, err := a.lake.Table(ctx, s, p.ref(), domain.KindTable)
+	t, err := a.lake.Table(ctx, s, p.ref(), lake.KindTable)
 	return t.ID, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // TaskRow is the state of one task of a run.
@@ -41,7 +42,7 @@ type Attempt struct {
 	CancelRequestedAt *Time  `json:"cancel_requested_at" nullable:"true"`
 }
 
-func (a *api) showTask(t domain.Task) TaskRow {
+func (a *api) showTask(t job.Task) TaskRow {
 	return TaskRow{
 		Key: t.Key, Status: string(t.Status), RetryCount: t.RetryCount, Attempts: t.Attempts, Compute: string(t.Compute), Message: t.Message,
 		NotBefore: optionalTime(t.NotBefore), StartedAt: optionalTime(t.StartedAt), FinishedAt: optionalTime(t.FinishedAt),
@@ -49,7 +50,7 @@ func (a *api) showTask(t domain.Task) TaskRow {
 	}
 }
 
-func (a *api) showAttempt(at domain.Attempt) Attempt {
+func (a *api) showAttempt(at job.Attempt) Attempt {
 	return Attempt{
 		ID: string(at.ID), TaskKey: at.TaskKey, Number: at.Number, Status: string(at.Status), AgentID: string(at.AgentID),
 		ExitCode: at.ExitCode, Signal: at.Signal, Message: at.Message, Held: at.Held,

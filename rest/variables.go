@@ -6,11 +6,11 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // Variables are names and values, in order, as a JSON object.
-type Variables []domain.Variable
+type Variables []job.Variable
 
 // MarshalJSON writes the object in the variables' order.
 func (v Variables) MarshalJSON() ([]byte, error) {
@@ -52,7 +52,7 @@ func (v *Variables) UnmarshalJSON(data []byte) error {
 			return err
 		}
 		key, _ := name.(string) // the decoder accepts only strings as names
-		*v = append(*v, domain.Variable{Name: key, Value: value})
+		*v = append(*v, job.Variable{Name: key, Value: value})
 	}
 	return nil
 }

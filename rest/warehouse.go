@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Warehouse is a machine that runs SQL.
@@ -42,10 +43,10 @@ type NewWarehouse struct {
 	TrinoStart  string `json:"trino_start,omitempty" enum:"first_write,with_warehouse" default:"first_write" doc:"When Trino starts. with_warehouse requires the write engine trino."`
 }
 
-func (n NewWarehouse) domain() domain.NewMachine {
-	return domain.NewMachine{
+func (n NewWarehouse) domain() machine.NewMachine {
+	return machine.NewMachine{
 		Name: n.Name, Flavor: n.Size, AutoStop: n.AutoStop, Image: n.Image, Slots: n.Slots,
-		WriteEngine: n.WriteEngine, Nodes: n.Nodes, TrinoStart: domain.TrinoStart(n.TrinoStart),
+		WriteEngine: n.WriteEngine, Nodes: n.Nodes, TrinoStart: machine.TrinoStart(n.TrinoStart),
 	}
 }
 
@@ -62,21 +63,21 @@ type WarehouseChange struct {
 	TrinoStart  *string `json:"trino_start,omitempty" nullable:"true" doc:"first_write or with_warehouse."`
 }
 
-func (c WarehouseChange) domain() domain.MachineChange {
-	return domain.MachineChange{
+func (c WarehouseChange) domain() machine.MachineChange {
+	return machine.MachineChange{
 		Name: c.Name, AutoStop: c.AutoStop, Flavor: c.Size, Image: c.Image, Slots: c.Slots,
-		WriteEngine: c.WriteEngine, Nodes: c.Nodes, TrinoStart: (*domain.TrinoStart)(c.TrinoStart),
+		WriteEngine: c.WriteEngine, Nodes: c.Nodes, TrinoStart: (*machine.TrinoStart)(c.TrinoStart),
 	}
 }
 
-func showWarehouse(m domain.Machine) Warehouse {
+func showWarehouse(m machine.Machine) Warehouse {
 	return Warehouse{
 		Machine: showMachine(m), Size: m.Flavor, State: string(m.State), Engines: each(m.EnginesNow(), showEngine), WriteEngine: m.WriteEngine,
 		Nodes: m.Nodes, TrinoStart: string(m.TrinoStart),
 	}
 }
 
-func showEngine(e domain.Engine) Engine {
+func showEngine(e machine.Engine) Engine {
 	return Engine{Name: e.Name, Version: e.Version, State: string(e.State), Message: e.Message, Nodes: e.Nodes}
 }
 

@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 func TestWarehouseIsMade(t *testing.T) {
@@ -95,11 +96,11 @@ func TestAWarehouseThatWritesWithTrino(t *testing.T) {
 	patch := func(body string) reply { return w.call(w.ours.editor, "PATCH", one, body) }
 
 	agent := w.started(warehouseNoun, id)
-	orders, err := w.services.Agents.Heartbeat(t.Context(), agent.scope, domain.AgentHeartbeat{Session: agent.session, Idle: time.Second, Engines: []domain.Engine{
-		{Name: "duckdb", Version: "1.5.5"}, {Name: "trino", Version: "476", State: domain.EngineFailed, Message: "It has no memory.", Nodes: 3},
+	orders, err := w.services.Agents.Heartbeat(t.Context(), agent.scope, job.AgentHeartbeat{Session: agent.session, Idle: time.Second, Engines: []machine.Engine{
+		{Name: "duckdb", Version: "1.5.5"}, {Name: "trino", Version: "476", State: machine.EngineFailed, Message: "It has no memory.", Nodes: 3},
 	}})
 	require.NoError(t, err)
-	require.Equal(t, &domain.WarehouseSettings{Nodes: 3, TrinoStart: domain.TrinoWithWarehouse}, orders.Warehouse)
+	require.Equal(t, &machine.WarehouseSettings{Nodes: 3, TrinoStart: machine.TrinoWithWarehouse}, orders.Warehouse)
 	duckdb := map[string]any{"name": "duckdb", "version": "1.5.5"}
 	require.Equal(t, []any{
 		duckdb, map[string]any{"name": "trino", "version": "476", "state": "failed", "message": "It has no memory.", "nodes": 3.0},

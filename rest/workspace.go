@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 // Workspace is a team's tenant of the platform.
@@ -31,7 +32,7 @@ type RemovedSamples struct {
 	Removed int `json:"removed"`
 }
 
-func showWorkspace(w domain.Workspace) Workspace {
+func showWorkspace(w identity.Workspace) Workspace {
 	return Workspace{ID: string(w.ID), Name: w.Name, CreatedAt: Time(w.CreatedAt)}
 }
 

@@ -21,7 +21,13 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/quota"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/rest/httpx"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
@@ -52,9 +58,9 @@ func (c *clock) advance(d time.Duration) {
 }
 
 // cloud stands for the agents' end: orders to an agent arrive in a channel.
-type cloud struct{ starts chan domain.Delivery }
+type cloud struct{ starts chan job.Delivery }
 
-func (c cloud) Start(ctx context.Context, _ domain.AgentID, d domain.Delivery) error {
+func (c cloud) Start(ctx context.Context, _ domain.AgentID, d job.Delivery) error {
 	select {
 	case c.starts <- d:
 		return nil
@@ -73,7 +79,7 @@ func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return
 type world struct {
 	t        *testing.T
 	url      string
-	services domain.Services
+	services setup.Services
 	auth     *auth.Service
 	clock    *clock
 	cloud    cloud
@@ -90,7 +96,7 @@ type world struct {
 // tenant is a workspace with a member of each role.
 type tenant struct {
 	id                    domain.WorkspaceID
-	agent                 domain.Agent
+	agent                 machine.Agent
 	agentToken            string
 	admin, editor, viewer string // access tokens
 	scope                 domain.Scope
@@ -127,7 +133,7 @@ func newWorldThatLooks(t *testing.T, recheck time.Duration) *world {
 		http.DefaultClient.CloseIdleConnections()
 		goleak.VerifyNone(t, append(storetest.IgnoreCluster(), before)...)
 	})
-	w := &world{t: t, clock: &clock{}, cloud: cloud{make(chan domain.Delivery, 1000)}, logged: &buffer{}}
+	w := &world{t: t, clock: &clock{}, cloud: cloud{make(chan job.Delivery, 1000)}, logged: &buffer{}}
 	st, err := store.Open(t.Context(), storetest.Database(t, populate), store.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
@@ -163,25 +169,25 @@ func (w *world) assemble(st *store.Store) {
 	archive, err := objects.NewArchive()
 	require.NoError(w.t, err)
 	w.auth = auth.NewService(system, store.For[domain.Tx](st), keys, w.clock)
-	outbox := domain.NewOutbox(w.cloud, func(err error) { w.t.Log("undelivered:", err) })
+	outbox := job.NewOutbox(w.cloud, func(err error) { w.t.Log("undelivered:", err) })
 	ctx, cancel := context.WithCancel(context.Background())
 	var carrier sync.WaitGroup
 	carrier.Go(func() { outbox.Run(ctx) })
 	w.t.Cleanup(func() { cancel(); carrier.Wait() })
-	runs := &domain.Runs{Store: store.For[domain.JobModTx](st), System: system, Topics: st.Topics(), Clock: w.clock, Tokens: tokens{keys}, Outbox: outbox}
+	runs := &job.Runs{Store: store.For[job.Tx](st), System: system, Topics: st.Topics(), Clock: w.clock, Tokens: tokens{keys}, Outbox: outbox}
 	w.machines = newMachines(st, w.clock, runs)
-	machinesOf := func(kind domain.MachineKind) *domain.Machines {
-		return &domain.Machines{Kind: kind, Store: store.For[domain.MachineModTx](st), Topics: st.Topics(), Clock: w.clock, Providers: w.machines.Providers, Host: w.machines.Host}
+	machinesOf := func(kind machine.MachineKind) *machine.Machines {
+		return &machine.Machines{Kind: kind, Store: store.For[machine.Tx](st), Topics: st.Topics(), Clock: w.clock, Providers: w.machines.Providers, Host: w.machines.Host}
 	}
-	w.services = domain.Services{
-		Clock: w.clock, Version: "test", Instance: &domain.Instance{Store: system, Clock: w.clock},
-		Workspaces: &domain.Workspaces{Store: store.For[domain.IdentityModTx](st), Clock: w.clock}, Members: &domain.Members{Store: store.For[domain.IdentityModTx](st), Clock: w.clock},
-		APIKeys: &domain.APIKeys{Store: store.For[domain.IdentityModTx](st), Clock: w.clock}, Jobs: &domain.Jobs{Store: store.For[domain.JobModTx](st), Clock: w.clock}, Runs: runs,
-		Agents: &domain.Agents{Store: store.For[domain.JobModTx](st), System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: domain.DefaultLease, Replica: "r1"},
-		Logs:   &domain.Logs{Store: store.For[domain.JobModTx](st), Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &domain.Quotas{Store: store.For[domain.QuotaModTx](st)},
-		Compute: machinesOf(domain.KindCompute), Warehouses: machinesOf(domain.KindWarehouse),
-		Lineages: &domain.Lineages{Store: store.For[domain.LineageModTx](st), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
-		Settings: &domain.Settings{Store: store.For[domain.MachineModTx](st), Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
+	w.services = setup.Services{
+		Clock: w.clock, Version: "test", Instance: &setup.Instance{Store: system, Clock: w.clock},
+		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](st), Clock: w.clock}, Members: &identity.Members{Store: store.For[identity.Tx](st), Clock: w.clock},
+		APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: w.clock}, Jobs: &job.Jobs{Store: store.For[job.Tx](st), Clock: w.clock}, Runs: runs,
+		Agents: &job.Agents{Store: store.For[job.Tx](st), System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: machine.DefaultLease, Replica: "r1"},
+		Logs:   &job.Logs{Store: store.For[job.Tx](st), Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &quota.Quotas{Store: store.For[quota.Tx](st)},
+		Compute: machinesOf(machine.KindCompute), Warehouses: machinesOf(machine.KindWarehouse),
+		Lineages: &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
+		Settings: &machine.Settings{Store: store.For[machine.Tx](st), Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
 	}
 	w.catalog(st, keys, blobs)
 }
@@ -210,7 +216,7 @@ func found(ctx context.Context, st *store.Store) error {
 	if err != nil {
 		return err
 	}
-	f := founder{&domain.Instance{Store: st.System(), Clock: clock}, &domain.Members{Store: store.For[domain.IdentityModTx](st), Clock: clock}, auth.NewService(st.System(), store.For[domain.Tx](st), keys, clock)}
+	f := founder{&setup.Instance{Store: st.System(), Clock: clock}, &identity.Members{Store: store.For[identity.Tx](st), Clock: clock}, auth.NewService(st.System(), store.For[domain.Tx](st), keys, clock)}
 	populated.ours, err = f.tenant(ctx, "ours")
 	if err == nil {
 		populated.theirs, err = f.tenant(ctx, "theirs")
@@ -220,8 +226,8 @@ func found(ctx context.Context, st *store.Store) error {
 
 // founder creates tenants and their members.
 type founder struct {
-	instance *domain.Instance
-	members  *domain.Members
+	instance *setup.Instance
+	members  *identity.Members
 	auth     *auth.Service
 }
 
@@ -349,7 +355,7 @@ type worker struct {
 	w       *world
 	scope   domain.Scope
 	session string
-	log     *domain.LogWriter
+	log     *job.LogWriter
 }
 
 // connect connects the workspace's agent.
@@ -363,9 +369,9 @@ func (w *world) connectWith(token string) *worker {
 	scope, err := w.auth.Bearer(w.t.Context(), token)
 	require.NoError(w.t, err)
 	k := &worker{w: w, scope: scope, session: fmt.Sprintf("session-%d", time.Now().UnixNano())}
-	_, err = w.services.Agents.Hello(w.t.Context(), scope, domain.AgentHello{
+	_, err = w.services.Agents.Hello(w.t.Context(), scope, job.AgentHello{
 		Session: k.session, Token: domain.HashSecret(token), Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: 100,
-		Engines: []domain.Engine{{Name: "duckdb", Version: "1.5.5"}},
+		Engines: []machine.Engine{{Name: "duckdb", Version: "1.5.5"}},
 	})
 	require.NoError(w.t, err)
 	k.log = w.services.Logs.Writer(scope, k.session)
@@ -373,31 +379,31 @@ func (w *world) connectWith(token string) *worker {
 }
 
 // next returns the next attempt for the agent, and starts it.
-func (k *worker) next() domain.Attempt {
+func (k *worker) next() job.Attempt {
 	k.w.t.Helper()
 	select {
 	case d := <-k.w.cloud.starts:
 		now := k.w.clock.Now()
-		require.NoError(k.w.t, k.w.services.Runs.Report(k.w.t.Context(), k.scope, domain.AttemptReport{Attempt: d.Attempt.ID, Started: true, StartedAt: &now}))
+		require.NoError(k.w.t, k.w.services.Runs.Report(k.w.t.Context(), k.scope, job.AttemptReport{Attempt: d.Attempt.ID, Started: true, StartedAt: &now}))
 		return d.Attempt
 	case <-time.After(testTimeout):
 		require.Fail(k.w.t, "no attempt was delivered")
-		return domain.Attempt{}
+		return job.Attempt{}
 	}
 }
 
-func (k *worker) writes(a domain.Attempt, offset int64, stream domain.LogStream, text string) int64 {
+func (k *worker) writes(a job.Attempt, offset int64, stream job.LogStream, text string) int64 {
 	k.w.t.Helper()
-	chunk := domain.LogChunk{Offset: offset, Stream: stream, EmittedAt: k.w.clock.Now(), Data: []byte(text)}
-	_, err := k.log.Append(k.w.t.Context(), []domain.LogAppend{{Attempt: a.ID, LogChunk: chunk}})
+	chunk := job.LogChunk{Offset: offset, Stream: stream, EmittedAt: k.w.clock.Now(), Data: []byte(text)}
+	_, err := k.log.Append(k.w.t.Context(), []job.LogAppend{{Attempt: a.ID, LogChunk: chunk}})
 	require.NoError(k.w.t, err)
 	return offset + int64(len(text))
 }
 
-func (k *worker) ends(a domain.Attempt, exit int, size int64) {
+func (k *worker) ends(a job.Attempt, exit int, size int64) {
 	k.w.t.Helper()
 	now := k.w.clock.Now()
-	require.NoError(k.w.t, k.w.services.Runs.Report(k.w.t.Context(), k.scope, domain.AttemptReport{
+	require.NoError(k.w.t, k.w.services.Runs.Report(k.w.t.Context(), k.scope, job.AttemptReport{
 		Attempt: a.ID, Exited: true, Started: true, ExitCode: &exit, StartedAt: &now, FinishedAt: &now, LogEnd: size,
 	}))
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 type agentRow struct {
@@ -32,8 +34,8 @@ const agentColumns = `a.id, a.name, a.version, a.hostname, a.os, a.arch, a.slots
 	a.last_seen_at, a.lease_expires_at, (SELECT count(*) FROM attempts t WHERE t.workspace_id = a.workspace_id AND t.agent_id = a.id
 	AND t.status IN ('starting', 'running')) AS busy`
 
-func (r agentRow) toDomain() (domain.Agent, error) {
-	return domain.Agent{
+func (r agentRow) toDomain() (machine.Agent, error) {
+	return machine.Agent{
 		ID: r.ID, Name: r.Name, Version: r.Version, Hostname: r.Hostname, OS: r.OS, Arch: r.Arch, Slots: r.Slots, Busy: r.Busy,
 		Instance: r.Instance, TokenHash: r.TokenHash, MachineID: r.MachineID,
 		Session: r.Session, Replica: r.Replica, CreatedAt: r.CreatedAt.UTC(), ConnectedAt: timePtr(r.ConnectedAt),
@@ -41,81 +43,81 @@ func (r agentRow) toDomain() (domain.Agent, error) {
 	}, nil
 }
 
-func (t *Tx) agent(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
+func (t *Tx) agent(ctx context.Context, id domain.AgentID) (machine.Agent, error) {
 	var row agentRow
 	if err := t.get(prepared(ctx), &row, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id = $2`, t.workspace, id); err != nil {
-		return domain.Agent{}, orMissing(err, domain.NotFound("agent", id))
+		return machine.Agent{}, orMissing(err, domain.NotFound("agent", id))
 	}
 	return row.toDomain()
 }
 
-// Agent implements domain.AgentTx.
-func (t *Tx) Agent(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
+// Agent implements machine.Tx.
+func (t *Tx) Agent(ctx context.Context, id domain.AgentID) (machine.Agent, error) {
 	return t.agent(ctx, id)
 }
 
-// Agents implements domain.AgentTx.
-func (t *Tx) Agents(ctx context.Context, after domain.AgentID, limit int) ([]domain.Agent, error) {
+// Agents implements machine.Tx.
+func (t *Tx) Agents(ctx context.Context, after domain.AgentID, limit int) ([]machine.Agent, error) {
 	return rows(ctx, t.conn, agentRow.toDomain, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id > $2 AND a.machine_id = '' ORDER BY a.id LIMIT $3`,
 		t.workspace, after, limit)
 }
 
-// AgentsByID implements domain.AgentTx.
-func (t *Tx) AgentsByID(ctx context.Context, ids []domain.AgentID) ([]domain.Agent, error) {
+// AgentsByID implements machine.Tx.
+func (t *Tx) AgentsByID(ctx context.Context, ids []domain.AgentID) ([]machine.Agent, error) {
 	return rows(ctx, t.conn, agentRow.toDomain, `SELECT `+agentColumns+` FROM agents a WHERE a.workspace_id = $1 AND a.id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// LockAgent implements domain.AgentTx. The lock is a separate statement, so that the reads after it
+// LockAgent implements machine.Tx. The lock is a separate statement, so that the reads after it
 // see what earlier holders committed, including the number of attempts.
-func (t *Tx) LockAgent(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
+func (t *Tx) LockAgent(ctx context.Context, id domain.AgentID) (machine.Agent, error) {
 	var locked int
 	if err := t.get(ctx, &locked, `SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR NO KEY UPDATE`, t.workspace, id); err != nil {
-		return domain.Agent{}, orMissing(err, domain.NotFound("agent", id))
+		return machine.Agent{}, orMissing(err, domain.NotFound("agent", id))
 	}
 	return t.agent(ctx, id)
 }
 
-// LockSession implements domain.AgentTx. Only FenceSession's lock conflicts with this one, so logs
+// LockSession implements machine.Tx. Only FenceSession's lock conflicts with this one, so logs
 // are stored while agents are locked for other reasons.
-func (t *Tx) LockSession(ctx context.Context, id domain.AgentID) (domain.Agent, error) {
+func (t *Tx) LockSession(ctx context.Context, id domain.AgentID) (machine.Agent, error) {
 	var locked int
 	if err := t.get(ctx, &locked, `SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR UPDATE`, t.workspace, id); err != nil {
-		return domain.Agent{}, orMissing(err, domain.NotFound("agent", id))
+		return machine.Agent{}, orMissing(err, domain.NotFound("agent", id))
 	}
 	return t.agent(ctx, id)
 }
 
-// LockWorkspaceAgent implements domain.AgentTx. The oldest agent is the one created with the
+// LockWorkspaceAgent implements machine.Tx. The oldest agent is the one created with the
 // workspace.
-func (t *Tx) LockWorkspaceAgent(ctx context.Context) (domain.Agent, error) {
+func (t *Tx) LockWorkspaceAgent(ctx context.Context) (machine.Agent, error) {
 	var id domain.AgentID
 	if err := t.get(ctx, &id, `SELECT id FROM agents WHERE workspace_id = $1 AND machine_id = '' ORDER BY id LIMIT 1 FOR NO KEY UPDATE`, t.workspace); err != nil {
-		return domain.Agent{}, orMissing(err, domain.NotFound("agent", "of the workspace"))
+		return machine.Agent{}, orMissing(err, domain.NotFound("agent", "of the workspace"))
 	}
 	return t.agent(ctx, id)
 }
 
-// InsertAgent implements domain.AgentTx.
-func (t *Tx) InsertAgent(ctx context.Context, a domain.Agent, tokenHash []byte) error {
+// InsertAgent implements machine.Tx.
+func (t *Tx) InsertAgent(ctx context.Context, a machine.Agent, tokenHash []byte) error {
 	return t.exec(ctx, insertAgent, t.workspace, a.ID, a.Name, tokenHash, a.CreatedAt)
 }
 
 const insertAgent = `INSERT INTO agents (workspace_id, id, name, token_hash, created_at) VALUES ($1, $2, $3, $4, $5)`
 
-// UpdateAgent implements domain.AgentTx.
-func (t *Tx) UpdateAgent(ctx context.Context, a domain.Agent) error {
+// UpdateAgent implements machine.Tx.
+func (t *Tx) UpdateAgent(ctx context.Context, a machine.Agent) error {
 	return t.execOne(ctx, domain.NotFound("agent", a.ID), `UPDATE agents SET name = $3, version = $4, hostname = $5, os = $6, arch = $7, slots = $8,
 		session = $9, replica = $10, connected_at = $11, last_seen_at = $12, lease_expires_at = $13, instance = $14 WHERE workspace_id = $1 AND id = $2`,
 		t.workspace, a.ID, a.Name, a.Version, a.Hostname, a.OS, a.Arch, a.Slots, a.Session, a.Replica, a.ConnectedAt, a.LastSeenAt, a.LeaseExpiresAt, a.Instance)
 }
 
-// UpdateAgentToken implements domain.AgentTx.
+// UpdateAgentToken implements machine.Tx.
 func (t *Tx) UpdateAgentToken(ctx context.Context, id domain.AgentID, tokenHash []byte) error {
 	return t.execOne(ctx, domain.NotFound("agent", id), `UPDATE agents SET token_hash = $3 WHERE workspace_id = $1 AND id = $2`, t.workspace, id, tokenHash)
 }
 
-// LiveAttempts implements domain.AttemptTx.
-func (t *Tx) LiveAttempts(ctx context.Context, id domain.AgentID) ([]domain.Attempt, error) {
+// LiveAttempts implements job.Tx.
+func (t *Tx) LiveAttempts(ctx context.Context, id domain.AgentID) ([]job.Attempt, error) {
 	return rows(ctx, t.conn, attemptRow.toDomain, `SELECT `+attemptColumns+` FROM attempts
 		WHERE workspace_id = $1 AND agent_id = $2 AND status IN ('starting', 'running') ORDER BY id`, t.workspace, id)
 }

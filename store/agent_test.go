@@ -10,9 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/quota"
 )
 
-func (w *tenant) get(id domain.AgentID) domain.Agent {
+func (w *tenant) get(id domain.AgentID) machine.Agent {
 	w.t.Helper()
 	a, err := w.services.Agents.Get(w.t.Context(), w.admin, id)
 	require.NoError(w.t, err)
@@ -24,22 +27,22 @@ func (w *tenant) agentID() domain.AgentID { return domain.AgentID(w.agent.Actor(
 func TestAnAgentsLife(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	status := func() domain.AgentStatus { return w.get(w.agentID()).Status(w.clock.Now()) }
-	require.Equal(t, domain.AgentNew, status())
+	status := func() machine.AgentStatus { return w.get(w.agentID()).Status(w.clock.Now()) }
+	require.Equal(t, machine.AgentNew, status())
 	w.connect("s1", 4)
-	require.Equal(t, domain.AgentConnected, status())
+	require.Equal(t, machine.AgentConnected, status())
 	require.NoError(t, w.services.Agents.Disconnected(ctx, w.agent, "s0"), "an older connection's end")
-	require.Equal(t, domain.AgentConnected, status())
+	require.Equal(t, machine.AgentConnected, status())
 	require.NoError(t, w.services.Agents.Disconnected(ctx, w.agent, "s1"))
-	require.Equal(t, domain.AgentDisconnected, status())
-	w.clock.move(domain.DefaultLease.Length)
-	require.Equal(t, domain.AgentLost, status())
+	require.Equal(t, machine.AgentDisconnected, status())
+	w.clock.move(machine.DefaultLease.Length)
+	require.Equal(t, machine.AgentLost, status())
 	w.connect("s2", 4)
-	require.Equal(t, domain.AgentConnected, status())
+	require.Equal(t, machine.AgentConnected, status())
 
-	_, err := w.services.Agents.Heartbeat(ctx, w.agent, domain.AgentHeartbeat{Session: "s1"})
-	require.ErrorIs(t, err, domain.ErrSuperseded)
-	_, err = w.services.Agents.Heartbeat(ctx, w.agent, domain.AgentHeartbeat{Session: "s2"})
+	_, err := w.services.Agents.Heartbeat(ctx, w.agent, job.AgentHeartbeat{Session: "s1"})
+	require.ErrorIs(t, err, job.ErrSuperseded)
+	_, err = w.services.Agents.Heartbeat(ctx, w.agent, job.AgentHeartbeat{Session: "s2"})
 	require.NoError(t, err)
 	for _, slots := range []int{0, -1, 4097} {
 		_, err = w.services.Agents.Hello(ctx, w.agent, w.hello("s3", slots))
@@ -59,7 +62,7 @@ func TestAnAgentsLife(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, current)
 	require.True(t, over, "the connection made with the old token is to end")
-	require.ErrorIs(t, second(w.services.Agents.Hello(ctx, w.agent, old)), domain.ErrTokenReplaced, "whenever it says hello")
+	require.ErrorIs(t, second(w.services.Agents.Hello(ctx, w.agent, old)), job.ErrTokenReplaced, "whenever it says hello")
 	scope, err := w.auth.Bearer(ctx, token)
 	require.NoError(t, err)
 	require.Equal(t, w.agent.Actor().ID, scope.Actor().ID)
@@ -74,26 +77,26 @@ func TestHelloReconciles(t *testing.T) {
 	held, unheld := w.attempt(), w.attempt()
 	cancelling := w.attempt()
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelling).RunID)))
-	w.start(w.job(domain.JobSpec{Command: "echo lost on the way"}).ID)
+	w.start(w.job(job.JobSpec{Command: "echo lost on the way"}).ID)
 	undelivered := w.delivered().Attempt.ID
-	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	w.start(w.job(job.JobSpec{Command: "true"}).ID)
 	cancelledOnTheWay := w.delivered().Attempt.ID
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelledOnTheWay).RunID)))
 
-	desired := map[domain.AttemptID]domain.Desired{}
+	desired := map[domain.AttemptID]job.Desired{}
 	for _, d := range w.connect("s2", 10, held, cancelling, "att_stranger") {
 		desired[d.Attempt] = d
 	}
 	require.Len(t, desired, 4)
-	require.Equal(t, domain.Desired{Attempt: held, Desire: domain.DesireRun}, desired[held])
-	require.Equal(t, domain.Desired{Attempt: cancelling, Desire: domain.DesireCancel}, desired[cancelling])
-	require.Equal(t, domain.Desired{Attempt: "att_stranger", Desire: domain.DesireForget}, desired["att_stranger"])
+	require.Equal(t, job.Desired{Attempt: held, Desire: job.DesireRun}, desired[held])
+	require.Equal(t, job.Desired{Attempt: cancelling, Desire: job.DesireCancel}, desired[cancelling])
+	require.Equal(t, job.Desired{Attempt: "att_stranger", Desire: job.DesireForget}, desired["att_stranger"])
 	again := w.delivered()
 	require.Equal(t, undelivered, again.Attempt.ID)
 	require.Equal(t, "echo lost on the way", again.Command)
-	require.Equal(t, domain.AttemptLost, w.attemptsOf(unheld).Status, "it ran there, and the agent knows nothing of it")
-	require.Equal(t, domain.Desired{Attempt: cancelledOnTheWay, Desire: domain.DesireCancel}, desired[cancelledOnTheWay], "it may still arrive")
-	require.Equal(t, domain.AttemptStarting, w.attemptsOf(cancelledOnTheWay).Status)
+	require.Equal(t, job.AttemptLost, w.attemptsOf(unheld).Status, "it ran there, and the agent knows nothing of it")
+	require.Equal(t, job.Desired{Attempt: cancelledOnTheWay, Desire: job.DesireCancel}, desired[cancelledOnTheWay], "it may still arrive")
+	require.Equal(t, job.AttemptStarting, w.attemptsOf(cancelledOnTheWay).Status)
 }
 
 // TestHeartbeatCorrects attempts whose desired state differs from the agent's.
@@ -103,36 +106,36 @@ func TestHeartbeatCorrects(t *testing.T) {
 	w.connect("s1", 10)
 	fine, cancelling := w.attempt(), w.attempt()
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelling).RunID)))
-	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	w.start(w.job(job.JobSpec{Command: "true"}).ID)
 	undelivered := w.delivered().Attempt.ID
-	beat := func() map[domain.AttemptID]domain.Desire {
-		orders, err := w.services.Agents.Heartbeat(ctx, w.agent, domain.AgentHeartbeat{Session: "s1", Running: []domain.AttemptID{fine, cancelling, "att_stranger"}})
+	beat := func() map[domain.AttemptID]job.Desire {
+		orders, err := w.services.Agents.Heartbeat(ctx, w.agent, job.AgentHeartbeat{Session: "s1", Running: []domain.AttemptID{fine, cancelling, "att_stranger"}})
 		require.NoError(t, err)
-		desires := map[domain.AttemptID]domain.Desire{}
+		desires := map[domain.AttemptID]job.Desire{}
 		for _, d := range orders.Attempts {
 			desires[d.Attempt] = d.Desire
 		}
 		return desires
 	}
-	require.Equal(t, map[domain.AttemptID]domain.Desire{cancelling: domain.DesireCancel, "att_stranger": domain.DesireForget}, beat())
-	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	require.Equal(t, map[domain.AttemptID]job.Desire{cancelling: job.DesireCancel, "att_stranger": job.DesireForget}, beat())
+	w.start(w.job(job.JobSpec{Command: "true"}).ID)
 	cancelledOnTheWay := w.delivered().Attempt.ID
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelledOnTheWay).RunID)))
 	w.clock.move(6 * time.Second)
-	asked := map[domain.AttemptID]domain.Desire{cancelling: domain.DesireCancel, cancelledOnTheWay: domain.DesireCancel, "att_stranger": domain.DesireForget}
+	asked := map[domain.AttemptID]job.Desire{cancelling: job.DesireCancel, cancelledOnTheWay: job.DesireCancel, "att_stranger": job.DesireForget}
 	require.Equal(t, asked, beat())
 	require.Equal(t, undelivered, w.delivered().Attempt.ID, "what did not arrive is sent again")
-	require.Equal(t, domain.AttemptStarting, w.attemptsOf(cancelledOnTheWay).Status, "what may still arrive has not ended")
-	require.Equal(t, w.clock.Now().Add(domain.DefaultLease.Length), *w.get(w.agentID()).LeaseExpiresAt)
-	require.NoError(t, w.services.Runs.Report(ctx, w.agent, domain.AttemptReport{Attempt: cancelledOnTheWay, Exited: true, Reason: domain.ReasonCancelled}))
-	require.Equal(t, domain.AttemptCancelled, w.attemptsOf(cancelledOnTheWay).Status, "its agent says that it does not run")
+	require.Equal(t, job.AttemptStarting, w.attemptsOf(cancelledOnTheWay).Status, "what may still arrive has not ended")
+	require.Equal(t, w.clock.Now().Add(machine.DefaultLease.Length), *w.get(w.agentID()).LeaseExpiresAt)
+	require.NoError(t, w.services.Runs.Report(ctx, w.agent, job.AttemptReport{Attempt: cancelledOnTheWay, Exited: true, Reason: job.ReasonCancelled}))
+	require.Equal(t, job.AttemptCancelled, w.attemptsOf(cancelledOnTheWay).Status, "its agent says that it does not run")
 
-	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	w.start(w.job(job.JobSpec{Command: "true"}).ID)
 	unanswered := w.delivered().Attempt.ID
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(unanswered).RunID)))
-	w.clock.move(domain.DefaultLease.Length)
+	w.clock.move(machine.DefaultLease.Length)
 	beat()
-	require.Equal(t, domain.AttemptCancelled, w.attemptsOf(unanswered).Status, "an agent of an earlier version does not say so")
+	require.Equal(t, job.AttemptCancelled, w.attemptsOf(unanswered).Status, "an agent of an earlier version does not say so")
 }
 
 // TestAnotherInstanceWaitsForTheLease: attempts of the earlier instance may still run, on another
@@ -153,10 +156,10 @@ func TestAnotherInstanceWaitsForTheLease(t *testing.T) {
 	id := w.attempt()
 	require.NoError(t, w.services.Agents.Disconnected(ctx, w.agent, "s2"))
 	require.Equal(t, domain.CodeConflict, code(hello("s3", "third")), "something of the second one's runs")
-	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status)
-	w.clock.move(domain.DefaultLease.Length)
+	require.Equal(t, job.AttemptRunning, w.attemptsOf(id).Status)
+	w.clock.move(machine.DefaultLease.Length)
 	require.NoError(t, hello("s3", "third"))
-	require.Equal(t, domain.AttemptLost, w.attemptsOf(id).Status)
+	require.Equal(t, job.AttemptLost, w.attemptsOf(id).Status)
 	require.Equal(t, domain.CodeInvalid, code(hello("s4", strings.Repeat("x", 257))))
 }
 
@@ -166,8 +169,8 @@ func TestARefusedAttemptFails(t *testing.T) {
 	w.connect("s1", 10)
 	refused := error(domain.Errorf(domain.CodeInvalid, "the path of a file is too long"))
 	w.fleet.refuse.Store(&refused)
-	run := w.start(w.job(domain.JobSpec{Command: "true"}).ID)
-	require.Eventually(t, func() bool { return w.run(run.ID).Status == domain.RunFailed }, time.Minute, time.Millisecond)
+	run := w.start(w.job(job.JobSpec{Command: "true"}).ID)
+	require.Eventually(t, func() bool { return w.run(run.ID).Status == job.RunFailed }, time.Minute, time.Millisecond)
 	require.Contains(t, w.run(run.ID).Message, "the path of a file is too long")
 }
 
@@ -175,23 +178,23 @@ func TestASilentAgentsWorkIsLostAndTriedAgain(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	w.connect("s1", 10)
-	w.start(w.job(domain.JobSpec{Command: "true", MaxRetries: 1}).ID)
+	w.start(w.job(job.JobSpec{Command: "true", MaxRetries: 1}).ID)
 	id := w.delivered().Attempt.ID
 	w.begin(id)
-	w.clock.move(domain.DefaultLease.Length - time.Second)
+	w.clock.move(machine.DefaultLease.Length - time.Second)
 	require.NoError(t, w.services.Agents.Sweep(ctx))
-	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status, "its lease runs")
+	require.Equal(t, job.AttemptRunning, w.attemptsOf(id).Status, "its lease runs")
 	w.clock.move(time.Second)
 	require.NoError(t, w.services.Agents.Sweep(ctx))
-	require.Equal(t, domain.AttemptLost, w.attemptsOf(id).Status)
+	require.Equal(t, job.AttemptLost, w.attemptsOf(id).Status)
 	require.Empty(t, w.get(w.agentID()).Session)
-	require.ErrorIs(t, w.exit(id, 0), domain.ErrAttemptOver, "it can change nothing more")
+	require.ErrorIs(t, w.exit(id, 0), job.ErrAttemptOver, "it can change nothing more")
 	require.NoError(t, w.services.Agents.Sweep(ctx), "nothing is left to do")
 	w.clock.move(time.Minute)
 	require.NoError(t, second(w.services.Runs.Dispatch(ctx)))
 	require.Empty(t, w.fleet.started, "nobody is there to do it")
 	desired := w.connect("s2", 10, id)
-	require.Equal(t, []domain.Desired{{Attempt: id, Desire: domain.DesireForget}}, desired)
+	require.Equal(t, []job.Desired{{Attempt: id, Desire: job.DesireForget}}, desired)
 	require.NoError(t, second(w.services.Runs.Dispatch(ctx)))
 	require.Equal(t, 2, w.delivered().Attempt.Number)
 }
@@ -203,9 +206,9 @@ func TestTheServerWasAwayNotTheAgents(t *testing.T) {
 	w.connect("s1", 10)
 	id := w.attempt()
 	w.clock.move(time.Hour)
-	require.NoError(t, w.system.ExtendLeases(ctx, w.clock.Now(), w.clock.Now().Add(domain.DefaultLease.Length)))
+	require.NoError(t, w.system.ExtendLeases(ctx, w.clock.Now(), w.clock.Now().Add(machine.DefaultLease.Length)))
 	require.NoError(t, w.services.Agents.Sweep(ctx))
-	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status)
+	require.Equal(t, job.AttemptRunning, w.attemptsOf(id).Status)
 	expired, err := w.system.ExpiredAgents(ctx, w.clock.Now())
 	require.NoError(t, err)
 	require.Empty(t, expired)
@@ -218,11 +221,11 @@ func TestAReplicaThatStartsExtendsNoLeaseWhileAnotherOneListens(t *testing.T) {
 	ctx := t.Context()
 	w.connect("s1", 10)
 	id := w.attempt()
-	w.clock.move(domain.DefaultLease.Length)
+	w.clock.move(machine.DefaultLease.Length)
 	require.NoError(t, w.system.SaveReplica(ctx, "rep_2", "http://two", w.clock.Now()))
-	require.NoError(t, w.system.ExtendLeases(ctx, w.clock.Now(), w.clock.Now().Add(domain.DefaultLease.Length)))
+	require.NoError(t, w.system.ExtendLeases(ctx, w.clock.Now(), w.clock.Now().Add(machine.DefaultLease.Length)))
 	require.NoError(t, w.services.Agents.Sweep(ctx))
-	require.Equal(t, domain.AttemptLost, w.attemptsOf(id).Status)
+	require.Equal(t, job.AttemptLost, w.attemptsOf(id).Status)
 }
 
 // TestLeasesBeginAnewWhenTheClockIsSet: leases restart when the clock is set, forward or back.
@@ -231,7 +234,7 @@ func TestLeasesBeginAnewWhenTheClockIsSet(t *testing.T) {
 	w.connect("s1", 10)
 	for _, step := range []time.Duration{time.Hour, -2 * time.Hour} {
 		w.clock.move(step)
-		until := w.clock.Now().Add(domain.DefaultLease.Length)
+		until := w.clock.Now().Add(machine.DefaultLease.Length)
 		require.NoError(t, w.system.RenewLeases(t.Context(), until))
 		require.Equal(t, until, *w.get(w.agentID()).LeaseExpiresAt)
 	}
@@ -247,17 +250,17 @@ func TestTheSweepAgainstHello(t *testing.T) {
 		for range 3 {
 			held = append(held, w.attempt())
 		}
-		w.clock.move(domain.DefaultLease.Length)
+		w.clock.move(machine.DefaultLease.Length)
 		var both sync.WaitGroup
-		var desired []domain.Desired
+		var desired []job.Desired
 		both.Go(func() { desired = w.connect("s2", 100, held...) })
 		both.Go(func() { _ = w.services.Agents.Sweep(context.Background()) })
 		both.Wait()
 		require.Len(t, desired, 3)
 		for _, d := range desired {
 			status := w.attemptsOf(d.Attempt).Status
-			require.Equal(t, d.Desire == domain.DesireForget, status == domain.AttemptLost, "%s is %s and the desired state is %s", d.Attempt, status, d.Desire)
-			if status == domain.AttemptRunning {
+			require.Equal(t, d.Desire == job.DesireForget, status == job.AttemptLost, "%s is %s and the desired state is %s", d.Attempt, status, d.Desire)
+			if status == job.AttemptRunning {
 				require.NoError(t, w.exit(d.Attempt, 0))
 			}
 		}
@@ -270,14 +273,14 @@ func TestHelloAgainstDispatch(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	ctx := t.Context()
-	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, domain.MaxRunningRuns, 1000)))
-	job := w.job(domain.JobSpec{Command: "true", MaxRetries: 3})
+	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 1000)))
+	j := w.job(job.JobSpec{Command: "true", MaxRetries: 3})
 	w.connect("s", 5)
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
 			for range 15 {
-				_, _ = w.services.Runs.Start(context.Background(), w.admin, job.ID, nil, domain.Idempotency{})
+				_, _ = w.services.Runs.Start(context.Background(), w.admin, j.ID, nil, domain.Idempotency{})
 				_, _ = w.services.Runs.Dispatch(context.Background())
 			}
 		})
@@ -305,9 +308,9 @@ func TestAnotherAgentsAttempt(t *testing.T) {
 	id := w.attempt()
 	other.connect("s1", 4)
 	require.Equal(t, domain.CodeNotFound, code(other.exit(id, 0)))
-	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status)
+	require.Equal(t, job.AttemptRunning, w.attemptsOf(id).Status)
 	desired := other.connect("s2", 4, id)
-	require.Equal(t, []domain.Desired{{Attempt: id, Desire: domain.DesireForget}}, desired)
+	require.Equal(t, []job.Desired{{Attempt: id, Desire: job.DesireForget}}, desired)
 }
 
 // TestAnEndIsStoredWhateverIsSaidOfIt: a hostile message of a process does not prevent its run from
@@ -317,11 +320,11 @@ func TestAnEndIsStoredWhateverIsSaidOfIt(t *testing.T) {
 	w.connect("s1", 4)
 	id := w.attempt()
 	long := make([]byte, 1<<20)
-	require.NoError(t, w.services.Runs.Report(t.Context(), w.agent, domain.AttemptReport{
-		Attempt: id, Exited: true, Reason: domain.ReasonStart, Message: "no \x00 such \xff file" + string(long), Signal: "SIG\x00",
+	require.NoError(t, w.services.Runs.Report(t.Context(), w.agent, job.AttemptReport{
+		Attempt: id, Exited: true, Reason: job.ReasonStart, Message: "no \x00 such \xff file" + string(long), Signal: "SIG\x00",
 	}))
 	a := w.attemptsOf(id)
-	require.Equal(t, domain.AttemptFailed, a.Status)
+	require.Equal(t, job.AttemptFailed, a.Status)
 	require.Equal(t, "no  such  file", a.Message)
-	require.Equal(t, domain.RunFailed, w.run(a.RunID).Status)
+	require.Equal(t, job.RunFailed, w.run(a.RunID).Status)
 }

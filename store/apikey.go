@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 type apiKeyRow struct {
@@ -22,24 +23,24 @@ type apiKeyRow struct {
 
 const apiKeyColumns = `id, name, hint, role, created_by, created_at, expires_at, revoked_at, last_used_at`
 
-func (r apiKeyRow) toDomain() (domain.APIKey, error) {
-	return domain.APIKey{
+func (r apiKeyRow) toDomain() (identity.APIKey, error) {
+	return identity.APIKey{
 		ID: r.ID, Name: r.Name, Hint: r.Hint, Role: r.Role, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.UTC(),
 		ExpiresAt: timePtr(r.ExpiresAt), RevokedAt: timePtr(r.RevokedAt), LastUsedAt: timePtr(r.LastUsedAt),
 	}, nil
 }
 
-// APIKey implements domain.APIKeyTx. The row is locked until the end of the transaction.
-func (t *Tx) APIKey(ctx context.Context, id domain.APIKeyID) (domain.APIKey, error) {
+// APIKey implements identity.Tx. The row is locked until the end of the transaction.
+func (t *Tx) APIKey(ctx context.Context, id domain.APIKeyID) (identity.APIKey, error) {
 	var row apiKeyRow
 	if err := t.get(ctx, &row, `SELECT `+apiKeyColumns+` FROM api_keys WHERE workspace_id = $1 AND id = $2 FOR UPDATE`, t.workspace, id); err != nil {
-		return domain.APIKey{}, orMissing(err, domain.NotFound("API key", id))
+		return identity.APIKey{}, orMissing(err, domain.NotFound("API key", id))
 	}
 	return row.toDomain()
 }
 
-// APIKeys implements domain.APIKeyTx.
-func (t *Tx) APIKeys(ctx context.Context, maker domain.UserID, before domain.APIKeyID, limit int) ([]domain.APIKey, error) {
+// APIKeys implements identity.Tx.
+func (t *Tx) APIKeys(ctx context.Context, maker domain.UserID, before domain.APIKeyID, limit int) ([]identity.APIKey, error) {
 	query := `SELECT ` + apiKeyColumns + ` FROM api_keys WHERE workspace_id = $1 AND ($2 = '' OR id < $2)`
 	args := []any{t.workspace, before, limit}
 	if maker != "" {
@@ -49,13 +50,13 @@ func (t *Tx) APIKeys(ctx context.Context, maker domain.UserID, before domain.API
 	return rows(ctx, t.conn, apiKeyRow.toDomain, query+` ORDER BY id DESC LIMIT $3`, args...)
 }
 
-// InsertAPIKey implements domain.APIKeyTx.
-func (t *Tx) InsertAPIKey(ctx context.Context, k domain.APIKey, hash []byte) error {
+// InsertAPIKey implements identity.Tx.
+func (t *Tx) InsertAPIKey(ctx context.Context, k identity.APIKey, hash []byte) error {
 	return t.exec(ctx, `INSERT INTO api_keys (workspace_id, id, name, hint, role, secret_hash, created_by, created_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, t.workspace, k.ID, k.Name, k.Hint, k.Role, hash, k.CreatedBy, k.CreatedAt, k.ExpiresAt)
 }
 
-// RevokeAPIKey implements domain.APIKeyTx.
+// RevokeAPIKey implements identity.Tx.
 func (t *Tx) RevokeAPIKey(ctx context.Context, id domain.APIKeyID, at time.Time) error {
 	t.Notify(domain.APIKeyTopic(id))
 	return t.execOne(ctx, domain.NotFound("API key", id), `UPDATE api_keys SET revoked_at = $3 WHERE workspace_id = $1 AND id = $2`, t.workspace, id, at)

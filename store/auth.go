@@ -9,6 +9,9 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 var _ auth.Store = (*System)(nil)
@@ -16,7 +19,7 @@ var _ auth.Store = (*System)(nil)
 var errUnknown = domain.Errorf(domain.CodeNotFound, "There is no such credential.")
 
 // UserByEmail implements auth.Store.
-func (s *System) UserByEmail(ctx context.Context, email string) (domain.User, string, error) {
+func (s *System) UserByEmail(ctx context.Context, email string) (identity.User, string, error) {
 	var row struct {
 		ID        domain.UserID  `db:"id"`
 		Email     string         `db:"email"`
@@ -25,7 +28,7 @@ func (s *System) UserByEmail(ctx context.Context, email string) (domain.User, st
 		CreatedAt time.Time      `db:"created_at"`
 	}
 	err := s.db.GetContext(ctx, &row, `SELECT id, email, name, password_hash, created_at FROM users WHERE email = $1`, email)
-	user := domain.User{ID: row.ID, Email: row.Email, Name: row.Name, CreatedAt: row.CreatedAt.UTC()}
+	user := identity.User{ID: row.ID, Email: row.Email, Name: row.Name, CreatedAt: row.CreatedAt.UTC()}
 	return user, row.Hash.String, mapError(orMissing(err, errUnknown))
 }
 
@@ -76,7 +79,7 @@ func (s *System) session(ctx context.Context, where string, args ...any) (auth.S
 	if err := s.db.GetContext(ctx, &r, selectSession+where, args...); err != nil {
 		return auth.Session{}, mapError(orMissing(err, errUnknown))
 	}
-	user := domain.User{ID: r.User, Email: r.Email, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}
+	user := identity.User{ID: r.User, Email: r.Email, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}
 	return auth.Session{ID: r.ID, Workspace: r.Workspace, User: user, Role: r.Role, ExpiresAt: r.ExpiresAt.UTC()}, nil
 }
 
@@ -189,25 +192,25 @@ func (s *System) TouchAPIKey(ctx context.Context, ws domain.WorkspaceID, id doma
 }
 
 // Agent implements auth.Store.
-func (s *System) Agent(ctx context.Context, tokenHash []byte) (domain.AgentRef, string, error) {
+func (s *System) Agent(ctx context.Context, tokenHash []byte) (machine.AgentRef, string, error) {
 	var r struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		ID        domain.AgentID     `db:"id"`
 		Name      string             `db:"name"`
 	}
 	err := s.db.GetContext(ctx, &r, `SELECT workspace_id, id, name FROM agents WHERE token_hash = $1`, tokenHash)
-	return domain.AgentRef{Workspace: r.Workspace, Agent: r.ID}, r.Name, mapError(orMissing(err, errUnknown))
+	return machine.AgentRef{Workspace: r.Workspace, Agent: r.ID}, r.Name, mapError(orMissing(err, errUnknown))
 }
 
 // LiveAttempt implements auth.Store.
-func (s *System) LiveAttempt(ctx context.Context, id domain.AttemptID) (domain.AttemptRef, string, error) {
+func (s *System) LiveAttempt(ctx context.Context, id domain.AttemptID) (job.AttemptRef, string, error) {
 	var r struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Job       string             `db:"job_name"`
 	}
 	err := s.db.GetContext(prepared(ctx), &r, `SELECT a.workspace_id, r.job_name FROM attempts a JOIN runs r ON r.workspace_id = a.workspace_id AND r.id = a.run_id
 		WHERE a.id = $1 AND a.status IN ('starting', 'running')`, id)
-	return domain.AttemptRef{Workspace: r.Workspace, Attempt: id}, r.Job, mapError(orMissing(err, errUnknown))
+	return job.AttemptRef{Workspace: r.Workspace, Attempt: id}, r.Job, mapError(orMissing(err, errUnknown))
 }
 
 // SigningKeys implements auth.Store.

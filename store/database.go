@@ -7,6 +7,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 type databaseRow struct {
@@ -20,64 +21,64 @@ type databaseRow struct {
 
 const databaseColumns = `id, name, created_by_kind, created_by_id, created_by_name, created_at`
 
-func (r databaseRow) toDomain() (domain.Database, error) {
+func (r databaseRow) toDomain() (lake.Database, error) {
 	by := domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}
-	return domain.Database{ID: r.ID, Name: r.Name, CreatedBy: by, CreatedAt: r.CreatedAt.UTC()}, nil
+	return lake.Database{ID: r.ID, Name: r.Name, CreatedBy: by, CreatedAt: r.CreatedAt.UTC()}, nil
 }
 
-func (t *Tx) database(ctx context.Context, missing error, where string, args ...any) (domain.Database, error) {
+func (t *Tx) database(ctx context.Context, missing error, where string, args ...any) (lake.Database, error) {
 	var row databaseRow
 	if err := t.get(ctx, &row, `SELECT `+databaseColumns+` FROM databases WHERE workspace_id = $1 AND `+where, append([]any{t.workspace}, args...)...); err != nil {
-		return domain.Database{}, orMissing(err, missing)
+		return lake.Database{}, orMissing(err, missing)
 	}
 	return row.toDomain()
 }
 
-// Database implements domain.DatabaseTx.
-func (t *Tx) Database(ctx context.Context, id domain.DatabaseID) (domain.Database, error) {
+// Database implements lake.Tx.
+func (t *Tx) Database(ctx context.Context, id domain.DatabaseID) (lake.Database, error) {
 	return t.database(ctx, domain.NotFound("database", id), `id = $2`, id)
 }
 
-// FindDatabase implements domain.DatabaseTx. A name never looks like an id.
-func (t *Tx) FindDatabase(ctx context.Context, idOrName string) (domain.Database, error) {
-	return t.database(ctx, domain.NotFound("database", idOrName), `(id = $2 OR key = $3)`, idOrName, domain.FoldName(idOrName))
+// FindDatabase implements lake.Tx. A name never looks like an id.
+func (t *Tx) FindDatabase(ctx context.Context, idOrName string) (lake.Database, error) {
+	return t.database(ctx, domain.NotFound("database", idOrName), `(id = $2 OR key = $3)`, idOrName, lake.FoldName(idOrName))
 }
 
-// Databases implements domain.DatabaseTx.
-func (t *Tx) Databases(ctx context.Context, after domain.DatabaseID, limit int) ([]domain.Database, error) {
+// Databases implements lake.Tx.
+func (t *Tx) Databases(ctx context.Context, after domain.DatabaseID, limit int) ([]lake.Database, error) {
 	return rows(ctx, t.conn, databaseRow.toDomain, `SELECT `+databaseColumns+` FROM databases WHERE workspace_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
 		t.workspace, after, limit)
 }
 
-// DatabasesByID implements domain.DatabaseTx.
-func (t *Tx) DatabasesByID(ctx context.Context, ids []domain.DatabaseID) ([]domain.Database, error) {
+// DatabasesByID implements lake.Tx.
+func (t *Tx) DatabasesByID(ctx context.Context, ids []domain.DatabaseID) ([]lake.Database, error) {
 	return rows(ctx, t.conn, databaseRow.toDomain, `SELECT `+databaseColumns+` FROM databases WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// DatabaseNames implements domain.DatabaseTx.
+// DatabaseNames implements lake.Tx.
 func (t *Tx) DatabaseNames(ctx context.Context) (names []string, err error) {
 	err = t.sel(prepared(ctx), &names, `SELECT name FROM databases WHERE workspace_id = $1 ORDER BY key`, t.workspace)
 	return names, err
 }
 
 // insertDatabase adds a database with its first schema. The caller checks permissions.
-func insertDatabase(ctx context.Context, db execer, ws domain.WorkspaceID, d domain.Database) error {
+func insertDatabase(ctx context.Context, db execer, ws domain.WorkspaceID, d lake.Database) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO databases (workspace_id, id, name, key, created_by_kind, created_by_id, created_by_name, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, ws, d.ID, d.Name, domain.FoldName(d.Name), d.CreatedBy.Kind, d.CreatedBy.ID, d.CreatedBy.Name, d.CreatedAt)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, ws, d.ID, d.Name, lake.FoldName(d.Name), d.CreatedBy.Kind, d.CreatedBy.ID, d.CreatedBy.Name, d.CreatedAt)
 	if err != nil {
 		return err
 	}
 	_, err = db.ExecContext(ctx, `INSERT INTO lake_schemas (workspace_id, database_id, key, parent_key, name, created_by_kind, created_by_id, created_by_name, created_at)
-		VALUES ($1, $2, $3, '', $3, $4, $5, $6, $7)`, ws, d.ID, domain.DefaultSchema, d.CreatedBy.Kind, d.CreatedBy.ID, d.CreatedBy.Name, d.CreatedAt)
+		VALUES ($1, $2, $3, '', $3, $4, $5, $6, $7)`, ws, d.ID, lake.DefaultSchema, d.CreatedBy.Kind, d.CreatedBy.ID, d.CreatedBy.Name, d.CreatedAt)
 	return err
 }
 
-// InsertDatabase implements domain.DatabaseTx.
-func (t *Tx) InsertDatabase(ctx context.Context, d domain.Database) error {
+// InsertDatabase implements lake.Tx.
+func (t *Tx) InsertDatabase(ctx context.Context, d lake.Database) error {
 	return insertDatabase(ctx, t.conn, t.workspace, d)
 }
 
-// DeleteDatabase implements domain.DatabaseTx. The schema locks prevent new tables in them.
+// DeleteDatabase implements lake.Tx. The schema locks prevent new tables in them.
 func (t *Tx) DeleteDatabase(ctx context.Context, id domain.DatabaseID) error {
 	d, err := t.database(ctx, domain.NotFound("database", id), `id = $2 FOR UPDATE`, id)
 	if err != nil {

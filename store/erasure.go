@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 type erasureRow struct {
@@ -15,41 +16,41 @@ type erasureRow struct {
 	DueAt     time.Time      `db:"due_at"`
 }
 
-func (r erasureRow) toDomain() domain.LakeErasure {
-	return domain.LakeErasure{ID: r.ID, TableID: r.TableID, List: r.List, CreatedAt: r.CreatedAt.UTC(), DueAt: r.DueAt.UTC()}
+func (r erasureRow) toDomain() lake.LakeErasure {
+	return lake.LakeErasure{ID: r.ID, TableID: r.TableID, List: r.List, CreatedAt: r.CreatedAt.UTC(), DueAt: r.DueAt.UTC()}
 }
 
-// InsertLakeErasure implements domain.LakeErasureTx.
-func (t *Tx) InsertLakeErasure(ctx context.Context, e domain.LakeErasure) error {
+// InsertLakeErasure implements lake.Tx.
+func (t *Tx) InsertLakeErasure(ctx context.Context, e lake.LakeErasure) error {
 	return t.exec(ctx, `INSERT INTO lake_erasures (workspace_id, id, table_id, list, created_at, due_at, next_at) VALUES ($1, $2, $3, $4, $5, $6, $6)`,
 		t.workspace, e.ID, e.TableID, e.List, e.CreatedAt, e.DueAt)
 }
 
-// LakeErasure implements domain.LakeErasureTx.
-func (t *Tx) LakeErasure(ctx context.Context, id string) (domain.LakeErasure, error) {
+// LakeErasure implements lake.Tx.
+func (t *Tx) LakeErasure(ctx context.Context, id string) (lake.LakeErasure, error) {
 	var row erasureRow
 	if err := t.get(ctx, &row, `SELECT id, table_id, list, created_at, due_at FROM lake_erasures WHERE workspace_id = $1 AND id = $2`, t.workspace, id); err != nil {
-		return domain.LakeErasure{}, orMissing(err, domain.NotFound("erasure", id))
+		return lake.LakeErasure{}, orMissing(err, domain.NotFound("erasure", id))
 	}
 	return row.toDomain(), nil
 }
 
-// PostponeLakeErasure implements domain.LakeErasureTx.
+// PostponeLakeErasure implements lake.Tx.
 func (t *Tx) PostponeLakeErasure(ctx context.Context, id string, from time.Time) error {
 	return t.exec(ctx, `UPDATE lake_erasures SET failures = failures + 1,
 		next_at = $3::timestamptz + least(power(2, least(failures, 5)), 24) * interval '1 hour' WHERE workspace_id = $1 AND id = $2`, t.workspace, id, from)
 }
 
-// DeleteLakeErasure implements domain.LakeErasureTx.
+// DeleteLakeErasure implements lake.Tx.
 func (t *Tx) DeleteLakeErasure(ctx context.Context, id string) error {
 	return t.exec(ctx, `DELETE FROM lake_erasures WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
 }
 
-func (r refRow) erasure() (domain.ErasureRef, error) {
-	return domain.ErasureRef{Workspace: r.Workspace, ID: r.ID}, nil
+func (r refRow) erasure() (lake.ErasureRef, error) {
+	return lake.ErasureRef{Workspace: r.Workspace, ID: r.ID}, nil
 }
 
-// DueErasures implements domain.LakeSystem.
-func (s *System) DueErasures(ctx context.Context, now time.Time, limit int) ([]domain.ErasureRef, error) {
+// DueErasures implements lake.System.
+func (s *System) DueErasures(ctx context.Context, now time.Time, limit int) ([]lake.ErasureRef, error) {
 	return refs(ctx, s, refRow.erasure, `SELECT workspace_id, id FROM lake_erasures WHERE next_at <= $1 ORDER BY next_at LIMIT $2`, now, limit)
 }

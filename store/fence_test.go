@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/storetest"
 )
@@ -75,20 +76,20 @@ func TestAppOwnsNothing(t *testing.T) {
 func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	s := open(t)
 	one, two := workspace(t, s, "one"), workspace(t, s, "two")
-	jobs := &domain.Jobs{Store: store.For[domain.JobModTx](s), Clock: domain.SystemClock{}}
-	job, err := jobs.Create(t.Context(), one, domain.NewJob{Name: "mine", JobSpec: domain.JobSpec{Command: "true"}}, domain.Idempotency{})
+	jobs := &job.Jobs{Store: store.For[job.Tx](s), Clock: domain.SystemClock{}}
+	j, err := jobs.Create(t.Context(), one, job.NewJob{Name: "mine", JobSpec: job.JobSpec{Command: "true"}}, domain.Idempotency{})
 	require.NoError(t, err)
 
-	_, err = jobs.Get(t.Context(), two, job.ID)
+	_, err = jobs.Get(t.Context(), two, j.ID)
 	require.True(t, domain.IsCode(err, domain.CodeNotFound), "%v", err)
 	name := "theirs"
-	_, err = jobs.Update(t.Context(), two, job.ID, domain.JobChange{Name: &name})
+	_, err = jobs.Update(t.Context(), two, j.ID, job.JobChange{Name: &name})
 	require.True(t, domain.IsCode(err, domain.CodeNotFound), "%v", err)
-	require.True(t, domain.IsCode(jobs.Delete(t.Context(), two, job.ID), domain.CodeNotFound))
-	list, err := jobs.List(t.Context(), two, domain.JobFilter{}, domain.Page{})
+	require.True(t, domain.IsCode(jobs.Delete(t.Context(), two, j.ID), domain.CodeNotFound))
+	list, err := jobs.List(t.Context(), two, job.JobFilter{}, domain.Page{})
 	require.NoError(t, err)
 	require.Empty(t, list.Items)
-	found, err := jobs.ByID(t.Context(), two, []domain.JobID{job.ID})
+	found, err := jobs.ByID(t.Context(), two, []domain.JobID{j.ID})
 	require.NoError(t, err)
 	require.Empty(t, found)
 }

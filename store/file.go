@@ -7,10 +7,11 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
-// InsertFiles implements domain.FileTx.
-func (t *Tx) InsertFiles(ctx context.Context, files []domain.File) error {
+// InsertFiles implements job.Tx.
+func (t *Tx) InsertFiles(ctx context.Context, files []job.File) error {
 	for _, f := range files {
 		hash, err := hex.DecodeString(f.SHA256)
 		if err != nil {
@@ -33,7 +34,7 @@ func (t *Tx) InsertFiles(ctx context.Context, files []domain.File) error {
 	return nil
 }
 
-// FileContents implements domain.FileTx.
+// FileContents implements job.Tx.
 func (t *Tx) FileContents(ctx context.Context, hashes []string) (map[string][]byte, error) {
 	keys := make([][]byte, len(hashes))
 	for i, h := range hashes {

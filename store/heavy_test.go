@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/store"
 )
 
 // heavy is a job with about mib MiB in its tasks.
-func heavy(mib int) (spec domain.JobSpec) {
+func heavy(mib int) (spec job.JobSpec) {
 	for i := range 16 * mib {
-		spec.Tasks = append(spec.Tasks, domain.TaskSpec{Key: fmt.Sprintf("t%d", i), Command: strings.Repeat("x", 64<<10)})
+		spec.Tasks = append(spec.Tasks, job.TaskSpec{Key: fmt.Sprintf("t%d", i), Command: strings.Repeat("x", 64<<10)})
 	}
 	return spec
 }
@@ -37,22 +38,22 @@ func TestListsOfRunsReadNoSpecs(t *testing.T) {
 	ctx := t.Context()
 	spec := heavy(3)
 	spec.MaxConcurrentRuns = 2
-	job := w.job(spec)
+	j := w.job(spec)
 	execute(t, db, `INSERT INTO runs (workspace_id, id, job_id, job_name, spec, parameters, status, run_trigger, started_by_kind, started_by_id, started_by_name, admitted, created_at)
 		SELECT workspace_id, 'run_' || lpad(i::text, 9, '0'), id, name, spec, '[{"name": "A", "value": "1"}]', 'running', 'manual', 'user', 'u', 'u', true, now()
 		FROM jobs, generate_series(1, 20) i`)
 	require.Less(t, allocated(func() {
-		list, err := w.services.Runs.List(ctx, w.admin, domain.RunFilter{JobID: job.ID}, domain.Page{Limit: 200})
+		list, err := w.services.Runs.List(ctx, w.admin, job.RunFilter{JobID: j.ID}, domain.Page{Limit: 200})
 		require.NoError(t, err)
 		require.Len(t, list.Items, 20)
 		head := list.Items[0]
-		require.Equal(t, []domain.Variable{{Name: "A", Value: "1"}}, head.Parameters)
+		require.Equal(t, []job.Variable{{Name: "A", Value: "1"}}, head.Parameters)
 		require.Equal(t, []int{48, 2}, []int{head.TaskCount, head.MaxConcurrentRuns})
 		require.False(t, head.Single())
 		require.Greater(t, head.SpecSize, 3<<20)
 		require.NoError(t, second(w.services.Runs.Get(ctx, w.admin, head.ID)))
-		require.NoError(t, second(w.services.Runs.Latest(ctx, w.admin, []domain.JobID{job.ID})))
-		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error { return second(tx.ActiveRuns(ctx, job.ID)) })
+		require.NoError(t, second(w.services.Runs.Latest(ctx, w.admin, []domain.JobID{j.ID})))
+		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error { return second(tx.ActiveRuns(ctx, j.ID)) })
 	}), uint64(3<<20))
 }
 
@@ -67,7 +68,7 @@ func TestAHeavyPageIsShorter(t *testing.T) {
 	}
 	pages := 0
 	for cursor, more := "", true; more; pages++ {
-		list, err := w.services.Jobs.List(ctx, w.admin, domain.JobFilter{}, domain.Page{Limit: 200, Cursor: cursor})
+		list, err := w.services.Jobs.List(ctx, w.admin, job.JobFilter{}, domain.Page{Limit: 200, Cursor: cursor})
 		require.NoError(t, err)
 		for _, j := range list.Items {
 			require.Len(t, j.Tasks, 48)
@@ -84,10 +85,10 @@ func TestAHeavyPageIsShorter(t *testing.T) {
 	execute(t, db, `INSERT INTO runs (workspace_id, id, job_id, job_name, spec, parameters, status, run_trigger, started_by_kind, started_by_id, started_by_name, admitted, created_at)
 		SELECT $1, 'run_' || i, 'job_1', 'job', '{}', jsonb_build_array(jsonb_build_object('name', 'A', 'value', repeat('x', 3 << 20))), 'success', 'manual', 'user', 'u', 'u', true, now()
 		FROM generate_series(1, 5) i`, w.admin.Workspace())
-	runs, err := w.services.Runs.List(ctx, w.admin, domain.RunFilter{}, domain.Page{})
+	runs, err := w.services.Runs.List(ctx, w.admin, job.RunFilter{}, domain.Page{})
 	require.NoError(t, err)
 	require.Len(t, runs.Items, 2)
-	runs, err = w.services.Runs.List(ctx, w.admin, domain.RunFilter{}, domain.Page{Cursor: runs.Next})
+	runs, err = w.services.Runs.List(ctx, w.admin, job.RunFilter{}, domain.Page{Cursor: runs.Next})
 	require.NoError(t, err)
 	require.Equal(t, domain.RunID("run_3"), runs.Items[0].ID)
 	require.Len(t, runs.Items[0].Parameters[0].Value, 3<<20)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/store"
 )
 
@@ -91,7 +92,7 @@ func TestWhatHasOutlivedItsUse(t *testing.T) {
 	ctx := t.Context()
 	start := w.clock.Now()
 	expires := start.Add(time.Hour)
-	for _, k := range []domain.NewAPIKey{{Name: "ends", ExpiresAt: &expires}, {Name: "stays"}} {
+	for _, k := range []identity.NewAPIKey{{Name: "ends", ExpiresAt: &expires}, {Name: "stays"}} {
 		_, _, err := w.services.APIKeys.Create(ctx, w.admin, k)
 		require.NoError(t, err)
 	}

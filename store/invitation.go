@@ -8,6 +8,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 type invitedRow struct {
@@ -59,7 +60,7 @@ type accountRow struct {
 
 // lockAccount returns the user with the e-mail, and creates a missing one. It waits for a
 // concurrent insert of the user.
-func lockAccount(ctx context.Context, tx *sqlx.Tx, u domain.User) (row accountRow, err error) {
+func lockAccount(ctx context.Context, tx *sqlx.Tx, u identity.User) (row accountRow, err error) {
 	_, err = tx.ExecContext(ctx, `INSERT INTO users (id, email, name, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT (email) DO NOTHING`, u.ID, u.Email, u.Name, u.CreatedAt)
 	if err != nil {
 		return row, err
@@ -79,20 +80,20 @@ func useInvitation(ctx context.Context, tx *sqlx.Tx, a auth.Acceptance) (auth.In
 // enter accepts a user who gave the right password, and sets a first password but never another. An
 // anonymous link sets no password for a user whom a workspace has invited: only that invitation's
 // link may.
-func (r accountRow) enter(ctx context.Context, tx *sqlx.Tx, a auth.Acceptance, named bool) (domain.User, error) {
-	user := domain.User{ID: r.ID, Email: a.User.Email, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}
+func (r accountRow) enter(ctx context.Context, tx *sqlx.Tx, a auth.Acceptance, named bool) (identity.User, error) {
+	user := identity.User{ID: r.ID, Email: a.User.Email, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}
 	if r.Hash != a.Checked {
-		return domain.User{}, domain.Errorf(domain.CodeConflict, "The password of %s was changed at this moment; try again.", user.Email)
+		return identity.User{}, domain.Errorf(domain.CodeConflict, "The password of %s was changed at this moment; try again.", user.Email)
 	}
 	if r.Hash != "" {
 		return user, nil
 	}
 	var invited bool
 	if err := tx.GetContext(ctx, &invited, `SELECT EXISTS (SELECT FROM members WHERE user_id = $1)`, r.ID); err != nil {
-		return domain.User{}, err
+		return identity.User{}, err
 	}
 	if invited && !named {
-		return domain.User{}, domain.Errorf(domain.CodeConflict, "%s is invited already and has no password yet: open the link of that invitation to set it, "+
+		return identity.User{}, domain.Errorf(domain.CodeConflict, "%s is invited already and has no password yet: open the link of that invitation to set it, "+
 			"then open this one again. Or use another e-mail address here.", user.Email)
 	}
 	if a.User.Name != "" {

@@ -13,6 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/store"
 )
 
@@ -30,9 +35,9 @@ type belongings struct {
 	machineAgent domain.AgentID // the machine's agent
 	file         string
 	catalog      domain.DatabaseID
-	table        domain.LakeTable
-	traced       domain.StatementID // of the run
-	fact         domain.LineageFact // of the attempt
+	table        lake.LakeTable
+	traced       domain.StatementID  // of the run
+	fact         lineage.LineageFact // of the attempt
 	upkeep       domain.MaintenanceRunID
 }
 
@@ -41,66 +46,66 @@ func (w *tenant) furnish() belongings {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.connect("s1", 4)
-	job := w.job(domain.JobSpec{Command: "true", Files: []domain.File{{Path: "f", Content: []byte("secret")}}})
+	j := w.job(job.JobSpec{Command: "true", Files: []job.File{{Path: "f", Content: []byte("secret")}}})
 	sealed := w.attempt()
 	writer := w.services.Logs.Writer(w.agent, "s1")
 	w.write(writer, sealed, 0, []byte("secret\n"))
 	require.NoError(w.t, w.exit(sealed, 0))
 	w.seal()
-	run := w.start(job.ID)
+	run := w.start(j.ID)
 	attempt := w.delivered().Attempt.ID
 	w.begin(attempt)
 	w.write(writer, attempt, 0, []byte("secret\n"))
-	key, _, err := w.services.APIKeys.Create(ctx, w.admin, domain.NewAPIKey{Name: "key"})
+	key, _, err := w.services.APIKeys.Create(ctx, w.admin, identity.NewAPIKey{Name: "key"})
 	require.NoError(w.t, err)
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		_, _, _, err := tx.ClaimKey(ctx, "user:me", "key", []byte("hash"))
 		return err
 	})
-	machine := domain.Machine{
-		ID: domain.MachineID("cmp_" + string(w.admin.Workspace())), Kind: domain.KindCompute, Name: "m", AutoStop: domain.AutoStop1h, AgentID: domain.AgentID("agt_m" + string(w.admin.Workspace())), CreatedAt: now, Nodes: 1,
+	m := machine.Machine{
+		ID: domain.MachineID("cmp_" + string(w.admin.Workspace())), Kind: machine.KindCompute, Name: "m", AutoStop: machine.AutoStop1h, AgentID: domain.AgentID("agt_m" + string(w.admin.Workspace())), CreatedAt: now, Nodes: 1,
 	}
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		agent := domain.Agent{ID: machine.AgentID, MachineID: machine.ID, TokenHash: []byte(machine.ID), CreatedAt: now}
-		require.NoError(w.t, tx.InsertMachine(ctx, machine, agent))
-		require.NoError(w.t, tx.SetBootstrap(ctx, agent.ID, []byte("boot"+machine.ID), now.Add(time.Hour)))
-		return tx.SaveMetrics(ctx, machine.ID, domain.MachineMetrics{At: now})
+		agent := machine.Agent{ID: m.AgentID, MachineID: m.ID, TokenHash: []byte(m.ID), CreatedAt: now}
+		require.NoError(w.t, tx.InsertMachine(ctx, m, agent))
+		require.NoError(w.t, tx.SetBootstrap(ctx, agent.ID, []byte("boot"+m.ID), now.Add(time.Hour)))
+		return tx.SaveMetrics(ctx, m.ID, machine.MachineMetrics{At: now})
 	})
 	catalog, table := w.furnishCatalog()
 	traced, fact := w.trace(attempt, run.ID)
 	return belongings{
 		upkeep: w.furnishMaintenance(table),
 		traced: traced, fact: fact, catalog: catalog, table: table,
-		machine: machine.ID, machineAgent: machine.AgentID,
-		ws: w.admin.Workspace(), user: w.admin.UserID(), key: key.ID, agent: w.agentID(), job: job.ID, run: run.ID, attempt: attempt, sealed: sealed,
-		file: job.Files[0].SHA256,
+		machine: m.ID, machineAgent: m.AgentID,
+		ws: w.admin.Workspace(), user: w.admin.UserID(), key: key.ID, agent: w.agentID(), job: j.ID, run: run.ID, attempt: attempt, sealed: sealed,
+		file: j.Files[0].SHA256,
 	}
 }
 
 // furnishCatalog creates a table, and records a read of it.
-func (w *tenant) furnishCatalog() (domain.DatabaseID, domain.LakeTable) {
-	var table domain.LakeTable
+func (w *tenant) furnishCatalog() (domain.DatabaseID, lake.LakeTable) {
+	var table lake.LakeTable
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		d, err := tx.FindDatabase(ctx, domain.DefaultDatabase)
+		d, err := tx.FindDatabase(ctx, lake.DefaultDatabase)
 		require.NoError(w.t, err)
 		table = lakeTable(d.ID, "t")
 		done, err := tx.InsertLakeTable(ctx, table, true)
 		require.NoError(w.t, err)
-		require.Equal(w.t, domain.InsertedNow, done)
-		entry := domain.LineageEntry{At: now, Actor: domain.Actor{Kind: domain.ActorStatement, ID: "stm_1"}, Direction: domain.LineageRead, TableID: table.ID, Database: d.Name, Schema: "public", Name: "t"}
-		require.NoError(w.t, tx.InsertLineage(ctx, []domain.LineageEntry{entry}))
-		require.NoError(w.t, tx.InsertLakeErasure(ctx, domain.LakeErasure{ID: "erasure-" + string(table.ID), TableID: table.ID, CreatedAt: now, DueAt: now}))
-		_, err = tx.KeepLakeAnswer(ctx, "user:me", domain.LakeAnswer{Key: "k", Hash: []byte("h"), Body: []byte("{}")}, now, now)
+		require.Equal(w.t, lake.InsertedNow, done)
+		entry := lake.LineageEntry{At: now, Actor: domain.Actor{Kind: domain.ActorStatement, ID: "stm_1"}, Direction: lake.LineageRead, TableID: table.ID, Database: d.Name, Schema: "public", Name: "t"}
+		require.NoError(w.t, tx.InsertLineage(ctx, []lake.LineageEntry{entry}))
+		require.NoError(w.t, tx.InsertLakeErasure(ctx, lake.LakeErasure{ID: "erasure-" + string(table.ID), TableID: table.ID, CreatedAt: now, DueAt: now}))
+		_, err = tx.KeepLakeAnswer(ctx, "user:me", lake.LakeAnswer{Key: "k", Hash: []byte("h"), Body: []byte("{}")}, now, now)
 		return err
 	})
 	return table.DatabaseID, table
 }
 
-func lakeTable(database domain.DatabaseID, name string) domain.LakeTable {
-	id := domain.NewTableID()
+func lakeTable(database domain.DatabaseID, name string) lake.LakeTable {
+	id := lake.NewTableID()
 	by := domain.Actor{Kind: domain.ActorUser, ID: "usr_1", Name: "me"}
-	return domain.LakeTable{
-		ID: id, Kind: domain.KindTable, DatabaseID: database, Schema: "public", Name: name, UUID: "u", Location: "file:///" + string(id), MetadataLocation: "file:///" + string(id) + "/m",
+	return lake.LakeTable{
+		ID: id, Kind: lake.KindTable, DatabaseID: database, Schema: "public", Name: name, UUID: "u", Location: "file:///" + string(id), MetadataLocation: "file:///" + string(id) + "/m",
 		CreatedBy: by, UpdatedBy: by, CreatedAt: now, UpdatedAt: now,
 	}
 }
@@ -113,8 +118,8 @@ func changed(yes bool, err error) (int, error) {
 	return 0, err
 }
 
-func done(i domain.Inserted, err error) (int, error) {
-	return changed(err == nil && i == domain.InsertedNow, err)
+func done(i lake.Inserted, err error) (int, error) {
+	return changed(err == nil && i == lake.InsertedNow, err)
 }
 
 var (
@@ -170,7 +175,7 @@ var trespasses = map[string]trespass{
 		return one(tx.LockSession(ctx, b.agent))
 	}},
 	"UpdateAgent": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.UpdateAgent(ctx, domain.Agent{ID: b.agent, Name: "mine"}))
+		return none(tx.UpdateAgent(ctx, machine.Agent{ID: b.agent, Name: "mine"}))
 	}},
 	"UpdateAgentToken": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateAgentToken(ctx, b.agent, []byte("x")))
@@ -186,21 +191,21 @@ var trespasses = map[string]trespass{
 		return nothing(tx.JobSpecs(ctx, []domain.JobID{b.job}))
 	}},
 	"UpdateJob": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return one(tx.UpdateJob(ctx, b.job, func(j *domain.Job) error { j.Name = "mine"; return nil }))
+		return one(tx.UpdateJob(ctx, b.job, func(j *job.Job) error { j.Name = "mine"; return nil }))
 	}},
 	"LockJob": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) { return one(tx.LockJob(ctx, b.job)) }},
 	"DeleteJob": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.DeleteJob(ctx, b.job))
 	}},
 	"InsertFiles": {func(err error) bool { return domain.IsCode(err, domain.CodeInvalid) }, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.InsertFiles(ctx, []domain.File{{Path: "f", SHA256: b.file, Size: 6}}))
+		return none(tx.InsertFiles(ctx, []job.File{{Path: "f", SHA256: b.file, Size: 6}}))
 	}},
 	"FileContents": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nothing(tx.FileContents(ctx, []string{b.file}))
 	}},
 	"Run": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) { return one(tx.Run(ctx, b.run)) }},
 	"Runs": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.Runs(ctx, domain.RunFilter{JobID: b.job}, "", 100))
+		return nobody(tx.Runs(ctx, job.RunFilter{JobID: b.job}, "", 100))
 	}},
 	"RunsByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.RunsByID(ctx, []domain.RunID{b.run}))
@@ -221,7 +226,7 @@ var trespasses = map[string]trespass{
 		return nobody(tx.Tasks(ctx, []domain.RunID{b.run}))
 	}},
 	"UpdateRun": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return one(tx.UpdateRun(ctx, b.run, func(r *domain.Run) error { r.Message = "mine"; return nil }))
+		return one(tx.UpdateRun(ctx, b.run, func(r *job.Run) error { r.Message = "mine"; return nil }))
 	}},
 	"RecentRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.RecentRuns(ctx, []domain.JobID{b.job}, nil, 100))
@@ -236,7 +241,7 @@ var trespasses = map[string]trespass{
 		return nobody(tx.Attempts(ctx, []domain.RunID{b.run}))
 	}},
 	"UpdateAttempt": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return one(tx.UpdateAttempt(ctx, b.attempt, func(a *domain.Attempt) error { a.Status = domain.AttemptSuccess; return nil }))
+		return one(tx.UpdateAttempt(ctx, b.attempt, func(a *job.Attempt) error { a.Status = job.AttemptSuccess; return nil }))
 	}},
 	"RequestCancel": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.RequestCancel(ctx, []domain.AttemptID{b.attempt}, now))
@@ -256,7 +261,7 @@ var trespasses = map[string]trespass{
 		return nobody(tx.LogChunks(ctx, b.attempt, 0, 1000))
 	}},
 	"LogNews": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		news, err := tx.LogNews(ctx, []domain.LogWant{{Attempt: b.attempt}}, 1000)
+		news, err := tx.LogNews(ctx, []job.LogWant{{Attempt: b.attempt}}, 1000)
 		return len(news), err
 	}},
 	"LogSegmentAt": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
@@ -294,17 +299,17 @@ var trespasses = map[string]trespass{
 		return 0, err
 	}},
 	"MachineByName": {missing, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
-		return one(tx.MachineByName(ctx, domain.KindCompute, "m"))
+		return one(tx.MachineByName(ctx, machine.KindCompute, "m"))
 	}},
 	"Machines": {noError, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
-		return nobody(tx.Machines(ctx, domain.KindCompute, "", 100))
+		return nobody(tx.Machines(ctx, machine.KindCompute, "", 100))
 	}},
 	"MachinesByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.MachinesByID(ctx, []domain.MachineID{b.machine}))
 	}},
 	"UpdateMachine": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.UpdateMachine(ctx, domain.Machine{
-			ID: b.machine, Name: "mine", AutoStop: domain.AutoStop1h, State: domain.MachineFailed, Desired: domain.MachineStopped, Nodes: 1,
+		return none(tx.UpdateMachine(ctx, machine.Machine{
+			ID: b.machine, Name: "mine", AutoStop: machine.AutoStop1h, State: machine.MachineFailed, Desired: machine.MachineStopped, Nodes: 1,
 		}))
 	}},
 	"DeleteMachine": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
@@ -321,7 +326,7 @@ var trespasses = map[string]trespass{
 		return 0, err
 	}},
 	"SetEngines": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.SetEngines(ctx, b.machineAgent, []domain.Engine{{Name: "mine"}}))
+		return none(tx.SetEngines(ctx, b.machineAgent, []machine.Engine{{Name: "mine"}}))
 	}},
 	"Busy": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		busy, err := tx.Busy(ctx, b.machine)
@@ -337,17 +342,17 @@ var trespasses = map[string]trespass{
 		return nobody(tx.Metrics(ctx, b.machine, time.Time{}, now.Add(time.Hour)))
 	}},
 	"SaveMetrics": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.SaveMetrics(ctx, b.machine, domain.MachineMetrics{At: now}))
+		return none(tx.SaveMetrics(ctx, b.machine, machine.MachineMetrics{At: now}))
 	}},
 	// Inserts that refer to another workspace's row, which does not exist here.
 	"InsertAttempt": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.InsertAttempt(ctx, domain.Attempt{ID: "att_new", RunID: b.run, Number: 9, AgentID: b.agent, Status: domain.AttemptLost, CreatedAt: now}))
+		return none(tx.InsertAttempt(ctx, job.Attempt{ID: "att_new", RunID: b.run, Number: 9, AgentID: b.agent, Status: job.AttemptLost, CreatedAt: now}))
 	}},
 	"InsertAPIKey": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.InsertAPIKey(ctx, domain.APIKey{ID: "key_new", Role: domain.RoleViewer, CreatedBy: b.user, CreatedAt: now}, []byte("h")))
+		return none(tx.InsertAPIKey(ctx, identity.APIKey{ID: "key_new", Role: domain.RoleViewer, CreatedBy: b.user, CreatedAt: now}, []byte("h")))
 	}},
 	"InsertLogSegment": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.InsertLogSegment(ctx, b.attempt, domain.LogSegment{End: 1, Key: "mine"}))
+		return none(tx.InsertLogSegment(ctx, b.attempt, job.LogSegment{End: 1, Key: "mine"}))
 	}},
 }
 
@@ -396,10 +401,10 @@ func TestWorkspacesAreApart(t *testing.T) {
 		})
 	}
 	in(t, s, intruder.admin, func(ctx context.Context, tx *store.Tx) error {
-		jobs, err := tx.Jobs(ctx, domain.JobFilter{}, "", 100)
+		jobs, err := tx.Jobs(ctx, job.JobFilter{}, "", 100)
 		require.Empty(t, jobs)
 		require.NoError(t, err)
-		runs, err := tx.Runs(ctx, domain.RunFilter{}, "", 100)
+		runs, err := tx.Runs(ctx, job.RunFilter{}, "", 100)
 		require.Empty(t, runs)
 		require.NoError(t, err)
 		agents, err := tx.Agents(ctx, "", 100)
@@ -412,13 +417,13 @@ func TestWorkspacesAreApart(t *testing.T) {
 		require.False(t, ready)
 		require.NoError(t, err)
 		o, err := tx.Overview(ctx, now.Add(-time.Hour))
-		require.Equal(t, domain.Overview{Agents: 1}, o)
+		require.Equal(t, identity.Overview{Agents: 1}, o)
 		return err
 	})
 	// A log written under another's attempt id is stored in the writer's own workspace, where no
 	// attempt has that id.
 	in(t, s, intruder.admin, func(ctx context.Context, tx *store.Tx) error {
-		return tx.InsertLog(ctx, []domain.LogAppend{chunkAt(b.attempt, 0, []byte("forged"))})
+		return tx.InsertLog(ctx, []job.LogAppend{chunkAt(b.attempt, 0, []byte("forged"))})
 	})
 	require.Equal(t, "secret\n", string(victim.whole(b.attempt, 0, 100)))
 	require.Equal(t, before, contents(t, db, b.ws), "another workspace's transaction changed something")

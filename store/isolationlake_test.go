@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 )
 
@@ -29,7 +32,7 @@ var lakeTrespasses = map[string]trespass{
 		return nobody(tx.LakeSchemas(ctx, b.catalog, "", true, "", 100))
 	}},
 	"InsertLakeSchema": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return done(tx.InsertLakeSchema(ctx, domain.LakeSchema{DatabaseID: b.catalog, Name: "mine", CreatedAt: now}))
+		return done(tx.InsertLakeSchema(ctx, lake.LakeSchema{DatabaseID: b.catalog, Name: "mine", CreatedAt: now}))
 	}},
 	"LockLakeSchema": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.LockLakeSchema(ctx, b.catalog, "public"))
@@ -54,10 +57,10 @@ var lakeTrespasses = map[string]trespass{
 		return one(tx.LockLakeTable(ctx, b.table.ID))
 	}},
 	"LakeTables": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.LakeTables(ctx, domain.TableFilter{Database: b.catalog}, "", 100))
+		return nobody(tx.LakeTables(ctx, lake.TableFilter{Database: b.catalog}, "", 100))
 	}},
 	"LakeTableNames": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.LakeTableNames(ctx, b.catalog, "public", domain.KindTable, "", 100))
+		return nobody(tx.LakeTableNames(ctx, b.catalog, "public", lake.KindTable, "", 100))
 	}},
 	"LakeTablesByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.LakeTablesByID(ctx, []domain.TableID{b.table.ID}))
@@ -79,7 +82,7 @@ var lakeTrespasses = map[string]trespass{
 		return changed(tx.TurnOfAnother(ctx, b.table.ID, domain.Actor{Kind: domain.ActorAPIKey, ID: "other"}, now))
 	}},
 	"InsertLakeErasure": {failing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.InsertLakeErasure(ctx, domain.LakeErasure{ID: "mine", TableID: b.table.ID}))
+		return none(tx.InsertLakeErasure(ctx, lake.LakeErasure{ID: "mine", TableID: b.table.ID}))
 	}},
 	"LakeErasure": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.LakeErasure(ctx, erasureOf(b)))
@@ -139,13 +142,13 @@ var lakeTrespasses = map[string]trespass{
 		return one(tx.TableAt(ctx, b.table.Location))
 	}},
 	"LakeTablesNamed": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.LakeTablesNamed(ctx, []domain.LakeTableName{{Database: string(b.catalog), Schema: b.table.Schema, Name: b.table.Name}}))
+		return nobody(tx.LakeTablesNamed(ctx, []lake.LakeTableName{{Database: string(b.catalog), Schema: b.table.Schema, Name: b.table.Name}}))
 	}},
 	"LakeTablesAt": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nothing(tx.LakeTablesAt(ctx, []string{b.table.Location}))
 	}},
 	"RenameLakeTable": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		mine, err := tx.FindDatabase(ctx, domain.DefaultDatabase)
+		mine, err := tx.FindDatabase(ctx, lake.DefaultDatabase)
 		if err != nil {
 			return 1, err
 		}
@@ -168,10 +171,10 @@ var lakeTrespasses = map[string]trespass{
 		return len(l.Read) + len(l.Written), err
 	}},
 	"InsertLineageFacts": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.InsertLineageFacts(ctx, []domain.LineageFact{b.fact}))
+		return none(tx.InsertLineageFacts(ctx, []lineage.LineageFact{b.fact}))
 	}},
 	"RetractLineage": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.RetractLineage(ctx, []domain.LineageSource{{Actor: b.fact.Actor, Source: b.fact.Source}}))
+		return none(tx.RetractLineage(ctx, []lineage.LineageSource{{Actor: b.fact.Actor, Source: b.fact.Source}}))
 	}},
 	"Externals": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nothing(tx.Externals(ctx, []string{string(b.fact.TableID)}))
@@ -183,8 +186,8 @@ var lakeTrespasses = map[string]trespass{
 		return nobody(tx.UnresolvedStatements(ctx, b.run))
 	}},
 	"SettleLineage": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.SettleLineage(ctx, domain.LineageSettlement{
-			Statement: b.traced, Columns: map[domain.TableID][]string{b.fact.TableID: {"mine"}}, Removed: []domain.LineageEntry{b.fact.LineageEntry},
+		return none(tx.SettleLineage(ctx, lineage.LineageSettlement{
+			Statement: b.traced, Columns: map[domain.TableID][]string{b.fact.TableID: {"mine"}}, Removed: []lake.LineageEntry{b.fact.LineageEntry},
 		}))
 	}},
 	"LineageCoverage": {noError, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
@@ -192,10 +195,10 @@ var lakeTrespasses = map[string]trespass{
 		return int(c.None + c.Resolved + c.Unresolved), err
 	}},
 	"ProcessesOf": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.ProcessesOf(ctx, []domain.TableID{b.table.ID}, domain.LineageRead, now.Add(time.Hour), 100))
+		return nobody(tx.ProcessesOf(ctx, []domain.TableID{b.table.ID}, lake.LineageRead, now.Add(time.Hour), 100))
 	}},
 	"TablesOf": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.TablesOf(ctx, []domain.ProcessID{domain.ProcessID(b.job), domain.ProcessID(b.traced)}, domain.LineageRead, now.Add(time.Hour), 100))
+		return nobody(tx.TablesOf(ctx, []lineage.ProcessID{lineage.ProcessID(b.job), lineage.ProcessID(b.traced)}, lake.LineageRead, now.Add(time.Hour), 100))
 	}},
 	"LineageTable": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.LineageTable(ctx, b.table.ID, "", now.Add(time.Hour)))
@@ -210,13 +213,13 @@ var lakeTrespasses = map[string]trespass{
 		return one(tx.LockStatement(ctx, b.traced))
 	}},
 	"UpdateStatement": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.UpdateStatement(ctx, domain.Statement{ID: b.traced, State: domain.StatementFailed}, nil))
+		return none(tx.UpdateStatement(ctx, statement.Statement{ID: b.traced, State: statement.StatementFailed}, nil))
 	}},
 	"StatementResult": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.StatementResult(ctx, b.traced))
 	}},
 	"Statements": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.Statements(ctx, domain.StatementFilter{Run: b.run}, "", 100, 1<<20))
+		return nobody(tx.Statements(ctx, statement.StatementFilter{Run: b.run}, "", 100, 1<<20))
 	}},
 }
 

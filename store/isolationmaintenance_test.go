@@ -6,24 +6,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/store"
 )
 
 // furnishMaintenance gives the table a policy, a history, and a waiting run.
-func (w *tenant) furnishMaintenance(table domain.LakeTable) domain.MaintenanceRunID {
-	run := domain.MaintenanceRun{
-		ID: domain.MaintenanceRunID("mnt_" + string(w.admin.Workspace())), TableID: table.ID, DatabaseID: table.DatabaseID, Trigger: domain.TriggerManual, CreatedAt: now, DueAt: now,
-		State: domain.MaintenanceQueued, Todo: []domain.MaintenanceKind{domain.MaintenanceCompact}, LookAt: now,
+func (w *tenant) furnishMaintenance(table lake.LakeTable) domain.MaintenanceRunID {
+	run := maintenance.MaintenanceRun{
+		ID: domain.MaintenanceRunID("mnt_" + string(w.admin.Workspace())), TableID: table.ID, DatabaseID: table.DatabaseID, Trigger: job.TriggerManual, CreatedAt: now, DueAt: now,
+		State: maintenance.MaintenanceQueued, Todo: []maintenance.MaintenanceKind{maintenance.MaintenanceCompact}, LookAt: now,
 	}
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		for _, h := range []domain.MaintenanceHolder{{}, {Database: table.DatabaseID}, {Table: table.ID}} {
+		for _, h := range []maintenance.MaintenanceHolder{{}, {Database: table.DatabaseID}, {Table: table.ID}} {
 			h, err := tx.LockMaintenance(ctx, h)
 			require.NoError(w.t, err)
 			h.NextAt = &now
 			require.NoError(w.t, tx.UpdateMaintenance(ctx, h))
 		}
-		require.NoError(w.t, tx.SetMaintained(ctx, table.ID, domain.Maintained{CompactedAt: &now}))
-		made, err := tx.InsertMaintenanceRuns(ctx, []domain.MaintenanceRun{run})
+		require.NoError(w.t, tx.SetMaintained(ctx, table.ID, maintenance.Maintained{CompactedAt: &now}))
+		made, err := tx.InsertMaintenanceRuns(ctx, []maintenance.MaintenanceRun{run})
 		require.Equal(w.t, 1, made)
 		return err
 	})
@@ -47,27 +50,27 @@ var maintenanceTrespasses = map[string]trespass{
 	}},
 	// A row about another workspace's table refers to a missing table.
 	"LockMaintenance": {failing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return one(tx.LockMaintenance(ctx, domain.MaintenanceHolder{Table: b.table.ID}))
+		return one(tx.LockMaintenance(ctx, maintenance.MaintenanceHolder{Table: b.table.ID}))
 	}},
 	"UpdateMaintenance": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.UpdateMaintenance(ctx, domain.MaintenanceHolder{Table: b.table.ID}))
+		return none(tx.UpdateMaintenance(ctx, maintenance.MaintenanceHolder{Table: b.table.ID}))
 	}},
 	"MaintainedTables": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.MaintainedTables(ctx, domain.MaintenanceHolder{Database: b.catalog}, true, "", 100))
+		return nobody(tx.MaintainedTables(ctx, maintenance.MaintenanceHolder{Database: b.catalog}, true, "", 100))
 	}},
 	"MaintainedByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.MaintainedByID(ctx, []domain.TableID{b.table.ID}))
 	}},
 	"SetMaintained": {failing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.SetMaintained(ctx, b.table.ID, domain.Maintained{}))
+		return none(tx.SetMaintained(ctx, b.table.ID, maintenance.Maintained{}))
 	}},
 	"BeingWritten": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return changed(tx.BeingWritten(ctx, b.table.ID))
 	}},
 	// So does a run for another workspace's table.
 	"InsertMaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		_, err := tx.InsertMaintenanceRuns(ctx, []domain.MaintenanceRun{{
-			ID: "mnt_forged", TableID: b.table.ID, DatabaseID: b.catalog, Trigger: domain.TriggerManual, State: domain.MaintenanceQueued, Todo: []domain.MaintenanceKind{},
+		_, err := tx.InsertMaintenanceRuns(ctx, []maintenance.MaintenanceRun{{
+			ID: "mnt_forged", TableID: b.table.ID, DatabaseID: b.catalog, Trigger: job.TriggerManual, State: maintenance.MaintenanceQueued, Todo: []maintenance.MaintenanceKind{},
 		}})
 		return 0, err
 	}},
@@ -78,10 +81,10 @@ var maintenanceTrespasses = map[string]trespass{
 		return one(tx.LockMaintenanceRun(ctx, b.upkeep))
 	}},
 	"UpdateMaintenanceRun": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.UpdateMaintenanceRun(ctx, domain.MaintenanceRun{ID: b.upkeep, Trigger: domain.TriggerManual, State: domain.MaintenanceFailed}))
+		return none(tx.UpdateMaintenanceRun(ctx, maintenance.MaintenanceRun{ID: b.upkeep, Trigger: job.TriggerManual, State: maintenance.MaintenanceFailed}))
 	}},
 	"MaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		all, err := tx.MaintenanceRuns(ctx, domain.MaintenanceFilter{Table: b.table.ID}, "", 100)
+		all, err := tx.MaintenanceRuns(ctx, maintenance.MaintenanceFilter{Table: b.table.ID}, "", 100)
 		return len(theirs(all, b)), err
 	}},
 	"RunningMaintenance": {noError, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
@@ -94,7 +97,7 @@ var maintenanceTrespasses = map[string]trespass{
 }
 
 // theirs returns the runs that belong to the other workspace.
-func theirs(all []domain.MaintenanceRun, b belongings) (found []domain.MaintenanceRun) {
+func theirs(all []maintenance.MaintenanceRun, b belongings) (found []maintenance.MaintenanceRun) {
 	for _, r := range all {
 		if r.ID == b.upkeep {
 			found = append(found, r)

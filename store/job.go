@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 type jobRow struct {
@@ -34,13 +35,13 @@ type jobRow struct {
 const jobColumns = `id, name, description, spec_size, cron, time_zone, paused, next_at, waiting_since, missed, last_missed_at, sample,
 	created_by_kind, created_by_id, created_by_name, created_at, updated_at`
 
-func (r jobRow) toDomain() (domain.Job, error) {
-	j := domain.Job{
+func (r jobRow) toDomain() (job.Job, error) {
+	j := job.Job{
 		ID: r.ID, Name: r.Name, Description: r.Description, Sample: r.Sample, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, SpecSize: r.SpecSize,
 	}
 	if r.Cron.Valid {
-		j.Schedule = &domain.Schedule{
+		j.Schedule = &job.Schedule{
 			Cron: r.Cron.String, TimeZone: r.TimeZone.String, Paused: r.Paused, NextAt: timePtr(r.NextAt),
 			WaitingSince: timePtr(r.WaitingSince), Missed: r.Missed, LastMissedAt: timePtr(r.LastMissedAt),
 		}
@@ -55,46 +56,46 @@ type wholeJobRow struct {
 }
 
 // scheduleArgs are the schedule's columns, all null without a schedule.
-func scheduleArgs(s *domain.Schedule) []any {
+func scheduleArgs(s *job.Schedule) []any {
 	if s == nil {
 		return []any{nil, nil, false, nil, nil, 0, nil}
 	}
 	return []any{s.Cron, s.TimeZone, s.Paused, s.NextAt, s.WaitingSince, s.Missed, s.LastMissedAt}
 }
 
-func (t *Tx) job(ctx context.Context, id domain.JobID, lock string) (domain.Job, error) {
+func (t *Tx) job(ctx context.Context, id domain.JobID, lock string) (job.Job, error) {
 	var row wholeJobRow
 	if err := t.get(ctx, &row, `SELECT `+jobColumns+`, spec FROM jobs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
-		return domain.Job{}, orMissing(err, domain.NotFound("job", id))
+		return job.Job{}, orMissing(err, domain.NotFound("job", id))
 	}
-	job, err := row.toDomain()
+	j, err := row.toDomain()
 	if err != nil {
-		return job, err
+		return j, err
 	}
-	return job, json.Unmarshal(row.Spec, &job.JobSpec)
+	return j, json.Unmarshal(row.Spec, &j.JobSpec)
 }
 
-// Job implements domain.JobTx.
-func (t *Tx) Job(ctx context.Context, id domain.JobID) (domain.Job, error) { return t.job(ctx, id, "") }
+// Job implements job.Tx.
+func (t *Tx) Job(ctx context.Context, id domain.JobID) (job.Job, error) { return t.job(ctx, id, "") }
 
-// LockJob implements domain.JobTx.
-func (t *Tx) LockJob(ctx context.Context, id domain.JobID) (domain.Job, error) {
+// LockJob implements job.Tx.
+func (t *Tx) LockJob(ctx context.Context, id domain.JobID) (job.Job, error) {
 	return t.job(ctx, id, " FOR UPDATE")
 }
 
-// JobsByID implements domain.JobTx.
-func (t *Tx) JobsByID(ctx context.Context, ids []domain.JobID) ([]domain.Job, error) {
+// JobsByID implements job.Tx.
+func (t *Tx) JobsByID(ctx context.Context, ids []domain.JobID) ([]job.Job, error) {
 	return rows(ctx, t.conn, jobRow.toDomain, `SELECT `+jobColumns+` FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// JobSpecs implements domain.JobTx.
-func (t *Tx) JobSpecs(ctx context.Context, ids []domain.JobID) (map[domain.JobID]domain.JobSpec, error) {
-	return documents[domain.JobID, domain.JobSpec](ctx, t, `SELECT id, spec AS document FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+// JobSpecs implements job.Tx.
+func (t *Tx) JobSpecs(ctx context.Context, ids []domain.JobID) (map[domain.JobID]job.JobSpec, error) {
+	return documents[domain.JobID, job.JobSpec](ctx, t, `SELECT id, spec AS document FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
 }
 
-// Jobs implements domain.JobTx. A search reads the jobs in order until the page is full: a
+// Jobs implements job.Tx. A search reads the jobs in order until the page is full: a
 // workspace has thousands of jobs, not millions.
-func (t *Tx) Jobs(ctx context.Context, f domain.JobFilter, before domain.JobID, limit int) ([]domain.Job, error) {
+func (t *Tx) Jobs(ctx context.Context, f job.JobFilter, before domain.JobID, limit int) ([]job.Job, error) {
 	query := `SELECT ` + jobColumns + ` FROM jobs WHERE workspace_id = $1`
 	args := []any{t.workspace, limit}
 	if before != "" {
@@ -112,8 +113,8 @@ func escapeLike(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s)
 }
 
-// InsertJob implements domain.JobTx.
-func (t *Tx) InsertJob(ctx context.Context, j domain.Job) error {
+// InsertJob implements job.Tx.
+func (t *Tx) InsertJob(ctx context.Context, j job.Job) error {
 	spec, err := json.Marshal(j.JobSpec)
 	if err != nil {
 		return err
@@ -125,30 +126,30 @@ func (t *Tx) InsertJob(ctx context.Context, j domain.Job) error {
 		append(args, j.Sample, j.CreatedBy.Kind, j.CreatedBy.ID, j.CreatedBy.Name, j.CreatedAt, j.UpdatedAt)...)
 }
 
-// UpdateJob implements domain.JobTx.
-func (t *Tx) UpdateJob(ctx context.Context, id domain.JobID, fn func(*domain.Job) error) (domain.Job, error) {
+// UpdateJob implements job.Tx.
+func (t *Tx) UpdateJob(ctx context.Context, id domain.JobID, fn func(*job.Job) error) (job.Job, error) {
 	j, err := t.LockJob(ctx, id)
 	if err != nil {
-		return domain.Job{}, err
+		return job.Job{}, err
 	}
 	if err := fn(&j); err != nil {
-		return domain.Job{}, err
+		return job.Job{}, err
 	}
 	spec, err := json.Marshal(j.JobSpec)
 	if err != nil {
-		return domain.Job{}, err
+		return job.Job{}, err
 	}
 	args := append([]any{t.workspace, id, j.Name, j.Description, string(spec)}, scheduleArgs(j.Schedule)...)
 	return j, t.exec(ctx, `UPDATE jobs SET name = $3, description = $4, spec = $5, cron = $6, time_zone = $7, paused = $8, next_at = $9,
 		waiting_since = $10, missed = $11, last_missed_at = $12, updated_at = $13 WHERE workspace_id = $1 AND id = $2`, append(args, j.UpdatedAt)...)
 }
 
-// DeleteJob implements domain.JobTx.
+// DeleteJob implements job.Tx.
 func (t *Tx) DeleteJob(ctx context.Context, id domain.JobID) error {
 	return t.execOne(ctx, domain.NotFound("job", id), `DELETE FROM jobs WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
 }
 
-// SampleJobs implements domain.JobTx.
+// SampleJobs implements job.Tx.
 func (t *Tx) SampleJobs(ctx context.Context) (ids []domain.JobID, err error) {
 	err = t.sel(ctx, &ids, `SELECT id FROM jobs WHERE workspace_id = $1 AND sample`, t.workspace)
 	return ids, err

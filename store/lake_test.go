@@ -42,7 +42,7 @@ func TestWorkspacesFromBeforeTheCatalog(t *testing.T) {
 			require.Equal(t, byte(7), id.UUIDBytes()[6]>>4, "a UUIDv7")
 			require.Equal(t, byte(2), id.UUIDBytes()[8]>>6)
 			seen[d.ID] = true
-			_, err = tx.LakeSchema(ctx, d.ID, domain.DefaultSchema)
+			_, err = tx.LakeSchema(ctx, d.ID, lake.DefaultSchema)
 			return err
 		})
 	}
@@ -56,7 +56,7 @@ func TestTablesAndSchemasAtOnce(t *testing.T) {
 	files, err := objects.OpenLake(t.Context(), "file://"+t.TempDir(), objects.LakeOptions{})
 	require.NoError(t, err)
 	defer files.Close()
-	catalog := lake.New(lake.Options{Store: store.For[domain.LakeModTx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
+	catalog := lake.New(lake.Options{Store: store.For[lake.Tx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
 	ctx := t.Context()
 	for range 15 {
 		_, err := catalog.CreateSchema(ctx, w.admin, "lake", "s", nil, lake.Key{})
@@ -87,7 +87,7 @@ func TestTablesAndSchemasAtOnce(t *testing.T) {
 		}
 		require.Equal(t, lake.NamespaceNotEmpty, lake.ReasonOf(failed[2]))
 		require.Equal(t, 1, made)
-		require.NoError(t, catalog.Drop(ctx, w.admin, lake.Ref{Database: "lake", Schema: "s", Name: "t"}, domain.KindTable, true, lake.Key{}))
+		require.NoError(t, catalog.Drop(ctx, w.admin, lake.Ref{Database: "lake", Schema: "s", Name: "t"}, lake.KindTable, true, lake.Key{}))
 		require.NoError(t, catalog.DropSchema(ctx, w.admin, "lake", "s", lake.Key{}))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq/pqerror"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 const (
@@ -27,15 +28,15 @@ const (
 		) SELECT * FROM found`
 )
 
-// FindLakeTable is domain.LakeTableTx's in its own transaction, in one round trip. Each connection
+// FindLakeTable is lake.Tx's in its own transaction, in one round trip. Each connection
 // caches its plan, and concurrent callers share one query.
-func (s *Store) FindLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string) (domain.LakeTable, error) {
+func (s *Store) FindLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string) (lake.LakeTable, error) {
 	key := tableName{scope.Workspace(), database, schema, name}
 	row, err := s.tables.get(ctx, key, func(ctx context.Context) (lakeTableRow, error) {
 		return s.oneLakeTable(ctx, execution{scope: scope, name: "find_lake_table", prepare: prepareFind, args: nameArgs(scope, database, schema, name)}, schema+"."+name)
 	})
 	if err != nil {
-		return domain.LakeTable{}, err
+		return lake.LakeTable{}, err
 	}
 	return row.toDomain()
 }
@@ -48,18 +49,18 @@ type tableName struct {
 
 // NoteLakeTable is FindLakeTable. It also records the scope's actor as reader if the kind matches.
 // The record commits asynchronously, but before any later commit, such as the actor's end.
-func (s *Store) NoteLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string, kind domain.TableKind, at time.Time) (domain.LakeTable, error) {
+func (s *Store) NoteLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string, kind lake.TableKind, at time.Time) (lake.LakeTable, error) {
 	actor := scope.Actor()
 	args := append(nameArgs(scope, database, schema, name), string(kind), string(actor.Kind), actor.ID, actor.Name, at)
 	row, err := s.oneLakeTable(ctx, execution{scope: scope, name: "note_lake_table", prepare: prepareNote, args: args, soon: true}, schema+"."+name)
 	if err != nil {
-		return domain.LakeTable{}, err
+		return lake.LakeTable{}, err
 	}
 	return row.toDomain()
 }
 
 func nameArgs(scope domain.Scope, database, schema, name string) []any {
-	return []any{string(scope.Workspace()), database, domain.FoldName(database), domain.FoldName(schema), domain.FoldName(name)}
+	return []any{string(scope.Workspace()), database, lake.FoldName(database), lake.FoldName(schema), lake.FoldName(name)}
 }
 
 // oneLakeTable runs an execution that finds a table, and retries it after a lost connection.

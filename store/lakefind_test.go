@@ -22,7 +22,7 @@ func TestFindingATable(t *testing.T) {
 	files, err := objects.OpenLake(t.Context(), "file://"+t.TempDir(), objects.LakeOptions{})
 	require.NoError(t, err)
 	defer files.Close()
-	catalog := lake.New(lake.Options{Store: store.For[domain.LakeModTx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
+	catalog := lake.New(lake.Options{Store: store.For[lake.Tx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
 	names := []string{"T1", `o'hara`, `a\b`, `x'; DROP TABLE lake_tables; --`, "ü"}
 	made := map[string]domain.TableID{}
 	for _, scope := range []domain.Scope{w.admin, other} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 type lakeSchemaRow struct {
@@ -21,35 +22,35 @@ type lakeSchemaRow struct {
 const selectLakeSchemas = `SELECT database_id, name, properties, created_by_kind, created_by_id, created_by_name, created_at FROM lake_schemas
 	WHERE workspace_id = $1 AND database_id = $2 AND `
 
-func (r lakeSchemaRow) toDomain() (domain.LakeSchema, error) {
-	l := domain.LakeSchema{
+func (r lakeSchemaRow) toDomain() (lake.LakeSchema, error) {
+	l := lake.LakeSchema{
 		DatabaseID: r.DatabaseID, Name: r.Name, CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName},
 		CreatedAt: r.CreatedAt.UTC(),
 	}
 	return l, json.Unmarshal(r.Properties, &l.Properties)
 }
 
-func (t *Tx) lakeSchema(ctx context.Context, database domain.DatabaseID, name, lock string) (domain.LakeSchema, error) {
+func (t *Tx) lakeSchema(ctx context.Context, database domain.DatabaseID, name, lock string) (lake.LakeSchema, error) {
 	var row lakeSchemaRow
-	if err := t.get(ctx, &row, selectLakeSchemas+`key = $3 `+lock, t.workspace, database, domain.FoldName(name)); err != nil {
-		return domain.LakeSchema{}, orMissing(err, domain.NotFound("schema", name))
+	if err := t.get(ctx, &row, selectLakeSchemas+`key = $3 `+lock, t.workspace, database, lake.FoldName(name)); err != nil {
+		return lake.LakeSchema{}, orMissing(err, domain.NotFound("schema", name))
 	}
 	return row.toDomain()
 }
 
-// LakeSchema implements domain.LakeSchemaTx.
-func (t *Tx) LakeSchema(ctx context.Context, database domain.DatabaseID, name string) (domain.LakeSchema, error) {
+// LakeSchema implements lake.Tx.
+func (t *Tx) LakeSchema(ctx context.Context, database domain.DatabaseID, name string) (lake.LakeSchema, error) {
 	return t.lakeSchema(ctx, database, name, "")
 }
 
-// LockLakeSchema implements domain.LakeSchemaTx.
-func (t *Tx) LockLakeSchema(ctx context.Context, database domain.DatabaseID, name string) (domain.LakeSchema, error) {
+// LockLakeSchema implements lake.Tx.
+func (t *Tx) LockLakeSchema(ctx context.Context, database domain.DatabaseID, name string) (lake.LakeSchema, error) {
 	return t.lakeSchema(ctx, database, name, "FOR UPDATE")
 }
 
-// LakeSchemas implements domain.LakeSchemaTx.
-func (t *Tx) LakeSchemas(ctx context.Context, database domain.DatabaseID, parent string, all bool, after string, limit int) ([]domain.LakeSchema, error) {
-	parent, after = domain.FoldName(parent), domain.FoldName(after)
+// LakeSchemas implements lake.Tx.
+func (t *Tx) LakeSchemas(ctx context.Context, database domain.DatabaseID, parent string, all bool, after string, limit int) ([]lake.LakeSchema, error) {
+	parent, after = lake.FoldName(parent), lake.FoldName(after)
 	if all {
 		return rows(ctx, t.conn, lakeSchemaRow.toDomain, selectLakeSchemas+`key > $3 AND ($4 = '' OR starts_with(key, $4 || '.')) ORDER BY key LIMIT $5`,
 			t.workspace, database, after, parent, limit)
@@ -64,19 +65,19 @@ type inserted struct {
 	Made   bool `db:"made"`
 }
 
-func (i inserted) toDomain() domain.Inserted {
+func (i inserted) toDomain() lake.Inserted {
 	switch {
 	case !i.Parent:
-		return domain.InsertedNowhere
+		return lake.InsertedNowhere
 	case !i.Made:
-		return domain.InsertedNot
+		return lake.InsertedNot
 	}
-	return domain.InsertedNow
+	return lake.InsertedNow
 }
 
-// InsertLakeSchema implements domain.LakeSchemaTx. The parent is a schema, or the database for the
+// InsertLakeSchema implements lake.Tx. The parent is a schema, or the database for the
 // first level. Its row is locked until the transaction ends.
-func (t *Tx) InsertLakeSchema(ctx context.Context, l domain.LakeSchema) (domain.Inserted, error) {
+func (t *Tx) InsertLakeSchema(ctx context.Context, l lake.LakeSchema) (lake.Inserted, error) {
 	properties, err := json.Marshal(l.Properties)
 	if err != nil {
 		return 0, err
@@ -94,30 +95,30 @@ func (t *Tx) InsertLakeSchema(ctx context.Context, l domain.LakeSchema) (domain.
 			INSERT INTO lake_schemas (workspace_id, database_id, key, parent_key, name, properties, created_by_kind, created_by_id, created_by_name, created_at)
 			SELECT $1, $2, $3, $4, prefix || $5, $6, $7, $8, $9, $10 FROM parent ON CONFLICT DO NOTHING RETURNING 1
 		) SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM made) AS made`,
-		t.workspace, l.DatabaseID, domain.FoldName(l.Name), domain.FoldName(above), level, string(properties), l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name,
+		t.workspace, l.DatabaseID, lake.FoldName(l.Name), lake.FoldName(above), level, string(properties), l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name,
 		l.CreatedAt)
 	return done.toDomain(), err
 }
 
-// SetLakeSchemaProperties implements domain.LakeSchemaTx.
+// SetLakeSchemaProperties implements lake.Tx.
 func (t *Tx) SetLakeSchemaProperties(ctx context.Context, database domain.DatabaseID, name string, properties map[string]string) error {
 	body, err := json.Marshal(properties)
 	if err != nil {
 		return err
 	}
 	return t.execOne(ctx, domain.NotFound("schema", name), `UPDATE lake_schemas SET properties = $4 WHERE workspace_id = $1 AND database_id = $2 AND key = $3`,
-		t.workspace, database, domain.FoldName(name), string(body))
+		t.workspace, database, lake.FoldName(name), string(body))
 }
 
-// LakeSchemaEmpty implements domain.LakeSchemaTx.
+// LakeSchemaEmpty implements lake.Tx.
 func (t *Tx) LakeSchemaEmpty(ctx context.Context, database domain.DatabaseID, name string) (empty bool, err error) {
 	err = t.get(ctx, &empty, `SELECT NOT EXISTS (SELECT FROM lake_tables WHERE workspace_id = $1 AND database_id = $2 AND schema_key = $3 AND dropped_at IS NULL)
-		AND NOT EXISTS (SELECT FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND parent_key = $3)`, t.workspace, database, domain.FoldName(name))
+		AND NOT EXISTS (SELECT FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND parent_key = $3)`, t.workspace, database, lake.FoldName(name))
 	return empty, err
 }
 
-// DeleteLakeSchema implements domain.LakeSchemaTx.
+// DeleteLakeSchema implements lake.Tx.
 func (t *Tx) DeleteLakeSchema(ctx context.Context, database domain.DatabaseID, name string) error {
 	return t.execOne(ctx, domain.NotFound("schema", name), `DELETE FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND key = $3`,
-		t.workspace, database, domain.FoldName(name))
+		t.workspace, database, lake.FoldName(name))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq/pqerror"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 // The swap of a pointer, alone and with its audit row in one statement.
@@ -31,22 +32,22 @@ const (
 		) SELECT EXISTS (SELECT FROM swapped)`
 )
 
-func swapArgs(ws domain.WorkspaceID, l domain.LakeTable, old string) []any {
+func swapArgs(ws domain.WorkspaceID, l lake.LakeTable, old string) []any {
 	snapshot, at, operation := snapshotArgs(l.Snapshot)
 	return []any{
-		string(ws), string(l.ID), string(l.DatabaseID), domain.FoldName(l.Schema), domain.FoldName(l.Name), old, l.Location, l.MetadataLocation, l.Version, l.FormatVersion,
+		string(ws), string(l.ID), string(l.DatabaseID), lake.FoldName(l.Schema), lake.FoldName(l.Name), old, l.Location, l.MetadataLocation, l.Version, l.FormatVersion,
 		snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles, string(l.UpdatedBy.Kind), l.UpdatedBy.ID, l.UpdatedBy.Name, l.UpdatedAt, l.UUID, l.Registered,
 		l.DeleteFiles, l.DeletedRows, l.Snapshots, l.ExpirableAt,
 	}
 }
 
-// SwapLakeTable implements domain.LakeTableTx.
-func (t *Tx) SwapLakeTable(ctx context.Context, l domain.LakeTable, old string) (swapped bool, err error) {
+// SwapLakeTable implements lake.Tx.
+func (t *Tx) SwapLakeTable(ctx context.Context, l lake.LakeTable, old string) (swapped bool, err error) {
 	err = t.get(prepared(ctx), &swapped, swapLakeTable, swapArgs(t.workspace, l, old)...)
 	return swapped, err
 }
 
-// FenceLakeTable implements domain.LakeTableTx.
+// FenceLakeTable implements lake.Tx.
 func (t *Tx) FenceLakeTable(ctx context.Context, id domain.TableID, old string, version int) (fenced bool, err error) {
 	err = t.get(ctx, &fenced, `WITH fenced AS (
 			UPDATE lake_tables SET version = $4 WHERE workspace_id = $1 AND id = $2 AND metadata_location = $3 AND version < $4 RETURNING 1
@@ -54,10 +55,10 @@ func (t *Tx) FenceLakeTable(ctx context.Context, id domain.TableID, old string, 
 	return fenced, err
 }
 
-// SwapLakeTable is domain.LakeTableTx's with an audit row, in its own transaction and one round
+// SwapLakeTable is lake.Tx's with an audit row, in its own transaction and one round
 // trip. After an error that is not the database's answer, the outcome is open and the swap may
 // still happen.
-func (s *Store) SwapLakeTable(ctx context.Context, scope domain.Scope, l domain.LakeTable, old string, e domain.AuditEvent) (swapped bool, err error) {
+func (s *Store) SwapLakeTable(ctx context.Context, scope domain.Scope, l lake.LakeTable, old string, e domain.AuditEvent) (swapped bool, err error) {
 	if err := scope.Valid(); err != nil {
 		return false, err
 	}
@@ -71,7 +72,7 @@ func (s *Store) SwapLakeTable(ctx context.Context, scope domain.Scope, l domain.
 	}
 }
 
-// LockLocations implements domain.LakeTableTx.
+// LockLocations implements lake.Tx.
 func (t *Tx) LockLocations(ctx context.Context) error {
 	return t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('lake_locations:' || $1, 0))`, t.workspace)
 }

@@ -25,7 +25,7 @@ func TestSwapInOneStatement(t *testing.T) {
 	files, err := objects.OpenLake(t.Context(), "file://"+t.TempDir(), objects.LakeOptions{})
 	require.NoError(t, err)
 	defer files.Close()
-	catalog := lake.New(lake.Options{Store: store.For[domain.LakeModTx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
+	catalog := lake.New(lake.Options{Store: store.For[lake.Tx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
 	made, err := catalog.Create(t.Context(), w.admin, "lake", "public", lake.NewTable{Name: "T", Schema: json.RawMessage(`{"type":"struct","fields":[]}`)}, lake.Key{})
 	require.NoError(t, err)
 	row := made.Table
@@ -36,20 +36,20 @@ func TestSwapInOneStatement(t *testing.T) {
 		e.Actor.Name = `o'hara \ ü`
 		return e
 	}
-	next := func(from domain.LakeTable) domain.LakeTable {
+	next := func(from lake.LakeTable) lake.LakeTable {
 		from.Version++
 		from.MetadataLocation = fmt.Sprintf(`file:///it's/a\path/%d`, from.Version)
 		from.UpdatedBy, from.UpdatedAt = domain.Actor{Kind: domain.ActorUser, ID: "usr_9", Name: "nine"}, w.clock.Now().Add(time.Minute)
 		return from
 	}
-	nobody := func(what string, scope domain.Scope, l domain.LakeTable, old string) {
+	nobody := func(what string, scope domain.Scope, l lake.LakeTable, old string) {
 		e := event()
 		done, err := s.SwapLakeTable(t.Context(), scope, l, old, e)
 		require.NoError(t, err, what)
 		require.False(t, done, what)
 		require.Zero(t, count(t, db, `SELECT count(*) FROM audit_events WHERE id = $1`, e.ID), what)
 	}
-	swap := func(l domain.LakeTable) {
+	swap := func(l lake.LakeTable) {
 		t.Helper()
 		e := event()
 		done, err := s.SwapLakeTable(t.Context(), w.admin, l, row.MetadataLocation, e)
@@ -67,7 +67,7 @@ func TestSwapInOneStatement(t *testing.T) {
 	}
 	rows, bytes, filesCount := int64(1<<40), int64(2), int64(3)
 	full := next(row)
-	full.Snapshot = &domain.TableSnapshot{ID: -1 << 62, At: w.clock.Now(), Operation: "append"}
+	full.Snapshot = &lake.TableSnapshot{ID: -1 << 62, At: w.clock.Now(), Operation: "append"}
 	full.RowCount, full.DataBytes, full.DataFiles = &rows, &bytes, &filesCount
 	swap(full)
 	bare := next(row)
@@ -93,7 +93,7 @@ func TestSwapInOneStatement(t *testing.T) {
 	in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error { return tx.InsertAudit(ctx, twice) })
 	_, err = s.SwapLakeTable(t.Context(), w.admin, next(row), row.MetadataLocation, twice)
 	require.Error(t, err, "the audit row is there already")
-	require.NoError(t, catalog.Drop(t.Context(), w.admin, lake.Ref{Database: "lake", Schema: "public", Name: "t"}, domain.KindTable, false, lake.Key{}))
+	require.NoError(t, catalog.Drop(t.Context(), w.admin, lake.Ref{Database: "lake", Schema: "public", Name: "t"}, lake.KindTable, false, lake.Key{}))
 	nobody("a dropped one", w.admin, next(row), row.MetadataLocation)
 }
 
@@ -105,7 +105,7 @@ func TestSwapsAtOnce(t *testing.T) {
 	files, err := objects.OpenLake(t.Context(), "file://"+t.TempDir(), objects.LakeOptions{})
 	require.NoError(t, err)
 	defer files.Close()
-	catalog := lake.New(lake.Options{Store: store.For[domain.LakeModTx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
+	catalog := lake.New(lake.Options{Store: store.For[lake.Tx](s), Quick: s, System: s.System(), Files: files, Clock: w.clock})
 	made, err := catalog.Create(t.Context(), w.admin, "lake", "public", lake.NewTable{Name: "t", Schema: json.RawMessage(`{"type":"struct","fields":[]}`)}, lake.Key{})
 	require.NoError(t, err)
 	few, err := store.Open(t.Context(), dsn, store.Options{MaxConns: 2})
@@ -142,17 +142,17 @@ func TestReadingIsNoted(t *testing.T) {
 	for _, actor := range []domain.Actor{process, w.statement("SELECT", run), w.statement("SELECT", "")} {
 		scope := domain.NewScope(w.admin.Workspace(), actor, domain.RoleEditor)
 		for range 2 {
-			row, err := w.store.NoteLakeTable(t.Context(), scope, "LAKE", "Public", "T", domain.KindTable, w.clock.Now())
+			row, err := w.store.NoteLakeTable(t.Context(), scope, "LAKE", "Public", "T", lake.KindTable, w.clock.Now())
 			require.NoError(t, err)
 			require.Equal(t, id, row.ID)
 		}
-		row, err := w.store.NoteLakeTable(t.Context(), scope, "lake", "public", "t", domain.KindView, w.clock.Now())
+		row, err := w.store.NoteLakeTable(t.Context(), scope, "lake", "public", "t", lake.KindView, w.clock.Now())
 		require.NoError(t, err)
-		require.Equal(t, domain.KindTable, row.Kind)
-		_, err = w.store.NoteLakeTable(t.Context(), scope, "lake", "public", "none", domain.KindTable, w.clock.Now())
+		require.Equal(t, lake.KindTable, row.Kind)
+		_, err = w.store.NoteLakeTable(t.Context(), scope, "lake", "public", "none", lake.KindTable, w.clock.Now())
 		require.True(t, domain.IsCode(err, domain.CodeNotFound), "%v", err)
 		twin := actor // differs only in the direction
-		w.note(twin, domain.LineageWritten, "t", 0)
+		w.note(twin, lake.LineageWritten, "t", 0)
 	}
 	db := superuser(t, w.dsn)
 	require.Equal(t, 3, count(t, db, `SELECT count(*) FROM lineage WHERE direction = 'read'`))

@@ -10,11 +10,12 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 type lakeTableRow struct {
 	ID               domain.TableID    `db:"id"`
-	Kind             domain.TableKind  `db:"kind"`
+	Kind             lake.TableKind    `db:"kind"`
 	DatabaseID       domain.DatabaseID `db:"database_id"`
 	Database         string            `db:"database"`
 	Schema           string            `db:"schema"`
@@ -53,8 +54,8 @@ const selectLakeTables = `SELECT t.id, t.kind, t.database_id, COALESCE(d.name, '
 	t.created_by_name, t.updated_by_kind, t.updated_by_id, t.updated_by_name, t.created_at, t.updated_at, t.dropped_at, t.purge, t.purge_after
 	FROM lake_tables t LEFT JOIN databases d ON d.workspace_id = t.workspace_id AND d.id = t.database_id WHERE t.workspace_id = $1 AND `
 
-func (r lakeTableRow) toDomain() (domain.LakeTable, error) {
-	t := domain.LakeTable{
+func (r lakeTableRow) toDomain() (lake.LakeTable, error) {
+	t := lake.LakeTable{
 		ID: r.ID, Kind: r.Kind, DatabaseID: r.DatabaseID, Database: r.Database, Schema: r.Schema, Name: r.Name, UUID: r.UUID, Location: r.Location,
 		MetadataLocation: r.MetadataLocation, Version: r.Version, FormatVersion: r.FormatVersion, Registered: r.Registered,
 		RowCount: intPtr(r.RowCount), DataBytes: intPtr(r.DataBytes), DataFiles: intPtr(r.DataFiles),
@@ -64,7 +65,7 @@ func (r lakeTableRow) toDomain() (domain.LakeTable, error) {
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), DroppedAt: timePtr(r.DroppedAt), Purge: r.Purge, PurgeAfter: timePtr(r.PurgeAfter),
 	}
 	if r.SnapshotID.Valid {
-		t.Snapshot = &domain.TableSnapshot{ID: r.SnapshotID.Int64, At: r.SnapshotAt.Time.UTC(), Operation: r.Operation}
+		t.Snapshot = &lake.TableSnapshot{ID: r.SnapshotID.Int64, At: r.SnapshotAt.Time.UTC(), Operation: r.Operation}
 	}
 	return t, nil
 }
@@ -76,32 +77,32 @@ func intPtr(n sql.NullInt64) *int64 {
 	return &n.Int64
 }
 
-func (t *Tx) lakeTable(ctx context.Context, missing error, where string, args ...any) (domain.LakeTable, error) {
+func (t *Tx) lakeTable(ctx context.Context, missing error, where string, args ...any) (lake.LakeTable, error) {
 	var row lakeTableRow
 	if err := t.get(ctx, &row, selectLakeTables+where, append([]any{t.workspace}, args...)...); err != nil {
-		return domain.LakeTable{}, orMissing(err, missing)
+		return lake.LakeTable{}, orMissing(err, missing)
 	}
 	return row.toDomain()
 }
 
-// FindLakeTable implements domain.LakeTableTx.
-func (t *Tx) FindLakeTable(ctx context.Context, database, schema, name string) (domain.LakeTable, error) {
+// FindLakeTable implements lake.Tx.
+func (t *Tx) FindLakeTable(ctx context.Context, database, schema, name string) (lake.LakeTable, error) {
 	return t.lakeTable(prepared(ctx), domain.NotFound("table", schema+"."+name),
-		findByName, database, domain.FoldName(database), domain.FoldName(schema), domain.FoldName(name))
+		findByName, database, lake.FoldName(database), lake.FoldName(schema), lake.FoldName(name))
 }
 
-// LakeTable implements domain.LakeTableTx.
-func (t *Tx) LakeTable(ctx context.Context, id domain.TableID) (domain.LakeTable, error) {
+// LakeTable implements lake.Tx.
+func (t *Tx) LakeTable(ctx context.Context, id domain.TableID) (lake.LakeTable, error) {
 	return t.lakeTable(ctx, domain.NotFound("table", id), `t.id = $2`, id)
 }
 
-// LockLakeTable implements domain.LakeTableTx.
-func (t *Tx) LockLakeTable(ctx context.Context, id domain.TableID) (domain.LakeTable, error) {
+// LockLakeTable implements lake.Tx.
+func (t *Tx) LockLakeTable(ctx context.Context, id domain.TableID) (lake.LakeTable, error) {
 	return t.lakeTable(ctx, domain.NotFound("table", id), `t.id = $2 FOR UPDATE OF t`, id)
 }
 
-// LakeTables implements domain.LakeTableTx. Each kind is read in the order of an index.
-func (t *Tx) LakeTables(ctx context.Context, f domain.TableFilter, after domain.TableID, limit int) ([]domain.LakeTable, error) {
+// LakeTables implements lake.Tx. Each kind is read in the order of an index.
+func (t *Tx) LakeTables(ctx context.Context, f lake.TableFilter, after domain.TableID, limit int) ([]lake.LakeTable, error) {
 	args := []any{t.workspace, after, limit}
 	where := `t.id > $2 AND t.dropped_at IS NULL`
 	if f.Dropped {
@@ -115,7 +116,7 @@ func (t *Tx) LakeTables(ctx context.Context, f domain.TableFilter, after domain.
 		also("database_id", f.Database)
 	}
 	if f.Schema != "" {
-		also("schema_key", domain.FoldName(f.Schema))
+		also("schema_key", lake.FoldName(f.Schema))
 	}
 	if f.Kind != "" {
 		also("kind", f.Kind)
@@ -125,20 +126,20 @@ func (t *Tx) LakeTables(ctx context.Context, f domain.TableFilter, after domain.
 	return rows(ctx, t.conn, lakeTableRow.toDomain, each+` UNION ALL `+strings.Replace(each, `'table'`, `'view'`, 1)+` ORDER BY id LIMIT $3`, args...)
 }
 
-// LakeTableNames implements domain.LakeTableTx.
-func (t *Tx) LakeTableNames(ctx context.Context, db domain.DatabaseID, schema string, kind domain.TableKind, after string, limit int) (names []string, err error) {
+// LakeTableNames implements lake.Tx.
+func (t *Tx) LakeTableNames(ctx context.Context, db domain.DatabaseID, schema string, kind lake.TableKind, after string, limit int) (names []string, err error) {
 	err = t.sel(ctx, &names, `SELECT name FROM lake_tables WHERE workspace_id = $1 AND database_id = $2 AND schema_key = $3 AND kind = $4 AND name_key > $5
-		AND dropped_at IS NULL ORDER BY name_key LIMIT $6`, t.workspace, db, domain.FoldName(schema), kind, domain.FoldName(after), limit)
+		AND dropped_at IS NULL ORDER BY name_key LIMIT $6`, t.workspace, db, lake.FoldName(schema), kind, lake.FoldName(after), limit)
 	return names, err
 }
 
-// LakeTablesByID implements domain.LakeTableTx.
-func (t *Tx) LakeTablesByID(ctx context.Context, ids []domain.TableID) ([]domain.LakeTable, error) {
+// LakeTablesByID implements lake.Tx.
+func (t *Tx) LakeTablesByID(ctx context.Context, ids []domain.TableID) ([]lake.LakeTable, error) {
 	return rows(ctx, t.conn, lakeTableRow.toDomain, selectLakeTables+`t.id = ANY($2)`, t.workspace, texts(ids))
 }
 
 // snapshotArgs are the columns of a snapshot.
-func snapshotArgs(s *domain.TableSnapshot) (id *int64, at *time.Time, operation string) {
+func snapshotArgs(s *lake.TableSnapshot) (id *int64, at *time.Time, operation string) {
 	if s == nil {
 		return nil, nil, ""
 	}
@@ -148,12 +149,12 @@ func snapshotArgs(s *domain.TableSnapshot) (id *int64, at *time.Time, operation 
 // holdSchema reads the schema of $2 and $3, and locks it against a drop until the transaction ends.
 const holdSchema = `SELECT name FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND key = $3 FOR KEY SHARE`
 
-// InsertLakeTable implements domain.LakeTableTx. Locations that the catalog chooses contain the
+// InsertLakeTable implements lake.Tx. Locations that the catalog chooses contain the
 // table's new id, so they cannot overlap others.
-func (t *Tx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chosen bool) (domain.Inserted, error) {
+func (t *Tx) InsertLakeTable(ctx context.Context, l lake.LakeTable, chosen bool) (lake.Inserted, error) {
 	if chosen {
 		if free, err := t.locationFree(ctx, l.ID, l.Location); err != nil || !free {
-			return domain.InsertedOverlaid, err
+			return lake.InsertedOverlaid, err
 		}
 	}
 	snapshot, at, operation := snapshotArgs(l.Snapshot)
@@ -168,7 +169,7 @@ func (t *Tx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chosen boo
 		), placed AS (INSERT INTO lake_locations AS l (workspace_id, location, table_id) SELECT $1, $9, id FROM made
 			ON CONFLICT (workspace_id, location) DO UPDATE SET property = false WHERE l.table_id = excluded.table_id)
 		SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM made) AS made`,
-		t.workspace, l.DatabaseID, domain.FoldName(l.Schema), l.ID, l.Kind, l.Name, domain.FoldName(l.Name), l.UUID, l.Location, l.MetadataLocation, l.Version,
+		t.workspace, l.DatabaseID, lake.FoldName(l.Schema), l.ID, l.Kind, l.Name, lake.FoldName(l.Name), l.UUID, l.Location, l.MetadataLocation, l.Version,
 		l.FormatVersion, l.Registered, snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles, l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name, l.CreatedAt,
 		l.DeleteFiles, l.DeletedRows, l.Snapshots, l.ExpirableAt)
 	return done.toDomain(), err
@@ -200,12 +201,12 @@ func (t *Tx) locationFree(ctx context.Context, id domain.TableID, location strin
 	return free, err
 }
 
-// TakeLocation implements domain.LakeTableTx.
+// TakeLocation implements lake.Tx.
 func (t *Tx) TakeLocation(ctx context.Context, id domain.TableID, location string) (bool, error) {
 	return t.reserve(ctx, id, location, false)
 }
 
-// TakePath implements domain.LakeTableTx.
+// TakePath implements lake.Tx.
 func (t *Tx) TakePath(ctx context.Context, id domain.TableID, directory string) (bool, error) {
 	return t.reserve(ctx, id, directory, true)
 }
@@ -220,13 +221,13 @@ func (t *Tx) reserve(ctx context.Context, id domain.TableID, location string, pr
 		ON CONFLICT (workspace_id, location) DO UPDATE SET property = l.property AND excluded.property`, t.workspace, location, id, property)
 }
 
-// TableLocations implements domain.LakeTableTx.
+// TableLocations implements lake.Tx.
 func (t *Tx) TableLocations(ctx context.Context, id domain.TableID) (found []string, err error) {
 	err = t.sel(ctx, &found, `SELECT location FROM lake_locations WHERE workspace_id = $1 AND table_id = $2 ORDER BY location`, t.workspace, id)
 	return found, err
 }
 
-// AdoptLakeTable implements domain.LakeTableTx. The heir's row may be inserted after it, in the
+// AdoptLakeTable implements lake.Tx. The heir's row may be inserted after it, in the
 // same transaction.
 func (t *Tx) AdoptLakeTable(ctx context.Context, id, heir domain.TableID) error {
 	if err := t.exec(ctx, `SET CONSTRAINTS lake_locations_owner DEFERRED`); err != nil {
@@ -240,7 +241,7 @@ func (t *Tx) AdoptLakeTable(ctx context.Context, id, heir domain.TableID) error 
 	return t.ForgetLakeTable(ctx, id)
 }
 
-// LocationOwners implements domain.LakeTableTx.
+// LocationOwners implements lake.Tx.
 func (t *Tx) LocationOwners(ctx context.Context, locations []string) (map[string]domain.TableID, error) {
 	var found []struct {
 		Location string         `db:"location"`
@@ -254,20 +255,20 @@ func (t *Tx) LocationOwners(ctx context.Context, locations []string) (map[string
 	return owners, err
 }
 
-// TableAt implements domain.LakeTableTx.
-func (t *Tx) TableAt(ctx context.Context, location string) (domain.LakeTable, error) {
+// TableAt implements lake.Tx.
+func (t *Tx) TableAt(ctx context.Context, location string) (lake.LakeTable, error) {
 	return t.lakeTable(ctx, domain.NotFound("table", location),
 		`t.id = (SELECT table_id FROM lake_locations WHERE workspace_id = $1 AND location = $2 AND NOT property)`, location)
 }
 
-// LakeTablesNamed implements domain.LakeTableTx.
-func (t *Tx) LakeTablesNamed(ctx context.Context, names []domain.LakeTableName) ([]domain.LakeTable, error) {
+// LakeTablesNamed implements lake.Tx.
+func (t *Tx) LakeTablesNamed(ctx context.Context, names []lake.LakeTableName) ([]lake.LakeTable, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
 	databases, keys, schemas, tables := make([]string, len(names)), make([]string, len(names)), make([]string, len(names)), make([]string, len(names))
 	for i, n := range names {
-		databases[i], keys[i], schemas[i], tables[i] = n.Database, domain.FoldName(n.Database), domain.FoldName(n.Schema), domain.FoldName(n.Name)
+		databases[i], keys[i], schemas[i], tables[i] = n.Database, lake.FoldName(n.Database), lake.FoldName(n.Schema), lake.FoldName(n.Name)
 	}
 	return rows(ctx, t.conn, lakeTableRow.toDomain, `WITH named AS (
 			SELECT DISTINCT b.id, n.schema_key, n.name_key FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS n (database, key, schema_key, name_key)
@@ -276,8 +277,8 @@ func (t *Tx) LakeTablesNamed(ctx context.Context, names []domain.LakeTableName) 
 		t.workspace, pq.Array(databases), pq.Array(keys), pq.Array(schemas), pq.Array(tables))
 }
 
-// LakeTablesAt implements domain.LakeTableTx.
-func (t *Tx) LakeTablesAt(ctx context.Context, locations []string) (map[string]domain.LakeTable, error) {
+// LakeTablesAt implements lake.Tx.
+func (t *Tx) LakeTablesAt(ctx context.Context, locations []string) (map[string]lake.LakeTable, error) {
 	type placedRow struct {
 		lakeTableRow
 		Place string `db:"place"`
@@ -288,7 +289,7 @@ func (t *Tx) LakeTablesAt(ctx context.Context, locations []string) (map[string]d
 	var all []placedRow
 	err := t.sel(ctx, &all, `SELECT p.location AS place, x.* FROM lake_locations p CROSS JOIN LATERAL (`+selectLakeTables+`t.id = p.table_id AND t.dropped_at IS NULL) x
 		WHERE p.workspace_id = $1 AND p.location = ANY($2) AND NOT p.property`, t.workspace, pq.Array(locations))
-	found := make(map[string]domain.LakeTable, len(all))
+	found := make(map[string]lake.LakeTable, len(all))
 	for _, row := range all {
 		if found[row.Place], err = row.toDomain(); err != nil {
 			return nil, err
@@ -303,8 +304,8 @@ type moved struct {
 	Taken bool `db:"taken"`
 }
 
-// RenameLakeTable implements domain.LakeTableTx.
-func (t *Tx) RenameLakeTable(ctx context.Context, id domain.TableID, database domain.DatabaseID, schema, name string) (domain.Inserted, error) {
+// RenameLakeTable implements lake.Tx.
+func (t *Tx) RenameLakeTable(ctx context.Context, id domain.TableID, database domain.DatabaseID, schema, name string) (lake.Inserted, error) {
 	var done moved
 	err := t.get(ctx, &done, `WITH parent AS (`+holdSchema+`), taken AS (
 			SELECT 1 FROM lake_tables WHERE workspace_id = $1 AND database_id = $2 AND schema_key = $3 AND name_key = $4 AND id <> $5 AND dropped_at IS NULL
@@ -312,32 +313,32 @@ func (t *Tx) RenameLakeTable(ctx context.Context, id domain.TableID, database do
 			UPDATE lake_tables t SET database_id = $2, schema = parent.name, schema_key = $3, name = $6, name_key = $4 FROM parent
 			WHERE t.workspace_id = $1 AND t.id = $5 AND t.dropped_at IS NULL AND NOT EXISTS (SELECT FROM taken) RETURNING 1
 		) SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM taken) AS taken, EXISTS (SELECT FROM made) AS made`,
-		t.workspace, database, domain.FoldName(schema), domain.FoldName(name), id, name)
+		t.workspace, database, lake.FoldName(schema), lake.FoldName(name), id, name)
 	return done.of(id, err)
 }
 
 // of returns the result for the table with the id.
-func (m moved) of(id domain.TableID, err error) (domain.Inserted, error) {
+func (m moved) of(id domain.TableID, err error) (lake.Inserted, error) {
 	if err == nil && m.Parent && !m.Taken && !m.Made {
 		err = domain.NotFound("table", id)
 	}
 	return m.toDomain(), err
 }
 
-// DropLakeTable implements domain.LakeTableTx.
+// DropLakeTable implements lake.Tx.
 func (t *Tx) DropLakeTable(ctx context.Context, id domain.TableID, at, purgeAfter time.Time, purge bool) (bool, error) {
 	return t.touched(ctx, `UPDATE lake_tables SET dropped_at = $3, purge_after = $4, purge_next = CASE WHEN $5 OR registered THEN $4::timestamptz END, purge_failures = 0,
 		purge = $5 WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NULL`, t.workspace, id, at, purgeAfter, purge)
 }
 
-// PurgeLakeTable implements domain.LakeTableTx.
+// PurgeLakeTable implements lake.Tx.
 func (t *Tx) PurgeLakeTable(ctx context.Context, id domain.TableID, at time.Time) error {
 	return t.execOne(ctx, domain.NotFound("table", id), `UPDATE lake_tables SET purge = true, purge_after = greatest(purge_after, $3),
 		purge_next = greatest(purge_after, $3), purge_failures = 0 WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NOT NULL`, t.workspace, id, at)
 }
 
-// UndropLakeTable implements domain.LakeTableTx.
-func (t *Tx) UndropLakeTable(ctx context.Context, id domain.TableID) (domain.Inserted, error) {
+// UndropLakeTable implements lake.Tx.
+func (t *Tx) UndropLakeTable(ctx context.Context, id domain.TableID) (lake.Inserted, error) {
 	var done moved
 	err := t.get(ctx, &done, `WITH dropped AS (
 			SELECT id, database_id, schema_key, name_key FROM lake_tables WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NOT NULL FOR UPDATE
@@ -352,31 +353,31 @@ func (t *Tx) UndropLakeTable(ctx context.Context, id domain.TableID) (domain.Ins
 	return done.of(id, err)
 }
 
-// ForgetLakeTable implements domain.LakeTableTx.
+// ForgetLakeTable implements lake.Tx.
 func (t *Tx) ForgetLakeTable(ctx context.Context, id domain.TableID) error {
 	return t.execOne(ctx, domain.NotFound("table", id), `DELETE FROM lake_tables WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NOT NULL`, t.workspace, id)
 }
 
-// PostponePurge implements domain.LakeTableTx.
+// PostponePurge implements lake.Tx.
 func (t *Tx) PostponePurge(ctx context.Context, id domain.TableID, from time.Time) error {
 	return t.exec(ctx, `UPDATE lake_tables SET purge_failures = purge_failures + 1,
 		purge_next = $3::timestamptz + least(power(2, least(purge_failures, 5)), 24) * interval '1 hour' WHERE workspace_id = $1 AND id = $2 AND dropped_at IS NOT NULL`,
 		t.workspace, id, from)
 }
 
-func (r refRow) table() (domain.TableRef, error) {
-	return domain.TableRef{Workspace: r.Workspace, Table: domain.TableID(r.ID)}, nil
+func (r refRow) table() (lake.TableRef, error) {
+	return lake.TableRef{Workspace: r.Workspace, Table: domain.TableID(r.ID)}, nil
 }
 
-var _ domain.LakeSystem = (*System)(nil)
+var _ lake.System = (*System)(nil)
 
-// DueTables implements domain.LakeSystem.
-func (s *System) DueTables(ctx context.Context, now time.Time, limit int) ([]domain.TableRef, error) {
+// DueTables implements lake.System.
+func (s *System) DueTables(ctx context.Context, now time.Time, limit int) ([]lake.TableRef, error) {
 	return refs(ctx, s, refRow.table, `SELECT workspace_id, id FROM lake_tables WHERE dropped_at IS NOT NULL AND purge_next <= $1 ORDER BY purge_next LIMIT $2`,
 		now, limit)
 }
 
-// ForgetLakeAnswers implements domain.LakeSystem.
+// ForgetLakeAnswers implements lake.System.
 func (s *System) ForgetLakeAnswers(ctx context.Context, before time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM lake_answers WHERE created_at < $1`, before)
 	return mapError(err)

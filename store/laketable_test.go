@@ -10,22 +10,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/store"
 )
 
 // tablesOf creates a table or view of each name in lake.public.
-func tablesOf(t *testing.T, w *tenant, kind domain.TableKind, names ...string) (ids []domain.TableID) {
+func tablesOf(t *testing.T, w *tenant, kind lake.TableKind, names ...string) (ids []domain.TableID) {
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		d, err := tx.FindDatabase(ctx, "lake")
 		require.NoError(t, err)
 		for _, name := range names {
-			l := domain.LakeTable{
-				ID: domain.NewTableID(), Kind: kind, DatabaseID: d.ID, Schema: "public", Name: name, UUID: name, Location: "file:///lake/" + name,
+			l := lake.LakeTable{
+				ID: lake.NewTableID(), Kind: kind, DatabaseID: d.ID, Schema: "public", Name: name, UUID: name, Location: "file:///lake/" + name,
 				MetadataLocation: "file:///m/" + name, CreatedBy: w.admin.Actor(), CreatedAt: w.clock.Now(),
 			}
 			done, err := tx.InsertLakeTable(ctx, l, false)
 			require.NoError(t, err)
-			require.Equal(t, domain.InsertedNow, done)
+			require.Equal(t, lake.InsertedNow, done)
 			ids = append(ids, l.ID)
 		}
 		return nil
@@ -40,15 +41,15 @@ func TestTablesAreListedByIndex(t *testing.T) {
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	var ids []domain.TableID
 	for i := range 3 {
-		ids = append(ids, tablesOf(t, w, domain.KindTable, fmt.Sprint("t", i))...)
-		ids = append(ids, tablesOf(t, w, domain.KindView, fmt.Sprint("v", i))...)
+		ids = append(ids, tablesOf(t, w, lake.KindTable, fmt.Sprint("t", i))...)
+		ids = append(ids, tablesOf(t, w, lake.KindView, fmt.Sprint("v", i))...)
 	}
 	execute(t, db, `INSERT INTO lake_tables (workspace_id, id, kind, database_id, schema, schema_key, name, name_key, uuid, location, metadata_location, version, format_version,
 			registered, operation, created_by_kind, created_by_id, created_by_name, updated_by_kind, updated_by_id, updated_by_name, created_at, updated_at)
 		SELECT $1, 'tbl_00' || n, 'table', 'db_other', 'public', 'public', 't' || n, 't' || n, '', '', '', 0, 2, false, '', '', '', '', '', '', '', now(), now()
 		FROM generate_series(1, 20000) n`, w.admin.Workspace())
 	execute(t, db, `VACUUM ANALYZE lake_tables`)
-	list := func(f domain.TableFilter, after domain.TableID, limit int) (found []domain.TableID) {
+	list := func(f lake.TableFilter, after domain.TableID, limit int) (found []domain.TableID) {
 		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
 			d, err := tx.FindDatabase(ctx, "lake")
 			require.NoError(t, err)
@@ -61,10 +62,10 @@ func TestTablesAreListedByIndex(t *testing.T) {
 		})
 		return found
 	}
-	require.Equal(t, ids[:4], list(domain.TableFilter{}, "", 4))
-	require.Equal(t, ids[4:], list(domain.TableFilter{}, ids[3], 4))
-	require.Equal(t, []domain.TableID{ids[1], ids[3]}, list(domain.TableFilter{Kind: domain.KindView, Schema: "PUBLIC"}, "", 2))
-	require.Empty(t, list(domain.TableFilter{Schema: "none"}, "", 2))
+	require.Equal(t, ids[:4], list(lake.TableFilter{}, "", 4))
+	require.Equal(t, ids[4:], list(lake.TableFilter{}, ids[3], 4))
+	require.Equal(t, []domain.TableID{ids[1], ids[3]}, list(lake.TableFilter{Kind: lake.KindView, Schema: "PUBLIC"}, "", 2))
+	require.Empty(t, list(lake.TableFilter{Schema: "none"}, "", 2))
 	drop := func(id domain.TableID) {
 		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
 			_, err := tx.DropLakeTable(ctx, id, w.clock.Now(), w.clock.Now().Add(time.Hour), true)
@@ -73,11 +74,11 @@ func TestTablesAreListedByIndex(t *testing.T) {
 	}
 	drop(ids[0])
 	drop(ids[5])
-	require.Equal(t, []domain.TableID{ids[0], ids[5]}, list(domain.TableFilter{Dropped: true}, "", 4))
-	require.Equal(t, ids[1:5], list(domain.TableFilter{}, "", 6))
+	require.Equal(t, []domain.TableID{ids[0], ids[5]}, list(lake.TableFilter{Dropped: true}, "", 4))
+	require.Equal(t, ids[1:5], list(lake.TableFilter{}, "", 6))
 	for _, index := range []string{"lake_tables_list", "lake_tables_dropped"} {
 		require.Eventually(t, func() bool { // statistics are updated with a delay
-			list(domain.TableFilter{Dropped: index == "lake_tables_dropped"}, "", 4)
+			list(lake.TableFilter{Dropped: index == "lake_tables_dropped"}, "", 4)
 			return count(t, db, `SELECT COALESCE(sum(idx_scan), 0)::int FROM pg_stat_user_indexes WHERE indexrelname = $1`, index) > 0
 		}, time.Minute, 50*time.Millisecond, index)
 	}
@@ -87,14 +88,14 @@ func TestTablesAreListedByIndex(t *testing.T) {
 // on. Its row may be inserted later in the transaction.
 func TestLocationsAreHandedOver(t *testing.T) {
 	w := newTenant(t, open(t), "one")
-	ids := tablesOf(t, w, domain.KindTable, "old", "other")
+	ids := tablesOf(t, w, lake.KindTable, "old", "other")
 	old, other := ids[0], ids[1]
 	take := func(tx *store.Tx, id domain.TableID, location string) bool {
 		free, err := tx.TakeLocation(t.Context(), id, location)
 		require.NoError(t, err)
 		return free
 	}
-	heir := domain.LakeTable{ID: domain.NewTableID(), Kind: domain.KindTable, Schema: "public", Name: "heir", Location: "file:///lake/old", MetadataLocation: "x", CreatedBy: w.admin.Actor(), CreatedAt: w.clock.Now()}
+	heir := lake.LakeTable{ID: lake.NewTableID(), Kind: lake.KindTable, Schema: "public", Name: "heir", Location: "file:///lake/old", MetadataLocation: "x", CreatedBy: w.admin.Actor(), CreatedAt: w.clock.Now()}
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		d, err := tx.FindDatabase(ctx, "lake")
 		require.NoError(t, err)
@@ -110,7 +111,7 @@ func TestLocationsAreHandedOver(t *testing.T) {
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(t, tx.AdoptLakeTable(ctx, old, heir.ID))
 		done, err := tx.InsertLakeTable(ctx, heir, true)
-		require.Equal(t, domain.InsertedNow, done)
+		require.Equal(t, lake.InsertedNow, done)
 		return err
 	})
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
@@ -133,7 +134,7 @@ func TestLocationsAreHandedOver(t *testing.T) {
 // first time.
 func TestPurgesThatFail(t *testing.T) {
 	w := newTenant(t, open(t), "one")
-	ids := tablesOf(t, w, domain.KindTable, "a", "b")
+	ids := tablesOf(t, w, lake.KindTable, "a", "b")
 	start := w.clock.Now()
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		for _, id := range ids {

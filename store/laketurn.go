@@ -9,7 +9,7 @@ import (
 
 func writerOf(a domain.Actor) string { return string(a.Kind) + ":" + a.ID }
 
-// NoteLostRace implements domain.LakeTableTx. For a minute after an unused turn, losses do not
+// NoteLostRace implements lake.Tx. For a minute after an unused turn, losses do not
 // count, so that no writer blocks others forever.
 func (t *Tx) NoteLostRace(ctx context.Context, id domain.TableID, writer domain.Actor, now, until time.Time) error {
 	if err := t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('lake_turns:' || $1 || $2, 0))`, t.workspace, id); err != nil {
@@ -25,13 +25,13 @@ func (t *Tx) NoteLostRace(ctx context.Context, id domain.TableID, writer domain.
 		t.workspace, id, writerOf(writer), now, until)
 }
 
-// TurnOfAnother implements domain.LakeTableTx.
+// TurnOfAnother implements lake.Tx.
 func (t *Tx) TurnOfAnother(ctx context.Context, id domain.TableID, writer domain.Actor, now time.Time) (found bool, err error) {
 	err = t.get(ctx, &found, `SELECT EXISTS (SELECT FROM lake_turns WHERE workspace_id = $1 AND table_id = $2 AND writer <> $3 AND until > $4)`, t.workspace, id, writerOf(writer), now)
 	return found, err
 }
 
-// ForgetLostRaces implements domain.LakeSystem.
+// ForgetLostRaces implements lake.System.
 func (s *System) ForgetLostRaces(ctx context.Context, before time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM lake_turns WHERE lost_at < $1`, before)
 	return mapError(err)

@@ -7,35 +7,37 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 )
 
 type lineageRow struct {
-	At         time.Time               `db:"at" json:"at"`
-	ActorKind  domain.ActorKind        `db:"actor_kind" json:"actor_kind"`
-	ActorID    string                  `db:"actor_id" json:"actor_id"`
-	ActorName  string                  `db:"actor_name" json:"actor_name"`
-	Direction  domain.LineageDirection `db:"direction" json:"direction"`
-	TableID    domain.TableID          `db:"table_id" json:"table_id"`
-	Database   string                  `db:"database" json:"database"`
-	Schema     string                  `db:"schema" json:"schema"`
-	Name       string                  `db:"name" json:"name"`
-	SnapshotID int64                   `db:"snapshot_id" json:"snapshot_id"`
-	Columns    pq.StringArray          `db:"columns" json:"columns"`
+	At         time.Time             `db:"at" json:"at"`
+	ActorKind  domain.ActorKind      `db:"actor_kind" json:"actor_kind"`
+	ActorID    string                `db:"actor_id" json:"actor_id"`
+	ActorName  string                `db:"actor_name" json:"actor_name"`
+	Direction  lake.LineageDirection `db:"direction" json:"direction"`
+	TableID    domain.TableID        `db:"table_id" json:"table_id"`
+	Database   string                `db:"database" json:"database"`
+	Schema     string                `db:"schema" json:"schema"`
+	Name       string                `db:"name" json:"name"`
+	SnapshotID int64                 `db:"snapshot_id" json:"snapshot_id"`
+	Columns    pq.StringArray        `db:"columns" json:"columns"`
 }
 
-func (r lineageRow) toDomain() (domain.LineageEntry, error) {
-	return domain.LineageEntry{
+func (r lineageRow) toDomain() (lake.LineageEntry, error) {
+	return lake.LineageEntry{
 		At: r.At.UTC(), Actor: domain.Actor{Kind: r.ActorKind, ID: r.ActorID, Name: r.ActorName}, Direction: r.Direction, TableID: r.TableID,
 		Database: r.Database, Schema: r.Schema, Name: r.Name, SnapshotID: r.SnapshotID, Columns: r.Columns,
 	}, nil
 }
 
-// InsertLineage implements domain.LineageTx.
-func (t *Tx) InsertLineage(ctx context.Context, entries []domain.LineageEntry) error {
-	facts := make([]domain.LineageFact, len(entries))
+// InsertLineage implements lake.Tx.
+func (t *Tx) InsertLineage(ctx context.Context, entries []lake.LineageEntry) error {
+	facts := make([]lineage.LineageFact, len(entries))
 	for i, e := range entries {
 		facts[i].LineageEntry = e
-		if e.Direction != domain.LineageWritten {
+		if e.Direction != lake.LineageWritten {
 			continue
 		}
 		if err := t.holdActor(ctx, e.Actor); err != nil {
@@ -45,7 +47,7 @@ func (t *Tx) InsertLineage(ctx context.Context, entries []domain.LineageEntry) e
 	return t.InsertLineageFacts(ctx, facts)
 }
 
-// HoldWriter implements domain.LineageTx.
+// HoldWriter implements lake.Tx.
 func (t *Tx) HoldWriter(ctx context.Context, a domain.Actor) error {
 	if a.Kind != domain.ActorStatement {
 		return t.holdActor(ctx, a)
@@ -75,8 +77,8 @@ func (t *Tx) hold(ctx context.Context, a domain.Actor, query string) error {
 	return nil
 }
 
-// LineageOf implements domain.LineageTx.
-func (t *Tx) LineageOf(ctx context.Context, actors ...domain.Actor) (domain.Lineage, error) {
+// LineageOf implements lake.Tx.
+func (t *Tx) LineageOf(ctx context.Context, actors ...domain.Actor) (lake.Lineage, error) {
 	kinds, ids := make([]string, len(actors)), make([]string, len(actors))
 	for i, a := range actors {
 		kinds[i], ids[i] = string(a.Kind), a.ID
@@ -84,9 +86,9 @@ func (t *Tx) LineageOf(ctx context.Context, actors ...domain.Actor) (domain.Line
 	all, err := rows(prepared(ctx), t.conn, lineageRow.toDomain, `SELECT l.at, l.actor_kind, l.actor_id, l.actor_name, l.direction, l.table_id, l.snapshot_id, l.database,
 		l.schema, l.name, l.columns FROM unnest($2::text[], $3::text[]) a (kind, id)
 		JOIN lineage l ON l.workspace_id = $1 AND l.actor_kind = a.kind AND l.actor_id = a.id ORDER BY l.at, l.table_id`, t.workspace, pq.Array(kinds), pq.Array(ids))
-	var found domain.Lineage
+	var found lake.Lineage
 	for _, e := range all {
-		if e.Direction == domain.LineageRead {
+		if e.Direction == lake.LineageRead {
 			found.Read = append(found.Read, e)
 		} else {
 			found.Written = append(found.Written, e)
@@ -95,18 +97,18 @@ func (t *Tx) LineageOf(ctx context.Context, actors ...domain.Actor) (domain.Line
 	return found, err
 }
 
-// LakeAnswer implements domain.LakeAnswerTx.
-func (t *Tx) LakeAnswer(ctx context.Context, actor, key string, since time.Time) (domain.LakeAnswer, error) {
+// LakeAnswer implements lake.Tx.
+func (t *Tx) LakeAnswer(ctx context.Context, actor, key string, since time.Time) (lake.LakeAnswer, error) {
 	var row struct {
 		Hash []byte `db:"hash"`
 		Body []byte `db:"body"`
 	}
 	err := t.get(ctx, &row, `SELECT hash, body FROM lake_answers WHERE workspace_id = $1 AND actor = $2 AND key = $3 AND created_at >= $4`, t.workspace, actor, key, since)
-	return domain.LakeAnswer{Key: key, Hash: row.Hash, Body: row.Body}, orMissing(err, domain.NotFound("answer", key))
+	return lake.LakeAnswer{Key: key, Hash: row.Hash, Body: row.Body}, orMissing(err, domain.NotFound("answer", key))
 }
 
-// KeepLakeAnswer implements domain.LakeAnswerTx.
-func (t *Tx) KeepLakeAnswer(ctx context.Context, actor string, a domain.LakeAnswer, at, since time.Time) (bool, error) {
+// KeepLakeAnswer implements lake.Tx.
+func (t *Tx) KeepLakeAnswer(ctx context.Context, actor string, a lake.LakeAnswer, at, since time.Time) (bool, error) {
 	return t.touched(ctx, `INSERT INTO lake_answers AS k (workspace_id, actor, key, hash, body, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (workspace_id, actor, key) DO UPDATE SET hash = excluded.hash, body = excluded.body, created_at = excluded.created_at WHERE k.created_at < $7`,
 		t.workspace, actor, a.Key, a.Hash, string(a.Body), at, since)

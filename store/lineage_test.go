@@ -11,6 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 )
 
@@ -18,7 +22,7 @@ import (
 type traced struct {
 	dsn string
 	*tenant
-	lineages *domain.Lineages
+	lineages *lineage.Lineages
 	database domain.DatabaseID
 	ids      map[string]domain.TableID
 	began    time.Time
@@ -27,7 +31,7 @@ type traced struct {
 func newTraced(t testing.TB) *traced {
 	opened, dsn := openDSN(t)
 	w := &traced{tenant: newTenant(t, opened, "ours"), dsn: dsn, ids: map[string]domain.TableID{}}
-	w.lineages = &domain.Lineages{Store: store.For[domain.LineageModTx](w.store), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"}
+	w.lineages = &lineage.Lineages{Store: store.For[lineage.Tx](w.store), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"}
 	w.began = w.clock.Now()
 	w.clock.move(time.Hour)
 	w.in(func(ctx context.Context, tx *store.Tx) error {
@@ -45,51 +49,51 @@ func (w *traced) in(fn func(context.Context, *store.Tx) error) {
 }
 
 // table returns a table of lake.public, and creates it once.
-func (w *traced) table(name string) domain.TableID { return w.make(name, domain.KindTable) }
+func (w *traced) table(name string) domain.TableID { return w.make(name, lake.KindTable) }
 
-func (w *traced) make(name string, kind domain.TableKind) domain.TableID {
+func (w *traced) make(name string, kind lake.TableKind) domain.TableID {
 	w.t.Helper()
 	if id, ok := w.ids[name]; ok {
 		return id
 	}
-	id := domain.NewTableID()
+	id := lake.NewTableID()
 	w.ids[name] = id
 	w.in(func(ctx context.Context, tx *store.Tx) error {
-		done, err := tx.InsertLakeTable(ctx, domain.LakeTable{
+		done, err := tx.InsertLakeTable(ctx, lake.LakeTable{
 			ID: id, Kind: kind, DatabaseID: w.database, Schema: "public", Name: name, UUID: string(id), Location: "file:///lake/" + name, MetadataLocation: "file:///m/" + name,
 			FormatVersion: 2, CreatedBy: w.admin.Actor(), CreatedAt: w.began,
 		}, false)
-		require.Equal(w.t, domain.InsertedNow, done)
+		require.Equal(w.t, lake.InsertedNow, done)
 		return err
 	})
 	return id
 }
 
 // note records lineage of an actor, as the catalog does, at the time of the clock.
-func (w *traced) note(actor domain.Actor, d domain.LineageDirection, table string, snapshot int64) {
+func (w *traced) note(actor domain.Actor, d lake.LineageDirection, table string, snapshot int64) {
 	w.t.Helper()
 	id := w.table(table)
 	w.in(func(ctx context.Context, tx *store.Tx) error {
-		return tx.InsertLineage(ctx, []domain.LineageEntry{{
+		return tx.InsertLineage(ctx, []lake.LineageEntry{{
 			At: w.clock.Now(), Actor: actor, Direction: d, TableID: id, Database: "lake", Schema: "public", Name: table, SnapshotID: snapshot,
 		}})
 	})
 }
 
-func (w *traced) jobNamed(name string) domain.Job {
+func (w *traced) jobNamed(name string) job.Job {
 	w.t.Helper()
-	job, err := w.services.Jobs.Create(w.t.Context(), w.admin, domain.NewJob{Name: name, JobSpec: domain.JobSpec{Command: "true"}}, domain.Idempotency{})
+	j, err := w.services.Jobs.Create(w.t.Context(), w.admin, job.NewJob{Name: name, JobSpec: job.JobSpec{Command: "true"}}, domain.Idempotency{})
 	require.NoError(w.t, err)
-	return job
+	return j
 }
 
 // process runs the job and returns its run and its process.
-func (w *traced) process(job domain.Job) (domain.RunID, domain.Actor) {
+func (w *traced) process(j job.Job) (domain.RunID, domain.Actor) {
 	w.t.Helper()
-	run := w.start(job.ID)
+	run := w.start(j.ID)
 	id := w.delivered().Attempt.ID
 	w.begin(id)
-	return run.ID, domain.Actor{Kind: domain.ActorRun, ID: string(id), Name: job.Name}
+	return run.ID, domain.Actor{Kind: domain.ActorRun, ID: string(id), Name: j.Name}
 }
 
 var statements int
@@ -98,15 +102,15 @@ var statements int
 func (w *traced) statement(query string, run domain.RunID) domain.Actor {
 	w.t.Helper()
 	statements++
-	st := domain.Statement{
+	st := statement.Statement{
 		ID: domain.StatementID(fmt.Sprintf("stm_%026d", statements)), Warehouse: "wh_1", Query: query, Database: "lake", Schema: "public", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor,
-		RunID: run, CreatedAt: w.clock.Now(), State: domain.StatementRunning, Replica: "rep_1",
+		RunID: run, CreatedAt: w.clock.Now(), State: statement.StatementRunning, Replica: "rep_1",
 	}
 	w.in(func(ctx context.Context, tx *store.Tx) error { return tx.InsertStatement(ctx, st) })
 	return domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "me"}
 }
 
-func (w *traced) graph(q domain.LineageQuery) domain.LineageGraph {
+func (w *traced) graph(q lineage.LineageQuery) lineage.LineageGraph {
 	w.t.Helper()
 	g, err := w.lineages.Graph(w.t.Context(), w.admin, q)
 	require.NoError(w.t, err)
@@ -114,7 +118,7 @@ func (w *traced) graph(q domain.LineageQuery) domain.LineageGraph {
 }
 
 // shown lists the nodes of a graph by name, and statements and external nodes by kind.
-func shown(g domain.LineageGraph) string {
+func shown(g lineage.LineageGraph) string {
 	var all []string
 	for _, n := range g.Nodes {
 		all = append(all, strings.TrimPrefix(n.Name, "lake.public."))
@@ -122,7 +126,7 @@ func shown(g domain.LineageGraph) string {
 	return strings.Join(all, " ")
 }
 
-func names(facts []domain.LineageFact, d domain.LineageDirection) (all []string) {
+func names(facts []lineage.LineageFact, d lake.LineageDirection) (all []string) {
 	for _, f := range facts {
 		if f.Direction == d {
 			all = append(all, f.Name)
@@ -138,17 +142,17 @@ func TestRunLineage(t *testing.T) {
 	empty, err := w.lineages.OfRun(t.Context(), w.admin, run)
 	require.NoError(t, err)
 	require.Empty(t, empty.Facts)
-	w.note(process, domain.LineageRead, "raw", 1)
+	w.note(process, lake.LineageRead, "raw", 1)
 	w.clock.move(time.Second)
-	w.note(w.statement("INSERT", run), domain.LineageWritten, "clean", 2)
-	w.note(w.statement("SELECT", ""), domain.LineageRead, "other", 3)
+	w.note(w.statement("INSERT", run), lake.LineageWritten, "clean", 2)
+	w.note(w.statement("SELECT", ""), lake.LineageRead, "other", 3)
 	_, another := w.process(w.jobNamed("another"))
-	w.note(another, domain.LineageRead, "other", 3)
+	w.note(another, lake.LineageRead, "other", 3)
 
 	found, err := w.lineages.OfRun(t.Context(), w.admin, run)
 	require.NoError(t, err)
-	require.Equal(t, []string{"raw"}, names(found.Facts, domain.LineageRead))
-	require.Equal(t, []string{"clean"}, names(found.Facts, domain.LineageWritten))
+	require.Equal(t, []string{"raw"}, names(found.Facts, lake.LineageRead))
+	require.Equal(t, []string{"clean"}, names(found.Facts, lake.LineageWritten))
 	require.Equal(t, int64(2), found.Facts[1].SnapshotID)
 	require.Equal(t, domain.ActorStatement, found.Facts[1].Actor.Kind)
 	_, err = w.lineages.OfRun(t.Context(), w.admin, "run_nothing")
@@ -161,24 +165,24 @@ func TestLineageGraph(t *testing.T) {
 	w := newTraced(t)
 	load, report := w.jobNamed("load"), w.jobNamed("report")
 	run, process := w.process(load)
-	w.note(process, domain.LineageRead, "raw", 1)
-	w.note(w.statement("INSERT INTO clean", run), domain.LineageWritten, "clean", 2)
+	w.note(process, lake.LineageRead, "raw", 1)
+	w.note(w.statement("INSERT INTO clean", run), lake.LineageWritten, "clean", 2)
 	first := w.clock.Now()
 	w.clock.move(time.Hour)
 	again, process := w.process(load)
-	w.note(process, domain.LineageRead, "raw", 1)
-	w.note(process, domain.LineageWritten, "clean", 3)
-	w.note(process, domain.LineageRead, "late", 1)
+	w.note(process, lake.LineageRead, "raw", 1)
+	w.note(process, lake.LineageWritten, "clean", 3)
+	w.note(process, lake.LineageRead, "late", 1)
 	_, process = w.process(report)
-	w.note(process, domain.LineageRead, "clean", 3)
-	w.note(process, domain.LineageWritten, "daily", 1)
-	w.note(w.statement("SELECT * FROM daily", ""), domain.LineageRead, "daily", 1)
+	w.note(process, lake.LineageRead, "clean", 3)
+	w.note(process, lake.LineageWritten, "daily", 1)
+	w.note(w.statement("SELECT * FROM daily", ""), lake.LineageRead, "daily", 1)
 
-	g := w.graph(domain.LineageQuery{Table: "lake.public.daily", Way: domain.Upstream, Depth: 10})
+	g := w.graph(lineage.LineageQuery{Table: "lake.public.daily", Way: lineage.Upstream, Depth: 10})
 	require.Equal(t, "daily report clean load raw late", shown(g))
 	require.Len(t, g.Edges, 5)
 	for _, e := range g.Edges {
-		if e.Name == "raw" || e.Name == "clean" && e.Direction == domain.LineageWritten {
+		if e.Name == "raw" || e.Name == "clean" && e.Direction == lake.LineageWritten {
 			require.Equal(t, int64(2), e.Count, "both runs of load are one node")
 			require.Equal(t, again, e.RunID, "the latest is shown")
 		}
@@ -187,43 +191,43 @@ func TestLineageGraph(t *testing.T) {
 	require.Equal(t, again, g.Nodes[3].RunID)
 	require.False(t, g.Truncated)
 
-	require.Equal(t, "daily report clean", shown(w.graph(domain.LineageQuery{Table: "LAKE.public.Daily", Way: domain.Upstream, Depth: 1})))
-	down := w.graph(domain.LineageQuery{Table: "lake.public.raw", Way: domain.Downstream, Depth: 2})
+	require.Equal(t, "daily report clean", shown(w.graph(lineage.LineageQuery{Table: "LAKE.public.Daily", Way: lineage.Upstream, Depth: 1})))
+	down := w.graph(lineage.LineageQuery{Table: "lake.public.raw", Way: lineage.Downstream, Depth: 2})
 	require.Equal(t, "raw load clean report daily", shown(down))
-	both := w.graph(domain.LineageQuery{Table: string(w.ids["daily"])})
+	both := w.graph(lineage.LineageQuery{Table: string(w.ids["daily"])})
 	require.Len(t, both.Nodes, 7, "with the statement that read it")
-	require.True(t, slices.ContainsFunc(both.Nodes, func(n domain.LineageNode) bool {
-		return n.Kind == domain.NodeStatement && n.Text == "SELECT * FROM daily"
+	require.True(t, slices.ContainsFunc(both.Nodes, func(n lineage.LineageNode) bool {
+		return n.Kind == lineage.NodeStatement && n.Text == "SELECT * FROM daily"
 	}))
 
-	then := w.graph(domain.LineageQuery{Table: "lake.public.clean", At: &first})
+	then := w.graph(lineage.LineageQuery{Table: "lake.public.clean", At: &first})
 	require.Equal(t, "clean load raw", shown(then), "what came later is not there")
 	require.Equal(t, int64(1), then.Edges[0].Count)
 	require.Equal(t, run, then.Nodes[1].RunID)
 
 	alone := w.table("alone")
-	require.Equal(t, "alone", shown(w.graph(domain.LineageQuery{Table: string(alone)})))
+	require.Equal(t, "alone", shown(w.graph(lineage.LineageQuery{Table: string(alone)})))
 	for _, table := range []string{"", "clean", "public.clean", "lake.public.nothing", "tbl_nothing", "ext_nothing"} {
-		_, err := w.lineages.Graph(t.Context(), w.admin, domain.LineageQuery{Table: table})
+		_, err := w.lineages.Graph(t.Context(), w.admin, lineage.LineageQuery{Table: table})
 		require.Contains(t, []domain.Code{domain.CodeInvalid, domain.CodeNotFound}, code(err), table)
 	}
 	before := w.began.Add(-time.Hour)
-	_, err := w.lineages.Graph(t.Context(), w.admin, domain.LineageQuery{Table: string(alone), At: &before})
+	_, err := w.lineages.Graph(t.Context(), w.admin, lineage.LineageQuery{Table: string(alone), At: &before})
 	require.Equal(t, domain.CodeNotFound, code(err), "it was not there yet")
 }
 
 // TestLineageNamesOfThen: a renamed table has its old name in the past and its new name now.
 func TestLineageNamesOfThen(t *testing.T) {
 	w := newTraced(t)
-	w.note(w.statement("SELECT", ""), domain.LineageRead, "old", 1)
+	w.note(w.statement("SELECT", ""), lake.LineageRead, "old", 1)
 	then := w.clock.Now()
 	w.clock.move(time.Hour)
 	w.in(func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.RenameLakeTable(ctx, w.ids["old"], w.database, "public", "new")
 		return err
 	})
-	require.Equal(t, "lake.public.new", w.graph(domain.LineageQuery{Table: "lake.public.new"}).Nodes[0].Name)
-	past := w.graph(domain.LineageQuery{Table: "lake.public.old", At: &then})
+	require.Equal(t, "lake.public.new", w.graph(lineage.LineageQuery{Table: "lake.public.new"}).Nodes[0].Name)
+	past := w.graph(lineage.LineageQuery{Table: "lake.public.old", At: &then})
 	require.Equal(t, "lake.public.old", past.Nodes[0].Name)
 	require.Len(t, past.Nodes, 2)
 	require.Equal(t, string(w.ids["old"]), past.Root)
@@ -234,23 +238,23 @@ func TestLineageNamesOfThen(t *testing.T) {
 func TestLineageGraphIsBounded(t *testing.T) {
 	w := newTraced(t)
 	_, process := w.process(w.jobNamed("load"))
-	w.note(process, domain.LineageRead, "busy", 1)
+	w.note(process, lake.LineageRead, "busy", 1)
 	db := w.table("busy")
-	var facts []domain.LineageEntry
+	var facts []lake.LineageEntry
 	for i := range 3000 {
-		facts = append(facts, domain.LineageEntry{
-			At: w.clock.Now().Add(time.Duration(i) * time.Millisecond), Actor: domain.Actor{Kind: domain.ActorStatement, ID: fmt.Sprintf("stm_busy%06d", i)}, Direction: domain.LineageRead,
+		facts = append(facts, lake.LineageEntry{
+			At: w.clock.Now().Add(time.Duration(i) * time.Millisecond), Actor: domain.Actor{Kind: domain.ActorStatement, ID: fmt.Sprintf("stm_busy%06d", i)}, Direction: lake.LineageRead,
 			TableID: db, Database: "lake", Schema: "public", Name: "busy",
 		})
 	}
 	w.in(func(ctx context.Context, tx *store.Tx) error { return tx.InsertLineage(ctx, facts) })
 	w.clock.move(time.Hour)
-	g := w.graph(domain.LineageQuery{Table: "lake.public.busy"})
+	g := w.graph(lineage.LineageQuery{Table: "lake.public.busy"})
 	require.True(t, g.Truncated)
-	require.Len(t, g.Nodes, domain.MaxLineageNodes)
-	require.Equal(t, domain.NodeTask, g.Nodes[1].Kind)
+	require.Len(t, g.Nodes, lineage.MaxLineageNodes)
+	require.Equal(t, lineage.NodeTask, g.Nodes[1].Kind)
 	require.Equal(t, "stm_busy002999", g.Nodes[2].ID)
-	require.Len(t, g.Edges, domain.MaxLineageNodes-1)
+	require.Len(t, g.Edges, lineage.MaxLineageNodes-1)
 }
 
 // TestSettledLineage: at a statement's end, wrong entries are removed, entries that the catalog
@@ -259,13 +263,13 @@ func TestSettledLineage(t *testing.T) {
 	w := newTraced(t)
 	source := w.table("source")
 	w.table("target")
-	settle := func(actor domain.Actor, resolution domain.LineageResolution, s domain.LineageSettlement) (l domain.Lineage) {
+	settle := func(actor domain.Actor, resolution lineage.LineageResolution, s lineage.LineageSettlement) (l lake.Lineage) {
 		s.Statement = domain.StatementID(actor.ID)
 		w.in(func(ctx context.Context, tx *store.Tx) (err error) {
 			st, err := tx.Statement(ctx, s.Statement)
 			require.NoError(t, err)
 			now := w.clock.Now()
-			st.State, st.FinishedAt, st.Resolution = domain.StatementSucceeded, &now, resolution
+			st.State, st.FinishedAt, st.Resolution = statement.StatementSucceeded, &now, resolution
 			require.NoError(t, tx.UpdateStatement(ctx, st, nil))
 			require.NoError(t, tx.SettleLineage(ctx, s))
 			l, err = tx.LineageOf(ctx, actor)
@@ -275,20 +279,20 @@ func TestSettledLineage(t *testing.T) {
 	}
 	load := func(query string) domain.Actor {
 		actor := w.statement(query, "")
-		w.note(actor, domain.LineageRead, "source", 1)
-		w.note(actor, domain.LineageRead, "target", 1)
-		w.note(actor, domain.LineageWritten, "target", 2)
+		w.note(actor, lake.LineageRead, "source", 1)
+		w.note(actor, lake.LineageRead, "target", 1)
+		w.note(actor, lake.LineageWritten, "target", 2)
 		return actor
 	}
-	entry := func(d domain.LineageDirection, name string, snapshot int64) domain.LineageEntry {
-		return domain.LineageEntry{At: w.clock.Now(), Direction: d, TableID: w.ids[name], Database: "lake", Schema: "public", Name: name, SnapshotID: snapshot}
+	entry := func(d lake.LineageDirection, name string, snapshot int64) lake.LineageEntry {
+		return lake.LineageEntry{At: w.clock.Now(), Direction: d, TableID: w.ids[name], Database: "lake", Schema: "public", Name: name, SnapshotID: snapshot}
 	}
 	actor := load("INSERT")
-	then := entry(domain.LineageRead, "source", 7)
+	then := entry(lake.LineageRead, "source", 7)
 	then.Actor, then.Columns = actor, []string{"a"}
-	l := settle(actor, domain.LineageResolved, domain.LineageSettlement{
-		Columns: map[domain.TableID][]string{source: {"a", "b"}}, Removed: []domain.LineageEntry{entry(domain.LineageRead, "target", 1), entry(domain.LineageWritten, "target", 1)},
-		Added: []domain.LineageEntry{then},
+	l := settle(actor, lineage.LineageResolved, lineage.LineageSettlement{
+		Columns: map[domain.TableID][]string{source: {"a", "b"}}, Removed: []lake.LineageEntry{entry(lake.LineageRead, "target", 1), entry(lake.LineageWritten, "target", 1)},
+		Added: []lake.LineageEntry{then},
 	})
 	require.Len(t, l.Read, 2)
 	columns := map[int64][]string{}
@@ -299,15 +303,15 @@ func TestSettledLineage(t *testing.T) {
 	require.Equal(t, map[int64][]string{1: {"a", "b"}, 7: {"a"}}, columns)
 	require.Len(t, l.Written, 1, "it is of another snapshot")
 	require.Nil(t, l.Written[0].Columns)
-	g := w.graph(domain.LineageQuery{Table: "lake.public.source"})
+	g := w.graph(lineage.LineageQuery{Table: "lake.public.source"})
 	require.Equal(t, actor.ID, g.Nodes[1].ID, "what was added has its process")
-	settle(load("INSERT"), domain.LineageResolved, domain.LineageSettlement{})
-	settle(load("SELECT"), domain.LineageUnresolved, domain.LineageSettlement{})
-	settle(w.statement("SELECT 1", ""), domain.LineageNone, domain.LineageSettlement{})
+	settle(load("INSERT"), lineage.LineageResolved, lineage.LineageSettlement{})
+	settle(load("SELECT"), lineage.LineageUnresolved, lineage.LineageSettlement{})
+	settle(w.statement("SELECT 1", ""), lineage.LineageNone, lineage.LineageSettlement{})
 
 	c, err := w.lineages.Coverage(t.Context(), w.admin, w.began)
 	require.NoError(t, err)
-	require.Equal(t, domain.LineageCoverage{None: 1, Resolved: 2, Unresolved: 1}, c)
+	require.Equal(t, lineage.LineageCoverage{None: 1, Resolved: 2, Unresolved: 1}, c)
 	share, ok := c.Share()
 	require.True(t, ok)
 	require.InDelta(t, 2.0/3, share, 1e-9)
@@ -320,23 +324,23 @@ func TestSettledLineage(t *testing.T) {
 }
 
 // trace gives the workspace lineage of the attempt, and of a statement of its run.
-func (w *tenant) trace(attempt domain.AttemptID, run domain.RunID) (domain.StatementID, domain.LineageFact) {
+func (w *tenant) trace(attempt domain.AttemptID, run domain.RunID) (domain.StatementID, lineage.LineageFact) {
 	w.t.Helper()
 	table := domain.TableID("ext_" + w.admin.Workspace())
-	fact := domain.LineageFact{Source: "s", LineageEntry: domain.LineageEntry{
-		At: now, Actor: domain.Actor{Kind: domain.ActorRun, ID: string(attempt)}, Direction: domain.LineageRead, TableID: table, Name: "t",
+	fact := lineage.LineageFact{Source: "s", LineageEntry: lake.LineageEntry{
+		At: now, Actor: domain.Actor{Kind: domain.ActorRun, ID: string(attempt)}, Direction: lake.LineageRead, TableID: table, Name: "t",
 	}}
-	st := domain.Statement{
-		ID: domain.StatementID("stm_t" + string(w.admin.Workspace())), Query: "SELECT", CreatedBy: w.admin.Actor(), Role: domain.RoleViewer, RunID: run, CreatedAt: now, State: domain.StatementRunning,
+	st := statement.Statement{
+		ID: domain.StatementID("stm_t" + string(w.admin.Workspace())), Query: "SELECT", CreatedBy: w.admin.Actor(), Role: domain.RoleViewer, RunID: run, CreatedAt: now, State: statement.StatementRunning,
 	}
 	of := fact
 	of.Actor = domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID)}
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(w.t, tx.InsertStatement(ctx, st))
-		st.State, st.FinishedAt, st.Resolution = domain.StatementSucceeded, &now, domain.LineageUnresolved
+		st.State, st.FinishedAt, st.Resolution = statement.StatementSucceeded, &now, lineage.LineageUnresolved
 		require.NoError(w.t, tx.UpdateStatement(ctx, st, nil))
-		require.NoError(w.t, tx.SaveExternals(ctx, []domain.External{{ID: string(table), Namespace: "n", Name: "t"}}, now))
-		return tx.InsertLineageFacts(ctx, []domain.LineageFact{fact, of})
+		require.NoError(w.t, tx.SaveExternals(ctx, []lineage.External{{ID: string(table), Namespace: "n", Name: "t"}}, now))
+		return tx.InsertLineageFacts(ctx, []lineage.LineageFact{fact, of})
 	})
 	return st.ID, fact
 }

@@ -8,23 +8,25 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 )
 
 type factRow struct {
 	lineageRow
-	Process domain.ProcessID `db:"process" json:"process"`
-	RunID   domain.RunID     `db:"run_id" json:"-"`
-	TaskKey string           `db:"task_key" json:"-"`
-	Source  string           `db:"source" json:"source"`
-	Key     string           `db:"table_key" json:"table_key"`
+	Process lineage.ProcessID `db:"process" json:"process"`
+	RunID   domain.RunID      `db:"run_id" json:"-"`
+	TaskKey string            `db:"task_key" json:"-"`
+	Source  string            `db:"source" json:"source"`
+	Key     string            `db:"table_key" json:"table_key"`
 }
 
 const factColumns = `l.at, l.actor_kind, l.actor_id, l.actor_name, l.direction, l.table_id, l.snapshot_id, l.database, l.schema, l.name, l.columns, l.process, l.run_id,
 	l.task_key, l.source`
 
-func (r factRow) toDomain() (domain.LineageFact, error) {
+func (r factRow) toDomain() (lineage.LineageFact, error) {
 	e, err := r.lineageRow.toDomain()
-	return domain.LineageFact{LineageEntry: e, Process: r.Process, RunID: r.RunID, TaskKey: r.TaskKey, Source: r.Source}, err
+	return lineage.LineageFact{LineageEntry: e, Process: r.Process, RunID: r.RunID, TaskKey: r.TaskKey, Source: r.Source}, err
 }
 
 type lineageEdgeRow struct {
@@ -32,9 +34,9 @@ type lineageEdgeRow struct {
 	Count int64 `db:"count"`
 }
 
-func (r lineageEdgeRow) toDomain() (domain.LineageEdge, error) {
+func (r lineageEdgeRow) toDomain() (lineage.LineageEdge, error) {
 	f, err := r.factRow.toDomain()
-	return domain.LineageEdge{LineageFact: f, Count: r.Count}, err
+	return lineage.LineageEdge{LineageFact: f, Count: r.Count}, err
 }
 
 const factRecord = `jsonb_to_recordset($2::jsonb) AS e (actor_kind text, actor_id text, actor_name text, direction text, table_id text, snapshot_id bigint,
@@ -54,11 +56,11 @@ const (
 	LEFT JOIN runs r ON r.workspace_id = $1 AND r.id = COALESCE(a.run_id, NULLIF(s.run_id, ''))`
 )
 
-// InsertLineageFacts implements domain.LineageFactTx. OpenLineage may report a table without a
+// InsertLineageFacts implements lineage.Tx. OpenLineage may report a table without a
 // snapshot that the catalog saw the same actor use. Then its columns are added to that entry. An
 // earlier report is replaced by what the catalog sees later. Reported writes of a failed run are
 // left out.
-func (t *Tx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact) error {
+func (t *Tx) InsertLineageFacts(ctx context.Context, facts []lineage.LineageFact) error {
 	if len(facts) == 0 {
 		return nil
 	}
@@ -70,7 +72,7 @@ func (t *Tx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact)
 				At: f.At, ActorKind: f.Actor.Kind, ActorID: f.Actor.ID, ActorName: f.Actor.Name, Direction: f.Direction, TableID: f.TableID,
 				Database: f.Database, Schema: f.Schema, Name: f.Name, SnapshotID: f.SnapshotID, Columns: f.Columns,
 			},
-			Process: f.Process, Source: f.Source, Key: domain.FoldName(f.Database + "." + f.Schema + "." + f.Name),
+			Process: f.Process, Source: f.Source, Key: lake.FoldName(f.Database + "." + f.Schema + "." + f.Name),
 		}
 		told = told || f.Source != ""
 	}
@@ -91,8 +93,8 @@ func (t *Tx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact)
 		AND k.actor_kind = e.actor_kind AND k.actor_id = e.actor_id AND k.direction = e.direction AND k.table_id = e.table_id`, t.workspace, string(body))
 }
 
-// RetractLineage implements domain.LineageFactTx.
-func (t *Tx) RetractLineage(ctx context.Context, all []domain.LineageSource) error {
+// RetractLineage implements lineage.Tx.
+func (t *Tx) RetractLineage(ctx context.Context, all []lineage.LineageSource) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -115,8 +117,8 @@ type externalRow struct {
 	Name      string `db:"name"`
 }
 
-// SaveExternals implements domain.LineageFactTx.
-func (t *Tx) SaveExternals(ctx context.Context, all []domain.External, now time.Time) error {
+// SaveExternals implements lineage.Tx.
+func (t *Tx) SaveExternals(ctx context.Context, all []lineage.External, now time.Time) error {
 	n := len(all)
 	ids, kinds, spaces, names := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	for i, e := range all {
@@ -129,34 +131,34 @@ func (t *Tx) SaveExternals(ctx context.Context, all []domain.External, now time.
 		AS e (id, kind, namespace, name) ON CONFLICT DO NOTHING`, t.workspace, pq.Array(ids), pq.Array(kinds), pq.Array(spaces), pq.Array(names), now)
 }
 
-// Externals implements domain.LineageFactTx.
-func (t *Tx) Externals(ctx context.Context, ids []string) (map[string]domain.External, error) {
+// Externals implements lineage.Tx.
+func (t *Tx) Externals(ctx context.Context, ids []string) (map[string]lineage.External, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	var all []externalRow
 	err := t.sel(ctx, &all, `SELECT id, kind, namespace, name FROM lineage_externals WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, pq.Array(ids))
-	found := make(map[string]domain.External, len(all))
+	found := make(map[string]lineage.External, len(all))
 	for _, r := range all {
-		found[r.ID] = domain.External{ID: r.ID, Job: r.Kind == "job", Namespace: r.Namespace, Name: r.Name}
+		found[r.ID] = lineage.External{ID: r.ID, Job: r.Kind == "job", Namespace: r.Namespace, Name: r.Name}
 	}
 	return found, err
 }
 
-// RunLineage implements domain.LineageFactTx.
-func (t *Tx) RunLineage(ctx context.Context, id domain.RunID, limit int) ([]domain.LineageFact, error) {
+// RunLineage implements lineage.Tx.
+func (t *Tx) RunLineage(ctx context.Context, id domain.RunID, limit int) ([]lineage.LineageFact, error) {
 	return rows(ctx, t.conn, factRow.toDomain, `SELECT `+factColumns+` FROM lineage l WHERE l.workspace_id = $1 AND l.run_id = $2 AND l.run_id <> ''
 		ORDER BY l.at, l.table_id, l.direction, l.snapshot_id LIMIT $3`, t.workspace, id, limit)
 }
 
-// UnresolvedStatements implements domain.LineageFactTx.
+// UnresolvedStatements implements lineage.Tx.
 func (t *Tx) UnresolvedStatements(ctx context.Context, id domain.RunID) (ids []domain.StatementID, err error) {
 	err = t.sel(ctx, &ids, `SELECT id FROM statements WHERE workspace_id = $1 AND run_id = $2 AND run_id <> '' AND lineage = 'unresolved' ORDER BY id`, t.workspace, id)
 	return ids, err
 }
 
-// SettleLineage implements domain.LineageFactTx. Without added entries it takes one round trip.
-func (t *Tx) SettleLineage(ctx context.Context, s domain.LineageSettlement) error {
+// SettleLineage implements lineage.Tx. Without added entries it takes one round trip.
+func (t *Tx) SettleLineage(ctx context.Context, s lineage.LineageSettlement) error {
 	type column struct {
 		Table   domain.TableID `json:"table_id"`
 		Columns []string       `json:"columns"`
@@ -187,7 +189,7 @@ func (t *Tx) SettleLineage(ctx context.Context, s domain.LineageSettlement) erro
 	if err != nil {
 		return err
 	}
-	facts := make([]domain.LineageFact, len(s.Added))
+	facts := make([]lineage.LineageFact, len(s.Added))
 	for i, e := range s.Added {
 		facts[i].LineageEntry = e
 	}
@@ -203,11 +205,11 @@ type coverageRow struct {
 const coverageColumns = `count(*) FILTER (WHERE s.lineage = 'none') AS none, count(*) FILTER (WHERE s.lineage = 'resolved') AS resolved,
 	count(*) FILTER (WHERE s.lineage = 'unresolved') AS unresolved`
 
-// LineageCoverage implements domain.LineageFactTx. It reads only an index.
-func (t *Tx) LineageCoverage(ctx context.Context, since time.Time) (domain.LineageCoverage, error) {
+// LineageCoverage implements lineage.Tx. It reads only an index.
+func (t *Tx) LineageCoverage(ctx context.Context, since time.Time) (lineage.LineageCoverage, error) {
 	var r coverageRow
 	err := t.get(ctx, &r, `SELECT `+coverageColumns+` FROM statements s WHERE s.workspace_id = $1 AND s.finished_at >= $2 AND s.lineage <> ''`, t.workspace, since)
-	return domain.LineageCoverage(r), err
+	return lineage.LineageCoverage(r), err
 }
 
 // latestAndCount selects an edge's latest entry by $4, and its number of entries, counted up to a
@@ -217,10 +219,10 @@ const latestAndCount = `CROSS JOIN LATERAL (SELECT ` + factColumns + ` FROM line
 		CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM lineage l WHERE l.workspace_id = $1 AND l.table_id = f.table_id AND l.direction = $3
 			AND l.process = f.process AND NOT l.adhoc AND l.at <= $4 LIMIT $6) n) often`
 
-// ProcessesOf implements domain.LineageGraphTx. Each process of a table costs one index step,
+// ProcessesOf implements lineage.Tx. Each process of a table costs one index step,
 // however often it used the table. A statement without a run is its own process; these are read
 // newest first. Maintenance is left out: it changes files, not rows.
-func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d domain.LineageDirection, at time.Time, limit int) ([]domain.LineageEdge, error) {
+func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d lake.LineageDirection, at time.Time, limit int) ([]lineage.LineageEdge, error) {
 	return rows(ctx, t.conn, lineageEdgeRow.toDomain, `
 		WITH RECURSIVE wanted AS (SELECT DISTINCT unnest($2::text[]) COLLATE "C" AS table_id), found AS (
 			SELECT w.table_id, n.process FROM wanted w CROSS JOIN LATERAL (SELECT l.process FROM lineage l WHERE l.workspace_id = $1 AND l.table_id = w.table_id
@@ -235,11 +237,11 @@ func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d domain.
 			AND l.direction = $3 AND l.adhoc AND l.at <= $4 AND NOT EXISTS (SELECT FROM statements m WHERE m.workspace_id = $1 AND m.id = l.actor_id
 				AND m.created_by_kind = 'system' AND m.created_by_name = 'maintenance')
 			ORDER BY l.at DESC LIMIT $5) s ORDER BY s.at DESC LIMIT $5)
-		LIMIT $5`, t.workspace, texts(tables), d, at, limit, domain.MaxLineageCount)
+		LIMIT $5`, t.workspace, texts(tables), d, at, limit, lineage.MaxLineageCount)
 }
 
-// TablesOf implements domain.LineageGraphTx. Each table of a process costs one index step.
-func (t *Tx) TablesOf(ctx context.Context, processes []domain.ProcessID, d domain.LineageDirection, at time.Time, limit int) ([]domain.LineageEdge, error) {
+// TablesOf implements lineage.Tx. Each table of a process costs one index step.
+func (t *Tx) TablesOf(ctx context.Context, processes []lineage.ProcessID, d lake.LineageDirection, at time.Time, limit int) ([]lineage.LineageEdge, error) {
 	return rows(ctx, t.conn, lineageEdgeRow.toDomain, `
 		WITH RECURSIVE wanted AS (SELECT DISTINCT unnest($2::text[]) COLLATE "C" AS process), found AS (
 			SELECT w.process, n.table_id FROM wanted w CROSS JOIN LATERAL (SELECT l.table_id FROM lineage l WHERE l.workspace_id = $1 AND l.process = w.process
@@ -252,11 +254,11 @@ func (t *Tx) TablesOf(ctx context.Context, processes []domain.ProcessID, d domai
 			AND l.direction = $3 AND l.table_id = f.table_id AND l.at <= $4 ORDER BY l.at DESC LIMIT 1) last
 		CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM lineage l WHERE l.workspace_id = $1 AND l.process = f.process
 			AND l.direction = $3 AND l.table_id = f.table_id AND l.at <= $4 LIMIT $6) n) often
-		LIMIT $5`, t.workspace, texts(processes), d, at, limit, domain.MaxLineageCount)
+		LIMIT $5`, t.workspace, texts(processes), d, at, limit, lineage.MaxLineageCount)
 }
 
-// LineageTable implements domain.LineageGraphTx.
-func (t *Tx) LineageTable(ctx context.Context, id domain.TableID, key string, at time.Time) (domain.LineageEntry, error) {
+// LineageTable implements lineage.Tx.
+func (t *Tx) LineageTable(ctx context.Context, id domain.TableID, key string, at time.Time) (lake.LineageEntry, error) {
 	where, arg := `table_key = $2`, any(key)
 	if id != "" {
 		where, arg = `table_id = $2`, id
@@ -265,13 +267,13 @@ func (t *Tx) LineageTable(ctx context.Context, id domain.TableID, key string, at
 	err := t.get(ctx, &row, `SELECT at, actor_kind, actor_id, actor_name, direction, table_id, snapshot_id, database, schema, name, columns FROM lineage
 		WHERE workspace_id = $1 AND `+where+` AND at <= $3 ORDER BY at DESC LIMIT 1`, t.workspace, arg, at)
 	if err != nil {
-		return domain.LineageEntry{}, orMissing(err, domain.NotFound("table", string(id)+key))
+		return lake.LineageEntry{}, orMissing(err, domain.NotFound("table", string(id)+key))
 	}
 	return row.toDomain()
 }
 
-// StatementBriefs implements domain.LineageGraphTx.
-func (t *Tx) StatementBriefs(ctx context.Context, ids []domain.StatementID) ([]domain.StatementBrief, error) {
+// StatementBriefs implements lineage.Tx.
+func (t *Tx) StatementBriefs(ctx context.Context, ids []domain.StatementID) ([]lineage.StatementBrief, error) {
 	type row struct {
 		ID        domain.StatementID `db:"id"`
 		Kind      string             `db:"kind"`
@@ -281,14 +283,14 @@ func (t *Tx) StatementBriefs(ctx context.Context, ids []domain.StatementID) ([]d
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return rows(ctx, t.conn, func(r row) (domain.StatementBrief, error) { return domain.StatementBrief(r), nil },
+	return rows(ctx, t.conn, func(r row) (lineage.StatementBrief, error) { return lineage.StatementBrief(r), nil },
 		`SELECT id, kind, left(query, 200) AS text, created_by_name FROM statements WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// EventStatement implements domain.LineageGraphTx.
-func (t *Tx) EventStatement(ctx context.Context, id domain.StatementID) (domain.EventStatement, error) {
+// EventStatement implements lineage.Tx.
+func (t *Tx) EventStatement(ctx context.Context, id domain.StatementID) (lineage.EventStatement, error) {
 	st, err := t.Statement(ctx, id)
-	e := domain.EventStatement{Query: st.Query, Engine: st.Engine, CreatedBy: st.CreatedBy}
+	e := lineage.EventStatement{Query: st.Query, Engine: st.Engine, CreatedBy: st.CreatedBy}
 	if st.Failure != nil {
 		e.Message = st.Failure.Message
 	}

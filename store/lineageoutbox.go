@@ -5,20 +5,21 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lineage"
 )
 
-var _ domain.LineageOutbox = (*System)(nil)
+var _ lineage.LineageOutbox = (*System)(nil)
 
 // lineageLock is the advisory lock of the server that sends to the OpenLineage receiver.
 const lineageLock = 7236405
 
-// WantLineageEvents implements domain.LineageOutbox.
+// WantLineageEvents implements lineage.LineageOutbox.
 func (s *System) WantLineageEvents(ctx context.Context, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `INSERT INTO lineage_receiver (wanted_until) VALUES ($1) ON CONFLICT (one) DO UPDATE SET wanted_until = excluded.wanted_until`, until)
 	return mapError(err)
 }
 
-// LineageTurn implements domain.LineageOutbox. The lock ends with its connection, so a dead
+// LineageTurn implements lineage.LineageOutbox. The lock ends with its connection, so a dead
 // server's lock is free.
 func (s *System) LineageTurn(ctx context.Context, fn func(context.Context) error) (mine bool, err error) {
 	tx, err := s.db.BeginTxx(ctx, nil)
@@ -32,8 +33,8 @@ func (s *System) LineageTurn(ctx context.Context, fn func(context.Context) error
 	return true, fn(ctx)
 }
 
-// LineageEvents implements domain.LineageOutbox.
-func (s *System) LineageEvents(ctx context.Context, limit int) ([]domain.LineageEventRef, error) {
+// LineageEvents implements lineage.LineageOutbox.
+func (s *System) LineageEvents(ctx context.Context, limit int) ([]lineage.LineageEventRef, error) {
 	type row struct {
 		Seq       int64              `db:"seq"`
 		Workspace domain.WorkspaceID `db:"workspace_id"`
@@ -42,18 +43,18 @@ func (s *System) LineageEvents(ctx context.Context, limit int) ([]domain.Lineage
 		Status    string             `db:"status"`
 		At        time.Time          `db:"at"`
 	}
-	all, err := rows(ctx, s.db, func(r row) (domain.LineageEventRef, error) { return domain.LineageEventRef(r), nil },
+	all, err := rows(ctx, s.db, func(r row) (lineage.LineageEventRef, error) { return lineage.LineageEventRef(r), nil },
 		`SELECT seq, workspace_id, kind, subject_id, status, at FROM lineage_outbox ORDER BY seq LIMIT $1`, limit)
 	return all, mapError(err)
 }
 
-// RemoveLineageEvent implements domain.LineageOutbox.
+// RemoveLineageEvent implements lineage.LineageOutbox.
 func (s *System) RemoveLineageEvent(ctx context.Context, seq int64) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM lineage_outbox WHERE seq = $1`, seq)
 	return mapError(err)
 }
 
-// DropLineageEvents implements domain.LineageOutbox.
+// DropLineageEvents implements lineage.LineageOutbox.
 func (s *System) DropLineageEvents(ctx context.Context, before time.Time) (int64, error) {
 	res, err := s.db.ExecContext(ctx, `DELETE FROM lineage_outbox WHERE at < $1`, before)
 	if err != nil {
@@ -64,8 +65,8 @@ func (s *System) DropLineageEvents(ctx context.Context, before time.Time) (int64
 
 // LineageCoverage counts the statements of all workspaces that ended since then, by the state of
 // their lineage.
-func (s *System) LineageCoverage(ctx context.Context, since time.Time) (domain.LineageCoverage, error) {
+func (s *System) LineageCoverage(ctx context.Context, since time.Time) (lineage.LineageCoverage, error) {
 	var r coverageRow
 	err := s.db.GetContext(ctx, &r, `SELECT `+coverageColumns+` FROM workspaces w JOIN statements s ON s.workspace_id = w.workspace_id AND s.finished_at >= $1 AND s.lineage <> ''`, since)
-	return domain.LineageCoverage(r), mapError(err)
+	return lineage.LineageCoverage(r), mapError(err)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/store"
 )
 
@@ -30,11 +32,11 @@ func seedRuns(t testing.TB, db *sql.DB, ws domain.WorkspaceID, n int) {
 }
 
 // filters are all combinations of filters of a list of runs.
-func filters() (all []domain.RunFilter) {
-	for _, job := range []domain.JobID{"", "job_3", "job_none"} {
-		for bits := range 1 << len(domain.RunStatuses) {
-			f := domain.RunFilter{JobID: job}
-			for i, s := range domain.RunStatuses {
+func filters() (all []job.RunFilter) {
+	for _, j := range []domain.JobID{"", "job_3", "job_none"} {
+		for bits := range 1 << len(job.RunStatuses) {
+			f := job.RunFilter{JobID: j}
+			for i, s := range job.RunStatuses {
 				if bits&(1<<i) != 0 {
 					f.Status = append(f.Status, s)
 				}
@@ -83,20 +85,20 @@ func TestPagesMakeTheWholeList(t *testing.T) {
 		jobs := []domain.JobID{"job_1", "job_3", "job_none"}
 		recent, err := w.services.Runs.Recent(t.Context(), w.admin, jobs, f.Status, 5)
 		require.NoError(t, err)
-		for _, job := range jobs {
-			want, err := w.services.Runs.Heads(t.Context(), w.admin, domain.RunFilter{JobID: job, Status: f.Status}, domain.Page{Limit: 5})
+		for _, j := range jobs {
+			want, err := w.services.Runs.Heads(t.Context(), w.admin, job.RunFilter{JobID: j, Status: f.Status}, domain.Page{Limit: 5})
 			require.NoError(t, err)
-			require.Equal(t, want.Next, recent[job].Next)
-			require.Equal(t, append([]domain.Run{}, want.Items...), append([]domain.Run{}, recent[job].Items...))
+			require.Equal(t, want.Next, recent[j].Next)
+			require.Equal(t, append([]job.Run{}, want.Items...), append([]job.Run{}, recent[j].Items...))
 		}
 	}
-	list, err := w.services.Runs.List(t.Context(), w.admin, domain.RunFilter{}, domain.Page{Limit: 1})
+	list, err := w.services.Runs.List(t.Context(), w.admin, job.RunFilter{}, domain.Page{Limit: 1})
 	require.NoError(t, err)
-	_, err = w.services.Runs.List(t.Context(), w.admin, domain.RunFilter{JobID: "job_3"}, domain.Page{Cursor: list.Next})
+	_, err = w.services.Runs.List(t.Context(), w.admin, job.RunFilter{JobID: "job_3"}, domain.Page{Cursor: list.Next})
 	require.Equal(t, domain.CodeInvalid, code(err), "another filter's cursor")
-	_, err = w.services.Jobs.List(t.Context(), w.admin, domain.JobFilter{}, domain.Page{Cursor: list.Next})
+	_, err = w.services.Jobs.List(t.Context(), w.admin, job.JobFilter{}, domain.Page{Cursor: list.Next})
 	require.Equal(t, domain.CodeInvalid, code(err), "another list's cursor")
-	_, err = w.services.Runs.List(t.Context(), w.admin, domain.RunFilter{Status: []domain.RunStatus{"paused"}}, domain.Page{})
+	_, err = w.services.Runs.List(t.Context(), w.admin, job.RunFilter{Status: []job.RunStatus{"paused"}}, domain.Page{})
 	require.Equal(t, domain.CodeInvalid, code(err))
 }
 
@@ -134,8 +136,8 @@ func TestEveryListGoesByIndex(t *testing.T) {
 		return second(tx.RecentRuns(ctx, []domain.JobID{"job_1", "job_2"}, nil, 15))
 	})
 	require.LessOrEqual(t, scanned(t, plan), 30, plan)
-	plan = w.plan(db, []any{w.admin.Workspace(), domain.MaxRunningRuns}, func(ctx context.Context, tx *store.Tx) error {
-		return second(tx.LockQuota(ctx, domain.MaxRunningRuns))
+	plan = w.plan(db, []any{w.admin.Workspace(), quota.MaxRunningRuns}, func(ctx context.Context, tx *store.Tx) error {
+		return second(tx.LockQuota(ctx, quota.MaxRunningRuns))
 	})
 	require.NotContains(t, plan, "Seq Scan on runs", "the quota counts what is active, not history")
 	plan = w.plan(db, []any{w.admin.Workspace(), "job_3"}, func(ctx context.Context, tx *store.Tx) error {

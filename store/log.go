@@ -9,9 +9,10 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
-// FenceSession implements domain.LogTx.
+// FenceSession implements job.Tx.
 func (t *Tx) FenceSession(ctx context.Context, agent domain.AgentID, session string) (current bool, live []domain.AttemptID, err error) {
 	var row struct {
 		Current bool           `db:"current"`
@@ -31,15 +32,15 @@ type logEndRow struct {
 	Line    int64            `db:"next_line"`
 }
 
-// LogEnds implements domain.LogTx. The end is that of the last chunk, or of the last segment once
+// LogEnds implements job.Tx. The end is that of the last chunk, or of the last segment once
 // the chunks are dropped. Each is the last entry of an index.
-func (t *Tx) LogEnds(ctx context.Context, ids []domain.AttemptID) (map[domain.AttemptID]domain.LogEnd, error) {
-	ends := make(map[domain.AttemptID]domain.LogEnd, len(ids))
+func (t *Tx) LogEnds(ctx context.Context, ids []domain.AttemptID) (map[domain.AttemptID]job.LogEnd, error) {
+	ends := make(map[domain.AttemptID]job.LogEnd, len(ids))
 	if len(ids) == 0 {
 		return ends, nil
 	}
 	for _, id := range ids {
-		ends[id] = domain.LogEnd{Line: 1}
+		ends[id] = job.LogEnd{Line: 1}
 	}
 	var found []logEndRow
 	err := t.sel(ctx, &found, `SELECT wanted.id AS attempt_id, e.stop, e.next_line FROM unnest($2::text[]) AS wanted (id) CROSS JOIN LATERAL (
@@ -48,15 +49,15 @@ func (t *Tx) LogEnds(ctx context.Context, ids []domain.AttemptID) (map[domain.At
 		(SELECT stop, next_line FROM log_segments WHERE workspace_id = $1 AND attempt_id = wanted.id ORDER BY start DESC LIMIT 1)
 		ORDER BY stop DESC LIMIT 1) e`, t.workspace, texts(ids))
 	for _, f := range found {
-		ends[f.Attempt] = domain.LogEnd{Offset: f.Offset, Line: f.Line}
+		ends[f.Attempt] = job.LogEnd{Offset: f.Offset, Line: f.Line}
 	}
 	return ends, err
 }
 
-// InsertLog implements domain.LogTx, with one statement for all chunks. All bytes are sent as one
+// InsertLog implements job.Tx, with one statement for all chunks. All bytes are sent as one
 // value that the statement cuts up. An array of bytea would be sent as hexadecimal text, and a full
 // batch would take three times as long.
-func (t *Tx) InsertLog(ctx context.Context, chunks []domain.LogAppend) error {
+func (t *Tx) InsertLog(ctx context.Context, chunks []job.LogAppend) error {
 	n, total := len(chunks), 0
 	attempts, times := make([]string, n), make([]string, n)
 	starts, streams, lines, nexts := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
@@ -80,20 +81,20 @@ func (t *Tx) InsertLog(ctx context.Context, chunks []domain.LogAppend) error {
 }
 
 type chunkRow struct {
-	Start     int64            `db:"start"`
-	Stream    domain.LogStream `db:"stream"`
-	FirstLine int64            `db:"first_line"`
-	EmittedAt time.Time        `db:"emitted_at"`
-	Data      []byte           `db:"data"`
+	Start     int64         `db:"start"`
+	Stream    job.LogStream `db:"stream"`
+	FirstLine int64         `db:"first_line"`
+	EmittedAt time.Time     `db:"emitted_at"`
+	Data      []byte        `db:"data"`
 }
 
 // maxChunks bounds the chunks of one read, which may be as short as a line.
 const maxChunks = 4096
 
-// LogChunks implements domain.LogTx. It finds the chunk with the offset by the index, which neither
+// LogChunks implements job.Tx. It finds the chunk with the offset by the index, which neither
 // max() nor COALESCE under the policies guarantees. That chunk always exists, since the first
 // begins at 0. The sum reads only lengths, so no byte past the limit leaves the database.
-func (t *Tx) LogChunks(ctx context.Context, id domain.AttemptID, offset int64, limit int) ([]domain.LogChunk, error) {
+func (t *Tx) LogChunks(ctx context.Context, id domain.AttemptID, offset int64, limit int) ([]job.LogChunk, error) {
 	return rows(ctx, t.conn, chunkRow.toDomain, `SELECT start, stream, first_line, emitted_at, data FROM (
 		SELECT start, stream, first_line, emitted_at, data, sum(length(data)) OVER (ORDER BY start) - length(data) AS before FROM (
 			SELECT start, stream, first_line, emitted_at, data FROM log_chunks
@@ -103,17 +104,17 @@ func (t *Tx) LogChunks(ctx context.Context, id domain.AttemptID, offset int64, l
 }
 
 type newsRow struct {
-	Attempt   domain.AttemptID     `db:"id"`
-	Status    domain.AttemptStatus `db:"status"`
-	Start     sql.NullInt64        `db:"start"`
-	Stream    sql.NullInt16        `db:"stream"`
-	FirstLine sql.NullInt64        `db:"first_line"`
-	EmittedAt sql.NullTime         `db:"emitted_at"`
-	Data      []byte               `db:"data"`
+	Attempt   domain.AttemptID  `db:"id"`
+	Status    job.AttemptStatus `db:"status"`
+	Start     sql.NullInt64     `db:"start"`
+	Stream    sql.NullInt16     `db:"stream"`
+	FirstLine sql.NullInt64     `db:"first_line"`
+	EmittedAt sql.NullTime      `db:"emitted_at"`
+	Data      []byte            `db:"data"`
 }
 
-// LogNews implements domain.LogTx. It is LogChunks for many attempts in one statement.
-func (t *Tx) LogNews(ctx context.Context, wants []domain.LogWant, limit int) (map[domain.AttemptID]domain.LogNews, error) {
+// LogNews implements job.Tx. It is LogChunks for many attempts in one statement.
+func (t *Tx) LogNews(ctx context.Context, wants []job.LogWant, limit int) (map[domain.AttemptID]job.LogNews, error) {
 	ids, offsets := make([]string, len(wants)), make([]int64, len(wants))
 	for i, w := range wants {
 		ids[i], offsets[i] = string(w.Attempt), w.Offset
@@ -132,14 +133,14 @@ func (t *Tx) LogNews(ctx context.Context, wants []domain.LogWant, limit int) (ma
 	if err != nil {
 		return nil, err
 	}
-	news := make(map[domain.AttemptID]domain.LogNews, len(wants))
+	news := make(map[domain.AttemptID]job.LogNews, len(wants))
 	size := map[domain.AttemptID]int{}
 	for _, r := range found {
 		n := news[r.Attempt]
 		n.Over = r.Status.Final()
 		if r.Start.Valid {
-			n.Chunks = append(n.Chunks, domain.LogChunk{
-				Offset: r.Start.Int64, Stream: domain.LogStream(r.Stream.Int16), FirstLine: r.FirstLine.Int64, EmittedAt: r.EmittedAt.Time.UTC(), Data: r.Data,
+			n.Chunks = append(n.Chunks, job.LogChunk{
+				Offset: r.Start.Int64, Stream: job.LogStream(r.Stream.Int16), FirstLine: r.FirstLine.Int64, EmittedAt: r.EmittedAt.Time.UTC(), Data: r.Data,
 			})
 			size[r.Attempt] += len(r.Data)
 			n.More = size[r.Attempt] >= limit || len(n.Chunks) == maxChunks
@@ -149,8 +150,8 @@ func (t *Tx) LogNews(ctx context.Context, wants []domain.LogWant, limit int) (ma
 	return news, nil
 }
 
-func (r chunkRow) toDomain() (domain.LogChunk, error) {
-	return domain.LogChunk{Offset: r.Start, Stream: r.Stream, FirstLine: r.FirstLine, EmittedAt: r.EmittedAt.UTC(), Data: r.Data}, nil
+func (r chunkRow) toDomain() (job.LogChunk, error) {
+	return job.LogChunk{Offset: r.Start, Stream: r.Stream, FirstLine: r.FirstLine, EmittedAt: r.EmittedAt.UTC(), Data: r.Data}, nil
 }
 
 type segmentRow struct {
@@ -162,8 +163,8 @@ type segmentRow struct {
 	Size      int64  `db:"size"`
 }
 
-// LogSegmentAt implements domain.LogTx.
-func (t *Tx) LogSegmentAt(ctx context.Context, id domain.AttemptID, offset int64) (*domain.LogSegment, error) {
+// LogSegmentAt implements job.Tx.
+func (t *Tx) LogSegmentAt(ctx context.Context, id domain.AttemptID, offset int64) (*job.LogSegment, error) {
 	var r segmentRow
 	err := t.get(ctx, &r, `SELECT start, stop, first_line, next_line, object_key, size FROM log_segments
 		WHERE workspace_id = $1 AND attempt_id = $2 AND start <= $3 ORDER BY start DESC LIMIT 1`, t.workspace, id, offset)
@@ -173,27 +174,27 @@ func (t *Tx) LogSegmentAt(ctx context.Context, id domain.AttemptID, offset int64
 	if err != nil {
 		return nil, err
 	}
-	return &domain.LogSegment{Start: r.Start, End: r.Stop, FirstLine: r.FirstLine, NextLine: r.NextLine, Key: r.ObjectKey, Size: r.Size}, nil
+	return &job.LogSegment{Start: r.Start, End: r.Stop, FirstLine: r.FirstLine, NextLine: r.NextLine, Key: r.ObjectKey, Size: r.Size}, nil
 }
 
-// LockSealing implements domain.LogTx.
-func (t *Tx) LockSealing(ctx context.Context, id domain.AttemptID) (sealed domain.LogEnd, free bool, err error) {
+// LockSealing implements job.Tx.
+func (t *Tx) LockSealing(ctx context.Context, id domain.AttemptID) (sealed job.LogEnd, free bool, err error) {
 	if err := t.get(ctx, &free, `SELECT pg_try_advisory_xact_lock(7236403, hashtext($1))`, id); err != nil || !free {
 		return sealed, false, err
 	}
 	var r segmentRow
 	err = t.get(ctx, &r, `SELECT start, stop, first_line, next_line, object_key, size FROM log_segments
 		WHERE workspace_id = $1 AND attempt_id = $2 ORDER BY start DESC LIMIT 1`, t.workspace, id)
-	return domain.LogEnd{Offset: r.Stop, Line: max(1, r.NextLine)}, true, orMissing(err, nil)
+	return job.LogEnd{Offset: r.Stop, Line: max(1, r.NextLine)}, true, orMissing(err, nil)
 }
 
-// InsertLogSegment implements domain.LogTx.
-func (t *Tx) InsertLogSegment(ctx context.Context, id domain.AttemptID, s domain.LogSegment) error {
+// InsertLogSegment implements job.Tx.
+func (t *Tx) InsertLogSegment(ctx context.Context, id domain.AttemptID, s job.LogSegment) error {
 	return t.exec(ctx, `INSERT INTO log_segments (workspace_id, attempt_id, start, stop, first_line, next_line, object_key, size)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, t.workspace, id, s.Start, s.End, s.FirstLine, s.NextLine, s.Key, s.Size)
 }
 
-// SetSealed implements domain.LogTx.
+// SetSealed implements job.Tx.
 func (t *Tx) SetSealed(ctx context.Context, id domain.AttemptID) error {
 	return t.exec(ctx, `UPDATE attempts SET log_sealed = true WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
 }

@@ -14,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/store"
 )
 
@@ -29,12 +31,12 @@ func noise(n int) []byte {
 	return b
 }
 
-func chunkAt(id domain.AttemptID, offset int64, data []byte) domain.LogAppend {
-	return domain.LogAppend{Attempt: id, LogChunk: domain.LogChunk{Offset: offset, Stream: domain.Stdout, EmittedAt: time.Now().UTC(), Data: data}}
+func chunkAt(id domain.AttemptID, offset int64, data []byte) job.LogAppend {
+	return job.LogAppend{Attempt: id, LogChunk: job.LogChunk{Offset: offset, Stream: job.Stdout, EmittedAt: time.Now().UTC(), Data: data}}
 }
 
 // chunks cuts data into chunks of at most size bytes, the first at offset.
-func chunks(id domain.AttemptID, offset int64, data []byte, size int) (all []domain.LogAppend) {
+func chunks(id domain.AttemptID, offset int64, data []byte, size int) (all []job.LogAppend) {
 	for len(data) > 0 {
 		n := min(size, len(data))
 		all = append(all, chunkAt(id, offset, data[:n]))
@@ -44,7 +46,7 @@ func chunks(id domain.AttemptID, offset int64, data []byte, size int) (all []dom
 }
 
 // write stores the data as a connection would, one mebibyte at a time.
-func (w *tenant) write(writer *domain.LogWriter, id domain.AttemptID, offset int64, data []byte) {
+func (w *tenant) write(writer *job.LogWriter, id domain.AttemptID, offset int64, data []byte) {
 	w.t.Helper()
 	for len(data) > 0 {
 		n := min(1<<20, len(data))
@@ -92,7 +94,7 @@ func TestAnyReadReturnsTheBytes(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	ctx := t.Context()
-	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, domain.MaxRunningRuns, 100_000)))
+	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 100_000)))
 	w.connect("s", 1000)
 	written := map[domain.AttemptID][]byte{}
 	rapid.Check(t, func(r *rapid.T) {
@@ -102,7 +104,7 @@ func TestAnyReadReturnsTheBytes(t *testing.T) {
 		writer, end, over := w.services.Logs.Writer(w.agent, "s"), 0, false
 		read := func() {
 			offset := rapid.IntRange(0, end).Draw(r, "offset")
-			limit := rapid.IntRange(1, domain.MaxLogPage).Draw(r, "limit")
+			limit := rapid.IntRange(1, job.MaxLogPage).Draw(r, "limit")
 			page, err := w.services.Logs.Read(ctx, w.admin, id, int64(offset), limit)
 			require.NoError(r, err)
 			var got []byte
@@ -158,7 +160,7 @@ func TestAnyReadReturnsTheBytes(t *testing.T) {
 		for id, log := range written {
 			require.True(t, bytes.Equal(log, w.whole(id, 0, 300_000)), "%s", id)
 			if len(log) > 2 {
-				require.True(t, bytes.Equal(log[len(log)/2:], w.whole(id, int64(len(log)/2), domain.MaxLogPage)), "%s from its middle", id)
+				require.True(t, bytes.Equal(log[len(log)/2:], w.whole(id, int64(len(log)/2), job.MaxLogPage)), "%s from its middle", id)
 			}
 		}
 	}
@@ -183,14 +185,14 @@ func TestALongLogIsSealedWhileItGrows(t *testing.T) {
 	w.write(writer, id, 7<<20, log[7<<20:])
 	due, err := w.system.UnsealedAttempts(t.Context(), 10)
 	require.NoError(t, err)
-	require.Equal(t, []domain.AttemptRef{{Workspace: w.admin.Workspace(), Attempt: id}}, due)
+	require.Equal(t, []job.AttemptRef{{Workspace: w.admin.Workspace(), Attempt: id}}, due)
 	w.seal()
 	require.Equal(t, 2, segments())
 	require.Zero(t, count(t, db, `SELECT count(*) FROM attempts WHERE log_sealed`))
 	due, err = w.system.UnsealedAttempts(t.Context(), 10)
 	require.NoError(t, err)
 	require.Empty(t, due, "the rest waits")
-	require.True(t, bytes.Equal(log, w.whole(id, 0, domain.MaxLogPage)))
+	require.True(t, bytes.Equal(log, w.whole(id, 0, job.MaxLogPage)))
 	for _, around := range []int{8 << 20, 16 << 20} {
 		require.True(t, bytes.Equal(log[around-5:], w.whole(id, int64(around-5), 70_000)))
 	}
@@ -201,7 +203,7 @@ func TestALongLogIsSealedWhileItGrows(t *testing.T) {
 	require.Equal(t, len(log), count(t, db, `SELECT max(stop) FROM log_segments`))
 	require.Zero(t, count(t, db, `SELECT count(*) FROM log_segments a JOIN log_segments b ON b.start < a.stop AND b.stop > a.start AND b.start <> a.start`))
 	require.EqualValues(t, len(log), w.attemptsOf(id).LogSize)
-	require.True(t, bytes.Equal(log, w.whole(id, 0, domain.MaxLogPage)))
+	require.True(t, bytes.Equal(log, w.whole(id, 0, job.MaxLogPage)))
 	tail, err := w.services.Logs.Tail(t.Context(), w.admin, id, 100_000)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(log[len(log)-100_000:], tail))
@@ -242,8 +244,8 @@ func TestReadsThatAreRefused(t *testing.T) {
 	require.Equal(t, domain.CodeRange, code(read(6, 1)))
 	require.Equal(t, domain.CodeInvalid, code(read(-1, 1)))
 	require.Equal(t, domain.CodeInvalid, code(read(0, 0)))
-	require.Equal(t, domain.CodeInvalid, code(read(0, domain.MaxLogPage+1)))
-	for _, limit := range []int{-1, 0, domain.MaxLogPage + 1} {
+	require.Equal(t, domain.CodeInvalid, code(read(0, job.MaxLogPage+1)))
+	for _, limit := range []int{-1, 0, job.MaxLogPage + 1} {
 		require.Equal(t, domain.CodeInvalid, code(second(w.services.Logs.Tail(t.Context(), w.admin, id, limit))), "an end of %d bytes", limit)
 	}
 	require.Equal(t, domain.CodeNotFound, code(second(other.services.Logs.Read(t.Context(), other.admin, id, 0, 1))))
@@ -265,18 +267,18 @@ func TestAnEndWaitsForTheWholeLog(t *testing.T) {
 	w.write(writer, id, 0, []byte("hello"))
 	zero := 0
 	report := func(end int64) error {
-		return w.services.Runs.Report(t.Context(), w.agent, domain.AttemptReport{Attempt: id, Exited: true, ExitCode: &zero, LogEnd: end})
+		return w.services.Runs.Report(t.Context(), w.agent, job.AttemptReport{Attempt: id, Exited: true, ExitCode: &zero, LogEnd: end})
 	}
-	require.ErrorIs(t, report(7), domain.ErrLogIncomplete)
-	require.Equal(t, domain.AttemptRunning, w.attemptsOf(id).Status)
+	require.ErrorIs(t, report(7), job.ErrLogIncomplete)
+	require.Equal(t, job.AttemptRunning, w.attemptsOf(id).Status)
 	w.write(writer, id, 5, []byte("!\n"))
 	require.NoError(t, report(7))
 
-	receipt, err := writer.Append(t.Context(), []domain.LogAppend{chunkAt(id, 7, []byte("after the end"))})
+	receipt, err := writer.Append(t.Context(), []job.LogAppend{chunkAt(id, 7, []byte("after the end"))})
 	require.NoError(t, err)
 	require.Equal(t, []domain.AttemptID{id}, receipt.Forget, "an attempt that is over takes no more")
 	require.Equal(t, "hello!\n", string(w.whole(id, 0, 100)))
-	receipt, err = writer.Append(t.Context(), []domain.LogAppend{chunkAt("att_stranger", 0, []byte("x"))})
+	receipt, err = writer.Append(t.Context(), []job.LogAppend{chunkAt("att_stranger", 0, []byte("x"))})
 	require.NoError(t, err)
 	require.Equal(t, []domain.AttemptID{"att_stranger"}, receipt.Forget)
 }
@@ -294,7 +296,7 @@ func TestAnOldConnectionStoresNothing(t *testing.T) {
 		var ended error
 		writing.Go(func() {
 			for offset := written; ended == nil; offset++ {
-				_, ended = old.Append(context.Background(), []domain.LogAppend{chunkAt(id, offset, []byte("x"))})
+				_, ended = old.Append(context.Background(), []job.LogAppend{chunkAt(id, offset, []byte("x"))})
 				if offset == written {
 					close(began)
 				}
@@ -304,7 +306,7 @@ func TestAnOldConnectionStoresNothing(t *testing.T) {
 		desired := w.connect(fmt.Sprint("s", i+1), 10, id)
 		next := desired[0].LogNext
 		writing.Wait()
-		require.ErrorIs(t, ended, domain.ErrSuperseded)
+		require.ErrorIs(t, ended, job.ErrSuperseded)
 		sizes, err := w.services.Logs.Sizes(t.Context(), w.admin, []domain.AttemptID{id})
 		require.NoError(t, err)
 		require.Equal(t, next, sizes[id], "the old connection stored more than the new one was told")
@@ -334,14 +336,14 @@ func TestABatchWithoutAnAnswer(t *testing.T) {
 	w.connect("s", 10)
 	id := w.attempt()
 	lossy := &lossy{Transactor: w.store}
-	w.services.Logs.Store = store.For[domain.JobModTx](lossy)
+	w.services.Logs.Store = store.For[job.Tx](lossy)
 	writer := w.services.Logs.Writer(w.agent, "s")
 	pages := make(chan string, 10)
 	w.follow(w, id, 0, pages)
 	w.write(writer, id, 0, []byte("one\n"))
 	require.Equal(t, "one\n", <-pages)
 	lossy.lose = true
-	batch := []domain.LogAppend{chunkAt(id, 4, []byte("two\n"))}
+	batch := []job.LogAppend{chunkAt(id, 4, []byte("two\n"))}
 	_, err := writer.Append(ctx, batch)
 	require.Error(t, err)
 	receipt, err := writer.Append(ctx, batch)
@@ -365,7 +367,7 @@ func (w *tenant) follow(at *tenant, id domain.AttemptID, offset int64, pages cha
 	w.t.Cleanup(func() { cancel(); following.Wait() })
 	following.Go(func() {
 		defer close(pages)
-		err := at.services.Logs.Follow(ctx, w.admin, id, offset, func(p domain.LogPage) error {
+		err := at.services.Logs.Follow(ctx, w.admin, id, offset, func(p job.LogPage) error {
 			var data []byte
 			for _, c := range p.Chunks {
 				data = append(data, c.Data...)
@@ -488,9 +490,9 @@ func TestFollowEndsWithItsCaller(t *testing.T) {
 	w.connect("s", 10)
 	id := w.attempt()
 	w.write(w.services.Logs.Writer(w.agent, "s"), id, 0, []byte("hello"))
-	require.ErrorIs(t, w.services.Logs.Follow(t.Context(), w.admin, id, 0, func(domain.LogPage) error { return errMine }), errMine)
+	require.ErrorIs(t, w.services.Logs.Follow(t.Context(), w.admin, id, 0, func(job.LogPage) error { return errMine }), errMine)
 	ctx, cancel := context.WithCancel(t.Context())
-	err := w.services.Logs.Follow(ctx, w.admin, id, 0, func(domain.LogPage) error { cancel(); return nil })
+	err := w.services.Logs.Follow(ctx, w.admin, id, 0, func(job.LogPage) error { cancel(); return nil })
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, w.services.Logs.Followed())
 }

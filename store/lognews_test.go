@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/store"
 )
 
@@ -27,34 +28,34 @@ func TestNewsOfManyLogs(t *testing.T) {
 	w.write(writer, over, 0, log[:50])
 	require.NoError(t, w.exit(over, 0))
 
-	news := func(limit int, wants ...domain.LogWant) (found map[domain.AttemptID]domain.LogNews) {
+	news := func(limit int, wants ...job.LogWant) (found map[domain.AttemptID]job.LogNews) {
 		in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) (err error) {
 			found, err = tx.LogNews(ctx, wants, limit)
 			return err
 		})
 		return found
 	}
-	found := news(1<<20, domain.LogWant{Attempt: long, Offset: 15_000}, domain.LogWant{Attempt: short, Offset: 100}, domain.LogWant{Attempt: silent},
-		domain.LogWant{Attempt: over}, domain.LogWant{Attempt: "att_none"})
+	found := news(1<<20, job.LogWant{Attempt: long, Offset: 15_000}, job.LogWant{Attempt: short, Offset: 100}, job.LogWant{Attempt: silent},
+		job.LogWant{Attempt: over}, job.LogWant{Attempt: "att_none"})
 	require.Len(t, found, 4, "an attempt that is not there has no news")
 	require.True(t, bytes.Equal(log[10_000:], joined(found[long].Chunks)), "from the chunk on that holds the offset")
 	require.EqualValues(t, 10_000, found[long].Chunks[0].Offset)
 	require.Equal(t, [2]bool{false, false}, [2]bool{found[long].More, found[long].Over})
 	require.Empty(t, found[short].Chunks)
-	require.Equal(t, domain.LogNews{}, found[silent])
+	require.Equal(t, job.LogNews{}, found[silent])
 	require.True(t, found[over].Over)
 	require.Equal(t, log[:50], joined(found[over].Chunks))
 
 	var got []byte
 	for more, at := true, int64(0); more; at = int64(len(got)) { // in pieces, like a tail that has fallen behind
-		n := news(25_000, domain.LogWant{Attempt: long, Offset: at})[long]
+		n := news(25_000, job.LogWant{Attempt: long, Offset: at})[long]
 		require.LessOrEqual(t, len(joined(n.Chunks)), 30_000)
 		got, more = append(got, joined(n.Chunks)...), n.More
 	}
 	require.True(t, bytes.Equal(log, got))
 }
 
-func joined(chunks []domain.LogChunk) (all []byte) {
+func joined(chunks []job.LogChunk) (all []byte) {
 	for _, c := range chunks {
 		all = append(all, c.Data...)
 	}
@@ -82,7 +83,7 @@ func TestAPageDeepInALogReadsFewRows(t *testing.T) {
 	for name, read := range map[string]func(ctx context.Context, tx *store.Tx) error{
 		"a page": func(ctx context.Context, tx *store.Tx) error { return second(tx.LogChunks(ctx, id, count-10, 1000)) },
 		"news": func(ctx context.Context, tx *store.Tx) error {
-			return second(tx.LogNews(ctx, []domain.LogWant{{Attempt: id, Offset: count - 10}}, 1000))
+			return second(tx.LogNews(ctx, []job.LogWant{{Attempt: id, Offset: count - 10}}, 1000))
 		},
 	} {
 		settled := rowsRead()

@@ -9,41 +9,42 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 type machineRow struct {
-	ID            domain.MachineID    `db:"id"`
-	Kind          domain.MachineKind  `db:"kind"`
-	Name          string              `db:"name"`
-	Flavor        string              `db:"flavor"`
-	Provider      domain.ProviderKind `db:"provider"`
-	Region        string              `db:"region"`
-	Image         string              `db:"image"`
-	ImageRef      string              `db:"image_ref"`
-	AutoStop      domain.AutoStop     `db:"auto_stop"`
-	Slots         int                 `db:"slots"`
-	WriteEngine   string              `db:"write_engine"`
-	Nodes         int                 `db:"nodes"`
-	TrinoStart    domain.TrinoStart   `db:"trino_start"`
-	AgentID       domain.AgentID      `db:"agent_id"`
-	Host          string              `db:"host"`
-	CreatedByKind domain.ActorKind    `db:"created_by_kind"`
-	CreatedByID   string              `db:"created_by_id"`
-	CreatedByName string              `db:"created_by_name"`
-	CreatedAt     time.Time           `db:"created_at"`
-	LastUsedAt    sql.NullTime        `db:"last_used_at"`
-	Desired       domain.MachineState `db:"desired"`
-	State         domain.MachineState `db:"state"`
-	Message       string              `db:"message"`
-	StateSince    time.Time           `db:"state_since"`
-	Incarnation   int                 `db:"incarnation"`
-	Restarts      int                 `db:"restarts"`
-	Made          bool                `db:"made"`
-	Released      bool                `db:"released"`
-	IdleSince     sql.NullTime        `db:"idle_since"`
-	HeldAt        sql.NullTime        `db:"held_at"`
-	DueAt         sql.NullTime        `db:"due_at"`
-	Engines       []byte              `db:"engines"`
+	ID            domain.MachineID     `db:"id"`
+	Kind          machine.MachineKind  `db:"kind"`
+	Name          string               `db:"name"`
+	Flavor        string               `db:"flavor"`
+	Provider      machine.ProviderKind `db:"provider"`
+	Region        string               `db:"region"`
+	Image         string               `db:"image"`
+	ImageRef      string               `db:"image_ref"`
+	AutoStop      machine.AutoStop     `db:"auto_stop"`
+	Slots         int                  `db:"slots"`
+	WriteEngine   string               `db:"write_engine"`
+	Nodes         int                  `db:"nodes"`
+	TrinoStart    machine.TrinoStart   `db:"trino_start"`
+	AgentID       domain.AgentID       `db:"agent_id"`
+	Host          string               `db:"host"`
+	CreatedByKind domain.ActorKind     `db:"created_by_kind"`
+	CreatedByID   string               `db:"created_by_id"`
+	CreatedByName string               `db:"created_by_name"`
+	CreatedAt     time.Time            `db:"created_at"`
+	LastUsedAt    sql.NullTime         `db:"last_used_at"`
+	Desired       machine.MachineState `db:"desired"`
+	State         machine.MachineState `db:"state"`
+	Message       string               `db:"message"`
+	StateSince    time.Time            `db:"state_since"`
+	Incarnation   int                  `db:"incarnation"`
+	Restarts      int                  `db:"restarts"`
+	Made          bool                 `db:"made"`
+	Released      bool                 `db:"released"`
+	IdleSince     sql.NullTime         `db:"idle_since"`
+	HeldAt        sql.NullTime         `db:"held_at"`
+	DueAt         sql.NullTime         `db:"due_at"`
+	Engines       []byte               `db:"engines"`
 }
 
 const machineColumns = `m.id, m.kind, m.name, m.flavor, m.provider, m.region, m.image, m.image_ref, m.auto_stop, m.slots, m.write_engine, m.nodes, m.trino_start,
@@ -55,8 +56,8 @@ const machineColumns = `m.id, m.kind, m.name, m.flavor, m.provider, m.region, m.
 const selectMachines = `SELECT ` + machineColumns + ` FROM machines m JOIN agents a ON a.workspace_id = m.workspace_id AND a.id = m.agent_id
 	WHERE m.workspace_id = $1 AND `
 
-func (r machineRow) toDomain() (domain.Machine, error) {
-	m := domain.Machine{
+func (r machineRow) toDomain() (machine.Machine, error) {
+	m := machine.Machine{
 		ID: r.ID, Kind: r.Kind, Name: r.Name, Flavor: r.Flavor, Provider: r.Provider, Region: r.Region, Image: r.Image, ImageRef: r.ImageRef,
 		AutoStop: r.AutoStop, Slots: r.Slots, WriteEngine: r.WriteEngine, Nodes: r.Nodes, TrinoStart: r.TrinoStart, AgentID: r.AgentID, Host: r.Host,
 		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, CreatedAt: r.CreatedAt.UTC(),
@@ -67,46 +68,46 @@ func (r machineRow) toDomain() (domain.Machine, error) {
 	return m, json.Unmarshal(r.Engines, &m.Engines)
 }
 
-func (t *Tx) machine(ctx context.Context, missing error, where string, args ...any) (domain.Machine, error) {
+func (t *Tx) machine(ctx context.Context, missing error, where string, args ...any) (machine.Machine, error) {
 	var row machineRow
 	if err := t.get(ctx, &row, selectMachines+where, append([]any{t.workspace}, args...)...); err != nil {
-		return domain.Machine{}, orMissing(err, missing)
+		return machine.Machine{}, orMissing(err, missing)
 	}
 	return row.toDomain()
 }
 
-// Machine implements domain.MachineTx.
-func (t *Tx) Machine(ctx context.Context, id domain.MachineID) (domain.Machine, error) {
+// Machine implements machine.Tx.
+func (t *Tx) Machine(ctx context.Context, id domain.MachineID) (machine.Machine, error) {
 	return t.machine(prepared(ctx), domain.NotFound("machine", id), `m.id = $2`, id)
 }
 
-// LockMachine implements domain.MachineTx. It locks the agent before the machine, as everywhere.
+// LockMachine implements machine.Tx. It locks the agent before the machine, as everywhere.
 // Logs can be stored meanwhile.
-func (t *Tx) LockMachine(ctx context.Context, id domain.MachineID) (domain.Machine, domain.Agent, error) {
+func (t *Tx) LockMachine(ctx context.Context, id domain.MachineID) (machine.Machine, machine.Agent, error) {
 	m, err := t.Machine(ctx, id)
 	if err != nil {
-		return domain.Machine{}, domain.Agent{}, err
+		return machine.Machine{}, machine.Agent{}, err
 	}
 	agent, err := t.LockAgent(ctx, m.AgentID)
 	if err != nil {
-		return domain.Machine{}, domain.Agent{}, err
+		return machine.Machine{}, machine.Agent{}, err
 	}
 	m, err = t.machine(ctx, domain.NotFound("machine", id), `m.id = $2 FOR UPDATE OF m`, id)
 	return m, agent, err
 }
 
-// MachineByName implements domain.MachineTx.
-func (t *Tx) MachineByName(ctx context.Context, kind domain.MachineKind, name string) (domain.Machine, error) {
+// MachineByName implements machine.Tx.
+func (t *Tx) MachineByName(ctx context.Context, kind machine.MachineKind, name string) (machine.Machine, error) {
 	return t.machine(prepared(ctx), domain.NotFound(string(kind), name), `m.kind = $2 AND m.name = $3`, kind, name)
 }
 
-// Machines implements domain.MachineTx.
-func (t *Tx) Machines(ctx context.Context, kind domain.MachineKind, after domain.MachineID, limit int) ([]domain.Machine, error) {
+// Machines implements machine.Tx.
+func (t *Tx) Machines(ctx context.Context, kind machine.MachineKind, after domain.MachineID, limit int) ([]machine.Machine, error) {
 	return rows(ctx, t.conn, machineRow.toDomain, selectMachines+`m.kind = $2 AND m.id > $3 ORDER BY m.id LIMIT $4`, t.workspace, kind, after, limit)
 }
 
-// MachinesByID implements domain.MachineTx.
-func (t *Tx) MachinesByID(ctx context.Context, ids []domain.MachineID) ([]domain.Machine, error) {
+// MachinesByID implements machine.Tx.
+func (t *Tx) MachinesByID(ctx context.Context, ids []domain.MachineID) ([]machine.Machine, error) {
 	return rows(ctx, t.conn, machineRow.toDomain, selectMachines+`m.id = ANY($2)`, t.workspace, texts(ids))
 }
 
@@ -114,7 +115,7 @@ const insertMachine = `INSERT INTO machines (workspace_id, id, kind, name, flavo
 	trino_start, agent_id, created_by_kind, created_by_id, created_by_name, created_at, state_since)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)`
 
-func machineArgs(ws domain.WorkspaceID, m domain.Machine) []any {
+func machineArgs(ws domain.WorkspaceID, m machine.Machine) []any {
 	return []any{
 		ws, m.ID, m.Kind, m.Name, m.Flavor, m.Provider, m.Region, m.Image, m.AutoStop, m.Slots, m.WriteEngine, m.Nodes, m.TrinoStart, m.AgentID,
 		m.CreatedBy.Kind, m.CreatedBy.ID, m.CreatedBy.Name, m.CreatedAt,
@@ -123,16 +124,16 @@ func machineArgs(ws domain.WorkspaceID, m domain.Machine) []any {
 
 const insertMachineAgent = `INSERT INTO agents (workspace_id, id, name, token_hash, created_at, machine_id) VALUES ($1, $2, $3, $4, $5, $6)`
 
-// InsertMachine implements domain.MachineTx.
-func (t *Tx) InsertMachine(ctx context.Context, m domain.Machine, agent domain.Agent) error {
+// InsertMachine implements machine.Tx.
+func (t *Tx) InsertMachine(ctx context.Context, m machine.Machine, agent machine.Agent) error {
 	if err := t.exec(ctx, insertMachineAgent, t.workspace, agent.ID, agent.Name, agent.TokenHash, agent.CreatedAt, m.ID); err != nil {
 		return err
 	}
 	return t.exec(ctx, insertMachine, machineArgs(t.workspace, m)...)
 }
 
-// UpdateMachine implements domain.MachineTx.
-func (t *Tx) UpdateMachine(ctx context.Context, m domain.Machine) error {
+// UpdateMachine implements machine.Tx.
+func (t *Tx) UpdateMachine(ctx context.Context, m machine.Machine) error {
 	return t.execOne(ctx, domain.NotFound("machine", m.ID), `UPDATE machines SET name = $3, flavor = $4, image = $5, image_ref = $6, auto_stop = $7, slots = $8,
 		host = $9, last_used_at = $10, desired = $11, state = $12, message = $13, state_since = $14, incarnation = $15, restarts = $16, made = $17,
 		released = $18, idle_since = $19, held_at = $20, due_at = $21, write_engine = $22, nodes = $23, trino_start = $24 WHERE workspace_id = $1 AND id = $2`,
@@ -140,18 +141,18 @@ func (t *Tx) UpdateMachine(ctx context.Context, m domain.Machine) error {
 		m.Incarnation, m.Restarts, m.Made, m.Released, m.IdleSince, m.HeldAt, m.DueAt, m.WriteEngine, m.Nodes, m.TrinoStart)
 }
 
-// DeleteMachine implements domain.MachineTx.
+// DeleteMachine implements machine.Tx.
 func (t *Tx) DeleteMachine(ctx context.Context, id domain.MachineID) error {
 	return t.execOne(ctx, domain.NotFound("machine", id), `DELETE FROM machines WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
 }
 
-// SetBootstrap implements domain.MachineTx.
+// SetBootstrap implements machine.Tx.
 func (t *Tx) SetBootstrap(ctx context.Context, agent domain.AgentID, hash []byte, expires time.Time) error {
 	return t.execOne(ctx, domain.NotFound("agent", agent), `UPDATE agents SET bootstrap_hash = $3, bootstrap_expires_at = $4 WHERE workspace_id = $1 AND id = $2`,
 		t.workspace, agent, hash, expires)
 }
 
-// TakeBootstrap implements domain.MachineTx.
+// TakeBootstrap implements machine.Tx.
 func (t *Tx) TakeBootstrap(ctx context.Context, agent domain.AgentID, hash []byte, now time.Time) (taken bool, err error) {
 	res, err := t.conn.ExecContext(ctx, `UPDATE agents SET bootstrap_hash = NULL, bootstrap_expires_at = NULL
 		WHERE workspace_id = $1 AND id = $2 AND bootstrap_hash = $3 AND bootstrap_expires_at > $4`, t.workspace, agent, hash, now)
@@ -162,8 +163,8 @@ func (t *Tx) TakeBootstrap(ctx context.Context, agent domain.AgentID, hash []byt
 	return n > 0, err
 }
 
-// SetEngines implements domain.MachineTx.
-func (t *Tx) SetEngines(ctx context.Context, agent domain.AgentID, engines []domain.Engine) error {
+// SetEngines implements machine.Tx.
+func (t *Tx) SetEngines(ctx context.Context, agent domain.AgentID, engines []machine.Engine) error {
 	body, err := json.Marshal(engines)
 	if err != nil {
 		return err
@@ -171,8 +172,8 @@ func (t *Tx) SetEngines(ctx context.Context, agent domain.AgentID, engines []dom
 	return t.exec(ctx, `UPDATE agents SET engines = $3 WHERE workspace_id = $1 AND id = $2 AND engines <> $3::jsonb`, t.workspace, agent, string(body))
 }
 
-// Busy implements domain.MachineTx.
-func (t *Tx) Busy(ctx context.Context, id domain.MachineID) (b domain.Busy, err error) {
+// Busy implements machine.Tx.
+func (t *Tx) Busy(ctx context.Context, id domain.MachineID) (b machine.Busy, err error) {
 	err = t.get(ctx, &b, `SELECT
 		(SELECT count(*) FROM attempts a JOIN agents g ON g.workspace_id = a.workspace_id AND g.id = a.agent_id
 			WHERE a.workspace_id = $1 AND g.machine_id = $2 AND a.status IN ('starting', 'running')) AS attempts,
@@ -181,8 +182,8 @@ func (t *Tx) Busy(ctx context.Context, id domain.MachineID) (b domain.Busy, err 
 	return b, err
 }
 
-// Prices implements domain.MachineTx.
-func (t *Tx) Prices(ctx context.Context, provider domain.ProviderKind, region string, at time.Time) (map[string]domain.Price, error) {
+// Prices implements machine.Tx.
+func (t *Tx) Prices(ctx context.Context, provider machine.ProviderKind, region string, at time.Time) (map[string]machine.Price, error) {
 	var found []struct {
 		Flavor   string          `db:"flavor"`
 		Hourly   decimal.Decimal `db:"hourly"`
@@ -190,9 +191,9 @@ func (t *Tx) Prices(ctx context.Context, provider domain.ProviderKind, region st
 	}
 	err := t.sel(ctx, &found, `SELECT DISTINCT ON (flavor) flavor, hourly, currency FROM prices WHERE provider = $1 AND region = $2 AND effective_from <= $3
 		ORDER BY flavor, effective_from DESC`, provider, region, at)
-	all := make(map[string]domain.Price, len(found))
+	all := make(map[string]machine.Price, len(found))
 	for _, p := range found {
-		all[p.Flavor] = domain.Price{Hourly: p.Hourly, Currency: p.Currency}
+		all[p.Flavor] = machine.Price{Hourly: p.Hourly, Currency: p.Currency}
 	}
 	return all, err
 }
@@ -203,14 +204,14 @@ type machineRefRow struct {
 	DueAt     time.Time          `db:"due_at"`
 }
 
-func (r machineRefRow) due() (domain.DueMachine, error) {
-	return domain.DueMachine{MachineRef: domain.MachineRef{Workspace: r.Workspace, Machine: r.ID}, At: r.DueAt.UTC()}, nil
+func (r machineRefRow) due() (machine.DueMachine, error) {
+	return machine.DueMachine{MachineRef: machine.MachineRef{Workspace: r.Workspace, Machine: r.ID}, At: r.DueAt.UTC()}, nil
 }
 
-func kinds(all []domain.ProviderKind) any { return texts(all) }
+func kinds(all []machine.ProviderKind) any { return texts(all) }
 
 // DueMachines implements domain.System.
-func (s *System) DueMachines(ctx context.Context, from []domain.ProviderKind, host string, limit int) ([]domain.DueMachine, error) {
+func (s *System) DueMachines(ctx context.Context, from []machine.ProviderKind, host string, limit int) ([]machine.DueMachine, error) {
 	all, err := rows(ctx, s.db, machineRefRow.due, `SELECT workspace_id, id, due_at FROM machines WHERE due_at IS NOT NULL AND provider = ANY($1)
 		AND host IN ('', $2) ORDER BY due_at LIMIT $3`, kinds(from), host, limit)
 	return all, mapError(err)
@@ -231,10 +232,10 @@ func (s *System) ShiftMachines(ctx context.Context, host string, by time.Duratio
 }
 
 // OverdueMachines implements domain.System.
-func (s *System) OverdueMachines(ctx context.Context, starting, stopping time.Time) ([]domain.MachineRef, error) {
+func (s *System) OverdueMachines(ctx context.Context, starting, stopping time.Time) ([]machine.MachineRef, error) {
 	due, err := rows(ctx, s.db, machineRefRow.due, `SELECT workspace_id, id, due_at FROM machines WHERE due_at IS NOT NULL
 		AND (state = 'starting' AND state_since <= $1 OR state = 'stopping' AND state_since <= $2) AND due_at <= GREATEST($1, $2)`, starting, stopping)
-	refs := make([]domain.MachineRef, len(due))
+	refs := make([]machine.MachineRef, len(due))
 	for i, d := range due {
 		refs[i] = d.MachineRef
 	}
@@ -248,14 +249,14 @@ func (s *System) KnownMachines(ctx context.Context, ids []domain.MachineID) (kno
 }
 
 // BootstrapAgent implements domain.System.
-func (s *System) BootstrapAgent(ctx context.Context, hash []byte) (domain.AgentRef, error) {
+func (s *System) BootstrapAgent(ctx context.Context, hash []byte) (machine.AgentRef, error) {
 	var r refRow
 	err := s.db.GetContext(ctx, &r, `SELECT workspace_id, id FROM agents WHERE bootstrap_hash = $1`, hash)
-	return domain.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, mapError(orMissing(err, errUnknown))
+	return machine.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, mapError(orMissing(err, errUnknown))
 }
 
 // InsertPrices implements domain.System.
-func (s *System) InsertPrices(ctx context.Context, provider domain.ProviderKind, region string, from time.Time, prices map[string]domain.Price) error {
+func (s *System) InsertPrices(ctx context.Context, provider machine.ProviderKind, region string, from time.Time, prices map[string]machine.Price) error {
 	for flavor, p := range prices {
 		_, err := s.db.ExecContext(ctx, `INSERT INTO prices (provider, region, flavor, effective_from, hourly, currency) SELECT $1, $2, $3, $4, $5, $6
 			WHERE NOT EXISTS (SELECT FROM prices WHERE provider = $1 AND region = $2 AND flavor = $3) ON CONFLICT DO NOTHING`,

@@ -14,6 +14,11 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/quota"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 	"github.com/millpond/millpond/store/storetest"
@@ -80,12 +85,12 @@ func (c *clock) move(d time.Duration) {
 
 // fleet records what is sent to agents.
 type fleet struct {
-	started   chan domain.Delivery
+	started   chan job.Delivery
 	cancelled chan domain.AttemptID
 	refuse    atomic.Pointer[error] // the answer to every start
 }
 
-func (f *fleet) Start(_ context.Context, _ domain.AgentID, d domain.Delivery) error {
+func (f *fleet) Start(_ context.Context, _ domain.AgentID, d job.Delivery) error {
 	if err := f.refuse.Load(); err != nil {
 		return *err
 	}
@@ -113,8 +118,8 @@ type tenant struct {
 	admin     domain.Scope
 	agent     domain.Scope
 	auth      *auth.Service
-	services  *domain.Services
-	scheduler *domain.Scheduler
+	services  *setup.Services
+	scheduler *job.Scheduler
 	system    *store.System
 }
 
@@ -127,8 +132,8 @@ func replica(t testing.TB, s *store.Store, c *clock) *tenant {
 	t.Cleanup(func() { _ = bucket.Close() })
 	archive, err := objects.NewArchive()
 	require.NoError(t, err)
-	f := &fleet{started: make(chan domain.Delivery, 10_000), cancelled: make(chan domain.AttemptID, 10_000)}
-	outbox := domain.NewOutbox(f, func(err error) {
+	f := &fleet{started: make(chan job.Delivery, 10_000), cancelled: make(chan domain.AttemptID, 10_000)}
+	outbox := job.NewOutbox(f, func(err error) {
 		if refused := f.refuse.Load(); refused == nil || !errors.Is(err, *refused) {
 			t.Errorf("a message was not delivered: %v", err)
 		}
@@ -137,15 +142,15 @@ func replica(t testing.TB, s *store.Store, c *clock) *tenant {
 	var running sync.WaitGroup
 	running.Go(func() { outbox.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	runs := &domain.Runs{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: c, Tokens: tokens{keys}, Outbox: outbox}
+	runs := &job.Runs{Store: store.For[job.Tx](s), System: s.System(), Topics: s.Topics(), Clock: c, Tokens: tokens{keys}, Outbox: outbox}
 	return &tenant{
 		t: t, store: s, clock: c, fleet: f, system: s.System(), auth: auth.NewService(s.System(), store.For[domain.Tx](s), keys, c),
-		scheduler: &domain.Scheduler{Store: store.For[domain.JobModTx](s), System: s.System(), Runs: runs, Clock: c},
-		services: &domain.Services{
-			Clock: c, Instance: &domain.Instance{Store: s.System(), Clock: c}, Workspaces: &domain.Workspaces{Store: store.For[domain.IdentityModTx](s), Clock: c},
-			Members: &domain.Members{Store: store.For[domain.IdentityModTx](s), Clock: c}, APIKeys: &domain.APIKeys{Store: store.For[domain.IdentityModTx](s), Clock: c}, Jobs: &domain.Jobs{Store: store.For[domain.JobModTx](s), Clock: c}, Runs: runs,
-			Agents: &domain.Agents{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: c, Runs: runs, Lease: domain.DefaultLease, Replica: "rep_1"},
-			Logs:   &domain.Logs{Store: store.For[domain.JobModTx](s), Topics: s.Topics(), Clock: c, Objects: bucket, Archive: archive}, Quotas: &domain.Quotas{Store: store.For[domain.QuotaModTx](s)},
+		scheduler: &job.Scheduler{Store: store.For[job.Tx](s), System: s.System(), Runs: runs, Clock: c},
+		services: &setup.Services{
+			Clock: c, Instance: &setup.Instance{Store: s.System(), Clock: c}, Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](s), Clock: c},
+			Members: &identity.Members{Store: store.For[identity.Tx](s), Clock: c}, APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](s), Clock: c}, Jobs: &job.Jobs{Store: store.For[job.Tx](s), Clock: c}, Runs: runs,
+			Agents: &job.Agents{Store: store.For[job.Tx](s), System: s.System(), Topics: s.Topics(), Clock: c, Runs: runs, Lease: machine.DefaultLease, Replica: "rep_1"},
+			Logs:   &job.Logs{Store: store.For[job.Tx](s), Topics: s.Topics(), Clock: c, Objects: bucket, Archive: archive}, Quotas: &quota.Quotas{Store: store.For[quota.Tx](s)},
 		},
 	}
 }
@@ -179,38 +184,38 @@ func workspace(t testing.TB, s *store.Store, name string) domain.Scope {
 }
 
 // hello is the agent's hello with its current token.
-func (w *tenant) hello(session string, slots int) domain.AgentHello {
+func (w *tenant) hello(session string, slots int) job.AgentHello {
 	w.t.Helper()
-	return domain.AgentHello{Session: session, Token: w.get(w.agentID()).TokenHash, Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots}
+	return job.AgentHello{Session: session, Token: w.get(w.agentID()).TokenHash, Version: "1", Hostname: "host", OS: "linux", Arch: "amd64", Slots: slots}
 }
 
 // connect sends the agent's hello with its attempts.
-func (w *tenant) connect(session string, slots int, held ...domain.AttemptID) []domain.Desired {
+func (w *tenant) connect(session string, slots int, held ...domain.AttemptID) []job.Desired {
 	w.t.Helper()
 	h := w.hello(session, slots)
 	for _, id := range held {
-		h.Attempts = append(h.Attempts, domain.AttemptReport{Attempt: id, Started: true})
+		h.Attempts = append(h.Attempts, job.AttemptReport{Attempt: id, Started: true})
 	}
 	orders, err := w.services.Agents.Hello(w.t.Context(), w.agent, h)
 	require.NoError(w.t, err)
 	return orders.Attempts
 }
 
-func (w *tenant) job(spec domain.JobSpec) domain.Job {
+func (w *tenant) job(spec job.JobSpec) job.Job {
 	w.t.Helper()
-	job, err := w.services.Jobs.Create(w.t.Context(), w.admin, domain.NewJob{Name: "job", JobSpec: spec}, domain.Idempotency{})
+	j, err := w.services.Jobs.Create(w.t.Context(), w.admin, job.NewJob{Name: "job", JobSpec: spec}, domain.Idempotency{})
 	require.NoError(w.t, err)
-	return job
+	return j
 }
 
-func (w *tenant) start(job domain.JobID) *domain.Run {
+func (w *tenant) start(j domain.JobID) *job.Run {
 	w.t.Helper()
-	run, err := w.services.Runs.Start(w.t.Context(), w.admin, job, nil, domain.Idempotency{})
+	run, err := w.services.Runs.Start(w.t.Context(), w.admin, j, nil, domain.Idempotency{})
 	require.NoError(w.t, err)
 	return run
 }
 
-func (w *tenant) run(id domain.RunID) domain.Run {
+func (w *tenant) run(id domain.RunID) job.Run {
 	w.t.Helper()
 	run, err := w.services.Runs.Get(w.t.Context(), w.admin, id)
 	require.NoError(w.t, err)
@@ -221,31 +226,31 @@ func (w *tenant) run(id domain.RunID) domain.Run {
 func (w *tenant) begin(id domain.AttemptID) {
 	w.t.Helper()
 	now := w.clock.Now()
-	require.NoError(w.t, w.services.Runs.Report(w.t.Context(), w.agent, domain.AttemptReport{Attempt: id, Started: true, StartedAt: &now}))
+	require.NoError(w.t, w.services.Runs.Report(w.t.Context(), w.agent, job.AttemptReport{Attempt: id, Started: true, StartedAt: &now}))
 }
 
 // exit reports the attempt's end with the exit code.
 func (w *tenant) exit(id domain.AttemptID, code int) error {
 	now := w.clock.Now()
-	return w.services.Runs.Report(w.t.Context(), w.agent, domain.AttemptReport{Attempt: id, Exited: true, ExitCode: &code, StartedAt: &now, FinishedAt: &now})
+	return w.services.Runs.Report(w.t.Context(), w.agent, job.AttemptReport{Attempt: id, Exited: true, ExitCode: &code, StartedAt: &now, FinishedAt: &now})
 }
 
 // delivered waits for the next attempt sent to the agent.
-func (w *tenant) delivered() domain.Delivery {
+func (w *tenant) delivered() job.Delivery {
 	w.t.Helper()
 	select {
 	case d := <-w.fleet.started:
 		return d
 	case <-time.After(time.Minute):
 		w.t.Fatal("nothing was sent to the agent")
-		return domain.Delivery{}
+		return job.Delivery{}
 	}
 }
 
 // attempt starts a single-command run on the connected agent and returns its attempt, running.
 func (w *tenant) attempt() domain.AttemptID {
 	w.t.Helper()
-	w.start(w.job(domain.JobSpec{Command: "true"}).ID)
+	w.start(w.job(job.JobSpec{Command: "true"}).ID)
 	id := w.delivered().Attempt.ID
 	w.begin(id)
 	return id

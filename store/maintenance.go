@@ -10,6 +10,9 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/maintenance"
 )
 
 type maintenanceHolderRow struct {
@@ -22,19 +25,19 @@ type maintenanceHolderRow struct {
 
 const maintenanceHolderColumns = `COALESCE(database_id, '') AS database_id, COALESCE(table_id, '') AS table_id, policy, next_at, sweep_after`
 
-func (r maintenanceHolderRow) toDomain() (domain.MaintenanceHolder, error) {
-	h := domain.MaintenanceHolder{Database: r.Database, Table: r.Table, NextAt: timePtr(r.NextAt), SweepAfter: r.SweepAfter}
+func (r maintenanceHolderRow) toDomain() (maintenance.MaintenanceHolder, error) {
+	h := maintenance.MaintenanceHolder{Database: r.Database, Table: r.Table, NextAt: timePtr(r.NextAt), SweepAfter: r.SweepAfter}
 	return h, json.Unmarshal(r.Policy, &h.Policy)
 }
 
-// SharedMaintenance implements domain.MaintenanceTx.
-func (t *Tx) SharedMaintenance(ctx context.Context) ([]domain.MaintenanceHolder, error) {
+// SharedMaintenance implements maintenance.Tx.
+func (t *Tx) SharedMaintenance(ctx context.Context) ([]maintenance.MaintenanceHolder, error) {
 	return rows(ctx, t.conn, maintenanceHolderRow.toDomain, `SELECT `+maintenanceHolderColumns+` FROM maintenance_policies WHERE workspace_id = $1 AND subject_id = ''
 		UNION ALL SELECT `+maintenanceHolderColumns+` FROM maintenance_policies WHERE workspace_id = $1 AND database_id IS NOT NULL`, t.workspace)
 }
 
-// LockMaintenance implements domain.MaintenanceTx.
-func (t *Tx) LockMaintenance(ctx context.Context, h domain.MaintenanceHolder) (domain.MaintenanceHolder, error) {
+// LockMaintenance implements maintenance.Tx.
+func (t *Tx) LockMaintenance(ctx context.Context, h maintenance.MaintenanceHolder) (maintenance.MaintenanceHolder, error) {
 	err := t.exec(ctx, `INSERT INTO maintenance_policies (workspace_id, subject_id, database_id, table_id) VALUES ($1, $2, nullif($3, ''), nullif($4, ''))
 		ON CONFLICT DO NOTHING`, t.workspace, h.Subject(), h.Database, h.Table)
 	if err != nil {
@@ -48,8 +51,8 @@ func (t *Tx) LockMaintenance(ctx context.Context, h domain.MaintenanceHolder) (d
 	return row.toDomain()
 }
 
-// UpdateMaintenance implements domain.MaintenanceTx.
-func (t *Tx) UpdateMaintenance(ctx context.Context, h domain.MaintenanceHolder) error {
+// UpdateMaintenance implements maintenance.Tx.
+func (t *Tx) UpdateMaintenance(ctx context.Context, h maintenance.MaintenanceHolder) error {
 	policy, err := json.Marshal(h.Policy)
 	if err != nil {
 		return err
@@ -72,12 +75,12 @@ type maintainedRow struct {
 	Open             bool          `db:"open"`
 }
 
-func (r maintainedRow) toDomain() (domain.MaintainedTable, error) {
+func (r maintainedRow) toDomain() (maintenance.MaintainedTable, error) {
 	table, err := r.lakeTableRow.toDomain()
 	if err != nil {
-		return domain.MaintainedTable{}, err
+		return maintenance.MaintainedTable{}, err
 	}
-	m := domain.MaintainedTable{LakeTable: table, NextAt: timePtr(r.NextAt), Open: r.Open, Done: domain.Maintained{
+	m := maintenance.MaintainedTable{LakeTable: table, NextAt: timePtr(r.NextAt), Open: r.Open, Done: maintenance.Maintained{
 		CompactedAt: timePtr(r.CompactedAt), CompactedFiles: r.CompactedFiles.Int64, CompactedDeletes: r.CompactedDeletes.Int64, ExpiredAt: timePtr(r.ExpiredAt), ExpiredSnapshots: r.ExpiredSnapshots.Int64,
 		CleanedAt: timePtr(r.CleanedAt), CleanedVersion: int(r.CleanedVersion.Int64),
 	}}
@@ -89,7 +92,7 @@ func (r maintainedRow) toDomain() (domain.MaintainedTable, error) {
 
 // maintained reads the live tables of the condition with the facts that decide about their
 // maintenance, by id.
-func (t *Tx) maintained(ctx context.Context, where string, args ...any) ([]domain.MaintainedTable, error) {
+func (t *Tx) maintained(ctx context.Context, where string, args ...any) ([]maintenance.MaintainedTable, error) {
 	return rows(ctx, t.conn, maintainedRow.toDomain, `WITH found AS (`+selectLakeTables+`t.kind = 'table' AND t.dropped_at IS NULL AND `+where+`)
 		SELECT f.*, p.policy, p.next_at, m.compacted_at, m.compacted_files, m.compacted_deletes, m.expired_at, m.expired_snapshots, m.cleaned_at, m.cleaned_version,
 			EXISTS (SELECT FROM maintenance_runs r WHERE r.workspace_id = $1 AND r.table_id = f.id AND r.state IN ('queued', 'running')) AS open
@@ -97,8 +100,8 @@ func (t *Tx) maintained(ctx context.Context, where string, args ...any) ([]domai
 		LEFT JOIN maintenance_tables m ON m.workspace_id = $1 AND m.table_id = f.id ORDER BY f.id`, append([]any{t.workspace}, args...)...)
 }
 
-// MaintainedTables implements domain.MaintenanceTx.
-func (t *Tx) MaintainedTables(ctx context.Context, h domain.MaintenanceHolder, all bool, after domain.TableID, limit int) ([]domain.MaintainedTable, error) {
+// MaintainedTables implements maintenance.Tx.
+func (t *Tx) MaintainedTables(ctx context.Context, h maintenance.MaintenanceHolder, all bool, after domain.TableID, limit int) ([]maintenance.MaintainedTable, error) {
 	const nearer = ` AND NOT EXISTS (SELECT FROM maintenance_policies o WHERE o.workspace_id = $1 AND o.next_at IS NOT NULL AND o.subject_id = `
 	args := []any{after, limit}
 	where := `t.id > $2`
@@ -121,20 +124,20 @@ func (t *Tx) MaintainedTables(ctx context.Context, h domain.MaintenanceHolder, a
 	return t.maintained(ctx, where+` ORDER BY t.id LIMIT $3`, args...)
 }
 
-// MaintainedByID implements domain.MaintenanceTx.
-func (t *Tx) MaintainedByID(ctx context.Context, ids []domain.TableID) ([]domain.MaintainedTable, error) {
+// MaintainedByID implements maintenance.Tx.
+func (t *Tx) MaintainedByID(ctx context.Context, ids []domain.TableID) ([]maintenance.MaintainedTable, error) {
 	return t.maintained(ctx, `t.id = ANY($2)`, texts(ids))
 }
 
-// SetMaintained implements domain.MaintenanceTx.
-func (t *Tx) SetMaintained(ctx context.Context, id domain.TableID, m domain.Maintained) error {
+// SetMaintained implements maintenance.Tx.
+func (t *Tx) SetMaintained(ctx context.Context, id domain.TableID, m maintenance.Maintained) error {
 	return t.exec(ctx, `INSERT INTO maintenance_tables (workspace_id, table_id, compacted_at, compacted_files, compacted_deletes, expired_at, cleaned_at, cleaned_version, expired_snapshots)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (workspace_id, table_id) DO UPDATE SET compacted_at = $3, compacted_files = $4, compacted_deletes = $5,
 		expired_at = $6, cleaned_at = $7, cleaned_version = $8, expired_snapshots = $9`,
 		t.workspace, id, m.CompactedAt, m.CompactedFiles, m.CompactedDeletes, m.ExpiredAt, m.CleanedAt, m.CleanedVersion, m.ExpiredSnapshots)
 }
 
-// BeingWritten implements domain.MaintenanceTx. It reads the few open statements, and the tables
+// BeingWritten implements maintenance.Tx. It reads the few open statements, and the tables
 // that each opened.
 func (t *Tx) BeingWritten(ctx context.Context, id domain.TableID) (busy bool, err error) {
 	err = t.get(ctx, &busy, `SELECT EXISTS (SELECT FROM statements s JOIN lineage l ON l.workspace_id = s.workspace_id AND l.actor_kind = 'statement' AND l.actor_id = s.id
@@ -143,67 +146,67 @@ func (t *Tx) BeingWritten(ctx context.Context, id domain.TableID) (busy bool, er
 }
 
 type maintenanceRunRow struct {
-	ID            domain.MaintenanceRunID `db:"id"`
-	TableID       domain.TableID          `db:"table_id"`
-	DatabaseID    domain.DatabaseID       `db:"database_id"`
-	Database      string                  `db:"database"`
-	Schema        string                  `db:"schema"`
-	Name          string                  `db:"name"`
-	Trigger       domain.Trigger          `db:"run_trigger"`
-	CreatedByKind domain.ActorKind        `db:"created_by_kind"`
-	CreatedByID   string                  `db:"created_by_id"`
-	CreatedByName string                  `db:"created_by_name"`
-	CreatedAt     time.Time               `db:"created_at"`
-	DueAt         time.Time               `db:"due_at"`
-	State         domain.MaintenanceState `db:"state"`
-	Message       string                  `db:"message"`
-	Todo          pq.StringArray          `db:"todo"`
-	Operations    []byte                  `db:"operations"`
-	Statement     domain.StatementID      `db:"statement_id"`
-	Warehouse     domain.MachineID        `db:"warehouse_id"`
-	Tries         int                     `db:"tries"`
-	LookAt        time.Time               `db:"look_at"`
-	StartedAt     sql.NullTime            `db:"started_at"`
-	FinishedAt    sql.NullTime            `db:"finished_at"`
+	ID            domain.MaintenanceRunID      `db:"id"`
+	TableID       domain.TableID               `db:"table_id"`
+	DatabaseID    domain.DatabaseID            `db:"database_id"`
+	Database      string                       `db:"database"`
+	Schema        string                       `db:"schema"`
+	Name          string                       `db:"name"`
+	Trigger       job.Trigger                  `db:"run_trigger"`
+	CreatedByKind domain.ActorKind             `db:"created_by_kind"`
+	CreatedByID   string                       `db:"created_by_id"`
+	CreatedByName string                       `db:"created_by_name"`
+	CreatedAt     time.Time                    `db:"created_at"`
+	DueAt         time.Time                    `db:"due_at"`
+	State         maintenance.MaintenanceState `db:"state"`
+	Message       string                       `db:"message"`
+	Todo          pq.StringArray               `db:"todo"`
+	Operations    []byte                       `db:"operations"`
+	Statement     domain.StatementID           `db:"statement_id"`
+	Warehouse     domain.MachineID             `db:"warehouse_id"`
+	Tries         int                          `db:"tries"`
+	LookAt        time.Time                    `db:"look_at"`
+	StartedAt     sql.NullTime                 `db:"started_at"`
+	FinishedAt    sql.NullTime                 `db:"finished_at"`
 }
 
 const maintenanceRunColumns = `id, table_id, database_id, database, schema, name, run_trigger, created_by_kind, created_by_id, created_by_name, created_at, due_at, state,
 	message, todo, operations, statement_id, warehouse_id, tries, look_at, started_at, finished_at`
 
-func (r maintenanceRunRow) toDomain() (domain.MaintenanceRun, error) {
-	run := domain.MaintenanceRun{
+func (r maintenanceRunRow) toDomain() (maintenance.MaintenanceRun, error) {
+	run := maintenance.MaintenanceRun{
 		ID: r.ID, TableID: r.TableID, DatabaseID: r.DatabaseID, Database: r.Database, Schema: r.Schema, Table: r.Name, Trigger: r.Trigger,
 		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, CreatedAt: r.CreatedAt.UTC(), DueAt: r.DueAt.UTC(), State: r.State,
 		Message: r.Message, Statement: r.Statement, Warehouse: r.Warehouse, Tries: r.Tries, LookAt: r.LookAt.UTC(), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt),
 	}
 	for _, kind := range r.Todo {
-		run.Todo = append(run.Todo, domain.MaintenanceKind(kind))
+		run.Todo = append(run.Todo, maintenance.MaintenanceKind(kind))
 	}
 	return run, json.Unmarshal(r.Operations, &run.Operations)
 }
 
-// InsertMaintenanceRuns implements domain.MaintenanceTx, with one statement for all of them.
-func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []domain.MaintenanceRun) (int, error) {
+// InsertMaintenanceRuns implements maintenance.Tx, with one statement for all of them.
+func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []maintenance.MaintenanceRun) (int, error) {
 	if len(runs) == 0 {
 		return 0, nil
 	}
 	type record struct {
-		ID            domain.MaintenanceRunID  `json:"id"`
-		TableID       domain.TableID           `json:"table_id"`
-		DatabaseID    domain.DatabaseID        `json:"database_id"`
-		Database      string                   `json:"database"`
-		Schema        string                   `json:"schema"`
-		Name          string                   `json:"name"`
-		Trigger       domain.Trigger           `json:"run_trigger"`
-		CreatedByKind domain.ActorKind         `json:"created_by_kind"`
-		CreatedByID   string                   `json:"created_by_id"`
-		CreatedByName string                   `json:"created_by_name"`
-		CreatedAt     time.Time                `json:"created_at"`
-		DueAt         time.Time                `json:"due_at"`
-		State         domain.MaintenanceState  `json:"state"`
-		Message       string                   `json:"message"`
-		Todo          []domain.MaintenanceKind `json:"todo"`
-		LookAt        time.Time                `json:"look_at"`
+		ID            domain.MaintenanceRunID       `json:"id"`
+		TableID       domain.TableID                `json:"table_id"`
+		DatabaseID    domain.DatabaseID             `json:"database_id"`
+		Database      string                        `json:"database"`
+		Schema        string                        `json:"schema"`
+		Name          string                        `json:"name"`
+		Trigger       job.Trigger                   `json:"run_trigger"`
+		CreatedByKind domain.ActorKind              `json:"created_by_kind"`
+		CreatedByID   string                        `json:"created_by_id"`
+		CreatedByName string                        `json:"created_by_name"`
+		CreatedAt     time.Time                     `json:"created_at"`
+		DueAt         time.Time                     `json:"due_at"`
+		State         maintenance.MaintenanceState  `json:"state"`
+		Message       string                        `json:"message"`
+		Todo          []maintenance.MaintenanceKind `json:"todo"`
+		LookAt        time.Time                     `json:"look_at"`
 	}
 	all := make([]record, len(runs))
 	for i, r := range runs {
@@ -227,26 +230,26 @@ func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []domain.Maintenanc
 	return int(made), err
 }
 
-// MaintenanceRun implements domain.MaintenanceTx.
-func (t *Tx) MaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (domain.MaintenanceRun, error) {
+// MaintenanceRun implements maintenance.Tx.
+func (t *Tx) MaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (maintenance.MaintenanceRun, error) {
 	return t.maintenanceRun(ctx, id, "")
 }
 
-// LockMaintenanceRun implements domain.MaintenanceTx.
-func (t *Tx) LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (domain.MaintenanceRun, error) {
+// LockMaintenanceRun implements maintenance.Tx.
+func (t *Tx) LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (maintenance.MaintenanceRun, error) {
 	return t.maintenanceRun(ctx, id, " FOR UPDATE")
 }
 
-func (t *Tx) maintenanceRun(ctx context.Context, id domain.MaintenanceRunID, lock string) (domain.MaintenanceRun, error) {
+func (t *Tx) maintenanceRun(ctx context.Context, id domain.MaintenanceRunID, lock string) (maintenance.MaintenanceRun, error) {
 	var row maintenanceRunRow
 	if err := t.get(ctx, &row, `SELECT `+maintenanceRunColumns+` FROM maintenance_runs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
-		return domain.MaintenanceRun{}, orMissing(err, domain.NotFound("run of maintenance", id))
+		return maintenance.MaintenanceRun{}, orMissing(err, domain.NotFound("run of maintenance", id))
 	}
 	return row.toDomain()
 }
 
-// UpdateMaintenanceRun implements domain.MaintenanceTx.
-func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r domain.MaintenanceRun) error {
+// UpdateMaintenanceRun implements maintenance.Tx.
+func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r maintenance.MaintenanceRun) error {
 	operations, err := json.Marshal(r.Operations)
 	if err != nil {
 		return err
@@ -261,9 +264,9 @@ func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r domain.MaintenanceRun) 
 		r.Tries, r.LookAt, r.StartedAt, r.FinishedAt)
 }
 
-// MaintenanceRuns implements domain.MaintenanceTx. Each filter has an index in the order of the
+// MaintenanceRuns implements maintenance.Tx. Each filter has an index in the order of the
 // list.
-func (t *Tx) MaintenanceRuns(ctx context.Context, f domain.MaintenanceFilter, before domain.MaintenanceRunID, limit int) ([]domain.MaintenanceRun, error) {
+func (t *Tx) MaintenanceRuns(ctx context.Context, f maintenance.MaintenanceFilter, before domain.MaintenanceRunID, limit int) ([]maintenance.MaintenanceRun, error) {
 	where, args := `workspace_id = $1`, []any{t.workspace, limit}
 	add := func(condition string, arg any) {
 		args = append(args, arg)
@@ -285,23 +288,23 @@ func (t *Tx) MaintenanceRuns(ctx context.Context, f domain.MaintenanceFilter, be
 	return t.maintenanceRuns(ctx, where+` ORDER BY id DESC LIMIT $2`, args...)
 }
 
-func (t *Tx) maintenanceRuns(ctx context.Context, where string, args ...any) ([]domain.MaintenanceRun, error) {
+func (t *Tx) maintenanceRuns(ctx context.Context, where string, args ...any) ([]maintenance.MaintenanceRun, error) {
 	return rows(ctx, t.conn, maintenanceRunRow.toDomain, `SELECT `+maintenanceRunColumns+` FROM maintenance_runs WHERE `+where, args...)
 }
 
-// RunningMaintenance implements domain.MaintenanceTx.
-func (t *Tx) RunningMaintenance(ctx context.Context) ([]domain.MaintenanceRun, error) {
+// RunningMaintenance implements maintenance.Tx.
+func (t *Tx) RunningMaintenance(ctx context.Context) ([]maintenance.MaintenanceRun, error) {
 	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'running' ORDER BY id FOR UPDATE`, t.workspace)
 }
 
-// WaitingMaintenance implements domain.MaintenanceTx.
-func (t *Tx) WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]domain.MaintenanceRun, error) {
+// WaitingMaintenance implements maintenance.Tx.
+func (t *Tx) WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.MaintenanceRun, error) {
 	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'queued' AND look_at <= $2 ORDER BY look_at, id LIMIT $3 FOR UPDATE`, t.workspace, now, limit)
 }
 
 // CrowdedTables implements domain.System. It reads all tables: an index on the number of snapshots
 // would slow each commit down.
-func (s *System) CrowdedTables(ctx context.Context, snapshots int, after domain.TableRef, limit int) ([]domain.TableRef, error) {
+func (s *System) CrowdedTables(ctx context.Context, snapshots int, after lake.TableRef, limit int) ([]lake.TableRef, error) {
 	return refs(ctx, s, refRow.table, `SELECT workspace_id, id FROM lake_tables WHERE kind = 'table' AND dropped_at IS NULL AND snapshots > $1
 		AND (workspace_id, id) > ($2, $3) ORDER BY workspace_id, id LIMIT $4`, snapshots, after.Workspace, after.Table, limit)
 }
@@ -309,7 +312,7 @@ func (s *System) CrowdedTables(ctx context.Context, snapshots int, after domain.
 // DueMaintenance implements domain.System. It returns holders with a schedule, new workspaces, and
 // workspaces whose runs can continue. Those have a statement that ended, a claim that expired, or
 // room for another run.
-func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) ([]domain.DueMaintenance, error) {
+func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.DueMaintenance, error) {
 	type row struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Runs      bool               `db:"runs"`
@@ -317,9 +320,9 @@ func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) (
 		Table     domain.TableID     `db:"table_id"`
 		At        time.Time          `db:"at"`
 	}
-	translate := func(r row) (domain.DueMaintenance, error) {
+	translate := func(r row) (maintenance.DueMaintenance, error) {
 		r.At = r.At.UTC()
-		return domain.DueMaintenance(r), nil
+		return maintenance.DueMaintenance(r), nil
 	}
 	all, err := rows(ctx, s.db, translate, `SELECT workspace_id, runs, database_id, table_id, at FROM (
 		(SELECT workspace_id, false AS runs, COALESCE(database_id, '') AS database_id, COALESCE(table_id, '') AS table_id, next_at AS at FROM maintenance_policies
@@ -334,6 +337,6 @@ func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) (
 		UNION ALL
 		SELECT q.workspace_id, true, '', '', q.at FROM (SELECT workspace_id, min(look_at) AS at FROM maintenance_runs WHERE state = 'queued' GROUP BY workspace_id) q
 			WHERE (SELECT count(*) FROM maintenance_runs b WHERE b.workspace_id = q.workspace_id AND b.state = 'running') < $3
-		) due ORDER BY at LIMIT $2`, now, limit, domain.MaintenanceAtOnce)
+		) due ORDER BY at LIMIT $2`, now, limit, maintenance.MaintenanceAtOnce)
 	return all, mapError(err)
 }

@@ -9,27 +9,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/maintenance"
 )
 
 func TestMaintenanceNow(t *testing.T) {
 	w := newUpkeep(t)
 	ctx := t.Context()
-	table := w.table("events", func(l *domain.LakeTable) { l.DataFiles = new(int64(1)) })
-	empty := w.table("empty", func(l *domain.LakeTable) { l.Snapshot = nil })
-	require.NoError(t, second(w.server.SetTable(ctx, w.admin, table.ID, domain.MaintenancePolicy{Enabled: new(false), Orphans: domain.OrphansPolicy{Enabled: new(false)}})))
+	table := w.table("events", func(l *lake.LakeTable) { l.DataFiles = new(int64(1)) })
+	empty := w.table("empty", func(l *lake.LakeTable) { l.Snapshot = nil })
+	require.NoError(t, second(w.server.SetTable(ctx, w.admin, table.ID, maintenance.MaintenancePolicy{Enabled: new(false), Orphans: maintenance.OrphansPolicy{Enabled: new(false)}})))
 	key := domain.Idempotency{Key: "once"}
 	run, err := w.server.RunTable(ctx, w.admin, table.ID, key)
 	require.NoError(t, err)
 	again, err := w.server.RunTable(ctx, w.admin, table.ID, key)
 	require.NoError(t, err)
 	require.Equal(t, run, again)
-	require.Equal(t, []any{domain.TriggerManual, w.admin.Actor().Name, []domain.MaintenanceKind{domain.MaintenanceCompact, domain.MaintenanceExpire}}, []any{run.Trigger, run.CreatedBy.Name, run.Todo})
+	require.Equal(t, []any{job.TriggerManual, w.admin.Actor().Name, []maintenance.MaintenanceKind{maintenance.MaintenanceCompact, maintenance.MaintenanceExpire}}, []any{run.Trigger, run.CreatedBy.Name, run.Todo})
 	release := w.engines.hold()
 	w.until(func() bool { return len(w.engines.statements()) == 1 })
 	require.Equal(t, domain.CodeConflict, code(second(w.server.RunTable(ctx, w.admin, table.ID, domain.Idempotency{}))))
 	release()
 	w.until(w.over)
-	require.Equal(t, domain.MaintenanceSucceeded, w.latest().State, "needed or not, and although its schedule is off")
+	require.Equal(t, maintenance.MaintenanceSucceeded, w.latest().State, "needed or not, and although its schedule is off")
 	require.Len(t, w.engines.statements(), 2)
 	require.Equal(t, domain.CodeConflict, code(second(w.server.RunTable(ctx, w.admin, empty.ID, domain.Idempotency{}))), "there is nothing in it")
 	require.Equal(t, domain.CodeNotFound, code(second(w.server.RunTable(ctx, w.admin, "tbl_none", domain.Idempotency{}))))
@@ -45,8 +48,8 @@ func TestMaintenanceNow(t *testing.T) {
 		require.Equal(t, 3, queued, "those that need something")
 	}
 	w.until(w.over)
-	require.Len(t, w.history(domain.MaintenanceFilter{Database: w.database}), 4)
-	require.Len(t, w.history(domain.MaintenanceFilter{Table: table.ID}), 1)
+	require.Len(t, w.history(maintenance.MaintenanceFilter{Database: w.database}), 4)
+	require.Len(t, w.history(maintenance.MaintenanceFilter{Table: table.ID}), 1)
 	require.Equal(t, domain.CodeNotFound, code(second(w.server.RunDatabase(ctx, w.admin, "db_none", domain.Idempotency{}))))
 }
 
@@ -55,7 +58,7 @@ func TestARunThatWaitsIsHurried(t *testing.T) {
 	w := newUpkeep(t)
 	table := w.table("events")
 	w.night()
-	w.change(t.Context(), "events", func(*domain.LakeTable) {})
+	w.change(t.Context(), "events", func(*lake.LakeTable) {})
 	w.tick()
 	w.tick()
 	waiting := w.latest()
@@ -63,57 +66,57 @@ func TestARunThatWaitsIsHurried(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, waiting.ID, run.ID)
 	w.until(w.over)
-	require.Equal(t, []any{domain.MaintenanceSucceeded, domain.TriggerManual}, []any{w.latest().State, w.latest().Trigger})
+	require.Equal(t, []any{maintenance.MaintenanceSucceeded, job.TriggerManual}, []any{w.latest().State, w.latest().Trigger})
 }
 
 func TestMaintenanceTurnedOffAndMoved(t *testing.T) {
 	w := newUpkeep(t)
 	ctx := t.Context()
 	own, off, other := w.table("own"), w.table("off"), w.table("other")
-	hourly := &domain.MaintenanceSchedule{Cron: "30 * * * *"}
-	of, err := w.server.SetTable(ctx, w.admin, own.ID, domain.MaintenancePolicy{Schedule: hourly, Compact: domain.CompactPolicy{Threshold: new(int64(1 << 20))}})
+	hourly := &maintenance.MaintenanceSchedule{Cron: "30 * * * *"}
+	of, err := w.server.SetTable(ctx, w.admin, own.ID, maintenance.MaintenancePolicy{Schedule: hourly, Compact: maintenance.CompactPolicy{Threshold: new(int64(1 << 20))}})
 	require.NoError(t, err)
-	require.Equal(t, domain.MaintenanceOfTable, of.Settings.Origins["schedule"])
-	require.NoError(t, second(w.server.SetTable(ctx, w.admin, off.ID, domain.MaintenancePolicy{Enabled: new(false)})))
+	require.Equal(t, maintenance.MaintenanceOfTable, of.Settings.Origins["schedule"])
+	require.NoError(t, second(w.server.SetTable(ctx, w.admin, off.ID, maintenance.MaintenancePolicy{Enabled: new(false)})))
 	require.Nil(t, w.get(off.ID).NextAt)
 	w.clock.move(of.NextAt.Sub(w.clock.Now()))
 	w.until(w.over)
 	require.Equal(t, []string{strings.Replace(optimize("own"), "128MB", "1MB", 1)}, w.engines.statements(), "at its own time, alone")
-	w.change(ctx, "own", func(l *domain.LakeTable) { l.DataFiles = new(int64(50)) })
+	w.change(ctx, "own", func(l *lake.LakeTable) { l.DataFiles = new(int64(50)) })
 	before := w.clock.Now()
 	w.night()
 	w.until(w.over)
 	require.Contains(t, w.engines.statements(), optimize("other"))
-	require.Empty(t, w.history(domain.MaintenanceFilter{Table: off.ID}))
+	require.Empty(t, w.history(maintenance.MaintenanceFilter{Table: off.ID}))
 
-	of, err = w.server.SetDatabase(ctx, w.admin, w.database, domain.MaintenancePolicy{Schedule: &domain.MaintenanceSchedule{Cron: "0 12 * * *", TimeZone: "Europe/Rome"}})
+	of, err = w.server.SetDatabase(ctx, w.admin, w.database, maintenance.MaintenancePolicy{Schedule: &maintenance.MaintenanceSchedule{Cron: "0 12 * * *", TimeZone: "Europe/Rome"}})
 	require.NoError(t, err)
 	require.Equal(t, of.NextAt, w.get(other.ID).NextAt)
 	require.NotEqual(t, of.NextAt, w.get(own.ID).NextAt)
-	_, err = w.server.SetWorkspace(ctx, w.admin, domain.MaintenancePolicy{Enabled: new(false)})
+	_, err = w.server.SetWorkspace(ctx, w.admin, maintenance.MaintenancePolicy{Enabled: new(false)})
 	require.NoError(t, err)
 	require.Nil(t, w.get(own.ID).NextAt)
 	require.True(t, w.clock.Now().After(before))
 
 	w.table("late")
 	ran := len(w.engines.statements())
-	_, err = w.server.SetWorkspace(ctx, w.admin, domain.MaintenancePolicy{})
+	_, err = w.server.SetWorkspace(ctx, w.admin, maintenance.MaintenancePolicy{})
 	require.NoError(t, err)
 	w.clock.move(w.get(other.ID).NextAt.Sub(w.clock.Now()))
-	w.change(ctx, "late", func(*domain.LakeTable) {}) // it waits
+	w.change(ctx, "late", func(*lake.LakeTable) {}) // it waits
 	w.tick()
 	w.tick()
-	require.NoError(t, second(w.server.SetWorkspace(ctx, w.admin, domain.MaintenancePolicy{Enabled: new(false)})))
+	require.NoError(t, second(w.server.SetWorkspace(ctx, w.admin, maintenance.MaintenancePolicy{Enabled: new(false)})))
 	w.clock.move(5 * time.Minute)
 	w.until(w.over)
 	for _, run := range w.history() {
 		if run.Table == "late" {
-			require.Equal(t, domain.MaintenanceSkipped, run.State, run.Message)
+			require.Equal(t, maintenance.MaintenanceSkipped, run.State, run.Message)
 			require.Contains(t, run.Message, "turned off")
 		}
 	}
 	require.NotContains(t, w.engines.statements()[ran:], optimize("late"))
-	require.Equal(t, domain.CodeInvalid, code(second(w.server.SetWorkspace(ctx, w.admin, domain.MaintenancePolicy{Warehouse: new(domain.MachineID("none"))}))))
-	require.Equal(t, domain.CodeNotFound, code(second(w.server.SetDatabase(ctx, w.admin, "db_none", domain.MaintenancePolicy{}))))
-	require.Equal(t, domain.CodeNotFound, code(second(w.server.SetTable(ctx, w.admin, "tbl_none", domain.MaintenancePolicy{}))))
+	require.Equal(t, domain.CodeInvalid, code(second(w.server.SetWorkspace(ctx, w.admin, maintenance.MaintenancePolicy{Warehouse: new(domain.MachineID("none"))}))))
+	require.Equal(t, domain.CodeNotFound, code(second(w.server.SetDatabase(ctx, w.admin, "db_none", maintenance.MaintenancePolicy{}))))
+	require.Equal(t, domain.CodeNotFound, code(second(w.server.SetTable(ctx, w.admin, "tbl_none", maintenance.MaintenancePolicy{}))))
 }

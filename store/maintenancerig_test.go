@@ -13,6 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
@@ -21,7 +25,7 @@ import (
 type upkeep struct {
 	*tenant
 	dsn      string
-	server   *domain.Maintenances
+	server   *maintenance.Maintenances
 	engines  *scripted
 	database domain.DatabaseID
 }
@@ -33,11 +37,11 @@ type scripted struct {
 	mu    sync.Mutex
 	ran   []string // statements, in their order
 	on    map[domain.AgentID]int
-	most  int                                         // concurrent statements
-	worse bool                                        // two ran on one warehouse
-	takes time.Duration                               // duration of each statement, by the clock
-	held  chan struct{}                               // statements wait until it is closed; nil does not block them
-	fails func(query string) *domain.StatementFailure // may be nil
+	most  int                                            // concurrent statements
+	worse bool                                           // two ran on one warehouse
+	takes time.Duration                                  // duration of each statement, by the clock
+	held  chan struct{}                                  // statements wait until it is closed; nil does not block them
+	fails func(query string) *statement.StatementFailure // may be nil
 }
 
 func newUpkeep(t *testing.T) *upkeep {
@@ -56,16 +60,16 @@ func newUpkeep(t *testing.T) *upkeep {
 }
 
 // replica creates another server.
-func (w *upkeep) replica(s *store.Store) *domain.Maintenances {
+func (w *upkeep) replica(s *store.Store) *maintenance.Maintenances {
 	bucket, err := objects.Open("file://" + w.t.(*testing.T).TempDir())
 	require.NoError(w.t, err)
-	statements := domain.NewStatements(domain.StatementOptions{
-		Store: store.For[domain.StatementModTx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: "rep_1",
+	statements := statement.NewStatements(statement.StatementOptions{
+		Store: store.For[statement.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: "rep_1",
 		Report: func(err error) { w.t.Log(err) },
 	})
 	w.t.Cleanup(func() { statements.Close(); _ = bucket.Close() })
-	return &domain.Maintenances{
-		Store: store.For[domain.MaintenanceModTx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Statements: statements,
+	return &maintenance.Maintenances{
+		Store: store.For[maintenance.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Statements: statements,
 		Rows: func([]byte) ([]byte, error) { return []byte(`[["deleted_data_files_count", 4]]`), nil },
 	}
 }
@@ -74,12 +78,12 @@ type noTokens struct{}
 
 func (noTokens) StatementToken(domain.StatementID, bool) string { return "" }
 
-func (noTokens) TableStorage(context.Context, domain.WorkspaceID) (domain.TableStorage, error) {
-	return domain.TableStorage{}, nil
+func (noTokens) TableStorage(context.Context, domain.WorkspaceID) (statement.TableStorage, error) {
+	return statement.TableStorage{}, nil
 }
 
-// Execute implements domain.Engines.
-func (e *scripted) Execute(ctx context.Context, agent domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
+// Execute implements statement.Engines.
+func (e *scripted) Execute(ctx context.Context, agent domain.AgentID, st statement.EngineStatement) (statement.StatementStream, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ran = append(e.ran, st.Query)
@@ -93,7 +97,7 @@ func (e *scripted) Execute(ctx context.Context, agent domain.AgentID, st domain.
 	return &playing{e: e, ctx: ctx, agent: agent, st: st, held: e.held}, nil
 }
 
-// CancelStatement implements domain.Engines.
+// CancelStatement implements statement.Engines.
 func (*scripted) CancelStatement(context.Context, domain.AgentID, domain.StatementID) error {
 	return errors.New("hang up")
 }
@@ -122,28 +126,28 @@ type playing struct {
 	e     *scripted
 	ctx   context.Context
 	agent domain.AgentID
-	st    domain.EngineStatement
+	st    statement.EngineStatement
 	held  chan struct{}
 	step  int
 }
 
-// Next implements domain.StatementStream.
-func (p *playing) Next() (domain.StatementEvent, error) {
+// Next implements statement.StatementStream.
+func (p *playing) Next() (statement.StatementEvent, error) {
 	p.step++
 	switch p.step {
 	case 1:
-		return domain.StatementEvent{Head: &domain.StatementHead{Kind: "OPTIMIZE", Write: true, Engine: "duckdb"}}, nil
+		return statement.StatementEvent{Head: &statement.StatementHead{Kind: "OPTIMIZE", Write: true, Engine: "duckdb"}}, nil
 	case 2:
-		return domain.StatementEvent{Schema: []byte("a schema")}, nil
+		return statement.StatementEvent{Schema: []byte("a schema")}, nil
 	}
 	if p.held != nil {
 		select {
 		case <-p.held:
 		case <-p.ctx.Done():
-			return domain.StatementEvent{}, p.ctx.Err()
+			return statement.StatementEvent{}, p.ctx.Err()
 		}
 	}
-	end := domain.StatementEnd{}
+	end := statement.StatementEnd{}
 	if p.e.fails != nil {
 		end.Failure = p.e.fails(p.st.Query)
 	}
@@ -154,16 +158,16 @@ func (p *playing) Next() (domain.StatementEvent, error) {
 	p.e.mu.Lock()
 	p.e.on[p.agent]--
 	p.e.mu.Unlock()
-	return domain.StatementEvent{End: &end}, nil
+	return statement.StatementEvent{End: &end}, nil
 }
 
 func (*playing) Close() {}
 
 // commit changes the table as the statement says.
-func (e *scripted) commit(ctx context.Context, st domain.EngineStatement) {
+func (e *scripted) commit(ctx context.Context, st statement.EngineStatement) {
 	w := e.w
 	name := strings.Split(strings.TrimSuffix(strings.SplitAfterN(st.Query, `"public".`, 2)[1], " EXECUTE"), `"`)[1]
-	w.change(ctx, name, func(t *domain.LakeTable) {
+	w.change(ctx, name, func(t *lake.LakeTable) {
 		t.UpdatedBy = domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID)}
 		switch {
 		case strings.Contains(st.Query, "optimize"):
@@ -176,7 +180,7 @@ func (e *scripted) commit(ctx context.Context, st domain.EngineStatement) {
 }
 
 // change commits to the table with the name.
-func (w *upkeep) change(ctx context.Context, name string, fn func(*domain.LakeTable)) {
+func (w *upkeep) change(ctx context.Context, name string, fn func(*lake.LakeTable)) {
 	err := w.store.In(ctx, w.admin, func(tx *store.Tx) error {
 		t, err := tx.FindLakeTable(ctx, "lake", "public", name)
 		if err != nil {
@@ -194,10 +198,10 @@ func (w *upkeep) change(ctx context.Context, name string, fn func(*domain.LakeTa
 }
 
 // table creates a table of ten small files, an hour ago.
-func (w *upkeep) table(name string, changes ...func(*domain.LakeTable)) domain.LakeTable {
+func (w *upkeep) table(name string, changes ...func(*lake.LakeTable)) lake.LakeTable {
 	w.t.Helper()
 	t := lakeTable(w.database, name)
-	t.CreatedAt, t.Snapshot, t.Version = w.clock.Now().Add(-time.Hour), &domain.TableSnapshot{ID: 1, At: w.clock.Now()}, 1
+	t.CreatedAt, t.Snapshot, t.Version = w.clock.Now().Add(-time.Hour), &lake.TableSnapshot{ID: 1, At: w.clock.Now()}, 1
 	t.DataFiles, t.DataBytes, t.RowCount = new(int64(10)), new(int64(5000)), new(int64(100))
 	t.DeleteFiles, t.DeletedRows, t.Snapshots = new(int64(0)), new(int64(0)), new(int64(3))
 	for _, change := range changes {
@@ -208,17 +212,17 @@ func (w *upkeep) table(name string, changes ...func(*domain.LakeTable)) domain.L
 }
 
 // warehouse returns the warehouse with the name, and creates a missing one.
-func (w *upkeep) warehouse(name string) domain.Machine {
+func (w *upkeep) warehouse(name string) machine.Machine {
 	w.t.Helper()
-	var m domain.Machine
+	var m machine.Machine
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) (err error) {
-		m, err = tx.MachineByName(ctx, domain.KindWarehouse, name)
+		m, err = tx.MachineByName(ctx, machine.KindWarehouse, name)
 		if !domain.IsCode(err, domain.CodeNotFound) {
 			return err
 		}
-		m, err = tx.MachineByName(ctx, domain.KindWarehouse, "default")
+		m, err = tx.MachineByName(ctx, machine.KindWarehouse, "default")
 		require.NoError(w.t, err)
-		agent := domain.NewAgent(name, w.clock.Now())
+		agent := machine.NewAgent(name, w.clock.Now())
 		m.ID, m.Name, m.AgentID = domain.MachineID("wh_"+name), name, agent.ID
 		agent.MachineID, agent.TokenHash = m.ID, []byte(name)
 		return tx.InsertMachine(ctx, m, agent)
@@ -227,10 +231,10 @@ func (w *upkeep) warehouse(name string) domain.Machine {
 }
 
 // runs marks the warehouse as running, with its agent connected.
-func (w *upkeep) runs(m domain.Machine) {
+func (w *upkeep) runs(m machine.Machine) {
 	w.t.Helper()
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		m.State, m.Released, m.Made = domain.MachineRunning, false, true
+		m.State, m.Released, m.Made = machine.MachineRunning, false, true
 		require.NoError(w.t, tx.UpdateMachine(ctx, m))
 		agent, err := tx.LockAgent(ctx, m.AgentID)
 		require.NoError(w.t, err)
@@ -241,10 +245,10 @@ func (w *upkeep) runs(m domain.Machine) {
 }
 
 // rests marks the warehouse as stopped.
-func (w *upkeep) rests(m domain.Machine) {
+func (w *upkeep) rests(m machine.Machine) {
 	w.t.Helper()
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		m.State, m.Released, m.Made = domain.MachineStopped, true, false
+		m.State, m.Released, m.Made = machine.MachineStopped, true, false
 		return tx.UpdateMachine(ctx, m)
 	})
 }
@@ -252,10 +256,10 @@ func (w *upkeep) rests(m domain.Machine) {
 func (w *upkeep) tick() { w.t.Helper(); require.NoError(w.t, second(w.server.Tick(w.t.Context()))) }
 
 // until runs maintenance, like the server, after every change until is returns true.
-func (w *upkeep) until(is func() bool, servers ...*domain.Maintenances) {
+func (w *upkeep) until(is func() bool, servers ...*maintenance.Maintenances) {
 	w.t.Helper()
 	if len(servers) == 0 {
-		servers = []*domain.Maintenances{w.server}
+		servers = []*maintenance.Maintenances{w.server}
 	}
 	wake, stop := w.store.Topics().Subscribe(domain.MaintenanceTopic, domain.StatementsTopic(w.admin.Workspace()))
 	defer stop()
@@ -282,21 +286,21 @@ func (w *upkeep) night() {
 }
 
 // history lists past and planned runs, newest first.
-func (w *upkeep) history(filters ...domain.MaintenanceFilter) []domain.MaintenanceRun {
+func (w *upkeep) history(filters ...maintenance.MaintenanceFilter) []maintenance.MaintenanceRun {
 	w.t.Helper()
-	l, err := w.server.Runs(w.t.Context(), w.admin, append(filters, domain.MaintenanceFilter{})[0], domain.Page{Limit: domain.MaxLimit})
+	l, err := w.server.Runs(w.t.Context(), w.admin, append(filters, maintenance.MaintenanceFilter{})[0], domain.Page{Limit: domain.MaxLimit})
 	require.NoError(w.t, err)
 	return l.Items
 }
 
-func (w *upkeep) latest() domain.MaintenanceRun { w.t.Helper(); return w.history()[0] }
+func (w *upkeep) latest() maintenance.MaintenanceRun { w.t.Helper(); return w.history()[0] }
 
 // over reports whether nothing waits or runs.
 func (w *upkeep) over() bool {
-	return !slices.ContainsFunc(w.history(), func(r domain.MaintenanceRun) bool { return !r.State.Final() })
+	return !slices.ContainsFunc(w.history(), func(r maintenance.MaintenanceRun) bool { return !r.State.Final() })
 }
 
-func (w *upkeep) get(id domain.TableID) domain.Maintenance {
+func (w *upkeep) get(id domain.TableID) maintenance.Maintenance {
 	w.t.Helper()
 	of, err := w.server.OfTable(w.t.Context(), w.admin, id)
 	require.NoError(w.t, err)

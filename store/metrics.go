@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // metricsSlots is the number of metrics rows of a machine: one for each five seconds of an hour.
-const metricsSlots = int64(domain.MetricsKept / domain.MetricsEvery)
+const metricsSlots = int64(machine.MetricsKept / machine.MetricsEvery)
 
-// SaveMetrics implements domain.MachineTx.
-func (t *Tx) SaveMetrics(ctx context.Context, id domain.MachineID, m domain.MachineMetrics) error {
+// SaveMetrics implements machine.Tx.
+func (t *Tx) SaveMetrics(ctx context.Context, id domain.MachineID, m machine.MachineMetrics) error {
 	gpus, err := json.Marshal(m.GPUs)
 	if err != nil {
 		return err
 	}
-	slot := m.At.Unix() / int64(domain.MetricsEvery/time.Second) % metricsSlots
+	slot := m.At.Unix() / int64(machine.MetricsEvery/time.Second) % metricsSlots
 	return t.exec(ctx, `INSERT INTO machine_metrics (workspace_id, machine_id, slot, at, cpu, cores, memory, memory_total, disk, disk_total, gpus)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (workspace_id, machine_id, slot) DO UPDATE SET at = EXCLUDED.at, cpu = EXCLUDED.cpu,
 		cores = EXCLUDED.cores, memory = EXCLUDED.memory, memory_total = EXCLUDED.memory_total, disk = EXCLUDED.disk, disk_total = EXCLUDED.disk_total,
@@ -36,15 +37,15 @@ type metricsRow struct {
 	GPUs        []byte    `db:"gpus"`
 }
 
-func (r metricsRow) toDomain() (domain.MachineMetrics, error) {
-	m := domain.MachineMetrics{
+func (r metricsRow) toDomain() (machine.MachineMetrics, error) {
+	m := machine.MachineMetrics{
 		At: r.At.UTC(), CPU: r.CPU, Cores: r.Cores, Memory: r.Memory, MemoryTotal: r.MemoryTotal, Disk: r.Disk, DiskTotal: r.DiskTotal,
 	}
 	return m, json.Unmarshal(r.GPUs, &m.GPUs)
 }
 
-// Metrics implements domain.MachineTx.
-func (t *Tx) Metrics(ctx context.Context, id domain.MachineID, since, until time.Time) ([]domain.MachineMetrics, error) {
+// Metrics implements machine.Tx.
+func (t *Tx) Metrics(ctx context.Context, id domain.MachineID, since, until time.Time) ([]machine.MachineMetrics, error) {
 	return rows(ctx, t.conn, metricsRow.toDomain, `SELECT at, cpu, cores, memory, memory_total, disk, disk_total, gpus FROM machine_metrics
 		WHERE workspace_id = $1 AND machine_id = $2 AND at > $3 AND at <= $4 ORDER BY at`, t.workspace, id, since, until)
 }

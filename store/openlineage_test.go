@@ -11,21 +11,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/store"
 )
 
 // event is an OpenLineage event of the numbered run.
-func (w *traced) event(kind string, run int, inputs, outputs string) []domain.RunEvent {
+func (w *traced) event(kind string, run int, inputs, outputs string) []lineage.RunEvent {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"eventType":%q,"eventTime":%q,"producer":"https://example.com","schemaURL":"https://openlineage.io/spec/2-0-2/OpenLineage.json",
 		"run":{"runId":"00000000-0000-4000-8000-%012d","facets":{"spark":{"_producer":"x","plan":[1,{}]}}},"job":{"namespace":"etl","name":"nightly"},"inputs":[%s],"outputs":[%s]}`,
 		kind, w.clock.Now().Format(time.RFC3339Nano), run, inputs, outputs)
-	events, err := domain.ParseRunEvents([]byte(body), w.clock.Now())
+	events, err := lineage.ParseRunEvents([]byte(body), w.clock.Now())
 	require.NoError(w.t, err)
 	return events
 }
 
-func (w *traced) report(s domain.Scope, events []domain.RunEvent) {
+func (w *traced) report(s domain.Scope, events []lineage.RunEvent) {
 	w.t.Helper()
 	require.NoError(w.t, w.lineages.Report(w.t.Context(), s, events))
 }
@@ -40,9 +43,9 @@ func TestReportedLineage(t *testing.T) {
 		"columnLineage":{"fields":{"day":{"inputFields":[{"namespace":"s3://raw","name":"events","field":"ts"}]}}}}}`)
 	w.report(w.admin, w.event("START", 1, raw, ""))
 	w.report(w.admin, complete)
-	g := w.graph(domain.LineageQuery{Table: "lake.public.clean", Way: domain.Upstream})
+	g := w.graph(lineage.LineageQuery{Table: "lake.public.clean", Way: lineage.Upstream})
 	require.Equal(t, "clean nightly events", shown(g))
-	require.Equal(t, []domain.LineageNodeKind{domain.NodeTable, domain.NodeJob, domain.NodeDataset}, []domain.LineageNodeKind{g.Nodes[0].Kind, g.Nodes[1].Kind, g.Nodes[2].Kind})
+	require.Equal(t, []lineage.LineageNodeKind{lineage.NodeTable, lineage.NodeJob, lineage.NodeDataset}, []lineage.LineageNodeKind{g.Nodes[0].Kind, g.Nodes[1].Kind, g.Nodes[2].Kind})
 	require.Equal(t, "s3://raw", g.Nodes[2].Namespace)
 	require.Equal(t, int64(77), g.Edges[0].SnapshotID)
 	require.Equal(t, []string{"day"}, g.Edges[0].Columns)
@@ -50,9 +53,9 @@ func TestReportedLineage(t *testing.T) {
 
 	w.clock.move(time.Minute)
 	w.report(w.admin, complete)
-	again := w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Upstream})
+	again := w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Upstream})
 	require.Equal(t, g.Edges, again.Edges)
-	outside := w.graph(domain.LineageQuery{Table: g.Nodes[2].ID, Way: domain.Downstream})
+	outside := w.graph(lineage.LineageQuery{Table: g.Nodes[2].ID, Way: lineage.Downstream})
 	require.Equal(t, "events nightly clean", shown(outside))
 
 	// Other names of the table, and names that only look like it.
@@ -64,9 +67,9 @@ func TestReportedLineage(t *testing.T) {
 	} {
 		w.report(w.admin, w.event("COMPLETE", number, dataset, ""))
 	}
-	require.Equal(t, int64(4), w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Downstream}).Edges[0].Count)
+	require.Equal(t, int64(4), w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Downstream}).Edges[0].Count)
 	w.report(w.admin, w.event("COMPLETE", 6, `{"namespace":"postgres://db:5432","name":"lake.public.clean"},{"namespace":"x","name":"public.clean"},{"namespace":"x","name":"lake..clean"}`, ""))
-	require.Equal(t, int64(4), w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Downstream}).Edges[0].Count)
+	require.Equal(t, int64(4), w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Downstream}).Edges[0].Count)
 }
 
 // TestLostRunsTakeBackTheirOutputs: outputs that a run reported at its start are removed when it
@@ -76,9 +79,9 @@ func TestLostRunsTakeBackTheirOutputs(t *testing.T) {
 	w.table("clean")
 	const out = `{"namespace":"millpond","name":"lake.public.clean"}`
 	w.report(w.admin, w.event("START", 1, "", out))
-	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 2)
+	require.Len(t, w.graph(lineage.LineageQuery{Table: "lake.public.clean"}).Nodes, 2)
 	w.report(w.admin, w.event("FAIL", 1, "", out))
-	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 1)
+	require.Len(t, w.graph(lineage.LineageQuery{Table: "lake.public.clean"}).Nodes, 1)
 }
 
 // TestLostRunsStayLost: a failed run has no outputs, however its id is spelled and whatever is sent
@@ -94,7 +97,7 @@ func TestLostRunsStayLost(t *testing.T) {
 		start[0].Run.RunID = strings.Replace(start[0].Run.RunID, "4000", "4abc", 1)
 		fail := w.event("FAIL", 170+i, "", "")
 		fail[0].Run.RunID = strings.ToUpper(start[0].Run.RunID)
-		nodes := func() int { return len(w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes) }
+		nodes := func() int { return len(w.graph(lineage.LineageQuery{Table: "lake.public.clean"}).Nodes) }
 		w.report(scope, start)
 		require.Equal(t, 2, nodes())
 		w.report(scope, fail)
@@ -105,7 +108,7 @@ func TestLostRunsStayLost(t *testing.T) {
 		require.Equal(t, 1, nodes())
 	}
 	w.report(w.admin, w.event("COMPLETE", 199, "", out))
-	require.Len(t, w.graph(domain.LineageQuery{Table: "lake.public.clean"}).Nodes, 2, "another run is none of theirs")
+	require.Len(t, w.graph(lineage.LineageQuery{Table: "lake.public.clean"}).Nodes, 2, "another run is none of theirs")
 }
 
 // TestToldBeforeItWasSeen: a table that a task reports and then uses has one entry: the catalog's,
@@ -118,9 +121,9 @@ func TestToldBeforeItWasSeen(t *testing.T) {
 	w.table("clean")
 	w.report(task, w.event("START", 1, `{"namespace":"m","name":"lake.public.raw"}`, `{"namespace":"m","name":"lake.public.clean",
 		"facets":{"columnLineage":{"fields":{"day":{"inputFields":[{"namespace":"m","name":"lake.public.raw","field":"ts"}]}}}}}`))
-	w.note(process, domain.LineageRead, "raw", 5)
-	w.note(process, domain.LineageWritten, "clean", 6)
-	w.note(process, domain.LineageWritten, "clean", 7)
+	w.note(process, lake.LineageRead, "raw", 5)
+	w.note(process, lake.LineageWritten, "clean", 6)
+	w.note(process, lake.LineageWritten, "clean", 7)
 	found, err := w.lineages.OfRun(t.Context(), w.admin, run)
 	require.NoError(t, err)
 	snapshots := map[int64][]string{}
@@ -135,8 +138,8 @@ func TestToldBeforeItWasSeen(t *testing.T) {
 	const out = `{"namespace":"millpond","name":"lake.public.clean"}`
 	w.report(w.admin, w.event("START", 2, "", out))
 	w.report(w.admin, w.event("COMPLETE", 2, "", `{"namespace":"millpond","name":"lake.public.clean","facets":{"version":{"datasetVersion":"77"}}}`))
-	for _, edge := range w.graph(domain.LineageQuery{Table: "lake.public.clean", Way: domain.Upstream}).Edges {
-		if edge.Actor.Kind == domain.ActorExternal {
+	for _, edge := range w.graph(lineage.LineageQuery{Table: "lake.public.clean", Way: lineage.Upstream}).Edges {
+		if edge.Actor.Kind == lineage.ActorExternal {
 			require.Equal(t, int64(77), edge.SnapshotID)
 			require.Equal(t, int64(1), edge.Count)
 		}
@@ -153,61 +156,61 @@ func TestReportsAreBounded(t *testing.T) {
 			strings.Repeat(`{"namespace":"n","name":"a.b.c"},`, n-1) + `{"namespace":"n","name":"` + string(w.database) + `.Public.CLEAN"}]}}}`
 	}
 	w.report(w.admin, w.event("COMPLETE", 1, symlinks(10), ""))
-	require.Len(t, w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Downstream}).Edges, 1)
+	require.Len(t, w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Downstream}).Edges, 1)
 	body := strings.Replace(`{"eventType":"START","eventTime":"2026-01-01T00:00:00Z","producer":"p","schemaURL":"s","run":{"runId":"00000000-0000-4000-8000-000000000001"},
 		"job":{"namespace":"etl","name":"nightly"},"inputs":[@],"outputs":[]}`, "@", symlinks(11), 1)
-	_, err := domain.ParseRunEvents([]byte(body), w.clock.Now())
+	_, err := lineage.ParseRunEvents([]byte(body), w.clock.Now())
 	require.Equal(t, domain.CodeInvalid, code(err))
 	require.ErrorContains(t, err, "at most 10")
 
-	var events []domain.RunEvent
+	var events []lineage.RunEvent
 	for i := range 500 {
 		events = append(events, w.event("START", 1000+i, fmt.Sprintf(`{"namespace":"m","name":"lake.public.clean"},{"namespace":"s3://b","name":"d%d"}`, i), `{"namespace":"file","name":"/lake/clean"}`)...)
 	}
-	counted := &countingStore{Store: store.For[domain.LineageModTx](w.store)}
+	counted := &countingStore{Store: store.For[lineage.Tx](w.store)}
 	lineages := *w.lineages
 	lineages.Store = counted
 	require.NoError(t, lineages.Report(t.Context(), w.admin, events))
 	require.Equal(t, 2, counted.finds)
 	require.Equal(t, 1, counted.inserts)
-	g := w.graph(domain.LineageQuery{Table: string(clean), Way: domain.Downstream, Depth: 1})
+	g := w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Downstream, Depth: 1})
 	require.Equal(t, int64(501), g.Edges[0].Count)
 }
 
 // countingStore counts how often lineage is read and written.
 type countingStore struct {
-	domain.Store[domain.LineageModTx]
+	domain.Store[lineage.Tx]
 	finds, inserts int
 }
 
 // In implements domain.Store.
-func (c *countingStore) In(ctx context.Context, s domain.Scope, fn func(domain.LineageModTx) error) error {
-	return c.Store.In(ctx, s, func(tx domain.LineageModTx) error { return fn(countingTx{tx, c}) })
+func (c *countingStore) In(ctx context.Context, s domain.Scope, fn func(lineage.Tx) error) error {
+	return c.Store.In(ctx, s, func(tx lineage.Tx) error { return fn(countingTx{tx, c}) })
 }
 
 type countingTx struct {
-	domain.LineageModTx
+	lineage.Tx
 	of *countingStore
 }
 
-func (c countingTx) LakeTablesNamed(ctx context.Context, names []domain.LakeTableName) ([]domain.LakeTable, error) {
+func (c countingTx) LakeTablesNamed(ctx context.Context, names []lake.LakeTableName) ([]lake.LakeTable, error) {
 	c.of.finds++
-	return c.LineageModTx.LakeTablesNamed(ctx, names)
+	return c.Tx.LakeTablesNamed(ctx, names)
 }
 
-func (c countingTx) LakeTablesAt(ctx context.Context, locations []string) (map[string]domain.LakeTable, error) {
+func (c countingTx) LakeTablesAt(ctx context.Context, locations []string) (map[string]lake.LakeTable, error) {
 	c.of.finds++
-	return c.LineageModTx.LakeTablesAt(ctx, locations)
+	return c.Tx.LakeTablesAt(ctx, locations)
 }
 
-func (c countingTx) FindLakeTable(ctx context.Context, database, schema, name string) (domain.LakeTable, error) {
+func (c countingTx) FindLakeTable(ctx context.Context, database, schema, name string) (lake.LakeTable, error) {
 	c.of.finds++
-	return c.LineageModTx.FindLakeTable(ctx, database, schema, name)
+	return c.Tx.FindLakeTable(ctx, database, schema, name)
 }
 
-func (c countingTx) InsertLineageFacts(ctx context.Context, facts []domain.LineageFact) error {
+func (c countingTx) InsertLineageFacts(ctx context.Context, facts []lineage.LineageFact) error {
 	c.of.inserts++
-	return c.LineageModTx.InsertLineageFacts(ctx, facts)
+	return c.Tx.InsertLineageFacts(ctx, facts)
 }
 
 // TestReportedByATask: reports of a task's process belong to its run. What the catalog saw it do
@@ -215,14 +218,14 @@ func (c countingTx) InsertLineageFacts(ctx context.Context, facts []domain.Linea
 func TestReportedByATask(t *testing.T) {
 	w := newTraced(t)
 	run, process := w.process(w.jobNamed("load"))
-	w.note(process, domain.LineageRead, "raw", 5)
+	w.note(process, lake.LineageRead, "raw", 5)
 	scope := domain.NewScope(w.admin.Workspace(), process, domain.RoleEditor)
 	w.report(scope, w.event("COMPLETE", 1, `{"namespace":"m","name":"lake.public.raw"},{"namespace":"s3://a","name":"b"}`,
 		`{"namespace":"s3://a","name":"c","facets":{"columnLineage":{"fields":{"x":{"inputFields":[{"namespace":"m","name":"lake.public.raw","field":"id"}]}}}}}`))
 	found, err := w.lineages.OfRun(t.Context(), w.admin, run)
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"raw", "b"}, names(found.Facts, domain.LineageRead))
-	require.Equal(t, []string{"c"}, names(found.Facts, domain.LineageWritten))
+	require.ElementsMatch(t, []string{"raw", "b"}, names(found.Facts, lake.LineageRead))
+	require.Equal(t, []string{"c"}, names(found.Facts, lake.LineageWritten))
 	require.Len(t, found.Externals, 2)
 	for _, f := range found.Facts {
 		require.Equal(t, run, f.RunID)
@@ -251,12 +254,12 @@ func (r *receiver) Receive(_ context.Context, event []byte) error {
 
 // oddOutbox has an extra event that cannot be built.
 type oddOutbox struct {
-	domain.LineageOutbox
-	odd []domain.LineageEventRef
+	lineage.LineageOutbox
+	odd []lineage.LineageEventRef
 }
 
-// LineageEvents implements domain.LineageOutbox.
-func (o *oddOutbox) LineageEvents(ctx context.Context, limit int) ([]domain.LineageEventRef, error) {
+// LineageEvents implements lineage.LineageOutbox.
+func (o *oddOutbox) LineageEvents(ctx context.Context, limit int) ([]lineage.LineageEventRef, error) {
 	all, err := o.LineageOutbox.LineageEvents(ctx, limit)
 	all, o.odd = append(o.odd, all...), nil
 	return all, err
@@ -269,13 +272,13 @@ func TestLineageEvents(t *testing.T) {
 	w.attempt() // before a receiver wants events
 	r := &receiver{fail: errors.New("away")}
 	var reported []error
-	emitter := &domain.LineageEmitter{
-		Store: store.For[domain.LineageModTx](w.store), Outbox: w.system, Receiver: r, Clock: w.clock, URL: "http://here", CatalogURL: "http://here/api/v1/iceberg", Report: func(err error) { reported = append(reported, err) },
+	emitter := &lineage.LineageEmitter{
+		Store: store.For[lineage.Tx](w.store), Outbox: w.system, Receiver: r, Clock: w.clock, URL: "http://here", CatalogURL: "http://here/api/v1/iceberg", Report: func(err error) { reported = append(reported, err) },
 	}
 	deliver := func() error { _, err := emitter.Deliver(t.Context()); return err }
 	require.NoError(t, deliver(), "there is nothing to tell")
 	run, process := w.process(w.jobNamed("load"))
-	w.note(process, domain.LineageRead, "raw", 5)
+	w.note(process, lake.LineageRead, "raw", 5)
 	require.ErrorContains(t, deliver(), "away")
 	require.ErrorContains(t, deliver(), "away")
 	require.NoError(t, w.exit(domain.AttemptID(process.ID), 3))
@@ -303,7 +306,7 @@ func TestLineageEvents(t *testing.T) {
 	require.Len(t, reported, 2)
 	// Nor does an event that cannot be built.
 	r.fail = nil
-	emitter.Outbox = &oddOutbox{LineageOutbox: w.system, odd: []domain.LineageEventRef{{Workspace: w.admin.Workspace(), Kind: "run", Subject: "no id of ours", Status: "running"}}}
+	emitter.Outbox = &oddOutbox{LineageOutbox: w.system, odd: []lineage.LineageEventRef{{Workspace: w.admin.Workspace(), Kind: "run", Subject: "no id of ours", Status: "running"}}}
 	w.process(w.jobNamed("after"))
 	require.NoError(t, deliver())
 	require.Len(t, r.events, 6)
@@ -316,11 +319,11 @@ func TestLineageEvents(t *testing.T) {
 	require.NoError(t, deliver())
 	require.ErrorContains(t, reported[3], "2 OpenLineage events were dropped")
 
-	var none *domain.LineageEmitter = &domain.LineageEmitter{Store: store.For[domain.LineageModTx](w.store), Outbox: w.system, Clock: w.clock, Report: emitter.Report}
+	var none *lineage.LineageEmitter = &lineage.LineageEmitter{Store: store.For[lineage.Tx](w.store), Outbox: w.system, Clock: w.clock, Report: emitter.Report}
 	_, err := none.Deliver(t.Context())
 	require.NoError(t, err)
 	w.in(func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.UpdateRun(ctx, run, func(r *domain.Run) error { r.Status = domain.RunRunning; return nil })
+		_, err := tx.UpdateRun(ctx, run, func(r *job.Run) error { r.Status = job.RunRunning; return nil })
 		return err
 	})
 	left, err := w.system.LineageEvents(t.Context(), 10)

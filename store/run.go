@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 type runRow struct {
@@ -21,8 +22,8 @@ type runRow struct {
 	ParametersSize    int              `db:"parameters_size"`
 	TaskCount         int              `db:"task_count"`
 	MaxConcurrentRuns int              `db:"max_concurrent_runs"`
-	Status            domain.RunStatus `db:"status"`
-	Trigger           domain.Trigger   `db:"run_trigger"`
+	Status            job.RunStatus    `db:"status"`
+	Trigger           job.Trigger      `db:"run_trigger"`
 	StartedByKind     domain.ActorKind `db:"started_by_kind"`
 	StartedByID       string           `db:"started_by_id"`
 	StartedByName     string           `db:"started_by_name"`
@@ -38,8 +39,8 @@ type runRow struct {
 const runColumns = `id, job_id, job_name, spec_size, parameters_size, task_count, max_concurrent_runs, status, run_trigger,
 	started_by_kind, started_by_id, started_by_name, message, admitted, created_at, started_at, finished_at, cancel_requested_at`
 
-func (r runRow) toDomain() (domain.Run, error) {
-	return domain.Run{
+func (r runRow) toDomain() (job.Run, error) {
+	return job.Run{
 		ID: r.ID, JobID: r.JobID, JobName: r.JobName, Status: r.Status, Trigger: r.Trigger, Message: r.Message, Admitted: r.Admitted,
 		SpecSize: r.SpecSize, ParametersSize: r.ParametersSize, TaskCount: r.TaskCount, MaxConcurrentRuns: r.MaxConcurrentRuns,
 		StartedBy: domain.Actor{Kind: r.StartedByKind, ID: r.StartedByID, Name: r.StartedByName}, CreatedAt: r.CreatedAt.UTC(),
@@ -54,11 +55,11 @@ type wholeRunRow struct {
 	Parameters []byte `db:"parameters"`
 }
 
-func (t *Tx) run(ctx context.Context, id domain.RunID, lock string) (domain.Run, error) {
+func (t *Tx) run(ctx context.Context, id domain.RunID, lock string) (job.Run, error) {
 	var row wholeRunRow
 	err := t.get(ctx, &row, `SELECT `+runColumns+`, spec, parameters FROM runs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id)
 	if err != nil {
-		return domain.Run{}, orMissing(err, domain.NotFound("run", id))
+		return job.Run{}, orMissing(err, domain.NotFound("run", id))
 	}
 	run, err := row.toDomain()
 	if err != nil {
@@ -70,27 +71,27 @@ func (t *Tx) run(ctx context.Context, id domain.RunID, lock string) (domain.Run,
 	return run, json.Unmarshal(row.Parameters, &run.Parameters)
 }
 
-// Run implements domain.RunTx.
-func (t *Tx) Run(ctx context.Context, id domain.RunID) (domain.Run, error) { return t.run(ctx, id, "") }
+// Run implements job.Tx.
+func (t *Tx) Run(ctx context.Context, id domain.RunID) (job.Run, error) { return t.run(ctx, id, "") }
 
-// RunsByID implements domain.RunTx.
-func (t *Tx) RunsByID(ctx context.Context, ids []domain.RunID) ([]domain.Run, error) {
+// RunsByID implements job.Tx.
+func (t *Tx) RunsByID(ctx context.Context, ids []domain.RunID) ([]job.Run, error) {
 	return rows(ctx, t.conn, runRow.toDomain, `SELECT `+runColumns+` FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// RunSpecs implements domain.RunTx.
-func (t *Tx) RunSpecs(ctx context.Context, ids []domain.RunID) (map[domain.RunID]domain.JobSpec, error) {
-	return documents[domain.RunID, domain.JobSpec](ctx, t, `SELECT id, spec AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+// RunSpecs implements job.Tx.
+func (t *Tx) RunSpecs(ctx context.Context, ids []domain.RunID) (map[domain.RunID]job.JobSpec, error) {
+	return documents[domain.RunID, job.JobSpec](ctx, t, `SELECT id, spec AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
 }
 
-// RunParameters implements domain.RunTx.
-func (t *Tx) RunParameters(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]domain.Variable, error) {
-	return documents[domain.RunID, []domain.Variable](ctx, t, `SELECT id, parameters AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+// RunParameters implements job.Tx.
+func (t *Tx) RunParameters(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]job.Variable, error) {
+	return documents[domain.RunID, []job.Variable](ctx, t, `SELECT id, parameters AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
 }
 
-// Runs implements domain.RunTx. Each combination of filters has an index in the order of the list,
+// Runs implements job.Tx. Each combination of filters has an index in the order of the list,
 // and several states read it once per state. So a page costs the same at any depth.
-func (t *Tx) Runs(ctx context.Context, f domain.RunFilter, before domain.RunID, limit int) ([]domain.Run, error) {
+func (t *Tx) Runs(ctx context.Context, f job.RunFilter, before domain.RunID, limit int) ([]job.Run, error) {
 	where, args := `workspace_id = $1`, []any{t.workspace, limit}
 	add := func(condition string, arg any) {
 		args = append(args, arg)
@@ -113,15 +114,15 @@ func (t *Tx) Runs(ctx context.Context, f domain.RunFilter, before domain.RunID, 
 
 func placeholder(n int) string { return fmt.Sprintf("$%d", n) }
 
-// LatestRuns implements domain.RunTx.
-func (t *Tx) LatestRuns(ctx context.Context, jobs []domain.JobID) ([]domain.Run, error) {
+// LatestRuns implements job.Tx.
+func (t *Tx) LatestRuns(ctx context.Context, jobs []domain.JobID) ([]job.Run, error) {
 	return rows(ctx, t.conn, runRow.toDomain, `SELECT r.* FROM unnest($2::text[]) AS wanted (job)
 		CROSS JOIN LATERAL (SELECT `+runColumns+` FROM runs WHERE workspace_id = $1 AND job_id = wanted.job ORDER BY id DESC LIMIT 1) r`,
 		t.workspace, texts(jobs))
 }
 
-// RecentRuns implements domain.RunTx. It is Runs for many jobs in one statement.
-func (t *Tx) RecentRuns(ctx context.Context, jobs []domain.JobID, status []domain.RunStatus, limit int) ([]domain.Run, error) {
+// RecentRuns implements job.Tx. It is Runs for many jobs in one statement.
+func (t *Tx) RecentRuns(ctx context.Context, jobs []domain.JobID, status []job.RunStatus, limit int) ([]job.Run, error) {
 	if len(status) == 0 {
 		return rows(ctx, t.conn, runRow.toDomain, `SELECT r.* FROM unnest($2::text[]) AS wanted (job) CROSS JOIN LATERAL (
 				SELECT `+runColumns+` FROM runs WHERE workspace_id = $1 AND job_id = wanted.job ORDER BY id DESC LIMIT $3) r
@@ -134,28 +135,28 @@ func (t *Tx) RecentRuns(ctx context.Context, jobs []domain.JobID, status []domai
 		ORDER BY r.id DESC`, t.workspace, texts(jobs), limit, texts(status))
 }
 
-// ActiveRuns implements domain.RunTx.
-func (t *Tx) ActiveRuns(ctx context.Context, job domain.JobID) ([]domain.Run, error) {
+// ActiveRuns implements job.Tx.
+func (t *Tx) ActiveRuns(ctx context.Context, j domain.JobID) ([]job.Run, error) {
 	return rows(ctx, t.conn, runRow.toDomain, `SELECT `+runColumns+` FROM runs
-		WHERE workspace_id = $1 AND job_id = $2 AND status IN ('pending', 'running') ORDER BY id`, t.workspace, job)
+		WHERE workspace_id = $1 AND job_id = $2 AND status IN ('pending', 'running') ORDER BY id`, t.workspace, j)
 }
 
-// WaitingRuns implements domain.RunTx.
+// WaitingRuns implements job.Tx.
 func (t *Tx) WaitingRuns(ctx context.Context, machine domain.MachineID) (runs []domain.RunID, err error) {
 	err = t.sel(ctx, &runs, `SELECT DISTINCT run_id FROM tasks WHERE workspace_id = $1 AND machine_id = $2 AND machine_id <> '' AND status = 'queued'
 		AND current IS NULL ORDER BY run_id`, t.workspace, machine)
 	return runs, err
 }
 
-// OtherReadyRuns implements domain.RunTx.
+// OtherReadyRuns implements job.Tx.
 func (t *Tx) OtherReadyRuns(ctx context.Context, run domain.RunID, machine domain.MachineID, now time.Time) (ready bool, err error) {
 	err = t.get(ctx, &ready, `SELECT EXISTS (SELECT FROM tasks WHERE workspace_id = $1 AND run_id <> $2 AND status = 'queued' AND current IS NULL
 		AND machine_id = $4 AND (not_before IS NULL OR not_before <= $3))`, t.workspace, run, now, machine)
 	return ready, err
 }
 
-// InsertRun implements domain.RunTx.
-func (t *Tx) InsertRun(ctx context.Context, r *domain.Run) error {
+// InsertRun implements job.Tx.
+func (t *Tx) InsertRun(ctx context.Context, r *job.Run) error {
 	spec, err := json.Marshal(r.Spec)
 	if err != nil {
 		return err
@@ -175,7 +176,7 @@ func (t *Tx) InsertRun(ctx context.Context, r *domain.Run) error {
 	return t.insertTasks(ctx, r)
 }
 
-func (t *Tx) insertTasks(ctx context.Context, r *domain.Run) error {
+func (t *Tx) insertTasks(ctx context.Context, r *job.Run) error {
 	n := len(r.Tasks)
 	keys, positions, statuses, machines := make([]string, n), make([]int64, n), make([]string, n), make([]string, n)
 	for i, task := range r.Tasks {
@@ -187,8 +188,8 @@ func (t *Tx) insertTasks(ctx context.Context, r *domain.Run) error {
 		t.workspace, r.ID, pq.Array(keys), pq.Array(positions), pq.Array(statuses), pq.Array(machines))
 }
 
-// UpdateRun implements domain.RunTx.
-func (t *Tx) UpdateRun(ctx context.Context, id domain.RunID, fn func(*domain.Run) error) (*domain.Run, error) {
+// UpdateRun implements job.Tx.
+func (t *Tx) UpdateRun(ctx context.Context, id domain.RunID, fn func(*job.Run) error) (*job.Run, error) {
 	r, err := t.run(ctx, id, " FOR NO KEY UPDATE")
 	if err != nil {
 		return nil, err
@@ -197,7 +198,7 @@ func (t *Tx) UpdateRun(ctx context.Context, id domain.RunID, fn func(*domain.Run
 		return nil, err
 	}
 	before := r
-	before.Tasks = append([]domain.Task(nil), r.Tasks...)
+	before.Tasks = append([]job.Task(nil), r.Tasks...)
 	if err := fn(&r); err != nil {
 		return nil, err
 	}
@@ -207,7 +208,7 @@ func (t *Tx) UpdateRun(ctx context.Context, id domain.RunID, fn func(*domain.Run
 	return &r, t.writeTasks(ctx, before.Tasks, r.Tasks)
 }
 
-func (t *Tx) writeRun(ctx context.Context, before, r *domain.Run) error {
+func (t *Tx) writeRun(ctx context.Context, before, r *job.Run) error {
 	same := before.Status == r.Status && before.Message == r.Message && before.Admitted == r.Admitted && reflect.DeepEqual(before.StartedAt, r.StartedAt) &&
 		reflect.DeepEqual(before.FinishedAt, r.FinishedAt) && reflect.DeepEqual(before.CancelRequestedAt, r.CancelRequestedAt)
 	if same {

@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/store"
 )
 
@@ -35,10 +38,10 @@ func atOnce(n int, fn func(i int) error) map[domain.Code]int {
 func TestTheQuotaIsExactUnderFiftyStarts(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
-	job := w.job(domain.JobSpec{Command: "true"})
-	limited := w.job(domain.JobSpec{Command: "true", MaxConcurrentRuns: 2})
+	j := w.job(job.JobSpec{Command: "true"})
+	limited := w.job(job.JobSpec{Command: "true", MaxConcurrentRuns: 2})
 	codes := atOnce(50, func(i int) error {
-		id := job.ID
+		id := j.ID
 		if i%2 == 0 {
 			id = limited.ID
 		}
@@ -47,30 +50,30 @@ func TestTheQuotaIsExactUnderFiftyStarts(t *testing.T) {
 	require.Equal(t, map[domain.Code]int{"": 10, domain.CodeQuota: 40}, codes)
 	require.Equal(t, 10, count(t, db, `SELECT count(*) FROM runs`))
 	require.Equal(t, 10, count(t, db, `SELECT count(*) FROM audit_events WHERE action = 'run.start'`), "one row for each that was started")
-	_, err := w.services.Runs.Start(t.Context(), w.admin, job.ID, nil, domain.Idempotency{})
+	_, err := w.services.Runs.Start(t.Context(), w.admin, j.ID, nil, domain.Idempotency{})
 	require.Equal(t, "max_running_runs=10, current=10", domain.AsError(err).Message)
 
-	quota, err := w.services.Quotas.Update(t.Context(), w.admin, domain.MaxRunningRuns, 11)
+	q, err := w.services.Quotas.Update(t.Context(), w.admin, quota.MaxRunningRuns, 11)
 	require.NoError(t, err)
-	require.Equal(t, domain.Quota{Name: domain.MaxRunningRuns, Limit: 11, Current: 10}, quota)
-	w.start(job.ID)
+	require.Equal(t, quota.Quota{Name: quota.MaxRunningRuns, Limit: 11, Current: 10}, q)
+	w.start(j.ID)
 	_, err = w.services.Quotas.Update(t.Context(), w.admin, "max_cats", 11)
 	require.Equal(t, domain.CodeNotFound, code(err))
-	_, err = w.services.Quotas.Update(t.Context(), w.admin, domain.MaxRunningRuns, -1)
+	_, err = w.services.Quotas.Update(t.Context(), w.admin, quota.MaxRunningRuns, -1)
 	require.Equal(t, domain.CodeInvalid, code(err))
 	all, err := w.services.Quotas.List(t.Context(), w.admin)
 	require.NoError(t, err)
-	require.Len(t, all, len(domain.DefaultQuotas))
+	require.Len(t, all, len(quota.DefaultQuotas))
 }
 
 func TestAnIdempotencyKeyMakesOneRun(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
-	job := w.job(domain.JobSpec{Command: "true", Parameters: []domain.Variable{{Name: "A", Value: "1"}}})
+	j := w.job(job.JobSpec{Command: "true", Parameters: []job.Variable{{Name: "A", Value: "1"}}})
 	key := domain.Idempotency{Key: "k"}
 	ids := make(chan domain.RunID, 20)
 	codes := atOnce(20, func(int) error {
-		run, err := w.services.Runs.Start(t.Context(), w.admin, job.ID, nil, key)
+		run, err := w.services.Runs.Start(t.Context(), w.admin, j.ID, nil, key)
 		if err == nil {
 			ids <- run.ID
 		}
@@ -83,46 +86,46 @@ func TestAnIdempotencyKeyMakesOneRun(t *testing.T) {
 	}
 	require.Equal(t, 1, count(t, db, `SELECT count(*) FROM runs`))
 
-	_, err := w.services.Runs.Start(t.Context(), w.admin, job.ID, []domain.Variable{{Name: "A", Value: "2"}}, key)
+	_, err := w.services.Runs.Start(t.Context(), w.admin, j.ID, []job.Variable{{Name: "A", Value: "2"}}, key)
 	require.Equal(t, domain.CodeConflict, code(err), "another body")
-	_, err = w.services.Jobs.Create(t.Context(), w.admin, domain.NewJob{Name: "x"}, key)
+	_, err = w.services.Jobs.Create(t.Context(), w.admin, job.NewJob{Name: "x"}, key)
 	require.Equal(t, domain.CodeConflict, code(err), "another operation")
-	_, err = w.services.Runs.Start(t.Context(), w.admin, job.ID, nil, domain.Idempotency{Key: strings.Repeat("k", 256)})
+	_, err = w.services.Runs.Start(t.Context(), w.admin, j.ID, nil, domain.Idempotency{Key: strings.Repeat("k", 256)})
 	require.Equal(t, domain.CodeInvalid, code(err))
 
 	editor := w.member("editor", domain.RoleEditor)
-	other, err := w.services.Runs.Start(t.Context(), editor, job.ID, nil, key)
+	other, err := w.services.Runs.Start(t.Context(), editor, j.ID, nil, key)
 	require.NoError(t, err)
 	require.NotEqual(t, first, other.ID, "a key is its caller's own")
 
 	execute(t, db, `UPDATE idempotency_keys SET created_at = now() - interval '25 hours'`)
-	fresh, err := w.services.Runs.Start(t.Context(), w.admin, job.ID, []domain.Variable{{Name: "A", Value: "2"}}, key)
+	fresh, err := w.services.Runs.Start(t.Context(), w.admin, j.ID, []job.Variable{{Name: "A", Value: "2"}}, key)
 	require.NoError(t, err, "after a day the key is a new one")
 	require.NotEqual(t, first, fresh.ID)
 }
 
 func TestAKeyWhoseRequestFailedIsFree(t *testing.T) {
 	w := newTenant(t, open(t), "one")
-	job := w.job(domain.JobSpec{})
+	j := w.job(job.JobSpec{})
 	key := domain.Idempotency{Key: "k"}
-	_, err := w.services.Runs.Start(t.Context(), w.admin, job.ID, nil, key)
+	_, err := w.services.Runs.Start(t.Context(), w.admin, j.ID, nil, key)
 	require.Equal(t, domain.CodeConflict, code(err), "there is nothing to run")
 	command := "true"
-	_, err = w.services.Jobs.Update(t.Context(), w.admin, job.ID, domain.JobChange{Command: &command})
+	_, err = w.services.Jobs.Update(t.Context(), w.admin, j.ID, job.JobChange{Command: &command})
 	require.NoError(t, err)
-	_, err = w.services.Runs.Start(t.Context(), w.admin, job.ID, nil, key)
+	_, err = w.services.Runs.Start(t.Context(), w.admin, j.ID, nil, key)
 	require.NoError(t, err)
 }
 
 func TestSameRequestSameJob(t *testing.T) {
 	w := newTenant(t, open(t), "one")
-	n := domain.NewJob{Name: "x", JobSpec: domain.JobSpec{Command: "true", Files: []domain.File{{Path: "a", Content: []byte("1")}}}}
+	n := job.NewJob{Name: "x", JobSpec: job.JobSpec{Command: "true", Files: []job.File{{Path: "a", Content: []byte("1")}}}}
 	first, err := w.services.Jobs.Create(t.Context(), w.admin, n, domain.Idempotency{Key: "k"})
 	require.NoError(t, err)
 	again, err := w.services.Jobs.Create(t.Context(), w.admin, n, domain.Idempotency{Key: "k"})
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	n.Files = []domain.File{{Path: "a", Content: []byte("2")}}
+	n.Files = []job.File{{Path: "a", Content: []byte("2")}}
 	_, err = w.services.Jobs.Create(t.Context(), w.admin, n, domain.Idempotency{Key: "k"})
 	require.Equal(t, domain.CodeConflict, code(err), "the files are part of the request")
 }
@@ -140,11 +143,11 @@ func TestARunFromStartToEnd(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	ctx := t.Context()
-	job := w.job(domain.JobSpec{
-		Tasks:       []domain.TaskSpec{{Key: "a", Command: "echo a"}, {Key: "b", Command: "echo b", DependsOn: []string{"a"}, MaxRetries: 1}},
-		Environment: []domain.Variable{{Name: "E", Value: "1"}}, Files: []domain.File{{Path: "f", Content: []byte("data")}},
+	j := w.job(job.JobSpec{
+		Tasks:       []job.TaskSpec{{Key: "a", Command: "echo a"}, {Key: "b", Command: "echo b", DependsOn: []string{"a"}, MaxRetries: 1}},
+		Environment: []job.Variable{{Name: "E", Value: "1"}}, Files: []job.File{{Path: "f", Content: []byte("data")}},
 	})
-	run := w.start(job.ID)
+	run := w.start(j.ID)
 	require.Equal(t, "Waits for the agent one agent to connect.", w.run(run.ID).Message)
 	w.connect("s1", 2)
 	require.NoError(t, second(w.services.Runs.Dispatch(ctx)))
@@ -154,9 +157,9 @@ func TestARunFromStartToEnd(t *testing.T) {
 	require.Equal(t, string(run.ID), d.Environment["MILLPOND_RUN_ID"])
 	require.Equal(t, "data", string(d.Files[0].Content))
 	require.NotEmpty(t, d.Environment["MILLPOND_TOKEN"])
-	require.Equal(t, domain.RunPending, w.run(run.ID).Status, "until its process exists")
+	require.Equal(t, job.RunPending, w.run(run.ID).Status, "until its process exists")
 	w.begin(d.Attempt.ID)
-	require.Equal(t, domain.RunRunning, w.run(run.ID).Status)
+	require.Equal(t, job.RunRunning, w.run(run.ID).Status)
 	require.NoError(t, w.exit(d.Attempt.ID, 0))
 	require.NoError(t, w.exit(d.Attempt.ID, 0), "the same report again")
 
@@ -173,11 +176,11 @@ func TestARunFromStartToEnd(t *testing.T) {
 	retry := w.delivered()
 	require.Equal(t, 2, retry.Attempt.Number)
 	require.Equal(t, "1", retry.Environment["MILLPOND_RETRY_COUNT"])
-	require.Equal(t, domain.ErrAttemptOver, w.exit(b.Attempt.ID, 0), "what an attempt says that ended otherwise changes nothing")
+	require.Equal(t, job.ErrAttemptOver, w.exit(b.Attempt.ID, 0), "what an attempt says that ended otherwise changes nothing")
 	w.begin(retry.Attempt.ID)
 	require.NoError(t, w.exit(retry.Attempt.ID, 0))
 	over := w.run(run.ID)
-	require.Equal(t, domain.RunSuccess, over.Status)
+	require.Equal(t, job.RunSuccess, over.Status)
 	require.NotNil(t, over.FinishedAt)
 	attempts, err := w.services.Runs.Attempts(ctx, w.admin, run.ID)
 	require.NoError(t, err)
@@ -198,7 +201,7 @@ func TestReportsAtOnce(t *testing.T) {
 	w.connect("s1", 4)
 	for range 5 {
 		id := w.attempt()
-		w.clock.move(domain.DefaultLease.Length + 1)
+		w.clock.move(machine.DefaultLease.Length + 1)
 		codes := atOnce(12, func(i int) error {
 			if i%4 == 0 {
 				return w.services.Agents.Sweep(context.Background())
@@ -207,15 +210,15 @@ func TestReportsAtOnce(t *testing.T) {
 		})
 		require.Zero(t, codes[domain.CodeInternal], "%v", codes)
 		attempts := w.attemptsOf(id)
-		require.Contains(t, []domain.AttemptStatus{domain.AttemptSuccess, domain.AttemptLost}, attempts.Status)
+		require.Contains(t, []job.AttemptStatus{job.AttemptSuccess, job.AttemptLost}, attempts.Status)
 		run := w.run(attempts.RunID)
 		require.True(t, run.Status.Final())
-		require.Equal(t, attempts.Status == domain.AttemptSuccess, run.Status == domain.RunSuccess)
+		require.Equal(t, attempts.Status == job.AttemptSuccess, run.Status == job.RunSuccess)
 		w.connect("s1", 4)
 	}
 }
 
-func (w *tenant) attemptsOf(id domain.AttemptID) (a domain.Attempt) {
+func (w *tenant) attemptsOf(id domain.AttemptID) (a job.Attempt) {
 	w.t.Helper()
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) (err error) {
 		a, err = tx.Attempt(ctx, id)
@@ -228,29 +231,29 @@ func TestCancelAndRepair(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	w.connect("s1", 4)
-	job := w.job(domain.JobSpec{Command: "true"})
-	run := w.start(job.ID)
+	j := w.job(job.JobSpec{Command: "true"})
+	run := w.start(j.ID)
 	d := w.delivered()
 	w.begin(d.Attempt.ID)
 	cancelled, err := w.services.Runs.Cancel(ctx, w.admin, run.ID)
 	require.NoError(t, err)
-	require.Equal(t, domain.RunRunning, cancelled.Status, "until the agent acknowledges")
+	require.Equal(t, job.RunRunning, cancelled.Status, "until the agent acknowledges")
 	require.Equal(t, d.Attempt.ID, <-w.fleet.cancelled)
 	_, err = w.services.Runs.Cancel(ctx, w.admin, run.ID)
 	require.Equal(t, domain.CodeConflict, code(err))
 	_, err = w.services.Runs.Repair(ctx, w.admin, run.ID, domain.Idempotency{})
 	require.Equal(t, domain.CodeConflict, code(err))
-	require.NoError(t, w.services.Runs.Report(ctx, w.agent, domain.AttemptReport{Attempt: d.Attempt.ID, Exited: true, Reason: domain.ReasonCancelled}))
-	require.Equal(t, domain.RunCancelled, w.run(run.ID).Status)
+	require.NoError(t, w.services.Runs.Report(ctx, w.agent, job.AttemptReport{Attempt: d.Attempt.ID, Exited: true, Reason: job.ReasonCancelled}))
+	require.Equal(t, job.RunCancelled, w.run(run.ID).Status)
 
 	repaired, err := w.services.Runs.Repair(ctx, w.admin, run.ID, domain.Idempotency{})
 	require.NoError(t, err)
-	require.Equal(t, domain.RunPending, repaired.Status)
+	require.Equal(t, job.RunPending, repaired.Status)
 	again := w.delivered()
 	require.Equal(t, 2, again.Attempt.Number)
 	w.begin(again.Attempt.ID)
 	require.NoError(t, w.exit(again.Attempt.ID, 0))
-	require.Equal(t, domain.RunSuccess, w.run(run.ID).Status)
+	require.Equal(t, job.RunSuccess, w.run(run.ID).Status)
 	_, err = w.services.Runs.Repair(ctx, w.admin, run.ID, domain.Idempotency{})
 	require.Equal(t, domain.CodeConflict, code(err), "a success needs none")
 }
@@ -260,22 +263,22 @@ func TestRepairCountsToTheQuota(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	for _, limit := range []int{0, 3} {
-		job := w.job(domain.JobSpec{Command: "true", MaxConcurrentRuns: limit})
+		j := w.job(job.JobSpec{Command: "true", MaxConcurrentRuns: limit})
 		var over []domain.RunID
 		for range 8 {
-			run := w.start(job.ID)
+			run := w.start(j.ID)
 			require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, run.ID)))
 			over = append(over, run.ID)
 		}
-		require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, domain.MaxRunningRuns, 5)))
+		require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 5)))
 		codes := atOnce(16, func(i int) error {
 			if i%2 == 0 {
-				return second(w.services.Runs.Start(ctx, w.admin, job.ID, nil, domain.Idempotency{}))
+				return second(w.services.Runs.Start(ctx, w.admin, j.ID, nil, domain.Idempotency{}))
 			}
 			return second(w.services.Runs.Repair(ctx, w.admin, over[i/2], domain.Idempotency{}))
 		})
 		require.Equal(t, map[domain.Code]int{"": 5, domain.CodeQuota: 11}, codes)
-		list, err := w.services.Runs.List(ctx, w.admin, domain.RunFilter{JobID: job.ID, Status: []domain.RunStatus{domain.RunPending}}, domain.Page{})
+		list, err := w.services.Runs.List(ctx, w.admin, job.RunFilter{JobID: j.ID, Status: []job.RunStatus{job.RunPending}}, domain.Page{})
 		require.NoError(t, err)
 		require.Len(t, list.Items, 5)
 		admitted := 0
@@ -290,7 +293,7 @@ func TestRepairCountsToTheQuota(t *testing.T) {
 		if limit > 0 {
 			require.Equal(t, limit, admitted)
 		}
-		require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, domain.MaxRunningRuns, 100)))
+		require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 100)))
 	}
 }
 
@@ -300,16 +303,16 @@ func TestHeldRunsAreAdmittedInOrder(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	w.connect("s1", 10)
-	job := w.job(domain.JobSpec{Command: "true", MaxConcurrentRuns: 2})
+	j := w.job(job.JobSpec{Command: "true", MaxConcurrentRuns: 2})
 	wake, stop := w.store.Topics().Subscribe(domain.DispatchTopic)
 	defer stop()
-	var runs []*domain.Run
+	var runs []*job.Run
 	for range 6 {
 		w.clock.move(time.Millisecond)
-		runs = append(runs, w.start(job.ID))
+		runs = append(runs, w.start(j.ID))
 	}
-	slices.SortFunc(runs, func(a, b *domain.Run) int { return strings.Compare(string(a.ID), string(b.ID)) })
-	var active []domain.Delivery
+	slices.SortFunc(runs, func(a, b *job.Run) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	var active []job.Delivery
 	started := map[domain.RunID]bool{}
 	next := func() {
 		d := w.delivered()
@@ -328,7 +331,7 @@ func TestHeldRunsAreAdmittedInOrder(t *testing.T) {
 		woken(t, wake, "a place is free")
 		due, err := w.system.DueRuns(ctx, w.clock.Now(), 100)
 		require.NoError(t, err)
-		require.Equal(t, []domain.RunRef{{Workspace: w.admin.Workspace(), Run: runs[i].ID}}, due)
+		require.Equal(t, []job.RunRef{{Workspace: w.admin.Workspace(), Run: runs[i].ID}}, due)
 		atOnce(3, func(int) error { return second(w.services.Runs.Dispatch(ctx)) })
 		next()
 		require.True(t, started[runs[i].ID], "the oldest of those that wait")
@@ -342,8 +345,8 @@ func TestSlotsGoByAge(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	w.connect("s1", 1)
-	long := w.job(domain.JobSpec{Tasks: []domain.TaskSpec{{Key: "a", Command: "true"}, {Key: "b", Command: "true", DependsOn: []string{"a"}}}})
-	short := w.job(domain.JobSpec{Command: "true"})
+	long := w.job(job.JobSpec{Tasks: []job.TaskSpec{{Key: "a", Command: "true"}, {Key: "b", Command: "true", DependsOn: []string{"a"}}}})
+	short := w.job(job.JobSpec{Command: "true"})
 	first := w.start(short.ID)
 	d := w.delivered()
 	require.Equal(t, first.ID, d.Attempt.RunID)
@@ -368,13 +371,13 @@ func TestDispatchEverywhereAtOnce(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	ctx := t.Context()
-	var tasks []domain.TaskSpec
+	var tasks []job.TaskSpec
 	for i := range 30 {
-		tasks = append(tasks, domain.TaskSpec{Key: fmt.Sprint("t", i), Command: "true"})
+		tasks = append(tasks, job.TaskSpec{Key: fmt.Sprint("t", i), Command: "true"})
 	}
-	job := w.job(domain.JobSpec{Tasks: tasks})
+	j := w.job(job.JobSpec{Tasks: tasks})
 	for range 3 {
-		w.start(job.ID)
+		w.start(j.ID)
 	}
 	w.connect("s1", 7)
 	for done := 0; done < 90; {

@@ -7,27 +7,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/store"
 )
 
-func (w *tenant) scheduled(cron string, spec domain.JobSpec) domain.Job {
+func (w *tenant) scheduled(cron string, spec job.JobSpec) job.Job {
 	w.t.Helper()
-	job, err := w.services.Jobs.Create(w.t.Context(), w.admin,
-		domain.NewJob{Name: "scheduled", JobSpec: spec, Schedule: &domain.NewSchedule{Cron: cron}}, domain.Idempotency{})
+	j, err := w.services.Jobs.Create(w.t.Context(), w.admin,
+		job.NewJob{Name: "scheduled", JobSpec: spec, Schedule: &job.NewSchedule{Cron: cron}}, domain.Idempotency{})
 	require.NoError(w.t, err)
-	return job
+	return j
 }
 
-func (w *tenant) read(id domain.JobID) domain.Schedule {
+func (w *tenant) read(id domain.JobID) job.Schedule {
 	w.t.Helper()
-	job, err := w.services.Jobs.Get(w.t.Context(), w.admin, id)
+	j, err := w.services.Jobs.Get(w.t.Context(), w.admin, id)
 	require.NoError(w.t, err)
-	return *job.Schedule
+	return *j.Schedule
 }
 
-func (w *tenant) runsOf(id domain.JobID) []domain.Run {
+func (w *tenant) runsOf(id domain.JobID) []job.Run {
 	w.t.Helper()
-	list, err := w.services.Runs.List(w.t.Context(), w.admin, domain.RunFilter{JobID: id}, domain.Page{})
+	list, err := w.services.Runs.List(w.t.Context(), w.admin, job.RunFilter{JobID: id}, domain.Page{})
 	require.NoError(w.t, err)
 	return list.Items
 }
@@ -40,51 +42,51 @@ func (w *tenant) due(id domain.JobID) {
 func TestATickStartsOneRunOnHoweverManyReplicas(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	job := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
+	j := w.scheduled("0 * * * *", job.JobSpec{Command: "true"})
 	require.NoError(t, w.scheduler.Tick(ctx))
-	require.Empty(t, w.runsOf(job.ID), "not yet")
+	require.Empty(t, w.runsOf(j.ID), "not yet")
 	next, err := w.system.NextSchedule(ctx)
 	require.NoError(t, err)
-	require.Equal(t, *w.read(job.ID).NextAt, next)
-	w.due(job.ID)
+	require.Equal(t, *w.read(j.ID).NextAt, next)
+	w.due(j.ID)
 	require.Equal(t, map[domain.Code]int{"": 8}, atOnce(8, func(int) error { return w.scheduler.Tick(ctx) }))
-	runs := w.runsOf(job.ID)
+	runs := w.runsOf(j.ID)
 	require.Len(t, runs, 1)
-	require.Equal(t, domain.TriggerSchedule, runs[0].Trigger)
+	require.Equal(t, job.TriggerSchedule, runs[0].Trigger)
 	require.Equal(t, domain.ActorSystem, runs[0].StartedBy.Kind)
-	require.Equal(t, next.Add(time.Hour), *w.read(job.ID).NextAt)
+	require.Equal(t, next.Add(time.Hour), *w.read(j.ID).NextAt)
 }
 
 func TestATickWaitsForTheQuota(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	job := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
-	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, domain.MaxRunningRuns, 1)))
-	blocker := w.start(w.job(domain.JobSpec{Command: "true"}).ID)
-	w.due(job.ID)
+	j := w.scheduled("0 * * * *", job.JobSpec{Command: "true"})
+	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 1)))
+	blocker := w.start(w.job(job.JobSpec{Command: "true"}).ID)
+	w.due(j.ID)
 	require.NoError(t, w.scheduler.Tick(ctx))
-	require.Empty(t, w.runsOf(job.ID))
-	since := *w.read(job.ID).WaitingSince
+	require.Empty(t, w.runsOf(j.ID))
+	since := *w.read(j.ID).WaitingSince
 	due, err := w.system.DueSchedules(ctx, w.clock.Now(), 10)
 	require.NoError(t, err)
 	require.Empty(t, due, "there is no room for it, so it keeps no other from being seen")
 	quotas, err := w.services.Quotas.List(ctx, w.admin)
 	require.NoError(t, err)
 	require.Equal(t, 1, quotas[0].Current, "what waits is not counted")
-	w.due(job.ID)
+	w.due(j.ID)
 	require.NoError(t, w.scheduler.Tick(ctx))
-	require.Equal(t, 1, w.read(job.ID).Missed)
-	require.Equal(t, since, *w.read(job.ID).WaitingSince)
+	require.Equal(t, 1, w.read(j.ID).Missed)
+	require.Equal(t, since, *w.read(j.ID).WaitingSince)
 
 	wake, stop := w.store.Topics().Subscribe(domain.ScheduleTopic)
 	defer stop()
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, blocker.ID)))
 	woken(t, wake, "a place is free")
 	require.NoError(t, w.scheduler.Tick(ctx))
-	require.Len(t, w.runsOf(job.ID), 1)
-	require.Nil(t, w.read(job.ID).WaitingSince)
+	require.Len(t, w.runsOf(j.ID), 1)
+	require.Nil(t, w.read(j.ID).WaitingSince)
 	require.NoError(t, w.scheduler.Tick(ctx))
-	require.Len(t, w.runsOf(job.ID), 1)
+	require.Len(t, w.runsOf(j.ID), 1)
 }
 
 // TestAScheduleWithNothingToRun, which older versions allowed, misses its ticks and blocks no other
@@ -92,9 +94,9 @@ func TestATickWaitsForTheQuota(t *testing.T) {
 func TestAScheduleWithNothingToRun(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	empty, full := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"}), w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
+	empty, full := w.scheduled("0 * * * *", job.JobSpec{Command: "true"}), w.scheduled("0 * * * *", job.JobSpec{Command: "true"})
 	require.NoError(t, w.store.In(ctx, w.admin, func(tx *store.Tx) error {
-		return second(tx.UpdateJob(ctx, empty.ID, func(j *domain.Job) error {
+		return second(tx.UpdateJob(ctx, empty.ID, func(j *job.Job) error {
 			j.Command = ""
 			return nil
 		}))
@@ -113,22 +115,22 @@ func TestAScheduleThatIsChangedOrRemoved(t *testing.T) {
 	ctx := t.Context()
 	wake, stop := w.store.Topics().Subscribe(domain.ScheduleTopic)
 	defer stop()
-	job := w.scheduled("0 * * * *", domain.JobSpec{Command: "true"})
+	j := w.scheduled("0 * * * *", job.JobSpec{Command: "true"})
 	woken(t, wake, "a new schedule")
 	yes := true
-	paused := &domain.ScheduleChange{Paused: &yes}
-	_, err := w.services.Jobs.Update(ctx, w.admin, job.ID, domain.JobChange{Schedule: &paused})
+	paused := &job.ScheduleChange{Paused: &yes}
+	_, err := w.services.Jobs.Update(ctx, w.admin, j.ID, job.JobChange{Schedule: &paused})
 	require.NoError(t, err)
 	woken(t, wake, "another")
-	require.Nil(t, w.read(job.ID).NextAt)
+	require.Nil(t, w.read(j.ID).NextAt)
 	w.clock.move(48 * time.Hour)
 	require.NoError(t, w.scheduler.Tick(ctx))
-	require.Empty(t, w.runsOf(job.ID))
+	require.Empty(t, w.runsOf(j.ID))
 	next, err := w.system.NextSchedule(ctx)
 	require.NoError(t, err)
 	require.True(t, next.IsZero(), "%v", next)
-	var none *domain.ScheduleChange
-	updated, err := w.services.Jobs.Update(ctx, w.admin, job.ID, domain.JobChange{Schedule: &none})
+	var none *job.ScheduleChange
+	updated, err := w.services.Jobs.Update(ctx, w.admin, j.ID, job.JobChange{Schedule: &none})
 	require.NoError(t, err)
 	require.Nil(t, updated.Schedule)
 }
@@ -136,18 +138,18 @@ func TestAScheduleThatIsChangedOrRemoved(t *testing.T) {
 func TestASchedulesConcurrencyLimitQueuesItsRuns(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	job := w.scheduled("0 * * * *", domain.JobSpec{Command: "true", MaxConcurrentRuns: 1})
+	j := w.scheduled("0 * * * *", job.JobSpec{Command: "true", MaxConcurrentRuns: 1})
 	for range 3 {
-		w.due(job.ID)
+		w.due(j.ID)
 		require.NoError(t, w.scheduler.Tick(ctx))
 	}
 	admitted := 0
-	for _, run := range w.runsOf(job.ID) {
-		require.Equal(t, domain.RunPending, run.Status)
+	for _, run := range w.runsOf(j.ID) {
+		require.Equal(t, job.RunPending, run.Status)
 		if run.Admitted {
 			admitted++
 		}
 	}
 	require.Equal(t, 1, admitted)
-	require.Len(t, w.runsOf(job.ID), 3)
+	require.Len(t, w.runsOf(j.ID), 3)
 }

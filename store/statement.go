@@ -11,61 +11,63 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 type statementRow struct {
-	ID            domain.StatementID       `db:"id"`
-	Warehouse     domain.MachineID         `db:"warehouse_id"`
-	Query         string                   `db:"query"`
-	Parameters    []byte                   `db:"parameters"`
-	Database      string                   `db:"database_name"`
-	Schema        string                   `db:"schema_name"`
-	Requested     string                   `db:"requested_engine"`
-	RowLimit      int64                    `db:"row_limit"`
-	ByteLimit     int64                    `db:"byte_limit"`
-	TimeoutMS     int64                    `db:"timeout_ms"`
-	ByKind        domain.ActorKind         `db:"created_by_kind"`
-	ByID          string                   `db:"created_by_id"`
-	ByName        string                   `db:"created_by_name"`
-	Role          domain.Role              `db:"role"`
-	RunID         domain.RunID             `db:"run_id"`
-	TaskKey       string                   `db:"task_key"`
-	CreatedAt     time.Time                `db:"created_at"`
-	State         domain.StatementState    `db:"state"`
-	Message       string                   `db:"message"`
-	Progress      float64                  `db:"progress"`
-	Kind          string                   `db:"kind"`
-	Write         bool                     `db:"write"`
-	Engine        string                   `db:"engine"`
-	RoutingReason string                   `db:"routing_reason"`
-	Fault         domain.Fault             `db:"fault"`
-	Failure       string                   `db:"failure"`
-	FailureLine   int                      `db:"failure_line"`
-	FailureColumn int                      `db:"failure_column"`
-	Schemata      []byte                   `db:"schema_message"`
-	Rows          int64                    `db:"rows"`
-	Bytes         int64                    `db:"bytes"`
-	Scanned       int64                    `db:"scanned"`
-	Truncated     bool                     `db:"truncated"`
-	Chunks        []byte                   `db:"chunks"`
-	ResultUntil   sql.NullTime             `db:"result_until"`
-	StartedAt     sql.NullTime             `db:"started_at"`
-	FinishedAt    sql.NullTime             `db:"finished_at"`
-	CancelledAt   sql.NullTime             `db:"cancel_requested_at"`
-	Resolution    domain.LineageResolution `db:"lineage"`
-	Replica       string                   `db:"replica"`
-	Key           string                   `db:"idempotency_key"`
-	Detached      bool                     `db:"detached"`
-	Sent          bool                     `db:"sent"`
-	Committed     bool                     `db:"committed"`
+	ID            domain.StatementID        `db:"id"`
+	Warehouse     domain.MachineID          `db:"warehouse_id"`
+	Query         string                    `db:"query"`
+	Parameters    []byte                    `db:"parameters"`
+	Database      string                    `db:"database_name"`
+	Schema        string                    `db:"schema_name"`
+	Requested     string                    `db:"requested_engine"`
+	RowLimit      int64                     `db:"row_limit"`
+	ByteLimit     int64                     `db:"byte_limit"`
+	TimeoutMS     int64                     `db:"timeout_ms"`
+	ByKind        domain.ActorKind          `db:"created_by_kind"`
+	ByID          string                    `db:"created_by_id"`
+	ByName        string                    `db:"created_by_name"`
+	Role          domain.Role               `db:"role"`
+	RunID         domain.RunID              `db:"run_id"`
+	TaskKey       string                    `db:"task_key"`
+	CreatedAt     time.Time                 `db:"created_at"`
+	State         statement.StatementState  `db:"state"`
+	Message       string                    `db:"message"`
+	Progress      float64                   `db:"progress"`
+	Kind          string                    `db:"kind"`
+	Write         bool                      `db:"write"`
+	Engine        string                    `db:"engine"`
+	RoutingReason string                    `db:"routing_reason"`
+	Fault         statement.Fault           `db:"fault"`
+	Failure       string                    `db:"failure"`
+	FailureLine   int                       `db:"failure_line"`
+	FailureColumn int                       `db:"failure_column"`
+	Schemata      []byte                    `db:"schema_message"`
+	Rows          int64                     `db:"rows"`
+	Bytes         int64                     `db:"bytes"`
+	Scanned       int64                     `db:"scanned"`
+	Truncated     bool                      `db:"truncated"`
+	Chunks        []byte                    `db:"chunks"`
+	ResultUntil   sql.NullTime              `db:"result_until"`
+	StartedAt     sql.NullTime              `db:"started_at"`
+	FinishedAt    sql.NullTime              `db:"finished_at"`
+	CancelledAt   sql.NullTime              `db:"cancel_requested_at"`
+	Resolution    lineage.LineageResolution `db:"lineage"`
+	Replica       string                    `db:"replica"`
+	Key           string                    `db:"idempotency_key"`
+	Detached      bool                      `db:"detached"`
+	Sent          bool                      `db:"sent"`
+	Committed     bool                      `db:"committed"`
 }
 
 const statementColumns = `id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit, timeout_ms, created_by_kind,
 	created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, progress, kind, write, engine, routing_reason, fault, failure, failure_line,
 	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, lineage, replica, idempotency_key, detached, sent, committed`
 
-func (r statementRow) toDomain() (domain.Statement, error) {
-	st := domain.Statement{
+func (r statementRow) toDomain() (statement.Statement, error) {
+	st := statement.Statement{
 		ID: r.ID, Warehouse: r.Warehouse, Query: r.Query, Database: r.Database, Schema: r.Schema, Requested: r.Requested, RowLimit: r.RowLimit, ByteLimit: r.ByteLimit,
 		Timeout: time.Duration(r.TimeoutMS) * time.Millisecond, CreatedBy: domain.Actor{Kind: r.ByKind, ID: r.ByID, Name: r.ByName}, Role: r.Role,
 		RunID: r.RunID, TaskKey: r.TaskKey, CreatedAt: r.CreatedAt.UTC(), State: r.State, Message: r.Message, Progress: r.Progress, Kind: r.Kind, Write: r.Write,
@@ -74,7 +76,7 @@ func (r statementRow) toDomain() (domain.Statement, error) {
 		Resolution: r.Resolution, Replica: r.Replica, Key: r.Key, Detached: r.Detached, Sent: r.Sent, Committed: r.Committed,
 	}
 	if r.Fault != "" {
-		st.Failure = &domain.StatementFailure{Fault: r.Fault, Message: r.Failure, Line: r.FailureLine, Column: r.FailureColumn}
+		st.Failure = &statement.StatementFailure{Fault: r.Fault, Message: r.Failure, Line: r.FailureLine, Column: r.FailureColumn}
 	}
 	if err := json.Unmarshal(r.Parameters, &st.Parameters); err != nil {
 		return st, err
@@ -82,8 +84,8 @@ func (r statementRow) toDomain() (domain.Statement, error) {
 	return st, json.Unmarshal(r.Chunks, &st.Chunks)
 }
 
-// InsertStatement implements domain.StatementTx.
-func (t *Tx) InsertStatement(ctx context.Context, st domain.Statement) error {
+// InsertStatement implements statement.Tx.
+func (t *Tx) InsertStatement(ctx context.Context, st statement.Statement) error {
 	parameters, err := json.Marshal(st.Parameters)
 	if err != nil {
 		return err
@@ -99,27 +101,27 @@ func (t *Tx) InsertStatement(ctx context.Context, st domain.Statement) error {
 		st.CreatedBy.Kind, st.CreatedBy.ID, st.CreatedBy.Name, st.Role, st.RunID, st.TaskKey, st.CreatedAt, st.State, st.Message, st.Replica, st.Key, st.Detached, st.Sent)
 }
 
-// Statement implements domain.StatementTx.
-func (t *Tx) Statement(ctx context.Context, id domain.StatementID) (domain.Statement, error) {
+// Statement implements statement.Tx.
+func (t *Tx) Statement(ctx context.Context, id domain.StatementID) (statement.Statement, error) {
 	return t.statement(ctx, id, "")
 }
 
-// LockStatement implements domain.StatementTx.
-func (t *Tx) LockStatement(ctx context.Context, id domain.StatementID) (domain.Statement, error) {
+// LockStatement implements statement.Tx.
+func (t *Tx) LockStatement(ctx context.Context, id domain.StatementID) (statement.Statement, error) {
 	return t.statement(ctx, id, " FOR NO KEY UPDATE")
 }
 
-func (t *Tx) statement(ctx context.Context, id domain.StatementID, lock string) (domain.Statement, error) {
+func (t *Tx) statement(ctx context.Context, id domain.StatementID, lock string) (statement.Statement, error) {
 	var r statementRow
 	err := t.get(prepared(ctx), &r, `SELECT `+statementColumns+` FROM statements WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id)
 	if err != nil {
-		return domain.Statement{}, orMissing(err, domain.NotFound("statement", id))
+		return statement.Statement{}, orMissing(err, domain.NotFound("statement", id))
 	}
 	return r.toDomain()
 }
 
-// UpdateStatement implements domain.StatementTx.
-func (t *Tx) UpdateStatement(ctx context.Context, st domain.Statement, result []byte) error {
+// UpdateStatement implements statement.Tx.
+func (t *Tx) UpdateStatement(ctx context.Context, st statement.Statement, result []byte) error {
 	chunks, err := json.Marshal(st.Chunks)
 	if err != nil {
 		return err
@@ -127,7 +129,7 @@ func (t *Tx) UpdateStatement(ctx context.Context, st domain.Statement, result []
 	if st.Chunks == nil {
 		chunks = []byte("[]")
 	}
-	var f domain.StatementFailure
+	var f statement.StatementFailure
 	if st.Failure != nil {
 		f = *st.Failure
 	}
@@ -140,15 +142,15 @@ func (t *Tx) UpdateStatement(ctx context.Context, st domain.Statement, result []
 		st.Resolution, st.Replica, st.Detached, st.Sent)
 }
 
-// StatementResult implements domain.StatementTx.
+// StatementResult implements statement.Tx.
 func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result []byte, err error) {
 	err = t.get(ctx, &result, `SELECT result FROM statements WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
 	return result, orMissing(err, domain.NotFound("statement", id))
 }
 
-// Statements implements domain.StatementTx. The primary key, or an index of the warehouse or run,
+// Statements implements statement.Tx. The primary key, or an index of the warehouse or run,
 // finds the page. Only texts in the page are read.
-func (t *Tx) Statements(ctx context.Context, f domain.StatementFilter, before domain.StatementID, limit, bytes int) ([]domain.Statement, error) {
+func (t *Tx) Statements(ctx context.Context, f statement.StatementFilter, before domain.StatementID, limit, bytes int) ([]statement.Statement, error) {
 	args := []any{t.workspace}
 	where := "workspace_id = $1"
 	and := func(clause string, arg any) {
@@ -181,36 +183,36 @@ func (t *Tx) Statements(ctx context.Context, f domain.StatementFilter, before do
 }
 
 // LostStatements implements domain.System.
-func (s *System) LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]domain.StatementRef, error) {
+func (s *System) LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]statement.StatementRef, error) {
 	return s.statementRefs(ctx, `state IN ('queued', 'running')
 		AND (replica = '' OR created_at < $1 AND (replica = $3 AND id <> ALL($4)
 			OR replica <> $3 AND NOT EXISTS (SELECT FROM replicas r WHERE r.id = replica AND r.seen_at > $1)))`, now.Add(-replicaSilence), limit, replica, pq.Array(live))
 }
 
 // ExpiredResults implements domain.System.
-func (s *System) ExpiredResults(ctx context.Context, now time.Time, limit int) ([]domain.StatementRef, error) {
+func (s *System) ExpiredResults(ctx context.Context, now time.Time, limit int) ([]statement.StatementRef, error) {
 	return s.statementRefs(ctx, `chunks <> '[]' AND result_until <= $1`, now, limit)
 }
 
-func (s *System) statementRefs(ctx context.Context, where string, at time.Time, limit int, more ...any) ([]domain.StatementRef, error) {
+func (s *System) statementRefs(ctx context.Context, where string, at time.Time, limit int, more ...any) ([]statement.StatementRef, error) {
 	type row struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Statement domain.StatementID `db:"id"`
 		Chunks    int                `db:"chunks"`
 		Replica   string             `db:"replica"`
 	}
-	translate := func(r row) (domain.StatementRef, error) { return domain.StatementRef(r), nil }
+	translate := func(r row) (statement.StatementRef, error) { return statement.StatementRef(r), nil }
 	all, err := rows(ctx, s.db, translate, `SELECT workspace_id, id, jsonb_array_length(chunks) AS chunks, replica FROM statements WHERE `+where+` LIMIT $2`, append([]any{at, limit}, more...)...)
 	return all, mapError(err)
 }
 
 // LiveStatement implements auth.Store.
-func (s *System) LiveStatement(ctx context.Context, id domain.StatementID) (ref domain.StatementRef, role domain.Role, name string, err error) {
+func (s *System) LiveStatement(ctx context.Context, id domain.StatementID) (ref statement.StatementRef, role domain.Role, name string, err error) {
 	var r struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Role      domain.Role        `db:"role"`
 		Name      string             `db:"created_by_name"`
 	}
 	err = s.db.GetContext(prepared(ctx), &r, `SELECT workspace_id, role, created_by_name FROM statements WHERE id = $1 AND state IN ('queued', 'running')`, id)
-	return domain.StatementRef{Workspace: r.Workspace, Statement: id}, r.Role, r.Name, mapError(orMissing(err, errUnknown))
+	return statement.StatementRef{Workspace: r.Workspace, Statement: id}, r.Role, r.Name, mapError(orMissing(err, errUnknown))
 }

@@ -10,6 +10,11 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // System holds the operations outside of a workspace, under its own database role with narrow
@@ -21,17 +26,17 @@ type System struct {
 }
 
 var (
-	_ domain.MachineModSystem     = (*System)(nil)
-	_ domain.JobModSystem         = (*System)(nil)
-	_ domain.StatementModSystem   = (*System)(nil)
-	_ domain.MaintenanceModSystem = (*System)(nil)
+	_ machine.System     = (*System)(nil)
+	_ job.System         = (*System)(nil)
+	_ statement.System   = (*System)(nil)
+	_ maintenance.System = (*System)(nil)
 )
 
 // DueRuns implements domain.System. It returns runs with a ready task whose agent is connected and
 // has a free slot. It also returns, of the pending runs blocked by their job's limit, the oldest
 // that can start now. A stopped machine counts, since it can be started, unless a person stopped it
 // after the run began.
-func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error) {
+func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]job.RunRef, error) {
 	return refs(ctx, s, refRow.run, `
 		WITH RECURSIVE free AS MATERIALIZED (
 			SELECT a.workspace_id, a.machine_id FROM agents a WHERE a.session <> '' AND a.slots > (SELECT count(*) FROM attempts r
@@ -66,20 +71,20 @@ type refRow struct {
 	ID        string             `db:"id"`
 }
 
-func (r refRow) run() (domain.RunRef, error) {
-	return domain.RunRef{Workspace: r.Workspace, Run: domain.RunID(r.ID)}, nil
+func (r refRow) run() (job.RunRef, error) {
+	return job.RunRef{Workspace: r.Workspace, Run: domain.RunID(r.ID)}, nil
 }
 
-func (r refRow) job() (domain.JobRef, error) {
-	return domain.JobRef{Workspace: r.Workspace, Job: domain.JobID(r.ID)}, nil
+func (r refRow) job() (job.JobRef, error) {
+	return job.JobRef{Workspace: r.Workspace, Job: domain.JobID(r.ID)}, nil
 }
 
-func (r refRow) agent() (domain.AgentRef, error) {
-	return domain.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, nil
+func (r refRow) agent() (machine.AgentRef, error) {
+	return machine.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, nil
 }
 
-func (r refRow) attempt() (domain.AttemptRef, error) {
-	return domain.AttemptRef{Workspace: r.Workspace, Attempt: domain.AttemptID(r.ID)}, nil
+func (r refRow) attempt() (job.AttemptRef, error) {
+	return job.AttemptRef{Workspace: r.Workspace, Attempt: domain.AttemptID(r.ID)}, nil
 }
 
 func refs[T any](ctx context.Context, s *System, translate func(refRow) (T, error), query string, args ...any) ([]T, error) {
@@ -94,7 +99,7 @@ func (s *System) NextRetry(ctx context.Context, now time.Time) (time.Time, error
 
 // DueSchedules implements domain.System. Ticks that wait for their workspace's quota are due when
 // there is room, so that they do not hide others.
-func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]domain.JobRef, error) {
+func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]job.JobRef, error) {
 	return refs(ctx, s, refRow.job, `SELECT workspace_id, id FROM jobs j WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL)
 		AND LEAST(next_at, waiting_since) <= $1 AND (next_at <= $1 OR EXISTS (SELECT FROM quotas q WHERE q.workspace_id = j.workspace_id
 			AND q.name = 'max_running_runs' AND q.value > (SELECT count(*) FROM runs r WHERE r.workspace_id = q.workspace_id AND r.status IN ('pending', 'running'))))
@@ -115,7 +120,7 @@ func (s *System) nextTime(ctx context.Context, query string, args ...any) (time.
 }
 
 // ExpiredAgents implements domain.System.
-func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]domain.AgentRef, error) {
+func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]machine.AgentRef, error) {
 	return refs(ctx, s, refRow.agent, `SELECT workspace_id, id FROM agents a WHERE lease_expires_at <= $1 AND (session <> '' OR EXISTS (
 		SELECT FROM attempts r WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))`, now)
 }
@@ -145,7 +150,7 @@ func (s *System) RenewLeases(ctx context.Context, until time.Time) error {
 const sealBacklog = 8 << 20
 
 // UnsealedAttempts implements domain.System.
-func (s *System) UnsealedAttempts(ctx context.Context, limit int) ([]domain.AttemptRef, error) {
+func (s *System) UnsealedAttempts(ctx context.Context, limit int) ([]job.AttemptRef, error) {
 	return refs(ctx, s, refRow.attempt, `SELECT workspace_id, id FROM attempts a WHERE NOT log_sealed AND (status NOT IN ('starting', 'running') OR
 		COALESCE((SELECT start FROM log_chunks c WHERE c.workspace_id = a.workspace_id AND c.attempt_id = a.id ORDER BY start DESC LIMIT 1), 0) -
 		COALESCE((SELECT stop FROM log_segments g WHERE g.workspace_id = a.workspace_id AND g.attempt_id = a.id ORDER BY start DESC LIMIT 1), 0) >= $2)
@@ -163,11 +168,11 @@ func (s *System) Housekeep(ctx context.Context, now time.Time) error {
 		arg time.Time
 	}{
 		{`DELETE FROM idempotency_keys WHERE created_at < $1`, now.AddDate(0, 0, -1)},
-		{`DELETE FROM api_keys WHERE expires_at < $1`, now.Add(-domain.APIKeyRetention)},
+		{`DELETE FROM api_keys WHERE expires_at < $1`, now.Add(-identity.APIKeyRetention)},
 		{`DELETE FROM sessions WHERE expires_at < $1 OR ended_at < $1`, now.AddDate(0, 0, -7)},
 		{`DELETE FROM replicas WHERE seen_at < $1`, now.Add(-time.Hour)},
 		{`DELETE FROM signing_keys WHERE created_at < $1`, now.AddDate(-1, 0, 0)},
-		{`DELETE FROM maintenance_runs WHERE finished_at < $1`, now.Add(-domain.MaintenanceKept)},
+		{`DELETE FROM maintenance_runs WHERE finished_at < $1`, now.Add(-maintenance.MaintenanceKept)},
 	} {
 		_, err := s.db.ExecContext(ctx, statement.sql, statement.arg)
 		failed = append(failed, mapError(err))

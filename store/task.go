@@ -8,41 +8,42 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 type taskRow struct {
-	RunID      domain.RunID      `db:"run_id"`
-	Key        string            `db:"key"`
-	Position   int               `db:"position"`
-	Compute    domain.MachineID  `db:"machine_id"`
-	Status     domain.TaskStatus `db:"status"`
-	RetryCount int               `db:"retry_count"`
-	RetryBase  int               `db:"retry_base"`
-	Attempts   int               `db:"attempts"`
-	Current    sql.NullString    `db:"current"`
-	Message    string            `db:"message"`
-	NotBefore  sql.NullTime      `db:"not_before"`
-	StartedAt  sql.NullTime      `db:"started_at"`
-	FinishedAt sql.NullTime      `db:"finished_at"`
+	RunID      domain.RunID     `db:"run_id"`
+	Key        string           `db:"key"`
+	Position   int              `db:"position"`
+	Compute    domain.MachineID `db:"machine_id"`
+	Status     job.TaskStatus   `db:"status"`
+	RetryCount int              `db:"retry_count"`
+	RetryBase  int              `db:"retry_base"`
+	Attempts   int              `db:"attempts"`
+	Current    sql.NullString   `db:"current"`
+	Message    string           `db:"message"`
+	NotBefore  sql.NullTime     `db:"not_before"`
+	StartedAt  sql.NullTime     `db:"started_at"`
+	FinishedAt sql.NullTime     `db:"finished_at"`
 }
 
 const taskColumns = `run_id, key, position, machine_id, status, retry_count, retry_base, attempts, current, message, not_before, started_at, finished_at`
 
-func (r taskRow) toDomain() (domain.Task, error) {
-	return domain.Task{
+func (r taskRow) toDomain() (job.Task, error) {
+	return job.Task{
 		RunID: r.RunID, Key: r.Key, Position: r.Position, Compute: r.Compute, Status: r.Status, RetryCount: r.RetryCount, RetryBase: r.RetryBase, Attempts: r.Attempts,
 		Current: domain.AttemptID(r.Current.String), Message: r.Message, NotBefore: timePtr(r.NotBefore), StartedAt: timePtr(r.StartedAt),
 		FinishedAt: timePtr(r.FinishedAt),
 	}, nil
 }
 
-// Tasks implements domain.RunTx.
-func (t *Tx) Tasks(ctx context.Context, runs []domain.RunID) ([]domain.Task, error) {
+// Tasks implements job.Tx.
+func (t *Tx) Tasks(ctx context.Context, runs []domain.RunID) ([]job.Task, error) {
 	return rows(ctx, t.conn, taskRow.toDomain, `SELECT `+taskColumns+` FROM tasks WHERE workspace_id = $1 AND run_id = ANY($2) ORDER BY run_id, position`,
 		t.workspace, texts(runs))
 }
 
-// AttemptCount implements domain.RunTx.
+// AttemptCount implements job.Tx.
 func (t *Tx) AttemptCount(ctx context.Context, runs []domain.RunID) (n int, err error) {
 	err = t.get(ctx, &n, `SELECT COALESCE(sum(attempts), 0) FROM tasks WHERE workspace_id = $1 AND run_id = ANY($2)`, t.workspace, texts(runs))
 	return n, err
@@ -51,7 +52,7 @@ func (t *Tx) AttemptCount(ctx context.Context, runs []domain.RunID) (n int, err 
 // taskUpdate is a task's changed row in a JSON array: one statement updates any number of tasks.
 type taskUpdate struct {
 	Key        string            `json:"key"`
-	Status     domain.TaskStatus `json:"status"`
+	Status     job.TaskStatus    `json:"status"`
 	Compute    domain.MachineID  `json:"machine_id"`
 	RetryCount int               `json:"retry_count"`
 	RetryBase  int               `json:"retry_base"`
@@ -63,7 +64,7 @@ type taskUpdate struct {
 	FinishedAt *time.Time        `json:"finished_at"`
 }
 
-func (t *Tx) writeTasks(ctx context.Context, before, after []domain.Task) error {
+func (t *Tx) writeTasks(ctx context.Context, before, after []job.Task) error {
 	var changed []taskUpdate
 	for i, task := range after {
 		if reflect.DeepEqual(before[i], task) {

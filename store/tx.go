@@ -12,6 +12,14 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/quota"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // Tx is one transaction in one workspace. It implements domain.Tx: one file per noun.
@@ -23,14 +31,14 @@ type Tx struct {
 }
 
 var (
-	_ domain.IdentityModTx    = (*Tx)(nil)
-	_ domain.QuotaModTx       = (*Tx)(nil)
-	_ domain.LakeModTx        = (*Tx)(nil)
-	_ domain.MachineModTx     = (*Tx)(nil)
-	_ domain.JobModTx         = (*Tx)(nil)
-	_ domain.LineageModTx     = (*Tx)(nil)
-	_ domain.StatementModTx   = (*Tx)(nil)
-	_ domain.MaintenanceModTx = (*Tx)(nil)
+	_ identity.Tx    = (*Tx)(nil)
+	_ quota.Tx       = (*Tx)(nil)
+	_ lake.Tx        = (*Tx)(nil)
+	_ machine.Tx     = (*Tx)(nil)
+	_ job.Tx         = (*Tx)(nil)
+	_ lineage.Tx     = (*Tx)(nil)
+	_ statement.Tx   = (*Tx)(nil)
+	_ maintenance.Tx = (*Tx)(nil)
 )
 
 // Notify implements domain.Tx.

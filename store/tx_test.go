@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/storetest"
 )
@@ -68,9 +69,9 @@ func TestAFailureThatIsPassedOverDoesNotCommit(t *testing.T) {
 func TestACancelledRequestLeavesNothingOpen(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
-	job := w.job(domain.JobSpec{Command: "true"})
+	j := w.job(job.JobSpec{Command: "true"})
 	read := func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.LockJob(ctx, job.ID)
+		_, err := tx.LockJob(ctx, j.ID)
 		return err
 	}
 	for moment, do := range map[string]func(context.Context, func()) error{
@@ -212,7 +213,7 @@ func (w *tenant) fill(n int) {
 func TestDeadlocksAreTriedAgain(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	a, b := w.job(domain.JobSpec{Command: "a"}).ID, w.job(domain.JobSpec{Command: "b"}).ID
+	a, b := w.job(job.JobSpec{Command: "a"}).ID, w.job(job.JobSpec{Command: "b"}).ID
 	var met sync.WaitGroup
 	met.Add(2)
 	tries := make(chan int, 10)
@@ -247,10 +248,10 @@ func TestNULBytesAreTheCallersMistake(t *testing.T) {
 		"an id":           second(w.services.Jobs.Get(ctx, w.admin, "job_\x00")),
 		"not UTF-8":       second(w.services.Jobs.Get(ctx, w.admin, "job_\xff")),
 		"ids":             second(w.services.Jobs.ByID(ctx, w.admin, []domain.JobID{"\x00"})),
-		"a filter":        second(w.services.Runs.List(ctx, w.admin, domain.RunFilter{JobID: "\x00"}, domain.Page{})),
-		"a search":        second(w.services.Jobs.List(ctx, w.admin, domain.JobFilter{Search: "\x00"}, domain.Page{})),
-		"a key":           second(w.services.Jobs.Create(ctx, w.admin, domain.NewJob{Name: "x"}, domain.Idempotency{Key: "\x00"})),
-		"a command":       second(w.services.Jobs.Create(ctx, w.admin, domain.NewJob{Name: "x", JobSpec: domain.JobSpec{Command: "\x00"}}, domain.Idempotency{})),
+		"a filter":        second(w.services.Runs.List(ctx, w.admin, job.RunFilter{JobID: "\x00"}, domain.Page{})),
+		"a search":        second(w.services.Jobs.List(ctx, w.admin, job.JobFilter{Search: "\x00"}, domain.Page{})),
+		"a key":           second(w.services.Jobs.Create(ctx, w.admin, job.NewJob{Name: "x"}, domain.Idempotency{Key: "\x00"})),
+		"a command":       second(w.services.Jobs.Create(ctx, w.admin, job.NewJob{Name: "x", JobSpec: job.JobSpec{Command: "\x00"}}, domain.Idempotency{})),
 		"a member's name": second(w.services.Quotas.Update(ctx, w.admin, "max\x00", 1)),
 	} {
 		require.Contains(t, []domain.Code{domain.CodeInvalid, domain.CodeNotFound}, code(err), "%s: %v", name, err)

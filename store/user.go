@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 type memberRow struct {
@@ -20,30 +21,30 @@ type memberRow struct {
 
 const memberColumns = `u.id, u.email, u.name, u.created_at, m.role, m.created_at AS added_at, m.accepted_at`
 
-func (r memberRow) toDomain() (domain.Member, error) {
-	user := domain.User{ID: r.ID, Email: r.Email, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}
-	return domain.Member{User: user, Role: r.Role, CreatedAt: r.AddedAt.UTC(), AcceptedAt: timePtr(r.AcceptedAt)}, nil
+func (r memberRow) toDomain() (identity.Member, error) {
+	user := identity.User{ID: r.ID, Email: r.Email, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}
+	return identity.Member{User: user, Role: r.Role, CreatedAt: r.AddedAt.UTC(), AcceptedAt: timePtr(r.AcceptedAt)}, nil
 }
 
-// Member implements domain.MemberTx.
-func (t *Tx) Member(ctx context.Context, id domain.UserID) (domain.Member, error) {
+// Member implements identity.Tx.
+func (t *Tx) Member(ctx context.Context, id domain.UserID) (identity.Member, error) {
 	var row memberRow
 	err := t.get(ctx, &row, `SELECT `+memberColumns+` FROM members m JOIN users u ON u.id = m.user_id WHERE m.workspace_id = $1 AND m.user_id = $2`, t.workspace, id)
 	if err != nil {
-		return domain.Member{}, orMissing(err, domain.NotFound("member", id))
+		return identity.Member{}, orMissing(err, domain.NotFound("member", id))
 	}
 	return row.toDomain()
 }
 
-// Members implements domain.MemberTx.
-func (t *Tx) Members(ctx context.Context, after domain.UserID, limit int) ([]domain.Member, error) {
+// Members implements identity.Tx.
+func (t *Tx) Members(ctx context.Context, after domain.UserID, limit int) ([]identity.Member, error) {
 	return rows(ctx, t.conn, memberRow.toDomain, `SELECT `+memberColumns+` FROM members m JOIN users u ON u.id = m.user_id
 		WHERE m.workspace_id = $1 AND m.user_id > $2 ORDER BY m.user_id LIMIT $3`, t.workspace, after, limit)
 }
 
-// Users implements domain.MemberTx.
-func (t *Tx) Users(ctx context.Context, ids []domain.UserID) ([]domain.User, error) {
-	translate := func(r memberRow) (domain.User, error) {
+// Users implements identity.Tx.
+func (t *Tx) Users(ctx context.Context, ids []domain.UserID) ([]identity.User, error) {
+	translate := func(r memberRow) (identity.User, error) {
 		m, err := r.toDomain()
 		return m.User, err
 	}
@@ -51,20 +52,20 @@ func (t *Tx) Users(ctx context.Context, ids []domain.UserID) ([]domain.User, err
 		WHERE m.workspace_id = $1 AND m.user_id = ANY($2)`, t.workspace, texts(ids))
 }
 
-// InsertMember implements domain.MemberTx. ensure_user locks the user, as AcceptInvitation does, so
+// InsertMember implements identity.Tx. ensure_user locks the user, as AcceptInvitation does, so
 // concurrent changes to the user wait. Locks are taken in the order user, invitation, member.
-func (t *Tx) InsertMember(ctx context.Context, u domain.User, role domain.Role, at time.Time) (domain.Member, error) {
+func (t *Tx) InsertMember(ctx context.Context, u identity.User, role domain.Role, at time.Time) (identity.Member, error) {
 	var id domain.UserID
 	if err := t.get(ctx, &id, `SELECT ensure_user($1, $2, $3, $4)`, u.ID, u.Email, u.Name, at); err != nil {
-		return domain.Member{}, err
+		return identity.Member{}, err
 	}
 	if err := t.voidInvitations(ctx, id); err != nil {
-		return domain.Member{}, err
+		return identity.Member{}, err
 	}
 	err := t.exec(ctx, `WITH again AS (UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2 AND accepted_at IS NULL RETURNING user_id)
 		INSERT INTO members (workspace_id, user_id, role, created_at) SELECT $1, $2, $3, $4 WHERE NOT EXISTS (SELECT FROM again)`, t.workspace, id, role, at)
 	if err != nil {
-		return domain.Member{}, err
+		return identity.Member{}, err
 	}
 	return t.Member(ctx, id)
 }
@@ -74,7 +75,7 @@ func (t *Tx) voidInvitations(ctx context.Context, id domain.UserID) error {
 		WHERE i.workspace_id = $1 AND u.id = $2 AND i.email = u.email AND i.used_at IS NULL`, t.workspace, id)
 }
 
-// UpdateMember implements domain.MemberTx.
+// UpdateMember implements identity.Tx.
 func (t *Tx) UpdateMember(ctx context.Context, id domain.UserID, role domain.Role) error {
 	if err := t.notifySessions(ctx, id); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (t *Tx) UpdateMember(ctx context.Context, id domain.UserID, role domain.Rol
 	return t.execOne(ctx, domain.NotFound("member", id), `UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2`, t.workspace, id, role)
 }
 
-// DeleteMember implements domain.MemberTx. The foreign keys delete the membership's sessions and
+// DeleteMember implements identity.Tx. The foreign keys delete the membership's sessions and
 // keys. Unused one-time links become used.
 func (t *Tx) DeleteMember(ctx context.Context, id domain.UserID) error {
 	if err := t.notifySessions(ctx, id); err != nil {
@@ -94,15 +95,15 @@ func (t *Tx) DeleteMember(ctx context.Context, id domain.UserID) error {
 	return t.execOne(ctx, domain.NotFound("member", id), `DELETE FROM members WHERE workspace_id = $1 AND user_id = $2`, t.workspace, id)
 }
 
-// LockAdmins implements domain.MemberTx.
+// LockAdmins implements identity.Tx.
 func (t *Tx) LockAdmins(ctx context.Context) (able []domain.UserID, err error) {
 	err = t.sel(ctx, &able, `SELECT user_id FROM members WHERE workspace_id = $1 AND role = 'admin' AND accepted_at IS NOT NULL
 		ORDER BY user_id FOR UPDATE`, t.workspace)
 	return able, err
 }
 
-// InsertInvitation implements domain.MemberTx.
-func (t *Tx) InsertInvitation(ctx context.Context, i domain.Invitation) error {
+// InsertInvitation implements identity.Tx.
+func (t *Tx) InsertInvitation(ctx context.Context, i identity.Invitation) error {
 	return t.exec(ctx, insertInvitation, t.workspace, i.TokenHash, i.Email, i.Role, i.ExpiresAt)
 }
 

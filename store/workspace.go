@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 type workspaceRow struct {
@@ -13,20 +14,20 @@ type workspaceRow struct {
 	CreatedAt time.Time          `db:"created_at"`
 }
 
-func (r workspaceRow) toDomain() (domain.Workspace, error) {
-	return domain.Workspace{ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}, nil
+func (r workspaceRow) toDomain() (identity.Workspace, error) {
+	return identity.Workspace{ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt.UTC()}, nil
 }
 
-// Workspace implements domain.WorkspaceTx.
-func (t *Tx) Workspace(ctx context.Context) (domain.Workspace, error) {
+// Workspace implements identity.Tx.
+func (t *Tx) Workspace(ctx context.Context) (identity.Workspace, error) {
 	var row workspaceRow
 	if err := t.get(ctx, &row, "SELECT workspace_id, name, created_at FROM workspaces WHERE workspace_id = $1", t.workspace); err != nil {
-		return domain.Workspace{}, orMissing(err, domain.NotFound("workspace", t.workspace))
+		return identity.Workspace{}, orMissing(err, domain.NotFound("workspace", t.workspace))
 	}
 	return row.toDomain()
 }
 
-// TakeSample implements domain.WorkspaceTx.
+// TakeSample implements identity.Tx.
 func (t *Tx) TakeSample(ctx context.Context) (due bool, err error) {
 	res, err := t.conn.ExecContext(ctx, `UPDATE workspaces SET sample_due = false WHERE workspace_id = $1 AND sample_due`, t.workspace)
 	if err != nil {
@@ -36,9 +37,9 @@ func (t *Tx) TakeSample(ctx context.Context) (due bool, err error) {
 	return n > 0, err
 }
 
-// Overview implements domain.WorkspaceTx. Its counts use indexes. They grow with the active and the
+// Overview implements identity.Tx. Its counts use indexes. They grow with the active and the
 // recently finished runs, not with history.
-func (t *Tx) Overview(ctx context.Context, since time.Time) (o domain.Overview, err error) {
+func (t *Tx) Overview(ctx context.Context, since time.Time) (o identity.Overview, err error) {
 	err = t.conn.QueryRowxContext(ctx, `
 		SELECT (SELECT count(*) FROM runs WHERE workspace_id = $1 AND status = 'running'),
 		       (SELECT count(*) FROM runs WHERE workspace_id = $1 AND status = 'pending'),

@@ -13,6 +13,8 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // maxBody bounds a JSON body from an agent, in bytes. A hello lists every attempt of the agent.
@@ -43,7 +45,7 @@ func (h *Handler) hello(w http.ResponseWriter, r *http.Request, s *session) {
 		answer(w, http.StatusUpgradeRequired, agent.Error{Error: fmt.Sprintf("this server speaks version %d of the agent protocol, not %d; use an agent of the server's version", agent.ProtocolVersion, in.Protocol)})
 		return
 	}
-	hello := domain.AgentHello{
+	hello := job.AgentHello{
 		Session: s.id, Token: s.token, Instance: in.Instance, Version: in.Version, Hostname: in.Hostname, OS: in.OS, Arch: in.Arch, Slots: in.Slots,
 		Idle: time.Duration(in.Idle), Engines: engines(in.Engines),
 	}
@@ -68,7 +70,7 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, s *session) 
 	if !read(w, r, &in) {
 		return
 	}
-	beat := domain.AgentHeartbeat{
+	beat := job.AgentHeartbeat{
 		Session: s.id, Running: make([]domain.AttemptID, len(in.Attempts)), Idle: time.Duration(in.Idle), Engines: engines(in.Engines),
 	}
 	for i, id := range in.Attempts {
@@ -83,14 +85,14 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, s *session) 
 }
 
 // engines converts the engines that an agent reports; nil if it reports no engine.
-func engines(told []agent.Engine) (all []domain.Engine) {
+func engines(told []agent.Engine) (all []machine.Engine) {
 	for _, e := range told {
-		all = append(all, domain.Engine{Name: e.Name, Version: e.Version, State: domain.EngineState(e.State), Message: e.Message, Nodes: e.Nodes})
+		all = append(all, machine.Engine{Name: e.Name, Version: e.Version, State: machine.EngineState(e.State), Message: e.Message, Nodes: e.Nodes})
 	}
 	return all
 }
 
-func (h *Handler) settings(s *session, w *domain.WarehouseSettings) *agent.WarehouseSettings {
+func (h *Handler) settings(s *session, w *machine.WarehouseSettings) *agent.WarehouseSettings {
 	if w == nil {
 		return nil
 	}
@@ -102,11 +104,11 @@ func (h *Handler) metrics(w http.ResponseWriter, r *http.Request, s *session) {
 	if !read(w, r, &in) {
 		return
 	}
-	metrics := domain.MachineMetrics{
+	metrics := machine.MachineMetrics{
 		CPU: in.CPU, Cores: in.Cores, Memory: in.Memory, MemoryTotal: in.MemoryTotal, Disk: in.Disk, DiskTotal: in.DiskTotal,
 	}
 	for _, g := range in.GPUs {
-		metrics.GPUs = append(metrics.GPUs, domain.GPUMetrics(g))
+		metrics.GPUs = append(metrics.GPUs, machine.GPUMetrics(g))
 	}
 	if err := h.Services.Agents.Measured(r.Context(), s.scope, metrics); err != nil {
 		h.fail(w, r, s, err)
@@ -130,7 +132,7 @@ func (h *Handler) Enroll(w http.ResponseWriter, r *http.Request) {
 	respond(w, agent.Enrollment{AgentID: string(id), Token: token}, err)
 }
 
-func (h *Handler) logs(w http.ResponseWriter, r *http.Request, s *session, logs *domain.LogWriter) {
+func (h *Handler) logs(w http.ResponseWriter, r *http.Request, s *session, logs *job.LogWriter) {
 	batch, err := agent.ReadBatch(http.MaxBytesReader(w, r.Body, maxBatch))
 	if errors.Is(err, agent.ErrBatch) {
 		respond(w, nil, domain.Errorf(domain.CodeInvalid, "%v", err))
@@ -139,11 +141,11 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, s *session, logs 
 	if err != nil {
 		return // the connection broke
 	}
-	chunks := make([]domain.LogAppend, len(batch))
+	chunks := make([]job.LogAppend, len(batch))
 	for i, c := range batch {
-		chunks[i] = domain.LogAppend{
+		chunks[i] = job.LogAppend{
 			Attempt:  domain.AttemptID(c.Attempt),
-			LogChunk: domain.LogChunk{Offset: c.Offset, Stream: domain.LogStream(c.Stream), EmittedAt: c.Time, Data: c.Data},
+			LogChunk: job.LogChunk{Offset: c.Offset, Stream: job.LogStream(c.Stream), EmittedAt: c.Time, Data: c.Data},
 		}
 	}
 	receipt, err := logs.Append(r.Context(), chunks)
@@ -173,14 +175,14 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request, s *session) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func report(id string, s agent.Status) domain.AttemptReport {
-	return domain.AttemptReport{
+func report(id string, s agent.Status) job.AttemptReport {
+	return job.AttemptReport{
 		Attempt: domain.AttemptID(id), Exited: s.State == agent.Exited, Started: s.State == agent.Running, Held: s.Held, Reason: string(s.Reason),
 		Message: s.Message, ExitCode: s.ExitCode, Signal: s.Signal, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, LogEnd: s.LogEnd,
 	}
 }
 
-func wireDesired(all []domain.Desired) []agent.DesiredAttempt {
+func wireDesired(all []job.Desired) []agent.DesiredAttempt {
 	wire := make([]agent.DesiredAttempt, len(all))
 	for i, d := range all {
 		wire[i] = agent.DesiredAttempt{ID: string(d.Attempt), Desire: agent.Desire(d.Desire), LogNext: d.LogNext}
@@ -209,7 +211,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, s *session, err e
 		h.Log.Error("answering an agent", "agent", s.agent(), "error", err)
 	}
 	respond(w, nil, err)
-	if errors.Is(err, domain.ErrSuperseded) {
+	if errors.Is(err, job.ErrSuperseded) {
 		_ = http.NewResponseController(w).Flush() // deliver the reason before the stream ends
 		_ = s.Close()
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 func encode(t *testing.T, v any) []byte {
@@ -80,13 +81,13 @@ func TestAStatusIsTakenOnceItsLogIsThere(t *testing.T) {
 	path, now := "/v1/attempts/"+a.ID+"/status", time.Now()
 	c.ok(http.MethodPut, path, agent.Status{State: agent.Running, StartedAt: &now}, nil)
 	exited := agent.Status{State: agent.Exited, ExitCode: new(0), StartedAt: &now, FinishedAt: &now, LogEnd: 4}
-	require.Equal(t, domain.ErrLogIncomplete.Message, c.refused(http.StatusConflict, http.MethodPut, path, encode(t, exited)))
+	require.Equal(t, job.ErrLogIncomplete.Message, c.refused(http.StatusConflict, http.MethodPut, path, encode(t, exited)))
 	c.ok(http.MethodPost, agent.LogsPath, chunk(a.ID, 0, "one\n"), nil)
 	c.ok(http.MethodPut, path, exited, nil)
 	c.ok(http.MethodPut, path, exited, nil) // sent twice, stored once
 	run, err := w.first.services.Runs.Get(t.Context(), w.system, domain.RunID(a.RunID))
 	require.NoError(t, err)
-	require.Equal(t, domain.RunSuccess, run.Status)
+	require.Equal(t, job.RunSuccess, run.Status)
 
 	c.refused(http.StatusNotFound, http.MethodPut, "/v1/attempts/att_unknown/status", encode(t, exited))
 	c.refused(http.StatusBadRequest, http.MethodPut, "/v1/attempts/%00/status", encode(t, exited))

@@ -10,15 +10,16 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
-// Start implements domain.Fleet: it sends the attempt to its agent. Sending it twice is harmless.
+// Start implements job.Fleet: it sends the attempt to its agent. Sending it twice is harmless.
 // domain.CodeInvalid means that the agent will never accept it.
-func (s *Sessions) Start(ctx context.Context, id domain.AgentID, d domain.Delivery) error {
+func (s *Sessions) Start(ctx context.Context, id domain.AgentID, d job.Delivery) error {
 	return s.send(ctx, id, http.MethodPut, fmt.Sprintf(agent.AttemptPath, d.Attempt.ID), wireAttempt(d))
 }
 
-// Cancel implements domain.Fleet: it asks the agent to end the attempt.
+// Cancel implements job.Fleet: it asks the agent to end the attempt.
 func (s *Sessions) Cancel(ctx context.Context, id domain.AgentID, attempt domain.AttemptID) error {
 	return s.send(ctx, id, http.MethodPost, fmt.Sprintf(agent.CancelPath, attempt), nil)
 }
@@ -51,7 +52,7 @@ func (s *Sessions) send(ctx context.Context, id domain.AgentID, method, path str
 	return err
 }
 
-func wireAttempt(d domain.Delivery) agent.Attempt {
+func wireAttempt(d job.Delivery) agent.Attempt {
 	files := make([]agent.File, len(d.Files))
 	for i, f := range d.Files {
 		files[i] = agent.File{Path: f.Path, Mode: 0o644, Data: f.Content}

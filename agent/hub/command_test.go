@@ -17,6 +17,8 @@ import (
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/hub"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // executing reports whether a goroutine is in the function.
@@ -25,11 +27,11 @@ func executing(function string) bool {
 	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(function))
 }
 
-func delivery(id domain.AgentID) domain.Delivery {
-	return domain.Delivery{
-		Attempt: domain.Attempt{ID: "att_1", RunID: "run_1", TaskKey: "load", Number: 2, AgentID: id},
+func delivery(id domain.AgentID) job.Delivery {
+	return job.Delivery{
+		Attempt: job.Attempt{ID: "att_1", RunID: "run_1", TaskKey: "load", Number: 2, AgentID: id},
 		Command: "run", Environment: map[string]string{"A": "b=c\n"}, TimeoutSeconds: 3, GraceSeconds: 4,
-		Files: []domain.File{{Path: "a/b", Content: []byte{0, 255}}, {Path: "run", Executable: true, Content: []byte("#!")}},
+		Files: []job.File{{Path: "a/b", Content: []byte{0, 255}}, {Path: "run", Executable: true, Content: []byte("#!")}},
 	}
 }
 
@@ -47,7 +49,7 @@ func everywhere(t *testing.T, test func(t *testing.T, asked, holds *replica)) {
 		t.Run(name, func(t *testing.T) {
 			defer func(outer *testing.T) { w.t = outer }(w.t)
 			w.t = t
-			w.eventually("the last test's agent is gone", func() bool { return w.status() != domain.AgentConnected && w.first.sessions.Connected() == 0 })
+			w.eventually("the last test's agent is gone", func() bool { return w.status() != machine.AgentConnected && w.first.sessions.Connected() == 0 })
 			test(t, w.first, holds)
 		})
 	}
@@ -172,7 +174,7 @@ func TestAnAgentThatIsConnectedNowhere(t *testing.T) {
 			c := w.first.connect()
 			c.hello()
 			require.NoError(t, c.link.Close())
-			w.eventually("it is gone", func() bool { return w.status() == domain.AgentDisconnected })
+			w.eventually("it is gone", func() bool { return w.status() == machine.AgentDisconnected })
 		}},
 		{"this replica forgot it", func() { w.exec(`UPDATE agents SET session = 's', replica = 'first'`) }},
 		{"its replica is unknown", func() { w.exec(`UPDATE agents SET session = 's', replica = 'ended'`) }},

@@ -13,6 +13,9 @@ import (
 	"github.com/millpond/millpond/agent/tunnel"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 func TestOnlyAnAgentsTokenConnects(t *testing.T) {
@@ -21,7 +24,7 @@ func TestOnlyAnAgentsTokenConnects(t *testing.T) {
 	require.NoError(t, err)
 	admin, err := w.first.auth.Bearer(t.Context(), in.Token)
 	require.NoError(t, err)
-	_, key, err := w.first.services.APIKeys.Create(t.Context(), admin, domain.NewAPIKey{Name: "k", Role: domain.RoleAdmin})
+	_, key, err := w.first.services.APIKeys.Create(t.Context(), admin, identity.NewAPIKey{Name: "k", Role: domain.RoleAdmin})
 	require.NoError(t, err)
 	c := w.first.connect()
 	c.hello()
@@ -33,7 +36,7 @@ func TestOnlyAnAgentsTokenConnects(t *testing.T) {
 	}{
 		"none":            {"", http.StatusUnauthorized, "Send the token as"},
 		"garbage":         {"x", http.StatusUnauthorized, "token is missing"},
-		"unknown agent":   {domain.NewAgentToken(), http.StatusUnauthorized, "Make a new token"},
+		"unknown agent":   {machine.NewAgentToken(), http.StatusUnauthorized, "Make a new token"},
 		"cut":             {w.token[:len(w.token)-1], http.StatusUnauthorized, "Make a new token"},
 		"a user's":        {in.Token, http.StatusForbidden, "Only an agent's token"},
 		"an API key":      {key, http.StatusForbidden, "Only an agent's token"},
@@ -61,29 +64,29 @@ func TestConnectTakesNothingButAnUpgrade(t *testing.T) {
 func TestAnAgentIsConnectedFromItsHelloToItsEnd(t *testing.T) {
 	w := newWorld(t)
 	c := w.first.connect()
-	require.Equal(t, domain.AgentNew, w.status(), "before its hello")
+	require.Equal(t, machine.AgentNew, w.status(), "before its hello")
 	welcome := c.hello()
 	require.Equal(t, agent.Welcome{
-		AgentID: string(w.agent.ID), Lease: agent.Duration(domain.DefaultLease.Length), HeartbeatEvery: agent.Duration(domain.DefaultLease.Heartbeat),
+		AgentID: string(w.agent.ID), Lease: agent.Duration(machine.DefaultLease.Length), HeartbeatEvery: agent.Duration(machine.DefaultLease.Heartbeat),
 		Attempts: []agent.DesiredAttempt{}, Group: w.system.Workspace().FileGroup(),
 	}, welcome)
 	require.Equal(t, []uint32{agent.FirstGroup, agent.LastGroup}, []uint32{domain.FirstFileGroup, domain.LastFileGroup}, "an agent takes any workspace's group")
 	a := w.now()
 	require.Equal(t, []any{"1.2.3", "host", "linux", "amd64", 4, "first"}, []any{a.Version, a.Hostname, a.OS, a.Arch, a.Slots, a.Replica})
-	require.Equal(t, domain.AgentConnected, w.status())
+	require.Equal(t, machine.AgentConnected, w.status())
 	require.Equal(t, 1, w.first.sessions.Connected())
 	require.NoError(t, c.link.Close())
-	w.eventually("the agent's end is recorded", func() bool { return w.status() == domain.AgentDisconnected })
+	w.eventually("the agent's end is recorded", func() bool { return w.status() == machine.AgentDisconnected })
 	require.Zero(t, w.first.sessions.Connected())
 }
 
-func (w *world) now() domain.Agent {
+func (w *world) now() machine.Agent {
 	a, err := w.first.services.Agents.Get(w.t.Context(), w.system, w.agent.ID)
 	require.NoError(w.t, err)
 	return a
 }
 
-func (w *world) status() domain.AgentStatus { return w.now().Status(time.Now()) }
+func (w *world) status() machine.AgentStatus { return w.now().Status(time.Now()) }
 
 func TestASecondConnectionTakesTheFirstOnesPlace(t *testing.T) {
 	for _, where := range []string{"here", "on another replica"} {
@@ -110,7 +113,7 @@ func TestASecondConnectionTakesTheFirstOnesPlace(t *testing.T) {
 			c.ok(http.MethodPost, agent.LogsPath, chunk(a.ID, 4, "two\n"), nil)
 			require.Equal(t, "one\ntwo\n", to.stored(a.ID))
 			w.eventually("one session is left", func() bool { return w.first.sessions.Connected()+connectedElsewhere(w, to) == 1 })
-			require.Equal(t, domain.AgentConnected, w.status(), "the end of the old connection is not the agent's")
+			require.Equal(t, machine.AgentConnected, w.status(), "the end of the old connection is not the agent's")
 			require.Equal(t, to.id, w.now().Replica)
 			require.NoError(t, w.first.sessions.Cancel(t.Context(), w.agent.ID, domain.AttemptID(a.ID)))
 			require.Equal(t, http.MethodPost, c.next().method)
@@ -159,10 +162,10 @@ func TestAConnectionWithoutHelloIsToldThatItIsNotTheCurrentOne(t *testing.T) {
 	w := newWorld(t)
 	for path, body := range map[string][]byte{agent.HeartbeatPath: []byte("{}"), agent.LogsPath: chunk("att_1", 0, "x")} {
 		c := w.first.connect()
-		require.Equal(t, domain.ErrSuperseded.Message, c.refused(http.StatusConflict, http.MethodPost, path, body))
+		require.Equal(t, job.ErrSuperseded.Message, c.refused(http.StatusConflict, http.MethodPost, path, body))
 		c.ended()
 	}
-	require.Equal(t, domain.AgentNew, w.status())
+	require.Equal(t, machine.AgentNew, w.status())
 }
 
 func TestARotatedTokenEndsTheConnection(t *testing.T) {
@@ -179,7 +182,7 @@ func TestARotatedTokenEndsTheConnection(t *testing.T) {
 	}
 	w.token = fresh
 	w.first.connect().hello()
-	require.Equal(t, domain.AgentConnected, w.status())
+	require.Equal(t, machine.AgentConnected, w.status())
 }
 
 // The holder of an old token must not keep a connection for later.
@@ -205,7 +208,7 @@ func TestHelloWithAReplacedTokenIsRefused(t *testing.T) {
 	c := w.first.connect()
 	w.exec(`UPDATE agents SET token_hash = 'another' WHERE machine_id = ''`) // and the replica has not been notified
 	require.Contains(t, c.refused(http.StatusUnauthorized, http.MethodPost, agent.HelloPath, encode(t, greeting())), "token has been replaced")
-	require.Equal(t, domain.AgentNew, w.status())
+	require.Equal(t, machine.AgentNew, w.status())
 }
 
 // The holder of an old token must not regain its connection by repeated hellos.
@@ -232,7 +235,7 @@ func TestAnotherInstanceDoesNotTakeTheAgentsPlace(t *testing.T) {
 	c.hello()
 	c.attempt(w.first)
 	require.NoError(t, c.link.Close())
-	w.eventually("it is gone", func() bool { return w.status() == domain.AgentDisconnected })
+	w.eventually("it is gone", func() bool { return w.status() == machine.AgentDisconnected })
 	other := greeting()
 	other.Instance = "i2"
 	text := w.first.connect().refused(http.StatusConflict, http.MethodPost, agent.HelloPath, encode(t, other))
@@ -258,7 +261,7 @@ func TestCloseEndsEverySessionAndTakesNoMore(t *testing.T) {
 	a := c.attempt(w.first)
 	w.first.sessions.Close()
 	require.Zero(t, w.first.sessions.Connected(), "Close waits for the sessions")
-	require.Equal(t, domain.AgentDisconnected, w.status(), "and for what they record")
+	require.Equal(t, machine.AgentDisconnected, w.status(), "and for what they record")
 	c.ended()
 	late := w.first.connect()
 	late.ended()
@@ -274,7 +277,7 @@ func TestAnotherVersionOfTheProtocolIsRefused(t *testing.T) {
 		require.Contains(t, text, "speaks version 1 of the agent protocol")
 		require.Contains(t, text, "use an agent of the server's version")
 	}
-	require.Equal(t, domain.AgentNew, w.status())
+	require.Equal(t, machine.AgentNew, w.status())
 	c.hello()
 }
 

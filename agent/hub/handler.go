@@ -12,12 +12,13 @@ import (
 
 	"github.com/millpond/millpond/agent/tunnel"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/setup"
 )
 
 // Handler serves the agents that connect to this replica.
 type Handler struct {
 	Sessions *Sessions
-	Services domain.Services
+	Services setup.Services
 	Topics   domain.Topics
 	Scope    func(context.Context) (domain.Scope, error) // scope of the agent that a request was authenticated as
 	Storage  func(domain.WorkspaceID) string             // URI below which a workspace's tables lie

@@ -24,6 +24,11 @@ import (
 	"github.com/millpond/millpond/agent/tunnel"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/quota"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 	"github.com/millpond/millpond/store/storetest"
@@ -40,8 +45,8 @@ type world struct {
 	dsn       string
 	sql       *sql.DB // bypasses the domain's rules
 	first     *replica
-	workspace domain.Workspace
-	agent     domain.Agent
+	workspace identity.Workspace
+	agent     machine.Agent
 	token     string // of the agent
 	setUp     string // token of the first administrator's link
 	system    domain.Scope
@@ -60,7 +65,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.sql.Close() })
 	w.first = w.replica("first")
-	var credentials domain.Credentials
+	var credentials setup.Credentials
 	w.workspace, w.agent, credentials, err = w.first.services.Instance.CreateWorkspace(t.Context(), "acme")
 	require.NoError(t, err)
 	w.token, w.setUp = credentials.AgentToken, credentials.SetUpToken
@@ -87,15 +92,15 @@ type replica struct {
 	keys     *auth.Keys
 	auth     *auth.Service
 	sessions *hub.Sessions
-	services domain.Services
+	services setup.Services
 	url      string
 	log      *logBuffer
 }
 
-// tokens implements domain.Tokens with an empty environment.
+// tokens implements job.Tokens with an empty environment.
 type tokens struct{ *auth.Keys }
 
-// Environment implements domain.Tokens.
+// Environment implements job.Tokens.
 func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return map[string]string{} }
 
 func (w *world) replica(id string) *replica {
@@ -116,13 +121,13 @@ func (w *world) replica(id string) *replica {
 	require.NoError(t, err)
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	r.sessions = hub.NewSessions(hub.Options{Replicas: system, Tokens: r.keys, Replica: id, Clock: clock})
-	outbox := domain.NewOutbox(r.sessions, func(err error) { log.Warn("undelivered", "error", err) })
-	runs := &domain.Runs{Store: store.For[domain.JobModTx](db), System: system, Topics: db.Topics(), Clock: clock, Tokens: tokens{r.keys}, Outbox: outbox}
-	r.services = domain.Services{
-		Clock: clock, Instance: &domain.Instance{Store: system, Clock: clock}, APIKeys: &domain.APIKeys{Store: store.For[domain.IdentityModTx](db), Clock: clock},
-		Agents: &domain.Agents{Store: store.For[domain.JobModTx](db), System: system, Topics: db.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: id},
-		Jobs:   &domain.Jobs{Store: store.For[domain.JobModTx](db), Clock: clock}, Runs: runs, Quotas: &domain.Quotas{Store: store.For[domain.QuotaModTx](db)},
-		Logs: &domain.Logs{Store: store.For[domain.JobModTx](db), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
+	outbox := job.NewOutbox(r.sessions, func(err error) { log.Warn("undelivered", "error", err) })
+	runs := &job.Runs{Store: store.For[job.Tx](db), System: system, Topics: db.Topics(), Clock: clock, Tokens: tokens{r.keys}, Outbox: outbox}
+	r.services = setup.Services{
+		Clock: clock, Instance: &setup.Instance{Store: system, Clock: clock}, APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](db), Clock: clock},
+		Agents: &job.Agents{Store: store.For[job.Tx](db), System: system, Topics: db.Topics(), Clock: clock, Runs: runs, Lease: machine.DefaultLease, Replica: id},
+		Jobs:   &job.Jobs{Store: store.For[job.Tx](db), Clock: clock}, Runs: runs, Quotas: &quota.Quotas{Store: store.For[quota.Tx](db)},
+		Logs: &job.Logs{Store: store.For[job.Tx](db), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
 	}
 	carry, stop := context.WithCancel(context.Background())
 	var carrying sync.WaitGroup
@@ -310,11 +315,11 @@ func (c *client) next() message {
 func (c *client) attempt(r *replica) agent.Attempt {
 	c.t.Helper()
 	ctx, w := c.t.Context(), r.w
-	job, err := r.services.Jobs.Create(ctx, w.system, domain.NewJob{Name: "job", JobSpec: domain.JobSpec{
-		Command: "true", Files: []domain.File{{Path: "bin/run.sh", Executable: true, Content: []byte("exit")}, {Path: "data", Content: []byte{0, 255}}},
+	j, err := r.services.Jobs.Create(ctx, w.system, job.NewJob{Name: "job", JobSpec: job.JobSpec{
+		Command: "true", Files: []job.File{{Path: "bin/run.sh", Executable: true, Content: []byte("exit")}, {Path: "data", Content: []byte{0, 255}}},
 	}}, domain.Idempotency{})
 	require.NoError(c.t, err)
-	_, err = r.services.Runs.Start(ctx, w.system, job.ID, nil, domain.Idempotency{})
+	_, err = r.services.Runs.Start(ctx, w.system, j.ID, nil, domain.Idempotency{})
 	require.NoError(c.t, err)
 	m := c.next()
 	require.Equal(c.t, http.MethodPut, m.method)
@@ -327,7 +332,7 @@ func (c *client) attempt(r *replica) agent.Attempt {
 // stored is the attempt's log in the platform's storage.
 func (r *replica) stored(id string) string {
 	r.w.t.Helper()
-	page, err := r.services.Logs.Read(r.w.t.Context(), r.w.system, domain.AttemptID(id), 0, domain.MaxLogPage)
+	page, err := r.services.Logs.Read(r.w.t.Context(), r.w.system, domain.AttemptID(id), 0, job.MaxLogPage)
 	require.NoError(r.w.t, err)
 	var log []byte
 	for _, c := range page.Chunks {

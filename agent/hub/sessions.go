@@ -15,6 +15,8 @@ import (
 
 	"github.com/millpond/millpond/agent/tunnel"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // Replicas finds the instance's other replicas.
@@ -39,7 +41,7 @@ type Options struct {
 }
 
 // Sessions are the sessions of the agents that are connected to this replica. They reach agents of
-// another replica through that replica. They implement domain.Fleet and domain.Engines.
+// another replica through that replica. They implement job.Fleet and statement.Engines.
 type Sessions struct {
 	o Options
 
@@ -51,8 +53,8 @@ type Sessions struct {
 }
 
 var (
-	_ domain.Fleet   = (*Sessions)(nil)
-	_ domain.Engines = (*Sessions)(nil)
+	_ job.Fleet         = (*Sessions)(nil)
+	_ statement.Engines = (*Sessions)(nil)
 )
 
 // NewSessions returns no sessions yet; a Handler adds them.

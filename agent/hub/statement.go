@@ -15,10 +15,11 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/statement"
 )
 
-// Execute implements domain.Engines. A statement that was sent but got no answer counts as begun.
-func (s *Sessions) Execute(ctx context.Context, id domain.AgentID, st domain.EngineStatement) (domain.StatementStream, error) {
+// Execute implements statement.Engines. A statement that was sent but got no answer counts as begun.
+func (s *Sessions) Execute(ctx context.Context, id domain.AgentID, st statement.EngineStatement) (statement.StatementStream, error) {
 	payload, err := json.Marshal(wireStatement(st))
 	if err != nil {
 		return nil, err
@@ -72,12 +73,12 @@ func refusal(id domain.AgentID, res *http.Response) error {
 	return fmt.Errorf("agent %s answered %s to a statement: %s", id, res.Status, said)
 }
 
-// CancelStatement implements domain.Engines. It succeeds if the agent does not have the statement.
+// CancelStatement implements statement.Engines. It succeeds if the agent does not have the statement.
 func (s *Sessions) CancelStatement(ctx context.Context, id domain.AgentID, st domain.StatementID) error {
 	return s.send(ctx, id, http.MethodDelete, fmt.Sprintf(agent.StatementPath, st), nil)
 }
 
-func wireStatement(st domain.EngineStatement) agent.Statement {
+func wireStatement(st statement.EngineStatement) agent.Statement {
 	w := agent.Statement{
 		ID: string(st.ID), Query: st.Query, Parameters: st.Parameters, Engine: st.Requested, Database: st.Database, Schema: st.Schema,
 		Catalog: agent.Catalog{URL: st.CatalogURL, ReadToken: st.ReadToken, WriteToken: st.WriteToken, Databases: st.Databases}, Write: st.Role != domain.RoleViewer,
@@ -95,11 +96,11 @@ type statementStream struct {
 	frames *bufio.Reader
 }
 
-// Close implements domain.StatementStream.
+// Close implements statement.StatementStream.
 func (s *statementStream) Close() { _ = s.body.Close() }
 
-// Next implements domain.StatementStream.
-func (s *statementStream) Next() (e domain.StatementEvent, err error) {
+// Next implements statement.StatementStream.
+func (s *statementStream) Next() (e statement.StatementEvent, err error) {
 	kind, payload, err := agent.ReadFrame(s.frames)
 	if err != nil {
 		return e, err
@@ -108,18 +109,18 @@ func (s *statementStream) Next() (e domain.StatementEvent, err error) {
 	case agent.FrameProgress:
 		var p agent.StatementProgress
 		err = json.Unmarshal(payload, &p)
-		e.Progress = new(domain.StatementProgress(p))
+		e.Progress = new(statement.StatementProgress(p))
 	case agent.FrameHead:
 		var head agent.StatementHead
 		err = json.Unmarshal(payload, &head)
-		e.Head = new(domain.StatementHead(head))
+		e.Head = new(statement.StatementHead(head))
 	case agent.FrameSchema:
 		e.Schema = payload
 	case agent.FrameBatch:
 		if len(payload) < 8 {
 			return e, fmt.Errorf("a batch of %d bytes", len(payload))
 		}
-		e.Batch = &domain.ResultBatch{
+		e.Batch = &statement.ResultBatch{
 			Rows: int64(binary.LittleEndian.Uint32(payload)), JSON: int64(binary.LittleEndian.Uint32(payload[4:])), Data: payload[8:],
 		}
 	case agent.FrameEnd:
@@ -132,16 +133,16 @@ func (s *statementStream) Next() (e domain.StatementEvent, err error) {
 	return e, err
 }
 
-func domainEnd(end agent.StatementEnd) *domain.StatementEnd {
-	d := &domain.StatementEnd{Rows: end.Rows, Bytes: end.Bytes, Scanned: end.Scanned, Truncated: end.Truncated, Unstarted: end.Unstarted}
+func domainEnd(end agent.StatementEnd) *statement.StatementEnd {
+	d := &statement.StatementEnd{Rows: end.Rows, Bytes: end.Bytes, Scanned: end.Scanned, Truncated: end.Truncated, Unstarted: end.Unstarted}
 	for _, t := range end.Tables {
-		d.Tables = append(d.Tables, domain.StatementTable(t))
+		d.Tables = append(d.Tables, statement.StatementTable(t))
 	}
 	for _, scan := range end.Scans {
-		d.Scans = append(d.Scans, domain.StatementScan(scan))
+		d.Scans = append(d.Scans, statement.StatementScan(scan))
 	}
 	if f := end.Error; f != nil {
-		d.Failure = &domain.StatementFailure{Fault: domain.Fault(f.Fault), Message: f.Message, Line: f.Line, Column: f.Column, Unsure: f.Unsure}
+		d.Failure = &statement.StatementFailure{Fault: statement.Fault(f.Fault), Message: f.Message, Line: f.Line, Column: f.Column, Unsure: f.Unsure}
 	}
 	return d
 }

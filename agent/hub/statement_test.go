@@ -10,6 +10,7 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // The refusals of a statement differ: permanent, before it began, or because it may have begun.
@@ -21,7 +22,7 @@ func TestAStatementThatIsNotTaken(t *testing.T) {
 		} {
 			c := holds.connectWith(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"error":"So it is."}`, status) })
 			c.hello()
-			_, err := asked.sessions.Execute(t.Context(), asked.w.agent.ID, domain.EngineStatement{Statement: domain.Statement{ID: "stm_1"}})
+			_, err := asked.sessions.Execute(t.Context(), asked.w.agent.ID, statement.EngineStatement{Statement: statement.Statement{ID: "stm_1"}})
 			require.Equal(t, code, domain.AsError(err).Code, status)
 			require.ErrorContains(t, err, "So it is.")
 		}
@@ -42,7 +43,7 @@ func TestAStatementWhoseAnswerIsLostMayHaveBegun(t *testing.T) {
 		require.NoError(t, asked.sessions.Cancel(t.Context(), asked.w.agent.ID, "att_1")) // so that there is a connection to reuse
 		c.next()
 		lose.Store(true)
-		_, err := asked.sessions.Execute(t.Context(), asked.w.agent.ID, domain.EngineStatement{Statement: domain.Statement{ID: "stm_1"}})
+		_, err := asked.sessions.Execute(t.Context(), asked.w.agent.ID, statement.EngineStatement{Statement: statement.Statement{ID: "stm_1"}})
 		require.True(t, domain.IsCode(err, domain.CodeConflict), "%v", err)
 		require.Equal(t, agent.StatementsPath, c.next().path)
 		require.Empty(t, c.got)
@@ -54,7 +55,7 @@ func TestAStatementWhoseAnswerIsLostMayHaveBegun(t *testing.T) {
 func TestAStatementForAnAgentThatIsAwayHasNotBegun(t *testing.T) {
 	w := newWorld(t)
 	send := func() error {
-		_, err := w.first.sessions.Execute(t.Context(), w.agent.ID, domain.EngineStatement{Statement: domain.Statement{ID: "stm_1"}})
+		_, err := w.first.sessions.Execute(t.Context(), w.agent.ID, statement.EngineStatement{Statement: statement.Statement{ID: "stm_1"}})
 		return err
 	}
 	require.Equal(t, domain.CodeUnavailable, domain.AsError(send()).Code)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // touchEvery is the precision of an API key's stored last use.
@@ -28,11 +30,11 @@ func (s *Service) Bearer(ctx context.Context, token string) (domain.Scope, error
 
 func (s *Service) bearer(ctx context.Context, token string) (domain.Scope, error) {
 	switch {
-	case strings.HasPrefix(token, domain.APIKeyPrefix):
+	case strings.HasPrefix(token, identity.APIKeyPrefix):
 		return s.apiKey(ctx, token)
 	case strings.HasPrefix(token, KeyTokenPrefix):
 		return s.keyToken(ctx, strings.TrimPrefix(token, KeyTokenPrefix))
-	case strings.HasPrefix(token, domain.AgentTokenPrefix):
+	case strings.HasPrefix(token, machine.AgentTokenPrefix):
 		return s.agent(ctx, token)
 	case strings.HasPrefix(token, RunTokenPrefix):
 		return s.run(ctx, strings.TrimPrefix(token, RunTokenPrefix))

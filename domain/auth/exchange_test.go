@@ -9,6 +9,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 // TestWhatStandsForAKey checks that such a token has the key's rights, for an hour at most, and not
@@ -19,7 +20,7 @@ func TestWhatStandsForAKey(t *testing.T) {
 	_, admin, _ := i.workspace("one")
 	member := i.member(admin, "ada", domain.RoleEditor)
 	maker := i.scope(member.Token)
-	key, secret, err := i.apiKeys.Create(ctx, maker, domain.NewAPIKey{Name: "ci", Role: maker.Role()})
+	key, secret, err := i.apiKeys.Create(ctx, maker, identity.NewAPIKey{Name: "ci", Role: maker.Role()})
 	require.NoError(t, err)
 	token, life, err := i.auth.Exchange(ctx, secret)
 	require.NoError(t, err)

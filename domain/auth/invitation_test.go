@@ -11,6 +11,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 // TestAnAccountThatSomebodyTookOpensNothingElse lets an admin invite a foreign e-mail and set its
@@ -352,11 +353,11 @@ func TestTheFirstAdministratorMayHaveAnAccount(t *testing.T) {
 }
 
 // listed returns the members of the scope's workspace by e-mail.
-func (i *instance) listed(s domain.Scope) map[string]domain.Member {
+func (i *instance) listed(s domain.Scope) map[string]identity.Member {
 	i.t.Helper()
 	list, err := i.members.List(i.t.Context(), s, domain.Page{})
 	require.NoError(i.t, err)
-	all := map[string]domain.Member{}
+	all := map[string]identity.Member{}
 	for _, m := range list.Items {
 		all[m.User.Email] = m
 	}

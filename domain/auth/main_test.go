@@ -14,6 +14,10 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/storetest"
 )
@@ -49,10 +53,10 @@ type instance struct {
 	clock   *clock
 	auth    *auth.Service
 	keys    *auth.Keys
-	members *domain.Members
-	apiKeys *domain.APIKeys
-	agents  *domain.Agents
-	root    *domain.Instance
+	members *identity.Members
+	apiKeys *identity.APIKeys
+	agents  *job.Agents
+	root    *setup.Instance
 }
 
 func newInstance(t testing.TB) *instance {
@@ -72,8 +76,8 @@ func replica(t testing.TB, dsn string, db *sql.DB, c *clock) *instance {
 	require.NoError(t, err)
 	return &instance{
 		t: t, dsn: dsn, store: s, db: db, clock: c, keys: keys, auth: auth.NewService(s.System(), store.For[domain.Tx](s), keys, c),
-		members: &domain.Members{Store: store.For[domain.IdentityModTx](s), Clock: c}, apiKeys: &domain.APIKeys{Store: store.For[domain.IdentityModTx](s), Clock: c}, root: &domain.Instance{Store: s.System(), Clock: c},
-		agents: &domain.Agents{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: c, Lease: domain.DefaultLease, Replica: "rep_1"},
+		members: &identity.Members{Store: store.For[identity.Tx](s), Clock: c}, apiKeys: &identity.APIKeys{Store: store.For[identity.Tx](s), Clock: c}, root: &setup.Instance{Store: s.System(), Clock: c},
+		agents: &job.Agents{Store: store.For[job.Tx](s), System: s.System(), Topics: s.Topics(), Clock: c, Lease: machine.DefaultLease, Replica: "rep_1"},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.jetify.com/typeid"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 // SessionLife is the lifetime of a session; refreshing does not extend it.
@@ -63,7 +64,7 @@ func errCredentials() error {
 // Login opens a session. An unknown e-mail takes as long as a wrong password and returns the same
 // error. After too many failures in a minute it returns domain.CodeRate.
 func (s *Service) Login(ctx context.Context, in Login) (SignedIn, error) {
-	email, err := domain.NormalizeEmail(in.Email)
+	email, err := identity.NormalizeEmail(in.Email)
 	if err != nil {
 		return SignedIn{}, err
 	}
@@ -121,7 +122,7 @@ func (s *Service) attempt(address, email string) (end func(succeeded bool), err 
 }
 
 // refused writes an audit row to each workspace of an existing user.
-func (s *Service) refused(ctx context.Context, user domain.User) error {
+func (s *Service) refused(ctx context.Context, user identity.User) error {
 	if user.ID == "" {
 		return errCredentials()
 	}
@@ -163,7 +164,7 @@ func choose(memberships []Membership, workspace string) (Membership, error) {
 	return Membership{}, domain.Invalid("workspace", "You do not belong to the workspace %q; yours: %s.", workspace, names[2:])
 }
 
-func (s *Service) open(ctx context.Context, user domain.User, m Membership) (SignedIn, error) {
+func (s *Service) open(ctx context.Context, user identity.User, m Membership) (SignedIn, error) {
 	n, secret, err := s.newSession()
 	if err != nil {
 		return SignedIn{}, err
@@ -237,33 +238,33 @@ func (s *Service) Logout(ctx context.Context, scope domain.Scope) error {
 }
 
 // ChangePassword sets a new password and ends the user's other sessions.
-func (s *Service) ChangePassword(ctx context.Context, scope domain.Scope, current, next string) (domain.User, error) {
+func (s *Service) ChangePassword(ctx context.Context, scope domain.Scope, current, next string) (identity.User, error) {
 	session, err := s.Session(ctx, scope)
 	if err != nil {
-		return domain.User{}, err
+		return identity.User{}, err
 	}
 	if err := validPassword("new", next); err != nil {
-		return domain.User{}, err
+		return identity.User{}, err
 	}
 	end, err := s.attempt("", session.User.Email)
 	if err != nil {
-		return domain.User{}, err
+		return identity.User{}, err
 	}
 	_, hash, err := s.store.UserByEmail(ctx, session.User.Email)
 	if err != nil {
 		end(true)
-		return domain.User{}, err
+		return identity.User{}, err
 	}
 	matches, err := s.matches(ctx, current, hash)
 	end(matches || err != nil)
 	if err != nil {
-		return domain.User{}, err
+		return identity.User{}, err
 	}
 	if !matches {
-		return domain.User{}, domain.Invalid("current", "The current password is wrong.")
+		return identity.User{}, domain.Invalid("current", "The current password is wrong.")
 	}
 	if hash, err = s.hashing.hash(ctx, next); err != nil {
-		return domain.User{}, err
+		return identity.User{}, err
 	}
 	return session.User, s.store.SetPassword(ctx, session, hash, s.clock.Now(), succeeded(scope, domain.PasswordChange))
 }

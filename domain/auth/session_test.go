@@ -10,6 +10,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 func TestLogin(t *testing.T) {
@@ -294,7 +295,7 @@ func TestWhoHasNotAcceptedIsNoAdminYet(t *testing.T) {
 func TestInvitations(t *testing.T) {
 	i := newInstance(t)
 	_, admin, _ := i.workspace("one")
-	invite := func(email string) (domain.Member, string) {
+	invite := func(email string) (identity.Member, string) {
 		m, token, err := i.members.Add(t.Context(), admin, email, "", domain.RoleEditor)
 		require.NoError(t, err)
 		return m, token

@@ -6,6 +6,7 @@ import (
 	"go.jetify.com/typeid"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 // SetUp is the input of Service.SetUp.
@@ -20,11 +21,11 @@ type SetUp struct {
 // one; others give theirs. A wrong password returns domain.CodeUnauthenticated, changes nothing and
 // counts as a failed login. After too many failures in a minute it returns domain.CodeRate.
 func (s *Service) SetUp(ctx context.Context, in SetUp) (SignedIn, error) {
-	email, err := domain.NormalizeEmail(in.Email)
+	email, err := identity.NormalizeEmail(in.Email)
 	if err != nil {
 		return SignedIn{}, err
 	}
-	name, err := domain.NormalizeUserName(in.Name)
+	name, err := identity.NormalizeUserName(in.Name)
 	if err != nil {
 		return SignedIn{}, err
 	}
@@ -32,13 +33,13 @@ func (s *Service) SetUp(ctx context.Context, in SetUp) (SignedIn, error) {
 	if err != nil {
 		return SignedIn{}, err
 	}
-	signedIn, err := s.accept(ctx, in.Token, domain.User{Email: email, Name: name}, in.Password)
+	signedIn, err := s.accept(ctx, in.Token, identity.User{Email: email, Name: name}, in.Password)
 	end(!domain.IsCode(err, domain.CodeInvalid) && !domain.IsCode(err, domain.CodeConflict) && !domain.IsCode(err, domain.CodeUnauthenticated))
 	return signedIn, err
 }
 
 // accept checks the link before hashing, because anyone could send costly requests otherwise.
-func (s *Service) accept(ctx context.Context, token string, user domain.User, password string) (SignedIn, error) {
+func (s *Service) accept(ctx context.Context, token string, user identity.User, password string) (SignedIn, error) {
 	n, secret, err := s.newSession()
 	if err != nil {
 		return SignedIn{}, err
@@ -85,7 +86,7 @@ func (s *Service) passwordFor(ctx context.Context, inv Invited, email, password 
 
 // check refuses a wrong password of the account. It records a failed login in the account's
 // workspaces, and the failure in the link's workspace.
-func (s *Service) check(ctx context.Context, inv Invited, account domain.User, hash, password string) error {
+func (s *Service) check(ctx context.Context, inv Invited, account identity.User, hash, password string) error {
 	end, err := s.attempt("", account.Email)
 	if err != nil {
 		return err

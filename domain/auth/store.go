@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // Store holds authentication's reads and writes without a scope. Its methods return
@@ -15,7 +19,7 @@ import (
 type Store interface {
 	// UserByEmail returns the user and the password's hash, which is empty before the user has set
 	// one.
-	UserByEmail(ctx context.Context, email string) (domain.User, string, error)
+	UserByEmail(ctx context.Context, email string) (identity.User, string, error)
 	// Memberships returns the memberships that the user has accepted, oldest first.
 	Memberships(ctx context.Context, user domain.UserID) ([]Membership, error)
 	// InsertSession opens a session, with its audit row.
@@ -44,11 +48,11 @@ type Store interface {
 	// APIKeyByID is APIKey for a key's id.
 	APIKeyByID(ctx context.Context, ws domain.WorkspaceID, id domain.APIKeyID, now time.Time) (Key, error)
 	TouchAPIKey(ctx context.Context, ws domain.WorkspaceID, id domain.APIKeyID, at time.Time) error
-	Agent(ctx context.Context, tokenHash []byte) (domain.AgentRef, string, error)
+	Agent(ctx context.Context, tokenHash []byte) (machine.AgentRef, string, error)
 	// LiveAttempt returns an attempt that has not ended, and its job's name.
-	LiveAttempt(ctx context.Context, id domain.AttemptID) (domain.AttemptRef, string, error)
+	LiveAttempt(ctx context.Context, id domain.AttemptID) (job.AttemptRef, string, error)
 	// LiveStatement returns a statement that has not ended, its role, and its actor's name.
-	LiveStatement(ctx context.Context, id domain.StatementID) (domain.StatementRef, domain.Role, string, error)
+	LiveStatement(ctx context.Context, id domain.StatementID) (statement.StatementRef, domain.Role, string, error)
 	// SigningKeys returns keys, newest first.
 	SigningKeys(ctx context.Context) ([]SigningKey, error)
 	// InsertSigningKey adds a key unless a key newer than the given time exists.
@@ -82,17 +86,17 @@ type Invited struct {
 // Acceptance is a request to accept an invitation.
 type Acceptance struct {
 	TokenHash    []byte
-	User         domain.User // a new user's values; a user with a password keeps id and name
-	Checked      string      // hash of the password that was checked; empty for a user without one
-	PasswordHash string      // hash of the first password, for a user without one
-	Session      NewSession  // workspace and user come from the invitation
+	User         identity.User // a new user's values; a user with a password keeps id and name
+	Checked      string        // hash of the password that was checked; empty for a user without one
+	PasswordHash string        // hash of the first password, for a user without one
+	Session      NewSession    // workspace and user come from the invitation
 }
 
 // Session is a session with its user and role.
 type Session struct {
 	ID        domain.SessionID
 	Workspace domain.WorkspaceID
-	User      domain.User
+	User      identity.User
 	Role      domain.Role
 	ExpiresAt time.Time
 }

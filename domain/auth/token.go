@@ -149,13 +149,13 @@ func (k *Keys) parseAccessToken(ctx context.Context, token string) (claims, erro
 	return c, err
 }
 
-// RunToken implements domain.Tokens. It derives the token instead of storing it, so a repeated
+// RunToken implements job.Tokens. It derives the token instead of storing it, so a repeated
 // delivery has an equal token. Each use checks that the attempt is alive.
 func (k *Keys) RunToken(_ domain.WorkspaceID, attempt domain.AttemptID) string {
 	return RunTokenPrefix + k.derived("run", string(attempt))
 }
 
-// StatementToken implements domain.StatementTokens, in the same way.
+// StatementToken implements statement.StatementTokens, in the same way.
 func (k *Keys) StatementToken(id domain.StatementID, write bool) string {
 	if !write {
 		return ReadingTokenPrefix + k.derived(readingStatement, string(id))

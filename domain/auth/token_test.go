@@ -12,6 +12,8 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
 )
 
 func TestAnAPIKeysLife(t *testing.T) {
@@ -20,7 +22,7 @@ func TestAnAPIKeysLife(t *testing.T) {
 	_, admin, _ := i.workspace("one")
 	maker := i.member(admin, "ada", domain.RoleEditor)
 	scope := i.scope(maker.Token)
-	key, secret, err := i.apiKeys.Create(ctx, scope, domain.NewAPIKey{Name: "ci", Role: scope.Role()})
+	key, secret, err := i.apiKeys.Create(ctx, scope, identity.NewAPIKey{Name: "ci", Role: scope.Role()})
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(secret, "svc_sk_"))
 	require.Equal(t, domain.RoleEditor, key.Role)
@@ -28,13 +30,13 @@ func TestAnAPIKeysLife(t *testing.T) {
 	by := i.scope(secret)
 	require.Equal(t, domain.Actor{Kind: domain.ActorAPIKey, ID: string(key.ID), Name: "ci"}, by.Actor())
 	require.Equal(t, domain.RoleEditor, by.Role())
-	_, _, err = i.apiKeys.Create(ctx, by, domain.NewAPIKey{Name: "child"})
+	_, _, err = i.apiKeys.Create(ctx, by, identity.NewAPIKey{Name: "child"})
 	require.Equal(t, domain.CodeForbidden, code(err), "a key makes no keys")
 	_, err = i.auth.Refresh(ctx, by)
 	require.Equal(t, domain.CodeForbidden, code(err), "a key has no session")
-	_, _, err = i.apiKeys.Create(ctx, scope, domain.NewAPIKey{Name: "x", Role: domain.RoleAdmin})
+	_, _, err = i.apiKeys.Create(ctx, scope, identity.NewAPIKey{Name: "x", Role: domain.RoleAdmin})
 	require.Equal(t, domain.CodeForbidden, code(err), "at most its creator's")
-	_, _, err = i.apiKeys.Create(ctx, scope, domain.NewAPIKey{Name: "x", Role: domain.RoleAgent})
+	_, _, err = i.apiKeys.Create(ctx, scope, identity.NewAPIKey{Name: "x", Role: domain.RoleAgent})
 	require.Equal(t, domain.CodeInvalid, code(err))
 
 	for maker, want := range map[domain.Role]domain.Role{domain.RoleViewer: domain.RoleViewer, domain.RoleEditor: domain.RoleEditor, domain.RoleAdmin: domain.RoleEditor} {
@@ -51,11 +53,11 @@ func TestKeysThatHaveEnded(t *testing.T) {
 	ctx := t.Context()
 	_, admin, _ := i.workspace("one")
 	past, soon := i.clock.Now(), i.clock.Now().Add(time.Hour)
-	_, _, err := i.apiKeys.Create(ctx, admin, domain.NewAPIKey{Name: "x", ExpiresAt: &past})
+	_, _, err := i.apiKeys.Create(ctx, admin, identity.NewAPIKey{Name: "x", ExpiresAt: &past})
 	require.Equal(t, "expires_at", domain.AsError(err).Field)
-	_, expiring, err := i.apiKeys.Create(ctx, admin, domain.NewAPIKey{Name: "x", ExpiresAt: &soon, Role: admin.Role()})
+	_, expiring, err := i.apiKeys.Create(ctx, admin, identity.NewAPIKey{Name: "x", ExpiresAt: &soon, Role: admin.Role()})
 	require.NoError(t, err)
-	key, revoked, err := i.apiKeys.Create(ctx, admin, domain.NewAPIKey{Name: "x", Role: admin.Role()})
+	key, revoked, err := i.apiKeys.Create(ctx, admin, identity.NewAPIKey{Name: "x", Role: admin.Role()})
 	require.NoError(t, err)
 	require.True(t, i.opens(expiring) && i.opens(revoked))
 	i.clock.move(time.Hour)
@@ -68,7 +70,7 @@ func TestKeysThatHaveEnded(t *testing.T) {
 	list, err := i.apiKeys.List(ctx, admin, domain.Page{})
 	require.NoError(t, err)
 	require.Len(t, list.Items, 2, "both are listed on")
-	require.NoError(t, i.store.System().Housekeep(ctx, soon.Add(domain.APIKeyRetention+time.Second)))
+	require.NoError(t, i.store.System().Housekeep(ctx, soon.Add(identity.APIKeyRetention+time.Second)))
 	list, err = i.apiKeys.List(ctx, admin, domain.Page{})
 	require.NoError(t, err)
 	require.Len(t, list.Items, 1, "the expired one for 30 days")
@@ -79,7 +81,7 @@ func TestKeysOfOthers(t *testing.T) {
 	ctx := t.Context()
 	_, admin, _ := i.workspace("one")
 	ada, bob := i.scope(i.member(admin, "ada", domain.RoleViewer).Token), i.scope(i.member(admin, "bob", domain.RoleEditor).Token)
-	key, secret, err := i.apiKeys.Create(ctx, ada, domain.NewAPIKey{Name: "ada's", Role: ada.Role()})
+	key, secret, err := i.apiKeys.Create(ctx, ada, identity.NewAPIKey{Name: "ada's", Role: ada.Role()})
 	require.NoError(t, err)
 	for who, n := range map[domain.Scope]int{ada: 1, bob: 0, admin: 1, i.scope(secret): 0} {
 		list, err := i.apiKeys.List(ctx, who, domain.Page{})
@@ -96,7 +98,7 @@ func TestKeysOfOthers(t *testing.T) {
 func TestLastUseIsKeptToTheMinute(t *testing.T) {
 	i := newInstance(t)
 	_, admin, _ := i.workspace("one")
-	_, secret, err := i.apiKeys.Create(t.Context(), admin, domain.NewAPIKey{Name: "x", Role: admin.Role()})
+	_, secret, err := i.apiKeys.Create(t.Context(), admin, identity.NewAPIKey{Name: "x", Role: admin.Role()})
 	require.NoError(t, err)
 	used := func() time.Time {
 		require.True(t, i.opens(secret))
@@ -146,9 +148,9 @@ func TestARunsTokenLivesAsLongAsItsAttempt(t *testing.T) {
 	i := newInstance(t)
 	_, admin, agentToken := i.workspace("one")
 	agent := i.scope(agentToken)
-	attempts := map[domain.AttemptStatus]string{}
-	for _, status := range []domain.AttemptStatus{
-		domain.AttemptStarting, domain.AttemptRunning, domain.AttemptSuccess, domain.AttemptFailed, domain.AttemptCancelled, domain.AttemptLost,
+	attempts := map[job.AttemptStatus]string{}
+	for _, status := range []job.AttemptStatus{
+		job.AttemptStarting, job.AttemptRunning, job.AttemptSuccess, job.AttemptFailed, job.AttemptCancelled, job.AttemptLost,
 	} {
 		_, err := i.db.Exec(`WITH r AS (INSERT INTO runs (workspace_id, id, job_id, job_name, spec, parameters, status, run_trigger, started_by_kind, started_by_id, started_by_name, admitted, created_at)
 				VALUES ($1, 'run_' || $3, 'job_1', 'nightly', '{}', '[]', 'running', 'manual', 'user', 'u', 'u', true, now())),
@@ -161,13 +163,13 @@ func TestARunsTokenLivesAsLongAsItsAttempt(t *testing.T) {
 	for status, token := range attempts {
 		require.Equal(t, !status.Final(), i.opens(token), status)
 	}
-	scope := i.scope(attempts[domain.AttemptRunning])
+	scope := i.scope(attempts[job.AttemptRunning])
 	require.Equal(t, domain.RoleEditor, scope.Role())
 	require.Equal(t, domain.Actor{Kind: domain.ActorRun, ID: "att_running", Name: "nightly"}, scope.Actor())
 	require.Equal(t, admin.Workspace(), scope.Workspace())
 	_, _, err := i.members.Add(t.Context(), scope, "eve@example.com", "", domain.RoleAdmin)
 	require.Equal(t, domain.CodeForbidden, code(err), "an admin's run does not administer")
-	token := attempts[domain.AttemptRunning]
+	token := attempts[job.AttemptRunning]
 	parts := strings.SplitN(strings.TrimPrefix(token, auth.RunTokenPrefix), ".", 3)
 	for _, forged := range []string{
 		auth.RunTokenPrefix + "att_starting." + parts[1] + "." + parts[2], token + "x", token[:len(token)-1], auth.RunTokenPrefix + parts[0] + ".0123456789abcdef." + parts[2],

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 )
 
@@ -53,7 +52,7 @@ func BenchmarkLoad(b *testing.B) {
 		for _, refs := range []bool{false, true} {
 			b.Run(fmt.Sprintf("clients=%d/refs=%v", at, refs), func(b *testing.B) {
 				each(b, at, func(int) error {
-					_, err := r.catalog.Load(b.Context(), r.scope, ref("public", "t"), domain.KindTable, lake.LoadOptions{RefsOnly: refs})
+					_, err := r.catalog.Load(b.Context(), r.scope, ref("public", "t"), lake.KindTable, lake.LoadOptions{RefsOnly: refs})
 					return err
 				})
 			})
@@ -98,7 +97,7 @@ func crowded(t testing.TB, r *rig, name string, n int) lake.Loaded {
 	m["refs"] = map[string]any{"main": map[string]any{"snapshot-id": n, "type": "branch"}}
 	file := location + "/metadata/00000.metadata.json"
 	require.NoError(t, r.files.Write(t.Context(), file, raw(t, m)))
-	l, err := r.catalog.Register(t.Context(), r.scope, "lake", "public", lake.Registration{Name: name, MetadataLocation: file}, domain.KindTable, lake.Key{})
+	l, err := r.catalog.Register(t.Context(), r.scope, "lake", "public", lake.Registration{Name: name, MetadataLocation: file}, lake.KindTable, lake.Key{})
 	require.NoError(t, err)
 	return l
 }

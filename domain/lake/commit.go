@@ -25,7 +25,7 @@ func (c *Catalog) Commit(ctx context.Context, s domain.Scope, ch Change, key Key
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	l, err := c.onceLoaded(ctx, s, key, func(record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
+	l, err := c.onceLoaded(ctx, s, key, func(record func(Tx, LakeTable) error) (Loaded, error) {
 		o, err := c.look(ctx, s, ch)
 		if err != nil {
 			return Loaded{}, err
@@ -48,7 +48,7 @@ func (c *Catalog) Commit(ctx context.Context, s domain.Scope, ch Change, key Key
 // preparedRead is a parsed request with the table's row. It serves one try.
 type preparedRead struct {
 	request
-	row domain.LakeTable
+	row LakeTable
 }
 
 // refresh replaces the row by the one that the lock's previous holder committed. A requirement that
@@ -71,7 +71,7 @@ func (c *Catalog) look(ctx context.Context, s domain.Scope, ch Change) (*prepare
 	if r.asserts("assert-create") {
 		return nil, nil
 	}
-	row, err := c.row(ctx, s, ch.Ref, domain.KindTable)
+	row, err := c.row(ctx, s, ch.Ref, KindTable)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (c *Catalog) CommitAll(ctx context.Context, s domain.Scope, database string
 			named[name] = true
 		}
 	}
-	_, err := once(ctx, c, s, key, func(record func(domain.LakeModTx, nothing) error) (nothing, error) {
+	_, err := once(ctx, c, s, key, func(record func(Tx, nothing) error) (nothing, error) {
 		return retried(ctx, c, s, all, func([]*tableLock) (nothing, error) { return nothing{}, c.commitAll(ctx, s, all, record) })
 	})
 	c.lostRace(ctx, s, all, err)
@@ -119,7 +119,7 @@ func (c *Catalog) CommitAll(ctx context.Context, s domain.Scope, database string
 // maxChanges bounds the tables of one transaction.
 const maxChanges = 100
 
-func (c *Catalog) commitAll(ctx context.Context, s domain.Scope, all []Change, record func(domain.LakeModTx, nothing) error) error {
+func (c *Catalog) commitAll(ctx context.Context, s domain.Scope, all []Change, record func(Tx, nothing) error) error {
 	ready := make([]*prepared, len(all))
 	for i, ch := range all {
 		var err error
@@ -133,13 +133,13 @@ func (c *Catalog) commitAll(ctx context.Context, s domain.Scope, all []Change, r
 	if record == nil {
 		return c.finalize(ctx, s, ready, nil)
 	}
-	return c.finalize(ctx, s, ready, func(tx domain.LakeModTx) error { return record(tx, nothing{}) })
+	return c.finalize(ctx, s, ready, func(tx Tx) error { return record(tx, nothing{}) })
 }
 
 // lockName names the lock of the changed table within this process.
 func (ch Change) lockName(s domain.Scope) string {
 	r := ch.Ref
-	return strings.Join([]string{string(s.Workspace()), domain.FoldName(r.Database), domain.FoldName(r.Schema), domain.FoldName(r.Name)}, "\x00")
+	return strings.Join([]string{string(s.Workspace()), FoldName(r.Database), FoldName(r.Schema), FoldName(r.Name)}, "\x00")
 }
 
 // retried tries until the race is won. During a try it holds the locks of the changed tables, in
@@ -223,7 +223,7 @@ func (c *Catalog) prepare(ctx context.Context, s domain.Scope, ch Change, o *pre
 	if err != nil {
 		return nil, err
 	}
-	row, err := c.row(ctx, s, ch.Ref, domain.KindTable)
+	row, err := c.row(ctx, s, ch.Ref, KindTable)
 	creates := r.asserts("assert-create")
 	switch {
 	case err == nil && creates:
@@ -245,7 +245,7 @@ func (c *Catalog) check(f fence, r request) error {
 }
 
 // prepareNext prepares a change of an existing table.
-func (c *Catalog) prepareNext(ctx context.Context, s domain.Scope, f fence, row domain.LakeTable, r request) (*prepared, error) {
+func (c *Catalog) prepareNext(ctx context.Context, s domain.Scope, f fence, row LakeTable, r request) (*prepared, error) {
 	if err := c.check(f, r); err != nil {
 		return nil, err
 	}
@@ -314,7 +314,7 @@ func (f fence) elsewhere(raw, now string) (string, error) {
 // apply builds the metadata that follows base, or nil when nothing changes. An empty location means
 // the current one, which the row defines. The file may spell it differently, or a writer to the
 // storage may have changed it.
-func (r request) apply(f fence, base table.Metadata, row domain.LakeTable, location string) (meta table.Metadata, err error) {
+func (r request) apply(f fence, base table.Metadata, row LakeTable, location string) (meta table.Metadata, err error) {
 	if stands, err := f.directory("location", base.Location()); location == "" && (err != nil || stands != row.Location) {
 		location = row.Location
 	}
@@ -347,7 +347,7 @@ func (r request) apply(f fence, base table.Metadata, row domain.LakeTable, locat
 
 // unnamed returns the table's own metadata files that next no longer names, if its properties ask
 // to delete them.
-func unnamed(f fence, base, next table.Metadata, row domain.LakeTable) (files []string) {
+func unnamed(f fence, base, next table.Metadata, row LakeTable) (files []string) {
 	if !next.Properties().GetBool(table.MetadataDeleteAfterCommitEnabledKey, true) || row.Registered {
 		return nil
 	}
@@ -375,7 +375,7 @@ func (c *Catalog) prepareNew(ctx context.Context, s domain.Scope, ch Change, r r
 			return nil, failed(CommitFailed, "The commit requires what does not hold: %s.", err).because(err)
 		}
 	}
-	at, err := c.newTarget(ctx, s, ch.Ref, domain.KindTable, r.location())
+	at, err := c.newTarget(ctx, s, ch.Ref, KindTable, r.location())
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 )
 
@@ -179,7 +180,7 @@ func TestStageCreate(t *testing.T) {
 	require.NotEqual(t, one.Table.Location, two.Table.Location)
 	require.DirExists(t, r.path(one.Table.Location)+"/data")
 	require.DirExists(t, r.path(one.Table.Location)+"/metadata")
-	_, err := r.catalog.Load(ctx, r.scope, ref("public", "t"), domain.KindTable, lake.LoadOptions{})
+	_, err := r.catalog.Load(ctx, r.scope, ref("public", "t"), lake.KindTable, lake.LoadOptions{})
 	reason(t, lake.NoSuchTable, err)
 	l, err := r.catalog.Commit(ctx, r.scope, stagedCommit(t, one), lake.Key{})
 	require.NoError(t, err)
@@ -297,8 +298,8 @@ func TestIdempotency(t *testing.T) {
 	other := lake.Key{Key: "other", Hash: []byte("create t")}
 	_, err = create(other)
 	reason(t, lake.AlreadyExists, err)
-	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "t"), domain.KindTable, false, lake.Key{Key: "drop", Hash: []byte("d")}))
-	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "t"), domain.KindTable, false, lake.Key{Key: "drop", Hash: []byte("d")}), "again")
+	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "t"), lake.KindTable, false, lake.Key{Key: "drop", Hash: []byte("d")}))
+	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "t"), lake.KindTable, false, lake.Key{Key: "drop", Hash: []byte("d")}), "again")
 	_, err = create(other)
 	reason(t, lake.AlreadyExists, err)
 	r.clock.move(lake.AnswerTime + time.Second)
@@ -317,21 +318,21 @@ func TestLineage(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
 	r.client("t").append(t, 1)
-	task, statement := r.as(domain.ActorRun, "att_1", domain.RoleEditor), r.as(domain.ActorStatement, "stm_1", domain.RoleEditor)
+	task, st := r.as(domain.ActorRun, "att_1", domain.RoleEditor), r.as(domain.ActorStatement, "stm_1", domain.RoleEditor)
 	require.NoError(t, r.store.In(t.Context(), r.scope, func(tx *store.Tx) error {
-		return tx.InsertStatement(t.Context(), domain.Statement{
+		return tx.InsertStatement(t.Context(), statement.Statement{
 			ID: "stm_1", Query: "INSERT", Database: "lake", Schema: "public", CreatedBy: r.scope.Actor(), Role: domain.RoleEditor, CreatedAt: r.clock.Now(),
-			State: domain.StatementRunning, Replica: "r1",
+			State: statement.StatementRunning, Replica: "r1",
 		})
 	}))
-	client{r.catalog, statement, ref("public", "t")}.append(t, 2)
+	client{r.catalog, st, ref("public", "t")}.append(t, 2)
 	written := r.load("public", "t").Table.Snapshot.ID
 	require.Error(t, client{r.catalog, task, ref("public", "t")}.tryAppend(t, 3), "there is no such task any more")
-	_, err := r.catalog.Load(t.Context(), statement, ref("public", "t"), domain.KindTable, lake.LoadOptions{})
+	_, err := r.catalog.Load(t.Context(), st, ref("public", "t"), lake.KindTable, lake.LoadOptions{})
 	require.NoError(t, err)
-	_, err = r.catalog.Load(t.Context(), task, ref("public", "t"), domain.KindTable, lake.LoadOptions{})
+	_, err = r.catalog.Load(t.Context(), task, ref("public", "t"), lake.KindTable, lake.LoadOptions{})
 	require.NoError(t, err)
-	of := func(s domain.Scope) (found domain.Lineage) {
+	of := func(s domain.Scope) (found lake.Lineage) {
 		require.NoError(t, r.store.In(t.Context(), r.scope, func(tx *store.Tx) (err error) {
 			found, err = tx.LineageOf(t.Context(), s.Actor())
 			return err
@@ -339,7 +340,7 @@ func TestLineage(t *testing.T) {
 		return found
 	}
 	row := r.load("public", "t").Table
-	l := of(statement)
+	l := of(st)
 	require.Len(t, l.Written, 1)
 	require.Equal(t, written, l.Written[0].SnapshotID)
 	require.Equal(t, [3]string{"lake", "public", "t"}, [3]string{l.Written[0].Database, l.Written[0].Schema, l.Written[0].Name})
@@ -353,28 +354,28 @@ func TestLineage(t *testing.T) {
 	at := time.Now().UnixMilli()
 	added := snapshotAt(row.Location, 77, at)
 	added["sequence-number"] = 3
-	_, err = r.catalog.Commit(t.Context(), statement, lake.Change{Ref: ref("public", "t"), Updates: raw(t, []any{
+	_, err = r.catalog.Commit(t.Context(), st, lake.Change{Ref: ref("public", "t"), Updates: raw(t, []any{
 		map[string]any{"action": "add-snapshot", "snapshot": added},
 		map[string]any{"action": "set-snapshot-ref", "ref-name": "b", "type": "branch", "snapshot-id": 77},
 	})}, lake.Key{})
 	require.NoError(t, err)
 	require.Equal(t, written, r.load("public", "t").Table.Snapshot.ID)
-	l = of(statement)
+	l = of(st)
 	require.Len(t, l.Written, 2)
 	require.Contains(t, []int64{l.Written[0].SnapshotID, l.Written[1].SnapshotID}, int64(77))
 
 	// So is altering or renaming a table, without a snapshot.
 	unsnapshot := func(name string) bool {
-		return slices.ContainsFunc(of(statement).Written, func(e domain.LineageEntry) bool { return e.SnapshotID == 0 && e.Name == name })
+		return slices.ContainsFunc(of(st).Written, func(e lake.LineageEntry) bool { return e.SnapshotID == 0 && e.Name == name })
 	}
 	require.False(t, unsnapshot("t"))
-	_, err = r.catalog.Commit(t.Context(), statement, lake.Change{Ref: ref("public", "t"), Updates: raw(t, []any{
+	_, err = r.catalog.Commit(t.Context(), st, lake.Change{Ref: ref("public", "t"), Updates: raw(t, []any{
 		map[string]any{"action": "set-properties", "updates": map[string]string{"a": "b"}},
 	})}, lake.Key{})
 	require.NoError(t, err)
 	require.True(t, unsnapshot("t"))
 	r.create("public", "before")
-	require.NoError(t, r.catalog.Rename(t.Context(), statement, domain.KindTable, ref("public", "before"), ref("public", "after"), lake.Key{}))
+	require.NoError(t, r.catalog.Rename(t.Context(), st, lake.KindTable, ref("public", "before"), ref("public", "after"), lake.Key{}))
 	require.True(t, unsnapshot("before"))
 }
 
@@ -384,16 +385,16 @@ func TestWriterThatIsOver(t *testing.T) {
 	ctx := t.Context()
 	made := r.create("public", "t")
 	id := r.create("public", "gone").Table.ID
-	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "gone"), domain.KindTable, false, lake.Key{}))
+	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "gone"), lake.KindTable, false, lake.Key{}))
 	over := r.as(domain.ActorRun, "att_1", domain.RoleEditor) // no such attempt exists
 	set := raw(t, []any{map[string]any{"action": "set-properties", "updates": map[string]string{"a": "b"}}})
 	refused := map[string]error{}
 	_, refused["create"] = r.catalog.Create(ctx, over, "lake", "public", lake.NewTable{Name: "u", Schema: json.RawMessage(twoColumns)}, lake.Key{})
 	_, refused["properties"] = r.catalog.Commit(ctx, over, lake.Change{Ref: ref("public", "t"), Updates: set}, lake.Key{})
 	refused["commit all"] = r.catalog.CommitAll(ctx, over, "lake", []lake.Change{{Ref: ref("public", "t"), Updates: set}}, lake.Key{})
-	refused["drop"] = r.catalog.Drop(ctx, over, ref("public", "t"), domain.KindTable, false, lake.Key{})
-	refused["rename"] = r.catalog.Rename(ctx, over, domain.KindTable, ref("public", "t"), ref("public", "u"), lake.Key{})
-	_, refused["register"] = r.catalog.Register(ctx, over, "lake", "public", lake.Registration{Name: "t", MetadataLocation: made.MetadataLocation, Overwrite: true}, domain.KindTable, lake.Key{})
+	refused["drop"] = r.catalog.Drop(ctx, over, ref("public", "t"), lake.KindTable, false, lake.Key{})
+	refused["rename"] = r.catalog.Rename(ctx, over, lake.KindTable, ref("public", "t"), ref("public", "u"), lake.Key{})
+	_, refused["register"] = r.catalog.Register(ctx, over, "lake", "public", lake.Registration{Name: "t", MetadataLocation: made.MetadataLocation, Overwrite: true}, lake.KindTable, lake.Key{})
 	_, refused["undrop"] = r.catalog.Undrop(ctx, over, id)
 	_, refused["create schema"] = r.catalog.CreateSchema(ctx, over, "lake", "s", nil, lake.Key{})
 	_, refused["update schema"] = r.catalog.UpdateSchema(ctx, over, "lake", "public", map[string]string{"a": "b"}, nil, lake.Key{})

@@ -54,13 +54,13 @@ func TestStorageThatFails(t *testing.T) {
 	_, err = r.catalog.Create(t.Context(), r.scope, "lake", "public", lake.NewTable{Name: "u", Schema: json.RawMessage(twoColumns)}, lake.Key{Key: "k"})
 	require.NoError(t, err, "what failed on our side is not kept under the key")
 	require.NoError(t, os.Remove(r.path(before.MetadataLocation)))
-	_, err = r.another(r.files).Load(t.Context(), r.scope, ref("public", "t"), domain.KindTable, lake.LoadOptions{})
+	_, err = r.another(r.files).Load(t.Context(), r.scope, ref("public", "t"), lake.KindTable, lake.LoadOptions{})
 	reason(t, lake.NoSuchFile, err)
 }
 
 // breaking is a store whose commits report no result, whether they succeed or fail.
 type breaking struct {
-	domain.Store[domain.LakeModTx]
+	domain.Store[lake.Tx]
 	mode atomic.Int32
 }
 
@@ -73,14 +73,14 @@ const (
 
 var errAway = domain.Errorf(domain.CodeUnavailable, "The database does not answer.")
 
-func (b *breaking) In(ctx context.Context, s domain.Scope, fn func(domain.LakeModTx) error) error {
+func (b *breaking) In(ctx context.Context, s domain.Scope, fn func(lake.Tx) error) error {
 	wrote := false
 	mode := b.mode.Load()
-	err := b.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+	err := b.Store.In(ctx, s, func(tx lake.Tx) error {
 		if mode == modeAway+1 {
 			return errAway
 		}
-		w := &watched{LakeModTx: tx}
+		w := &watched{Tx: tx}
 		err := fn(w)
 		wrote = w.wrote
 		if err == nil && wrote && mode == modeUndone {
@@ -99,13 +99,13 @@ func (b *breaking) In(ctx context.Context, s domain.Scope, fn func(domain.LakeMo
 
 // watched observes pointer swaps.
 type watched struct {
-	domain.LakeModTx
+	lake.Tx
 	wrote bool
 }
 
-func (w *watched) SwapLakeTable(ctx context.Context, t domain.LakeTable, old string) (bool, error) {
+func (w *watched) SwapLakeTable(ctx context.Context, t lake.LakeTable, old string) (bool, error) {
 	w.wrote = true
-	return w.LakeModTx.SwapLakeTable(ctx, t, old)
+	return w.Tx.SwapLakeTable(ctx, t, old)
 }
 
 // TestDatabaseGoneAtCommit: the outcome is determined if possible. If not, the error says so, and
@@ -113,7 +113,7 @@ func (w *watched) SwapLakeTable(ctx context.Context, t domain.LakeTable, old str
 func TestDatabaseGoneAtCommit(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
-	b := &breaking{Store: store.For[domain.LakeModTx](r.store)}
+	b := &breaking{Store: store.For[lake.Tx](r.store)}
 	broken := lake.New(lake.Options{Store: b, System: r.store.System(), Files: r.files, Clock: r.clock})
 	set := func(value string) error {
 		_, err := broken.Commit(t.Context(), r.scope, lake.Change{

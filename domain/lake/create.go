@@ -15,22 +15,22 @@ import (
 // target is the fence and the partly filled row of a new table or view.
 type target struct {
 	fence  fence
-	row    domain.LakeTable
+	row    LakeTable
 	chosen bool   // the client chose the location
 	staged chosen // directories whose stage ends when the table is created
 }
 
 // newTarget looks the schema up, and chooses an id and, unless the client gave one, a location.
-func (c *Catalog) newTarget(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, location string) (target, error) {
+func (c *Catalog) newTarget(ctx context.Context, s domain.Scope, r Ref, kind TableKind, location string) (target, error) {
 	p := target{fence: c.fence(s), chosen: location != ""}
-	if err := domain.ValidLakeName("name", r.Name); err != nil {
+	if err := ValidLakeName("name", r.Name); err != nil {
 		return p, err
 	}
-	p.row = domain.LakeTable{
-		ID: domain.NewTableID(), Kind: kind, Schema: r.Schema, Name: r.Name, CreatedBy: s.Actor(), UpdatedBy: s.Actor(), CreatedAt: c.Clock.Now(),
+	p.row = LakeTable{
+		ID: NewTableID(), Kind: kind, Schema: r.Schema, Name: r.Name, CreatedBy: s.Actor(), UpdatedBy: s.Actor(), CreatedAt: c.Clock.Now(),
 	}
 	p.row.UpdatedAt = p.row.CreatedAt
-	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+	err := c.Store.In(ctx, s, func(tx Tx) error {
 		d, err := warehouse(ctx, tx, r.Database)
 		if err != nil {
 			return err
@@ -71,8 +71,8 @@ func (c *Catalog) Create(ctx context.Context, s domain.Scope, database, schema s
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
-		p, err := c.newTarget(ctx, s, Ref{database, schema, n.Name}, domain.KindTable, n.Location)
+	return c.onceLoaded(ctx, s, key, func(record func(Tx, LakeTable) error) (Loaded, error) {
+		p, err := c.newTarget(ctx, s, Ref{database, schema, n.Name}, KindTable, n.Location)
 		if err != nil {
 			return Loaded{}, err
 		}

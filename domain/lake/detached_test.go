@@ -10,7 +10,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-func (r *rig) row(id domain.TableID) domain.LakeTable {
+func (r *rig) row(id domain.TableID) lake.LakeTable {
 	r.t.Helper()
 	row, err := r.catalog.TableByID(r.t.Context(), r.scope, id)
 	require.NoError(r.t, err)
@@ -19,7 +19,7 @@ func (r *rig) row(id domain.TableID) domain.LakeTable {
 
 func (r *rig) dropped() []domain.TableID {
 	r.t.Helper()
-	all, err := r.catalog.Tables(r.t.Context(), r.scope, domain.TableFilter{Database: r.db.ID, Dropped: true}, domain.Page{})
+	all, err := r.catalog.Tables(r.t.Context(), r.scope, lake.TableFilter{Database: r.db.ID, Dropped: true}, domain.Page{})
 	require.NoError(r.t, err)
 	ids := []domain.TableID{}
 	for _, t := range all.Items {
@@ -30,7 +30,7 @@ func (r *rig) dropped() []domain.TableID {
 
 func (r *rig) detach(name string) {
 	r.t.Helper()
-	require.NoError(r.t, r.catalog.Drop(r.t.Context(), r.scope, ref("public", name), domain.KindTable, false, lake.Key{}))
+	require.NoError(r.t, r.catalog.Drop(r.t.Context(), r.scope, ref("public", name), lake.KindTable, false, lake.Key{}))
 }
 
 // TestDetached: a table dropped without purge is listed with its bytes until somebody purges it.
@@ -43,7 +43,7 @@ func TestDetached(t *testing.T) {
 	_, err := r.catalog.PurgeDropped(ctx, r.scope, made.Table.ID)
 	code(t, domain.CodeConflict, err)
 	r.detach("t")
-	r.clock.move(100 * domain.UndropTime)
+	r.clock.move(100 * lake.UndropTime)
 	require.NoError(t, r.catalog.Purge(ctx))
 	require.Equal(t, []domain.TableID{made.Table.ID}, r.dropped())
 	row := r.row(made.Table.ID)
@@ -74,8 +74,8 @@ func TestPurgeOfDetachedWaitsForUndrop(t *testing.T) {
 	r.clock.move(time.Hour)
 	row, err := r.catalog.PurgeDropped(t.Context(), r.scope, made.Table.ID)
 	require.NoError(t, err)
-	require.Equal(t, domain.UndropTime, row.PurgeAfter.Sub(*row.DroppedAt))
-	r.clock.move(domain.UndropTime - 2*time.Hour)
+	require.Equal(t, lake.UndropTime, row.PurgeAfter.Sub(*row.DroppedAt))
+	r.clock.move(lake.UndropTime - 2*time.Hour)
 	require.NoError(t, r.catalog.Purge(t.Context()))
 	_, err = r.catalog.Undrop(t.Context(), r.scope, made.Table.ID)
 	require.NoError(t, err)
@@ -90,11 +90,11 @@ func TestRegisterCancelsAPurge(t *testing.T) {
 	r.client("t").append(t, 1, 2)
 	file := r.load("public", "t").MetadataLocation
 	r.drop("t")
-	r.clock.move(domain.UndropTime - time.Hour)
+	r.clock.move(lake.UndropTime - time.Hour)
 	_, err := r.register("again", file)
 	require.NoError(t, err)
 	require.Empty(t, r.dropped())
-	r.clock.move(2 * domain.UndropTime)
+	r.clock.move(2 * lake.UndropTime)
 	require.NoError(t, r.catalog.Purge(ctx))
 	require.ElementsMatch(t, []int64{1, 2}, r.client("again").ids(t))
 }
@@ -105,8 +105,8 @@ func TestViewsLeaveNothing(t *testing.T) {
 	r := newRig(t)
 	_, err := r.catalog.CreateView(t.Context(), r.scope, "lake", "public", lake.NewView{Name: "v", Schema: []byte(twoColumns), Version: []byte(oneVersion)}, lake.Key{})
 	require.NoError(t, err)
-	require.NoError(t, r.catalog.Drop(t.Context(), r.scope, ref("public", "v"), domain.KindView, false, lake.Key{}))
-	r.clock.move(domain.UndropTime + 2*time.Hour)
+	require.NoError(t, r.catalog.Drop(t.Context(), r.scope, ref("public", "v"), lake.KindView, false, lake.Key{}))
+	r.clock.move(lake.UndropTime + 2*time.Hour)
 	require.NoError(t, r.catalog.Purge(t.Context()))
 	require.Empty(t, r.onDisk())
 	require.Empty(t, r.dropped())

@@ -29,8 +29,8 @@ func (e *Erasure) validate() error {
 	if id, err := uuid.Parse(e.List); err != nil || id.String() != e.List {
 		return domain.Invalid("erase-list", "The list of files to erase is %q; name it by a UUID.", e.List)
 	}
-	if e.After < domain.MinEraseAfter || e.After > domain.MaxEraseAfter {
-		return domain.Invalid("erase-after", "Files are erased after %s; use %s to %s.", e.After, domain.MinEraseAfter, domain.MaxEraseAfter)
+	if e.After < MinEraseAfter || e.After > MaxEraseAfter {
+		return domain.Invalid("erase-after", "Files are erased after %s; use %s to %s.", e.After, MinEraseAfter, MaxEraseAfter)
 	}
 	return nil
 }
@@ -39,11 +39,11 @@ func (e *Erasure) validate() error {
 func listFile(location, id string) string { return location + "/metadata/erase-" + id + ".names" }
 
 // forget records the erasure in the commit's transaction.
-func (p *prepared) forget(ctx context.Context, tx domain.LakeModTx, now time.Time) error {
+func (p *prepared) forget(ctx context.Context, tx Tx, now time.Time) error {
 	if p.erase == nil {
 		return nil
 	}
-	return tx.InsertLakeErasure(ctx, domain.LakeErasure{
+	return tx.InsertLakeErasure(ctx, LakeErasure{
 		ID: p.erase.List, TableID: p.row.ID, List: listFile(p.row.Location, p.erase.List), CreatedAt: now, DueAt: now.Add(p.erase.After),
 	})
 }
@@ -77,7 +77,7 @@ func (c *Catalog) Erase(ctx context.Context) error {
 				continue
 			}
 			failed = append(failed, fmt.Errorf("erasing the files of the list %s: %w", ref.ID, err))
-			err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error { return tx.PostponeLakeErasure(ctx, ref.ID, now) })
+			err = c.Store.In(ctx, s, func(tx Tx) error { return tx.PostponeLakeErasure(ctx, ref.ID, now) })
 			if err != nil { // it would be due again at once
 				return errors.Join(append(failed, err)...)
 			}
@@ -89,9 +89,9 @@ func (c *Catalog) Erase(ctx context.Context) error {
 }
 
 func (c *Catalog) eraseList(ctx context.Context, s domain.Scope, id string, now time.Time) error {
-	var e domain.LakeErasure
-	var row domain.LakeTable
-	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+	var e LakeErasure
+	var row LakeTable
+	err := c.Store.In(ctx, s, func(tx Tx) (err error) {
 		if e, err = tx.LakeErasure(ctx, id); err != nil {
 			return err
 		}
@@ -114,17 +114,17 @@ func (c *Catalog) eraseList(ctx context.Context, s domain.Scope, id string, now 
 	if err := c.Files.Delete(ctx, e.List); err != nil {
 		return err
 	}
-	return c.Store.In(ctx, s, func(tx domain.LakeModTx) error { return tx.DeleteLakeErasure(ctx, id) })
+	return c.Store.In(ctx, s, func(tx Tx) error { return tx.DeleteLakeErasure(ctx, id) })
 }
 
 // eraseNamed erases the listed files in the table's own directories that its metadata does not
 // name. It erases nothing of a table that shares its files with others.
-func (c *Catalog) eraseNamed(ctx context.Context, s domain.Scope, e domain.LakeErasure, row domain.LakeTable) error {
+func (c *Catalog) eraseNamed(ctx context.Context, s domain.Scope, e LakeErasure, row LakeTable) error {
 	if t, err := c.openRow(ctx, s, row); err != nil || row.Registered || !t.meta.Properties().GetBool(gcEnabled, true) {
 		return err
 	}
 	var directories []string
-	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+	err := c.Store.In(ctx, s, func(tx Tx) (err error) {
 		directories, err = tx.TableLocations(ctx, row.ID)
 		return err
 	})
@@ -180,7 +180,7 @@ func (c *Catalog) eraseUnneeded(ctx context.Context, s domain.Scope, id domain.T
 			checked = t.row.MetadataLocation
 		}
 		batch := some(names, filesAtOnce)
-		err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+		err = c.Store.In(ctx, s, func(tx Tx) error {
 			row, err := tx.LockLakeTable(ctx, id)
 			if err != nil || row.MetadataLocation != checked {
 				batch = nil

@@ -266,11 +266,11 @@ func TestEraseNothing(t *testing.T) {
 			}
 		}, 3, false},
 		"dropped, and not yet purged": {func(t *testing.T, r *rig) {
-			require.NoError(t, r.catalog.Drop(t.Context(), r.scope, ref("public", "t"), domain.KindTable, true, lake.Key{}))
+			require.NoError(t, r.catalog.Drop(t.Context(), r.scope, ref("public", "t"), lake.KindTable, true, lake.Key{}))
 		}, 0, false},
 		"purged": {func(t *testing.T, r *rig) {
-			require.NoError(t, r.catalog.Drop(t.Context(), r.scope, ref("public", "t"), domain.KindTable, true, lake.Key{}))
-			r.clock.move(domain.UndropTime + 2*time.Hour)
+			require.NoError(t, r.catalog.Drop(t.Context(), r.scope, ref("public", "t"), lake.KindTable, true, lake.Key{}))
+			r.clock.move(lake.UndropTime + 2*time.Hour)
 			require.NoError(t, r.catalog.Purge(t.Context()))
 		}, 0, false},
 	} {

@@ -60,7 +60,7 @@ func TestHostileLocations(t *testing.T) {
 			_, err := r.catalog.Create(ctx, r.scope, "lake", "public", n, lake.Key{})
 			require.True(t, domain.IsCode(err, domain.CodeInvalid), "%s as %s: %v", what, field, err)
 		}
-		_, err := r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "u", MetadataLocation: location}, domain.KindTable, lake.Key{})
+		_, err := r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "u", MetadataLocation: location}, lake.KindTable, lake.Key{})
 		require.True(t, domain.IsCode(err, domain.CodeInvalid), "%s: %v", what, err)
 		_, err = r.catalog.CreateView(ctx, r.scope, "lake", "public", lake.NewView{Name: "v", Location: location, Schema: json.RawMessage(twoColumns), Version: json.RawMessage(oneVersion)}, lake.Key{})
 		require.True(t, domain.IsCode(err, domain.CodeInvalid), "%s: %v", what, err)
@@ -106,7 +106,7 @@ func TestHostileMetadata(t *testing.T) {
 		if err := r.files.Write(context.WithoutCancel(ctx), file, raw(t, fields)); err != nil {
 			require.True(t, domain.IsCode(err, domain.CodeConflict), "%v", err)
 		}
-		_, err := r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: name, MetadataLocation: file}, domain.KindTable, lake.Key{})
+		_, err := r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: name, MetadataLocation: file}, lake.KindTable, lake.Key{})
 		return err
 	}
 	n := 0
@@ -129,10 +129,10 @@ func TestHostileMetadata(t *testing.T) {
 	code(t, domain.CodeInvalid, register(next(), func(f map[string]any) { delete(f, "schemas") }))
 	require.NoError(t, register("fine", func(map[string]any) {}))
 	require.ElementsMatch(t, []int64{1}, r.client("fine").ids(t))
-	_, err := r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "none", MetadataLocation: prefix + "a/b/c.metadata.json"}, domain.KindTable, lake.Key{})
+	_, err := r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "none", MetadataLocation: prefix + "a/b/c.metadata.json"}, lake.KindTable, lake.Key{})
 	reason(t, lake.NoSuchFile, err)
 	require.NoError(t, r.files.Write(ctx, prefix+"a/b/c.metadata.json", []byte("no json")))
-	_, err = r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "none", MetadataLocation: prefix + "a/b/c.metadata.json"}, domain.KindTable, lake.Key{})
+	_, err = r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "none", MetadataLocation: prefix + "a/b/c.metadata.json"}, lake.KindTable, lake.Key{})
 	code(t, domain.CodeInvalid, err)
 }
 
@@ -158,7 +158,7 @@ func TestSymbolicLinks(t *testing.T) {
 		if name == "secret" {
 			file = uri + "/metadata/1.metadata.json"
 		}
-		_, err := r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "u", MetadataLocation: file}, domain.KindTable, lake.Key{})
+		_, err := r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "u", MetadataLocation: file}, lake.KindTable, lake.Key{})
 		require.Error(t, err, name)
 		_, err = r.catalog.Create(ctx, r.scope, "lake", "public", lake.NewTable{Name: "u", Schema: json.RawMessage(twoColumns), Location: uri + "/new"}, lake.Key{})
 		require.Error(t, err, name)
@@ -186,7 +186,7 @@ func TestChosenLocations(t *testing.T) {
 	require.NoError(t, create("b", prefix+"x/ab"))
 	require.NoError(t, create("c", prefix+"x/c/d/e"))
 	code(t, domain.CodeConflict, create("d", prefix+"x/c/d")) // the files of c are in it
-	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "a"), domain.KindTable, true, lake.Key{}))
+	require.NoError(t, r.catalog.Drop(ctx, r.scope, ref("public", "a"), lake.KindTable, true, lake.Key{}))
 	code(t, domain.CodeInvalid, create("a", prefix+"x/a"))
 	made := make(chan error, 6)
 	together(6, func(i int) { made <- create("p"+string(rune('a'+i)), prefix+"y/p"+strings.Repeat("/q", i)) })

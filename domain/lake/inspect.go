@@ -31,7 +31,7 @@ func (c *Catalog) Columns(ctx context.Context, s domain.Scope, id domain.TableID
 	if err != nil {
 		return nil, err
 	}
-	if row.Kind == domain.KindView {
+	if row.Kind == KindView {
 		return c.viewColumns(ctx, row)
 	}
 	t, err := c.openRow(ctx, s, row)

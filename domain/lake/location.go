@@ -263,7 +263,7 @@ func overlappingPath(property, dir string) error {
 // reservePaths reserves for its table the directories that the change's properties name. From then
 // on no other table's location or property can overlap them. It runs in the change's transaction.
 // Directories that the table already has cost one query.
-func (p *prepared) reservePaths(ctx context.Context, tx domain.LakeModTx) error {
+func (p *prepared) reservePaths(ctx context.Context, tx Tx) error {
 	paths, err := p.pathsOf()
 	maps.DeleteFunc(paths, func(dir, _ string) bool { return inside(dir, p.row.Location) })
 	if err != nil || len(paths) == 0 {
@@ -291,7 +291,7 @@ func (p *prepared) reservePaths(ctx context.Context, tx domain.LakeModTx) error 
 
 // pathsOf returns the path properties of the metadata that the change writes or registers.
 func (p *prepared) pathsOf() (map[string]string, error) {
-	if p.row.Kind == domain.KindView {
+	if p.row.Kind == KindView {
 		var meta struct {
 			Properties map[string]string `json:"properties"`
 		}

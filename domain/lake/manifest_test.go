@@ -26,7 +26,7 @@ func (r *rig) named(name, path string) (manifest string, err error) {
 	require.NoError(t, err)
 	id, sequence := int64(1), int64(1)
 	var content, list bytes.Buffer
-	manifest = made.Table.Location + "/metadata/m" + domain.FoldName(string(domain.NewTableID())) + ".avro"
+	manifest = made.Table.Location + "/metadata/m" + lake.FoldName(string(lake.NewTableID())) + ".avro"
 	entry := iceberg.NewManifestEntry(iceberg.EntryStatusADDED, &id, nil, nil, file.Build())
 	of, err := iceberg.WriteManifest(manifest, &content, 2, *iceberg.UnpartitionedSpec, schema, id, []iceberg.ManifestEntry{entry})
 	require.NoError(t, err)

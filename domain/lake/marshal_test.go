@@ -9,7 +9,6 @@ import (
 	"github.com/apache/iceberg-go/table"
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 )
 
@@ -55,7 +54,7 @@ func TestFilesAreAsIcebergGoWritesThem(t *testing.T) {
 			}})
 			l := commit(map[string]any{"action": "remove-snapshots", "snapshot-ids": []int64{1, 3}}, snapshot(6), branch("main", 6))
 			require.Equal(t, []int64{2, 4, 5, 6}, ids(t, l.Metadata))
-			fresh, err := r.another(r.files).Load(t.Context(), r.scope, ref("public", "t"), domain.KindTable, lake.LoadOptions{RefsOnly: true})
+			fresh, err := r.another(r.files).Load(t.Context(), r.scope, ref("public", "t"), lake.KindTable, lake.LoadOptions{RefsOnly: true})
 			require.NoError(t, err)
 			require.Equal(t, []int64{4, 6}, ids(t, fresh.Metadata))
 		})

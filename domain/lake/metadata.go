@@ -108,7 +108,7 @@ func unpacked(data []byte) ([]byte, error) {
 }
 
 // summarise sets the row's columns that come from the metadata.
-func summarise(row *domain.LakeTable, meta table.Metadata) {
+func summarise(row *LakeTable, meta table.Metadata) {
 	row.UUID = meta.TableUUID().String()
 	row.FormatVersion = meta.Version()
 	row.Snapshot, row.RowCount, row.DataBytes, row.DataFiles = nil, new(int64), new(int64), new(int64)
@@ -117,7 +117,7 @@ func summarise(row *domain.LakeTable, meta table.Metadata) {
 	if current == nil {
 		return
 	}
-	row.Snapshot = &domain.TableSnapshot{ID: current.SnapshotID, At: time.UnixMilli(current.TimestampMs).UTC()}
+	row.Snapshot = &TableSnapshot{ID: current.SnapshotID, At: time.UnixMilli(current.TimestampMs).UTC()}
 	totals := map[string]string{}
 	if current.Summary != nil {
 		row.Snapshot.Operation = string(current.Summary.Operation)

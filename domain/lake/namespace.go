@@ -9,7 +9,7 @@ import (
 )
 
 // warehouse returns the database with the name or id; NoSuchWarehouse.
-func warehouse(ctx context.Context, tx domain.LakeModTx, database string) (domain.Database, error) {
+func warehouse(ctx context.Context, tx Tx, database string) (Database, error) {
 	d, err := tx.FindDatabase(ctx, database)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return d, failed(NoSuchWarehouse, "There is no database %q in this workspace.", database)
@@ -22,7 +22,7 @@ func missingSchema(schema string) error {
 }
 
 // namespace returns the schema with the name, ignoring case; NoSuchNamespace.
-func namespace(ctx context.Context, tx domain.LakeModTx, d domain.Database, schema string) (domain.LakeSchema, error) {
+func namespace(ctx context.Context, tx Tx, d Database, schema string) (LakeSchema, error) {
 	l, err := tx.LakeSchema(ctx, d.ID, schema)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return l, missingSchema(schema)
@@ -31,7 +31,7 @@ func namespace(ctx context.Context, tx domain.LakeModTx, d domain.Database, sche
 }
 
 // read runs a transaction if the actor may read the catalog. The permission check needs no query.
-func (c *Catalog) read(ctx context.Context, s domain.Scope, fn func(domain.LakeModTx) error) error {
+func (c *Catalog) read(ctx context.Context, s domain.Scope, fn func(Tx) error) error {
 	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func (c *Catalog) mayWrite(ctx context.Context, s domain.Scope) error {
 }
 
 // Warehouse returns the database with the name or id; NoSuchWarehouse.
-func (c *Catalog) Warehouse(ctx context.Context, s domain.Scope, database string) (d domain.Database, err error) {
-	err = c.read(ctx, s, func(tx domain.LakeModTx) (err error) {
+func (c *Catalog) Warehouse(ctx context.Context, s domain.Scope, database string) (d Database, err error) {
+	err = c.read(ctx, s, func(tx Tx) (err error) {
 		d, err = warehouse(ctx, tx, database)
 		return err
 	})
@@ -74,7 +74,7 @@ func oneMore(limit int) int {
 // empty parent means the first level. It returns at most limit names; 0 means all. next is where to
 // continue, empty at the end. NoSuchWarehouse; NoSuchNamespace for a missing parent.
 func (c *Catalog) SchemaNames(ctx context.Context, s domain.Scope, database, parent, after string, limit int) (names []string, next string, err error) {
-	err = c.read(ctx, s, func(tx domain.LakeModTx) error {
+	err = c.read(ctx, s, func(tx Tx) error {
 		d, err := warehouse(ctx, tx, database)
 		if err != nil {
 			return err
@@ -96,14 +96,14 @@ func (c *Catalog) SchemaNames(ctx context.Context, s domain.Scope, database, par
 }
 
 // Schemas lists the schemas of the database, of every level, by name.
-func (c *Catalog) Schemas(ctx context.Context, s domain.Scope, database string, p domain.Page) (domain.List[domain.LakeSchema], error) {
+func (c *Catalog) Schemas(ctx context.Context, s domain.Scope, database string, p domain.Page) (domain.List[LakeSchema], error) {
 	const list = "schemas"
 	after, limit, err := p.After(domain.ListName(list, database))
 	if err != nil {
-		return domain.List[domain.LakeSchema]{}, err
+		return domain.List[LakeSchema]{}, err
 	}
-	var found []domain.LakeSchema
-	err = c.read(ctx, s, func(tx domain.LakeModTx) error {
+	var found []LakeSchema
+	err = c.read(ctx, s, func(tx Tx) error {
 		d, err := warehouse(ctx, tx, database)
 		if err != nil {
 			return err
@@ -114,12 +114,12 @@ func (c *Catalog) Schemas(ctx context.Context, s domain.Scope, database string, 
 		}
 		return err
 	})
-	return domain.PageOf(domain.ListName(list, database), found, limit, func(l domain.LakeSchema) string { return domain.FoldName(l.Name) }), err
+	return domain.PageOf(domain.ListName(list, database), found, limit, func(l LakeSchema) string { return FoldName(l.Name) }), err
 }
 
 // setLocation adds the property location to a schema without it. Engines derive table locations
 // from it.
-func (c *Catalog) setLocation(s domain.Scope, l *domain.LakeSchema) {
+func (c *Catalog) setLocation(s domain.Scope, l *LakeSchema) {
 	if l.Properties == nil {
 		l.Properties = map[string]string{}
 	}
@@ -130,8 +130,8 @@ func (c *Catalog) setLocation(s domain.Scope, l *domain.LakeSchema) {
 
 // Schema returns the schema with the name, ignoring case; NoSuchWarehouse, NoSuchNamespace. Its
 // properties include a location, without a slash at its end.
-func (c *Catalog) Schema(ctx context.Context, s domain.Scope, database, schema string) (l domain.LakeSchema, err error) {
-	err = c.read(ctx, s, func(tx domain.LakeModTx) error {
+func (c *Catalog) Schema(ctx context.Context, s domain.Scope, database, schema string) (l LakeSchema, err error) {
+	err = c.read(ctx, s, func(tx Tx) error {
 		d, err := warehouse(ctx, tx, database)
 		if err == nil {
 			l, err = namespace(ctx, tx, d, schema)
@@ -172,30 +172,30 @@ func (c *Catalog) schemaProperties(s domain.Scope, properties map[string]string)
 
 // CreateSchema creates a schema, whose parent must exist. NoSuchWarehouse, NoSuchNamespace for the
 // parent, AlreadyExists.
-func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, schema string, properties map[string]string, key Key) (domain.LakeSchema, error) {
+func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, schema string, properties map[string]string, key Key) (LakeSchema, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
-		return domain.LakeSchema{}, err
+		return LakeSchema{}, err
 	}
-	return once(ctx, c, s, key, func(record func(domain.LakeModTx, domain.LakeSchema) error) (l domain.LakeSchema, err error) {
-		if err := domain.ValidSchemaName(schema); err != nil {
+	return once(ctx, c, s, key, func(record func(Tx, LakeSchema) error) (l LakeSchema, err error) {
+		if err := ValidSchemaName(schema); err != nil {
 			return l, err
 		}
 		if properties, err = c.schemaProperties(s, properties); err != nil {
 			return l, err
 		}
-		err = c.changing(ctx, s, func(tx domain.LakeModTx) error {
+		err = c.changing(ctx, s, func(tx Tx) error {
 			d, err := warehouse(ctx, tx, database)
 			if err != nil {
 				return err
 			}
-			l = domain.LakeSchema{DatabaseID: d.ID, Name: schema, Properties: properties, CreatedBy: s.Actor(), CreatedAt: c.Clock.Now()}
+			l = LakeSchema{DatabaseID: d.ID, Name: schema, Properties: properties, CreatedBy: s.Actor(), CreatedAt: c.Clock.Now()}
 			done, err := tx.InsertLakeSchema(ctx, l)
 			switch {
 			case err != nil:
 				return err
-			case done == domain.InsertedNowhere:
+			case done == InsertedNowhere:
 				return missingSchema(l.Parent())
-			case done == domain.InsertedNot:
+			case done == InsertedNot:
 				return failed(AlreadyExists, "The schema %q exists already.", schema)
 			}
 			if l, err = tx.LakeSchema(ctx, d.ID, schema); err != nil {
@@ -219,7 +219,7 @@ func (c *Catalog) UpdateSchema(ctx context.Context, s domain.Scope, database, sc
 	if err := c.mayWrite(ctx, s); err != nil {
 		return SchemaChange{}, err
 	}
-	return once(ctx, c, s, key, func(record func(domain.LakeModTx, SchemaChange) error) (done SchemaChange, err error) {
+	return once(ctx, c, s, key, func(record func(Tx, SchemaChange) error) (done SchemaChange, err error) {
 		for _, name := range removals {
 			if _, both := updates[name]; both {
 				return done, failed(UnprocessableEntity, "The property %q is both set and removed.", name)
@@ -228,7 +228,7 @@ func (c *Catalog) UpdateSchema(ctx context.Context, s domain.Scope, database, sc
 		if updates, err = c.schemaProperties(s, updates); err != nil {
 			return done, err
 		}
-		err = c.changing(ctx, s, func(tx domain.LakeModTx) error {
+		err = c.changing(ctx, s, func(tx Tx) error {
 			d, err := warehouse(ctx, tx, database)
 			if err != nil {
 				return err
@@ -273,7 +273,7 @@ func change(properties, updates map[string]string, removals []string) SchemaChan
 	return done
 }
 
-func lockNamespace(ctx context.Context, tx domain.LakeModTx, d domain.Database, schema string) (domain.LakeSchema, error) {
+func lockNamespace(ctx context.Context, tx Tx, d Database, schema string) (LakeSchema, error) {
 	l, err := tx.LockLakeSchema(ctx, d.ID, schema)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return l, missingSchema(schema)
@@ -286,7 +286,7 @@ func (c *Catalog) DropSchema(ctx context.Context, s domain.Scope, database, sche
 	if err := c.mayWrite(ctx, s); err != nil {
 		return err
 	}
-	return c.onceDone(ctx, s, key, func(ctx context.Context, tx domain.LakeModTx) error {
+	return c.onceDone(ctx, s, key, func(ctx context.Context, tx Tx) error {
 		d, err := warehouse(ctx, tx, database)
 		if err != nil {
 			return err

@@ -43,7 +43,7 @@ func (r refusal) error() error {
 // refused as already made. So a refusal is returned only after a check that the key has no answer.
 // Refusals are stored too, so that no later request under the key succeeds. Errors that a retry may
 // resolve are not stored.
-func once[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key, change func(record func(domain.LakeModTx, T) error) (T, error)) (T, error) {
+func once[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key, change func(record func(Tx, T) error) (T, error)) (T, error) {
 	var none T
 	if key.Key == "" {
 		return change(nil)
@@ -51,7 +51,7 @@ func once[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key, chang
 	if len(key.Key) > maxKey {
 		return none, domain.Invalid("Idempotency-Key", "An idempotency key has at most %d bytes.", maxKey)
 	}
-	answer, err := change(func(tx domain.LakeModTx, answer T) error {
+	answer, err := change(func(tx Tx, answer T) error {
 		body, err := json.Marshal(answer)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func once[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key, chang
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	if why, sure := surely(err); sure {
-		unstored := c.Store.In(ctx, s, func(tx domain.LakeModTx) error { return c.storeAnswer(ctx, tx, s, key, storedAnswer{refusal: why}) })
+		unstored := c.Store.In(ctx, s, func(tx Tx) error { return c.storeAnswer(ctx, tx, s, key, storedAnswer{refusal: why}) })
 		if unstored == nil {
 			return none, err
 		}
@@ -101,8 +101,8 @@ func actorKey(s domain.Scope) string { return string(s.Actor().Kind) + ":" + s.A
 // replay returns the key's stored answer. CodeNotFound without a reason if there is no answer;
 // CommitStateUnknown if it cannot be read.
 func replay[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key) (answer T, err error) {
-	var found domain.LakeAnswer
-	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+	var found LakeAnswer
+	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
 		found, err = tx.LakeAnswer(ctx, actorKey(s), key.Key, c.Clock.Now().Add(-AnswerTime))
 		return err
 	})
@@ -125,13 +125,13 @@ func replay[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key) (an
 	return answer, json.Unmarshal(k.Answer, &answer)
 }
 
-func (c *Catalog) storeAnswer(ctx context.Context, tx domain.LakeModTx, s domain.Scope, key Key, k storedAnswer) error {
+func (c *Catalog) storeAnswer(ctx context.Context, tx Tx, s domain.Scope, key Key, k storedAnswer) error {
 	body, err := json.Marshal(k)
 	if err != nil {
 		return err
 	}
 	now := c.Clock.Now()
-	done, err := tx.KeepLakeAnswer(ctx, actorKey(s), domain.LakeAnswer{Key: key.Key, Hash: append([]byte{}, key.Hash...), Body: body}, now, now.Add(-AnswerTime))
+	done, err := tx.KeepLakeAnswer(ctx, actorKey(s), LakeAnswer{Key: key.Key, Hash: append([]byte{}, key.Hash...), Body: body}, now, now.Add(-AnswerTime))
 	if err == nil && !done {
 		err = errAnswered
 	}
@@ -146,13 +146,13 @@ type pointer struct {
 }
 
 // onceLoaded is once for a change that returns a table or view.
-func (c *Catalog) onceLoaded(ctx context.Context, s domain.Scope, key Key, change func(record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error)) (Loaded, error) {
+func (c *Catalog) onceLoaded(ctx context.Context, s domain.Scope, key Key, change func(record func(Tx, LakeTable) error) (Loaded, error)) (Loaded, error) {
 	if key.Key == "" {
 		return change(nil)
 	}
 	var made *Loaded
-	p, err := once(ctx, c, s, key, func(record func(domain.LakeModTx, pointer) error) (pointer, error) {
-		l, err := change(func(tx domain.LakeModTx, row domain.LakeTable) error {
+	p, err := once(ctx, c, s, key, func(record func(Tx, pointer) error) (pointer, error) {
+		l, err := change(func(tx Tx, row LakeTable) error {
 			return record(tx, pointer{row.ID, row.MetadataLocation, row.Version})
 		})
 		if err == nil {
@@ -172,8 +172,8 @@ func (c *Catalog) onceLoaded(ctx context.Context, s domain.Scope, key Key, chang
 // again returns the table or view of a stored answer, in the state of then. If that state's file is
 // gone, it returns the current state.
 func (c *Catalog) again(ctx context.Context, s domain.Scope, p pointer) (Loaded, error) {
-	var row domain.LakeTable
-	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+	var row LakeTable
+	err := c.Store.In(ctx, s, func(tx Tx) (err error) {
 		row, err = tx.LakeTable(ctx, p.Table)
 		return err
 	})
@@ -195,8 +195,8 @@ type nothing struct{}
 
 // changing runs a transaction that changes something. The actor, if it is a run or statement, must
 // not have ended, and cannot end before the commit.
-func (c *Catalog) changing(ctx context.Context, s domain.Scope, fn func(domain.LakeModTx) error) error {
-	return c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+func (c *Catalog) changing(ctx context.Context, s domain.Scope, fn func(Tx) error) error {
+	return c.Store.In(ctx, s, func(tx Tx) error {
 		if noted(s) {
 			if err := tx.HoldWriter(ctx, s.Actor()); err != nil {
 				return err
@@ -207,9 +207,9 @@ func (c *Catalog) changing(ctx context.Context, s domain.Scope, fn func(domain.L
 }
 
 // onceDone is once for a change that is one transaction and returns nothing.
-func (c *Catalog) onceDone(ctx context.Context, s domain.Scope, key Key, change func(context.Context, domain.LakeModTx) error) error {
-	_, err := once(ctx, c, s, key, func(record func(domain.LakeModTx, nothing) error) (nothing, error) {
-		return nothing{}, c.changing(ctx, s, func(tx domain.LakeModTx) error {
+func (c *Catalog) onceDone(ctx context.Context, s domain.Scope, key Key, change func(context.Context, Tx) error) error {
+	_, err := once(ctx, c, s, key, func(record func(Tx, nothing) error) (nothing, error) {
+		return nothing{}, c.changing(ctx, s, func(tx Tx) error {
 			if err := change(ctx, tx); err != nil || record == nil {
 				return err
 			}

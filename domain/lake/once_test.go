@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 )
 
@@ -61,7 +60,7 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	})
 	t.Run("drop", func(t *testing.T) {
 		answered(t, func(c *lake.Catalog) (string, error) {
-			return "", c.Drop(t.Context(), r.scope, ref("public", "u"), domain.KindTable, true, lake.Key{Key: "four", Hash: []byte("h")})
+			return "", c.Drop(t.Context(), r.scope, ref("public", "u"), lake.KindTable, true, lake.Key{Key: "four", Hash: []byte("h")})
 		})
 	})
 	require.Empty(t, r.reported)

@@ -10,7 +10,6 @@ import (
 	"github.com/apache/iceberg-go/table"
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 )
 
@@ -37,7 +36,7 @@ func TestLocationsAreWrittenInManyWays(t *testing.T) {
 			canonical := prefix + "old/" + name
 			file := canonical + "/metadata/00000-x.metadata.json"
 			r.relocated(made.Metadata, location, r.path(file))
-			_, err := r.catalog.Register(t.Context(), r.scope, "lake", "public", lake.Registration{Name: name, MetadataLocation: file}, domain.KindTable, lake.Key{})
+			_, err := r.catalog.Register(t.Context(), r.scope, "lake", "public", lake.Registration{Name: name, MetadataLocation: file}, lake.KindTable, lake.Key{})
 			require.NoError(t, err)
 			l, err := r.set(name, "a", "b")
 			require.NoError(t, err)
@@ -81,6 +80,6 @@ func TestRegisterOverAnotherKind(t *testing.T) {
 	prefix := r.files.Prefix(r.scope.Workspace())
 	file := prefix + "old/t/metadata/00000-x.metadata.json"
 	r.relocated(made.Metadata, prefix+"old/t", r.path(file))
-	_, err = r.catalog.Register(t.Context(), r.scope, "lake", "public", lake.Registration{Name: "v", MetadataLocation: file, Overwrite: true}, domain.KindTable, lake.Key{})
+	_, err = r.catalog.Register(t.Context(), r.scope, "lake", "public", lake.Registration{Name: "v", MetadataLocation: file, Overwrite: true}, lake.KindTable, lake.Key{})
 	reason(t, lake.AlreadyExists, err)
 }

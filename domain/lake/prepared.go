@@ -48,13 +48,13 @@ type prepared struct {
 func (p *prepared) isNew() bool { return p.old == state{} }
 
 // fill sets document and row from the metadata, for the next version.
-func (p *prepared) fill(row domain.LakeTable, meta table.Metadata) error {
+func (p *prepared) fill(row LakeTable, meta table.Metadata) error {
 	body, err := json.Marshal(meta)
 	return p.complete(row, meta, &document{json: body}, err)
 }
 
 // follow is fill for metadata that a request made from a document.
-func (p *prepared) follow(row domain.LakeTable, from *document, meta table.Metadata, r request) error {
+func (p *prepared) follow(row LakeTable, from *document, meta table.Metadata, r request) error {
 	if !writable(meta) {
 		return p.fill(row, meta)
 	}
@@ -67,7 +67,7 @@ func (p *prepared) follow(row domain.LakeTable, from *document, meta table.Metad
 }
 
 // complete names the document, unless err reports that building it failed.
-func (p *prepared) complete(row domain.LakeTable, meta table.Metadata, d *document, err error) error {
+func (p *prepared) complete(row LakeTable, meta table.Metadata, d *document, err error) error {
 	if err != nil {
 		return unwritable(err)
 	}
@@ -85,7 +85,7 @@ func unwritable(err error) error {
 }
 
 // name gives the document a unique file name; CodeTooLarge.
-func (p *prepared) name(row domain.LakeTable, directory string, d *document) error {
+func (p *prepared) name(row LakeTable, directory string, d *document) error {
 	if len(d.json) > maxMetadata {
 		return domain.Errorf(domain.CodeTooLarge, "The metadata of %s would have %d bytes; expire snapshots first.", row.Name, len(d.json))
 	}
@@ -103,7 +103,7 @@ func (c *Catalog) write(ctx context.Context, p *prepared) error {
 	if p.noop {
 		return nil
 	}
-	if (p.isNew() || p.moved) && p.row.Kind == domain.KindTable {
+	if (p.isNew() || p.moved) && p.row.Kind == KindTable {
 		if err := c.makeDirs(ctx, p.row.Location); err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ var errLost = errors.New("the pointer has moved")
 
 // swap makes the change in its transaction: the pointer, the lineage and the audit row. errLost if
 // another commit was first.
-func (c *Catalog) swap(ctx context.Context, tx domain.LakeModTx, s domain.Scope, p *prepared) error {
+func (c *Catalog) swap(ctx context.Context, tx Tx, s domain.Scope, p *prepared) error {
 	if p.noop {
 		return nil
 	}
@@ -153,24 +153,24 @@ func (c *Catalog) swap(ctx context.Context, tx domain.LakeModTx, s domain.Scope,
 		return err
 	}
 	if len(p.wrote) > 0 {
-		if err := c.note(ctx, tx, s, domain.LineageWritten, p.row, p.wrote...); err != nil {
+		if err := c.note(ctx, tx, s, LineageWritten, p.row, p.wrote...); err != nil {
 			return err
 		}
 	}
 	return audit(ctx, tx, s, p.action, p.row)
 }
 
-func (p *prepared) point(ctx context.Context, tx domain.LakeModTx) error {
+func (p *prepared) point(ctx context.Context, tx Tx) error {
 	if p.isNew() {
 		done, err := tx.InsertLakeTable(ctx, p.row, p.chosen)
 		switch {
 		case err != nil:
 			return err
-		case done == domain.InsertedNowhere:
+		case done == InsertedNowhere:
 			return missingSchema(p.row.Schema)
-		case done == domain.InsertedOverlaid:
+		case done == InsertedOverlaid:
 			return overlaid(p.row.Location)
-		case done != domain.InsertedNow:
+		case done != InsertedNow:
 			return exists(p.row.Name)
 		}
 		if len(p.staged) > 0 {
@@ -205,10 +205,10 @@ func overlaid(location string) error {
 
 // finish writes the file of one change, and then swaps its pointer. errLost if another commit was
 // first; the file is deleted then. record may be nil.
-func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
-	var also func(domain.LakeModTx) error
+func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, record func(Tx, LakeTable) error) (Loaded, error) {
+	var also func(Tx) error
 	if record != nil {
-		also = func(tx domain.LakeModTx) error { return record(tx, p.row) }
+		also = func(tx Tx) error { return record(tx, p.row) }
 	}
 	if err := c.finalize(ctx, s, []*prepared{p}, also); err != nil {
 		return Loaded{}, err
@@ -218,7 +218,7 @@ func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, recor
 
 // finalize makes all changes together, or none of them. It finishes even if the caller leaves. also
 // runs in the same transaction, and may be nil.
-func (c *Catalog) finalize(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.LakeModTx) error) error {
+func (c *Catalog) finalize(ctx context.Context, s domain.Scope, all []*prepared, also func(Tx) error) error {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	for i, p := range all {
@@ -245,7 +245,7 @@ func (c *Catalog) finalize(ctx context.Context, s domain.Scope, all []*prepared,
 
 // swapAll swaps the pointers. An error after ready leaves the outcome open, unless the database
 // itself refused.
-func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, also func(domain.LakeModTx) error) (ready bool, err error) {
+func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, also func(Tx) error) (ready bool, err error) {
 	if also == nil && len(all) == 1 && c.alone(s, all[0]) {
 		p := all[0]
 		row := domain.NewAudit(s, p.action, domain.OutcomeSuccess, string(p.row.Kind), string(p.row.ID), "")
@@ -255,7 +255,7 @@ func (c *Catalog) swapAll(ctx context.Context, s domain.Scope, all []*prepared, 
 		}
 		return true, err
 	}
-	err = c.changing(ctx, s, func(tx domain.LakeModTx) error {
+	err = c.changing(ctx, s, func(tx Tx) error {
 		ready = false
 		if slices.ContainsFunc(all, func(p *prepared) bool { return p.reserves() || p.isNew() && len(all) > 1 }) {
 			if err := tx.LockLocations(ctx); err != nil {
@@ -334,8 +334,8 @@ func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, c
 	p := all[i]
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	var row domain.LakeTable
-	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+	var row LakeTable
+	err := c.Store.In(ctx, s, func(tx Tx) (err error) {
 		if row, err = tx.LockLakeTable(ctx, p.row.ID); err != nil || row.MetadataLocation != p.old.location || row.DroppedAt != nil {
 			return err
 		}
@@ -361,7 +361,7 @@ func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, c
 		return unknown
 	}
 	meta, err := d.metadata()
-	if err != nil || row.Kind == domain.KindView {
+	if err != nil || row.Kind == KindView {
 		return unknown
 	}
 	for e := range meta.PreviousFiles() {

@@ -35,7 +35,7 @@ func (c *Catalog) Purge(ctx context.Context) error {
 				continue
 			}
 			failed = append(failed, fmt.Errorf("purging the table %s: %w", ref.Table, err))
-			err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error { return tx.PostponePurge(ctx, ref.Table, before) })
+			err = c.Store.In(ctx, s, func(tx Tx) error { return tx.PostponePurge(ctx, ref.Table, before) })
 			if err != nil { // it would be due again at once
 				return errors.Join(append(failed, err)...)
 			}
@@ -59,7 +59,7 @@ func (c *Catalog) purge(ctx context.Context, s domain.Scope, id domain.TableID) 
 			return err
 		}
 	}
-	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+	err = c.Store.In(ctx, s, func(tx Tx) error {
 		if err := tx.ForgetLakeTable(ctx, id); err != nil {
 			return err
 		}
@@ -74,12 +74,12 @@ func (c *Catalog) purge(ctx context.Context, s domain.Scope, id domain.TableID) 
 // removeFiles removes all files in the table's own directories: its present and former locations
 // and write.*.path directories. Files that its manifests name elsewhere stay: other tables may use
 // them.
-func (c *Catalog) removeFiles(ctx context.Context, s domain.Scope, row domain.LakeTable) error {
+func (c *Catalog) removeFiles(ctx context.Context, s domain.Scope, row LakeTable) error {
 	if collected, err := c.collected(ctx, s, row); err != nil || !collected {
 		return err
 	}
 	var directories []string
-	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+	err := c.Store.In(ctx, s, func(tx Tx) (err error) {
 		directories, err = tx.TableLocations(ctx, row.ID)
 		return err
 	})
@@ -100,8 +100,8 @@ const gcEnabled = "gc.enabled"
 
 // collected reports whether the table's properties allow removing its files. A table whose metadata
 // can never be read is collected.
-func (c *Catalog) collected(ctx context.Context, s domain.Scope, row domain.LakeTable) (bool, error) {
-	if row.Kind == domain.KindView {
+func (c *Catalog) collected(ctx context.Context, s domain.Scope, row LakeTable) (bool, error) {
+	if row.Kind == KindView {
 		return true, nil
 	}
 	t, err := c.openRow(ctx, s, row)

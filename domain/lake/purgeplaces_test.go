@@ -32,7 +32,7 @@ func (r *rig) move(name, location string) error {
 
 func (r *rig) drop(name string) {
 	r.t.Helper()
-	require.NoError(r.t, r.catalog.Drop(r.t.Context(), r.scope, ref("public", name), domain.KindTable, true, lake.Key{}))
+	require.NoError(r.t, r.catalog.Drop(r.t.Context(), r.scope, ref("public", name), lake.KindTable, true, lake.Key{}))
 }
 
 func (r *rig) prefix() string { return r.files.Prefix(r.scope.Workspace()) }
@@ -95,7 +95,7 @@ func TestPurgeLeavesSharedFiles(t *testing.T) {
 	}
 	gone := r.load("public", "dropped").Table
 	r.drop("dropped")
-	r.clock.move(domain.UndropTime + 2*time.Hour)
+	r.clock.move(lake.UndropTime + 2*time.Hour)
 	require.NoError(t, r.catalog.Purge(ctx))
 	require.NoDirExists(t, r.path(gone.Location))
 	require.FileExists(t, raw)
@@ -120,7 +120,7 @@ func TestPurgeLeavesWhatPropertiesReserve(t *testing.T) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []int64{1, 2}, r.client("two").ids(t))
 	r.drop("two")
-	r.clock.move(domain.UndropTime + 2*time.Hour)
+	r.clock.move(lake.UndropTime + 2*time.Hour)
 	require.NoError(t, r.catalog.Purge(ctx))
 	require.ElementsMatch(t, []int64{1, 2}, r.client("one").ids(t))
 }
@@ -146,7 +146,7 @@ func TestPurgeOfAMovedTable(t *testing.T) {
 	}
 	require.ElementsMatch(t, []int64{1, 2, 3}, r.client("t").ids(t))
 	r.drop("t")
-	r.clock.move(domain.UndropTime + 2*time.Hour)
+	r.clock.move(lake.UndropTime + 2*time.Hour)
 	require.NoError(t, r.catalog.Purge(ctx))
 	require.Empty(t, r.onDisk())
 	require.NoDirExists(t, r.path(made.Table.Location))
@@ -162,7 +162,7 @@ func TestFilesWithoutGC(t *testing.T) {
 	r.client("t").append(t, 1)
 	before := r.onDisk()
 	r.drop("t")
-	r.clock.move(domain.UndropTime + 2*time.Hour)
+	r.clock.move(lake.UndropTime + 2*time.Hour)
 	require.NoError(t, r.catalog.Purge(t.Context()))
 	require.ElementsMatch(t, before, r.onDisk())
 	_, err = r.catalog.TableByID(t.Context(), r.scope, made.Table.ID)
@@ -216,7 +216,7 @@ func TestPurgeWaitsForTheStorage(t *testing.T) {
 			require.True(t, slices.ContainsFunc(before, func(name string) bool { return strings.Contains(name, kind) }), "%v", before)
 			storage := &flaky{r.files, func(uri string) bool { return strings.Contains(uri, kind) }}
 			catalog := r.another(storage)
-			r.clock.move(domain.UndropTime + 2*time.Hour)
+			r.clock.move(lake.UndropTime + 2*time.Hour)
 			require.ErrorIs(t, catalog.Purge(ctx), errAbsent)
 			left := r.onDisk()
 			require.Subset(t, before, left)
@@ -259,7 +259,7 @@ func TestPurgeGoesOn(t *testing.T) {
 	}
 	r.clock.move(time.Minute)
 	r.drop("odd")
-	r.clock.move(domain.UndropTime + 2*time.Hour)
+	r.clock.move(lake.UndropTime + 2*time.Hour)
 	catalog := r.another(&flaky{r.files, func(uri string) bool { return stuck[uri] }})
 	require.ErrorIs(t, catalog.Purge(ctx), errAbsent)
 	require.NoDirExists(t, r.path(location))

@@ -20,12 +20,12 @@ type Registration struct {
 // location: that table is not purged, and can no longer be restored. NoSuchWarehouse,
 // NoSuchNamespace, NoSuchFile, AlreadyExists; CodeConflict if a purge is already removing the
 // files; CodeInvalid for metadata that cannot be read or leads out of the workspace's storage.
-func (c *Catalog) Register(ctx context.Context, s domain.Scope, database, schema string, n Registration, kind domain.TableKind, key Key) (Loaded, error) {
+func (c *Catalog) Register(ctx context.Context, s domain.Scope, database, schema string, n Registration, kind TableKind, key Key) (Loaded, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
 	ch := Change{Ref: Ref{database, schema, n.Name}}
-	return c.onceLoaded(ctx, s, key, func(record func(domain.LakeModTx, domain.LakeTable) error) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(Tx, LakeTable) error) (Loaded, error) {
 		return retried(ctx, c, s, []Change{ch}, func([]*tableLock) (Loaded, error) {
 			p, err := c.registration(ctx, s, ch.Ref, n, kind)
 			if err != nil {
@@ -36,7 +36,7 @@ func (c *Catalog) Register(ctx context.Context, s domain.Scope, database, schema
 	})
 }
 
-func (c *Catalog) registration(ctx context.Context, s domain.Scope, r Ref, n Registration, kind domain.TableKind) (*prepared, error) {
+func (c *Catalog) registration(ctx context.Context, s domain.Scope, r Ref, n Registration, kind TableKind) (*prepared, error) {
 	f := c.fence(s)
 	file, err := f.canonical("metadata-location", n.MetadataLocation)
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *Catalog) registration(ctx context.Context, s domain.Scope, r Ref, n Reg
 }
 
 // registerTarget returns a new target, or that of the table or view to overwrite.
-func (c *Catalog) registerTarget(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, overwrite bool) (*prepared, error) {
+func (c *Catalog) registerTarget(ctx context.Context, s domain.Scope, r Ref, kind TableKind, overwrite bool) (*prepared, error) {
 	at, err := c.newTarget(ctx, s, r, kind, "")
 	if ReasonOf(err) != AlreadyExists || !overwrite {
 		return &prepared{target: at}, err
@@ -87,8 +87,8 @@ func (c *Catalog) registerTarget(ctx context.Context, s domain.Scope, r Ref, kin
 
 // overwritten returns the table or view with the name. AlreadyExists if it has the other kind;
 // errLost if it is gone.
-func (c *Catalog) overwritten(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
-	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+func (c *Catalog) overwritten(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row LakeTable, err error) {
+	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
 		row, err = tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
 		return err
 	})
@@ -102,9 +102,9 @@ func (c *Catalog) overwritten(ctx context.Context, s domain.Scope, r Ref, kind d
 }
 
 // describe reads the metadata into the row, and returns its location.
-func (p *prepared) describe(kind domain.TableKind) (location string, err error) {
+func (p *prepared) describe(kind TableKind) (location string, err error) {
 	err = invalid("metadata-location", func() error {
-		if kind == domain.KindView {
+		if kind == KindView {
 			location, err = p.describeView()
 		} else {
 			location, err = p.describeTable()
@@ -143,7 +143,7 @@ func (p *prepared) describeView() (location string, err error) {
 // added returns all snapshots of a registered table, oldest first.
 func (p *prepared) added() (all []addedSnapshot) {
 	meta, err := p.doc.metadata()
-	if err != nil || p.row.Kind == domain.KindView {
+	if err != nil || p.row.Kind == KindView {
 		return nil
 	}
 	for _, s := range meta.Snapshots() {
@@ -154,7 +154,7 @@ func (p *prepared) added() (all []addedSnapshot) {
 
 // properties returns the properties of a table's metadata; nil for a view.
 func (p *prepared) properties() map[string]string {
-	if p.row.Kind == domain.KindView {
+	if p.row.Kind == KindView {
 		return nil
 	}
 	meta, err := p.doc.metadata()
@@ -167,7 +167,7 @@ func (p *prepared) properties() map[string]string {
 // adopt takes over the directories of a dropped table. CodeConflict once its purge may have begun:
 // files may be gone.
 func (c *Catalog) adopt(ctx context.Context, s domain.Scope, p *prepared) error {
-	return c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+	return c.Store.In(ctx, s, func(tx Tx) error {
 		there, err := tx.TableAt(ctx, p.row.Location)
 		switch {
 		case domain.IsCode(err, domain.CodeNotFound):

@@ -7,12 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 )
 
 func (r *rig) register(name, file string) (lake.Loaded, error) {
-	return r.catalog.Register(r.t.Context(), r.scope, "lake", "public", lake.Registration{Name: name, MetadataLocation: file}, domain.KindTable, lake.Key{})
+	return r.catalog.Register(r.t.Context(), r.scope, "lake", "public", lake.Registration{Name: name, MetadataLocation: file}, lake.KindTable, lake.Key{})
 }
 
 // TestRegisterReadsTheFile: a rewritten metadata file is registered with its present content, on
@@ -32,7 +31,7 @@ func TestRegisterReadsTheFile(t *testing.T) {
 	others := []*lake.Catalog{r.catalog, r.another(r.files)}
 	loaded := func(want string) (tag string) {
 		for _, c := range others {
-			l, err := c.Load(ctx, r.scope, ref("public", "t"), domain.KindTable, lake.LoadOptions{Unchanged: func(at string) bool { tag = at; return false }})
+			l, err := c.Load(ctx, r.scope, ref("public", "t"), lake.KindTable, lake.LoadOptions{Unchanged: func(at string) bool { tag = at; return false }})
 			require.NoError(t, err)
 			require.Contains(t, string(l.Metadata), want)
 		}
@@ -49,7 +48,7 @@ func TestRegisterReadsTheFile(t *testing.T) {
 	require.Contains(t, string(l.Metadata), "second")
 	require.NotEqual(t, before, loaded("second"))
 	write("third")
-	l, err = r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "t", MetadataLocation: file, Overwrite: true}, domain.KindTable, lake.Key{})
+	l, err = r.catalog.Register(ctx, r.scope, "lake", "public", lake.Registration{Name: "t", MetadataLocation: file, Overwrite: true}, lake.KindTable, lake.Key{})
 	require.NoError(t, err)
 	require.Contains(t, string(l.Metadata), "third")
 	loaded("third")

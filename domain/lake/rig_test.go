@@ -21,6 +21,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 	"github.com/millpond/millpond/store/storetest"
@@ -54,9 +55,9 @@ type rig struct {
 	dir       string
 	clock     *clock
 	catalog   *lake.Catalog
-	databases *domain.Databases
+	databases *lake.Databases
 	scope     domain.Scope
-	db        domain.Database
+	db        lake.Database
 	reported  []error
 	sql       *sql.DB
 }
@@ -75,7 +76,7 @@ func newRig(t testing.TB) *rig {
 	r.sql, err = sql.Open("postgres", dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.sql.Close() })
-	r.databases = &domain.Databases{Store: store.For[domain.LakeModTx](s), Clock: r.clock}
+	r.databases = &lake.Databases{Store: store.For[lake.Tx](s), Clock: r.clock}
 	r.catalog = r.another(files)
 	r.scope = r.workspace("acme")
 	r.db, err = r.databases.Find(t.Context(), r.scope, "lake")
@@ -86,7 +87,7 @@ func newRig(t testing.TB) *rig {
 // another is the catalog of another replica, with the given files.
 func (r *rig) another(files lake.Files) *lake.Catalog {
 	var mu sync.Mutex
-	return lake.New(lake.Options{Store: store.For[domain.LakeModTx](r.store), Quick: r.store, System: r.store.System(), Files: files, Clock: r.clock, Report: func(err error) {
+	return lake.New(lake.Options{Store: store.For[lake.Tx](r.store), Quick: r.store, System: r.store.System(), Files: files, Clock: r.clock, Report: func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		r.reported = append(r.reported, err)
@@ -95,7 +96,7 @@ func (r *rig) another(files lake.Files) *lake.Catalog {
 
 func (r *rig) workspace(name string) domain.Scope {
 	r.t.Helper()
-	instance := &domain.Instance{Store: r.store.System(), Clock: r.clock}
+	instance := &setup.Instance{Store: r.store.System(), Clock: r.clock}
 	ws, _, _, err := instance.CreateWorkspace(r.t.Context(), name)
 	require.NoError(r.t, err)
 	return domain.NewScope(ws.ID, domain.Actor{Kind: domain.ActorUser, ID: "usr_1", Name: "ann@example.com"}, domain.RoleAdmin)
@@ -124,7 +125,7 @@ func (r *rig) create(schema, name string) lake.Loaded {
 
 func (r *rig) load(schema, name string) lake.Loaded {
 	r.t.Helper()
-	l, err := r.catalog.Load(r.t.Context(), r.scope, ref(schema, name), domain.KindTable, lake.LoadOptions{})
+	l, err := r.catalog.Load(r.t.Context(), r.scope, ref(schema, name), lake.KindTable, lake.LoadOptions{})
 	require.NoError(r.t, err)
 	return l
 }
@@ -151,7 +152,7 @@ type client struct {
 
 // LoadTable implements table.CatalogIO.
 func (c client) LoadTable(ctx context.Context, _ table.Identifier) (*table.Table, error) {
-	l, err := c.catalog.Load(ctx, c.scope, c.ref, domain.KindTable, lake.LoadOptions{})
+	l, err := c.catalog.Load(ctx, c.scope, c.ref, lake.KindTable, lake.LoadOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (c *Catalog) Sample(ctx context.Context, s domain.Scope, id domain.TableID,
 	if err != nil {
 		return Rows{}, err
 	}
-	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error { return c.note(ctx, tx, s, domain.LineageRead, t.row) })
+	err = c.Store.In(ctx, s, func(tx Tx) error { return c.note(ctx, tx, s, LineageRead, t.row) })
 	if err != nil {
 		return Rows{}, err
 	}

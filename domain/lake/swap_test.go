@@ -33,12 +33,12 @@ func (d *direct) In(ctx context.Context, s domain.Scope, fn func(*store.Tx) erro
 	return d.Store.In(ctx, s, fn)
 }
 
-func (d *direct) FindLakeTable(ctx context.Context, s domain.Scope, database, schema, name string) (domain.LakeTable, error) {
+func (d *direct) FindLakeTable(ctx context.Context, s domain.Scope, database, schema, name string) (lake.LakeTable, error) {
 	d.finds.Add(1)
 	return d.Store.FindLakeTable(ctx, s, database, schema, name)
 }
 
-func (d *direct) SwapLakeTable(ctx context.Context, s domain.Scope, t domain.LakeTable, old string, e domain.AuditEvent) (bool, error) {
+func (d *direct) SwapLakeTable(ctx context.Context, s domain.Scope, t lake.LakeTable, old string, e domain.AuditEvent) (bool, error) {
 	d.swaps.Add(1)
 	if d.late.Load() {
 		d.swap = func(ctx context.Context) (bool, error) { return d.Store.SwapLakeTable(ctx, s, t, old, e) }
@@ -53,7 +53,7 @@ func (d *direct) SwapLakeTable(ctx context.Context, s domain.Scope, t domain.Lak
 
 func (r *rig) direct() (*direct, *lake.Catalog) {
 	d := &direct{Store: r.store}
-	return d, lake.New(lake.Options{Store: store.For[domain.LakeModTx](d), Quick: d, System: r.store.System(), Files: r.files, Clock: r.clock})
+	return d, lake.New(lake.Options{Store: store.For[lake.Tx](d), Quick: d, System: r.store.System(), Files: r.files, Clock: r.clock})
 }
 
 func setting(t *testing.T, name, key, value string) lake.Change {
@@ -96,12 +96,12 @@ func TestSwapThatComesTooLate(t *testing.T) {
 }
 
 // torn is a store that commits transactions with a swap, and then returns an unknown error.
-type torn struct{ domain.Store[domain.LakeModTx] }
+type torn struct{ domain.Store[lake.Tx] }
 
-func (s torn) In(ctx context.Context, scope domain.Scope, fn func(domain.LakeModTx) error) error {
+func (s torn) In(ctx context.Context, scope domain.Scope, fn func(lake.Tx) error) error {
 	w := new(watched)
-	err := s.Store.In(ctx, scope, func(tx domain.LakeModTx) error {
-		w.LakeModTx, w.wrote = tx, false
+	err := s.Store.In(ctx, scope, func(tx lake.Tx) error {
+		w.Tx, w.wrote = tx, false
 		return fn(w)
 	})
 	if err == nil && w.wrote {
@@ -114,7 +114,7 @@ func (s torn) In(ctx context.Context, scope domain.Scope, fn func(domain.LakeMod
 func TestUnknownErrorAtCommit(t *testing.T) {
 	r := newRig(t)
 	r.create("public", "t")
-	c := lake.New(lake.Options{Store: torn{store.For[domain.LakeModTx](r.store)}, System: r.store.System(), Files: r.files, Clock: r.clock})
+	c := lake.New(lake.Options{Store: torn{store.For[lake.Tx](r.store)}, System: r.store.System(), Files: r.files, Clock: r.clock})
 	l, err := c.Commit(t.Context(), r.scope, setting(t, "t", "a", "1"), lake.Key{})
 	require.NoError(t, err)
 	require.Equal(t, l.MetadataLocation, r.load("public", "t").MetadataLocation)
@@ -165,7 +165,7 @@ func TestLocksKnowTheTable(t *testing.T) {
 	r.create("public", "t")
 	d := &direct{Store: r.store}
 	h := &blocked{Files: r.files, writing: make(chan struct{}), free: make(chan struct{})}
-	c := lake.New(lake.Options{Store: store.For[domain.LakeModTx](d), Quick: d, System: r.store.System(), Files: h, Clock: r.clock})
+	c := lake.New(lake.Options{Store: store.For[lake.Tx](d), Quick: d, System: r.store.System(), Files: h, Clock: r.clock})
 	var group sync.WaitGroup
 	commit := func(key string) {
 		group.Go(func() {
@@ -194,32 +194,32 @@ func TestLocksKnowTheTable(t *testing.T) {
 
 // ordered records the order in which locks are taken.
 type ordered struct {
-	domain.Store[domain.LakeModTx]
+	domain.Store[lake.Tx]
 	steps []string
 }
 
-func (o *ordered) In(ctx context.Context, s domain.Scope, fn func(domain.LakeModTx) error) error {
-	return o.Store.In(ctx, s, func(tx domain.LakeModTx) error { return fn(orderedTx{tx, o}) })
+func (o *ordered) In(ctx context.Context, s domain.Scope, fn func(lake.Tx) error) error {
+	return o.Store.In(ctx, s, func(tx lake.Tx) error { return fn(orderedTx{tx, o}) })
 }
 
 type orderedTx struct {
-	domain.LakeModTx
+	lake.Tx
 	of *ordered
 }
 
 func (t orderedTx) LockLocations(ctx context.Context) error {
 	t.of.steps = append(t.of.steps, "locations")
-	return t.LakeModTx.LockLocations(ctx)
+	return t.Tx.LockLocations(ctx)
 }
 
-func (t orderedTx) SwapLakeTable(ctx context.Context, l domain.LakeTable, old string) (bool, error) {
+func (t orderedTx) SwapLakeTable(ctx context.Context, l lake.LakeTable, old string) (bool, error) {
 	t.of.steps = append(t.of.steps, "swap")
-	return t.LakeModTx.SwapLakeTable(ctx, l, old)
+	return t.Tx.SwapLakeTable(ctx, l, old)
 }
 
-func (t orderedTx) InsertLakeTable(ctx context.Context, l domain.LakeTable, chosen bool) (domain.Inserted, error) {
+func (t orderedTx) InsertLakeTable(ctx context.Context, l lake.LakeTable, chosen bool) (lake.Inserted, error) {
 	t.of.steps = append(t.of.steps, "insert")
-	return t.LakeModTx.InsertLakeTable(ctx, l, chosen)
+	return t.Tx.InsertLakeTable(ctx, l, chosen)
 }
 
 // TestPlacesAreLockedFirst: creating or moving a table locks the locations before any row, which
@@ -229,7 +229,7 @@ func TestPlacesAreLockedFirst(t *testing.T) {
 	r.create("public", "a")
 	staged, err := r.catalog.Create(t.Context(), r.scope, "lake", "public", lake.NewTable{Name: "t", Schema: json.RawMessage(twoColumns), Stage: true}, lake.Key{})
 	require.NoError(t, err)
-	o := &ordered{Store: store.For[domain.LakeModTx](r.store)}
+	o := &ordered{Store: store.For[lake.Tx](r.store)}
 	c := lake.New(lake.Options{Store: o, System: r.store.System(), Files: r.files, Clock: r.clock})
 	require.NoError(t, c.CommitAll(t.Context(), r.scope, "lake", []lake.Change{setting(t, "a", "k", "v"), stagedCommit(t, staged)}, lake.Key{}))
 	require.Equal(t, "locations", o.steps[0])
@@ -243,39 +243,39 @@ func TestPlacesAreLockedFirst(t *testing.T) {
 
 // slow is a store whose naming transaction waits first.
 type slow struct {
-	domain.Store[domain.LakeModTx]
+	domain.Store[lake.Tx]
 	before func()
 }
 
-func (s slow) In(ctx context.Context, scope domain.Scope, fn func(domain.LakeModTx) error) error {
-	return s.Store.In(ctx, scope, func(tx domain.LakeModTx) error { return fn(slowTx{tx, s.before}) })
+func (s slow) In(ctx context.Context, scope domain.Scope, fn func(lake.Tx) error) error {
+	return s.Store.In(ctx, scope, func(tx lake.Tx) error { return fn(slowTx{tx, s.before}) })
 }
 
 type slowTx struct {
-	domain.LakeModTx
+	lake.Tx
 	before func()
 }
 
-func (t slowTx) RenameLakeTable(ctx context.Context, id domain.TableID, database domain.DatabaseID, schema, name string) (domain.Inserted, error) {
+func (t slowTx) RenameLakeTable(ctx context.Context, id domain.TableID, database domain.DatabaseID, schema, name string) (lake.Inserted, error) {
 	t.before()
-	return t.LakeModTx.RenameLakeTable(ctx, id, database, schema, name)
+	return t.Tx.RenameLakeTable(ctx, id, database, schema, name)
 }
 
-func (t slowTx) UndropLakeTable(ctx context.Context, id domain.TableID) (domain.Inserted, error) {
+func (t slowTx) UndropLakeTable(ctx context.Context, id domain.TableID) (lake.Inserted, error) {
 	t.before()
-	return t.LakeModTx.UndropLakeTable(ctx, id)
+	return t.Tx.UndropLakeTable(ctx, id)
 }
 
 // TestNameIsTakenMeanwhile by a transaction that ends only after the name was looked up.
 func TestNameIsTakenMeanwhile(t *testing.T) {
 	r := newRig(t)
 	id := r.create("public", "u").Table.ID
-	require.NoError(t, r.catalog.Drop(t.Context(), r.scope, ref("public", "u"), domain.KindTable, false, lake.Key{}))
+	require.NoError(t, r.catalog.Drop(t.Context(), r.scope, ref("public", "u"), lake.KindTable, false, lake.Key{}))
 	r.create("public", "t")
 	other := r.create("public", "x").Table
 	for what, rename := range map[string]func(*lake.Catalog) error{
 		"rename": func(c *lake.Catalog) error {
-			return c.Rename(t.Context(), r.scope, domain.KindTable, ref("public", "t"), ref("public", "u"), lake.Key{})
+			return c.Rename(t.Context(), r.scope, lake.KindTable, ref("public", "t"), ref("public", "u"), lake.Key{})
 		},
 		"undrop": func(c *lake.Catalog) error {
 			_, err := c.Undrop(t.Context(), r.scope, id)
@@ -285,7 +285,7 @@ func TestNameIsTakenMeanwhile(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			taken, late := make(chan struct{}), make(chan error, 1)
 			var group sync.WaitGroup
-			c := lake.New(lake.Options{Store: slow{store.For[domain.LakeModTx](r.store), func() { close(taken); <-late }}, System: r.store.System(), Files: r.files, Clock: r.clock})
+			c := lake.New(lake.Options{Store: slow{store.For[lake.Tx](r.store), func() { close(taken); <-late }}, System: r.store.System(), Files: r.files, Clock: r.clock})
 			failed := make(chan error, 1)
 			group.Go(func() { failed <- rename(c) })
 			<-taken
@@ -297,7 +297,7 @@ func TestNameIsTakenMeanwhile(t *testing.T) {
 			}))
 			group.Wait()
 			reason(t, lake.AlreadyExists, <-failed)
-			require.NoError(t, r.catalog.Rename(t.Context(), r.scope, domain.KindTable, ref("public", "u"), ref("public", "x"), lake.Key{}))
+			require.NoError(t, r.catalog.Rename(t.Context(), r.scope, lake.KindTable, ref("public", "u"), ref("public", "x"), lake.Key{}))
 		})
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-func missingTable(kind domain.TableKind, r Ref) error {
+func missingTable(kind TableKind, r Ref) error {
 	reason := NoSuchTable
-	if kind == domain.KindView {
+	if kind == KindView {
 		reason = NoSuchView
 	}
 	return failed(reason, "There is no %s %q in the schema %q.", kind, r.Name, r.Schema)
@@ -30,7 +30,7 @@ func orTaken(err error, name string) error {
 }
 
 // find returns the live table or view with the name, ignoring case.
-func find(ctx context.Context, tx domain.LakeModTx, r Ref, kind domain.TableKind) (domain.LakeTable, error) {
+func find(ctx context.Context, tx Tx, r Ref, kind TableKind) (LakeTable, error) {
 	row, err := tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
 	if err == nil && row.Kind == kind {
 		return row, nil
@@ -39,21 +39,21 @@ func find(ctx context.Context, tx domain.LakeModTx, r Ref, kind domain.TableKind
 		return row, err
 	}
 	if _, err := warehouse(ctx, tx, r.Database); err != nil {
-		return domain.LakeTable{}, err
+		return LakeTable{}, err
 	}
-	return domain.LakeTable{}, missingTable(kind, r)
+	return LakeTable{}, missingTable(kind, r)
 }
 
 // row returns the live table or view with the name. It is one round trip if the store is quick and
 // the table exists.
-func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
+func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row LakeTable, err error) {
 	if c.Quick != nil {
 		row, err = c.Quick.FindLakeTable(ctx, s, r.Database, r.Schema, r.Name)
 		if err == nil && row.Kind == kind || err != nil && !domain.IsCode(err, domain.CodeNotFound) {
 			return row, err
 		}
 	}
-	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
 		row, err = find(ctx, tx, r, kind)
 		return err
 	})
@@ -63,8 +63,8 @@ func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind domain.Ta
 // Names returns the names of the tables or views in the schema, after the given name. It returns at
 // most limit names; 0 means all. next is where to continue, empty at the end. NoSuchWarehouse,
 // NoSuchNamespace.
-func (c *Catalog) Names(ctx context.Context, s domain.Scope, database, schema string, kind domain.TableKind, after string, limit int) (names []string, next string, err error) {
-	err = c.read(ctx, s, func(tx domain.LakeModTx) error {
+func (c *Catalog) Names(ctx context.Context, s domain.Scope, database, schema string, kind TableKind, after string, limit int) (names []string, next string, err error) {
+	err = c.read(ctx, s, func(tx Tx) error {
 		d, err := warehouse(ctx, tx, database)
 		if err != nil {
 			return err
@@ -80,14 +80,14 @@ func (c *Catalog) Names(ctx context.Context, s domain.Scope, database, schema st
 }
 
 // Tables lists tables and views, oldest first. It reads only their rows.
-func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f domain.TableFilter, p domain.Page) (domain.List[domain.LakeTable], error) {
+func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f TableFilter, p domain.Page) (domain.List[LakeTable], error) {
 	const list = "tables"
 	after, limit, err := p.After(domain.ListName(list, f))
 	if err != nil {
-		return domain.List[domain.LakeTable]{}, err
+		return domain.List[LakeTable]{}, err
 	}
-	var found []domain.LakeTable
-	err = c.read(ctx, s, func(tx domain.LakeModTx) (err error) {
+	var found []LakeTable
+	err = c.read(ctx, s, func(tx Tx) (err error) {
 		if f.Database != "" {
 			if _, err := tx.Database(ctx, f.Database); err != nil {
 				return err
@@ -96,21 +96,21 @@ func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f domain.TableFilt
 		found, err = tx.LakeTables(ctx, f, domain.TableID(after), limit+1)
 		return err
 	})
-	return domain.PageOf(domain.ListName(list, f), found, limit, func(t domain.LakeTable) string { return string(t.ID) }), err
+	return domain.PageOf(domain.ListName(list, f), found, limit, func(t LakeTable) string { return string(t.ID) }), err
 }
 
 // Table returns the row of a live table or view, in one query; NoSuchWarehouse, NoSuchTable,
 // NoSuchView.
-func (c *Catalog) Table(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (domain.LakeTable, error) {
+func (c *Catalog) Table(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (LakeTable, error) {
 	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
-		return domain.LakeTable{}, err
+		return LakeTable{}, err
 	}
 	return c.row(ctx, s, r, kind)
 }
 
 // TableByID returns the row of a table or view, live or dropped; CodeNotFound.
-func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.TableID) (row domain.LakeTable, err error) {
-	err = c.read(ctx, s, func(tx domain.LakeModTx) (err error) {
+func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.TableID) (row LakeTable, err error) {
+	err = c.read(ctx, s, func(tx Tx) (err error) {
 		row, err = tx.LakeTable(ctx, id)
 		return err
 	})
@@ -118,8 +118,8 @@ func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.Table
 }
 
 // TablesByID returns the rows of the tables and views that exist in the workspace.
-func (c *Catalog) TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) (found []domain.LakeTable, err error) {
-	err = c.read(ctx, s, func(tx domain.LakeModTx) (err error) {
+func (c *Catalog) TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) (found []LakeTable, err error) {
+	err = c.read(ctx, s, func(tx Tx) (err error) {
 		found, err = tx.LakeTablesByID(ctx, ids)
 		return err
 	})
@@ -129,7 +129,7 @@ func (c *Catalog) TablesByID(ctx context.Context, s domain.Scope, ids []domain.T
 // Load returns the table or view with its metadata; NoSuchWarehouse, NoSuchTable, NoSuchView,
 // NoSuchFile. It takes one query, and one file unless that is cached. A run or statement is
 // recorded as reader, with one more statement.
-func (c *Catalog) Load(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, o LoadOptions) (Loaded, error) {
+func (c *Catalog) Load(ctx context.Context, s domain.Scope, r Ref, kind TableKind, o LoadOptions) (Loaded, error) {
 	row, err := c.opening(ctx, s, r, kind)
 	if err != nil {
 		return Loaded{}, err
@@ -145,14 +145,14 @@ func (c *Catalog) Load(ctx context.Context, s domain.Scope, r Ref, kind domain.T
 		return Loaded{}, err
 	}
 	l.Metadata = d.json
-	if o.RefsOnly && kind == domain.KindTable {
+	if o.RefsOnly && kind == KindTable {
 		l.Metadata, err = d.refsOnly()
 	}
 	return l, err
 }
 
 // opening returns the row to load, and records lineage for runs and statements.
-func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind) (row domain.LakeTable, err error) {
+func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row LakeTable, err error) {
 	if !noted(s) {
 		return c.Table(ctx, s, r, kind)
 	}
@@ -165,11 +165,11 @@ func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind domai
 			return row, err
 		}
 	}
-	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+	err = c.Store.In(ctx, s, func(tx Tx) error {
 		if row, err = find(ctx, tx, r, kind); err != nil {
 			return err
 		}
-		return c.note(ctx, tx, s, domain.LineageRead, row)
+		return c.note(ctx, tx, s, LineageRead, row)
 	})
 	return row, err
 }
@@ -183,7 +183,7 @@ func noted(s domain.Scope) bool {
 
 // note records that a run or statement read or wrote the table: its current snapshot, or the given
 // ones. A snapshot of 0 means that there is no snapshot.
-func (c *Catalog) note(ctx context.Context, tx domain.LakeModTx, s domain.Scope, d domain.LineageDirection, row domain.LakeTable, snapshots ...int64) error {
+func (c *Catalog) note(ctx context.Context, tx Tx, s domain.Scope, d LineageDirection, row LakeTable, snapshots ...int64) error {
 	if !noted(s) {
 		return nil
 	}
@@ -193,9 +193,9 @@ func (c *Catalog) note(ctx context.Context, tx domain.LakeModTx, s domain.Scope,
 			snapshots[0] = row.Snapshot.ID
 		}
 	}
-	entries := make([]domain.LineageEntry, len(snapshots))
+	entries := make([]LineageEntry, len(snapshots))
 	for i, snapshot := range snapshots {
-		entries[i] = domain.LineageEntry{
+		entries[i] = LineageEntry{
 			At: c.Clock.Now(), Actor: s.Actor(), Direction: d, TableID: row.ID, Database: row.Database, Schema: row.Schema, Name: row.Name, SnapshotID: snapshot,
 		}
 	}
@@ -203,39 +203,39 @@ func (c *Catalog) note(ctx context.Context, tx domain.LakeModTx, s domain.Scope,
 }
 
 // action returns the action for the kind: views have their own.
-func action(kind domain.TableKind, table, view domain.Action) domain.Action {
-	if kind == domain.KindView {
+func action(kind TableKind, table, view domain.Action) domain.Action {
+	if kind == KindView {
 		return view
 	}
 	return table
 }
 
-func audit(ctx context.Context, tx domain.LakeModTx, s domain.Scope, a domain.Action, row domain.LakeTable) error {
+func audit(ctx context.Context, tx Tx, s domain.Scope, a domain.Action, row LakeTable) error {
 	return domain.Audited(ctx, tx, s, a, string(row.Kind), row.ID)
 }
 
-// Drop drops a table or view. It can be restored for domain.UndropTime. With purge its files are
+// Drop drops a table or view. It can be restored for lake.UndropTime. With purge its files are
 // removed after that. Without, the table is detached: its files stay until it is purged or
 // registered. A view's files are always removed, and those of a registered table never.
 // NoSuchWarehouse, NoSuchTable, NoSuchView.
-func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind domain.TableKind, purge bool, key Key) error {
+func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind TableKind, purge bool, key Key) error {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return err
 	}
-	return c.onceDone(ctx, s, key, func(ctx context.Context, tx domain.LakeModTx) error {
+	return c.onceDone(ctx, s, key, func(ctx context.Context, tx Tx) error {
 		row, err := find(ctx, tx, r, kind)
 		if err != nil {
 			return err
 		}
 		now := c.Clock.Now()
-		dropped, err := tx.DropLakeTable(ctx, row.ID, now, now.Add(domain.UndropTime), (purge || kind == domain.KindView) && !row.Registered)
+		dropped, err := tx.DropLakeTable(ctx, row.ID, now, now.Add(UndropTime), (purge || kind == KindView) && !row.Registered)
 		if err != nil {
 			return err
 		}
 		if !dropped {
 			return missingTable(kind, r)
 		}
-		if err := c.note(ctx, tx, s, domain.LineageWritten, row, 0); err != nil {
+		if err := c.note(ctx, tx, s, LineageWritten, row, 0); err != nil {
 			return err
 		}
 		return audit(ctx, tx, s, action(kind, domain.TableDrop, domain.ViewDrop), row)
@@ -245,11 +245,11 @@ func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind domain.T
 // Undrop restores a dropped table or view with its former name, in the schema that now has its
 // schema's name. CodeNotFound if it is purged; CodeConflict if it is live, or its restore time is
 // over; NoSuchNamespace, AlreadyExists.
-func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID) (row domain.LakeTable, err error) {
+func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID) (row LakeTable, err error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return row, err
 	}
-	err = c.changing(ctx, s, func(tx domain.LakeModTx) (err error) {
+	err = c.changing(ctx, s, func(tx Tx) (err error) {
 		if row, err = tx.LockLakeTable(ctx, id); err != nil {
 			return err
 		}
@@ -263,9 +263,9 @@ func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID)
 		switch {
 		case err != nil:
 			return err
-		case done == domain.InsertedNowhere:
+		case done == InsertedNowhere:
 			return failed(NoSuchNamespace, "The schema %q of the %s is gone; make it again first.", row.Schema, row.Kind)
-		case done != domain.InsertedNow:
+		case done != InsertedNow:
 			return exists(row.Name)
 		}
 		if err := audit(ctx, tx, s, action(row.Kind, domain.TableUndrop, domain.ViewUndrop), row); err != nil {
@@ -279,11 +279,11 @@ func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID)
 
 // PurgeDropped schedules the removal of a detached table's files, once it can no longer be
 // restored. CodeNotFound; CodeConflict for a table that is not detached.
-func (c *Catalog) PurgeDropped(ctx context.Context, s domain.Scope, id domain.TableID) (row domain.LakeTable, err error) {
+func (c *Catalog) PurgeDropped(ctx context.Context, s domain.Scope, id domain.TableID) (row LakeTable, err error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return row, err
 	}
-	err = c.changing(ctx, s, func(tx domain.LakeModTx) (err error) {
+	err = c.changing(ctx, s, func(tx Tx) (err error) {
 		if row, err = tx.LockLakeTable(ctx, id); err != nil {
 			return err
 		}
@@ -310,12 +310,12 @@ func (c *Catalog) PurgeDropped(ctx context.Context, s domain.Scope, id domain.Ta
 // Rename gives a table or view another name, or another schema in the same workspace. Its files
 // stay where they are. NoSuchWarehouse, NoSuchTable, NoSuchView, NoSuchNamespace for the new
 // schema, AlreadyExists.
-func (c *Catalog) Rename(ctx context.Context, s domain.Scope, kind domain.TableKind, from, to Ref, key Key) error {
+func (c *Catalog) Rename(ctx context.Context, s domain.Scope, kind TableKind, from, to Ref, key Key) error {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return err
 	}
-	return c.onceDone(ctx, s, key, func(ctx context.Context, tx domain.LakeModTx) error {
-		if err := domain.ValidLakeName("name", to.Name); err != nil {
+	return c.onceDone(ctx, s, key, func(ctx context.Context, tx Tx) error {
+		if err := ValidLakeName("name", to.Name); err != nil {
 			return err
 		}
 		row, err := find(ctx, tx, from, kind)
@@ -333,12 +333,12 @@ func (c *Catalog) Rename(ctx context.Context, s domain.Scope, kind domain.TableK
 			return missingTable(kind, from)
 		case err != nil:
 			return err
-		case done == domain.InsertedNowhere:
+		case done == InsertedNowhere:
 			return missingSchema(to.Schema)
-		case done != domain.InsertedNow:
+		case done != InsertedNow:
 			return exists(to.Name)
 		}
-		if err := c.note(ctx, tx, s, domain.LineageWritten, row, 0); err != nil {
+		if err := c.note(ctx, tx, s, LineageWritten, row, 0); err != nil {
 			return err
 		}
 		return audit(ctx, tx, s, action(kind, domain.TableRename, domain.ViewRename), row)

@@ -28,10 +28,10 @@ func (c *Catalog) lostRace(ctx context.Context, s domain.Scope, all []Change, er
 	}
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	row, err := c.row(ctx, s, all[0].Ref, domain.KindTable)
+	row, err := c.row(ctx, s, all[0].Ref, KindTable)
 	if err == nil {
 		now := c.Clock.Now()
-		err = c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+		err = c.Store.In(ctx, s, func(tx Tx) error {
 			return tx.NoteLostRace(ctx, row.ID, s.Actor(), now, now.Add(reservedTime))
 		})
 	}
@@ -46,11 +46,11 @@ func (c *Catalog) awaitReservation(ctx context.Context, s domain.Scope, all []Ch
 	for {
 		waits := false
 		for _, ch := range all {
-			row, err := c.row(ctx, s, ch.Ref, domain.KindTable)
+			row, err := c.row(ctx, s, ch.Ref, KindTable)
 			if err != nil {
 				return nil // the next try reports the error
 			}
-			err = c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+			err = c.Store.In(ctx, s, func(tx Tx) (err error) {
 				another, err := tx.TurnOfAnother(ctx, row.ID, s.Actor(), c.Clock.Now())
 				waits = waits || another
 				return err
@@ -83,11 +83,11 @@ type tableLocks struct {
 type tableLock struct {
 	free    chan struct{} // holds one token
 	waiting int
-	last    domain.LakeTable // the row that the previous holder committed; zero if unknown
+	last    LakeTable // the row that the previous holder committed; zero if unknown
 }
 
 // newest returns the row, or a newer one that was committed here.
-func (l *tableLock) newest(row domain.LakeTable) domain.LakeTable {
+func (l *tableLock) newest(row LakeTable) LakeTable {
 	if l.last.ID == row.ID && l.last.Version > row.Version {
 		return l.last
 	}

@@ -51,7 +51,7 @@ func (c *Catalog) foreign(ctx context.Context, s domain.Scope, dirs chosen, ids 
 		all = append(append(all, dir), f.around(dir)...)
 	}
 	var owners map[string]domain.TableID
-	err := c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+	err := c.Store.In(ctx, s, func(tx Tx) (err error) {
 		owners, err = tx.LocationOwners(ctx, all)
 		return err
 	})
@@ -119,7 +119,7 @@ func (c *Catalog) holdsNone(ctx context.Context, field, dir string) error {
 
 // stageLocations stores for a day that the directories are empty.
 func (c *Catalog) stageLocations(ctx context.Context, s domain.Scope, dirs chosen) error {
-	return c.Store.In(ctx, s, func(tx domain.LakeModTx) error {
+	return c.Store.In(ctx, s, func(tx Tx) error {
 		done, err := tx.StageLocations(ctx, dirs.names(), c.Clock.Now(), maxStages)
 		if err == nil && !done {
 			err = domain.Errorf(domain.CodeQuota, "The workspace has %d staged tables that were never made; try again tomorrow, or make tables without staging them.", maxStages)
@@ -131,7 +131,7 @@ func (c *Catalog) stageLocations(ctx context.Context, s domain.Scope, dirs chose
 // staged reports whether all directories are staged, or lie in staged ones.
 func (c *Catalog) staged(ctx context.Context, s domain.Scope, dirs chosen) (all bool, err error) {
 	var found []string
-	err = c.Store.In(ctx, s, func(tx domain.LakeModTx) (err error) {
+	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
 		found, err = tx.StagedLocations(ctx, dirs.names(), c.Clock.Now().Add(-stageTime))
 		return err
 	})

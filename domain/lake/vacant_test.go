@@ -115,7 +115,7 @@ func TestStaged(t *testing.T) {
 	_, err = r.creates("again", again)
 	require.NoError(t, err)
 	r.drop("again")
-	r.clock.move(domain.UndropTime + 2*time.Hour)
+	r.clock.move(lake.UndropTime + 2*time.Hour)
 	require.NoError(t, r.catalog.Purge(ctx))
 	require.FileExists(t, file)
 	require.NoDirExists(t, r.path(again))
@@ -135,7 +135,7 @@ func TestRegisterTakesTheDirectories(t *testing.T) {
 	r.drop("t")
 	_, err = r.register("u", file)
 	require.NoError(t, err)
-	r.clock.move(2 * domain.UndropTime)
+	r.clock.move(2 * lake.UndropTime)
 	require.NoError(t, r.catalog.Purge(t.Context()))
 	require.ElementsMatch(t, []int64{1, 2}, r.client("u").ids(t))
 }

@@ -8,27 +8,34 @@ import (
 	"sync"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/setup"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // Loaders are the look-ups of one response, on behalf of one scope. They cache every result, so use
 // them for one response only.
 type Loaders struct {
-	jobs       *family[domain.JobID, *domain.Job]
-	latestRuns *family[domain.JobID, *domain.Run]
-	recent     *family[recentKey, domain.List[domain.Run]]
-	users      *family[domain.UserID, *domain.User]
-	agents     *family[domain.AgentID, *domain.Agent]
-	computes   *family[domain.MachineID, *domain.Machine]
-	warehouses *family[domain.MachineID, *domain.Machine]
-	runsByID   *family[domain.RunID, *domain.Run]
-	tables     *family[domain.TableID, *domain.LakeTable]
-	lineages   *family[domain.StatementID, domain.Lineage]
-	maintained *family[domain.TableID, *domain.Maintenance]
-	flavors    *family[struct{}, map[string]domain.Flavor]
-	specs      *family[domain.RunID, domain.JobSpec]
-	parameters *family[domain.RunID, []domain.Variable]
-	tasks      *family[domain.RunID, []domain.Task]
-	attempts   *family[domain.RunID, map[string][]domain.Attempt]
+	jobs       *family[domain.JobID, *job.Job]
+	latestRuns *family[domain.JobID, *job.Run]
+	recent     *family[recentKey, domain.List[job.Run]]
+	users      *family[domain.UserID, *identity.User]
+	agents     *family[domain.AgentID, *machine.Agent]
+	computes   *family[domain.MachineID, *machine.Machine]
+	warehouses *family[domain.MachineID, *machine.Machine]
+	runsByID   *family[domain.RunID, *job.Run]
+	tables     *family[domain.TableID, *lake.LakeTable]
+	lineages   *family[domain.StatementID, lake.Lineage]
+	maintained *family[domain.TableID, *maintenance.Maintenance]
+	flavors    *family[struct{}, map[string]machine.Flavor]
+	specs      *family[domain.RunID, job.JobSpec]
+	parameters *family[domain.RunID, []job.Variable]
+	tasks      *family[domain.RunID, []job.Task]
+	attempts   *family[domain.RunID, map[string][]job.Attempt]
 	logSizes   *family[domain.AttemptID, int64]
 
 	mu    sync.Mutex
@@ -51,67 +58,67 @@ const (
 // Tables finds tables and views of the catalog.
 type Tables interface {
 	// TablesByID returns the tables in the workspace with the ids, live or dropped.
-	TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) ([]domain.LakeTable, error)
+	TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) ([]lake.LakeTable, error)
 }
 
 // New returns the loaders of one response.
-func New(s domain.Services, tables Tables, scope domain.Scope) *Loaders {
+func New(s setup.Services, tables Tables, scope domain.Scope) *Loaders {
 	l := &Loaders{pages: map[domain.JobID][]domain.JobID{}, runs: map[domain.RunID]weight{}, rows: maxRows, bytes: maxBytes}
-	l.jobs = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*domain.Job, error) {
+	l.jobs = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*job.Job, error) {
 		jobs, err := s.Jobs.ByID(ctx, scope, ids)
 		l.expectComputes(jobs)
-		return index(jobs, func(j domain.Job) domain.JobID { return j.ID }), err
+		return index(jobs, func(j job.Job) domain.JobID { return j.ID }), err
 	})
-	l.latestRuns = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*domain.Run, error) {
+	l.latestRuns = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*job.Run, error) {
 		runs, err := s.Runs.Latest(ctx, scope, ids)
 		l.expectRuns(runs)
-		return index(runs, func(r domain.Run) domain.JobID { return r.JobID }), err
+		return index(runs, func(r job.Run) domain.JobID { return r.JobID }), err
 	})
-	l.recent = newFamily(func(ctx context.Context, wanted []recentKey) (map[recentKey]domain.List[domain.Run], error) {
+	l.recent = newFamily(func(ctx context.Context, wanted []recentKey) (map[recentKey]domain.List[job.Run], error) {
 		return l.readRecent(ctx, s.Runs, scope, wanted)
 	})
-	l.users = newFamily(func(ctx context.Context, ids []domain.UserID) (map[domain.UserID]*domain.User, error) {
+	l.users = newFamily(func(ctx context.Context, ids []domain.UserID) (map[domain.UserID]*identity.User, error) {
 		users, err := s.Members.Users(ctx, scope, ids)
-		return index(users, func(u domain.User) domain.UserID { return u.ID }), err
+		return index(users, func(u identity.User) domain.UserID { return u.ID }), err
 	})
-	l.agents = newFamily(func(ctx context.Context, ids []domain.AgentID) (map[domain.AgentID]*domain.Agent, error) {
+	l.agents = newFamily(func(ctx context.Context, ids []domain.AgentID) (map[domain.AgentID]*machine.Agent, error) {
 		agents, err := s.Agents.ByID(ctx, scope, ids)
-		return index(agents, func(a domain.Agent) domain.AgentID { return a.ID }), err
+		return index(agents, func(a machine.Agent) domain.AgentID { return a.ID }), err
 	})
-	l.computes = newFamily(func(ctx context.Context, ids []domain.MachineID) (map[domain.MachineID]*domain.Machine, error) {
+	l.computes = newFamily(func(ctx context.Context, ids []domain.MachineID) (map[domain.MachineID]*machine.Machine, error) {
 		machines, err := s.Compute.ByID(ctx, scope, ids)
 		l.expectMachines(machines)
-		return index(machines, func(m domain.Machine) domain.MachineID { return m.ID }), err
+		return index(machines, func(m machine.Machine) domain.MachineID { return m.ID }), err
 	})
-	l.flavors = newFamily(func(ctx context.Context, _ []struct{}) (map[struct{}]map[string]domain.Flavor, error) {
+	l.flavors = newFamily(func(ctx context.Context, _ []struct{}) (map[struct{}]map[string]machine.Flavor, error) {
 		flavors, err := s.Compute.Flavors(ctx, scope)
-		byName := make(map[string]domain.Flavor, len(flavors))
+		byName := make(map[string]machine.Flavor, len(flavors))
 		for _, f := range flavors {
 			byName[f.Name] = f
 		}
-		return map[struct{}]map[string]domain.Flavor{{}: byName}, err
+		return map[struct{}]map[string]machine.Flavor{{}: byName}, err
 	})
-	l.specs = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]domain.JobSpec, error) {
+	l.specs = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]job.JobSpec, error) {
 		if err := l.take(ids, func(w weight) (rows, bytes int) { return 0, w.spec }); err != nil {
 			return nil, err
 		}
 		return s.Runs.Specs(ctx, scope, ids)
 	})
-	l.parameters = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]domain.Variable, error) {
+	l.parameters = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]job.Variable, error) {
 		if err := l.take(ids, func(w weight) (rows, bytes int) { return 0, w.parameters }); err != nil {
 			return nil, err
 		}
 		return s.Runs.Parameters(ctx, scope, ids)
 	})
-	l.tasks = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]domain.Task, error) {
+	l.tasks = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]job.Task, error) {
 		if err := l.take(ids, func(w weight) (rows, bytes int) { return w.tasks, 0 }); err != nil {
 			return nil, err
 		}
 		tasks, err := s.Runs.Tasks(ctx, scope, ids...)
-		l.computes.expect(named(keys(tasks, func(t domain.Task) domain.MachineID { return t.Compute })))
-		return group(tasks, func(t domain.Task) domain.RunID { return t.RunID }), err
+		l.computes.expect(named(keys(tasks, func(t job.Task) domain.MachineID { return t.Compute })))
+		return group(tasks, func(t job.Task) domain.RunID { return t.RunID }), err
 	})
-	l.attempts = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]map[string][]domain.Attempt, error) {
+	l.attempts = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]map[string][]job.Attempt, error) {
 		attempts, err := s.Runs.AttemptsWithin(ctx, scope, l.rowsLeft(), ids...)
 		if err != nil {
 			return nil, err
@@ -134,36 +141,36 @@ func New(s domain.Services, tables Tables, scope domain.Scope) *Loaders {
 // others take to follow.
 func (l *Loaders) Expect(items any) {
 	switch items := items.(type) {
-	case []domain.Job:
-		l.expectJobs(keys(items, func(j domain.Job) domain.JobID { return j.ID }))
+	case []job.Job:
+		l.expectJobs(keys(items, func(j job.Job) domain.JobID { return j.ID }))
 		l.expectComputes(items)
-	case []domain.Run:
+	case []job.Run:
 		l.expectRuns(items)
-	case []domain.APIKey:
-		l.users.expect(keys(items, func(k domain.APIKey) domain.UserID { return k.CreatedBy }))
-	case []domain.Machine:
+	case []identity.APIKey:
+		l.users.expect(keys(items, func(k identity.APIKey) domain.UserID { return k.CreatedBy }))
+	case []machine.Machine:
 		l.expectMachines(items)
-	case []domain.Statement:
+	case []statement.Statement:
 		l.expectStatements(items)
-	case []domain.LakeTable:
-		l.maintained.expect(keys(items, func(t domain.LakeTable) domain.TableID { return t.ID }))
-	case []domain.MaintenanceRun:
-		l.ExpectTables(keys(items, func(r domain.MaintenanceRun) domain.TableID { return r.TableID }))
+	case []lake.LakeTable:
+		l.maintained.expect(keys(items, func(t lake.LakeTable) domain.TableID { return t.ID }))
+	case []maintenance.MaintenanceRun:
+		l.ExpectTables(keys(items, func(r maintenance.MaintenanceRun) domain.TableID { return r.TableID }))
 	}
 }
 
 // expectComputes records the compute instances of the jobs.
-func (l *Loaders) expectComputes(jobs []domain.Job) {
+func (l *Loaders) expectComputes(jobs []job.Job) {
 	var ids []domain.MachineID
 	for _, j := range jobs {
 		ids = append(ids, domain.MachineID(j.Compute))
-		ids = append(ids, keys(j.Tasks, func(t domain.TaskSpec) domain.MachineID { return domain.MachineID(t.Compute) })...)
+		ids = append(ids, keys(j.Tasks, func(t job.TaskSpec) domain.MachineID { return domain.MachineID(t.Compute) })...)
 	}
 	l.computes.expect(named(ids))
 }
 
-func (l *Loaders) expectMachines(machines []domain.Machine) {
-	l.agents.expect(keys(machines, func(m domain.Machine) domain.AgentID { return m.AgentID }))
+func (l *Loaders) expectMachines(machines []machine.Machine) {
+	l.agents.expect(keys(machines, func(m machine.Machine) domain.AgentID { return m.AgentID }))
 }
 
 func (l *Loaders) expectJobs(ids []domain.JobID) {
@@ -175,77 +182,77 @@ func (l *Loaders) expectJobs(ids []domain.JobID) {
 	}
 }
 
-func (l *Loaders) expectRuns(runs []domain.Run) {
+func (l *Loaders) expectRuns(runs []job.Run) {
 	for _, r := range runs {
 		l.weigh(r)
 	}
-	ids := keys(runs, func(r domain.Run) domain.RunID { return r.ID })
+	ids := keys(runs, func(r job.Run) domain.RunID { return r.ID })
 	l.specs.expect(ids)
 	l.parameters.expect(ids)
 	l.tasks.expect(ids)
 	l.attempts.expect(ids)
-	l.jobs.expect(keys(runs, func(r domain.Run) domain.JobID { return r.JobID }))
+	l.jobs.expect(keys(runs, func(r job.Run) domain.JobID { return r.JobID }))
 }
 
-func (l *Loaders) expectAttempts(attempts []domain.Attempt) {
-	l.agents.expect(keys(attempts, func(a domain.Attempt) domain.AgentID { return a.AgentID }))
-	live := slices.DeleteFunc(slices.Clone(attempts), func(a domain.Attempt) bool { return a.Status.Final() })
-	l.logSizes.expect(keys(live, func(a domain.Attempt) domain.AttemptID { return a.ID }))
+func (l *Loaders) expectAttempts(attempts []job.Attempt) {
+	l.agents.expect(keys(attempts, func(a job.Attempt) domain.AgentID { return a.AgentID }))
+	live := slices.DeleteFunc(slices.Clone(attempts), func(a job.Attempt) bool { return a.Status.Final() })
+	l.logSizes.expect(keys(live, func(a job.Attempt) domain.AttemptID { return a.ID }))
 }
 
 // Job returns the job; nil if it is deleted.
-func (l *Loaders) Job(ctx context.Context, id domain.JobID) (*domain.Job, error) {
+func (l *Loaders) Job(ctx context.Context, id domain.JobID) (*job.Job, error) {
 	return l.jobs.load(ctx, id)
 }
 
 // LatestRun returns the job's newest run; nil if it has none.
-func (l *Loaders) LatestRun(ctx context.Context, job domain.JobID) (*domain.Run, error) {
-	return l.latestRuns.load(ctx, job)
+func (l *Loaders) LatestRun(ctx context.Context, j domain.JobID) (*job.Run, error) {
+	return l.latestRuns.load(ctx, j)
 }
 
 // User returns the user; nil if the workspace has no member with the id.
-func (l *Loaders) User(ctx context.Context, id domain.UserID) (*domain.User, error) {
+func (l *Loaders) User(ctx context.Context, id domain.UserID) (*identity.User, error) {
 	return l.users.load(ctx, id)
 }
 
 // Agent returns the agent; nil if there is none.
-func (l *Loaders) Agent(ctx context.Context, id domain.AgentID) (*domain.Agent, error) {
+func (l *Loaders) Agent(ctx context.Context, id domain.AgentID) (*machine.Agent, error) {
 	return l.agents.load(ctx, id)
 }
 
 // Compute returns the compute instance; nil if it is deleted.
-func (l *Loaders) Compute(ctx context.Context, id domain.MachineID) (*domain.Machine, error) {
+func (l *Loaders) Compute(ctx context.Context, id domain.MachineID) (*machine.Machine, error) {
 	return l.computes.load(ctx, id)
 }
 
 // Flavor returns the flavor of the workspace's provider, with its price; the zero value if there is
 // none of the name.
-func (l *Loaders) Flavor(ctx context.Context, name string) (domain.Flavor, error) {
+func (l *Loaders) Flavor(ctx context.Context, name string) (machine.Flavor, error) {
 	all, err := l.flavors.load(ctx, struct{}{})
 	return all[name], err
 }
 
 // Spec returns the run's frozen spec.
-func (l *Loaders) Spec(ctx context.Context, run domain.Run) (domain.JobSpec, error) {
+func (l *Loaders) Spec(ctx context.Context, run job.Run) (job.JobSpec, error) {
 	l.weigh(run)
 	return l.specs.load(ctx, run.ID)
 }
 
 // Parameters returns the run's parameters.
-func (l *Loaders) Parameters(ctx context.Context, run domain.Run) ([]domain.Variable, error) {
+func (l *Loaders) Parameters(ctx context.Context, run job.Run) ([]job.Variable, error) {
 	l.weigh(run)
 	return l.parameters.load(ctx, run.ID)
 }
 
 // Tasks returns the run's tasks in the order of its spec; none for a single command.
-func (l *Loaders) Tasks(ctx context.Context, run domain.Run) ([]domain.Task, error) {
+func (l *Loaders) Tasks(ctx context.Context, run job.Run) ([]job.Task, error) {
 	l.weigh(run)
 	return l.tasks.load(ctx, run.ID)
 }
 
 // Attempts returns the attempts of the run's task, oldest first. The key of a single command is
 // empty.
-func (l *Loaders) Attempts(ctx context.Context, run domain.RunID, key string) ([]domain.Attempt, error) {
+func (l *Loaders) Attempts(ctx context.Context, run domain.RunID, key string) ([]job.Attempt, error) {
 	byTask, err := l.attempts.load(ctx, run)
 	return byTask[key], err
 }
@@ -255,7 +262,7 @@ func (l *Loaders) LogSize(ctx context.Context, id domain.AttemptID) (int64, erro
 	return l.logSizes.load(ctx, id)
 }
 
-func (l *Loaders) weigh(r domain.Run) {
+func (l *Loaders) weigh(r job.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.runs[r.ID] = weight{tasks: r.TaskCount, spec: r.SpecSize, parameters: r.ParametersSize}
@@ -321,11 +328,11 @@ func group[K comparable, V any](all []V, key func(V) K) map[K][]V {
 	return m
 }
 
-func byTask(attempts []domain.Attempt) map[domain.RunID]map[string][]domain.Attempt {
-	runs := group(attempts, func(a domain.Attempt) domain.RunID { return a.RunID })
-	m := make(map[domain.RunID]map[string][]domain.Attempt, len(runs))
+func byTask(attempts []job.Attempt) map[domain.RunID]map[string][]job.Attempt {
+	runs := group(attempts, func(a job.Attempt) domain.RunID { return a.RunID })
+	m := make(map[domain.RunID]map[string][]job.Attempt, len(runs))
 	for id, run := range runs {
-		m[id] = group(run, func(a domain.Attempt) string { return a.TaskKey })
+		m[id] = group(run, func(a job.Attempt) string { return a.TaskKey })
 	}
 	return m
 }

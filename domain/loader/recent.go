@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // recentKey identifies the first page of a job's runs.
@@ -16,14 +17,14 @@ type recentKey struct {
 
 // RecentRuns returns the first page of the job's runs. If status is not empty, it selects runs in
 // those states. It reads the pages of the jobs beside it in the same batch.
-func (l *Loaders) RecentRuns(ctx context.Context, job domain.JobID, status []domain.RunStatus, limit int) (domain.List[domain.Run], error) {
+func (l *Loaders) RecentRuns(ctx context.Context, j domain.JobID, status []job.RunStatus, limit int) (domain.List[job.Run], error) {
 	names := make([]string, len(status))
 	for i, s := range status {
 		names[i] = string(s)
 	}
-	key := recentKey{job, strings.Join(names, ","), limit}
+	key := recentKey{j, strings.Join(names, ","), limit}
 	l.mu.Lock()
-	page := l.pages[job]
+	page := l.pages[j]
 	l.mu.Unlock()
 	l.recent.expectOnce(key, func() []recentKey {
 		return keys(page, func(id domain.JobID) recentKey { return recentKey{id, key.status, limit} })
@@ -32,14 +33,14 @@ func (l *Loaders) RecentRuns(ctx context.Context, job domain.JobID, status []dom
 }
 
 // readRecent reads the wanted pages, one read for each status and limit.
-func (l *Loaders) readRecent(ctx context.Context, runs *domain.Runs, s domain.Scope, wanted []recentKey) (map[recentKey]domain.List[domain.Run], error) {
-	found := make(map[recentKey]domain.List[domain.Run], len(wanted))
+func (l *Loaders) readRecent(ctx context.Context, runs *job.Runs, s domain.Scope, wanted []recentKey) (map[recentKey]domain.List[job.Run], error) {
+	found := make(map[recentKey]domain.List[job.Run], len(wanted))
 	for shape, of := range group(wanted, func(k recentKey) recentKey { return recentKey{status: k.status, limit: k.limit} }) {
 		lists, err := runs.Recent(ctx, s, keys(of, func(k recentKey) domain.JobID { return k.job }), shape.states(), shape.limit)
 		if err != nil {
 			return nil, err
 		}
-		var all []domain.Run
+		var all []job.Run
 		for _, k := range of {
 			found[k] = lists[k.job]
 			all = append(all, lists[k.job].Items...)
@@ -49,12 +50,12 @@ func (l *Loaders) readRecent(ctx context.Context, runs *domain.Runs, s domain.Sc
 	return found, nil
 }
 
-func (k recentKey) states() (states []domain.RunStatus) {
+func (k recentKey) states() (states []job.RunStatus) {
 	if k.status == "" {
 		return nil
 	}
 	for name := range strings.SplitSeq(k.status, ",") {
-		states = append(states, domain.RunStatus(name))
+		states = append(states, job.RunStatus(name))
 	}
 	return states
 }

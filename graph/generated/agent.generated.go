@@ -14,6 +14,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -21,11 +22,11 @@ import (
 // region    ************************** generated!.gotpl **************************
 
 type AgentResolver interface {
-	Status(ctx context.Context, obj *domain.Agent) (domain.AgentStatus, error)
-	Version(ctx context.Context, obj *domain.Agent) (*string, error)
-	Hostname(ctx context.Context, obj *domain.Agent) (*string, error)
-	Os(ctx context.Context, obj *domain.Agent) (*string, error)
-	Arch(ctx context.Context, obj *domain.Agent) (*string, error)
+	Status(ctx context.Context, obj *machine.Agent) (machine.AgentStatus, error)
+	Version(ctx context.Context, obj *machine.Agent) (*string, error)
+	Hostname(ctx context.Context, obj *machine.Agent) (*string, error)
+	Os(ctx context.Context, obj *machine.Agent) (*string, error)
+	Arch(ctx context.Context, obj *machine.Agent) (*string, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -36,7 +37,7 @@ type AgentResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _Agent_id(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_id(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -59,7 +60,7 @@ func (ec *executionContext) fieldContext_Agent_id(_ context.Context, field graph
 	return graphql.NewScalarFieldContext("Agent", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_name(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_name(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -82,7 +83,7 @@ func (ec *executionContext) fieldContext_Agent_name(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Agent", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_status(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_status(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -94,8 +95,8 @@ func (ec *executionContext) _Agent_status(ctx context.Context, field graphql.Col
 			return ec.Resolvers.Agent().Status(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.AgentStatus) graphql.Marshaler {
-			return ec.marshalNAgentStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgentStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.AgentStatus) graphql.Marshaler {
+			return ec.marshalNAgentStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgentStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -105,7 +106,7 @@ func (ec *executionContext) fieldContext_Agent_status(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Agent", field, true, true, errors.New("field of type AgentStatus does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_version(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_version(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -128,7 +129,7 @@ func (ec *executionContext) fieldContext_Agent_version(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Agent", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_hostname(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_hostname(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -151,7 +152,7 @@ func (ec *executionContext) fieldContext_Agent_hostname(_ context.Context, field
 	return graphql.NewScalarFieldContext("Agent", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_os(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_os(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -174,7 +175,7 @@ func (ec *executionContext) fieldContext_Agent_os(_ context.Context, field graph
 	return graphql.NewScalarFieldContext("Agent", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_arch(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_arch(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -197,7 +198,7 @@ func (ec *executionContext) fieldContext_Agent_arch(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Agent", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_slots(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_slots(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -220,7 +221,7 @@ func (ec *executionContext) fieldContext_Agent_slots(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Agent", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_busy(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_busy(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -243,7 +244,7 @@ func (ec *executionContext) fieldContext_Agent_busy(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Agent", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_createdAt(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_createdAt(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -266,7 +267,7 @@ func (ec *executionContext) fieldContext_Agent_createdAt(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Agent", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_connectedAt(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_connectedAt(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -289,7 +290,7 @@ func (ec *executionContext) fieldContext_Agent_connectedAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Agent", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Agent_lastSeenAt(ctx context.Context, field graphql.CollectedField, obj *domain.Agent) (ret graphql.Marshaler) {
+func (ec *executionContext) _Agent_lastSeenAt(ctx context.Context, field graphql.CollectedField, obj *machine.Agent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -312,7 +313,7 @@ func (ec *executionContext) fieldContext_Agent_lastSeenAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Agent", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _AgentConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.Agent]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AgentConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[machine.Agent]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -324,7 +325,7 @@ func (ec *executionContext) _AgentConnection_edges(ctx context.Context, field gr
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[domain.Agent]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[machine.Agent]) graphql.Marshaler {
 			return ec.marshalNAgentEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -344,7 +345,7 @@ func (ec *executionContext) fieldContext_AgentConnection_edges(_ context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _AgentConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.Agent]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AgentConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[machine.Agent]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -376,7 +377,7 @@ func (ec *executionContext) fieldContext_AgentConnection_pageInfo(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _AgentEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.Agent]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AgentEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[machine.Agent]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -399,7 +400,7 @@ func (ec *executionContext) fieldContext_AgentEdge_cursor(_ context.Context, fie
 	return graphql.NewScalarFieldContext("AgentEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AgentEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.Agent]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AgentEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[machine.Agent]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -411,8 +412,8 @@ func (ec *executionContext) _AgentEdge_node(ctx context.Context, field graphql.C
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Agent) graphql.Marshaler {
-			return ec.marshalNAgent2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.Agent) graphql.Marshaler {
+			return ec.marshalNAgent2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgent(ctx, selections, v)
 		},
 		true,
 		true,
@@ -443,8 +444,8 @@ func (ec *executionContext) _RotateAgentTokenPayload_agent(ctx context.Context, 
 			return obj.Agent, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Agent) graphql.Marshaler {
-			return ec.marshalNAgent2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.Agent) graphql.Marshaler {
+			return ec.marshalNAgent2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgent(ctx, selections, v)
 		},
 		true,
 		true,
@@ -530,7 +531,7 @@ func (ec *executionContext) unmarshalInputRotateAgentTokenInput(ctx context.Cont
 
 var agentImplementors = []string{"Agent"}
 
-func (ec *executionContext) _Agent(ctx context.Context, sel ast.SelectionSet, obj *domain.Agent) graphql.Marshaler {
+func (ec *executionContext) _Agent(ctx context.Context, sel ast.SelectionSet, obj *machine.Agent) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, agentImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -788,7 +789,7 @@ func (ec *executionContext) _Agent(ctx context.Context, sel ast.SelectionSet, ob
 
 var agentConnectionImplementors = []string{"AgentConnection"}
 
-func (ec *executionContext) _AgentConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[domain.Agent]) graphql.Marshaler {
+func (ec *executionContext) _AgentConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[machine.Agent]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, agentConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -831,7 +832,7 @@ func (ec *executionContext) _AgentConnection(ctx context.Context, sel ast.Select
 
 var agentEdgeImplementors = []string{"AgentEdge"}
 
-func (ec *executionContext) _AgentEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[domain.Agent]) graphql.Marshaler {
+func (ec *executionContext) _AgentEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[machine.Agent]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, agentEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -919,19 +920,19 @@ func (ec *executionContext) _RotateAgentTokenPayload(ctx context.Context, sel as
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNAgent2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgent(ctx context.Context, sel ast.SelectionSet, v domain.Agent) graphql.Marshaler {
+func (ec *executionContext) marshalNAgent2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgent(ctx context.Context, sel ast.SelectionSet, v machine.Agent) graphql.Marshaler {
 	return ec._Agent(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAgentConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[domain.Agent]) graphql.Marshaler {
+func (ec *executionContext) marshalNAgentConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[machine.Agent]) graphql.Marshaler {
 	return ec._AgentConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAgentEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[domain.Agent]) graphql.Marshaler {
+func (ec *executionContext) marshalNAgentEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[machine.Agent]) graphql.Marshaler {
 	return ec._AgentEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAgentEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[domain.Agent]) graphql.Marshaler {
+func (ec *executionContext) marshalNAgentEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[machine.Agent]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -947,12 +948,12 @@ func (ec *executionContext) marshalNAgentEdge2ᚕgithubᚗcomᚋmillpondᚋmillp
 	return ret
 }
 
-func (ec *executionContext) unmarshalNAgentStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgentStatus(ctx context.Context, v any) (domain.AgentStatus, error) {
+func (ec *executionContext) unmarshalNAgentStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgentStatus(ctx context.Context, v any) (machine.AgentStatus, error) {
 	res, err := scalar.UnmarshalAgentStatus(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNAgentStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgentStatus(ctx context.Context, sel ast.SelectionSet, v domain.AgentStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNAgentStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgentStatus(ctx context.Context, sel ast.SelectionSet, v machine.AgentStatus) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalAgentStatus(v)
 	if res == graphql.Null {
@@ -972,7 +973,7 @@ func (ec *executionContext) marshalNRotateAgentTokenPayload2githubᚗcomᚋmillp
 	return ec._RotateAgentTokenPayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgent(ctx context.Context, sel ast.SelectionSet, v *domain.Agent) graphql.Marshaler {
+func (ec *executionContext) marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgent(ctx context.Context, sel ast.SelectionSet, v *machine.Agent) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -14,13 +14,14 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/graph/model"
 )
 
 // region    ************************** generated!.gotpl **************************
 
 type APIKeyResolver interface {
-	CreatedBy(ctx context.Context, obj *domain.APIKey) (*domain.User, error)
+	CreatedBy(ctx context.Context, obj *identity.APIKey) (*identity.User, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -31,7 +32,7 @@ type APIKeyResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _APIKey_id(ctx context.Context, field graphql.CollectedField, obj *domain.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKey_id(ctx context.Context, field graphql.CollectedField, obj *identity.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -54,7 +55,7 @@ func (ec *executionContext) fieldContext_APIKey_id(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("APIKey", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _APIKey_name(ctx context.Context, field graphql.CollectedField, obj *domain.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKey_name(ctx context.Context, field graphql.CollectedField, obj *identity.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -77,7 +78,7 @@ func (ec *executionContext) fieldContext_APIKey_name(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("APIKey", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _APIKey_hint(ctx context.Context, field graphql.CollectedField, obj *domain.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKey_hint(ctx context.Context, field graphql.CollectedField, obj *identity.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -100,7 +101,7 @@ func (ec *executionContext) fieldContext_APIKey_hint(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("APIKey", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _APIKey_role(ctx context.Context, field graphql.CollectedField, obj *domain.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKey_role(ctx context.Context, field graphql.CollectedField, obj *identity.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -123,7 +124,7 @@ func (ec *executionContext) fieldContext_APIKey_role(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("APIKey", field, false, false, errors.New("field of type Role does not have child fields"))
 }
 
-func (ec *executionContext) _APIKey_createdBy(ctx context.Context, field graphql.CollectedField, obj *domain.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKey_createdBy(ctx context.Context, field graphql.CollectedField, obj *identity.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -135,8 +136,8 @@ func (ec *executionContext) _APIKey_createdBy(ctx context.Context, field graphql
 			return ec.Resolvers.APIKey().CreatedBy(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.User) graphql.Marshaler {
-			return ec.marshalOUser2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐUser(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *identity.User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐUser(ctx, selections, v)
 		},
 		true,
 		false,
@@ -155,7 +156,7 @@ func (ec *executionContext) fieldContext_APIKey_createdBy(_ context.Context, fie
 	return fc, nil
 }
 
-func (ec *executionContext) _APIKey_createdAt(ctx context.Context, field graphql.CollectedField, obj *domain.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKey_createdAt(ctx context.Context, field graphql.CollectedField, obj *identity.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -178,7 +179,7 @@ func (ec *executionContext) fieldContext_APIKey_createdAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("APIKey", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _APIKey_expiresAt(ctx context.Context, field graphql.CollectedField, obj *domain.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKey_expiresAt(ctx context.Context, field graphql.CollectedField, obj *identity.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -201,7 +202,7 @@ func (ec *executionContext) fieldContext_APIKey_expiresAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("APIKey", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _APIKey_revokedAt(ctx context.Context, field graphql.CollectedField, obj *domain.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKey_revokedAt(ctx context.Context, field graphql.CollectedField, obj *identity.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -224,7 +225,7 @@ func (ec *executionContext) fieldContext_APIKey_revokedAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("APIKey", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _APIKey_lastUsedAt(ctx context.Context, field graphql.CollectedField, obj *domain.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKey_lastUsedAt(ctx context.Context, field graphql.CollectedField, obj *identity.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -247,7 +248,7 @@ func (ec *executionContext) fieldContext_APIKey_lastUsedAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("APIKey", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _APIKeyConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.APIKey]) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKeyConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[identity.APIKey]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -259,7 +260,7 @@ func (ec *executionContext) _APIKeyConnection_edges(ctx context.Context, field g
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[domain.APIKey]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[identity.APIKey]) graphql.Marshaler {
 			return ec.marshalNAPIKeyEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -279,7 +280,7 @@ func (ec *executionContext) fieldContext_APIKeyConnection_edges(_ context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _APIKeyConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.APIKey]) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKeyConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[identity.APIKey]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -311,7 +312,7 @@ func (ec *executionContext) fieldContext_APIKeyConnection_pageInfo(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _APIKeyEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.APIKey]) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKeyEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[identity.APIKey]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -334,7 +335,7 @@ func (ec *executionContext) fieldContext_APIKeyEdge_cursor(_ context.Context, fi
 	return graphql.NewScalarFieldContext("APIKeyEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _APIKeyEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.APIKey]) (ret graphql.Marshaler) {
+func (ec *executionContext) _APIKeyEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[identity.APIKey]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -346,8 +347,8 @@ func (ec *executionContext) _APIKeyEdge_node(ctx context.Context, field graphql.
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.APIKey) graphql.Marshaler {
-			return ec.marshalNAPIKey2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAPIKey(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.APIKey) graphql.Marshaler {
+			return ec.marshalNAPIKey2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐAPIKey(ctx, selections, v)
 		},
 		true,
 		true,
@@ -378,8 +379,8 @@ func (ec *executionContext) _CreateAPIKeyPayload_apiKey(ctx context.Context, fie
 			return obj.APIKey, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.APIKey) graphql.Marshaler {
-			return ec.marshalNAPIKey2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAPIKey(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.APIKey) graphql.Marshaler {
+			return ec.marshalNAPIKey2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐAPIKey(ctx, selections, v)
 		},
 		true,
 		true,
@@ -433,8 +434,8 @@ func (ec *executionContext) _RevokeAPIKeyPayload_apiKey(ctx context.Context, fie
 			return obj.APIKey, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.APIKey) graphql.Marshaler {
-			return ec.marshalNAPIKey2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAPIKey(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.APIKey) graphql.Marshaler {
+			return ec.marshalNAPIKey2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐAPIKey(ctx, selections, v)
 		},
 		true,
 		true,
@@ -457,8 +458,8 @@ func (ec *executionContext) fieldContext_RevokeAPIKeyPayload_apiKey(_ context.Co
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputCreateAPIKeyInput(ctx context.Context, obj any) (domain.NewAPIKey, error) {
-	var it domain.NewAPIKey
+func (ec *executionContext) unmarshalInputCreateAPIKeyInput(ctx context.Context, obj any) (identity.NewAPIKey, error) {
+	var it identity.NewAPIKey
 	if obj == nil {
 		return it, nil
 	}
@@ -541,7 +542,7 @@ func (ec *executionContext) unmarshalInputRevokeAPIKeyInput(ctx context.Context,
 
 var aPIKeyImplementors = []string{"APIKey"}
 
-func (ec *executionContext) _APIKey(ctx context.Context, sel ast.SelectionSet, obj *domain.APIKey) graphql.Marshaler {
+func (ec *executionContext) _APIKey(ctx context.Context, sel ast.SelectionSet, obj *identity.APIKey) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, aPIKeyImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -652,7 +653,7 @@ func (ec *executionContext) _APIKey(ctx context.Context, sel ast.SelectionSet, o
 
 var aPIKeyConnectionImplementors = []string{"APIKeyConnection"}
 
-func (ec *executionContext) _APIKeyConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[domain.APIKey]) graphql.Marshaler {
+func (ec *executionContext) _APIKeyConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[identity.APIKey]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, aPIKeyConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -695,7 +696,7 @@ func (ec *executionContext) _APIKeyConnection(ctx context.Context, sel ast.Selec
 
 var aPIKeyEdgeImplementors = []string{"APIKeyEdge"}
 
-func (ec *executionContext) _APIKeyEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[domain.APIKey]) graphql.Marshaler {
+func (ec *executionContext) _APIKeyEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[identity.APIKey]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, aPIKeyEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -821,19 +822,19 @@ func (ec *executionContext) _RevokeAPIKeyPayload(ctx context.Context, sel ast.Se
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNAPIKey2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAPIKey(ctx context.Context, sel ast.SelectionSet, v domain.APIKey) graphql.Marshaler {
+func (ec *executionContext) marshalNAPIKey2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐAPIKey(ctx context.Context, sel ast.SelectionSet, v identity.APIKey) graphql.Marshaler {
 	return ec._APIKey(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAPIKeyConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[domain.APIKey]) graphql.Marshaler {
+func (ec *executionContext) marshalNAPIKeyConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[identity.APIKey]) graphql.Marshaler {
 	return ec._APIKeyConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAPIKeyEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[domain.APIKey]) graphql.Marshaler {
+func (ec *executionContext) marshalNAPIKeyEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[identity.APIKey]) graphql.Marshaler {
 	return ec._APIKeyEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAPIKeyEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[domain.APIKey]) graphql.Marshaler {
+func (ec *executionContext) marshalNAPIKeyEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[identity.APIKey]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -849,7 +850,7 @@ func (ec *executionContext) marshalNAPIKeyEdge2ᚕgithubᚗcomᚋmillpondᚋmill
 	return ret
 }
 
-func (ec *executionContext) unmarshalNCreateAPIKeyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐNewAPIKey(ctx context.Context, v any) (domain.NewAPIKey, error) {
+func (ec *executionContext) unmarshalNCreateAPIKeyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐNewAPIKey(ctx context.Context, v any) (identity.NewAPIKey, error) {
 	res, err := ec.unmarshalInputCreateAPIKeyInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }

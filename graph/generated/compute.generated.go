@@ -14,18 +14,19 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 )
 
 // region    ************************** generated!.gotpl **************************
 
 type ComputeResolver interface {
-	Agent(ctx context.Context, obj *model.Compute) (*domain.Agent, error)
+	Agent(ctx context.Context, obj *model.Compute) (*machine.Agent, error)
 
 	PricePerHour(ctx context.Context, obj *model.Compute) (*string, error)
 	Currency(ctx context.Context, obj *model.Compute) (*string, error)
 
-	Metrics(ctx context.Context, obj *model.Compute, since *time.Time) ([]domain.MachineMetrics, error)
+	Metrics(ctx context.Context, obj *model.Compute, since *time.Time) ([]machine.MachineMetrics, error)
 	Log(ctx context.Context, obj *model.Compute, bytes *int) ([]byte, error)
 }
 
@@ -146,8 +147,8 @@ func (ec *executionContext) _Compute_state(ctx context.Context, field graphql.Co
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MachineState) graphql.Marshaler {
-			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
+			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -169,8 +170,8 @@ func (ec *executionContext) _Compute_desired(ctx context.Context, field graphql.
 			return obj.Desired, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MachineState) graphql.Marshaler {
-			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
+			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -238,8 +239,8 @@ func (ec *executionContext) _Compute_autoStop(ctx context.Context, field graphql
 			return obj.AutoStop, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.AutoStop) graphql.Marshaler {
-			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAutoStop(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.AutoStop) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAutoStop(ctx, selections, v)
 		},
 		true,
 		true,
@@ -353,8 +354,8 @@ func (ec *executionContext) _Compute_agent(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Compute().Agent(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Agent) graphql.Marshaler {
-			return ec.marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *machine.Agent) graphql.Marshaler {
+			return ec.marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgent(ctx, selections, v)
 		},
 		true,
 		false,
@@ -547,8 +548,8 @@ func (ec *executionContext) _Compute_metrics(ctx context.Context, field graphql.
 			return ec.Resolvers.Compute().Metrics(ctx, obj, fc.Args["since"].(*time.Time))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.MachineMetrics) graphql.Marshaler {
-			return ec.marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineMetricsᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []machine.MachineMetrics) graphql.Marshaler {
+			return ec.marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetricsᚄ(ctx, selections, v)
 		},
 		true,
 		true,

@@ -14,6 +14,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/graph/model"
 )
 
@@ -21,7 +22,7 @@ import (
 
 type DatabaseResolver interface {
 	Schemas(ctx context.Context, obj *model.Database, first *int, after *string) (model.Connection[model.LakeSchema], error)
-	Tables(ctx context.Context, obj *model.Database, first *int, after *string, schema *string, kind *domain.TableKind, dropped *bool) (model.Connection[model.LakeTable], error)
+	Tables(ctx context.Context, obj *model.Database, first *int, after *string, schema *string, kind *lake.TableKind, dropped *bool) (model.Connection[model.LakeTable], error)
 	Maintenance(ctx context.Context, obj *model.Database) (model.Maintenance, error)
 	MaintenanceRuns(ctx context.Context, obj *model.Database, first *int, after *string) (model.Connection[model.MaintenanceRun], error)
 }
@@ -102,8 +103,8 @@ func (ec *executionContext) field_Database_tables_args(ctx context.Context, rawA
 	}
 	args["schema"] = arg2
 	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "kind",
-		func(ctx context.Context, v any) (*domain.TableKind, error) {
-			return ec.unmarshalOTableKind2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableKind(ctx, v)
+		func(ctx context.Context, v any) (*lake.TableKind, error) {
+			return ec.unmarshalOTableKind2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐTableKind(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -334,7 +335,7 @@ func (ec *executionContext) _Database_tables(ctx context.Context, field graphql.
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Database().Tables(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["schema"].(*string), fc.Args["kind"].(*domain.TableKind), fc.Args["dropped"].(*bool))
+			return ec.Resolvers.Database().Tables(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["schema"].(*string), fc.Args["kind"].(*lake.TableKind), fc.Args["dropped"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[model.LakeTable]) graphql.Marshaler {

@@ -14,27 +14,28 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/graph/model"
 )
 
 // region    ************************** generated!.gotpl **************************
 
 type JobResolver interface {
-	Command(ctx context.Context, obj *domain.Job) (*string, error)
-	Tasks(ctx context.Context, obj *domain.Job) ([]domain.TaskSpec, error)
+	Command(ctx context.Context, obj *job.Job) (*string, error)
+	Tasks(ctx context.Context, obj *job.Job) ([]job.TaskSpec, error)
 
-	Compute(ctx context.Context, obj *domain.Job) (*model.Compute, error)
-	ComputeID(ctx context.Context, obj *domain.Job) (*string, error)
+	Compute(ctx context.Context, obj *job.Job) (*model.Compute, error)
+	ComputeID(ctx context.Context, obj *job.Job) (*string, error)
 
-	Runs(ctx context.Context, obj *domain.Job, first *int, after *string, status []domain.RunStatus) (model.Connection[domain.Run], error)
-	LatestRun(ctx context.Context, obj *domain.Job) (*domain.Run, error)
+	Runs(ctx context.Context, obj *job.Job, first *int, after *string, status []job.RunStatus) (model.Connection[job.Run], error)
+	LatestRun(ctx context.Context, obj *job.Job) (*job.Run, error)
 }
 type ScheduleResolver interface {
-	Next(ctx context.Context, obj *domain.Schedule, count *int) ([]time.Time, error)
+	Next(ctx context.Context, obj *job.Schedule, count *int) ([]time.Time, error)
 }
 type TaskSpecResolver interface {
-	Compute(ctx context.Context, obj *domain.TaskSpec) (*model.Compute, error)
-	ComputeID(ctx context.Context, obj *domain.TaskSpec) (*string, error)
+	Compute(ctx context.Context, obj *job.TaskSpec) (*model.Compute, error)
+	ComputeID(ctx context.Context, obj *job.TaskSpec) (*string, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -61,8 +62,8 @@ func (ec *executionContext) field_Job_runs_args(ctx context.Context, rawArgs map
 	}
 	args["after"] = arg1
 	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "status",
-		func(ctx context.Context, v any) ([]domain.RunStatus, error) {
-			return ec.unmarshalORunStatus2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunStatusᚄ(ctx, v)
+		func(ctx context.Context, v any) ([]job.RunStatus, error) {
+			return ec.unmarshalORunStatus2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunStatusᚄ(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -101,8 +102,8 @@ func (ec *executionContext) _CreateJobPayload_job(ctx context.Context, field gra
 			return obj.Job, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Job) graphql.Marshaler {
-			return ec.marshalNJob2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJob(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Job) graphql.Marshaler {
+			return ec.marshalNJob2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJob(ctx, selections, v)
 		},
 		true,
 		true,
@@ -144,7 +145,7 @@ func (ec *executionContext) fieldContext_DeleteJobPayload_id(_ context.Context, 
 	return graphql.NewScalarFieldContext("DeleteJobPayload", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Job_id(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_id(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -167,7 +168,7 @@ func (ec *executionContext) fieldContext_Job_id(_ context.Context, field graphql
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Job_name(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_name(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -190,7 +191,7 @@ func (ec *executionContext) fieldContext_Job_name(_ context.Context, field graph
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Job_description(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_description(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -213,7 +214,7 @@ func (ec *executionContext) fieldContext_Job_description(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Job_command(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_command(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -236,7 +237,7 @@ func (ec *executionContext) fieldContext_Job_command(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Job", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Job_tasks(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_tasks(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -248,8 +249,8 @@ func (ec *executionContext) _Job_tasks(ctx context.Context, field graphql.Collec
 			return ec.Resolvers.Job().Tasks(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.TaskSpec) graphql.Marshaler {
-			return ec.marshalOTaskSpec2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpecᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []job.TaskSpec) graphql.Marshaler {
+			return ec.marshalOTaskSpec2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskSpecᚄ(ctx, selections, v)
 		},
 		true,
 		false,
@@ -268,7 +269,7 @@ func (ec *executionContext) fieldContext_Job_tasks(_ context.Context, field grap
 	return fc, nil
 }
 
-func (ec *executionContext) _Job_maxRetries(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_maxRetries(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -291,7 +292,7 @@ func (ec *executionContext) fieldContext_Job_maxRetries(_ context.Context, field
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Job_timeoutSeconds(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_timeoutSeconds(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -314,7 +315,7 @@ func (ec *executionContext) fieldContext_Job_timeoutSeconds(_ context.Context, f
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Job_environment(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_environment(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -326,8 +327,8 @@ func (ec *executionContext) _Job_environment(ctx context.Context, field graphql.
 			return obj.Environment, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.Variable) graphql.Marshaler {
-			return ec.marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []job.Variable) graphql.Marshaler {
+			return ec.marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -346,7 +347,7 @@ func (ec *executionContext) fieldContext_Job_environment(_ context.Context, fiel
 	return fc, nil
 }
 
-func (ec *executionContext) _Job_parameters(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_parameters(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -358,8 +359,8 @@ func (ec *executionContext) _Job_parameters(ctx context.Context, field graphql.C
 			return obj.Parameters, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.Variable) graphql.Marshaler {
-			return ec.marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []job.Variable) graphql.Marshaler {
+			return ec.marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -378,7 +379,7 @@ func (ec *executionContext) fieldContext_Job_parameters(_ context.Context, field
 	return fc, nil
 }
 
-func (ec *executionContext) _Job_files(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_files(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -390,8 +391,8 @@ func (ec *executionContext) _Job_files(ctx context.Context, field graphql.Collec
 			return obj.Files, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.File) graphql.Marshaler {
-			return ec.marshalNJobFile2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []job.File) graphql.Marshaler {
+			return ec.marshalNJobFile2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFileᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -410,7 +411,7 @@ func (ec *executionContext) fieldContext_Job_files(_ context.Context, field grap
 	return fc, nil
 }
 
-func (ec *executionContext) _Job_schedule(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_schedule(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -422,8 +423,8 @@ func (ec *executionContext) _Job_schedule(ctx context.Context, field graphql.Col
 			return obj.Schedule, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Schedule) graphql.Marshaler {
-			return ec.marshalOSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *job.Schedule) graphql.Marshaler {
+			return ec.marshalOSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐSchedule(ctx, selections, v)
 		},
 		true,
 		false,
@@ -442,7 +443,7 @@ func (ec *executionContext) fieldContext_Job_schedule(_ context.Context, field g
 	return fc, nil
 }
 
-func (ec *executionContext) _Job_maxConcurrentRuns(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_maxConcurrentRuns(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -465,7 +466,7 @@ func (ec *executionContext) fieldContext_Job_maxConcurrentRuns(_ context.Context
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Job_compute(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_compute(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -497,7 +498,7 @@ func (ec *executionContext) fieldContext_Job_compute(_ context.Context, field gr
 	return fc, nil
 }
 
-func (ec *executionContext) _Job_computeId(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_computeId(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -520,7 +521,7 @@ func (ec *executionContext) fieldContext_Job_computeId(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Job", field, true, true, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Job_computeFallback(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_computeFallback(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -543,7 +544,7 @@ func (ec *executionContext) fieldContext_Job_computeFallback(_ context.Context, 
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Job_sample(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_sample(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -566,7 +567,7 @@ func (ec *executionContext) fieldContext_Job_sample(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Job_createdAt(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_createdAt(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -589,7 +590,7 @@ func (ec *executionContext) fieldContext_Job_createdAt(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Job_updatedAt(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_updatedAt(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -612,7 +613,7 @@ func (ec *executionContext) fieldContext_Job_updatedAt(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Job_runs(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_runs(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -622,10 +623,10 @@ func (ec *executionContext) _Job_runs(ctx context.Context, field graphql.Collect
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Job().Runs(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["status"].([]domain.RunStatus))
+			return ec.Resolvers.Job().Runs(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["status"].([]job.RunStatus))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[domain.Run]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[job.Run]) graphql.Marshaler {
 			return ec.marshalNRunConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -656,7 +657,7 @@ func (ec *executionContext) fieldContext_Job_runs(ctx context.Context, field gra
 	return fc, nil
 }
 
-func (ec *executionContext) _Job_latestRun(ctx context.Context, field graphql.CollectedField, obj *domain.Job) (ret graphql.Marshaler) {
+func (ec *executionContext) _Job_latestRun(ctx context.Context, field graphql.CollectedField, obj *job.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -668,8 +669,8 @@ func (ec *executionContext) _Job_latestRun(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Job().LatestRun(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Run) graphql.Marshaler {
-			return ec.marshalORun2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *job.Run) graphql.Marshaler {
+			return ec.marshalORun2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx, selections, v)
 		},
 		true,
 		false,
@@ -688,7 +689,7 @@ func (ec *executionContext) fieldContext_Job_latestRun(_ context.Context, field 
 	return fc, nil
 }
 
-func (ec *executionContext) _JobConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.Job]) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[job.Job]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -700,7 +701,7 @@ func (ec *executionContext) _JobConnection_edges(ctx context.Context, field grap
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[domain.Job]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[job.Job]) graphql.Marshaler {
 			return ec.marshalNJobEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -720,7 +721,7 @@ func (ec *executionContext) fieldContext_JobConnection_edges(_ context.Context, 
 	return fc, nil
 }
 
-func (ec *executionContext) _JobConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.Job]) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[job.Job]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -752,7 +753,7 @@ func (ec *executionContext) fieldContext_JobConnection_pageInfo(_ context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _JobEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.Job]) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[job.Job]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -775,7 +776,7 @@ func (ec *executionContext) fieldContext_JobEdge_cursor(_ context.Context, field
 	return graphql.NewScalarFieldContext("JobEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _JobEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.Job]) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[job.Job]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -787,8 +788,8 @@ func (ec *executionContext) _JobEdge_node(ctx context.Context, field graphql.Col
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Job) graphql.Marshaler {
-			return ec.marshalNJob2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJob(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Job) graphql.Marshaler {
+			return ec.marshalNJob2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJob(ctx, selections, v)
 		},
 		true,
 		true,
@@ -807,7 +808,7 @@ func (ec *executionContext) fieldContext_JobEdge_node(_ context.Context, field g
 	return fc, nil
 }
 
-func (ec *executionContext) _JobFile_path(ctx context.Context, field graphql.CollectedField, obj *domain.File) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobFile_path(ctx context.Context, field graphql.CollectedField, obj *job.File) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -830,7 +831,7 @@ func (ec *executionContext) fieldContext_JobFile_path(_ context.Context, field g
 	return graphql.NewScalarFieldContext("JobFile", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _JobFile_size(ctx context.Context, field graphql.CollectedField, obj *domain.File) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobFile_size(ctx context.Context, field graphql.CollectedField, obj *job.File) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -853,7 +854,7 @@ func (ec *executionContext) fieldContext_JobFile_size(_ context.Context, field g
 	return graphql.NewScalarFieldContext("JobFile", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _JobFile_sha256(ctx context.Context, field graphql.CollectedField, obj *domain.File) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobFile_sha256(ctx context.Context, field graphql.CollectedField, obj *job.File) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -876,7 +877,7 @@ func (ec *executionContext) fieldContext_JobFile_sha256(_ context.Context, field
 	return graphql.NewScalarFieldContext("JobFile", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _JobFile_executable(ctx context.Context, field graphql.CollectedField, obj *domain.File) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobFile_executable(ctx context.Context, field graphql.CollectedField, obj *job.File) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -899,7 +900,7 @@ func (ec *executionContext) fieldContext_JobFile_executable(_ context.Context, f
 	return graphql.NewScalarFieldContext("JobFile", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_cron(ctx context.Context, field graphql.CollectedField, obj *domain.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_cron(ctx context.Context, field graphql.CollectedField, obj *job.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -922,7 +923,7 @@ func (ec *executionContext) fieldContext_Schedule_cron(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_timeZone(ctx context.Context, field graphql.CollectedField, obj *domain.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_timeZone(ctx context.Context, field graphql.CollectedField, obj *job.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -945,7 +946,7 @@ func (ec *executionContext) fieldContext_Schedule_timeZone(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_paused(ctx context.Context, field graphql.CollectedField, obj *domain.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_paused(ctx context.Context, field graphql.CollectedField, obj *job.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -968,7 +969,7 @@ func (ec *executionContext) fieldContext_Schedule_paused(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_next(ctx context.Context, field graphql.CollectedField, obj *domain.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_next(ctx context.Context, field graphql.CollectedField, obj *job.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1012,7 +1013,7 @@ func (ec *executionContext) fieldContext_Schedule_next(ctx context.Context, fiel
 	return fc, nil
 }
 
-func (ec *executionContext) _Schedule_waitingSince(ctx context.Context, field graphql.CollectedField, obj *domain.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_waitingSince(ctx context.Context, field graphql.CollectedField, obj *job.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1035,7 +1036,7 @@ func (ec *executionContext) fieldContext_Schedule_waitingSince(_ context.Context
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_missed(ctx context.Context, field graphql.CollectedField, obj *domain.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_missed(ctx context.Context, field graphql.CollectedField, obj *job.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1058,7 +1059,7 @@ func (ec *executionContext) fieldContext_Schedule_missed(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_lastMissedAt(ctx context.Context, field graphql.CollectedField, obj *domain.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_lastMissedAt(ctx context.Context, field graphql.CollectedField, obj *job.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1081,7 +1082,7 @@ func (ec *executionContext) fieldContext_Schedule_lastMissedAt(_ context.Context
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _TaskSpec_key(ctx context.Context, field graphql.CollectedField, obj *domain.TaskSpec) (ret graphql.Marshaler) {
+func (ec *executionContext) _TaskSpec_key(ctx context.Context, field graphql.CollectedField, obj *job.TaskSpec) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1104,7 +1105,7 @@ func (ec *executionContext) fieldContext_TaskSpec_key(_ context.Context, field g
 	return graphql.NewScalarFieldContext("TaskSpec", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _TaskSpec_command(ctx context.Context, field graphql.CollectedField, obj *domain.TaskSpec) (ret graphql.Marshaler) {
+func (ec *executionContext) _TaskSpec_command(ctx context.Context, field graphql.CollectedField, obj *job.TaskSpec) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1127,7 +1128,7 @@ func (ec *executionContext) fieldContext_TaskSpec_command(_ context.Context, fie
 	return graphql.NewScalarFieldContext("TaskSpec", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _TaskSpec_dependsOn(ctx context.Context, field graphql.CollectedField, obj *domain.TaskSpec) (ret graphql.Marshaler) {
+func (ec *executionContext) _TaskSpec_dependsOn(ctx context.Context, field graphql.CollectedField, obj *job.TaskSpec) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1150,7 +1151,7 @@ func (ec *executionContext) fieldContext_TaskSpec_dependsOn(_ context.Context, f
 	return graphql.NewScalarFieldContext("TaskSpec", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _TaskSpec_maxRetries(ctx context.Context, field graphql.CollectedField, obj *domain.TaskSpec) (ret graphql.Marshaler) {
+func (ec *executionContext) _TaskSpec_maxRetries(ctx context.Context, field graphql.CollectedField, obj *job.TaskSpec) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1173,7 +1174,7 @@ func (ec *executionContext) fieldContext_TaskSpec_maxRetries(_ context.Context, 
 	return graphql.NewScalarFieldContext("TaskSpec", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _TaskSpec_timeoutSeconds(ctx context.Context, field graphql.CollectedField, obj *domain.TaskSpec) (ret graphql.Marshaler) {
+func (ec *executionContext) _TaskSpec_timeoutSeconds(ctx context.Context, field graphql.CollectedField, obj *job.TaskSpec) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1196,7 +1197,7 @@ func (ec *executionContext) fieldContext_TaskSpec_timeoutSeconds(_ context.Conte
 	return graphql.NewScalarFieldContext("TaskSpec", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _TaskSpec_environment(ctx context.Context, field graphql.CollectedField, obj *domain.TaskSpec) (ret graphql.Marshaler) {
+func (ec *executionContext) _TaskSpec_environment(ctx context.Context, field graphql.CollectedField, obj *job.TaskSpec) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1208,8 +1209,8 @@ func (ec *executionContext) _TaskSpec_environment(ctx context.Context, field gra
 			return obj.Environment, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.Variable) graphql.Marshaler {
-			return ec.marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []job.Variable) graphql.Marshaler {
+			return ec.marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1228,7 +1229,7 @@ func (ec *executionContext) fieldContext_TaskSpec_environment(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _TaskSpec_compute(ctx context.Context, field graphql.CollectedField, obj *domain.TaskSpec) (ret graphql.Marshaler) {
+func (ec *executionContext) _TaskSpec_compute(ctx context.Context, field graphql.CollectedField, obj *job.TaskSpec) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1260,7 +1261,7 @@ func (ec *executionContext) fieldContext_TaskSpec_compute(_ context.Context, fie
 	return fc, nil
 }
 
-func (ec *executionContext) _TaskSpec_computeId(ctx context.Context, field graphql.CollectedField, obj *domain.TaskSpec) (ret graphql.Marshaler) {
+func (ec *executionContext) _TaskSpec_computeId(ctx context.Context, field graphql.CollectedField, obj *job.TaskSpec) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1295,8 +1296,8 @@ func (ec *executionContext) _UpdateJobPayload_job(ctx context.Context, field gra
 			return obj.Job, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Job) graphql.Marshaler {
-			return ec.marshalNJob2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJob(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Job) graphql.Marshaler {
+			return ec.marshalNJob2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJob(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1315,7 +1316,7 @@ func (ec *executionContext) fieldContext_UpdateJobPayload_job(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _Variable_name(ctx context.Context, field graphql.CollectedField, obj *domain.Variable) (ret graphql.Marshaler) {
+func (ec *executionContext) _Variable_name(ctx context.Context, field graphql.CollectedField, obj *job.Variable) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1338,7 +1339,7 @@ func (ec *executionContext) fieldContext_Variable_name(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Variable", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Variable_value(ctx context.Context, field graphql.CollectedField, obj *domain.Variable) (ret graphql.Marshaler) {
+func (ec *executionContext) _Variable_value(ctx context.Context, field graphql.CollectedField, obj *job.Variable) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1406,7 +1407,7 @@ func (ec *executionContext) unmarshalInputCreateJobInput(ctx context.Context, ob
 			it.Command = data
 		case "tasks":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tasks"))
-			data, err := ec.unmarshalOTaskSpecInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpecᚄ(ctx, v)
+			data, err := ec.unmarshalOTaskSpecInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskSpecᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1427,21 +1428,21 @@ func (ec *executionContext) unmarshalInputCreateJobInput(ctx context.Context, ob
 			it.TimeoutSeconds = data
 		case "environment":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environment"))
-			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, v)
+			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Environment = data
 		case "parameters":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("parameters"))
-			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, v)
+			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Parameters = data
 		case "schedule":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("schedule"))
-			data, err := ec.unmarshalOScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐNewSchedule(ctx, v)
+			data, err := ec.unmarshalOScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐNewSchedule(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1469,7 +1470,7 @@ func (ec *executionContext) unmarshalInputCreateJobInput(ctx context.Context, ob
 			it.ComputeFallback = data
 		case "files":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("files"))
-			data, err := ec.unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx, v)
+			data, err := ec.unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFileᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1516,8 +1517,8 @@ func (ec *executionContext) unmarshalInputDeleteJobInput(ctx context.Context, ob
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputJobFileInput(ctx context.Context, obj any) (domain.File, error) {
-	var it domain.File
+func (ec *executionContext) unmarshalInputJobFileInput(ctx context.Context, obj any) (job.File, error) {
+	var it job.File
 	if obj == nil {
 		return it, nil
 	}
@@ -1578,8 +1579,8 @@ func (ec *executionContext) unmarshalInputJobFileInput(ctx context.Context, obj 
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any) (domain.JobFilter, error) {
-	var it domain.JobFilter
+func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any) (job.JobFilter, error) {
+	var it job.JobFilter
 	if obj == nil {
 		return it, nil
 	}
@@ -1608,8 +1609,8 @@ func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputScheduleChangeInput(ctx context.Context, obj any) (domain.ScheduleChange, error) {
-	var it domain.ScheduleChange
+func (ec *executionContext) unmarshalInputScheduleChangeInput(ctx context.Context, obj any) (job.ScheduleChange, error) {
+	var it job.ScheduleChange
 	if obj == nil {
 		return it, nil
 	}
@@ -1652,8 +1653,8 @@ func (ec *executionContext) unmarshalInputScheduleChangeInput(ctx context.Contex
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj any) (domain.NewSchedule, error) {
-	var it domain.NewSchedule
+func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj any) (job.NewSchedule, error) {
+	var it job.NewSchedule
 	if obj == nil {
 		return it, nil
 	}
@@ -1703,8 +1704,8 @@ func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputTaskSpecInput(ctx context.Context, obj any) (domain.TaskSpec, error) {
-	var it domain.TaskSpec
+func (ec *executionContext) unmarshalInputTaskSpecInput(ctx context.Context, obj any) (job.TaskSpec, error) {
+	var it job.TaskSpec
 	if obj == nil {
 		return it, nil
 	}
@@ -1771,7 +1772,7 @@ func (ec *executionContext) unmarshalInputTaskSpecInput(ctx context.Context, obj
 			it.TimeoutSeconds = data
 		case "environment":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environment"))
-			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, v)
+			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1836,7 +1837,7 @@ func (ec *executionContext) unmarshalInputUpdateJobInput(ctx context.Context, ob
 			it.Command = data
 		case "tasks":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tasks"))
-			data, err := ec.unmarshalOTaskSpecInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpecᚄ(ctx, v)
+			data, err := ec.unmarshalOTaskSpecInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskSpecᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1857,21 +1858,21 @@ func (ec *executionContext) unmarshalInputUpdateJobInput(ctx context.Context, ob
 			it.TimeoutSeconds = data
 		case "environment":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environment"))
-			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, v)
+			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Environment = data
 		case "parameters":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("parameters"))
-			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, v)
+			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Parameters = data
 		case "schedule":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("schedule"))
-			data, err := ec.unmarshalOScheduleChangeInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐScheduleChange(ctx, v)
+			data, err := ec.unmarshalOScheduleChangeInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐScheduleChange(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1899,7 +1900,7 @@ func (ec *executionContext) unmarshalInputUpdateJobInput(ctx context.Context, ob
 			it.ComputeFallback = data
 		case "files":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("files"))
-			data, err := ec.unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx, v)
+			data, err := ec.unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFileᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1909,8 +1910,8 @@ func (ec *executionContext) unmarshalInputUpdateJobInput(ctx context.Context, ob
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputVariableInput(ctx context.Context, obj any) (domain.Variable, error) {
-	var it domain.Variable
+func (ec *executionContext) unmarshalInputVariableInput(ctx context.Context, obj any) (job.Variable, error) {
+	var it job.Variable
 	if obj == nil {
 		return it, nil
 	}
@@ -2032,7 +2033,7 @@ func (ec *executionContext) _DeleteJobPayload(ctx context.Context, sel ast.Selec
 
 var jobImplementors = []string{"Job"}
 
-func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj *domain.Job) graphql.Marshaler {
+func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj *job.Job) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, jobImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2363,7 +2364,7 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 
 var jobConnectionImplementors = []string{"JobConnection"}
 
-func (ec *executionContext) _JobConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[domain.Job]) graphql.Marshaler {
+func (ec *executionContext) _JobConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[job.Job]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, jobConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2406,7 +2407,7 @@ func (ec *executionContext) _JobConnection(ctx context.Context, sel ast.Selectio
 
 var jobEdgeImplementors = []string{"JobEdge"}
 
-func (ec *executionContext) _JobEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[domain.Job]) graphql.Marshaler {
+func (ec *executionContext) _JobEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[job.Job]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, jobEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2449,7 +2450,7 @@ func (ec *executionContext) _JobEdge(ctx context.Context, sel ast.SelectionSet, 
 
 var jobFileImplementors = []string{"JobFile"}
 
-func (ec *executionContext) _JobFile(ctx context.Context, sel ast.SelectionSet, obj *domain.File) graphql.Marshaler {
+func (ec *executionContext) _JobFile(ctx context.Context, sel ast.SelectionSet, obj *job.File) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, jobFileImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2502,7 +2503,7 @@ func (ec *executionContext) _JobFile(ctx context.Context, sel ast.SelectionSet, 
 
 var scheduleImplementors = []string{"Schedule"}
 
-func (ec *executionContext) _Schedule(ctx context.Context, sel ast.SelectionSet, obj *domain.Schedule) graphql.Marshaler {
+func (ec *executionContext) _Schedule(ctx context.Context, sel ast.SelectionSet, obj *job.Schedule) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, scheduleImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2603,7 +2604,7 @@ func (ec *executionContext) _Schedule(ctx context.Context, sel ast.SelectionSet,
 
 var taskSpecImplementors = []string{"TaskSpec"}
 
-func (ec *executionContext) _TaskSpec(ctx context.Context, sel ast.SelectionSet, obj *domain.TaskSpec) graphql.Marshaler {
+func (ec *executionContext) _TaskSpec(ctx context.Context, sel ast.SelectionSet, obj *job.TaskSpec) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, taskSpecImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2780,7 +2781,7 @@ func (ec *executionContext) _UpdateJobPayload(ctx context.Context, sel ast.Selec
 
 var variableImplementors = []string{"Variable"}
 
-func (ec *executionContext) _Variable(ctx context.Context, sel ast.SelectionSet, obj *domain.Variable) graphql.Marshaler {
+func (ec *executionContext) _Variable(ctx context.Context, sel ast.SelectionSet, obj *job.Variable) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, variableImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2843,19 +2844,19 @@ func (ec *executionContext) marshalNDeleteJobPayload2githubᚗcomᚋmillpondᚋm
 	return ec._DeleteJobPayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNJob2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJob(ctx context.Context, sel ast.SelectionSet, v domain.Job) graphql.Marshaler {
+func (ec *executionContext) marshalNJob2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJob(ctx context.Context, sel ast.SelectionSet, v job.Job) graphql.Marshaler {
 	return ec._Job(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNJobConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[domain.Job]) graphql.Marshaler {
+func (ec *executionContext) marshalNJobConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[job.Job]) graphql.Marshaler {
 	return ec._JobConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNJobEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[domain.Job]) graphql.Marshaler {
+func (ec *executionContext) marshalNJobEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[job.Job]) graphql.Marshaler {
 	return ec._JobEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNJobEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[domain.Job]) graphql.Marshaler {
+func (ec *executionContext) marshalNJobEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[job.Job]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -2871,15 +2872,15 @@ func (ec *executionContext) marshalNJobEdge2ᚕgithubᚗcomᚋmillpondᚋmillpon
 	return ret
 }
 
-func (ec *executionContext) marshalNJobFile2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFile(ctx context.Context, sel ast.SelectionSet, v domain.File) graphql.Marshaler {
+func (ec *executionContext) marshalNJobFile2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFile(ctx context.Context, sel ast.SelectionSet, v job.File) graphql.Marshaler {
 	return ec._JobFile(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNJobFile2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.File) graphql.Marshaler {
+func (ec *executionContext) marshalNJobFile2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFileᚄ(ctx context.Context, sel ast.SelectionSet, v []job.File) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNJobFile2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFile(ctx, sel, v[i])
+		return ec.marshalNJobFile2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFile(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -2891,16 +2892,16 @@ func (ec *executionContext) marshalNJobFile2ᚕgithubᚗcomᚋmillpondᚋmillpon
 	return ret
 }
 
-func (ec *executionContext) unmarshalNJobFileInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFile(ctx context.Context, v any) (domain.File, error) {
+func (ec *executionContext) unmarshalNJobFileInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFile(ctx context.Context, v any) (job.File, error) {
 	res, err := ec.unmarshalInputJobFileInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNTaskSpec2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpec(ctx context.Context, sel ast.SelectionSet, v domain.TaskSpec) graphql.Marshaler {
+func (ec *executionContext) marshalNTaskSpec2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskSpec(ctx context.Context, sel ast.SelectionSet, v job.TaskSpec) graphql.Marshaler {
 	return ec._TaskSpec(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNTaskSpecInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpec(ctx context.Context, v any) (domain.TaskSpec, error) {
+func (ec *executionContext) unmarshalNTaskSpecInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskSpec(ctx context.Context, v any) (job.TaskSpec, error) {
 	res, err := ec.unmarshalInputTaskSpecInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -2914,15 +2915,15 @@ func (ec *executionContext) marshalNUpdateJobPayload2githubᚗcomᚋmillpondᚋm
 	return ec._UpdateJobPayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNVariable2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariable(ctx context.Context, sel ast.SelectionSet, v domain.Variable) graphql.Marshaler {
+func (ec *executionContext) marshalNVariable2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariable(ctx context.Context, sel ast.SelectionSet, v job.Variable) graphql.Marshaler {
 	return ec._Variable(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.Variable) graphql.Marshaler {
+func (ec *executionContext) marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx context.Context, sel ast.SelectionSet, v []job.Variable) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNVariable2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariable(ctx, sel, v[i])
+		return ec.marshalNVariable2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariable(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -2934,28 +2935,28 @@ func (ec *executionContext) marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpo
 	return ret
 }
 
-func (ec *executionContext) unmarshalNVariableInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariable(ctx context.Context, v any) (domain.Variable, error) {
+func (ec *executionContext) unmarshalNVariableInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariable(ctx context.Context, v any) (job.Variable, error) {
 	res, err := ec.unmarshalInputVariableInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOJob2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJob(ctx context.Context, sel ast.SelectionSet, v *domain.Job) graphql.Marshaler {
+func (ec *executionContext) marshalOJob2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJob(ctx context.Context, sel ast.SelectionSet, v *job.Job) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Job(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFileᚄ(ctx context.Context, v any) ([]domain.File, error) {
+func (ec *executionContext) unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFileᚄ(ctx context.Context, v any) ([]job.File, error) {
 	if v == nil {
 		return nil, nil
 	}
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]domain.File, len(vSlice))
+	res := make([]job.File, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNJobFileInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFile(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNJobFileInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFile(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -2963,7 +2964,7 @@ func (ec *executionContext) unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋ
 	return res, nil
 }
 
-func (ec *executionContext) unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJobFilter(ctx context.Context, v any) (*domain.JobFilter, error) {
+func (ec *executionContext) unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJobFilter(ctx context.Context, v any) (*job.JobFilter, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -2971,14 +2972,14 @@ func (ec *executionContext) unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmil
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐSchedule(ctx context.Context, sel ast.SelectionSet, v *domain.Schedule) graphql.Marshaler {
+func (ec *executionContext) marshalOSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐSchedule(ctx context.Context, sel ast.SelectionSet, v *job.Schedule) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Schedule(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOScheduleChangeInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐScheduleChange(ctx context.Context, v any) (*domain.ScheduleChange, error) {
+func (ec *executionContext) unmarshalOScheduleChangeInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐScheduleChange(ctx context.Context, v any) (*job.ScheduleChange, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -2986,7 +2987,7 @@ func (ec *executionContext) unmarshalOScheduleChangeInput2ᚖgithubᚗcomᚋmill
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐNewSchedule(ctx context.Context, v any) (*domain.NewSchedule, error) {
+func (ec *executionContext) unmarshalOScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐNewSchedule(ctx context.Context, v any) (*job.NewSchedule, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -2994,14 +2995,14 @@ func (ec *executionContext) unmarshalOScheduleInput2ᚖgithubᚗcomᚋmillpond�
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOTaskSpec2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpecᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.TaskSpec) graphql.Marshaler {
+func (ec *executionContext) marshalOTaskSpec2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskSpecᚄ(ctx context.Context, sel ast.SelectionSet, v []job.TaskSpec) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNTaskSpec2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpec(ctx, sel, v[i])
+		return ec.marshalNTaskSpec2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskSpec(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3013,16 +3014,16 @@ func (ec *executionContext) marshalOTaskSpec2ᚕgithubᚗcomᚋmillpondᚋmillpo
 	return ret
 }
 
-func (ec *executionContext) unmarshalOTaskSpecInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpecᚄ(ctx context.Context, v any) ([]domain.TaskSpec, error) {
+func (ec *executionContext) unmarshalOTaskSpecInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskSpecᚄ(ctx context.Context, v any) ([]job.TaskSpec, error) {
 	if v == nil {
 		return nil, nil
 	}
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]domain.TaskSpec, len(vSlice))
+	res := make([]job.TaskSpec, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNTaskSpecInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskSpec(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNTaskSpecInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskSpec(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -3030,16 +3031,16 @@ func (ec *executionContext) unmarshalOTaskSpecInput2ᚕgithubᚗcomᚋmillpond�
 	return res, nil
 }
 
-func (ec *executionContext) unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx context.Context, v any) ([]domain.Variable, error) {
+func (ec *executionContext) unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx context.Context, v any) ([]job.Variable, error) {
 	if v == nil {
 		return nil, nil
 	}
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]domain.Variable, len(vSlice))
+	res := make([]job.Variable, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNVariableInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariable(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNVariableInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariable(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -200,8 +202,8 @@ func (ec *executionContext) _LineageEdge_direction(ctx context.Context, field gr
 			return obj.Direction, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.LineageDirection) graphql.Marshaler {
-			return ec.marshalNLineageDirection2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageDirection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v lake.LineageDirection) graphql.Marshaler {
+			return ec.marshalNLineageDirection2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐLineageDirection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -687,8 +689,8 @@ func (ec *executionContext) _LineageNode_kind(ctx context.Context, field graphql
 			return obj.Kind, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.LineageNodeKind) graphql.Marshaler {
-			return ec.marshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageNodeKind(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v lineage.LineageNodeKind) graphql.Marshaler {
+			return ec.marshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageNodeKind(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1466,12 +1468,12 @@ func (ec *executionContext) marshalNLineage2githubᚗcomᚋmillpondᚋmillpond�
 	return ec._Lineage(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNLineageDirection2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageDirection(ctx context.Context, v any) (domain.LineageDirection, error) {
+func (ec *executionContext) unmarshalNLineageDirection2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐLineageDirection(ctx context.Context, v any) (lake.LineageDirection, error) {
 	res, err := scalar.UnmarshalLineageDirection(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNLineageDirection2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageDirection(ctx context.Context, sel ast.SelectionSet, v domain.LineageDirection) graphql.Marshaler {
+func (ec *executionContext) marshalNLineageDirection2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐLineageDirection(ctx context.Context, sel ast.SelectionSet, v lake.LineageDirection) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalLineageDirection(v)
 	if res == graphql.Null {
@@ -1546,12 +1548,12 @@ func (ec *executionContext) marshalNLineageNode2ᚕgithubᚗcomᚋmillpondᚋmil
 	return ret
 }
 
-func (ec *executionContext) unmarshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageNodeKind(ctx context.Context, v any) (domain.LineageNodeKind, error) {
+func (ec *executionContext) unmarshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageNodeKind(ctx context.Context, v any) (lineage.LineageNodeKind, error) {
 	res, err := scalar.UnmarshalLineageNodeKind(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageNodeKind(ctx context.Context, sel ast.SelectionSet, v domain.LineageNodeKind) graphql.Marshaler {
+func (ec *executionContext) marshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageNodeKind(ctx context.Context, sel ast.SelectionSet, v lineage.LineageNodeKind) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalLineageNodeKind(v)
 	if res == graphql.Null {
@@ -1566,7 +1568,7 @@ func (ec *executionContext) marshalNRunLineage2githubᚗcomᚋmillpondᚋmillpon
 	return ec._RunLineage(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageWay(ctx context.Context, v any) (*domain.LineageWay, error) {
+func (ec *executionContext) unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageWay(ctx context.Context, v any) (*lineage.LineageWay, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -1574,7 +1576,7 @@ func (ec *executionContext) unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmi
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageWay(ctx context.Context, sel ast.SelectionSet, v *domain.LineageWay) graphql.Marshaler {
+func (ec *executionContext) marshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageWay(ctx context.Context, sel ast.SelectionSet, v *lineage.LineageWay) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

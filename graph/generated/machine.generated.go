@@ -14,7 +14,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -236,7 +236,7 @@ func (ec *executionContext) fieldContext_Flavor_currency(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Flavor", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _GPUSample_name(ctx context.Context, field graphql.CollectedField, obj *domain.GPUMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _GPUSample_name(ctx context.Context, field graphql.CollectedField, obj *machine.GPUMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -259,7 +259,7 @@ func (ec *executionContext) fieldContext_GPUSample_name(_ context.Context, field
 	return graphql.NewScalarFieldContext("GPUSample", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _GPUSample_load(ctx context.Context, field graphql.CollectedField, obj *domain.GPUMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _GPUSample_load(ctx context.Context, field graphql.CollectedField, obj *machine.GPUMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -282,7 +282,7 @@ func (ec *executionContext) fieldContext_GPUSample_load(_ context.Context, field
 	return graphql.NewScalarFieldContext("GPUSample", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _GPUSample_memory(ctx context.Context, field graphql.CollectedField, obj *domain.GPUMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _GPUSample_memory(ctx context.Context, field graphql.CollectedField, obj *machine.GPUMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -305,7 +305,7 @@ func (ec *executionContext) fieldContext_GPUSample_memory(_ context.Context, fie
 	return graphql.NewScalarFieldContext("GPUSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _GPUSample_memoryTotal(ctx context.Context, field graphql.CollectedField, obj *domain.GPUMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _GPUSample_memoryTotal(ctx context.Context, field graphql.CollectedField, obj *machine.GPUMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -328,7 +328,7 @@ func (ec *executionContext) fieldContext_GPUSample_memoryTotal(_ context.Context
 	return graphql.NewScalarFieldContext("GPUSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_at(ctx context.Context, field graphql.CollectedField, obj *domain.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_at(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -351,7 +351,7 @@ func (ec *executionContext) fieldContext_MachineSample_at(_ context.Context, fie
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_cpu(ctx context.Context, field graphql.CollectedField, obj *domain.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_cpu(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -374,7 +374,7 @@ func (ec *executionContext) fieldContext_MachineSample_cpu(_ context.Context, fi
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_cores(ctx context.Context, field graphql.CollectedField, obj *domain.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_cores(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -397,7 +397,7 @@ func (ec *executionContext) fieldContext_MachineSample_cores(_ context.Context, 
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_memory(ctx context.Context, field graphql.CollectedField, obj *domain.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_memory(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -420,7 +420,7 @@ func (ec *executionContext) fieldContext_MachineSample_memory(_ context.Context,
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_memoryTotal(ctx context.Context, field graphql.CollectedField, obj *domain.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_memoryTotal(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -443,7 +443,7 @@ func (ec *executionContext) fieldContext_MachineSample_memoryTotal(_ context.Con
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_disk(ctx context.Context, field graphql.CollectedField, obj *domain.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_disk(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -466,7 +466,7 @@ func (ec *executionContext) fieldContext_MachineSample_disk(_ context.Context, f
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_diskTotal(ctx context.Context, field graphql.CollectedField, obj *domain.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_diskTotal(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -489,7 +489,7 @@ func (ec *executionContext) fieldContext_MachineSample_diskTotal(_ context.Conte
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_gpus(ctx context.Context, field graphql.CollectedField, obj *domain.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_gpus(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -501,8 +501,8 @@ func (ec *executionContext) _MachineSample_gpus(ctx context.Context, field graph
 			return obj.GPUs, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.GPUMetrics) graphql.Marshaler {
-			return ec.marshalNGPUSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐGPUMetricsᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []machine.GPUMetrics) graphql.Marshaler {
+			return ec.marshalNGPUSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐGPUMetricsᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -640,7 +640,7 @@ func (ec *executionContext) _Flavor(ctx context.Context, sel ast.SelectionSet, o
 
 var gPUSampleImplementors = []string{"GPUSample"}
 
-func (ec *executionContext) _GPUSample(ctx context.Context, sel ast.SelectionSet, obj *domain.GPUMetrics) graphql.Marshaler {
+func (ec *executionContext) _GPUSample(ctx context.Context, sel ast.SelectionSet, obj *machine.GPUMetrics) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, gPUSampleImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -693,7 +693,7 @@ func (ec *executionContext) _GPUSample(ctx context.Context, sel ast.SelectionSet
 
 var machineSampleImplementors = []string{"MachineSample"}
 
-func (ec *executionContext) _MachineSample(ctx context.Context, sel ast.SelectionSet, obj *domain.MachineMetrics) graphql.Marshaler {
+func (ec *executionContext) _MachineSample(ctx context.Context, sel ast.SelectionSet, obj *machine.MachineMetrics) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, machineSampleImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -788,15 +788,15 @@ func (ec *executionContext) marshalNFlavor2ᚕgithubᚗcomᚋmillpondᚋmillpond
 	return ret
 }
 
-func (ec *executionContext) marshalNGPUSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐGPUMetrics(ctx context.Context, sel ast.SelectionSet, v domain.GPUMetrics) graphql.Marshaler {
+func (ec *executionContext) marshalNGPUSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐGPUMetrics(ctx context.Context, sel ast.SelectionSet, v machine.GPUMetrics) graphql.Marshaler {
 	return ec._GPUSample(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNGPUSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐGPUMetricsᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.GPUMetrics) graphql.Marshaler {
+func (ec *executionContext) marshalNGPUSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐGPUMetricsᚄ(ctx context.Context, sel ast.SelectionSet, v []machine.GPUMetrics) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNGPUSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐGPUMetrics(ctx, sel, v[i])
+		return ec.marshalNGPUSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐGPUMetrics(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -808,15 +808,15 @@ func (ec *executionContext) marshalNGPUSample2ᚕgithubᚗcomᚋmillpondᚋmillp
 	return ret
 }
 
-func (ec *executionContext) marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineMetrics(ctx context.Context, sel ast.SelectionSet, v domain.MachineMetrics) graphql.Marshaler {
+func (ec *executionContext) marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetrics(ctx context.Context, sel ast.SelectionSet, v machine.MachineMetrics) graphql.Marshaler {
 	return ec._MachineSample(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineMetricsᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.MachineMetrics) graphql.Marshaler {
+func (ec *executionContext) marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetricsᚄ(ctx context.Context, sel ast.SelectionSet, v []machine.MachineMetrics) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineMetrics(ctx, sel, v[i])
+		return ec.marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetrics(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -828,12 +828,12 @@ func (ec *executionContext) marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋm
 	return ret
 }
 
-func (ec *executionContext) unmarshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineState(ctx context.Context, v any) (domain.MachineState, error) {
+func (ec *executionContext) unmarshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx context.Context, v any) (machine.MachineState, error) {
 	res, err := scalar.UnmarshalMachineState(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineState(ctx context.Context, sel ast.SelectionSet, v domain.MachineState) graphql.Marshaler {
+func (ec *executionContext) marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx context.Context, sel ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalMachineState(v)
 	if res == graphql.Null {

@@ -14,6 +14,9 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -32,7 +35,7 @@ type MaintenanceRunResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _CompactPolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *domain.CompactPolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _CompactPolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *maintenance.CompactPolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -55,7 +58,7 @@ func (ec *executionContext) fieldContext_CompactPolicy_enabled(_ context.Context
 	return graphql.NewScalarFieldContext("CompactPolicy", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _CompactPolicy_fileSizeThreshold(ctx context.Context, field graphql.CollectedField, obj *domain.CompactPolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _CompactPolicy_fileSizeThreshold(ctx context.Context, field graphql.CollectedField, obj *maintenance.CompactPolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -78,7 +81,7 @@ func (ec *executionContext) fieldContext_CompactPolicy_fileSizeThreshold(_ conte
 	return graphql.NewScalarFieldContext("CompactPolicy", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _CompactPolicy_minFiles(ctx context.Context, field graphql.CollectedField, obj *domain.CompactPolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _CompactPolicy_minFiles(ctx context.Context, field graphql.CollectedField, obj *maintenance.CompactPolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -101,7 +104,7 @@ func (ec *executionContext) fieldContext_CompactPolicy_minFiles(_ context.Contex
 	return graphql.NewScalarFieldContext("CompactPolicy", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _CompactPolicy_deletePercent(ctx context.Context, field graphql.CollectedField, obj *domain.CompactPolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _CompactPolicy_deletePercent(ctx context.Context, field graphql.CollectedField, obj *maintenance.CompactPolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -216,7 +219,7 @@ func (ec *executionContext) fieldContext_CompactSettings_deletePercent(_ context
 	return graphql.NewScalarFieldContext("CompactSettings", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _ExpirePolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *domain.ExpirePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExpirePolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *maintenance.ExpirePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -239,7 +242,7 @@ func (ec *executionContext) fieldContext_ExpirePolicy_enabled(_ context.Context,
 	return graphql.NewScalarFieldContext("ExpirePolicy", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _ExpirePolicy_keepDays(ctx context.Context, field graphql.CollectedField, obj *domain.ExpirePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExpirePolicy_keepDays(ctx context.Context, field graphql.CollectedField, obj *maintenance.ExpirePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -262,7 +265,7 @@ func (ec *executionContext) fieldContext_ExpirePolicy_keepDays(_ context.Context
 	return graphql.NewScalarFieldContext("ExpirePolicy", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _ExpirePolicy_maxSnapshots(ctx context.Context, field graphql.CollectedField, obj *domain.ExpirePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExpirePolicy_maxSnapshots(ctx context.Context, field graphql.CollectedField, obj *maintenance.ExpirePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -285,7 +288,7 @@ func (ec *executionContext) fieldContext_ExpirePolicy_maxSnapshots(_ context.Con
 	return graphql.NewScalarFieldContext("ExpirePolicy", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _ExpirePolicy_eraseAfterDays(ctx context.Context, field graphql.CollectedField, obj *domain.ExpirePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExpirePolicy_eraseAfterDays(ctx context.Context, field graphql.CollectedField, obj *maintenance.ExpirePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -412,8 +415,8 @@ func (ec *executionContext) _Maintenance_policy(ctx context.Context, field graph
 			return obj.Policy, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MaintenancePolicy) graphql.Marshaler {
-			return ec.marshalNMaintenancePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenancePolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenancePolicy) graphql.Marshaler {
+			return ec.marshalNMaintenancePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx, selections, v)
 		},
 		true,
 		true,
@@ -577,8 +580,8 @@ func (ec *executionContext) _MaintenanceOperation_kind(ctx context.Context, fiel
 			return obj.Kind, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MaintenanceKind) graphql.Marshaler {
-			return ec.marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceKind(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenanceKind) graphql.Marshaler {
+			return ec.marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx, selections, v)
 		},
 		true,
 		true,
@@ -669,8 +672,8 @@ func (ec *executionContext) _MaintenanceOperation_state(ctx context.Context, fie
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.StatementState) graphql.Marshaler {
-			return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v statement.StatementState) graphql.Marshaler {
+			return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -738,8 +741,8 @@ func (ec *executionContext) _MaintenanceOperation_before(ctx context.Context, fi
 			return obj.Before, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.TableTotals) graphql.Marshaler {
-			return ec.marshalOTableTotals2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableTotals(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *maintenance.TableTotals) graphql.Marshaler {
+			return ec.marshalOTableTotals2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐTableTotals(ctx, selections, v)
 		},
 		true,
 		false,
@@ -770,8 +773,8 @@ func (ec *executionContext) _MaintenanceOperation_after(ctx context.Context, fie
 			return obj.After, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.TableTotals) graphql.Marshaler {
-			return ec.marshalOTableTotals2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableTotals(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *maintenance.TableTotals) graphql.Marshaler {
+			return ec.marshalOTableTotals2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐTableTotals(ctx, selections, v)
 		},
 		true,
 		false,
@@ -995,8 +998,8 @@ func (ec *executionContext) _MaintenanceOrigin_level(ctx context.Context, field 
 			return obj.Level, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MaintenanceLevel) graphql.Marshaler {
-			return ec.marshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceLevel(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenanceLevel) graphql.Marshaler {
+			return ec.marshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceLevel(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1006,7 +1009,7 @@ func (ec *executionContext) fieldContext_MaintenanceOrigin_level(_ context.Conte
 	return graphql.NewScalarFieldContext("MaintenanceOrigin", field, false, false, errors.New("field of type MaintenanceLevel does not have child fields"))
 }
 
-func (ec *executionContext) _MaintenancePolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *domain.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1029,7 +1032,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_enabled(_ context.Con
 	return graphql.NewScalarFieldContext("MaintenancePolicy", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _MaintenancePolicy_schedule(ctx context.Context, field graphql.CollectedField, obj *domain.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_schedule(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1041,8 +1044,8 @@ func (ec *executionContext) _MaintenancePolicy_schedule(ctx context.Context, fie
 			return obj.Schedule, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.MaintenanceSchedule) graphql.Marshaler {
-			return ec.marshalOMaintenanceSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *maintenance.MaintenanceSchedule) graphql.Marshaler {
+			return ec.marshalOMaintenanceSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx, selections, v)
 		},
 		true,
 		false,
@@ -1061,7 +1064,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_schedule(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenancePolicy_compact(ctx context.Context, field graphql.CollectedField, obj *domain.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_compact(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1073,8 +1076,8 @@ func (ec *executionContext) _MaintenancePolicy_compact(ctx context.Context, fiel
 			return obj.Compact, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.CompactPolicy) graphql.Marshaler {
-			return ec.marshalNCompactPolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐCompactPolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.CompactPolicy) graphql.Marshaler {
+			return ec.marshalNCompactPolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐCompactPolicy(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1093,7 +1096,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_compact(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenancePolicy_expire(ctx context.Context, field graphql.CollectedField, obj *domain.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_expire(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1105,8 +1108,8 @@ func (ec *executionContext) _MaintenancePolicy_expire(ctx context.Context, field
 			return obj.Expire, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.ExpirePolicy) graphql.Marshaler {
-			return ec.marshalNExpirePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐExpirePolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.ExpirePolicy) graphql.Marshaler {
+			return ec.marshalNExpirePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐExpirePolicy(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1125,7 +1128,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_expire(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenancePolicy_orphans(ctx context.Context, field graphql.CollectedField, obj *domain.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_orphans(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1137,8 +1140,8 @@ func (ec *executionContext) _MaintenancePolicy_orphans(ctx context.Context, fiel
 			return obj.Orphans, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.OrphansPolicy) graphql.Marshaler {
-			return ec.marshalNOrphansPolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐOrphansPolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.OrphansPolicy) graphql.Marshaler {
+			return ec.marshalNOrphansPolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐOrphansPolicy(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1157,7 +1160,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_orphans(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenancePolicy_warehouseId(ctx context.Context, field graphql.CollectedField, obj *domain.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_warehouseId(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1180,7 +1183,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_warehouseId(_ context
 	return graphql.NewScalarFieldContext("MaintenancePolicy", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _MaintenancePolicy_startWarehouse(ctx context.Context, field graphql.CollectedField, obj *domain.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_startWarehouse(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1316,8 +1319,8 @@ func (ec *executionContext) _MaintenanceRun_trigger(ctx context.Context, field g
 			return obj.Trigger, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Trigger) graphql.Marshaler {
-			return ec.marshalNRunTrigger2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrigger(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Trigger) graphql.Marshaler {
+			return ec.marshalNRunTrigger2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTrigger(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1408,8 +1411,8 @@ func (ec *executionContext) _MaintenanceRun_state(ctx context.Context, field gra
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MaintenanceState) graphql.Marshaler {
-			return ec.marshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenanceState) graphql.Marshaler {
+			return ec.marshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1523,8 +1526,8 @@ func (ec *executionContext) _MaintenanceRun_todo(ctx context.Context, field grap
 			return obj.Todo, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.MaintenanceKind) graphql.Marshaler {
-			return ec.marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceKindᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []maintenance.MaintenanceKind) graphql.Marshaler {
+			return ec.marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKindᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1685,7 +1688,7 @@ func (ec *executionContext) fieldContext_MaintenanceRunEdge_node(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenanceSchedule_cron(ctx context.Context, field graphql.CollectedField, obj *domain.MaintenanceSchedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenanceSchedule_cron(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenanceSchedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1708,7 +1711,7 @@ func (ec *executionContext) fieldContext_MaintenanceSchedule_cron(_ context.Cont
 	return graphql.NewScalarFieldContext("MaintenanceSchedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _MaintenanceSchedule_timeZone(ctx context.Context, field graphql.CollectedField, obj *domain.MaintenanceSchedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenanceSchedule_timeZone(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenanceSchedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1766,8 +1769,8 @@ func (ec *executionContext) _MaintenanceSettings_schedule(ctx context.Context, f
 			return obj.Schedule, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MaintenanceSchedule) graphql.Marshaler {
-			return ec.marshalNMaintenanceSchedule2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenanceSchedule) graphql.Marshaler {
+			return ec.marshalNMaintenanceSchedule2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1928,7 +1931,7 @@ func (ec *executionContext) fieldContext_MaintenanceSettings_startWarehouse(_ co
 	return graphql.NewScalarFieldContext("MaintenanceSettings", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _OrphansPolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *domain.OrphansPolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _OrphansPolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *maintenance.OrphansPolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1951,7 +1954,7 @@ func (ec *executionContext) fieldContext_OrphansPolicy_enabled(_ context.Context
 	return graphql.NewScalarFieldContext("OrphansPolicy", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _OrphansPolicy_olderThanDays(ctx context.Context, field graphql.CollectedField, obj *domain.OrphansPolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _OrphansPolicy_olderThanDays(ctx context.Context, field graphql.CollectedField, obj *maintenance.OrphansPolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2075,7 +2078,7 @@ func (ec *executionContext) fieldContext_RunTableMaintenancePayload_run(_ contex
 	return fc, nil
 }
 
-func (ec *executionContext) _TableTotals_files(ctx context.Context, field graphql.CollectedField, obj *domain.TableTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _TableTotals_files(ctx context.Context, field graphql.CollectedField, obj *maintenance.TableTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2098,7 +2101,7 @@ func (ec *executionContext) fieldContext_TableTotals_files(_ context.Context, fi
 	return graphql.NewScalarFieldContext("TableTotals", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _TableTotals_bytes(ctx context.Context, field graphql.CollectedField, obj *domain.TableTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _TableTotals_bytes(ctx context.Context, field graphql.CollectedField, obj *maintenance.TableTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2121,7 +2124,7 @@ func (ec *executionContext) fieldContext_TableTotals_bytes(_ context.Context, fi
 	return graphql.NewScalarFieldContext("TableTotals", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _TableTotals_deleteFiles(ctx context.Context, field graphql.CollectedField, obj *domain.TableTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _TableTotals_deleteFiles(ctx context.Context, field graphql.CollectedField, obj *maintenance.TableTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2144,7 +2147,7 @@ func (ec *executionContext) fieldContext_TableTotals_deleteFiles(_ context.Conte
 	return graphql.NewScalarFieldContext("TableTotals", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _TableTotals_snapshots(ctx context.Context, field graphql.CollectedField, obj *domain.TableTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _TableTotals_snapshots(ctx context.Context, field graphql.CollectedField, obj *maintenance.TableTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2267,8 +2270,8 @@ func (ec *executionContext) fieldContext_UpdateTableMaintenancePayload_maintenan
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputCompactPolicyInput(ctx context.Context, obj any) (domain.CompactPolicy, error) {
-	var it domain.CompactPolicy
+func (ec *executionContext) unmarshalInputCompactPolicyInput(ctx context.Context, obj any) (maintenance.CompactPolicy, error) {
+	var it maintenance.CompactPolicy
 	if obj == nil {
 		return it, nil
 	}
@@ -2318,8 +2321,8 @@ func (ec *executionContext) unmarshalInputCompactPolicyInput(ctx context.Context
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputExpirePolicyInput(ctx context.Context, obj any) (domain.ExpirePolicy, error) {
-	var it domain.ExpirePolicy
+func (ec *executionContext) unmarshalInputExpirePolicyInput(ctx context.Context, obj any) (maintenance.ExpirePolicy, error) {
+	var it maintenance.ExpirePolicy
 	if obj == nil {
 		return it, nil
 	}
@@ -2369,8 +2372,8 @@ func (ec *executionContext) unmarshalInputExpirePolicyInput(ctx context.Context,
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputMaintenancePolicyInput(ctx context.Context, obj any) (domain.MaintenancePolicy, error) {
-	var it domain.MaintenancePolicy
+func (ec *executionContext) unmarshalInputMaintenancePolicyInput(ctx context.Context, obj any) (maintenance.MaintenancePolicy, error) {
+	var it maintenance.MaintenancePolicy
 	if obj == nil {
 		return it, nil
 	}
@@ -2396,28 +2399,28 @@ func (ec *executionContext) unmarshalInputMaintenancePolicyInput(ctx context.Con
 			it.Enabled = data
 		case "schedule":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("schedule"))
-			data, err := ec.unmarshalOMaintenanceScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceSchedule(ctx, v)
+			data, err := ec.unmarshalOMaintenanceScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Schedule = data
 		case "compact":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("compact"))
-			data, err := ec.unmarshalOCompactPolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐCompactPolicy(ctx, v)
+			data, err := ec.unmarshalOCompactPolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐCompactPolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Compact = data
 		case "expire":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expire"))
-			data, err := ec.unmarshalOExpirePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐExpirePolicy(ctx, v)
+			data, err := ec.unmarshalOExpirePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐExpirePolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Expire = data
 		case "orphans":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("orphans"))
-			data, err := ec.unmarshalOOrphansPolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐOrphansPolicy(ctx, v)
+			data, err := ec.unmarshalOOrphansPolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐOrphansPolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2441,8 +2444,8 @@ func (ec *executionContext) unmarshalInputMaintenancePolicyInput(ctx context.Con
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputMaintenanceScheduleInput(ctx context.Context, obj any) (domain.MaintenanceSchedule, error) {
-	var it domain.MaintenanceSchedule
+func (ec *executionContext) unmarshalInputMaintenanceScheduleInput(ctx context.Context, obj any) (maintenance.MaintenanceSchedule, error) {
+	var it maintenance.MaintenanceSchedule
 	if obj == nil {
 		return it, nil
 	}
@@ -2478,8 +2481,8 @@ func (ec *executionContext) unmarshalInputMaintenanceScheduleInput(ctx context.C
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputOrphansPolicyInput(ctx context.Context, obj any) (domain.OrphansPolicy, error) {
-	var it domain.OrphansPolicy
+func (ec *executionContext) unmarshalInputOrphansPolicyInput(ctx context.Context, obj any) (maintenance.OrphansPolicy, error) {
+	var it maintenance.OrphansPolicy
 	if obj == nil {
 		return it, nil
 	}
@@ -2616,7 +2619,7 @@ func (ec *executionContext) unmarshalInputUpdateDatabaseMaintenanceInput(ctx con
 			it.ID = data
 		case "policy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
-			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenancePolicy(ctx, v)
+			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2646,7 +2649,7 @@ func (ec *executionContext) unmarshalInputUpdateMaintenanceInput(ctx context.Con
 		switch k {
 		case "policy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
-			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenancePolicy(ctx, v)
+			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2683,7 +2686,7 @@ func (ec *executionContext) unmarshalInputUpdateTableMaintenanceInput(ctx contex
 			it.ID = data
 		case "policy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
-			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenancePolicy(ctx, v)
+			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2703,7 +2706,7 @@ func (ec *executionContext) unmarshalInputUpdateTableMaintenanceInput(ctx contex
 
 var compactPolicyImplementors = []string{"CompactPolicy"}
 
-func (ec *executionContext) _CompactPolicy(ctx context.Context, sel ast.SelectionSet, obj *domain.CompactPolicy) graphql.Marshaler {
+func (ec *executionContext) _CompactPolicy(ctx context.Context, sel ast.SelectionSet, obj *maintenance.CompactPolicy) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, compactPolicyImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2809,7 +2812,7 @@ func (ec *executionContext) _CompactSettings(ctx context.Context, sel ast.Select
 
 var expirePolicyImplementors = []string{"ExpirePolicy"}
 
-func (ec *executionContext) _ExpirePolicy(ctx context.Context, sel ast.SelectionSet, obj *domain.ExpirePolicy) graphql.Marshaler {
+func (ec *executionContext) _ExpirePolicy(ctx context.Context, sel ast.SelectionSet, obj *maintenance.ExpirePolicy) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, expirePolicyImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3167,7 +3170,7 @@ func (ec *executionContext) _MaintenanceOrigin(ctx context.Context, sel ast.Sele
 
 var maintenancePolicyImplementors = []string{"MaintenancePolicy"}
 
-func (ec *executionContext) _MaintenancePolicy(ctx context.Context, sel ast.SelectionSet, obj *domain.MaintenancePolicy) graphql.Marshaler {
+func (ec *executionContext) _MaintenancePolicy(ctx context.Context, sel ast.SelectionSet, obj *maintenance.MaintenancePolicy) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, maintenancePolicyImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3462,7 +3465,7 @@ func (ec *executionContext) _MaintenanceRunEdge(ctx context.Context, sel ast.Sel
 
 var maintenanceScheduleImplementors = []string{"MaintenanceSchedule"}
 
-func (ec *executionContext) _MaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, obj *domain.MaintenanceSchedule) graphql.Marshaler {
+func (ec *executionContext) _MaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, obj *maintenance.MaintenanceSchedule) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, maintenanceScheduleImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3573,7 +3576,7 @@ func (ec *executionContext) _MaintenanceSettings(ctx context.Context, sel ast.Se
 
 var orphansPolicyImplementors = []string{"OrphansPolicy"}
 
-func (ec *executionContext) _OrphansPolicy(ctx context.Context, sel ast.SelectionSet, obj *domain.OrphansPolicy) graphql.Marshaler {
+func (ec *executionContext) _OrphansPolicy(ctx context.Context, sel ast.SelectionSet, obj *maintenance.OrphansPolicy) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, orphansPolicyImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3735,7 +3738,7 @@ func (ec *executionContext) _RunTableMaintenancePayload(ctx context.Context, sel
 
 var tableTotalsImplementors = []string{"TableTotals"}
 
-func (ec *executionContext) _TableTotals(ctx context.Context, sel ast.SelectionSet, obj *domain.TableTotals) graphql.Marshaler {
+func (ec *executionContext) _TableTotals(ctx context.Context, sel ast.SelectionSet, obj *maintenance.TableTotals) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, tableTotalsImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3904,7 +3907,7 @@ func (ec *executionContext) _UpdateTableMaintenancePayload(ctx context.Context, 
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNCompactPolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐCompactPolicy(ctx context.Context, sel ast.SelectionSet, v domain.CompactPolicy) graphql.Marshaler {
+func (ec *executionContext) marshalNCompactPolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐCompactPolicy(ctx context.Context, sel ast.SelectionSet, v maintenance.CompactPolicy) graphql.Marshaler {
 	return ec._CompactPolicy(ctx, sel, &v)
 }
 
@@ -3912,7 +3915,7 @@ func (ec *executionContext) marshalNCompactSettings2githubᚗcomᚋmillpondᚋmi
 	return ec._CompactSettings(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNExpirePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐExpirePolicy(ctx context.Context, sel ast.SelectionSet, v domain.ExpirePolicy) graphql.Marshaler {
+func (ec *executionContext) marshalNExpirePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐExpirePolicy(ctx context.Context, sel ast.SelectionSet, v maintenance.ExpirePolicy) graphql.Marshaler {
 	return ec._ExpirePolicy(ctx, sel, &v)
 }
 
@@ -3924,12 +3927,12 @@ func (ec *executionContext) marshalNMaintenance2githubᚗcomᚋmillpondᚋmillpo
 	return ec._Maintenance(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceKind(ctx context.Context, v any) (domain.MaintenanceKind, error) {
+func (ec *executionContext) unmarshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx context.Context, v any) (maintenance.MaintenanceKind, error) {
 	res, err := scalar.UnmarshalMaintenanceKind(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceKind(ctx context.Context, sel ast.SelectionSet, v domain.MaintenanceKind) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenanceKind) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalMaintenanceKind(v)
 	if res == graphql.Null {
@@ -3940,13 +3943,13 @@ func (ec *executionContext) marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmi
 	return res
 }
 
-func (ec *executionContext) unmarshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceKindᚄ(ctx context.Context, v any) ([]domain.MaintenanceKind, error) {
+func (ec *executionContext) unmarshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKindᚄ(ctx context.Context, v any) ([]maintenance.MaintenanceKind, error) {
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]domain.MaintenanceKind, len(vSlice))
+	res := make([]maintenance.MaintenanceKind, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceKind(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -3954,11 +3957,11 @@ func (ec *executionContext) unmarshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpond
 	return res, nil
 }
 
-func (ec *executionContext) marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceKindᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.MaintenanceKind) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKindᚄ(ctx context.Context, sel ast.SelectionSet, v []maintenance.MaintenanceKind) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceKind(ctx, sel, v[i])
+		return ec.marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3970,12 +3973,12 @@ func (ec *executionContext) marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpond�
 	return ret
 }
 
-func (ec *executionContext) unmarshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceLevel(ctx context.Context, v any) (domain.MaintenanceLevel, error) {
+func (ec *executionContext) unmarshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceLevel(ctx context.Context, v any) (maintenance.MaintenanceLevel, error) {
 	res, err := scalar.UnmarshalMaintenanceLevel(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceLevel(ctx context.Context, sel ast.SelectionSet, v domain.MaintenanceLevel) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceLevel(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenanceLevel) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalMaintenanceLevel(v)
 	if res == graphql.Null {
@@ -4046,11 +4049,11 @@ func (ec *executionContext) marshalNMaintenanceOrigin2ᚕgithubᚗcomᚋmillpond
 	return ret
 }
 
-func (ec *executionContext) marshalNMaintenancePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenancePolicy(ctx context.Context, sel ast.SelectionSet, v domain.MaintenancePolicy) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenancePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenancePolicy) graphql.Marshaler {
 	return ec._MaintenancePolicy(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenancePolicy(ctx context.Context, v any) (domain.MaintenancePolicy, error) {
+func (ec *executionContext) unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx context.Context, v any) (maintenance.MaintenancePolicy, error) {
 	res, err := ec.unmarshalInputMaintenancePolicyInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -4083,7 +4086,7 @@ func (ec *executionContext) marshalNMaintenanceRunEdge2ᚕgithubᚗcomᚋmillpon
 	return ret
 }
 
-func (ec *executionContext) marshalNMaintenanceSchedule2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, v domain.MaintenanceSchedule) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceSchedule2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenanceSchedule) graphql.Marshaler {
 	return ec._MaintenanceSchedule(ctx, sel, &v)
 }
 
@@ -4091,12 +4094,12 @@ func (ec *executionContext) marshalNMaintenanceSettings2githubᚗcomᚋmillpond�
 	return ec._MaintenanceSettings(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceState(ctx context.Context, v any) (domain.MaintenanceState, error) {
+func (ec *executionContext) unmarshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceState(ctx context.Context, v any) (maintenance.MaintenanceState, error) {
 	res, err := scalar.UnmarshalMaintenanceState(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceState(ctx context.Context, sel ast.SelectionSet, v domain.MaintenanceState) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceState(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenanceState) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalMaintenanceState(v)
 	if res == graphql.Null {
@@ -4107,7 +4110,7 @@ func (ec *executionContext) marshalNMaintenanceState2githubᚗcomᚋmillpondᚋm
 	return res
 }
 
-func (ec *executionContext) marshalNOrphansPolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐOrphansPolicy(ctx context.Context, sel ast.SelectionSet, v domain.OrphansPolicy) graphql.Marshaler {
+func (ec *executionContext) marshalNOrphansPolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐOrphansPolicy(ctx context.Context, sel ast.SelectionSet, v maintenance.OrphansPolicy) graphql.Marshaler {
 	return ec._OrphansPolicy(ctx, sel, &v)
 }
 
@@ -4160,12 +4163,12 @@ func (ec *executionContext) marshalNUpdateTableMaintenancePayload2githubᚗcom�
 	return ec._UpdateTableMaintenancePayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalOCompactPolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐCompactPolicy(ctx context.Context, v any) (domain.CompactPolicy, error) {
+func (ec *executionContext) unmarshalOCompactPolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐCompactPolicy(ctx context.Context, v any) (maintenance.CompactPolicy, error) {
 	res, err := ec.unmarshalInputCompactPolicyInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOExpirePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐExpirePolicy(ctx context.Context, v any) (domain.ExpirePolicy, error) {
+func (ec *executionContext) unmarshalOExpirePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐExpirePolicy(ctx context.Context, v any) (maintenance.ExpirePolicy, error) {
 	res, err := ec.unmarshalInputExpirePolicyInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -4184,14 +4187,14 @@ func (ec *executionContext) marshalOMaintenanceRun2ᚖgithubᚗcomᚋmillpondᚋ
 	return ec._MaintenanceRun(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOMaintenanceSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, v *domain.MaintenanceSchedule) graphql.Marshaler {
+func (ec *executionContext) marshalOMaintenanceSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, v *maintenance.MaintenanceSchedule) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._MaintenanceSchedule(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOMaintenanceScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceSchedule(ctx context.Context, v any) (*domain.MaintenanceSchedule, error) {
+func (ec *executionContext) unmarshalOMaintenanceScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx context.Context, v any) (*maintenance.MaintenanceSchedule, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -4199,12 +4202,12 @@ func (ec *executionContext) unmarshalOMaintenanceScheduleInput2ᚖgithubᚗcom�
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOOrphansPolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐOrphansPolicy(ctx context.Context, v any) (domain.OrphansPolicy, error) {
+func (ec *executionContext) unmarshalOOrphansPolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐOrphansPolicy(ctx context.Context, v any) (maintenance.OrphansPolicy, error) {
 	res, err := ec.unmarshalInputOrphansPolicyInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOTableTotals2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableTotals(ctx context.Context, sel ast.SelectionSet, v *domain.TableTotals) graphql.Marshaler {
+func (ec *executionContext) marshalOTableTotals2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐTableTotals(ctx context.Context, sel ast.SelectionSet, v *maintenance.TableTotals) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/graph/scalar"
 )
 
@@ -1596,6 +1598,23 @@ func (ec *executionContext) marshalNFloat2float64(ctx context.Context, sel ast.S
 	return graphql.WrapContextMarshaler(ctx, res)
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx context.Context, v any) (quota.QuotaName, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := quota.QuotaName(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx context.Context, sel ast.SelectionSet, v quota.QuotaName) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAPIKeyID(ctx context.Context, v any) (domain.APIKeyID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := domain.APIKeyID(tmp)
@@ -1705,23 +1724,6 @@ func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdo
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMaintenanceRunID(ctx context.Context, sel ast.SelectionSet, v domain.MaintenanceRunID) graphql.Marshaler {
-	_ = sel
-	res := graphql.MarshalString(string(v))
-	if res == graphql.Null {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-	}
-	return res
-}
-
-func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaName(ctx context.Context, v any) (domain.QuotaName, error) {
-	tmp, err := graphql.UnmarshalString(v)
-	res := domain.QuotaName(tmp)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaName(ctx context.Context, sel ast.SelectionSet, v domain.QuotaName) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1878,13 +1880,13 @@ func (ec *executionContext) marshalNInt2int(ctx context.Context, sel ast.Selecti
 	return res
 }
 
-func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAutoStop(ctx context.Context, v any) (domain.AutoStop, error) {
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAutoStop(ctx context.Context, v any) (machine.AutoStop, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := domain.AutoStop(tmp)
+	res := machine.AutoStop(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAutoStop(ctx context.Context, sel ast.SelectionSet, v domain.AutoStop) graphql.Marshaler {
+func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAutoStop(ctx context.Context, sel ast.SelectionSet, v machine.AutoStop) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1895,13 +1897,13 @@ func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋ
 	return res
 }
 
-func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐProviderKind(ctx context.Context, v any) (domain.ProviderKind, error) {
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐProviderKind(ctx context.Context, v any) (machine.ProviderKind, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := domain.ProviderKind(tmp)
+	res := machine.ProviderKind(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐProviderKind(ctx context.Context, sel ast.SelectionSet, v domain.ProviderKind) graphql.Marshaler {
+func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐProviderKind(ctx context.Context, sel ast.SelectionSet, v machine.ProviderKind) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1912,13 +1914,13 @@ func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋ
 	return res
 }
 
-func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaName(ctx context.Context, v any) (domain.QuotaName, error) {
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐTrinoStart(ctx context.Context, v any) (machine.TrinoStart, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := domain.QuotaName(tmp)
+	res := machine.TrinoStart(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaName(ctx context.Context, sel ast.SelectionSet, v domain.QuotaName) graphql.Marshaler {
+func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐTrinoStart(ctx context.Context, sel ast.SelectionSet, v machine.TrinoStart) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1929,13 +1931,13 @@ func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋ
 	return res
 }
 
-func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrinoStart(ctx context.Context, v any) (domain.TrinoStart, error) {
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx context.Context, v any) (quota.QuotaName, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := domain.TrinoStart(tmp)
+	res := quota.QuotaName(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrinoStart(ctx context.Context, sel ast.SelectionSet, v domain.TrinoStart) graphql.Marshaler {
+func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx context.Context, sel ast.SelectionSet, v quota.QuotaName) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {

@@ -12,7 +12,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/graph/model"
 )
 
@@ -26,7 +27,7 @@ import (
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _Overview_runningRuns(ctx context.Context, field graphql.CollectedField, obj *domain.Overview) (ret graphql.Marshaler) {
+func (ec *executionContext) _Overview_runningRuns(ctx context.Context, field graphql.CollectedField, obj *identity.Overview) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -49,7 +50,7 @@ func (ec *executionContext) fieldContext_Overview_runningRuns(_ context.Context,
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Overview_pendingRuns(ctx context.Context, field graphql.CollectedField, obj *domain.Overview) (ret graphql.Marshaler) {
+func (ec *executionContext) _Overview_pendingRuns(ctx context.Context, field graphql.CollectedField, obj *identity.Overview) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -72,7 +73,7 @@ func (ec *executionContext) fieldContext_Overview_pendingRuns(_ context.Context,
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Overview_succeededRuns(ctx context.Context, field graphql.CollectedField, obj *domain.Overview) (ret graphql.Marshaler) {
+func (ec *executionContext) _Overview_succeededRuns(ctx context.Context, field graphql.CollectedField, obj *identity.Overview) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -95,7 +96,7 @@ func (ec *executionContext) fieldContext_Overview_succeededRuns(_ context.Contex
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Overview_failedRuns(ctx context.Context, field graphql.CollectedField, obj *domain.Overview) (ret graphql.Marshaler) {
+func (ec *executionContext) _Overview_failedRuns(ctx context.Context, field graphql.CollectedField, obj *identity.Overview) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -118,7 +119,7 @@ func (ec *executionContext) fieldContext_Overview_failedRuns(_ context.Context, 
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Overview_connectedAgents(ctx context.Context, field graphql.CollectedField, obj *domain.Overview) (ret graphql.Marshaler) {
+func (ec *executionContext) _Overview_connectedAgents(ctx context.Context, field graphql.CollectedField, obj *identity.Overview) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -141,7 +142,7 @@ func (ec *executionContext) fieldContext_Overview_connectedAgents(_ context.Cont
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Overview_agents(ctx context.Context, field graphql.CollectedField, obj *domain.Overview) (ret graphql.Marshaler) {
+func (ec *executionContext) _Overview_agents(ctx context.Context, field graphql.CollectedField, obj *identity.Overview) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -164,7 +165,7 @@ func (ec *executionContext) fieldContext_Overview_agents(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Quota_id(ctx context.Context, field graphql.CollectedField, obj *domain.Quota) (ret graphql.Marshaler) {
+func (ec *executionContext) _Quota_id(ctx context.Context, field graphql.CollectedField, obj *quota.Quota) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -176,8 +177,8 @@ func (ec *executionContext) _Quota_id(ctx context.Context, field graphql.Collect
 			return obj.Name, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.QuotaName) graphql.Marshaler {
-			return ec.marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaName(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v quota.QuotaName) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx, selections, v)
 		},
 		true,
 		true,
@@ -187,7 +188,7 @@ func (ec *executionContext) fieldContext_Quota_id(_ context.Context, field graph
 	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Quota_name(ctx context.Context, field graphql.CollectedField, obj *domain.Quota) (ret graphql.Marshaler) {
+func (ec *executionContext) _Quota_name(ctx context.Context, field graphql.CollectedField, obj *quota.Quota) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -199,8 +200,8 @@ func (ec *executionContext) _Quota_name(ctx context.Context, field graphql.Colle
 			return obj.Name, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.QuotaName) graphql.Marshaler {
-			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaName(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v quota.QuotaName) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx, selections, v)
 		},
 		true,
 		true,
@@ -210,7 +211,7 @@ func (ec *executionContext) fieldContext_Quota_name(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Quota_description(ctx context.Context, field graphql.CollectedField, obj *domain.Quota) (ret graphql.Marshaler) {
+func (ec *executionContext) _Quota_description(ctx context.Context, field graphql.CollectedField, obj *quota.Quota) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -233,7 +234,7 @@ func (ec *executionContext) fieldContext_Quota_description(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Quota", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Quota_limit(ctx context.Context, field graphql.CollectedField, obj *domain.Quota) (ret graphql.Marshaler) {
+func (ec *executionContext) _Quota_limit(ctx context.Context, field graphql.CollectedField, obj *quota.Quota) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -256,7 +257,7 @@ func (ec *executionContext) fieldContext_Quota_limit(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Quota_current(ctx context.Context, field graphql.CollectedField, obj *domain.Quota) (ret graphql.Marshaler) {
+func (ec *executionContext) _Quota_current(ctx context.Context, field graphql.CollectedField, obj *quota.Quota) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -314,8 +315,8 @@ func (ec *executionContext) _UpdateQuotaPayload_quota(ctx context.Context, field
 			return obj.Quota, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Quota) graphql.Marshaler {
-			return ec.marshalNQuota2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuota(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v quota.Quota) graphql.Marshaler {
+			return ec.marshalNQuota2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuota(ctx, selections, v)
 		},
 		true,
 		true,
@@ -385,7 +386,7 @@ func (ec *executionContext) unmarshalInputUpdateQuotaInput(ctx context.Context, 
 
 var overviewImplementors = []string{"Overview"}
 
-func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet, obj *domain.Overview) graphql.Marshaler {
+func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet, obj *identity.Overview) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, overviewImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -448,7 +449,7 @@ func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet,
 
 var quotaImplementors = []string{"Quota"}
 
-func (ec *executionContext) _Quota(ctx context.Context, sel ast.SelectionSet, obj *domain.Quota) graphql.Marshaler {
+func (ec *executionContext) _Quota(ctx context.Context, sel ast.SelectionSet, obj *quota.Quota) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, quotaImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -584,19 +585,19 @@ func (ec *executionContext) _UpdateQuotaPayload(ctx context.Context, sel ast.Sel
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNOverview2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐOverview(ctx context.Context, sel ast.SelectionSet, v domain.Overview) graphql.Marshaler {
+func (ec *executionContext) marshalNOverview2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐOverview(ctx context.Context, sel ast.SelectionSet, v identity.Overview) graphql.Marshaler {
 	return ec._Overview(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNQuota2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuota(ctx context.Context, sel ast.SelectionSet, v domain.Quota) graphql.Marshaler {
+func (ec *executionContext) marshalNQuota2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuota(ctx context.Context, sel ast.SelectionSet, v quota.Quota) graphql.Marshaler {
 	return ec._Quota(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNQuota2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.Quota) graphql.Marshaler {
+func (ec *executionContext) marshalNQuota2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaᚄ(ctx context.Context, sel ast.SelectionSet, v []quota.Quota) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNQuota2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuota(ctx, sel, v[i])
+		return ec.marshalNQuota2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuota(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

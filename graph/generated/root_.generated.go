@@ -13,8 +13,11 @@ import (
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/graph/model"
 )
 
@@ -235,7 +238,7 @@ type ComplexityRoot struct {
 		MaintenanceRuns func(childComplexity int, first *int, after *string) int
 		Name            func(childComplexity int) int
 		Schemas         func(childComplexity int, first *int, after *string) int
-		Tables          func(childComplexity int, first *int, after *string, schema *string, kind *domain.TableKind, dropped *bool) int
+		Tables          func(childComplexity int, first *int, after *string, schema *string, kind *lake.TableKind, dropped *bool) int
 	}
 
 	DatabaseConnection struct {
@@ -338,7 +341,7 @@ type ComplexityRoot struct {
 		MaxRetries        func(childComplexity int) int
 		Name              func(childComplexity int) int
 		Parameters        func(childComplexity int) int
-		Runs              func(childComplexity int, first *int, after *string, status []domain.RunStatus) int
+		Runs              func(childComplexity int, first *int, after *string, status []job.RunStatus) int
 		Sample            func(childComplexity int) int
 		Schedule          func(childComplexity int) int
 		Tasks             func(childComplexity int) int
@@ -398,7 +401,7 @@ type ComplexityRoot struct {
 		History          func(childComplexity int, first *int, after *string) int
 		ID               func(childComplexity int) int
 		Kind             func(childComplexity int) int
-		Lineage          func(childComplexity int, way *domain.LineageWay, depth *int, at *time.Time) int
+		Lineage          func(childComplexity int, way *lineage.LineageWay, depth *int, at *time.Time) int
 		Location         func(childComplexity int) int
 		Maintenance      func(childComplexity int) int
 		MaintenanceRuns  func(childComplexity int, first *int, after *string) int
@@ -623,7 +626,7 @@ type ComplexityRoot struct {
 		CancelRun                 func(childComplexity int, input model.CancelRunInput) int
 		CancelStatement           func(childComplexity int, input model.CancelStatementInput) int
 		ChangePassword            func(childComplexity int, input model.ChangePasswordInput) int
-		CreateAPIKey              func(childComplexity int, input domain.NewAPIKey) int
+		CreateAPIKey              func(childComplexity int, input identity.NewAPIKey) int
 		CreateCompute             func(childComplexity int, input model.CreateComputeInput) int
 		CreateDatabase            func(childComplexity int, input model.CreateDatabaseInput) int
 		CreateJob                 func(childComplexity int, input model.CreateJobInput) int
@@ -720,8 +723,8 @@ type ComplexityRoot struct {
 		Flavors          func(childComplexity int) int
 		Instance         func(childComplexity int) int
 		Job              func(childComplexity int, id string) int
-		Jobs             func(childComplexity int, first *int, after *string, filter *domain.JobFilter) int
-		Lineage          func(childComplexity int, table string, way *domain.LineageWay, depth *int, at *time.Time) int
+		Jobs             func(childComplexity int, first *int, after *string, filter *job.JobFilter) int
+		Lineage          func(childComplexity int, table string, way *lineage.LineageWay, depth *int, at *time.Time) int
 		Maintenance      func(childComplexity int) int
 		MaintenanceRun   func(childComplexity int, id string) int
 		MaintenanceRuns  func(childComplexity int, first *int, after *string, table *string, database *string) int
@@ -730,7 +733,7 @@ type ComplexityRoot struct {
 		Provider         func(childComplexity int) int
 		Quotas           func(childComplexity int) int
 		Run              func(childComplexity int, id string) int
-		Runs             func(childComplexity int, first *int, after *string, filter *domain.RunFilter) int
+		Runs             func(childComplexity int, first *int, after *string, filter *job.RunFilter) int
 		Statement        func(childComplexity int, id string) int
 		Statements       func(childComplexity int, first *int, after *string, filter *model.StatementFilter) int
 		Storage          func(childComplexity int) int
@@ -957,7 +960,7 @@ type ComplexityRoot struct {
 		MaintenanceRunsUpdated func(childComplexity int, table *string, database *string) int
 		Run                    func(childComplexity int, id string) int
 		RunLogs                func(childComplexity int, attempt string, offset *int64) int
-		Runs                   func(childComplexity int, filter *domain.RunFilter) int
+		Runs                   func(childComplexity int, filter *job.RunFilter) int
 		StatementUpdated       func(childComplexity int, id string) int
 		StatementsUpdated      func(childComplexity int, filter *model.StatementFilter) int
 		WarehouseUpdated       func(childComplexity int) int
@@ -1880,7 +1883,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Database.Tables(childComplexity, args["first"].(*int), args["after"].(*string), args["schema"].(*string), args["kind"].(*domain.TableKind), args["dropped"].(*bool)), true
+		return e.ComplexityRoot.Database.Tables(childComplexity, args["first"].(*int), args["after"].(*string), args["schema"].(*string), args["kind"].(*lake.TableKind), args["dropped"].(*bool)), true
 
 	case "DatabaseConnection.edges":
 		if e.ComplexityRoot.DatabaseConnection.Edges == nil {
@@ -2231,7 +2234,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Job.Runs(childComplexity, args["first"].(*int), args["after"].(*string), args["status"].([]domain.RunStatus)), true
+		return e.ComplexityRoot.Job.Runs(childComplexity, args["first"].(*int), args["after"].(*string), args["status"].([]job.RunStatus)), true
 	case "Job.sample":
 		if e.ComplexityRoot.Job.Sample == nil {
 			break
@@ -2487,7 +2490,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.LakeTable.Lineage(childComplexity, args["way"].(*domain.LineageWay), args["depth"].(*int), args["at"].(*time.Time)), true
+		return e.ComplexityRoot.LakeTable.Lineage(childComplexity, args["way"].(*lineage.LineageWay), args["depth"].(*int), args["at"].(*time.Time)), true
 	case "LakeTable.location":
 		if e.ComplexityRoot.LakeTable.Location == nil {
 			break
@@ -3440,7 +3443,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Mutation.CreateAPIKey(childComplexity, args["input"].(domain.NewAPIKey)), true
+		return e.ComplexityRoot.Mutation.CreateAPIKey(childComplexity, args["input"].(identity.NewAPIKey)), true
 	case "Mutation.createCompute":
 		if e.ComplexityRoot.Mutation.CreateCompute == nil {
 			break
@@ -4132,7 +4135,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Jobs(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*domain.JobFilter)), true
+		return e.ComplexityRoot.Query.Jobs(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*job.JobFilter)), true
 	case "Query.lineage":
 		if e.ComplexityRoot.Query.Lineage == nil {
 			break
@@ -4143,7 +4146,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Lineage(childComplexity, args["table"].(string), args["way"].(*domain.LineageWay), args["depth"].(*int), args["at"].(*time.Time)), true
+		return e.ComplexityRoot.Query.Lineage(childComplexity, args["table"].(string), args["way"].(*lineage.LineageWay), args["depth"].(*int), args["at"].(*time.Time)), true
 	case "Query.maintenance":
 		if e.ComplexityRoot.Query.Maintenance == nil {
 			break
@@ -4222,7 +4225,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Runs(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*domain.RunFilter)), true
+		return e.ComplexityRoot.Query.Runs(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*job.RunFilter)), true
 	case "Query.statement":
 		if e.ComplexityRoot.Query.Statement == nil {
 			break
@@ -5105,7 +5108,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Subscription.Runs(childComplexity, args["filter"].(*domain.RunFilter)), true
+		return e.ComplexityRoot.Subscription.Runs(childComplexity, args["filter"].(*job.RunFilter)), true
 	case "Subscription.statementUpdated":
 		if e.ComplexityRoot.Subscription.StatementUpdated == nil {
 			break

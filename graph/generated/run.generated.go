@@ -14,6 +14,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -21,34 +23,34 @@ import (
 // region    ************************** generated!.gotpl **************************
 
 type AttemptResolver interface {
-	Agent(ctx context.Context, obj *domain.Attempt) (*domain.Agent, error)
+	Agent(ctx context.Context, obj *job.Attempt) (*machine.Agent, error)
 
-	Signal(ctx context.Context, obj *domain.Attempt) (*string, error)
-	Message(ctx context.Context, obj *domain.Attempt) (*string, error)
-	Held(ctx context.Context, obj *domain.Attempt) (*string, error)
+	Signal(ctx context.Context, obj *job.Attempt) (*string, error)
+	Message(ctx context.Context, obj *job.Attempt) (*string, error)
+	Held(ctx context.Context, obj *job.Attempt) (*string, error)
 
-	LogSize(ctx context.Context, obj *domain.Attempt) (int64, error)
-	LogTail(ctx context.Context, obj *domain.Attempt, bytes *int) ([]byte, error)
+	LogSize(ctx context.Context, obj *job.Attempt) (int64, error)
+	LogTail(ctx context.Context, obj *job.Attempt, bytes *int) ([]byte, error)
 }
 type RunResolver interface {
-	Job(ctx context.Context, obj *domain.Run) (*domain.Job, error)
+	Job(ctx context.Context, obj *job.Run) (*job.Job, error)
 
-	StartedBy(ctx context.Context, obj *domain.Run) (string, error)
-	Message(ctx context.Context, obj *domain.Run) (*string, error)
+	StartedBy(ctx context.Context, obj *job.Run) (string, error)
+	Message(ctx context.Context, obj *job.Run) (*string, error)
 
-	Parameters(ctx context.Context, obj *domain.Run) ([]domain.Variable, error)
-	Tasks(ctx context.Context, obj *domain.Run) ([]model.Task, error)
-	Attempts(ctx context.Context, obj *domain.Run) ([]domain.Attempt, error)
+	Parameters(ctx context.Context, obj *job.Run) ([]job.Variable, error)
+	Tasks(ctx context.Context, obj *job.Run) ([]model.Task, error)
+	Attempts(ctx context.Context, obj *job.Run) ([]job.Attempt, error)
 
-	Command(ctx context.Context, obj *domain.Run) (*string, error)
-	Lineage(ctx context.Context, obj *domain.Run) (model.RunLineage, error)
+	Command(ctx context.Context, obj *job.Run) (*string, error)
+	Lineage(ctx context.Context, obj *job.Run) (model.RunLineage, error)
 }
 type TaskResolver interface {
 	Compute(ctx context.Context, obj *model.Task) (*model.Compute, error)
 
 	Message(ctx context.Context, obj *model.Task) (*string, error)
 
-	Attempts(ctx context.Context, obj *model.Task) ([]domain.Attempt, error)
+	Attempts(ctx context.Context, obj *model.Task) ([]job.Attempt, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -73,7 +75,7 @@ func (ec *executionContext) field_Attempt_logTail_args(ctx context.Context, rawA
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _Attempt_id(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_id(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -96,7 +98,7 @@ func (ec *executionContext) fieldContext_Attempt_id(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_taskKey(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_taskKey(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -119,7 +121,7 @@ func (ec *executionContext) fieldContext_Attempt_taskKey(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_number(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_number(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -142,7 +144,7 @@ func (ec *executionContext) fieldContext_Attempt_number(_ context.Context, field
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_status(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_status(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -154,8 +156,8 @@ func (ec *executionContext) _Attempt_status(ctx context.Context, field graphql.C
 			return obj.Status, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.AttemptStatus) graphql.Marshaler {
-			return ec.marshalNAttemptStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttemptStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.AttemptStatus) graphql.Marshaler {
+			return ec.marshalNAttemptStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐAttemptStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -165,7 +167,7 @@ func (ec *executionContext) fieldContext_Attempt_status(_ context.Context, field
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type AttemptStatus does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_agent(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_agent(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -177,8 +179,8 @@ func (ec *executionContext) _Attempt_agent(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Attempt().Agent(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Agent) graphql.Marshaler {
-			return ec.marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *machine.Agent) graphql.Marshaler {
+			return ec.marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgent(ctx, selections, v)
 		},
 		true,
 		false,
@@ -197,7 +199,7 @@ func (ec *executionContext) fieldContext_Attempt_agent(_ context.Context, field 
 	return fc, nil
 }
 
-func (ec *executionContext) _Attempt_exitCode(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_exitCode(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -220,7 +222,7 @@ func (ec *executionContext) fieldContext_Attempt_exitCode(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_signal(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_signal(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -243,7 +245,7 @@ func (ec *executionContext) fieldContext_Attempt_signal(_ context.Context, field
 	return graphql.NewScalarFieldContext("Attempt", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_message(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_message(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -266,7 +268,7 @@ func (ec *executionContext) fieldContext_Attempt_message(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Attempt", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_held(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_held(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -289,7 +291,7 @@ func (ec *executionContext) fieldContext_Attempt_held(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Attempt", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_createdAt(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_createdAt(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -312,7 +314,7 @@ func (ec *executionContext) fieldContext_Attempt_createdAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_startedAt(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_startedAt(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -335,7 +337,7 @@ func (ec *executionContext) fieldContext_Attempt_startedAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_finishedAt(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_finishedAt(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -358,7 +360,7 @@ func (ec *executionContext) fieldContext_Attempt_finishedAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_logSize(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_logSize(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -381,7 +383,7 @@ func (ec *executionContext) fieldContext_Attempt_logSize(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Attempt", field, true, true, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _Attempt_logTail(ctx context.Context, field graphql.CollectedField, obj *domain.Attempt) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attempt_logTail(ctx context.Context, field graphql.CollectedField, obj *job.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -437,8 +439,8 @@ func (ec *executionContext) _CancelRunPayload_run(ctx context.Context, field gra
 			return obj.Run, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Run) graphql.Marshaler {
-			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Run) graphql.Marshaler {
+			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx, selections, v)
 		},
 		true,
 		true,
@@ -457,7 +459,7 @@ func (ec *executionContext) fieldContext_CancelRunPayload_run(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _LogChunk_offset(ctx context.Context, field graphql.CollectedField, obj *domain.LogChunk) (ret graphql.Marshaler) {
+func (ec *executionContext) _LogChunk_offset(ctx context.Context, field graphql.CollectedField, obj *job.LogChunk) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -480,7 +482,7 @@ func (ec *executionContext) fieldContext_LogChunk_offset(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("LogChunk", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _LogChunk_stream(ctx context.Context, field graphql.CollectedField, obj *domain.LogChunk) (ret graphql.Marshaler) {
+func (ec *executionContext) _LogChunk_stream(ctx context.Context, field graphql.CollectedField, obj *job.LogChunk) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -492,8 +494,8 @@ func (ec *executionContext) _LogChunk_stream(ctx context.Context, field graphql.
 			return obj.Stream, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.LogStream) graphql.Marshaler {
-			return ec.marshalNLogStream2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogStream(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.LogStream) graphql.Marshaler {
+			return ec.marshalNLogStream2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogStream(ctx, selections, v)
 		},
 		true,
 		true,
@@ -503,7 +505,7 @@ func (ec *executionContext) fieldContext_LogChunk_stream(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("LogChunk", field, false, false, errors.New("field of type LogStream does not have child fields"))
 }
 
-func (ec *executionContext) _LogChunk_firstLine(ctx context.Context, field graphql.CollectedField, obj *domain.LogChunk) (ret graphql.Marshaler) {
+func (ec *executionContext) _LogChunk_firstLine(ctx context.Context, field graphql.CollectedField, obj *job.LogChunk) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -526,7 +528,7 @@ func (ec *executionContext) fieldContext_LogChunk_firstLine(_ context.Context, f
 	return graphql.NewScalarFieldContext("LogChunk", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _LogChunk_emittedAt(ctx context.Context, field graphql.CollectedField, obj *domain.LogChunk) (ret graphql.Marshaler) {
+func (ec *executionContext) _LogChunk_emittedAt(ctx context.Context, field graphql.CollectedField, obj *job.LogChunk) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -549,7 +551,7 @@ func (ec *executionContext) fieldContext_LogChunk_emittedAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("LogChunk", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _LogChunk_data(ctx context.Context, field graphql.CollectedField, obj *domain.LogChunk) (ret graphql.Marshaler) {
+func (ec *executionContext) _LogChunk_data(ctx context.Context, field graphql.CollectedField, obj *job.LogChunk) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -572,7 +574,7 @@ func (ec *executionContext) fieldContext_LogChunk_data(_ context.Context, field 
 	return graphql.NewScalarFieldContext("LogChunk", field, false, false, errors.New("field of type Base64 does not have child fields"))
 }
 
-func (ec *executionContext) _LogPage_chunks(ctx context.Context, field graphql.CollectedField, obj *domain.LogPage) (ret graphql.Marshaler) {
+func (ec *executionContext) _LogPage_chunks(ctx context.Context, field graphql.CollectedField, obj *job.LogPage) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -584,8 +586,8 @@ func (ec *executionContext) _LogPage_chunks(ctx context.Context, field graphql.C
 			return obj.Chunks, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.LogChunk) graphql.Marshaler {
-			return ec.marshalNLogChunk2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogChunkᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []job.LogChunk) graphql.Marshaler {
+			return ec.marshalNLogChunk2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogChunkᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -604,7 +606,7 @@ func (ec *executionContext) fieldContext_LogPage_chunks(_ context.Context, field
 	return fc, nil
 }
 
-func (ec *executionContext) _LogPage_nextOffset(ctx context.Context, field graphql.CollectedField, obj *domain.LogPage) (ret graphql.Marshaler) {
+func (ec *executionContext) _LogPage_nextOffset(ctx context.Context, field graphql.CollectedField, obj *job.LogPage) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -627,7 +629,7 @@ func (ec *executionContext) fieldContext_LogPage_nextOffset(_ context.Context, f
 	return graphql.NewScalarFieldContext("LogPage", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _LogPage_size(ctx context.Context, field graphql.CollectedField, obj *domain.LogPage) (ret graphql.Marshaler) {
+func (ec *executionContext) _LogPage_size(ctx context.Context, field graphql.CollectedField, obj *job.LogPage) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -650,7 +652,7 @@ func (ec *executionContext) fieldContext_LogPage_size(_ context.Context, field g
 	return graphql.NewScalarFieldContext("LogPage", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _LogPage_eof(ctx context.Context, field graphql.CollectedField, obj *domain.LogPage) (ret graphql.Marshaler) {
+func (ec *executionContext) _LogPage_eof(ctx context.Context, field graphql.CollectedField, obj *job.LogPage) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -685,8 +687,8 @@ func (ec *executionContext) _RepairRunPayload_run(ctx context.Context, field gra
 			return obj.Run, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Run) graphql.Marshaler {
-			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Run) graphql.Marshaler {
+			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx, selections, v)
 		},
 		true,
 		true,
@@ -705,7 +707,7 @@ func (ec *executionContext) fieldContext_RepairRunPayload_run(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _Run_id(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_id(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -728,7 +730,7 @@ func (ec *executionContext) fieldContext_Run_id(_ context.Context, field graphql
 	return graphql.NewScalarFieldContext("Run", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Run_jobId(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_jobId(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -751,7 +753,7 @@ func (ec *executionContext) fieldContext_Run_jobId(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("Run", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Run_jobName(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_jobName(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -774,7 +776,7 @@ func (ec *executionContext) fieldContext_Run_jobName(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Run", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Run_job(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_job(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -786,8 +788,8 @@ func (ec *executionContext) _Run_job(ctx context.Context, field graphql.Collecte
 			return ec.Resolvers.Run().Job(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Job) graphql.Marshaler {
-			return ec.marshalOJob2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJob(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *job.Job) graphql.Marshaler {
+			return ec.marshalOJob2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJob(ctx, selections, v)
 		},
 		true,
 		false,
@@ -806,7 +808,7 @@ func (ec *executionContext) fieldContext_Run_job(_ context.Context, field graphq
 	return fc, nil
 }
 
-func (ec *executionContext) _Run_status(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_status(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -818,8 +820,8 @@ func (ec *executionContext) _Run_status(ctx context.Context, field graphql.Colle
 			return obj.Status, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.RunStatus) graphql.Marshaler {
-			return ec.marshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.RunStatus) graphql.Marshaler {
+			return ec.marshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -829,7 +831,7 @@ func (ec *executionContext) fieldContext_Run_status(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Run", field, false, false, errors.New("field of type RunStatus does not have child fields"))
 }
 
-func (ec *executionContext) _Run_trigger(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_trigger(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -841,8 +843,8 @@ func (ec *executionContext) _Run_trigger(ctx context.Context, field graphql.Coll
 			return obj.Trigger, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Trigger) graphql.Marshaler {
-			return ec.marshalNRunTrigger2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrigger(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Trigger) graphql.Marshaler {
+			return ec.marshalNRunTrigger2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTrigger(ctx, selections, v)
 		},
 		true,
 		true,
@@ -852,7 +854,7 @@ func (ec *executionContext) fieldContext_Run_trigger(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Run", field, false, false, errors.New("field of type RunTrigger does not have child fields"))
 }
 
-func (ec *executionContext) _Run_startedBy(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_startedBy(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -875,7 +877,7 @@ func (ec *executionContext) fieldContext_Run_startedBy(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Run", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Run_message(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_message(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -898,7 +900,7 @@ func (ec *executionContext) fieldContext_Run_message(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Run", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Run_createdAt(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_createdAt(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -921,7 +923,7 @@ func (ec *executionContext) fieldContext_Run_createdAt(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Run", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Run_startedAt(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_startedAt(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -944,7 +946,7 @@ func (ec *executionContext) fieldContext_Run_startedAt(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Run", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Run_finishedAt(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_finishedAt(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -967,7 +969,7 @@ func (ec *executionContext) fieldContext_Run_finishedAt(_ context.Context, field
 	return graphql.NewScalarFieldContext("Run", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Run_cancelRequestedAt(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_cancelRequestedAt(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -990,7 +992,7 @@ func (ec *executionContext) fieldContext_Run_cancelRequestedAt(_ context.Context
 	return graphql.NewScalarFieldContext("Run", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Run_parameters(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_parameters(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1002,8 +1004,8 @@ func (ec *executionContext) _Run_parameters(ctx context.Context, field graphql.C
 			return ec.Resolvers.Run().Parameters(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.Variable) graphql.Marshaler {
-			return ec.marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []job.Variable) graphql.Marshaler {
+			return ec.marshalNVariable2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1022,7 +1024,7 @@ func (ec *executionContext) fieldContext_Run_parameters(_ context.Context, field
 	return fc, nil
 }
 
-func (ec *executionContext) _Run_tasks(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_tasks(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1054,7 +1056,7 @@ func (ec *executionContext) fieldContext_Run_tasks(_ context.Context, field grap
 	return fc, nil
 }
 
-func (ec *executionContext) _Run_attempts(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_attempts(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1066,8 +1068,8 @@ func (ec *executionContext) _Run_attempts(ctx context.Context, field graphql.Col
 			return ec.Resolvers.Run().Attempts(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.Attempt) graphql.Marshaler {
-			return ec.marshalNAttempt2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttemptᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []job.Attempt) graphql.Marshaler {
+			return ec.marshalNAttempt2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐAttemptᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1086,7 +1088,7 @@ func (ec *executionContext) fieldContext_Run_attempts(_ context.Context, field g
 	return fc, nil
 }
 
-func (ec *executionContext) _Run_singleCommand(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_singleCommand(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1109,7 +1111,7 @@ func (ec *executionContext) fieldContext_Run_singleCommand(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Run", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Run_command(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_command(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1132,7 +1134,7 @@ func (ec *executionContext) fieldContext_Run_command(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Run", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Run_lineage(ctx context.Context, field graphql.CollectedField, obj *domain.Run) (ret graphql.Marshaler) {
+func (ec *executionContext) _Run_lineage(ctx context.Context, field graphql.CollectedField, obj *job.Run) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1164,7 +1166,7 @@ func (ec *executionContext) fieldContext_Run_lineage(_ context.Context, field gr
 	return fc, nil
 }
 
-func (ec *executionContext) _RunConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.Run]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[job.Run]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1176,7 +1178,7 @@ func (ec *executionContext) _RunConnection_edges(ctx context.Context, field grap
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[domain.Run]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[job.Run]) graphql.Marshaler {
 			return ec.marshalNRunEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -1196,7 +1198,7 @@ func (ec *executionContext) fieldContext_RunConnection_edges(_ context.Context, 
 	return fc, nil
 }
 
-func (ec *executionContext) _RunConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.Run]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[job.Run]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1228,7 +1230,7 @@ func (ec *executionContext) fieldContext_RunConnection_pageInfo(_ context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _RunEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.Run]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[job.Run]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1251,7 +1253,7 @@ func (ec *executionContext) fieldContext_RunEdge_cursor(_ context.Context, field
 	return graphql.NewScalarFieldContext("RunEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _RunEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.Run]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[job.Run]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1263,8 +1265,8 @@ func (ec *executionContext) _RunEdge_node(ctx context.Context, field graphql.Col
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Run) graphql.Marshaler {
-			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Run) graphql.Marshaler {
+			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1295,8 +1297,8 @@ func (ec *executionContext) _StartRunPayload_run(ctx context.Context, field grap
 			return obj.Run, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Run) graphql.Marshaler {
-			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Run) graphql.Marshaler {
+			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1543,8 +1545,8 @@ func (ec *executionContext) _Task_status(ctx context.Context, field graphql.Coll
 			return obj.Status, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.TaskStatus) graphql.Marshaler {
-			return ec.marshalNTaskStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.TaskStatus) graphql.Marshaler {
+			return ec.marshalNTaskStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1681,8 +1683,8 @@ func (ec *executionContext) _Task_attempts(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Task().Attempts(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.Attempt) graphql.Marshaler {
-			return ec.marshalNAttempt2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttemptᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []job.Attempt) graphql.Marshaler {
+			return ec.marshalNAttempt2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐAttemptᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1772,8 +1774,8 @@ func (ec *executionContext) unmarshalInputRepairRunInput(ctx context.Context, ob
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputRunFilter(ctx context.Context, obj any) (domain.RunFilter, error) {
-	var it domain.RunFilter
+func (ec *executionContext) unmarshalInputRunFilter(ctx context.Context, obj any) (job.RunFilter, error) {
+	var it job.RunFilter
 	if obj == nil {
 		return it, nil
 	}
@@ -1799,7 +1801,7 @@ func (ec *executionContext) unmarshalInputRunFilter(ctx context.Context, obj any
 			it.JobID = data
 		case "status":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("status"))
-			data, err := ec.unmarshalORunStatus2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunStatusᚄ(ctx, v)
+			data, err := ec.unmarshalORunStatus2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunStatusᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1836,7 +1838,7 @@ func (ec *executionContext) unmarshalInputStartRunInput(ctx context.Context, obj
 			it.JobID = data
 		case "parameters":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("parameters"))
-			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐVariableᚄ(ctx, v)
+			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐVariableᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1863,7 +1865,7 @@ func (ec *executionContext) unmarshalInputStartRunInput(ctx context.Context, obj
 
 var attemptImplementors = []string{"Attempt"}
 
-func (ec *executionContext) _Attempt(ctx context.Context, sel ast.SelectionSet, obj *domain.Attempt) graphql.Marshaler {
+func (ec *executionContext) _Attempt(ctx context.Context, sel ast.SelectionSet, obj *job.Attempt) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, attemptImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2202,7 +2204,7 @@ func (ec *executionContext) _CancelRunPayload(ctx context.Context, sel ast.Selec
 
 var logChunkImplementors = []string{"LogChunk"}
 
-func (ec *executionContext) _LogChunk(ctx context.Context, sel ast.SelectionSet, obj *domain.LogChunk) graphql.Marshaler {
+func (ec *executionContext) _LogChunk(ctx context.Context, sel ast.SelectionSet, obj *job.LogChunk) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, logChunkImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2260,7 +2262,7 @@ func (ec *executionContext) _LogChunk(ctx context.Context, sel ast.SelectionSet,
 
 var logPageImplementors = []string{"LogPage"}
 
-func (ec *executionContext) _LogPage(ctx context.Context, sel ast.SelectionSet, obj *domain.LogPage) graphql.Marshaler {
+func (ec *executionContext) _LogPage(ctx context.Context, sel ast.SelectionSet, obj *job.LogPage) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, logPageImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2351,7 +2353,7 @@ func (ec *executionContext) _RepairRunPayload(ctx context.Context, sel ast.Selec
 
 var runImplementors = []string{"Run"}
 
-func (ec *executionContext) _Run(ctx context.Context, sel ast.SelectionSet, obj *domain.Run) graphql.Marshaler {
+func (ec *executionContext) _Run(ctx context.Context, sel ast.SelectionSet, obj *job.Run) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, runImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2738,7 +2740,7 @@ func (ec *executionContext) _Run(ctx context.Context, sel ast.SelectionSet, obj 
 
 var runConnectionImplementors = []string{"RunConnection"}
 
-func (ec *executionContext) _RunConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[domain.Run]) graphql.Marshaler {
+func (ec *executionContext) _RunConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[job.Run]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, runConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2781,7 +2783,7 @@ func (ec *executionContext) _RunConnection(ctx context.Context, sel ast.Selectio
 
 var runEdgeImplementors = []string{"RunEdge"}
 
-func (ec *executionContext) _RunEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[domain.Run]) graphql.Marshaler {
+func (ec *executionContext) _RunEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[job.Run]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, runEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3076,15 +3078,15 @@ func (ec *executionContext) _Task(ctx context.Context, sel ast.SelectionSet, obj
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNAttempt2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttempt(ctx context.Context, sel ast.SelectionSet, v domain.Attempt) graphql.Marshaler {
+func (ec *executionContext) marshalNAttempt2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐAttempt(ctx context.Context, sel ast.SelectionSet, v job.Attempt) graphql.Marshaler {
 	return ec._Attempt(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAttempt2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttemptᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.Attempt) graphql.Marshaler {
+func (ec *executionContext) marshalNAttempt2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐAttemptᚄ(ctx context.Context, sel ast.SelectionSet, v []job.Attempt) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAttempt2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttempt(ctx, sel, v[i])
+		return ec.marshalNAttempt2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐAttempt(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3096,12 +3098,12 @@ func (ec *executionContext) marshalNAttempt2ᚕgithubᚗcomᚋmillpondᚋmillpon
 	return ret
 }
 
-func (ec *executionContext) unmarshalNAttemptStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttemptStatus(ctx context.Context, v any) (domain.AttemptStatus, error) {
+func (ec *executionContext) unmarshalNAttemptStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐAttemptStatus(ctx context.Context, v any) (job.AttemptStatus, error) {
 	res, err := scalar.UnmarshalAttemptStatus(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNAttemptStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttemptStatus(ctx context.Context, sel ast.SelectionSet, v domain.AttemptStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNAttemptStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐAttemptStatus(ctx context.Context, sel ast.SelectionSet, v job.AttemptStatus) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalAttemptStatus(v)
 	if res == graphql.Null {
@@ -3121,15 +3123,15 @@ func (ec *executionContext) marshalNCancelRunPayload2githubᚗcomᚋmillpondᚋm
 	return ec._CancelRunPayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNLogChunk2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogChunk(ctx context.Context, sel ast.SelectionSet, v domain.LogChunk) graphql.Marshaler {
+func (ec *executionContext) marshalNLogChunk2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogChunk(ctx context.Context, sel ast.SelectionSet, v job.LogChunk) graphql.Marshaler {
 	return ec._LogChunk(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNLogChunk2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogChunkᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.LogChunk) graphql.Marshaler {
+func (ec *executionContext) marshalNLogChunk2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogChunkᚄ(ctx context.Context, sel ast.SelectionSet, v []job.LogChunk) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNLogChunk2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogChunk(ctx, sel, v[i])
+		return ec.marshalNLogChunk2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogChunk(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3141,16 +3143,16 @@ func (ec *executionContext) marshalNLogChunk2ᚕgithubᚗcomᚋmillpondᚋmillpo
 	return ret
 }
 
-func (ec *executionContext) marshalNLogPage2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogPage(ctx context.Context, sel ast.SelectionSet, v domain.LogPage) graphql.Marshaler {
+func (ec *executionContext) marshalNLogPage2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogPage(ctx context.Context, sel ast.SelectionSet, v job.LogPage) graphql.Marshaler {
 	return ec._LogPage(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNLogStream2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogStream(ctx context.Context, v any) (domain.LogStream, error) {
+func (ec *executionContext) unmarshalNLogStream2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogStream(ctx context.Context, v any) (job.LogStream, error) {
 	res, err := scalar.UnmarshalLogStream(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNLogStream2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogStream(ctx context.Context, sel ast.SelectionSet, v domain.LogStream) graphql.Marshaler {
+func (ec *executionContext) marshalNLogStream2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogStream(ctx context.Context, sel ast.SelectionSet, v job.LogStream) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalLogStream(v)
 	if res == graphql.Null {
@@ -3170,19 +3172,19 @@ func (ec *executionContext) marshalNRepairRunPayload2githubᚗcomᚋmillpondᚋm
 	return ec._RepairRunPayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx context.Context, sel ast.SelectionSet, v domain.Run) graphql.Marshaler {
+func (ec *executionContext) marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx context.Context, sel ast.SelectionSet, v job.Run) graphql.Marshaler {
 	return ec._Run(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNRunConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[domain.Run]) graphql.Marshaler {
+func (ec *executionContext) marshalNRunConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[job.Run]) graphql.Marshaler {
 	return ec._RunConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNRunEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[domain.Run]) graphql.Marshaler {
+func (ec *executionContext) marshalNRunEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[job.Run]) graphql.Marshaler {
 	return ec._RunEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNRunEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[domain.Run]) graphql.Marshaler {
+func (ec *executionContext) marshalNRunEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[job.Run]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -3198,12 +3200,12 @@ func (ec *executionContext) marshalNRunEdge2ᚕgithubᚗcomᚋmillpondᚋmillpon
 	return ret
 }
 
-func (ec *executionContext) unmarshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunStatus(ctx context.Context, v any) (domain.RunStatus, error) {
+func (ec *executionContext) unmarshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunStatus(ctx context.Context, v any) (job.RunStatus, error) {
 	res, err := scalar.UnmarshalRunStatus(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunStatus(ctx context.Context, sel ast.SelectionSet, v domain.RunStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunStatus(ctx context.Context, sel ast.SelectionSet, v job.RunStatus) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalRunStatus(v)
 	if res == graphql.Null {
@@ -3214,12 +3216,12 @@ func (ec *executionContext) marshalNRunStatus2githubᚗcomᚋmillpondᚋmillpond
 	return res
 }
 
-func (ec *executionContext) unmarshalNRunTrigger2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrigger(ctx context.Context, v any) (domain.Trigger, error) {
+func (ec *executionContext) unmarshalNRunTrigger2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTrigger(ctx context.Context, v any) (job.Trigger, error) {
 	res, err := scalar.UnmarshalRunTrigger(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNRunTrigger2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrigger(ctx context.Context, sel ast.SelectionSet, v domain.Trigger) graphql.Marshaler {
+func (ec *executionContext) marshalNRunTrigger2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTrigger(ctx context.Context, sel ast.SelectionSet, v job.Trigger) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalRunTrigger(v)
 	if res == graphql.Null {
@@ -3259,12 +3261,12 @@ func (ec *executionContext) marshalNTask2ᚕgithubᚗcomᚋmillpondᚋmillpond�
 	return ret
 }
 
-func (ec *executionContext) unmarshalNTaskStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskStatus(ctx context.Context, v any) (domain.TaskStatus, error) {
+func (ec *executionContext) unmarshalNTaskStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskStatus(ctx context.Context, v any) (job.TaskStatus, error) {
 	res, err := scalar.UnmarshalTaskStatus(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNTaskStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTaskStatus(ctx context.Context, sel ast.SelectionSet, v domain.TaskStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNTaskStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐTaskStatus(ctx context.Context, sel ast.SelectionSet, v job.TaskStatus) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalTaskStatus(v)
 	if res == graphql.Null {
@@ -3275,14 +3277,14 @@ func (ec *executionContext) marshalNTaskStatus2githubᚗcomᚋmillpondᚋmillpon
 	return res
 }
 
-func (ec *executionContext) marshalORun2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx context.Context, sel ast.SelectionSet, v *domain.Run) graphql.Marshaler {
+func (ec *executionContext) marshalORun2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx context.Context, sel ast.SelectionSet, v *job.Run) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Run(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalORunFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunFilter(ctx context.Context, v any) (*domain.RunFilter, error) {
+func (ec *executionContext) unmarshalORunFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunFilter(ctx context.Context, v any) (*job.RunFilter, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -3290,16 +3292,16 @@ func (ec *executionContext) unmarshalORunFilter2ᚖgithubᚗcomᚋmillpondᚋmil
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalORunStatus2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunStatusᚄ(ctx context.Context, v any) ([]domain.RunStatus, error) {
+func (ec *executionContext) unmarshalORunStatus2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunStatusᚄ(ctx context.Context, v any) ([]job.RunStatus, error) {
 	if v == nil {
 		return nil, nil
 	}
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]domain.RunStatus, len(vSlice))
+	res := make([]job.RunStatus, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunStatus(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunStatus(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -3307,14 +3309,14 @@ func (ec *executionContext) unmarshalORunStatus2ᚕgithubᚗcomᚋmillpondᚋmil
 	return res, nil
 }
 
-func (ec *executionContext) marshalORunStatus2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.RunStatus) graphql.Marshaler {
+func (ec *executionContext) marshalORunStatus2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []job.RunStatus) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunStatus(ctx, sel, v[i])
+		return ec.marshalNRunStatus2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunStatus(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

@@ -14,8 +14,12 @@ import (
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -24,7 +28,7 @@ import (
 
 type MutationResolver interface {
 	RotateAgentToken(ctx context.Context, input model.RotateAgentTokenInput) (model.RotateAgentTokenPayload, error)
-	CreateAPIKey(ctx context.Context, input domain.NewAPIKey) (model.CreateAPIKeyPayload, error)
+	CreateAPIKey(ctx context.Context, input identity.NewAPIKey) (model.CreateAPIKeyPayload, error)
 	RevokeAPIKey(ctx context.Context, input model.RevokeAPIKeyInput) (model.RevokeAPIKeyPayload, error)
 	CreateCompute(ctx context.Context, input model.CreateComputeInput) (model.CreateComputePayload, error)
 	UpdateCompute(ctx context.Context, input model.UpdateComputeInput) (model.UpdateComputePayload, error)
@@ -71,26 +75,26 @@ type MutationResolver interface {
 }
 type QueryResolver interface {
 	Instance(ctx context.Context) (model.Instance, error)
-	Agents(ctx context.Context, first *int, after *string) (model.Connection[domain.Agent], error)
-	Agent(ctx context.Context, id string) (*domain.Agent, error)
-	APIKeys(ctx context.Context, first *int, after *string) (model.Connection[domain.APIKey], error)
+	Agents(ctx context.Context, first *int, after *string) (model.Connection[machine.Agent], error)
+	Agent(ctx context.Context, id string) (*machine.Agent, error)
+	APIKeys(ctx context.Context, first *int, after *string) (model.Connection[identity.APIKey], error)
 	ComputeInstances(ctx context.Context, first *int, after *string) (model.Connection[model.Compute], error)
 	Compute(ctx context.Context, id string) (*model.Compute, error)
 	Databases(ctx context.Context, first *int, after *string) (model.Connection[model.Database], error)
 	Database(ctx context.Context, id string) (*model.Database, error)
-	Jobs(ctx context.Context, first *int, after *string, filter *domain.JobFilter) (model.Connection[domain.Job], error)
-	Job(ctx context.Context, id string) (*domain.Job, error)
+	Jobs(ctx context.Context, first *int, after *string, filter *job.JobFilter) (model.Connection[job.Job], error)
+	Job(ctx context.Context, id string) (*job.Job, error)
 	CronPreview(ctx context.Context, cron string, timeZone string, count *int) ([]time.Time, error)
-	Lineage(ctx context.Context, table string, way *domain.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error)
+	Lineage(ctx context.Context, table string, way *lineage.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error)
 	Flavors(ctx context.Context) ([]model.Flavor, error)
 	Maintenance(ctx context.Context) (model.Maintenance, error)
 	MaintenanceRuns(ctx context.Context, first *int, after *string, table *string, database *string) (model.Connection[model.MaintenanceRun], error)
 	MaintenanceRun(ctx context.Context, id string) (*model.MaintenanceRun, error)
-	Quotas(ctx context.Context) ([]domain.Quota, error)
-	Overview(ctx context.Context) (domain.Overview, error)
-	Runs(ctx context.Context, first *int, after *string, filter *domain.RunFilter) (model.Connection[domain.Run], error)
-	Run(ctx context.Context, id string) (*domain.Run, error)
-	AttemptLog(ctx context.Context, attempt string, offset *int64, maxBytes *int) (domain.LogPage, error)
+	Quotas(ctx context.Context) ([]quota.Quota, error)
+	Overview(ctx context.Context) (identity.Overview, error)
+	Runs(ctx context.Context, first *int, after *string, filter *job.RunFilter) (model.Connection[job.Run], error)
+	Run(ctx context.Context, id string) (*job.Run, error)
+	AttemptLog(ctx context.Context, attempt string, offset *int64, maxBytes *int) (job.LogPage, error)
 	Provider(ctx context.Context) (model.ProviderSettings, error)
 	Storage(ctx context.Context) (model.StorageSettings, error)
 	Statements(ctx context.Context, first *int, after *string, filter *model.StatementFilter) (model.Connection[model.Statement], error)
@@ -98,18 +102,18 @@ type QueryResolver interface {
 	Table(ctx context.Context, id string) (*model.LakeTable, error)
 	TableByName(ctx context.Context, database string, schema string, name string) (*model.LakeTable, error)
 	Viewer(ctx context.Context) (*model.Viewer, error)
-	Members(ctx context.Context, first *int, after *string) (model.Connection[domain.Member], error)
+	Members(ctx context.Context, first *int, after *string) (model.Connection[identity.Member], error)
 	Warehouses(ctx context.Context, first *int, after *string) (model.Connection[model.Warehouse], error)
 	Warehouse(ctx context.Context, id string) (*model.Warehouse, error)
 }
 type SubscriptionResolver interface {
-	AgentUpdated(ctx context.Context) (<-chan domain.Agent, error)
+	AgentUpdated(ctx context.Context) (<-chan machine.Agent, error)
 	ComputeUpdated(ctx context.Context) (<-chan model.Compute, error)
-	MachineMetrics(ctx context.Context, id string, since *time.Time) (<-chan domain.MachineMetrics, error)
+	MachineMetrics(ctx context.Context, id string, since *time.Time) (<-chan machine.MachineMetrics, error)
 	MaintenanceRunsUpdated(ctx context.Context, table *string, database *string) (<-chan model.MaintenanceRun, error)
-	Run(ctx context.Context, id string) (<-chan domain.Run, error)
-	Runs(ctx context.Context, filter *domain.RunFilter) (<-chan domain.Run, error)
-	RunLogs(ctx context.Context, attempt string, offset *int64) (<-chan domain.LogPage, error)
+	Run(ctx context.Context, id string) (<-chan job.Run, error)
+	Runs(ctx context.Context, filter *job.RunFilter) (<-chan job.Run, error)
+	RunLogs(ctx context.Context, attempt string, offset *int64) (<-chan job.LogPage, error)
 	StatementUpdated(ctx context.Context, id string) (<-chan model.Statement, error)
 	StatementsUpdated(ctx context.Context, filter *model.StatementFilter) (<-chan model.Statement, error)
 	WarehouseUpdated(ctx context.Context) (<-chan model.Warehouse, error)
@@ -179,8 +183,8 @@ func (ec *executionContext) field_Mutation_createApiKey_args(ctx context.Context
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (domain.NewAPIKey, error) {
-			return ec.unmarshalNCreateAPIKeyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐNewAPIKey(ctx, v)
+		func(ctx context.Context, v any) (identity.NewAPIKey, error) {
+			return ec.unmarshalNCreateAPIKeyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐNewAPIKey(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -959,8 +963,8 @@ func (ec *executionContext) field_Query_jobs_args(ctx context.Context, rawArgs m
 	}
 	args["after"] = arg1
 	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
-		func(ctx context.Context, v any) (*domain.JobFilter, error) {
-			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJobFilter(ctx, v)
+		func(ctx context.Context, v any) (*job.JobFilter, error) {
+			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJobFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -981,8 +985,8 @@ func (ec *executionContext) field_Query_lineage_args(ctx context.Context, rawArg
 	}
 	args["table"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "way",
-		func(ctx context.Context, v any) (*domain.LineageWay, error) {
-			return ec.unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageWay(ctx, v)
+		func(ctx context.Context, v any) (*lineage.LineageWay, error) {
+			return ec.unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageWay(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1115,8 +1119,8 @@ func (ec *executionContext) field_Query_runs_args(ctx context.Context, rawArgs m
 	}
 	args["after"] = arg1
 	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
-		func(ctx context.Context, v any) (*domain.RunFilter, error) {
-			return ec.unmarshalORunFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunFilter(ctx, v)
+		func(ctx context.Context, v any) (*job.RunFilter, error) {
+			return ec.unmarshalORunFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1333,8 +1337,8 @@ func (ec *executionContext) field_Subscription_runs_args(ctx context.Context, ra
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
-		func(ctx context.Context, v any) (*domain.RunFilter, error) {
-			return ec.unmarshalORunFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRunFilter(ctx, v)
+		func(ctx context.Context, v any) (*job.RunFilter, error) {
+			return ec.unmarshalORunFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRunFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1475,7 +1479,7 @@ func (ec *executionContext) _Mutation_createApiKey(ctx context.Context, field gr
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CreateAPIKey(ctx, fc.Args["input"].(domain.NewAPIKey))
+			return ec.Resolvers.Mutation().CreateAPIKey(ctx, fc.Args["input"].(identity.NewAPIKey))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.CreateAPIKeyPayload) graphql.Marshaler {
@@ -3468,7 +3472,7 @@ func (ec *executionContext) _Query_agents(ctx context.Context, field graphql.Col
 			return ec.Resolvers.Query().Agents(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[domain.Agent]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[machine.Agent]) graphql.Marshaler {
 			return ec.marshalNAgentConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -3512,8 +3516,8 @@ func (ec *executionContext) _Query_agent(ctx context.Context, field graphql.Coll
 			return ec.Resolvers.Query().Agent(ctx, fc.Args["id"].(string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Agent) graphql.Marshaler {
-			return ec.marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *machine.Agent) graphql.Marshaler {
+			return ec.marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgent(ctx, selections, v)
 		},
 		true,
 		false,
@@ -3556,7 +3560,7 @@ func (ec *executionContext) _Query_apiKeys(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Query().APIKeys(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[domain.APIKey]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[identity.APIKey]) graphql.Marshaler {
 			return ec.marshalNAPIKeyConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -3773,10 +3777,10 @@ func (ec *executionContext) _Query_jobs(ctx context.Context, field graphql.Colle
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Jobs(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["filter"].(*domain.JobFilter))
+			return ec.Resolvers.Query().Jobs(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["filter"].(*job.JobFilter))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[domain.Job]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[job.Job]) graphql.Marshaler {
 			return ec.marshalNJobConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -3820,8 +3824,8 @@ func (ec *executionContext) _Query_job(ctx context.Context, field graphql.Collec
 			return ec.Resolvers.Query().Job(ctx, fc.Args["id"].(string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Job) graphql.Marshaler {
-			return ec.marshalOJob2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJob(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *job.Job) graphql.Marshaler {
+			return ec.marshalOJob2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJob(ctx, selections, v)
 		},
 		true,
 		false,
@@ -3905,7 +3909,7 @@ func (ec *executionContext) _Query_lineage(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Lineage(ctx, fc.Args["table"].(string), fc.Args["way"].(*domain.LineageWay), fc.Args["depth"].(*int), fc.Args["at"].(*time.Time))
+			return ec.Resolvers.Query().Lineage(ctx, fc.Args["table"].(string), fc.Args["way"].(*lineage.LineageWay), fc.Args["depth"].(*int), fc.Args["at"].(*time.Time))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.LineageGraph) graphql.Marshaler {
@@ -4103,8 +4107,8 @@ func (ec *executionContext) _Query_quotas(ctx context.Context, field graphql.Col
 			return ec.Resolvers.Query().Quotas(ctx)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.Quota) graphql.Marshaler {
-			return ec.marshalNQuota2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐQuotaᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []quota.Quota) graphql.Marshaler {
+			return ec.marshalNQuota2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4135,8 +4139,8 @@ func (ec *executionContext) _Query_overview(ctx context.Context, field graphql.C
 			return ec.Resolvers.Query().Overview(ctx)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Overview) graphql.Marshaler {
-			return ec.marshalNOverview2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐOverview(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.Overview) graphql.Marshaler {
+			return ec.marshalNOverview2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐOverview(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4165,10 +4169,10 @@ func (ec *executionContext) _Query_runs(ctx context.Context, field graphql.Colle
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Runs(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["filter"].(*domain.RunFilter))
+			return ec.Resolvers.Query().Runs(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["filter"].(*job.RunFilter))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[domain.Run]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[job.Run]) graphql.Marshaler {
 			return ec.marshalNRunConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -4212,8 +4216,8 @@ func (ec *executionContext) _Query_run(ctx context.Context, field graphql.Collec
 			return ec.Resolvers.Query().Run(ctx, fc.Args["id"].(string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Run) graphql.Marshaler {
-			return ec.marshalORun2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *job.Run) graphql.Marshaler {
+			return ec.marshalORun2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx, selections, v)
 		},
 		true,
 		false,
@@ -4256,8 +4260,8 @@ func (ec *executionContext) _Query_attemptLog(ctx context.Context, field graphql
 			return ec.Resolvers.Query().AttemptLog(ctx, fc.Args["attempt"].(string), fc.Args["offset"].(*int64), fc.Args["maxBytes"].(*int))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.LogPage) graphql.Marshaler {
-			return ec.marshalNLogPage2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogPage(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.LogPage) graphql.Marshaler {
+			return ec.marshalNLogPage2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogPage(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4572,7 +4576,7 @@ func (ec *executionContext) _Query_members(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Query().Members(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[domain.Member]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[identity.Member]) graphql.Marshaler {
 			return ec.marshalNMemberConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -4779,8 +4783,8 @@ func (ec *executionContext) _Subscription_agentUpdated(ctx context.Context, fiel
 			return ec.Resolvers.Subscription().AgentUpdated(ctx)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Agent) graphql.Marshaler {
-			return ec.marshalNAgent2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.Agent) graphql.Marshaler {
+			return ec.marshalNAgent2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgent(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4844,8 +4848,8 @@ func (ec *executionContext) _Subscription_machineMetrics(ctx context.Context, fi
 			return ec.Resolvers.Subscription().MachineMetrics(ctx, fc.Args["id"].(string), fc.Args["since"].(*time.Time))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MachineMetrics) graphql.Marshaler {
-			return ec.marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineMetrics(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineMetrics) graphql.Marshaler {
+			return ec.marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetrics(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4932,8 +4936,8 @@ func (ec *executionContext) _Subscription_run(ctx context.Context, field graphql
 			return ec.Resolvers.Subscription().Run(ctx, fc.Args["id"].(string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Run) graphql.Marshaler {
-			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Run) graphql.Marshaler {
+			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4973,11 +4977,11 @@ func (ec *executionContext) _Subscription_runs(ctx context.Context, field graphq
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Subscription().Runs(ctx, fc.Args["filter"].(*domain.RunFilter))
+			return ec.Resolvers.Subscription().Runs(ctx, fc.Args["filter"].(*job.RunFilter))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Run) graphql.Marshaler {
-			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.Run) graphql.Marshaler {
+			return ec.marshalNRun2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5020,8 +5024,8 @@ func (ec *executionContext) _Subscription_runLogs(ctx context.Context, field gra
 			return ec.Resolvers.Subscription().RunLogs(ctx, fc.Args["attempt"].(string), fc.Args["offset"].(*int64))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.LogPage) graphql.Marshaler {
-			return ec.marshalNLogPage2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLogPage(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v job.LogPage) graphql.Marshaler {
+			return ec.marshalNLogPage2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐLogPage(ctx, selections, v)
 		},
 		true,
 		true,

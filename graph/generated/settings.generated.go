@@ -13,7 +13,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 )
 
@@ -39,8 +39,8 @@ func (ec *executionContext) _ProviderSettings_kind(ctx context.Context, field gr
 			return obj.Kind, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.ProviderKind) graphql.Marshaler {
-			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐProviderKind(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.ProviderKind) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐProviderKind(ctx, selections, v)
 		},
 		true,
 		true,

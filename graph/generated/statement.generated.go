@@ -15,7 +15,9 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -27,7 +29,7 @@ type StatementResolver interface {
 
 	Chunk(ctx context.Context, obj *model.Statement, n int) (*model.StatementChunk, error)
 
-	Run(ctx context.Context, obj *model.Statement) (*domain.Run, error)
+	Run(ctx context.Context, obj *model.Statement) (*job.Run, error)
 
 	QueuedMs(ctx context.Context, obj *model.Statement) (int64, error)
 	RunMs(ctx context.Context, obj *model.Statement) (*int64, error)
@@ -152,7 +154,7 @@ func (ec *executionContext) fieldContext_ExecuteStatementPayload_chunk(_ context
 	return fc, nil
 }
 
-func (ec *executionContext) _ResultChunk_rows(ctx context.Context, field graphql.CollectedField, obj *domain.ResultChunk) (ret graphql.Marshaler) {
+func (ec *executionContext) _ResultChunk_rows(ctx context.Context, field graphql.CollectedField, obj *statement.ResultChunk) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -175,7 +177,7 @@ func (ec *executionContext) fieldContext_ResultChunk_rows(_ context.Context, fie
 	return graphql.NewScalarFieldContext("ResultChunk", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _ResultChunk_bytes(ctx context.Context, field graphql.CollectedField, obj *domain.ResultChunk) (ret graphql.Marshaler) {
+func (ec *executionContext) _ResultChunk_bytes(ctx context.Context, field graphql.CollectedField, obj *statement.ResultChunk) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -472,8 +474,8 @@ func (ec *executionContext) _Statement_state(ctx context.Context, field graphql.
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.StatementState) graphql.Marshaler {
-			return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v statement.StatementState) graphql.Marshaler {
+			return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -789,8 +791,8 @@ func (ec *executionContext) _Statement_chunks(ctx context.Context, field graphql
 			return obj.Chunks, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.ResultChunk) graphql.Marshaler {
-			return ec.marshalNResultChunk2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐResultChunkᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []statement.ResultChunk) graphql.Marshaler {
+			return ec.marshalNResultChunk2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐResultChunkᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -911,8 +913,8 @@ func (ec *executionContext) _Statement_run(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Statement().Run(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Run) graphql.Marshaler {
-			return ec.marshalORun2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐRun(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *job.Run) graphql.Marshaler {
+			return ec.marshalORun2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐRun(ctx, selections, v)
 		},
 		true,
 		false,
@@ -1324,8 +1326,8 @@ func (ec *executionContext) _StatementError_fault(ctx context.Context, field gra
 			return obj.Fault, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Fault) graphql.Marshaler {
-			return ec.marshalNStatementFault2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFault(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v statement.Fault) graphql.Marshaler {
+			return ec.marshalNStatementFault2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐFault(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1558,7 +1560,7 @@ func (ec *executionContext) unmarshalInputStatementFilter(ctx context.Context, o
 		switch k {
 		case "states":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("states"))
-			data, err := ec.unmarshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementStateᚄ(ctx, v)
+			data, err := ec.unmarshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementStateᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1687,7 +1689,7 @@ func (ec *executionContext) _ExecuteStatementPayload(ctx context.Context, sel as
 
 var resultChunkImplementors = []string{"ResultChunk"}
 
-func (ec *executionContext) _ResultChunk(ctx context.Context, sel ast.SelectionSet, obj *domain.ResultChunk) graphql.Marshaler {
+func (ec *executionContext) _ResultChunk(ctx context.Context, sel ast.SelectionSet, obj *statement.ResultChunk) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, resultChunkImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2409,15 +2411,15 @@ func (ec *executionContext) marshalNJSON2ᚕencodingᚋjsonᚐRawMessage(ctx con
 	return ret
 }
 
-func (ec *executionContext) marshalNResultChunk2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐResultChunk(ctx context.Context, sel ast.SelectionSet, v domain.ResultChunk) graphql.Marshaler {
+func (ec *executionContext) marshalNResultChunk2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐResultChunk(ctx context.Context, sel ast.SelectionSet, v statement.ResultChunk) graphql.Marshaler {
 	return ec._ResultChunk(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNResultChunk2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐResultChunkᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.ResultChunk) graphql.Marshaler {
+func (ec *executionContext) marshalNResultChunk2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐResultChunkᚄ(ctx context.Context, sel ast.SelectionSet, v []statement.ResultChunk) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNResultChunk2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐResultChunk(ctx, sel, v[i])
+		return ec.marshalNResultChunk2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐResultChunk(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -2499,12 +2501,12 @@ func (ec *executionContext) marshalNStatementEdge2ᚕgithubᚗcomᚋmillpondᚋm
 	return ret
 }
 
-func (ec *executionContext) unmarshalNStatementFault2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFault(ctx context.Context, v any) (domain.Fault, error) {
+func (ec *executionContext) unmarshalNStatementFault2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐFault(ctx context.Context, v any) (statement.Fault, error) {
 	res, err := scalar.UnmarshalStatementFault(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNStatementFault2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐFault(ctx context.Context, sel ast.SelectionSet, v domain.Fault) graphql.Marshaler {
+func (ec *executionContext) marshalNStatementFault2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐFault(ctx context.Context, sel ast.SelectionSet, v statement.Fault) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalStatementFault(v)
 	if res == graphql.Null {
@@ -2515,12 +2517,12 @@ func (ec *executionContext) marshalNStatementFault2githubᚗcomᚋmillpondᚋmil
 	return res
 }
 
-func (ec *executionContext) unmarshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementState(ctx context.Context, v any) (domain.StatementState, error) {
+func (ec *executionContext) unmarshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx context.Context, v any) (statement.StatementState, error) {
 	res, err := scalar.UnmarshalStatementState(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementState(ctx context.Context, sel ast.SelectionSet, v domain.StatementState) graphql.Marshaler {
+func (ec *executionContext) marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx context.Context, sel ast.SelectionSet, v statement.StatementState) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalStatementState(v)
 	if res == graphql.Null {
@@ -2607,16 +2609,16 @@ func (ec *executionContext) unmarshalOStatementFilter2ᚖgithubᚗcomᚋmillpond
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementStateᚄ(ctx context.Context, v any) ([]domain.StatementState, error) {
+func (ec *executionContext) unmarshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementStateᚄ(ctx context.Context, v any) ([]statement.StatementState, error) {
 	if v == nil {
 		return nil, nil
 	}
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]domain.StatementState, len(vSlice))
+	res := make([]statement.StatementState, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementState(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -2624,14 +2626,14 @@ func (ec *executionContext) unmarshalOStatementState2ᚕgithubᚗcomᚋmillpond�
 	return res, nil
 }
 
-func (ec *executionContext) marshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementStateᚄ(ctx context.Context, sel ast.SelectionSet, v []domain.StatementState) graphql.Marshaler {
+func (ec *executionContext) marshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementStateᚄ(ctx context.Context, sel ast.SelectionSet, v []statement.StatementState) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementState(ctx, sel, v[i])
+		return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

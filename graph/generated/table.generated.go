@@ -16,6 +16,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/domain/rows"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
@@ -33,7 +34,7 @@ type LakeTableResolver interface {
 	SQL(ctx context.Context, obj *model.LakeTable) (*string, error)
 	Dialect(ctx context.Context, obj *model.LakeTable) (*string, error)
 
-	Lineage(ctx context.Context, obj *model.LakeTable, way *domain.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error)
+	Lineage(ctx context.Context, obj *model.LakeTable, way *lineage.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error)
 	Maintenance(ctx context.Context, obj *model.LakeTable) (*model.Maintenance, error)
 	MaintenanceRuns(ctx context.Context, obj *model.LakeTable, first *int, after *string) (model.Connection[model.MaintenanceRun], error)
 }
@@ -98,8 +99,8 @@ func (ec *executionContext) field_LakeTable_lineage_args(ctx context.Context, ra
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "way",
-		func(ctx context.Context, v any) (*domain.LineageWay, error) {
-			return ec.unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐLineageWay(ctx, v)
+		func(ctx context.Context, v any) (*lineage.LineageWay, error) {
+			return ec.unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageWay(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -532,8 +533,8 @@ func (ec *executionContext) _LakeTable_kind(ctx context.Context, field graphql.C
 			return obj.Kind, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.TableKind) graphql.Marshaler {
-			return ec.marshalNTableKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableKind(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v lake.TableKind) graphql.Marshaler {
+			return ec.marshalNTableKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐTableKind(ctx, selections, v)
 		},
 		true,
 		true,
@@ -785,8 +786,8 @@ func (ec *executionContext) _LakeTable_snapshot(ctx context.Context, field graph
 			return obj.Snapshot, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.TableSnapshot) graphql.Marshaler {
-			return ec.marshalOTableSnapshot2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableSnapshot(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lake.TableSnapshot) graphql.Marshaler {
+			return ec.marshalOTableSnapshot2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐTableSnapshot(ctx, selections, v)
 		},
 		true,
 		false,
@@ -1297,7 +1298,7 @@ func (ec *executionContext) _LakeTable_lineage(ctx context.Context, field graphq
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.LakeTable().Lineage(ctx, obj, fc.Args["way"].(*domain.LineageWay), fc.Args["depth"].(*int), fc.Args["at"].(*time.Time))
+			return ec.Resolvers.LakeTable().Lineage(ctx, obj, fc.Args["way"].(*lineage.LineageWay), fc.Args["depth"].(*int), fc.Args["at"].(*time.Time))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.LineageGraph) graphql.Marshaler {
@@ -2494,7 +2495,7 @@ func (ec *executionContext) fieldContext_TableSample_truncated(_ context.Context
 	return graphql.NewScalarFieldContext("TableSample", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _TableSnapshot_id(ctx context.Context, field graphql.CollectedField, obj *domain.TableSnapshot) (ret graphql.Marshaler) {
+func (ec *executionContext) _TableSnapshot_id(ctx context.Context, field graphql.CollectedField, obj *lake.TableSnapshot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2517,7 +2518,7 @@ func (ec *executionContext) fieldContext_TableSnapshot_id(_ context.Context, fie
 	return graphql.NewScalarFieldContext("TableSnapshot", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _TableSnapshot_at(ctx context.Context, field graphql.CollectedField, obj *domain.TableSnapshot) (ret graphql.Marshaler) {
+func (ec *executionContext) _TableSnapshot_at(ctx context.Context, field graphql.CollectedField, obj *lake.TableSnapshot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2540,7 +2541,7 @@ func (ec *executionContext) fieldContext_TableSnapshot_at(_ context.Context, fie
 	return graphql.NewScalarFieldContext("TableSnapshot", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _TableSnapshot_operation(ctx context.Context, field graphql.CollectedField, obj *domain.TableSnapshot) (ret graphql.Marshaler) {
+func (ec *executionContext) _TableSnapshot_operation(ctx context.Context, field graphql.CollectedField, obj *lake.TableSnapshot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4193,7 +4194,7 @@ func (ec *executionContext) _TableSample(ctx context.Context, sel ast.SelectionS
 
 var tableSnapshotImplementors = []string{"TableSnapshot"}
 
-func (ec *executionContext) _TableSnapshot(ctx context.Context, sel ast.SelectionSet, obj *domain.TableSnapshot) graphql.Marshaler {
+func (ec *executionContext) _TableSnapshot(ctx context.Context, sel ast.SelectionSet, obj *lake.TableSnapshot) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, tableSnapshotImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -4440,12 +4441,12 @@ func (ec *executionContext) marshalNTableHistoryEntry2githubᚗcomᚋmillpondᚋ
 	return ec._TableHistoryEntry(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNTableKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableKind(ctx context.Context, v any) (domain.TableKind, error) {
+func (ec *executionContext) unmarshalNTableKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐTableKind(ctx context.Context, v any) (lake.TableKind, error) {
 	res, err := scalar.UnmarshalTableKind(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNTableKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableKind(ctx context.Context, sel ast.SelectionSet, v domain.TableKind) graphql.Marshaler {
+func (ec *executionContext) marshalNTableKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐTableKind(ctx context.Context, sel ast.SelectionSet, v lake.TableKind) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalTableKind(v)
 	if res == graphql.Null {
@@ -4504,7 +4505,7 @@ func (ec *executionContext) marshalOLakeTable2ᚖgithubᚗcomᚋmillpondᚋmillp
 	return ec._LakeTable(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOTableKind2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableKind(ctx context.Context, v any) (*domain.TableKind, error) {
+func (ec *executionContext) unmarshalOTableKind2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐTableKind(ctx context.Context, v any) (*lake.TableKind, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -4512,7 +4513,7 @@ func (ec *executionContext) unmarshalOTableKind2ᚖgithubᚗcomᚋmillpondᚋmil
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOTableKind2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableKind(ctx context.Context, sel ast.SelectionSet, v *domain.TableKind) graphql.Marshaler {
+func (ec *executionContext) marshalOTableKind2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐTableKind(ctx context.Context, sel ast.SelectionSet, v *lake.TableKind) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
@@ -4522,7 +4523,7 @@ func (ec *executionContext) marshalOTableKind2ᚖgithubᚗcomᚋmillpondᚋmillp
 	return res
 }
 
-func (ec *executionContext) marshalOTableSnapshot2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableSnapshot(ctx context.Context, sel ast.SelectionSet, v *domain.TableSnapshot) graphql.Marshaler {
+func (ec *executionContext) marshalOTableSnapshot2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlakeᚐTableSnapshot(ctx context.Context, sel ast.SelectionSet, v *lake.TableSnapshot) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

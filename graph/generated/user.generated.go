@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -22,10 +23,10 @@ import (
 // region    ************************** generated!.gotpl **************************
 
 type MemberResolver interface {
-	ID(ctx context.Context, obj *domain.Member) (string, error)
+	ID(ctx context.Context, obj *identity.Member) (string, error)
 }
 type ViewerResolver interface {
-	Workspace(ctx context.Context, obj *model.Viewer) (domain.Workspace, error)
+	Workspace(ctx context.Context, obj *model.Viewer) (identity.Workspace, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -48,8 +49,8 @@ func (ec *executionContext) _AddMemberPayload_member(ctx context.Context, field 
 			return obj.Member, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Member) graphql.Marshaler {
-			return ec.marshalNMember2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMember(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.Member) graphql.Marshaler {
+			return ec.marshalNMember2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐMember(ctx, selections, v)
 		},
 		true,
 		true,
@@ -103,8 +104,8 @@ func (ec *executionContext) _ChangePasswordPayload_user(ctx context.Context, fie
 			return obj.User, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.User) graphql.Marshaler {
-			return ec.marshalNUser2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐUser(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.User) graphql.Marshaler {
+			return ec.marshalNUser2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐUser(ctx, selections, v)
 		},
 		true,
 		true,
@@ -178,7 +179,7 @@ func (ec *executionContext) fieldContext_LogoutPayload_done(_ context.Context, f
 	return graphql.NewScalarFieldContext("LogoutPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Member_id(ctx context.Context, field graphql.CollectedField, obj *domain.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_id(ctx context.Context, field graphql.CollectedField, obj *identity.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -201,7 +202,7 @@ func (ec *executionContext) fieldContext_Member_id(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("Member", field, true, true, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Member_user(ctx context.Context, field graphql.CollectedField, obj *domain.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_user(ctx context.Context, field graphql.CollectedField, obj *identity.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -213,8 +214,8 @@ func (ec *executionContext) _Member_user(ctx context.Context, field graphql.Coll
 			return obj.User, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.User) graphql.Marshaler {
-			return ec.marshalNUser2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐUser(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.User) graphql.Marshaler {
+			return ec.marshalNUser2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐUser(ctx, selections, v)
 		},
 		true,
 		true,
@@ -233,7 +234,7 @@ func (ec *executionContext) fieldContext_Member_user(_ context.Context, field gr
 	return fc, nil
 }
 
-func (ec *executionContext) _Member_role(ctx context.Context, field graphql.CollectedField, obj *domain.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_role(ctx context.Context, field graphql.CollectedField, obj *identity.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -256,7 +257,7 @@ func (ec *executionContext) fieldContext_Member_role(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Member", field, false, false, errors.New("field of type Role does not have child fields"))
 }
 
-func (ec *executionContext) _Member_createdAt(ctx context.Context, field graphql.CollectedField, obj *domain.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_createdAt(ctx context.Context, field graphql.CollectedField, obj *identity.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -279,7 +280,7 @@ func (ec *executionContext) fieldContext_Member_createdAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Member", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Member_acceptedAt(ctx context.Context, field graphql.CollectedField, obj *domain.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_acceptedAt(ctx context.Context, field graphql.CollectedField, obj *identity.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -302,7 +303,7 @@ func (ec *executionContext) fieldContext_Member_acceptedAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Member", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _MemberConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.Member]) (ret graphql.Marshaler) {
+func (ec *executionContext) _MemberConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[identity.Member]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -314,7 +315,7 @@ func (ec *executionContext) _MemberConnection_edges(ctx context.Context, field g
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[domain.Member]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[identity.Member]) graphql.Marshaler {
 			return ec.marshalNMemberEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -334,7 +335,7 @@ func (ec *executionContext) fieldContext_MemberConnection_edges(_ context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _MemberConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[domain.Member]) (ret graphql.Marshaler) {
+func (ec *executionContext) _MemberConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[identity.Member]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -366,7 +367,7 @@ func (ec *executionContext) fieldContext_MemberConnection_pageInfo(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _MemberEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.Member]) (ret graphql.Marshaler) {
+func (ec *executionContext) _MemberEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[identity.Member]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -389,7 +390,7 @@ func (ec *executionContext) fieldContext_MemberEdge_cursor(_ context.Context, fi
 	return graphql.NewScalarFieldContext("MemberEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _MemberEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[domain.Member]) (ret graphql.Marshaler) {
+func (ec *executionContext) _MemberEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[identity.Member]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -401,8 +402,8 @@ func (ec *executionContext) _MemberEdge_node(ctx context.Context, field graphql.
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Member) graphql.Marshaler {
-			return ec.marshalNMember2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMember(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.Member) graphql.Marshaler {
+			return ec.marshalNMember2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐMember(ctx, selections, v)
 		},
 		true,
 		true,
@@ -488,8 +489,8 @@ func (ec *executionContext) _UpdateMemberPayload_member(ctx context.Context, fie
 			return obj.Member, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Member) graphql.Marshaler {
-			return ec.marshalNMember2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMember(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.Member) graphql.Marshaler {
+			return ec.marshalNMember2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐMember(ctx, selections, v)
 		},
 		true,
 		true,
@@ -508,7 +509,7 @@ func (ec *executionContext) fieldContext_UpdateMemberPayload_member(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _User_id(ctx context.Context, field graphql.CollectedField, obj *domain.User) (ret graphql.Marshaler) {
+func (ec *executionContext) _User_id(ctx context.Context, field graphql.CollectedField, obj *identity.User) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -531,7 +532,7 @@ func (ec *executionContext) fieldContext_User_id(_ context.Context, field graphq
 	return graphql.NewScalarFieldContext("User", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _User_email(ctx context.Context, field graphql.CollectedField, obj *domain.User) (ret graphql.Marshaler) {
+func (ec *executionContext) _User_email(ctx context.Context, field graphql.CollectedField, obj *identity.User) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -554,7 +555,7 @@ func (ec *executionContext) fieldContext_User_email(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("User", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _User_name(ctx context.Context, field graphql.CollectedField, obj *domain.User) (ret graphql.Marshaler) {
+func (ec *executionContext) _User_name(ctx context.Context, field graphql.CollectedField, obj *identity.User) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -612,8 +613,8 @@ func (ec *executionContext) _Viewer_user(ctx context.Context, field graphql.Coll
 			return obj.User(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.User) graphql.Marshaler {
-			return ec.marshalOUser2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐUser(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *identity.User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐUser(ctx, selections, v)
 		},
 		true,
 		false,
@@ -644,8 +645,8 @@ func (ec *executionContext) _Viewer_workspace(ctx context.Context, field graphql
 			return ec.Resolvers.Viewer().Workspace(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.Workspace) graphql.Marshaler {
-			return ec.marshalNWorkspace2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐWorkspace(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v identity.Workspace) graphql.Marshaler {
+			return ec.marshalNWorkspace2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐWorkspace(ctx, selections, v)
 		},
 		true,
 		true,
@@ -710,7 +711,7 @@ func (ec *executionContext) fieldContext_Viewer_sessionExpiresAt(_ context.Conte
 	return graphql.NewScalarFieldContext("Viewer", field, true, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Workspace_id(ctx context.Context, field graphql.CollectedField, obj *domain.Workspace) (ret graphql.Marshaler) {
+func (ec *executionContext) _Workspace_id(ctx context.Context, field graphql.CollectedField, obj *identity.Workspace) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -733,7 +734,7 @@ func (ec *executionContext) fieldContext_Workspace_id(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Workspace", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Workspace_name(ctx context.Context, field graphql.CollectedField, obj *domain.Workspace) (ret graphql.Marshaler) {
+func (ec *executionContext) _Workspace_name(ctx context.Context, field graphql.CollectedField, obj *identity.Workspace) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -756,7 +757,7 @@ func (ec *executionContext) fieldContext_Workspace_name(_ context.Context, field
 	return graphql.NewScalarFieldContext("Workspace", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Workspace_createdAt(ctx context.Context, field graphql.CollectedField, obj *domain.Workspace) (ret graphql.Marshaler) {
+func (ec *executionContext) _Workspace_createdAt(ctx context.Context, field graphql.CollectedField, obj *identity.Workspace) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1193,7 +1194,7 @@ func (ec *executionContext) _LogoutPayload(ctx context.Context, sel ast.Selectio
 
 var memberImplementors = []string{"Member"}
 
-func (ec *executionContext) _Member(ctx context.Context, sel ast.SelectionSet, obj *domain.Member) graphql.Marshaler {
+func (ec *executionContext) _Member(ctx context.Context, sel ast.SelectionSet, obj *identity.Member) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, memberImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1284,7 +1285,7 @@ func (ec *executionContext) _Member(ctx context.Context, sel ast.SelectionSet, o
 
 var memberConnectionImplementors = []string{"MemberConnection"}
 
-func (ec *executionContext) _MemberConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[domain.Member]) graphql.Marshaler {
+func (ec *executionContext) _MemberConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[identity.Member]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, memberConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1327,7 +1328,7 @@ func (ec *executionContext) _MemberConnection(ctx context.Context, sel ast.Selec
 
 var memberEdgeImplementors = []string{"MemberEdge"}
 
-func (ec *executionContext) _MemberEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[domain.Member]) graphql.Marshaler {
+func (ec *executionContext) _MemberEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[identity.Member]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, memberEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1484,7 +1485,7 @@ func (ec *executionContext) _UpdateMemberPayload(ctx context.Context, sel ast.Se
 
 var userImplementors = []string{"User"}
 
-func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj *domain.User) graphql.Marshaler {
+func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj *identity.User) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, userImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1623,7 +1624,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 
 var workspaceImplementors = []string{"Workspace"}
 
-func (ec *executionContext) _Workspace(ctx context.Context, sel ast.SelectionSet, obj *domain.Workspace) graphql.Marshaler {
+func (ec *executionContext) _Workspace(ctx context.Context, sel ast.SelectionSet, obj *identity.Workspace) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, workspaceImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1704,19 +1705,19 @@ func (ec *executionContext) marshalNLogoutPayload2githubᚗcomᚋmillpondᚋmill
 	return ec._LogoutPayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNMember2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMember(ctx context.Context, sel ast.SelectionSet, v domain.Member) graphql.Marshaler {
+func (ec *executionContext) marshalNMember2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐMember(ctx context.Context, sel ast.SelectionSet, v identity.Member) graphql.Marshaler {
 	return ec._Member(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNMemberConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[domain.Member]) graphql.Marshaler {
+func (ec *executionContext) marshalNMemberConnection2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[identity.Member]) graphql.Marshaler {
 	return ec._MemberConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNMemberEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[domain.Member]) graphql.Marshaler {
+func (ec *executionContext) marshalNMemberEdge2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[identity.Member]) graphql.Marshaler {
 	return ec._MemberEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNMemberEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[domain.Member]) graphql.Marshaler {
+func (ec *executionContext) marshalNMemberEdge2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[identity.Member]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -1775,7 +1776,7 @@ func (ec *executionContext) marshalNUpdateMemberPayload2githubᚗcomᚋmillpond�
 	return ec._UpdateMemberPayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNUser2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐUser(ctx context.Context, sel ast.SelectionSet, v domain.User) graphql.Marshaler {
+func (ec *executionContext) marshalNUser2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐUser(ctx context.Context, sel ast.SelectionSet, v identity.User) graphql.Marshaler {
 	return ec._User(ctx, sel, &v)
 }
 
@@ -1783,7 +1784,7 @@ func (ec *executionContext) marshalNViewer2githubᚗcomᚋmillpondᚋmillpondᚋ
 	return ec._Viewer(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWorkspace2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐWorkspace(ctx context.Context, sel ast.SelectionSet, v domain.Workspace) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkspace2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐWorkspace(ctx context.Context, sel ast.SelectionSet, v identity.Workspace) graphql.Marshaler {
 	return ec._Workspace(ctx, sel, &v)
 }
 
@@ -1799,7 +1800,7 @@ func (ec *executionContext) marshalORole2githubᚗcomᚋmillpondᚋmillpondᚋdo
 	return res
 }
 
-func (ec *executionContext) marshalOUser2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐUser(ctx context.Context, sel ast.SelectionSet, v *domain.User) graphql.Marshaler {
+func (ec *executionContext) marshalOUser2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋidentityᚐUser(ctx context.Context, sel ast.SelectionSet, v *identity.User) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -21,12 +22,12 @@ import (
 // region    ************************** generated!.gotpl **************************
 
 type WarehouseResolver interface {
-	Agent(ctx context.Context, obj *model.Warehouse) (*domain.Agent, error)
+	Agent(ctx context.Context, obj *model.Warehouse) (*machine.Agent, error)
 
 	PricePerHour(ctx context.Context, obj *model.Warehouse) (*string, error)
 	Currency(ctx context.Context, obj *model.Warehouse) (*string, error)
 
-	Metrics(ctx context.Context, obj *model.Warehouse, since *time.Time) ([]domain.MachineMetrics, error)
+	Metrics(ctx context.Context, obj *model.Warehouse, since *time.Time) ([]machine.MachineMetrics, error)
 	Log(ctx context.Context, obj *model.Warehouse, bytes *int) ([]byte, error)
 }
 
@@ -179,8 +180,8 @@ func (ec *executionContext) _Engine_state(ctx context.Context, field graphql.Col
 			return obj.State(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.EngineState) graphql.Marshaler {
-			return ec.marshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngineState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *machine.EngineState) graphql.Marshaler {
+			return ec.marshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐEngineState(ctx, selections, v)
 		},
 		true,
 		false,
@@ -413,8 +414,8 @@ func (ec *executionContext) _Warehouse_state(ctx context.Context, field graphql.
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MachineState) graphql.Marshaler {
-			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
+			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -436,8 +437,8 @@ func (ec *executionContext) _Warehouse_desired(ctx context.Context, field graphq
 			return obj.Desired, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.MachineState) graphql.Marshaler {
-			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
+			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -505,8 +506,8 @@ func (ec *executionContext) _Warehouse_autoStop(ctx context.Context, field graph
 			return obj.AutoStop, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.AutoStop) graphql.Marshaler {
-			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAutoStop(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.AutoStop) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAutoStop(ctx, selections, v)
 		},
 		true,
 		true,
@@ -620,8 +621,8 @@ func (ec *executionContext) _Warehouse_agent(ctx context.Context, field graphql.
 			return ec.Resolvers.Warehouse().Agent(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *domain.Agent) graphql.Marshaler {
-			return ec.marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAgent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *machine.Agent) graphql.Marshaler {
+			return ec.marshalOAgent2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐAgent(ctx, selections, v)
 		},
 		true,
 		false,
@@ -814,8 +815,8 @@ func (ec *executionContext) _Warehouse_metrics(ctx context.Context, field graphq
 			return ec.Resolvers.Warehouse().Metrics(ctx, obj, fc.Args["since"].(*time.Time))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []domain.MachineMetrics) graphql.Marshaler {
-			return ec.marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐMachineMetricsᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []machine.MachineMetrics) graphql.Marshaler {
+			return ec.marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetricsᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1002,8 +1003,8 @@ func (ec *executionContext) _Warehouse_trinoStart(ctx context.Context, field gra
 			return obj.TrinoStart, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v domain.TrinoStart) graphql.Marshaler {
-			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrinoStart(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.TrinoStart) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐTrinoStart(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2177,7 +2178,7 @@ func (ec *executionContext) marshalNWarehouseEdge2ᚕgithubᚗcomᚋmillpondᚋm
 	return ret
 }
 
-func (ec *executionContext) unmarshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngineState(ctx context.Context, v any) (*domain.EngineState, error) {
+func (ec *executionContext) unmarshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐEngineState(ctx context.Context, v any) (*machine.EngineState, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -2185,7 +2186,7 @@ func (ec *executionContext) unmarshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋm
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐEngineState(ctx context.Context, sel ast.SelectionSet, v *domain.EngineState) graphql.Marshaler {
+func (ec *executionContext) marshalOEngineState2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐEngineState(ctx context.Context, sel ast.SelectionSet, v *machine.EngineState) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -3,7 +3,10 @@ package model
 
 import (
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Connection is a page of a list.
@@ -26,18 +29,18 @@ type PageInfo struct {
 
 // The connections of the schema and their edges.
 type (
-	AgentConnection          = Connection[domain.Agent]
-	AgentEdge                = Edge[domain.Agent]
-	APIKeyConnection         = Connection[domain.APIKey]
-	APIKeyEdge               = Edge[domain.APIKey]
+	AgentConnection          = Connection[machine.Agent]
+	AgentEdge                = Edge[machine.Agent]
+	APIKeyConnection         = Connection[identity.APIKey]
+	APIKeyEdge               = Edge[identity.APIKey]
 	ComputeConnection        = Connection[Compute]
 	ComputeEdge              = Edge[Compute]
-	JobConnection            = Connection[domain.Job]
-	JobEdge                  = Edge[domain.Job]
-	MemberConnection         = Connection[domain.Member]
-	MemberEdge               = Edge[domain.Member]
-	RunConnection            = Connection[domain.Run]
-	RunEdge                  = Edge[domain.Run]
+	JobConnection            = Connection[job.Job]
+	JobEdge                  = Edge[job.Job]
+	MemberConnection         = Connection[identity.Member]
+	MemberEdge               = Edge[identity.Member]
+	RunConnection            = Connection[job.Run]
+	RunEdge                  = Edge[job.Run]
 	StatementConnection      = Connection[Statement]
 	StatementEdge            = Edge[Statement]
 	DatabaseConnection       = Connection[Database]

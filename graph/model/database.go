@@ -4,23 +4,23 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 // Database is a database as the schema shows it.
-type Database struct{ domain.Database }
+type Database struct{ lake.Database }
 
 // NewDatabase shows a database.
-func NewDatabase(d domain.Database) Database { return Database{d} }
+func NewDatabase(d lake.Database) Database { return Database{d} }
 
 // CreatedBy returns the creator's name.
 func (d Database) CreatedBy() string { return d.Database.CreatedBy.Name }
 
 // LakeSchema is a namespace as the schema shows it.
-type LakeSchema struct{ domain.LakeSchema }
+type LakeSchema struct{ lake.LakeSchema }
 
 // NewLakeSchema shows a namespace.
-func NewLakeSchema(l domain.LakeSchema) LakeSchema { return LakeSchema{l} }
+func NewLakeSchema(l lake.LakeSchema) LakeSchema { return LakeSchema{l} }
 
 // Properties returns the properties in the order of their names.
 func (l LakeSchema) Properties() []Property { return NewProperties(l.LakeSchema.Properties) }

@@ -1,11 +1,11 @@
 package model
 
 import (
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // CreateJobInput is a new job with its idempotency key.
 type CreateJobInput struct {
-	domain.NewJob
+	job.NewJob
 	IdempotencyKey *string
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 )
 
 // Lineage is the tables that a statement read and wrote.
@@ -20,16 +22,16 @@ type RunLineage struct {
 
 // LineageEntry is one read or write of a table.
 type LineageEntry struct {
-	domain.LineageFact
-	External *domain.External // set for a dataset outside the catalog
+	lineage.LineageFact
+	External *lineage.External // set for a dataset outside the catalog
 }
 
 // NewLineage shows the tables that a statement read and wrote.
-func NewLineage(l domain.Lineage) Lineage {
+func NewLineage(l lake.Lineage) Lineage {
 	return Lineage{Read: entries(l.Read), Written: entries(l.Written)}
 }
 
-func entries(all []domain.LineageEntry) []LineageEntry {
+func entries(all []lake.LineageEntry) []LineageEntry {
 	shown := make([]LineageEntry, len(all))
 	for i, e := range all {
 		shown[i].LineageEntry = e
@@ -38,14 +40,14 @@ func entries(all []domain.LineageEntry) []LineageEntry {
 }
 
 // NewRunLineage shows the tables that a run read and wrote.
-func NewRunLineage(l domain.RunLineage) RunLineage {
+func NewRunLineage(l lineage.RunLineage) RunLineage {
 	shown := RunLineage{Unresolved: l.Unresolved, Truncated: l.Truncated}
 	for _, f := range l.Facts {
 		e := LineageEntry{LineageFact: f}
 		if outside, is := l.Externals[f.TableID]; is {
 			e.External = &outside
 		}
-		if f.Direction == domain.LineageRead {
+		if f.Direction == lake.LineageRead {
 			shown.Read = append(shown.Read, e)
 		} else {
 			shown.Written = append(shown.Written, e)
@@ -90,14 +92,14 @@ func (e LineageEntry) StatementID() *domain.StatementID { return statementOf(e.L
 // TaskKey returns the task of the entry.
 func (e LineageEntry) TaskKey() *string { return optional(e.LineageFact.TaskKey) }
 
-func snapshotOf(f domain.LineageFact) *int64 {
+func snapshotOf(f lineage.LineageFact) *int64 {
 	if f.SnapshotID == 0 {
 		return nil
 	}
 	return &f.SnapshotID
 }
 
-func statementOf(f domain.LineageFact) *domain.StatementID {
+func statementOf(f lineage.LineageFact) *domain.StatementID {
 	if f.Actor.Kind != domain.ActorStatement {
 		return nil
 	}
@@ -121,7 +123,7 @@ type LineageGraph struct {
 }
 
 // NewLineageGraph shows a graph.
-func NewLineageGraph(g domain.LineageGraph) LineageGraph {
+func NewLineageGraph(g lineage.LineageGraph) LineageGraph {
 	shown := LineageGraph{Root: g.Root, At: g.At, Nodes: make([]LineageNode, len(g.Nodes)), Edges: make([]LineageEdge, len(g.Edges)), Truncated: g.Truncated}
 	for i, n := range g.Nodes {
 		shown.Nodes[i] = LineageNode{n}
@@ -133,7 +135,7 @@ func NewLineageGraph(g domain.LineageGraph) LineageGraph {
 }
 
 // LineageNode is a node as the schema shows it: empty text is null.
-type LineageNode struct{ domain.LineageNode }
+type LineageNode struct{ lineage.LineageNode }
 
 // Namespace returns the namespace of a node outside the platform.
 func (n LineageNode) Namespace() *string { return optional(n.LineageNode.Namespace) }
@@ -159,7 +161,7 @@ func (n LineageNode) Text() *string { return optional(n.LineageNode.Text) }
 func (n LineageNode) By() *string { return optional(n.Actor) }
 
 // LineageEdge is an edge as the schema shows it.
-type LineageEdge struct{ domain.LineageEdge }
+type LineageEdge struct{ lineage.LineageEdge }
 
 // SnapshotID returns the snapshot of the latest read or write.
 func (e LineageEdge) SnapshotID() *int64 { return snapshotOf(e.LineageFact) }

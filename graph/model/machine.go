@@ -1,7 +1,7 @@
 package model
 
 import (
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Machine has the common fields of compute instances and warehouses.
@@ -16,13 +16,13 @@ type Compute struct{ Common }
 type Warehouse struct{ Common }
 
 // Common is a machine of either kind as the schema shows it: empty text is null.
-type Common struct{ domain.Machine }
+type Common struct{ machine.Machine }
 
 // NewCompute shows a compute instance.
-func NewCompute(m domain.Machine) Compute { return Compute{Common{m}} }
+func NewCompute(m machine.Machine) Compute { return Compute{Common{m}} }
 
 // NewWarehouse shows a warehouse.
-func NewWarehouse(m domain.Machine) Warehouse { return Warehouse{Common{m}} }
+func NewWarehouse(m machine.Machine) Warehouse { return Warehouse{Common{m}} }
 
 // Engines returns the warehouse's engines in their current state.
 func (w Warehouse) Engines() []Engine {
@@ -35,10 +35,10 @@ func (w Warehouse) Engines() []Engine {
 }
 
 // Engine is a SQL engine of a warehouse. Fields that it does not report are null.
-type Engine struct{ domain.Engine }
+type Engine struct{ machine.Engine }
 
 // State returns the engine's state.
-func (e Engine) State() *domain.EngineState { return optional(e.Engine.State) }
+func (e Engine) State() *machine.EngineState { return optional(e.Engine.State) }
 
 // Message returns why the engine failed, or what it does.
 func (e Engine) Message() *string { return optional(e.Engine.Message) }
@@ -62,10 +62,10 @@ func (c Common) ImageRef() *string { return optional(c.Machine.ImageRef) }
 func (c Common) CreatedBy() string { return c.Machine.CreatedBy.Name }
 
 // Flavor is a size of machine, with the price of one hour.
-type Flavor struct{ domain.Flavor }
+type Flavor struct{ machine.Flavor }
 
 // NewFlavors shows flavors.
-func NewFlavors(all []domain.Flavor) []Flavor {
+func NewFlavors(all []machine.Flavor) []Flavor {
 	flavors := make([]Flavor, len(all))
 	for i, f := range all {
 		flavors[i] = Flavor{f}

@@ -6,20 +6,21 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/maintenance"
 )
 
 // Maintenance is a maintenance policy, and the settings in effect.
 type Maintenance struct {
-	Policy    domain.MaintenancePolicy
+	Policy    maintenance.MaintenancePolicy
 	Effective MaintenanceSettings
 	Origins   []MaintenanceOrigin
 	NextAt    *time.Time
 }
 
 // NewMaintenance shows maintenance. Origins are in the order of the fields.
-func NewMaintenance(m domain.Maintenance) Maintenance {
+func NewMaintenance(m maintenance.Maintenance) Maintenance {
 	shown := Maintenance{Policy: m.Policy, Effective: newMaintenanceSettings(m.Settings), NextAt: m.NextAt}
-	for _, field := range domain.MaintenanceFields {
+	for _, field := range maintenance.MaintenanceFields {
 		shown.Origins = append(shown.Origins, MaintenanceOrigin{field, m.Settings.Origins[field]})
 	}
 	return shown
@@ -28,13 +29,13 @@ func NewMaintenance(m domain.Maintenance) Maintenance {
 // MaintenanceOrigin is the level that a field comes from.
 type MaintenanceOrigin struct {
 	Field string
-	Level domain.MaintenanceLevel
+	Level maintenance.MaintenanceLevel
 }
 
 // MaintenanceSettings are the settings in effect.
 type MaintenanceSettings struct {
 	Enabled        bool
-	Schedule       domain.MaintenanceSchedule
+	Schedule       maintenance.MaintenanceSchedule
 	Compact        CompactSettings
 	Expire         ExpireSettings
 	Orphans        OrphansSettings
@@ -65,7 +66,7 @@ type OrphansSettings struct {
 	OlderThanDays int
 }
 
-func newMaintenanceSettings(s domain.MaintenanceSettings) MaintenanceSettings {
+func newMaintenanceSettings(s maintenance.MaintenanceSettings) MaintenanceSettings {
 	return MaintenanceSettings{
 		Enabled: s.Enabled, Schedule: s.Schedule, Compact: CompactSettings{s.Compact, s.Threshold, s.MinFiles, s.DeletePercent},
 		Expire: ExpireSettings{s.Expire, s.KeepDays, s.MaxSnapshots, s.EraseAfterDays}, Orphans: OrphansSettings{s.Orphans, s.OlderDays}, WarehouseID: optional(s.Warehouse), StartWarehouse: s.StartWarehouse,
@@ -73,10 +74,10 @@ func newMaintenanceSettings(s domain.MaintenanceSettings) MaintenanceSettings {
 }
 
 // MaintenanceRun is one maintenance run of a table as the schema shows it. Empty fields are null.
-type MaintenanceRun struct{ domain.MaintenanceRun }
+type MaintenanceRun struct{ maintenance.MaintenanceRun }
 
 // NewMaintenanceRun shows a run.
-func NewMaintenanceRun(r domain.MaintenanceRun) MaintenanceRun { return MaintenanceRun{r} }
+func NewMaintenanceRun(r maintenance.MaintenanceRun) MaintenanceRun { return MaintenanceRun{r} }
 
 // FullName returns the names of the database, the schema and the table.
 func (r MaintenanceRun) FullName() string {
@@ -91,7 +92,7 @@ func (r MaintenanceRun) Message() *string { return optional(r.MaintenanceRun.Mes
 
 // NextTryAt returns when a waiting run is tried again.
 func (r MaintenanceRun) NextTryAt() *time.Time {
-	if r.State != domain.MaintenanceQueued {
+	if r.State != maintenance.MaintenanceQueued {
 		return nil
 	}
 	return &r.LookAt
@@ -107,7 +108,9 @@ func (r MaintenanceRun) Operations() []MaintenanceOperation {
 }
 
 // MaintenanceOperation is one statement of a run. Unknown fields are null.
-type MaintenanceOperation struct{ domain.MaintenanceOperation }
+type MaintenanceOperation struct {
+	maintenance.MaintenanceOperation
+}
 
 // StatementID returns the operation's statement.
 func (o MaintenanceOperation) StatementID() *domain.StatementID { return optional(o.Statement) }

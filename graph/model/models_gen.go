@@ -8,6 +8,11 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/quota"
 )
 
 // Invites a member. The link to accept works once and is shown once. Inviting somebody again replaces
@@ -19,8 +24,8 @@ type AddMemberInput struct {
 }
 
 type AddMemberPayload struct {
-	Member   domain.Member `json:"member"`
-	SetUpURL *string       `json:"setUpUrl,omitempty"`
+	Member   identity.Member `json:"member"`
+	SetUpURL *string         `json:"setUpUrl,omitempty"`
 }
 
 type CancelRunInput struct {
@@ -28,7 +33,7 @@ type CancelRunInput struct {
 }
 
 type CancelRunPayload struct {
-	Run domain.Run `json:"run"`
+	Run job.Run `json:"run"`
 }
 
 type CancelStatementInput struct {
@@ -45,11 +50,11 @@ type ChangePasswordInput struct {
 }
 
 type ChangePasswordPayload struct {
-	User domain.User `json:"user"`
+	User identity.User `json:"user"`
 }
 
 type CreateAPIKeyPayload struct {
-	APIKey domain.APIKey `json:"apiKey"`
+	APIKey identity.APIKey `json:"apiKey"`
 	// The secret, svc_sk_…, shown only here.
 	Secret string `json:"secret"`
 }
@@ -86,7 +91,7 @@ type CreateDatabasePayload struct {
 }
 
 type CreateJobPayload struct {
-	Job domain.Job `json:"job"`
+	Job job.Job `json:"job"`
 }
 
 type CreateSchemaInput struct {
@@ -276,7 +281,7 @@ type RepairRunInput struct {
 }
 
 type RepairRunPayload struct {
-	Run domain.Run `json:"run"`
+	Run job.Run `json:"run"`
 }
 
 type RevokeAPIKeyInput struct {
@@ -284,7 +289,7 @@ type RevokeAPIKeyInput struct {
 }
 
 type RevokeAPIKeyPayload struct {
-	APIKey domain.APIKey `json:"apiKey"`
+	APIKey identity.APIKey `json:"apiKey"`
 }
 
 type RotateAgentTokenInput struct {
@@ -292,7 +297,7 @@ type RotateAgentTokenInput struct {
 }
 
 type RotateAgentTokenPayload struct {
-	Agent domain.Agent `json:"agent"`
+	Agent machine.Agent `json:"agent"`
 	// The new token, shown only here. The old token and its connection end at once.
 	Token string `json:"token"`
 }
@@ -336,13 +341,13 @@ type StartComputePayload struct {
 type StartRunInput struct {
 	JobID string `json:"jobId"`
 	// Values for parameters that the job declares.
-	Parameters []domain.Variable `json:"parameters,omitempty"`
+	Parameters []job.Variable `json:"parameters,omitempty"`
 	// For a day, the same key returns the same run.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 type StartRunPayload struct {
-	Run domain.Run `json:"run"`
+	Run job.Run `json:"run"`
 }
 
 type StartWarehouseInput struct {
@@ -396,8 +401,8 @@ type UpdateComputePayload struct {
 
 type UpdateDatabaseMaintenanceInput struct {
 	// Id or name of the database.
-	ID     string                   `json:"id"`
-	Policy domain.MaintenancePolicy `json:"policy"`
+	ID     string                        `json:"id"`
+	Policy maintenance.MaintenancePolicy `json:"policy"`
 }
 
 type UpdateDatabaseMaintenancePayload struct {
@@ -407,32 +412,32 @@ type UpdateDatabaseMaintenancePayload struct {
 // A field that is left out does not change, also inside schedule. tasks: null keeps the DAG, tasks: []
 // clears it. schedule: null removes the schedule.
 type UpdateJobInput struct {
-	ID                string                                    `json:"id"`
-	Name              *string                                   `json:"name,omitempty"`
-	Description       *string                                   `json:"description,omitempty"`
-	Command           *string                                   `json:"command,omitempty"`
-	Tasks             []domain.TaskSpec                         `json:"tasks,omitempty"`
-	MaxRetries        *int                                      `json:"maxRetries,omitempty"`
-	TimeoutSeconds    *int                                      `json:"timeoutSeconds,omitempty"`
-	Environment       []domain.Variable                         `json:"environment,omitempty"`
-	Parameters        []domain.Variable                         `json:"parameters,omitempty"`
-	Schedule          graphql.Omittable[*domain.ScheduleChange] `json:"schedule,omitempty"`
-	MaxConcurrentRuns *int                                      `json:"maxConcurrentRuns,omitempty"`
+	ID                string                                 `json:"id"`
+	Name              *string                                `json:"name,omitempty"`
+	Description       *string                                `json:"description,omitempty"`
+	Command           *string                                `json:"command,omitempty"`
+	Tasks             []job.TaskSpec                         `json:"tasks,omitempty"`
+	MaxRetries        *int                                   `json:"maxRetries,omitempty"`
+	TimeoutSeconds    *int                                   `json:"timeoutSeconds,omitempty"`
+	Environment       []job.Variable                         `json:"environment,omitempty"`
+	Parameters        []job.Variable                         `json:"parameters,omitempty"`
+	Schedule          graphql.Omittable[*job.ScheduleChange] `json:"schedule,omitempty"`
+	MaxConcurrentRuns *int                                   `json:"maxConcurrentRuns,omitempty"`
 	// Id or name of the compute instance for tasks that do not name their own. It is started on demand.
 	// Empty for the workspace's agent.
 	Compute *string `json:"compute,omitempty"`
 	// Run tasks on the workspace's agent if their compute instance is not available.
 	ComputeFallback *bool `json:"computeFallback,omitempty"`
 	// Replaces all files of the job. At most 100 files, 4 MiB together.
-	Files []domain.File `json:"files,omitempty"`
+	Files []job.File `json:"files,omitempty"`
 }
 
 type UpdateJobPayload struct {
-	Job domain.Job `json:"job"`
+	Job job.Job `json:"job"`
 }
 
 type UpdateMaintenanceInput struct {
-	Policy domain.MaintenancePolicy `json:"policy"`
+	Policy maintenance.MaintenancePolicy `json:"policy"`
 }
 
 type UpdateMaintenancePayload struct {
@@ -445,7 +450,7 @@ type UpdateMemberInput struct {
 }
 
 type UpdateMemberPayload struct {
-	Member domain.Member `json:"member"`
+	Member identity.Member `json:"member"`
 }
 
 type UpdateProviderInput struct {
@@ -467,7 +472,7 @@ type UpdateQuotaInput struct {
 }
 
 type UpdateQuotaPayload struct {
-	Quota domain.Quota `json:"quota"`
+	Quota quota.Quota `json:"quota"`
 }
 
 type UpdateStorageInput struct {
@@ -481,8 +486,8 @@ type UpdateStoragePayload struct {
 }
 
 type UpdateTableMaintenanceInput struct {
-	ID     string                   `json:"id"`
-	Policy domain.MaintenancePolicy `json:"policy"`
+	ID     string                        `json:"id"`
+	Policy maintenance.MaintenancePolicy `json:"policy"`
 }
 
 type UpdateTableMaintenancePayload struct {

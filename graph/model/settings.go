@@ -1,11 +1,11 @@
 package model
 
 import (
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // ProviderSettings are a workspace's provider as the schema shows it: empty text is null.
-type ProviderSettings struct{ domain.ProviderSettings }
+type ProviderSettings struct{ machine.ProviderSettings }
 
 // Role returns the role to assume.
 func (p ProviderSettings) Role() *string { return optional(p.ProviderSettings.Role) }
@@ -14,7 +14,7 @@ func (p ProviderSettings) Role() *string { return optional(p.ProviderSettings.Ro
 func (p ProviderSettings) ExternalID() *string { return optional(p.ProviderSettings.ExternalID) }
 
 // StorageSettings are a workspace's storage as the schema shows it: empty text is null.
-type StorageSettings struct{ domain.StorageSettings }
+type StorageSettings struct{ machine.StorageSettings }
 
 // Role returns the role to assume.
 func (s StorageSettings) Role() *string { return optional(s.StorageSettings.Role) }

@@ -5,13 +5,14 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/rows"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // Statement is a statement as the schema shows it. Empty and unknown fields are null.
-type Statement struct{ domain.Statement }
+type Statement struct{ statement.Statement }
 
 // NewStatement shows a statement.
-func NewStatement(st domain.Statement) Statement { return Statement{st} }
+func NewStatement(st statement.Statement) Statement { return Statement{st} }
 
 // Parameters returns the parameters as JSON values.
 func (s Statement) Parameters() []json.RawMessage { return s.Statement.Parameters }
@@ -77,7 +78,7 @@ func (s Statement) RunID() *domain.RunID {
 func (s Statement) TaskKey() *string { return optional(s.Statement.TaskKey) }
 
 // StatementError is why a statement failed.
-type StatementError struct{ domain.StatementFailure }
+type StatementError struct{ statement.StatementFailure }
 
 // Line returns the line of the error in the text.
 func (e StatementError) Line() *int { return position(e.StatementFailure.Line) }
@@ -100,7 +101,7 @@ type StatementChunk struct {
 
 // StatementFilter narrows a list of statements.
 type StatementFilter struct {
-	States      []domain.StatementState
+	States      []statement.StatementState
 	WarehouseID *string
 	RunID       *string
 	Mine        *bool
@@ -108,11 +109,11 @@ type StatementFilter struct {
 }
 
 // Domain returns the filter as a domain filter.
-func (f *StatementFilter) Domain() domain.StatementFilter {
+func (f *StatementFilter) Domain() statement.StatementFilter {
 	if f == nil {
-		return domain.StatementFilter{}
+		return statement.StatementFilter{}
 	}
-	out := domain.StatementFilter{States: f.States}
+	out := statement.StatementFilter{States: f.States}
 	if f.WarehouseID != nil {
 		out.Warehouse = domain.MachineID(*f.WarehouseID)
 	}

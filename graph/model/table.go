@@ -4,16 +4,15 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/rows"
 )
 
 // LakeTable is a table or a view as the schema shows it.
-type LakeTable struct{ domain.LakeTable }
+type LakeTable struct{ lake.LakeTable }
 
 // NewLakeTable shows a table or a view.
-func NewLakeTable(t domain.LakeTable) LakeTable { return LakeTable{t} }
+func NewLakeTable(t lake.LakeTable) LakeTable { return LakeTable{t} }
 
 // FullName returns the names of the database, the schema and the table.
 func (t LakeTable) FullName() string { return FullName(t.Database, t.Schema, t.Name) }

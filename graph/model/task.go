@@ -1,17 +1,17 @@
 package model
 
 import (
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // Task is a task of a run: its state, and its frozen declaration.
 type Task struct {
-	domain.Task
-	Spec domain.TaskSpec
+	job.Task
+	Spec job.TaskSpec
 }
 
 // NewTasks joins a run's tasks to their declarations. A missing declaration is empty.
-func NewTasks(declared []domain.TaskSpec, tasks []domain.Task) []Task {
+func NewTasks(declared []job.TaskSpec, tasks []job.Task) []Task {
 	joined := make([]Task, len(tasks))
 	for i, t := range tasks {
 		joined[i].Task = t

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 )
 
 // Viewer is the caller.
@@ -20,7 +21,7 @@ func (v Viewer) ID() string { return v.Scope.Actor().ID }
 func (v Viewer) Role() domain.Role { return v.Scope.Role() }
 
 // User returns nil for an API key or a run.
-func (v Viewer) User() *domain.User {
+func (v Viewer) User() *identity.User {
 	if v.Session == nil {
 		return nil
 	}

@@ -7,6 +7,12 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // GraphQL writes enums in upper case, the domain in lower case. Only this file converts them.
@@ -32,48 +38,48 @@ func MarshalRole(v domain.Role) graphql.Marshaler { return marshalEnum(v) }
 func UnmarshalRole(v any) (domain.Role, error) { return unmarshalEnum[domain.Role](v) }
 
 // MarshalRunStatus writes a run's status.
-func MarshalRunStatus(v domain.RunStatus) graphql.Marshaler { return marshalEnum(v) }
+func MarshalRunStatus(v job.RunStatus) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalRunStatus reads a run's status.
-func UnmarshalRunStatus(v any) (domain.RunStatus, error) { return unmarshalEnum[domain.RunStatus](v) }
+func UnmarshalRunStatus(v any) (job.RunStatus, error) { return unmarshalEnum[job.RunStatus](v) }
 
 // MarshalTaskStatus writes a task's status.
-func MarshalTaskStatus(v domain.TaskStatus) graphql.Marshaler { return marshalEnum(v) }
+func MarshalTaskStatus(v job.TaskStatus) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalTaskStatus reads a task's status.
-func UnmarshalTaskStatus(v any) (domain.TaskStatus, error) {
-	return unmarshalEnum[domain.TaskStatus](v)
+func UnmarshalTaskStatus(v any) (job.TaskStatus, error) {
+	return unmarshalEnum[job.TaskStatus](v)
 }
 
 // MarshalAttemptStatus writes an attempt's status.
-func MarshalAttemptStatus(v domain.AttemptStatus) graphql.Marshaler { return marshalEnum(v) }
+func MarshalAttemptStatus(v job.AttemptStatus) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalAttemptStatus reads an attempt's status.
-func UnmarshalAttemptStatus(v any) (domain.AttemptStatus, error) {
-	return unmarshalEnum[domain.AttemptStatus](v)
+func UnmarshalAttemptStatus(v any) (job.AttemptStatus, error) {
+	return unmarshalEnum[job.AttemptStatus](v)
 }
 
 // MarshalAgentStatus writes an agent's status.
-func MarshalAgentStatus(v domain.AgentStatus) graphql.Marshaler { return marshalEnum(v) }
+func MarshalAgentStatus(v machine.AgentStatus) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalAgentStatus reads an agent's status.
-func UnmarshalAgentStatus(v any) (domain.AgentStatus, error) {
-	return unmarshalEnum[domain.AgentStatus](v)
+func UnmarshalAgentStatus(v any) (machine.AgentStatus, error) {
+	return unmarshalEnum[machine.AgentStatus](v)
 }
 
 // MarshalRunTrigger writes what started a run.
-func MarshalRunTrigger(v domain.Trigger) graphql.Marshaler { return marshalEnum(v) }
+func MarshalRunTrigger(v job.Trigger) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalRunTrigger reads what started a run.
-func UnmarshalRunTrigger(v any) (domain.Trigger, error) { return unmarshalEnum[domain.Trigger](v) }
+func UnmarshalRunTrigger(v any) (job.Trigger, error) { return unmarshalEnum[job.Trigger](v) }
 
 // MarshalLogStream writes which stream log bytes came from.
-func MarshalLogStream(v domain.LogStream) graphql.Marshaler { return marshalEnum(v.String()) }
+func MarshalLogStream(v job.LogStream) graphql.Marshaler { return marshalEnum(v.String()) }
 
 // UnmarshalLogStream reads which stream log bytes came from.
-func UnmarshalLogStream(v any) (domain.LogStream, error) {
+func UnmarshalLogStream(v any) (job.LogStream, error) {
 	name, err := unmarshalEnum[string](v)
-	for _, s := range []domain.LogStream{domain.Stdout, domain.Stderr} {
+	for _, s := range []job.LogStream{job.Stdout, job.Stderr} {
 		if name == s.String() {
 			return s, err
 		}
@@ -82,85 +88,87 @@ func UnmarshalLogStream(v any) (domain.LogStream, error) {
 }
 
 // MarshalMachineState writes a machine's state.
-func MarshalMachineState(v domain.MachineState) graphql.Marshaler { return marshalEnum(v) }
+func MarshalMachineState(v machine.MachineState) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalMachineState reads a machine's state.
-func UnmarshalMachineState(v any) (domain.MachineState, error) {
-	return unmarshalEnum[domain.MachineState](v)
+func UnmarshalMachineState(v any) (machine.MachineState, error) {
+	return unmarshalEnum[machine.MachineState](v)
 }
 
 // MarshalEngineState writes an engine's state.
-func MarshalEngineState(v domain.EngineState) graphql.Marshaler { return marshalEnum(v) }
+func MarshalEngineState(v machine.EngineState) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalEngineState reads an engine's state.
-func UnmarshalEngineState(v any) (domain.EngineState, error) {
-	return unmarshalEnum[domain.EngineState](v)
+func UnmarshalEngineState(v any) (machine.EngineState, error) {
+	return unmarshalEnum[machine.EngineState](v)
 }
 
 // MarshalStatementState writes a statement's state.
-func MarshalStatementState(v domain.StatementState) graphql.Marshaler { return marshalEnum(v) }
+func MarshalStatementState(v statement.StatementState) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalStatementState reads a statement's state.
-func UnmarshalStatementState(v any) (domain.StatementState, error) {
-	return unmarshalEnum[domain.StatementState](v)
+func UnmarshalStatementState(v any) (statement.StatementState, error) {
+	return unmarshalEnum[statement.StatementState](v)
 }
 
 // MarshalStatementFault writes the cause of a failure.
-func MarshalStatementFault(v domain.Fault) graphql.Marshaler { return marshalEnum(v) }
+func MarshalStatementFault(v statement.Fault) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalStatementFault reads the cause of a failure.
-func UnmarshalStatementFault(v any) (domain.Fault, error) { return unmarshalEnum[domain.Fault](v) }
+func UnmarshalStatementFault(v any) (statement.Fault, error) {
+	return unmarshalEnum[statement.Fault](v)
+}
 
 // MarshalTableKind writes the kind of a table: table or view.
-func MarshalTableKind(v domain.TableKind) graphql.Marshaler { return marshalEnum(v) }
+func MarshalTableKind(v lake.TableKind) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalTableKind reads the kind of a table: table or view.
-func UnmarshalTableKind(v any) (domain.TableKind, error) { return unmarshalEnum[domain.TableKind](v) }
+func UnmarshalTableKind(v any) (lake.TableKind, error) { return unmarshalEnum[lake.TableKind](v) }
 
 // MarshalLineageWay writes the direction in which a graph is followed.
-func MarshalLineageWay(v domain.LineageWay) graphql.Marshaler { return marshalEnum(v) }
+func MarshalLineageWay(v lineage.LineageWay) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalLineageWay reads the direction in which a graph is followed.
-func UnmarshalLineageWay(v any) (domain.LineageWay, error) {
-	return unmarshalEnum[domain.LineageWay](v)
+func UnmarshalLineageWay(v any) (lineage.LineageWay, error) {
+	return unmarshalEnum[lineage.LineageWay](v)
 }
 
 // MarshalLineageNodeKind writes the kind of a graph's node.
-func MarshalLineageNodeKind(v domain.LineageNodeKind) graphql.Marshaler { return marshalEnum(v) }
+func MarshalLineageNodeKind(v lineage.LineageNodeKind) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalLineageNodeKind reads the kind of a graph's node.
-func UnmarshalLineageNodeKind(v any) (domain.LineageNodeKind, error) {
-	return unmarshalEnum[domain.LineageNodeKind](v)
+func UnmarshalLineageNodeKind(v any) (lineage.LineageNodeKind, error) {
+	return unmarshalEnum[lineage.LineageNodeKind](v)
 }
 
 // MarshalLineageDirection writes whether a table was read or written.
-func MarshalLineageDirection(v domain.LineageDirection) graphql.Marshaler { return marshalEnum(v) }
+func MarshalLineageDirection(v lake.LineageDirection) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalLineageDirection reads whether a table was read or written.
-func UnmarshalLineageDirection(v any) (domain.LineageDirection, error) {
-	return unmarshalEnum[domain.LineageDirection](v)
+func UnmarshalLineageDirection(v any) (lake.LineageDirection, error) {
+	return unmarshalEnum[lake.LineageDirection](v)
 }
 
 // MarshalMaintenanceKind writes the kind of a maintenance operation.
-func MarshalMaintenanceKind(v domain.MaintenanceKind) graphql.Marshaler { return marshalEnum(v) }
+func MarshalMaintenanceKind(v maintenance.MaintenanceKind) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalMaintenanceKind reads the kind of a maintenance operation.
-func UnmarshalMaintenanceKind(v any) (domain.MaintenanceKind, error) {
-	return unmarshalEnum[domain.MaintenanceKind](v)
+func UnmarshalMaintenanceKind(v any) (maintenance.MaintenanceKind, error) {
+	return unmarshalEnum[maintenance.MaintenanceKind](v)
 }
 
 // MarshalMaintenanceLevel writes the level that a setting comes from.
-func MarshalMaintenanceLevel(v domain.MaintenanceLevel) graphql.Marshaler { return marshalEnum(v) }
+func MarshalMaintenanceLevel(v maintenance.MaintenanceLevel) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalMaintenanceLevel reads the level that a setting comes from.
-func UnmarshalMaintenanceLevel(v any) (domain.MaintenanceLevel, error) {
-	return unmarshalEnum[domain.MaintenanceLevel](v)
+func UnmarshalMaintenanceLevel(v any) (maintenance.MaintenanceLevel, error) {
+	return unmarshalEnum[maintenance.MaintenanceLevel](v)
 }
 
 // MarshalMaintenanceState writes the state of a maintenance run.
-func MarshalMaintenanceState(v domain.MaintenanceState) graphql.Marshaler { return marshalEnum(v) }
+func MarshalMaintenanceState(v maintenance.MaintenanceState) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalMaintenanceState reads the state of a maintenance run.
-func UnmarshalMaintenanceState(v any) (domain.MaintenanceState, error) {
-	return unmarshalEnum[domain.MaintenanceState](v)
+func UnmarshalMaintenanceState(v any) (maintenance.MaintenanceState, error) {
+	return unmarshalEnum[maintenance.MaintenanceState](v)
 }

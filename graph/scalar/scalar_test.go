@@ -11,6 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -105,37 +111,37 @@ func TestEnumsAreTheDomains(t *testing.T) {
 		trip   func(string) (string, error)
 	}{
 		"Role":      {names(domain.Roles), roundTrip(scalar.UnmarshalRole, scalar.MarshalRole)},
-		"RunStatus": {names(domain.RunStatuses), roundTrip(scalar.UnmarshalRunStatus, scalar.MarshalRunStatus)},
-		"TaskStatus": {names([]domain.TaskStatus{
-			domain.TaskPending, domain.TaskQueued, domain.TaskRunning, domain.TaskSuccess, domain.TaskFailed, domain.TaskCancelled, domain.TaskSkipped,
+		"RunStatus": {names(job.RunStatuses), roundTrip(scalar.UnmarshalRunStatus, scalar.MarshalRunStatus)},
+		"TaskStatus": {names([]job.TaskStatus{
+			job.TaskPending, job.TaskQueued, job.TaskRunning, job.TaskSuccess, job.TaskFailed, job.TaskCancelled, job.TaskSkipped,
 		}), roundTrip(scalar.UnmarshalTaskStatus, scalar.MarshalTaskStatus)},
-		"AttemptStatus": {names([]domain.AttemptStatus{
-			domain.AttemptStarting, domain.AttemptRunning, domain.AttemptSuccess, domain.AttemptFailed, domain.AttemptCancelled, domain.AttemptLost,
+		"AttemptStatus": {names([]job.AttemptStatus{
+			job.AttemptStarting, job.AttemptRunning, job.AttemptSuccess, job.AttemptFailed, job.AttemptCancelled, job.AttemptLost,
 		}), roundTrip(scalar.UnmarshalAttemptStatus, scalar.MarshalAttemptStatus)},
-		"AgentStatus": {names([]domain.AgentStatus{
-			domain.AgentNew, domain.AgentConnected, domain.AgentDisconnected, domain.AgentLost,
+		"AgentStatus": {names([]machine.AgentStatus{
+			machine.AgentNew, machine.AgentConnected, machine.AgentDisconnected, machine.AgentLost,
 		}), roundTrip(scalar.UnmarshalAgentStatus, scalar.MarshalAgentStatus)},
-		"RunTrigger": {names([]domain.Trigger{
-			domain.TriggerManual, domain.TriggerSchedule, domain.TriggerSample,
+		"RunTrigger": {names([]job.Trigger{
+			job.TriggerManual, job.TriggerSchedule, job.TriggerSample,
 		}), roundTrip(scalar.UnmarshalRunTrigger, scalar.MarshalRunTrigger)},
-		"MachineState":   {names(domain.MachineStates), roundTrip(scalar.UnmarshalMachineState, scalar.MarshalMachineState)},
-		"StatementState": {names(domain.StatementStates), roundTrip(scalar.UnmarshalStatementState, scalar.MarshalStatementState)},
-		"StatementFault": {names([]domain.Fault{
-			domain.FaultQuery, domain.FaultForbidden, domain.FaultConflict, domain.FaultTimeout, domain.FaultCancelled, domain.FaultResources, domain.FaultEngine,
+		"MachineState":   {names(machine.MachineStates), roundTrip(scalar.UnmarshalMachineState, scalar.MarshalMachineState)},
+		"StatementState": {names(statement.StatementStates), roundTrip(scalar.UnmarshalStatementState, scalar.MarshalStatementState)},
+		"StatementFault": {names([]statement.Fault{
+			statement.FaultQuery, statement.FaultForbidden, statement.FaultConflict, statement.FaultTimeout, statement.FaultCancelled, statement.FaultResources, statement.FaultEngine,
 		}), roundTrip(scalar.UnmarshalStatementFault, scalar.MarshalStatementFault)},
-		"TableKind":  {names([]domain.TableKind{domain.KindTable, domain.KindView}), roundTrip(scalar.UnmarshalTableKind, scalar.MarshalTableKind)},
-		"LineageWay": {names([]domain.LineageWay{domain.Upstream, domain.Downstream, domain.BothWays}), roundTrip(scalar.UnmarshalLineageWay, scalar.MarshalLineageWay)},
-		"LineageNodeKind": {names([]domain.LineageNodeKind{
-			domain.NodeTable, domain.NodeDataset, domain.NodeTask, domain.NodeStatement, domain.NodeJob,
+		"TableKind":  {names([]lake.TableKind{lake.KindTable, lake.KindView}), roundTrip(scalar.UnmarshalTableKind, scalar.MarshalTableKind)},
+		"LineageWay": {names([]lineage.LineageWay{lineage.Upstream, lineage.Downstream, lineage.BothWays}), roundTrip(scalar.UnmarshalLineageWay, scalar.MarshalLineageWay)},
+		"LineageNodeKind": {names([]lineage.LineageNodeKind{
+			lineage.NodeTable, lineage.NodeDataset, lineage.NodeTask, lineage.NodeStatement, lineage.NodeJob,
 		}), roundTrip(scalar.UnmarshalLineageNodeKind, scalar.MarshalLineageNodeKind)},
-		"LineageDirection": {names([]domain.LineageDirection{domain.LineageRead, domain.LineageWritten}), roundTrip(scalar.UnmarshalLineageDirection, scalar.MarshalLineageDirection)},
-		"EngineState":      {names(domain.EngineStates), roundTrip(scalar.UnmarshalEngineState, scalar.MarshalEngineState)},
-		"MaintenanceKind":  {names(domain.MaintenanceKinds), roundTrip(scalar.UnmarshalMaintenanceKind, scalar.MarshalMaintenanceKind)},
-		"MaintenanceLevel": {names([]domain.MaintenanceLevel{
-			domain.MaintenanceBuiltIn, domain.MaintenanceOfWorkspace, domain.MaintenanceOfDatabase, domain.MaintenanceOfTable, domain.MaintenanceRegistered,
+		"LineageDirection": {names([]lake.LineageDirection{lake.LineageRead, lake.LineageWritten}), roundTrip(scalar.UnmarshalLineageDirection, scalar.MarshalLineageDirection)},
+		"EngineState":      {names(machine.EngineStates), roundTrip(scalar.UnmarshalEngineState, scalar.MarshalEngineState)},
+		"MaintenanceKind":  {names(maintenance.MaintenanceKinds), roundTrip(scalar.UnmarshalMaintenanceKind, scalar.MarshalMaintenanceKind)},
+		"MaintenanceLevel": {names([]maintenance.MaintenanceLevel{
+			maintenance.MaintenanceBuiltIn, maintenance.MaintenanceOfWorkspace, maintenance.MaintenanceOfDatabase, maintenance.MaintenanceOfTable, maintenance.MaintenanceRegistered,
 		}), roundTrip(scalar.UnmarshalMaintenanceLevel, scalar.MarshalMaintenanceLevel)},
-		"MaintenanceState": {names(domain.MaintenanceStates), roundTrip(scalar.UnmarshalMaintenanceState, scalar.MarshalMaintenanceState)},
-		"LogStream":        {[]string{domain.Stdout.String(), domain.Stderr.String()}, roundTrip(scalar.UnmarshalLogStream, scalar.MarshalLogStream)},
+		"MaintenanceState": {names(maintenance.MaintenanceStates), roundTrip(scalar.UnmarshalMaintenanceState, scalar.MarshalMaintenanceState)},
+		"LogStream":        {[]string{job.Stdout.String(), job.Stderr.String()}, roundTrip(scalar.UnmarshalLogStream, scalar.MarshalLogStream)},
 	}
 	for name, def := range schema.Types {
 		if def.Kind != "ENUM" || def.BuiltIn {

@@ -70,7 +70,7 @@ func secrets(s *lake.S3Access) map[string]string {
 // loadCredentials answers with new credentials of a table's storage, or without credentials to a
 // caller that may not have them.
 func (f *face) loadCredentials(c *call) error {
-	if _, err := f.Catalog.Table(c.Context(), c.scope, c.ref("table"), domain.KindTable); err != nil {
+	if _, err := f.Catalog.Table(c.Context(), c.scope, c.ref("table"), lake.KindTable); err != nil {
 		return err
 	}
 	o, err := f.opening(c, c.scope.Actor().Kind == domain.ActorStatement)

@@ -24,7 +24,7 @@ func (in commit) change(ref lake.Ref) (lake.Change, error) {
 		if err != nil {
 			return lake.Change{}, err
 		}
-		if domain.FoldName(named.Schema) != domain.FoldName(ref.Schema) || domain.FoldName(named.Name) != domain.FoldName(ref.Name) {
+		if lake.FoldName(named.Schema) != lake.FoldName(ref.Schema) || lake.FoldName(named.Name) != lake.FoldName(ref.Name) {
 			return lake.Change{}, domain.Invalid("identifier", "The body's identifier is %q and the path names %q; send the commit to its own table.",
 				named.Schema+"."+named.Name, ref.Schema+"."+ref.Name)
 		}

@@ -3,7 +3,6 @@ package iceberg
 import (
 	"fmt"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 )
 
@@ -28,7 +27,7 @@ func configure(endpoints []endpoint) configured {
 func (f *face) getConfig(c *call) error {
 	warehouse := c.URL.Query().Get("warehouse")
 	if warehouse == "" {
-		warehouse = domain.DefaultDatabase
+		warehouse = lake.DefaultDatabase
 	}
 	database, err := f.Catalog.Warehouse(c.Context(), c.scope, warehouse)
 	if err != nil {

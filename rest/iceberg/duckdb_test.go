@@ -15,7 +15,6 @@ import (
 	_ "github.com/duckdb/duckdb-go/v2"
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 )
 
@@ -131,7 +130,7 @@ func TestDuckDB(t *testing.T) {
 
 	// Samples hold the position deletes that DuckDB has written, whose format it writes as
 	// "parquet".
-	people, err := w.catalog.Table(t.Context(), w.ours.scope, lake.Ref{Database: "lake", Schema: "duck", Name: "people"}, domain.KindTable)
+	people, err := w.catalog.Table(t.Context(), w.ours.scope, lake.Ref{Database: "lake", Schema: "duck", Name: "people"}, lake.KindTable)
 	require.NoError(t, err)
 	sampled, err := w.catalog.Sample(t.Context(), w.ours.scope, people.ID, 100)
 	require.NoError(t, err)

@@ -1,7 +1,7 @@
 package iceberg
 
 import (
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 // described is a namespace with its properties, including its location.
@@ -10,7 +10,7 @@ type described struct {
 	Properties map[string]string `json:"properties"`
 }
 
-func describe(s domain.LakeSchema) described {
+func describe(s lake.LakeSchema) described {
 	return described{Namespace: levels(s.Name), Properties: s.Properties}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
@@ -120,9 +121,9 @@ func presented(r *http.Request, form url.Values) (string, *oauthError) {
 func apiKey(secret string) (string, *oauthError) {
 	switch {
 	case secret == "":
-		return "", invalidClient("The client's secret is missing; give an API key (" + domain.APIKeyPrefix + "…) as client_secret.")
-	case !strings.HasPrefix(secret, domain.APIKeyPrefix):
-		return "", invalidClient("The client's secret is not an API key; make one in the console and give it (" + domain.APIKeyPrefix + "…) as client_secret.")
+		return "", invalidClient("The client's secret is missing; give an API key (" + identity.APIKeyPrefix + "…) as client_secret.")
+	case !strings.HasPrefix(secret, identity.APIKeyPrefix):
+		return "", invalidClient("The client's secret is not an API key; make one in the console and give it (" + identity.APIKeyPrefix + "…) as client_secret.")
 	}
 	return secret, nil
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-func (f *face) listTables(c *call) error { return f.listNames(c, domain.KindTable) }
+func (f *face) listTables(c *call) error { return f.listNames(c, lake.KindTable) }
 
-func (f *face) listNames(c *call, kind domain.TableKind) error {
+func (f *face) listNames(c *call, kind lake.TableKind) error {
 	p, err := c.page(string(kind), c.database(), c.schema())
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (f *face) loadTable(c *call) error {
 		return err
 	}
 	var etag string
-	found, err := f.Catalog.Load(c.Context(), c.scope, c.ref("table"), domain.KindTable, lake.LoadOptions{
+	found, err := f.Catalog.Load(c.Context(), c.scope, c.ref("table"), lake.KindTable, lake.LoadOptions{
 		RefsOnly: refsOnly,
 		Unchanged: func(tag string) bool {
 			etag = c.etag(tag, refsOnly)
@@ -130,7 +130,7 @@ func (c *call) has(etag string) bool {
 }
 
 func (f *face) tableExists(c *call) error {
-	if _, err := f.Catalog.Table(c.Context(), c.scope, c.ref("table"), domain.KindTable); err != nil {
+	if _, err := f.Catalog.Table(c.Context(), c.scope, c.ref("table"), lake.KindTable); err != nil {
 		return err
 	}
 	return c.noContent()
@@ -141,10 +141,10 @@ func (f *face) dropTable(c *call) error {
 	if err != nil {
 		return err
 	}
-	return f.drop(c, c.ref("table"), domain.KindTable, purge)
+	return f.drop(c, c.ref("table"), lake.KindTable, purge)
 }
 
-func (f *face) drop(c *call, ref lake.Ref, kind domain.TableKind, purge bool) error {
+func (f *face) drop(c *call, ref lake.Ref, kind lake.TableKind, purge bool) error {
 	key, err := c.key()
 	if err != nil {
 		return err
@@ -155,9 +155,9 @@ func (f *face) drop(c *call, ref lake.Ref, kind domain.TableKind, purge bool) er
 	return c.noContent()
 }
 
-func (f *face) renameTable(c *call) error { return f.rename(c, domain.KindTable) }
+func (f *face) renameTable(c *call) error { return f.rename(c, lake.KindTable) }
 
-func (f *face) rename(c *call, kind domain.TableKind) error {
+func (f *face) rename(c *call, kind lake.TableKind) error {
 	var in struct {
 		Source      *identifier `json:"source"`
 		Destination *identifier `json:"destination"`
@@ -181,14 +181,14 @@ func (f *face) rename(c *call, kind domain.TableKind) error {
 }
 
 func (f *face) registerTable(c *call) error {
-	made, err := f.register(c, domain.KindTable)
+	made, err := f.register(c, lake.KindTable)
 	if err != nil {
 		return err
 	}
 	return f.answerOpened(c, made, true)
 }
 
-func (f *face) register(c *call, kind domain.TableKind) (lake.Loaded, error) {
+func (f *face) register(c *call, kind lake.TableKind) (lake.Loaded, error) {
 	var in struct {
 		Name             string `json:"name"`
 		MetadataLocation string `json:"metadata-location"`

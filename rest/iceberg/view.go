@@ -3,11 +3,10 @@ package iceberg
 import (
 	"encoding/json"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
 )
 
-func (f *face) listViews(c *call) error { return f.listNames(c, domain.KindView) }
+func (f *face) listViews(c *call) error { return f.listNames(c, lake.KindView) }
 
 func (f *face) createView(c *call) error {
 	var in struct {
@@ -41,7 +40,7 @@ func (c *call) answerView(l lake.Loaded) error {
 }
 
 func (f *face) loadView(c *call) error {
-	found, err := f.Catalog.Load(c.Context(), c.scope, c.ref("view"), domain.KindView, lake.LoadOptions{})
+	found, err := f.Catalog.Load(c.Context(), c.scope, c.ref("view"), lake.KindView, lake.LoadOptions{})
 	if err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func (f *face) loadView(c *call) error {
 }
 
 func (f *face) viewExists(c *call) error {
-	if _, err := f.Catalog.Table(c.Context(), c.scope, c.ref("view"), domain.KindView); err != nil {
+	if _, err := f.Catalog.Table(c.Context(), c.scope, c.ref("view"), lake.KindView); err != nil {
 		return err
 	}
 	return c.noContent()
@@ -73,12 +72,12 @@ func (f *face) replaceView(c *call) error {
 	return c.answerView(done)
 }
 
-func (f *face) dropView(c *call) error { return f.drop(c, c.ref("view"), domain.KindView, false) }
+func (f *face) dropView(c *call) error { return f.drop(c, c.ref("view"), lake.KindView, false) }
 
-func (f *face) renameView(c *call) error { return f.rename(c, domain.KindView) }
+func (f *face) renameView(c *call) error { return f.rename(c, lake.KindView) }
 
 func (f *face) registerView(c *call) error {
-	made, err := f.register(c, domain.KindView)
+	made, err := f.register(c, lake.KindView)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,10 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/setup"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/rest/iceberg"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
@@ -73,9 +76,9 @@ type world struct {
 	keys         *auth.Keys
 	auth         *auth.Service
 	catalog      *lake.Catalog
-	instance     *domain.Instance
-	members      *domain.Members
-	apiKeys      *domain.APIKeys
+	instance     *setup.Instance
+	members      *identity.Members
+	apiKeys      *identity.APIKeys
 	clock        *clock
 	logged       *buffer
 	ours, theirs tenant
@@ -122,10 +125,10 @@ func newWorldOn(t testing.TB, files lake.Files) *world {
 	w.keys, err = auth.NewKeys(t.Context(), system, w.clock)
 	require.NoError(t, err)
 	w.auth = auth.NewService(system, store.For[domain.Tx](w.store), w.keys, w.clock)
-	w.instance = &domain.Instance{Store: system, Clock: w.clock}
-	w.members = &domain.Members{Store: store.For[domain.IdentityModTx](w.store), Clock: w.clock}
-	w.apiKeys = &domain.APIKeys{Store: store.For[domain.IdentityModTx](w.store), Clock: w.clock}
-	w.catalog = lake.New(lake.Options{Store: store.For[domain.LakeModTx](w.store), Quick: w.store, System: system, Files: files, Clock: w.clock, Report: func(err error) { t.Log("reported:", err) }})
+	w.instance = &setup.Instance{Store: system, Clock: w.clock}
+	w.members = &identity.Members{Store: store.For[identity.Tx](w.store), Clock: w.clock}
+	w.apiKeys = &identity.APIKeys{Store: store.For[identity.Tx](w.store), Clock: w.clock}
+	w.catalog = lake.New(lake.Options{Store: store.For[lake.Tx](w.store), Quick: w.store, System: system, Files: files, Clock: w.clock, Report: func(err error) { t.Log("reported:", err) }})
 	w.serve()
 	w.ours, w.theirs = w.tenant("ours"), w.tenant("theirs")
 	return w
@@ -172,7 +175,7 @@ func (w *world) member(t tenant, name string, role domain.Role) string {
 func (w *world) apiKey(token string) (string, domain.APIKeyID) {
 	scope, err := w.auth.Bearer(w.t.Context(), token)
 	require.NoError(w.t, err)
-	key, secret, err := w.apiKeys.Create(w.t.Context(), scope, domain.NewAPIKey{Name: "catalog", Role: scope.Role()})
+	key, secret, err := w.apiKeys.Create(w.t.Context(), scope, identity.NewAPIKey{Name: "catalog", Role: scope.Role()})
 	require.NoError(w.t, err)
 	return secret, key.ID
 }
@@ -180,9 +183,9 @@ func (w *world) apiKey(token string) (string, domain.APIKeyID) {
 // statement returns the token of a running statement that may change tables.
 func (w *world) statement(t tenant) string {
 	now := w.clock.Now()
-	st := domain.Statement{
+	st := statement.Statement{
 		ID: domain.StatementID("stm_" + string(t.id)), Query: "SELECT 1", Database: "lake", Schema: "public", CreatedBy: t.scope.Actor(), Role: domain.RoleEditor,
-		CreatedAt: now, State: domain.StatementRunning, Replica: "r1",
+		CreatedAt: now, State: statement.StatementRunning, Replica: "r1",
 	}
 	require.NoError(w.t, w.store.In(w.t.Context(), t.scope, func(tx *store.Tx) error { return tx.InsertStatement(w.t.Context(), st) }))
 	return w.keys.StatementToken(st.ID, true)

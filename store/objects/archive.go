@@ -8,18 +8,18 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 )
 
 // Archive packs chunks of a log into one compressed object. Each chunk is its offset, stream, first
 // line, time in nanoseconds and length as varints, then its bytes. The object is one zstd frame
-// with a checksum. Archive implements domain.Archive.
+// with a checksum. Archive implements job.Archive.
 type Archive struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
 }
 
-var _ domain.Archive = (*Archive)(nil)
+var _ job.Archive = (*Archive)(nil)
 
 // maxArchive bounds an unpacked object, in bytes.
 const maxArchive = 64 << 20
@@ -34,8 +34,8 @@ func NewArchive() (*Archive, error) {
 	return &Archive{encoder: encoder, decoder: decoder}, err
 }
 
-// Pack implements domain.Archive.
-func (a *Archive) Pack(chunks []domain.LogChunk) []byte {
+// Pack implements job.Archive.
+func (a *Archive) Pack(chunks []job.LogChunk) []byte {
 	var b []byte
 	for _, c := range chunks {
 		b = binary.AppendUvarint(b, uint64(c.Offset))
@@ -50,15 +50,15 @@ func (a *Archive) Pack(chunks []domain.LogChunk) []byte {
 
 var errArchive = errors.New("the object is not a log archive")
 
-// Unpack implements domain.Archive.
-func (a *Archive) Unpack(object []byte) ([]domain.LogChunk, error) {
+// Unpack implements job.Archive.
+func (a *Archive) Unpack(object []byte) ([]job.LogChunk, error) {
 	b, err := a.decoder.DecodeAll(object, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errArchive, err)
 	}
-	var chunks []domain.LogChunk
+	var chunks []job.LogChunk
 	for r := (reader{b: b}); len(r.b) > 0; {
-		c := domain.LogChunk{Offset: int64(r.uvarint()), Stream: domain.LogStream(r.byte()), FirstLine: int64(r.uvarint())}
+		c := job.LogChunk{Offset: int64(r.uvarint()), Stream: job.LogStream(r.byte()), FirstLine: int64(r.uvarint())}
 		c.EmittedAt = time.Unix(0, r.varint()).UTC()
 		c.Data = r.bytes(r.uvarint())
 		if r.bad {

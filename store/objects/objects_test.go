@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/store/objects"
 )
 
@@ -19,12 +20,12 @@ func TestArchiveGivesBackWhatItTook(t *testing.T) {
 	a, err := objects.NewArchive()
 	require.NoError(t, err)
 	rapid.Check(t, func(t *rapid.T) {
-		var chunks []domain.LogChunk
+		var chunks []job.LogChunk
 		var offset int64
 		for range rapid.IntRange(0, 20).Draw(t, "chunks") {
 			data := rapid.SliceOfN(rapid.Byte(), 1, 100).Draw(t, "data")
-			chunks = append(chunks, domain.LogChunk{
-				Offset: offset, Stream: rapid.SampledFrom([]domain.LogStream{domain.Stdout, domain.Stderr}).Draw(t, "stream"),
+			chunks = append(chunks, job.LogChunk{
+				Offset: offset, Stream: rapid.SampledFrom([]job.LogStream{job.Stdout, job.Stderr}).Draw(t, "stream"),
 				FirstLine: rapid.Int64Range(1, 1<<50).Draw(t, "line"), EmittedAt: time.Unix(0, rapid.Int64().Draw(t, "time")).UTC(), Data: data,
 			})
 			offset += int64(len(data))
@@ -39,7 +40,7 @@ func TestArchiveGivesBackWhatItTook(t *testing.T) {
 func TestArchiveRefusesWhatIsBroken(t *testing.T) {
 	a, err := objects.NewArchive()
 	require.NoError(t, err)
-	packed := a.Pack([]domain.LogChunk{{Stream: domain.Stdout, FirstLine: 1, Data: []byte("a line\n")}})
+	packed := a.Pack([]job.LogChunk{{Stream: job.Stdout, FirstLine: 1, Data: []byte("a line\n")}})
 	for i := range packed {
 		broken := append([]byte(nil), packed...)
 		broken[i] ^= 0x10

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// job is a created job, and the gate that its tasks wait for.
-type job struct {
+// gatedJob is a created job, and the gate that its tasks wait for.
+type gatedJob struct {
 	id   string
 	gate *os.File // locked until it is opened
 }
 
 // newJob creates a job of parallel tasks that write. They wait for the gate.
-func (p *platform) newJob(tasks int, w writing) job {
+func (p *platform) newJob(tasks int, w writing) gatedJob {
 	p.b.Helper()
 	p.jobs++
 	gate, err := os.Create(filepath.Join(p.dir, fmt.Sprintf("gate-%d", p.jobs)))
 	require.NoError(p.b, err)
 	require.NoError(p.b, unix.Flock(int(gate.Fd()), unix.LOCK_EX))
-	j := job{gate: gate}
+	j := gatedJob{gate: gate}
 	w.gate = gate.Name()
 	var all []map[string]any
 	for i := range tasks {
@@ -46,7 +46,7 @@ func (p *platform) createJob(body any) string {
 }
 
 // open starts the waiting tasks.
-func (j job) open() error { return j.gate.Close() }
+func (j gatedJob) open() error { return j.gate.Close() }
 
 // startRun starts a run and returns its id.
 func (p *platform) startRun(job string) string {

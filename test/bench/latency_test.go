@@ -80,7 +80,7 @@ func bareCores(b *testing.B, processes int) float64 {
 
 // measureLines follows every attempt, opens the gate, and returns the latencies of the lines. A
 // single attempt is followed both ways.
-func (p *platform) measureLines(from *client, j job, run string, attempts map[string]string) (rest, graphql sample) {
+func (p *platform) measureLines(from *client, j gatedJob, run string, attempts map[string]string) (rest, graphql sample) {
 	p.b.Helper()
 	var group errgroup.Group
 	var byREST, byGraphQL []*lines

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/expiry"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
@@ -101,8 +102,8 @@ func newLakeOfLives(b *testing.B) lakeOfLives {
 	files, err := objects.OpenLake(b.Context(), "file://"+b.TempDir(), objects.LakeOptions{})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, files.Close()) })
-	l.catalog = lake.New(lake.Options{Store: store.For[domain.LakeModTx](st), Quick: st, System: st.System(), Files: files, Clock: l.clock})
-	ws, _, _, err := (&domain.Instance{Store: st.System(), Clock: l.clock}).CreateWorkspace(b.Context(), "acme")
+	l.catalog = lake.New(lake.Options{Store: store.For[lake.Tx](st), Quick: st, System: st.System(), Files: files, Clock: l.clock})
+	ws, _, _, err := (&setup.Instance{Store: st.System(), Clock: l.clock}).CreateWorkspace(b.Context(), "acme")
 	require.NoError(b, err)
 	l.scope = domain.NewScope(ws.ID, domain.Actor{Kind: domain.ActorUser, ID: "usr_1", Name: "ann@example.com"}, domain.RoleAdmin)
 	return l
@@ -116,7 +117,7 @@ func (l lakeOfLives) table(name string) *life {
 }
 
 // commit appends a snapshot, and returns the bytes that it wrote. Each hour it checks whether the
-// table has many snapshots, as domain.Maintenances does. The expiry is part of the commit, so that
+// table has many snapshots, as maintenance.Maintenances does. The expiry is part of the commit, so that
 // the table has only simulated times.
 func (l *life) commit() int {
 	n := l.commits

@@ -17,6 +17,9 @@ import (
 	"github.com/millpond/millpond/agent/provision/provisiontest"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 )
 
@@ -93,7 +96,7 @@ func (p *platform) bareAgent() (up, down time.Duration) {
 // counted counts the reconciler's transactions and queries of due machines.
 type counted struct {
 	store.Transactor
-	domain.MachineModSystem
+	machine.System
 	queries *atomic.Int64
 }
 
@@ -102,9 +105,9 @@ func (c counted) In(ctx context.Context, s domain.Scope, fn func(*store.Tx) erro
 	return c.Transactor.In(ctx, s, fn)
 }
 
-func (c counted) DueMachines(ctx context.Context, p []domain.ProviderKind, host string, limit int) ([]domain.DueMachine, error) {
+func (c counted) DueMachines(ctx context.Context, p []machine.ProviderKind, host string, limit int) ([]machine.DueMachine, error) {
 	c.queries.Add(1)
-	return c.MachineModSystem.DueMachines(ctx, p, host, limit)
+	return c.System.DueMachines(ctx, p, host, limit)
 }
 
 // The parameters of BenchmarkMachinesAtRest. lookEvery wakes the reconciler when nothing else does.
@@ -183,7 +186,7 @@ func cpuUsed() time.Duration {
 
 // simulatedFleet is a workspace with only running machines.
 type simulatedFleet struct {
-	reconciler *domain.Reconciler
+	reconciler *machine.Reconciler
 	queries    *atomic.Int64
 	topics     domain.Topics
 	took       time.Duration // time to start all of them
@@ -195,37 +198,37 @@ func newSimulatedFleet(b *testing.B, p *platform, n int) simulatedFleet {
 	b.Cleanup(func() { require.NoError(b, s.Close()) })
 	clock := domain.SystemClock{}
 	provider := provisiontest.NewSimulated(provisiontest.Hooks{})
-	providers := domain.Providers{domain.ProviderLocal: provider}
-	instance := &domain.Instance{Store: s.System(), Clock: clock}
+	providers := machine.Providers{machine.ProviderLocal: provider}
+	instance := &setup.Instance{Store: s.System(), Clock: clock}
 	ws, _, _, err := instance.CreateWorkspace(b.Context(), fmt.Sprintf("fleet of %d", n))
 	require.NoError(b, err)
-	runs := &domain.Runs{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: clock}
-	agents := &domain.Agents{Store: store.For[domain.JobModTx](s), System: s.System(), Topics: s.Topics(), Clock: clock, Runs: runs, Lease: domain.DefaultLease, Replica: "bench"}
+	runs := &job.Runs{Store: store.For[job.Tx](s), System: s.System(), Topics: s.Topics(), Clock: clock}
+	agents := &job.Agents{Store: store.For[job.Tx](s), System: s.System(), Topics: s.Topics(), Clock: clock, Runs: runs, Lease: machine.DefaultLease, Replica: "bench"}
 	keys, err := auth.NewKeys(b.Context(), s.System(), clock)
 	require.NoError(b, err)
 	f := simulatedFleet{queries: &atomic.Int64{}, topics: s.Topics()}
 	c := counted{s, s.System(), f.queries}
-	f.reconciler = &domain.Reconciler{
-		Store: store.For[domain.MachineModTx](c), System: c, Clock: clock, Topics: s.Topics(), Work: domain.TaskWork{Runs: runs}, Providers: providers, Times: domain.DefaultMachineTimes, Heartbeat: 10 * time.Second, Host: ws.Name,
+	f.reconciler = &machine.Reconciler{
+		Store: store.For[machine.Tx](c), System: c, Clock: clock, Topics: s.Topics(), Work: job.TaskWork{Runs: runs}, Providers: providers, Times: machine.DefaultMachineTimes, Heartbeat: 10 * time.Second, Host: ws.Name,
 		Server: p.url, Report: func(err error) { b.Error(err) },
 	}
-	machines := &domain.Machines{Kind: domain.KindCompute, Store: store.For[domain.MachineModTx](s), Topics: s.Topics(), Clock: clock, Providers: providers}
+	machines := &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](s), Topics: s.Topics(), Clock: clock, Providers: providers}
 	scope := domain.SystemScope(ws.ID, "benchmark")
 	start := time.Now()
 	for i := range n {
-		m, err := machines.Create(b.Context(), scope, domain.NewMachine{Name: fmt.Sprint(i), Flavor: "cpu.1"}, domain.Idempotency{})
+		m, err := machines.Create(b.Context(), scope, machine.NewMachine{Name: fmt.Sprint(i), Flavor: "cpu.1"}, domain.Idempotency{})
 		require.NoError(b, err)
 		_, err = machines.Start(b.Context(), scope, m.ID, domain.Idempotency{})
 		require.NoError(b, err)
 	}
 	signIn := auth.NewService(s.System(), store.For[domain.Tx](s), keys, clock)
 	connected := map[string]bool{}
-	connect := func(spec domain.MachineSpec) {
+	connect := func(spec machine.MachineSpec) {
 		_, token, err := agents.Enroll(b.Context(), spec.Bootstrap)
 		require.NoError(b, err)
 		agent, err := signIn.Bearer(b.Context(), token)
 		require.NoError(b, err)
-		_, err = agents.Hello(b.Context(), agent, domain.AgentHello{Session: string(spec.Machine), Token: domain.HashSecret(token), Instance: "disk", Slots: 4})
+		_, err = agents.Hello(b.Context(), agent, job.AgentHello{Session: string(spec.Machine), Token: domain.HashSecret(token), Instance: "disk", Slots: 4})
 		require.NoError(b, err)
 		connected[string(spec.Machine)] = true
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/storetest"
 	"github.com/millpond/millpond/test/harness"
@@ -23,7 +24,7 @@ func TestStartCutOff(t *testing.T) {
 	dsn := storetest.Database(t, store.Migrate)
 	made, err := store.Open(t.Context(), dsn, store.Options{})
 	require.NoError(t, err)
-	_, _, credentials, err := (&domain.Instance{Store: made.System(), Clock: domain.SystemClock{}}).CreateFirstWorkspace(t.Context(), "default", true)
+	_, _, credentials, err := (&setup.Instance{Store: made.System(), Clock: domain.SystemClock{}}).CreateFirstWorkspace(t.Context(), "default", true)
 	require.NoError(t, err)
 	require.NoError(t, made.Close())
 

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/agent/engine/install/installtest"
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // SQL runs a statement on the workspace's warehouse. more holds further fields of the request; the
@@ -75,7 +75,7 @@ func (p *Platform) AwaitStatement(id string, states ...string) (st StatementRow)
 			return false
 		}
 		reached := slices.Contains(states, st.State)
-		require.False(p.T, !reached && domain.StatementState(st.State).Final(), "%s should be %v and is %s: %+v", id, states, st.State, st.Error)
+		require.False(p.T, !reached && statement.StatementState(st.State).Final(), "%s should be %v and is %s: %+v", id, states, st.State, st.Error)
 		return reached
 	})
 	return st

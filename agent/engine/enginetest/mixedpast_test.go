@@ -11,6 +11,7 @@ import (
 
 	"github.com/millpond/millpond/agent/engine"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/lake"
 )
 
 // mixedPast is the model of a table's snapshots: the row ids of each.
@@ -151,9 +152,9 @@ func (m *mixed) undrop() {
 	scope, err := m.auth.Bearer(m.t.Context(), m.catalog.WriteToken)
 	require.NoError(m.t, err)
 	c := m.lakeAt(0)
-	dropped, err := c.Tables(m.t.Context(), scope, domain.TableFilter{Dropped: true}, domain.Page{Limit: 200})
+	dropped, err := c.Tables(m.t.Context(), scope, lake.TableFilter{Dropped: true}, domain.Page{Limit: 200})
 	require.NoError(m.t, err)
-	var last domain.LakeTable
+	var last lake.LakeTable
 	for _, row := range dropped.Items {
 		if row.Name == m.table && (last.DroppedAt == nil || row.DroppedAt.After(*last.DroppedAt)) {
 			last = row

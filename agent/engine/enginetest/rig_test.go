@@ -30,7 +30,9 @@ import (
 	"github.com/millpond/millpond/agent/engine"
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/rest/iceberg"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
@@ -107,7 +109,7 @@ func (l later) Now() time.Time { return time.Now().Add(time.Duration(l)) }
 
 // lakeAt returns the catalog as it is after a time.
 func (r *rig) lakeAt(after time.Duration) *lake.Catalog {
-	return lake.New(lake.Options{Store: store.For[domain.LakeModTx](r.store), Quick: r.store, System: r.store.System(), Files: r.files, Clock: later(after), Report: func(err error) { r.t.Error("reported:", err) }})
+	return lake.New(lake.Options{Store: store.For[lake.Tx](r.store), Quick: r.store, System: r.store.System(), Files: r.files, Clock: later(after), Report: func(err error) { r.t.Error("reported:", err) }})
 }
 
 func newRig(t testing.TB) *rig { return newRigWith(t, rigOptions{lake: "file://" + t.TempDir()}) }
@@ -135,7 +137,7 @@ func newRigWith(t testing.TB, o rigOptions) *rig {
 	signing, err := auth.NewKeys(t.Context(), st.System(), clock)
 	require.NoError(t, err)
 	r := &rig{t: t, numbers: &atomic.Int64{}, running: &sync.Map{}, database: database, store: st, files: files, auth: auth.NewService(st.System(), store.For[domain.Tx](st), signing, clock)}
-	catalog := lake.New(lake.Options{Store: store.For[domain.LakeModTx](st), Quick: st, System: st.System(), Files: files, Clock: clock, Report: func(err error) { t.Log("reported:", err) }})
+	catalog := lake.New(lake.Options{Store: store.For[lake.Tx](st), Quick: st, System: st.System(), Files: files, Clock: clock, Report: func(err error) { t.Log("reported:", err) }})
 	face, err := iceberg.Handler(iceberg.Options{Catalog: catalog, Auth: r.auth, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), MaxBody: 1 << 24})
 	require.NoError(t, err)
 	mounted := chi.NewRouter()
@@ -146,7 +148,7 @@ func newRigWith(t testing.TB, o rigOptions) *rig {
 	}
 	server := httptest.NewServer(shown)
 	t.Cleanup(server.Close)
-	instance := &domain.Instance{Store: st.System(), Clock: clock}
+	instance := &setup.Instance{Store: st.System(), Clock: clock}
 	token, scope := r.workspace(instance, "ours")
 	access, err := catalog.Access(t.Context(), scope)
 	require.NoError(t, err)
@@ -155,10 +157,10 @@ func newRigWith(t testing.TB, o rigOptions) *rig {
 	access, err = catalog.Access(t.Context(), theirs)
 	require.NoError(t, err)
 	r.other = storageOf(access)
-	keys := &domain.APIKeys{Store: store.For[domain.IdentityModTx](st), Clock: clock}
-	_, reading, err := keys.Create(t.Context(), scope, domain.NewAPIKey{Name: "reading", Role: domain.RoleViewer})
+	keys := &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: clock}
+	_, reading, err := keys.Create(t.Context(), scope, identity.NewAPIKey{Name: "reading", Role: domain.RoleViewer})
 	require.NoError(t, err)
-	_, r.another, err = keys.Create(t.Context(), scope, domain.NewAPIKey{Name: "another", Role: domain.RoleEditor})
+	_, r.another, err = keys.Create(t.Context(), scope, identity.NewAPIKey{Name: "another", Role: domain.RoleEditor})
 	require.NoError(t, err)
 	r.catalog = agent.Catalog{URL: server.URL + iceberg.Prefix, ReadToken: reading, WriteToken: token, Databases: []string{"lake"}}
 	o.engine.Memory, o.engine.Log = 1<<30, slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), closed{t, r.storageAddress()}), nil))
@@ -207,7 +209,7 @@ func storageOf(a lake.Access) agent.Storage {
 	return s
 }
 
-func (r *rig) workspace(instance *domain.Instance, name string) (token string, scope domain.Scope) {
+func (r *rig) workspace(instance *setup.Instance, name string) (token string, scope domain.Scope) {
 	_, _, credentials, err := instance.CreateWorkspace(r.t.Context(), name)
 	require.NoError(r.t, err)
 	in, err := r.auth.SetUp(r.t.Context(), auth.SetUp{Token: credentials.SetUpToken, Email: "admin@" + name + ".example", Password: "correct horse battery"})

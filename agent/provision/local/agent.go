@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Agent is the agent beside the server, which belongs to no machine. An agent that an earlier
@@ -88,7 +88,7 @@ func (a *Agent) run(ctx context.Context) error {
 		}
 	}
 	a.Log.Info("the agent beside the server", "pid", running.Pid)
-	w := newWatch(domain.MachineRef{}, running)
+	w := newWatch(machine.MachineRef{}, running)
 	defer context.AfterFunc(ctx, w.stop)()
 	if w.wait() {
 		return errors.New(running.status())

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Machines get control groups of version 2 beside the server's own, if the server may create them.
@@ -172,7 +172,7 @@ func (c *cgroups) path(m machineDir) string {
 }
 
 // make creates a machine's group if it does not exist, and sets its limits.
-func (c *cgroups) make(m machineDir, f domain.Flavor) (string, error) {
+func (c *cgroups) make(m machineDir, f machine.Flavor) (string, error) {
 	dir := c.path(m)
 	if dir == "" {
 		return "", nil

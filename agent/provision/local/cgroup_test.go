@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 func TestOwnGroupsAreFoundInTheFilesOfProc(t *testing.T) {
@@ -58,17 +58,17 @@ func TestLimitsAreThoseOfTheFlavor(t *testing.T) {
 	write(t, filepath.Join(base, "cgroup.subtree_control"), "cpu memory\n")
 	c := cgroupsIn(base)
 	require.Empty(t, c.unenforced())
-	dir, err := c.make(machineDir{id: "cmp_a", dir: "/machines/cmp_a"}, domain.Flavor{Cores: 2, Memory: 4 << 30})
+	dir, err := c.make(machineDir{id: "cmp_a", dir: "/machines/cmp_a"}, machine.Flavor{Cores: 2, Memory: 4 << 30})
 	require.NoError(t, err)
 	for file, want := range map[string]string{"cpu.max": "200000 100000", "memory.max": strconv.Itoa(4 << 30), "memory.oom.group": "0"} {
 		b, err := os.ReadFile(filepath.Join(dir, file))
 		require.NoError(t, err)
 		require.Equal(t, want, string(b))
 	}
-	again, err := c.make(machineDir{id: "cmp_a", dir: "/machines/cmp_a"}, domain.Flavor{Cores: 1, Memory: 4 << 30})
+	again, err := c.make(machineDir{id: "cmp_a", dir: "/machines/cmp_a"}, machine.Flavor{Cores: 1, Memory: 4 << 30})
 	require.NoError(t, err)
 	require.Equal(t, dir, again)
-	other, err := c.make(machineDir{id: "cmp_a", dir: "/elsewhere/cmp_a"}, domain.Flavor{Cores: 1, Memory: 4 << 30})
+	other, err := c.make(machineDir{id: "cmp_a", dir: "/elsewhere/cmp_a"}, machine.Flavor{Cores: 1, Memory: 4 << 30})
 	require.NoError(t, err)
 	require.NotEqual(t, dir, other)
 	leaf := filepath.Join(base, serverGroup)

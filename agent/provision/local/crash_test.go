@@ -13,12 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // serverMain creates one incarnation of a machine after the other, until it is killed.
 func serverMain(arg string) int {
-	var first domain.MachineSpec
+	var first machine.MachineSpec
 	var dir string
 	if err := json.Unmarshal([]byte(arg), &[]any{&dir, &first}); err != nil {
 		return 2
@@ -71,7 +71,7 @@ func TestAServerThatIsKilledLeavesNoProcessThatNobodyKnows(t *testing.T) {
 
 // killedServer runs a server, kills it after a while, and returns the incarnation that it had
 // reached.
-func killedServer(h *house, s domain.MachineSpec, after time.Duration) (incarnation int) {
+func killedServer(h *house, s machine.MachineSpec, after time.Duration) (incarnation int) {
 	h.Helper()
 	h.Close()
 	arg, err := json.Marshal([]any{h.dir, s})

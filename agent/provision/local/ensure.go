@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // The command line of an agent.
@@ -28,9 +29,9 @@ const (
 	replaceGrace = 2 * time.Second // for the agent of another incarnation: its successor adopts the tasks, so there is little to wait for
 )
 
-// Ensure implements domain.Provider. Tasks of a replaced incarnation continue under their shims,
+// Ensure implements machine.Provider. Tasks of a replaced incarnation continue under their shims,
 // and the new agent adopts them.
-func (p *Provider) Ensure(ctx context.Context, s domain.MachineSpec) error {
+func (p *Provider) Ensure(ctx context.Context, s machine.MachineSpec) error {
 	m, flavor, err := p.checkSpec(s)
 	if err != nil {
 		return err
@@ -64,23 +65,23 @@ func (p *Provider) Ensure(ctx context.Context, s domain.MachineSpec) error {
 	return p.start(m, r, s, binary)
 }
 
-func (p *Provider) checkSpec(s domain.MachineSpec) (machineDir, domain.Flavor, error) {
+func (p *Provider) checkSpec(s machine.MachineSpec) (machineDir, machine.Flavor, error) {
 	if err := checkSettings(s.Provider); err != nil {
-		return machineDir{}, domain.Flavor{}, err
+		return machineDir{}, machine.Flavor{}, err
 	}
 	m, err := p.machineDir(s.Machine)
 	if err != nil {
-		return machineDir{}, domain.Flavor{}, err
+		return machineDir{}, machine.Flavor{}, err
 	}
 	if s.Incarnation < 1 {
-		return machineDir{}, domain.Flavor{}, domain.Invalid("incarnation", "The incarnation is %d; it counts from 1.", s.Incarnation)
+		return machineDir{}, machine.Flavor{}, domain.Invalid("incarnation", "The incarnation is %d; it counts from 1.", s.Incarnation)
 	}
 	f, err := p.host.flavor(s.Flavor.Name)
 	return m, f, err
 }
 
 // reuse keeps the running process and stores the newest bootstrap token.
-func (p *Provider) reuse(m machineDir, r record, s domain.MachineSpec, recorded process) error {
+func (p *Provider) reuse(m machineDir, r record, s machine.MachineSpec, recorded process) error {
 	if err := replaceFile(m.path(bootstrapFile), []byte(s.Bootstrap)); err != nil {
 		return fmt.Errorf("writing the bootstrap token: %w", err)
 	}
@@ -93,7 +94,7 @@ func (p *Provider) reuse(m machineDir, r record, s domain.MachineSpec, recorded 
 
 // reserve gives the machine its part of the host by writing its record. The record still has the
 // previous process.
-func (p *Provider) reserve(m machineDir, was record, s domain.MachineSpec, f domain.Flavor) (record, error) {
+func (p *Provider) reserve(m machineDir, was record, s machine.MachineSpec, f machine.Flavor) (record, error) {
 	unlock, err := p.lockHost()
 	if err != nil {
 		return record{}, err
@@ -137,7 +138,7 @@ func oldGroups(was record, now string) []string {
 	return old
 }
 
-func (p *Provider) args(m machineDir, s domain.MachineSpec, f domain.Flavor) []string {
+func (p *Provider) args(m machineDir, s machine.MachineSpec, f machine.Flavor) []string {
 	slots := s.Slots
 	if slots <= 0 {
 		slots = slotsPerCore * f.Cores
@@ -166,7 +167,7 @@ func (p *Provider) replace(ctx context.Context, m machineDir, r *record) error {
 }
 
 // start starts the agent and records its process.
-func (p *Provider) start(m machineDir, r record, s domain.MachineSpec, binary string) error {
+func (p *Provider) start(m machineDir, r record, s machine.MachineSpec, binary string) error {
 	if err := replaceFile(m.path(bootstrapFile), []byte(s.Bootstrap)); err != nil {
 		return fmt.Errorf("writing the bootstrap token: %w", err)
 	}
@@ -181,7 +182,7 @@ func (p *Provider) start(m machineDir, r record, s domain.MachineSpec, binary st
 	return m.write(r) // on an error the process is found by its command line
 }
 
-func (p *Provider) fork(m machineDir, r *record, s domain.MachineSpec, binary string) (process, error) {
+func (p *Provider) fork(m machineDir, r *record, s machine.MachineSpec, binary string) (process, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return process{}, err
@@ -253,13 +254,13 @@ func environment(gpus []int) []string {
 
 // warehouse is the additional environment of a warehouse's agent. An older image ignores unknown
 // variables, but would refuse unknown flags.
-func (p *Provider) warehouse(s domain.MachineSpec) []string {
-	if domain.KindOf(s.Machine) != domain.KindWarehouse {
+func (p *Provider) warehouse(s machine.MachineSpec) []string {
+	if machine.KindOf(s.Machine) != machine.KindWarehouse {
 		return nil
 	}
 	return []string{
 		"MILLPOND_AGENT_WAREHOUSE=true", "MILLPOND_AGENT_GROUP=" + strconv.FormatUint(uint64(s.Workspace.FileGroup()), 10),
-		"MILLPOND_AGENT_WRITE_ENGINE=" + cmp.Or(s.WriteEngine, domain.EngineDuckDB), "MILLPOND_AGENT_ENGINES_DIR=" + p.options.EnginesDir,
+		"MILLPOND_AGENT_WRITE_ENGINE=" + cmp.Or(s.WriteEngine, machine.EngineDuckDB), "MILLPOND_AGENT_ENGINES_DIR=" + p.options.EnginesDir,
 		"MILLPOND_AGENT_TRINO_MAY_OPEN_HOST_FILES=" + strconv.FormatBool(p.options.TrinoUnfenced),
 	}
 }

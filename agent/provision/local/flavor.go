@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
-// Flavors implements domain.Provider. A flavor is available if it fits beside the existing
+// Flavors implements machine.Provider. A flavor is available if it fits beside the existing
 // machines.
-func (p *Provider) Flavors(_ context.Context, s domain.ProviderSettings) ([]domain.Flavor, error) {
+func (p *Provider) Flavors(_ context.Context, s machine.ProviderSettings) ([]machine.Flavor, error) {
 	if err := checkSettings(s); err != nil {
 		return nil, err
 	}
@@ -29,10 +30,10 @@ func (p *Provider) Flavors(_ context.Context, s domain.ProviderSettings) ([]doma
 }
 
 // flavors are the sizes of machines that fit on this host while it has no other machine.
-func (h host) flavors() []domain.Flavor {
-	var all []domain.Flavor
+func (h host) flavors() []machine.Flavor {
+	var all []machine.Flavor
 	for _, n := range powers(h.cores) {
-		all = append(all, domain.Flavor{Name: fmt.Sprintf("cpu.%d", n), Cores: n, Memory: h.share(n)})
+		all = append(all, machine.Flavor{Name: fmt.Sprintf("cpu.%d", n), Cores: n, Memory: h.share(n)})
 	}
 	for slug, of := range h.models() {
 		for _, n := range powers(len(of)) {
@@ -40,10 +41,10 @@ func (h host) flavors() []domain.Flavor {
 			if n > 1 {
 				name = fmt.Sprintf("%s.%d", name, n)
 			}
-			all = append(all, domain.Flavor{Name: name, Cores: cores, Memory: h.share(cores), GPUs: n, GPU: h.gpus[of[0]].model})
+			all = append(all, machine.Flavor{Name: name, Cores: cores, Memory: h.share(cores), GPUs: n, GPU: h.gpus[of[0]].model})
 		}
 	}
-	slices.SortFunc(all, func(a, b domain.Flavor) int {
+	slices.SortFunc(all, func(a, b machine.Flavor) int {
 		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Cores, b.Cores), cmp.Compare(a.Memory, b.Memory), strings.Compare(a.Name, b.Name))
 	})
 	return all
@@ -61,7 +62,7 @@ func powers(n int) []int {
 	return all
 }
 
-func (h host) flavor(name string) (domain.Flavor, error) {
+func (h host) flavor(name string) (machine.Flavor, error) {
 	all := h.flavors()
 	names := make([]string, len(all))
 	for i, f := range all {
@@ -69,22 +70,22 @@ func (h host) flavor(name string) (domain.Flavor, error) {
 			return f, nil
 		}
 	}
-	return domain.Flavor{}, domain.Invalid("flavor", "The flavor %q is not available on this host; choose %s.", name, strings.Join(names, ", "))
+	return machine.Flavor{}, domain.Invalid("flavor", "The flavor %q is not available on this host; choose %s.", name, strings.Join(names, ", "))
 }
 
 // TrinoMemory is the smallest memory of a flavor that can run Trino, in bytes. Trino gets three
 // eighths of a machine's memory; the rest is for DuckDB and the agent.
 const TrinoMemory = 3 << 30
 
-// CheckWriteEngine implements domain.Provider.
-func (p *Provider) CheckWriteEngine(_ context.Context, s domain.ProviderSettings, f domain.Flavor, engine string) error {
+// CheckWriteEngine implements machine.Provider.
+func (p *Provider) CheckWriteEngine(_ context.Context, s machine.ProviderSettings, f machine.Flavor, engine string) error {
 	if err := checkSettings(s); err != nil {
 		return err
 	}
 	switch {
-	case engine == domain.EngineDuckDB:
+	case engine == machine.EngineDuckDB:
 		return nil
-	case engine != domain.EngineTrino:
+	case engine != machine.EngineTrino:
 		return domain.Invalid(writeEngine, "There is no write engine %q; choose duckdb or trino.", engine)
 	case f.Memory < TrinoMemory:
 		return domain.Invalid(writeEngine, "Trino needs a machine with at least 3 GiB of memory, and a %s machine has %d MiB; choose a larger flavor, or the write engine duckdb.",
@@ -136,7 +137,7 @@ func (p *Provider) runs(m machineDir) bool {
 }
 
 // fits reports whether a machine of the flavor fits beside others.
-func (h host) fits(f domain.Flavor, made []record) bool {
+func (h host) fits(f machine.Flavor, made []record) bool {
 	return f.Cores <= h.freeCores(made) && (f.GPUs == 0 || len(h.freeGPUs(f.GPU, made)) >= f.GPUs)
 }
 
@@ -159,7 +160,7 @@ func (h host) freeGPUs(model string, made []record) []int {
 }
 
 // full says why there is no room. It does not name machines of another workspace.
-func (h host) full(f domain.Flavor, made []record, workspace domain.WorkspaceID) error {
+func (h host) full(f machine.Flavor, made []record, workspace domain.WorkspaceID) error {
 	var own []string
 	for _, r := range made {
 		if r.Ref.Workspace == workspace {
@@ -178,7 +179,7 @@ func (h host) full(f domain.Flavor, made []record, workspace domain.WorkspaceID)
 }
 
 // used says how much of the resources that the flavor needs is in use.
-func (h host) used(f domain.Flavor, made []record) string {
+func (h host) used(f machine.Flavor, made []record) string {
 	cores := h.cores - max(0, h.freeCores(made))
 	said := fmt.Sprintf("%d of its %d cores", cores, h.cores)
 	if f.GPUs > 0 {
@@ -192,8 +193,8 @@ func (h host) used(f domain.Flavor, made []record) string {
 }
 
 // advice says what to do when the flavor does not fit.
-func (h host) advice(f domain.Flavor, made []record, own []string) string {
-	smaller := slices.ContainsFunc(h.flavors(), func(g domain.Flavor) bool { return g.GPU == f.GPU && h.fits(g, made) })
+func (h host) advice(f machine.Flavor, made []record, own []string) string {
+	smaller := slices.ContainsFunc(h.flavors(), func(g machine.Flavor) bool { return g.GPU == f.GPU && h.fits(g, made) })
 	switch {
 	case len(own) == 0 && smaller:
 		return "Choose a smaller flavor"

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 func TestFlavorsComeFromTheHost(t *testing.T) {
@@ -39,13 +40,13 @@ echo "Tesla T4, 15360"
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	h := host{cores: 12, memory: 12 << 30, gpus: readGPUs()}
 	require.Equal(t, []gpu{{"NVIDIA A100-SXM4-40GB", 40 << 30}, {"NVIDIA A100-SXM4-40GB", 40 << 30}, {"Tesla T4", 15 << 30}}, h.gpus)
-	var gpus []domain.Flavor
+	var gpus []machine.Flavor
 	for _, f := range h.flavors() {
 		if f.GPUs > 0 {
 			gpus = append(gpus, f)
 		}
 	}
-	require.Equal(t, []domain.Flavor{
+	require.Equal(t, []machine.Flavor{
 		{Name: "gpu.a100", Cores: 4, Memory: 4 << 30, GPUs: 1, GPU: "NVIDIA A100-SXM4-40GB"},
 		{Name: "gpu.t4", Cores: 4, Memory: 4 << 30, GPUs: 1, GPU: "Tesla T4"},
 		{Name: "gpu.a100.2", Cores: 8, Memory: 8 << 30, GPUs: 2, GPU: "NVIDIA A100-SXM4-40GB"},
@@ -101,8 +102,8 @@ func TestAFullHostSaysWhatRunsAndNothingOfOthers(t *testing.T) {
 }
 
 func TestWhyThereIsNoRoomIsSaidAsAPersonWould(t *testing.T) {
-	made := func(workspace, machine string, cores int, gpus ...int) record {
-		return record{Ref: domain.MachineRef{Workspace: domain.WorkspaceID(workspace), Machine: domain.MachineID(machine)}, Cores: cores, GPUs: gpus}
+	made := func(workspace, m string, cores int, gpus ...int) record {
+		return record{Ref: machine.MachineRef{Workspace: domain.WorkspaceID(workspace), Machine: domain.MachineID(m)}, Cores: cores, GPUs: gpus}
 	}
 	a, b, c := made("ws_1", "cmp_a", 1), made("ws_1", "cmp_b", 1), made("ws_1", "cmp_c", 1)
 	small := host{cores: 2, memory: 2 << 30}
@@ -133,7 +134,7 @@ func TestWhyThereIsNoRoomIsSaidAsAPersonWould(t *testing.T) {
 }
 
 // full is the error for the first workspace.
-func full(h host, f domain.Flavor, made []record) error { return h.full(f, made, "ws_1") }
+func full(h host, f machine.Flavor, made []record) error { return h.full(f, made, "ws_1") }
 
 func TestAFlavorSaysWhetherItIsHeldTo(t *testing.T) {
 	for want, groups := range map[string]*cgroups{
@@ -217,8 +218,8 @@ func BenchmarkFlavorsBesideAHundredMachines(b *testing.B) {
 		m, err := p.machineDir(domain.MachineID(fmt.Sprintf("cmp_%d", i)))
 		require.NoError(b, err)
 		require.NoError(b, os.MkdirAll(m.data(), 0o700))
-		s := domain.MachineSpec{MachineRef: domain.MachineRef{Workspace: "ws_1", Machine: m.id, Incarnation: 1}, Server: "http://127.0.0.1:9"}
-		require.NoError(b, m.write(record{Ref: s.MachineRef, Flavor: "cpu.1", Cores: 1, Image: "millpond:v1", Args: p.args(m, s, domain.Flavor{Cores: 1})}))
+		s := machine.MachineSpec{MachineRef: machine.MachineRef{Workspace: "ws_1", Machine: m.id, Incarnation: 1}, Server: "http://127.0.0.1:9"}
+		require.NoError(b, m.write(record{Ref: s.MachineRef, Flavor: "cpu.1", Cores: 1, Image: "millpond:v1", Args: p.args(m, s, machine.Flavor{Cores: 1})}))
 		old := time.Now().Add(-time.Hour)
 		require.NoError(b, os.Chtimes(m.path(recordFile), old, old))
 	}

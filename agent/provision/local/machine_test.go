@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 func TestAnAgentStartsWithItsFilesAndNothingOfTheServers(t *testing.T) {
@@ -77,12 +78,12 @@ func TestAWarehouseIsToldItsGroupAndItsEngines(t *testing.T) {
 }
 
 func TestTrinoIsRefusedWithWhatToDo(t *testing.T) {
-	large, small := domain.Flavor{Name: "cpu.2", Memory: 3 << 30}, domain.Flavor{Name: "cpu.1", Memory: 3<<30 - 1}
+	large, small := machine.Flavor{Name: "cpu.2", Memory: 3 << 30}, machine.Flavor{Name: "cpu.1", Memory: 3<<30 - 1}
 	installed := func() error { return nil }
 	for _, c := range []struct {
 		name   string
 		trino  func() error
-		flavor domain.Flavor
+		flavor machine.Flavor
 		says   string
 	}{
 		{"installed", installed, large, ""},
@@ -94,7 +95,7 @@ func TestTrinoIsRefusedWithWhatToDo(t *testing.T) {
 		},
 	} {
 		h := newHouse(t, func(h *house) { h.options.Trino = c.trino })
-		err := h.CheckWriteEngine(t.Context(), settings, c.flavor, domain.EngineTrino)
+		err := h.CheckWriteEngine(t.Context(), settings, c.flavor, machine.EngineTrino)
 		if c.says == "" {
 			require.NoError(t, err, c.name)
 			continue
@@ -105,8 +106,8 @@ func TestTrinoIsRefusedWithWhatToDo(t *testing.T) {
 }
 
 func TestWhyAMachineEndedIsKnown(t *testing.T) {
-	gone := make(chan domain.MachineRef, 10)
-	h := newHouse(t, func(h *house) { h.options.Gone = func(ref domain.MachineRef) { gone <- ref } })
+	gone := make(chan machine.MachineRef, 10)
+	h := newHouse(t, func(h *house) { h.options.Gone = func(ref machine.MachineRef) { gone <- ref } })
 	s := h.spec("cmp_a", 1)
 	s.Server = doExit
 	h.ensure(s)
@@ -117,10 +118,10 @@ func TestWhyAMachineEndedIsKnown(t *testing.T) {
 }
 
 func TestGoneIsToldOfMachinesThatEndByThemselvesAndOfNoOthers(t *testing.T) {
-	gone := make(chan domain.MachineRef, 10)
-	h := newHouse(t, func(h *house) { h.options.Gone = func(ref domain.MachineRef) { gone <- ref } })
+	gone := make(chan machine.MachineRef, 10)
+	h := newHouse(t, func(h *house) { h.options.Gone = func(ref machine.MachineRef) { gone <- ref } })
 	adopted, replaced, released := h.spec("cmp_adopted", 1), h.spec("cmp_replaced", 1), h.spec("cmp_released", 1)
-	for _, s := range []domain.MachineSpec{adopted, replaced, released} {
+	for _, s := range []machine.MachineSpec{adopted, replaced, released} {
 		h.ensure(s)
 	}
 	replaced.Incarnation = 2
@@ -166,7 +167,7 @@ func TestAProcessThatWasNotRecordedIsFound(t *testing.T) {
 	h.reopen()
 	refs, err := h.Machines(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []domain.MachineRef{{Machine: s.Machine}}, refs, "the id is all that is known")
+	require.Equal(t, []machine.MachineRef{{Machine: s.Machine}}, refs, "the id is all that is known")
 	require.NoError(t, h.Remove(t.Context(), refs[0]))
 	require.Empty(t, h.agents(s.Machine))
 }
@@ -248,8 +249,8 @@ func TestCheckSaysWhatDoesNotWork(t *testing.T) {
 	err := h.Check(t.Context(), settings)
 	require.True(t, domain.IsCode(err, domain.CodeInvalid))
 	require.Contains(t, err.Error(), "/nonexistent/millpond")
-	for _, wrong := range []domain.ProviderSettings{
-		{Kind: domain.ProviderEC2}, {Kind: domain.ProviderLocal, Region: "eu-west-1"}, {Kind: domain.ProviderLocal, Role: "r"}, {Kind: domain.ProviderLocal, ExternalID: "x"},
+	for _, wrong := range []machine.ProviderSettings{
+		{Kind: machine.ProviderEC2}, {Kind: machine.ProviderLocal, Region: "eu-west-1"}, {Kind: machine.ProviderLocal, Role: "r"}, {Kind: machine.ProviderLocal, ExternalID: "x"},
 	} {
 		require.True(t, domain.IsCode(h.Check(t.Context(), wrong), domain.CodeInvalid), wrong)
 	}
@@ -257,12 +258,12 @@ func TestCheckSaysWhatDoesNotWork(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 	h = newHouse(t)
-	require.NoError(t, h.Check(t.Context(), domain.ProviderSettings{Kind: domain.ProviderLocal, Region: "local"}))
+	require.NoError(t, h.Check(t.Context(), machine.ProviderSettings{Kind: machine.ProviderLocal, Region: "local"}))
 }
 
 func TestOneOddMachineDoesNotKeepTheServerFromStarting(t *testing.T) {
-	gone := make(chan domain.MachineRef, 10)
-	h := newHouse(t, func(h *house) { h.options.Gone = func(ref domain.MachineRef) { gone <- ref } })
+	gone := make(chan machine.MachineRef, 10)
+	h := newHouse(t, func(h *house) { h.options.Gone = func(ref machine.MachineRef) { gone <- ref } })
 	odd, sound := h.spec("cmp_odd", 1), h.spec("cmp_sound", 1)
 	h.ensure(odd)
 	h.ensure(sound)

@@ -23,6 +23,7 @@ import (
 	"github.com/millpond/millpond/agent/worker"
 	"github.com/millpond/millpond/agent/worker/shim"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // The test binary is the image: machines run it with the real worker, and it is the server that a
@@ -107,7 +108,7 @@ func agentMain(args []string) int {
 	return 0
 }
 
-var settings = domain.ProviderSettings{Kind: domain.ProviderLocal}
+var settings = machine.ProviderSettings{Kind: machine.ProviderLocal}
 
 // roomy is a host large enough for the tests' machines.
 var roomy = host{cores: 12, memory: 12 << 30}
@@ -167,7 +168,7 @@ func (h *house) leftGroups() (left []string) {
 }
 
 // reopen opens another provider on the directory.
-func (h *house) reopen() domain.Provider {
+func (h *house) reopen() machine.Provider {
 	h.Helper()
 	if h.Provider != nil {
 		h.Close()
@@ -256,36 +257,36 @@ func (h *house) eventually(is func() bool) {
 	require.Eventually(h, is, patience, tickle)
 }
 
-func (h *house) spec(name string, incarnation int) domain.MachineSpec {
+func (h *house) spec(name string, incarnation int) machine.MachineSpec {
 	h.Helper()
 	image, err := h.Resolve(h.Context(), settings, "")
 	require.NoError(h, err)
-	return domain.MachineSpec{
-		MachineRef: domain.MachineRef{Workspace: "ws_1", Machine: domain.MachineID(name), Incarnation: incarnation},
-		Provider:   settings, Flavor: domain.Flavor{Name: "cpu.1"}, ImageRef: image, Server: "http://127.0.0.1:9", Bootstrap: "boot",
+	return machine.MachineSpec{
+		MachineRef: machine.MachineRef{Workspace: "ws_1", Machine: domain.MachineID(name), Incarnation: incarnation},
+		Provider:   settings, Flavor: machine.Flavor{Name: "cpu.1"}, ImageRef: image, Server: "http://127.0.0.1:9", Bootstrap: "boot",
 	}
 }
 
-func (h *house) ensure(s domain.MachineSpec) {
+func (h *house) ensure(s machine.MachineSpec) {
 	h.Helper()
 	require.NoError(h, h.Ensure(h.Context(), s))
 }
 
-func (h *house) alive(s domain.MachineSpec) bool {
+func (h *house) alive(s machine.MachineSpec) bool {
 	h.Helper()
 	alive, _, err := h.Alive(h.Context(), s.MachineRef)
 	require.NoError(h, err)
 	return alive
 }
 
-func (h *house) said(s domain.MachineSpec) string {
+func (h *house) said(s machine.MachineSpec) string {
 	h.Helper()
 	log, err := h.Log(h.Context(), s.MachineRef, 1<<20)
 	require.NoError(h, err)
 	return string(log)
 }
 
-func (h *house) file(s domain.MachineSpec, name string) string {
+func (h *house) file(s machine.MachineSpec, name string) string {
 	return filepath.Join(h.dir, string(s.Machine), name)
 }
 
@@ -304,7 +305,7 @@ func promises(t *testing.T, groups *cgroups) {
 		return &provisiontest.World{
 			Provider: h.Provider, Settings: settings, Server: "http://127.0.0.1:9",
 			Trino:     func(now error) { lacks = now },
-			Reopen:    func(*testing.T) domain.Provider { return h.reopen() },
+			Reopen:    func(*testing.T) machine.Provider { return h.reopen() },
 			Instances: func(_ *testing.T, id domain.MachineID) []string { return h.agents(id) },
 			Kill:      func(_ *testing.T, id domain.MachineID) { h.kill(id) },
 		}

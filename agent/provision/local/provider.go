@@ -18,6 +18,7 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Options configure a Provider.
@@ -34,10 +35,10 @@ type Options struct {
 	TrinoUnfenced bool
 	// Gone is called for a machine when its process ended without Release or another Ensure. It is
 	// a hint, and may be nil. A goroutine of the provider calls it; it must not wait for Close.
-	Gone func(domain.MachineRef)
+	Gone func(machine.MachineRef)
 }
 
-// Provider creates machines on this host. It implements domain.Provider.
+// Provider creates machines on this host. It implements machine.Provider.
 type Provider struct {
 	options   Options
 	log       *slog.Logger
@@ -56,7 +57,7 @@ type Provider struct {
 	exits    map[domain.MachineID]exit
 }
 
-var _ domain.Provider = (*Provider)(nil)
+var _ machine.Provider = (*Provider)(nil)
 
 const checkTime = 10 * time.Second
 
@@ -194,9 +195,9 @@ func (p *Provider) Close() {
 	p.watching.Wait()
 }
 
-// Check implements domain.Provider. It checks that the directory is writable and that the binary
+// Check implements machine.Provider. It checks that the directory is writable and that the binary
 // runs.
-func (p *Provider) Check(ctx context.Context, s domain.ProviderSettings) error {
+func (p *Provider) Check(ctx context.Context, s machine.ProviderSettings) error {
 	if err := checkSettings(s); err != nil {
 		return err
 	}
@@ -215,11 +216,11 @@ func (p *Provider) Check(ctx context.Context, s domain.ProviderSettings) error {
 	return nil
 }
 
-func checkSettings(s domain.ProviderSettings) error {
+func checkSettings(s machine.ProviderSettings) error {
 	switch {
-	case s.Kind != domain.ProviderLocal:
+	case s.Kind != machine.ProviderLocal:
 		return domain.Invalid("kind", "The provider is %q; only local exists so far.", s.Kind)
-	case s.Region != "" && s.Region != string(domain.ProviderLocal):
+	case s.Region != "" && s.Region != string(machine.ProviderLocal):
 		return domain.Invalid("region", "The region is %q; the local provider has only the region local.", s.Region)
 	case s.Role != "":
 		return domain.Invalid("role", "The local provider takes no role; leave it empty.")
@@ -238,18 +239,18 @@ func plain(err error) error {
 	return err
 }
 
-// Resolve implements domain.Provider. An image is a binary of this server, stored under its
+// Resolve implements machine.Provider. An image is a binary of this server, stored under its
 // checksum.
-func (p *Provider) Resolve(_ context.Context, s domain.ProviderSettings, image string) (string, error) {
+func (p *Provider) Resolve(_ context.Context, s machine.ProviderSettings, image string) (string, error) {
 	if err := checkSettings(s); err != nil {
 		return "", err
 	}
 	return p.images.resolve(image)
 }
 
-// Alive implements domain.Provider. The detail has the exit status, if known, and the last line of
+// Alive implements machine.Provider. The detail has the exit status, if known, and the last line of
 // the agent's log.
-func (p *Provider) Alive(_ context.Context, ref domain.MachineRef) (bool, string, error) {
+func (p *Provider) Alive(_ context.Context, ref machine.MachineRef) (bool, string, error) {
 	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return false, "", err
@@ -291,26 +292,26 @@ func (p *Provider) describeEnd(m machineDir, r record) string {
 	return said
 }
 
-// Machines implements domain.Provider. For a machine with a lost record, only the id is known.
-func (p *Provider) Machines(context.Context) ([]domain.MachineRef, error) {
+// Machines implements machine.Provider. For a machine with a lost record, only the id is known.
+func (p *Provider) Machines(context.Context) ([]machine.MachineRef, error) {
 	all, err := p.machineDirs()
 	if err != nil {
 		return nil, err
 	}
-	refs := make([]domain.MachineRef, 0, len(all))
+	refs := make([]machine.MachineRef, 0, len(all))
 	for _, m := range all {
 		r, err := m.read()
 		if err != nil {
-			r.Ref = domain.MachineRef{Machine: m.id}
+			r.Ref = machine.MachineRef{Machine: m.id}
 		}
 		refs = append(refs, r.Ref)
 	}
 	return refs, nil
 }
 
-// Log implements domain.Provider. The log begins at the start of a line. It is empty for an unknown
+// Log implements machine.Provider. The log begins at the start of a line. It is empty for an unknown
 // machine.
-func (p *Provider) Log(_ context.Context, ref domain.MachineRef, limit int) ([]byte, error) {
+func (p *Provider) Log(_ context.Context, ref machine.MachineRef, limit int) ([]byte, error) {
 	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return nil, err

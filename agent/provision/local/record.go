@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // The files of a machine's directory.
@@ -65,7 +66,7 @@ func (p *Provider) machineDirs() ([]machineDir, error) {
 // record is the stored state of a machine. It is written before the process starts, so that a crash
 // cannot leave an unknown process.
 type record struct {
-	Ref        domain.MachineRef
+	Ref        machine.MachineRef
 	Directory  string // id of the provider's directory that it was written in; empty when an earlier version wrote it
 	Flavor     string
 	Cores      int
@@ -81,7 +82,7 @@ type record struct {
 var errBroken = errors.New("the record of a machine cannot be read")
 
 // processRef names the incarnation that runs. It may be older than the incarnation of the record.
-func (r record) processRef() domain.MachineRef {
+func (r record) processRef() machine.MachineRef {
 	ref := r.Ref
 	ref.Incarnation = r.Process.Incarnation
 	return ref

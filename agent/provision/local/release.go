@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 const (
@@ -23,8 +23,8 @@ const (
 	sweepTime    = 10 * time.Second // for the remaining processes to end
 )
 
-// Release implements domain.Provider. The log of the agent stays.
-func (p *Provider) Release(ctx context.Context, ref domain.MachineRef) error {
+// Release implements machine.Provider. The log of the agent stays.
+func (p *Provider) Release(ctx context.Context, ref machine.MachineRef) error {
 	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return err
@@ -37,8 +37,8 @@ func (p *Provider) Release(ctx context.Context, ref domain.MachineRef) error {
 	return p.release(ctx, m)
 }
 
-// Remove implements domain.Provider. It also removes images that no machine uses any more.
-func (p *Provider) Remove(ctx context.Context, ref domain.MachineRef) error {
+// Remove implements machine.Provider. It also removes images that no machine uses any more.
+func (p *Provider) Remove(ctx context.Context, ref machine.MachineRef) error {
 	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (p *Provider) release(ctx context.Context, m machineDir) error {
 			return fmt.Errorf("removing what the machine had: %w", err)
 		}
 	}
-	if r.Ref == (domain.MachineRef{}) { // the record is missing or unreadable
+	if r.Ref == (machine.MachineRef{}) { // the record is missing or unreadable
 		return removeTree(m.path(recordFile))
 	}
 	if r.Released {

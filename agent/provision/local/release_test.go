@@ -20,7 +20,7 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/tunnel"
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 func TestAnAgentThatDoesNotListenIsKilled(t *testing.T) {
@@ -250,7 +250,7 @@ func TestTheNextIncarnationAdoptsTheTasks(t *testing.T) {
 	requireEnded(t, h, s, pids)
 }
 
-func requireEnded(t *testing.T, h *house, s domain.MachineSpec, pids []int) {
+func requireEnded(t *testing.T, h *house, s machine.MachineSpec, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
 		require.Empty(t, startOf(pid), "process %d", pid)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // slowPoll is the interval of polling a process if the kernel does not report its end.
@@ -23,7 +24,7 @@ type exit struct {
 
 // watch waits for the end of an agent's process.
 type watch struct {
-	ref      domain.MachineRef // the zero value for the agent beside the server
+	ref      machine.MachineRef // the zero value for the agent beside the server
 	process  process
 	pidfd    *os.File // nil if the kernel does not support it
 	expected bool     // the provider itself ends the process; guarded by Provider.mu
@@ -33,7 +34,7 @@ type watch struct {
 
 // watch starts watching a process, unless it is watched already. The caller holds the machine's
 // lock, or the provider is not in use yet.
-func (p *Provider) watch(ref domain.MachineRef, proc process) {
+func (p *Provider) watch(ref machine.MachineRef, proc process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.watches[ref.Machine]; p.closed || w != nil && w.process == proc {
@@ -50,7 +51,7 @@ func (p *Provider) watch(ref domain.MachineRef, proc process) {
 }
 
 // newWatch returns a watch of a process. The caller must call wait, which releases it.
-func newWatch(ref domain.MachineRef, proc process) *watch {
+func newWatch(ref machine.MachineRef, proc process) *watch {
 	w := &watch{ref: ref, process: proc}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	if fd, err := unix.PidfdOpen(proc.Pid, unix.PIDFD_NONBLOCK); err == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // many is the number of machines that are created at once.
@@ -18,7 +19,7 @@ const many = 8
 
 func testCheck(b *bench) {
 	require.NoError(b, b.Provider.Check(b.Context(), b.Settings))
-	for _, wrong := range []domain.ProviderSettings{
+	for _, wrong := range []machine.ProviderSettings{
 		{}, {Kind: "nowhere", Region: b.Settings.Region}, {Kind: b.Settings.Kind, Region: "nowhere-1", Role: b.Settings.Role, ExternalID: b.Settings.ExternalID},
 	} {
 		b.requireCode(b.Provider.Check(b.Context(), wrong), domain.CodeInvalid)
@@ -46,39 +47,39 @@ func testFlavors(b *bench) {
 	again, err := b.Provider.Flavors(b.Context(), b.Settings)
 	require.NoError(b, err)
 	require.Equal(b, flavors, again)
-	_, err = b.Provider.Flavors(b.Context(), domain.ProviderSettings{Kind: "nowhere"})
+	_, err = b.Provider.Flavors(b.Context(), machine.ProviderSettings{Kind: "nowhere"})
 	b.requireCode(err, domain.CodeInvalid)
 }
 
-func size(f domain.Flavor) []int64 { return []int64{int64(f.GPUs), int64(f.Cores), f.Memory} }
+func size(f machine.Flavor) []int64 { return []int64{int64(f.GPUs), int64(f.Cores), f.Memory} }
 
 func testWriteEngines(b *bench) {
 	flavors, err := b.Provider.Flavors(b.Context(), b.Settings)
 	require.NoError(b, err)
 	largest := flavors[len(flavors)-1]
-	check := func(f domain.Flavor, engine string) error {
+	check := func(f machine.Flavor, engine string) error {
 		return b.Provider.CheckWriteEngine(b.Context(), b.Settings, f, engine)
 	}
 	for _, f := range flavors {
-		require.NoError(b, check(f, domain.EngineDuckDB), f.Name)
+		require.NoError(b, check(f, machine.EngineDuckDB), f.Name)
 		for _, unknown := range []string{"", "spark", "Trino"} {
 			b.requireCode(check(f, unknown), domain.CodeInvalid)
 		}
-		b.requireCode(b.Provider.CheckWriteEngine(b.Context(), domain.ProviderSettings{Kind: "nowhere"}, f, domain.EngineDuckDB), domain.CodeInvalid)
+		b.requireCode(b.Provider.CheckWriteEngine(b.Context(), machine.ProviderSettings{Kind: "nowhere"}, f, machine.EngineDuckDB), domain.CodeInvalid)
 	}
 	lacks := errors.New("it is not there; run `millpond engine install trino`")
 	b.Trino(lacks)
-	refused := check(largest, domain.EngineTrino)
+	refused := check(largest, machine.EngineTrino)
 	b.requireCode(refused, domain.CodeInvalid)
 	require.Contains(b, domain.AsError(refused).Message, "millpond engine install trino")
 	b.Trino(nil)
-	require.NoError(b, check(largest, domain.EngineTrino), "it was installed meanwhile")
+	require.NoError(b, check(largest, machine.EngineTrino), "it was installed meanwhile")
 	small := largest
 	small.Cores, small.Memory = 1, 1<<30
-	b.requireCode(check(small, domain.EngineTrino), domain.CodeInvalid)
-	require.NoError(b, check(small, domain.EngineDuckDB))
+	b.requireCode(check(small, machine.EngineTrino), domain.CodeInvalid)
+	require.NoError(b, check(small, machine.EngineDuckDB))
 	b.reopen()
-	require.NoError(b, check(largest, domain.EngineTrino))
+	require.NoError(b, check(largest, machine.EngineTrino))
 }
 
 func testResolve(b *bench) {
@@ -94,20 +95,20 @@ func testResolve(b *bench) {
 	require.Equal(b, b.image, resolve(""))
 	_, err := b.Provider.Resolve(b.Context(), b.Settings, "no-such-image")
 	b.requireCode(err, domain.CodeInvalid)
-	_, err = b.Provider.Resolve(b.Context(), domain.ProviderSettings{Kind: "nowhere"}, "")
+	_, err = b.Provider.Resolve(b.Context(), machine.ProviderSettings{Kind: "nowhere"}, "")
 	b.requireCode(err, domain.CodeInvalid)
 }
 
 func testRefusals(b *bench) {
-	for what, change := range map[string]func(*domain.MachineSpec){
-		"flavor": func(s *domain.MachineSpec) {
-			s.Flavor = domain.Flavor{Name: "no.such.flavor", Cores: 1, Memory: 1 << 30}
+	for what, change := range map[string]func(*machine.MachineSpec){
+		"flavor": func(s *machine.MachineSpec) {
+			s.Flavor = machine.Flavor{Name: "no.such.flavor", Cores: 1, Memory: 1 << 30}
 		},
-		"no flavor":   func(s *domain.MachineSpec) { s.Flavor = domain.Flavor{} },
-		"image":       func(s *domain.MachineSpec) { s.ImageRef = "no-such-image" },
-		"no image":    func(s *domain.MachineSpec) { s.ImageRef = "" },
-		"kind":        func(s *domain.MachineSpec) { s.Provider.Kind = "nowhere" },
-		"incarnation": func(s *domain.MachineSpec) { s.Incarnation = 0 },
+		"no flavor":   func(s *machine.MachineSpec) { s.Flavor = machine.Flavor{} },
+		"image":       func(s *machine.MachineSpec) { s.ImageRef = "no-such-image" },
+		"no image":    func(s *machine.MachineSpec) { s.ImageRef = "" },
+		"kind":        func(s *machine.MachineSpec) { s.Provider.Kind = "nowhere" },
+		"incarnation": func(s *machine.MachineSpec) { s.Incarnation = 0 },
 	} {
 		s := b.spec("refused", 1)
 		change(&s)
@@ -130,7 +131,7 @@ func testEnsureTwice(b *bench) {
 	require.Equal(b, made, b.ensure(s))
 	alive, _ = b.alive(s.MachineRef)
 	require.True(b, alive)
-	require.Equal(b, []domain.MachineRef{s.MachineRef}, b.machines())
+	require.Equal(b, []machine.MachineRef{s.MachineRef}, b.machines())
 }
 
 func testIncarnation(b *bench) {
@@ -142,24 +143,24 @@ func testIncarnation(b *bench) {
 	require.NotEmpty(b, detail)
 	alive, _ = b.alive(b.ref("a", 2))
 	require.True(b, alive)
-	require.Equal(b, []domain.MachineRef{b.ref("a", 2)}, b.machines())
+	require.Equal(b, []machine.MachineRef{b.ref("a", 2)}, b.machines())
 }
 
 func testMany(b *bench) {
 	specs := b.specs()
-	atOnce(specs, func(s domain.MachineSpec) { b.noError(b.Provider.Ensure(b.Context(), s)) })
+	atOnce(specs, func(s machine.MachineSpec) { b.noError(b.Provider.Ensure(b.Context(), s)) })
 	for _, s := range specs {
 		b.one(s.Machine)
 	}
 	require.Len(b, b.machines(), many)
-	atOnce(specs, func(s domain.MachineSpec) { b.noError(b.Provider.Release(b.Context(), s.MachineRef)) })
+	atOnce(specs, func(s machine.MachineSpec) { b.noError(b.Provider.Release(b.Context(), s.MachineRef)) })
 	for _, s := range specs {
 		require.Empty(b, b.Instances(b.T, s.Machine))
 	}
 }
 
-func (b *bench) specs() []domain.MachineSpec {
-	specs := make([]domain.MachineSpec, many)
+func (b *bench) specs() []machine.MachineSpec {
+	specs := make([]machine.MachineSpec, many)
 	for i := range specs {
 		specs[i] = b.spec(fmt.Sprintf("many-%d", i), 1)
 	}
@@ -173,7 +174,7 @@ func (b *bench) noError(err error) {
 	}
 }
 
-func atOnce(specs []domain.MachineSpec, do func(domain.MachineSpec)) {
+func atOnce(specs []machine.MachineSpec, do func(machine.MachineSpec)) {
 	var group sync.WaitGroup
 	for _, s := range specs {
 		group.Go(func() { do(s) })
@@ -192,7 +193,7 @@ func testDeath(b *bench) {
 		return !alive
 	})
 	require.NotEmpty(b, detail)
-	require.Equal(b, []domain.MachineRef{s.MachineRef}, b.machines(), "what is left of it is still to be released")
+	require.Equal(b, []machine.MachineRef{s.MachineRef}, b.machines(), "what is left of it is still to be released")
 	again := b.ensure(s)
 	require.NotEqual(b, first, again, "this incarnation was not there")
 	b.Kill(b.T, s.Machine)
@@ -231,7 +232,7 @@ func testRemove(b *bench) {
 	b.ensure(b.spec("b", 1))
 	require.NoError(b, b.Provider.Remove(b.Context(), b.ref("a", 1)))
 	require.Empty(b, b.Instances(b.T, b.ref("a", 1).Machine))
-	require.Equal(b, []domain.MachineRef{b.ref("b", 1)}, b.machines())
+	require.Equal(b, []machine.MachineRef{b.ref("b", 1)}, b.machines())
 	require.Empty(b, b.log(b.ref("a", 1), 1<<20))
 	require.NoError(b, b.Provider.Remove(b.Context(), b.ref("a", 1)), "again")
 	require.NoError(b, b.Provider.Release(b.Context(), b.ref("b", 1)))
@@ -249,7 +250,7 @@ func testReopen(b *bench) {
 	b.Kill(b.T, dead.Machine)
 	require.NoError(b, b.Provider.Release(b.Context(), released))
 	b.reopen()
-	require.Subset(b, b.machines(), []domain.MachineRef{running, dead})
+	require.Subset(b, b.machines(), []machine.MachineRef{running, dead})
 	alive, _ := b.alive(running)
 	require.True(b, alive)
 	b.eventually("the other server sees that it is gone", func() bool { alive, _ := b.alive(dead); return !alive })
@@ -291,7 +292,7 @@ func testInterrupted(b *bench) {
 
 // testCapacity fills the host with its largest flavor.
 func testCapacity(b *bench) {
-	largest := func() domain.Flavor {
+	largest := func() machine.Flavor {
 		flavors, err := b.Provider.Flavors(b.Context(), b.Settings)
 		require.NoError(b, err)
 		return flavors[len(flavors)-1]
@@ -331,7 +332,7 @@ func testCapacityAtOnce(b *bench) {
 	require.NoError(b, b.Provider.Release(b.Context(), b.ref("filler-0", 1)))
 	specs := b.specs()
 	refused := make(chan error, len(specs))
-	atOnce(specs, func(s domain.MachineSpec) { refused <- b.Provider.Ensure(b.Context(), s) })
+	atOnce(specs, func(s machine.MachineSpec) { refused <- b.Provider.Ensure(b.Context(), s) })
 	made, there := 0, 0
 	for _, s := range specs {
 		if err := <-refused; err == nil {

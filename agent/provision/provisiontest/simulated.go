@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
-// Operation is a method of domain.Provider.
+// Operation is a method of machine.Provider.
 type Operation string
 
 // The operations.
@@ -32,17 +33,17 @@ const (
 type Hooks struct {
 	// Before is called first. If it returns an error, the operation does nothing and returns that
 	// error. It may wait, but not longer than ctx.
-	Before func(ctx context.Context, op Operation, m domain.MachineRef) error
+	Before func(ctx context.Context, op Operation, m machine.MachineRef) error
 	// After is called when the operation is done. The operation returns its error, as if the answer
 	// were lost.
-	After func(ctx context.Context, op Operation, m domain.MachineRef) error
+	After func(ctx context.Context, op Operation, m machine.MachineRef) error
 	// Made is called for each created machine before Ensure returns: its agent would start now.
-	Made func(m domain.MachineSpec)
+	Made func(m machine.MachineSpec)
 	// Ended is called for each machine that Release, Remove, another incarnation or Kill ended.
-	Ended func(m domain.MachineRef)
+	Ended func(m machine.MachineRef)
 }
 
-// Simulated is a domain.Provider of unlimited capacity. Its machines exist only in memory. Its
+// Simulated is a machine.Provider of unlimited capacity. Its machines exist only in memory. Its
 // settings are those of the local provider. Once Trino is installed, machines with two or more
 // cores have it.
 type Simulated struct {
@@ -50,7 +51,7 @@ type Simulated struct {
 	*cloud
 }
 
-var _ domain.Provider = (*Simulated)(nil)
+var _ machine.Provider = (*Simulated)(nil)
 
 // cloud is the state of the machines. It outlives the providers on it.
 type cloud struct {
@@ -62,7 +63,7 @@ type cloud struct {
 }
 
 type simulatedMachine struct {
-	spec     domain.MachineSpec
+	spec     machine.MachineSpec
 	instance string // empty when it is not alive
 	end      string
 	log      string
@@ -86,8 +87,8 @@ func (s *Simulated) InstallTrino(installed bool) {
 }
 
 // Latency returns a Before hook that waits for d in each operation.
-func Latency(d time.Duration) func(context.Context, Operation, domain.MachineRef) error {
-	return func(ctx context.Context, _ Operation, _ domain.MachineRef) error {
+func Latency(d time.Duration) func(context.Context, Operation, machine.MachineRef) error {
+	return func(ctx context.Context, _ Operation, _ machine.MachineRef) error {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
@@ -117,13 +118,13 @@ func (s *Simulated) Instances(id domain.MachineID) []string {
 }
 
 // Spec returns the last spec that Ensure got for a machine, or the zero value.
-func (s *Simulated) Spec(id domain.MachineID) domain.MachineSpec {
+func (s *Simulated) Spec(id domain.MachineID) machine.MachineSpec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.machines[id]; m != nil {
 		return m.spec
 	}
-	return domain.MachineSpec{}
+	return machine.MachineSpec{}
 }
 
 // Living returns the number of living machines.
@@ -149,15 +150,15 @@ func (s *Simulated) Kill(id domain.MachineID, detail string) {
 }
 
 // kill returns the machine if it was alive. The caller holds the lock.
-func (m *simulatedMachine) kill(detail string) []domain.MachineRef {
+func (m *simulatedMachine) kill(detail string) []machine.MachineRef {
 	if m == nil || m.instance == "" {
 		return nil
 	}
 	m.instance, m.end = "", detail
-	return []domain.MachineRef{m.spec.MachineRef}
+	return []machine.MachineRef{m.spec.MachineRef}
 }
 
-func (s *Simulated) notifyEnded(ended []domain.MachineRef) {
+func (s *Simulated) notifyEnded(ended []machine.MachineRef) {
 	for _, ref := range ended {
 		if s.hooks.Ended != nil {
 			s.hooks.Ended(ref)
@@ -166,7 +167,7 @@ func (s *Simulated) notifyEnded(ended []domain.MachineRef) {
 }
 
 // call wraps every operation.
-func (s *Simulated) call(ctx context.Context, op Operation, m domain.MachineRef, do func() error) error {
+func (s *Simulated) call(ctx context.Context, op Operation, m machine.MachineRef, do func() error) error {
 	s.mu.Lock()
 	s.calls[op]++
 	s.mu.Unlock()
@@ -184,47 +185,47 @@ func (s *Simulated) call(ctx context.Context, op Operation, m domain.MachineRef,
 	return s.hooks.After(ctx, op, m)
 }
 
-func checkSimulated(p domain.ProviderSettings) error {
+func checkSimulated(p machine.ProviderSettings) error {
 	switch {
-	case p.Kind != domain.ProviderLocal:
+	case p.Kind != machine.ProviderLocal:
 		return domain.Invalid("kind", "The provider is %q; only local is simulated.", p.Kind)
-	case p.Region != "" && p.Region != string(domain.ProviderLocal):
+	case p.Region != "" && p.Region != string(machine.ProviderLocal):
 		return domain.Invalid("region", "The region is %q; there is only local.", p.Region)
 	}
 	return nil
 }
 
-// Check implements domain.Provider.
-func (s *Simulated) Check(ctx context.Context, p domain.ProviderSettings) error {
-	return s.call(ctx, OpCheck, domain.MachineRef{}, func() error { return checkSimulated(p) })
+// Check implements machine.Provider.
+func (s *Simulated) Check(ctx context.Context, p machine.ProviderSettings) error {
+	return s.call(ctx, OpCheck, machine.MachineRef{}, func() error { return checkSimulated(p) })
 }
 
-// Flavors implements domain.Provider: cpu.1 to cpu.64.
-func (s *Simulated) Flavors(ctx context.Context, p domain.ProviderSettings) (all []domain.Flavor, err error) {
-	err = s.call(ctx, OpFlavors, domain.MachineRef{}, func() error {
+// Flavors implements machine.Provider: cpu.1 to cpu.64.
+func (s *Simulated) Flavors(ctx context.Context, p machine.ProviderSettings) (all []machine.Flavor, err error) {
+	err = s.call(ctx, OpFlavors, machine.MachineRef{}, func() error {
 		all = simulatedFlavors()
 		return checkSimulated(p)
 	})
 	return all, err
 }
 
-func simulatedFlavors() []domain.Flavor {
-	var all []domain.Flavor
+func simulatedFlavors() []machine.Flavor {
+	var all []machine.Flavor
 	for n := 1; n <= 64; n *= 2 {
-		all = append(all, domain.Flavor{Name: fmt.Sprintf("cpu.%d", n), Cores: n, Memory: int64(n) << 32, Available: true})
+		all = append(all, machine.Flavor{Name: fmt.Sprintf("cpu.%d", n), Cores: n, Memory: int64(n) << 32, Available: true})
 	}
 	return all
 }
 
-// CheckWriteEngine implements domain.Provider.
-func (s *Simulated) CheckWriteEngine(ctx context.Context, p domain.ProviderSettings, f domain.Flavor, engine string) error {
-	return s.call(ctx, OpEngine, domain.MachineRef{}, func() error {
+// CheckWriteEngine implements machine.Provider.
+func (s *Simulated) CheckWriteEngine(ctx context.Context, p machine.ProviderSettings, f machine.Flavor, engine string) error {
+	return s.call(ctx, OpEngine, machine.MachineRef{}, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
-		case engine == domain.EngineDuckDB:
+		case engine == machine.EngineDuckDB:
 			return checkSimulated(p)
-		case engine != domain.EngineTrino:
+		case engine != machine.EngineTrino:
 			return domain.Invalid("write_engine", "There is no write engine %q; choose duckdb or trino.", engine)
 		case !s.trino:
 			return domain.Invalid("write_engine", "Trino is not installed; run `millpond engine install trino`, or choose the write engine duckdb.")
@@ -235,9 +236,9 @@ func (s *Simulated) CheckWriteEngine(ctx context.Context, p domain.ProviderSetti
 	})
 }
 
-// Resolve implements domain.Provider. There is one image.
-func (s *Simulated) Resolve(ctx context.Context, p domain.ProviderSettings, image string) (string, error) {
-	return simulatedImage, s.call(ctx, OpResolve, domain.MachineRef{}, func() error {
+// Resolve implements machine.Provider. There is one image.
+func (s *Simulated) Resolve(ctx context.Context, p machine.ProviderSettings, image string) (string, error) {
+	return simulatedImage, s.call(ctx, OpResolve, machine.MachineRef{}, func() error {
 		switch image {
 		case "", "default", "simulated", "simulated:1", simulatedImage:
 			return checkSimulated(p)
@@ -246,8 +247,8 @@ func (s *Simulated) Resolve(ctx context.Context, p domain.ProviderSettings, imag
 	})
 }
 
-// Ensure implements domain.Provider.
-func (s *Simulated) Ensure(ctx context.Context, m domain.MachineSpec) error {
+// Ensure implements machine.Provider.
+func (s *Simulated) Ensure(ctx context.Context, m machine.MachineSpec) error {
 	return s.call(ctx, OpEnsure, m.MachineRef, func() error {
 		if err := checkSimulatedSpec(m); err != nil {
 			return err
@@ -261,7 +262,7 @@ func (s *Simulated) Ensure(ctx context.Context, m domain.MachineSpec) error {
 	})
 }
 
-func checkSimulatedSpec(m domain.MachineSpec) error {
+func checkSimulatedSpec(m machine.MachineSpec) error {
 	if err := checkSimulated(m.Provider); err != nil {
 		return err
 	}
@@ -281,7 +282,7 @@ func checkSimulatedSpec(m domain.MachineSpec) error {
 	return nil
 }
 
-func (c *cloud) make(spec domain.MachineSpec) (made bool, ended []domain.MachineRef) {
+func (c *cloud) make(spec machine.MachineSpec) (made bool, ended []machine.MachineRef) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.machines[spec.Machine]
@@ -300,8 +301,8 @@ func (c *cloud) make(spec domain.MachineSpec) (made bool, ended []domain.Machine
 	return true, ended
 }
 
-// Alive implements domain.Provider.
-func (s *Simulated) Alive(ctx context.Context, ref domain.MachineRef) (alive bool, detail string, err error) {
+// Alive implements machine.Provider.
+func (s *Simulated) Alive(ctx context.Context, ref machine.MachineRef) (alive bool, detail string, err error) {
 	err = s.call(ctx, OpAlive, ref, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -321,16 +322,16 @@ func (s *Simulated) Alive(ctx context.Context, ref domain.MachineRef) (alive boo
 	return alive, detail, err
 }
 
-// Release implements domain.Provider.
-func (s *Simulated) Release(ctx context.Context, ref domain.MachineRef) error {
+// Release implements machine.Provider.
+func (s *Simulated) Release(ctx context.Context, ref machine.MachineRef) error {
 	return s.call(ctx, OpRelease, ref, func() error {
 		s.Kill(ref.Machine, "It was released.")
 		return nil
 	})
 }
 
-// Remove implements domain.Provider.
-func (s *Simulated) Remove(ctx context.Context, ref domain.MachineRef) error {
+// Remove implements machine.Provider.
+func (s *Simulated) Remove(ctx context.Context, ref machine.MachineRef) error {
 	return s.call(ctx, OpRemove, ref, func() error {
 		s.Kill(ref.Machine, "It was removed.")
 		s.mu.Lock()
@@ -340,9 +341,9 @@ func (s *Simulated) Remove(ctx context.Context, ref domain.MachineRef) error {
 	})
 }
 
-// Machines implements domain.Provider.
-func (s *Simulated) Machines(ctx context.Context) (refs []domain.MachineRef, err error) {
-	err = s.call(ctx, OpMachines, domain.MachineRef{}, func() error {
+// Machines implements machine.Provider.
+func (s *Simulated) Machines(ctx context.Context) (refs []machine.MachineRef, err error) {
+	err = s.call(ctx, OpMachines, machine.MachineRef{}, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, m := range s.machines {
@@ -353,8 +354,8 @@ func (s *Simulated) Machines(ctx context.Context) (refs []domain.MachineRef, err
 	return refs, err
 }
 
-// Log implements domain.Provider.
-func (s *Simulated) Log(ctx context.Context, ref domain.MachineRef, limit int) (log []byte, err error) {
+// Log implements machine.Provider.
+func (s *Simulated) Log(ctx context.Context, ref machine.MachineRef, limit int) (log []byte, err error) {
 	err = s.call(ctx, OpLog, ref, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()

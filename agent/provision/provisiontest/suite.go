@@ -1,5 +1,5 @@
 // Package provisiontest tests that every provider of machines keeps the promises of
-// domain.Provider. It also has a simulated provider.
+// machine.Provider. It also has a simulated provider.
 package provisiontest
 
 import (
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/machine"
 )
 
 // Suite is a provider under test.
@@ -26,12 +27,12 @@ type Suite struct {
 
 // World is a provider with the means of a test to inspect and kill its machines.
 type World struct {
-	Provider domain.Provider
-	Settings domain.ProviderSettings
+	Provider machine.Provider
+	Settings machine.ProviderSettings
 	Server   string // the control plane's address for the machines
 	// Reopen drops the provider as a crash of the server would, and opens another one on the same
 	// machines.
-	Reopen func(t *testing.T) domain.Provider
+	Reopen func(t *testing.T) machine.Provider
 	// Instances returns the names of a machine's living instances: processes or virtual machines. A
 	// name is never reused. Only agents count, not the processes that they run.
 	Instances func(t *testing.T, id domain.MachineID) []string
@@ -49,11 +50,11 @@ type bench struct {
 	*testing.T
 	*World
 	timeout time.Duration
-	flavor  domain.Flavor
+	flavor  machine.Flavor
 	image   string
 }
 
-// Run tests that the provider keeps the promises of domain.Provider.
+// Run tests that the provider keeps the promises of machine.Provider.
 func Run(t *testing.T, s Suite) {
 	tests := []struct {
 		name string
@@ -97,19 +98,19 @@ func (s Suite) bench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) ref(name string, incarnation int) domain.MachineRef {
-	return domain.MachineRef{Workspace: workspace, Machine: domain.MachineID("cmp_" + name), Incarnation: incarnation}
+func (b *bench) ref(name string, incarnation int) machine.MachineRef {
+	return machine.MachineRef{Workspace: workspace, Machine: domain.MachineID("cmp_" + name), Incarnation: incarnation}
 }
 
-func (b *bench) spec(name string, incarnation int) domain.MachineSpec {
-	return domain.MachineSpec{
+func (b *bench) spec(name string, incarnation int) machine.MachineSpec {
+	return machine.MachineSpec{
 		MachineRef: b.ref(name, incarnation), Provider: b.Settings, Flavor: b.flavor, ImageRef: b.image, Server: b.Server,
 		Bootstrap: fmt.Sprintf("bootstrap-%s-%d", name, incarnation),
 	}
 }
 
 // ensure creates a machine and returns the name of its only instance.
-func (b *bench) ensure(s domain.MachineSpec) string {
+func (b *bench) ensure(s machine.MachineSpec) string {
 	b.Helper()
 	require.NoError(b, b.Provider.Ensure(b.Context(), s))
 	return b.one(s.Machine)
@@ -122,21 +123,21 @@ func (b *bench) one(id domain.MachineID) string {
 	return instances[0]
 }
 
-func (b *bench) alive(ref domain.MachineRef) (alive bool, detail string) {
+func (b *bench) alive(ref machine.MachineRef) (alive bool, detail string) {
 	b.Helper()
 	alive, detail, err := b.Provider.Alive(b.Context(), ref)
 	require.NoError(b, err)
 	return alive, detail
 }
 
-func (b *bench) machines() []domain.MachineRef {
+func (b *bench) machines() []machine.MachineRef {
 	b.Helper()
 	refs, err := b.Provider.Machines(b.Context())
 	require.NoError(b, err)
 	return refs
 }
 
-func (b *bench) log(ref domain.MachineRef, limit int) string {
+func (b *bench) log(ref machine.MachineRef, limit int) string {
 	b.Helper()
 	log, err := b.Provider.Log(b.Context(), ref, limit)
 	require.NoError(b, err)

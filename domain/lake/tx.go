@@ -1,0 +1,14 @@
+package lake
+
+import "github.com/millpond/millpond/domain"
+
+// Tx is what this module uses of a transaction.
+type Tx interface {
+	domain.Tx
+	databaseTx
+	schemaTx
+	tableTx
+	erasureTx
+	answerTx
+	lineageTx
+}

@@ -1,0 +1,453 @@
+package maintenance
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/statement"
+)
+
+// MaintenanceKind is a kind of work that keeps a table efficient.
+type MaintenanceKind string
+
+// The kinds, in the order of their execution.
+const (
+	// merge small files and remove deleted rows
+	MaintenanceCompact MaintenanceKind = "compact"
+	// remove old snapshots, and the files that no other snapshot needs
+	MaintenanceExpire MaintenanceKind = "expire"
+	// remove files that no snapshot names
+	MaintenanceOrphans MaintenanceKind = "orphans"
+)
+
+// MaintenanceKinds lists the kinds in the order of their execution.
+var MaintenanceKinds = []MaintenanceKind{MaintenanceCompact, MaintenanceExpire, MaintenanceOrphans}
+
+// MaintenanceLevel is where a setting comes from.
+type MaintenanceLevel string
+
+// The levels, from the lowest precedence to the highest.
+const (
+	MaintenanceBuiltIn     MaintenanceLevel = "default"
+	MaintenanceOfWorkspace MaintenanceLevel = "workspace"
+	MaintenanceOfDatabase  MaintenanceLevel = "database"
+	MaintenanceOfTable     MaintenanceLevel = "table"
+	// the table's files came from elsewhere and are never removed
+	MaintenanceRegistered MaintenanceLevel = "registered"
+)
+
+// MaintenanceLevels lists the levels.
+var MaintenanceLevels = []MaintenanceLevel{MaintenanceBuiltIn, MaintenanceOfWorkspace, MaintenanceOfDatabase, MaintenanceOfTable, MaintenanceRegistered}
+
+// MaintenanceSchedule is when tables are checked.
+type MaintenanceSchedule struct {
+	Cron     string `json:"cron"`
+	TimeZone string `json:"time_zone"` // IANA name; empty stands for UTC
+}
+
+// MaintenancePolicy is the policy of one level. Nil fields are inherited, each separately.
+type MaintenancePolicy struct {
+	Enabled        *bool                `json:"enabled,omitempty"`
+	Schedule       *MaintenanceSchedule `json:"schedule,omitempty"`
+	Compact        CompactPolicy        `json:"compact"`
+	Expire         ExpirePolicy         `json:"expire"`
+	Orphans        OrphansPolicy        `json:"orphans"`
+	Warehouse      *domain.MachineID    `json:"warehouse,omitempty"` // empty stands for any
+	StartWarehouse *bool                `json:"start_warehouse,omitempty"`
+}
+
+// CompactPolicy is one level's policy for compaction.
+type CompactPolicy struct {
+	Enabled       *bool  `json:"enabled,omitempty"`
+	Threshold     *int64 `json:"threshold,omitempty"`      // bytes: smaller files are small
+	MinFiles      *int   `json:"min_files,omitempty"`      // small files from which compaction starts
+	DeletePercent *int   `json:"delete_percent,omitempty"` // share of deletes, in files or rows, from which compaction starts
+}
+
+// ExpirePolicy is one level's policy for old snapshots.
+type ExpirePolicy struct {
+	Enabled  *bool `json:"enabled,omitempty"`
+	KeepDays *int  `json:"keep_days,omitempty"`
+
+	MaxSnapshots   *int `json:"max_snapshots,omitempty"`    // snapshots above this number expire even if they are younger
+	EraseAfterDays *int `json:"erase_after_days,omitempty"` // delay before the files that only they needed are erased
+}
+
+// OrphansPolicy is one level's policy for files that no snapshot names.
+type OrphansPolicy struct {
+	Enabled   *bool `json:"enabled,omitempty"`
+	OlderDays *int  `json:"older_days,omitempty"`
+}
+
+// MaintenanceSettings are the effective settings of a table, a database or the workspace, after
+// inheritance.
+type MaintenanceSettings struct {
+	Enabled        bool
+	Schedule       MaintenanceSchedule
+	Compact        bool
+	Threshold      int64
+	MinFiles       int
+	DeletePercent  int
+	Expire         bool
+	KeepDays       int
+	MaxSnapshots   int
+	EraseAfterDays int
+	Orphans        bool
+	OlderDays      int
+	Warehouse      domain.MachineID
+	StartWarehouse bool
+	Origins        map[string]MaintenanceLevel // by MaintenanceFields
+}
+
+// The fields of a policy, which are the keys of Origins.
+const (
+	fieldEnabled        = "enabled"
+	fieldSchedule       = "schedule"
+	fieldCompact        = "compact.enabled"
+	fieldThreshold      = "compact.file_size_threshold"
+	fieldMinFiles       = "compact.min_files"
+	fieldDeletePercent  = "compact.delete_percent"
+	fieldExpire         = "expire.enabled"
+	fieldKeepDays       = "expire.keep_days"
+	fieldMaxSnapshots   = "expire.max_snapshots"
+	fieldEraseAfterDays = "expire.erase_after_days"
+	fieldOrphans        = "orphans.enabled"
+	fieldOlderDays      = "orphans.older_than_days"
+	fieldWarehouse      = "warehouse_id"
+	fieldStartWarehouse = "start_warehouse"
+)
+
+// MaintenanceFields lists the fields of a policy.
+var MaintenanceFields = []string{
+	fieldEnabled, fieldSchedule, fieldCompact, fieldThreshold, fieldMinFiles, fieldDeletePercent, fieldExpire, fieldKeepDays, fieldMaxSnapshots, fieldEraseAfterDays,
+	fieldOrphans, fieldOlderDays,
+	fieldWarehouse, fieldStartWarehouse,
+}
+
+// mib is the unit of thresholds.
+const mib = 1 << 20
+
+// builtIn returns the default settings.
+func builtIn() MaintenanceSettings {
+	s := MaintenanceSettings{
+		Enabled: true, Schedule: MaintenanceSchedule{Cron: "0 3 * * *", TimeZone: "UTC"}, Compact: true, Threshold: 128 * mib, MinFiles: 5, DeletePercent: 10,
+		Expire: true, KeepDays: 7, MaxSnapshots: 1000, EraseAfterDays: 1, Orphans: true, OlderDays: 7, StartWarehouse: true, Origins: map[string]MaintenanceLevel{},
+	}
+	for _, field := range MaintenanceFields {
+		s.Origins[field] = MaintenanceBuiltIn
+	}
+	return s
+}
+
+// override applies the level's policy.
+func (s *MaintenanceSettings) override(level MaintenanceLevel, p MaintenancePolicy) {
+	inherit(s, level, fieldEnabled, &s.Enabled, p.Enabled)
+	inherit(s, level, fieldSchedule, &s.Schedule, p.Schedule)
+	inherit(s, level, fieldCompact, &s.Compact, p.Compact.Enabled)
+	inherit(s, level, fieldThreshold, &s.Threshold, p.Compact.Threshold)
+	inherit(s, level, fieldMinFiles, &s.MinFiles, p.Compact.MinFiles)
+	inherit(s, level, fieldDeletePercent, &s.DeletePercent, p.Compact.DeletePercent)
+	inherit(s, level, fieldExpire, &s.Expire, p.Expire.Enabled)
+	inherit(s, level, fieldKeepDays, &s.KeepDays, p.Expire.KeepDays)
+	inherit(s, level, fieldMaxSnapshots, &s.MaxSnapshots, p.Expire.MaxSnapshots)
+	inherit(s, level, fieldEraseAfterDays, &s.EraseAfterDays, p.Expire.EraseAfterDays)
+	inherit(s, level, fieldOrphans, &s.Orphans, p.Orphans.Enabled)
+	inherit(s, level, fieldOlderDays, &s.OlderDays, p.Orphans.OlderDays)
+	inherit(s, level, fieldWarehouse, &s.Warehouse, p.Warehouse)
+	inherit(s, level, fieldStartWarehouse, &s.StartWarehouse, p.StartWarehouse)
+}
+
+func inherit[T any](s *MaintenanceSettings, level MaintenanceLevel, field string, to, from *T) {
+	if from != nil {
+		*to, s.Origins[field] = *from, level
+	}
+}
+
+// settingsOf returns the effective settings of the three levels. For a database or the workspace,
+// the policies of the levels below are empty.
+func settingsOf(workspace, database, table MaintenancePolicy) MaintenanceSettings {
+	s := builtIn()
+	s.override(MaintenanceOfWorkspace, workspace)
+	s.override(MaintenanceOfDatabase, database)
+	s.override(MaintenanceOfTable, table)
+	return s
+}
+
+// sparing turns off the removal of files for a registered table: orphans always, expiry unless the
+// table's own policy turns it on.
+func (s *MaintenanceSettings) sparing(t lake.LakeTable) {
+	if !t.Registered {
+		return
+	}
+	for field, on := range map[string]*bool{fieldExpire: &s.Expire, fieldOrphans: &s.Orphans} {
+		if field == fieldOrphans || s.Origins[field] != MaintenanceOfTable {
+			*on, s.Origins[field] = false, MaintenanceRegistered
+		}
+	}
+}
+
+// does reports whether the kind is turned on.
+func (s MaintenanceSettings) does(k MaintenanceKind) bool {
+	return map[MaintenanceKind]bool{MaintenanceCompact: s.Compact, MaintenanceExpire: s.Expire, MaintenanceOrphans: s.Orphans}[k]
+}
+
+// kinds returns the kinds that are turned on.
+func (s MaintenanceSettings) kinds() (all []MaintenanceKind) {
+	for _, k := range MaintenanceKinds {
+		if s.does(k) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// Bounds of a policy.
+const (
+	minThreshold = mib
+	maxThreshold = 10 << 30
+	maxMinFiles  = 1_000_000
+	maxKeepDays  = 3650
+	minSnapshots = 10
+	maxSnapshots = 100_000
+	maxEraseDays = int(lake.MaxEraseAfter / (24 * time.Hour))
+)
+
+// validate refuses values out of bounds and invalid schedules.
+func (p MaintenancePolicy) validate(now time.Time) error {
+	if t := p.Compact.Threshold; t != nil && (*t < minThreshold || *t > maxThreshold || *t%mib != 0) {
+		return domain.Invalid(fieldThreshold, "%s is %d; it must be whole MiB (1048576 bytes), from 1 MiB to 10 GiB.", fieldThreshold, *t)
+	}
+	for _, b := range []struct {
+		field      string
+		value      *int
+		least, max int
+	}{
+		{fieldMinFiles, p.Compact.MinFiles, 2, maxMinFiles},
+		{fieldDeletePercent, p.Compact.DeletePercent, 0, 100},
+		{fieldKeepDays, p.Expire.KeepDays, 1, maxKeepDays},
+		{fieldMaxSnapshots, p.Expire.MaxSnapshots, minSnapshots, maxSnapshots},
+		{fieldEraseAfterDays, p.Expire.EraseAfterDays, 1, maxEraseDays},
+		{fieldOlderDays, p.Orphans.OlderDays, 1, maxKeepDays},
+	} {
+		if b.value != nil && (*b.value < b.least || *b.value > b.max) {
+			return domain.Invalid(b.field, "%s is %d; it must be from %d to %d.", b.field, *b.value, b.least, b.max)
+		}
+	}
+	if p.Schedule == nil {
+		return nil
+	}
+	_, err := job.NewSchedule{Cron: p.Schedule.Cron, TimeZone: p.Schedule.TimeZone}.Schedule(now)
+	return err
+}
+
+// next returns the first time after now at which the schedule is due.
+func (s MaintenanceSchedule) next(now time.Time) *time.Time {
+	made, err := job.NewSchedule{Cron: s.Cron, TimeZone: s.TimeZone}.Schedule(now)
+	if err != nil {
+		return nil
+	}
+	return made.NextAt
+}
+
+// MaintenanceHolder is the policy of one level, and its next due time.
+type MaintenanceHolder struct {
+	Database   domain.DatabaseID // of a database's policy
+	Table      domain.TableID    // of a table's policy; both are empty for the workspace
+	Policy     MaintenancePolicy
+	NextAt     *time.Time     // nil without an own schedule; the workspace always has one
+	SweepAfter domain.TableID // where the sweep of due tables was interrupted
+}
+
+// Subject returns the id of the policy's database or table; empty for the workspace.
+func (h MaintenanceHolder) Subject() string { return string(h.Database) + string(h.Table) }
+
+// arm sets the holder's next due time.
+func (h *MaintenanceHolder) arm(now time.Time) {
+	h.NextAt, h.SweepAfter = nil, ""
+	switch {
+	case h.Policy.Schedule != nil:
+		h.NextAt = h.Policy.Schedule.next(now)
+	case h.Subject() == "":
+		h.NextAt = builtIn().Schedule.next(now)
+	}
+}
+
+// Maintained records a table's past maintenance.
+type Maintained struct {
+	CompactedAt      *time.Time
+	CompactedFiles   int64 // data files after it
+	CompactedDeletes int64 // delete files after it
+	ExpiredAt        *time.Time
+	ExpiredSnapshots int64      // snapshots after it
+	CleanedAt        *time.Time // when orphans were removed
+	CleanedVersion   int        // the table's version right after
+}
+
+// MaintainedTable is a table with everything that decides about its maintenance.
+type MaintainedTable struct {
+	lake.LakeTable
+	Policy MaintenancePolicy // the table's own
+	NextAt *time.Time        // when its own schedule is due
+	Done   Maintained
+	Open   bool // it has a queued or running run
+}
+
+// Maintenance is the policy and the effective settings of the workspace, a database or a table.
+type Maintenance struct {
+	Policy   MaintenancePolicy // of this level
+	Settings MaintenanceSettings
+	NextAt   *time.Time // nil while turned off
+}
+
+// MaintenanceState is the state of a maintenance run.
+type MaintenanceState string
+
+// The states. The last four are final.
+const (
+	MaintenanceQueued    MaintenanceState = "queued" // its message says what it waits for
+	MaintenanceRunning   MaintenanceState = "running"
+	MaintenanceSucceeded MaintenanceState = "succeeded"
+	MaintenanceFailed    MaintenanceState = "failed"    // its message says why
+	MaintenanceCancelled MaintenanceState = "cancelled" // its statement was cancelled
+	MaintenanceSkipped   MaintenanceState = "skipped"   // nothing to do; its message says why
+)
+
+// MaintenanceStates lists the states.
+var MaintenanceStates = []MaintenanceState{
+	MaintenanceQueued, MaintenanceRunning, MaintenanceSucceeded, MaintenanceFailed, MaintenanceCancelled, MaintenanceSkipped,
+}
+
+// Final reports whether the state never changes again.
+func (s MaintenanceState) Final() bool { return s != MaintenanceQueued && s != MaintenanceRunning }
+
+// MaintenanceRun is one execution of a table's maintenance. Names are those of that time.
+type MaintenanceRun struct {
+	ID         domain.MaintenanceRunID
+	TableID    domain.TableID
+	DatabaseID domain.DatabaseID
+	Database   string
+	Schema     string
+	Table      string
+	Trigger    job.Trigger // schedule or manual
+	CreatedBy  domain.Actor
+	CreatedAt  time.Time
+	DueAt      time.Time
+
+	State      MaintenanceState
+	Message    string
+	Todo       []MaintenanceKind // the remaining kinds, in order
+	Operations []MaintenanceOperation
+	Statement  domain.StatementID // the current statement
+	Warehouse  domain.MachineID   // of the current statement
+	Tries      int                // tries that were lost with an engine or a server
+	LookAt     time.Time          // when to check it again: while it waits, or has no statement yet
+	StartedAt  *time.Time
+	FinishedAt *time.Time
+}
+
+// MaintenanceOperation is one statement of a run.
+type MaintenanceOperation struct {
+	Kind             MaintenanceKind          `json:"kind"`
+	Query            string                   `json:"query"`
+	Warehouse        domain.MachineID         `json:"warehouse"`
+	Statement        domain.StatementID       `json:"statement"` // empty until it is submitted
+	State            statement.StatementState `json:"state"`
+	StartedAt        time.Time                `json:"started_at"`
+	FinishedAt       *time.Time               `json:"finished_at,omitempty"`
+	Before           *TableTotals             `json:"before,omitempty"`
+	After            *TableTotals             `json:"after,omitempty"` // including other writers' commits
+	SnapshotsExpired *int64                   `json:"snapshots_expired,omitempty"`
+	FilesRemoved     *int64                   `json:"files_removed,omitempty"` // nil if the engine does not report it
+	Metrics          map[string]int64         `json:"metrics,omitempty"`       // as the engine reports them
+	Seconds          float64                  `json:"seconds"`                 // run time of its statement
+	Cost             *decimal.Decimal         `json:"cost,omitempty"`          // cost of its warehouse for that time; nil without a price
+	Currency         string                   `json:"currency,omitempty"`
+	Fault            statement.Fault          `json:"fault,omitempty"`
+	Message          string                   `json:"message,omitempty"` // why it failed
+}
+
+// TableTotals is the contents of a table. Nil fields are unknown.
+type TableTotals struct {
+	Files       *int64 `json:"files"` // data files
+	Bytes       *int64 `json:"bytes"` // size of all files of the current snapshot
+	DeleteFiles *int64 `json:"delete_files"`
+	Snapshots   *int64 `json:"snapshots"`
+}
+
+func totalsOf(t lake.LakeTable) *TableTotals {
+	return &TableTotals{Files: t.DataFiles, Bytes: t.DataBytes, DeleteFiles: t.DeleteFiles, Snapshots: t.Snapshots}
+}
+
+// MaintenanceFilter narrows a list of runs. Zero fields are ignored.
+type MaintenanceFilter struct {
+	Table    domain.TableID     `json:"t,omitempty"`
+	Database domain.DatabaseID  `json:"d,omitempty"`
+	States   []MaintenanceState `json:"s,omitempty"`
+}
+
+// MaintenanceTx reads and writes maintenance policies and runs.
+type maintenanceTx interface {
+	// SharedMaintenance returns the holders above tables: the workspace's and the databases'.
+	SharedMaintenance(ctx context.Context) ([]MaintenanceHolder, error)
+	// LockMaintenance locks and returns the holder's row. If there is none, it returns and locks an
+	// empty one.
+	LockMaintenance(ctx context.Context, h MaintenanceHolder) (MaintenanceHolder, error)
+	UpdateMaintenance(ctx context.Context, h MaintenanceHolder) error
+	// MaintainedTables returns the holder's live tables in the order of their ids. Without all, it
+	// omits tables with a schedule at a lower level.
+	MaintainedTables(ctx context.Context, h MaintenanceHolder, all bool, after domain.TableID, limit int) ([]MaintainedTable, error)
+	MaintainedByID(ctx context.Context, ids []domain.TableID) ([]MaintainedTable, error)
+	SetMaintained(ctx context.Context, id domain.TableID, m Maintained) error
+	// BeingWritten reports whether a live statement that writes has opened the table.
+	BeingWritten(ctx context.Context, id domain.TableID) (bool, error)
+	// InsertMaintenanceRuns adds the runs of tables without a queued or running run, and returns
+	// their number.
+	InsertMaintenanceRuns(ctx context.Context, runs []MaintenanceRun) (int, error)
+	MaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (MaintenanceRun, error)
+	LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (MaintenanceRun, error)
+	UpdateMaintenanceRun(ctx context.Context, r MaintenanceRun) error
+	// MaintenanceRuns returns runs, newest first.
+	MaintenanceRuns(ctx context.Context, f MaintenanceFilter, before domain.MaintenanceRunID, limit int) ([]MaintenanceRun, error)
+	// RunningMaintenance returns the running runs, including those without a statement yet.
+	RunningMaintenance(ctx context.Context) ([]MaintenanceRun, error)
+	// WaitingMaintenance returns the queued runs that are due for a check, longest waiting first.
+	WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]MaintenanceRun, error)
+}
+
+// DueMaintenance is a workspace whose runs, or whose tables of one holder, must be checked at a
+// time.
+type DueMaintenance struct {
+	Workspace domain.WorkspaceID
+	Runs      bool
+	Database  domain.DatabaseID // the holder's
+	Table     domain.TableID    // the holder's
+	At        time.Time
+}
+
+// metrics parses an engine's answer: rows of a name and a number, as a JSON array of arrays. It
+// skips other rows.
+func metrics(answered []byte) map[string]int64 {
+	var rows [][]json.RawMessage
+	if json.Unmarshal(answered, &rows) != nil {
+		return nil
+	}
+	var found map[string]int64
+	for _, row := range rows {
+		var name string
+		var value int64
+		if len(row) != 2 || json.Unmarshal(row[0], &name) != nil || json.Unmarshal(row[1], &value) != nil {
+			continue
+		}
+		if found == nil {
+			found = map[string]int64{}
+		}
+		found[domain.Shown(name)] = value
+	}
+	return found
+}

@@ -1,0 +1,139 @@
+package maintenance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millpond/millpond/domain/lake"
+)
+
+// Times and limits of a table's maintenance.
+const (
+	// a table that changed within this time is being written, so compaction waits
+	maintenanceQuiet = 5 * time.Minute
+	// longest wait, also for a warehouse
+	maintenanceWait = 6 * time.Hour
+	// pause after an engine or a server was lost; each further loss adds as much
+	maintenanceAgain = 5 * time.Minute
+	// interval of checks for a stopped warehouse that must not be started
+	maintenanceLook = 10 * time.Minute
+	// time for a replica to submit a statement, before another replica does
+	maintenanceClaim = time.Minute
+	// tries that may be lost with an engine or a server
+	maintenanceTries = 3
+	// timeout of one statement
+	maintenanceTime = 6 * time.Hour
+)
+
+// Bounds of maintenance in one workspace, so that it does not delay people's statements.
+const (
+	// statements at once in a workspace; one on each warehouse
+	MaintenanceAtOnce = 2
+	// waiting runs that one pass reads
+	maintenanceRead = 50
+	// tables in one transaction
+	maintenanceSweep = 500
+)
+
+// MaintenanceKept is how long the history of maintenance is stored.
+const MaintenanceKept = 90 * 24 * time.Hour
+
+func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
+
+// needs returns the kinds that the table needs now, from its row alone, without opening files.
+func (t MaintainedTable) needs(s MaintenanceSettings, now time.Time) []MaintenanceKind {
+	if t.Kind != lake.KindTable || t.Snapshot == nil {
+		return nil
+	}
+	need := map[MaintenanceKind]bool{
+		MaintenanceCompact: t.scattered(s) || t.deletedFrom(s), MaintenanceExpire: t.aged(s, now) || t.crowded(s), MaintenanceOrphans: t.littered(s, now),
+	}
+	return slices.DeleteFunc(s.kinds(), func(k MaintenanceKind) bool { return !need[k] })
+}
+
+// scattered reports whether enough data files were added since the last compaction, and the average
+// file is small. If the number of files went down, all files count as new. DuckDB's snapshots do
+// not record file sizes: those files count as small, and the engine skips the large ones.
+func (t MaintainedTable) scattered(s MaintenanceSettings) bool {
+	if t.DataFiles == nil || *t.DataFiles == 0 {
+		return false
+	}
+	fresh := *t.DataFiles - t.Done.CompactedFiles
+	if fresh < 0 {
+		fresh = *t.DataFiles
+	}
+	return fresh >= int64(s.MinFiles) && (t.DataBytes == nil || *t.DataBytes / *t.DataFiles < s.Threshold)
+}
+
+// deletedFrom reports whether delete files were added since the last compaction, and their share of
+// files or rows reaches DeletePercent. If the number of rows is unknown, because of equality
+// deletes, any share counts.
+func (t MaintainedTable) deletedFrom(s MaintenanceSettings) bool {
+	if t.DeleteFiles == nil || *t.DeleteFiles == 0 || *t.DeleteFiles == t.Done.CompactedDeletes {
+		return false
+	}
+	if t.RowCount == nil || t.DeletedRows == nil || t.DataFiles == nil {
+		return true
+	}
+	share := int64(s.DeletePercent)
+	return 100**t.DeleteFiles >= share**t.DataFiles || 100**t.DeletedRows >= share*(*t.RowCount+*t.DeletedRows)
+}
+
+// aged reports whether an expirable snapshot was replaced at least KeepDays ago. For a table
+// without this record, expiry is tried once.
+func (t MaintainedTable) aged(s MaintenanceSettings, now time.Time) bool {
+	oldest := t.ExpirableAt
+	if t.Snapshots == nil && t.Done.ExpiredAt == nil {
+		oldest = &t.CreatedAt
+	}
+	return oldest != nil && now.Sub(*oldest) >= days(s.KeepDays)
+}
+
+// crowded reports whether the table has more snapshots than its maximum.
+func (t MaintainedTable) crowded(s MaintenanceSettings) bool {
+	return t.Snapshots != nil && *t.Snapshots > int64(s.MaxSnapshots)
+}
+
+// littered reports whether the table was written since orphans were removed, and that was at least
+// OlderDays ago.
+func (t MaintainedTable) littered(s MaintenanceSettings, now time.Time) bool {
+	looked := t.CreatedAt
+	if t.Done.CleanedAt != nil {
+		looked = *t.Done.CleanedAt
+	}
+	return t.Version != t.Done.CleanedVersion && now.Sub(looked) >= days(s.OlderDays)
+}
+
+// sql returns the statement of the kind.
+func (k MaintenanceKind) sql(t lake.LakeTable, s MaintenanceSettings) string {
+	do := map[MaintenanceKind]string{
+		MaintenanceCompact: fmt.Sprintf("optimize(file_size_threshold => '%dMB')", s.Threshold/mib),
+		MaintenanceExpire:  fmt.Sprintf("expire_snapshots(retention_threshold => '%dd', max_snapshots => %d, erase_after => '%dd')", s.KeepDays, s.MaxSnapshots, s.EraseAfterDays),
+		MaintenanceOrphans: fmt.Sprintf("remove_orphan_files(retention_threshold => '%dd')", s.OlderDays),
+	}[k]
+	return "ALTER TABLE " + quotedName(t.Database) + "." + quotedName(t.Schema) + "." + quotedName(t.Name) + " EXECUTE " + do
+}
+
+// quotedName returns the name as a quoted SQL identifier.
+func quotedName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// note records a succeeded operation.
+func (m *Maintained) note(k MaintenanceKind, after lake.LakeTable, now time.Time) {
+	switch k {
+	case MaintenanceCompact:
+		m.CompactedAt, m.CompactedFiles, m.CompactedDeletes = &now, orZero(after.DataFiles), orZero(after.DeleteFiles)
+	case MaintenanceExpire:
+		m.ExpiredAt, m.ExpiredSnapshots = &now, orZero(after.Snapshots)
+	case MaintenanceOrphans:
+		m.CleanedAt, m.CleanedVersion = &now, after.Version
+	}
+}
+
+func orZero(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}

@@ -1,0 +1,102 @@
+package quota
+
+import (
+	"context"
+
+	"github.com/millpond/millpond/domain"
+)
+
+// QuotaName names a quota of a workspace.
+type QuotaName string
+
+// The quotas, from the specification.
+const (
+	MaxRunningRuns QuotaName = "max_running_runs" // runs pending or running
+	MaxEndpoints   QuotaName = "max_endpoints"    // serving endpoints
+)
+
+// DefaultQuotas are the limits of a new workspace.
+var DefaultQuotas = map[QuotaName]int{MaxRunningRuns: 10, MaxEndpoints: 10}
+
+// maxQuota bounds the limits that an admin can set. It is far above one database's capacity and
+// catches typing errors.
+const maxQuota = 1_000_000
+
+// Quota is a limit and its current use.
+type Quota struct {
+	Name    QuotaName
+	Limit   int
+	Current int
+}
+
+// Description says what the quota counts.
+func (q Quota) Description() string {
+	switch q.Name {
+	case MaxRunningRuns:
+		return "Runs that are pending or running at the same time."
+	case MaxEndpoints:
+		return "Model serving endpoints."
+	}
+	return ""
+}
+
+// QuotaTx reads and writes quotas.
+type quotaTx interface {
+	Quotas(ctx context.Context) ([]Quota, error)
+	UpdateQuota(ctx context.Context, name QuotaName, limit int) error
+	// LockQuota locks the quota's row until the end of the transaction and returns it, so that
+	// counting and inserting are atomic.
+	LockQuota(ctx context.Context, name QuotaName) (Quota, error)
+}
+
+// Quotas manages the quotas of a workspace.
+type Quotas struct {
+	Store domain.Store[Tx]
+}
+
+// List returns every quota with its current use.
+func (q *Quotas) List(ctx context.Context, s domain.Scope) ([]Quota, error) {
+	if err := domain.Authorize(ctx, q.Store, s, domain.QuotaRead); err != nil {
+		return nil, err
+	}
+	var quotas []Quota
+	err := q.Store.In(ctx, s, func(tx Tx) (err error) {
+		quotas, err = tx.Quotas(ctx)
+		return err
+	})
+	return quotas, err
+}
+
+// Update sets a quota's limit. A limit below the current use stops nothing.
+func (q *Quotas) Update(ctx context.Context, s domain.Scope, name QuotaName, limit int) (Quota, error) {
+	if err := domain.Authorize(ctx, q.Store, s, domain.QuotaUpdate); err != nil {
+		return Quota{}, err
+	}
+	if _, known := DefaultQuotas[name]; !known {
+		return Quota{}, domain.NotFound("quota", name)
+	}
+	if limit < 0 || limit > maxQuota {
+		return Quota{}, domain.Invalid("limit", "A quota is a number from 0 to %d.", maxQuota)
+	}
+	var quota Quota
+	err := q.Store.In(ctx, s, func(tx Tx) (err error) {
+		if err := tx.UpdateQuota(ctx, name, limit); err != nil {
+			return err
+		}
+		if quota, err = tx.LockQuota(ctx, name); err != nil {
+			return err
+		}
+		tx.Notify(domain.ScheduleTopic) // a tick may have waited for room
+		return domain.Audited(ctx, tx, s, domain.QuotaUpdate, "quota", name)
+	})
+	return quota, err
+}
+
+// require returns CodeQuota if the limit is reached. The message has the exact form that the
+// specification gives for status 429.
+func (q Quota) Require() error {
+	if q.Current < q.Limit {
+		return nil
+	}
+	return domain.Errorf(domain.CodeQuota, "%s=%d, current=%d", q.Name, q.Limit, q.Current)
+}

@@ -1,0 +1,9 @@
+package quota
+
+import "github.com/millpond/millpond/domain"
+
+// Tx is what this module uses of a transaction.
+type Tx interface {
+	domain.Tx
+	quotaTx
+}

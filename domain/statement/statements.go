@@ -1,0 +1,481 @@
+package statement
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/machine"
+)
+
+// Bounds of statements and their results.
+const (
+	// bytes of a statement's text
+	MaxQuery = 1 << 20
+	// in one statement
+	MaxParameters = 1000
+	// total bytes of a statement's parameters
+	maxValues = 1 << 20
+	// bytes of the first part of a result, in Arrow or in JSON; later chunks are about as large
+	ChunkBytes = 16 << 20
+	// from the statement's end
+	ResultKept = 24 * time.Hour
+	// longest wait for a chunk that does not exist yet
+	chunkWait = 30 * time.Second
+	// live statements on one server
+	maxLive = 1000
+	// limit in bytes of a result without a given limit, which is stored for a day
+	defaultBytes = 8 << 30
+)
+
+// Statements runs SQL on warehouses, and stores statements and their results.
+type Statements struct {
+	StatementOptions
+	draining   chan struct{}   // closed when no statement may begin any more
+	open       context.Context // ends when running statements must end
+	close      context.CancelFunc
+	executions sync.WaitGroup
+	mu         sync.Mutex
+	live       map[domain.StatementID]*execution
+}
+
+// StatementOptions are the dependencies and settings of Statements.
+type StatementOptions struct {
+	Store      domain.Store[Tx]
+	System     System
+	Topics     domain.Topics
+	Clock      domain.Clock
+	Objects    domain.Objects
+	Engines    Engines
+	Tokens     StatementTokens
+	Tables     TableStorages
+	CatalogURL string // as engines reach it
+	Replica    string // this server
+	Report     func(error)
+	ChunkWait  time.Duration // longest wait for a chunk that does not exist yet; 0 for 30 seconds
+}
+
+// TableStorages returns the storage of workspaces' tables.
+type TableStorages interface {
+	TableStorage(ctx context.Context, ws domain.WorkspaceID) (TableStorage, error)
+}
+
+// NewStatements returns the service. Drain or Close ends its statements.
+func NewStatements(o StatementOptions) *Statements {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Statements{StatementOptions: o, draining: make(chan struct{}), open: ctx, close: cancel, live: map[domain.StatementID]*execution{}}
+}
+
+// NewStatement describes the statement to run. Zero fields stand for defaults, given below.
+type NewStatement struct {
+	Query     string `json:"query"`
+	Warehouse string `json:"warehouse"` // its id or its name
+	// for $1 and on, or for ? in order: null, a boolean, a number or a string
+	Parameters []json.RawMessage `json:"parameters"`
+	Database   string            `json:"database"`   // lake
+	Schema     string            `json:"schema"`     // public
+	Engine     string            `json:"engine"`     // by the statement's kind
+	RowLimit   int64             `json:"row_limit"`  // no limit
+	ByteLimit  int64             `json:"byte_limit"` // 8 GiB
+	Timeout    time.Duration     `json:"timeout"`    // no timeout
+}
+
+// StatementResult is a statement's state with the first chunk of its result.
+type StatementResult struct {
+	Statement Statement
+	Chunk     []byte // an Arrow IPC stream; nil if there is none yet
+	Next      int    // number of the next chunk; 0 if there is none
+	Lineage   lake.Lineage
+}
+
+// Submit starts a statement without waiting for it. It also starts a stopped warehouse.
+func (t *Statements) Submit(ctx context.Context, s domain.Scope, n NewStatement, key domain.Idempotency) (Statement, error) {
+	return t.submit(ctx, s, n, key, true)
+}
+
+func (t *Statements) submit(ctx context.Context, s domain.Scope, n NewStatement, key domain.Idempotency, detached bool) (Statement, error) {
+	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRun); err != nil {
+		return Statement{}, err
+	}
+	st, err := t.draft(s, n)
+	if err != nil {
+		return Statement{}, err
+	}
+	st.Key, st.Detached = key.Key, detached || key.Key != ""
+	x, err := t.enlist(st, s.Workspace())
+	if err != nil {
+		return Statement{}, err
+	}
+	err = t.Store.In(ctx, s, func(tx Tx) error {
+		id, err := domain.Once(ctx, tx, s, key, domain.StatementRun, n, func() (id domain.StatementID, err error) {
+			x.submitted, err = t.insert(ctx, tx, s, &st, n)
+			return st.ID, err
+		})
+		if err != nil || id == st.ID {
+			return err
+		}
+		st, err = tx.Statement(ctx, id)
+		return err
+	})
+	if err != nil || st.ID != x.st.ID { // another request had used the key
+		t.dismiss(x)
+		return st, err
+	}
+	x.begin(st)
+	go x.run()
+	return st, nil
+}
+
+func (t *Statements) draft(s domain.Scope, n NewStatement) (Statement, error) {
+	st := Statement{
+		ID: domain.NewID[domain.StatementID](domain.PrefixStatement), Query: n.Query, Parameters: n.Parameters, Database: n.Database, Schema: n.Schema, Requested: n.Engine,
+		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, CreatedBy: s.Actor(), Role: domain.RoleEditor, CreatedAt: t.Clock.Now(),
+		State: StatementQueued, Progress: -1, Replica: t.Replica,
+	}
+	if s.Role().AtMost(domain.RoleEditor) {
+		st.Role = s.Role()
+	}
+	if st.ByteLimit == 0 {
+		st.ByteLimit = defaultBytes
+	}
+	if st.Database == "" {
+		st.Database = lake.DefaultDatabase
+	}
+	if st.Schema == "" {
+		st.Schema = lake.DefaultSchema
+	}
+	return st, validStatement(n)
+}
+
+func validStatement(n NewStatement) error {
+	switch {
+	case len(n.Query) > MaxQuery:
+		return &domain.Error{Code: domain.CodeTooLarge, Field: "query", Message: domain.Sprintf("The statement has %d bytes; use at most %d.", []any{len(n.Query), MaxQuery})}
+	case strings.TrimSpace(n.Query) == "":
+		return domain.Invalid("query", "The query is empty; write one SQL statement.")
+	case n.Warehouse == "":
+		return domain.Invalid("warehouse_id", "warehouse_id is missing; GET /sql/warehouses lists the warehouses.")
+	case n.RowLimit < 0:
+		return domain.Invalid("row_limit", "row_limit is %d; it must be above 0, or left out.", n.RowLimit)
+	case n.ByteLimit < 0:
+		return domain.Invalid("byte_limit", "byte_limit is %d; it must be above 0, or left out.", n.ByteLimit)
+	case n.Timeout < 0:
+		return domain.Invalid("timeout_seconds", "timeout_seconds must be above 0, or left out.")
+	case len(n.Parameters) > MaxParameters:
+		return domain.Invalid("parameters", "The statement has %d parameters; use at most %d.", len(n.Parameters), MaxParameters)
+	}
+	values := 0
+	for i, p := range n.Parameters {
+		if values += len(p); values > maxValues {
+			return &domain.Error{Code: domain.CodeTooLarge, Field: "parameters", Message: domain.Sprintf("The parameters have more than %d bytes together; load what is larger into a table.", []any{maxValues})}
+		}
+		if first := bytes.TrimSpace(p); len(first) == 0 || first[0] == '{' || first[0] == '[' {
+			return domain.Invalid("parameters", "Parameter %d is not null, a boolean, a number or a string; write lists and structures as SQL over such parameters.", i+1)
+		}
+	}
+	return domain.ValidText("query", n.Query, MaxQuery)
+}
+
+// insert completes the statement in the transaction and stores it. It returns the target if the
+// statement can run at once.
+func (t *Statements) insert(ctx context.Context, tx Tx, s domain.Scope, st *Statement, n NewStatement) (at *target, err error) {
+	m, err := job.FindMachine(ctx, tx, machine.KindWarehouse, n.Warehouse)
+	if domain.IsCode(err, domain.CodeNotFound) {
+		return nil, domain.NotFound("warehouse", n.Warehouse)
+	}
+	if err != nil {
+		return nil, err
+	}
+	st.Warehouse = m.ID
+	if m.State != machine.MachineRunning {
+		st.Message = "Waits for the warehouse " + m.Name + "."
+	} else if at, err = targetOn(ctx, tx, m); err != nil {
+		return nil, err
+	}
+	if s.Actor().Kind == domain.ActorRun {
+		a, err := tx.Attempt(ctx, domain.AttemptID(s.Actor().ID))
+		if err != nil {
+			return nil, err
+		}
+		st.RunID, st.TaskKey = a.RunID, a.TaskKey
+	}
+	st.Sent = at != nil
+	if err := tx.InsertStatement(ctx, *st); err != nil {
+		return nil, err
+	}
+	tx.Notify(domain.StatementsTopic(s.Workspace()))
+	return at, domain.Audited(ctx, tx, s, domain.StatementRun, "statement", st.ID)
+}
+
+// enlist reserves room for one more statement on this server.
+func (t *Statements) enlist(st Statement, ws domain.WorkspaceID) (*execution, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if isClosed(t.draining) {
+		return nil, errDraining()
+	}
+	if len(t.live) >= maxLive {
+		return nil, domain.Errorf(domain.CodeRate, "%d statements run or wait already; try again when some have ended.", len(t.live))
+	}
+	x := newExecution(t, st, ws)
+	// before the row exists, so that no change is missed
+	x.changed, x.unsubscribe = t.Topics.Subscribe(domain.StatementTopic(st.ID))
+	t.live[st.ID] = x
+	t.executions.Add(1)
+	return x, nil
+}
+
+func (t *Statements) dismiss(x *execution) {
+	x.unsubscribe()
+	t.mu.Lock()
+	delete(t.live, x.id)
+	t.mu.Unlock()
+	t.executions.Done()
+}
+
+func (t *Statements) running() []domain.StatementID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.live))
+}
+
+func (t *Statements) execution(id domain.StatementID) *execution {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live[id]
+}
+
+// Execute submits a statement and waits for its first chunk or its end. A non-nil wait limits the
+// waiting; the statement then continues. A failed statement is returned as an error. If ctx ends
+// first and no other caller waits, Execute cancels a statement that reads, after reconnectGrace if
+// it has a key. A statement that writes continues.
+func (t *Statements) Execute(ctx context.Context, s domain.Scope, n NewStatement, key domain.Idempotency, wait *time.Duration) (StatementResult, error) {
+	st, err := t.submit(ctx, s, n, key, wait != nil && *wait == 0)
+	if err != nil {
+		return StatementResult{}, err
+	}
+	limit, cancel := ctx, context.CancelFunc(func() {})
+	if wait != nil {
+		limit, cancel = context.WithTimeout(ctx, *wait)
+	}
+	defer cancel()
+	x := t.execution(st.ID)
+	if x == nil {
+		return t.await(limit, s, st.ID)
+	}
+	x.wait()
+	select {
+	case <-x.first:
+	case <-limit.Done():
+	}
+	result := x.answer()
+	switch {
+	case result.Statement.State.Final() || result.Chunk != nil:
+		return result, result.Statement.Err()
+	case isClosed(x.first) && wait == nil && (!isClosed(t.draining) || result.Statement.Replica == t.Replica):
+		return StatementResult{}, domain.Errorf(domain.CodeUnavailable, "The end of the statement %s was not recorded: check its state before you run it again.", st.ID)
+	case isClosed(x.first) && wait == nil:
+		return StatementResult{}, domain.Errorf(domain.CodeUnavailable, "The server is being stopped. The statement %s waits for another one: send it again with the same Idempotency-Key.", st.ID)
+	case ctx.Err() != nil && t.open.Err() != nil:
+		return StatementResult{}, domain.Errorf(domain.CodeUnavailable, "The server was stopped before it recorded the end of the statement %s: check its state before you run it again.", st.ID)
+	case ctx.Err() != nil:
+		x.leave(key.Key != "")
+		return StatementResult{}, ctx.Err()
+	}
+	x.detach(ctx)
+	return t.Result(ctx, s, st.ID)
+}
+
+// await is Execute for a statement of another server, or of no server any more.
+func (t *Statements) await(ctx context.Context, s domain.Scope, id domain.StatementID) (StatementResult, error) {
+	wake, stop := t.Topics.Subscribe(domain.StatementTopic(id))
+	defer stop()
+	for {
+		result, err := t.Result(context.WithoutCancel(ctx), s, id)
+		if err != nil || result.Statement.State.Final() || result.Chunk != nil {
+			return result, err
+		}
+		select {
+		case <-wake:
+		case <-t.draining:
+			return result, domain.Errorf(domain.CodeUnavailable, "The server is being stopped. Another one has the statement %s: send it again with the same Idempotency-Key.", id)
+		case <-ctx.Done():
+			return result, nil
+		}
+	}
+}
+
+// Get returns a statement.
+func (t *Statements) Get(ctx context.Context, s domain.Scope, id domain.StatementID) (st Statement, err error) {
+	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRead); err != nil {
+		return st, err
+	}
+	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
+		st, err = tx.Statement(ctx, id)
+		return err
+	})
+	return st, err
+}
+
+// Result returns a statement's state, with its first chunk if there is one. A failed statement is
+// returned as an error.
+func (t *Statements) Result(ctx context.Context, s domain.Scope, id domain.StatementID) (r StatementResult, err error) {
+	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRead); err != nil {
+		return r, err
+	}
+	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
+		if r.Statement, err = tx.Statement(ctx, id); err != nil {
+			return err
+		}
+		r.Lineage, err = tx.LineageOf(ctx, domain.Actor{Kind: domain.ActorStatement, ID: string(id)})
+		return err
+	})
+	if err == nil {
+		err = r.Statement.Err()
+	}
+	if err != nil || len(r.Statement.Chunks) == 0 || t.expired(r.Statement) {
+		return r, err
+	}
+	if len(r.Statement.Chunks) > 1 || !r.Statement.State.Final() {
+		r.Next = 1
+	}
+	r.Chunk, err = t.chunk(ctx, s, id, 0)
+	return r, err
+}
+
+// List returns statements, newest first.
+func (t *Statements) List(ctx context.Context, s domain.Scope, f StatementFilter, p domain.Page) (domain.List[Statement], error) {
+	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRead); err != nil {
+		return domain.List[Statement]{}, err
+	}
+	if f.Mine != "" {
+		f.Mine = s.Actor().ID
+	}
+	for _, state := range f.States {
+		if !state.known() {
+			return domain.List[Statement]{}, domain.Invalid("state", "%q is not a state of a statement; use queued, running, succeeded, failed or cancelled.", string(state))
+		}
+	}
+	name := domain.ListName("statements", f)
+	before, limit, err := p.After(name)
+	if err != nil {
+		return domain.List[Statement]{}, err
+	}
+	var all []Statement
+	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
+		all, err = tx.Statements(ctx, f, domain.StatementID(before), limit+1, statementPage)
+		return err
+	})
+	l := domain.PageOf(name, all, limit, func(st Statement) string { return string(st.ID) })
+	l.Fit(statementPage, func(st Statement) int { return len(st.Query) + st.valueBytes() })
+	return l, err
+}
+
+// statementPage bounds the texts and parameters on one page of statements, in bytes.
+const statementPage = 4 << 20
+
+func (s StatementState) known() bool {
+	for _, k := range StatementStates {
+		if k == s {
+			return true
+		}
+	}
+	return false
+}
+
+// Cancel requests a statement's end. A waiting statement is cancelled at once, a running one when
+// its engine has ended it.
+func (t *Statements) Cancel(ctx context.Context, s domain.Scope, id domain.StatementID) (st Statement, err error) {
+	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRun); err != nil {
+		return st, err
+	}
+	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
+		if st, err = tx.LockStatement(ctx, id); err != nil {
+			return err
+		}
+		if st.CreatedBy.ID != s.Actor().ID && !s.Role().Allows(domain.StatementCancel) {
+			return domain.Errorf(domain.CodeForbidden, "Your role, %s, may cancel only your own statements. Ask an editor of the workspace.", s.Role())
+		}
+		if err := st.cancel(t.Clock.Now()); err != nil {
+			return err
+		}
+		tx.Notify(domain.StatementTopic(id), domain.StatementsTopic(s.Workspace()))
+		if err := tx.UpdateStatement(ctx, st, nil); err != nil {
+			return err
+		}
+		return domain.Audited(ctx, tx, s, domain.StatementCancel, "statement", id)
+	})
+	return st, err
+}
+
+// Watch wakes the channel whenever the statement may have changed. The caller calls stop when done.
+func (t *Statements) Watch(ctx context.Context, s domain.Scope, id domain.StatementID) (wake <-chan struct{}, stop func(), err error) {
+	if _, err := t.Get(ctx, s, id); err != nil {
+		return nil, nil, err
+	}
+	wake, stop = t.Topics.Subscribe(domain.StatementTopic(id))
+	return wake, stop, nil
+}
+
+// Chunk returns the n-th chunk of a result, from 0, as an Arrow IPC stream; next says whether
+// another follows. It waits for a chunk that does not exist yet; after ChunkWait it returns only
+// the statement. Before loading, it calls hold with the chunk's bytes; hold may refuse them.
+func (t *Statements) Chunk(ctx context.Context, s domain.Scope, id domain.StatementID, n int, hold func(context.Context, int64) error) (st Statement, chunk []byte, next bool, err error) {
+	wake, stop := t.Topics.Subscribe(domain.StatementTopic(id))
+	defer stop()
+	late := time.NewTimer(cmp.Or(t.ChunkWait, chunkWait))
+	defer late.Stop()
+	for {
+		st, err := t.Get(ctx, s, id)
+		if err == nil {
+			err = st.Err()
+		}
+		switch {
+		case err != nil:
+			return st, nil, false, err
+		case t.expired(st):
+			return st, nil, false, domain.Errorf(domain.CodeNotFound, "The result of %s was kept for a day and is gone; run the statement again.", id)
+		case n >= 0 && n < len(st.Chunks):
+			if err := hold(ctx, st.Chunks[n].Bytes); err != nil {
+				return st, nil, false, err
+			}
+			chunk, err := t.chunk(ctx, s, id, n)
+			return st, chunk, n+1 < len(st.Chunks) || !st.State.Final(), err
+		case st.State.Final() || n < 0:
+			return st, nil, false, domain.Errorf(domain.CodeNotFound, "The result of %s has %d chunks, from 0; there is no chunk %d.", id, len(st.Chunks), n)
+		}
+		select {
+		case <-wake:
+		case <-t.open.Done():
+			return st, nil, false, domain.Errorf(domain.CodeUnavailable, "The server was stopped; ask again for chunk %d of %s.", n, id)
+		case <-late.C:
+			return st, nil, false, nil
+		case <-ctx.Done():
+			return st, nil, false, ctx.Err()
+		}
+	}
+}
+
+// chunk reads an existing chunk. A small result is in the statement's row.
+func (t *Statements) chunk(ctx context.Context, s domain.Scope, id domain.StatementID, n int) ([]byte, error) {
+	var kept []byte
+	if n == 0 {
+		err := t.Store.In(ctx, s, func(tx Tx) (err error) {
+			kept, err = tx.StatementResult(ctx, id)
+			return err
+		})
+		if err != nil || kept != nil {
+			return kept, err
+		}
+	}
+	return t.Objects.Get(ctx, chunkKey(s.Workspace(), id, n))
+}

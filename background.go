@@ -13,7 +13,6 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/lineage"
-	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 )
 
@@ -37,11 +36,11 @@ const (
 type background struct {
 	repeater
 	db        *database
-	services  setup.Services
+	services  services
 	outbox    *job.Outbox
 	lake      *lake.Catalog
 	keys      *auth.Keys
-	lineage   *lineage.LineageEmitter
+	lineage   *lineage.Emitter
 	machines  machines
 	leases    leases
 	directory agent.Directory

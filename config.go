@@ -45,8 +45,8 @@ type serveCommand struct {
 	OpenLineageKey string        `help:"Bearer token for the OpenLineage receiver." name:"openlineage-token" placeholder:"TOKEN"`
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text"`
 
-	lineage  lineage.LineageReceiver // nil without a receiver
-	bodyTime time.Duration           // time for a request body to arrive; 0 for the default
+	lineage  lineage.Receiver // nil without a receiver
+	bodyTime time.Duration    // time for a request body to arrive; 0 for the default
 }
 
 func (c *serveCommand) complete() (err error) {

@@ -39,10 +39,10 @@ func openProviders(ctx context.Context, c *serveCommand, db *database, log *slog
 	if !*c.LocalMachines {
 		return machine.Providers{}, nil
 	}
-	gone := func(ref machine.MachineRef) {
+	gone := func(ref machine.Ref) {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 		defer cancel()
-		if err := machine.MachineGone(ctx, store.For[machine.Tx](db), domain.SystemClock{}, ref); err != nil && !domain.IsCode(err, domain.CodeNotFound) {
+		if err := machine.Gone(ctx, store.For[machine.Tx](db), domain.SystemClock{}, ref); err != nil && !domain.IsCode(err, domain.CodeNotFound) {
 			log.Warn("recording that a machine has gone; the reconciler will notice it later", "machine", ref.Machine, "error", err)
 		}
 	}

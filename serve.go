@@ -40,7 +40,7 @@ type server struct {
 	config     *serveCommand
 	log        *slog.Logger
 	url        string // for people, agents and tasks
-	services   setup.Services
+	services   services
 	site       *site
 	machines   machines
 	background background
@@ -140,22 +140,23 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 	outbox := job.NewOutbox(sessions, func(err error) { log.Warn("a message to an agent was not delivered", "error", err) })
 	runs := &job.Runs{Store: store.For[job.Tx](st), System: system, Topics: topics, Clock: clock, Tokens: taskTokens{keys, url}, Outbox: outbox}
 	agents := &job.Agents{Store: store.For[job.Tx](st), System: system, Topics: topics, Clock: clock, Runs: runs, Lease: c.lease(), Replica: replica.id}
-	statements := statement.NewStatements(statement.StatementOptions{
+	statements := statement.New(statement.Options{
 		Store: store.For[statement.Tx](st), System: system, Topics: topics, Clock: clock, Objects: files, Engines: sessions, Tokens: keys,
 		Tables: tableStorages{catalog.Files}, CatalogURL: url + iceberg.Prefix, Replica: replica.id,
 		Report: func(err error) { log.Error("a statement", "error", err) },
 	})
 	size, engine := firstWarehouse(ctx, providers)
-	services := setup.Services{
+	jobs := &job.Jobs{Store: store.For[job.Tx](st), Clock: clock}
+	all := services{
 		Clock:      clock,
-		Version:    version,
 		Instance:   &setup.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
 		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](st), Clock: clock},
 		Members:    &identity.Members{Store: store.For[identity.Tx](st), Clock: clock},
 		APIKeys:    &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: clock},
 		Agents:     agents,
-		Jobs:       &job.Jobs{Store: store.For[job.Tx](st), Clock: clock},
+		Jobs:       jobs,
 		Runs:       runs,
+		Samples:    &setup.Samples{Jobs: jobs, Runs: runs, Lake: sampleLake{catalog}, Clock: clock},
 		Logs:       &job.Logs{Store: store.For[job.Tx](st), Topics: topics, Clock: clock, Objects: files, Archive: archive},
 		Quotas:     &quota.Quotas{Store: store.For[quota.Tx](st)},
 		Compute:    &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
@@ -171,23 +172,23 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 	}
 	machines := machines{repeater: repeater, Reconciler: &machine.Reconciler{
 		Store: store.For[machine.Tx](st), System: system, Topics: topics, Clock: clock, Work: job.TaskWork{Runs: runs}, Providers: providers, Host: directory.host, Server: url,
-		Times:     machine.MachineTimes{Start: c.MachineStart, Stop: c.MachineStop},
+		Times:     machine.Times{Start: c.MachineStart, Stop: c.MachineStop},
 		Heartbeat: agents.Lease.Heartbeat,
 		Report:    func(err error) { log.Error("reconciling a machine failed; retrying", "error", err) },
 	}}
-	token := agentToken{file: c.path(agentTokenFile), own: db.postgres != nil, system: system, instance: services.Instance, agents: agents, log: log}
+	token := agentToken{file: c.path(agentTokenFile), own: db.postgres != nil, system: system, instance: all.Instance, agents: agents, log: log}
 	return &server{
-		config: c, log: log, url: url, directory: directory, services: services, machines: machines, token: token,
+		config: c, log: log, url: url, directory: directory, services: all, machines: machines, token: token,
 		agent: &local.Agent{Dir: c.DataDir, Directory: directory.ID, Version: version, Args: c.agentArgs(url), Token: token.ensure, Log: log},
 		site: &site{
-			services: services, lake: catalog, auth: auth.NewService(system, store.For[domain.Tx](st), keys, clock), topics: topics, sessions: sessions, log: log,
-			agents:  &hub.Handler{Sessions: sessions, Services: services, Topics: topics, Scope: auth.FromAgent, Storage: catalog.Files.Prefix, Log: log},
-			metrics: newMetrics(db, sessions, services.Logs), readiness: &readiness{store: st, objects: files}, proxies: c.TrustedProxies, bodyTime: c.bodyTime,
+			services: all, lake: catalog, auth: auth.NewService(system, store.For[domain.Tx](st), keys, clock), topics: topics, sessions: sessions, log: log,
+			agents:  &hub.Handler{Sessions: sessions, Services: all.agents(), Topics: topics, Scope: auth.FromAgent, Storage: catalog.Files.Prefix, Log: log},
+			metrics: newMetrics(db, sessions, all.Logs), readiness: &readiness{store: st, objects: files}, proxies: c.TrustedProxies, bodyTime: c.bodyTime,
 		},
 		background: background{
-			repeater: repeater, db: db, services: services, outbox: outbox, lake: catalog, keys: keys, machines: machines, replica: replica, directory: directory.Directory,
+			repeater: repeater, db: db, services: all, outbox: outbox, lake: catalog, keys: keys, machines: machines, replica: replica, directory: directory.Directory,
 			leases: leases{repeater: repeater, system: system, agents: agents, host: directory.host},
-			lineage: &lineage.LineageEmitter{
+			lineage: &lineage.Emitter{
 				Store: store.For[lineage.Tx](st), Outbox: system, Receiver: c.lineage, Clock: clock, URL: url, CatalogURL: url + iceberg.Prefix,
 				Report: func(err error) { log.Error("OpenLineage", "error", err) },
 			},

@@ -88,3 +88,21 @@ func FirstAttemptID(t time.Time) AttemptID {
 
 // External reports whether the id is an external dataset's.
 func (id TableID) External() bool { return strings.HasPrefix(string(id), PrefixDataset) }
+
+// RunRef names a run across workspaces.
+type RunRef struct {
+	Workspace WorkspaceID
+	Run       RunID
+}
+
+// AttemptRef names an attempt across workspaces.
+type AttemptRef struct {
+	Workspace WorkspaceID
+	Attempt   AttemptID
+}
+
+// AgentRef names an agent across workspaces.
+type AgentRef struct {
+	Workspace WorkspaceID
+	Agent     AgentID
+}

@@ -6,6 +6,13 @@ import (
 	"encoding/base64"
 )
 
+// AgentTokenPrefix begins every agent token. BootstrapTokenPrefix begins the single-use tokens that
+// are exchanged for them.
+const (
+	AgentTokenPrefix     = "mp_agt_"
+	BootstrapTokenPrefix = "mp_boot_"
+)
+
 // NewSecret returns 256 random bits in URL-safe base 64.
 func NewSecret() string {
 	var b [32]byte

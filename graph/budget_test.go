@@ -13,7 +13,7 @@ import (
 	"github.com/millpond/millpond/domain/quota"
 )
 
-func wide(n, command int) (spec job.JobSpec) {
+func wide(n, command int) (spec job.Spec) {
 	for i := range n {
 		spec.Tasks = append(spec.Tasks, job.TaskSpec{Key: fmt.Sprintf("t%d", i), Command: strings.Repeat("x", command)})
 	}
@@ -66,7 +66,7 @@ func TestARunIsShownWithWhatItFroze(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	me := bearer(a.editor.token)
-	j := a.job(job.JobSpec{Command: "echo hi", Parameters: []job.Variable{{Name: "DAY", Value: "1"}}})
+	j := a.job(job.Spec{Command: "echo hi", Parameters: []job.Variable{{Name: "DAY", Value: "1"}}})
 	const fields = `{ singleCommand command parameters { name value } tasks { key } }`
 	want := map[string]any{
 		"singleCommand": true, "command": "echo hi", "tasks": []any{}, "parameters": []any{map[string]any{"name": "DAY", "value": "2"}},

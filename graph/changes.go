@@ -174,7 +174,7 @@ type machineState struct {
 	slots, incarnation, restarts, nodes             int
 	writeEngine                                     string
 	trinoStart                                      machine.TrinoStart
-	desired, state                                  machine.MachineState
+	desired, state                                  machine.State
 	since                                           time.Time
 	stops, used                                     int64
 }
@@ -226,7 +226,7 @@ func (n *newSamples) watch(ctx context.Context, kinds ...*machine.Machines) (wak
 	return nil, nil, domain.NotFound("machine", n.id)
 }
 
-func (n *newSamples) next(ctx context.Context) ([]machine.MachineMetrics, error) {
+func (n *newSamples) next(ctx context.Context) ([]machine.Metrics, error) {
 	all, err := n.machines.Metrics(ctx, n.scope, n.id, n.since)
 	if len(all) > 0 {
 		n.since = all[len(all)-1].At
@@ -239,7 +239,7 @@ func (n *newSamples) next(ctx context.Context) ([]machine.MachineMetrics, error)
 type statementChanges struct {
 	statements *statement.Statements
 	scope      domain.Scope
-	filter     statement.StatementFilter
+	filter     statement.Filter
 	seen       map[domain.StatementID]seenStatement // nil before the first read
 	since      time.Time                            // changes before the first read count from here on
 }
@@ -283,7 +283,7 @@ func (c *statementChanges) read(ctx context.Context) ([]statement.Statement, err
 	if err != nil {
 		return nil, err
 	}
-	filter.States = []statement.StatementState{statement.StatementQueued, statement.StatementRunning}
+	filter.States = []statement.State{statement.Queued, statement.Running}
 	live, err := c.statements.List(ctx, c.scope, filter, domain.Page{Limit: domain.MaxLimit})
 	if err != nil {
 		return nil, err

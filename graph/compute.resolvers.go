@@ -30,7 +30,7 @@ func (r *computeResolver) Currency(ctx context.Context, obj *model.Compute) (*st
 	return flavor.Currency(), err
 }
 
-func (r *computeResolver) Metrics(ctx context.Context, obj *model.Compute, since *time.Time) ([]machine.MachineMetrics, error) {
+func (r *computeResolver) Metrics(ctx context.Context, obj *model.Compute, since *time.Time) ([]machine.Metrics, error) {
 	return machineMetrics(ctx, r.Services.Compute, obj.ID, since)
 }
 
@@ -55,7 +55,7 @@ func (r *mutationResolver) UpdateCompute(ctx context.Context, input model.Update
 	if err != nil {
 		return model.UpdateComputePayload{}, err
 	}
-	change := machine.MachineChange{Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Flavor, Image: input.Image}
+	change := machine.Change{Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Flavor, Image: input.Image}
 	m, err := r.Services.Compute.Update(ctx, scope, domain.MachineID(input.ID), change)
 	return model.UpdateComputePayload{Compute: model.NewCompute(m)}, err
 }

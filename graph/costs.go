@@ -46,7 +46,7 @@ func costs() (c generated.ComplexityRoot) {
 	c.Query.APIKeys = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Query.ComputeInstances = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Query.Warehouses = func(child int, first *int, _ *string) int { return list(child, first) }
-	c.Query.Jobs = func(child int, first *int, _ *string, _ *job.JobFilter) int { return list(child, first) }
+	c.Query.Jobs = func(child int, first *int, _ *string, _ *job.Filter) int { return list(child, first) }
 	c.Query.Members = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Query.Runs = func(child int, first *int, _ *string, _ *job.RunFilter) int { return list(child, first) }
 	c.Query.AttemptLog = func(child int, _ string, _ *int64, maxBytes *int) int { return logBytes(child, maxBytes) }
@@ -70,7 +70,7 @@ func sqlCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Query.TableByName = func(child int, _, _, _ string) int { return costRead + child }
 	c.Query.Statements = func(child int, first *int, _ *string, _ *model.StatementFilter) int { return list(child, first) }
 	c.Query.Databases = func(child int, first *int, _ *string) int { return list(child, first) }
-	c.Query.Lineage = func(child int, _ string, _ *lineage.LineageWay, depth *int, _ *time.Time) int {
+	c.Query.Lineage = func(child int, _ string, _ *lineage.Way, depth *int, _ *time.Time) int {
 		return graphOf(child, depth)
 	}
 	c.Statement.Columns = func(child int) int { return 1 + fewColumns*child }
@@ -95,7 +95,7 @@ func sqlCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.LakeTable.MaintenanceRuns = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.Database.MaintenanceRuns = func(child int, first *int, _ *string) int { return list(child, first) }
 	c.MaintenanceRun.Operations = func(child int) int { return 1 + fewOperations*child }
-	c.LakeTable.Lineage = func(child int, _ *lineage.LineageWay, depth *int, _ *time.Time) int { return graphOf(child, depth) }
+	c.LakeTable.Lineage = func(child int, _ *lineage.Way, depth *int, _ *time.Time) int { return graphOf(child, depth) }
 	return c
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 func (r *databaseResolver) Schemas(ctx context.Context, obj *model.Database, first *int, after *string) (model.Connection[model.LakeSchema], error) {
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[lake.LakeSchema], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[lake.Schema], error) {
 		return r.Lake.Schemas(ctx, s, string(obj.ID), p)
 	})
 	return model.Mapped(c, model.NewLakeSchema), err
@@ -24,7 +24,7 @@ func (r *databaseResolver) Schemas(ctx context.Context, obj *model.Database, fir
 
 func (r *databaseResolver) Tables(ctx context.Context, obj *model.Database, first *int, after *string, schema *string, kind *lake.TableKind, dropped *bool) (model.Connection[model.LakeTable], error) {
 	filter := lake.TableFilter{Database: obj.ID, Schema: value(schema), Kind: value(kind), Dropped: value(dropped)}
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[lake.LakeTable], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[lake.Table], error) {
 		return r.Lake.Tables(ctx, s, filter, p)
 	})
 	return model.Mapped(c, model.NewLakeTable), err

@@ -49,7 +49,7 @@ func (w *world) catalog(results domain.Objects) {
 	require.NoError(w.t, err)
 	w.lake = lake.New(lake.Options{Store: store.For[lake.Tx](w.counted), System: w.db.System(), Files: files, Clock: w.services.Clock, Report: func(err error) { w.t.Error(err) }})
 	w.engines = &engines{w: w, gone: map[domain.StatementID]context.CancelFunc{}, done: make(chan struct{})}
-	w.services.Statements = statement.NewStatements(statement.StatementOptions{
+	w.services.Statements = statement.New(statement.Options{
 		Store: store.For[statement.Tx](w.counted), System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Objects: results, Engines: w.engines, Tokens: w.keys,
 		Tables: prefixes{files}, CatalogURL: "http://localhost/catalog", Replica: "here", Report: func(err error) { w.log.Write([]byte(err.Error() + "\n")) },
 	})
@@ -73,7 +73,7 @@ func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (statem
 func (e *engines) finish() { close(e.done) }
 
 // Execute implements statement.Engines.
-func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st statement.EngineStatement) (statement.StatementStream, error) {
+func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st statement.EngineStatement) (statement.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	e.mu.Lock()
 	e.gone[st.ID] = cancel
@@ -97,14 +97,14 @@ func (e *engines) last() statement.EngineStatement {
 	return e.ran[len(e.ran)-1]
 }
 
-func (e *engines) events(ctx context.Context, st statement.EngineStatement) []func() statement.StatementEvent {
-	end := func(f *statement.StatementFailure, rows int64) func() statement.StatementEvent {
-		return func() statement.StatementEvent {
-			return statement.StatementEvent{End: &statement.StatementEnd{Failure: f, Rows: rows, Bytes: 10 * rows, Scanned: 100}}
+func (e *engines) events(ctx context.Context, st statement.EngineStatement) []func() statement.Event {
+	end := func(f *statement.Failure, rows int64) func() statement.Event {
+		return func() statement.Event {
+			return statement.Event{End: &statement.End{Failure: f, Rows: rows, Bytes: 10 * rows, Scanned: 100}}
 		}
 	}
-	head := func(kind string, write bool) func() statement.StatementEvent {
-		return reports(statement.StatementEvent{Head: &statement.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It reads."}})
+	head := func(kind string, write bool) func() statement.Event {
+		return reports(statement.Event{Head: &statement.Head{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It reads."}})
 	}
 	word, rest, _ := strings.Cut(st.Query, " ")
 	n, from, to := 0, "", ""
@@ -112,44 +112,44 @@ func (e *engines) events(ctx context.Context, st statement.EngineStatement) []fu
 	_, _ = fmt.Sscan(rest, &from, &to)
 	switch word {
 	case "SELECT":
-		return []func() statement.StatementEvent{head("SELECT", false), reports(schemaOf()), reports(batchOf(n, "row")), end(nil, int64(n))}
+		return []func() statement.Event{head("SELECT", false), reports(schemaOf()), reports(batchOf(n, "row")), end(nil, int64(n))}
 	case "LARGE":
-		events := []func() statement.StatementEvent{head("SELECT", false), reports(schemaOf())}
+		events := []func() statement.Event{head("SELECT", false), reports(schemaOf())}
 		for range n {
 			events = append(events, reports(batchOf(1, strings.Repeat("x", 6<<20))))
 		}
 		return append(events, end(nil, int64(n)))
 	case "SLOW":
-		half := reports(statement.StatementEvent{Progress: &statement.StatementProgress{Done: 0.5}})
-		wait := func() statement.StatementEvent {
+		half := reports(statement.Event{Progress: &statement.Progress{Done: 0.5}})
+		wait := func() statement.Event {
 			select {
 			case <-e.done:
 				return end(nil, 0)()
 			case <-ctx.Done():
-				return end(&statement.StatementFailure{Fault: statement.FaultCancelled, Message: "The statement was cancelled."}, 0)()
+				return end(&statement.Failure{Fault: statement.FaultCancelled, Message: "The statement was cancelled."}, 0)()
 			case <-time.After(50 * time.Millisecond): // engines keep reporting their progress
 				return half()
 			}
 		}
-		return []func() statement.StatementEvent{head("SELECT", false), half, wait}
+		return []func() statement.Event{head("SELECT", false), half, wait}
 	case "ALTER":
-		return []func() statement.StatementEvent{head("OPTIMIZE", true), end(nil, 0)}
+		return []func() statement.Event{head("OPTIMIZE", true), end(nil, 0)}
 	case "COPY":
-		return []func() statement.StatementEvent{head("INSERT", true), func() statement.StatementEvent {
+		return []func() statement.Event{head("INSERT", true), func() statement.Event {
 			event := end(e.copied(ctx, st, from, to), 2)()
-			event.End.Tables = []statement.StatementTable{{Database: "lake", Schema: "public", Table: from, Columns: []string{"id"}}, {Database: "lake", Schema: "public", Table: to, Target: true}}
+			event.End.Tables = []statement.Table{{Database: "lake", Schema: "public", Table: from, Columns: []string{"id"}}, {Database: "lake", Schema: "public", Table: to, Target: true}}
 			return event
 		}}
 	}
-	return []func() statement.StatementEvent{end(&statement.StatementFailure{Fault: statement.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}, 0)}
+	return []func() statement.Event{end(&statement.Failure{Fault: statement.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}, 0)}
 }
 
-func reports(event statement.StatementEvent) func() statement.StatementEvent {
-	return func() statement.StatementEvent { return event }
+func reports(event statement.Event) func() statement.Event {
+	return func() statement.Event { return event }
 }
 
 // copied reads and writes like an engine, with the statement's own rights.
-func (e *engines) copied(ctx context.Context, st statement.EngineStatement, from, to string) *statement.StatementFailure {
+func (e *engines) copied(ctx context.Context, st statement.EngineStatement, from, to string) *statement.Failure {
 	ws := domain.WorkspaceID(path.Base(st.Storage.Prefix))
 	scope := domain.NewScope(ws, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "statement"}, st.Role)
 	_, err := e.w.lake.Load(ctx, scope, publicTable(from), lake.KindTable, lake.LoadOptions{})
@@ -157,22 +157,22 @@ func (e *engines) copied(ctx context.Context, st statement.EngineStatement, from
 		err = lakeClient{e.w.lake, scope, publicTable(to)}.append(ctx, 1, 2)
 	}
 	if err != nil {
-		return &statement.StatementFailure{Fault: statement.FaultQuery, Message: err.Error()}
+		return &statement.Failure{Fault: statement.FaultQuery, Message: err.Error()}
 	}
 	return nil
 }
 
-// script implements statement.StatementStream.
+// script implements statement.Stream.
 type script struct {
 	e      *engines
 	ctx    context.Context
 	cancel context.CancelFunc
-	events []func() statement.StatementEvent
+	events []func() statement.Event
 }
 
-func (s *script) Next() (statement.StatementEvent, error) {
+func (s *script) Next() (statement.Event, error) {
 	if len(s.events) == 0 {
-		return statement.StatementEvent{}, errors.New("the stream is at its end")
+		return statement.Event{}, errors.New("the stream is at its end")
 	}
 	event := s.events[0]()
 	if len(s.events) > 1 || event.End != nil {
@@ -206,9 +206,9 @@ func arrowStream(batches ...arrow.RecordBatch) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte(streamEnd))
 }
 
-func schemaOf() statement.StatementEvent { return statement.StatementEvent{Schema: arrowStream()} }
+func schemaOf() statement.Event { return statement.Event{Schema: arrowStream()} }
 
-func batchOf(n int, text string) statement.StatementEvent {
+func batchOf(n int, text string) statement.Event {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, resultSchema)
 	defer b.Release()
 	for i := range n {
@@ -220,7 +220,7 @@ func batchOf(n int, text string) statement.StatementEvent {
 	}
 	batch := b.NewRecordBatch()
 	defer batch.Release()
-	return statement.StatementEvent{Batch: &statement.ResultBatch{Rows: int64(n), JSON: rows.Size(batch), Data: arrowStream(batch)[len(arrowStream()):]}}
+	return statement.Event{Batch: &statement.ResultBatch{Rows: int64(n), JSON: rows.Size(batch), Data: arrowStream(batch)[len(arrowStream()):]}}
 }
 
 // warehouse returns the workspace's first warehouse.

@@ -19,16 +19,45 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/domain/loader"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/setup"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
+// Services are what the resolvers call.
+type Services struct {
+	Instance    *setup.Instance
+	Workspaces  *identity.Workspaces
+	Members     *identity.Members
+	APIKeys     *identity.APIKeys
+	Agents      *job.Agents
+	Jobs        *job.Jobs
+	Runs        *job.Runs
+	Samples     *setup.Samples
+	Logs        *job.Logs
+	Quotas      *quota.Quotas
+	Compute     *machine.Machines
+	Warehouses  *machine.Machines
+	Settings    *machine.Settings
+	Statements  *statement.Statements
+	Databases   *lake.Databases
+	Lineages    *lineage.Lineages
+	Maintenance *maintenance.Maintenances
+	Clock       domain.Clock
+}
+
 // Options are the services and the limits of the handler.
 type Options struct {
-	Services setup.Services
+	Services Services
 	Lake     *lake.Catalog
 	Auth     *auth.Service
 	Topics   domain.Topics
@@ -97,7 +126,7 @@ func (s *server) aroundResponse(ctx context.Context, next graphql.ResponseHandle
 		httpx.Release(ctx)
 	}
 	if scope, err := auth.From(ctx); err == nil {
-		ctx = withBudget(loader.With(ctx, loader.New(s.Services, s.Lake, scope)))
+		ctx = withBudget(loader.With(ctx, loader.New(s.Services.loaded(), s.Lake, scope)))
 	}
 	response := next(ctx)
 	op := graphql.GetOperationContext(ctx).Operation // nil if it is not GraphQL
@@ -220,4 +249,19 @@ func originOf(r *http.Request) string {
 		return "https://" + r.Host
 	}
 	return "http://" + r.Host
+}
+
+// loaded returns what the loaders of a response read from.
+func (s Services) loaded() loader.Services {
+	return loader.Services{
+		Members:     s.Members,
+		Agents:      s.Agents,
+		Jobs:        s.Jobs,
+		Runs:        s.Runs,
+		Logs:        s.Logs,
+		Compute:     s.Compute,
+		Warehouses:  s.Warehouses,
+		Statements:  s.Statements,
+		Maintenance: s.Maintenance,
+	}
 }

@@ -11,8 +11,8 @@ import (
 
 // jobChange returns the fields to change. Null fields do not change, except schedule: null removes
 // it.
-func jobChange(in model.UpdateJobInput) job.JobChange {
-	c := job.JobChange{
+func jobChange(in model.UpdateJobInput) job.Change {
+	c := job.Change{
 		Name: in.Name, Description: in.Description, Command: in.Command, Tasks: given(in.Tasks),
 		MaxRetries: in.MaxRetries, TimeoutSeconds: in.TimeoutSeconds, Environment: given(in.Environment), Parameters: given(in.Parameters),
 		MaxConcurrentRuns: in.MaxConcurrentRuns, Files: given(in.Files),

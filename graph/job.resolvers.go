@@ -17,22 +17,22 @@ import (
 )
 
 func (r *jobResolver) Command(ctx context.Context, obj *job.Job) (*string, error) {
-	return optional(obj.JobSpec.Command), nil
+	return optional(obj.Spec.Command), nil
 }
 
 func (r *jobResolver) Tasks(ctx context.Context, obj *job.Job) ([]job.TaskSpec, error) {
-	if obj.JobSpec.Command != "" {
+	if obj.Spec.Command != "" {
 		return nil, nil
 	}
-	return append([]job.TaskSpec{}, obj.JobSpec.Tasks...), affordRows(ctx, len(obj.JobSpec.Tasks))
+	return append([]job.TaskSpec{}, obj.Spec.Tasks...), affordRows(ctx, len(obj.Spec.Tasks))
 }
 
 func (r *jobResolver) Compute(ctx context.Context, obj *job.Job) (*model.Compute, error) {
-	return r.computeOf(ctx, domain.MachineID(obj.JobSpec.Compute))
+	return r.computeOf(ctx, domain.MachineID(obj.Spec.Compute))
 }
 
 func (r *jobResolver) ComputeID(ctx context.Context, obj *job.Job) (*string, error) {
-	return optional(obj.JobSpec.Compute), nil
+	return optional(obj.Spec.Compute), nil
 }
 
 func (r *jobResolver) Runs(ctx context.Context, obj *job.Job, first *int, after *string, status []job.RunStatus) (model.Connection[job.Run], error) {
@@ -82,7 +82,7 @@ func (r *mutationResolver) DeleteJob(ctx context.Context, input model.DeleteJobI
 	return model.DeleteJobPayload(input), r.Services.Jobs.Delete(ctx, scope, domain.JobID(input.ID))
 }
 
-func (r *queryResolver) Jobs(ctx context.Context, first *int, after *string, filter *job.JobFilter) (model.Connection[job.Job], error) {
+func (r *queryResolver) Jobs(ctx context.Context, first *int, after *string, filter *job.Filter) (model.Connection[job.Job], error) {
 	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[job.Job], error) {
 		return r.Services.Jobs.List(ctx, s, value(filter), p)
 	})

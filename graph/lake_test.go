@@ -89,7 +89,7 @@ const twoColumns = `{"type": "struct", "schema-id": 0, "fields": [
 ]}`
 
 // table creates an empty table in lake.public.
-func (n *tenant) table(name string) lake.LakeTable {
+func (n *tenant) table(name string) lake.Table {
 	n.w.t.Helper()
 	made, err := n.w.lake.Create(n.w.t.Context(), n.editor.scope, "lake", "public", lake.NewTable{Name: name, Schema: []byte(twoColumns)}, lake.Key{})
 	require.NoError(n.w.t, err)
@@ -103,7 +103,7 @@ func (n *tenant) adds(name string, ids ...int64) {
 }
 
 // view creates a view in lake.public.
-func (n *tenant) view(name, sql string) lake.LakeTable {
+func (n *tenant) view(name, sql string) lake.Table {
 	n.w.t.Helper()
 	made, err := n.w.lake.CreateView(n.w.t.Context(), n.editor.scope, "lake", "public", lake.NewView{Name: name, Schema: []byte(twoColumns), Version: fmt.Appendf(nil, `{
 		"version-id": 1, "timestamp-ms": 1, "schema-id": 0, "summary": {}, "default-namespace": ["public"],

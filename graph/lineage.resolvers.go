@@ -23,8 +23,8 @@ func (r *lineageEntryResolver) Table(ctx context.Context, obj *model.LineageEntr
 	return r.tableOf(ctx, obj.TableID)
 }
 
-func (r *queryResolver) Lineage(ctx context.Context, table string, way *lineage.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error) {
-	return r.lineageGraph(ctx, lineage.LineageQuery{Table: table, Way: value(way), Depth: value(depth), At: at})
+func (r *queryResolver) Lineage(ctx context.Context, table string, way *lineage.Way, depth *int, at *time.Time) (model.LineageGraph, error) {
+	return r.lineageGraph(ctx, lineage.Query{Table: table, Way: value(way), Depth: value(depth), At: at})
 }
 
 func (r *runResolver) Lineage(ctx context.Context, obj *job.Run) (model.RunLineage, error) {

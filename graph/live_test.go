@@ -32,7 +32,7 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(4)
-	run := a.run(a.job(job.JobSpec{Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}}}}))
+	run := a.run(a.job(job.Spec{Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}}}}))
 	c := w.open(bearer(a.viewer.token), nil)
 	id := c.subscribe(runSubscription, map[string]any{"id": run.ID})
 	first := c.event(id)
@@ -56,7 +56,7 @@ func TestABurstOfChangesIsReadOnce(t *testing.T) {
 	slow.pace = defaultTiming.pace
 	w := newWorld(t, slow)
 	a := w.tenant("acme")
-	run := a.run(a.job(job.JobSpec{Command: "true"}))
+	run := a.run(a.job(job.Spec{Command: "true"}))
 	c := w.open(bearer(a.viewer.token), nil)
 	id := c.subscribe(runSubscription, map[string]any{"id": run.ID})
 	c.event(id)
@@ -79,7 +79,7 @@ func TestRunsTellsWhatIsNewAndWhatChanges(t *testing.T) {
 	w := newWorld(t, quick)
 	a, b := w.tenant("acme"), w.tenant("beta")
 	a.connect(10)
-	j, other := a.job(job.JobSpec{Command: "true"}), a.job(job.JobSpec{Command: "true"})
+	j, other := a.job(job.Spec{Command: "true"}), a.job(job.Spec{Command: "true"})
 	running := a.run(j)
 	a.begin(a.attempt(running.ID).ID)
 
@@ -88,7 +88,7 @@ func TestRunsTellsWhatIsNewAndWhatChanges(t *testing.T) {
 	require.Equal(t, map[string]any{"id": string(running.ID), "status": "RUNNING"}, c.event(id)["runs"], "what runs when it starts")
 
 	a.run(other)
-	b.run(b.job(job.JobSpec{Command: "true"}))
+	b.run(b.job(job.Spec{Command: "true"}))
 	fresh := a.run(j)
 	require.Equal(t, map[string]any{"id": string(fresh.ID), "status": "PENDING"}, c.event(id)["runs"], "of this job and workspace alone")
 	a.begin(a.attempt(fresh.ID).ID)
@@ -104,7 +104,7 @@ func TestRunsOfAStatusTellWhenARunLeavesIt(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(10)
-	run := a.run(a.job(job.JobSpec{Command: "true"}))
+	run := a.run(a.job(job.Spec{Command: "true"}))
 	c := w.open(bearer(a.viewer.token), nil)
 	id := c.subscribe(runsSubscription, map[string]any{"f": map[string]any{"status": []string{"RUNNING"}}})
 	a.begin(a.attempt(run.ID).ID)
@@ -120,7 +120,7 @@ func TestRunsFollowsOldRunsThatAreActive(t *testing.T) {
 	a.connect(200)
 	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 200)
 	require.NoError(t, err)
-	j := a.job(job.JobSpec{Command: "true"})
+	j := a.job(job.Spec{Command: "true"})
 	old := a.run(j)
 	attempt := a.attempt(old.ID).ID
 	a.begin(attempt)
@@ -167,7 +167,7 @@ func TestLogsAreFollowedByteForByteToTheirEnd(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(4)
-	run := a.run(a.job(job.JobSpec{Command: "x"}))
+	run := a.run(a.job(job.Spec{Command: "x"}))
 	attempt := a.attempt(run.ID).ID
 	a.begin(attempt)
 	var log []byte
@@ -239,7 +239,7 @@ func decoded(t *testing.T, v any) []byte {
 func TestALiveQueryOutlastsTheDatabase(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	run := a.run(a.job(job.JobSpec{Command: "true"}))
+	run := a.run(a.job(job.Spec{Command: "true"}))
 	c := w.open(bearer(a.viewer.token), nil)
 	id := c.subscribe(runSubscription, map[string]any{"id": run.ID})
 	c.event(id)

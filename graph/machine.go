@@ -50,7 +50,7 @@ func (r *Resolver) flavorOf(ctx context.Context, m machine.Machine) (model.Flavo
 	return model.Flavor{Flavor: flavor}, err
 }
 
-func machineMetrics(ctx context.Context, machines *machine.Machines, id domain.MachineID, since *time.Time) ([]machine.MachineMetrics, error) {
+func machineMetrics(ctx context.Context, machines *machine.Machines, id domain.MachineID, since *time.Time) ([]machine.Metrics, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err

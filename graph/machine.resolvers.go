@@ -24,7 +24,7 @@ func (r *queryResolver) Flavors(ctx context.Context) ([]model.Flavor, error) {
 	return model.NewFlavors(all), err
 }
 
-func (r *subscriptionResolver) MachineMetrics(ctx context.Context, id string, since *time.Time) (<-chan machine.MachineMetrics, error) {
+func (r *subscriptionResolver) MachineMetrics(ctx context.Context, id string, since *time.Time) (<-chan machine.Metrics, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (r *subscriptionResolver) MachineMetrics(ctx context.Context, id string, si
 	if err != nil {
 		return nil, err
 	}
-	return stream(ctx, r.server, stop, func(send func(machine.MachineMetrics) error) error {
+	return stream(ctx, r.server, stop, func(send func(machine.Metrics) error) error {
 		return r.live(ctx, wake, func() error { return sendAll(ctx, samples.next, send) })
 	})
 }

@@ -27,7 +27,7 @@ func (n *tenant) machine(of *machine.Machines, name string) machine.Machine {
 }
 
 // measured stores a sample of a machine as if its agent had reported it, at any time.
-func (n *tenant) measured(id domain.MachineID, m machine.MachineMetrics) {
+func (n *tenant) measured(id domain.MachineID, m machine.Metrics) {
 	n.w.t.Helper()
 	require.NoError(n.w.t, n.w.db.In(n.w.t.Context(), n.admin.scope, func(tx *store.Tx) error { return tx.SaveMetrics(n.w.t.Context(), id, m) }))
 	n.w.db.Topics().Wake(domain.MetricsTopic(id))
@@ -46,8 +46,8 @@ func (w *world) reconcile() *fleet {
 	f := &fleet{w: w, scopes: map[domain.MachineID]domain.Scope{}, sessions: map[domain.MachineID]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &machine.Reconciler{
-		Store: store.For[machine.Tx](w.db), System: w.db.System(), Clock: w.services.Clock, Topics: w.db.Topics(), Work: job.TaskWork{Runs: w.services.Runs}, Times: machine.DefaultMachineTimes, Heartbeat: machine.DefaultLease.Heartbeat,
-		Providers: machine.Providers{machine.ProviderLocal: w.cloud.Reopen(provisiontest.Hooks{Made: func(m machine.MachineSpec) { f.connect(ctx, m) }})},
+		Store: store.For[machine.Tx](w.db), System: w.db.System(), Clock: w.services.Clock, Topics: w.db.Topics(), Work: job.TaskWork{Runs: w.services.Runs}, Times: machine.DefaultTimes, Heartbeat: machine.DefaultLease.Heartbeat,
+		Providers: machine.Providers{machine.ProviderLocal: w.cloud.Reopen(provisiontest.Hooks{Made: func(m machine.Spec) { f.connect(ctx, m) }})},
 		Host:      "here", Server: w.url, Report: func(err error) { w.t.Error(err) },
 	}
 	wake, stop := w.db.Topics().Subscribe(domain.ReconcileTopic)
@@ -69,7 +69,7 @@ func (w *world) reconcile() *fleet {
 	return f
 }
 
-func (f *fleet) connect(ctx context.Context, m machine.MachineSpec) {
+func (f *fleet) connect(ctx context.Context, m machine.Spec) {
 	_, token, err := f.w.services.Agents.Enroll(ctx, m.Bootstrap)
 	if err != nil {
 		f.w.t.Errorf("enrolling: %v", err)
@@ -94,7 +94,7 @@ func (f *fleet) connect(ctx context.Context, m machine.MachineSpec) {
 }
 
 // says simulates a machine's agent that reports its usage.
-func (f *fleet) says(id domain.MachineID, m machine.MachineMetrics) {
+func (f *fleet) says(id domain.MachineID, m machine.Metrics) {
 	f.w.t.Helper()
 	f.mu.Lock()
 	scope := f.scopes[id]
@@ -240,14 +240,14 @@ func TestWhatIsMeasuredOfAMachineIsFollowed(t *testing.T) {
 
 	now := time.Now()
 	for _, ago := range []time.Duration{2 * time.Hour, 30 * time.Second, 20 * time.Second} {
-		a.measured(m.ID, machine.MachineMetrics{At: now.Add(-ago), CPU: ago.Seconds()})
+		a.measured(m.ID, machine.Metrics{At: now.Add(-ago), CPU: ago.Seconds()})
 	}
 	follower := w.open(bearer(a.viewer.token), nil)
 	all := follower.subscribe(metricsSubscription, map[string]any{"id": m.ID})
 	require.Equal(t, 30.0, at(follower.event(all), "machineMetrics", "cpu"), "of the last hour")
 	second := follower.event(all)
 	require.Equal(t, 20.0, at(second, "machineMetrics", "cpu"))
-	agents.says(m.ID, machine.MachineMetrics{
+	agents.says(m.ID, machine.Metrics{
 		CPU: 0.5, Cores: 2, Memory: 1 << 40, MemoryTotal: 1 << 41, Disk: 3, DiskTotal: 4, GPUs: []machine.GPUMetrics{{Name: "H100", Load: 0.25, Memory: 5, MemoryTotal: 6}},
 	})
 	third := at(follower.event(all), "machineMetrics")
@@ -273,7 +273,7 @@ func TestSamplesAreBoundedByWhatThereIs(t *testing.T) {
 	start := time.Now().Add(-machine.MetricsKept + time.Minute)
 	require.NoError(t, w.db.In(t.Context(), a.admin.scope, func(tx *store.Tx) error {
 		for i := range 700 {
-			if err := tx.SaveMetrics(t.Context(), m.ID, machine.MachineMetrics{At: start.Add(time.Duration(i) * machine.MetricsEvery)}); err != nil {
+			if err := tx.SaveMetrics(t.Context(), m.ID, machine.Metrics{At: start.Add(time.Duration(i) * machine.MetricsEvery)}); err != nil {
 				return err
 			}
 		}
@@ -295,7 +295,7 @@ func TestPagesOfMachinesAndOfWhatRunsOnThemAreReadAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	for i := range 12 {
 		m := a.machine(w.services.Compute, fmt.Sprintf("machine %d", i))
-		a.run(a.job(job.JobSpec{Compute: string(m.ID), Tasks: []job.TaskSpec{
+		a.run(a.job(job.Spec{Compute: string(m.ID), Tasks: []job.TaskSpec{
 			{Key: "one", Command: "true"}, {Key: "two", Command: "true", Compute: "machine 0"}, {Key: "three", Command: "true", DependsOn: []string{"one"}},
 		}}))
 	}
@@ -326,9 +326,9 @@ func TestMachinesOfOneAnswerAreReadTogether(t *testing.T) {
 	me := a.viewer.scope
 	for i := range 5 {
 		m, other := a.machine(w.services.Compute, fmt.Sprintf("machine %d", i)), a.machine(w.services.Compute, fmt.Sprintf("other %d", i))
-		a.run(a.job(job.JobSpec{Compute: string(m.ID), Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", Compute: string(other.ID)}}}))
+		a.run(a.job(job.Spec{Compute: string(m.ID), Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", Compute: string(other.ID)}}}))
 	}
-	jobs, err := w.services.Jobs.List(t.Context(), me, job.JobFilter{}, domain.Page{})
+	jobs, err := w.services.Jobs.List(t.Context(), me, job.Filter{}, domain.Page{})
 	require.NoError(t, err)
 	runs, err := w.services.Runs.Heads(t.Context(), me, job.RunFilter{}, domain.Page{})
 	require.NoError(t, err)
@@ -346,7 +346,7 @@ func TestMachinesOfOneAnswerAreReadTogether(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, id, m.ID)
 	}
-	l := loader.New(w.services, w.lake, me)
+	l := loader.New(w.services.loaded(), w.lake, me)
 	l.Expect(jobs.Items)
 	once(func() {
 		for _, j := range jobs.Items {
@@ -354,7 +354,7 @@ func TestMachinesOfOneAnswerAreReadTogether(t *testing.T) {
 			machine(l, domain.MachineID(j.Tasks[1].Compute))
 		}
 	})
-	l = loader.New(w.services, w.lake, me)
+	l = loader.New(w.services.loaded(), w.lake, me)
 	l.Expect(runs.Items)
 	_, err = l.Tasks(t.Context(), runs.Items[0])
 	require.NoError(t, err)
@@ -366,7 +366,7 @@ func TestMachinesOfOneAnswerAreReadTogether(t *testing.T) {
 			machine(l, tasks[1].Compute)
 		}
 	})
-	l = loader.New(w.services, w.lake, me)
+	l = loader.New(w.services.loaded(), w.lake, me)
 	l.Expect(machines.Items)
 	once(func() {
 		for _, m := range machines.Items {
@@ -413,7 +413,7 @@ func TestAJobNamesItsComputeInstance(t *testing.T) {
 	run := a.run(job.Job{ID: domain.JobID(at(j, "id").(string))})
 	_, err := w.services.Runs.Cancel(t.Context(), a.editor.scope, run.ID)
 	require.NoError(t, err)
-	other := a.job(job.JobSpec{Command: "true", Compute: "cpu"})
+	other := a.job(job.Spec{Command: "true", Compute: "cpu"})
 	nouns[0].did(w, me, "delete", map[string]any{"id": cpu.ID})
 	left := w.ok(me, `query($id: ID!) { job(id: $id) { compute { name } computeId } }`, map[string]any{"id": other.ID})
 	require.Equal(t, map[string]any{"compute": nil, "computeId": string(cpu.ID)}, left["job"], "it was deleted")

@@ -43,7 +43,7 @@ type world struct {
 	t        testing.TB
 	db       *store.Store
 	counted  *countingStore
-	services setup.Services
+	services Services
 	auth     *auth.Service
 	keys     *auth.Keys
 	url      string
@@ -133,14 +133,16 @@ func newWorld(t testing.TB, wait timing) *world {
 	carrying.Go(func() { outbox.Run(carry) })
 	t.Cleanup(func() { stop(); carrying.Wait() })
 	runs := &job.Runs{Store: store.For[job.Tx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Tokens: tokens{w.keys}, Outbox: outbox}
-	w.services = setup.Services{
+	jobs := &job.Jobs{Store: store.For[job.Tx](w.counted), Clock: clock}
+	w.services = Services{
 		Instance:   &setup.Instance{Store: db.System(), Clock: clock},
 		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](w.counted), Clock: clock},
 		Members:    &identity.Members{Store: store.For[identity.Tx](w.counted), Clock: clock},
 		APIKeys:    &identity.APIKeys{Store: store.For[identity.Tx](w.counted), Clock: clock},
 		Agents:     &job.Agents{Store: store.For[job.Tx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Runs: runs, Lease: machine.DefaultLease, Replica: "here"},
-		Jobs:       &job.Jobs{Store: store.For[job.Tx](w.counted), Clock: clock},
+		Jobs:       jobs,
 		Runs:       runs,
+		Samples:    &setup.Samples{Jobs: jobs, Runs: runs, Clock: clock},
 		Logs:       &job.Logs{Store: store.For[job.Tx](w.counted), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
 		Quotas:     &quota.Quotas{Store: store.For[quota.Tx](w.counted)},
 		Compute:    &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](w.counted), Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
@@ -149,7 +151,6 @@ func newWorld(t testing.TB, wait timing) *world {
 		Databases:  &lake.Databases{Store: store.For[lake.Tx](w.counted), Clock: clock},
 		Lineages:   &lineage.Lineages{Store: store.For[lineage.Tx](w.counted), Clock: clock, CatalogURL: "http://localhost/catalog"},
 		Clock:      clock,
-		Version:    "1.2.3",
 	}
 	w.catalog(bucket)
 	w.serve(wait)
@@ -246,8 +247,8 @@ func (n *tenant) connect(slots int) {
 	require.NoError(n.w.t, err)
 }
 
-func (n *tenant) job(spec job.JobSpec) job.Job {
-	j, err := n.w.services.Jobs.Create(n.w.t.Context(), n.editor.scope, job.NewJob{Name: n.name + " job", JobSpec: spec}, domain.Idempotency{})
+func (n *tenant) job(spec job.Spec) job.Job {
+	j, err := n.w.services.Jobs.Create(n.w.t.Context(), n.editor.scope, job.NewJob{Name: n.name + " job", Spec: spec}, domain.Idempotency{})
 	require.NoError(n.w.t, err)
 	return j
 }

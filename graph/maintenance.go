@@ -20,8 +20,8 @@ func shownMaintenance(m maintenance.Maintenance, err error) (model.Maintenance, 
 	return model.NewMaintenance(m), nil
 }
 
-func (r *Resolver) maintenanceRuns(ctx context.Context, first *int, after *string, f maintenance.MaintenanceFilter) (model.Connection[model.MaintenanceRun], error) {
-	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[maintenance.MaintenanceRun], error) {
+func (r *Resolver) maintenanceRuns(ctx context.Context, first *int, after *string, f maintenance.Filter) (model.Connection[model.MaintenanceRun], error) {
+	c, err := connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[maintenance.Run], error) {
 		return r.Services.Maintenance.Runs(ctx, s, f, p)
 	})
 	return model.Mapped(c, model.NewMaintenanceRun), err
@@ -29,8 +29,8 @@ func (r *Resolver) maintenanceRuns(ctx context.Context, first *int, after *strin
 
 // maintenanceFilter selects the runs of a table, or of the tables of a database, given by its id or
 // name.
-func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *string) (maintenance.MaintenanceFilter, error) {
-	f := maintenance.MaintenanceFilter{Table: domain.TableID(value(table))}
+func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *string) (maintenance.Filter, error) {
+	f := maintenance.Filter{Table: domain.TableID(value(table))}
 	if value(database) == "" {
 		return f, nil
 	}
@@ -48,7 +48,7 @@ func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *strin
 type maintenanceChanges struct {
 	maintenance *maintenance.Maintenances
 	scope       domain.Scope
-	filter      maintenance.MaintenanceFilter
+	filter      maintenance.Filter
 	seen        map[domain.MaintenanceRunID]seenMaintenance // nil before the first read
 }
 
@@ -58,12 +58,12 @@ type seenMaintenance struct {
 }
 
 // next returns the runs that changed, oldest first. The first call returns the unfinished runs.
-func (c *maintenanceChanges) next(ctx context.Context) ([]maintenance.MaintenanceRun, error) {
+func (c *maintenanceChanges) next(ctx context.Context) ([]maintenance.Run, error) {
 	all, err := c.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var changed []maintenance.MaintenanceRun
+	var changed []maintenance.Run
 	seen := make(map[domain.MaintenanceRunID]seenMaintenance, len(all))
 	for _, r := range all {
 		now := seenMaintenance{fmt.Sprint(r.State, r.Message, r.Statement, r.LookAt, len(r.Todo), len(r.Operations), r.Trigger), !r.State.Final()}
@@ -73,23 +73,23 @@ func (c *maintenanceChanges) next(ctx context.Context) ([]maintenance.Maintenanc
 		seen[r.ID] = now
 	}
 	c.seen = seen
-	slices.SortFunc(changed, func(a, b maintenance.MaintenanceRun) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	slices.SortFunc(changed, func(a, b maintenance.Run) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return changed, nil
 }
 
 // read returns the watched runs, each once.
-func (c *maintenanceChanges) read(ctx context.Context) ([]maintenance.MaintenanceRun, error) {
+func (c *maintenanceChanges) read(ctx context.Context) ([]maintenance.Run, error) {
 	newest, err := c.maintenance.Runs(ctx, c.scope, c.filter, domain.Page{Limit: recent})
 	if err != nil {
 		return nil, err
 	}
 	open := c.filter
-	open.States = []maintenance.MaintenanceState{maintenance.MaintenanceQueued, maintenance.MaintenanceRunning}
+	open.States = []maintenance.State{maintenance.Queued, maintenance.Running}
 	live, err := c.maintenance.Runs(ctx, c.scope, open, domain.Page{Limit: domain.MaxLimit})
 	if err != nil {
 		return nil, err
 	}
-	byID := map[domain.MaintenanceRunID]maintenance.MaintenanceRun{}
+	byID := map[domain.MaintenanceRunID]maintenance.Run{}
 	for _, r := range append(newest.Items, live.Items...) {
 		byID[r.ID] = r // the later read is newer
 	}

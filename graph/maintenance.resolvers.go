@@ -24,7 +24,7 @@ func (r *databaseResolver) Maintenance(ctx context.Context, obj *model.Database)
 }
 
 func (r *databaseResolver) MaintenanceRuns(ctx context.Context, obj *model.Database, first *int, after *string) (model.Connection[model.MaintenanceRun], error) {
-	return r.maintenanceRuns(ctx, first, after, maintenance.MaintenanceFilter{Database: obj.ID})
+	return r.maintenanceRuns(ctx, first, after, maintenance.Filter{Database: obj.ID})
 }
 
 func (r *lakeTableResolver) Maintenance(ctx context.Context, obj *model.LakeTable) (*model.Maintenance, error) {
@@ -41,7 +41,7 @@ func (r *lakeTableResolver) Maintenance(ctx context.Context, obj *model.LakeTabl
 }
 
 func (r *lakeTableResolver) MaintenanceRuns(ctx context.Context, obj *model.LakeTable, first *int, after *string) (model.Connection[model.MaintenanceRun], error) {
-	return r.maintenanceRuns(ctx, first, after, maintenance.MaintenanceFilter{Table: obj.ID})
+	return r.maintenanceRuns(ctx, first, after, maintenance.Filter{Table: obj.ID})
 }
 
 func (r *maintenanceRunResolver) Table(ctx context.Context, obj *model.MaintenanceRun) (*model.LakeTable, error) {
@@ -139,7 +139,7 @@ func (r *subscriptionResolver) MaintenanceRunsUpdated(ctx context.Context, table
 	changes := &maintenanceChanges{maintenance: r.Services.Maintenance, scope: scope, filter: filter}
 	return stream(ctx, r.server, stop, func(send func(model.MaintenanceRun) error) error {
 		return r.live(ctx, wake, func() error {
-			return sendAll(ctx, changes.next, func(run maintenance.MaintenanceRun) error { return send(model.NewMaintenanceRun(run)) })
+			return sendAll(ctx, changes.next, func(run maintenance.Run) error { return send(model.NewMaintenanceRun(run)) })
 		})
 	})
 }

@@ -137,7 +137,7 @@ var matrix = map[string]map[string]row{
 		}).but(func(r *row) { r.stranger = "" }),
 		"updateJob": edits("UpdateJobInput!", func(f *matrixWorld) map[string]any { return in("id", f.job.ID, "description", "changed") }),
 		"deleteJob": edits("DeleteJobInput!", func(f *matrixWorld) map[string]any {
-			return in("id", f.alpha.job(job.JobSpec{Command: "true"}).ID)
+			return in("id", f.alpha.job(job.Spec{Command: "true"}).ID)
 		}),
 		"createCompute": edits("CreateComputeInput!", func(f *matrixWorld) map[string]any {
 			return in("name", f.fresh("machine"), "flavor", "cpu.1")
@@ -220,9 +220,9 @@ type matrixWorld struct {
 	run                job.Run
 	attempt            domain.AttemptID
 	compute, warehouse machine.Machine
-	table              lake.LakeTable
+	table              lake.Table
 	statement          statement.Statement // has succeeded
-	upkeep             maintenance.MaintenanceRun
+	upkeep             maintenance.Run
 	count              int
 	last               string
 }
@@ -237,7 +237,7 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	schedule := job.NewSchedule{Cron: "0 3 * * *", TimeZone: "Europe/Rome"}
 	f.job, err = w.services.Jobs.Create(t.Context(), f.alpha.editor.scope, job.NewJob{
 		Name: secret + " job", Schedule: &schedule,
-		JobSpec: job.JobSpec{
+		Spec: job.Spec{
 			Tasks:       []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true", DependsOn: []string{"one"}, Compute: f.compute.Name}},
 			Environment: []job.Variable{{Name: "A", Value: "1"}}, Parameters: []job.Variable{{Name: "P", Value: "2"}},
 		},
@@ -249,7 +249,7 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	f.alpha.write(f.attempt, 0, []byte(secret+" line\n"))
 	f.key()
 	f.sql()
-	f.beta.run(f.beta.job(job.JobSpec{Command: "true"}))
+	f.beta.run(f.beta.job(job.Spec{Command: "true"}))
 	return f
 }
 
@@ -260,9 +260,9 @@ func (f *matrixWorld) machines() {
 	f.beta.machine(f.w.services.Compute, "machine")
 	warehouses, err := f.w.services.Warehouses.List(ctx, f.alpha.viewer.scope, domain.Page{})
 	require.NoError(f.w.t, err)
-	f.warehouse, err = f.w.services.Warehouses.Update(ctx, f.alpha.editor.scope, warehouses.Items[0].ID, machine.MachineChange{Name: new(secret + " warehouse")})
+	f.warehouse, err = f.w.services.Warehouses.Update(ctx, f.alpha.editor.scope, warehouses.Items[0].ID, machine.Change{Name: new(secret + " warehouse")})
 	require.NoError(f.w.t, err)
-	f.alpha.measured(f.warehouse.ID, machine.MachineMetrics{At: time.Now(), GPUs: []machine.GPUMetrics{{Name: secret + " gpu"}}})
+	f.alpha.measured(f.warehouse.ID, machine.Metrics{At: time.Now(), GPUs: []machine.GPUMetrics{{Name: secret + " gpu"}}})
 }
 
 func (f *matrixWorld) machine(of *machine.Machines) machine.Machine {

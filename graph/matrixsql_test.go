@@ -27,9 +27,9 @@ func (f *matrixWorld) sql() {
 	require.NoError(f.w.t, lakeClient{f.w.lake, scope, publicTable(secret + "_made")}.append(f.w.t.Context(), 1))
 	require.NoError(f.w.t, f.w.db.In(f.w.t.Context(), f.alpha.editor.scope, func(tx *store.Tx) error {
 		st, now := f.statement, time.Now()
-		st.State, st.Kind, st.Engine, st.StartedAt, st.FinishedAt, st.ResultUntil = statement.StatementSucceeded, "SELECT", "duckdb", &now, &now, new(now.Add(time.Hour))
+		st.State, st.Kind, st.Engine, st.StartedAt, st.FinishedAt, st.ResultUntil = statement.Succeeded, "SELECT", "duckdb", &now, &now, new(now.Add(time.Hour))
 		st.Schemata, st.Rows, st.Chunks, st.RunID, st.TaskKey = schemaOf().Schema, 1, []statement.ResultChunk{{Rows: 1, Bytes: 1}}, f.run.ID, "one"
-		st.Failure = &statement.StatementFailure{}
+		st.Failure = &statement.Failure{}
 		return tx.UpdateStatement(f.w.t.Context(), st, append(append(arrowStream(), event.Batch.Data...), streamEnd...))
 	}))
 	f.beta.submitted("SELECT 1")
@@ -40,13 +40,13 @@ func (f *matrixWorld) sql() {
 }
 
 // maintained runs the table's maintenance, with one finished operation.
-func (n *tenant) maintained(t lake.LakeTable) maintenance.MaintenanceRun {
+func (n *tenant) maintained(t lake.Table) maintenance.Run {
 	n.w.t.Helper()
 	ctx := n.w.t.Context()
 	run, err := n.w.services.Maintenance.RunTable(ctx, n.editor.scope, t.ID, domain.Idempotency{})
 	require.NoError(n.w.t, err)
-	done := maintenance.MaintenanceOperation{
-		Kind: maintenance.MaintenanceCompact, Before: &maintenance.TableTotals{}, After: &maintenance.TableTotals{}, State: statement.StatementSucceeded, Metrics: map[string]int64{"files": 1},
+	done := maintenance.Operation{
+		Kind: maintenance.Compact, Before: &maintenance.TableTotals{}, After: &maintenance.TableTotals{}, State: statement.Succeeded, Metrics: map[string]int64{"files": 1},
 	}
 	run.Operations = append(run.Operations, done)
 	require.NoError(n.w.t, n.w.db.In(ctx, n.editor.scope, func(tx *store.Tx) error { return tx.UpdateMaintenanceRun(ctx, run) }))

@@ -19,7 +19,7 @@ func (r *mutationResolver) UpdateQuota(ctx context.Context, input model.UpdateQu
 	if err != nil {
 		return model.UpdateQuotaPayload{}, err
 	}
-	q, err := r.Services.Quotas.Update(ctx, scope, quota.QuotaName(input.Name), input.Limit)
+	q, err := r.Services.Quotas.Update(ctx, scope, quota.Name(input.Name), input.Limit)
 	return model.UpdateQuotaPayload{Quota: q}, err
 }
 

@@ -23,7 +23,7 @@ func (r *Resolver) loaders(ctx context.Context) (*loader.Loaders, error) {
 	if err != nil {
 		return nil, err
 	}
-	return loader.New(r.Services, r.Lake, scope), nil
+	return loader.New(r.Services.loaded(), r.Lake, scope), nil
 }
 
 // page reads a connection's arguments. first has a default.

@@ -26,7 +26,7 @@ func TestAPageCostsAConstantNumberOfReads(t *testing.T) {
 	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 200)
 	require.NoError(t, err)
 	for range 5 {
-		j := a.job(job.JobSpec{Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true"}}})
+		j := a.job(job.Spec{Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true"}}})
 		for range 10 {
 			a.run(j)
 		}
@@ -70,7 +70,7 @@ func TestAConnectionIsPagedByItsCursors(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	for range 7 {
-		a.job(job.JobSpec{Command: "true"})
+		a.job(job.Spec{Command: "true"})
 	}
 	me := bearer(a.viewer.token)
 	query := `query($after: String, $filter: JobFilter) { jobs(first: 3, after: $after, filter: $filter) { edges { cursor node { id } } pageInfo { hasNextPage endCursor } } }`
@@ -149,7 +149,7 @@ func TestAJobIsChangedFieldByField(t *testing.T) {
 func TestAnIdempotentStartMakesOneRun(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	j := a.job(job.JobSpec{Command: "true", Parameters: []job.Variable{{Name: "P", Value: "1"}}})
+	j := a.job(job.Spec{Command: "true", Parameters: []job.Variable{{Name: "P", Value: "1"}}})
 	start := `mutation($input: StartRunInput!) { startRun(input: $input) { run { id startedBy trigger singleCommand command parameters { name value } tasks { key } } } }`
 	input := map[string]any{"jobId": j.ID, "idempotencyKey": "k", "parameters": []any{map[string]any{"name": "P", "value": "2"}}}
 	first := w.ok(bearer(a.editor.token), start, map[string]any{"input": input})
@@ -178,7 +178,7 @@ func TestAnIdempotentCreateAndRepairAreDoneOnce(t *testing.T) {
 	delete(input, "idempotencyKey")
 	require.NotEqual(t, at(first, "createJob", "job", "id"), at(w.ok(me, create, map[string]any{"input": input}), "createJob", "job", "id"))
 
-	run := a.run(a.job(job.JobSpec{Command: "false"}))
+	run := a.run(a.job(job.Spec{Command: "false"}))
 	repair := `mutation($input: RepairRunInput!) { repairRun(input: $input) { run { id status } } }`
 	cancelled := func() {
 		_, err := w.services.Runs.Cancel(t.Context(), a.editor.scope, run.ID)
@@ -197,7 +197,7 @@ func TestAQuotaSaysExactlyHowItStands(t *testing.T) {
 	a := w.tenant("acme")
 	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 1)
 	require.NoError(t, err)
-	j := a.job(job.JobSpec{Command: "true"})
+	j := a.job(job.Spec{Command: "true"})
 	a.run(j)
 	res := w.query(bearer(a.editor.token), `mutation($id: ID!) { startRun(input: {jobId: $id}) { run { id } } }`, map[string]any{"id": j.ID})
 	require.Equal(t, "QUOTA_EXCEEDED", res.code())
@@ -207,7 +207,7 @@ func TestAQuotaSaysExactlyHowItStands(t *testing.T) {
 func TestADeletedJobLeavesItsRuns(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	j := a.job(job.JobSpec{Command: "true"})
+	j := a.job(job.Spec{Command: "true"})
 	run := a.run(j)
 	me := bearer(a.editor.token)
 	remove := `mutation($id: ID!) { deleteJob(input: {id: $id}) { id } }`

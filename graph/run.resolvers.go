@@ -142,7 +142,7 @@ func (r *runResolver) Tasks(ctx context.Context, obj *job.Run) ([]model.Task, er
 	if err != nil {
 		return nil, err
 	}
-	var spec job.JobSpec
+	var spec job.Spec
 	if asksFor(ctx, "command", "dependsOn", "maxRetries", "timeoutSeconds") {
 		if spec, err = load.Spec(ctx, *obj); err != nil {
 			return nil, err

@@ -215,7 +215,7 @@ func TestAReaderThatStopsIsCut(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(2)
-	run := a.run(a.job(job.JobSpec{Command: "yes"}))
+	run := a.run(a.job(job.Spec{Command: "yes"}))
 	attempt := a.attempt(run.ID).ID
 	a.begin(attempt)
 	line := bytes.Repeat([]byte("0123456789abcde\n"), 64<<10)
@@ -304,7 +304,7 @@ func TestNothingOutlivesItsSocket(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(5)
-	run := a.run(a.job(job.JobSpec{Command: "sleep"}))
+	run := a.run(a.job(job.Spec{Command: "sleep"}))
 	vars := map[string]any{"r": run.ID, "a": a.attempt(run.ID).ID}
 	before := append(storetest.IgnoreCluster(), goleak.IgnoreCurrent())
 	c := w.open(bearer(a.viewer.token), nil)

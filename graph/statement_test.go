@@ -272,7 +272,7 @@ func TestAStatementOfATaskIsItsRuns(t *testing.T) {
 	a.connect(4)
 	a.table("one")
 	a.table("two")
-	run := a.run(a.job(job.JobSpec{Command: "true"}))
+	run := a.run(a.job(job.Spec{Command: "true"}))
 	attempt := a.attempt(run.ID)
 	a.begin(attempt.ID)
 	st := a.executed(bearer(w.keys.RunToken(a.workspace.ID, attempt.ID)), "COPY one two", nil)

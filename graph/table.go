@@ -35,7 +35,7 @@ func expectTables(ctx context.Context, ids []domain.TableID) {
 }
 
 // lineageGraph returns the data flow into and out of a table.
-func (r *Resolver) lineageGraph(ctx context.Context, q lineage.LineageQuery) (model.LineageGraph, error) {
+func (r *Resolver) lineageGraph(ctx context.Context, q lineage.Query) (model.LineageGraph, error) {
 	scope, err := auth.From(ctx)
 	if err != nil {
 		return model.LineageGraph{}, err
@@ -66,7 +66,7 @@ func shownAs[A, B any](all []A, show func(A) B) []B {
 }
 
 // tableByName returns the live table or view with the name.
-func (r *Resolver) tableByName(ctx context.Context, s domain.Scope, ref lake.Ref) (lake.LakeTable, error) {
+func (r *Resolver) tableByName(ctx context.Context, s domain.Scope, ref lake.Ref) (lake.Table, error) {
 	t, err := r.Lake.Table(ctx, s, ref, lake.KindTable)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return r.Lake.Table(ctx, s, ref, lake.KindView)
@@ -74,13 +74,13 @@ func (r *Resolver) tableByName(ctx context.Context, s domain.Scope, ref lake.Ref
 	return t, err
 }
 
-func refOf(t lake.LakeTable) lake.Ref {
+func refOf(t lake.Table) lake.Ref {
 	return lake.Ref{Database: string(t.DatabaseID), Schema: t.Schema, Name: t.Name}
 }
 
 // liveTable returns the table or view with the id, to change it. If it is dropped, the error is
 // CodeConflict.
-func (r *Resolver) liveTable(ctx context.Context, s domain.Scope, id domain.TableID) (lake.LakeTable, error) {
+func (r *Resolver) liveTable(ctx context.Context, s domain.Scope, id domain.TableID) (lake.Table, error) {
 	t, err := r.Lake.TableByID(ctx, s, id)
 	if err == nil && t.DroppedAt != nil {
 		err = domain.Errorf(domain.CodeConflict, "The %s %s was dropped; restore it first.", t.Kind, t.Name)
@@ -88,7 +88,7 @@ func (r *Resolver) liveTable(ctx context.Context, s domain.Scope, id domain.Tabl
 	return t, err
 }
 
-func (r *Resolver) dropTable(ctx context.Context, s domain.Scope, id domain.TableID, purge bool) (lake.LakeTable, error) {
+func (r *Resolver) dropTable(ctx context.Context, s domain.Scope, id domain.TableID, purge bool) (lake.Table, error) {
 	t, err := r.liveTable(ctx, s, id)
 	if err != nil {
 		return t, err
@@ -99,7 +99,7 @@ func (r *Resolver) dropTable(ctx context.Context, s domain.Scope, id domain.Tabl
 	return r.Lake.TableByID(ctx, s, id)
 }
 
-func (r *Resolver) renameTable(ctx context.Context, s domain.Scope, in model.RenameTableInput) (lake.LakeTable, error) {
+func (r *Resolver) renameTable(ctx context.Context, s domain.Scope, in model.RenameTableInput) (lake.Table, error) {
 	t, err := r.liveTable(ctx, s, domain.TableID(in.ID))
 	if err != nil {
 		return t, err
@@ -133,7 +133,7 @@ func (r *Resolver) viewOf(ctx context.Context, t model.LakeTable) (viewText, err
 	if err != nil {
 		return viewText{}, err
 	}
-	loaded, err := r.Lake.Load(ctx, scope, refOf(t.LakeTable), lake.KindView, lake.LoadOptions{})
+	loaded, err := r.Lake.Load(ctx, scope, refOf(t.Table), lake.KindView, lake.LoadOptions{})
 	if err != nil {
 		return viewText{}, err
 	}

@@ -76,8 +76,8 @@ func (r *lakeTableResolver) Dialect(ctx context.Context, obj *model.LakeTable) (
 	return optional(text.Dialect), err
 }
 
-func (r *lakeTableResolver) Lineage(ctx context.Context, obj *model.LakeTable, way *lineage.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error) {
-	return r.lineageGraph(ctx, lineage.LineageQuery{Table: string(obj.ID), Way: value(way), Depth: value(depth), At: at})
+func (r *lakeTableResolver) Lineage(ctx context.Context, obj *model.LakeTable, way *lineage.Way, depth *int, at *time.Time) (model.LineageGraph, error) {
+	return r.lineageGraph(ctx, lineage.Query{Table: string(obj.ID), Way: value(way), Depth: value(depth), At: at})
 }
 
 func (r *mutationResolver) DropTable(ctx context.Context, input model.DropTableInput) (model.DropTablePayload, error) {

@@ -34,7 +34,7 @@ func (r *mutationResolver) UpdateWarehouse(ctx context.Context, input model.Upda
 	if err != nil {
 		return model.UpdateWarehousePayload{}, err
 	}
-	change := machine.MachineChange{
+	change := machine.Change{
 		Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Size, Image: input.Image,
 		WriteEngine: input.WriteEngine, Nodes: input.Nodes, TrinoStart: (*machine.TrinoStart)(input.TrinoStart),
 	}
@@ -102,7 +102,7 @@ func (r *warehouseResolver) Currency(ctx context.Context, obj *model.Warehouse) 
 	return flavor.Currency(), err
 }
 
-func (r *warehouseResolver) Metrics(ctx context.Context, obj *model.Warehouse, since *time.Time) ([]machine.MachineMetrics, error) {
+func (r *warehouseResolver) Metrics(ctx context.Context, obj *model.Warehouse, since *time.Time) ([]machine.Metrics, error) {
 	return machineMetrics(ctx, r.Services.Warehouses, obj.ID, since)
 }
 

@@ -67,10 +67,10 @@ func decode[T any](t *testing.T, body string) T {
 
 func TestJobChangeTellsAbsentFromNullFromEmpty(t *testing.T) {
 	absent := decode[JobChange](t, `{}`).domain()
-	require.Equal(t, job.JobChange{}, absent)
+	require.Equal(t, job.Change{}, absent)
 
 	null := decode[JobChange](t, `{"name":null,"tasks":null,"environment":null}`).domain()
-	require.Equal(t, job.JobChange{}, null)
+	require.Equal(t, job.Change{}, null)
 
 	empty := decode[JobChange](t, `{"name":"","tasks":[],"environment":{}}`).domain()
 	require.Empty(t, *empty.Name)

@@ -45,8 +45,8 @@ type ComputeChange struct {
 	Slots    *int    `json:"slots,omitempty" nullable:"true" doc:"Only while the instance is stopped."`
 }
 
-func (c ComputeChange) domain() machine.MachineChange {
-	return machine.MachineChange{Name: c.Name, AutoStop: c.AutoStop, Flavor: c.Flavor, Image: c.Image, Slots: c.Slots}
+func (c ComputeChange) domain() machine.Change {
+	return machine.Change{Name: c.Name, AutoStop: c.AutoStop, Flavor: c.Flavor, Image: c.Image, Slots: c.Slots}
 }
 
 func showCompute(m machine.Machine) Compute {
@@ -79,7 +79,7 @@ func (a *api) createCompute(ctx context.Context, s domain.Scope, in *struct {
 		return nil, err
 	}
 	return &created[CreatedCompute]{
-		Location: Prefix + "/compute/" + string(m.ID), Body: CreatedCompute{ID: string(m.ID), Status: string(machine.MachineStopped)},
+		Location: Prefix + "/compute/" + string(m.ID), Body: CreatedCompute{ID: string(m.ID), Status: string(machine.Stopped)},
 	}, nil
 }
 

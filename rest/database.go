@@ -54,7 +54,7 @@ func showDatabase(d lake.Database) Database {
 	return Database{ID: string(d.ID), Name: d.Name, CreatedBy: showActor(d.CreatedBy), CreatedAt: Time(d.CreatedAt)}
 }
 
-func showLakeSchema(l lake.LakeSchema) LakeSchema {
+func showLakeSchema(l lake.Schema) LakeSchema {
 	shown := LakeSchema{Name: l.Name, Properties: l.Properties, CreatedBy: showActor(l.CreatedBy), CreatedAt: Time(l.CreatedAt)}
 	if shown.Properties == nil {
 		shown.Properties = map[string]string{}

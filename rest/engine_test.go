@@ -49,14 +49,14 @@ type engines struct {
 }
 
 // catalog creates the SQL services.
-func (w *world) catalog(st *store.Store, keys statement.StatementTokens, results domain.Objects) {
+func (w *world) catalog(st *store.Store, keys statement.Tokens, results domain.Objects) {
 	w.t.Helper()
 	files, err := objects.OpenLake(w.t.Context(), "file://"+w.t.TempDir(), objects.LakeOptions{})
 	require.NoError(w.t, err)
 	w.lake = lake.New(lake.Options{Store: store.For[lake.Tx](st), Quick: st, System: st.System(), Files: files, Clock: w.clock, Report: func(err error) { w.t.Error(err) }})
 	w.engines = &engines{w: w, gone: map[domain.StatementID]context.CancelFunc{}, done: make(chan struct{})}
 	w.services.Databases = &lake.Databases{Store: store.For[lake.Tx](st), Clock: w.clock}
-	w.services.Statements = statement.NewStatements(statement.StatementOptions{
+	w.services.Statements = statement.New(statement.Options{
 		Store: store.For[statement.Tx](st), System: st.System(), Topics: st.Topics(), Clock: w.clock, Objects: results, Engines: w.engines, Tokens: keys,
 		Tables: prefixes{files}, CatalogURL: "http://here/api/v1/iceberg", Replica: "r1", Report: func(err error) { w.t.Log("statements:", err) },
 	})
@@ -80,7 +80,7 @@ func (p prefixes) TableStorage(_ context.Context, ws domain.WorkspaceID) (statem
 func (e *engines) finish() { close(e.done) }
 
 // Execute implements statement.Engines.
-func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st statement.EngineStatement) (statement.StatementStream, error) {
+func (e *engines) Execute(ctx context.Context, _ domain.AgentID, st statement.EngineStatement) (statement.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	e.mu.Lock()
 	e.gone[st.ID] = cancel
@@ -109,7 +109,7 @@ func (e *engines) last() statement.EngineStatement {
 	return all[len(all)-1]
 }
 
-type event = func() statement.StatementEvent
+type event = func() statement.Event
 
 func (e *engines) events(ctx context.Context, st statement.EngineStatement) []event {
 	word, rest, _ := strings.Cut(st.Query, " ")
@@ -119,49 +119,49 @@ func (e *engines) events(ctx context.Context, st statement.EngineStatement) []ev
 	reads, writes := head("SELECT", false), head("INSERT", true)
 	switch word {
 	case "SELECT":
-		return []event{reads, reports(schemaOf(things)), reports(thingRows(n, "row")), ends(statement.StatementEnd{Rows: int64(n), Bytes: int64(10 * n), Scanned: 100})}
+		return []event{reads, reports(schemaOf(things)), reports(thingRows(n, "row")), ends(statement.End{Rows: int64(n), Bytes: int64(10 * n), Scanned: 100})}
 	case "LIMITED":
-		return []event{reads, reports(schemaOf(things)), reports(thingRows(1, "row")), ends(statement.StatementEnd{Rows: 1, Truncated: true})}
+		return []event{reads, reports(schemaOf(things)), reports(thingRows(1, "row")), ends(statement.End{Rows: 1, Truncated: true})}
 	case "LARGE":
-		return append(append([]event{reads, reports(schemaOf(things))}, large(n)...), ends(statement.StatementEnd{Rows: int64(n)}))
+		return append(append([]event{reads, reports(schemaOf(things))}, large(n)...), ends(statement.End{Rows: int64(n)}))
 	case "RETURN":
-		return append(append([]event{writes, reports(schemaOf(things))}, large(n)...), ends(statement.StatementEnd{Rows: int64(n)}))
+		return append(append([]event{writes, reports(schemaOf(things))}, large(n)...), ends(statement.End{Rows: int64(n)}))
 	case "PARTS":
-		return append(append([]event{reads, reports(schemaOf(things))}, large(3)...), func() statement.StatementEvent {
+		return append(append([]event{reads, reports(schemaOf(things))}, large(3)...), func() statement.Event {
 			<-e.done
 			return large(1)[0]()
-		}, ends(statement.StatementEnd{Rows: 4}))
+		}, ends(statement.End{Rows: 4}))
 	case "FLAGS":
 		return flags(n, 1, 1<<19)
 	case "WIDE":
 		return flags(n, 300, 1<<16)
 	case "EMPTY":
-		return []event{head("CREATE SCHEMA", true), ends(statement.StatementEnd{})}
+		return []event{head("CREATE SCHEMA", true), ends(statement.End{})}
 	case "QUIET":
 		return []event{reads, e.waits(ctx)}
 	case "WRITE":
 		return []event{writes, e.waits(ctx)}
 	case "COPY":
-		return []event{writes, func() statement.StatementEvent { return e.copied(ctx, st, from, to) }}
+		return []event{writes, func() statement.Event { return e.copied(ctx, st, from, to) }}
 	case "ALTER":
-		return []event{head("OPTIMIZE", true), reports(schemaOf(numbers)), reports(numberRows()), ends(statement.StatementEnd{Rows: 2})}
+		return []event{head("OPTIMIZE", true), reports(schemaOf(numbers)), reports(numberRows()), ends(statement.End{Rows: 2})}
 	case "LOST":
-		return []event{writes, func() statement.StatementEvent {
+		return []event{writes, func() statement.Event {
 			if copied := e.copied(ctx, st, from, to); copied.End.Failure != nil {
 				return copied
 			}
-			return ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultEngine, Message: "It is gone.", Unsure: true}})()
+			return ends(statement.End{Failure: &statement.Failure{Fault: statement.FaultEngine, Message: "It is gone.", Unsure: true}})()
 		}}
 	}
-	return []event{ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}})}
+	return []event{ends(statement.End{Failure: &statement.Failure{Fault: statement.FaultQuery, Message: "There is no table penguinz.", Line: 2, Column: 8}})}
 }
 
-func reports(e statement.StatementEvent) event { return func() statement.StatementEvent { return e } }
+func reports(e statement.Event) event { return func() statement.Event { return e } }
 
-func ends(e statement.StatementEnd) event { return reports(statement.StatementEvent{End: &e}) }
+func ends(e statement.End) event { return reports(statement.Event{End: &e}) }
 
 func head(kind string, write bool) event {
-	return reports(statement.StatementEvent{Head: &statement.StatementHead{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It is so."}})
+	return reports(statement.Event{Head: &statement.Head{Kind: kind, Write: write, Engine: "duckdb", RoutingReason: "It is so."}})
 }
 
 func large(n int) (rows []event) {
@@ -172,18 +172,18 @@ func large(n int) (rows []event) {
 }
 
 func (e *engines) waits(ctx context.Context) event {
-	return func() statement.StatementEvent {
+	return func() statement.Event {
 		select {
 		case <-e.done:
-			return ends(statement.StatementEnd{Rows: 7})()
+			return ends(statement.End{Rows: 7})()
 		case <-ctx.Done():
-			return ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultCancelled, Message: "The statement was cancelled."}})()
+			return ends(statement.End{Failure: &statement.Failure{Fault: statement.FaultCancelled, Message: "The statement was cancelled."}})()
 		}
 	}
 }
 
 // copied reads and writes like an engine, with the statement's own rights.
-func (e *engines) copied(ctx context.Context, st statement.EngineStatement, from, to string) statement.StatementEvent {
+func (e *engines) copied(ctx context.Context, st statement.EngineStatement, from, to string) statement.Event {
 	ws := domain.WorkspaceID(path.Base(st.Storage.Prefix))
 	scope := domain.NewScope(ws, domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "statement"}, st.Role)
 	_, err := e.w.lake.Load(ctx, scope, publicTable(from), lake.KindTable, lake.LoadOptions{})
@@ -191,23 +191,23 @@ func (e *engines) copied(ctx context.Context, st statement.EngineStatement, from
 		err = lakeClient{e.w.lake, scope, publicTable(to)}.append(ctx, 1, 2)
 	}
 	if domain.IsCode(err, domain.CodeForbidden) {
-		return ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultForbidden, Message: "It writes."}})()
+		return ends(statement.End{Failure: &statement.Failure{Fault: statement.FaultForbidden, Message: "It writes."}})()
 	}
 	if err != nil {
-		return ends(statement.StatementEnd{Failure: &statement.StatementFailure{Fault: statement.FaultQuery, Message: err.Error()}})()
+		return ends(statement.End{Failure: &statement.Failure{Fault: statement.FaultQuery, Message: err.Error()}})()
 	}
-	return ends(statement.StatementEnd{Rows: 2, Tables: []statement.StatementTable{{Database: "lake", Schema: "public", Table: from}, {Database: "lake", Schema: "public", Table: to, Target: true}}})()
+	return ends(statement.End{Rows: 2, Tables: []statement.Table{{Database: "lake", Schema: "public", Table: from}, {Database: "lake", Schema: "public", Table: to, Target: true}}})()
 }
 
-// script implements statement.StatementStream.
+// script implements statement.Stream.
 type script struct {
 	cancel context.CancelFunc
 	events []event
 }
 
-func (s *script) Next() (statement.StatementEvent, error) {
+func (s *script) Next() (statement.Event, error) {
 	if len(s.events) == 0 {
-		return statement.StatementEvent{}, errors.New("the stream is at its end")
+		return statement.Event{}, errors.New("the stream is at its end")
 	}
 	next := s.events[0]
 	s.events = s.events[1:]
@@ -225,7 +225,7 @@ var things = arrow.NewSchema([]arrow.Field{
 // numbers are the metrics of a maintenance statement.
 var numbers = arrow.NewSchema([]arrow.Field{{Name: "metric_name", Type: arrow.BinaryTypes.String}, {Name: "metric_value", Type: arrow.PrimitiveTypes.Int64}}, nil)
 
-func numberRows() statement.StatementEvent {
+func numberRows() statement.Event {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, numbers)
 	defer b.Release()
 	b.Field(0).(*array.StringBuilder).AppendValues([]string{"deleted_data_files_count", "kept"}, nil)
@@ -250,17 +250,17 @@ func arrowStream(schema *arrow.Schema, batches ...arrow.RecordBatch) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte(arrowEnd))
 }
 
-func schemaOf(schema *arrow.Schema) statement.StatementEvent {
-	return statement.StatementEvent{Schema: arrowStream(schema)}
+func schemaOf(schema *arrow.Schema) statement.Event {
+	return statement.Event{Schema: arrowStream(schema)}
 }
 
-func batchOf(b *array.RecordBuilder) statement.StatementEvent {
+func batchOf(b *array.RecordBuilder) statement.Event {
 	batch := b.NewRecordBatch()
 	defer batch.Release()
-	return statement.StatementEvent{Batch: &statement.ResultBatch{Rows: batch.NumRows(), JSON: rows.Size(batch), Data: arrowStream(batch.Schema(), batch)[len(arrowStream(batch.Schema())):]}}
+	return statement.Event{Batch: &statement.ResultBatch{Rows: batch.NumRows(), JSON: rows.Size(batch), Data: arrowStream(batch.Schema(), batch)[len(arrowStream(batch.Schema())):]}}
 }
 
-func thingRows(rows int, text string) statement.StatementEvent {
+func thingRows(rows int, text string) statement.Event {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, things)
 	defer b.Release()
 	for i := range rows {
@@ -291,5 +291,5 @@ func flags(batches, columns, rows int) []event {
 	for range batches {
 		events = append(events, reports(one))
 	}
-	return append(events, ends(statement.StatementEnd{Rows: int64(batches * rows)}))
+	return append(events, ends(statement.End{Rows: int64(batches * rows)}))
 }

@@ -105,7 +105,7 @@ type NewJob struct {
 func (n NewJob) domain() job.NewJob {
 	return job.NewJob{
 		Name: n.Name, Description: n.Description, Schedule: n.Schedule.domain(),
-		JobSpec: job.JobSpec{
+		Spec: job.Spec{
 			Command: n.Command, Tasks: taskSpecs(n.Tasks), MaxRetries: n.MaxRetries, TimeoutSeconds: n.TimeoutSeconds,
 			Environment: n.Environment, Parameters: n.Parameters, MaxConcurrentRuns: n.MaxConcurrentRuns,
 			Files: each(n.Files, NewJobFile.domain), Compute: n.Compute, ComputeFallback: n.ComputeFallback,
@@ -140,8 +140,8 @@ type JobChange struct {
 	Schedule          ScheduleChange `json:"schedule,omitempty" doc:"Changes the given fields of the schedule. null removes the schedule."`
 }
 
-func (c JobChange) domain() job.JobChange {
-	change := job.JobChange{
+func (c JobChange) domain() job.Change {
+	change := job.Change{
 		Name: c.Name, Description: c.Description, Command: c.Command, MaxRetries: c.MaxRetries, TimeoutSeconds: c.TimeoutSeconds,
 		Environment: (*[]job.Variable)(c.Environment), Parameters: (*[]job.Variable)(c.Parameters),
 		MaxConcurrentRuns: c.MaxConcurrentRuns, Compute: c.Compute, ComputeFallback: c.ComputeFallback,
@@ -298,7 +298,7 @@ func (a *api) listJobs(ctx context.Context, s domain.Scope, in *struct {
 	Search string `query:"search" maxLength:"256" doc:"Part of the name."`
 },
 ) (*answer[List[Job]], error) {
-	jobs, err := a.Jobs.List(ctx, s, job.JobFilter{Search: in.Search}, in.page())
+	jobs, err := a.Jobs.List(ctx, s, job.Filter{Search: in.Search}, in.page())
 	if err != nil {
 		return nil, err
 	}

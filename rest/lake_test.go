@@ -101,12 +101,12 @@ const thingColumns = `{"type": "struct", "schema-id": 0, "fields": [
 ]}`
 
 // table creates an empty table in lake.public, optionally partitioned by day.
-func (w *world) table(t tenant, name string, partitioned bool) lake.LakeTable {
+func (w *world) table(t tenant, name string, partitioned bool) lake.Table {
 	w.t.Helper()
 	return w.tableIn(t, "lake", name, partitioned)
 }
 
-func (w *world) tableIn(t tenant, database, name string, partitioned bool) lake.LakeTable {
+func (w *world) tableIn(t tenant, database, name string, partitioned bool) lake.Table {
 	w.t.Helper()
 	n := lake.NewTable{Name: name, Schema: []byte(thingColumns)}
 	if partitioned {
@@ -124,7 +124,7 @@ func (w *world) adds(t tenant, name string, ids ...int64) {
 }
 
 // view creates a view in the schema public.
-func (w *world) view(t tenant, database, name string) lake.LakeTable {
+func (w *world) view(t tenant, database, name string) lake.Table {
 	w.t.Helper()
 	made, err := w.lake.CreateView(w.t.Context(), t.scope, database, "public", lake.NewView{Name: name, Schema: []byte(thingColumns), Version: fmt.Appendf(nil, `{
 		"version-id": 1, "timestamp-ms": 1, "schema-id": 0, "summary": {}, "default-namespace": ["public"],

@@ -99,7 +99,7 @@ func (e RunEvents) MarshalJSON() ([]byte, error) { return json.RawMessage(e).Mar
 // are checked when they are read.
 func (RunEvents) Schema(r huma.Registry) *huma.Schema {
 	one := r.Schema(reflect.TypeFor[RunEvent](), true, "")
-	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one, MaxItems: new(lineage.MaxLineageEvents)}}}
+	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one, MaxItems: new(lineage.MaxEvents)}}}
 }
 
 // RunEvent has the fields of an OpenLineage RunEvent (2-0-2) that are read.
@@ -168,7 +168,7 @@ func (a *api) getRunLineage(ctx context.Context, s domain.Scope, in *RunPath) (*
 	return answered(showRunLineage)(a.Lineages.OfRun(ctx, s, domain.RunID(in.ID)))
 }
 
-func showRunLineage(l lineage.RunLineage) RunLineage {
+func showRunLineage(l lineage.OfRun) RunLineage {
 	shown := RunLineage{Truncated: l.Truncated, Unresolved: each(l.Unresolved, func(id domain.StatementID) string { return string(id) })}
 	var tables lake.Lineage
 	for _, f := range l.Facts {
@@ -188,7 +188,7 @@ func showRunLineage(l lineage.RunLineage) RunLineage {
 	return shown
 }
 
-func showRunEdge(f lineage.LineageFact) RunEdge {
+func showRunEdge(f lineage.Fact) RunEdge {
 	edge := RunEdge{
 		Direction: string(f.Direction), TableID: string(f.TableID), Name: f.Database + "." + f.Schema + "." + f.Name, Columns: f.Columns, TaskKey: f.TaskKey, At: Time(f.At),
 		SnapshotID: snapshotOf(f), StatementID: statementOf(f),
@@ -199,14 +199,14 @@ func showRunEdge(f lineage.LineageFact) RunEdge {
 	return edge
 }
 
-func snapshotOf(f lineage.LineageFact) *int64 {
+func snapshotOf(f lineage.Fact) *int64 {
 	if f.SnapshotID == 0 {
 		return nil
 	}
 	return &f.SnapshotID
 }
 
-func statementOf(f lineage.LineageFact) *string {
+func statementOf(f lineage.Fact) *string {
 	if f.Actor.Kind != domain.ActorStatement {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (a *api) getLineage(ctx context.Context, s domain.Scope, in *struct {
 	At        string `query:"at" format:"date-time" example:"2026-03-01T08:30:00Z" doc:"A past time, in ISO 8601."`
 },
 ) (*answer[LineageGraph], error) {
-	q := lineage.LineageQuery{Table: in.Table, Way: lineage.LineageWay(in.Direction), Depth: in.Depth}
+	q := lineage.Query{Table: in.Table, Way: lineage.Way(in.Direction), Depth: in.Depth}
 	var err error
 	if q.At, err = pastTime("at", in.At); err != nil {
 		return nil, err
@@ -250,11 +250,11 @@ func pastTime(name, given string) (*time.Time, error) {
 	return &at, nil
 }
 
-func showGraph(g lineage.LineageGraph) LineageGraph {
+func showGraph(g lineage.Graph) LineageGraph {
 	return LineageGraph{Root: g.Root, At: Time(g.At), Nodes: each(g.Nodes, showNode), Edges: each(g.Edges, showArrow), Truncated: g.Truncated}
 }
 
-func showNode(n lineage.LineageNode) GraphNode {
+func showNode(n lineage.Node) GraphNode {
 	shown := GraphNode{
 		ID: n.ID, Kind: string(n.Kind), Name: n.Name, Namespace: optionalText(n.Namespace), Dropped: n.Dropped, JobID: optionalText(n.JobID), RunID: optionalText(n.RunID),
 		Text: optionalText(n.Text), Actor: optionalText(n.Actor), Distance: n.Distance,
@@ -265,10 +265,10 @@ func showNode(n lineage.LineageNode) GraphNode {
 	return shown
 }
 
-func showArrow(e lineage.LineageEdge) LineageArrow {
+func showArrow(e lineage.Edge) LineageArrow {
 	return LineageArrow{
-		From: e.From(), To: e.To(), Direction: string(e.Direction), LastAt: Time(e.At), Count: e.Count, SnapshotID: snapshotOf(e.LineageFact), Columns: e.Columns,
-		RunID: optionalText(e.RunID), StatementID: statementOf(e.LineageFact),
+		From: e.From(), To: e.To(), Direction: string(e.Direction), LastAt: Time(e.At), Count: e.Count, SnapshotID: snapshotOf(e.Fact), Columns: e.Columns,
+		RunID: optionalText(e.RunID), StatementID: statementOf(e.Fact),
 	}
 }
 

@@ -80,7 +80,7 @@ type GPUSample struct {
 	MemoryTotal int64   `json:"memory_total"`
 }
 
-func showSample(m machine.MachineMetrics) MachineSample {
+func showSample(m machine.Metrics) MachineSample {
 	return MachineSample{
 		At: Time(m.At), CPU: m.CPU, Cores: m.Cores, Memory: m.Memory, MemoryTotal: m.MemoryTotal, Disk: m.Disk, DiskTotal: m.DiskTotal,
 		GPUs: each(m.GPUs, func(g machine.GPUMetrics) GPUSample { return GPUSample(g) }),

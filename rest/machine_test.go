@@ -22,7 +22,7 @@ type machines struct {
 	*machine.Reconciler
 	cloud   *provisiontest.Simulated
 	store   *store.Store
-	made    chan machine.MachineSpec
+	made    chan machine.Spec
 	refuses atomic.Pointer[domain.Error] // why creation fails; nil while it succeeds
 	full    atomic.Bool                  // no machine fits
 }
@@ -51,20 +51,20 @@ func (c crowded) Check(ctx context.Context, p machine.ProviderSettings) error {
 }
 
 func newMachines(st *store.Store, clock domain.Clock, runs *job.Runs) *machines {
-	m := &machines{store: st, made: make(chan machine.MachineSpec, 100)}
+	m := &machines{store: st, made: make(chan machine.Spec, 100)}
 	provider := provisiontest.NewSimulated(provisiontest.Hooks{
-		Before: func(_ context.Context, op provisiontest.Operation, _ machine.MachineRef) error {
+		Before: func(_ context.Context, op provisiontest.Operation, _ machine.Ref) error {
 			if err := m.refuses.Load(); err != nil && op == provisiontest.OpEnsure {
 				return err
 			}
 			return nil
 		},
-		Made: func(spec machine.MachineSpec) { m.made <- spec },
+		Made: func(spec machine.Spec) { m.made <- spec },
 	})
 	m.cloud = provider
 	m.Reconciler = &machine.Reconciler{
 		Store: store.For[machine.Tx](st), System: st.System(), Clock: clock, Topics: st.Topics(), Work: job.TaskWork{Runs: runs}, Providers: machine.Providers{machine.ProviderLocal: crowded{provider, &m.full}},
-		Times: machine.DefaultMachineTimes, Heartbeat: machine.DefaultLease.Heartbeat, Host: "host", Report: func(error) {},
+		Times: machine.DefaultTimes, Heartbeat: machine.DefaultLease.Heartbeat, Host: "host", Report: func(error) {},
 	}
 	return m
 }
@@ -419,7 +419,7 @@ func TestMachineMetrics(t *testing.T) {
 		agent := w.started(n, id)
 		for i := range 3 {
 			w.clock.advance(machine.MetricsEvery)
-			require.NoError(t, w.services.Agents.Measured(t.Context(), agent.scope, machine.MachineMetrics{
+			require.NoError(t, w.services.Agents.Measured(t.Context(), agent.scope, machine.Metrics{
 				CPU: 0.5 + float64(i), Cores: 4, Memory: 1 << 30, MemoryTotal: 4 << 30, Disk: 5 << 40, DiskTotal: 6 << 40,
 				GPUs: []machine.GPUMetrics{{Name: "A100", Load: 0.25, Memory: 1 << 33, MemoryTotal: 1 << 36}},
 			}))

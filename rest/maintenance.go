@@ -51,18 +51,18 @@ type OrphansPolicy struct {
 	OlderDays *int  `json:"older_than_days,omitempty" nullable:"true" doc:"Minimum age, in days, of files that are removed, from 1 to 3650. It is also the interval between searches for them."`
 }
 
-func (p MaintenancePolicy) domain() maintenance.MaintenancePolicy {
-	d := maintenance.MaintenancePolicy{
+func (p MaintenancePolicy) domain() maintenance.Policy {
+	d := maintenance.Policy{
 		Enabled: p.Enabled, Compact: maintenance.CompactPolicy(p.Compact), Expire: maintenance.ExpirePolicy(p.Expire), Orphans: maintenance.OrphansPolicy(p.Orphans),
 		Warehouse: (*domain.MachineID)(p.WarehouseID), StartWarehouse: p.StartWarehouse,
 	}
 	if p.Schedule != nil {
-		d.Schedule = &maintenance.MaintenanceSchedule{Cron: p.Schedule.Cron, TimeZone: p.Schedule.TimeZone}
+		d.Schedule = &maintenance.Schedule{Cron: p.Schedule.Cron, TimeZone: p.Schedule.TimeZone}
 	}
 	return d
 }
 
-func showPolicy(d maintenance.MaintenancePolicy) MaintenancePolicy {
+func showPolicy(d maintenance.Policy) MaintenancePolicy {
 	p := MaintenancePolicy{
 		Enabled: d.Enabled, Compact: CompactPolicy(d.Compact), Expire: ExpirePolicy(d.Expire), Orphans: OrphansPolicy(d.Orphans),
 		WarehouseID: (*string)(d.Warehouse), StartWarehouse: d.StartWarehouse,
@@ -176,19 +176,19 @@ type TableTotals struct {
 	Snapshots   *int64 `json:"snapshots" nullable:"true"`
 }
 
-func showMaintenanceRun(r maintenance.MaintenanceRun) MaintenanceRun {
+func showMaintenanceRun(r maintenance.Run) MaintenanceRun {
 	shown := MaintenanceRun{
 		ID: string(r.ID), TableID: string(r.TableID), Database: r.Database, Schema: r.Schema, Table: r.Table, Trigger: string(r.Trigger), CreatedBy: showActor(r.CreatedBy),
 		CreatedAt: Time(r.CreatedAt), DueAt: Time(r.DueAt), State: string(r.State), Message: r.Message, StartedAt: optionalTime(r.StartedAt),
 		FinishedAt: optionalTime(r.FinishedAt), Operations: each(r.Operations, showMaintenanceOperation),
 	}
-	if r.State == maintenance.MaintenanceQueued {
+	if r.State == maintenance.Queued {
 		shown.NextTryAt = optionalTime(&r.LookAt)
 	}
 	return shown
 }
 
-func showMaintenanceOperation(o maintenance.MaintenanceOperation) MaintenanceOperation {
+func showMaintenanceOperation(o maintenance.Operation) MaintenanceOperation {
 	shown := MaintenanceOperation{
 		Kind: string(o.Kind), Query: o.Query, WarehouseID: string(o.Warehouse), State: string(o.State), StartedAt: Time(o.StartedAt), FinishedAt: optionalTime(o.FinishedAt),
 		Before: (*TableTotals)(o.Before), After: (*TableTotals)(o.After), SnapshotsExpired: o.SnapshotsExpired, FilesRemoved: o.FilesRemoved, Metrics: o.Metrics,
@@ -332,7 +332,7 @@ func (a *api) listMaintenanceRuns(ctx context.Context, s domain.Scope, in *struc
 	Database string `query:"database" doc:"Id or name of the database whose tables' runs are listed."`
 },
 ) (*answer[List[MaintenanceRun]], error) {
-	filter := maintenance.MaintenanceFilter{Table: domain.TableID(in.Table)}
+	filter := maintenance.Filter{Table: domain.TableID(in.Table)}
 	if in.Database != "" {
 		d, err := a.Databases.Find(ctx, s, in.Database)
 		if err != nil {

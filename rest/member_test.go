@@ -53,7 +53,7 @@ func TestSetUp(t *testing.T) {
 	id, token = invite("new@example.com")
 	setUp(old, "new@example.com", password).refused(400)
 	setUp(token, "new@example.com", "short").refused(400)
-	_, _, credentials, err := w.services.Instance.CreateWorkspace(t.Context(), "third")
+	_, _, credentials, err := w.instance.CreateWorkspace(t.Context(), "third")
 	require.NoError(t, err)
 	setUp(credentials.SetUpToken, "new@example.com", password).refused(409)
 	setUp(credentials.SetUpToken, editor, "not the password").refused(401)

@@ -58,7 +58,7 @@ func (a *api) updateQuota(ctx context.Context, s domain.Scope, in *struct {
 	Body QuotaChange
 },
 ) (*answer[Quota], error) {
-	q, err := a.Quotas.Update(ctx, s, quota.QuotaName(in.Name), in.Body.Limit)
+	q, err := a.Quotas.Update(ctx, s, quota.Name(in.Name), in.Body.Limit)
 	if err != nil {
 		return nil, err
 	}

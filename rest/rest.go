@@ -17,8 +17,15 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
+	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
+	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/setup"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
@@ -28,9 +35,30 @@ const Prefix = "/api/v1"
 // defaultMaxBody bounds a request's body, in bytes, unless Options do: twice the largest job.
 const defaultMaxBody = 8 << 20
 
+// Services are what the operations call.
+type Services struct {
+	Workspaces  *identity.Workspaces
+	Members     *identity.Members
+	APIKeys     *identity.APIKeys
+	Agents      *job.Agents
+	Jobs        *job.Jobs
+	Runs        *job.Runs
+	Samples     *setup.Samples
+	Logs        *job.Logs
+	Quotas      *quota.Quotas
+	Compute     *machine.Machines
+	Warehouses  *machine.Machines
+	Settings    *machine.Settings
+	Statements  *statement.Statements
+	Databases   *lake.Databases
+	Lineages    *lineage.Lineages
+	Maintenance *maintenance.Maintenances
+	Clock       domain.Clock
+}
+
 // Options are the services and the limits of the API.
 type Options struct {
-	Services setup.Services
+	Services Services
 	Lake     *lake.Catalog
 	Auth     *auth.Service
 	Topics   domain.Topics
@@ -42,7 +70,7 @@ type Options struct {
 // api holds what the operations need, and registers their routes.
 type api struct {
 	huma.API
-	setup.Services
+	Services
 	lake    *lake.Catalog
 	auth    *auth.Service
 	topics  domain.Topics

@@ -188,14 +188,14 @@ type StatementQuery struct {
 	Search      string   `query:"search" doc:"Only statements that contain this text, in any case."`
 }
 
-func (q StatementQuery) filter() statement.StatementFilter {
-	f := statement.StatementFilter{Warehouse: domain.MachineID(q.WarehouseID), Run: domain.RunID(q.RunID), Text: q.Search}
+func (q StatementQuery) filter() statement.Filter {
+	f := statement.Filter{Warehouse: domain.MachineID(q.WarehouseID), Run: domain.RunID(q.RunID), Text: q.Search}
 	if q.Mine {
 		f.Mine = "me"
 	}
 	for _, given := range q.State {
 		for one := range strings.SplitSeq(given, ",") {
-			f.States = append(f.States, statement.StatementState(one))
+			f.States = append(f.States, statement.State(one))
 		}
 	}
 	return f

@@ -294,7 +294,7 @@ func TestAnEndThatWasNotRecordedIsSwept(t *testing.T) {
 	w.becomes(runs, "running")
 	left := w.services.Statements
 	st := statement.Statement{
-		ID: "stm_left", Query: "SELECT 1", Warehouse: domain.MachineID(w.warehouse(w.ours)), State: statement.StatementQueued, CreatedBy: w.ours.scope.Actor(), Role: domain.RoleViewer,
+		ID: "stm_left", Query: "SELECT 1", Warehouse: domain.MachineID(w.warehouse(w.ours)), State: statement.Queued, CreatedBy: w.ours.scope.Actor(), Role: domain.RoleViewer,
 		CreatedAt: w.clock.Now(), Replica: left.Replica, Sent: true, Progress: -1,
 	}
 	require.NoError(t, left.Store.In(t.Context(), w.ours.scope, func(tx statement.Tx) error { return tx.InsertStatement(t.Context(), st) }))

@@ -114,7 +114,7 @@ func served(part string) (kind string, quality float64) {
 	return "", 0
 }
 
-func (a *api) showResult(r statement.StatementResult, kind string) (*resultAnswer, error) {
+func (a *api) showResult(r statement.Result, kind string) (*resultAnswer, error) {
 	out := &resultAnswer{ContentType: kind, StatementID: string(r.Statement.ID), Engine: r.Statement.Engine}
 	truncated := r.Next > 0 || r.Statement.Truncated
 	if r.Next > 0 {

@@ -40,7 +40,7 @@ type TableSnapshot struct {
 	Operation string `json:"operation" example:"append"`
 }
 
-func showTable(t lake.LakeTable) Table {
+func showTable(t lake.Table) Table {
 	shown := Table{
 		ID: string(t.ID), Database: t.Database, Schema: t.Schema, Name: t.Name, Kind: string(t.Kind), RowCount: t.RowCount, DataFiles: t.DataFiles, DataBytes: t.DataBytes,
 		FormatVersion: t.FormatVersion, Location: t.Location, MetadataAt: t.MetadataLocation, CreatedBy: showActor(t.CreatedBy), CreatedAt: Time(t.CreatedAt), UpdatedBy: showActor(t.UpdatedBy),

@@ -63,8 +63,8 @@ type WarehouseChange struct {
 	TrinoStart  *string `json:"trino_start,omitempty" nullable:"true" doc:"first_write or with_warehouse."`
 }
 
-func (c WarehouseChange) domain() machine.MachineChange {
-	return machine.MachineChange{
+func (c WarehouseChange) domain() machine.Change {
+	return machine.Change{
 		Name: c.Name, AutoStop: c.AutoStop, Flavor: c.Size, Image: c.Image, Slots: c.Slots,
 		WriteEngine: c.WriteEngine, Nodes: c.Nodes, TrinoStart: (*machine.TrinoStart)(c.TrinoStart),
 	}

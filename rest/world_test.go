@@ -79,7 +79,8 @@ func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return
 type world struct {
 	t        *testing.T
 	url      string
-	services setup.Services
+	services Services
+	instance *setup.Instance
 	auth     *auth.Service
 	clock    *clock
 	cloud    cloud
@@ -176,13 +177,15 @@ func (w *world) assemble(st *store.Store) {
 	w.t.Cleanup(func() { cancel(); carrier.Wait() })
 	runs := &job.Runs{Store: store.For[job.Tx](st), System: system, Topics: st.Topics(), Clock: w.clock, Tokens: tokens{keys}, Outbox: outbox}
 	w.machines = newMachines(st, w.clock, runs)
-	machinesOf := func(kind machine.MachineKind) *machine.Machines {
+	machinesOf := func(kind machine.Kind) *machine.Machines {
 		return &machine.Machines{Kind: kind, Store: store.For[machine.Tx](st), Topics: st.Topics(), Clock: w.clock, Providers: w.machines.Providers, Host: w.machines.Host}
 	}
-	w.services = setup.Services{
-		Clock: w.clock, Version: "test", Instance: &setup.Instance{Store: system, Clock: w.clock},
+	jobs := &job.Jobs{Store: store.For[job.Tx](st), Clock: w.clock}
+	w.instance = &setup.Instance{Store: system, Clock: w.clock}
+	w.services = Services{
+		Clock:      w.clock,
 		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](st), Clock: w.clock}, Members: &identity.Members{Store: store.For[identity.Tx](st), Clock: w.clock},
-		APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: w.clock}, Jobs: &job.Jobs{Store: store.For[job.Tx](st), Clock: w.clock}, Runs: runs,
+		APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: w.clock}, Jobs: jobs, Runs: runs, Samples: &setup.Samples{Jobs: jobs, Runs: runs, Clock: w.clock},
 		Agents: &job.Agents{Store: store.For[job.Tx](st), System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: machine.DefaultLease, Replica: "r1"},
 		Logs:   &job.Logs{Store: store.For[job.Tx](st), Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &quota.Quotas{Store: store.For[quota.Tx](st)},
 		Compute: machinesOf(machine.KindCompute), Warehouses: machinesOf(machine.KindWarehouse),
@@ -263,7 +266,7 @@ func (f founder) member(ctx context.Context, t tenant, name string, role domain.
 
 func (w *world) member(t tenant, name string, role domain.Role) string {
 	w.t.Helper()
-	token, err := founder{w.services.Instance, w.services.Members, w.auth}.member(w.t.Context(), t, name, role)
+	token, err := founder{w.instance, w.services.Members, w.auth}.member(w.t.Context(), t, name, role)
 	require.NoError(w.t, err)
 	return token
 }

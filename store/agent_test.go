@@ -77,9 +77,9 @@ func TestHelloReconciles(t *testing.T) {
 	held, unheld := w.attempt(), w.attempt()
 	cancelling := w.attempt()
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelling).RunID)))
-	w.start(w.job(job.JobSpec{Command: "echo lost on the way"}).ID)
+	w.start(w.job(job.Spec{Command: "echo lost on the way"}).ID)
 	undelivered := w.delivered().Attempt.ID
-	w.start(w.job(job.JobSpec{Command: "true"}).ID)
+	w.start(w.job(job.Spec{Command: "true"}).ID)
 	cancelledOnTheWay := w.delivered().Attempt.ID
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelledOnTheWay).RunID)))
 
@@ -106,7 +106,7 @@ func TestHeartbeatCorrects(t *testing.T) {
 	w.connect("s1", 10)
 	fine, cancelling := w.attempt(), w.attempt()
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelling).RunID)))
-	w.start(w.job(job.JobSpec{Command: "true"}).ID)
+	w.start(w.job(job.Spec{Command: "true"}).ID)
 	undelivered := w.delivered().Attempt.ID
 	beat := func() map[domain.AttemptID]job.Desire {
 		orders, err := w.services.Agents.Heartbeat(ctx, w.agent, job.AgentHeartbeat{Session: "s1", Running: []domain.AttemptID{fine, cancelling, "att_stranger"}})
@@ -118,7 +118,7 @@ func TestHeartbeatCorrects(t *testing.T) {
 		return desires
 	}
 	require.Equal(t, map[domain.AttemptID]job.Desire{cancelling: job.DesireCancel, "att_stranger": job.DesireForget}, beat())
-	w.start(w.job(job.JobSpec{Command: "true"}).ID)
+	w.start(w.job(job.Spec{Command: "true"}).ID)
 	cancelledOnTheWay := w.delivered().Attempt.ID
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(cancelledOnTheWay).RunID)))
 	w.clock.move(6 * time.Second)
@@ -130,7 +130,7 @@ func TestHeartbeatCorrects(t *testing.T) {
 	require.NoError(t, w.services.Runs.Report(ctx, w.agent, job.AttemptReport{Attempt: cancelledOnTheWay, Exited: true, Reason: job.ReasonCancelled}))
 	require.Equal(t, job.AttemptCancelled, w.attemptsOf(cancelledOnTheWay).Status, "its agent says that it does not run")
 
-	w.start(w.job(job.JobSpec{Command: "true"}).ID)
+	w.start(w.job(job.Spec{Command: "true"}).ID)
 	unanswered := w.delivered().Attempt.ID
 	require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, w.attemptsOf(unanswered).RunID)))
 	w.clock.move(machine.DefaultLease.Length)
@@ -169,7 +169,7 @@ func TestARefusedAttemptFails(t *testing.T) {
 	w.connect("s1", 10)
 	refused := error(domain.Errorf(domain.CodeInvalid, "the path of a file is too long"))
 	w.fleet.refuse.Store(&refused)
-	run := w.start(w.job(job.JobSpec{Command: "true"}).ID)
+	run := w.start(w.job(job.Spec{Command: "true"}).ID)
 	require.Eventually(t, func() bool { return w.run(run.ID).Status == job.RunFailed }, time.Minute, time.Millisecond)
 	require.Contains(t, w.run(run.ID).Message, "the path of a file is too long")
 }
@@ -178,7 +178,7 @@ func TestASilentAgentsWorkIsLostAndTriedAgain(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	w.connect("s1", 10)
-	w.start(w.job(job.JobSpec{Command: "true", MaxRetries: 1}).ID)
+	w.start(w.job(job.Spec{Command: "true", MaxRetries: 1}).ID)
 	id := w.delivered().Attempt.ID
 	w.begin(id)
 	w.clock.move(machine.DefaultLease.Length - time.Second)
@@ -274,7 +274,7 @@ func TestHelloAgainstDispatch(t *testing.T) {
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	ctx := t.Context()
 	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 1000)))
-	j := w.job(job.JobSpec{Command: "true", MaxRetries: 3})
+	j := w.job(job.Spec{Command: "true", MaxRetries: 3})
 	w.connect("s", 5)
 	var all sync.WaitGroup
 	for range 3 {

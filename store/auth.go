@@ -10,8 +10,6 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/identity"
-	"github.com/millpond/millpond/domain/job"
-	"github.com/millpond/millpond/domain/machine"
 )
 
 var _ auth.Store = (*System)(nil)
@@ -192,25 +190,25 @@ func (s *System) TouchAPIKey(ctx context.Context, ws domain.WorkspaceID, id doma
 }
 
 // Agent implements auth.Store.
-func (s *System) Agent(ctx context.Context, tokenHash []byte) (machine.AgentRef, string, error) {
+func (s *System) Agent(ctx context.Context, tokenHash []byte) (domain.AgentRef, string, error) {
 	var r struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		ID        domain.AgentID     `db:"id"`
 		Name      string             `db:"name"`
 	}
 	err := s.db.GetContext(ctx, &r, `SELECT workspace_id, id, name FROM agents WHERE token_hash = $1`, tokenHash)
-	return machine.AgentRef{Workspace: r.Workspace, Agent: r.ID}, r.Name, mapError(orMissing(err, errUnknown))
+	return domain.AgentRef{Workspace: r.Workspace, Agent: r.ID}, r.Name, mapError(orMissing(err, errUnknown))
 }
 
 // LiveAttempt implements auth.Store.
-func (s *System) LiveAttempt(ctx context.Context, id domain.AttemptID) (job.AttemptRef, string, error) {
+func (s *System) LiveAttempt(ctx context.Context, id domain.AttemptID) (domain.AttemptRef, string, error) {
 	var r struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Job       string             `db:"job_name"`
 	}
 	err := s.db.GetContext(prepared(ctx), &r, `SELECT a.workspace_id, r.job_name FROM attempts a JOIN runs r ON r.workspace_id = a.workspace_id AND r.id = a.run_id
 		WHERE a.id = $1 AND a.status IN ('starting', 'running')`, id)
-	return job.AttemptRef{Workspace: r.Workspace, Attempt: id}, r.Job, mapError(orMissing(err, errUnknown))
+	return domain.AttemptRef{Workspace: r.Workspace, Attempt: id}, r.Job, mapError(orMissing(err, errUnknown))
 }
 
 // SigningKeys implements auth.Store.

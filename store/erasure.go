@@ -16,21 +16,21 @@ type erasureRow struct {
 	DueAt     time.Time      `db:"due_at"`
 }
 
-func (r erasureRow) toDomain() lake.LakeErasure {
-	return lake.LakeErasure{ID: r.ID, TableID: r.TableID, List: r.List, CreatedAt: r.CreatedAt.UTC(), DueAt: r.DueAt.UTC()}
+func (r erasureRow) toDomain() lake.DueErasure {
+	return lake.DueErasure{ID: r.ID, TableID: r.TableID, List: r.List, CreatedAt: r.CreatedAt.UTC(), DueAt: r.DueAt.UTC()}
 }
 
 // InsertLakeErasure implements lake.Tx.
-func (t *Tx) InsertLakeErasure(ctx context.Context, e lake.LakeErasure) error {
+func (t *Tx) InsertLakeErasure(ctx context.Context, e lake.DueErasure) error {
 	return t.exec(ctx, `INSERT INTO lake_erasures (workspace_id, id, table_id, list, created_at, due_at, next_at) VALUES ($1, $2, $3, $4, $5, $6, $6)`,
 		t.workspace, e.ID, e.TableID, e.List, e.CreatedAt, e.DueAt)
 }
 
 // LakeErasure implements lake.Tx.
-func (t *Tx) LakeErasure(ctx context.Context, id string) (lake.LakeErasure, error) {
+func (t *Tx) LakeErasure(ctx context.Context, id string) (lake.DueErasure, error) {
 	var row erasureRow
 	if err := t.get(ctx, &row, `SELECT id, table_id, list, created_at, due_at FROM lake_erasures WHERE workspace_id = $1 AND id = $2`, t.workspace, id); err != nil {
-		return lake.LakeErasure{}, orMissing(err, domain.NotFound("erasure", id))
+		return lake.DueErasure{}, orMissing(err, domain.NotFound("erasure", id))
 	}
 	return row.toDomain(), nil
 }

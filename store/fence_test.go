@@ -77,16 +77,16 @@ func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	s := open(t)
 	one, two := workspace(t, s, "one"), workspace(t, s, "two")
 	jobs := &job.Jobs{Store: store.For[job.Tx](s), Clock: domain.SystemClock{}}
-	j, err := jobs.Create(t.Context(), one, job.NewJob{Name: "mine", JobSpec: job.JobSpec{Command: "true"}}, domain.Idempotency{})
+	j, err := jobs.Create(t.Context(), one, job.NewJob{Name: "mine", Spec: job.Spec{Command: "true"}}, domain.Idempotency{})
 	require.NoError(t, err)
 
 	_, err = jobs.Get(t.Context(), two, j.ID)
 	require.True(t, domain.IsCode(err, domain.CodeNotFound), "%v", err)
 	name := "theirs"
-	_, err = jobs.Update(t.Context(), two, j.ID, job.JobChange{Name: &name})
+	_, err = jobs.Update(t.Context(), two, j.ID, job.Change{Name: &name})
 	require.True(t, domain.IsCode(err, domain.CodeNotFound), "%v", err)
 	require.True(t, domain.IsCode(jobs.Delete(t.Context(), two, j.ID), domain.CodeNotFound))
-	list, err := jobs.List(t.Context(), two, job.JobFilter{}, domain.Page{})
+	list, err := jobs.List(t.Context(), two, job.Filter{}, domain.Page{})
 	require.NoError(t, err)
 	require.Empty(t, list.Items)
 	found, err := jobs.ByID(t.Context(), two, []domain.JobID{j.ID})

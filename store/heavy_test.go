@@ -15,7 +15,7 @@ import (
 )
 
 // heavy is a job with about mib MiB in its tasks.
-func heavy(mib int) (spec job.JobSpec) {
+func heavy(mib int) (spec job.Spec) {
 	for i := range 16 * mib {
 		spec.Tasks = append(spec.Tasks, job.TaskSpec{Key: fmt.Sprintf("t%d", i), Command: strings.Repeat("x", 64<<10)})
 	}
@@ -68,7 +68,7 @@ func TestAHeavyPageIsShorter(t *testing.T) {
 	}
 	pages := 0
 	for cursor, more := "", true; more; pages++ {
-		list, err := w.services.Jobs.List(ctx, w.admin, job.JobFilter{}, domain.Page{Limit: 200, Cursor: cursor})
+		list, err := w.services.Jobs.List(ctx, w.admin, job.Filter{}, domain.Page{Limit: 200, Cursor: cursor})
 		require.NoError(t, err)
 		for _, j := range list.Items {
 			require.Len(t, j.Tasks, 48)

@@ -35,9 +35,9 @@ type belongings struct {
 	machineAgent domain.AgentID // the machine's agent
 	file         string
 	catalog      domain.DatabaseID
-	table        lake.LakeTable
-	traced       domain.StatementID  // of the run
-	fact         lineage.LineageFact // of the attempt
+	table        lake.Table
+	traced       domain.StatementID // of the run
+	fact         lineage.Fact       // of the attempt
 	upkeep       domain.MaintenanceRunID
 }
 
@@ -46,7 +46,7 @@ func (w *tenant) furnish() belongings {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.connect("s1", 4)
-	j := w.job(job.JobSpec{Command: "true", Files: []job.File{{Path: "f", Content: []byte("secret")}}})
+	j := w.job(job.Spec{Command: "true", Files: []job.File{{Path: "f", Content: []byte("secret")}}})
 	sealed := w.attempt()
 	writer := w.services.Logs.Writer(w.agent, "s1")
 	w.write(writer, sealed, 0, []byte("secret\n"))
@@ -69,7 +69,7 @@ func (w *tenant) furnish() belongings {
 		agent := machine.Agent{ID: m.AgentID, MachineID: m.ID, TokenHash: []byte(m.ID), CreatedAt: now}
 		require.NoError(w.t, tx.InsertMachine(ctx, m, agent))
 		require.NoError(w.t, tx.SetBootstrap(ctx, agent.ID, []byte("boot"+m.ID), now.Add(time.Hour)))
-		return tx.SaveMetrics(ctx, m.ID, machine.MachineMetrics{At: now})
+		return tx.SaveMetrics(ctx, m.ID, machine.Metrics{At: now})
 	})
 	catalog, table := w.furnishCatalog()
 	traced, fact := w.trace(attempt, run.ID)
@@ -83,8 +83,8 @@ func (w *tenant) furnish() belongings {
 }
 
 // furnishCatalog creates a table, and records a read of it.
-func (w *tenant) furnishCatalog() (domain.DatabaseID, lake.LakeTable) {
-	var table lake.LakeTable
+func (w *tenant) furnishCatalog() (domain.DatabaseID, lake.Table) {
+	var table lake.Table
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		d, err := tx.FindDatabase(ctx, lake.DefaultDatabase)
 		require.NoError(w.t, err)
@@ -94,17 +94,17 @@ func (w *tenant) furnishCatalog() (domain.DatabaseID, lake.LakeTable) {
 		require.Equal(w.t, lake.InsertedNow, done)
 		entry := lake.LineageEntry{At: now, Actor: domain.Actor{Kind: domain.ActorStatement, ID: "stm_1"}, Direction: lake.LineageRead, TableID: table.ID, Database: d.Name, Schema: "public", Name: "t"}
 		require.NoError(w.t, tx.InsertLineage(ctx, []lake.LineageEntry{entry}))
-		require.NoError(w.t, tx.InsertLakeErasure(ctx, lake.LakeErasure{ID: "erasure-" + string(table.ID), TableID: table.ID, CreatedAt: now, DueAt: now}))
-		_, err = tx.KeepLakeAnswer(ctx, "user:me", lake.LakeAnswer{Key: "k", Hash: []byte("h"), Body: []byte("{}")}, now, now)
+		require.NoError(w.t, tx.InsertLakeErasure(ctx, lake.DueErasure{ID: "erasure-" + string(table.ID), TableID: table.ID, CreatedAt: now, DueAt: now}))
+		_, err = tx.KeepLakeAnswer(ctx, "user:me", lake.Answer{Key: "k", Hash: []byte("h"), Body: []byte("{}")}, now, now)
 		return err
 	})
 	return table.DatabaseID, table
 }
 
-func lakeTable(database domain.DatabaseID, name string) lake.LakeTable {
+func lakeTable(database domain.DatabaseID, name string) lake.Table {
 	id := lake.NewTableID()
 	by := domain.Actor{Kind: domain.ActorUser, ID: "usr_1", Name: "me"}
-	return lake.LakeTable{
+	return lake.Table{
 		ID: id, Kind: lake.KindTable, DatabaseID: database, Schema: "public", Name: name, UUID: "u", Location: "file:///" + string(id), MetadataLocation: "file:///" + string(id) + "/m",
 		CreatedBy: by, UpdatedBy: by, CreatedAt: now, UpdatedAt: now,
 	}
@@ -309,7 +309,7 @@ var trespasses = map[string]trespass{
 	}},
 	"UpdateMachine": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateMachine(ctx, machine.Machine{
-			ID: b.machine, Name: "mine", AutoStop: machine.AutoStop1h, State: machine.MachineFailed, Desired: machine.MachineStopped, Nodes: 1,
+			ID: b.machine, Name: "mine", AutoStop: machine.AutoStop1h, State: machine.Failed, Desired: machine.Stopped, Nodes: 1,
 		}))
 	}},
 	"DeleteMachine": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
@@ -342,7 +342,7 @@ var trespasses = map[string]trespass{
 		return nobody(tx.Metrics(ctx, b.machine, time.Time{}, now.Add(time.Hour)))
 	}},
 	"SaveMetrics": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.SaveMetrics(ctx, b.machine, machine.MachineMetrics{At: now}))
+		return none(tx.SaveMetrics(ctx, b.machine, machine.Metrics{At: now}))
 	}},
 	// Inserts that refer to another workspace's row, which does not exist here.
 	"InsertAttempt": {refused, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
@@ -401,7 +401,7 @@ func TestWorkspacesAreApart(t *testing.T) {
 		})
 	}
 	in(t, s, intruder.admin, func(ctx context.Context, tx *store.Tx) error {
-		jobs, err := tx.Jobs(ctx, job.JobFilter{}, "", 100)
+		jobs, err := tx.Jobs(ctx, job.Filter{}, "", 100)
 		require.Empty(t, jobs)
 		require.NoError(t, err)
 		runs, err := tx.Runs(ctx, job.RunFilter{}, "", 100)

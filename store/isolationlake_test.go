@@ -32,7 +32,7 @@ var lakeTrespasses = map[string]trespass{
 		return nobody(tx.LakeSchemas(ctx, b.catalog, "", true, "", 100))
 	}},
 	"InsertLakeSchema": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return done(tx.InsertLakeSchema(ctx, lake.LakeSchema{DatabaseID: b.catalog, Name: "mine", CreatedAt: now}))
+		return done(tx.InsertLakeSchema(ctx, lake.Schema{DatabaseID: b.catalog, Name: "mine", CreatedAt: now}))
 	}},
 	"LockLakeSchema": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.LockLakeSchema(ctx, b.catalog, "public"))
@@ -82,7 +82,7 @@ var lakeTrespasses = map[string]trespass{
 		return changed(tx.TurnOfAnother(ctx, b.table.ID, domain.Actor{Kind: domain.ActorAPIKey, ID: "other"}, now))
 	}},
 	"InsertLakeErasure": {failing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.InsertLakeErasure(ctx, lake.LakeErasure{ID: "mine", TableID: b.table.ID}))
+		return none(tx.InsertLakeErasure(ctx, lake.DueErasure{ID: "mine", TableID: b.table.ID}))
 	}},
 	"LakeErasure": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.LakeErasure(ctx, erasureOf(b)))
@@ -142,7 +142,7 @@ var lakeTrespasses = map[string]trespass{
 		return one(tx.TableAt(ctx, b.table.Location))
 	}},
 	"LakeTablesNamed": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.LakeTablesNamed(ctx, []lake.LakeTableName{{Database: string(b.catalog), Schema: b.table.Schema, Name: b.table.Name}}))
+		return nobody(tx.LakeTablesNamed(ctx, []lake.TableName{{Database: string(b.catalog), Schema: b.table.Schema, Name: b.table.Name}}))
 	}},
 	"LakeTablesAt": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nothing(tx.LakeTablesAt(ctx, []string{b.table.Location}))
@@ -171,10 +171,10 @@ var lakeTrespasses = map[string]trespass{
 		return len(l.Read) + len(l.Written), err
 	}},
 	"InsertLineageFacts": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.InsertLineageFacts(ctx, []lineage.LineageFact{b.fact}))
+		return none(tx.InsertLineageFacts(ctx, []lineage.Fact{b.fact}))
 	}},
 	"RetractLineage": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.RetractLineage(ctx, []lineage.LineageSource{{Actor: b.fact.Actor, Source: b.fact.Source}}))
+		return none(tx.RetractLineage(ctx, []lineage.Source{{Actor: b.fact.Actor, Source: b.fact.Source}}))
 	}},
 	"Externals": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nothing(tx.Externals(ctx, []string{string(b.fact.TableID)}))
@@ -186,7 +186,7 @@ var lakeTrespasses = map[string]trespass{
 		return nobody(tx.UnresolvedStatements(ctx, b.run))
 	}},
 	"SettleLineage": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.SettleLineage(ctx, lineage.LineageSettlement{
+		return none(tx.SettleLineage(ctx, lineage.Settlement{
 			Statement: b.traced, Columns: map[domain.TableID][]string{b.fact.TableID: {"mine"}}, Removed: []lake.LineageEntry{b.fact.LineageEntry},
 		}))
 	}},
@@ -213,13 +213,13 @@ var lakeTrespasses = map[string]trespass{
 		return one(tx.LockStatement(ctx, b.traced))
 	}},
 	"UpdateStatement": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.UpdateStatement(ctx, statement.Statement{ID: b.traced, State: statement.StatementFailed}, nil))
+		return none(tx.UpdateStatement(ctx, statement.Statement{ID: b.traced, State: statement.Failed}, nil))
 	}},
 	"StatementResult": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.StatementResult(ctx, b.traced))
 	}},
 	"Statements": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.Statements(ctx, statement.StatementFilter{Run: b.run}, "", 100, 1<<20))
+		return nobody(tx.Statements(ctx, statement.Filter{Run: b.run}, "", 100, 1<<20))
 	}},
 }
 

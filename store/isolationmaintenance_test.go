@@ -13,20 +13,20 @@ import (
 )
 
 // furnishMaintenance gives the table a policy, a history, and a waiting run.
-func (w *tenant) furnishMaintenance(table lake.LakeTable) domain.MaintenanceRunID {
-	run := maintenance.MaintenanceRun{
+func (w *tenant) furnishMaintenance(table lake.Table) domain.MaintenanceRunID {
+	run := maintenance.Run{
 		ID: domain.MaintenanceRunID("mnt_" + string(w.admin.Workspace())), TableID: table.ID, DatabaseID: table.DatabaseID, Trigger: job.TriggerManual, CreatedAt: now, DueAt: now,
-		State: maintenance.MaintenanceQueued, Todo: []maintenance.MaintenanceKind{maintenance.MaintenanceCompact}, LookAt: now,
+		State: maintenance.Queued, Todo: []maintenance.Kind{maintenance.Compact}, LookAt: now,
 	}
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		for _, h := range []maintenance.MaintenanceHolder{{}, {Database: table.DatabaseID}, {Table: table.ID}} {
+		for _, h := range []maintenance.Holder{{}, {Database: table.DatabaseID}, {Table: table.ID}} {
 			h, err := tx.LockMaintenance(ctx, h)
 			require.NoError(w.t, err)
 			h.NextAt = &now
 			require.NoError(w.t, tx.UpdateMaintenance(ctx, h))
 		}
 		require.NoError(w.t, tx.SetMaintained(ctx, table.ID, maintenance.Maintained{CompactedAt: &now}))
-		made, err := tx.InsertMaintenanceRuns(ctx, []maintenance.MaintenanceRun{run})
+		made, err := tx.InsertMaintenanceRuns(ctx, []maintenance.Run{run})
 		require.Equal(w.t, 1, made)
 		return err
 	})
@@ -50,13 +50,13 @@ var maintenanceTrespasses = map[string]trespass{
 	}},
 	// A row about another workspace's table refers to a missing table.
 	"LockMaintenance": {failing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return one(tx.LockMaintenance(ctx, maintenance.MaintenanceHolder{Table: b.table.ID}))
+		return one(tx.LockMaintenance(ctx, maintenance.Holder{Table: b.table.ID}))
 	}},
 	"UpdateMaintenance": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.UpdateMaintenance(ctx, maintenance.MaintenanceHolder{Table: b.table.ID}))
+		return none(tx.UpdateMaintenance(ctx, maintenance.Holder{Table: b.table.ID}))
 	}},
 	"MaintainedTables": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.MaintainedTables(ctx, maintenance.MaintenanceHolder{Database: b.catalog}, true, "", 100))
+		return nobody(tx.MaintainedTables(ctx, maintenance.Holder{Database: b.catalog}, true, "", 100))
 	}},
 	"MaintainedByID": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.MaintainedByID(ctx, []domain.TableID{b.table.ID}))
@@ -69,8 +69,8 @@ var maintenanceTrespasses = map[string]trespass{
 	}},
 	// So does a run for another workspace's table.
 	"InsertMaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		_, err := tx.InsertMaintenanceRuns(ctx, []maintenance.MaintenanceRun{{
-			ID: "mnt_forged", TableID: b.table.ID, DatabaseID: b.catalog, Trigger: job.TriggerManual, State: maintenance.MaintenanceQueued, Todo: []maintenance.MaintenanceKind{},
+		_, err := tx.InsertMaintenanceRuns(ctx, []maintenance.Run{{
+			ID: "mnt_forged", TableID: b.table.ID, DatabaseID: b.catalog, Trigger: job.TriggerManual, State: maintenance.Queued, Todo: []maintenance.Kind{},
 		}})
 		return 0, err
 	}},
@@ -81,10 +81,10 @@ var maintenanceTrespasses = map[string]trespass{
 		return one(tx.LockMaintenanceRun(ctx, b.upkeep))
 	}},
 	"UpdateMaintenanceRun": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return none(tx.UpdateMaintenanceRun(ctx, maintenance.MaintenanceRun{ID: b.upkeep, Trigger: job.TriggerManual, State: maintenance.MaintenanceFailed}))
+		return none(tx.UpdateMaintenanceRun(ctx, maintenance.Run{ID: b.upkeep, Trigger: job.TriggerManual, State: maintenance.Failed}))
 	}},
 	"MaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		all, err := tx.MaintenanceRuns(ctx, maintenance.MaintenanceFilter{Table: b.table.ID}, "", 100)
+		all, err := tx.MaintenanceRuns(ctx, maintenance.Filter{Table: b.table.ID}, "", 100)
 		return len(theirs(all, b)), err
 	}},
 	"RunningMaintenance": {noError, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
@@ -97,7 +97,7 @@ var maintenanceTrespasses = map[string]trespass{
 }
 
 // theirs returns the runs that belong to the other workspace.
-func theirs(all []maintenance.MaintenanceRun, b belongings) (found []maintenance.MaintenanceRun) {
+func theirs(all []maintenance.Run, b belongings) (found []maintenance.Run) {
 	for _, r := range all {
 		if r.ID == b.upkeep {
 			found = append(found, r)

@@ -72,7 +72,7 @@ func (t *Tx) job(ctx context.Context, id domain.JobID, lock string) (job.Job, er
 	if err != nil {
 		return j, err
 	}
-	return j, json.Unmarshal(row.Spec, &j.JobSpec)
+	return j, json.Unmarshal(row.Spec, &j.Spec)
 }
 
 // Job implements job.Tx.
@@ -89,13 +89,13 @@ func (t *Tx) JobsByID(ctx context.Context, ids []domain.JobID) ([]job.Job, error
 }
 
 // JobSpecs implements job.Tx.
-func (t *Tx) JobSpecs(ctx context.Context, ids []domain.JobID) (map[domain.JobID]job.JobSpec, error) {
-	return documents[domain.JobID, job.JobSpec](ctx, t, `SELECT id, spec AS document FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+func (t *Tx) JobSpecs(ctx context.Context, ids []domain.JobID) (map[domain.JobID]job.Spec, error) {
+	return documents[domain.JobID, job.Spec](ctx, t, `SELECT id, spec AS document FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
 }
 
 // Jobs implements job.Tx. A search reads the jobs in order until the page is full: a
 // workspace has thousands of jobs, not millions.
-func (t *Tx) Jobs(ctx context.Context, f job.JobFilter, before domain.JobID, limit int) ([]job.Job, error) {
+func (t *Tx) Jobs(ctx context.Context, f job.Filter, before domain.JobID, limit int) ([]job.Job, error) {
 	query := `SELECT ` + jobColumns + ` FROM jobs WHERE workspace_id = $1`
 	args := []any{t.workspace, limit}
 	if before != "" {
@@ -115,7 +115,7 @@ func escapeLike(s string) string {
 
 // InsertJob implements job.Tx.
 func (t *Tx) InsertJob(ctx context.Context, j job.Job) error {
-	spec, err := json.Marshal(j.JobSpec)
+	spec, err := json.Marshal(j.Spec)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (t *Tx) UpdateJob(ctx context.Context, id domain.JobID, fn func(*job.Job) e
 	if err := fn(&j); err != nil {
 		return job.Job{}, err
 	}
-	spec, err := json.Marshal(j.JobSpec)
+	spec, err := json.Marshal(j.Spec)
 	if err != nil {
 		return job.Job{}, err
 	}

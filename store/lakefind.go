@@ -30,13 +30,13 @@ const (
 
 // FindLakeTable is lake.Tx's in its own transaction, in one round trip. Each connection
 // caches its plan, and concurrent callers share one query.
-func (s *Store) FindLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string) (lake.LakeTable, error) {
+func (s *Store) FindLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string) (lake.Table, error) {
 	key := tableName{scope.Workspace(), database, schema, name}
 	row, err := s.tables.get(ctx, key, func(ctx context.Context) (lakeTableRow, error) {
 		return s.oneLakeTable(ctx, execution{scope: scope, name: "find_lake_table", prepare: prepareFind, args: nameArgs(scope, database, schema, name)}, schema+"."+name)
 	})
 	if err != nil {
-		return lake.LakeTable{}, err
+		return lake.Table{}, err
 	}
 	return row.toDomain()
 }
@@ -49,12 +49,12 @@ type tableName struct {
 
 // NoteLakeTable is FindLakeTable. It also records the scope's actor as reader if the kind matches.
 // The record commits asynchronously, but before any later commit, such as the actor's end.
-func (s *Store) NoteLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string, kind lake.TableKind, at time.Time) (lake.LakeTable, error) {
+func (s *Store) NoteLakeTable(ctx context.Context, scope domain.Scope, database, schema, name string, kind lake.TableKind, at time.Time) (lake.Table, error) {
 	actor := scope.Actor()
 	args := append(nameArgs(scope, database, schema, name), string(kind), string(actor.Kind), actor.ID, actor.Name, at)
 	row, err := s.oneLakeTable(ctx, execution{scope: scope, name: "note_lake_table", prepare: prepareNote, args: args, soon: true}, schema+"."+name)
 	if err != nil {
-		return lake.LakeTable{}, err
+		return lake.Table{}, err
 	}
 	return row.toDomain()
 }

@@ -22,34 +22,34 @@ type lakeSchemaRow struct {
 const selectLakeSchemas = `SELECT database_id, name, properties, created_by_kind, created_by_id, created_by_name, created_at FROM lake_schemas
 	WHERE workspace_id = $1 AND database_id = $2 AND `
 
-func (r lakeSchemaRow) toDomain() (lake.LakeSchema, error) {
-	l := lake.LakeSchema{
+func (r lakeSchemaRow) toDomain() (lake.Schema, error) {
+	l := lake.Schema{
 		DatabaseID: r.DatabaseID, Name: r.Name, CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName},
 		CreatedAt: r.CreatedAt.UTC(),
 	}
 	return l, json.Unmarshal(r.Properties, &l.Properties)
 }
 
-func (t *Tx) lakeSchema(ctx context.Context, database domain.DatabaseID, name, lock string) (lake.LakeSchema, error) {
+func (t *Tx) lakeSchema(ctx context.Context, database domain.DatabaseID, name, lock string) (lake.Schema, error) {
 	var row lakeSchemaRow
 	if err := t.get(ctx, &row, selectLakeSchemas+`key = $3 `+lock, t.workspace, database, lake.FoldName(name)); err != nil {
-		return lake.LakeSchema{}, orMissing(err, domain.NotFound("schema", name))
+		return lake.Schema{}, orMissing(err, domain.NotFound("schema", name))
 	}
 	return row.toDomain()
 }
 
 // LakeSchema implements lake.Tx.
-func (t *Tx) LakeSchema(ctx context.Context, database domain.DatabaseID, name string) (lake.LakeSchema, error) {
+func (t *Tx) LakeSchema(ctx context.Context, database domain.DatabaseID, name string) (lake.Schema, error) {
 	return t.lakeSchema(ctx, database, name, "")
 }
 
 // LockLakeSchema implements lake.Tx.
-func (t *Tx) LockLakeSchema(ctx context.Context, database domain.DatabaseID, name string) (lake.LakeSchema, error) {
+func (t *Tx) LockLakeSchema(ctx context.Context, database domain.DatabaseID, name string) (lake.Schema, error) {
 	return t.lakeSchema(ctx, database, name, "FOR UPDATE")
 }
 
 // LakeSchemas implements lake.Tx.
-func (t *Tx) LakeSchemas(ctx context.Context, database domain.DatabaseID, parent string, all bool, after string, limit int) ([]lake.LakeSchema, error) {
+func (t *Tx) LakeSchemas(ctx context.Context, database domain.DatabaseID, parent string, all bool, after string, limit int) ([]lake.Schema, error) {
 	parent, after = lake.FoldName(parent), lake.FoldName(after)
 	if all {
 		return rows(ctx, t.conn, lakeSchemaRow.toDomain, selectLakeSchemas+`key > $3 AND ($4 = '' OR starts_with(key, $4 || '.')) ORDER BY key LIMIT $5`,
@@ -77,7 +77,7 @@ func (i inserted) toDomain() lake.Inserted {
 
 // InsertLakeSchema implements lake.Tx. The parent is a schema, or the database for the
 // first level. Its row is locked until the transaction ends.
-func (t *Tx) InsertLakeSchema(ctx context.Context, l lake.LakeSchema) (lake.Inserted, error) {
+func (t *Tx) InsertLakeSchema(ctx context.Context, l lake.Schema) (lake.Inserted, error) {
 	properties, err := json.Marshal(l.Properties)
 	if err != nil {
 		return 0, err

@@ -32,7 +32,7 @@ const (
 		) SELECT EXISTS (SELECT FROM swapped)`
 )
 
-func swapArgs(ws domain.WorkspaceID, l lake.LakeTable, old string) []any {
+func swapArgs(ws domain.WorkspaceID, l lake.Table, old string) []any {
 	snapshot, at, operation := snapshotArgs(l.Snapshot)
 	return []any{
 		string(ws), string(l.ID), string(l.DatabaseID), lake.FoldName(l.Schema), lake.FoldName(l.Name), old, l.Location, l.MetadataLocation, l.Version, l.FormatVersion,
@@ -42,7 +42,7 @@ func swapArgs(ws domain.WorkspaceID, l lake.LakeTable, old string) []any {
 }
 
 // SwapLakeTable implements lake.Tx.
-func (t *Tx) SwapLakeTable(ctx context.Context, l lake.LakeTable, old string) (swapped bool, err error) {
+func (t *Tx) SwapLakeTable(ctx context.Context, l lake.Table, old string) (swapped bool, err error) {
 	err = t.get(prepared(ctx), &swapped, swapLakeTable, swapArgs(t.workspace, l, old)...)
 	return swapped, err
 }
@@ -58,7 +58,7 @@ func (t *Tx) FenceLakeTable(ctx context.Context, id domain.TableID, old string, 
 // SwapLakeTable is lake.Tx's with an audit row, in its own transaction and one round
 // trip. After an error that is not the database's answer, the outcome is open and the swap may
 // still happen.
-func (s *Store) SwapLakeTable(ctx context.Context, scope domain.Scope, l lake.LakeTable, old string, e domain.AuditEvent) (swapped bool, err error) {
+func (s *Store) SwapLakeTable(ctx context.Context, scope domain.Scope, l lake.Table, old string, e domain.AuditEvent) (swapped bool, err error) {
 	if err := scope.Valid(); err != nil {
 		return false, err
 	}

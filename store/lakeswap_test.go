@@ -36,20 +36,20 @@ func TestSwapInOneStatement(t *testing.T) {
 		e.Actor.Name = `o'hara \ ü`
 		return e
 	}
-	next := func(from lake.LakeTable) lake.LakeTable {
+	next := func(from lake.Table) lake.Table {
 		from.Version++
 		from.MetadataLocation = fmt.Sprintf(`file:///it's/a\path/%d`, from.Version)
 		from.UpdatedBy, from.UpdatedAt = domain.Actor{Kind: domain.ActorUser, ID: "usr_9", Name: "nine"}, w.clock.Now().Add(time.Minute)
 		return from
 	}
-	nobody := func(what string, scope domain.Scope, l lake.LakeTable, old string) {
+	nobody := func(what string, scope domain.Scope, l lake.Table, old string) {
 		e := event()
 		done, err := s.SwapLakeTable(t.Context(), scope, l, old, e)
 		require.NoError(t, err, what)
 		require.False(t, done, what)
 		require.Zero(t, count(t, db, `SELECT count(*) FROM audit_events WHERE id = $1`, e.ID), what)
 	}
-	swap := func(l lake.LakeTable) {
+	swap := func(l lake.Table) {
 		t.Helper()
 		e := event()
 		done, err := s.SwapLakeTable(t.Context(), w.admin, l, row.MetadataLocation, e)

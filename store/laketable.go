@@ -54,8 +54,8 @@ const selectLakeTables = `SELECT t.id, t.kind, t.database_id, COALESCE(d.name, '
 	t.created_by_name, t.updated_by_kind, t.updated_by_id, t.updated_by_name, t.created_at, t.updated_at, t.dropped_at, t.purge, t.purge_after
 	FROM lake_tables t LEFT JOIN databases d ON d.workspace_id = t.workspace_id AND d.id = t.database_id WHERE t.workspace_id = $1 AND `
 
-func (r lakeTableRow) toDomain() (lake.LakeTable, error) {
-	t := lake.LakeTable{
+func (r lakeTableRow) toDomain() (lake.Table, error) {
+	t := lake.Table{
 		ID: r.ID, Kind: r.Kind, DatabaseID: r.DatabaseID, Database: r.Database, Schema: r.Schema, Name: r.Name, UUID: r.UUID, Location: r.Location,
 		MetadataLocation: r.MetadataLocation, Version: r.Version, FormatVersion: r.FormatVersion, Registered: r.Registered,
 		RowCount: intPtr(r.RowCount), DataBytes: intPtr(r.DataBytes), DataFiles: intPtr(r.DataFiles),
@@ -77,32 +77,32 @@ func intPtr(n sql.NullInt64) *int64 {
 	return &n.Int64
 }
 
-func (t *Tx) lakeTable(ctx context.Context, missing error, where string, args ...any) (lake.LakeTable, error) {
+func (t *Tx) lakeTable(ctx context.Context, missing error, where string, args ...any) (lake.Table, error) {
 	var row lakeTableRow
 	if err := t.get(ctx, &row, selectLakeTables+where, append([]any{t.workspace}, args...)...); err != nil {
-		return lake.LakeTable{}, orMissing(err, missing)
+		return lake.Table{}, orMissing(err, missing)
 	}
 	return row.toDomain()
 }
 
 // FindLakeTable implements lake.Tx.
-func (t *Tx) FindLakeTable(ctx context.Context, database, schema, name string) (lake.LakeTable, error) {
+func (t *Tx) FindLakeTable(ctx context.Context, database, schema, name string) (lake.Table, error) {
 	return t.lakeTable(prepared(ctx), domain.NotFound("table", schema+"."+name),
 		findByName, database, lake.FoldName(database), lake.FoldName(schema), lake.FoldName(name))
 }
 
 // LakeTable implements lake.Tx.
-func (t *Tx) LakeTable(ctx context.Context, id domain.TableID) (lake.LakeTable, error) {
+func (t *Tx) LakeTable(ctx context.Context, id domain.TableID) (lake.Table, error) {
 	return t.lakeTable(ctx, domain.NotFound("table", id), `t.id = $2`, id)
 }
 
 // LockLakeTable implements lake.Tx.
-func (t *Tx) LockLakeTable(ctx context.Context, id domain.TableID) (lake.LakeTable, error) {
+func (t *Tx) LockLakeTable(ctx context.Context, id domain.TableID) (lake.Table, error) {
 	return t.lakeTable(ctx, domain.NotFound("table", id), `t.id = $2 FOR UPDATE OF t`, id)
 }
 
 // LakeTables implements lake.Tx. Each kind is read in the order of an index.
-func (t *Tx) LakeTables(ctx context.Context, f lake.TableFilter, after domain.TableID, limit int) ([]lake.LakeTable, error) {
+func (t *Tx) LakeTables(ctx context.Context, f lake.TableFilter, after domain.TableID, limit int) ([]lake.Table, error) {
 	args := []any{t.workspace, after, limit}
 	where := `t.id > $2 AND t.dropped_at IS NULL`
 	if f.Dropped {
@@ -134,7 +134,7 @@ func (t *Tx) LakeTableNames(ctx context.Context, db domain.DatabaseID, schema st
 }
 
 // LakeTablesByID implements lake.Tx.
-func (t *Tx) LakeTablesByID(ctx context.Context, ids []domain.TableID) ([]lake.LakeTable, error) {
+func (t *Tx) LakeTablesByID(ctx context.Context, ids []domain.TableID) ([]lake.Table, error) {
 	return rows(ctx, t.conn, lakeTableRow.toDomain, selectLakeTables+`t.id = ANY($2)`, t.workspace, texts(ids))
 }
 
@@ -151,7 +151,7 @@ const holdSchema = `SELECT name FROM lake_schemas WHERE workspace_id = $1 AND da
 
 // InsertLakeTable implements lake.Tx. Locations that the catalog chooses contain the
 // table's new id, so they cannot overlap others.
-func (t *Tx) InsertLakeTable(ctx context.Context, l lake.LakeTable, chosen bool) (lake.Inserted, error) {
+func (t *Tx) InsertLakeTable(ctx context.Context, l lake.Table, chosen bool) (lake.Inserted, error) {
 	if chosen {
 		if free, err := t.locationFree(ctx, l.ID, l.Location); err != nil || !free {
 			return lake.InsertedOverlaid, err
@@ -256,13 +256,13 @@ func (t *Tx) LocationOwners(ctx context.Context, locations []string) (map[string
 }
 
 // TableAt implements lake.Tx.
-func (t *Tx) TableAt(ctx context.Context, location string) (lake.LakeTable, error) {
+func (t *Tx) TableAt(ctx context.Context, location string) (lake.Table, error) {
 	return t.lakeTable(ctx, domain.NotFound("table", location),
 		`t.id = (SELECT table_id FROM lake_locations WHERE workspace_id = $1 AND location = $2 AND NOT property)`, location)
 }
 
 // LakeTablesNamed implements lake.Tx.
-func (t *Tx) LakeTablesNamed(ctx context.Context, names []lake.LakeTableName) ([]lake.LakeTable, error) {
+func (t *Tx) LakeTablesNamed(ctx context.Context, names []lake.TableName) ([]lake.Table, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -278,7 +278,7 @@ func (t *Tx) LakeTablesNamed(ctx context.Context, names []lake.LakeTableName) ([
 }
 
 // LakeTablesAt implements lake.Tx.
-func (t *Tx) LakeTablesAt(ctx context.Context, locations []string) (map[string]lake.LakeTable, error) {
+func (t *Tx) LakeTablesAt(ctx context.Context, locations []string) (map[string]lake.Table, error) {
 	type placedRow struct {
 		lakeTableRow
 		Place string `db:"place"`
@@ -289,7 +289,7 @@ func (t *Tx) LakeTablesAt(ctx context.Context, locations []string) (map[string]l
 	var all []placedRow
 	err := t.sel(ctx, &all, `SELECT p.location AS place, x.* FROM lake_locations p CROSS JOIN LATERAL (`+selectLakeTables+`t.id = p.table_id AND t.dropped_at IS NULL) x
 		WHERE p.workspace_id = $1 AND p.location = ANY($2) AND NOT p.property`, t.workspace, pq.Array(locations))
-	found := make(map[string]lake.LakeTable, len(all))
+	found := make(map[string]lake.Table, len(all))
 	for _, row := range all {
 		if found[row.Place], err = row.toDomain(); err != nil {
 			return nil, err

@@ -20,7 +20,7 @@ func tablesOf(t *testing.T, w *tenant, kind lake.TableKind, names ...string) (id
 		d, err := tx.FindDatabase(ctx, "lake")
 		require.NoError(t, err)
 		for _, name := range names {
-			l := lake.LakeTable{
+			l := lake.Table{
 				ID: lake.NewTableID(), Kind: kind, DatabaseID: d.ID, Schema: "public", Name: name, UUID: name, Location: "file:///lake/" + name,
 				MetadataLocation: "file:///m/" + name, CreatedBy: w.admin.Actor(), CreatedAt: w.clock.Now(),
 			}
@@ -95,7 +95,7 @@ func TestLocationsAreHandedOver(t *testing.T) {
 		require.NoError(t, err)
 		return free
 	}
-	heir := lake.LakeTable{ID: lake.NewTableID(), Kind: lake.KindTable, Schema: "public", Name: "heir", Location: "file:///lake/old", MetadataLocation: "x", CreatedBy: w.admin.Actor(), CreatedAt: w.clock.Now()}
+	heir := lake.Table{ID: lake.NewTableID(), Kind: lake.KindTable, Schema: "public", Name: "heir", Location: "file:///lake/old", MetadataLocation: "x", CreatedBy: w.admin.Actor(), CreatedAt: w.clock.Now()}
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		d, err := tx.FindDatabase(ctx, "lake")
 		require.NoError(t, err)

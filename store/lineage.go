@@ -34,7 +34,7 @@ func (r lineageRow) toDomain() (lake.LineageEntry, error) {
 
 // InsertLineage implements lake.Tx.
 func (t *Tx) InsertLineage(ctx context.Context, entries []lake.LineageEntry) error {
-	facts := make([]lineage.LineageFact, len(entries))
+	facts := make([]lineage.Fact, len(entries))
 	for i, e := range entries {
 		facts[i].LineageEntry = e
 		if e.Direction != lake.LineageWritten {
@@ -98,17 +98,17 @@ func (t *Tx) LineageOf(ctx context.Context, actors ...domain.Actor) (lake.Lineag
 }
 
 // LakeAnswer implements lake.Tx.
-func (t *Tx) LakeAnswer(ctx context.Context, actor, key string, since time.Time) (lake.LakeAnswer, error) {
+func (t *Tx) LakeAnswer(ctx context.Context, actor, key string, since time.Time) (lake.Answer, error) {
 	var row struct {
 		Hash []byte `db:"hash"`
 		Body []byte `db:"body"`
 	}
 	err := t.get(ctx, &row, `SELECT hash, body FROM lake_answers WHERE workspace_id = $1 AND actor = $2 AND key = $3 AND created_at >= $4`, t.workspace, actor, key, since)
-	return lake.LakeAnswer{Key: key, Hash: row.Hash, Body: row.Body}, orMissing(err, domain.NotFound("answer", key))
+	return lake.Answer{Key: key, Hash: row.Hash, Body: row.Body}, orMissing(err, domain.NotFound("answer", key))
 }
 
 // KeepLakeAnswer implements lake.Tx.
-func (t *Tx) KeepLakeAnswer(ctx context.Context, actor string, a lake.LakeAnswer, at, since time.Time) (bool, error) {
+func (t *Tx) KeepLakeAnswer(ctx context.Context, actor string, a lake.Answer, at, since time.Time) (bool, error) {
 	return t.touched(ctx, `INSERT INTO lake_answers AS k (workspace_id, actor, key, hash, body, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (workspace_id, actor, key) DO UPDATE SET hash = excluded.hash, body = excluded.body, created_at = excluded.created_at WHERE k.created_at < $7`,
 		t.workspace, actor, a.Key, a.Hash, string(a.Body), at, since)

@@ -59,7 +59,7 @@ func (w *traced) make(name string, kind lake.TableKind) domain.TableID {
 	id := lake.NewTableID()
 	w.ids[name] = id
 	w.in(func(ctx context.Context, tx *store.Tx) error {
-		done, err := tx.InsertLakeTable(ctx, lake.LakeTable{
+		done, err := tx.InsertLakeTable(ctx, lake.Table{
 			ID: id, Kind: kind, DatabaseID: w.database, Schema: "public", Name: name, UUID: string(id), Location: "file:///lake/" + name, MetadataLocation: "file:///m/" + name,
 			FormatVersion: 2, CreatedBy: w.admin.Actor(), CreatedAt: w.began,
 		}, false)
@@ -82,7 +82,7 @@ func (w *traced) note(actor domain.Actor, d lake.LineageDirection, table string,
 
 func (w *traced) jobNamed(name string) job.Job {
 	w.t.Helper()
-	j, err := w.services.Jobs.Create(w.t.Context(), w.admin, job.NewJob{Name: name, JobSpec: job.JobSpec{Command: "true"}}, domain.Idempotency{})
+	j, err := w.services.Jobs.Create(w.t.Context(), w.admin, job.NewJob{Name: name, Spec: job.Spec{Command: "true"}}, domain.Idempotency{})
 	require.NoError(w.t, err)
 	return j
 }
@@ -104,13 +104,13 @@ func (w *traced) statement(query string, run domain.RunID) domain.Actor {
 	statements++
 	st := statement.Statement{
 		ID: domain.StatementID(fmt.Sprintf("stm_%026d", statements)), Warehouse: "wh_1", Query: query, Database: "lake", Schema: "public", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor,
-		RunID: run, CreatedAt: w.clock.Now(), State: statement.StatementRunning, Replica: "rep_1",
+		RunID: run, CreatedAt: w.clock.Now(), State: statement.Running, Replica: "rep_1",
 	}
 	w.in(func(ctx context.Context, tx *store.Tx) error { return tx.InsertStatement(ctx, st) })
 	return domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID), Name: "me"}
 }
 
-func (w *traced) graph(q lineage.LineageQuery) lineage.LineageGraph {
+func (w *traced) graph(q lineage.Query) lineage.Graph {
 	w.t.Helper()
 	g, err := w.lineages.Graph(w.t.Context(), w.admin, q)
 	require.NoError(w.t, err)
@@ -118,7 +118,7 @@ func (w *traced) graph(q lineage.LineageQuery) lineage.LineageGraph {
 }
 
 // shown lists the nodes of a graph by name, and statements and external nodes by kind.
-func shown(g lineage.LineageGraph) string {
+func shown(g lineage.Graph) string {
 	var all []string
 	for _, n := range g.Nodes {
 		all = append(all, strings.TrimPrefix(n.Name, "lake.public."))
@@ -126,7 +126,7 @@ func shown(g lineage.LineageGraph) string {
 	return strings.Join(all, " ")
 }
 
-func names(facts []lineage.LineageFact, d lake.LineageDirection) (all []string) {
+func names(facts []lineage.Fact, d lake.LineageDirection) (all []string) {
 	for _, f := range facts {
 		if f.Direction == d {
 			all = append(all, f.Name)
@@ -178,7 +178,7 @@ func TestLineageGraph(t *testing.T) {
 	w.note(process, lake.LineageWritten, "daily", 1)
 	w.note(w.statement("SELECT * FROM daily", ""), lake.LineageRead, "daily", 1)
 
-	g := w.graph(lineage.LineageQuery{Table: "lake.public.daily", Way: lineage.Upstream, Depth: 10})
+	g := w.graph(lineage.Query{Table: "lake.public.daily", Way: lineage.Upstream, Depth: 10})
 	require.Equal(t, "daily report clean load raw late", shown(g))
 	require.Len(t, g.Edges, 5)
 	for _, e := range g.Edges {
@@ -191,28 +191,28 @@ func TestLineageGraph(t *testing.T) {
 	require.Equal(t, again, g.Nodes[3].RunID)
 	require.False(t, g.Truncated)
 
-	require.Equal(t, "daily report clean", shown(w.graph(lineage.LineageQuery{Table: "LAKE.public.Daily", Way: lineage.Upstream, Depth: 1})))
-	down := w.graph(lineage.LineageQuery{Table: "lake.public.raw", Way: lineage.Downstream, Depth: 2})
+	require.Equal(t, "daily report clean", shown(w.graph(lineage.Query{Table: "LAKE.public.Daily", Way: lineage.Upstream, Depth: 1})))
+	down := w.graph(lineage.Query{Table: "lake.public.raw", Way: lineage.Downstream, Depth: 2})
 	require.Equal(t, "raw load clean report daily", shown(down))
-	both := w.graph(lineage.LineageQuery{Table: string(w.ids["daily"])})
+	both := w.graph(lineage.Query{Table: string(w.ids["daily"])})
 	require.Len(t, both.Nodes, 7, "with the statement that read it")
-	require.True(t, slices.ContainsFunc(both.Nodes, func(n lineage.LineageNode) bool {
+	require.True(t, slices.ContainsFunc(both.Nodes, func(n lineage.Node) bool {
 		return n.Kind == lineage.NodeStatement && n.Text == "SELECT * FROM daily"
 	}))
 
-	then := w.graph(lineage.LineageQuery{Table: "lake.public.clean", At: &first})
+	then := w.graph(lineage.Query{Table: "lake.public.clean", At: &first})
 	require.Equal(t, "clean load raw", shown(then), "what came later is not there")
 	require.Equal(t, int64(1), then.Edges[0].Count)
 	require.Equal(t, run, then.Nodes[1].RunID)
 
 	alone := w.table("alone")
-	require.Equal(t, "alone", shown(w.graph(lineage.LineageQuery{Table: string(alone)})))
+	require.Equal(t, "alone", shown(w.graph(lineage.Query{Table: string(alone)})))
 	for _, table := range []string{"", "clean", "public.clean", "lake.public.nothing", "tbl_nothing", "ext_nothing"} {
-		_, err := w.lineages.Graph(t.Context(), w.admin, lineage.LineageQuery{Table: table})
+		_, err := w.lineages.Graph(t.Context(), w.admin, lineage.Query{Table: table})
 		require.Contains(t, []domain.Code{domain.CodeInvalid, domain.CodeNotFound}, code(err), table)
 	}
 	before := w.began.Add(-time.Hour)
-	_, err := w.lineages.Graph(t.Context(), w.admin, lineage.LineageQuery{Table: string(alone), At: &before})
+	_, err := w.lineages.Graph(t.Context(), w.admin, lineage.Query{Table: string(alone), At: &before})
 	require.Equal(t, domain.CodeNotFound, code(err), "it was not there yet")
 }
 
@@ -226,8 +226,8 @@ func TestLineageNamesOfThen(t *testing.T) {
 		_, err := tx.RenameLakeTable(ctx, w.ids["old"], w.database, "public", "new")
 		return err
 	})
-	require.Equal(t, "lake.public.new", w.graph(lineage.LineageQuery{Table: "lake.public.new"}).Nodes[0].Name)
-	past := w.graph(lineage.LineageQuery{Table: "lake.public.old", At: &then})
+	require.Equal(t, "lake.public.new", w.graph(lineage.Query{Table: "lake.public.new"}).Nodes[0].Name)
+	past := w.graph(lineage.Query{Table: "lake.public.old", At: &then})
 	require.Equal(t, "lake.public.old", past.Nodes[0].Name)
 	require.Len(t, past.Nodes, 2)
 	require.Equal(t, string(w.ids["old"]), past.Root)
@@ -249,12 +249,12 @@ func TestLineageGraphIsBounded(t *testing.T) {
 	}
 	w.in(func(ctx context.Context, tx *store.Tx) error { return tx.InsertLineage(ctx, facts) })
 	w.clock.move(time.Hour)
-	g := w.graph(lineage.LineageQuery{Table: "lake.public.busy"})
+	g := w.graph(lineage.Query{Table: "lake.public.busy"})
 	require.True(t, g.Truncated)
-	require.Len(t, g.Nodes, lineage.MaxLineageNodes)
+	require.Len(t, g.Nodes, lineage.MaxNodes)
 	require.Equal(t, lineage.NodeTask, g.Nodes[1].Kind)
 	require.Equal(t, "stm_busy002999", g.Nodes[2].ID)
-	require.Len(t, g.Edges, lineage.MaxLineageNodes-1)
+	require.Len(t, g.Edges, lineage.MaxNodes-1)
 }
 
 // TestSettledLineage: at a statement's end, wrong entries are removed, entries that the catalog
@@ -263,13 +263,13 @@ func TestSettledLineage(t *testing.T) {
 	w := newTraced(t)
 	source := w.table("source")
 	w.table("target")
-	settle := func(actor domain.Actor, resolution lineage.LineageResolution, s lineage.LineageSettlement) (l lake.Lineage) {
+	settle := func(actor domain.Actor, resolution lineage.Resolution, s lineage.Settlement) (l lake.Lineage) {
 		s.Statement = domain.StatementID(actor.ID)
 		w.in(func(ctx context.Context, tx *store.Tx) (err error) {
 			st, err := tx.Statement(ctx, s.Statement)
 			require.NoError(t, err)
 			now := w.clock.Now()
-			st.State, st.FinishedAt, st.Resolution = statement.StatementSucceeded, &now, resolution
+			st.State, st.FinishedAt, st.Resolution = statement.Succeeded, &now, resolution
 			require.NoError(t, tx.UpdateStatement(ctx, st, nil))
 			require.NoError(t, tx.SettleLineage(ctx, s))
 			l, err = tx.LineageOf(ctx, actor)
@@ -290,7 +290,7 @@ func TestSettledLineage(t *testing.T) {
 	actor := load("INSERT")
 	then := entry(lake.LineageRead, "source", 7)
 	then.Actor, then.Columns = actor, []string{"a"}
-	l := settle(actor, lineage.LineageResolved, lineage.LineageSettlement{
+	l := settle(actor, lineage.Resolved, lineage.Settlement{
 		Columns: map[domain.TableID][]string{source: {"a", "b"}}, Removed: []lake.LineageEntry{entry(lake.LineageRead, "target", 1), entry(lake.LineageWritten, "target", 1)},
 		Added: []lake.LineageEntry{then},
 	})
@@ -303,15 +303,15 @@ func TestSettledLineage(t *testing.T) {
 	require.Equal(t, map[int64][]string{1: {"a", "b"}, 7: {"a"}}, columns)
 	require.Len(t, l.Written, 1, "it is of another snapshot")
 	require.Nil(t, l.Written[0].Columns)
-	g := w.graph(lineage.LineageQuery{Table: "lake.public.source"})
+	g := w.graph(lineage.Query{Table: "lake.public.source"})
 	require.Equal(t, actor.ID, g.Nodes[1].ID, "what was added has its process")
-	settle(load("INSERT"), lineage.LineageResolved, lineage.LineageSettlement{})
-	settle(load("SELECT"), lineage.LineageUnresolved, lineage.LineageSettlement{})
-	settle(w.statement("SELECT 1", ""), lineage.LineageNone, lineage.LineageSettlement{})
+	settle(load("INSERT"), lineage.Resolved, lineage.Settlement{})
+	settle(load("SELECT"), lineage.Unresolved, lineage.Settlement{})
+	settle(w.statement("SELECT 1", ""), lineage.None, lineage.Settlement{})
 
 	c, err := w.lineages.Coverage(t.Context(), w.admin, w.began)
 	require.NoError(t, err)
-	require.Equal(t, lineage.LineageCoverage{None: 1, Resolved: 2, Unresolved: 1}, c)
+	require.Equal(t, lineage.Coverage{None: 1, Resolved: 2, Unresolved: 1}, c)
 	share, ok := c.Share()
 	require.True(t, ok)
 	require.InDelta(t, 2.0/3, share, 1e-9)
@@ -324,23 +324,23 @@ func TestSettledLineage(t *testing.T) {
 }
 
 // trace gives the workspace lineage of the attempt, and of a statement of its run.
-func (w *tenant) trace(attempt domain.AttemptID, run domain.RunID) (domain.StatementID, lineage.LineageFact) {
+func (w *tenant) trace(attempt domain.AttemptID, run domain.RunID) (domain.StatementID, lineage.Fact) {
 	w.t.Helper()
 	table := domain.TableID("ext_" + w.admin.Workspace())
-	fact := lineage.LineageFact{Source: "s", LineageEntry: lake.LineageEntry{
+	fact := lineage.Fact{Source: "s", LineageEntry: lake.LineageEntry{
 		At: now, Actor: domain.Actor{Kind: domain.ActorRun, ID: string(attempt)}, Direction: lake.LineageRead, TableID: table, Name: "t",
 	}}
 	st := statement.Statement{
-		ID: domain.StatementID("stm_t" + string(w.admin.Workspace())), Query: "SELECT", CreatedBy: w.admin.Actor(), Role: domain.RoleViewer, RunID: run, CreatedAt: now, State: statement.StatementRunning,
+		ID: domain.StatementID("stm_t" + string(w.admin.Workspace())), Query: "SELECT", CreatedBy: w.admin.Actor(), Role: domain.RoleViewer, RunID: run, CreatedAt: now, State: statement.Running,
 	}
 	of := fact
 	of.Actor = domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID)}
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(w.t, tx.InsertStatement(ctx, st))
-		st.State, st.FinishedAt, st.Resolution = statement.StatementSucceeded, &now, lineage.LineageUnresolved
+		st.State, st.FinishedAt, st.Resolution = statement.Succeeded, &now, lineage.Unresolved
 		require.NoError(w.t, tx.UpdateStatement(ctx, st, nil))
 		require.NoError(w.t, tx.SaveExternals(ctx, []lineage.External{{ID: string(table), Namespace: "n", Name: "t"}}, now))
-		return tx.InsertLineageFacts(ctx, []lineage.LineageFact{fact, of})
+		return tx.InsertLineageFacts(ctx, []lineage.Fact{fact, of})
 	})
 	return st.ID, fact
 }

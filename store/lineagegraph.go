@@ -24,9 +24,9 @@ type factRow struct {
 const factColumns = `l.at, l.actor_kind, l.actor_id, l.actor_name, l.direction, l.table_id, l.snapshot_id, l.database, l.schema, l.name, l.columns, l.process, l.run_id,
 	l.task_key, l.source`
 
-func (r factRow) toDomain() (lineage.LineageFact, error) {
+func (r factRow) toDomain() (lineage.Fact, error) {
 	e, err := r.lineageRow.toDomain()
-	return lineage.LineageFact{LineageEntry: e, Process: r.Process, RunID: r.RunID, TaskKey: r.TaskKey, Source: r.Source}, err
+	return lineage.Fact{LineageEntry: e, Process: r.Process, RunID: r.RunID, TaskKey: r.TaskKey, Source: r.Source}, err
 }
 
 type lineageEdgeRow struct {
@@ -34,9 +34,9 @@ type lineageEdgeRow struct {
 	Count int64 `db:"count"`
 }
 
-func (r lineageEdgeRow) toDomain() (lineage.LineageEdge, error) {
+func (r lineageEdgeRow) toDomain() (lineage.Edge, error) {
 	f, err := r.factRow.toDomain()
-	return lineage.LineageEdge{LineageFact: f, Count: r.Count}, err
+	return lineage.Edge{Fact: f, Count: r.Count}, err
 }
 
 const factRecord = `jsonb_to_recordset($2::jsonb) AS e (actor_kind text, actor_id text, actor_name text, direction text, table_id text, snapshot_id bigint,
@@ -60,7 +60,7 @@ const (
 // snapshot that the catalog saw the same actor use. Then its columns are added to that entry. An
 // earlier report is replaced by what the catalog sees later. Reported writes of a failed run are
 // left out.
-func (t *Tx) InsertLineageFacts(ctx context.Context, facts []lineage.LineageFact) error {
+func (t *Tx) InsertLineageFacts(ctx context.Context, facts []lineage.Fact) error {
 	if len(facts) == 0 {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (t *Tx) InsertLineageFacts(ctx context.Context, facts []lineage.LineageFact
 }
 
 // RetractLineage implements lineage.Tx.
-func (t *Tx) RetractLineage(ctx context.Context, all []lineage.LineageSource) error {
+func (t *Tx) RetractLineage(ctx context.Context, all []lineage.Source) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (t *Tx) Externals(ctx context.Context, ids []string) (map[string]lineage.Ex
 }
 
 // RunLineage implements lineage.Tx.
-func (t *Tx) RunLineage(ctx context.Context, id domain.RunID, limit int) ([]lineage.LineageFact, error) {
+func (t *Tx) RunLineage(ctx context.Context, id domain.RunID, limit int) ([]lineage.Fact, error) {
 	return rows(ctx, t.conn, factRow.toDomain, `SELECT `+factColumns+` FROM lineage l WHERE l.workspace_id = $1 AND l.run_id = $2 AND l.run_id <> ''
 		ORDER BY l.at, l.table_id, l.direction, l.snapshot_id LIMIT $3`, t.workspace, id, limit)
 }
@@ -158,7 +158,7 @@ func (t *Tx) UnresolvedStatements(ctx context.Context, id domain.RunID) (ids []d
 }
 
 // SettleLineage implements lineage.Tx. Without added entries it takes one round trip.
-func (t *Tx) SettleLineage(ctx context.Context, s lineage.LineageSettlement) error {
+func (t *Tx) SettleLineage(ctx context.Context, s lineage.Settlement) error {
 	type column struct {
 		Table   domain.TableID `json:"table_id"`
 		Columns []string       `json:"columns"`
@@ -189,7 +189,7 @@ func (t *Tx) SettleLineage(ctx context.Context, s lineage.LineageSettlement) err
 	if err != nil {
 		return err
 	}
-	facts := make([]lineage.LineageFact, len(s.Added))
+	facts := make([]lineage.Fact, len(s.Added))
 	for i, e := range s.Added {
 		facts[i].LineageEntry = e
 	}
@@ -206,10 +206,10 @@ const coverageColumns = `count(*) FILTER (WHERE s.lineage = 'none') AS none, cou
 	count(*) FILTER (WHERE s.lineage = 'unresolved') AS unresolved`
 
 // LineageCoverage implements lineage.Tx. It reads only an index.
-func (t *Tx) LineageCoverage(ctx context.Context, since time.Time) (lineage.LineageCoverage, error) {
+func (t *Tx) LineageCoverage(ctx context.Context, since time.Time) (lineage.Coverage, error) {
 	var r coverageRow
 	err := t.get(ctx, &r, `SELECT `+coverageColumns+` FROM statements s WHERE s.workspace_id = $1 AND s.finished_at >= $2 AND s.lineage <> ''`, t.workspace, since)
-	return lineage.LineageCoverage(r), err
+	return lineage.Coverage(r), err
 }
 
 // latestAndCount selects an edge's latest entry by $4, and its number of entries, counted up to a
@@ -222,7 +222,7 @@ const latestAndCount = `CROSS JOIN LATERAL (SELECT ` + factColumns + ` FROM line
 // ProcessesOf implements lineage.Tx. Each process of a table costs one index step,
 // however often it used the table. A statement without a run is its own process; these are read
 // newest first. Maintenance is left out: it changes files, not rows.
-func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d lake.LineageDirection, at time.Time, limit int) ([]lineage.LineageEdge, error) {
+func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d lake.LineageDirection, at time.Time, limit int) ([]lineage.Edge, error) {
 	return rows(ctx, t.conn, lineageEdgeRow.toDomain, `
 		WITH RECURSIVE wanted AS (SELECT DISTINCT unnest($2::text[]) COLLATE "C" AS table_id), found AS (
 			SELECT w.table_id, n.process FROM wanted w CROSS JOIN LATERAL (SELECT l.process FROM lineage l WHERE l.workspace_id = $1 AND l.table_id = w.table_id
@@ -237,11 +237,11 @@ func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d lake.Li
 			AND l.direction = $3 AND l.adhoc AND l.at <= $4 AND NOT EXISTS (SELECT FROM statements m WHERE m.workspace_id = $1 AND m.id = l.actor_id
 				AND m.created_by_kind = 'system' AND m.created_by_name = 'maintenance')
 			ORDER BY l.at DESC LIMIT $5) s ORDER BY s.at DESC LIMIT $5)
-		LIMIT $5`, t.workspace, texts(tables), d, at, limit, lineage.MaxLineageCount)
+		LIMIT $5`, t.workspace, texts(tables), d, at, limit, lineage.MaxCount)
 }
 
 // TablesOf implements lineage.Tx. Each table of a process costs one index step.
-func (t *Tx) TablesOf(ctx context.Context, processes []lineage.ProcessID, d lake.LineageDirection, at time.Time, limit int) ([]lineage.LineageEdge, error) {
+func (t *Tx) TablesOf(ctx context.Context, processes []lineage.ProcessID, d lake.LineageDirection, at time.Time, limit int) ([]lineage.Edge, error) {
 	return rows(ctx, t.conn, lineageEdgeRow.toDomain, `
 		WITH RECURSIVE wanted AS (SELECT DISTINCT unnest($2::text[]) COLLATE "C" AS process), found AS (
 			SELECT w.process, n.table_id FROM wanted w CROSS JOIN LATERAL (SELECT l.table_id FROM lineage l WHERE l.workspace_id = $1 AND l.process = w.process
@@ -254,7 +254,7 @@ func (t *Tx) TablesOf(ctx context.Context, processes []lineage.ProcessID, d lake
 			AND l.direction = $3 AND l.table_id = f.table_id AND l.at <= $4 ORDER BY l.at DESC LIMIT 1) last
 		CROSS JOIN LATERAL (SELECT count(*) FROM (SELECT FROM lineage l WHERE l.workspace_id = $1 AND l.process = f.process
 			AND l.direction = $3 AND l.table_id = f.table_id AND l.at <= $4 LIMIT $6) n) often
-		LIMIT $5`, t.workspace, texts(processes), d, at, limit, lineage.MaxLineageCount)
+		LIMIT $5`, t.workspace, texts(processes), d, at, limit, lineage.MaxCount)
 }
 
 // LineageTable implements lineage.Tx.

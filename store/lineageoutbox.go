@@ -8,18 +8,18 @@ import (
 	"github.com/millpond/millpond/domain/lineage"
 )
 
-var _ lineage.LineageOutbox = (*System)(nil)
+var _ lineage.Outbox = (*System)(nil)
 
 // lineageLock is the advisory lock of the server that sends to the OpenLineage receiver.
 const lineageLock = 7236405
 
-// WantLineageEvents implements lineage.LineageOutbox.
+// WantLineageEvents implements lineage.Outbox.
 func (s *System) WantLineageEvents(ctx context.Context, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `INSERT INTO lineage_receiver (wanted_until) VALUES ($1) ON CONFLICT (one) DO UPDATE SET wanted_until = excluded.wanted_until`, until)
 	return mapError(err)
 }
 
-// LineageTurn implements lineage.LineageOutbox. The lock ends with its connection, so a dead
+// LineageTurn implements lineage.Outbox. The lock ends with its connection, so a dead
 // server's lock is free.
 func (s *System) LineageTurn(ctx context.Context, fn func(context.Context) error) (mine bool, err error) {
 	tx, err := s.db.BeginTxx(ctx, nil)
@@ -33,8 +33,8 @@ func (s *System) LineageTurn(ctx context.Context, fn func(context.Context) error
 	return true, fn(ctx)
 }
 
-// LineageEvents implements lineage.LineageOutbox.
-func (s *System) LineageEvents(ctx context.Context, limit int) ([]lineage.LineageEventRef, error) {
+// LineageEvents implements lineage.Outbox.
+func (s *System) LineageEvents(ctx context.Context, limit int) ([]lineage.EventRef, error) {
 	type row struct {
 		Seq       int64              `db:"seq"`
 		Workspace domain.WorkspaceID `db:"workspace_id"`
@@ -43,18 +43,18 @@ func (s *System) LineageEvents(ctx context.Context, limit int) ([]lineage.Lineag
 		Status    string             `db:"status"`
 		At        time.Time          `db:"at"`
 	}
-	all, err := rows(ctx, s.db, func(r row) (lineage.LineageEventRef, error) { return lineage.LineageEventRef(r), nil },
+	all, err := rows(ctx, s.db, func(r row) (lineage.EventRef, error) { return lineage.EventRef(r), nil },
 		`SELECT seq, workspace_id, kind, subject_id, status, at FROM lineage_outbox ORDER BY seq LIMIT $1`, limit)
 	return all, mapError(err)
 }
 
-// RemoveLineageEvent implements lineage.LineageOutbox.
+// RemoveLineageEvent implements lineage.Outbox.
 func (s *System) RemoveLineageEvent(ctx context.Context, seq int64) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM lineage_outbox WHERE seq = $1`, seq)
 	return mapError(err)
 }
 
-// DropLineageEvents implements lineage.LineageOutbox.
+// DropLineageEvents implements lineage.Outbox.
 func (s *System) DropLineageEvents(ctx context.Context, before time.Time) (int64, error) {
 	res, err := s.db.ExecContext(ctx, `DELETE FROM lineage_outbox WHERE at < $1`, before)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *System) DropLineageEvents(ctx context.Context, before time.Time) (int64
 
 // LineageCoverage counts the statements of all workspaces that ended since then, by the state of
 // their lineage.
-func (s *System) LineageCoverage(ctx context.Context, since time.Time) (lineage.LineageCoverage, error) {
+func (s *System) LineageCoverage(ctx context.Context, since time.Time) (lineage.Coverage, error) {
 	var r coverageRow
 	err := s.db.GetContext(ctx, &r, `SELECT `+coverageColumns+` FROM workspaces w JOIN statements s ON s.workspace_id = w.workspace_id AND s.finished_at >= $1 AND s.lineage <> ''`, since)
-	return lineage.LineageCoverage(r), mapError(err)
+	return lineage.Coverage(r), mapError(err)
 }

@@ -96,7 +96,7 @@ func TestPagesMakeTheWholeList(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.services.Runs.List(t.Context(), w.admin, job.RunFilter{JobID: "job_3"}, domain.Page{Cursor: list.Next})
 	require.Equal(t, domain.CodeInvalid, code(err), "another filter's cursor")
-	_, err = w.services.Jobs.List(t.Context(), w.admin, job.JobFilter{}, domain.Page{Cursor: list.Next})
+	_, err = w.services.Jobs.List(t.Context(), w.admin, job.Filter{}, domain.Page{Cursor: list.Next})
 	require.Equal(t, domain.CodeInvalid, code(err), "another list's cursor")
 	_, err = w.services.Runs.List(t.Context(), w.admin, job.RunFilter{Status: []job.RunStatus{"paused"}}, domain.Page{})
 	require.Equal(t, domain.CodeInvalid, code(err))

@@ -185,7 +185,7 @@ func TestALongLogIsSealedWhileItGrows(t *testing.T) {
 	w.write(writer, id, 7<<20, log[7<<20:])
 	due, err := w.system.UnsealedAttempts(t.Context(), 10)
 	require.NoError(t, err)
-	require.Equal(t, []job.AttemptRef{{Workspace: w.admin.Workspace(), Attempt: id}}, due)
+	require.Equal(t, []domain.AttemptRef{{Workspace: w.admin.Workspace(), Attempt: id}}, due)
 	w.seal()
 	require.Equal(t, 2, segments())
 	require.Zero(t, count(t, db, `SELECT count(*) FROM attempts WHERE log_sealed`))

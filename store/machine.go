@@ -14,7 +14,7 @@ import (
 
 type machineRow struct {
 	ID            domain.MachineID     `db:"id"`
-	Kind          machine.MachineKind  `db:"kind"`
+	Kind          machine.Kind         `db:"kind"`
 	Name          string               `db:"name"`
 	Flavor        string               `db:"flavor"`
 	Provider      machine.ProviderKind `db:"provider"`
@@ -33,8 +33,8 @@ type machineRow struct {
 	CreatedByName string               `db:"created_by_name"`
 	CreatedAt     time.Time            `db:"created_at"`
 	LastUsedAt    sql.NullTime         `db:"last_used_at"`
-	Desired       machine.MachineState `db:"desired"`
-	State         machine.MachineState `db:"state"`
+	Desired       machine.State        `db:"desired"`
+	State         machine.State        `db:"state"`
 	Message       string               `db:"message"`
 	StateSince    time.Time            `db:"state_since"`
 	Incarnation   int                  `db:"incarnation"`
@@ -97,12 +97,12 @@ func (t *Tx) LockMachine(ctx context.Context, id domain.MachineID) (machine.Mach
 }
 
 // MachineByName implements machine.Tx.
-func (t *Tx) MachineByName(ctx context.Context, kind machine.MachineKind, name string) (machine.Machine, error) {
+func (t *Tx) MachineByName(ctx context.Context, kind machine.Kind, name string) (machine.Machine, error) {
 	return t.machine(prepared(ctx), domain.NotFound(string(kind), name), `m.kind = $2 AND m.name = $3`, kind, name)
 }
 
 // Machines implements machine.Tx.
-func (t *Tx) Machines(ctx context.Context, kind machine.MachineKind, after domain.MachineID, limit int) ([]machine.Machine, error) {
+func (t *Tx) Machines(ctx context.Context, kind machine.Kind, after domain.MachineID, limit int) ([]machine.Machine, error) {
 	return rows(ctx, t.conn, machineRow.toDomain, selectMachines+`m.kind = $2 AND m.id > $3 ORDER BY m.id LIMIT $4`, t.workspace, kind, after, limit)
 }
 
@@ -204,14 +204,14 @@ type machineRefRow struct {
 	DueAt     time.Time          `db:"due_at"`
 }
 
-func (r machineRefRow) due() (machine.DueMachine, error) {
-	return machine.DueMachine{MachineRef: machine.MachineRef{Workspace: r.Workspace, Machine: r.ID}, At: r.DueAt.UTC()}, nil
+func (r machineRefRow) due() (machine.Due, error) {
+	return machine.Due{Ref: machine.Ref{Workspace: r.Workspace, Machine: r.ID}, At: r.DueAt.UTC()}, nil
 }
 
 func kinds(all []machine.ProviderKind) any { return texts(all) }
 
 // DueMachines implements domain.System.
-func (s *System) DueMachines(ctx context.Context, from []machine.ProviderKind, host string, limit int) ([]machine.DueMachine, error) {
+func (s *System) DueMachines(ctx context.Context, from []machine.ProviderKind, host string, limit int) ([]machine.Due, error) {
 	all, err := rows(ctx, s.db, machineRefRow.due, `SELECT workspace_id, id, due_at FROM machines WHERE due_at IS NOT NULL AND provider = ANY($1)
 		AND host IN ('', $2) ORDER BY due_at LIMIT $3`, kinds(from), host, limit)
 	return all, mapError(err)
@@ -232,12 +232,12 @@ func (s *System) ShiftMachines(ctx context.Context, host string, by time.Duratio
 }
 
 // OverdueMachines implements domain.System.
-func (s *System) OverdueMachines(ctx context.Context, starting, stopping time.Time) ([]machine.MachineRef, error) {
+func (s *System) OverdueMachines(ctx context.Context, starting, stopping time.Time) ([]machine.Ref, error) {
 	due, err := rows(ctx, s.db, machineRefRow.due, `SELECT workspace_id, id, due_at FROM machines WHERE due_at IS NOT NULL
 		AND (state = 'starting' AND state_since <= $1 OR state = 'stopping' AND state_since <= $2) AND due_at <= GREATEST($1, $2)`, starting, stopping)
-	refs := make([]machine.MachineRef, len(due))
+	refs := make([]machine.Ref, len(due))
 	for i, d := range due {
-		refs[i] = d.MachineRef
+		refs[i] = d.Ref
 	}
 	return refs, mapError(err)
 }
@@ -249,10 +249,10 @@ func (s *System) KnownMachines(ctx context.Context, ids []domain.MachineID) (kno
 }
 
 // BootstrapAgent implements domain.System.
-func (s *System) BootstrapAgent(ctx context.Context, hash []byte) (machine.AgentRef, error) {
+func (s *System) BootstrapAgent(ctx context.Context, hash []byte) (domain.AgentRef, error) {
 	var r refRow
 	err := s.db.GetContext(ctx, &r, `SELECT workspace_id, id FROM agents WHERE bootstrap_hash = $1`, hash)
-	return machine.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, mapError(orMissing(err, errUnknown))
+	return domain.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, mapError(orMissing(err, errUnknown))
 }
 
 // InsertPrices implements domain.System.

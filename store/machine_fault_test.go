@@ -31,8 +31,8 @@ func TestMachinesAndTheWorkspaceAgentAreLockedInOneOrder(t *testing.T) {
 	_, err = r.services.Agents.Hello(t.Context(), agent.scope, job.AgentHello{Session: "s2", Token: domain.HashSecret(agent.token), Instance: "disk", Slots: 500})
 	require.NoError(t, err)
 	r.connect("workspace", 500)
-	chain := r.job(job.JobSpec{Tasks: []job.TaskSpec{{Key: "a", Command: "true", Compute: "m"}, {Key: "b", Command: "true", DependsOn: []string{"a"}}}})
-	wide := r.job(job.JobSpec{Tasks: []job.TaskSpec{{Key: "a", Command: "true", Compute: "m"}, {Key: "b", Command: "true"}}})
+	chain := r.job(job.Spec{Tasks: []job.TaskSpec{{Key: "a", Command: "true", Compute: "m"}, {Key: "b", Command: "true", DependsOn: []string{"a"}}}})
+	wide := r.job(job.Spec{Tasks: []job.TaskSpec{{Key: "a", Command: "true", Compute: "m"}, {Key: "b", Command: "true"}}})
 	var attempts []domain.AttemptID
 	for range 12 {
 		r.tenant.start(chain.ID)
@@ -60,7 +60,7 @@ func TestSlotsOfAMachine(t *testing.T) {
 	agent := r.running() // with two slots
 	var runs []*job.Run
 	for range 3 {
-		runs = append(runs, r.tenant.start(r.job(job.JobSpec{Command: "true", Compute: "m"}).ID))
+		runs = append(runs, r.tenant.start(r.job(job.Spec{Command: "true", Compute: "m"}).ID))
 	}
 	first := r.delivered()
 	require.Equal(t, runs[0].ID, first.Attempt.RunID)
@@ -76,10 +76,10 @@ func TestSlotsOfAMachine(t *testing.T) {
 func TestBusyMachineThatIsMadeAgain(t *testing.T) {
 	r := newRig(t)
 	r.running()
-	r.tenant.start(r.job(job.JobSpec{Command: "true", Compute: "m"}).ID)
+	r.tenant.start(r.job(job.Spec{Command: "true", Compute: "m"}).ID)
 	attempt := r.delivered().Attempt.ID
 	r.provider.Kill(r.id, "killed")
-	require.NoError(t, machine.MachineGone(t.Context(), store.For[machine.Tx](r.store), r.clock, machine.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
+	require.NoError(t, machine.Gone(t.Context(), store.For[machine.Tx](r.store), r.clock, machine.Ref{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
 	r.settle()
 	next := r.enroll()
 	_, err := r.services.Agents.Hello(t.Context(), next.scope, job.AgentHello{
@@ -87,7 +87,7 @@ func TestBusyMachineThatIsMadeAgain(t *testing.T) {
 	})
 	require.NoError(t, err)
 	m := r.settle()
-	require.Equal(t, machine.MachineRunning, m.State)
+	require.Equal(t, machine.Running, m.State)
 	require.Nil(t, m.AutoStopAt())
 	require.NoError(t, next.end(attempt))
 	require.NotNil(t, r.settle().AutoStopAt())
@@ -101,7 +101,7 @@ func TestNothingOfAStoppedMachineCanConnect(t *testing.T) {
 	r.settle()
 	unused := r.provider.Spec(r.id).Bootstrap
 	r.stop()
-	require.Equal(t, machine.MachineStopped, r.settle().State)
+	require.Equal(t, machine.Stopped, r.settle().State)
 	_, _, err := r.services.Agents.Enroll(t.Context(), unused)
 	require.Equal(t, domain.CodeUnauthenticated, code(err))
 	r.start()
@@ -124,8 +124,8 @@ func TestFailedMachineIsStartedWhenNothingOfItIsLeft(t *testing.T) {
 		}
 		return nil
 	}))
-	r.clock.move(machine.DefaultMachineTimes.Start)
-	require.Equal(t, machine.MachineFailed, r.settle().State)
+	r.clock.move(machine.DefaultTimes.Start)
+	require.Equal(t, machine.Failed, r.settle().State)
 	_, err := r.services.Compute.Start(t.Context(), r.admin, r.id, domain.Idempotency{})
 	require.Equal(t, domain.CodeConflict, code(err))
 	require.ErrorContains(t, err, "its remains are being removed")
@@ -139,25 +139,25 @@ func TestFailedMachineIsStartedWhenNothingOfItIsLeft(t *testing.T) {
 // does its stop.
 func TestMachineThatNoServerTakesUp(t *testing.T) {
 	r := newRig(t)
-	run := r.tenant.start(r.job(job.JobSpec{Command: "true", Compute: "m"}).ID) // and no reconciler has the provider
+	run := r.tenant.start(r.job(job.Spec{Command: "true", Compute: "m"}).ID) // and no reconciler has the provider
 	without := &machine.Reconciler{
-		Store: store.For[machine.Tx](r.store), System: r.system, Clock: r.clock, Topics: r.store.Topics(), Work: job.TaskWork{Runs: r.services.Runs}, Times: machine.DefaultMachineTimes, Host: "elsewhere", Report: func(error) {},
+		Store: store.For[machine.Tx](r.store), System: r.system, Clock: r.clock, Topics: r.store.Topics(), Work: job.TaskWork{Runs: r.services.Runs}, Times: machine.DefaultTimes, Host: "elsewhere", Report: func(error) {},
 	}
 	require.NoError(t, without.Abandoned(t.Context()))
-	require.Equal(t, machine.MachineStarting, r.get().State)
-	r.clock.move(machine.DefaultMachineTimes.Start + 2*time.Minute)
+	require.Equal(t, machine.Starting, r.get().State)
+	r.clock.move(machine.DefaultTimes.Start + 2*time.Minute)
 	require.NoError(t, without.Abandoned(t.Context()))
 	m := r.get()
-	require.Equal(t, machine.MachineFailed, m.State)
+	require.Equal(t, machine.Failed, m.State)
 	require.Equal(t, "No server with the provider local handled it.", m.Message)
 	require.True(t, m.Released)
 	require.Equal(t, job.RunFailed, r.run(run.ID).Status)
 
 	r.start()
 	r.stop()
-	r.clock.move(machine.DefaultMachineTimes.Stop + 2*time.Minute)
+	r.clock.move(machine.DefaultTimes.Stop + 2*time.Minute)
 	require.NoError(t, without.Abandoned(t.Context()))
-	require.Equal(t, machine.MachineStopped, r.get().State)
+	require.Equal(t, machine.Stopped, r.get().State)
 	require.NoError(t, r.services.Compute.Delete(t.Context(), r.admin, r.id))
 }
 
@@ -169,8 +169,8 @@ func TestClockSetBackWhileNoServerRan(t *testing.T) {
 	r.clock.move(-time.Hour)
 	r.restart()
 	r.settle()
-	r.clock.move(machine.DefaultMachineTimes.Start)
-	require.Equal(t, machine.MachineFailed, r.settle().State)
+	r.clock.move(machine.DefaultTimes.Start)
+	require.Equal(t, machine.Failed, r.settle().State)
 }
 
 // TestShiftOfOneHostsClock does not affect machines of other hosts.
@@ -187,13 +187,13 @@ func TestShiftOfOneHostsClock(t *testing.T) {
 func TestRepairStartsTheMachine(t *testing.T) {
 	r := newRig(t)
 	agent := r.running()
-	j := r.job(job.JobSpec{Command: "true", Compute: "m", ComputeFallback: true, MaxRetries: 1})
+	j := r.job(job.Spec{Command: "true", Compute: "m", ComputeFallback: true, MaxRetries: 1})
 	run := r.tenant.start(j.ID)
 	r.delivered()
 	r.stop()
 	r.settle()
 	r.clock.move(15 * time.Second)
-	require.Equal(t, machine.MachineStopped, r.settle().State)
+	require.Equal(t, machine.Stopped, r.settle().State)
 	r.clock.move(time.Minute)
 	_, err := r.services.Runs.Dispatch(t.Context())
 	require.NoError(t, err)
@@ -204,7 +204,7 @@ func TestRepairStartsTheMachine(t *testing.T) {
 	require.Equal(t, job.RunFailed, r.run(run.ID).Status)
 	_, err = r.services.Runs.Repair(t.Context(), r.admin, run.ID, domain.Idempotency{})
 	require.NoError(t, err)
-	require.Equal(t, machine.MachineStarting, r.get().State)
+	require.Equal(t, machine.Starting, r.get().State)
 }
 
 // TestMachineThatWasRefusedIsNotPinned: the image is pinned at the first start, which has not

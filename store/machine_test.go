@@ -31,10 +31,10 @@ func newRig(t *testing.T) *rig { return newRigOf(t, machine.KindCompute) }
 
 // newRigOf is newRig with a machine of the kind. services.Compute manages its machines, whatever
 // their kind.
-func newRigOf(t *testing.T, kind machine.MachineKind) *rig {
+func newRigOf(t *testing.T, kind machine.Kind) *rig {
 	r := &rig{tenant: newTenant(t, open(t), "acme")}
-	failing := func(f *atomic.Pointer[func(provisiontest.Operation) error]) func(context.Context, provisiontest.Operation, machine.MachineRef) error {
-		return func(_ context.Context, op provisiontest.Operation, _ machine.MachineRef) error {
+	failing := func(f *atomic.Pointer[func(provisiontest.Operation) error]) func(context.Context, provisiontest.Operation, machine.Ref) error {
+		return func(_ context.Context, op provisiontest.Operation, _ machine.Ref) error {
 			if fail := f.Load(); fail != nil {
 				return (*fail)(op)
 			}
@@ -56,7 +56,7 @@ func newRigOf(t *testing.T, kind machine.MachineKind) *rig {
 func (r *rig) restart() {
 	r.reconciler = &machine.Reconciler{
 		Store: store.For[machine.Tx](r.store), System: r.system, Clock: r.clock, Topics: r.store.Topics(), Work: job.TaskWork{Runs: r.services.Runs}, Providers: machine.Providers{machine.ProviderLocal: r.provider},
-		Times: machine.DefaultMachineTimes, Heartbeat: 10 * time.Second, Host: "here", Server: "http://localhost",
+		Times: machine.DefaultTimes, Heartbeat: 10 * time.Second, Host: "here", Server: "http://localhost",
 		Report: func(error) { r.reported.Add(1) },
 	}
 	require.NoError(r.t, r.reconciler.Adopt(r.t.Context()))
@@ -139,16 +139,16 @@ func (r *rig) running() machineAgent {
 	r.settle()
 	a := r.enroll()
 	require.NoError(r.t, a.hello("s1"))
-	require.Equal(r.t, machine.MachineRunning, r.settle().State)
+	require.Equal(r.t, machine.Running, r.settle().State)
 	return a
 }
 
 func TestMachineFromStartToStopped(t *testing.T) {
 	r := newRig(t)
-	require.Equal(t, machine.MachineStopped, r.get().State)
+	require.Equal(t, machine.Stopped, r.get().State)
 	r.start()
 	m := r.settle()
-	require.Equal(t, machine.MachineStarting, m.State)
+	require.Equal(t, machine.Starting, m.State)
 	require.NotEmpty(t, m.ImageRef, "pinned at the first start")
 	require.Len(t, r.provider.Instances(r.id), 1)
 	agent := r.enroll()
@@ -156,12 +156,12 @@ func TestMachineFromStartToStopped(t *testing.T) {
 	require.Equal(t, domain.CodeUnauthenticated, code(err), "it is good for one time")
 	require.NoError(t, agent.hello("s1"))
 	m = r.settle()
-	require.Equal(t, machine.MachineRunning, m.State)
+	require.Equal(t, machine.Running, m.State)
 	require.Equal(t, []machine.Engine{{Name: "duckdb", Version: "1.5.5"}}, m.Engines)
 	require.Equal(t, r.clock.Now().Add(time.Hour), *m.AutoStopAt())
 	r.stop()
 	m = r.settle()
-	require.Equal(t, machine.MachineStopped, m.State)
+	require.Equal(t, machine.Stopped, m.State)
 	require.Empty(t, r.provider.Instances(r.id))
 	require.Nil(t, m.DueAt)
 	_, err = r.auth.Bearer(t.Context(), agent.token)
@@ -188,15 +188,15 @@ func TestAutoStop(t *testing.T) {
 	agent := r.running()
 	r.clock.move(59 * time.Minute)
 	agent.beat("s1", 59*time.Minute)
-	require.Equal(t, machine.MachineRunning, r.settle().State)
+	require.Equal(t, machine.Running, r.settle().State)
 
 	// Running and waiting work prevents the stop.
-	first := r.tenant.start(r.job(job.JobSpec{Command: "true", Compute: "m"}).ID)
+	first := r.tenant.start(r.job(job.Spec{Command: "true", Compute: "m"}).ID)
 	attempt := r.delivered().Attempt.ID
 	require.Nil(t, r.settle().AutoStopAt())
 	r.clock.move(5 * time.Hour)
 	agent.beat("s1", 0, attempt)
-	require.Equal(t, machine.MachineRunning, r.settle().State)
+	require.Equal(t, machine.Running, r.settle().State)
 	zero, now := 0, r.clock.Now()
 	require.NoError(t, r.services.Runs.Report(t.Context(), agent.scope, job.AttemptReport{
 		Attempt: attempt, Exited: true, ExitCode: &zero, StartedAt: &now, FinishedAt: &now,
@@ -206,7 +206,7 @@ func TestAutoStop(t *testing.T) {
 
 	// The clock is set forward. The agent has not reported since, and then reports its idle time.
 	r.clock.move(3 * time.Hour)
-	require.Equal(t, machine.MachineRunning, r.settle().State)
+	require.Equal(t, machine.Running, r.settle().State)
 	agent.beat("s1", 10*time.Minute)
 	require.Equal(t, r.clock.Now().Add(50*time.Minute), *r.settle().AutoStopAt())
 	// And back.
@@ -219,10 +219,10 @@ func TestAutoStop(t *testing.T) {
 
 	r.clock.move(40*time.Minute - time.Second)
 	agent.beat("s1", time.Hour-time.Second)
-	require.Equal(t, machine.MachineRunning, r.settle().State)
+	require.Equal(t, machine.Running, r.settle().State)
 	r.clock.move(time.Second)
 	m := r.settle()
-	require.Equal(t, machine.MachineStopped, m.State)
+	require.Equal(t, machine.Stopped, m.State)
 	require.Nil(t, m.HeldAt, "a task starts it again")
 	require.Empty(t, r.provider.Instances(r.id))
 }
@@ -230,12 +230,12 @@ func TestAutoStop(t *testing.T) {
 func TestAutoStopNever(t *testing.T) {
 	r := newRig(t)
 	agent := r.running()
-	_, err := r.services.Compute.Update(t.Context(), r.admin, r.id, machine.MachineChange{AutoStop: new("never")})
+	_, err := r.services.Compute.Update(t.Context(), r.admin, r.id, machine.Change{AutoStop: new("never")})
 	require.NoError(t, err)
 	r.clock.move(24 * time.Hour)
 	agent.beat("s1", 24*time.Hour)
 	m := r.settle()
-	require.Equal(t, machine.MachineRunning, m.State)
+	require.Equal(t, machine.Running, m.State)
 	require.Nil(t, m.AutoStopAt())
 	require.Nil(t, m.DueAt, "there is nothing to look at")
 }
@@ -246,14 +246,14 @@ func TestMachineGoesByItself(t *testing.T) {
 	r := newRig(t)
 	old := r.running()
 	r.provider.Kill(r.id, "killed by signal 9")
-	require.NoError(t, machine.MachineGone(t.Context(), store.For[machine.Tx](r.store), r.clock, machine.MachineRef{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
+	require.NoError(t, machine.Gone(t.Context(), store.For[machine.Tx](r.store), r.clock, machine.Ref{Workspace: r.admin.Workspace(), Machine: r.id, Incarnation: 1}))
 	m := r.settle()
-	require.Equal(t, machine.MachineStarting, m.State)
+	require.Equal(t, machine.Starting, m.State)
 	require.Contains(t, m.Message, "killed by signal 9")
 	require.Equal(t, 2, m.Incarnation)
 	require.Equal(t, domain.CodeUnauthenticated, code(old.hello("s2")))
 	require.NoError(t, r.enroll().hello("s3"))
-	require.Equal(t, machine.MachineRunning, r.settle().State)
+	require.Equal(t, machine.Running, r.settle().State)
 }
 
 // TestMachineThatFallsSilent exists at the provider, but its agent is gone. When its lease expires
@@ -262,11 +262,11 @@ func TestMachineThatFallsSilent(t *testing.T) {
 	r := newRig(t)
 	agent := r.running()
 	require.NoError(t, r.services.Agents.Disconnected(t.Context(), agent.scope, "s1"))
-	require.Equal(t, machine.MachineRunning, r.settle().State, "its lease runs on")
+	require.Equal(t, machine.Running, r.settle().State, "its lease runs on")
 	r.clock.move(machine.DefaultLease.Length)
 	m := r.settle()
 	require.Equal(t, 2, m.Incarnation)
-	require.Equal(t, machine.MachineStarting, m.State)
+	require.Equal(t, machine.Starting, m.State)
 	require.Len(t, r.provider.Instances(r.id), 1)
 }
 
@@ -274,13 +274,13 @@ func TestMachineThatFallsSilent(t *testing.T) {
 // started again.
 func TestMachineThatIsLate(t *testing.T) {
 	r := newRig(t)
-	fails := r.tenant.start(r.job(job.JobSpec{Command: "true", Compute: "m"}).ID)
-	falls := r.tenant.start(r.job(job.JobSpec{Command: "true", Compute: "m", ComputeFallback: true}).ID)
-	require.Equal(t, machine.MachineStarting, r.settle().State)
+	fails := r.tenant.start(r.job(job.Spec{Command: "true", Compute: "m"}).ID)
+	falls := r.tenant.start(r.job(job.Spec{Command: "true", Compute: "m", ComputeFallback: true}).ID)
+	require.Equal(t, machine.Starting, r.settle().State)
 	require.Contains(t, r.run(fails.ID).Message, "Waits for the compute instance m, which is")
-	r.clock.move(machine.DefaultMachineTimes.Start)
+	r.clock.move(machine.DefaultTimes.Start)
 	m := r.settle()
-	require.Equal(t, machine.MachineFailed, m.State)
+	require.Equal(t, machine.Failed, m.State)
 	require.True(t, m.Released)
 	require.Contains(t, m.Message, "did not connect within 5m0s")
 	require.Empty(t, r.provider.Instances(r.id))
@@ -301,7 +301,7 @@ func TestProviderThatRefuses(t *testing.T) {
 	}))
 	r.start()
 	m := r.settle()
-	require.Equal(t, machine.MachineFailed, m.State)
+	require.Equal(t, machine.Failed, m.State)
 	require.Equal(t, "There is no such image.", m.Message)
 }
 
@@ -316,11 +316,11 @@ func TestMachineThatHasNoRoom(t *testing.T) {
 		return nil
 	}
 	r.fails.Store(&full)
-	run := r.tenant.start(r.job(job.JobSpec{Command: "true", Compute: "m"}).ID)
+	run := r.tenant.start(r.job(job.Spec{Command: "true", Compute: "m"}).ID)
 	r.settle()
 	r.clock.move(10 * time.Second)
 	m := r.settle()
-	require.Equal(t, machine.MachineStarting, m.State)
+	require.Equal(t, machine.Starting, m.State)
 	require.Equal(t, "The host is full.", m.Message)
 	require.Equal(t, "Waits for the compute instance m, which is starting. The host is full.", r.run(run.ID).Message)
 	r.fails.Store(nil)
@@ -328,16 +328,16 @@ func TestMachineThatHasNoRoom(t *testing.T) {
 	r.settle()
 	require.NoError(t, r.enroll().hello("s1"))
 	m = r.settle()
-	require.Equal(t, machine.MachineRunning, m.State)
+	require.Equal(t, machine.Running, m.State)
 	require.Empty(t, m.Message)
 	r.stop()
 	r.settle()
 	r.fails.Store(&full)
 	r.start()
 	r.settle()
-	r.clock.move(machine.DefaultMachineTimes.Start)
+	r.clock.move(machine.DefaultTimes.Start)
 	m = r.settle()
-	require.Equal(t, machine.MachineFailed, m.State)
+	require.Equal(t, machine.Failed, m.State)
 	require.Equal(t, "It could not be made within 5m0s. The host is full.", m.Message, "no agent was ever there to connect")
 }
 
@@ -363,10 +363,10 @@ func TestCallsThatFail(t *testing.T) {
 				r.settle()
 				hook(r).Store(nil)
 				r.clock.move(time.Minute)
-				require.Equal(t, machine.MachineStarting, r.settle().State)
+				require.Equal(t, machine.Starting, r.settle().State)
 				require.Len(t, r.provider.Instances(r.id), 1)
 				require.NoError(t, r.enroll().hello("s1"))
-				require.Equal(t, machine.MachineRunning, r.settle().State)
+				require.Equal(t, machine.Running, r.settle().State)
 				hook(r).Store(new(func(called provisiontest.Operation) error {
 					if called == op {
 						return failing
@@ -377,7 +377,7 @@ func TestCallsThatFail(t *testing.T) {
 				r.settle()
 				hook(r).Store(nil)
 				r.clock.move(time.Minute)
-				require.Equal(t, machine.MachineStopped, r.settle().State)
+				require.Equal(t, machine.Stopped, r.settle().State)
 				require.Empty(t, r.provider.Instances(r.id))
 			})
 		}
@@ -396,31 +396,31 @@ func TestMachineThatCannotBeStopped(t *testing.T) {
 		return nil
 	}))
 	r.stop()
-	require.Equal(t, machine.MachineStopping, r.settle().State)
-	r.clock.move(machine.DefaultMachineTimes.Stop)
+	require.Equal(t, machine.Stopping, r.settle().State)
+	r.clock.move(machine.DefaultTimes.Stop)
 	m := r.settle()
-	require.Equal(t, machine.MachineFailed, m.State)
+	require.Equal(t, machine.Failed, m.State)
 	require.Contains(t, m.Message, "may still run")
 	require.False(t, m.Released)
 	require.Equal(t, domain.CodeConflict, code(r.services.Compute.Delete(t.Context(), r.admin, r.id)))
 	require.Positive(t, r.reported.Load())
 	r.fails.Store(nil)
 	r.clock.move(time.Minute)
-	require.Equal(t, machine.MachineStopped, r.settle().State)
+	require.Equal(t, machine.Stopped, r.settle().State)
 }
 
 // TestStopCancelsWhatRuns, and ends it with the machine if it does not stop.
 func TestStopCancelsWhatRuns(t *testing.T) {
 	r := newRig(t)
 	r.running()
-	run := r.tenant.start(r.job(job.JobSpec{Command: "true", Compute: "m"}).ID)
+	run := r.tenant.start(r.job(job.Spec{Command: "true", Compute: "m"}).ID)
 	attempt := r.delivered().Attempt.ID
 	r.stop()
-	require.Equal(t, machine.MachineStopping, r.settle().State)
+	require.Equal(t, machine.Stopping, r.settle().State)
 	require.Equal(t, attempt, <-r.fleet.cancelled)
 	require.Equal(t, job.RunPending, r.run(run.ID).Status)
 	r.clock.move(15 * time.Second)
-	require.Equal(t, machine.MachineStopped, r.settle().State)
+	require.Equal(t, machine.Stopped, r.settle().State)
 	require.Equal(t, job.RunFailed, r.run(run.ID).Status)
 	require.Contains(t, r.run(run.ID).Message, "The compute instance m was stopped while this ran. Stopped by")
 }
@@ -429,15 +429,15 @@ func TestStopCancelsWhatRuns(t *testing.T) {
 func TestDeletedMachineFailsWhatWaits(t *testing.T) {
 	r := newRig(t)
 	r.running()
-	run := r.tenant.start(r.job(job.JobSpec{Command: "true", Compute: "m", MaxRetries: 1}).ID)
+	run := r.tenant.start(r.job(job.Spec{Command: "true", Compute: "m", MaxRetries: 1}).ID)
 	r.delivered()
 	r.stop()
 	r.settle()
 	r.clock.move(15 * time.Second)
-	require.Equal(t, machine.MachineStopped, r.settle().State)
+	require.Equal(t, machine.Stopped, r.settle().State)
 	_, err := r.services.Runs.Dispatch(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, machine.MachineStopped, r.settle().State, "a person has stopped it: what was there then does not start it")
+	require.Equal(t, machine.Stopped, r.settle().State, "a person has stopped it: what was there then does not start it")
 	require.NoError(t, r.services.Compute.Delete(t.Context(), r.admin, r.id))
 	r.clock.move(time.Minute)
 	_, err = r.services.Runs.Dispatch(t.Context())
@@ -454,7 +454,7 @@ func TestShiftMachines(t *testing.T) {
 	for _, by := range []time.Duration{3 * time.Hour, -time.Hour} {
 		r.clock.move(by)
 		require.NoError(t, r.system.ShiftMachines(t.Context(), "here", by))
-		require.Equal(t, machine.MachineStarting, r.settle().State)
+		require.Equal(t, machine.Starting, r.settle().State)
 		require.Equal(t, r.clock.Now(), r.get().StateSince)
 	}
 }

@@ -109,6 +109,20 @@ func (tokens) Environment(domain.WorkspaceID, string) map[string]string {
 	return map[string]string{"MILLPOND_URL": "http://localhost"}
 }
 
+// services are those of one server.
+type services struct {
+	Instance   *setup.Instance
+	Workspaces *identity.Workspaces
+	Members    *identity.Members
+	APIKeys    *identity.APIKeys
+	Agents     *job.Agents
+	Jobs       *job.Jobs
+	Runs       *job.Runs
+	Logs       *job.Logs
+	Quotas     *quota.Quotas
+	Compute    *machine.Machines
+}
+
 // tenant is one workspace: its administrator, its agent, and all services on one store.
 type tenant struct {
 	t         testing.TB
@@ -118,7 +132,7 @@ type tenant struct {
 	admin     domain.Scope
 	agent     domain.Scope
 	auth      *auth.Service
-	services  *setup.Services
+	services  *services
 	scheduler *job.Scheduler
 	system    *store.System
 }
@@ -146,8 +160,8 @@ func replica(t testing.TB, s *store.Store, c *clock) *tenant {
 	return &tenant{
 		t: t, store: s, clock: c, fleet: f, system: s.System(), auth: auth.NewService(s.System(), store.For[domain.Tx](s), keys, c),
 		scheduler: &job.Scheduler{Store: store.For[job.Tx](s), System: s.System(), Runs: runs, Clock: c},
-		services: &setup.Services{
-			Clock: c, Instance: &setup.Instance{Store: s.System(), Clock: c}, Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](s), Clock: c},
+		services: &services{
+			Instance: &setup.Instance{Store: s.System(), Clock: c}, Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](s), Clock: c},
 			Members: &identity.Members{Store: store.For[identity.Tx](s), Clock: c}, APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](s), Clock: c}, Jobs: &job.Jobs{Store: store.For[job.Tx](s), Clock: c}, Runs: runs,
 			Agents: &job.Agents{Store: store.For[job.Tx](s), System: s.System(), Topics: s.Topics(), Clock: c, Runs: runs, Lease: machine.DefaultLease, Replica: "rep_1"},
 			Logs:   &job.Logs{Store: store.For[job.Tx](s), Topics: s.Topics(), Clock: c, Objects: bucket, Archive: archive}, Quotas: &quota.Quotas{Store: store.For[quota.Tx](s)},
@@ -201,9 +215,9 @@ func (w *tenant) connect(session string, slots int, held ...domain.AttemptID) []
 	return orders.Attempts
 }
 
-func (w *tenant) job(spec job.JobSpec) job.Job {
+func (w *tenant) job(spec job.Spec) job.Job {
 	w.t.Helper()
-	j, err := w.services.Jobs.Create(w.t.Context(), w.admin, job.NewJob{Name: "job", JobSpec: spec}, domain.Idempotency{})
+	j, err := w.services.Jobs.Create(w.t.Context(), w.admin, job.NewJob{Name: "job", Spec: spec}, domain.Idempotency{})
 	require.NoError(w.t, err)
 	return j
 }
@@ -250,7 +264,7 @@ func (w *tenant) delivered() job.Delivery {
 // attempt starts a single-command run on the connected agent and returns its attempt, running.
 func (w *tenant) attempt() domain.AttemptID {
 	w.t.Helper()
-	w.start(w.job(job.JobSpec{Command: "true"}).ID)
+	w.start(w.job(job.Spec{Command: "true"}).ID)
 	id := w.delivered().Attempt.ID
 	w.begin(id)
 	return id

@@ -25,19 +25,19 @@ type maintenanceHolderRow struct {
 
 const maintenanceHolderColumns = `COALESCE(database_id, '') AS database_id, COALESCE(table_id, '') AS table_id, policy, next_at, sweep_after`
 
-func (r maintenanceHolderRow) toDomain() (maintenance.MaintenanceHolder, error) {
-	h := maintenance.MaintenanceHolder{Database: r.Database, Table: r.Table, NextAt: timePtr(r.NextAt), SweepAfter: r.SweepAfter}
+func (r maintenanceHolderRow) toDomain() (maintenance.Holder, error) {
+	h := maintenance.Holder{Database: r.Database, Table: r.Table, NextAt: timePtr(r.NextAt), SweepAfter: r.SweepAfter}
 	return h, json.Unmarshal(r.Policy, &h.Policy)
 }
 
 // SharedMaintenance implements maintenance.Tx.
-func (t *Tx) SharedMaintenance(ctx context.Context) ([]maintenance.MaintenanceHolder, error) {
+func (t *Tx) SharedMaintenance(ctx context.Context) ([]maintenance.Holder, error) {
 	return rows(ctx, t.conn, maintenanceHolderRow.toDomain, `SELECT `+maintenanceHolderColumns+` FROM maintenance_policies WHERE workspace_id = $1 AND subject_id = ''
 		UNION ALL SELECT `+maintenanceHolderColumns+` FROM maintenance_policies WHERE workspace_id = $1 AND database_id IS NOT NULL`, t.workspace)
 }
 
 // LockMaintenance implements maintenance.Tx.
-func (t *Tx) LockMaintenance(ctx context.Context, h maintenance.MaintenanceHolder) (maintenance.MaintenanceHolder, error) {
+func (t *Tx) LockMaintenance(ctx context.Context, h maintenance.Holder) (maintenance.Holder, error) {
 	err := t.exec(ctx, `INSERT INTO maintenance_policies (workspace_id, subject_id, database_id, table_id) VALUES ($1, $2, nullif($3, ''), nullif($4, ''))
 		ON CONFLICT DO NOTHING`, t.workspace, h.Subject(), h.Database, h.Table)
 	if err != nil {
@@ -52,7 +52,7 @@ func (t *Tx) LockMaintenance(ctx context.Context, h maintenance.MaintenanceHolde
 }
 
 // UpdateMaintenance implements maintenance.Tx.
-func (t *Tx) UpdateMaintenance(ctx context.Context, h maintenance.MaintenanceHolder) error {
+func (t *Tx) UpdateMaintenance(ctx context.Context, h maintenance.Holder) error {
 	policy, err := json.Marshal(h.Policy)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (r maintainedRow) toDomain() (maintenance.MaintainedTable, error) {
 	if err != nil {
 		return maintenance.MaintainedTable{}, err
 	}
-	m := maintenance.MaintainedTable{LakeTable: table, NextAt: timePtr(r.NextAt), Open: r.Open, Done: maintenance.Maintained{
+	m := maintenance.MaintainedTable{Table: table, NextAt: timePtr(r.NextAt), Open: r.Open, Done: maintenance.Maintained{
 		CompactedAt: timePtr(r.CompactedAt), CompactedFiles: r.CompactedFiles.Int64, CompactedDeletes: r.CompactedDeletes.Int64, ExpiredAt: timePtr(r.ExpiredAt), ExpiredSnapshots: r.ExpiredSnapshots.Int64,
 		CleanedAt: timePtr(r.CleanedAt), CleanedVersion: int(r.CleanedVersion.Int64),
 	}}
@@ -101,7 +101,7 @@ func (t *Tx) maintained(ctx context.Context, where string, args ...any) ([]maint
 }
 
 // MaintainedTables implements maintenance.Tx.
-func (t *Tx) MaintainedTables(ctx context.Context, h maintenance.MaintenanceHolder, all bool, after domain.TableID, limit int) ([]maintenance.MaintainedTable, error) {
+func (t *Tx) MaintainedTables(ctx context.Context, h maintenance.Holder, all bool, after domain.TableID, limit int) ([]maintenance.MaintainedTable, error) {
 	const nearer = ` AND NOT EXISTS (SELECT FROM maintenance_policies o WHERE o.workspace_id = $1 AND o.next_at IS NOT NULL AND o.subject_id = `
 	args := []any{after, limit}
 	where := `t.id > $2`
@@ -146,67 +146,67 @@ func (t *Tx) BeingWritten(ctx context.Context, id domain.TableID) (busy bool, er
 }
 
 type maintenanceRunRow struct {
-	ID            domain.MaintenanceRunID      `db:"id"`
-	TableID       domain.TableID               `db:"table_id"`
-	DatabaseID    domain.DatabaseID            `db:"database_id"`
-	Database      string                       `db:"database"`
-	Schema        string                       `db:"schema"`
-	Name          string                       `db:"name"`
-	Trigger       job.Trigger                  `db:"run_trigger"`
-	CreatedByKind domain.ActorKind             `db:"created_by_kind"`
-	CreatedByID   string                       `db:"created_by_id"`
-	CreatedByName string                       `db:"created_by_name"`
-	CreatedAt     time.Time                    `db:"created_at"`
-	DueAt         time.Time                    `db:"due_at"`
-	State         maintenance.MaintenanceState `db:"state"`
-	Message       string                       `db:"message"`
-	Todo          pq.StringArray               `db:"todo"`
-	Operations    []byte                       `db:"operations"`
-	Statement     domain.StatementID           `db:"statement_id"`
-	Warehouse     domain.MachineID             `db:"warehouse_id"`
-	Tries         int                          `db:"tries"`
-	LookAt        time.Time                    `db:"look_at"`
-	StartedAt     sql.NullTime                 `db:"started_at"`
-	FinishedAt    sql.NullTime                 `db:"finished_at"`
+	ID            domain.MaintenanceRunID `db:"id"`
+	TableID       domain.TableID          `db:"table_id"`
+	DatabaseID    domain.DatabaseID       `db:"database_id"`
+	Database      string                  `db:"database"`
+	Schema        string                  `db:"schema"`
+	Name          string                  `db:"name"`
+	Trigger       job.Trigger             `db:"run_trigger"`
+	CreatedByKind domain.ActorKind        `db:"created_by_kind"`
+	CreatedByID   string                  `db:"created_by_id"`
+	CreatedByName string                  `db:"created_by_name"`
+	CreatedAt     time.Time               `db:"created_at"`
+	DueAt         time.Time               `db:"due_at"`
+	State         maintenance.State       `db:"state"`
+	Message       string                  `db:"message"`
+	Todo          pq.StringArray          `db:"todo"`
+	Operations    []byte                  `db:"operations"`
+	Statement     domain.StatementID      `db:"statement_id"`
+	Warehouse     domain.MachineID        `db:"warehouse_id"`
+	Tries         int                     `db:"tries"`
+	LookAt        time.Time               `db:"look_at"`
+	StartedAt     sql.NullTime            `db:"started_at"`
+	FinishedAt    sql.NullTime            `db:"finished_at"`
 }
 
 const maintenanceRunColumns = `id, table_id, database_id, database, schema, name, run_trigger, created_by_kind, created_by_id, created_by_name, created_at, due_at, state,
 	message, todo, operations, statement_id, warehouse_id, tries, look_at, started_at, finished_at`
 
-func (r maintenanceRunRow) toDomain() (maintenance.MaintenanceRun, error) {
-	run := maintenance.MaintenanceRun{
+func (r maintenanceRunRow) toDomain() (maintenance.Run, error) {
+	run := maintenance.Run{
 		ID: r.ID, TableID: r.TableID, DatabaseID: r.DatabaseID, Database: r.Database, Schema: r.Schema, Table: r.Name, Trigger: r.Trigger,
 		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, CreatedAt: r.CreatedAt.UTC(), DueAt: r.DueAt.UTC(), State: r.State,
 		Message: r.Message, Statement: r.Statement, Warehouse: r.Warehouse, Tries: r.Tries, LookAt: r.LookAt.UTC(), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt),
 	}
 	for _, kind := range r.Todo {
-		run.Todo = append(run.Todo, maintenance.MaintenanceKind(kind))
+		run.Todo = append(run.Todo, maintenance.Kind(kind))
 	}
 	return run, json.Unmarshal(r.Operations, &run.Operations)
 }
 
 // InsertMaintenanceRuns implements maintenance.Tx, with one statement for all of them.
-func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []maintenance.MaintenanceRun) (int, error) {
+func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []maintenance.Run) (int, error) {
 	if len(runs) == 0 {
 		return 0, nil
 	}
 	type record struct {
-		ID            domain.MaintenanceRunID       `json:"id"`
-		TableID       domain.TableID                `json:"table_id"`
-		DatabaseID    domain.DatabaseID             `json:"database_id"`
-		Database      string                        `json:"database"`
-		Schema        string                        `json:"schema"`
-		Name          string                        `json:"name"`
-		Trigger       job.Trigger                   `json:"run_trigger"`
-		CreatedByKind domain.ActorKind              `json:"created_by_kind"`
-		CreatedByID   string                        `json:"created_by_id"`
-		CreatedByName string                        `json:"created_by_name"`
-		CreatedAt     time.Time                     `json:"created_at"`
-		DueAt         time.Time                     `json:"due_at"`
-		State         maintenance.MaintenanceState  `json:"state"`
-		Message       string                        `json:"message"`
-		Todo          []maintenance.MaintenanceKind `json:"todo"`
-		LookAt        time.Time                     `json:"look_at"`
+		ID            domain.MaintenanceRunID `json:"id"`
+		TableID       domain.TableID          `json:"table_id"`
+		DatabaseID    domain.DatabaseID       `json:"database_id"`
+		Database      string                  `json:"database"`
+		Schema        string                  `json:"schema"`
+		Name          string                  `json:"name"`
+		Trigger       job.Trigger             `json:"run_trigger"`
+		CreatedByKind domain.ActorKind        `json:"created_by_kind"`
+		CreatedByID   string                  `json:"created_by_id"`
+		CreatedByName string                  `json:"created_by_name"`
+		CreatedAt     time.Time               `json:"created_at"`
+		DueAt         time.Time               `json:"due_at"`
+		State         maintenance.State       `json:"state"`
+		Message       string                  `json:"message"`
+		Todo          []maintenance.Kind      `json:"todo"`
+		LookAt        time.Time               `json:"look_at"`
 	}
 	all := make([]record, len(runs))
 	for i, r := range runs {
@@ -231,25 +231,25 @@ func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []maintenance.Maint
 }
 
 // MaintenanceRun implements maintenance.Tx.
-func (t *Tx) MaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (maintenance.MaintenanceRun, error) {
+func (t *Tx) MaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (maintenance.Run, error) {
 	return t.maintenanceRun(ctx, id, "")
 }
 
 // LockMaintenanceRun implements maintenance.Tx.
-func (t *Tx) LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (maintenance.MaintenanceRun, error) {
+func (t *Tx) LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (maintenance.Run, error) {
 	return t.maintenanceRun(ctx, id, " FOR UPDATE")
 }
 
-func (t *Tx) maintenanceRun(ctx context.Context, id domain.MaintenanceRunID, lock string) (maintenance.MaintenanceRun, error) {
+func (t *Tx) maintenanceRun(ctx context.Context, id domain.MaintenanceRunID, lock string) (maintenance.Run, error) {
 	var row maintenanceRunRow
 	if err := t.get(ctx, &row, `SELECT `+maintenanceRunColumns+` FROM maintenance_runs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
-		return maintenance.MaintenanceRun{}, orMissing(err, domain.NotFound("run of maintenance", id))
+		return maintenance.Run{}, orMissing(err, domain.NotFound("run of maintenance", id))
 	}
 	return row.toDomain()
 }
 
 // UpdateMaintenanceRun implements maintenance.Tx.
-func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r maintenance.MaintenanceRun) error {
+func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r maintenance.Run) error {
 	operations, err := json.Marshal(r.Operations)
 	if err != nil {
 		return err
@@ -266,7 +266,7 @@ func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r maintenance.Maintenance
 
 // MaintenanceRuns implements maintenance.Tx. Each filter has an index in the order of the
 // list.
-func (t *Tx) MaintenanceRuns(ctx context.Context, f maintenance.MaintenanceFilter, before domain.MaintenanceRunID, limit int) ([]maintenance.MaintenanceRun, error) {
+func (t *Tx) MaintenanceRuns(ctx context.Context, f maintenance.Filter, before domain.MaintenanceRunID, limit int) ([]maintenance.Run, error) {
 	where, args := `workspace_id = $1`, []any{t.workspace, limit}
 	add := func(condition string, arg any) {
 		args = append(args, arg)
@@ -288,17 +288,17 @@ func (t *Tx) MaintenanceRuns(ctx context.Context, f maintenance.MaintenanceFilte
 	return t.maintenanceRuns(ctx, where+` ORDER BY id DESC LIMIT $2`, args...)
 }
 
-func (t *Tx) maintenanceRuns(ctx context.Context, where string, args ...any) ([]maintenance.MaintenanceRun, error) {
+func (t *Tx) maintenanceRuns(ctx context.Context, where string, args ...any) ([]maintenance.Run, error) {
 	return rows(ctx, t.conn, maintenanceRunRow.toDomain, `SELECT `+maintenanceRunColumns+` FROM maintenance_runs WHERE `+where, args...)
 }
 
 // RunningMaintenance implements maintenance.Tx.
-func (t *Tx) RunningMaintenance(ctx context.Context) ([]maintenance.MaintenanceRun, error) {
+func (t *Tx) RunningMaintenance(ctx context.Context) ([]maintenance.Run, error) {
 	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'running' ORDER BY id FOR UPDATE`, t.workspace)
 }
 
 // WaitingMaintenance implements maintenance.Tx.
-func (t *Tx) WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.MaintenanceRun, error) {
+func (t *Tx) WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.Run, error) {
 	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'queued' AND look_at <= $2 ORDER BY look_at, id LIMIT $3 FOR UPDATE`, t.workspace, now, limit)
 }
 
@@ -312,7 +312,7 @@ func (s *System) CrowdedTables(ctx context.Context, snapshots int, after lake.Ta
 // DueMaintenance implements domain.System. It returns holders with a schedule, new workspaces, and
 // workspaces whose runs can continue. Those have a statement that ended, a claim that expired, or
 // room for another run.
-func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.DueMaintenance, error) {
+func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.Due, error) {
 	type row struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Runs      bool               `db:"runs"`
@@ -320,9 +320,9 @@ func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) (
 		Table     domain.TableID     `db:"table_id"`
 		At        time.Time          `db:"at"`
 	}
-	translate := func(r row) (maintenance.DueMaintenance, error) {
+	translate := func(r row) (maintenance.Due, error) {
 		r.At = r.At.UTC()
-		return maintenance.DueMaintenance(r), nil
+		return maintenance.Due(r), nil
 	}
 	all, err := rows(ctx, s.db, translate, `SELECT workspace_id, runs, database_id, table_id, at FROM (
 		(SELECT workspace_id, false AS runs, COALESCE(database_id, '') AS database_id, COALESCE(table_id, '') AS table_id, next_at AS at FROM maintenance_policies
@@ -337,6 +337,6 @@ func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) (
 		UNION ALL
 		SELECT q.workspace_id, true, '', '', q.at FROM (SELECT workspace_id, min(look_at) AS at FROM maintenance_runs WHERE state = 'queued' GROUP BY workspace_id) q
 			WHERE (SELECT count(*) FROM maintenance_runs b WHERE b.workspace_id = q.workspace_id AND b.state = 'running') < $3
-		) due ORDER BY at LIMIT $2`, now, limit, maintenance.MaintenanceAtOnce)
+		) due ORDER BY at LIMIT $2`, now, limit, maintenance.AtOnce)
 	return all, mapError(err)
 }

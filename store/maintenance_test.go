@@ -24,13 +24,13 @@ func TestATableIsMaintainedAtNight(t *testing.T) {
 	w := newUpkeep(t)
 	db := superuser(t, w.dsn)
 	require.NoError(t, w.system.InsertPrices(t.Context(), machine.ProviderLocal, "local", time.Unix(0, 0), map[string]machine.Price{"cpu.1": {Hourly: decimal.RequireFromString("0.40"), Currency: "USD"}}))
-	table := w.table("events", func(l *lake.LakeTable) {
+	table := w.table("events", func(l *lake.Table) {
 		l.CreatedAt = w.clock.Now().Add(-aWeek)
 		l.ExpirableAt = &l.CreatedAt
 	})
-	w.table("quiet", func(l *lake.LakeTable) { l.DataFiles = new(int64(1)) })
-	w.table("empty", func(l *lake.LakeTable) { l.Snapshot, l.CreatedAt = nil, w.clock.Now().Add(-aWeek) })
-	w.table("view", func(l *lake.LakeTable) { l.Kind = lake.KindView })
+	w.table("quiet", func(l *lake.Table) { l.DataFiles = new(int64(1)) })
+	w.table("empty", func(l *lake.Table) { l.Snapshot, l.CreatedAt = nil, w.clock.Now().Add(-aWeek) })
+	w.table("view", func(l *lake.Table) { l.Kind = lake.KindView })
 	w.engines.takes = 90 * time.Second
 	w.tick()
 	require.Empty(t, w.history(), "not yet")
@@ -44,7 +44,7 @@ func TestATableIsMaintainedAtNight(t *testing.T) {
 	}, w.engines.statements())
 	require.Len(t, w.history(), 1, "what needs nothing has no history")
 	run := w.latest()
-	require.Equal(t, []any{maintenance.MaintenanceSucceeded, due, job.TriggerSchedule, table.ID, "events", domain.ActorSystem, "maintenance"},
+	require.Equal(t, []any{maintenance.Succeeded, due, job.TriggerSchedule, table.ID, "events", domain.ActorSystem, "maintenance"},
 		[]any{run.State, run.DueAt, run.Trigger, run.TableID, run.Table, run.CreatedBy.Kind, run.CreatedBy.Name})
 	compact, expire, orphans := run.Operations[0], run.Operations[1], run.Operations[2]
 	require.Equal(t, []int64{10, 1, 3, 4}, []int64{*compact.Before.Files, *compact.After.Files, *compact.Before.Snapshots, *compact.After.Snapshots})
@@ -56,13 +56,13 @@ func TestATableIsMaintainedAtNight(t *testing.T) {
 
 	st, err := w.server.Statements.Get(t.Context(), w.admin, compact.Statement)
 	require.NoError(t, err)
-	require.Equal(t, []any{domain.ActorSystem, "maintenance", domain.RoleEditor, statement.StatementSucceeded}, []any{st.CreatedBy.Kind, st.CreatedBy.Name, st.Role, st.State})
+	require.Equal(t, []any{domain.ActorSystem, "maintenance", domain.RoleEditor, statement.Succeeded}, []any{st.CreatedBy.Kind, st.CreatedBy.Name, st.Role, st.State})
 	require.Equal(t, 3, count(t, db, `SELECT count(*) FROM audit_events WHERE action = 'statement.run' AND actor_kind = 'system' AND actor_name = 'maintenance'`))
 
 	w.night()
 	w.tick()
 	require.Len(t, w.history(), 1, "the next night there is nothing to do")
-	w.change(t.Context(), "events", func(l *lake.LakeTable) { l.DataFiles = new(int64(6)) })
+	w.change(t.Context(), "events", func(l *lake.Table) { l.DataFiles = new(int64(6)) })
 	w.night()
 	w.until(w.over)
 	require.Len(t, w.engines.statements(), 4, "five files came since, and nothing is old yet")
@@ -96,7 +96,7 @@ func TestMaintenanceOnTwoServers(t *testing.T) {
 	require.Equal(t, 2, w.engines.most)
 	require.False(t, w.engines.worse, "one on each")
 	for _, run := range w.history() {
-		require.Equal(t, maintenance.MaintenanceSucceeded, run.State)
+		require.Equal(t, maintenance.Succeeded, run.State)
 		require.Len(t, run.Operations, 1)
 	}
 }
@@ -148,7 +148,7 @@ func TestMaintenanceGoesOnWhereAServerWasKilled(t *testing.T) {
 			return w.over()
 		})
 		require.Equal(t, []string{optimize("events")}, w.engines.statements(), n)
-		require.Equal(t, maintenance.MaintenanceSucceeded, w.latest().State, n)
+		require.Equal(t, maintenance.Succeeded, w.latest().State, n)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestMaintenanceGoesOnWhereAServerWasKilled(t *testing.T) {
 func TestManyTablesAreGoneThrough(t *testing.T) {
 	w := newUpkeep(t)
 	db := superuser(t, w.dsn)
-	table := w.table("t0", func(l *lake.LakeTable) { l.DataFiles = new(int64(1)) })
+	table := w.table("t0", func(l *lake.Table) { l.DataFiles = new(int64(1)) })
 	execute(t, db, `INSERT INTO lake_tables SELECT (jsonb_populate_record(l, jsonb_build_object('id', l.id || lpad(i::text, 5, '0'), 'name', 't' || i, 'name_key', 't' || i,
 		'data_files', CASE WHEN i % 600 = 0 THEN 10 ELSE 1 END))).* FROM lake_tables l, generate_series(1, 1200) i WHERE l.id = $1`, table.ID)
 	w.night()
@@ -182,72 +182,72 @@ func TestAServerRestartsInTheMiddle(t *testing.T) {
 	release := w.engines.hold()
 	w.until(func() bool { return len(w.engines.statements()) == 1 })
 	w.server.Statements.Close()
-	w.until(func() bool { return w.latest().State == maintenance.MaintenanceQueued }, other)
+	w.until(func() bool { return w.latest().State == maintenance.Queued }, other)
 	require.Contains(t, w.latest().Message, "It is retried")
 	require.Equal(t, w.clock.Now().Add(5*time.Minute), w.latest().LookAt)
 	release()
 	w.clock.move(5 * time.Minute)
 	w.until(w.over, other)
 	run := w.latest()
-	require.Equal(t, maintenance.MaintenanceSucceeded, run.State, run.Message)
-	require.Equal(t, []statement.StatementState{statement.StatementFailed, statement.StatementSucceeded}, []statement.StatementState{run.Operations[0].State, run.Operations[1].State})
+	require.Equal(t, maintenance.Succeeded, run.State, run.Message)
+	require.Equal(t, []statement.State{statement.Failed, statement.Succeeded}, []statement.State{run.Operations[0].State, run.Operations[1].State})
 }
 
 func TestAStoppedWarehouseIsStartedOnlyForWork(t *testing.T) {
 	w := newUpkeep(t)
 	warehouse := w.warehouse("default")
 	w.rests(warehouse)
-	w.table("quiet", func(l *lake.LakeTable) { l.DataFiles = new(int64(1)) })
+	w.table("quiet", func(l *lake.Table) { l.DataFiles = new(int64(1)) })
 	w.night()
 	w.tick()
-	require.Equal(t, machine.MachineStopped, w.warehouse("default").State, "there is nothing to do")
+	require.Equal(t, machine.Stopped, w.warehouse("default").State, "there is nothing to do")
 	w.table("events")
 	w.night()
-	w.until(func() bool { return w.warehouse("default").State == machine.MachineStarting })
-	require.Equal(t, maintenance.MaintenanceRunning, w.latest().State)
+	w.until(func() bool { return w.warehouse("default").State == machine.Starting })
+	require.Equal(t, maintenance.Running, w.latest().State)
 	w.runs(w.warehouse("default"))
 	w.until(w.over)
-	require.Equal(t, maintenance.MaintenanceSucceeded, w.latest().State)
+	require.Equal(t, maintenance.Succeeded, w.latest().State)
 }
 
 func TestAWarehouseThatIsNotToBeStarted(t *testing.T) {
 	w := newUpkeep(t)
 	w.rests(w.warehouse("default"))
 	table := w.table("events")
-	of, err := w.server.SetTable(t.Context(), w.admin, table.ID, maintenance.MaintenancePolicy{StartWarehouse: new(false), Warehouse: new(domain.MachineID("default"))})
+	of, err := w.server.SetTable(t.Context(), w.admin, table.ID, maintenance.Policy{StartWarehouse: new(false), Warehouse: new(domain.MachineID("default"))})
 	require.NoError(t, err)
 	require.Equal(t, w.warehouse("default").ID, of.Settings.Warehouse, "it is kept by its id")
 	w.night()
 	w.tick()
 	w.tick()
 	run := w.latest()
-	require.Equal(t, maintenance.MaintenanceQueued, run.State)
+	require.Equal(t, maintenance.Queued, run.State)
 	require.Contains(t, run.Message, "No warehouse is running")
 	w.clock.move(10 * time.Minute)
 	w.runs(w.warehouse("default"))
 	w.until(w.over)
-	require.Equal(t, maintenance.MaintenanceSucceeded, w.latest().State)
+	require.Equal(t, maintenance.Succeeded, w.latest().State)
 
 	w.rests(w.warehouse("default"))
-	w.change(t.Context(), "events", func(l *lake.LakeTable) { l.DataFiles = new(int64(20)) })
+	w.change(t.Context(), "events", func(l *lake.Table) { l.DataFiles = new(int64(20)) })
 	w.night()
 	w.tick()
 	w.clock.move(6 * time.Hour)
 	w.until(w.over)
-	require.Equal(t, maintenance.MaintenanceSkipped, w.latest().State)
+	require.Equal(t, maintenance.Skipped, w.latest().State)
 	require.Len(t, w.engines.statements(), 1)
 }
 
 func TestALostRaceIsTriedAgainTheNextNight(t *testing.T) {
 	w := newUpkeep(t)
 	w.table("events")
-	w.engines.fails = func(string) *statement.StatementFailure {
-		return &statement.StatementFailure{Fault: statement.FaultConflict, Message: "Another writer was first."}
+	w.engines.fails = func(string) *statement.Failure {
+		return &statement.Failure{Fault: statement.FaultConflict, Message: "Another writer was first."}
 	}
 	w.night()
 	w.until(w.over)
 	run := w.latest()
-	require.Equal(t, []any{maintenance.MaintenanceFailed, statement.FaultConflict}, []any{run.State, run.Operations[0].Fault})
+	require.Equal(t, []any{maintenance.Failed, statement.FaultConflict}, []any{run.State, run.Operations[0].Fault})
 	require.Contains(t, run.Message, "Another writer was first.")
 	w.tick()
 	require.Len(t, w.engines.statements(), 1, "not before")
@@ -255,33 +255,33 @@ func TestALostRaceIsTriedAgainTheNextNight(t *testing.T) {
 	w.night()
 	w.until(w.over)
 	require.Len(t, w.history(), 2)
-	require.Equal(t, maintenance.MaintenanceSucceeded, w.latest().State)
+	require.Equal(t, maintenance.Succeeded, w.latest().State)
 }
 
 func TestATableThatIsWrittenIsPutOff(t *testing.T) {
 	w := newUpkeep(t)
 	w.table("events")
-	write := func() { w.change(t.Context(), "events", func(l *lake.LakeTable) { *l.DataFiles += 10 }) }
+	write := func() { w.change(t.Context(), "events", func(l *lake.Table) { *l.DataFiles += 10 }) }
 	w.night()
 	write()
 	w.tick()
 	w.tick()
 	run := w.latest()
-	require.Equal(t, []any{maintenance.MaintenanceQueued, w.clock.Now().Add(5 * time.Minute)}, []any{run.State, run.LookAt})
+	require.Equal(t, []any{maintenance.Queued, w.clock.Now().Add(5 * time.Minute)}, []any{run.State, run.LookAt})
 	require.Contains(t, run.Message, "is being written")
 	next, err := w.server.Tick(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, run.LookAt, next)
 	w.clock.move(5 * time.Minute)
 	w.until(w.over)
-	require.Equal(t, maintenance.MaintenanceSucceeded, w.latest().State, "it is quiet")
+	require.Equal(t, maintenance.Succeeded, w.latest().State, "it is quiet")
 
 	w.night()
 	for i := range 100 {
 		write()
 		w.tick()
 		w.tick()
-		if w.latest().State != maintenance.MaintenanceQueued || len(w.history()) < 2 {
+		if w.latest().State != maintenance.Queued || len(w.history()) < 2 {
 			t.Fatalf("after %d: %+v", i, w.latest())
 		}
 		if w.clock.Now().Sub(w.latest().CreatedAt) >= 6*time.Hour-4*time.Minute {
@@ -293,7 +293,7 @@ func TestATableThatIsWrittenIsPutOff(t *testing.T) {
 	write()
 	w.clock.move(4 * time.Minute)
 	w.until(w.over)
-	require.Equal(t, maintenance.MaintenanceSucceeded, w.latest().State, "after six hours it is done all the same")
+	require.Equal(t, maintenance.Succeeded, w.latest().State, "after six hours it is done all the same")
 	require.Len(t, w.engines.statements(), 2)
 }
 
@@ -301,7 +301,7 @@ func TestATableThatIsWrittenIsPutOff(t *testing.T) {
 func TestATableThatAStatementIsAtIsPutOff(t *testing.T) {
 	w := newUpkeep(t)
 	table := w.table("events")
-	st := statement.Statement{ID: "stm_long", Query: "MERGE", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor, CreatedAt: w.clock.Now(), State: statement.StatementRunning, Write: true, Kind: "MERGE"}
+	st := statement.Statement{ID: "stm_long", Query: "MERGE", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor, CreatedAt: w.clock.Now(), State: statement.Running, Write: true, Kind: "MERGE"}
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(t, tx.InsertStatement(ctx, st))
 		require.NoError(t, tx.UpdateStatement(ctx, st, nil))
@@ -313,12 +313,12 @@ func TestATableThatAStatementIsAtIsPutOff(t *testing.T) {
 	w.tick()
 	require.Contains(t, w.latest().Message, "A statement that writes")
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		st.State = statement.StatementSucceeded
+		st.State = statement.Succeeded
 		return tx.UpdateStatement(ctx, st, nil)
 	})
 	w.clock.move(5 * time.Minute)
 	w.until(w.over)
-	require.Equal(t, maintenance.MaintenanceSucceeded, w.latest().State)
+	require.Equal(t, maintenance.Succeeded, w.latest().State)
 }
 
 // The policy and facts of a dropped table are deleted with its row; its history stays for ninety
@@ -328,20 +328,20 @@ func TestMaintenanceOfADroppedTable(t *testing.T) {
 	ctx := t.Context()
 	db := superuser(t, w.dsn)
 	table := w.table("events")
-	require.NoError(t, second(w.server.SetTable(ctx, w.admin, table.ID, maintenance.MaintenancePolicy{Compact: maintenance.CompactPolicy{MinFiles: new(3)}})))
-	require.NoError(t, second(w.server.SetDatabase(ctx, w.admin, w.database, maintenance.MaintenancePolicy{Expire: maintenance.ExpirePolicy{KeepDays: new(3)}})))
+	require.NoError(t, second(w.server.SetTable(ctx, w.admin, table.ID, maintenance.Policy{Compact: maintenance.CompactPolicy{MinFiles: new(3)}})))
+	require.NoError(t, second(w.server.SetDatabase(ctx, w.admin, w.database, maintenance.Policy{Expire: maintenance.ExpirePolicy{KeepDays: new(3)}})))
 	w.night()
 	w.until(w.over)
-	w.change(ctx, "events", func(l *lake.LakeTable) { l.DataFiles = new(int64(50)) })
+	w.change(ctx, "events", func(l *lake.Table) { l.DataFiles = new(int64(50)) })
 	w.night()
-	w.change(ctx, "events", func(*lake.LakeTable) {})
+	w.change(ctx, "events", func(*lake.Table) {})
 	w.tick()
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		return second(tx.DropLakeTable(ctx, table.ID, w.clock.Now(), w.clock.Now(), false))
 	})
 	w.clock.move(5 * time.Minute)
 	w.until(w.over)
-	require.Equal(t, maintenance.MaintenanceSkipped, w.latest().State)
+	require.Equal(t, maintenance.Skipped, w.latest().State)
 	require.Equal(t, domain.CodeNotFound, code(second(w.server.OfTable(ctx, w.admin, table.ID))))
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(t, tx.ForgetLakeTable(ctx, table.ID))
@@ -372,10 +372,10 @@ func TestWhoMaintains(t *testing.T) {
 	} {
 		s := scope(role)
 		require.Equal(t, want, []domain.Code{
-			code(second(w.server.OfTable(ctx, s, table.ID))), code(second(w.server.Runs(ctx, s, maintenance.MaintenanceFilter{}, domain.Page{}))),
-			code(second(w.server.SetTable(ctx, s, table.ID, maintenance.MaintenancePolicy{}))), code(second(w.server.SetDatabase(ctx, s, w.database, maintenance.MaintenancePolicy{}))),
+			code(second(w.server.OfTable(ctx, s, table.ID))), code(second(w.server.Runs(ctx, s, maintenance.Filter{}, domain.Page{}))),
+			code(second(w.server.SetTable(ctx, s, table.ID, maintenance.Policy{}))), code(second(w.server.SetDatabase(ctx, s, w.database, maintenance.Policy{}))),
 			code(second(w.server.RunTable(ctx, s, table.ID, domain.Idempotency{}))), code(second(w.server.RunDatabase(ctx, s, w.database, domain.Idempotency{}))),
-			code(second(w.server.SetWorkspace(ctx, s, maintenance.MaintenancePolicy{}))),
+			code(second(w.server.SetWorkspace(ctx, s, maintenance.Policy{}))),
 		}, role)
 	}
 }
@@ -387,7 +387,7 @@ func TestMaintenanceIsNoLineage(t *testing.T) {
 	w.night()
 	release := w.engines.hold()
 	w.until(func() bool { return len(w.engines.statements()) == 1 })
-	typed := statement.Statement{ID: "stm_typed", Query: "INSERT", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor, CreatedAt: w.clock.Now(), State: statement.StatementRunning}
+	typed := statement.Statement{ID: "stm_typed", Query: "INSERT", CreatedBy: w.admin.Actor(), Role: domain.RoleEditor, CreatedAt: w.clock.Now(), State: statement.Running}
 	in(t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		require.NoError(t, tx.InsertStatement(ctx, typed))
 		for _, id := range []domain.StatementID{w.latest().Statement, typed.ID} {
@@ -409,17 +409,17 @@ func TestMaintenanceIsNoLineage(t *testing.T) {
 // done.
 func TestATableWithManySnapshotsDoesNotWait(t *testing.T) {
 	w := newUpkeep(t)
-	snapshots := func(n int64) func(*lake.LakeTable) {
-		return func(l *lake.LakeTable) { l.Snapshots = &n }
+	snapshots := func(n int64) func(*lake.Table) {
+		return func(l *lake.Table) { l.Snapshots = &n }
 	}
 	for i := range 500 { // as many as one page has
-		w.table(fmt.Sprint("registered", i), snapshots(2000), func(l *lake.LakeTable) { l.Registered = true })
+		w.table(fmt.Sprint("registered", i), snapshots(2000), func(l *lake.Table) { l.Registered = true })
 	}
 	w.table("crowded", snapshots(1101))
 	w.table("enough", snapshots(1100))
-	w.table("registered", snapshots(2000), func(l *lake.LakeTable) { l.Registered = true })
+	w.table("registered", snapshots(2000), func(l *lake.Table) { l.Registered = true })
 	off := w.table("off", snapshots(2000))
-	require.NoError(t, second(w.server.SetTable(t.Context(), w.admin, off.ID, maintenance.MaintenancePolicy{Enabled: new(false)})))
+	require.NoError(t, second(w.server.SetTable(t.Context(), w.admin, off.ID, maintenance.Policy{Enabled: new(false)})))
 	for range 2 {
 		require.NoError(t, w.server.Relieve(t.Context()))
 	}

@@ -37,11 +37,11 @@ type scripted struct {
 	mu    sync.Mutex
 	ran   []string // statements, in their order
 	on    map[domain.AgentID]int
-	most  int                                            // concurrent statements
-	worse bool                                           // two ran on one warehouse
-	takes time.Duration                                  // duration of each statement, by the clock
-	held  chan struct{}                                  // statements wait until it is closed; nil does not block them
-	fails func(query string) *statement.StatementFailure // may be nil
+	most  int                                   // concurrent statements
+	worse bool                                  // two ran on one warehouse
+	takes time.Duration                         // duration of each statement, by the clock
+	held  chan struct{}                         // statements wait until it is closed; nil does not block them
+	fails func(query string) *statement.Failure // may be nil
 }
 
 func newUpkeep(t *testing.T) *upkeep {
@@ -63,7 +63,7 @@ func newUpkeep(t *testing.T) *upkeep {
 func (w *upkeep) replica(s *store.Store) *maintenance.Maintenances {
 	bucket, err := objects.Open("file://" + w.t.(*testing.T).TempDir())
 	require.NoError(w.t, err)
-	statements := statement.NewStatements(statement.StatementOptions{
+	statements := statement.New(statement.Options{
 		Store: store.For[statement.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: "rep_1",
 		Report: func(err error) { w.t.Log(err) },
 	})
@@ -83,7 +83,7 @@ func (noTokens) TableStorage(context.Context, domain.WorkspaceID) (statement.Tab
 }
 
 // Execute implements statement.Engines.
-func (e *scripted) Execute(ctx context.Context, agent domain.AgentID, st statement.EngineStatement) (statement.StatementStream, error) {
+func (e *scripted) Execute(ctx context.Context, agent domain.AgentID, st statement.EngineStatement) (statement.Stream, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ran = append(e.ran, st.Query)
@@ -131,23 +131,23 @@ type playing struct {
 	step  int
 }
 
-// Next implements statement.StatementStream.
-func (p *playing) Next() (statement.StatementEvent, error) {
+// Next implements statement.Stream.
+func (p *playing) Next() (statement.Event, error) {
 	p.step++
 	switch p.step {
 	case 1:
-		return statement.StatementEvent{Head: &statement.StatementHead{Kind: "OPTIMIZE", Write: true, Engine: "duckdb"}}, nil
+		return statement.Event{Head: &statement.Head{Kind: "OPTIMIZE", Write: true, Engine: "duckdb"}}, nil
 	case 2:
-		return statement.StatementEvent{Schema: []byte("a schema")}, nil
+		return statement.Event{Schema: []byte("a schema")}, nil
 	}
 	if p.held != nil {
 		select {
 		case <-p.held:
 		case <-p.ctx.Done():
-			return statement.StatementEvent{}, p.ctx.Err()
+			return statement.Event{}, p.ctx.Err()
 		}
 	}
-	end := statement.StatementEnd{}
+	end := statement.End{}
 	if p.e.fails != nil {
 		end.Failure = p.e.fails(p.st.Query)
 	}
@@ -158,7 +158,7 @@ func (p *playing) Next() (statement.StatementEvent, error) {
 	p.e.mu.Lock()
 	p.e.on[p.agent]--
 	p.e.mu.Unlock()
-	return statement.StatementEvent{End: &end}, nil
+	return statement.Event{End: &end}, nil
 }
 
 func (*playing) Close() {}
@@ -167,7 +167,7 @@ func (*playing) Close() {}
 func (e *scripted) commit(ctx context.Context, st statement.EngineStatement) {
 	w := e.w
 	name := strings.Split(strings.TrimSuffix(strings.SplitAfterN(st.Query, `"public".`, 2)[1], " EXECUTE"), `"`)[1]
-	w.change(ctx, name, func(t *lake.LakeTable) {
+	w.change(ctx, name, func(t *lake.Table) {
 		t.UpdatedBy = domain.Actor{Kind: domain.ActorStatement, ID: string(st.ID)}
 		switch {
 		case strings.Contains(st.Query, "optimize"):
@@ -180,7 +180,7 @@ func (e *scripted) commit(ctx context.Context, st statement.EngineStatement) {
 }
 
 // change commits to the table with the name.
-func (w *upkeep) change(ctx context.Context, name string, fn func(*lake.LakeTable)) {
+func (w *upkeep) change(ctx context.Context, name string, fn func(*lake.Table)) {
 	err := w.store.In(ctx, w.admin, func(tx *store.Tx) error {
 		t, err := tx.FindLakeTable(ctx, "lake", "public", name)
 		if err != nil {
@@ -198,7 +198,7 @@ func (w *upkeep) change(ctx context.Context, name string, fn func(*lake.LakeTabl
 }
 
 // table creates a table of ten small files, an hour ago.
-func (w *upkeep) table(name string, changes ...func(*lake.LakeTable)) lake.LakeTable {
+func (w *upkeep) table(name string, changes ...func(*lake.Table)) lake.Table {
 	w.t.Helper()
 	t := lakeTable(w.database, name)
 	t.CreatedAt, t.Snapshot, t.Version = w.clock.Now().Add(-time.Hour), &lake.TableSnapshot{ID: 1, At: w.clock.Now()}, 1
@@ -234,7 +234,7 @@ func (w *upkeep) warehouse(name string) machine.Machine {
 func (w *upkeep) runs(m machine.Machine) {
 	w.t.Helper()
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		m.State, m.Released, m.Made = machine.MachineRunning, false, true
+		m.State, m.Released, m.Made = machine.Running, false, true
 		require.NoError(w.t, tx.UpdateMachine(ctx, m))
 		agent, err := tx.LockAgent(ctx, m.AgentID)
 		require.NoError(w.t, err)
@@ -248,7 +248,7 @@ func (w *upkeep) runs(m machine.Machine) {
 func (w *upkeep) rests(m machine.Machine) {
 	w.t.Helper()
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		m.State, m.Released, m.Made = machine.MachineStopped, true, false
+		m.State, m.Released, m.Made = machine.Stopped, true, false
 		return tx.UpdateMachine(ctx, m)
 	})
 }
@@ -286,18 +286,18 @@ func (w *upkeep) night() {
 }
 
 // history lists past and planned runs, newest first.
-func (w *upkeep) history(filters ...maintenance.MaintenanceFilter) []maintenance.MaintenanceRun {
+func (w *upkeep) history(filters ...maintenance.Filter) []maintenance.Run {
 	w.t.Helper()
-	l, err := w.server.Runs(w.t.Context(), w.admin, append(filters, maintenance.MaintenanceFilter{})[0], domain.Page{Limit: domain.MaxLimit})
+	l, err := w.server.Runs(w.t.Context(), w.admin, append(filters, maintenance.Filter{})[0], domain.Page{Limit: domain.MaxLimit})
 	require.NoError(w.t, err)
 	return l.Items
 }
 
-func (w *upkeep) latest() maintenance.MaintenanceRun { w.t.Helper(); return w.history()[0] }
+func (w *upkeep) latest() maintenance.Run { w.t.Helper(); return w.history()[0] }
 
 // over reports whether nothing waits or runs.
 func (w *upkeep) over() bool {
-	return !slices.ContainsFunc(w.history(), func(r maintenance.MaintenanceRun) bool { return !r.State.Final() })
+	return !slices.ContainsFunc(w.history(), func(r maintenance.Run) bool { return !r.State.Final() })
 }
 
 func (w *upkeep) get(id domain.TableID) maintenance.Maintenance {

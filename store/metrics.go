@@ -13,7 +13,7 @@ import (
 const metricsSlots = int64(machine.MetricsKept / machine.MetricsEvery)
 
 // SaveMetrics implements machine.Tx.
-func (t *Tx) SaveMetrics(ctx context.Context, id domain.MachineID, m machine.MachineMetrics) error {
+func (t *Tx) SaveMetrics(ctx context.Context, id domain.MachineID, m machine.Metrics) error {
 	gpus, err := json.Marshal(m.GPUs)
 	if err != nil {
 		return err
@@ -37,15 +37,15 @@ type metricsRow struct {
 	GPUs        []byte    `db:"gpus"`
 }
 
-func (r metricsRow) toDomain() (machine.MachineMetrics, error) {
-	m := machine.MachineMetrics{
+func (r metricsRow) toDomain() (machine.Metrics, error) {
+	m := machine.Metrics{
 		At: r.At.UTC(), CPU: r.CPU, Cores: r.Cores, Memory: r.Memory, MemoryTotal: r.MemoryTotal, Disk: r.Disk, DiskTotal: r.DiskTotal,
 	}
 	return m, json.Unmarshal(r.GPUs, &m.GPUs)
 }
 
 // Metrics implements machine.Tx.
-func (t *Tx) Metrics(ctx context.Context, id domain.MachineID, since, until time.Time) ([]machine.MachineMetrics, error) {
+func (t *Tx) Metrics(ctx context.Context, id domain.MachineID, since, until time.Time) ([]machine.Metrics, error) {
 	return rows(ctx, t.conn, metricsRow.toDomain, `SELECT at, cpu, cores, memory, memory_total, disk, disk_total, gpus FROM machine_metrics
 		WHERE workspace_id = $1 AND machine_id = $2 AND at > $3 AND at <= $4 ORDER BY at`, t.workspace, id, since, until)
 }

@@ -43,9 +43,9 @@ func TestReportedLineage(t *testing.T) {
 		"columnLineage":{"fields":{"day":{"inputFields":[{"namespace":"s3://raw","name":"events","field":"ts"}]}}}}}`)
 	w.report(w.admin, w.event("START", 1, raw, ""))
 	w.report(w.admin, complete)
-	g := w.graph(lineage.LineageQuery{Table: "lake.public.clean", Way: lineage.Upstream})
+	g := w.graph(lineage.Query{Table: "lake.public.clean", Way: lineage.Upstream})
 	require.Equal(t, "clean nightly events", shown(g))
-	require.Equal(t, []lineage.LineageNodeKind{lineage.NodeTable, lineage.NodeJob, lineage.NodeDataset}, []lineage.LineageNodeKind{g.Nodes[0].Kind, g.Nodes[1].Kind, g.Nodes[2].Kind})
+	require.Equal(t, []lineage.NodeKind{lineage.NodeTable, lineage.NodeJob, lineage.NodeDataset}, []lineage.NodeKind{g.Nodes[0].Kind, g.Nodes[1].Kind, g.Nodes[2].Kind})
 	require.Equal(t, "s3://raw", g.Nodes[2].Namespace)
 	require.Equal(t, int64(77), g.Edges[0].SnapshotID)
 	require.Equal(t, []string{"day"}, g.Edges[0].Columns)
@@ -53,9 +53,9 @@ func TestReportedLineage(t *testing.T) {
 
 	w.clock.move(time.Minute)
 	w.report(w.admin, complete)
-	again := w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Upstream})
+	again := w.graph(lineage.Query{Table: string(clean), Way: lineage.Upstream})
 	require.Equal(t, g.Edges, again.Edges)
-	outside := w.graph(lineage.LineageQuery{Table: g.Nodes[2].ID, Way: lineage.Downstream})
+	outside := w.graph(lineage.Query{Table: g.Nodes[2].ID, Way: lineage.Downstream})
 	require.Equal(t, "events nightly clean", shown(outside))
 
 	// Other names of the table, and names that only look like it.
@@ -67,9 +67,9 @@ func TestReportedLineage(t *testing.T) {
 	} {
 		w.report(w.admin, w.event("COMPLETE", number, dataset, ""))
 	}
-	require.Equal(t, int64(4), w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Downstream}).Edges[0].Count)
+	require.Equal(t, int64(4), w.graph(lineage.Query{Table: string(clean), Way: lineage.Downstream}).Edges[0].Count)
 	w.report(w.admin, w.event("COMPLETE", 6, `{"namespace":"postgres://db:5432","name":"lake.public.clean"},{"namespace":"x","name":"public.clean"},{"namespace":"x","name":"lake..clean"}`, ""))
-	require.Equal(t, int64(4), w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Downstream}).Edges[0].Count)
+	require.Equal(t, int64(4), w.graph(lineage.Query{Table: string(clean), Way: lineage.Downstream}).Edges[0].Count)
 }
 
 // TestLostRunsTakeBackTheirOutputs: outputs that a run reported at its start are removed when it
@@ -79,9 +79,9 @@ func TestLostRunsTakeBackTheirOutputs(t *testing.T) {
 	w.table("clean")
 	const out = `{"namespace":"millpond","name":"lake.public.clean"}`
 	w.report(w.admin, w.event("START", 1, "", out))
-	require.Len(t, w.graph(lineage.LineageQuery{Table: "lake.public.clean"}).Nodes, 2)
+	require.Len(t, w.graph(lineage.Query{Table: "lake.public.clean"}).Nodes, 2)
 	w.report(w.admin, w.event("FAIL", 1, "", out))
-	require.Len(t, w.graph(lineage.LineageQuery{Table: "lake.public.clean"}).Nodes, 1)
+	require.Len(t, w.graph(lineage.Query{Table: "lake.public.clean"}).Nodes, 1)
 }
 
 // TestLostRunsStayLost: a failed run has no outputs, however its id is spelled and whatever is sent
@@ -97,7 +97,7 @@ func TestLostRunsStayLost(t *testing.T) {
 		start[0].Run.RunID = strings.Replace(start[0].Run.RunID, "4000", "4abc", 1)
 		fail := w.event("FAIL", 170+i, "", "")
 		fail[0].Run.RunID = strings.ToUpper(start[0].Run.RunID)
-		nodes := func() int { return len(w.graph(lineage.LineageQuery{Table: "lake.public.clean"}).Nodes) }
+		nodes := func() int { return len(w.graph(lineage.Query{Table: "lake.public.clean"}).Nodes) }
 		w.report(scope, start)
 		require.Equal(t, 2, nodes())
 		w.report(scope, fail)
@@ -108,7 +108,7 @@ func TestLostRunsStayLost(t *testing.T) {
 		require.Equal(t, 1, nodes())
 	}
 	w.report(w.admin, w.event("COMPLETE", 199, "", out))
-	require.Len(t, w.graph(lineage.LineageQuery{Table: "lake.public.clean"}).Nodes, 2, "another run is none of theirs")
+	require.Len(t, w.graph(lineage.Query{Table: "lake.public.clean"}).Nodes, 2, "another run is none of theirs")
 }
 
 // TestToldBeforeItWasSeen: a table that a task reports and then uses has one entry: the catalog's,
@@ -138,7 +138,7 @@ func TestToldBeforeItWasSeen(t *testing.T) {
 	const out = `{"namespace":"millpond","name":"lake.public.clean"}`
 	w.report(w.admin, w.event("START", 2, "", out))
 	w.report(w.admin, w.event("COMPLETE", 2, "", `{"namespace":"millpond","name":"lake.public.clean","facets":{"version":{"datasetVersion":"77"}}}`))
-	for _, edge := range w.graph(lineage.LineageQuery{Table: "lake.public.clean", Way: lineage.Upstream}).Edges {
+	for _, edge := range w.graph(lineage.Query{Table: "lake.public.clean", Way: lineage.Upstream}).Edges {
 		if edge.Actor.Kind == lineage.ActorExternal {
 			require.Equal(t, int64(77), edge.SnapshotID)
 			require.Equal(t, int64(1), edge.Count)
@@ -156,7 +156,7 @@ func TestReportsAreBounded(t *testing.T) {
 			strings.Repeat(`{"namespace":"n","name":"a.b.c"},`, n-1) + `{"namespace":"n","name":"` + string(w.database) + `.Public.CLEAN"}]}}}`
 	}
 	w.report(w.admin, w.event("COMPLETE", 1, symlinks(10), ""))
-	require.Len(t, w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Downstream}).Edges, 1)
+	require.Len(t, w.graph(lineage.Query{Table: string(clean), Way: lineage.Downstream}).Edges, 1)
 	body := strings.Replace(`{"eventType":"START","eventTime":"2026-01-01T00:00:00Z","producer":"p","schemaURL":"s","run":{"runId":"00000000-0000-4000-8000-000000000001"},
 		"job":{"namespace":"etl","name":"nightly"},"inputs":[@],"outputs":[]}`, "@", symlinks(11), 1)
 	_, err := lineage.ParseRunEvents([]byte(body), w.clock.Now())
@@ -173,7 +173,7 @@ func TestReportsAreBounded(t *testing.T) {
 	require.NoError(t, lineages.Report(t.Context(), w.admin, events))
 	require.Equal(t, 2, counted.finds)
 	require.Equal(t, 1, counted.inserts)
-	g := w.graph(lineage.LineageQuery{Table: string(clean), Way: lineage.Downstream, Depth: 1})
+	g := w.graph(lineage.Query{Table: string(clean), Way: lineage.Downstream, Depth: 1})
 	require.Equal(t, int64(501), g.Edges[0].Count)
 }
 
@@ -193,22 +193,22 @@ type countingTx struct {
 	of *countingStore
 }
 
-func (c countingTx) LakeTablesNamed(ctx context.Context, names []lake.LakeTableName) ([]lake.LakeTable, error) {
+func (c countingTx) LakeTablesNamed(ctx context.Context, names []lake.TableName) ([]lake.Table, error) {
 	c.of.finds++
 	return c.Tx.LakeTablesNamed(ctx, names)
 }
 
-func (c countingTx) LakeTablesAt(ctx context.Context, locations []string) (map[string]lake.LakeTable, error) {
+func (c countingTx) LakeTablesAt(ctx context.Context, locations []string) (map[string]lake.Table, error) {
 	c.of.finds++
 	return c.Tx.LakeTablesAt(ctx, locations)
 }
 
-func (c countingTx) FindLakeTable(ctx context.Context, database, schema, name string) (lake.LakeTable, error) {
+func (c countingTx) FindLakeTable(ctx context.Context, database, schema, name string) (lake.Table, error) {
 	c.of.finds++
 	return c.Tx.FindLakeTable(ctx, database, schema, name)
 }
 
-func (c countingTx) InsertLineageFacts(ctx context.Context, facts []lineage.LineageFact) error {
+func (c countingTx) InsertLineageFacts(ctx context.Context, facts []lineage.Fact) error {
 	c.of.inserts++
 	return c.Tx.InsertLineageFacts(ctx, facts)
 }
@@ -254,13 +254,13 @@ func (r *receiver) Receive(_ context.Context, event []byte) error {
 
 // oddOutbox has an extra event that cannot be built.
 type oddOutbox struct {
-	lineage.LineageOutbox
-	odd []lineage.LineageEventRef
+	lineage.Outbox
+	odd []lineage.EventRef
 }
 
-// LineageEvents implements lineage.LineageOutbox.
-func (o *oddOutbox) LineageEvents(ctx context.Context, limit int) ([]lineage.LineageEventRef, error) {
-	all, err := o.LineageOutbox.LineageEvents(ctx, limit)
+// LineageEvents implements lineage.Outbox.
+func (o *oddOutbox) LineageEvents(ctx context.Context, limit int) ([]lineage.EventRef, error) {
+	all, err := o.Outbox.LineageEvents(ctx, limit)
 	all, o.odd = append(o.odd, all...), nil
 	return all, err
 }
@@ -272,7 +272,7 @@ func TestLineageEvents(t *testing.T) {
 	w.attempt() // before a receiver wants events
 	r := &receiver{fail: errors.New("away")}
 	var reported []error
-	emitter := &lineage.LineageEmitter{
+	emitter := &lineage.Emitter{
 		Store: store.For[lineage.Tx](w.store), Outbox: w.system, Receiver: r, Clock: w.clock, URL: "http://here", CatalogURL: "http://here/api/v1/iceberg", Report: func(err error) { reported = append(reported, err) },
 	}
 	deliver := func() error { _, err := emitter.Deliver(t.Context()); return err }
@@ -306,7 +306,7 @@ func TestLineageEvents(t *testing.T) {
 	require.Len(t, reported, 2)
 	// Nor does an event that cannot be built.
 	r.fail = nil
-	emitter.Outbox = &oddOutbox{LineageOutbox: w.system, odd: []lineage.LineageEventRef{{Workspace: w.admin.Workspace(), Kind: "run", Subject: "no id of ours", Status: "running"}}}
+	emitter.Outbox = &oddOutbox{Outbox: w.system, odd: []lineage.EventRef{{Workspace: w.admin.Workspace(), Kind: "run", Subject: "no id of ours", Status: "running"}}}
 	w.process(w.jobNamed("after"))
 	require.NoError(t, deliver())
 	require.Len(t, r.events, 6)
@@ -319,7 +319,7 @@ func TestLineageEvents(t *testing.T) {
 	require.NoError(t, deliver())
 	require.ErrorContains(t, reported[3], "2 OpenLineage events were dropped")
 
-	var none *lineage.LineageEmitter = &lineage.LineageEmitter{Store: store.For[lineage.Tx](w.store), Outbox: w.system, Clock: w.clock, Report: emitter.Report}
+	var none *lineage.Emitter = &lineage.Emitter{Store: store.For[lineage.Tx](w.store), Outbox: w.system, Clock: w.clock, Report: emitter.Report}
 	_, err := none.Deliver(t.Context())
 	require.NoError(t, err)
 	w.in(func(ctx context.Context, tx *store.Tx) error {

@@ -8,9 +8,9 @@ import (
 )
 
 type quotaRow struct {
-	Name    quota.QuotaName `db:"name"`
-	Value   int             `db:"value"`
-	Current int             `db:"current"`
+	Name    quota.Name `db:"name"`
+	Value   int        `db:"value"`
+	Current int        `db:"current"`
 }
 
 // quotaColumns includes the current count; max_endpoints has nothing to count yet.
@@ -27,13 +27,13 @@ func (t *Tx) Quotas(ctx context.Context) ([]quota.Quota, error) {
 }
 
 // UpdateQuota implements quota.Tx.
-func (t *Tx) UpdateQuota(ctx context.Context, name quota.QuotaName, limit int) error {
+func (t *Tx) UpdateQuota(ctx context.Context, name quota.Name, limit int) error {
 	return t.execOne(ctx, domain.NotFound("quota", name), `UPDATE quotas SET value = $3 WHERE workspace_id = $1 AND name = $2`, t.workspace, name, limit)
 }
 
 // LockQuota implements quota.Tx. The count is a separate statement after the lock, so it sees
 // what earlier holders of the lock inserted.
-func (t *Tx) LockQuota(ctx context.Context, name quota.QuotaName) (quota.Quota, error) {
+func (t *Tx) LockQuota(ctx context.Context, name quota.Name) (quota.Quota, error) {
 	var locked int
 	if err := t.get(ctx, &locked, `SELECT 1 FROM quotas WHERE workspace_id = $1 AND name = $2 FOR UPDATE`, t.workspace, name); err != nil {
 		return quota.Quota{}, orMissing(err, domain.NotFound("quota", name))

@@ -80,8 +80,8 @@ func (t *Tx) RunsByID(ctx context.Context, ids []domain.RunID) ([]job.Run, error
 }
 
 // RunSpecs implements job.Tx.
-func (t *Tx) RunSpecs(ctx context.Context, ids []domain.RunID) (map[domain.RunID]job.JobSpec, error) {
-	return documents[domain.RunID, job.JobSpec](ctx, t, `SELECT id, spec AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+func (t *Tx) RunSpecs(ctx context.Context, ids []domain.RunID) (map[domain.RunID]job.Spec, error) {
+	return documents[domain.RunID, job.Spec](ctx, t, `SELECT id, spec AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
 }
 
 // RunParameters implements job.Tx.

@@ -38,8 +38,8 @@ func atOnce(n int, fn func(i int) error) map[domain.Code]int {
 func TestTheQuotaIsExactUnderFiftyStarts(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
-	j := w.job(job.JobSpec{Command: "true"})
-	limited := w.job(job.JobSpec{Command: "true", MaxConcurrentRuns: 2})
+	j := w.job(job.Spec{Command: "true"})
+	limited := w.job(job.Spec{Command: "true", MaxConcurrentRuns: 2})
 	codes := atOnce(50, func(i int) error {
 		id := j.ID
 		if i%2 == 0 {
@@ -63,13 +63,13 @@ func TestTheQuotaIsExactUnderFiftyStarts(t *testing.T) {
 	require.Equal(t, domain.CodeInvalid, code(err))
 	all, err := w.services.Quotas.List(t.Context(), w.admin)
 	require.NoError(t, err)
-	require.Len(t, all, len(quota.DefaultQuotas))
+	require.Len(t, all, len(quota.Defaults))
 }
 
 func TestAnIdempotencyKeyMakesOneRun(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
-	j := w.job(job.JobSpec{Command: "true", Parameters: []job.Variable{{Name: "A", Value: "1"}}})
+	j := w.job(job.Spec{Command: "true", Parameters: []job.Variable{{Name: "A", Value: "1"}}})
 	key := domain.Idempotency{Key: "k"}
 	ids := make(chan domain.RunID, 20)
 	codes := atOnce(20, func(int) error {
@@ -106,12 +106,12 @@ func TestAnIdempotencyKeyMakesOneRun(t *testing.T) {
 
 func TestAKeyWhoseRequestFailedIsFree(t *testing.T) {
 	w := newTenant(t, open(t), "one")
-	j := w.job(job.JobSpec{})
+	j := w.job(job.Spec{})
 	key := domain.Idempotency{Key: "k"}
 	_, err := w.services.Runs.Start(t.Context(), w.admin, j.ID, nil, key)
 	require.Equal(t, domain.CodeConflict, code(err), "there is nothing to run")
 	command := "true"
-	_, err = w.services.Jobs.Update(t.Context(), w.admin, j.ID, job.JobChange{Command: &command})
+	_, err = w.services.Jobs.Update(t.Context(), w.admin, j.ID, job.Change{Command: &command})
 	require.NoError(t, err)
 	_, err = w.services.Runs.Start(t.Context(), w.admin, j.ID, nil, key)
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestAKeyWhoseRequestFailedIsFree(t *testing.T) {
 
 func TestSameRequestSameJob(t *testing.T) {
 	w := newTenant(t, open(t), "one")
-	n := job.NewJob{Name: "x", JobSpec: job.JobSpec{Command: "true", Files: []job.File{{Path: "a", Content: []byte("1")}}}}
+	n := job.NewJob{Name: "x", Spec: job.Spec{Command: "true", Files: []job.File{{Path: "a", Content: []byte("1")}}}}
 	first, err := w.services.Jobs.Create(t.Context(), w.admin, n, domain.Idempotency{Key: "k"})
 	require.NoError(t, err)
 	again, err := w.services.Jobs.Create(t.Context(), w.admin, n, domain.Idempotency{Key: "k"})
@@ -143,7 +143,7 @@ func TestARunFromStartToEnd(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	ctx := t.Context()
-	j := w.job(job.JobSpec{
+	j := w.job(job.Spec{
 		Tasks:       []job.TaskSpec{{Key: "a", Command: "echo a"}, {Key: "b", Command: "echo b", DependsOn: []string{"a"}, MaxRetries: 1}},
 		Environment: []job.Variable{{Name: "E", Value: "1"}}, Files: []job.File{{Path: "f", Content: []byte("data")}},
 	})
@@ -231,7 +231,7 @@ func TestCancelAndRepair(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	w.connect("s1", 4)
-	j := w.job(job.JobSpec{Command: "true"})
+	j := w.job(job.Spec{Command: "true"})
 	run := w.start(j.ID)
 	d := w.delivered()
 	w.begin(d.Attempt.ID)
@@ -263,7 +263,7 @@ func TestRepairCountsToTheQuota(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	for _, limit := range []int{0, 3} {
-		j := w.job(job.JobSpec{Command: "true", MaxConcurrentRuns: limit})
+		j := w.job(job.Spec{Command: "true", MaxConcurrentRuns: limit})
 		var over []domain.RunID
 		for range 8 {
 			run := w.start(j.ID)
@@ -303,7 +303,7 @@ func TestHeldRunsAreAdmittedInOrder(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	w.connect("s1", 10)
-	j := w.job(job.JobSpec{Command: "true", MaxConcurrentRuns: 2})
+	j := w.job(job.Spec{Command: "true", MaxConcurrentRuns: 2})
 	wake, stop := w.store.Topics().Subscribe(domain.DispatchTopic)
 	defer stop()
 	var runs []*job.Run
@@ -331,7 +331,7 @@ func TestHeldRunsAreAdmittedInOrder(t *testing.T) {
 		woken(t, wake, "a place is free")
 		due, err := w.system.DueRuns(ctx, w.clock.Now(), 100)
 		require.NoError(t, err)
-		require.Equal(t, []job.RunRef{{Workspace: w.admin.Workspace(), Run: runs[i].ID}}, due)
+		require.Equal(t, []domain.RunRef{{Workspace: w.admin.Workspace(), Run: runs[i].ID}}, due)
 		atOnce(3, func(int) error { return second(w.services.Runs.Dispatch(ctx)) })
 		next()
 		require.True(t, started[runs[i].ID], "the oldest of those that wait")
@@ -345,8 +345,8 @@ func TestSlotsGoByAge(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
 	w.connect("s1", 1)
-	long := w.job(job.JobSpec{Tasks: []job.TaskSpec{{Key: "a", Command: "true"}, {Key: "b", Command: "true", DependsOn: []string{"a"}}}})
-	short := w.job(job.JobSpec{Command: "true"})
+	long := w.job(job.Spec{Tasks: []job.TaskSpec{{Key: "a", Command: "true"}, {Key: "b", Command: "true", DependsOn: []string{"a"}}}})
+	short := w.job(job.Spec{Command: "true"})
 	first := w.start(short.ID)
 	d := w.delivered()
 	require.Equal(t, first.ID, d.Attempt.RunID)
@@ -375,7 +375,7 @@ func TestDispatchEverywhereAtOnce(t *testing.T) {
 	for i := range 30 {
 		tasks = append(tasks, job.TaskSpec{Key: fmt.Sprint("t", i), Command: "true"})
 	}
-	j := w.job(job.JobSpec{Tasks: tasks})
+	j := w.job(job.Spec{Tasks: tasks})
 	for range 3 {
 		w.start(j.ID)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/millpond/millpond/store"
 )
 
-func (w *tenant) scheduled(cron string, spec job.JobSpec) job.Job {
+func (w *tenant) scheduled(cron string, spec job.Spec) job.Job {
 	w.t.Helper()
 	j, err := w.services.Jobs.Create(w.t.Context(), w.admin,
-		job.NewJob{Name: "scheduled", JobSpec: spec, Schedule: &job.NewSchedule{Cron: cron}}, domain.Idempotency{})
+		job.NewJob{Name: "scheduled", Spec: spec, Schedule: &job.NewSchedule{Cron: cron}}, domain.Idempotency{})
 	require.NoError(w.t, err)
 	return j
 }
@@ -42,7 +42,7 @@ func (w *tenant) due(id domain.JobID) {
 func TestATickStartsOneRunOnHoweverManyReplicas(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	j := w.scheduled("0 * * * *", job.JobSpec{Command: "true"})
+	j := w.scheduled("0 * * * *", job.Spec{Command: "true"})
 	require.NoError(t, w.scheduler.Tick(ctx))
 	require.Empty(t, w.runsOf(j.ID), "not yet")
 	next, err := w.system.NextSchedule(ctx)
@@ -60,9 +60,9 @@ func TestATickStartsOneRunOnHoweverManyReplicas(t *testing.T) {
 func TestATickWaitsForTheQuota(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	j := w.scheduled("0 * * * *", job.JobSpec{Command: "true"})
+	j := w.scheduled("0 * * * *", job.Spec{Command: "true"})
 	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 1)))
-	blocker := w.start(w.job(job.JobSpec{Command: "true"}).ID)
+	blocker := w.start(w.job(job.Spec{Command: "true"}).ID)
 	w.due(j.ID)
 	require.NoError(t, w.scheduler.Tick(ctx))
 	require.Empty(t, w.runsOf(j.ID))
@@ -94,7 +94,7 @@ func TestATickWaitsForTheQuota(t *testing.T) {
 func TestAScheduleWithNothingToRun(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	empty, full := w.scheduled("0 * * * *", job.JobSpec{Command: "true"}), w.scheduled("0 * * * *", job.JobSpec{Command: "true"})
+	empty, full := w.scheduled("0 * * * *", job.Spec{Command: "true"}), w.scheduled("0 * * * *", job.Spec{Command: "true"})
 	require.NoError(t, w.store.In(ctx, w.admin, func(tx *store.Tx) error {
 		return second(tx.UpdateJob(ctx, empty.ID, func(j *job.Job) error {
 			j.Command = ""
@@ -115,11 +115,11 @@ func TestAScheduleThatIsChangedOrRemoved(t *testing.T) {
 	ctx := t.Context()
 	wake, stop := w.store.Topics().Subscribe(domain.ScheduleTopic)
 	defer stop()
-	j := w.scheduled("0 * * * *", job.JobSpec{Command: "true"})
+	j := w.scheduled("0 * * * *", job.Spec{Command: "true"})
 	woken(t, wake, "a new schedule")
 	yes := true
 	paused := &job.ScheduleChange{Paused: &yes}
-	_, err := w.services.Jobs.Update(ctx, w.admin, j.ID, job.JobChange{Schedule: &paused})
+	_, err := w.services.Jobs.Update(ctx, w.admin, j.ID, job.Change{Schedule: &paused})
 	require.NoError(t, err)
 	woken(t, wake, "another")
 	require.Nil(t, w.read(j.ID).NextAt)
@@ -130,7 +130,7 @@ func TestAScheduleThatIsChangedOrRemoved(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, next.IsZero(), "%v", next)
 	var none *job.ScheduleChange
-	updated, err := w.services.Jobs.Update(ctx, w.admin, j.ID, job.JobChange{Schedule: &none})
+	updated, err := w.services.Jobs.Update(ctx, w.admin, j.ID, job.Change{Schedule: &none})
 	require.NoError(t, err)
 	require.Nil(t, updated.Schedule)
 }
@@ -138,7 +138,7 @@ func TestAScheduleThatIsChangedOrRemoved(t *testing.T) {
 func TestASchedulesConcurrencyLimitQueuesItsRuns(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	j := w.scheduled("0 * * * *", job.JobSpec{Command: "true", MaxConcurrentRuns: 1})
+	j := w.scheduled("0 * * * *", job.Spec{Command: "true", MaxConcurrentRuns: 1})
 	for range 3 {
 		w.due(j.ID)
 		require.NoError(t, w.scheduler.Tick(ctx))

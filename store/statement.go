@@ -16,50 +16,50 @@ import (
 )
 
 type statementRow struct {
-	ID            domain.StatementID        `db:"id"`
-	Warehouse     domain.MachineID          `db:"warehouse_id"`
-	Query         string                    `db:"query"`
-	Parameters    []byte                    `db:"parameters"`
-	Database      string                    `db:"database_name"`
-	Schema        string                    `db:"schema_name"`
-	Requested     string                    `db:"requested_engine"`
-	RowLimit      int64                     `db:"row_limit"`
-	ByteLimit     int64                     `db:"byte_limit"`
-	TimeoutMS     int64                     `db:"timeout_ms"`
-	ByKind        domain.ActorKind          `db:"created_by_kind"`
-	ByID          string                    `db:"created_by_id"`
-	ByName        string                    `db:"created_by_name"`
-	Role          domain.Role               `db:"role"`
-	RunID         domain.RunID              `db:"run_id"`
-	TaskKey       string                    `db:"task_key"`
-	CreatedAt     time.Time                 `db:"created_at"`
-	State         statement.StatementState  `db:"state"`
-	Message       string                    `db:"message"`
-	Progress      float64                   `db:"progress"`
-	Kind          string                    `db:"kind"`
-	Write         bool                      `db:"write"`
-	Engine        string                    `db:"engine"`
-	RoutingReason string                    `db:"routing_reason"`
-	Fault         statement.Fault           `db:"fault"`
-	Failure       string                    `db:"failure"`
-	FailureLine   int                       `db:"failure_line"`
-	FailureColumn int                       `db:"failure_column"`
-	Schemata      []byte                    `db:"schema_message"`
-	Rows          int64                     `db:"rows"`
-	Bytes         int64                     `db:"bytes"`
-	Scanned       int64                     `db:"scanned"`
-	Truncated     bool                      `db:"truncated"`
-	Chunks        []byte                    `db:"chunks"`
-	ResultUntil   sql.NullTime              `db:"result_until"`
-	StartedAt     sql.NullTime              `db:"started_at"`
-	FinishedAt    sql.NullTime              `db:"finished_at"`
-	CancelledAt   sql.NullTime              `db:"cancel_requested_at"`
-	Resolution    lineage.LineageResolution `db:"lineage"`
-	Replica       string                    `db:"replica"`
-	Key           string                    `db:"idempotency_key"`
-	Detached      bool                      `db:"detached"`
-	Sent          bool                      `db:"sent"`
-	Committed     bool                      `db:"committed"`
+	ID            domain.StatementID `db:"id"`
+	Warehouse     domain.MachineID   `db:"warehouse_id"`
+	Query         string             `db:"query"`
+	Parameters    []byte             `db:"parameters"`
+	Database      string             `db:"database_name"`
+	Schema        string             `db:"schema_name"`
+	Requested     string             `db:"requested_engine"`
+	RowLimit      int64              `db:"row_limit"`
+	ByteLimit     int64              `db:"byte_limit"`
+	TimeoutMS     int64              `db:"timeout_ms"`
+	ByKind        domain.ActorKind   `db:"created_by_kind"`
+	ByID          string             `db:"created_by_id"`
+	ByName        string             `db:"created_by_name"`
+	Role          domain.Role        `db:"role"`
+	RunID         domain.RunID       `db:"run_id"`
+	TaskKey       string             `db:"task_key"`
+	CreatedAt     time.Time          `db:"created_at"`
+	State         statement.State    `db:"state"`
+	Message       string             `db:"message"`
+	Progress      float64            `db:"progress"`
+	Kind          string             `db:"kind"`
+	Write         bool               `db:"write"`
+	Engine        string             `db:"engine"`
+	RoutingReason string             `db:"routing_reason"`
+	Fault         statement.Fault    `db:"fault"`
+	Failure       string             `db:"failure"`
+	FailureLine   int                `db:"failure_line"`
+	FailureColumn int                `db:"failure_column"`
+	Schemata      []byte             `db:"schema_message"`
+	Rows          int64              `db:"rows"`
+	Bytes         int64              `db:"bytes"`
+	Scanned       int64              `db:"scanned"`
+	Truncated     bool               `db:"truncated"`
+	Chunks        []byte             `db:"chunks"`
+	ResultUntil   sql.NullTime       `db:"result_until"`
+	StartedAt     sql.NullTime       `db:"started_at"`
+	FinishedAt    sql.NullTime       `db:"finished_at"`
+	CancelledAt   sql.NullTime       `db:"cancel_requested_at"`
+	Resolution    lineage.Resolution `db:"lineage"`
+	Replica       string             `db:"replica"`
+	Key           string             `db:"idempotency_key"`
+	Detached      bool               `db:"detached"`
+	Sent          bool               `db:"sent"`
+	Committed     bool               `db:"committed"`
 }
 
 const statementColumns = `id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit, timeout_ms, created_by_kind,
@@ -76,7 +76,7 @@ func (r statementRow) toDomain() (statement.Statement, error) {
 		Resolution: r.Resolution, Replica: r.Replica, Key: r.Key, Detached: r.Detached, Sent: r.Sent, Committed: r.Committed,
 	}
 	if r.Fault != "" {
-		st.Failure = &statement.StatementFailure{Fault: r.Fault, Message: r.Failure, Line: r.FailureLine, Column: r.FailureColumn}
+		st.Failure = &statement.Failure{Fault: r.Fault, Message: r.Failure, Line: r.FailureLine, Column: r.FailureColumn}
 	}
 	if err := json.Unmarshal(r.Parameters, &st.Parameters); err != nil {
 		return st, err
@@ -129,7 +129,7 @@ func (t *Tx) UpdateStatement(ctx context.Context, st statement.Statement, result
 	if st.Chunks == nil {
 		chunks = []byte("[]")
 	}
-	var f statement.StatementFailure
+	var f statement.Failure
 	if st.Failure != nil {
 		f = *st.Failure
 	}
@@ -150,7 +150,7 @@ func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result
 
 // Statements implements statement.Tx. The primary key, or an index of the warehouse or run,
 // finds the page. Only texts in the page are read.
-func (t *Tx) Statements(ctx context.Context, f statement.StatementFilter, before domain.StatementID, limit, bytes int) ([]statement.Statement, error) {
+func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.StatementID, limit, bytes int) ([]statement.Statement, error) {
 	args := []any{t.workspace}
 	where := "workspace_id = $1"
 	and := func(clause string, arg any) {
@@ -183,36 +183,36 @@ func (t *Tx) Statements(ctx context.Context, f statement.StatementFilter, before
 }
 
 // LostStatements implements domain.System.
-func (s *System) LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]statement.StatementRef, error) {
+func (s *System) LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]statement.Ref, error) {
 	return s.statementRefs(ctx, `state IN ('queued', 'running')
 		AND (replica = '' OR created_at < $1 AND (replica = $3 AND id <> ALL($4)
 			OR replica <> $3 AND NOT EXISTS (SELECT FROM replicas r WHERE r.id = replica AND r.seen_at > $1)))`, now.Add(-replicaSilence), limit, replica, pq.Array(live))
 }
 
 // ExpiredResults implements domain.System.
-func (s *System) ExpiredResults(ctx context.Context, now time.Time, limit int) ([]statement.StatementRef, error) {
+func (s *System) ExpiredResults(ctx context.Context, now time.Time, limit int) ([]statement.Ref, error) {
 	return s.statementRefs(ctx, `chunks <> '[]' AND result_until <= $1`, now, limit)
 }
 
-func (s *System) statementRefs(ctx context.Context, where string, at time.Time, limit int, more ...any) ([]statement.StatementRef, error) {
+func (s *System) statementRefs(ctx context.Context, where string, at time.Time, limit int, more ...any) ([]statement.Ref, error) {
 	type row struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Statement domain.StatementID `db:"id"`
 		Chunks    int                `db:"chunks"`
 		Replica   string             `db:"replica"`
 	}
-	translate := func(r row) (statement.StatementRef, error) { return statement.StatementRef(r), nil }
+	translate := func(r row) (statement.Ref, error) { return statement.Ref(r), nil }
 	all, err := rows(ctx, s.db, translate, `SELECT workspace_id, id, jsonb_array_length(chunks) AS chunks, replica FROM statements WHERE `+where+` LIMIT $2`, append([]any{at, limit}, more...)...)
 	return all, mapError(err)
 }
 
 // LiveStatement implements auth.Store.
-func (s *System) LiveStatement(ctx context.Context, id domain.StatementID) (ref statement.StatementRef, role domain.Role, name string, err error) {
+func (s *System) LiveStatement(ctx context.Context, id domain.StatementID) (ws domain.WorkspaceID, role domain.Role, name string, err error) {
 	var r struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
 		Role      domain.Role        `db:"role"`
 		Name      string             `db:"created_by_name"`
 	}
 	err = s.db.GetContext(prepared(ctx), &r, `SELECT workspace_id, role, created_by_name FROM statements WHERE id = $1 AND state IN ('queued', 'running')`, id)
-	return statement.StatementRef{Workspace: r.Workspace, Statement: id}, r.Role, r.Name, mapError(orMissing(err, errUnknown))
+	return r.Workspace, r.Role, r.Name, mapError(orMissing(err, errUnknown))
 }

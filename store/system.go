@@ -36,7 +36,7 @@ var (
 // has a free slot. It also returns, of the pending runs blocked by their job's limit, the oldest
 // that can start now. A stopped machine counts, since it can be started, unless a person stopped it
 // after the run began.
-func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]job.RunRef, error) {
+func (s *System) DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error) {
 	return refs(ctx, s, refRow.run, `
 		WITH RECURSIVE free AS MATERIALIZED (
 			SELECT a.workspace_id, a.machine_id FROM agents a WHERE a.session <> '' AND a.slots > (SELECT count(*) FROM attempts r
@@ -71,20 +71,20 @@ type refRow struct {
 	ID        string             `db:"id"`
 }
 
-func (r refRow) run() (job.RunRef, error) {
-	return job.RunRef{Workspace: r.Workspace, Run: domain.RunID(r.ID)}, nil
+func (r refRow) run() (domain.RunRef, error) {
+	return domain.RunRef{Workspace: r.Workspace, Run: domain.RunID(r.ID)}, nil
 }
 
-func (r refRow) job() (job.JobRef, error) {
-	return job.JobRef{Workspace: r.Workspace, Job: domain.JobID(r.ID)}, nil
+func (r refRow) job() (job.Ref, error) {
+	return job.Ref{Workspace: r.Workspace, Job: domain.JobID(r.ID)}, nil
 }
 
-func (r refRow) agent() (machine.AgentRef, error) {
-	return machine.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, nil
+func (r refRow) agent() (domain.AgentRef, error) {
+	return domain.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, nil
 }
 
-func (r refRow) attempt() (job.AttemptRef, error) {
-	return job.AttemptRef{Workspace: r.Workspace, Attempt: domain.AttemptID(r.ID)}, nil
+func (r refRow) attempt() (domain.AttemptRef, error) {
+	return domain.AttemptRef{Workspace: r.Workspace, Attempt: domain.AttemptID(r.ID)}, nil
 }
 
 func refs[T any](ctx context.Context, s *System, translate func(refRow) (T, error), query string, args ...any) ([]T, error) {
@@ -99,7 +99,7 @@ func (s *System) NextRetry(ctx context.Context, now time.Time) (time.Time, error
 
 // DueSchedules implements domain.System. Ticks that wait for their workspace's quota are due when
 // there is room, so that they do not hide others.
-func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]job.JobRef, error) {
+func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]job.Ref, error) {
 	return refs(ctx, s, refRow.job, `SELECT workspace_id, id FROM jobs j WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL)
 		AND LEAST(next_at, waiting_since) <= $1 AND (next_at <= $1 OR EXISTS (SELECT FROM quotas q WHERE q.workspace_id = j.workspace_id
 			AND q.name = 'max_running_runs' AND q.value > (SELECT count(*) FROM runs r WHERE r.workspace_id = q.workspace_id AND r.status IN ('pending', 'running'))))
@@ -120,7 +120,7 @@ func (s *System) nextTime(ctx context.Context, query string, args ...any) (time.
 }
 
 // ExpiredAgents implements domain.System.
-func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]machine.AgentRef, error) {
+func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]domain.AgentRef, error) {
 	return refs(ctx, s, refRow.agent, `SELECT workspace_id, id FROM agents a WHERE lease_expires_at <= $1 AND (session <> '' OR EXISTS (
 		SELECT FROM attempts r WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))`, now)
 }
@@ -150,7 +150,7 @@ func (s *System) RenewLeases(ctx context.Context, until time.Time) error {
 const sealBacklog = 8 << 20
 
 // UnsealedAttempts implements domain.System.
-func (s *System) UnsealedAttempts(ctx context.Context, limit int) ([]job.AttemptRef, error) {
+func (s *System) UnsealedAttempts(ctx context.Context, limit int) ([]domain.AttemptRef, error) {
 	return refs(ctx, s, refRow.attempt, `SELECT workspace_id, id FROM attempts a WHERE NOT log_sealed AND (status NOT IN ('starting', 'running') OR
 		COALESCE((SELECT start FROM log_chunks c WHERE c.workspace_id = a.workspace_id AND c.attempt_id = a.id ORDER BY start DESC LIMIT 1), 0) -
 		COALESCE((SELECT stop FROM log_segments g WHERE g.workspace_id = a.workspace_id AND g.attempt_id = a.id ORDER BY start DESC LIMIT 1), 0) >= $2)
@@ -172,7 +172,7 @@ func (s *System) Housekeep(ctx context.Context, now time.Time) error {
 		{`DELETE FROM sessions WHERE expires_at < $1 OR ended_at < $1`, now.AddDate(0, 0, -7)},
 		{`DELETE FROM replicas WHERE seen_at < $1`, now.Add(-time.Hour)},
 		{`DELETE FROM signing_keys WHERE created_at < $1`, now.AddDate(-1, 0, 0)},
-		{`DELETE FROM maintenance_runs WHERE finished_at < $1`, now.Add(-maintenance.MaintenanceKept)},
+		{`DELETE FROM maintenance_runs WHERE finished_at < $1`, now.Add(-maintenance.Kept)},
 	} {
 		_, err := s.db.ExecContext(ctx, statement.sql, statement.arg)
 		failed = append(failed, mapError(err))

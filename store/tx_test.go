@@ -69,7 +69,7 @@ func TestAFailureThatIsPassedOverDoesNotCommit(t *testing.T) {
 func TestACancelledRequestLeavesNothingOpen(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
-	j := w.job(job.JobSpec{Command: "true"})
+	j := w.job(job.Spec{Command: "true"})
 	read := func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.LockJob(ctx, j.ID)
 		return err
@@ -213,7 +213,7 @@ func (w *tenant) fill(n int) {
 func TestDeadlocksAreTriedAgain(t *testing.T) {
 	w := newTenant(t, open(t), "one")
 	ctx := t.Context()
-	a, b := w.job(job.JobSpec{Command: "a"}).ID, w.job(job.JobSpec{Command: "b"}).ID
+	a, b := w.job(job.Spec{Command: "a"}).ID, w.job(job.Spec{Command: "b"}).ID
 	var met sync.WaitGroup
 	met.Add(2)
 	tries := make(chan int, 10)
@@ -249,9 +249,9 @@ func TestNULBytesAreTheCallersMistake(t *testing.T) {
 		"not UTF-8":       second(w.services.Jobs.Get(ctx, w.admin, "job_\xff")),
 		"ids":             second(w.services.Jobs.ByID(ctx, w.admin, []domain.JobID{"\x00"})),
 		"a filter":        second(w.services.Runs.List(ctx, w.admin, job.RunFilter{JobID: "\x00"}, domain.Page{})),
-		"a search":        second(w.services.Jobs.List(ctx, w.admin, job.JobFilter{Search: "\x00"}, domain.Page{})),
+		"a search":        second(w.services.Jobs.List(ctx, w.admin, job.Filter{Search: "\x00"}, domain.Page{})),
 		"a key":           second(w.services.Jobs.Create(ctx, w.admin, job.NewJob{Name: "x"}, domain.Idempotency{Key: "\x00"})),
-		"a command":       second(w.services.Jobs.Create(ctx, w.admin, job.NewJob{Name: "x", JobSpec: job.JobSpec{Command: "\x00"}}, domain.Idempotency{})),
+		"a command":       second(w.services.Jobs.Create(ctx, w.admin, job.NewJob{Name: "x", Spec: job.Spec{Command: "\x00"}}, domain.Idempotency{})),
 		"a member's name": second(w.services.Quotas.Update(ctx, w.admin, "max\x00", 1)),
 	} {
 		require.Contains(t, []domain.Code{domain.CodeInvalid, domain.CodeNotFound}, code(err), "%s: %v", name, err)

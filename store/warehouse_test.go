@@ -17,21 +17,21 @@ import (
 	"github.com/millpond/millpond/store/storetest"
 )
 
-func (r *rig) update(c machine.MachineChange) error {
+func (r *rig) update(c machine.Change) error {
 	_, err := r.services.Compute.Update(r.t.Context(), r.admin, r.id, c)
 	return err
 }
 
 func TestAWarehouseIsMadeForItsWriteEngine(t *testing.T) {
 	r := newRigOf(t, machine.KindWarehouse)
-	require.NoError(t, r.update(machine.MachineChange{Flavor: new("cpu.4")}))
-	require.Equal(t, domain.CodeInvalid, code(r.update(machine.MachineChange{WriteEngine: new("trino")})), "it is not installed")
+	require.NoError(t, r.update(machine.Change{Flavor: new("cpu.4")}))
+	require.Equal(t, domain.CodeInvalid, code(r.update(machine.Change{WriteEngine: new("trino")})), "it is not installed")
 	r.provider.InstallTrino(true)
-	require.NoError(t, r.update(machine.MachineChange{WriteEngine: new("trino"), Nodes: new(3), TrinoStart: new(machine.TrinoWithWarehouse)}))
+	require.NoError(t, r.update(machine.Change{WriteEngine: new("trino"), Nodes: new(3), TrinoStart: new(machine.TrinoWithWarehouse)}))
 	m := r.get()
 	require.Equal(t, []any{"trino", 3, machine.TrinoWithWarehouse}, []any{m.WriteEngine, m.Nodes, m.TrinoStart})
-	require.Equal(t, domain.CodeInvalid, code(r.update(machine.MachineChange{Flavor: new("cpu.1")})), "it is too small for trino")
-	require.Equal(t, domain.CodeInvalid, code(r.update(machine.MachineChange{Flavor: new("cpu.1"), WriteEngine: new("trino")})))
+	require.Equal(t, domain.CodeInvalid, code(r.update(machine.Change{Flavor: new("cpu.1")})), "it is too small for trino")
+	require.Equal(t, domain.CodeInvalid, code(r.update(machine.Change{Flavor: new("cpu.1"), WriteEngine: new("trino")})))
 	r.provider.InstallTrino(false)
 	r.start()
 	r.settle()
@@ -43,16 +43,16 @@ func TestAWarehouseIsMadeForItsWriteEngine(t *testing.T) {
 func TestSizeAndWriteEngineAreLookedAtTogether(t *testing.T) {
 	r := newRigOf(t, machine.KindWarehouse)
 	r.provider.InstallTrino(true)
-	require.NoError(t, r.update(machine.MachineChange{Flavor: new("cpu.4")}))
+	require.NoError(t, r.update(machine.Change{Flavor: new("cpu.4")}))
 	fail := func(op provisiontest.Operation) error {
 		if op != provisiontest.OpEngine {
 			return nil
 		}
 		r.loses.Store(nil)
-		return r.update(machine.MachineChange{Flavor: new("cpu.1")})
+		return r.update(machine.Change{Flavor: new("cpu.1")})
 	}
 	r.loses.Store(&fail)
-	require.Equal(t, domain.CodeConflict, code(r.update(machine.MachineChange{WriteEngine: new("trino")})))
+	require.Equal(t, domain.CodeConflict, code(r.update(machine.Change{WriteEngine: new("trino")})))
 	m := r.get()
 	require.Equal(t, []string{"cpu.1", "duckdb"}, []string{m.Flavor, m.WriteEngine})
 }
@@ -122,7 +122,7 @@ func (t heartbeatTx) SetEngines(ctx context.Context, agent domain.AgentID, engin
 func TestAWarehousesAgentIsToldItsSettings(t *testing.T) {
 	r := newRigOf(t, machine.KindWarehouse)
 	r.provider.InstallTrino(true)
-	require.NoError(t, r.update(machine.MachineChange{Flavor: new("cpu.2"), WriteEngine: new("trino")}))
+	require.NoError(t, r.update(machine.Change{Flavor: new("cpu.2"), WriteEngine: new("trino")}))
 	r.start()
 	r.settle()
 	agent := r.enroll()
@@ -130,7 +130,7 @@ func TestAWarehousesAgentIsToldItsSettings(t *testing.T) {
 	orders, err := r.services.Agents.Hello(t.Context(), agent.scope, hello)
 	require.NoError(t, err)
 	require.Equal(t, &machine.WarehouseSettings{Nodes: 1, TrinoStart: machine.TrinoFirstWrite}, orders.Warehouse)
-	require.NoError(t, r.update(machine.MachineChange{Nodes: new(4), TrinoStart: new(machine.TrinoWithWarehouse)}), "it runs")
+	require.NoError(t, r.update(machine.Change{Nodes: new(4), TrinoStart: new(machine.TrinoWithWarehouse)}), "it runs")
 	changed := &machine.WarehouseSettings{Nodes: 4, TrinoStart: machine.TrinoWithWarehouse}
 	require.Equal(t, changed, agent.reports().Warehouse)
 	hello.Session = "s2"

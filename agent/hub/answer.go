@@ -104,7 +104,7 @@ func (h *Handler) metrics(w http.ResponseWriter, r *http.Request, s *session) {
 	if !read(w, r, &in) {
 		return
 	}
-	metrics := machine.MachineMetrics{
+	metrics := machine.Metrics{
 		CPU: in.CPU, Cores: in.Cores, Memory: in.Memory, MemoryTotal: in.MemoryTotal, Disk: in.Disk, DiskTotal: in.DiskTotal,
 	}
 	for _, g := range in.GPUs {

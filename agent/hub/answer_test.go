@@ -99,7 +99,7 @@ func TestAnotherWorkspacesAttemptsAreNotAnAgents(t *testing.T) {
 	c := w.first.connect()
 	c.hello()
 	a := c.attempt(w.first)
-	_, _, other, err := w.first.services.Instance.CreateWorkspace(t.Context(), "other")
+	_, _, other, err := w.first.instance.CreateWorkspace(t.Context(), "other")
 	require.NoError(t, err)
 	w.token = other.AgentToken
 	thief := w.first.connect()

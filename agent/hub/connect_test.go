@@ -24,7 +24,7 @@ func TestOnlyAnAgentsTokenConnects(t *testing.T) {
 	require.NoError(t, err)
 	admin, err := w.first.auth.Bearer(t.Context(), in.Token)
 	require.NoError(t, err)
-	_, key, err := w.first.services.APIKeys.Create(t.Context(), admin, identity.NewAPIKey{Name: "k", Role: domain.RoleAdmin})
+	_, key, err := w.first.apiKeys.Create(t.Context(), admin, identity.NewAPIKey{Name: "k", Role: domain.RoleAdmin})
 	require.NoError(t, err)
 	c := w.first.connect()
 	c.hello()

@@ -12,13 +12,21 @@ import (
 
 	"github.com/millpond/millpond/agent/tunnel"
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/setup"
+	"github.com/millpond/millpond/domain/job"
 )
+
+// Services are what agents call.
+type Services struct {
+	Agents *job.Agents
+	Runs   *job.Runs
+	Logs   *job.Logs
+	Clock  domain.Clock
+}
 
 // Handler serves the agents that connect to this replica.
 type Handler struct {
 	Sessions *Sessions
-	Services setup.Services
+	Services Services
 	Topics   domain.Topics
 	Scope    func(context.Context) (domain.Scope, error) // scope of the agent that a request was authenticated as
 	Storage  func(domain.WorkspaceID) string             // URI below which a workspace's tables lie

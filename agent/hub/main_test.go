@@ -27,7 +27,6 @@ import (
 	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/machine"
-	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
@@ -66,7 +65,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = w.sql.Close() })
 	w.first = w.replica("first")
 	var credentials setup.Credentials
-	w.workspace, w.agent, credentials, err = w.first.services.Instance.CreateWorkspace(t.Context(), "acme")
+	w.workspace, w.agent, credentials, err = w.first.instance.CreateWorkspace(t.Context(), "acme")
 	require.NoError(t, err)
 	w.token, w.setUp = credentials.AgentToken, credentials.SetUpToken
 	w.system = domain.SystemScope(w.workspace.ID, "test")
@@ -92,7 +91,10 @@ type replica struct {
 	keys     *auth.Keys
 	auth     *auth.Service
 	sessions *hub.Sessions
-	services setup.Services
+	services hub.Services
+	instance *setup.Instance
+	apiKeys  *identity.APIKeys
+	jobs     *job.Jobs
 	url      string
 	log      *logBuffer
 }
@@ -123,11 +125,13 @@ func (w *world) replica(id string) *replica {
 	r.sessions = hub.NewSessions(hub.Options{Replicas: system, Tokens: r.keys, Replica: id, Clock: clock})
 	outbox := job.NewOutbox(r.sessions, func(err error) { log.Warn("undelivered", "error", err) })
 	runs := &job.Runs{Store: store.For[job.Tx](db), System: system, Topics: db.Topics(), Clock: clock, Tokens: tokens{r.keys}, Outbox: outbox}
-	r.services = setup.Services{
-		Clock: clock, Instance: &setup.Instance{Store: system, Clock: clock}, APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](db), Clock: clock},
+	r.instance = &setup.Instance{Store: system, Clock: clock}
+	r.apiKeys = &identity.APIKeys{Store: store.For[identity.Tx](db), Clock: clock}
+	r.jobs = &job.Jobs{Store: store.For[job.Tx](db), Clock: clock}
+	r.services = hub.Services{
+		Clock: clock, Runs: runs,
 		Agents: &job.Agents{Store: store.For[job.Tx](db), System: system, Topics: db.Topics(), Clock: clock, Runs: runs, Lease: machine.DefaultLease, Replica: id},
-		Jobs:   &job.Jobs{Store: store.For[job.Tx](db), Clock: clock}, Runs: runs, Quotas: &quota.Quotas{Store: store.For[quota.Tx](db)},
-		Logs: &job.Logs{Store: store.For[job.Tx](db), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
+		Logs:   &job.Logs{Store: store.For[job.Tx](db), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
 	}
 	carry, stop := context.WithCancel(context.Background())
 	var carrying sync.WaitGroup
@@ -315,7 +319,7 @@ func (c *client) next() message {
 func (c *client) attempt(r *replica) agent.Attempt {
 	c.t.Helper()
 	ctx, w := c.t.Context(), r.w
-	j, err := r.services.Jobs.Create(ctx, w.system, job.NewJob{Name: "job", JobSpec: job.JobSpec{
+	j, err := r.jobs.Create(ctx, w.system, job.NewJob{Name: "job", Spec: job.Spec{
 		Command: "true", Files: []job.File{{Path: "bin/run.sh", Executable: true, Content: []byte("exit")}, {Path: "data", Content: []byte{0, 255}}},
 	}}, domain.Idempotency{})
 	require.NoError(c.t, err)

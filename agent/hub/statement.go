@@ -19,7 +19,7 @@ import (
 )
 
 // Execute implements statement.Engines. A statement that was sent but got no answer counts as begun.
-func (s *Sessions) Execute(ctx context.Context, id domain.AgentID, st statement.EngineStatement) (statement.StatementStream, error) {
+func (s *Sessions) Execute(ctx context.Context, id domain.AgentID, st statement.EngineStatement) (statement.Stream, error) {
 	payload, err := json.Marshal(wireStatement(st))
 	if err != nil {
 		return nil, err
@@ -96,11 +96,11 @@ type statementStream struct {
 	frames *bufio.Reader
 }
 
-// Close implements statement.StatementStream.
+// Close implements statement.Stream.
 func (s *statementStream) Close() { _ = s.body.Close() }
 
-// Next implements statement.StatementStream.
-func (s *statementStream) Next() (e statement.StatementEvent, err error) {
+// Next implements statement.Stream.
+func (s *statementStream) Next() (e statement.Event, err error) {
 	kind, payload, err := agent.ReadFrame(s.frames)
 	if err != nil {
 		return e, err
@@ -109,11 +109,11 @@ func (s *statementStream) Next() (e statement.StatementEvent, err error) {
 	case agent.FrameProgress:
 		var p agent.StatementProgress
 		err = json.Unmarshal(payload, &p)
-		e.Progress = new(statement.StatementProgress(p))
+		e.Progress = new(statement.Progress(p))
 	case agent.FrameHead:
 		var head agent.StatementHead
 		err = json.Unmarshal(payload, &head)
-		e.Head = new(statement.StatementHead(head))
+		e.Head = new(statement.Head(head))
 	case agent.FrameSchema:
 		e.Schema = payload
 	case agent.FrameBatch:
@@ -133,16 +133,16 @@ func (s *statementStream) Next() (e statement.StatementEvent, err error) {
 	return e, err
 }
 
-func domainEnd(end agent.StatementEnd) *statement.StatementEnd {
-	d := &statement.StatementEnd{Rows: end.Rows, Bytes: end.Bytes, Scanned: end.Scanned, Truncated: end.Truncated, Unstarted: end.Unstarted}
+func domainEnd(end agent.StatementEnd) *statement.End {
+	d := &statement.End{Rows: end.Rows, Bytes: end.Bytes, Scanned: end.Scanned, Truncated: end.Truncated, Unstarted: end.Unstarted}
 	for _, t := range end.Tables {
-		d.Tables = append(d.Tables, statement.StatementTable(t))
+		d.Tables = append(d.Tables, statement.Table(t))
 	}
 	for _, scan := range end.Scans {
-		d.Scans = append(d.Scans, statement.StatementScan(scan))
+		d.Scans = append(d.Scans, statement.Scan(scan))
 	}
 	if f := end.Error; f != nil {
-		d.Failure = &statement.StatementFailure{Fault: statement.Fault(f.Fault), Message: f.Message, Line: f.Line, Column: f.Column, Unsure: f.Unsure}
+		d.Failure = &statement.Failure{Fault: statement.Fault(f.Fault), Message: f.Message, Line: f.Line, Column: f.Column, Unsure: f.Unsure}
 	}
 	return d
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/identity"
-	"github.com/millpond/millpond/domain/machine"
 )
 
 // touchEvery is the precision of an API key's stored last use.
@@ -34,7 +33,7 @@ func (s *Service) bearer(ctx context.Context, token string) (domain.Scope, error
 		return s.apiKey(ctx, token)
 	case strings.HasPrefix(token, KeyTokenPrefix):
 		return s.keyToken(ctx, strings.TrimPrefix(token, KeyTokenPrefix))
-	case strings.HasPrefix(token, machine.AgentTokenPrefix):
+	case strings.HasPrefix(token, domain.AgentTokenPrefix):
 		return s.agent(ctx, token)
 	case strings.HasPrefix(token, RunTokenPrefix):
 		return s.run(ctx, strings.TrimPrefix(token, RunTokenPrefix))
@@ -138,7 +137,7 @@ func (s *Service) statement(ctx context.Context, purpose, token string) (domain.
 	if err != nil {
 		return domain.Scope{}, errEnded()
 	}
-	ref, role, who, err := s.store.LiveStatement(ctx, domain.StatementID(id))
+	ws, role, who, err := s.store.LiveStatement(ctx, domain.StatementID(id))
 	if err != nil {
 		return domain.Scope{}, err
 	}
@@ -146,5 +145,5 @@ func (s *Service) statement(ctx context.Context, purpose, token string) (domain.
 		role = domain.RoleViewer
 	}
 	actor := domain.Actor{Kind: domain.ActorStatement, ID: id, Name: who}
-	return domain.NewScope(ref.Workspace, actor, role).ForCatalog(), nil
+	return domain.NewScope(ws, actor, role).ForCatalog(), nil
 }

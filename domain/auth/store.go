@@ -9,9 +9,6 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/identity"
-	"github.com/millpond/millpond/domain/job"
-	"github.com/millpond/millpond/domain/machine"
-	"github.com/millpond/millpond/domain/statement"
 )
 
 // Store holds authentication's reads and writes without a scope. Its methods return
@@ -48,11 +45,12 @@ type Store interface {
 	// APIKeyByID is APIKey for a key's id.
 	APIKeyByID(ctx context.Context, ws domain.WorkspaceID, id domain.APIKeyID, now time.Time) (Key, error)
 	TouchAPIKey(ctx context.Context, ws domain.WorkspaceID, id domain.APIKeyID, at time.Time) error
-	Agent(ctx context.Context, tokenHash []byte) (machine.AgentRef, string, error)
+	Agent(ctx context.Context, tokenHash []byte) (domain.AgentRef, string, error)
 	// LiveAttempt returns an attempt that has not ended, and its job's name.
-	LiveAttempt(ctx context.Context, id domain.AttemptID) (job.AttemptRef, string, error)
-	// LiveStatement returns a statement that has not ended, its role, and its actor's name.
-	LiveStatement(ctx context.Context, id domain.StatementID) (statement.StatementRef, domain.Role, string, error)
+	LiveAttempt(ctx context.Context, id domain.AttemptID) (domain.AttemptRef, string, error)
+	// LiveStatement returns the workspace of a statement that has not ended, its role, and its
+	// actor's name.
+	LiveStatement(ctx context.Context, id domain.StatementID) (domain.WorkspaceID, domain.Role, string, error)
 	// SigningKeys returns keys, newest first.
 	SigningKeys(ctx context.Context) ([]SigningKey, error)
 	// InsertSigningKey adds a key unless a key newer than the given time exists.

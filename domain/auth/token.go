@@ -155,7 +155,7 @@ func (k *Keys) RunToken(_ domain.WorkspaceID, attempt domain.AttemptID) string {
 	return RunTokenPrefix + k.derived("run", string(attempt))
 }
 
-// StatementToken implements statement.StatementTokens, in the same way.
+// StatementToken implements statement.Tokens, in the same way.
 func (k *Keys) StatementToken(id domain.StatementID, write bool) string {
 	if !write {
 		return ReadingTokenPrefix + k.derived(readingStatement, string(id))

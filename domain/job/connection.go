@@ -318,7 +318,7 @@ func (a *Agents) Sweep(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (a *Agents) lose(ctx context.Context, ref machine.AgentRef) error {
+func (a *Agents) lose(ctx context.Context, ref domain.AgentRef) error {
 	s := domain.SystemScope(ref.Workspace, "agent lease")
 	var live []Attempt
 	err := a.Store.In(ctx, s, func(tx Tx) error {
@@ -362,7 +362,7 @@ func (a *Agents) expired(agent machine.Agent) bool {
 
 // Measured stores the usage that a machine's agent reports. It returns CodeNotFound for the
 // workspace's own agent.
-func (a *Agents) Measured(ctx context.Context, s domain.Scope, metrics machine.MachineMetrics) error {
+func (a *Agents) Measured(ctx context.Context, s domain.Scope, metrics machine.Metrics) error {
 	if err := domain.Authorize(ctx, a.Store, s, domain.AgentConnect); err != nil {
 		return err
 	}

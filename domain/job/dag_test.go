@@ -67,7 +67,7 @@ func chain(n int) []TaskSpec {
 func TestAThousandTasks(t *testing.T) {
 	tasks := chain(1000)
 	require.NoError(t, validTasks(tasks))
-	r := begun(Job{JobSpec: JobSpec{Tasks: tasks}})
+	r := begun(Job{Spec: Spec{Tasks: tasks}})
 	for i := range tasks {
 		require.Len(t, r.Ready(at(1)), 1)
 		finish(r, fmt.Sprintf("t%d", i), AttemptSuccess)

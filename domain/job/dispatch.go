@@ -248,7 +248,7 @@ func (r *Runs) Dispatch(ctx context.Context) (next time.Time, err error) {
 	return next, errors.Join(failed...)
 }
 
-func (r *Runs) dispatchRun(ctx context.Context, ref RunRef) error {
+func (r *Runs) dispatchRun(ctx context.Context, ref domain.RunRef) error {
 	s := domain.SystemScope(ref.Workspace, "dispatch")
 	var run *Run
 	err := r.Store.In(ctx, s, func(tx Tx) error {

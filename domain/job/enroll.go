@@ -54,7 +54,7 @@ func (a *Agents) ready(ctx context.Context, tx Tx, s domain.Scope, agent machine
 		return nil, err
 	}
 	now := a.Clock.Now()
-	if err := m.Apply(machine.EventReady, "", now); err != nil || m.State != machine.MachineRunning {
+	if err := m.Apply(machine.EventReady, "", now); err != nil || m.State != machine.Running {
 		return m.Settings(), err
 	}
 	m.Made, m.IdleSince, m.Message = true, nil, ""
@@ -88,7 +88,7 @@ const idleSlack = 5 * time.Second
 func (a *Agents) idle(ctx context.Context, tx Tx, s domain.Scope, m machine.Machine, idle time.Duration) (err error) {
 	since := a.Clock.Now().Add(-idle)
 	off := func(m machine.Machine) bool {
-		return m.State == machine.MachineRunning && idle > 0 && (m.IdleSince == nil || m.IdleSince.Sub(since).Abs() > idleSlack)
+		return m.State == machine.Running && idle > 0 && (m.IdleSince == nil || m.IdleSince.Sub(since).Abs() > idleSlack)
 	}
 	if !off(m) {
 		return nil

@@ -13,8 +13,8 @@ type Job struct {
 	ID          domain.JobID
 	Name        string // for people; not unique
 	Description string
-	JobSpec
-	SpecSize  int // stored bytes of JobSpec, known without loading it
+	Spec
+	SpecSize  int // stored bytes of Spec, known without loading it
 	Schedule  *Schedule
 	Sample    bool
 	CreatedBy domain.Actor
@@ -22,8 +22,8 @@ type Job struct {
 	UpdatedAt time.Time
 }
 
-// JobSpec is the part of a job that a run freezes.
-type JobSpec struct {
+// Spec is the part of a job that a run freezes.
+type Spec struct {
 	Command           string     `json:"command,omitempty"`
 	Tasks             []TaskSpec `json:"tasks,omitempty"` // nil or empty: a single command
 	MaxRetries        int        `json:"max_retries,omitempty"`
@@ -46,8 +46,8 @@ type Variable struct {
 	Value string `json:"value"`
 }
 
-// JobFilter narrows a list of jobs.
-type JobFilter struct {
+// Filter narrows a list of jobs.
+type Filter struct {
 	Search string // part of the name
 }
 
@@ -57,9 +57,9 @@ type jobTx interface {
 	// JobsByID returns the existing jobs with the ids, without their specs.
 	JobsByID(ctx context.Context, ids []domain.JobID) ([]Job, error)
 	// JobSpecs returns the jobs' specs.
-	JobSpecs(ctx context.Context, ids []domain.JobID) (map[domain.JobID]JobSpec, error)
+	JobSpecs(ctx context.Context, ids []domain.JobID) (map[domain.JobID]Spec, error)
 	// Jobs returns jobs, newest first, without their specs.
-	Jobs(ctx context.Context, f JobFilter, before domain.JobID, limit int) ([]Job, error)
+	Jobs(ctx context.Context, f Filter, before domain.JobID, limit int) ([]Job, error)
 	InsertJob(ctx context.Context, j Job) error
 	// UpdateJob locks the job, applies fn and writes it.
 	UpdateJob(ctx context.Context, id domain.JobID, fn func(*Job) error) (Job, error)
@@ -79,7 +79,7 @@ type Jobs struct {
 type NewJob struct {
 	Name        string
 	Description string
-	JobSpec
+	Spec
 	Schedule *NewSchedule
 }
 
@@ -98,9 +98,9 @@ type ScheduleChange struct {
 	Paused   *bool
 }
 
-// JobChange changes the fields that are not nil. A nil *Tasks leaves the DAG unchanged, an empty
+// Change changes the fields that are not nil. A nil *Tasks leaves the DAG unchanged, an empty
 // one clears it. Schedule set to a nil *ScheduleChange removes the schedule.
-type JobChange struct {
+type Change struct {
 	Name              *string
 	Description       *string
 	Command           *string
@@ -154,7 +154,7 @@ func insertJob(ctx context.Context, tx Tx, job Job) error {
 
 func (n NewJob) job(s domain.Scope, now time.Time) (Job, error) {
 	job := Job{
-		ID: domain.NewID[domain.JobID](domain.PrefixJob), Name: n.Name, Description: n.Description, JobSpec: n.JobSpec,
+		ID: domain.NewID[domain.JobID](domain.PrefixJob), Name: n.Name, Description: n.Description, Spec: n.Spec,
 		CreatedBy: s.Actor(), CreatedAt: now, UpdatedAt: now,
 	}
 	if n.Schedule != nil {
@@ -212,13 +212,13 @@ func fillSpecs(ctx context.Context, tx Tx, jobs []Job) error {
 	}
 	specs, err := tx.JobSpecs(ctx, ids)
 	for i := range jobs {
-		jobs[i].JobSpec = specs[jobs[i].ID]
+		jobs[i].Spec = specs[jobs[i].ID]
 	}
 	return err
 }
 
 // List returns jobs, newest first. It shortens a page whose specs would exceed 8 MiB.
-func (j *Jobs) List(ctx context.Context, s domain.Scope, f JobFilter, p domain.Page) (l domain.List[Job], err error) {
+func (j *Jobs) List(ctx context.Context, s domain.Scope, f Filter, p domain.Page) (l domain.List[Job], err error) {
 	if err := domain.Authorize(ctx, j.Store, s, domain.JobRead); err != nil {
 		return domain.List[Job]{}, err
 	}
@@ -243,7 +243,7 @@ func (j *Jobs) List(ctx context.Context, s domain.Scope, f JobFilter, p domain.P
 }
 
 // Update changes what later runs of the job do. Past runs are never rewritten.
-func (j *Jobs) Update(ctx context.Context, s domain.Scope, id domain.JobID, c JobChange) (job Job, err error) {
+func (j *Jobs) Update(ctx context.Context, s domain.Scope, id domain.JobID, c Change) (job Job, err error) {
 	if err := domain.Authorize(ctx, j.Store, s, domain.JobUpdate); err != nil {
 		return Job{}, err
 	}
@@ -270,7 +270,7 @@ func (j *Jobs) Update(ctx context.Context, s domain.Scope, id domain.JobID, c Jo
 	return job, err
 }
 
-func (j *Job) change(c JobChange, now time.Time) error {
+func (j *Job) change(c Change, now time.Time) error {
 	domain.SetIfGiven(&j.Name, c.Name)
 	domain.SetIfGiven(&j.Description, c.Description)
 	domain.SetIfGiven(&j.Command, c.Command)
@@ -295,7 +295,7 @@ func (j *Job) change(c JobChange, now time.Time) error {
 }
 
 // oneKind refuses a job with both a command and tasks. The message names the field to clear.
-func (j *Job) oneKind(c JobChange) error {
+func (j *Job) oneKind(c Change) error {
 	switch {
 	case j.Command == "" || len(j.Tasks) == 0:
 		return nil
@@ -366,10 +366,10 @@ func (j *Job) validate() (err error) {
 	if j.Schedule != nil && j.empty() {
 		return domain.Invalid("schedule", "A job with nothing to run cannot have a schedule; give it a command or tasks, or remove the schedule.")
 	}
-	return j.JobSpec.validate()
+	return j.Spec.validate()
 }
 
-func (s *JobSpec) validate() error {
+func (s *Spec) validate() error {
 	if s.Command != "" && len(s.Tasks) > 0 {
 		return domain.Invalid("command", "A job has either a command or tasks; leave one of them out.")
 	}
@@ -406,7 +406,7 @@ func (s *JobSpec) validate() error {
 	return nil
 }
 
-func (s *JobSpec) size() int {
+func (s *Spec) size() int {
 	n := len(s.Command) + variablesSize(s.Environment) + variablesSize(s.Parameters)
 	for _, t := range s.Tasks {
 		n += len(t.Command) + variablesSize(t.Environment)
@@ -418,7 +418,7 @@ func (s *JobSpec) size() int {
 }
 
 // empty reports whether there is nothing to run.
-func (s *JobSpec) empty() bool { return s.Command == "" && len(s.Tasks) == 0 }
+func (s *Spec) empty() bool { return s.Command == "" && len(s.Tasks) == 0 }
 
 func variablesSize(vars []Variable) (n int) {
 	for _, v := range vars {

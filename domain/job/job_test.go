@@ -76,12 +76,12 @@ func TestJobsThatAreRefused(t *testing.T) {
 		field string
 		code  domain.Code
 	}{
-		"command and tasks": {Job{Name: "x", JobSpec: JobSpec{Command: "true", Tasks: chain(1)}}, "command", domain.CodeInvalid},
-		"no name":           {Job{JobSpec: JobSpec{Command: "true"}}, "name", domain.CodeInvalid},
-		"NUL":               {Job{Name: "x", JobSpec: JobSpec{Command: "\x00"}}, "command", domain.CodeInvalid},
+		"command and tasks": {Job{Name: "x", Spec: Spec{Command: "true", Tasks: chain(1)}}, "command", domain.CodeInvalid},
+		"no name":           {Job{Spec: Spec{Command: "true"}}, "name", domain.CodeInvalid},
+		"NUL":               {Job{Name: "x", Spec: Spec{Command: "\x00"}}, "command", domain.CodeInvalid},
 		"description":       {Job{Name: "x", Description: strings.Repeat("x", 4097)}, "description", domain.CodeInvalid},
-		"concurrency":       {Job{Name: "x", JobSpec: JobSpec{MaxConcurrentRuns: -1}}, "max_concurrent_runs", domain.CodeInvalid},
-		"retries":           {Job{Name: "x", JobSpec: JobSpec{MaxRetries: 101}}, "max_retries", domain.CodeInvalid},
+		"concurrency":       {Job{Name: "x", Spec: Spec{MaxConcurrentRuns: -1}}, "max_concurrent_runs", domain.CodeInvalid},
+		"retries":           {Job{Name: "x", Spec: Spec{MaxRetries: 101}}, "max_retries", domain.CodeInvalid},
 	} {
 		err := c.job.validate()
 		require.True(t, domain.IsCode(err, c.code), "%s: %v", name, err)
@@ -92,7 +92,7 @@ func TestJobsThatAreRefused(t *testing.T) {
 		large.Tasks = append(large.Tasks, TaskSpec{Key: fmt.Sprintf("t%d", i), Command: strings.Repeat("x", maxCommand)})
 	}
 	require.True(t, domain.IsCode(large.validate(), domain.CodeTooLarge))
-	wide := Job{Name: "x", JobSpec: JobSpec{Tasks: chain(1000)}}
+	wide := Job{Name: "x", Spec: Spec{Tasks: chain(1000)}}
 	for i := range wide.Tasks {
 		wide.Tasks[i].Key = fmt.Sprintf("%s%03d", strings.Repeat("k", 97), i)
 		wide.Tasks[i].DependsOn = nil
@@ -101,7 +101,7 @@ func TestJobsThatAreRefused(t *testing.T) {
 		}
 	}
 	require.True(t, domain.IsCode(wide.validate(), domain.CodeTooLarge), "what tasks depend on is part of a job's size")
-	empty := Job{Name: "x", JobSpec: JobSpec{Tasks: []TaskSpec{}}}
+	empty := Job{Name: "x", Spec: Spec{Tasks: []TaskSpec{}}}
 	require.NoError(t, empty.validate(), "a job without anything to run can be saved")
 	require.True(t, empty.empty())
 }

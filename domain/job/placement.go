@@ -14,7 +14,7 @@ import (
 
 // resolveCompute replaces names by ids, and refuses anything that is no compute instance of the
 // workspace.
-func (s *JobSpec) resolveCompute(ctx context.Context, tx Tx) error {
+func (s *Spec) resolveCompute(ctx context.Context, tx Tx) error {
 	found := map[string]string{"": ""}
 	resolve := func(field string, ref *string) error {
 		if id, known := found[*ref]; known {
@@ -43,7 +43,7 @@ func (s *JobSpec) resolveCompute(ctx context.Context, tx Tx) error {
 }
 
 // findMachine finds a machine of the kind by its id or its name.
-func FindMachine(ctx context.Context, tx Tx, kind machine.MachineKind, ref string) (machine.Machine, error) {
+func FindMachine(ctx context.Context, tx Tx, kind machine.Kind, ref string) (machine.Machine, error) {
 	if strings.HasPrefix(ref, kind.Prefix()+"_") {
 		m, err := tx.Machine(ctx, domain.MachineID(ref))
 		if !domain.IsCode(err, domain.CodeNotFound) {
@@ -129,7 +129,7 @@ func (r *Runs) target(ctx context.Context, tx Tx, s domain.Scope, run *Run, theM
 	case m.Resting():
 		return agent, fmt.Sprintf("Waits for the compute instance %s, which is being started.", m.Name),
 			machine.Start(ctx, tx, s, &m, "Started for a task that waits.", now)
-	case m.State != machine.MachineRunning:
+	case m.State != machine.Running:
 		return agent, strings.TrimSpace(fmt.Sprintf("Waits for the compute instance %s, which is %s. %s", m.Name, m.State, m.Message)), nil
 	case agent.Session == "":
 		return agent, fmt.Sprintf("Waits for the agent of the compute instance %s to connect.", m.Name), nil
@@ -155,10 +155,10 @@ func (r *Runs) machineIdle(ctx context.Context, tx Tx, s domain.Scope, id domain
 	}
 	m.LastUsedAt = &now
 	switch m.State {
-	case machine.MachineRunning:
+	case machine.Running:
 		m.IdleSince = &now
 		m.DueAt = m.AutoStopAt()
-	case machine.MachineStopping:
+	case machine.Stopping:
 		m.DueAt = &now
 	}
 	tx.Notify(domain.ReconcileTopic, domain.MachinesTopic(s.Workspace()))

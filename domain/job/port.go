@@ -25,15 +25,15 @@ type Tx interface {
 type System interface {
 	// DueRuns returns the runs with a queued task that may start now on a connected agent with a
 	// free slot, oldest first.
-	DueRuns(ctx context.Context, now time.Time, limit int) ([]RunRef, error)
+	DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error)
 	// NextRetry returns when the next queued task's back-off ends, or the zero time.
 	NextRetry(ctx context.Context, now time.Time) (time.Time, error)
 	// DueSchedules returns the jobs with a due or waiting tick, oldest first.
-	DueSchedules(ctx context.Context, now time.Time, limit int) ([]JobRef, error)
+	DueSchedules(ctx context.Context, now time.Time, limit int) ([]Ref, error)
 	// NextSchedule returns the time of the next tick, or the zero time.
 	NextSchedule(ctx context.Context) (time.Time, error)
 	// ExpiredAgents returns the agents with an expired lease and live attempts.
-	ExpiredAgents(ctx context.Context, now time.Time) ([]machine.AgentRef, error)
+	ExpiredAgents(ctx context.Context, now time.Time) ([]domain.AgentRef, error)
 	// ExtendLeases extends all leases to at least until, unless another replica ran all the time:
 	// the server was away, not the agents.
 	ExtendLeases(ctx context.Context, now, until time.Time) error
@@ -44,25 +44,13 @@ type System interface {
 	// because the clock was set.
 	RenewLeases(ctx context.Context, until time.Time) error
 	// BootstrapAgent returns the agent of the bootstrap token with the hash.
-	BootstrapAgent(ctx context.Context, hash []byte) (machine.AgentRef, error)
+	BootstrapAgent(ctx context.Context, hash []byte) (domain.AgentRef, error)
 	// UnsealedAttempts returns ended attempts whose log is not fully archived, oldest first.
-	UnsealedAttempts(ctx context.Context, limit int) ([]AttemptRef, error)
+	UnsealedAttempts(ctx context.Context, limit int) ([]domain.AttemptRef, error)
 }
 
-// RunRef names a run across workspaces.
-type RunRef struct {
-	Workspace domain.WorkspaceID
-	Run       domain.RunID
-}
-
-// JobRef names a job across workspaces.
-type JobRef struct {
+// Ref names a job across workspaces.
+type Ref struct {
 	Workspace domain.WorkspaceID
 	Job       domain.JobID
-}
-
-// AttemptRef names an attempt across workspaces.
-type AttemptRef struct {
-	Workspace domain.WorkspaceID
-	Attempt   domain.AttemptID
 }

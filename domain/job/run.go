@@ -60,7 +60,7 @@ type Run struct {
 	ID                domain.RunID
 	JobID             domain.JobID
 	JobName           string
-	Spec              JobSpec    // frozen; not always loaded
+	Spec              Spec       // frozen; not always loaded
 	Parameters        []Variable // not always loaded
 	SpecSize          int        // stored bytes of Spec, known without loading it
 	ParametersSize    int        // stored bytes of Parameters
@@ -142,7 +142,7 @@ type Attempt struct {
 // newRun returns a run of the job with a frozen copy of it.
 func newRun(job Job, actor domain.Actor, params []Variable, trigger Trigger, now time.Time) *Run {
 	r := &Run{
-		ID: domain.NewID[domain.RunID](domain.PrefixRun), JobID: job.ID, JobName: job.Name, Spec: job.JobSpec, Parameters: params,
+		ID: domain.NewID[domain.RunID](domain.PrefixRun), JobID: job.ID, JobName: job.Name, Spec: job.Spec, Parameters: params,
 		TaskCount: len(job.Tasks), MaxConcurrentRuns: job.MaxConcurrentRuns,
 		Status: RunPending, Trigger: trigger, StartedBy: actor, CreatedAt: now,
 	}

@@ -17,7 +17,7 @@ var epoch = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 func at(n int) time.Time { return epoch.Add(time.Duration(n) * time.Second) }
 
 func command(retries int) Job {
-	return Job{ID: "job_1", Name: "nightly", JobSpec: JobSpec{Command: "true", MaxRetries: retries}}
+	return Job{ID: "job_1", Name: "nightly", Spec: Spec{Command: "true", MaxRetries: retries}}
 }
 
 // dag returns a job of tasks. Each is written as its key and its dependencies: "c < a b".
@@ -343,7 +343,7 @@ func TestRetryCountIsWhatWasTried(t *testing.T) {
 func TestARunIsAFrozenCopyOfItsJob(t *testing.T) {
 	job := dag(0, "a", "b < a")
 	r := begun(job)
-	require.Equal(t, job.JobSpec, r.Spec)
+	require.Equal(t, job.Spec, r.Spec)
 	require.False(t, r.Single())
 	require.True(t, begun(command(0)).Single())
 	require.Nil(t, r.Task("nobody"))

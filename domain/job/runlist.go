@@ -160,7 +160,7 @@ func (r *Runs) Latest(ctx context.Context, s domain.Scope, jobs []domain.JobID) 
 }
 
 // Specs returns the runs' frozen specs. Check their SpecSize before requesting many.
-func (r *Runs) Specs(ctx context.Context, s domain.Scope, ids []domain.RunID) (specs map[domain.RunID]JobSpec, err error) {
+func (r *Runs) Specs(ctx context.Context, s domain.Scope, ids []domain.RunID) (specs map[domain.RunID]Spec, err error) {
 	if err := domain.Authorize(ctx, r.Store, s, domain.RunRead); err != nil {
 		return nil, err
 	}

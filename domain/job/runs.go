@@ -24,7 +24,7 @@ type runTx interface {
 	// Runs returns heads, newest first.
 	Runs(ctx context.Context, f RunFilter, before domain.RunID, limit int) ([]Run, error)
 	// RunSpecs returns the frozen specs.
-	RunSpecs(ctx context.Context, ids []domain.RunID) (map[domain.RunID]JobSpec, error)
+	RunSpecs(ctx context.Context, ids []domain.RunID) (map[domain.RunID]Spec, error)
 	// RunParameters returns the runs' parameters.
 	RunParameters(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]Variable, error)
 	// LatestRuns returns the head of each job's newest run.

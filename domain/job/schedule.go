@@ -227,7 +227,7 @@ func (c *Scheduler) Tick(ctx context.Context) error {
 
 // tick processes the job's ticks and starts its run in one transaction, so that a tick starts
 // exactly one run, even after a crash. If the quota is reached, the tick waits.
-func (c *Scheduler) tick(ctx context.Context, ref JobRef) error {
+func (c *Scheduler) tick(ctx context.Context, ref Ref) error {
 	s := domain.SystemScope(ref.Workspace, "schedule")
 	now := c.Clock.Now()
 	var started *Run

@@ -166,8 +166,8 @@ func whole(n NewSchedule) *ScheduleChange {
 // needs no cron line.
 func TestAScheduleKeepsWhatAChangeLeavesOut(t *testing.T) {
 	yes, zone := true, "Europe/Rome"
-	job := Job{Name: "j", JobSpec: JobSpec{Command: "true"}}
-	err := job.change(JobChange{Schedule: new(&ScheduleChange{Paused: &yes})}, epoch)
+	job := Job{Name: "j", Spec: Spec{Command: "true"}}
+	err := job.change(Change{Schedule: new(&ScheduleChange{Paused: &yes})}, epoch)
 	require.ErrorContains(t, err, "schedule.cron")
 	require.Nil(t, job.Schedule)
 
@@ -186,25 +186,25 @@ func TestAJobWithNothingToRunHasNoSchedule(t *testing.T) {
 	daily := &NewSchedule{Cron: "@daily"}
 	_, err := NewJob{Name: "j", Schedule: daily}.job(scope, epoch)
 	require.ErrorContains(t, err, "nothing to run")
-	_, err = NewJob{Name: "j", JobSpec: JobSpec{Tasks: []TaskSpec{}}}.job(scope, epoch)
+	_, err = NewJob{Name: "j", Spec: Spec{Tasks: []TaskSpec{}}}.job(scope, epoch)
 	require.NoError(t, err, "it can be saved without one")
-	job, err := NewJob{Name: "j", JobSpec: JobSpec{Command: "true"}, Schedule: daily}.job(scope, epoch)
+	job, err := NewJob{Name: "j", Spec: Spec{Command: "true"}, Schedule: daily}.job(scope, epoch)
 	require.NoError(t, err)
 	none := ""
-	require.ErrorContains(t, job.change(JobChange{Command: &none}, epoch), "remove the schedule")
+	require.ErrorContains(t, job.change(Change{Command: &none}, epoch), "remove the schedule")
 }
 
 // TestChangingACommandIntoTasksSaysWhatElseToSend checks the messages in both directions.
 func TestChangingACommandIntoTasksSaysWhatElseToSend(t *testing.T) {
 	command, none := "true", ""
 	tasks, noTasks := []TaskSpec{{Key: "a", Command: "true"}}, []TaskSpec{}
-	single, dag := Job{Name: "j", JobSpec: JobSpec{Command: command}}, Job{Name: "j", JobSpec: JobSpec{Tasks: tasks}}
-	try := func(j Job, c JobChange) error { return j.change(c, epoch) }
-	require.ErrorContains(t, try(single, JobChange{Tasks: &tasks}), `send "command": "" too`)
-	require.NoError(t, try(single, JobChange{Tasks: &tasks, Command: &none}))
-	require.ErrorContains(t, try(dag, JobChange{Command: &command}), `send "tasks": [] too`)
-	require.NoError(t, try(dag, JobChange{Command: &command, Tasks: &noTasks}))
-	require.ErrorContains(t, try(single, JobChange{Command: &command, Tasks: &tasks}), "leave one of them out")
+	single, dag := Job{Name: "j", Spec: Spec{Command: command}}, Job{Name: "j", Spec: Spec{Tasks: tasks}}
+	try := func(j Job, c Change) error { return j.change(c, epoch) }
+	require.ErrorContains(t, try(single, Change{Tasks: &tasks}), `send "command": "" too`)
+	require.NoError(t, try(single, Change{Tasks: &tasks, Command: &none}))
+	require.ErrorContains(t, try(dag, Change{Command: &command}), `send "tasks": [] too`)
+	require.NoError(t, try(dag, Change{Command: &command, Tasks: &noTasks}))
+	require.ErrorContains(t, try(single, Change{Command: &command, Tasks: &tasks}), "leave one of them out")
 }
 
 func TestANewScheduleKeepsWhatWasMissed(t *testing.T) {

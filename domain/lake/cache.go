@@ -19,7 +19,7 @@ type state struct {
 	location string // of the metadata file
 }
 
-func stateOf(row LakeTable) state { return state{row.ID, row.Version, row.MetadataLocation} }
+func stateOf(row Table) state { return state{row.ID, row.Version, row.MetadataLocation} }
 
 // tag is the form of the state that catalog clients store.
 func (s state) tag() string { return fmt.Sprintf("%s@%d %s", s.table, s.version, s.location) }

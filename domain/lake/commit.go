@@ -25,7 +25,7 @@ func (c *Catalog) Commit(ctx context.Context, s domain.Scope, ch Change, key Key
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	l, err := c.onceLoaded(ctx, s, key, func(record func(Tx, LakeTable) error) (Loaded, error) {
+	l, err := c.onceLoaded(ctx, s, key, func(record func(Tx, Table) error) (Loaded, error) {
 		o, err := c.look(ctx, s, ch)
 		if err != nil {
 			return Loaded{}, err
@@ -48,7 +48,7 @@ func (c *Catalog) Commit(ctx context.Context, s domain.Scope, ch Change, key Key
 // preparedRead is a parsed request with the table's row. It serves one try.
 type preparedRead struct {
 	request
-	row LakeTable
+	row Table
 }
 
 // refresh replaces the row by the one that the lock's previous holder committed. A requirement that
@@ -245,7 +245,7 @@ func (c *Catalog) check(f fence, r request) error {
 }
 
 // prepareNext prepares a change of an existing table.
-func (c *Catalog) prepareNext(ctx context.Context, s domain.Scope, f fence, row LakeTable, r request) (*prepared, error) {
+func (c *Catalog) prepareNext(ctx context.Context, s domain.Scope, f fence, row Table, r request) (*prepared, error) {
 	if err := c.check(f, r); err != nil {
 		return nil, err
 	}
@@ -314,7 +314,7 @@ func (f fence) elsewhere(raw, now string) (string, error) {
 // apply builds the metadata that follows base, or nil when nothing changes. An empty location means
 // the current one, which the row defines. The file may spell it differently, or a writer to the
 // storage may have changed it.
-func (r request) apply(f fence, base table.Metadata, row LakeTable, location string) (meta table.Metadata, err error) {
+func (r request) apply(f fence, base table.Metadata, row Table, location string) (meta table.Metadata, err error) {
 	if stands, err := f.directory("location", base.Location()); location == "" && (err != nil || stands != row.Location) {
 		location = row.Location
 	}
@@ -347,7 +347,7 @@ func (r request) apply(f fence, base table.Metadata, row LakeTable, location str
 
 // unnamed returns the table's own metadata files that next no longer names, if its properties ask
 // to delete them.
-func unnamed(f fence, base, next table.Metadata, row LakeTable) (files []string) {
+func unnamed(f fence, base, next table.Metadata, row Table) (files []string) {
 	if !next.Properties().GetBool(table.MetadataDeleteAfterCommitEnabledKey, true) || row.Registered {
 		return nil
 	}

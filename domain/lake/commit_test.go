@@ -322,7 +322,7 @@ func TestLineage(t *testing.T) {
 	require.NoError(t, r.store.In(t.Context(), r.scope, func(tx *store.Tx) error {
 		return tx.InsertStatement(t.Context(), statement.Statement{
 			ID: "stm_1", Query: "INSERT", Database: "lake", Schema: "public", CreatedBy: r.scope.Actor(), Role: domain.RoleEditor, CreatedAt: r.clock.Now(),
-			State: statement.StatementRunning, Replica: "r1",
+			State: statement.Running, Replica: "r1",
 		})
 	}))
 	client{r.catalog, st, ref("public", "t")}.append(t, 2)

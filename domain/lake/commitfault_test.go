@@ -103,7 +103,7 @@ type watched struct {
 	wrote bool
 }
 
-func (w *watched) SwapLakeTable(ctx context.Context, t lake.LakeTable, old string) (bool, error) {
+func (w *watched) SwapLakeTable(ctx context.Context, t lake.Table, old string) (bool, error) {
 	w.wrote = true
 	return w.Tx.SwapLakeTable(ctx, t, old)
 }

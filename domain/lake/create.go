@@ -15,7 +15,7 @@ import (
 // target is the fence and the partly filled row of a new table or view.
 type target struct {
 	fence  fence
-	row    LakeTable
+	row    Table
 	chosen bool   // the client chose the location
 	staged chosen // directories whose stage ends when the table is created
 }
@@ -26,7 +26,7 @@ func (c *Catalog) newTarget(ctx context.Context, s domain.Scope, r Ref, kind Tab
 	if err := ValidLakeName("name", r.Name); err != nil {
 		return p, err
 	}
-	p.row = LakeTable{
+	p.row = Table{
 		ID: NewTableID(), Kind: kind, Schema: r.Schema, Name: r.Name, CreatedBy: s.Actor(), UpdatedBy: s.Actor(), CreatedAt: c.Clock.Now(),
 	}
 	p.row.UpdatedAt = p.row.CreatedAt
@@ -71,7 +71,7 @@ func (c *Catalog) Create(ctx context.Context, s domain.Scope, database, schema s
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(record func(Tx, LakeTable) error) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(Tx, Table) error) (Loaded, error) {
 		p, err := c.newTarget(ctx, s, Ref{database, schema, n.Name}, KindTable, n.Location)
 		if err != nil {
 			return Loaded{}, err

@@ -10,7 +10,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-func (r *rig) row(id domain.TableID) lake.LakeTable {
+func (r *rig) row(id domain.TableID) lake.Table {
 	r.t.Helper()
 	row, err := r.catalog.TableByID(r.t.Context(), r.scope, id)
 	require.NoError(r.t, err)

@@ -43,7 +43,7 @@ func (p *prepared) forget(ctx context.Context, tx Tx, now time.Time) error {
 	if p.erase == nil {
 		return nil
 	}
-	return tx.InsertLakeErasure(ctx, LakeErasure{
+	return tx.InsertLakeErasure(ctx, DueErasure{
 		ID: p.erase.List, TableID: p.row.ID, List: listFile(p.row.Location, p.erase.List), CreatedAt: now, DueAt: now.Add(p.erase.After),
 	})
 }
@@ -89,8 +89,8 @@ func (c *Catalog) Erase(ctx context.Context) error {
 }
 
 func (c *Catalog) eraseList(ctx context.Context, s domain.Scope, id string, now time.Time) error {
-	var e LakeErasure
-	var row LakeTable
+	var e DueErasure
+	var row Table
 	err := c.Store.In(ctx, s, func(tx Tx) (err error) {
 		if e, err = tx.LakeErasure(ctx, id); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (c *Catalog) eraseList(ctx context.Context, s domain.Scope, id string, now 
 
 // eraseNamed erases the listed files in the table's own directories that its metadata does not
 // name. It erases nothing of a table that shares its files with others.
-func (c *Catalog) eraseNamed(ctx context.Context, s domain.Scope, e LakeErasure, row LakeTable) error {
+func (c *Catalog) eraseNamed(ctx context.Context, s domain.Scope, e DueErasure, row Table) error {
 	if t, err := c.openRow(ctx, s, row); err != nil || row.Registered || !t.meta.Properties().GetBool(gcEnabled, true) {
 		return err
 	}

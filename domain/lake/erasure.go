@@ -14,9 +14,9 @@ const (
 	MaxEraseAfter = 30 * 24 * time.Hour
 )
 
-// LakeErasure is a list of files that a commit of a table no longer references, to be erased at
+// DueErasure is a list of files that a commit of a table no longer references, to be erased at
 // DueAt.
-type LakeErasure struct {
+type DueErasure struct {
 	ID        string // UUID
 	TableID   domain.TableID
 	List      string // URI of the list: one file name a line, relative to the workspace's storage
@@ -26,8 +26,8 @@ type LakeErasure struct {
 
 // LakeErasureTx stores pending erasures.
 type erasureTx interface {
-	InsertLakeErasure(ctx context.Context, e LakeErasure) error
-	LakeErasure(ctx context.Context, id string) (LakeErasure, error)
+	InsertLakeErasure(ctx context.Context, e DueErasure) error
+	LakeErasure(ctx context.Context, id string) (DueErasure, error)
 	// PostponeLakeErasure records that an erasure has failed. It is due again an hour after from;
 	// the delay doubles each time, up to a day.
 	PostponeLakeErasure(ctx context.Context, id string, from time.Time) error

@@ -75,7 +75,7 @@ func TestTheOldestSnapshotThatMayGo(t *testing.T) {
 }
 
 func TestWhatARowKnowsOfItsSnapshots(t *testing.T) {
-	var row LakeTable
+	var row Table
 	summarise(&row, chain(t, 3, nil, nil))
 	require.Equal(t, []int64{3, 2, 34, 3}, []int64{*row.DataFiles, *row.DeleteFiles, *row.DeletedRows, *row.Snapshots})
 	require.Equal(t, time.Unix(2, 0).UTC(), *row.ExpirableAt)

@@ -60,7 +60,7 @@ func (i fileInfo) Sys() any           { return nil }
 
 // opened is a table with its metadata and file access.
 type opened struct {
-	row  LakeTable
+	row  Table
 	meta table.Metadata
 	io   fencedIO
 }
@@ -74,7 +74,7 @@ func (c *Catalog) open(ctx context.Context, s domain.Scope, id domain.TableID) (
 	return c.openRow(ctx, s, row)
 }
 
-func (c *Catalog) openRow(ctx context.Context, s domain.Scope, row LakeTable) (opened, error) {
+func (c *Catalog) openRow(ctx context.Context, s domain.Scope, row Table) (opened, error) {
 	if row.Kind != KindTable {
 		return opened{}, domain.Invalid("id", "%s is a view; only tables have this.", row.Name)
 	}
@@ -90,7 +90,7 @@ func (c *Catalog) openRow(ctx context.Context, s domain.Scope, row LakeTable) (o
 }
 
 // damaged is the error for table files that cannot be read.
-func damaged(row LakeTable, err error) error {
+func damaged(row Table, err error) error {
 	if e, ours := errors.AsType[*domain.Error](err); ours {
 		return e
 	}

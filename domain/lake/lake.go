@@ -37,12 +37,12 @@ type Catalog struct {
 // Quick replaces some transactions by one round trip.
 type Quick interface {
 	// FindLakeTable finds the live table or view with the name; CodeNotFound.
-	FindLakeTable(ctx context.Context, s domain.Scope, database, schema, name string) (LakeTable, error)
+	FindLakeTable(ctx context.Context, s domain.Scope, database, schema, name string) (Table, error)
 	// NoteLakeTable is FindLakeTable. It also records the scope's actor as reader if the kind
 	// matches.
-	NoteLakeTable(ctx context.Context, s domain.Scope, database, schema, name string, kind TableKind, at time.Time) (LakeTable, error)
+	NoteLakeTable(ctx context.Context, s domain.Scope, database, schema, name string, kind TableKind, at time.Time) (Table, error)
 	// SwapLakeTable is lake.Tx's with an audit row.
-	SwapLakeTable(ctx context.Context, s domain.Scope, t LakeTable, old string, e domain.AuditEvent) (swapped bool, err error)
+	SwapLakeTable(ctx context.Context, s domain.Scope, t Table, old string, e domain.AuditEvent) (swapped bool, err error)
 }
 
 // New returns a catalog.
@@ -72,7 +72,7 @@ type Key struct {
 
 // Loaded is a table or a view with its metadata.
 type Loaded struct {
-	Table            LakeTable
+	Table            Table
 	MetadataLocation string          // empty for a staged table
 	Metadata         json.RawMessage // the whole file, or with the snapshots asked for; nil when Unchanged; read-only
 	Tag              string          // identifies the table's state: equal tags, equal metadata; empty for a staged table

@@ -108,7 +108,7 @@ func unpacked(data []byte) ([]byte, error) {
 }
 
 // summarise sets the row's columns that come from the metadata.
-func summarise(row *LakeTable, meta table.Metadata) {
+func summarise(row *Table, meta table.Metadata) {
 	row.UUID = meta.TableUUID().String()
 	row.FormatVersion = meta.Version()
 	row.Snapshot, row.RowCount, row.DataBytes, row.DataFiles = nil, new(int64), new(int64), new(int64)

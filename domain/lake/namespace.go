@@ -22,7 +22,7 @@ func missingSchema(schema string) error {
 }
 
 // namespace returns the schema with the name, ignoring case; NoSuchNamespace.
-func namespace(ctx context.Context, tx Tx, d Database, schema string) (LakeSchema, error) {
+func namespace(ctx context.Context, tx Tx, d Database, schema string) (Schema, error) {
 	l, err := tx.LakeSchema(ctx, d.ID, schema)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return l, missingSchema(schema)
@@ -96,13 +96,13 @@ func (c *Catalog) SchemaNames(ctx context.Context, s domain.Scope, database, par
 }
 
 // Schemas lists the schemas of the database, of every level, by name.
-func (c *Catalog) Schemas(ctx context.Context, s domain.Scope, database string, p domain.Page) (domain.List[LakeSchema], error) {
+func (c *Catalog) Schemas(ctx context.Context, s domain.Scope, database string, p domain.Page) (domain.List[Schema], error) {
 	const list = "schemas"
 	after, limit, err := p.After(domain.ListName(list, database))
 	if err != nil {
-		return domain.List[LakeSchema]{}, err
+		return domain.List[Schema]{}, err
 	}
-	var found []LakeSchema
+	var found []Schema
 	err = c.read(ctx, s, func(tx Tx) error {
 		d, err := warehouse(ctx, tx, database)
 		if err != nil {
@@ -114,12 +114,12 @@ func (c *Catalog) Schemas(ctx context.Context, s domain.Scope, database string, 
 		}
 		return err
 	})
-	return domain.PageOf(domain.ListName(list, database), found, limit, func(l LakeSchema) string { return FoldName(l.Name) }), err
+	return domain.PageOf(domain.ListName(list, database), found, limit, func(l Schema) string { return FoldName(l.Name) }), err
 }
 
 // setLocation adds the property location to a schema without it. Engines derive table locations
 // from it.
-func (c *Catalog) setLocation(s domain.Scope, l *LakeSchema) {
+func (c *Catalog) setLocation(s domain.Scope, l *Schema) {
 	if l.Properties == nil {
 		l.Properties = map[string]string{}
 	}
@@ -130,7 +130,7 @@ func (c *Catalog) setLocation(s domain.Scope, l *LakeSchema) {
 
 // Schema returns the schema with the name, ignoring case; NoSuchWarehouse, NoSuchNamespace. Its
 // properties include a location, without a slash at its end.
-func (c *Catalog) Schema(ctx context.Context, s domain.Scope, database, schema string) (l LakeSchema, err error) {
+func (c *Catalog) Schema(ctx context.Context, s domain.Scope, database, schema string) (l Schema, err error) {
 	err = c.read(ctx, s, func(tx Tx) error {
 		d, err := warehouse(ctx, tx, database)
 		if err == nil {
@@ -172,11 +172,11 @@ func (c *Catalog) schemaProperties(s domain.Scope, properties map[string]string)
 
 // CreateSchema creates a schema, whose parent must exist. NoSuchWarehouse, NoSuchNamespace for the
 // parent, AlreadyExists.
-func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, schema string, properties map[string]string, key Key) (LakeSchema, error) {
+func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, schema string, properties map[string]string, key Key) (Schema, error) {
 	if err := c.mayWrite(ctx, s); err != nil {
-		return LakeSchema{}, err
+		return Schema{}, err
 	}
-	return once(ctx, c, s, key, func(record func(Tx, LakeSchema) error) (l LakeSchema, err error) {
+	return once(ctx, c, s, key, func(record func(Tx, Schema) error) (l Schema, err error) {
 		if err := ValidSchemaName(schema); err != nil {
 			return l, err
 		}
@@ -188,7 +188,7 @@ func (c *Catalog) CreateSchema(ctx context.Context, s domain.Scope, database, sc
 			if err != nil {
 				return err
 			}
-			l = LakeSchema{DatabaseID: d.ID, Name: schema, Properties: properties, CreatedBy: s.Actor(), CreatedAt: c.Clock.Now()}
+			l = Schema{DatabaseID: d.ID, Name: schema, Properties: properties, CreatedBy: s.Actor(), CreatedAt: c.Clock.Now()}
 			done, err := tx.InsertLakeSchema(ctx, l)
 			switch {
 			case err != nil:
@@ -273,7 +273,7 @@ func change(properties, updates map[string]string, removals []string) SchemaChan
 	return done
 }
 
-func lockNamespace(ctx context.Context, tx Tx, d Database, schema string) (LakeSchema, error) {
+func lockNamespace(ctx context.Context, tx Tx, d Database, schema string) (Schema, error) {
 	l, err := tx.LockLakeSchema(ctx, d.ID, schema)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return l, missingSchema(schema)

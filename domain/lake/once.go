@@ -101,7 +101,7 @@ func actorKey(s domain.Scope) string { return string(s.Actor().Kind) + ":" + s.A
 // replay returns the key's stored answer. CodeNotFound without a reason if there is no answer;
 // CommitStateUnknown if it cannot be read.
 func replay[T any](ctx context.Context, c *Catalog, s domain.Scope, key Key) (answer T, err error) {
-	var found LakeAnswer
+	var found Answer
 	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
 		found, err = tx.LakeAnswer(ctx, actorKey(s), key.Key, c.Clock.Now().Add(-AnswerTime))
 		return err
@@ -131,7 +131,7 @@ func (c *Catalog) storeAnswer(ctx context.Context, tx Tx, s domain.Scope, key Ke
 		return err
 	}
 	now := c.Clock.Now()
-	done, err := tx.KeepLakeAnswer(ctx, actorKey(s), LakeAnswer{Key: key.Key, Hash: append([]byte{}, key.Hash...), Body: body}, now, now.Add(-AnswerTime))
+	done, err := tx.KeepLakeAnswer(ctx, actorKey(s), Answer{Key: key.Key, Hash: append([]byte{}, key.Hash...), Body: body}, now, now.Add(-AnswerTime))
 	if err == nil && !done {
 		err = errAnswered
 	}
@@ -146,13 +146,13 @@ type pointer struct {
 }
 
 // onceLoaded is once for a change that returns a table or view.
-func (c *Catalog) onceLoaded(ctx context.Context, s domain.Scope, key Key, change func(record func(Tx, LakeTable) error) (Loaded, error)) (Loaded, error) {
+func (c *Catalog) onceLoaded(ctx context.Context, s domain.Scope, key Key, change func(record func(Tx, Table) error) (Loaded, error)) (Loaded, error) {
 	if key.Key == "" {
 		return change(nil)
 	}
 	var made *Loaded
 	p, err := once(ctx, c, s, key, func(record func(Tx, pointer) error) (pointer, error) {
-		l, err := change(func(tx Tx, row LakeTable) error {
+		l, err := change(func(tx Tx, row Table) error {
 			return record(tx, pointer{row.ID, row.MetadataLocation, row.Version})
 		})
 		if err == nil {
@@ -172,7 +172,7 @@ func (c *Catalog) onceLoaded(ctx context.Context, s domain.Scope, key Key, chang
 // again returns the table or view of a stored answer, in the state of then. If that state's file is
 // gone, it returns the current state.
 func (c *Catalog) again(ctx context.Context, s domain.Scope, p pointer) (Loaded, error) {
-	var row LakeTable
+	var row Table
 	err := c.Store.In(ctx, s, func(tx Tx) (err error) {
 		row, err = tx.LakeTable(ctx, p.Table)
 		return err

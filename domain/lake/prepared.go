@@ -48,13 +48,13 @@ type prepared struct {
 func (p *prepared) isNew() bool { return p.old == state{} }
 
 // fill sets document and row from the metadata, for the next version.
-func (p *prepared) fill(row LakeTable, meta table.Metadata) error {
+func (p *prepared) fill(row Table, meta table.Metadata) error {
 	body, err := json.Marshal(meta)
 	return p.complete(row, meta, &document{json: body}, err)
 }
 
 // follow is fill for metadata that a request made from a document.
-func (p *prepared) follow(row LakeTable, from *document, meta table.Metadata, r request) error {
+func (p *prepared) follow(row Table, from *document, meta table.Metadata, r request) error {
 	if !writable(meta) {
 		return p.fill(row, meta)
 	}
@@ -67,7 +67,7 @@ func (p *prepared) follow(row LakeTable, from *document, meta table.Metadata, r 
 }
 
 // complete names the document, unless err reports that building it failed.
-func (p *prepared) complete(row LakeTable, meta table.Metadata, d *document, err error) error {
+func (p *prepared) complete(row Table, meta table.Metadata, d *document, err error) error {
 	if err != nil {
 		return unwritable(err)
 	}
@@ -85,7 +85,7 @@ func unwritable(err error) error {
 }
 
 // name gives the document a unique file name; CodeTooLarge.
-func (p *prepared) name(row LakeTable, directory string, d *document) error {
+func (p *prepared) name(row Table, directory string, d *document) error {
 	if len(d.json) > maxMetadata {
 		return domain.Errorf(domain.CodeTooLarge, "The metadata of %s would have %d bytes; expire snapshots first.", row.Name, len(d.json))
 	}
@@ -205,7 +205,7 @@ func overlaid(location string) error {
 
 // finish writes the file of one change, and then swaps its pointer. errLost if another commit was
 // first; the file is deleted then. record may be nil.
-func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, record func(Tx, LakeTable) error) (Loaded, error) {
+func (c *Catalog) finish(ctx context.Context, s domain.Scope, p *prepared, record func(Tx, Table) error) (Loaded, error) {
 	var also func(Tx) error
 	if record != nil {
 		also = func(tx Tx) error { return record(tx, p.row) }
@@ -334,7 +334,7 @@ func (c *Catalog) verify(ctx context.Context, s domain.Scope, all []*prepared, c
 	p := all[i]
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	var row LakeTable
+	var row Table
 	err := c.Store.In(ctx, s, func(tx Tx) (err error) {
 		if row, err = tx.LockLakeTable(ctx, p.row.ID); err != nil || row.MetadataLocation != p.old.location || row.DroppedAt != nil {
 			return err

@@ -74,7 +74,7 @@ func (c *Catalog) purge(ctx context.Context, s domain.Scope, id domain.TableID) 
 // removeFiles removes all files in the table's own directories: its present and former locations
 // and write.*.path directories. Files that its manifests name elsewhere stay: other tables may use
 // them.
-func (c *Catalog) removeFiles(ctx context.Context, s domain.Scope, row LakeTable) error {
+func (c *Catalog) removeFiles(ctx context.Context, s domain.Scope, row Table) error {
 	if collected, err := c.collected(ctx, s, row); err != nil || !collected {
 		return err
 	}
@@ -100,7 +100,7 @@ const gcEnabled = "gc.enabled"
 
 // collected reports whether the table's properties allow removing its files. A table whose metadata
 // can never be read is collected.
-func (c *Catalog) collected(ctx context.Context, s domain.Scope, row LakeTable) (bool, error) {
+func (c *Catalog) collected(ctx context.Context, s domain.Scope, row Table) (bool, error) {
 	if row.Kind == KindView {
 		return true, nil
 	}

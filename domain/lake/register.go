@@ -25,7 +25,7 @@ func (c *Catalog) Register(ctx context.Context, s domain.Scope, database, schema
 		return Loaded{}, err
 	}
 	ch := Change{Ref: Ref{database, schema, n.Name}}
-	return c.onceLoaded(ctx, s, key, func(record func(Tx, LakeTable) error) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(Tx, Table) error) (Loaded, error) {
 		return retried(ctx, c, s, []Change{ch}, func([]*tableLock) (Loaded, error) {
 			p, err := c.registration(ctx, s, ch.Ref, n, kind)
 			if err != nil {
@@ -87,7 +87,7 @@ func (c *Catalog) registerTarget(ctx context.Context, s domain.Scope, r Ref, kin
 
 // overwritten returns the table or view with the name. AlreadyExists if it has the other kind;
 // errLost if it is gone.
-func (c *Catalog) overwritten(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row LakeTable, err error) {
+func (c *Catalog) overwritten(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row Table, err error) {
 	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
 		row, err = tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
 		return err

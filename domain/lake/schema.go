@@ -8,8 +8,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// LakeSchema holds tables, views and schemas. Iceberg calls it a namespace.
-type LakeSchema struct {
+// Schema holds tables, views and schemas. Iceberg calls it a namespace.
+type Schema struct {
 	DatabaseID domain.DatabaseID
 	Name       string // its levels, joined by "."; unique in the database
 	Properties map[string]string
@@ -18,7 +18,7 @@ type LakeSchema struct {
 }
 
 // Parent returns the name of the parent schema; empty at the first level.
-func (l LakeSchema) Parent() string { return SchemaParent(l.Name) }
+func (l Schema) Parent() string { return SchemaParent(l.Name) }
 
 // SchemaParent returns the name of the named schema's parent; empty at the first level.
 func SchemaParent(name string) string {
@@ -50,17 +50,17 @@ const (
 
 // LakeSchemaTx reads and writes schemas. It finds names in any case.
 type schemaTx interface {
-	// LakeSchema returns CodeNotFound if there is no such schema.
-	LakeSchema(ctx context.Context, database domain.DatabaseID, name string) (LakeSchema, error)
+	// Schema returns CodeNotFound if there is no such schema.
+	LakeSchema(ctx context.Context, database domain.DatabaseID, name string) (Schema, error)
 	// LakeSchemas returns the schemas directly below the parent or, with all, at every level below
 	// it. They are in the order of their folded names. The parent is empty for the first level.
-	LakeSchemas(ctx context.Context, database domain.DatabaseID, parent string, all bool, after string, limit int) ([]LakeSchema, error)
+	LakeSchemas(ctx context.Context, database domain.DatabaseID, parent string, all bool, after string, limit int) ([]Schema, error)
 	// InsertLakeSchema adds a schema, and prevents that its parent is dropped meanwhile. The result
 	// says whether the parent is missing or the name is in use.
-	InsertLakeSchema(ctx context.Context, l LakeSchema) (Inserted, error)
+	InsertLakeSchema(ctx context.Context, l Schema) (Inserted, error)
 	// LockLakeSchema returns the schema and blocks creations in it until the end of the
 	// transaction.
-	LockLakeSchema(ctx context.Context, database domain.DatabaseID, name string) (LakeSchema, error)
+	LockLakeSchema(ctx context.Context, database domain.DatabaseID, name string) (Schema, error)
 	SetLakeSchemaProperties(ctx context.Context, database domain.DatabaseID, name string, properties map[string]string) error
 	// LakeSchemaEmpty reports whether a locked schema holds no live table, no view and no schema.
 	LakeSchemaEmpty(ctx context.Context, database domain.DatabaseID, name string) (bool, error)

@@ -33,12 +33,12 @@ func (d *direct) In(ctx context.Context, s domain.Scope, fn func(*store.Tx) erro
 	return d.Store.In(ctx, s, fn)
 }
 
-func (d *direct) FindLakeTable(ctx context.Context, s domain.Scope, database, schema, name string) (lake.LakeTable, error) {
+func (d *direct) FindLakeTable(ctx context.Context, s domain.Scope, database, schema, name string) (lake.Table, error) {
 	d.finds.Add(1)
 	return d.Store.FindLakeTable(ctx, s, database, schema, name)
 }
 
-func (d *direct) SwapLakeTable(ctx context.Context, s domain.Scope, t lake.LakeTable, old string, e domain.AuditEvent) (bool, error) {
+func (d *direct) SwapLakeTable(ctx context.Context, s domain.Scope, t lake.Table, old string, e domain.AuditEvent) (bool, error) {
 	d.swaps.Add(1)
 	if d.late.Load() {
 		d.swap = func(ctx context.Context) (bool, error) { return d.Store.SwapLakeTable(ctx, s, t, old, e) }
@@ -212,12 +212,12 @@ func (t orderedTx) LockLocations(ctx context.Context) error {
 	return t.Tx.LockLocations(ctx)
 }
 
-func (t orderedTx) SwapLakeTable(ctx context.Context, l lake.LakeTable, old string) (bool, error) {
+func (t orderedTx) SwapLakeTable(ctx context.Context, l lake.Table, old string) (bool, error) {
 	t.of.steps = append(t.of.steps, "swap")
 	return t.Tx.SwapLakeTable(ctx, l, old)
 }
 
-func (t orderedTx) InsertLakeTable(ctx context.Context, l lake.LakeTable, chosen bool) (lake.Inserted, error) {
+func (t orderedTx) InsertLakeTable(ctx context.Context, l lake.Table, chosen bool) (lake.Inserted, error) {
 	t.of.steps = append(t.of.steps, "insert")
 	return t.Tx.InsertLakeTable(ctx, l, chosen)
 }

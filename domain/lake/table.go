@@ -30,7 +30,7 @@ func orTaken(err error, name string) error {
 }
 
 // find returns the live table or view with the name, ignoring case.
-func find(ctx context.Context, tx Tx, r Ref, kind TableKind) (LakeTable, error) {
+func find(ctx context.Context, tx Tx, r Ref, kind TableKind) (Table, error) {
 	row, err := tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
 	if err == nil && row.Kind == kind {
 		return row, nil
@@ -39,14 +39,14 @@ func find(ctx context.Context, tx Tx, r Ref, kind TableKind) (LakeTable, error) 
 		return row, err
 	}
 	if _, err := warehouse(ctx, tx, r.Database); err != nil {
-		return LakeTable{}, err
+		return Table{}, err
 	}
-	return LakeTable{}, missingTable(kind, r)
+	return Table{}, missingTable(kind, r)
 }
 
 // row returns the live table or view with the name. It is one round trip if the store is quick and
 // the table exists.
-func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row LakeTable, err error) {
+func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row Table, err error) {
 	if c.Quick != nil {
 		row, err = c.Quick.FindLakeTable(ctx, s, r.Database, r.Schema, r.Name)
 		if err == nil && row.Kind == kind || err != nil && !domain.IsCode(err, domain.CodeNotFound) {
@@ -80,13 +80,13 @@ func (c *Catalog) Names(ctx context.Context, s domain.Scope, database, schema st
 }
 
 // Tables lists tables and views, oldest first. It reads only their rows.
-func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f TableFilter, p domain.Page) (domain.List[LakeTable], error) {
+func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f TableFilter, p domain.Page) (domain.List[Table], error) {
 	const list = "tables"
 	after, limit, err := p.After(domain.ListName(list, f))
 	if err != nil {
-		return domain.List[LakeTable]{}, err
+		return domain.List[Table]{}, err
 	}
-	var found []LakeTable
+	var found []Table
 	err = c.read(ctx, s, func(tx Tx) (err error) {
 		if f.Database != "" {
 			if _, err := tx.Database(ctx, f.Database); err != nil {
@@ -96,20 +96,20 @@ func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f TableFilter, p d
 		found, err = tx.LakeTables(ctx, f, domain.TableID(after), limit+1)
 		return err
 	})
-	return domain.PageOf(domain.ListName(list, f), found, limit, func(t LakeTable) string { return string(t.ID) }), err
+	return domain.PageOf(domain.ListName(list, f), found, limit, func(t Table) string { return string(t.ID) }), err
 }
 
 // Table returns the row of a live table or view, in one query; NoSuchWarehouse, NoSuchTable,
 // NoSuchView.
-func (c *Catalog) Table(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (LakeTable, error) {
+func (c *Catalog) Table(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (Table, error) {
 	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
-		return LakeTable{}, err
+		return Table{}, err
 	}
 	return c.row(ctx, s, r, kind)
 }
 
 // TableByID returns the row of a table or view, live or dropped; CodeNotFound.
-func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.TableID) (row LakeTable, err error) {
+func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.TableID) (row Table, err error) {
 	err = c.read(ctx, s, func(tx Tx) (err error) {
 		row, err = tx.LakeTable(ctx, id)
 		return err
@@ -118,7 +118,7 @@ func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.Table
 }
 
 // TablesByID returns the rows of the tables and views that exist in the workspace.
-func (c *Catalog) TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) (found []LakeTable, err error) {
+func (c *Catalog) TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) (found []Table, err error) {
 	err = c.read(ctx, s, func(tx Tx) (err error) {
 		found, err = tx.LakeTablesByID(ctx, ids)
 		return err
@@ -152,7 +152,7 @@ func (c *Catalog) Load(ctx context.Context, s domain.Scope, r Ref, kind TableKin
 }
 
 // opening returns the row to load, and records lineage for runs and statements.
-func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row LakeTable, err error) {
+func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row Table, err error) {
 	if !noted(s) {
 		return c.Table(ctx, s, r, kind)
 	}
@@ -183,7 +183,7 @@ func noted(s domain.Scope) bool {
 
 // note records that a run or statement read or wrote the table: its current snapshot, or the given
 // ones. A snapshot of 0 means that there is no snapshot.
-func (c *Catalog) note(ctx context.Context, tx Tx, s domain.Scope, d LineageDirection, row LakeTable, snapshots ...int64) error {
+func (c *Catalog) note(ctx context.Context, tx Tx, s domain.Scope, d LineageDirection, row Table, snapshots ...int64) error {
 	if !noted(s) {
 		return nil
 	}
@@ -210,7 +210,7 @@ func action(kind TableKind, table, view domain.Action) domain.Action {
 	return table
 }
 
-func audit(ctx context.Context, tx Tx, s domain.Scope, a domain.Action, row LakeTable) error {
+func audit(ctx context.Context, tx Tx, s domain.Scope, a domain.Action, row Table) error {
 	return domain.Audited(ctx, tx, s, a, string(row.Kind), row.ID)
 }
 
@@ -245,7 +245,7 @@ func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind TableKin
 // Undrop restores a dropped table or view with its former name, in the schema that now has its
 // schema's name. CodeNotFound if it is purged; CodeConflict if it is live, or its restore time is
 // over; NoSuchNamespace, AlreadyExists.
-func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID) (row LakeTable, err error) {
+func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID) (row Table, err error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return row, err
 	}
@@ -279,7 +279,7 @@ func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID)
 
 // PurgeDropped schedules the removal of a detached table's files, once it can no longer be
 // restored. CodeNotFound; CodeConflict for a table that is not detached.
-func (c *Catalog) PurgeDropped(ctx context.Context, s domain.Scope, id domain.TableID) (row LakeTable, err error) {
+func (c *Catalog) PurgeDropped(ctx context.Context, s domain.Scope, id domain.TableID) (row Table, err error) {
 	if err := c.mayWrite(ctx, s); err != nil {
 		return row, err
 	}

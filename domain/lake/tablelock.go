@@ -83,11 +83,11 @@ type tableLocks struct {
 type tableLock struct {
 	free    chan struct{} // holds one token
 	waiting int
-	last    LakeTable // the row that the previous holder committed; zero if unknown
+	last    Table // the row that the previous holder committed; zero if unknown
 }
 
 // newest returns the row, or a newer one that was committed here.
-func (l *tableLock) newest(row LakeTable) LakeTable {
+func (l *tableLock) newest(row Table) Table {
 	if l.last.ID == row.ID && l.last.Version > row.Version {
 		return l.last
 	}

@@ -19,9 +19,9 @@ const (
 // UndropTime is how long a dropped table can be restored. Its files stay until then.
 const UndropTime = 7 * 24 * time.Hour
 
-// LakeTable is the row of a table or a view: the location of its metadata, and values from it. Each
+// Table is the row of a table or a view: the location of its metadata, and values from it. Each
 // commit writes everything except names and drops.
-type LakeTable struct {
+type Table struct {
 	ID               domain.TableID
 	Kind             TableKind
 	DatabaseID       domain.DatabaseID
@@ -55,7 +55,7 @@ type LakeTable struct {
 
 // Detached reports whether the table was dropped without purge. Its files stay until it is purged,
 // or its metadata file is registered.
-func (t LakeTable) Detached() bool {
+func (t Table) Detached() bool {
 	return t.DroppedAt != nil && !t.Purge && !t.Registered && t.Kind == KindTable
 }
 
@@ -66,8 +66,8 @@ type TableSnapshot struct {
 	Operation string // append, overwrite, delete, replace
 }
 
-// LakeTableName names a table or a view.
-type LakeTableName struct {
+// TableName names a table or a view.
+type TableName struct {
 	Database string // its name or id
 	Schema   string // levels joined by "."
 	Name     string
@@ -85,24 +85,24 @@ type TableFilter struct {
 // LakeTableTx reads and writes tables and views. It finds names in any case.
 type tableTx interface {
 	// FindLakeTable returns the live table of the name. The database is a name or an id.
-	FindLakeTable(ctx context.Context, database, schema, name string) (LakeTable, error)
-	// LakeTable returns a live or dropped table.
-	LakeTable(ctx context.Context, id domain.TableID) (LakeTable, error)
-	LockLakeTable(ctx context.Context, id domain.TableID) (LakeTable, error)
+	FindLakeTable(ctx context.Context, database, schema, name string) (Table, error)
+	// Table returns a live or dropped table.
+	LakeTable(ctx context.Context, id domain.TableID) (Table, error)
+	LockLakeTable(ctx context.Context, id domain.TableID) (Table, error)
 	// LakeTables returns tables, oldest first.
-	LakeTables(ctx context.Context, f TableFilter, after domain.TableID, limit int) ([]LakeTable, error)
+	LakeTables(ctx context.Context, f TableFilter, after domain.TableID, limit int) ([]Table, error)
 	// LakeTableNames returns the names of the schema's live tables or views, in the order of their
 	// folded names.
 	LakeTableNames(ctx context.Context, database domain.DatabaseID, schema string, kind TableKind, after string, limit int) ([]string, error)
-	LakeTablesByID(ctx context.Context, ids []domain.TableID) ([]LakeTable, error)
+	LakeTablesByID(ctx context.Context, ids []domain.TableID) ([]Table, error)
 	// InsertLakeTable adds the table, claims its location, and prevents that its schema is dropped
 	// meanwhile. It compares a location that a client chose with all others.
-	InsertLakeTable(ctx context.Context, t LakeTable, chosen bool) (Inserted, error)
+	InsertLakeTable(ctx context.Context, t Table, chosen bool) (Inserted, error)
 	// SwapLakeTable writes the row of a commit, and ends the exclusive turn of its writer,
 	// UpdatedBy. The table must be live, and have the row's database, schema and name. Its metadata
 	// location must be old, and its version below the row's. No other writer may have an exclusive
 	// turn.
-	SwapLakeTable(ctx context.Context, t LakeTable, old string) (swapped bool, err error)
+	SwapLakeTable(ctx context.Context, t Table, old string) (swapped bool, err error)
 	// FenceLakeTable raises the version of a row whose metadata location is still old, regardless
 	// of turns. Later swaps to a version that is not above it fail.
 	FenceLakeTable(ctx context.Context, id domain.TableID, old string, version int) (fenced bool, err error)
@@ -126,7 +126,7 @@ type tableTx interface {
 	// write.*.path properties, unchanged.
 	TableLocations(ctx context.Context, id domain.TableID) ([]string, error)
 	// TableAt returns the table that owns or owned exactly this location, or CodeNotFound.
-	TableAt(ctx context.Context, location string) (LakeTable, error)
+	TableAt(ctx context.Context, location string) (Table, error)
 	// StageLocations records that the locations held no file at the time; false if the workspace
 	// would have more than most of them.
 	StageLocations(ctx context.Context, locations []string, at time.Time, most int) (bool, error)
@@ -135,9 +135,9 @@ type tableTx interface {
 	// ForgetStages removes staged locations.
 	ForgetStages(ctx context.Context, locations []string) error
 	// LakeTablesNamed returns the live tables of the names, in any case and without an order.
-	LakeTablesNamed(ctx context.Context, names []LakeTableName) ([]LakeTable, error)
+	LakeTablesNamed(ctx context.Context, names []TableName) ([]Table, error)
 	// LakeTablesAt returns the live tables that own or owned exactly these locations, by location.
-	LakeTablesAt(ctx context.Context, locations []string) (map[string]LakeTable, error)
+	LakeTablesAt(ctx context.Context, locations []string) (map[string]Table, error)
 	// RenameLakeTable changes a live table's schema and name. The result is as for an insert.
 	RenameLakeTable(ctx context.Context, id domain.TableID, database domain.DatabaseID, schema, name string) (Inserted, error)
 	// DropLakeTable drops a live table; false if it was not live. Without purge it becomes
@@ -180,8 +180,8 @@ type TableRef struct {
 	Table     domain.TableID
 }
 
-// LakeAnswer is the answer to a catalog change with an idempotency key.
-type LakeAnswer struct {
+// Answer is the answer to a catalog change with an idempotency key.
+type Answer struct {
 	Key  string
 	Hash []byte // hash of the request
 	Body []byte // JSON
@@ -189,11 +189,11 @@ type LakeAnswer struct {
 
 // LakeAnswerTx stores answers, by actor and key, for half an hour.
 type answerTx interface {
-	// LakeAnswer returns CodeNotFound if there is no answer.
-	LakeAnswer(ctx context.Context, actor, key string, since time.Time) (LakeAnswer, error)
+	// Answer returns CodeNotFound if there is no answer.
+	LakeAnswer(ctx context.Context, actor, key string, since time.Time) (Answer, error)
 	// KeepLakeAnswer stores the answer; false if the key has one already. It waits for a
 	// transaction that is storing one.
-	KeepLakeAnswer(ctx context.Context, actor string, a LakeAnswer, at, since time.Time) (bool, error)
+	KeepLakeAnswer(ctx context.Context, actor string, a Answer, at, since time.Time) (bool, error)
 }
 
 // NewTableID generates the id of a table or a view.

@@ -15,7 +15,7 @@ func (c *Catalog) CreateView(ctx context.Context, s domain.Scope, database, sche
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(record func(Tx, LakeTable) error) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(Tx, Table) error) (Loaded, error) {
 		at, err := c.newTarget(ctx, s, Ref{database, schema, n.Name}, KindView, n.Location)
 		if err != nil {
 			return Loaded{}, err
@@ -39,7 +39,7 @@ func (c *Catalog) CreateView(ctx context.Context, s domain.Scope, database, sche
 	})
 }
 
-func (p *prepared) fillView(row LakeTable, meta view.Metadata) error {
+func (p *prepared) fillView(row Table, meta view.Metadata) error {
 	row.UUID, row.FormatVersion = meta.ViewUUID().String(), meta.FormatVersion()
 	directory, err := p.fence.metadataDirectory(row.Location, meta.Properties())
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *Catalog) CommitView(ctx context.Context, s domain.Scope, ch Change, key
 	if err := c.mayWrite(ctx, s); err != nil {
 		return Loaded{}, err
 	}
-	return c.onceLoaded(ctx, s, key, func(record func(Tx, LakeTable) error) (Loaded, error) {
+	return c.onceLoaded(ctx, s, key, func(record func(Tx, Table) error) (Loaded, error) {
 		return retried(ctx, c, s, []Change{ch}, func([]*tableLock) (Loaded, error) {
 			p, err := c.prepareView(ctx, s, ch)
 			if err != nil {
@@ -111,7 +111,7 @@ func (c *Catalog) prepareView(ctx context.Context, s domain.Scope, ch Change) (*
 
 // applyView builds the next metadata, nil when nothing changes. The location is where the updates
 // move the view to, or empty.
-func (ch Change) applyView(f fence, row LakeTable, d *document) (meta view.Metadata, location string, err error) {
+func (ch Change) applyView(f fence, row Table, d *document) (meta view.Metadata, location string, err error) {
 	base, err := view.ParseMetadataBytes(d.json)
 	if err != nil {
 		return nil, "", err
@@ -183,7 +183,7 @@ func (n NewView) metadata(p target) (meta view.Metadata, err error) {
 }
 
 // viewColumns returns the columns of the view's current schema.
-func (c *Catalog) viewColumns(ctx context.Context, row LakeTable) ([]Column, error) {
+func (c *Catalog) viewColumns(ctx context.Context, row Table) ([]Column, error) {
 	d, err := c.document(ctx, stateOf(row))
 	if err != nil {
 		return nil, err

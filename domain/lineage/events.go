@@ -16,12 +16,12 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// LineageEventsKept is how long events are stored for a receiver that does not accept them.
-const LineageEventsKept = 7 * 24 * time.Hour
+// EventsKept is how long events are stored for a receiver that does not accept them.
+const EventsKept = 7 * 24 * time.Hour
 
-// LineageEventRef is a change of a run, an attempt or a statement to send to the OpenLineage
+// EventRef is a change of a run, an attempt or a statement to send to the OpenLineage
 // receiver.
-type LineageEventRef struct {
+type EventRef struct {
 	Seq       int64
 	Workspace domain.WorkspaceID
 	Kind      string // run, attempt or statement
@@ -30,15 +30,15 @@ type LineageEventRef struct {
 	At        time.Time
 }
 
-// LineageOutbox stores the events to send. Each is inserted by the transaction that makes the
+// Outbox stores the events to send. Each is inserted by the transaction that makes the
 // change.
-type LineageOutbox interface {
+type Outbox interface {
 	// WantLineageEvents turns on the recording of changes until then.
 	WantLineageEvents(ctx context.Context, until time.Time) error
 	// LineageTurn runs fn unless another replica does so now; it then returns false.
 	LineageTurn(ctx context.Context, fn func(context.Context) error) (bool, error)
 	// LineageEvents returns events, oldest first.
-	LineageEvents(ctx context.Context, limit int) ([]LineageEventRef, error)
+	LineageEvents(ctx context.Context, limit int) ([]EventRef, error)
 	// RemoveLineageEvent deletes an event that was received.
 	RemoveLineageEvent(ctx context.Context, seq int64) error
 	// DropLineageEvents deletes the events before then, and returns their number.
@@ -53,18 +53,18 @@ type EventStatement struct {
 	CreatedBy domain.Actor
 }
 
-// LineageReceiver receives OpenLineage events, as JSON. CodeInvalid says that it will never accept
+// Receiver receives OpenLineage events, as JSON. CodeInvalid says that it will never accept
 // this event.
-type LineageReceiver interface {
+type Receiver interface {
 	Receive(ctx context.Context, event []byte) error
 }
 
-// LineageEmitter sends the platform's own runs and statements to an OpenLineage receiver. It sends
+// Emitter sends the platform's own runs and statements to an OpenLineage receiver. It sends
 // each event at least once, and the events of one run in order.
-type LineageEmitter struct {
+type Emitter struct {
 	Store      domain.Store[Tx]
-	Outbox     LineageOutbox
-	Receiver   LineageReceiver // nil turns the emitter off
+	Outbox     Outbox
+	Receiver   Receiver // nil turns the emitter off
 	Clock      domain.Clock
 	URL        string // of the platform: the producer, and the prefix of the namespaces of jobs
 	CatalogURL string // namespace of tables
@@ -85,7 +85,7 @@ const (
 
 // Deliver sends stored events, and returns when to call it again. One goroutine calls it, also at
 // the start, so that later changes are recorded.
-func (e *LineageEmitter) Deliver(ctx context.Context) (next time.Time, err error) {
+func (e *Emitter) Deliver(ctx context.Context) (next time.Time, err error) {
 	now := e.Clock.Now()
 	if err := e.tidy(ctx, now); err != nil || e.Receiver == nil {
 		return now.Add(eventsWanted), err
@@ -107,18 +107,18 @@ func (e *LineageEmitter) Deliver(ctx context.Context) (next time.Time, err error
 }
 
 // tidy renews or ends the recording of events, and drops old ones.
-func (e *LineageEmitter) tidy(ctx context.Context, now time.Time) error {
+func (e *Emitter) tidy(ctx context.Context, now time.Time) error {
 	if !e.wanted.IsZero() && now.Before(e.wanted.Add(eventsWanted)) {
 		return nil
 	}
 	until := now
 	if e.Receiver != nil {
-		until = now.Add(LineageEventsKept)
+		until = now.Add(EventsKept)
 	}
 	if err := e.Outbox.WantLineageEvents(ctx, until); err != nil {
 		return err
 	}
-	dropped, err := e.Outbox.DropLineageEvents(ctx, now.Add(-LineageEventsKept))
+	dropped, err := e.Outbox.DropLineageEvents(ctx, now.Add(-EventsKept))
 	if dropped > 0 {
 		e.Report(fmt.Errorf("%d OpenLineage events were dropped: the receiver has not accepted them for a week", dropped))
 	}
@@ -128,7 +128,7 @@ func (e *LineageEmitter) tidy(ctx context.Context, now time.Time) error {
 	return err
 }
 
-func (e *LineageEmitter) batch(ctx context.Context) (sent int, err error) {
+func (e *Emitter) batch(ctx context.Context) (sent int, err error) {
 	refs, err := e.Outbox.LineageEvents(ctx, eventsAtOnce)
 	for _, ref := range refs {
 		if err := e.send(ctx, ref); err != nil {
@@ -145,7 +145,7 @@ func (e *LineageEmitter) batch(ctx context.Context) (sent int, err error) {
 // send sends one event. It retries only failures of the receiver and the database. Other failures
 // are reported and the event is skipped: the receiver will never accept it, its subject is gone, or
 // it cannot be made.
-func (e *LineageEmitter) send(ctx context.Context, ref LineageEventRef) error {
+func (e *Emitter) send(ctx context.Context, ref EventRef) error {
 	body, err := e.body(ctx, ref)
 	if err != nil {
 		if waits(err) {
@@ -163,7 +163,7 @@ func (e *LineageEmitter) send(ctx context.Context, ref LineageEventRef) error {
 }
 
 // body returns the event's JSON. A panic fails this event only.
-func (e *LineageEmitter) body(ctx context.Context, ref LineageEventRef) (body []byte, err error) {
+func (e *Emitter) body(ctx context.Context, ref EventRef) (body []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -228,7 +228,7 @@ var eventTypeOf = map[string]string{
 }
 
 // event builds the event from the current state.
-func (e *LineageEmitter) event(ctx context.Context, ref LineageEventRef) (ev lineageEvent, err error) {
+func (e *Emitter) event(ctx context.Context, ref EventRef) (ev lineageEvent, err error) {
 	id, err := typeid.FromString(ref.Subject)
 	if err != nil {
 		return ev, err
@@ -264,10 +264,10 @@ func (e *LineageEmitter) event(ctx context.Context, ref LineageEventRef) (ev lin
 	return ev, err
 }
 
-func (e *LineageEmitter) namespace(ws domain.WorkspaceID) string { return e.URL + "/" + string(ws) }
+func (e *Emitter) namespace(ws domain.WorkspaceID) string { return e.URL + "/" + string(ws) }
 
 // fill sets the fields that depend on the kind of the subject, and returns its lineage.
-func (e *LineageEmitter) fill(ctx context.Context, tx Tx, ref LineageEventRef, ev *lineageEvent) ([]LineageFact, error) {
+func (e *Emitter) fill(ctx context.Context, tx Tx, ref EventRef, ev *lineageEvent) ([]Fact, error) {
 	switch ref.Kind {
 	case "run":
 		return e.fillRun(ctx, tx, domain.RunID(ref.Subject), ev)
@@ -277,17 +277,17 @@ func (e *LineageEmitter) fill(ctx context.Context, tx Tx, ref LineageEventRef, e
 	return e.fillStatement(ctx, tx, domain.StatementID(ref.Subject), ev)
 }
 
-func (e *LineageEmitter) fillRun(ctx context.Context, tx Tx, id domain.RunID, ev *lineageEvent) ([]LineageFact, error) {
+func (e *Emitter) fillRun(ctx context.Context, tx Tx, id domain.RunID, ev *lineageEvent) ([]Fact, error) {
 	run, err := job.RunHead(ctx, tx, id)
 	if err != nil {
 		return nil, err
 	}
 	ev.Job.Name = run.JobName
 	e.describe(ev, "JOB", run.Message, "none")
-	return tx.RunLineage(ctx, id, MaxRunLineage)
+	return tx.RunLineage(ctx, id, MaxOfRun)
 }
 
-func (e *LineageEmitter) fillAttempt(ctx context.Context, tx Tx, id domain.AttemptID, ev *lineageEvent) ([]LineageFact, error) {
+func (e *Emitter) fillAttempt(ctx context.Context, tx Tx, id domain.AttemptID, ev *lineageEvent) ([]Fact, error) {
 	a, run, err := attemptOf(ctx, tx, id)
 	if err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func (e *LineageEmitter) fillAttempt(ctx context.Context, tx Tx, id domain.Attem
 	return factsOf(tx.LineageOf(ctx, domain.Actor{Kind: domain.ActorRun, ID: string(id)}))
 }
 
-func (e *LineageEmitter) fillStatement(ctx context.Context, tx Tx, id domain.StatementID, ev *lineageEvent) ([]LineageFact, error) {
+func (e *Emitter) fillStatement(ctx context.Context, tx Tx, id domain.StatementID, ev *lineageEvent) ([]Fact, error) {
 	st, err := tx.EventStatement(ctx, id)
 	if err != nil {
 		return nil, err
@@ -332,23 +332,23 @@ func attemptOf(ctx context.Context, tx Tx, id domain.AttemptID) (job.Attempt, jo
 
 func taskName(run job.Run, key string) string { return run.JobName + "." + cmp.Or(key, "command") }
 
-func factsOf(l lake.Lineage, err error) ([]LineageFact, error) {
-	var facts []LineageFact
+func factsOf(l lake.Lineage, err error) ([]Fact, error) {
+	var facts []Fact
 	for _, all := range [][]lake.LineageEntry{l.Read, l.Written} {
 		for _, entry := range all {
-			facts = append(facts, LineageFact{LineageEntry: entry})
+			facts = append(facts, Fact{LineageEntry: entry})
 		}
 	}
 	return facts, err
 }
 
 // facet adds a facet with the properties that every facet has.
-func (e *LineageEmitter) facet(to eventFacets, name, schema string, content map[string]any) {
+func (e *Emitter) facet(to eventFacets, name, schema string, content map[string]any) {
 	content["_producer"], content["_schemaURL"] = e.URL, facetsURL+schema
 	to[name] = content
 }
 
-func (e *LineageEmitter) describe(ev *lineageEvent, jobType, message, language string) {
+func (e *Emitter) describe(ev *lineageEvent, jobType, message, language string) {
 	e.facet(ev.Job.Facets, "jobType", "2-0-3/JobTypeJobFacet.json", map[string]any{"processingType": "BATCH", "integration": "MILLPOND", "jobType": jobType})
 	if ev.EventType == "FAIL" && message != "" {
 		e.facet(ev.Run.Facets, "errorMessage", "1-0-1/ErrorMessageRunFacet.json", map[string]any{"message": message, "programmingLanguage": language})
@@ -357,7 +357,7 @@ func (e *LineageEmitter) describe(ev *lineageEvent, jobType, message, language s
 
 // parent names the run that the event's run is part of. root is the run of a task, if the parent is
 // a task's attempt.
-func (e *LineageEmitter) parent(ev *lineageEvent, id, name string, root *job.Run) {
+func (e *Emitter) parent(ev *lineageEvent, id, name string, root *job.Run) {
 	content := e.runAndJob(ev, id, name)
 	if root != nil {
 		content["root"] = e.runAndJob(ev, string(root.ID), root.JobName)
@@ -365,7 +365,7 @@ func (e *LineageEmitter) parent(ev *lineageEvent, id, name string, root *job.Run
 	e.facet(ev.Run.Facets, "parent", "1-2-0/ParentRunFacet.json", content)
 }
 
-func (e *LineageEmitter) runAndJob(ev *lineageEvent, id, name string) map[string]any {
+func (e *Emitter) runAndJob(ev *lineageEvent, id, name string) map[string]any {
 	uuid, err := typeid.FromString(id)
 	if err != nil {
 		e.Report(errors.Join(errors.New("an id of ours is malformed: "+id), err))
@@ -373,7 +373,7 @@ func (e *LineageEmitter) runAndJob(ev *lineageEvent, id, name string) map[string
 	return map[string]any{"run": eventRun{RunID: uuid.UUID()}, "job": eventJob{Namespace: ev.Job.Namespace, Name: name}}
 }
 
-func (e *LineageEmitter) dataset(f LineageFact, outside map[domain.TableID]External) eventDataset {
+func (e *Emitter) dataset(f Fact, outside map[domain.TableID]External) eventDataset {
 	if x, ok := outside[f.TableID]; ok {
 		return eventDataset{Namespace: x.Namespace, Name: x.Name}
 	}

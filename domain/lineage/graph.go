@@ -13,45 +13,45 @@ import (
 
 // Bounds of a lineage graph.
 const (
-	MaxLineageDepth = 10    // in tables
-	MaxLineageNodes = 1_000 // in one graph
-	MaxLineageCount = 10_000
+	MaxDepth = 10    // in tables
+	MaxNodes = 1_000 // in one graph
+	MaxCount = 10_000
 )
 
-// LineageWay is the direction in which a lineage graph is followed.
-type LineageWay string
+// Way is the direction in which a lineage graph is followed.
+type Way string
 
 // The ways.
 const (
-	Upstream   LineageWay = "upstream"   // where the data came from
-	Downstream LineageWay = "downstream" // where it went
-	BothWays   LineageWay = "both"
+	Upstream   Way = "upstream"   // where the data came from
+	Downstream Way = "downstream" // where it went
+	BothWays   Way = "both"
 )
 
-// LineageQuery describes a graph to read.
-type LineageQuery struct {
+// Query describes a graph to read.
+type Query struct {
 	Table string // database.schema.table, or the id of a table or a dataset
-	Way   LineageWay
-	Depth int        // in tables from the root, 1 to MaxLineageDepth; 0 stands for 3
+	Way   Way
+	Depth int        // in tables from the root, 1 to MaxDepth; 0 stands for 3
 	At    *time.Time // shows the graph as of then; nil for now
 }
 
-// LineageNodeKind is the kind of a node.
-type LineageNodeKind string
+// NodeKind is the kind of a node.
+type NodeKind string
 
 // The kinds of nodes.
 const (
-	NodeTable     LineageNodeKind = "table"
-	NodeDataset   LineageNodeKind = "dataset"      // external
-	NodeTask      LineageNodeKind = "task"         // a job's task, with all its runs
-	NodeStatement LineageNodeKind = "statement"    // not part of a run
-	NodeJob       LineageNodeKind = "external_job" // external
+	NodeTable     NodeKind = "table"
+	NodeDataset   NodeKind = "dataset"      // external
+	NodeTask      NodeKind = "task"         // a job's task, with all its runs
+	NodeStatement NodeKind = "statement"    // not part of a run
+	NodeJob       NodeKind = "external_job" // external
 )
 
-// LineageNode is a table, or a process that reads and writes tables.
-type LineageNode struct {
+// Node is a table, or a process that reads and writes tables.
+type Node struct {
 	ID        string
-	Kind      LineageNodeKind
+	Kind      NodeKind
 	Name      string // database.schema.table, a task's job, or a statement's kind
 	Namespace string // of external nodes
 	Dropped   bool   // the table no longer exists
@@ -63,32 +63,32 @@ type LineageNode struct {
 	Distance  int          // in tables from the root
 }
 
-// LineageEdge says that a process read or wrote a table, and how often.
-type LineageEdge struct {
-	LineageFact       // the latest at that time
-	Count       int64 // at that time; MaxLineageCount stands for that and more
+// Edge says that a process read or wrote a table, and how often.
+type Edge struct {
+	Fact        // the latest at that time
+	Count int64 // at that time; MaxCount stands for that and more
 }
 
 // From returns the id of the node that the data came from.
-func (e LineageEdge) From() string { from, _ := e.ends(); return from }
+func (e Edge) From() string { from, _ := e.ends(); return from }
 
 // To returns the id of the node that the data went to.
-func (e LineageEdge) To() string { _, to := e.ends(); return to }
+func (e Edge) To() string { _, to := e.ends(); return to }
 
-func (e LineageEdge) ends() (from, to string) {
+func (e Edge) ends() (from, to string) {
 	if e.Direction == lake.LineageRead {
 		return string(e.TableID), string(e.Process)
 	}
 	return string(e.Process), string(e.TableID)
 }
 
-// LineageGraph is the graph upstream and downstream of a table.
-type LineageGraph struct {
+// Graph is the graph upstream and downstream of a table.
+type Graph struct {
 	Root      string // id of the table
 	At        time.Time
-	Nodes     []LineageNode // nearest first
-	Edges     []LineageEdge
-	Truncated bool // limited to MaxLineageNodes
+	Nodes     []Node // nearest first
+	Edges     []Edge
+	Truncated bool // limited to MaxNodes
 }
 
 // StatementBrief is the part of a statement that a graph shows.
@@ -103,9 +103,9 @@ type StatementBrief struct {
 type graphTx interface {
 	// ProcessesOf returns edges of the direction from the tables, up to the time. Tasks and jobs
 	// come first, then statements, newest first.
-	ProcessesOf(ctx context.Context, tables []domain.TableID, d lake.LineageDirection, at time.Time, limit int) ([]LineageEdge, error)
+	ProcessesOf(ctx context.Context, tables []domain.TableID, d lake.LineageDirection, at time.Time, limit int) ([]Edge, error)
 	// TablesOf returns edges of the direction from the processes, up to the time.
-	TablesOf(ctx context.Context, processes []ProcessID, d lake.LineageDirection, at time.Time, limit int) ([]LineageEdge, error)
+	TablesOf(ctx context.Context, processes []ProcessID, d lake.LineageDirection, at time.Time, limit int) ([]Edge, error)
 	// LineageTable returns the latest entry up to the time of the table, or of the name at that
 	// time. It returns CodeNotFound if there is none.
 	LineageTable(ctx context.Context, id domain.TableID, key string, at time.Time) (lake.LineageEntry, error)
@@ -115,7 +115,7 @@ type graphTx interface {
 
 // Graph returns the lineage graph of a table. Each step is one query. Its cost grows with the
 // number of edges, not with their counts.
-func (l *Lineages) Graph(ctx context.Context, s domain.Scope, q LineageQuery) (g LineageGraph, err error) {
+func (l *Lineages) Graph(ctx context.Context, s domain.Scope, q Query) (g Graph, err error) {
 	if err := domain.Authorize(ctx, l.Store, s, domain.LineageShow); err != nil {
 		return g, err
 	}
@@ -123,7 +123,7 @@ func (l *Lineages) Graph(ctx context.Context, s domain.Scope, q LineageQuery) (g
 		return g, err
 	}
 	err = l.Store.In(ctx, s, func(tx Tx) error {
-		w := &lineageWalk{ctx: ctx, tx: tx, at: l.Clock.Now(), now: true, nodes: map[string]*LineageNode{}, edges: map[[2]string]bool{}}
+		w := &lineageWalk{ctx: ctx, tx: tx, at: l.Clock.Now(), now: true, nodes: map[string]*Node{}, edges: map[[2]string]bool{}}
 		if q.At != nil {
 			w.at, w.now = *q.At, false
 		}
@@ -131,8 +131,8 @@ func (l *Lineages) Graph(ctx context.Context, s domain.Scope, q LineageQuery) (g
 		if err != nil {
 			return err
 		}
-		w.add(LineageNode{ID: string(root.TableID), Kind: tableNode(root.TableID), Name: dotted(root)})
-		for _, way := range []LineageWay{Upstream, Downstream} {
+		w.add(Node{ID: string(root.TableID), Kind: tableNode(root.TableID), Name: dotted(root)})
+		for _, way := range []Way{Upstream, Downstream} {
 			if q.Way == way || q.Way == BothWays {
 				if err := w.follow(way, root.TableID, q.Depth); err != nil {
 					return err
@@ -145,22 +145,22 @@ func (l *Lineages) Graph(ctx context.Context, s domain.Scope, q LineageQuery) (g
 	return g, err
 }
 
-func (q *LineageQuery) complete() error {
+func (q *Query) complete() error {
 	q.Way, q.Depth = cmp.Or(q.Way, BothWays), cmp.Or(q.Depth, 3)
 	switch {
 	case q.Table == "":
 		return domain.Invalid("table", "table is missing; name one as database.schema.table, or give its id.")
 	case q.Way != Upstream && q.Way != Downstream && q.Way != BothWays:
 		return domain.Invalid("direction", "%q is not a direction; use upstream, downstream or both.", string(q.Way))
-	case q.Depth < 1 || q.Depth > MaxLineageDepth:
-		return domain.Invalid("depth", "depth is %d; use 1 to %d.", q.Depth, MaxLineageDepth)
+	case q.Depth < 1 || q.Depth > MaxDepth:
+		return domain.Invalid("depth", "depth is %d; use 1 to %d.", q.Depth, MaxDepth)
 	}
 	return nil
 }
 
 func dotted(e lake.LineageEntry) string { return e.Database + "." + e.Schema + "." + e.Name }
 
-func tableNode(id domain.TableID) LineageNodeKind {
+func tableNode(id domain.TableID) NodeKind {
 	if id.External() {
 		return NodeDataset
 	}
@@ -173,10 +173,10 @@ type lineageWalk struct {
 	tx        Tx
 	at        time.Time
 	now       bool // at is the current time
-	nodes     map[string]*LineageNode
-	order     []*LineageNode
+	nodes     map[string]*Node
+	order     []*Node
 	edges     map[[2]string]bool
-	found     []LineageEdge
+	found     []Edge
 	truncated bool
 }
 
@@ -210,7 +210,7 @@ func (w *lineageWalk) root(table string) (lake.LineageEntry, error) {
 
 // live finds the table in the catalog, unless it was created later.
 func (w *lineageWalk) live(table string, parts []string) (lake.LineageEntry, error) {
-	var t lake.LakeTable
+	var t lake.Table
 	var err error
 	switch n := len(parts); {
 	case domain.TableID(table).External():
@@ -235,11 +235,11 @@ func (w *lineageWalk) outside(id domain.TableID) (lake.LineageEntry, error) {
 }
 
 // add adds a node, unless the graph is full.
-func (w *lineageWalk) add(n LineageNode) bool {
+func (w *lineageWalk) add(n Node) bool {
 	if w.nodes[n.ID] != nil {
 		return true
 	}
-	if len(w.order) >= MaxLineageNodes {
+	if len(w.order) >= MaxNodes {
 		w.truncated = true
 		return false
 	}
@@ -249,7 +249,7 @@ func (w *lineageWalk) add(n LineageNode) bool {
 }
 
 // follow adds the graph in one direction, up to depth tables away.
-func (w *lineageWalk) follow(way LineageWay, root domain.TableID, depth int) error {
+func (w *lineageWalk) follow(way Way, root domain.TableID, depth int) error {
 	toProcess, toTable := lake.LineageRead, lake.LineageWritten
 	if way == Upstream {
 		toProcess, toTable = lake.LineageWritten, lake.LineageRead
@@ -257,29 +257,29 @@ func (w *lineageWalk) follow(way LineageWay, root domain.TableID, depth int) err
 	visited := map[string]bool{string(root): true}
 	tables := []domain.TableID{root}
 	for distance := 1; distance <= depth && len(tables) > 0; distance++ {
-		edges, err := w.tx.ProcessesOf(w.ctx, tables, toProcess, w.at, MaxLineageNodes+1)
+		edges, err := w.tx.ProcessesOf(w.ctx, tables, toProcess, w.at, MaxNodes+1)
 		if err != nil {
 			return err
 		}
-		processes := step(w, edges, visited, distance, func(e LineageEdge) ProcessID { return e.Process })
+		processes := step(w, edges, visited, distance, func(e Edge) ProcessID { return e.Process })
 		if len(processes) == 0 {
 			return nil
 		}
-		if edges, err = w.tx.TablesOf(w.ctx, processes, toTable, w.at, MaxLineageNodes+1); err != nil {
+		if edges, err = w.tx.TablesOf(w.ctx, processes, toTable, w.at, MaxNodes+1); err != nil {
 			return err
 		}
-		tables = step(w, edges, visited, distance, func(e LineageEdge) domain.TableID { return e.TableID })
+		tables = step(w, edges, visited, distance, func(e Edge) domain.TableID { return e.TableID })
 	}
 	return nil
 }
 
 // step adds edges with the nodes at their far ends. It returns the nodes that were not visited yet.
-func step[T ~string](w *lineageWalk, edges []LineageEdge, visited map[string]bool, distance int, far func(LineageEdge) T) (next []T) {
-	w.truncated = w.truncated || len(edges) > MaxLineageNodes
+func step[T ~string](w *lineageWalk, edges []Edge, visited map[string]bool, distance int, far func(Edge) T) (next []T) {
+	w.truncated = w.truncated || len(edges) > MaxNodes
 	for _, e := range edges {
 		id := far(e)
-		node := LineageNode{ID: string(id), Distance: distance}
-		node.describe(e.LineageFact, string(id) == string(e.TableID))
+		node := Node{ID: string(id), Distance: distance}
+		node.describe(e.Fact, string(id) == string(e.TableID))
 		if !w.add(node) {
 			continue
 		}
@@ -295,7 +295,7 @@ func step[T ~string](w *lineageWalk, edges []LineageEdge, visited map[string]boo
 	return next
 }
 
-func (n *LineageNode) describe(f LineageFact, table bool) {
+func (n *Node) describe(f Fact, table bool) {
 	switch {
 	case table:
 		n.Kind, n.Name = tableNode(f.TableID), dotted(f.LineageEntry)
@@ -310,7 +310,7 @@ func (n *LineageNode) describe(f LineageFact, table bool) {
 }
 
 // graph adds to the nodes what lineage itself does not store.
-func (w *lineageWalk) graph(root string) (LineageGraph, error) {
+func (w *lineageWalk) graph(root string) (Graph, error) {
 	var externals []string
 	var statements []domain.StatementID
 	var tables []domain.TableID
@@ -325,28 +325,28 @@ func (w *lineageWalk) graph(root string) (LineageGraph, error) {
 		}
 	}
 	if err := w.nameTables(tables); err != nil {
-		return LineageGraph{}, err
+		return Graph{}, err
 	}
 	outside, err := w.tx.Externals(w.ctx, externals)
 	if err != nil {
-		return LineageGraph{}, err
+		return Graph{}, err
 	}
 	for id, e := range outside {
 		w.nodes[id].Namespace, w.nodes[id].Name = e.Namespace, e.Name
 	}
 	if err := w.nameTasks(); err != nil {
-		return LineageGraph{}, err
+		return Graph{}, err
 	}
 	briefs, err := w.tx.StatementBriefs(w.ctx, statements)
 	for _, b := range briefs {
 		n := w.nodes[string(b.ID)]
 		n.Name, n.Text, n.Actor = b.Kind, b.Text, b.CreatedBy
 	}
-	g := LineageGraph{Root: root, At: w.at, Edges: w.found, Truncated: w.truncated}
+	g := Graph{Root: root, At: w.at, Edges: w.found, Truncated: w.truncated}
 	for _, n := range w.order {
 		g.Nodes = append(g.Nodes, *n)
 	}
-	slices.SortStableFunc(g.Nodes, func(a, b LineageNode) int { return cmp.Compare(a.Distance, b.Distance) })
+	slices.SortStableFunc(g.Nodes, func(a, b Node) int { return cmp.Compare(a.Distance, b.Distance) })
 	return g, err
 }
 

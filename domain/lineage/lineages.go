@@ -18,8 +18,8 @@ const ActorExternal domain.ActorKind = "external"
 // statement outside of runs (stm_…); or an external job (xjob_…).
 type ProcessID string
 
-// LineageFact is a lineage entry with its process, run and task.
-type LineageFact struct {
+// Fact is a lineage entry with its process, run and task.
+type Fact struct {
 	lake.LineageEntry
 	Process ProcessID
 	RunID   domain.RunID // empty outside of runs
@@ -29,29 +29,29 @@ type LineageFact struct {
 	Source string
 }
 
-// LineageSource is an OpenLineage run that reports the lineage of an actor.
-type LineageSource struct {
+// Source is an OpenLineage run that reports the lineage of an actor.
+type Source struct {
 	Actor  domain.Actor
-	Source string // as in LineageFact
+	Source string // as in Fact
 }
 
-// LineageResolution says whether the lineage of a succeeded statement is known.
-type LineageResolution string
+// Resolution says whether the lineage of a succeeded statement is known.
+type Resolution string
 
 // The resolutions.
 const (
-	LineageNone       LineageResolution = "none" // it names no table
-	LineageResolved   LineageResolution = "resolved"
-	LineageUnresolved LineageResolution = "unresolved" // it names a table that the catalog did not see it load or commit
+	None       Resolution = "none" // it names no table
+	Resolved   Resolution = "resolved"
+	Unresolved Resolution = "unresolved" // it names a table that the catalog did not see it load or commit
 )
 
-// LineageCoverage counts succeeded statements by LineageResolution.
-type LineageCoverage struct {
+// Coverage counts succeeded statements by Resolution.
+type Coverage struct {
 	None, Resolved, Unresolved int64
 }
 
 // Share returns the resolved share of the statements that name tables; false if there are none.
-func (c LineageCoverage) Share() (float64, bool) {
+func (c Coverage) Share() (float64, bool) {
 	all := c.Resolved + c.Unresolved
 	if all == 0 {
 		return 0, false
@@ -67,41 +67,41 @@ type External struct {
 	Name      string
 }
 
-// LineageSettlement is the correction of a statement's lineage at its end.
-type LineageSettlement struct {
+// Settlement is the correction of a statement's lineage at its end.
+type Settlement struct {
 	Statement domain.StatementID
 	Removed   []lake.LineageEntry         // recorded by the catalog, but not done by the statement
 	Added     []lake.LineageEntry         // done by the statement, but not recorded by the catalog
 	Columns   map[domain.TableID][]string // that the statement read
 }
 
-// RunLineage is the lineage of all attempts and statements of a run.
-type RunLineage struct {
-	Facts      []LineageFact // oldest first
+// OfRun is the lineage of all attempts and statements of a run.
+type OfRun struct {
+	Facts      []Fact // oldest first
 	Externals  map[domain.TableID]External
 	Unresolved []domain.StatementID // statements with incomplete lineage
-	Truncated  bool                 // limited to MaxRunLineage
+	Truncated  bool                 // limited to MaxOfRun
 }
 
-// MaxRunLineage bounds the entries that RunLineage returns.
-const MaxRunLineage = 10_000
+// MaxOfRun bounds the entries that OfRun returns.
+const MaxOfRun = 10_000
 
 // LineageFactTx reads and writes lineage besides what the catalog records.
 type factTx interface {
 	// InsertLineageFacts adds entries and leaves existing ones unchanged. It derives run, task and
 	// an empty process from the actor.
-	InsertLineageFacts(ctx context.Context, facts []LineageFact) error
+	InsertLineageFacts(ctx context.Context, facts []Fact) error
 	// RetractLineage removes the writes that the sources reported, and ignores their later reports.
-	RetractLineage(ctx context.Context, all []LineageSource) error
+	RetractLineage(ctx context.Context, all []Source) error
 	// SaveExternals adds the new ones.
 	SaveExternals(ctx context.Context, all []External, now time.Time) error
 	Externals(ctx context.Context, ids []string) (map[string]External, error)
-	// RunLineage returns entries, oldest first.
-	RunLineage(ctx context.Context, id domain.RunID, limit int) ([]LineageFact, error)
+	// OfRun returns entries, oldest first.
+	RunLineage(ctx context.Context, id domain.RunID, limit int) ([]Fact, error)
 	// UnresolvedStatements returns the run's statements with incomplete lineage.
 	UnresolvedStatements(ctx context.Context, id domain.RunID) ([]domain.StatementID, error)
-	SettleLineage(ctx context.Context, s LineageSettlement) error
-	LineageCoverage(ctx context.Context, since time.Time) (LineageCoverage, error)
+	SettleLineage(ctx context.Context, s Settlement) error
+	LineageCoverage(ctx context.Context, since time.Time) (Coverage, error)
 }
 
 // Lineages answers where data came from and where it went.
@@ -112,7 +112,7 @@ type Lineages struct {
 }
 
 // OfRun returns the lineage of the run.
-func (l *Lineages) OfRun(ctx context.Context, s domain.Scope, id domain.RunID) (found RunLineage, err error) {
+func (l *Lineages) OfRun(ctx context.Context, s domain.Scope, id domain.RunID) (found OfRun, err error) {
 	if err := domain.Authorize(ctx, l.Store, s, domain.LineageShow); err != nil {
 		return found, err
 	}
@@ -120,11 +120,11 @@ func (l *Lineages) OfRun(ctx context.Context, s domain.Scope, id domain.RunID) (
 		if _, err = job.RunHead(ctx, tx, id); err != nil {
 			return err
 		}
-		if found.Facts, err = tx.RunLineage(ctx, id, MaxRunLineage+1); err != nil {
+		if found.Facts, err = tx.RunLineage(ctx, id, MaxOfRun+1); err != nil {
 			return err
 		}
-		if len(found.Facts) > MaxRunLineage {
-			found.Facts, found.Truncated = found.Facts[:MaxRunLineage], true
+		if len(found.Facts) > MaxOfRun {
+			found.Facts, found.Truncated = found.Facts[:MaxOfRun], true
 		}
 		if found.Externals, err = externalsOf(ctx, tx, found.Facts); err != nil {
 			return err
@@ -136,7 +136,7 @@ func (l *Lineages) OfRun(ctx context.Context, s domain.Scope, id domain.RunID) (
 }
 
 // externalsOf returns the external datasets among the tables of the facts.
-func externalsOf(ctx context.Context, tx Tx, facts []LineageFact) (map[domain.TableID]External, error) {
+func externalsOf(ctx context.Context, tx Tx, facts []Fact) (map[domain.TableID]External, error) {
 	var ids []string
 	for _, f := range facts {
 		if f.TableID.External() {
@@ -154,8 +154,8 @@ func externalsOf(ctx context.Context, tx Tx, facts []LineageFact) (map[domain.Ta
 	return found, err
 }
 
-// Coverage counts the statements that ended since then, by LineageResolution.
-func (l *Lineages) Coverage(ctx context.Context, s domain.Scope, since time.Time) (c LineageCoverage, err error) {
+// Coverage counts the statements that ended since then, by Resolution.
+func (l *Lineages) Coverage(ctx context.Context, s domain.Scope, since time.Time) (c Coverage, err error) {
 	if err := domain.Authorize(ctx, l.Store, s, domain.LineageShow); err != nil {
 		return c, err
 	}

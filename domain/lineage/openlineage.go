@@ -20,12 +20,12 @@ import (
 
 // Bounds of OpenLineage requests.
 const (
-	MaxLineageBody     = 1 << 20 // bytes of a request
-	MaxLineageEvents   = 1_000   // in one request
-	MaxLineageDatasets = 1_000   // inputs, and outputs, of one event
-	MaxLineageSymlinks = 10      // of one dataset
-	maxExternalName    = 1_024   // bytes of a namespace or a name
-	maxAhead           = 10 * time.Minute
+	MaxBody         = 1 << 20 // bytes of a request
+	MaxEvents       = 1_000   // in one request
+	MaxDatasets     = 1_000   // inputs, and outputs, of one event
+	MaxSymlinks     = 10      // of one dataset
+	maxExternalName = 1_024   // bytes of a namespace or a name
+	maxAhead        = 10 * time.Minute
 )
 
 // RunEvent is the used part of an OpenLineage RunEvent (specification 2-0-2). Other facets are
@@ -79,8 +79,8 @@ type RunEventField struct {
 // ParseRunEvents parses one event, or an array of them. It returns CodeInvalid with the position of
 // an error.
 func ParseRunEvents(body []byte, now time.Time) ([]RunEvent, error) {
-	if len(body) > MaxLineageBody {
-		return nil, &domain.Error{Code: domain.CodeTooLarge, Field: "body", Message: domain.Sprintf("The events have %d bytes; send at most %d at once.", []any{len(body), MaxLineageBody})}
+	if len(body) > MaxBody {
+		return nil, &domain.Error{Code: domain.CodeTooLarge, Field: "body", Message: domain.Sprintf("The events have %d bytes; send at most %d at once.", []any{len(body), MaxBody})}
 	}
 	var events []RunEvent
 	body = bytes.TrimSpace(body)
@@ -97,8 +97,8 @@ func ParseRunEvents(body []byte, now time.Time) ([]RunEvent, error) {
 	if len(events) == 0 {
 		return nil, domain.Invalid("body", "There is no event; send one, or an array of them.")
 	}
-	if len(events) > MaxLineageEvents {
-		return nil, domain.Invalid("body", "There are %d events; send at most %d at once.", len(events), MaxLineageEvents)
+	if len(events) > MaxEvents {
+		return nil, domain.Invalid("body", "There are %d events; send at most %d at once.", len(events), MaxEvents)
 	}
 	for i := range events {
 		where := ""
@@ -146,16 +146,16 @@ func (e *RunEvent) complete(where string, now time.Time) (err error) {
 		return err
 	}
 	for name, all := range map[string][]RunEventDataset{"inputs": e.Inputs, "outputs": e.Outputs} {
-		if len(all) > MaxLineageDatasets {
-			return domain.Invalid(where+name, "%s%s has %d datasets; give at most %d.", where, name, len(all), MaxLineageDatasets)
+		if len(all) > MaxDatasets {
+			return domain.Invalid(where+name, "%s%s has %d datasets; give at most %d.", where, name, len(all), MaxDatasets)
 		}
 		for i, d := range all {
 			at := where + name + "[" + strconv.Itoa(i) + "]"
 			if err := d.valid(at); err != nil {
 				return err
 			}
-			if n := len(d.Facets.Symlinks.Identifiers); n > MaxLineageSymlinks {
-				return domain.Invalid(at+".facets.symlinks", "%s has %d symlinks; give at most %d.", at, n, MaxLineageSymlinks)
+			if n := len(d.Facets.Symlinks.Identifiers); n > MaxSymlinks {
+				return domain.Invalid(at+".facets.symlinks", "%s has %d symlinks; give at most %d.", at, n, MaxSymlinks)
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func (l *Lineages) Report(ctx context.Context, s domain.Scope, events []RunEvent
 		return err
 	}
 	return l.Store.In(ctx, s, func(tx Tx) error {
-		r := &lineageReport{scope: s, catalog: l.CatalogURL, outside: map[string]External{}, at: map[factKey]int{}, lost: map[LineageSource]bool{}}
+		r := &lineageReport{scope: s, catalog: l.CatalogURL, outside: map[string]External{}, at: map[factKey]int{}, lost: map[Source]bool{}}
 		if err := r.find(ctx, tx, events); err != nil {
 			return err
 		}
@@ -253,11 +253,11 @@ type lineageReport struct {
 	catalog string
 	// named holds our tables by tableKey, once by the database's name and once by its id.
 	named   map[string]lake.LineageEntry
-	placed  map[string]lake.LakeTable // by location
+	placed  map[string]lake.Table // by location
 	outside map[string]External
-	facts   []LineageFact
+	facts   []Fact
 	at      map[factKey]int // index in facts
-	lost    map[LineageSource]bool
+	lost    map[Source]bool
 }
 
 // factKey identifies a fact. Repeated reports of it are merged.
@@ -270,7 +270,7 @@ type factKey struct {
 
 // find looks up all tables that the events may refer to, in two queries.
 func (r *lineageReport) find(ctx context.Context, tx Tx, events []RunEvent) error {
-	names, places := map[lake.LakeTableName]bool{}, map[string]bool{}
+	names, places := map[lake.TableName]bool{}, map[string]bool{}
 	for _, e := range events {
 		for _, d := range slices.Concat(e.Inputs, e.Outputs) {
 			for _, n := range r.names(d) {
@@ -295,7 +295,7 @@ func (r *lineageReport) find(ctx context.Context, tx Tx, events []RunEvent) erro
 }
 
 func (r *lineageReport) addEvent(e RunEvent) {
-	fact := LineageFact{Source: strings.ToLower(e.Run.RunID), LineageEntry: lake.LineageEntry{At: e.at, Actor: r.scope.Actor()}}
+	fact := Fact{Source: strings.ToLower(e.Run.RunID), LineageEntry: lake.LineageEntry{At: e.at, Actor: r.scope.Actor()}}
 	if fact.Actor.Kind != domain.ActorRun {
 		job := e.Job.external(true)
 		r.outside[job.ID] = job
@@ -303,7 +303,7 @@ func (r *lineageReport) addEvent(e RunEvent) {
 		fact.Actor = domain.Actor{Kind: ActorExternal, ID: job.ID + "/" + fact.Source, Name: e.Job.Name}
 	}
 	if e.lost() {
-		r.lost[LineageSource{fact.Actor, fact.Source}] = true
+		r.lost[Source{fact.Actor, fact.Source}] = true
 	}
 	add := func(d RunEventDataset, way lake.LineageDirection, columns []string) {
 		f := fact
@@ -321,7 +321,7 @@ func (r *lineageReport) addEvent(e RunEvent) {
 }
 
 // add adds a fact, or merges it into an earlier one. The store skips outputs of lost runs.
-func (r *lineageReport) add(f LineageFact) {
+func (r *lineageReport) add(f Fact) {
 	key := factKey{f.Actor, f.Direction, f.TableID, f.SnapshotID}
 	at, known := r.at[key]
 	if !known {
@@ -335,7 +335,7 @@ func (r *lineageReport) add(f LineageFact) {
 }
 
 // precise returns the facts without those that repeat another fact but lack its snapshot.
-func (r *lineageReport) precise() []LineageFact {
+func (r *lineageReport) precise() []Fact {
 	with := map[factKey]int{}
 	for i, f := range r.facts {
 		if f.SnapshotID != 0 {
@@ -347,7 +347,7 @@ func (r *lineageReport) precise() []LineageFact {
 			r.facts[at].Columns = f.Columns
 		}
 	}
-	return slices.DeleteFunc(r.facts, func(f LineageFact) bool {
+	return slices.DeleteFunc(r.facts, func(f Fact) bool {
 		_, better := with[factKey{f.Actor, f.Direction, f.TableID, f.SnapshotID}]
 		return better
 	})
@@ -371,20 +371,20 @@ func (r *lineageReport) resolve(d RunEventDataset) lake.LineageEntry {
 
 // names returns those names of the dataset, including its symlinks, that may be names of our
 // tables.
-func (r *lineageReport) names(d RunEventDataset) (names []lake.LakeTableName) {
+func (r *lineageReport) names(d RunEventDataset) (names []lake.TableName) {
 	for _, n := range append([]RunEventName{d.RunEventName}, d.Facets.Symlinks.Identifiers...) {
 		if n.valid("") != nil {
 			continue
 		}
 		if parts := r.parts(n); len(parts) >= 3 {
 			last := len(parts) - 1
-			names = append(names, lake.LakeTableName{Database: parts[0], Schema: strings.Join(parts[1:last], "."), Name: parts[last]})
+			names = append(names, lake.TableName{Database: parts[0], Schema: strings.Join(parts[1:last], "."), Name: parts[last]})
 		}
 	}
 	return names
 }
 
-func entryOf(t lake.LakeTable) lake.LineageEntry {
+func entryOf(t lake.Table) lake.LineageEntry {
 	return lake.LineageEntry{TableID: t.ID, Database: t.Database, Schema: t.Schema, Name: t.Name}
 }
 

@@ -41,7 +41,7 @@ func TestParseRunEvents(t *testing.T) {
 		"no namespace":       {change(`"namespace":"n",`, ""), "job has no namespace", domain.CodeInvalid},
 		"a long name":        {change(`"name":"b"`, `"name":"`+strings.Repeat("b", 2000)+`"`), "2000 bytes", domain.CodeInvalid},
 		"too many":           {"[" + strings.Repeat("{},", 1000) + "{}]", "at most 1000", domain.CodeInvalid},
-		"too large":          {change(`"name":"b"`, `"name":"`+strings.Repeat("b", MaxLineageBody)+`"`), "at most", domain.CodeTooLarge},
+		"too large":          {change(`"name":"b"`, `"name":"`+strings.Repeat("b", MaxBody)+`"`), "at most", domain.CodeTooLarge},
 		"too many datasets":  {change(`"inputs":[`, `"inputs":[`+strings.Repeat(`{"namespace":"a","name":"b"},`, 1000)), "1001 datasets", domain.CodeInvalid},
 		"a facet of no sort": {change(`"schema":{"fields":[]}`, `"columnLineage":{"fields":[]}`), "fields", domain.CodeInvalid},
 	} {

@@ -13,7 +13,6 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/maintenance"
-	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/domain/statement"
 )
 
@@ -28,11 +27,11 @@ type Loaders struct {
 	computes   *family[domain.MachineID, *machine.Machine]
 	warehouses *family[domain.MachineID, *machine.Machine]
 	runsByID   *family[domain.RunID, *job.Run]
-	tables     *family[domain.TableID, *lake.LakeTable]
+	tables     *family[domain.TableID, *lake.Table]
 	lineages   *family[domain.StatementID, lake.Lineage]
 	maintained *family[domain.TableID, *maintenance.Maintenance]
 	flavors    *family[struct{}, map[string]machine.Flavor]
-	specs      *family[domain.RunID, job.JobSpec]
+	specs      *family[domain.RunID, job.Spec]
 	parameters *family[domain.RunID, []job.Variable]
 	tasks      *family[domain.RunID, []job.Task]
 	attempts   *family[domain.RunID, map[string][]job.Attempt]
@@ -58,11 +57,24 @@ const (
 // Tables finds tables and views of the catalog.
 type Tables interface {
 	// TablesByID returns the tables in the workspace with the ids, live or dropped.
-	TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) ([]lake.LakeTable, error)
+	TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) ([]lake.Table, error)
+}
+
+// Services are what the loaders read from.
+type Services struct {
+	Members     *identity.Members
+	Agents      *job.Agents
+	Jobs        *job.Jobs
+	Runs        *job.Runs
+	Logs        *job.Logs
+	Compute     *machine.Machines
+	Warehouses  *machine.Machines
+	Statements  *statement.Statements
+	Maintenance *maintenance.Maintenances
 }
 
 // New returns the loaders of one response.
-func New(s setup.Services, tables Tables, scope domain.Scope) *Loaders {
+func New(s Services, tables Tables, scope domain.Scope) *Loaders {
 	l := &Loaders{pages: map[domain.JobID][]domain.JobID{}, runs: map[domain.RunID]weight{}, rows: maxRows, bytes: maxBytes}
 	l.jobs = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*job.Job, error) {
 		jobs, err := s.Jobs.ByID(ctx, scope, ids)
@@ -98,7 +110,7 @@ func New(s setup.Services, tables Tables, scope domain.Scope) *Loaders {
 		}
 		return map[struct{}]map[string]machine.Flavor{{}: byName}, err
 	})
-	l.specs = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]job.JobSpec, error) {
+	l.specs = newFamily(func(ctx context.Context, ids []domain.RunID) (map[domain.RunID]job.Spec, error) {
 		if err := l.take(ids, func(w weight) (rows, bytes int) { return 0, w.spec }); err != nil {
 			return nil, err
 		}
@@ -152,10 +164,10 @@ func (l *Loaders) Expect(items any) {
 		l.expectMachines(items)
 	case []statement.Statement:
 		l.expectStatements(items)
-	case []lake.LakeTable:
-		l.maintained.expect(keys(items, func(t lake.LakeTable) domain.TableID { return t.ID }))
-	case []maintenance.MaintenanceRun:
-		l.ExpectTables(keys(items, func(r maintenance.MaintenanceRun) domain.TableID { return r.TableID }))
+	case []lake.Table:
+		l.maintained.expect(keys(items, func(t lake.Table) domain.TableID { return t.ID }))
+	case []maintenance.Run:
+		l.ExpectTables(keys(items, func(r maintenance.Run) domain.TableID { return r.TableID }))
 	}
 }
 
@@ -233,7 +245,7 @@ func (l *Loaders) Flavor(ctx context.Context, name string) (machine.Flavor, erro
 }
 
 // Spec returns the run's frozen spec.
-func (l *Loaders) Spec(ctx context.Context, run job.Run) (job.JobSpec, error) {
+func (l *Loaders) Spec(ctx context.Context, run job.Run) (job.Spec, error) {
 	l.weigh(run)
 	return l.specs.load(ctx, run.ID)
 }

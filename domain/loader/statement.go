@@ -9,12 +9,11 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/maintenance"
-	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/domain/statement"
 )
 
 // sql sets the loaders for relations between statements and tables.
-func (l *Loaders) sql(s setup.Services, tables Tables, scope domain.Scope) {
+func (l *Loaders) sql(s Services, tables Tables, scope domain.Scope) {
 	l.warehouses = newFamily(func(ctx context.Context, ids []domain.MachineID) (map[domain.MachineID]*machine.Machine, error) {
 		machines, err := s.Warehouses.ByID(ctx, scope, ids)
 		l.expectMachines(machines)
@@ -25,9 +24,9 @@ func (l *Loaders) sql(s setup.Services, tables Tables, scope domain.Scope) {
 		l.expectRuns(runs)
 		return index(runs, func(r job.Run) domain.RunID { return r.ID }), err
 	})
-	l.tables = newFamily(func(ctx context.Context, ids []domain.TableID) (map[domain.TableID]*lake.LakeTable, error) {
+	l.tables = newFamily(func(ctx context.Context, ids []domain.TableID) (map[domain.TableID]*lake.Table, error) {
 		found, err := tables.TablesByID(ctx, scope, ids)
-		return index(found, func(t lake.LakeTable) domain.TableID { return t.ID }), err
+		return index(found, func(t lake.Table) domain.TableID { return t.ID }), err
 	})
 	l.lineages = newFamily(func(ctx context.Context, ids []domain.StatementID) (map[domain.StatementID]lake.Lineage, error) {
 		all, err := s.Statements.Lineages(ctx, scope, ids)
@@ -72,7 +71,7 @@ func (l *Loaders) Run(ctx context.Context, id domain.RunID) (*job.Run, error) {
 }
 
 // Table returns the live or dropped table or view; nil if it is gone.
-func (l *Loaders) Table(ctx context.Context, id domain.TableID) (*lake.LakeTable, error) {
+func (l *Loaders) Table(ctx context.Context, id domain.TableID) (*lake.Table, error) {
 	return l.tables.load(ctx, id)
 }
 

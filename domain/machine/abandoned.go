@@ -23,7 +23,7 @@ func (r *Reconciler) Abandoned(ctx context.Context) error {
 func (r *Reconciler) abandon(ctx context.Context, s domain.Scope, id domain.MachineID, now time.Time) error {
 	var failed Machine
 	err := changeMachine(ctx, r.Store, s, id, func(_ Tx, m *Machine, _ Agent) error {
-		if m.State != MachineStarting && m.State != MachineStopping {
+		if m.State != Starting && m.State != Stopping {
 			return nil
 		}
 		if err := m.Apply(EventLate, fmt.Sprintf("No server with the provider %s handled it.", m.Provider), now); err != nil {
@@ -56,7 +56,7 @@ func (r *Reconciler) Sweep(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (r *Reconciler) removeUnknown(ctx context.Context, p Provider, refs []MachineRef) error {
+func (r *Reconciler) removeUnknown(ctx context.Context, p Provider, refs []Ref) error {
 	ids := make([]domain.MachineID, len(refs))
 	for i, ref := range refs {
 		ids[i] = ref.Machine

@@ -7,13 +7,6 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// AgentTokenPrefix begins every agent token. BootstrapTokenPrefix begins the single-use tokens that
-// are exchanged for them.
-const (
-	AgentTokenPrefix     = "mp_agt_"
-	BootstrapTokenPrefix = "mp_boot_"
-)
-
 // AgentStatus is an agent's status, derived from its connection and its lease.
 type AgentStatus string
 
@@ -100,10 +93,10 @@ type Lease struct {
 var DefaultLease = Lease{Length: 2 * time.Minute, Heartbeat: 10 * time.Second}
 
 // NewAgentToken generates an agent's token. Only its HashSecret is stored.
-func NewAgentToken() string { return AgentTokenPrefix + domain.NewSecret() }
+func NewAgentToken() string { return domain.AgentTokenPrefix + domain.NewSecret() }
 
 // NewBootstrapToken generates a single-use token. Only its HashSecret is stored.
-func NewBootstrapToken() string { return BootstrapTokenPrefix + domain.NewSecret() }
+func NewBootstrapToken() string { return domain.BootstrapTokenPrefix + domain.NewSecret() }
 
 // NewAgent returns the agent of a new workspace.
 func NewAgent(name string, now time.Time) Agent {

@@ -22,9 +22,9 @@ type NewMachine struct {
 	TrinoStart  TrinoStart // empty stands for TrinoFirstWrite
 }
 
-// MachineChange changes the fields that are not nil. Flavor, image, slots and write engine change
+// Change changes the fields that are not nil. Flavor, image, slots and write engine change
 // only while the machine is stopped. Setting the current image pins it again at the next start.
-type MachineChange struct {
+type Change struct {
 	Name     *string
 	AutoStop *string
 	Slots    *int
@@ -136,10 +136,10 @@ func (m *Machines) draft(s domain.Scope, n NewMachine, p ProviderSettings) (Mach
 	return machine, machine.validate()
 }
 
-func Make(kind MachineKind, name, flavor string, p ProviderSettings, by domain.Actor, now time.Time) Machine {
+func Make(kind Kind, name, flavor string, p ProviderSettings, by domain.Actor, now time.Time) Machine {
 	m := Machine{
 		ID: domain.NewID[domain.MachineID](kind.Prefix()), Kind: kind, Name: name, Flavor: flavor, Provider: p.Kind, Region: p.Region, AutoStop: AutoStop1h,
-		Nodes: 1, CreatedBy: by, CreatedAt: now, Desired: MachineStopped, State: MachineStopped, StateSince: now, Released: true,
+		Nodes: 1, CreatedBy: by, CreatedAt: now, Desired: Stopped, State: Stopped, StateSince: now, Released: true,
 	}
 	if kind == KindWarehouse {
 		m.WriteEngine, m.TrinoStart = EngineDuckDB, TrinoFirstWrite
@@ -172,7 +172,7 @@ func (m *Machine) validate() (err error) {
 }
 
 // Update changes a machine.
-func (m *Machines) Update(ctx context.Context, s domain.Scope, id domain.MachineID, c MachineChange) (machine Machine, err error) {
+func (m *Machines) Update(ctx context.Context, s domain.Scope, id domain.MachineID, c Change) (machine Machine, err error) {
 	if err := domain.Authorize(ctx, m.Store, s, m.may(verbUpdate)); err != nil {
 		return Machine{}, err
 	}
@@ -204,7 +204,7 @@ func (m *Machines) Update(ctx context.Context, s domain.Scope, id domain.Machine
 
 // offer checks that the provider offers the changed values. It returns the machine for which it
 // checked size and write engine together; nil if neither changes.
-func (m *Machines) offer(ctx context.Context, s domain.Scope, id domain.MachineID, c MachineChange) (*Machine, error) {
+func (m *Machines) offer(ctx context.Context, s domain.Scope, id domain.MachineID, c Change) (*Machine, error) {
 	if c.Flavor == nil && c.Image == nil && c.WriteEngine == nil {
 		return nil, nil
 	}
@@ -228,7 +228,7 @@ func (m *Machines) offer(ctx context.Context, s domain.Scope, id domain.MachineI
 	return &wanted, err
 }
 
-func (m *Machine) change(c MachineChange, now time.Time) (err error) {
+func (m *Machine) change(c Change, now time.Time) (err error) {
 	if (c.Flavor != nil || c.Image != nil || c.Slots != nil || c.WriteEngine != nil) && !m.Resting() {
 		return domain.Errorf(domain.CodeConflict, "The %s %s is %s; its %s change only while it is stopped.", m.Kind.Noun(), m.Name, m.State, m.Kind.fixed())
 	}
@@ -248,7 +248,7 @@ func (m *Machine) change(c MachineChange, now time.Time) (err error) {
 		if m.AutoStop, err = ParseAutoStop(*c.AutoStop); err != nil {
 			return err
 		}
-		if m.State == MachineRunning {
+		if m.State == Running {
 			m.DueAt = &now
 		}
 	}

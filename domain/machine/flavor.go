@@ -37,7 +37,7 @@ func (m *Machines) Flavors(ctx context.Context, s domain.Scope) ([]Flavor, error
 }
 
 // flavor refuses a flavor that the provider does not have.
-func flavor(kind MachineKind, all []Flavor, name string) (Flavor, error) {
+func flavor(kind Kind, all []Flavor, name string) (Flavor, error) {
 	names := make([]string, len(all))
 	for i, f := range all {
 		if f.Name == name {

@@ -8,17 +8,17 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// MachineKind is what a machine is for.
-type MachineKind string
+// Kind is what a machine is for.
+type Kind string
 
 // The kinds of machines: two nouns with one life cycle.
 const (
-	KindCompute   MachineKind = "compute"   // runs tasks
-	KindWarehouse MachineKind = "warehouse" // runs SQL and nothing else
+	KindCompute   Kind = "compute"   // runs tasks
+	KindWarehouse Kind = "warehouse" // runs SQL and nothing else
 )
 
 // KindOf returns the kind of a machine, from its id.
-func KindOf(id domain.MachineID) MachineKind {
+func KindOf(id domain.MachineID) Kind {
 	if strings.HasPrefix(string(id), domain.PrefixWarehouse+"_") {
 		return KindWarehouse
 	}
@@ -26,7 +26,7 @@ func KindOf(id domain.MachineID) MachineKind {
 }
 
 // noun returns the machine's name in messages.
-func (k MachineKind) Noun() string {
+func (k Kind) Noun() string {
 	if k == KindWarehouse {
 		return "warehouse"
 	}
@@ -34,7 +34,7 @@ func (k MachineKind) Noun() string {
 }
 
 // size returns the name of its flavor in messages.
-func (k MachineKind) size() string {
+func (k Kind) size() string {
 	if k == KindWarehouse {
 		return "size"
 	}
@@ -42,34 +42,34 @@ func (k MachineKind) size() string {
 }
 
 // fixed lists the fields that change only while the machine is stopped.
-func (k MachineKind) fixed() string {
+func (k Kind) fixed() string {
 	if k == KindWarehouse {
 		return "size, image, slots and write engine"
 	}
 	return "flavor, image and slots"
 }
 
-func (k MachineKind) Prefix() string {
+func (k Kind) Prefix() string {
 	if k == KindWarehouse {
 		return domain.PrefixWarehouse
 	}
 	return domain.PrefixCompute
 }
 
-// MachineState is the last observed state of a machine.
-type MachineState string
+// State is the last observed state of a machine.
+type State string
 
 // The states of a machine. Running means that its agent is connected and ready.
 const (
-	MachineStopped  MachineState = "stopped"
-	MachineStarting MachineState = "starting"
-	MachineRunning  MachineState = "running"
-	MachineStopping MachineState = "stopping"
-	MachineFailed   MachineState = "failed" // Message says why; it can be started again
+	Stopped  State = "stopped"
+	Starting State = "starting"
+	Running  State = "running"
+	Stopping State = "stopping"
+	Failed   State = "failed" // Message says why; it can be started again
 )
 
-// MachineStates lists the states of a machine.
-var MachineStates = []MachineState{MachineStopped, MachineStarting, MachineRunning, MachineStopping, MachineFailed}
+// States lists the states of a machine.
+var States = []State{Stopped, Starting, Running, Stopping, Failed}
 
 // AutoStop is how long a machine may be idle before it is stopped.
 type AutoStop string
@@ -102,7 +102,7 @@ func (a AutoStop) after() (d time.Duration, ok bool) {
 // Machine is a compute instance or a warehouse: its desired state and its observed state.
 type Machine struct {
 	ID          domain.MachineID
-	Kind        MachineKind
+	Kind        Kind
 	Name        string // unique within its kind
 	Flavor      string // a warehouse's size
 	Provider    ProviderKind
@@ -124,8 +124,8 @@ type Machine struct {
 	CreatedAt  time.Time
 	LastUsedAt *time.Time // when work last began or ended
 
-	Desired     MachineState // stopped or running, as last requested
-	State       MachineState
+	Desired     State // stopped or running, as last requested
+	State       State
 	Message     string     // why it failed, or what it is doing
 	StateSince  time.Time  // of State
 	Incarnation int        // counts its starts, including restarts
@@ -141,7 +141,7 @@ type Machine struct {
 // itself.
 func (m Machine) AutoStopAt() *time.Time {
 	after, ok := m.AutoStop.after()
-	if m.State != MachineRunning || m.IdleSince == nil || !ok {
+	if m.State != Running || m.IdleSince == nil || !ok {
 		return nil
 	}
 	at := m.IdleSince.Add(after)
@@ -150,25 +150,25 @@ func (m Machine) AutoStopAt() *time.Time {
 
 // resting reports whether the machine is stopped or failed, and nothing of it remains.
 func (m *Machine) Resting() bool {
-	return m.Released && (m.State == MachineStopped || m.State == MachineFailed)
+	return m.Released && (m.State == Stopped || m.State == Failed)
 }
 
-// MachineEvent is something that happens to a machine.
-type MachineEvent string
+// Event is something that happens to a machine.
+type Event string
 
 // The events.
 const (
-	EventStart    MachineEvent = "start"    // a person or a waiting task requests it
-	EventStop     MachineEvent = "stop"     // a person stopped it, or it was idle for too long
-	EventReady    MachineEvent = "ready"    // its agent is connected
-	EventGone     MachineEvent = "gone"     // it ended by itself, or its agent is silent
-	EventReleased MachineEvent = "released" // the provider holds nothing of it any more
-	EventRefused  MachineEvent = "refused"  // the provider will not make it
-	EventLate     MachineEvent = "late"     // its deadline has passed
+	EventStart    Event = "start"    // a person or a waiting task requests it
+	EventStop     Event = "stop"     // a person stopped it, or it was idle for too long
+	EventReady    Event = "ready"    // its agent is connected
+	EventGone     Event = "gone"     // it ended by itself, or its agent is silent
+	EventReleased Event = "released" // the provider holds nothing of it any more
+	EventRefused  Event = "refused"  // the provider will not make it
+	EventLate     Event = "late"     // its deadline has passed
 )
 
-// MachineEvents lists the events.
-var MachineEvents = []MachineEvent{EventStart, EventStop, EventReady, EventGone, EventReleased, EventRefused, EventLate}
+// Events lists the events.
+var Events = []Event{EventStart, EventStop, EventReady, EventGone, EventReleased, EventRefused, EventLate}
 
 // A machine that ends by itself restarts at most maxRestarts times. After steadyRun the count
 // begins again.
@@ -180,15 +180,15 @@ const (
 // Apply applies an event to the machine's state. It returns CodeConflict for a start or a stop that
 // the state does not allow. Other events without a meaning in the state change nothing. The message
 // explains the event to people.
-func (m *Machine) Apply(e MachineEvent, message string, now time.Time) error {
+func (m *Machine) Apply(e Event, message string, now time.Time) error {
 	switch e {
 	case EventStart:
 		return m.start(message, now)
 	case EventStop:
 		return m.stop(message, now)
 	case EventReady:
-		if m.State == MachineStarting {
-			m.enter(MachineRunning, "", now)
+		if m.State == Starting {
+			m.enter(Running, "", now)
 			m.IdleSince = &now
 		}
 	case EventGone:
@@ -196,12 +196,12 @@ func (m *Machine) Apply(e MachineEvent, message string, now time.Time) error {
 	case EventReleased:
 		m.released(now)
 	case EventRefused:
-		if m.State == MachineStarting {
-			m.enter(MachineFailed, message, now)
+		if m.State == Starting {
+			m.enter(Failed, message, now)
 		}
 	case EventLate:
-		if m.State == MachineStarting || m.State == MachineStopping {
-			m.enter(MachineFailed, message, now)
+		if m.State == Starting || m.State == Stopping {
+			m.enter(Failed, message, now)
 		}
 	}
 	return nil
@@ -210,12 +210,12 @@ func (m *Machine) Apply(e MachineEvent, message string, now time.Time) error {
 func (m *Machine) start(message string, now time.Time) error {
 	switch {
 	case m.Resting():
-		m.Desired, m.Restarts, m.HeldAt = MachineRunning, 0, nil
+		m.Desired, m.Restarts, m.HeldAt = Running, 0, nil
 		m.make(message, now)
 		return nil
-	case m.State == MachineStopping:
+	case m.State == Stopping:
 		return domain.Errorf(domain.CodeConflict, "The %s %s is stopping; start it when it is stopped.", m.Kind.Noun(), m.Name)
-	case m.State == MachineFailed:
+	case m.State == Failed:
 		return domain.Errorf(domain.CodeConflict, "The %s %s has failed, and its remains are being removed; start it when that is done.", m.Kind.Noun(), m.Name)
 	}
 	return domain.Errorf(domain.CodeConflict, "The %s %s is %s already.", m.Kind.Noun(), m.Name, m.State)
@@ -224,19 +224,19 @@ func (m *Machine) start(message string, now time.Time) error {
 // make begins a new incarnation.
 func (m *Machine) make(message string, now time.Time) {
 	m.Incarnation++
-	m.enter(MachineStarting, message, now)
+	m.enter(Starting, message, now)
 	m.Made, m.Released = false, false
 }
 
 func (m *Machine) stop(message string, now time.Time) error {
 	switch {
-	case m.State == MachineStarting, m.State == MachineRunning, m.State == MachineFailed && !m.Released:
-		m.Desired = MachineStopped
-		m.enter(MachineStopping, message, now)
+	case m.State == Starting, m.State == Running, m.State == Failed && !m.Released:
+		m.Desired = Stopped
+		m.enter(Stopping, message, now)
 		return nil
-	case m.State == MachineFailed:
-		m.Desired = MachineStopped
-		m.enter(MachineStopped, "", now)
+	case m.State == Failed:
+		m.Desired = Stopped
+		m.enter(Stopped, "", now)
 		return nil
 	}
 	return domain.Errorf(domain.CodeConflict, "The %s %s is %s already.", m.Kind.Noun(), m.Name, m.State)
@@ -244,14 +244,14 @@ func (m *Machine) stop(message string, now time.Time) error {
 
 // gone restarts the machine, up to maxRestarts times.
 func (m *Machine) gone(message string, now time.Time) {
-	if m.State != MachineStarting && m.State != MachineRunning {
+	if m.State != Starting && m.State != Running {
 		return
 	}
-	if m.State == MachineRunning && now.Sub(m.StateSince) >= steadyRun {
+	if m.State == Running && now.Sub(m.StateSince) >= steadyRun {
 		m.Restarts = 0
 	}
 	if m.Restarts >= maxRestarts {
-		m.enter(MachineFailed, fmt.Sprintf("It ended %d times by itself. %s", m.Restarts+1, message), now)
+		m.enter(Failed, fmt.Sprintf("It ended %d times by itself. %s", m.Restarts+1, message), now)
 		return
 	}
 	m.Restarts++
@@ -260,19 +260,19 @@ func (m *Machine) gone(message string, now time.Time) {
 
 func (m *Machine) released(now time.Time) {
 	switch {
-	case m.State == MachineStopping:
+	case m.State == Stopping:
 		m.Released = true
-		m.enter(MachineStopped, m.Message, now)
-	case m.State == MachineFailed && m.Desired == MachineStopped:
+		m.enter(Stopped, m.Message, now)
+	case m.State == Failed && m.Desired == Stopped:
 		m.Released = true
-		m.enter(MachineStopped, "", now)
-	case m.State == MachineFailed:
+		m.enter(Stopped, "", now)
+	case m.State == Failed:
 		m.Released, m.DueAt = true, nil
 	}
 }
 
 // enter sets the machine's state and makes the reconciler check it immediately.
-func (m *Machine) enter(s MachineState, message string, now time.Time) {
+func (m *Machine) enter(s State, message string, now time.Time) {
 	m.State, m.Message, m.StateSince = s, message, now
 	m.IdleSince, m.DueAt = nil, &now
 }

@@ -12,40 +12,40 @@ import (
 
 // move is the expected result of an event.
 type move struct {
-	state    MachineState // "" if unchanged
+	state    State // "" if unchanged
 	conflict bool
 }
 
 // TestMachineLifeCycle covers every state × event.
 func TestMachineLifeCycle(t *testing.T) {
 	stays, conflict := move{}, move{conflict: true}
-	to := func(s MachineState) move { return move{state: s} }
-	table := map[MachineState]map[MachineEvent]move{
-		MachineStopped: {
-			EventStart: to(MachineStarting), EventStop: conflict,
+	to := func(s State) move { return move{state: s} }
+	table := map[State]map[Event]move{
+		Stopped: {
+			EventStart: to(Starting), EventStop: conflict,
 			EventReady: stays, EventGone: stays, EventReleased: stays, EventRefused: stays, EventLate: stays,
 		},
-		MachineStarting: {
-			EventStart: conflict, EventStop: to(MachineStopping), EventReady: to(MachineRunning), EventGone: to(MachineStarting),
-			EventReleased: stays, EventRefused: to(MachineFailed), EventLate: to(MachineFailed),
+		Starting: {
+			EventStart: conflict, EventStop: to(Stopping), EventReady: to(Running), EventGone: to(Starting),
+			EventReleased: stays, EventRefused: to(Failed), EventLate: to(Failed),
 		},
-		MachineRunning: {
-			EventStart: conflict, EventStop: to(MachineStopping), EventReady: stays, EventGone: to(MachineStarting),
+		Running: {
+			EventStart: conflict, EventStop: to(Stopping), EventReady: stays, EventGone: to(Starting),
 			EventReleased: stays, EventRefused: stays, EventLate: stays,
 		},
-		MachineStopping: {
+		Stopping: {
 			EventStart: conflict, EventStop: conflict, EventReady: stays, EventGone: stays,
-			EventReleased: to(MachineStopped), EventRefused: stays, EventLate: to(MachineFailed),
+			EventReleased: to(Stopped), EventRefused: stays, EventLate: to(Failed),
 		},
-		MachineFailed: { // after a start, before its release
-			EventStart: conflict, EventStop: to(MachineStopping), EventReady: stays, EventGone: stays,
+		Failed: { // after a start, before its release
+			EventStart: conflict, EventStop: to(Stopping), EventReady: stays, EventGone: stays,
 			EventReleased: stays, EventRefused: stays, EventLate: stays,
 		},
 	}
-	require.Len(t, table, len(MachineStates))
-	for _, state := range MachineStates {
-		require.Len(t, table[state], len(MachineEvents), state)
-		for _, event := range MachineEvents {
+	require.Len(t, table, len(States))
+	for _, state := range States {
+		require.Len(t, table[state], len(Events), state)
+		for _, event := range Events {
 			t.Run(fmt.Sprintf("%s %s", state, event), func(t *testing.T) {
 				before := machineIn(state)
 				m := before
@@ -57,7 +57,7 @@ func TestMachineLifeCycle(t *testing.T) {
 					return
 				}
 				require.NoError(t, err)
-				if want.state == "" && !(state == MachineFailed && event == EventReleased) {
+				if want.state == "" && !(state == Failed && event == EventReleased) {
 					require.Equal(t, before, m)
 					return
 				}
@@ -74,28 +74,28 @@ func TestMachineLifeCycle(t *testing.T) {
 var moment = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
 // machineIn returns a machine that reached the state in the usual way.
-func machineIn(s MachineState) Machine {
+func machineIn(s State) Machine {
 	m := Make(KindCompute, "m", "cpu.1", DefaultProvider, domain.Actor{}, moment)
-	m.State, m.Desired, m.Released, m.Incarnation = s, MachineRunning, false, 1
+	m.State, m.Desired, m.Released, m.Incarnation = s, Running, false, 1
 	switch s {
-	case MachineStopped:
-		m.Desired, m.Released, m.Incarnation = MachineStopped, true, 0
-	case MachineStopping:
-		m.Desired = MachineStopped
-	case MachineRunning:
+	case Stopped:
+		m.Desired, m.Released, m.Incarnation = Stopped, true, 0
+	case Stopping:
+		m.Desired = Stopped
+	case Running:
 		m.Made, m.IdleSince = true, &moment
 	}
 	return m
 }
 
 func TestMachineStartsAnew(t *testing.T) {
-	for _, s := range []MachineState{MachineStopped, MachineFailed} {
+	for _, s := range []State{Stopped, Failed} {
 		m := machineIn(s)
 		m.HeldAt, m.Restarts, m.Made, m.Released = &moment, 3, true, true
 		before := m.Incarnation
 		require.NoError(t, m.Apply(EventStart, "Started by ada.", moment))
 		require.Equal(t, before+1, m.Incarnation)
-		require.Equal(t, MachineRunning, m.Desired)
+		require.Equal(t, Running, m.Desired)
 		require.Equal(t, "Started by ada.", m.Message)
 		require.Nil(t, m.HeldAt)
 		require.Zero(t, m.Restarts)
@@ -107,45 +107,45 @@ func TestMachineStartsAnew(t *testing.T) {
 // A machine that ends by itself restarts three times and fails then. After a steady run it has all
 // three again.
 func TestMachineThatGoesByItself(t *testing.T) {
-	m := machineIn(MachineRunning)
+	m := machineIn(Running)
 	for i := range maxRestarts {
 		require.NoError(t, m.Apply(EventGone, "Its agent ended.", moment))
-		require.Equal(t, MachineStarting, m.State)
+		require.Equal(t, Starting, m.State)
 		require.Equal(t, i+2, m.Incarnation)
 		require.NoError(t, m.Apply(EventReady, "", moment))
 	}
 	short, long := m, m
 	require.NoError(t, short.Apply(EventGone, "Its agent ended.", moment.Add(steadyRun-1)))
-	require.Equal(t, MachineFailed, short.State)
+	require.Equal(t, Failed, short.State)
 	require.Equal(t, "It ended 4 times by itself. Its agent ended.", short.Message)
 	require.NoError(t, long.Apply(EventGone, "Its agent ended.", moment.Add(steadyRun)))
-	require.Equal(t, MachineStarting, long.State)
+	require.Equal(t, Starting, long.State)
 	require.Equal(t, 1, long.Restarts)
 }
 
 // A failed machine stays failed once nothing of it remains. If it should stop, it is stopped then.
 func TestMachineThatFailed(t *testing.T) {
-	m := machineIn(MachineStarting)
+	m := machineIn(Starting)
 	require.NoError(t, m.Apply(EventLate, "too late", moment))
 	require.False(t, m.Resting(), "something of it may be left")
 	require.NoError(t, m.Apply(EventReleased, "", moment))
-	require.Equal(t, MachineFailed, m.State)
+	require.Equal(t, Failed, m.State)
 	require.Equal(t, "too late", m.Message)
 	require.True(t, m.Resting())
 	require.Nil(t, m.DueAt)
 	require.NoError(t, m.Apply(EventStop, "", moment), "it records the request")
-	require.Equal(t, MachineStopped, m.State)
+	require.Equal(t, Stopped, m.State)
 
-	m = machineIn(MachineStopping)
+	m = machineIn(Stopping)
 	require.NoError(t, m.Apply(EventLate, "too late", moment))
-	require.Equal(t, MachineFailed, m.State)
+	require.Equal(t, Failed, m.State)
 	require.NoError(t, m.Apply(EventReleased, "", moment))
-	require.Equal(t, MachineStopped, m.State)
+	require.Equal(t, Stopped, m.State)
 	require.True(t, m.Resting())
 }
 
 func TestAutoStopAt(t *testing.T) {
-	m := machineIn(MachineRunning)
+	m := machineIn(Running)
 	for choice, after := range map[AutoStop]time.Duration{AutoStop30m: 30 * time.Minute, AutoStop1h: time.Hour, AutoStop2h: 2 * time.Hour} {
 		m.AutoStop = choice
 		require.Equal(t, moment.Add(after), *m.AutoStopAt())
@@ -154,8 +154,8 @@ func TestAutoStopAt(t *testing.T) {
 	require.Nil(t, m.AutoStopAt())
 	m.AutoStop, m.IdleSince = AutoStop1h, nil
 	require.Nil(t, m.AutoStopAt(), "something runs")
-	for _, s := range MachineStates {
-		if m = machineIn(s); s != MachineRunning {
+	for _, s := range States {
+		if m = machineIn(s); s != Running {
 			m.IdleSince = &moment
 			require.Nil(t, m.AutoStopAt(), s)
 		}
@@ -179,22 +179,22 @@ func TestMachineEventsInAnyOrder(t *testing.T) {
 	var walk func(m Machine, depth int)
 	seen := map[string]bool{}
 	walk = func(m Machine, depth int) {
-		require.Contains(t, MachineStates, m.State)
-		if !m.Resting() && m.State != MachineRunning {
+		require.Contains(t, States, m.State)
+		if !m.Resting() && m.State != Running {
 			require.NotNil(t, m.DueAt, "%+v", m)
 		}
-		require.False(t, m.State == MachineStopped && !m.Released, "stopped, and something of it is left")
+		require.False(t, m.State == Stopped && !m.Released, "stopped, and something of it is left")
 		key := fmt.Sprint(m.State, m.Desired, m.Released, m.Made, m.Restarts, depth)
 		if depth == 0 || seen[key] {
 			return
 		}
 		seen[key] = true
-		for _, e := range MachineEvents {
+		for _, e := range Events {
 			next := m
 			_ = next.Apply(e, "why", moment)
 			walk(next, depth-1)
 		}
 	}
-	walk(machineIn(MachineStopped), 8)
+	walk(machineIn(Stopped), 8)
 	require.Greater(t, len(seen), 20)
 }

@@ -13,9 +13,9 @@ type machineTx interface {
 	Machine(ctx context.Context, id domain.MachineID) (Machine, error)
 	// LockMachine returns the machine and its agent, both locked until the end of the transaction.
 	LockMachine(ctx context.Context, id domain.MachineID) (Machine, Agent, error)
-	MachineByName(ctx context.Context, kind MachineKind, name string) (Machine, error)
+	MachineByName(ctx context.Context, kind Kind, name string) (Machine, error)
 	// Machines returns machines, oldest first.
-	Machines(ctx context.Context, kind MachineKind, after domain.MachineID, limit int) ([]Machine, error)
+	Machines(ctx context.Context, kind Kind, after domain.MachineID, limit int) ([]Machine, error)
 	MachinesByID(ctx context.Context, ids []domain.MachineID) ([]Machine, error)
 	// InsertMachine adds the machine with its agent. It returns CodeConflict if the name is in use.
 	InsertMachine(ctx context.Context, m Machine, agent Agent) error
@@ -31,15 +31,15 @@ type machineTx interface {
 	Busy(ctx context.Context, id domain.MachineID) (Busy, error)
 	// Prices returns the prices of the provider's flavors in the region at the time, by flavor.
 	Prices(ctx context.Context, p ProviderKind, region string, at time.Time) (map[string]Price, error)
-	SaveMetrics(ctx context.Context, id domain.MachineID, m MachineMetrics) error
+	SaveMetrics(ctx context.Context, id domain.MachineID, m Metrics) error
 	// Metrics returns the metrics after since, up to and including until, oldest first.
-	Metrics(ctx context.Context, id domain.MachineID, since, until time.Time) ([]MachineMetrics, error)
+	Metrics(ctx context.Context, id domain.MachineID, since, until time.Time) ([]Metrics, error)
 }
 
 // Machines manages the machines of one kind: it records their desired state. Reconciler carries it
 // out.
 type Machines struct {
-	Kind      MachineKind
+	Kind      Kind
 	Store     domain.Store[Tx]
 	Topics    domain.Topics
 	Clock     domain.Clock
@@ -72,7 +72,7 @@ const (
 
 func (m *Machines) may(v verb) domain.Action { return m.Kind.action(v) }
 
-func (k MachineKind) action(v verb) domain.Action { return domain.Action(string(k) + "." + string(v)) }
+func (k Kind) action(v verb) domain.Action { return domain.Action(string(k) + "." + string(v)) }
 
 // find returns the machine, if it is of this kind.
 func (m *Machines) find(ctx context.Context, tx Tx, id domain.MachineID) (Machine, error) {
@@ -231,7 +231,7 @@ func (m *Machines) Delete(ctx context.Context, s domain.Scope, id domain.Machine
 		return domain.Audited(ctx, tx, s, m.may(verbDelete), string(m.Kind), id)
 	})
 	if provider := m.Providers[machine.Provider]; err == nil && provider != nil {
-		_ = provider.Remove(ctx, MachineRef{Workspace: s.Workspace(), Machine: id, Incarnation: machine.Incarnation}) // if this fails, Reconciler.Sweep removes it
+		_ = provider.Remove(ctx, Ref{Workspace: s.Workspace(), Machine: id, Incarnation: machine.Incarnation}) // if this fails, Reconciler.Sweep removes it
 	}
 	return err
 }
@@ -240,9 +240,9 @@ func (m *Machines) Delete(ctx context.Context, s domain.Scope, id domain.Machine
 func (m *Machine) busy() error {
 	what := "stop it first, and delete it when it is stopped"
 	switch m.State {
-	case MachineStopping:
+	case Stopping:
 		what = "delete it when it is stopped"
-	case MachineFailed:
+	case Failed:
 		what = "its remains are being removed; delete it when that is done"
 	}
 	return domain.Errorf(domain.CodeConflict, "The %s %s is %s: %s.", m.Kind.Noun(), m.Name, m.State, what)
@@ -255,8 +255,8 @@ func (m *Machines) Log(ctx context.Context, s domain.Scope, id domain.MachineID,
 	if err != nil {
 		return nil, err
 	}
-	if limit < 1 || limit > MaxMachineLog {
-		return nil, domain.Invalid("bytes", "bytes is %d; it must be from 1 to %d.", limit, MaxMachineLog)
+	if limit < 1 || limit > MaxLog {
+		return nil, domain.Invalid("bytes", "bytes is %d; it must be from 1 to %d.", limit, MaxLog)
 	}
 	if machine.Host != "" && machine.Host != m.Host {
 		return nil, domain.Errorf(domain.CodeUnavailable, "The log of %s is on the host that it runs on, and this server is on another; ask the server there.", machine.Name)
@@ -268,8 +268,8 @@ func (m *Machines) Log(ctx context.Context, s domain.Scope, id domain.MachineID,
 	if err != nil {
 		return nil, err
 	}
-	return provider.Log(ctx, MachineRef{Workspace: s.Workspace(), Machine: id, Incarnation: machine.Incarnation}, limit)
+	return provider.Log(ctx, Ref{Workspace: s.Workspace(), Machine: id, Incarnation: machine.Incarnation}, limit)
 }
 
-// MaxMachineLog bounds the limit of Log, in bytes.
-const MaxMachineLog = 1 << 20
+// MaxLog bounds the limit of Log, in bytes.
+const MaxLog = 1 << 20

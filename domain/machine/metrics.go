@@ -13,8 +13,8 @@ const (
 	MetricsKept  = time.Hour
 )
 
-// MachineMetrics is a machine's usage at one moment.
-type MachineMetrics struct {
+// Metrics is a machine's usage at one moment.
+type Metrics struct {
 	At          time.Time
 	CPU         float64 // cores in use
 	Cores       float64
@@ -38,7 +38,7 @@ const MaxGPUs = 64
 
 // Metrics returns the machine's usage after since, at most the last hour, oldest first, one for
 // each five seconds.
-func (m *Machines) Metrics(ctx context.Context, s domain.Scope, id domain.MachineID, since time.Time) (all []MachineMetrics, err error) {
+func (m *Machines) Metrics(ctx context.Context, s domain.Scope, id domain.MachineID, since time.Time) (all []Metrics, err error) {
 	if err := domain.Authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
 		return nil, err
 	}

@@ -36,16 +36,16 @@ type Price struct {
 	Currency string // ISO 4217
 }
 
-// MachineRef names a machine to its provider.
-type MachineRef struct {
+// Ref names a machine to its provider.
+type Ref struct {
 	Workspace   domain.WorkspaceID
 	Machine     domain.MachineID
 	Incarnation int // counts the machine's starts, including restarts, from 1
 }
 
-// MachineSpec describes the machine to create.
-type MachineSpec struct {
-	MachineRef
+// Spec describes the machine to create.
+type Spec struct {
+	Ref
 	Provider    ProviderSettings
 	Flavor      Flavor
 	ImageRef    string // result of Resolve
@@ -73,18 +73,18 @@ type Provider interface {
 	// incarnations. Its agent begins with the bootstrap token. CodeInvalid says that the machine
 	// can never be created. CodeConflict says, with the reason, that there is no room now. The
 	// caller retries all errors except CodeInvalid.
-	Ensure(ctx context.Context, m MachineSpec) error
+	Ensure(ctx context.Context, m Spec) error
 	// Alive reports whether the incarnation is alive; if not, detail says what is known of its end.
-	Alive(ctx context.Context, m MachineRef) (alive bool, detail string, err error)
+	Alive(ctx context.Context, m Ref) (alive bool, detail string, err error)
 	// Release ends every incarnation of the machine with all its processes, and returns once they
 	// are gone. A missing machine is no error.
-	Release(ctx context.Context, m MachineRef) error
+	Release(ctx context.Context, m Ref) error
 	// Remove is Release that also deletes the machine's data, including the log of its agent.
-	Remove(ctx context.Context, m MachineRef) error
+	Remove(ctx context.Context, m Ref) error
 	// Machines returns all machines with any remains, running or not.
-	Machines(ctx context.Context) ([]MachineRef, error)
+	Machines(ctx context.Context) ([]Ref, error)
 	// Log returns the last bytes of the agent's log, at most limit; also after Release.
-	Log(ctx context.Context, m MachineRef, limit int) ([]byte, error)
+	Log(ctx context.Context, m Ref, limit int) ([]byte, error)
 }
 
 // ProviderSettings is a workspace's own provider. It never holds keys.

@@ -10,14 +10,14 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// MachineTimes bounds the transitions of machines.
-type MachineTimes struct {
+// Times bounds the transitions of machines.
+type Times struct {
 	Start time.Duration // from the start until the agent is connected
 	Stop  time.Duration // from the stop until nothing remains
 }
 
-// DefaultMachineTimes include the three minutes that the specification gives a warehouse.
-var DefaultMachineTimes = MachineTimes{Start: 5 * time.Minute, Stop: 2 * time.Minute}
+// DefaultTimes include the three minutes that the specification gives a warehouse.
+var DefaultTimes = Times{Start: 5 * time.Minute, Stop: 2 * time.Minute}
 
 // Reconciler drives each machine toward its desired state. Every replica may run one. It claims a
 // due machine in its row, calls the provider outside of transactions, and applies the result as an
@@ -30,7 +30,7 @@ type Reconciler struct {
 	Topics    domain.Topics
 	Work      Work
 	Providers Providers
-	Times     MachineTimes
+	Times     Times
 	Heartbeat time.Duration // interval of agents
 	Host      string        // the host of this server's own machines
 	Server    string        // address that machines connect to
@@ -64,7 +64,7 @@ func (r *Reconciler) Tick(ctx context.Context) (next time.Time, err error) {
 		if d.At.After(now) {
 			return d.At, nil
 		}
-		r.begin(ctx, d.MachineRef)
+		r.begin(ctx, d.Ref)
 	}
 	return time.Time{}, nil
 }
@@ -80,7 +80,7 @@ func (r *Reconciler) kinds() []ProviderKind {
 	return kinds
 }
 
-func (r *Reconciler) begin(ctx context.Context, ref MachineRef) {
+func (r *Reconciler) begin(ctx context.Context, ref Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.busy == nil {
@@ -102,7 +102,7 @@ func (r *Reconciler) begin(ctx context.Context, ref MachineRef) {
 }
 
 // step checks one machine and performs the next step with its provider.
-func (r *Reconciler) step(ctx context.Context, ref MachineRef) error {
+func (r *Reconciler) step(ctx context.Context, ref Ref) error {
 	s := domain.SystemScope(ref.Workspace, "machines")
 	var do func(context.Context) error
 	err := changeMachine(ctx, r.Store, s, ref.Machine, func(tx Tx, m *Machine, agent Agent) (err error) {
@@ -172,13 +172,13 @@ func (r *Reconciler) decide(ctx context.Context, tx Tx, s domain.Scope, m *Machi
 	}
 	m.DueAt = new(now.Add(claimTime))
 	switch m.State {
-	case MachineStarting:
+	case Starting:
 		return r.starting(ctx, tx, m, agent, work, now)
-	case MachineRunning:
+	case Running:
 		return r.running(ctx, tx, m, agent, work, now)
-	case MachineStopping:
+	case Stopping:
 		return r.stopping(ctx, tx, m, agent, work, now)
-	case MachineFailed:
+	case Failed:
 		if !m.Released {
 			work.machine = *m
 			return work.clean, nil
@@ -306,9 +306,9 @@ func (r *Reconciler) Adopt(ctx context.Context) error {
 	return r.System.CheckMachines(ctx, r.Host, r.Clock.Now())
 }
 
-// MachineGone makes a machine due after a provider's hint that it may have ended. It needs no
+// Gone makes a machine due after a provider's hint that it may have ended. It needs no
 // Reconciler, because a Reconciler needs the providers.
-func MachineGone(ctx context.Context, store domain.Store[Tx], clock domain.Clock, ref MachineRef) error {
+func Gone(ctx context.Context, store domain.Store[Tx], clock domain.Clock, ref Ref) error {
 	return changeMachine(ctx, store, domain.SystemScope(ref.Workspace, "machines"), ref.Machine, func(_ Tx, m *Machine, _ Agent) error {
 		if m.Incarnation == ref.Incarnation && !m.Resting() {
 			m.DueAt = new(clock.Now())

@@ -18,8 +18,8 @@ type machineStep struct {
 	token    string
 }
 
-func (w machineStep) ref() MachineRef {
-	return MachineRef{Workspace: w.scope.Workspace(), Machine: w.machine.ID, Incarnation: w.machine.Incarnation}
+func (w machineStep) ref() Ref {
+	return Ref{Workspace: w.scope.Workspace(), Machine: w.machine.ID, Incarnation: w.machine.Incarnation}
 }
 
 // done applies fn unless the machine has moved on since the decision.
@@ -50,7 +50,7 @@ func (w machineStep) later(ctx context.Context, cause error) error {
 func (w machineStep) soon(ctx context.Context, why string) error {
 	return w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
 		m.DueAt = new(w.r.Clock.Now().Add(retryPause))
-		if m.State != MachineStarting {
+		if m.State != Starting {
 			return nil // keep its message, which is more specific
 		}
 		m.Message = why
@@ -87,27 +87,27 @@ func (w machineStep) make(ctx context.Context) error {
 }
 
 // spec pins the image at the first start.
-func (w machineStep) spec(ctx context.Context) (MachineSpec, error) {
+func (w machineStep) spec(ctx context.Context) (Spec, error) {
 	all, err := w.provider.Flavors(ctx, w.settings)
 	if err != nil {
-		return MachineSpec{}, err
+		return Spec{}, err
 	}
 	f, err := flavor(w.machine.Kind, all, w.machine.Flavor)
 	if err != nil {
-		return MachineSpec{}, err
+		return Spec{}, err
 	}
 	image := w.machine.ImageRef
 	if image == "" {
 		if image, err = w.provider.Resolve(ctx, w.settings, w.machine.Image); err != nil {
-			return MachineSpec{}, err
+			return Spec{}, err
 		}
 		err = w.done(ctx, func(_ Tx, m *Machine, _ Agent) error {
 			m.ImageRef = image
 			return nil
 		})
 	}
-	return MachineSpec{
-		MachineRef: w.ref(), Provider: w.settings, Flavor: f, ImageRef: image, Slots: w.machine.Slots, WriteEngine: w.machine.WriteEngine, Server: w.r.Server, Bootstrap: w.token,
+	return Spec{
+		Ref: w.ref(), Provider: w.settings, Flavor: f, ImageRef: image, Slots: w.machine.Slots, WriteEngine: w.machine.WriteEngine, Server: w.r.Server, Bootstrap: w.token,
 	}, err
 }
 
@@ -122,7 +122,7 @@ func (w machineStep) look(ctx context.Context) error {
 		switch {
 		case !alive:
 			return w.r.again(ctx, tx, m, agent, "Its agent ended. "+domain.Shown(detail), now)
-		case m.State == MachineRunning:
+		case m.State == Running:
 			m.DueAt = w.r.next(m, agent, now)
 		default:
 			m.DueAt = new(now.Add(lookAgain))

@@ -57,7 +57,7 @@ const (
 // EnginesNow returns the machine's engines with their current states. While the machine does not
 // run, every engine with a state is stopped.
 func (m Machine) EnginesNow() []Engine {
-	if m.State == MachineRunning {
+	if m.State == Running {
 		return m.Engines
 	}
 	now := slices.Clone(m.Engines)

@@ -56,10 +56,10 @@ func (m *Maintenances) relieve(ctx context.Context, tx Tx, s domain.Scope, ids [
 		return err
 	}
 	now := m.Clock.Now()
-	var runs []MaintenanceRun
+	var runs []Run
 	for _, t := range tables {
 		if set := shared.settings(t); set.Enabled && set.Expire && !t.Open && t.overcrowded(set) {
-			runs = append(runs, newMaintenanceRun(t.LakeTable, []MaintenanceKind{MaintenanceExpire}, job.TriggerSchedule, s.Actor(), now, now))
+			runs = append(runs, newMaintenanceRun(t.Table, []Kind{Expire}, job.TriggerSchedule, s.Actor(), now, now))
 		}
 	}
 	made, err := tx.InsertMaintenanceRuns(ctx, runs)
@@ -71,6 +71,6 @@ func (m *Maintenances) relieve(ctx context.Context, tx Tx, s domain.Scope, ids [
 
 // overcrowded reports whether the table has a tenth more snapshots than its maximum, or than the
 // last expiry could not remove. Fewer are not worth an expiry.
-func (t MaintainedTable) overcrowded(s MaintenanceSettings) bool {
+func (t MaintainedTable) overcrowded(s Settings) bool {
 	return t.Snapshots != nil && *t.Snapshots*10 > max(int64(s.MaxSnapshots), t.Done.ExpiredSnapshots)*11
 }

@@ -13,53 +13,53 @@ import (
 	"github.com/millpond/millpond/domain/statement"
 )
 
-// MaintenanceKind is a kind of work that keeps a table efficient.
-type MaintenanceKind string
+// Kind is a kind of work that keeps a table efficient.
+type Kind string
 
 // The kinds, in the order of their execution.
 const (
 	// merge small files and remove deleted rows
-	MaintenanceCompact MaintenanceKind = "compact"
+	Compact Kind = "compact"
 	// remove old snapshots, and the files that no other snapshot needs
-	MaintenanceExpire MaintenanceKind = "expire"
+	Expire Kind = "expire"
 	// remove files that no snapshot names
-	MaintenanceOrphans MaintenanceKind = "orphans"
+	Orphans Kind = "orphans"
 )
 
-// MaintenanceKinds lists the kinds in the order of their execution.
-var MaintenanceKinds = []MaintenanceKind{MaintenanceCompact, MaintenanceExpire, MaintenanceOrphans}
+// Kinds lists the kinds in the order of their execution.
+var Kinds = []Kind{Compact, Expire, Orphans}
 
-// MaintenanceLevel is where a setting comes from.
-type MaintenanceLevel string
+// Level is where a setting comes from.
+type Level string
 
 // The levels, from the lowest precedence to the highest.
 const (
-	MaintenanceBuiltIn     MaintenanceLevel = "default"
-	MaintenanceOfWorkspace MaintenanceLevel = "workspace"
-	MaintenanceOfDatabase  MaintenanceLevel = "database"
-	MaintenanceOfTable     MaintenanceLevel = "table"
+	BuiltIn     Level = "default"
+	OfWorkspace Level = "workspace"
+	OfDatabase  Level = "database"
+	OfTable     Level = "table"
 	// the table's files came from elsewhere and are never removed
-	MaintenanceRegistered MaintenanceLevel = "registered"
+	Registered Level = "registered"
 )
 
-// MaintenanceLevels lists the levels.
-var MaintenanceLevels = []MaintenanceLevel{MaintenanceBuiltIn, MaintenanceOfWorkspace, MaintenanceOfDatabase, MaintenanceOfTable, MaintenanceRegistered}
+// Levels lists the levels.
+var Levels = []Level{BuiltIn, OfWorkspace, OfDatabase, OfTable, Registered}
 
-// MaintenanceSchedule is when tables are checked.
-type MaintenanceSchedule struct {
+// Schedule is when tables are checked.
+type Schedule struct {
 	Cron     string `json:"cron"`
 	TimeZone string `json:"time_zone"` // IANA name; empty stands for UTC
 }
 
-// MaintenancePolicy is the policy of one level. Nil fields are inherited, each separately.
-type MaintenancePolicy struct {
-	Enabled        *bool                `json:"enabled,omitempty"`
-	Schedule       *MaintenanceSchedule `json:"schedule,omitempty"`
-	Compact        CompactPolicy        `json:"compact"`
-	Expire         ExpirePolicy         `json:"expire"`
-	Orphans        OrphansPolicy        `json:"orphans"`
-	Warehouse      *domain.MachineID    `json:"warehouse,omitempty"` // empty stands for any
-	StartWarehouse *bool                `json:"start_warehouse,omitempty"`
+// Policy is the policy of one level. Nil fields are inherited, each separately.
+type Policy struct {
+	Enabled        *bool             `json:"enabled,omitempty"`
+	Schedule       *Schedule         `json:"schedule,omitempty"`
+	Compact        CompactPolicy     `json:"compact"`
+	Expire         ExpirePolicy      `json:"expire"`
+	Orphans        OrphansPolicy     `json:"orphans"`
+	Warehouse      *domain.MachineID `json:"warehouse,omitempty"` // empty stands for any
+	StartWarehouse *bool             `json:"start_warehouse,omitempty"`
 }
 
 // CompactPolicy is one level's policy for compaction.
@@ -85,11 +85,11 @@ type OrphansPolicy struct {
 	OlderDays *int  `json:"older_days,omitempty"`
 }
 
-// MaintenanceSettings are the effective settings of a table, a database or the workspace, after
+// Settings are the effective settings of a table, a database or the workspace, after
 // inheritance.
-type MaintenanceSettings struct {
+type Settings struct {
 	Enabled        bool
-	Schedule       MaintenanceSchedule
+	Schedule       Schedule
 	Compact        bool
 	Threshold      int64
 	MinFiles       int
@@ -102,7 +102,7 @@ type MaintenanceSettings struct {
 	OlderDays      int
 	Warehouse      domain.MachineID
 	StartWarehouse bool
-	Origins        map[string]MaintenanceLevel // by MaintenanceFields
+	Origins        map[string]Level // by Fields
 }
 
 // The fields of a policy, which are the keys of Origins.
@@ -123,8 +123,8 @@ const (
 	fieldStartWarehouse = "start_warehouse"
 )
 
-// MaintenanceFields lists the fields of a policy.
-var MaintenanceFields = []string{
+// Fields lists the fields of a policy.
+var Fields = []string{
 	fieldEnabled, fieldSchedule, fieldCompact, fieldThreshold, fieldMinFiles, fieldDeletePercent, fieldExpire, fieldKeepDays, fieldMaxSnapshots, fieldEraseAfterDays,
 	fieldOrphans, fieldOlderDays,
 	fieldWarehouse, fieldStartWarehouse,
@@ -134,19 +134,19 @@ var MaintenanceFields = []string{
 const mib = 1 << 20
 
 // builtIn returns the default settings.
-func builtIn() MaintenanceSettings {
-	s := MaintenanceSettings{
-		Enabled: true, Schedule: MaintenanceSchedule{Cron: "0 3 * * *", TimeZone: "UTC"}, Compact: true, Threshold: 128 * mib, MinFiles: 5, DeletePercent: 10,
-		Expire: true, KeepDays: 7, MaxSnapshots: 1000, EraseAfterDays: 1, Orphans: true, OlderDays: 7, StartWarehouse: true, Origins: map[string]MaintenanceLevel{},
+func builtIn() Settings {
+	s := Settings{
+		Enabled: true, Schedule: Schedule{Cron: "0 3 * * *", TimeZone: "UTC"}, Compact: true, Threshold: 128 * mib, MinFiles: 5, DeletePercent: 10,
+		Expire: true, KeepDays: 7, MaxSnapshots: 1000, EraseAfterDays: 1, Orphans: true, OlderDays: 7, StartWarehouse: true, Origins: map[string]Level{},
 	}
-	for _, field := range MaintenanceFields {
-		s.Origins[field] = MaintenanceBuiltIn
+	for _, field := range Fields {
+		s.Origins[field] = BuiltIn
 	}
 	return s
 }
 
 // override applies the level's policy.
-func (s *MaintenanceSettings) override(level MaintenanceLevel, p MaintenancePolicy) {
+func (s *Settings) override(level Level, p Policy) {
 	inherit(s, level, fieldEnabled, &s.Enabled, p.Enabled)
 	inherit(s, level, fieldSchedule, &s.Schedule, p.Schedule)
 	inherit(s, level, fieldCompact, &s.Compact, p.Compact.Enabled)
@@ -163,7 +163,7 @@ func (s *MaintenanceSettings) override(level MaintenanceLevel, p MaintenancePoli
 	inherit(s, level, fieldStartWarehouse, &s.StartWarehouse, p.StartWarehouse)
 }
 
-func inherit[T any](s *MaintenanceSettings, level MaintenanceLevel, field string, to, from *T) {
+func inherit[T any](s *Settings, level Level, field string, to, from *T) {
 	if from != nil {
 		*to, s.Origins[field] = *from, level
 	}
@@ -171,35 +171,35 @@ func inherit[T any](s *MaintenanceSettings, level MaintenanceLevel, field string
 
 // settingsOf returns the effective settings of the three levels. For a database or the workspace,
 // the policies of the levels below are empty.
-func settingsOf(workspace, database, table MaintenancePolicy) MaintenanceSettings {
+func settingsOf(workspace, database, table Policy) Settings {
 	s := builtIn()
-	s.override(MaintenanceOfWorkspace, workspace)
-	s.override(MaintenanceOfDatabase, database)
-	s.override(MaintenanceOfTable, table)
+	s.override(OfWorkspace, workspace)
+	s.override(OfDatabase, database)
+	s.override(OfTable, table)
 	return s
 }
 
 // sparing turns off the removal of files for a registered table: orphans always, expiry unless the
 // table's own policy turns it on.
-func (s *MaintenanceSettings) sparing(t lake.LakeTable) {
+func (s *Settings) sparing(t lake.Table) {
 	if !t.Registered {
 		return
 	}
 	for field, on := range map[string]*bool{fieldExpire: &s.Expire, fieldOrphans: &s.Orphans} {
-		if field == fieldOrphans || s.Origins[field] != MaintenanceOfTable {
-			*on, s.Origins[field] = false, MaintenanceRegistered
+		if field == fieldOrphans || s.Origins[field] != OfTable {
+			*on, s.Origins[field] = false, Registered
 		}
 	}
 }
 
 // does reports whether the kind is turned on.
-func (s MaintenanceSettings) does(k MaintenanceKind) bool {
-	return map[MaintenanceKind]bool{MaintenanceCompact: s.Compact, MaintenanceExpire: s.Expire, MaintenanceOrphans: s.Orphans}[k]
+func (s Settings) does(k Kind) bool {
+	return map[Kind]bool{Compact: s.Compact, Expire: s.Expire, Orphans: s.Orphans}[k]
 }
 
 // kinds returns the kinds that are turned on.
-func (s MaintenanceSettings) kinds() (all []MaintenanceKind) {
-	for _, k := range MaintenanceKinds {
+func (s Settings) kinds() (all []Kind) {
+	for _, k := range Kinds {
 		if s.does(k) {
 			all = append(all, k)
 		}
@@ -219,7 +219,7 @@ const (
 )
 
 // validate refuses values out of bounds and invalid schedules.
-func (p MaintenancePolicy) validate(now time.Time) error {
+func (p Policy) validate(now time.Time) error {
 	if t := p.Compact.Threshold; t != nil && (*t < minThreshold || *t > maxThreshold || *t%mib != 0) {
 		return domain.Invalid(fieldThreshold, "%s is %d; it must be whole MiB (1048576 bytes), from 1 MiB to 10 GiB.", fieldThreshold, *t)
 	}
@@ -247,7 +247,7 @@ func (p MaintenancePolicy) validate(now time.Time) error {
 }
 
 // next returns the first time after now at which the schedule is due.
-func (s MaintenanceSchedule) next(now time.Time) *time.Time {
+func (s Schedule) next(now time.Time) *time.Time {
 	made, err := job.NewSchedule{Cron: s.Cron, TimeZone: s.TimeZone}.Schedule(now)
 	if err != nil {
 		return nil
@@ -255,20 +255,20 @@ func (s MaintenanceSchedule) next(now time.Time) *time.Time {
 	return made.NextAt
 }
 
-// MaintenanceHolder is the policy of one level, and its next due time.
-type MaintenanceHolder struct {
+// Holder is the policy of one level, and its next due time.
+type Holder struct {
 	Database   domain.DatabaseID // of a database's policy
 	Table      domain.TableID    // of a table's policy; both are empty for the workspace
-	Policy     MaintenancePolicy
+	Policy     Policy
 	NextAt     *time.Time     // nil without an own schedule; the workspace always has one
 	SweepAfter domain.TableID // where the sweep of due tables was interrupted
 }
 
 // Subject returns the id of the policy's database or table; empty for the workspace.
-func (h MaintenanceHolder) Subject() string { return string(h.Database) + string(h.Table) }
+func (h Holder) Subject() string { return string(h.Database) + string(h.Table) }
 
 // arm sets the holder's next due time.
-func (h *MaintenanceHolder) arm(now time.Time) {
+func (h *Holder) arm(now time.Time) {
 	h.NextAt, h.SweepAfter = nil, ""
 	switch {
 	case h.Policy.Schedule != nil:
@@ -291,43 +291,43 @@ type Maintained struct {
 
 // MaintainedTable is a table with everything that decides about its maintenance.
 type MaintainedTable struct {
-	lake.LakeTable
-	Policy MaintenancePolicy // the table's own
-	NextAt *time.Time        // when its own schedule is due
+	lake.Table
+	Policy Policy     // the table's own
+	NextAt *time.Time // when its own schedule is due
 	Done   Maintained
 	Open   bool // it has a queued or running run
 }
 
 // Maintenance is the policy and the effective settings of the workspace, a database or a table.
 type Maintenance struct {
-	Policy   MaintenancePolicy // of this level
-	Settings MaintenanceSettings
+	Policy   Policy // of this level
+	Settings Settings
 	NextAt   *time.Time // nil while turned off
 }
 
-// MaintenanceState is the state of a maintenance run.
-type MaintenanceState string
+// State is the state of a maintenance run.
+type State string
 
 // The states. The last four are final.
 const (
-	MaintenanceQueued    MaintenanceState = "queued" // its message says what it waits for
-	MaintenanceRunning   MaintenanceState = "running"
-	MaintenanceSucceeded MaintenanceState = "succeeded"
-	MaintenanceFailed    MaintenanceState = "failed"    // its message says why
-	MaintenanceCancelled MaintenanceState = "cancelled" // its statement was cancelled
-	MaintenanceSkipped   MaintenanceState = "skipped"   // nothing to do; its message says why
+	Queued    State = "queued" // its message says what it waits for
+	Running   State = "running"
+	Succeeded State = "succeeded"
+	Failed    State = "failed"    // its message says why
+	Cancelled State = "cancelled" // its statement was cancelled
+	Skipped   State = "skipped"   // nothing to do; its message says why
 )
 
-// MaintenanceStates lists the states.
-var MaintenanceStates = []MaintenanceState{
-	MaintenanceQueued, MaintenanceRunning, MaintenanceSucceeded, MaintenanceFailed, MaintenanceCancelled, MaintenanceSkipped,
+// States lists the states.
+var States = []State{
+	Queued, Running, Succeeded, Failed, Cancelled, Skipped,
 }
 
 // Final reports whether the state never changes again.
-func (s MaintenanceState) Final() bool { return s != MaintenanceQueued && s != MaintenanceRunning }
+func (s State) Final() bool { return s != Queued && s != Running }
 
-// MaintenanceRun is one execution of a table's maintenance. Names are those of that time.
-type MaintenanceRun struct {
+// Run is one execution of a table's maintenance. Names are those of that time.
+type Run struct {
 	ID         domain.MaintenanceRunID
 	TableID    domain.TableID
 	DatabaseID domain.DatabaseID
@@ -339,10 +339,10 @@ type MaintenanceRun struct {
 	CreatedAt  time.Time
 	DueAt      time.Time
 
-	State      MaintenanceState
+	State      State
 	Message    string
-	Todo       []MaintenanceKind // the remaining kinds, in order
-	Operations []MaintenanceOperation
+	Todo       []Kind // the remaining kinds, in order
+	Operations []Operation
 	Statement  domain.StatementID // the current statement
 	Warehouse  domain.MachineID   // of the current statement
 	Tries      int                // tries that were lost with an engine or a server
@@ -351,25 +351,25 @@ type MaintenanceRun struct {
 	FinishedAt *time.Time
 }
 
-// MaintenanceOperation is one statement of a run.
-type MaintenanceOperation struct {
-	Kind             MaintenanceKind          `json:"kind"`
-	Query            string                   `json:"query"`
-	Warehouse        domain.MachineID         `json:"warehouse"`
-	Statement        domain.StatementID       `json:"statement"` // empty until it is submitted
-	State            statement.StatementState `json:"state"`
-	StartedAt        time.Time                `json:"started_at"`
-	FinishedAt       *time.Time               `json:"finished_at,omitempty"`
-	Before           *TableTotals             `json:"before,omitempty"`
-	After            *TableTotals             `json:"after,omitempty"` // including other writers' commits
-	SnapshotsExpired *int64                   `json:"snapshots_expired,omitempty"`
-	FilesRemoved     *int64                   `json:"files_removed,omitempty"` // nil if the engine does not report it
-	Metrics          map[string]int64         `json:"metrics,omitempty"`       // as the engine reports them
-	Seconds          float64                  `json:"seconds"`                 // run time of its statement
-	Cost             *decimal.Decimal         `json:"cost,omitempty"`          // cost of its warehouse for that time; nil without a price
-	Currency         string                   `json:"currency,omitempty"`
-	Fault            statement.Fault          `json:"fault,omitempty"`
-	Message          string                   `json:"message,omitempty"` // why it failed
+// Operation is one statement of a run.
+type Operation struct {
+	Kind             Kind               `json:"kind"`
+	Query            string             `json:"query"`
+	Warehouse        domain.MachineID   `json:"warehouse"`
+	Statement        domain.StatementID `json:"statement"` // empty until it is submitted
+	State            statement.State    `json:"state"`
+	StartedAt        time.Time          `json:"started_at"`
+	FinishedAt       *time.Time         `json:"finished_at,omitempty"`
+	Before           *TableTotals       `json:"before,omitempty"`
+	After            *TableTotals       `json:"after,omitempty"` // including other writers' commits
+	SnapshotsExpired *int64             `json:"snapshots_expired,omitempty"`
+	FilesRemoved     *int64             `json:"files_removed,omitempty"` // nil if the engine does not report it
+	Metrics          map[string]int64   `json:"metrics,omitempty"`       // as the engine reports them
+	Seconds          float64            `json:"seconds"`                 // run time of its statement
+	Cost             *decimal.Decimal   `json:"cost,omitempty"`          // cost of its warehouse for that time; nil without a price
+	Currency         string             `json:"currency,omitempty"`
+	Fault            statement.Fault    `json:"fault,omitempty"`
+	Message          string             `json:"message,omitempty"` // why it failed
 }
 
 // TableTotals is the contents of a table. Nil fields are unknown.
@@ -380,49 +380,49 @@ type TableTotals struct {
 	Snapshots   *int64 `json:"snapshots"`
 }
 
-func totalsOf(t lake.LakeTable) *TableTotals {
+func totalsOf(t lake.Table) *TableTotals {
 	return &TableTotals{Files: t.DataFiles, Bytes: t.DataBytes, DeleteFiles: t.DeleteFiles, Snapshots: t.Snapshots}
 }
 
-// MaintenanceFilter narrows a list of runs. Zero fields are ignored.
-type MaintenanceFilter struct {
-	Table    domain.TableID     `json:"t,omitempty"`
-	Database domain.DatabaseID  `json:"d,omitempty"`
-	States   []MaintenanceState `json:"s,omitempty"`
+// Filter narrows a list of runs. Zero fields are ignored.
+type Filter struct {
+	Table    domain.TableID    `json:"t,omitempty"`
+	Database domain.DatabaseID `json:"d,omitempty"`
+	States   []State           `json:"s,omitempty"`
 }
 
 // MaintenanceTx reads and writes maintenance policies and runs.
 type maintenanceTx interface {
 	// SharedMaintenance returns the holders above tables: the workspace's and the databases'.
-	SharedMaintenance(ctx context.Context) ([]MaintenanceHolder, error)
+	SharedMaintenance(ctx context.Context) ([]Holder, error)
 	// LockMaintenance locks and returns the holder's row. If there is none, it returns and locks an
 	// empty one.
-	LockMaintenance(ctx context.Context, h MaintenanceHolder) (MaintenanceHolder, error)
-	UpdateMaintenance(ctx context.Context, h MaintenanceHolder) error
+	LockMaintenance(ctx context.Context, h Holder) (Holder, error)
+	UpdateMaintenance(ctx context.Context, h Holder) error
 	// MaintainedTables returns the holder's live tables in the order of their ids. Without all, it
 	// omits tables with a schedule at a lower level.
-	MaintainedTables(ctx context.Context, h MaintenanceHolder, all bool, after domain.TableID, limit int) ([]MaintainedTable, error)
+	MaintainedTables(ctx context.Context, h Holder, all bool, after domain.TableID, limit int) ([]MaintainedTable, error)
 	MaintainedByID(ctx context.Context, ids []domain.TableID) ([]MaintainedTable, error)
 	SetMaintained(ctx context.Context, id domain.TableID, m Maintained) error
 	// BeingWritten reports whether a live statement that writes has opened the table.
 	BeingWritten(ctx context.Context, id domain.TableID) (bool, error)
 	// InsertMaintenanceRuns adds the runs of tables without a queued or running run, and returns
 	// their number.
-	InsertMaintenanceRuns(ctx context.Context, runs []MaintenanceRun) (int, error)
-	MaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (MaintenanceRun, error)
-	LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (MaintenanceRun, error)
-	UpdateMaintenanceRun(ctx context.Context, r MaintenanceRun) error
+	InsertMaintenanceRuns(ctx context.Context, runs []Run) (int, error)
+	MaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (Run, error)
+	LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (Run, error)
+	UpdateMaintenanceRun(ctx context.Context, r Run) error
 	// MaintenanceRuns returns runs, newest first.
-	MaintenanceRuns(ctx context.Context, f MaintenanceFilter, before domain.MaintenanceRunID, limit int) ([]MaintenanceRun, error)
+	MaintenanceRuns(ctx context.Context, f Filter, before domain.MaintenanceRunID, limit int) ([]Run, error)
 	// RunningMaintenance returns the running runs, including those without a statement yet.
-	RunningMaintenance(ctx context.Context) ([]MaintenanceRun, error)
+	RunningMaintenance(ctx context.Context) ([]Run, error)
 	// WaitingMaintenance returns the queued runs that are due for a check, longest waiting first.
-	WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]MaintenanceRun, error)
+	WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]Run, error)
 }
 
-// DueMaintenance is a workspace whose runs, or whose tables of one holder, must be checked at a
+// Due is a workspace whose runs, or whose tables of one holder, must be checked at a
 // time.
-type DueMaintenance struct {
+type Due struct {
 	Workspace domain.WorkspaceID
 	Runs      bool
 	Database  domain.DatabaseID // the holder's

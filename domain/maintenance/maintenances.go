@@ -118,13 +118,13 @@ func maintainable(ctx context.Context, tx Tx, id domain.TableID) (MaintainedTabl
 
 // levels are the holders above tables.
 type levels struct {
-	workspace MaintenanceHolder
-	databases map[domain.DatabaseID]MaintenanceHolder
+	workspace Holder
+	databases map[domain.DatabaseID]Holder
 }
 
 func readLevels(ctx context.Context, tx Tx) (levels, error) {
 	all, err := tx.SharedMaintenance(ctx)
-	l := levels{databases: map[domain.DatabaseID]MaintenanceHolder{}}
+	l := levels{databases: map[domain.DatabaseID]Holder{}}
 	for _, h := range all {
 		if h.Database == "" {
 			l.workspace = h
@@ -138,7 +138,7 @@ func readLevels(ctx context.Context, tx Tx) (levels, error) {
 // of returns the settings of the database, or of the workspace if id is empty.
 func (l levels) of(id domain.DatabaseID, now time.Time) Maintenance {
 	h := l.databases[id]
-	m := Maintenance{Policy: l.workspace.Policy, Settings: settingsOf(l.workspace.Policy, h.Policy, MaintenancePolicy{})}
+	m := Maintenance{Policy: l.workspace.Policy, Settings: settingsOf(l.workspace.Policy, h.Policy, Policy{})}
 	if id != "" {
 		m.Policy = h.Policy
 	}
@@ -146,9 +146,9 @@ func (l levels) of(id domain.DatabaseID, now time.Time) Maintenance {
 	return m
 }
 
-func (l levels) settings(t MaintainedTable) MaintenanceSettings {
+func (l levels) settings(t MaintainedTable) Settings {
 	s := settingsOf(l.workspace.Policy, l.databases[t.DatabaseID].Policy, t.Policy)
-	s.sparing(t.LakeTable)
+	s.sparing(t.Table)
 	return s
 }
 
@@ -159,13 +159,13 @@ func (l levels) ofTable(t MaintainedTable, now time.Time) Maintenance {
 }
 
 // nextAt returns the due time of the effective schedule.
-func (l levels) nextAt(s MaintenanceSettings, database, table *time.Time, now time.Time) *time.Time {
+func (l levels) nextAt(s Settings, database, table *time.Time, now time.Time) *time.Time {
 	switch {
 	case !s.Enabled:
 		return nil
-	case s.Origins[fieldSchedule] == MaintenanceOfTable:
+	case s.Origins[fieldSchedule] == OfTable:
 		return table
-	case s.Origins[fieldSchedule] == MaintenanceOfDatabase:
+	case s.Origins[fieldSchedule] == OfDatabase:
 		return database
 	case l.workspace.NextAt != nil:
 		return l.workspace.NextAt
@@ -174,21 +174,21 @@ func (l levels) nextAt(s MaintenanceSettings, database, table *time.Time, now ti
 }
 
 // SetWorkspace replaces the workspace's own policy.
-func (m *Maintenances) SetWorkspace(ctx context.Context, s domain.Scope, p MaintenancePolicy) (Maintenance, error) {
+func (m *Maintenances) SetWorkspace(ctx context.Context, s domain.Scope, p Policy) (Maintenance, error) {
 	return m.set(ctx, s, domain.MaintenanceDefault, subject{}, p)
 }
 
 // SetDatabase replaces the policy of a database. Nil fields are inherited.
-func (m *Maintenances) SetDatabase(ctx context.Context, s domain.Scope, id domain.DatabaseID, p MaintenancePolicy) (Maintenance, error) {
+func (m *Maintenances) SetDatabase(ctx context.Context, s domain.Scope, id domain.DatabaseID, p Policy) (Maintenance, error) {
 	return m.set(ctx, s, domain.MaintenanceUpdate, subject{database: id}, p)
 }
 
 // SetTable replaces the policy of a table. Nil fields are inherited.
-func (m *Maintenances) SetTable(ctx context.Context, s domain.Scope, id domain.TableID, p MaintenancePolicy) (Maintenance, error) {
+func (m *Maintenances) SetTable(ctx context.Context, s domain.Scope, id domain.TableID, p Policy) (Maintenance, error) {
 	return m.set(ctx, s, domain.MaintenanceUpdate, subject{table: id}, p)
 }
 
-func (m *Maintenances) set(ctx context.Context, s domain.Scope, may domain.Action, of subject, p MaintenancePolicy) (after Maintenance, err error) {
+func (m *Maintenances) set(ctx context.Context, s domain.Scope, may domain.Action, of subject, p Policy) (after Maintenance, err error) {
 	if err := domain.Authorize(ctx, m.Store, s, may); err != nil {
 		return Maintenance{}, err
 	}
@@ -203,7 +203,7 @@ func (m *Maintenances) set(ctx context.Context, s domain.Scope, may domain.Actio
 		if err := p.locate(ctx, tx); err != nil {
 			return err
 		}
-		h, err := tx.LockMaintenance(ctx, MaintenanceHolder{Database: of.database, Table: of.table})
+		h, err := tx.LockMaintenance(ctx, Holder{Database: of.database, Table: of.table})
 		if err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func (o subject) id(s domain.Scope) string {
 }
 
 // replace makes p the holder's policy. The due time changes only with the schedule.
-func (h *MaintenanceHolder) replace(p MaintenancePolicy, now time.Time) {
+func (h *Holder) replace(p Policy, now time.Time) {
 	before := h.Policy.Schedule
 	h.Policy = p
 	if h.NextAt == nil || (before == nil) != (p.Schedule == nil) || before != nil && *before != *p.Schedule {
@@ -248,7 +248,7 @@ func (h *MaintenanceHolder) replace(p MaintenancePolicy, now time.Time) {
 }
 
 // normal validates the policy and normalizes its schedule.
-func (p MaintenancePolicy) normal(now time.Time) (MaintenancePolicy, error) {
+func (p Policy) normal(now time.Time) (Policy, error) {
 	if err := p.validate(now); err != nil || p.Schedule == nil {
 		return p, err
 	}
@@ -261,7 +261,7 @@ func (p MaintenancePolicy) normal(now time.Time) (MaintenancePolicy, error) {
 }
 
 // locate replaces the warehouse's name or id by its id.
-func (p *MaintenancePolicy) locate(ctx context.Context, tx Tx) error {
+func (p *Policy) locate(ctx context.Context, tx Tx) error {
 	if p.Warehouse == nil || *p.Warehouse == "" {
 		return nil
 	}
@@ -275,9 +275,9 @@ func (p *MaintenancePolicy) locate(ctx context.Context, tx Tx) error {
 
 // RunTable runs all enabled kinds on the table now, needed or not. It expedites a queued run, and
 // returns CodeConflict if one is running.
-func (m *Maintenances) RunTable(ctx context.Context, s domain.Scope, id domain.TableID, key domain.Idempotency) (run MaintenanceRun, err error) {
+func (m *Maintenances) RunTable(ctx context.Context, s domain.Scope, id domain.TableID, key domain.Idempotency) (run Run, err error) {
 	if err := domain.Authorize(ctx, m.Store, s, domain.MaintenanceStart); err != nil {
-		return MaintenanceRun{}, err
+		return Run{}, err
 	}
 	err = m.Store.In(ctx, s, func(tx Tx) error {
 		made, err := domain.Once(ctx, tx, s, key, domain.MaintenanceStart, id, func() (domain.MaintenanceRunID, error) { return m.runTable(ctx, tx, s, id) })
@@ -307,8 +307,8 @@ func (m *Maintenances) runTable(ctx context.Context, tx Tx, s domain.Scope, id d
 		return "", domain.Errorf(domain.CodeConflict, "Compaction, expiry and the removal of orphans are all turned off for the table %s; turn one of them on first.", t.Name)
 	}
 	now := m.Clock.Now()
-	run := newMaintenanceRun(t.LakeTable, todo, job.TriggerManual, s.Actor(), now, now)
-	made, err := tx.InsertMaintenanceRuns(ctx, []MaintenanceRun{run})
+	run := newMaintenanceRun(t.Table, todo, job.TriggerManual, s.Actor(), now, now)
+	made, err := tx.InsertMaintenanceRuns(ctx, []Run{run})
 	if err == nil && made == 0 {
 		run, err = expedited(ctx, tx, s, id, todo, now)
 	}
@@ -320,10 +320,10 @@ func (m *Maintenances) runTable(ctx context.Context, tx Tx, s domain.Scope, id d
 }
 
 // expedited makes the table's queued run due now, and returns it.
-func expedited(ctx context.Context, tx Tx, s domain.Scope, id domain.TableID, todo []MaintenanceKind, now time.Time) (MaintenanceRun, error) {
-	open, err := tx.MaintenanceRuns(ctx, MaintenanceFilter{Table: id, States: []MaintenanceState{MaintenanceQueued, MaintenanceRunning}}, "", 1)
+func expedited(ctx context.Context, tx Tx, s domain.Scope, id domain.TableID, todo []Kind, now time.Time) (Run, error) {
+	open, err := tx.MaintenanceRuns(ctx, Filter{Table: id, States: []State{Queued, Running}}, "", 1)
 	if err != nil || len(open) == 0 {
-		return MaintenanceRun{}, orEnded(err)
+		return Run{}, orEnded(err)
 	}
 	run, err := tx.LockMaintenanceRun(ctx, open[0].ID)
 	if err != nil {
@@ -372,7 +372,7 @@ func (m *Maintenances) runDatabase(ctx context.Context, tx Tx, s domain.Scope, i
 	}
 	now := m.Clock.Now()
 	for after, more := domain.TableID(""), true; more; {
-		tables, err := tx.MaintainedTables(ctx, MaintenanceHolder{Database: id}, true, after, maintenanceSweep)
+		tables, err := tx.MaintainedTables(ctx, Holder{Database: id}, true, after, maintenanceSweep)
 		if err != nil {
 			return 0, err
 		}
@@ -390,23 +390,23 @@ func (m *Maintenances) runDatabase(ctx context.Context, tx Tx, s domain.Scope, i
 }
 
 // runs returns runs for the tables that need maintenance.
-func (l levels) runs(tables []MaintainedTable, trigger job.Trigger, by domain.Actor, due, now time.Time) (runs []MaintenanceRun) {
+func (l levels) runs(tables []MaintainedTable, trigger job.Trigger, by domain.Actor, due, now time.Time) (runs []Run) {
 	for _, t := range tables {
 		s := l.settings(t)
 		if !s.Enabled || t.Open {
 			continue
 		}
 		if todo := t.needs(s, now); len(todo) > 0 {
-			runs = append(runs, newMaintenanceRun(t.LakeTable, todo, trigger, by, due, now))
+			runs = append(runs, newMaintenanceRun(t.Table, todo, trigger, by, due, now))
 		}
 	}
 	return runs
 }
 
 // Run returns one run.
-func (m *Maintenances) Run(ctx context.Context, s domain.Scope, id domain.MaintenanceRunID) (run MaintenanceRun, err error) {
+func (m *Maintenances) Run(ctx context.Context, s domain.Scope, id domain.MaintenanceRunID) (run Run, err error) {
 	if err := domain.Authorize(ctx, m.Store, s, domain.MaintenanceRead); err != nil {
-		return MaintenanceRun{}, err
+		return Run{}, err
 	}
 	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
 		run, err = tx.MaintenanceRun(ctx, id)
@@ -416,19 +416,19 @@ func (m *Maintenances) Run(ctx context.Context, s domain.Scope, id domain.Mainte
 }
 
 // Runs returns runs, newest first.
-func (m *Maintenances) Runs(ctx context.Context, s domain.Scope, f MaintenanceFilter, p domain.Page) (domain.List[MaintenanceRun], error) {
+func (m *Maintenances) Runs(ctx context.Context, s domain.Scope, f Filter, p domain.Page) (domain.List[Run], error) {
 	if err := domain.Authorize(ctx, m.Store, s, domain.MaintenanceRead); err != nil {
-		return domain.List[MaintenanceRun]{}, err
+		return domain.List[Run]{}, err
 	}
 	name := domain.ListName("maintenance", f)
 	before, limit, err := p.After(name)
 	if err != nil {
-		return domain.List[MaintenanceRun]{}, err
+		return domain.List[Run]{}, err
 	}
-	var runs []MaintenanceRun
+	var runs []Run
 	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
 		runs, err = tx.MaintenanceRuns(ctx, f, domain.MaintenanceRunID(before), limit+1)
 		return err
 	})
-	return domain.PageOf(name, runs, limit, func(r MaintenanceRun) string { return string(r.ID) }), err
+	return domain.PageOf(name, runs, limit, func(r Run) string { return string(r.ID) }), err
 }

@@ -20,6 +20,6 @@ type System interface {
 	// CrowdedTables returns live tables with more snapshots than given, by workspace and id, after
 	// the given one.
 	CrowdedTables(ctx context.Context, snapshots int, after lake.TableRef, limit int) ([]lake.TableRef, error)
-	// DueMaintenance returns the due times of maintenance, earliest first.
-	DueMaintenance(ctx context.Context, now time.Time, limit int) ([]DueMaintenance, error)
+	// Due returns the due times of maintenance, earliest first.
+	DueMaintenance(ctx context.Context, now time.Time, limit int) ([]Due, error)
 }

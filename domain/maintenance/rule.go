@@ -30,33 +30,33 @@ const (
 // Bounds of maintenance in one workspace, so that it does not delay people's statements.
 const (
 	// statements at once in a workspace; one on each warehouse
-	MaintenanceAtOnce = 2
+	AtOnce = 2
 	// waiting runs that one pass reads
 	maintenanceRead = 50
 	// tables in one transaction
 	maintenanceSweep = 500
 )
 
-// MaintenanceKept is how long the history of maintenance is stored.
-const MaintenanceKept = 90 * 24 * time.Hour
+// Kept is how long the history of maintenance is stored.
+const Kept = 90 * 24 * time.Hour
 
 func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 
 // needs returns the kinds that the table needs now, from its row alone, without opening files.
-func (t MaintainedTable) needs(s MaintenanceSettings, now time.Time) []MaintenanceKind {
+func (t MaintainedTable) needs(s Settings, now time.Time) []Kind {
 	if t.Kind != lake.KindTable || t.Snapshot == nil {
 		return nil
 	}
-	need := map[MaintenanceKind]bool{
-		MaintenanceCompact: t.scattered(s) || t.deletedFrom(s), MaintenanceExpire: t.aged(s, now) || t.crowded(s), MaintenanceOrphans: t.littered(s, now),
+	need := map[Kind]bool{
+		Compact: t.scattered(s) || t.deletedFrom(s), Expire: t.aged(s, now) || t.crowded(s), Orphans: t.littered(s, now),
 	}
-	return slices.DeleteFunc(s.kinds(), func(k MaintenanceKind) bool { return !need[k] })
+	return slices.DeleteFunc(s.kinds(), func(k Kind) bool { return !need[k] })
 }
 
 // scattered reports whether enough data files were added since the last compaction, and the average
 // file is small. If the number of files went down, all files count as new. DuckDB's snapshots do
 // not record file sizes: those files count as small, and the engine skips the large ones.
-func (t MaintainedTable) scattered(s MaintenanceSettings) bool {
+func (t MaintainedTable) scattered(s Settings) bool {
 	if t.DataFiles == nil || *t.DataFiles == 0 {
 		return false
 	}
@@ -70,7 +70,7 @@ func (t MaintainedTable) scattered(s MaintenanceSettings) bool {
 // deletedFrom reports whether delete files were added since the last compaction, and their share of
 // files or rows reaches DeletePercent. If the number of rows is unknown, because of equality
 // deletes, any share counts.
-func (t MaintainedTable) deletedFrom(s MaintenanceSettings) bool {
+func (t MaintainedTable) deletedFrom(s Settings) bool {
 	if t.DeleteFiles == nil || *t.DeleteFiles == 0 || *t.DeleteFiles == t.Done.CompactedDeletes {
 		return false
 	}
@@ -83,7 +83,7 @@ func (t MaintainedTable) deletedFrom(s MaintenanceSettings) bool {
 
 // aged reports whether an expirable snapshot was replaced at least KeepDays ago. For a table
 // without this record, expiry is tried once.
-func (t MaintainedTable) aged(s MaintenanceSettings, now time.Time) bool {
+func (t MaintainedTable) aged(s Settings, now time.Time) bool {
 	oldest := t.ExpirableAt
 	if t.Snapshots == nil && t.Done.ExpiredAt == nil {
 		oldest = &t.CreatedAt
@@ -92,13 +92,13 @@ func (t MaintainedTable) aged(s MaintenanceSettings, now time.Time) bool {
 }
 
 // crowded reports whether the table has more snapshots than its maximum.
-func (t MaintainedTable) crowded(s MaintenanceSettings) bool {
+func (t MaintainedTable) crowded(s Settings) bool {
 	return t.Snapshots != nil && *t.Snapshots > int64(s.MaxSnapshots)
 }
 
 // littered reports whether the table was written since orphans were removed, and that was at least
 // OlderDays ago.
-func (t MaintainedTable) littered(s MaintenanceSettings, now time.Time) bool {
+func (t MaintainedTable) littered(s Settings, now time.Time) bool {
 	looked := t.CreatedAt
 	if t.Done.CleanedAt != nil {
 		looked = *t.Done.CleanedAt
@@ -107,11 +107,11 @@ func (t MaintainedTable) littered(s MaintenanceSettings, now time.Time) bool {
 }
 
 // sql returns the statement of the kind.
-func (k MaintenanceKind) sql(t lake.LakeTable, s MaintenanceSettings) string {
-	do := map[MaintenanceKind]string{
-		MaintenanceCompact: fmt.Sprintf("optimize(file_size_threshold => '%dMB')", s.Threshold/mib),
-		MaintenanceExpire:  fmt.Sprintf("expire_snapshots(retention_threshold => '%dd', max_snapshots => %d, erase_after => '%dd')", s.KeepDays, s.MaxSnapshots, s.EraseAfterDays),
-		MaintenanceOrphans: fmt.Sprintf("remove_orphan_files(retention_threshold => '%dd')", s.OlderDays),
+func (k Kind) sql(t lake.Table, s Settings) string {
+	do := map[Kind]string{
+		Compact: fmt.Sprintf("optimize(file_size_threshold => '%dMB')", s.Threshold/mib),
+		Expire:  fmt.Sprintf("expire_snapshots(retention_threshold => '%dd', max_snapshots => %d, erase_after => '%dd')", s.KeepDays, s.MaxSnapshots, s.EraseAfterDays),
+		Orphans: fmt.Sprintf("remove_orphan_files(retention_threshold => '%dd')", s.OlderDays),
 	}[k]
 	return "ALTER TABLE " + quotedName(t.Database) + "." + quotedName(t.Schema) + "." + quotedName(t.Name) + " EXECUTE " + do
 }
@@ -120,13 +120,13 @@ func (k MaintenanceKind) sql(t lake.LakeTable, s MaintenanceSettings) string {
 func quotedName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // note records a succeeded operation.
-func (m *Maintained) note(k MaintenanceKind, after lake.LakeTable, now time.Time) {
+func (m *Maintained) note(k Kind, after lake.Table, now time.Time) {
 	switch k {
-	case MaintenanceCompact:
+	case Compact:
 		m.CompactedAt, m.CompactedFiles, m.CompactedDeletes = &now, orZero(after.DataFiles), orZero(after.DeleteFiles)
-	case MaintenanceExpire:
+	case Expire:
 		m.ExpiredAt, m.ExpiredSnapshots = &now, orZero(after.Snapshots)
-	case MaintenanceOrphans:
+	case Orphans:
 		m.CleanedAt, m.CleanedVersion = &now, after.Version
 	}
 }

@@ -39,11 +39,11 @@ func (m *Maintenances) Tick(ctx context.Context) (next time.Time, err error) {
 
 // sweep queues runs for the tables of a due holder, one transaction for each page. After an
 // interruption the next sweep continues at the same page. A missed time is done once.
-func (m *Maintenances) sweep(ctx context.Context, d DueMaintenance) error {
+func (m *Maintenances) sweep(ctx context.Context, d Due) error {
 	s := domain.SystemScope(d.Workspace, "maintenance")
 	for more := true; more; {
 		err := m.Store.In(ctx, s, func(tx Tx) (err error) {
-			more, err = m.sweepPage(ctx, tx, s, MaintenanceHolder{Database: d.Database, Table: d.Table})
+			more, err = m.sweepPage(ctx, tx, s, Holder{Database: d.Database, Table: d.Table})
 			return err
 		})
 		if err != nil {
@@ -53,7 +53,7 @@ func (m *Maintenances) sweep(ctx context.Context, d DueMaintenance) error {
 	return nil
 }
 
-func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s domain.Scope, of MaintenanceHolder) (more bool, err error) {
+func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s domain.Scope, of Holder) (more bool, err error) {
 	now := m.Clock.Now()
 	h, err := tx.LockMaintenance(ctx, of)
 	if err != nil {
@@ -93,9 +93,9 @@ func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s domain.Scope, of 
 // there is room, and submits their statements.
 func (m *Maintenances) advance(ctx context.Context, ws domain.WorkspaceID) error {
 	s := domain.SystemScope(ws, "maintenance")
-	var submit []MaintenanceRun
+	var submit []Run
 	err := m.Store.In(ctx, s, func(tx Tx) (err error) {
-		if _, err := tx.LockMaintenance(ctx, MaintenanceHolder{}); err != nil { // one replica at a time
+		if _, err := tx.LockMaintenance(ctx, Holder{}); err != nil { // one replica at a time
 			return err
 		}
 		t := &maintenancePass{m: m, tx: tx, scope: s, now: m.Clock.Now()}
@@ -115,7 +115,7 @@ func (m *Maintenances) advance(ctx context.Context, ws domain.WorkspaceID) error
 
 // submit submits the statement of the run's current operation. If this server stops meanwhile,
 // another one submits it after maintenanceClaim with the same key, so it runs only once.
-func (m *Maintenances) submit(ctx context.Context, s domain.Scope, run MaintenanceRun) error {
+func (m *Maintenances) submit(ctx context.Context, s domain.Scope, run Run) error {
 	st, refused := m.Statements.Submit(ctx, s, run.statement(), run.key())
 	passing := refused != nil && (statement.IsPassing(refused) || domain.IsCode(refused, domain.CodeRate))
 	if passing {
@@ -123,7 +123,7 @@ func (m *Maintenances) submit(ctx context.Context, s domain.Scope, run Maintenan
 	}
 	return m.Store.In(ctx, s, func(tx Tx) error {
 		now, err := tx.LockMaintenanceRun(ctx, run.ID)
-		if err != nil || now.State != MaintenanceRunning || now.Statement != "" || len(now.Operations) != len(run.Operations) {
+		if err != nil || now.State != Running || now.Statement != "" || len(now.Operations) != len(run.Operations) {
 			return err // another replica has advanced it meanwhile
 		}
 		if refused != nil {
@@ -131,8 +131,8 @@ func (m *Maintenances) submit(ctx context.Context, s domain.Scope, run Maintenan
 			if err != nil {
 				return err
 			}
-			failure := &statement.StatementFailure{Fault: statement.FaultQuery, Message: domain.AsError(refused).Message}
-			now.finalize(statement.Statement{State: statement.StatementFailed, Failure: failure}, t, nil, machine.Price{}, m.Clock.Now())
+			failure := &statement.Failure{Fault: statement.FaultQuery, Message: domain.AsError(refused).Message}
+			now.finalize(statement.Statement{State: statement.Failed, Failure: failure}, t, nil, machine.Price{}, m.Clock.Now())
 			tx.Notify(domain.MaintenanceTopic)
 		} else {
 			now.submitted(st.ID)
@@ -152,7 +152,7 @@ type maintenancePass struct {
 	shared     levels
 	warehouses []machine.Machine
 	busy       []domain.MachineID // warehouses with a statement of maintenance
-	submit     []MaintenanceRun
+	submit     []Run
 }
 
 func (t *maintenancePass) run(ctx context.Context) error {
@@ -168,7 +168,7 @@ func (t *maintenancePass) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(t.busy) >= MaintenanceAtOnce {
+	if len(t.busy) >= AtOnce {
 		return nil
 	}
 	waiting, err := t.tx.WaitingMaintenance(ctx, t.now, maintenanceRead)
@@ -183,7 +183,7 @@ func (t *maintenancePass) run(ctx context.Context) error {
 		return err
 	}
 	for _, r := range waiting {
-		if len(t.busy) >= MaintenanceAtOnce {
+		if len(t.busy) >= AtOnce {
 			return nil
 		}
 		if err := t.start(ctx, r, tables); err != nil {
@@ -194,7 +194,7 @@ func (t *maintenancePass) run(ctx context.Context) error {
 }
 
 // tables returns the live tables of the runs.
-func (t *maintenancePass) tables(ctx context.Context, runs []MaintenanceRun) (map[domain.TableID]MaintainedTable, error) {
+func (t *maintenancePass) tables(ctx context.Context, runs []Run) (map[domain.TableID]MaintainedTable, error) {
 	ids := make([]domain.TableID, len(runs))
 	for i, r := range runs {
 		ids[i] = r.TableID
@@ -208,7 +208,7 @@ func (t *maintenancePass) tables(ctx context.Context, runs []MaintenanceRun) (ma
 }
 
 // advance records the end of the run's statement, and begins its next operation.
-func (t *maintenancePass) advance(ctx context.Context, r MaintenanceRun) error {
+func (t *maintenancePass) advance(ctx context.Context, r Run) error {
 	if r.Statement != "" {
 		st, err := t.tx.Statement(ctx, r.Statement)
 		if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
@@ -219,18 +219,18 @@ func (t *maintenancePass) advance(ctx context.Context, r MaintenanceRun) error {
 			return nil
 		}
 		if err != nil {
-			st = statement.Statement{State: statement.StatementFailed}
+			st = statement.Statement{State: statement.Failed}
 		}
 		if err := t.finalize(ctx, &r, st); err != nil {
 			return err
 		}
 	}
-	if r.State == MaintenanceRunning {
+	if r.State == Running {
 		if err := t.proceed(ctx, &r); err != nil {
 			return err
 		}
 	}
-	if r.State == MaintenanceRunning {
+	if r.State == Running {
 		t.busy = append(t.busy, r.Warehouse)
 	}
 	return t.save(ctx, r)
@@ -238,17 +238,17 @@ func (t *maintenancePass) advance(ctx context.Context, r MaintenanceRun) error {
 
 // proceed begins the next operation after one has ended. It submits the current one again if its
 // submission was interrupted.
-func (t *maintenancePass) proceed(ctx context.Context, r *MaintenanceRun) error {
+func (t *maintenancePass) proceed(ctx context.Context, r *Run) error {
 	if r.current().State.Final() {
 		table, err := maintainable(ctx, t.tx, r.TableID)
 		if domain.IsCode(err, domain.CodeNotFound) {
-			r.end(MaintenanceSkipped, droppedMeanwhile, t.now)
+			r.end(Skipped, droppedMeanwhile, t.now)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		r.begin(table.LakeTable, t.shared.settings(table), r.Warehouse, t.now)
+		r.begin(table.Table, t.shared.settings(table), r.Warehouse, t.now)
 	} else if r.LookAt.After(t.now) {
 		return nil
 	}
@@ -259,13 +259,13 @@ func (t *maintenancePass) proceed(ctx context.Context, r *MaintenanceRun) error 
 
 const droppedMeanwhile = "The table was dropped."
 
-func (t *maintenancePass) save(ctx context.Context, r MaintenanceRun) error {
+func (t *maintenancePass) save(ctx context.Context, r Run) error {
 	t.tx.Notify(domain.MaintenanceRunsTopic(t.scope.Workspace()))
 	return t.tx.UpdateMaintenanceRun(ctx, r)
 }
 
 // finalize records the end of a statement: the table's totals, the engine's metrics, and the cost.
-func (t *maintenancePass) finalize(ctx context.Context, r *MaintenanceRun, st statement.Statement) error {
+func (t *maintenancePass) finalize(ctx context.Context, r *Run, st statement.Statement) error {
 	kind := r.current().Kind
 	after, err := t.tx.LakeTable(ctx, r.TableID)
 	if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
@@ -280,7 +280,7 @@ func (t *maintenancePass) finalize(ctx context.Context, r *MaintenanceRun, st st
 		return err
 	}
 	r.finalize(st, after, reported, price, t.now)
-	if st.State != statement.StatementSucceeded || after.ID == "" {
+	if st.State != statement.Succeeded || after.ID == "" {
 		return nil
 	}
 	found, err := t.tx.MaintainedByID(ctx, []domain.TableID{r.TableID})
@@ -307,7 +307,7 @@ func (t *maintenancePass) price(ctx context.Context, id domain.MachineID) (machi
 
 // reported returns the engine's answer, if it consists of names and numbers.
 func (t *maintenancePass) reported(ctx context.Context, st statement.Statement) (map[string]int64, error) {
-	if st.State != statement.StatementSucceeded || len(st.Chunks) != 1 {
+	if st.State != statement.Succeeded || len(st.Chunks) != 1 {
 		return nil, nil
 	}
 	result, err := t.tx.StatementResult(ctx, st.ID)
@@ -323,10 +323,10 @@ func (t *maintenancePass) reported(ctx context.Context, st statement.Statement) 
 
 // start starts a queued run, delays it, or ends it if there is nothing left to do. It leaves the
 // run unchanged while its warehouse is busy: the end of the statement there triggers the next pass.
-func (t *maintenancePass) start(ctx context.Context, r MaintenanceRun, tables map[domain.TableID]MaintainedTable) error {
+func (t *maintenancePass) start(ctx context.Context, r Run, tables map[domain.TableID]MaintainedTable) error {
 	table, live := tables[r.TableID]
 	if !live {
-		r.end(MaintenanceSkipped, droppedMeanwhile, t.now)
+		r.end(Skipped, droppedMeanwhile, t.now)
 		return t.save(ctx, r)
 	}
 	s := t.shared.settings(table)
@@ -349,23 +349,23 @@ func (t *maintenancePass) start(ctx context.Context, r MaintenanceRun, tables ma
 }
 
 // review updates the kinds of a scheduled run, which may have waited for hours.
-func (r *MaintenanceRun) review(t MaintainedTable, s MaintenanceSettings, now time.Time) {
+func (r *Run) review(t MaintainedTable, s Settings, now time.Time) {
 	if r.Trigger != job.TriggerSchedule {
 		return
 	}
 	needs := t.needs(s, now)
-	r.Todo = slices.DeleteFunc(slices.Clone(r.Todo), func(k MaintenanceKind) bool { return !slices.Contains(needs, k) })
+	r.Todo = slices.DeleteFunc(slices.Clone(r.Todo), func(k Kind) bool { return !slices.Contains(needs, k) })
 	switch {
 	case !s.Enabled:
-		r.end(MaintenanceSkipped, "Maintenance was turned off meanwhile.", now)
+		r.end(Skipped, "Maintenance was turned off meanwhile.", now)
 	case len(r.Todo) == 0:
-		r.end(MaintenanceSkipped, "There was nothing left to do when its turn came.", now)
+		r.end(Skipped, "There was nothing left to do when its turn came.", now)
 	}
 }
 
 // written returns why and until when a run must wait for writers of its table. Only compaction
 // waits: it would conflict with a writer.
-func (t *maintenancePass) written(ctx context.Context, r MaintenanceRun, table MaintainedTable) (until time.Time, why string, err error) {
+func (t *maintenancePass) written(ctx context.Context, r Run, table MaintainedTable) (until time.Time, why string, err error) {
 	if !r.waitsForQuiet(t.now) {
 		return time.Time{}, "", nil
 	}
@@ -380,14 +380,14 @@ func (t *maintenancePass) written(ctx context.Context, r MaintenanceRun, table M
 }
 
 // startOn starts the run on the chosen warehouse.
-func (t *maintenancePass) startOn(ctx context.Context, r MaintenanceRun, table MaintainedTable, s MaintenanceSettings, at choice) error {
+func (t *maintenancePass) startOn(ctx context.Context, r Run, table MaintainedTable, s Settings, at choice) error {
 	switch {
 	case at.fail != "":
-		r.end(MaintenanceFailed, at.fail, t.now)
+		r.end(Failed, at.fail, t.now)
 	case at.wait != "":
 		r.putOff(t.now.Add(maintenanceLook), at.wait, t.now)
 	default:
-		r.begin(table.LakeTable, s, at.id, t.now)
+		r.begin(table.Table, s, at.id, t.now)
 		t.busy = append(t.busy, at.id)
 		t.submit = append(t.submit, r)
 	}
@@ -404,7 +404,7 @@ type choice struct {
 
 // choose returns the policy's warehouse if it names one; otherwise a running one, or one to start
 // if the policy allows it.
-func (t *maintenancePass) choose(s MaintenanceSettings) choice {
+func (t *maintenancePass) choose(s Settings) choice {
 	all := t.warehouses
 	if s.Warehouse != "" {
 		all = slices.DeleteFunc(slices.Clone(all), func(w machine.Machine) bool { return w.ID != s.Warehouse })
@@ -418,7 +418,7 @@ func (t *maintenancePass) choose(s MaintenanceSettings) choice {
 	all = slices.SortedStableFunc(slices.Values(all), func(a, b machine.Machine) int { return maintenanceRank(b) - maintenanceRank(a) })
 	free := slices.DeleteFunc(slices.Clone(all), func(w machine.Machine) bool { return slices.Contains(t.busy, w.ID) })
 	switch {
-	case len(free) > 0 && free[0].State == machine.MachineRunning:
+	case len(free) > 0 && free[0].State == machine.Running:
 		return choice{id: free[0].ID}
 	// one busy warehouse is enough: do not start another
 	case len(free) < len(all) || s.Warehouse == "" && len(t.busy) > 0:
@@ -432,11 +432,11 @@ func (t *maintenancePass) choose(s MaintenanceSettings) choice {
 // maintenanceRank orders warehouses: running, starting, stopped, others.
 func maintenanceRank(w machine.Machine) int {
 	switch w.State {
-	case machine.MachineRunning:
+	case machine.Running:
 		return 3
-	case machine.MachineStarting:
+	case machine.Starting:
 		return 2
-	case machine.MachineStopped, machine.MachineStopping:
+	case machine.Stopped, machine.Stopping:
 		return 1
 	}
 	return 0

@@ -6,17 +6,17 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// QuotaName names a quota of a workspace.
-type QuotaName string
+// Name names a quota of a workspace.
+type Name string
 
 // The quotas, from the specification.
 const (
-	MaxRunningRuns QuotaName = "max_running_runs" // runs pending or running
-	MaxEndpoints   QuotaName = "max_endpoints"    // serving endpoints
+	MaxRunningRuns Name = "max_running_runs" // runs pending or running
+	MaxEndpoints   Name = "max_endpoints"    // serving endpoints
 )
 
-// DefaultQuotas are the limits of a new workspace.
-var DefaultQuotas = map[QuotaName]int{MaxRunningRuns: 10, MaxEndpoints: 10}
+// Defaults are the limits of a new workspace.
+var Defaults = map[Name]int{MaxRunningRuns: 10, MaxEndpoints: 10}
 
 // maxQuota bounds the limits that an admin can set. It is far above one database's capacity and
 // catches typing errors.
@@ -24,7 +24,7 @@ const maxQuota = 1_000_000
 
 // Quota is a limit and its current use.
 type Quota struct {
-	Name    QuotaName
+	Name    Name
 	Limit   int
 	Current int
 }
@@ -43,10 +43,10 @@ func (q Quota) Description() string {
 // QuotaTx reads and writes quotas.
 type quotaTx interface {
 	Quotas(ctx context.Context) ([]Quota, error)
-	UpdateQuota(ctx context.Context, name QuotaName, limit int) error
+	UpdateQuota(ctx context.Context, name Name, limit int) error
 	// LockQuota locks the quota's row until the end of the transaction and returns it, so that
 	// counting and inserting are atomic.
-	LockQuota(ctx context.Context, name QuotaName) (Quota, error)
+	LockQuota(ctx context.Context, name Name) (Quota, error)
 }
 
 // Quotas manages the quotas of a workspace.
@@ -68,11 +68,11 @@ func (q *Quotas) List(ctx context.Context, s domain.Scope) ([]Quota, error) {
 }
 
 // Update sets a quota's limit. A limit below the current use stops nothing.
-func (q *Quotas) Update(ctx context.Context, s domain.Scope, name QuotaName, limit int) (Quota, error) {
+func (q *Quotas) Update(ctx context.Context, s domain.Scope, name Name, limit int) (Quota, error) {
 	if err := domain.Authorize(ctx, q.Store, s, domain.QuotaUpdate); err != nil {
 		return Quota{}, err
 	}
-	if _, known := DefaultQuotas[name]; !known {
+	if _, known := Defaults[name]; !known {
 		return Quota{}, domain.NotFound("quota", name)
 	}
 	if limit < 0 || limit > maxQuota {

@@ -19,7 +19,7 @@ type NewWorkspace struct {
 	Warehouse      machine.Machine
 	WarehouseAgent machine.Agent
 	Database       lake.Database // with the schema DefaultSchema
-	Quotas         map[quota.QuotaName]int
+	Quotas         map[quota.Name]int
 	Invitation     identity.Invitation
 	Sample         bool // Samples.Create must make the sample
 }
@@ -75,7 +75,7 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (identi
 		Workspace:      identity.Workspace{ID: domain.NewID[domain.WorkspaceID](domain.PrefixWorkspace), Name: name, CreatedAt: now},
 		Agent:          machine.NewAgent(name+" agent", now),
 		AgentTokenHash: domain.HashSecret(c.AgentToken),
-		Quotas:         quota.DefaultQuotas,
+		Quotas:         quota.Defaults,
 		Invitation:     identity.Invitation{TokenHash: domain.HashSecret(c.SetUpToken), Role: domain.RoleAdmin, ExpiresAt: now.Add(identity.InvitationLife)},
 		Sample:         sample,
 	}

@@ -68,7 +68,7 @@ func sampleJob(s domain.Scope, now time.Time, sql bool) job.Job {
 	return job.Job{
 		ID: domain.NewID[domain.JobID](domain.PrefixJob), Name: "Penguins of the Palmer Archipelago", Sample: true, CreatedBy: s.Actor(), CreatedAt: now, UpdatedAt: now,
 		Description: description + " Data: Gorman, Horst and Hill, palmerpenguins (doi:10.5281/zenodo.3960218), CC0.",
-		JobSpec:     job.JobSpec{Tasks: tasks, Files: []job.File{{Path: "penguins.csv", Content: penguins}}},
+		Spec:        job.Spec{Tasks: tasks, Files: []job.File{{Path: "penguins.csv", Content: penguins}}},
 	}
 }
 

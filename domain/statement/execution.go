@@ -104,10 +104,10 @@ func (x *execution) answered() {
 }
 
 // answer returns the statement's state, with its first chunk once that is complete.
-func (x *execution) answer() StatementResult {
+func (x *execution) answer() Result {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	a := StatementResult{Statement: x.st, Chunk: x.firstChunk, Lineage: x.lineage}
+	a := Result{Statement: x.st, Chunk: x.firstChunk, Lineage: x.lineage}
 	if len(x.st.Chunks) > 1 || x.firstChunk != nil && !x.onlyChunk && !x.st.State.Final() {
 		a.Next = 1
 	}
@@ -173,14 +173,14 @@ const (
 // execute runs the statement on its engine and follows it to its end. It retries as long as the
 // statement certainly has not begun. ended is false if this server stops before an engine has the
 // statement.
-func (x *execution) execute(ctx context.Context) (end StatementEnd, ended bool) {
+func (x *execution) execute(ctx context.Context) (end End, ended bool) {
 	for pause := retryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		to, failure := x.awaitTarget(ctx)
 		switch {
 		case failure != nil:
-			return StatementEnd{Failure: failure}, true
+			return End{Failure: failure}, true
 		case to == nil:
-			return StatementEnd{}, false
+			return End{}, false
 		}
 		if end, began := x.runOn(ctx, to); began {
 			return end, true
@@ -190,23 +190,23 @@ func (x *execution) execute(ctx context.Context) (end StatementEnd, ended bool) 
 		case <-x.cancelled:
 			return cancelledEnd(), true
 		case <-x.t.draining:
-			return StatementEnd{}, false
+			return End{}, false
 		}
 	}
 }
 
-func cancelledEnd() StatementEnd {
-	return StatementEnd{Failure: &StatementFailure{Fault: FaultCancelled, Message: "The statement was cancelled."}}
+func cancelledEnd() End {
+	return End{Failure: &Failure{Fault: FaultCancelled, Message: "The statement was cancelled."}}
 }
 
 // stopped returns the end of a statement that nobody cancelled, but whose server or warehouse was
 // stopped.
-func (x *execution) stopped() StatementEnd {
+func (x *execution) stopped() End {
 	who := "warehouse"
 	if x.t.open.Err() != nil {
 		who = "server"
 	}
-	return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The " + who + " was stopped while the statement ran.", Unsure: true}}
+	return End{Failure: &Failure{Fault: FaultEngine, Message: "The " + who + " was stopped while the statement ran.", Unsure: true}}
 }
 
 // note changes the statement in memory and in the store. A change that cannot be stored now is
@@ -236,13 +236,13 @@ func (x *execution) write(ctx context.Context, change func(*Statement)) {
 
 // runOn sends the statement to the engine and receives its events. began is false if no engine got
 // the statement or none began it.
-func (x *execution) runOn(ctx context.Context, to *target) (end StatementEnd, began bool) {
+func (x *execution) runOn(ctx context.Context, to *target) (end End, began bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wire, err := x.wire(ctx, to)
 	if err != nil {
 		x.t.Report(fmt.Errorf("statement %s: %w", x.id, err))
-		return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: domain.AsError(err).Message}}, !IsPassing(err)
+		return End{Failure: &Failure{Fault: FaultEngine, Message: domain.AsError(err).Message}}, !IsPassing(err)
 	}
 	sent := make(chan struct{})
 	go x.awaitSent(sent, cancel)
@@ -254,14 +254,14 @@ func (x *execution) runOn(ctx context.Context, to *target) (end StatementEnd, be
 		return cancelledEnd(), true
 	case known && e.Code == domain.CodeUnavailable: // its agent has just gone, or accepts no more now
 		x.showWait(ctx, e.Message)
-		return StatementEnd{}, false
+		return End{}, false
 	case known && x.t.open.Err() != nil:
 		return x.stopped(), true
 	case known:
-		return StatementEnd{Failure: &StatementFailure{Fault: refusals[e.Code], Message: e.Message, Unsure: e.Code == domain.CodeConflict}}, true
+		return End{Failure: &Failure{Fault: refusals[e.Code], Message: e.Message, Unsure: e.Code == domain.CodeConflict}}, true
 	case err != nil:
 		x.t.Report(fmt.Errorf("statement %s: %w", x.id, err))
-		return StatementEnd{}, false
+		return End{}, false
 	}
 	defer stream.Close()
 	over := make(chan struct{})
@@ -351,14 +351,14 @@ func (x *execution) wire(ctx context.Context, to *target) (w EngineStatement, er
 const reportEvery = 300 * time.Millisecond
 
 // follow receives the engine's events to the end.
-func (x *execution) follow(ctx context.Context, stream StatementStream) StatementEnd {
+func (x *execution) follow(ctx context.Context, stream Stream) End {
 	for {
 		e, err := stream.Next()
 		switch {
 		case err != nil && x.unasked() && x.t.open.Err() != nil:
 			return x.stopped()
 		case err != nil && x.unasked():
-			return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The warehouse was lost while the statement ran.", Unsure: true}}
+			return End{Failure: &Failure{Fault: FaultEngine, Message: "The warehouse was lost while the statement ran.", Unsure: true}}
 		case err != nil:
 			return cancelledEnd()
 		case e.End != nil:
@@ -376,7 +376,7 @@ func (x *execution) unasked() bool { return !isClosed(x.cancelled) && !isClosed(
 
 // ended adjusts the end that an engine reported. If nobody cancelled the statement but the engine
 // did, it was stopped. A statement that the engine never began can begin elsewhere.
-func (x *execution) ended(end StatementEnd) StatementEnd {
+func (x *execution) ended(end End) End {
 	asked := !x.unasked()
 	if f := end.Failure; f != nil && f.Fault == FaultCancelled && !asked {
 		end.Failure = x.stopped().Failure
@@ -385,12 +385,12 @@ func (x *execution) ended(end StatementEnd) StatementEnd {
 	return end
 }
 
-func notKept(err error) StatementEnd {
+func notKept(err error) End {
 	message := "Its result could not be stored in the workspace's storage."
 	if e := domain.AsError(err); e.Code == domain.CodeUnavailable {
 		message += " " + e.Message
 	}
-	return StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: message}}
+	return End{Failure: &Failure{Fault: FaultEngine, Message: message}}
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -402,7 +402,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func (x *execution) receive(e StatementEvent) error {
+func (x *execution) receive(e Event) error {
 	x.mu.Lock()
 	x.unreported = x.unreported || e.Batch == nil
 	switch {
@@ -462,7 +462,7 @@ func (x *execution) report(ctx context.Context) {
 		now := x.st
 		x.mu.Unlock()
 		st.State, st.Message, st.Progress, st.StartedAt = now.State, now.Message, now.Progress, now.StartedAt
-		st.know(StatementHead{Kind: now.Kind, Write: now.Write, Engine: now.Engine, RoutingReason: now.RoutingReason})
+		st.know(Head{Kind: now.Kind, Write: now.Write, Engine: now.Engine, RoutingReason: now.RoutingReason})
 		st.Schemata = now.Schemata
 	})
 }

@@ -105,7 +105,7 @@ func (x *execution) store(chunk []byte, rows int64, last bool) error {
 const concludeTime = time.Minute
 
 // conclude stores the rest of the result and the statement's end.
-func (x *execution) conclude(end StatementEnd) error {
+func (x *execution) conclude(end End) error {
 	if err := x.rest(end); err != nil {
 		end = notKept(err)
 		x.t.Report(err)
@@ -136,7 +136,7 @@ func untilWritten(ctx context.Context, write func() error) error {
 
 // rest stores the last chunk of a statement that has ended. The chunk is empty if the previous one
 // was full, because readers were promised another.
-func (x *execution) rest(end StatementEnd) error {
+func (x *execution) rest(end End) error {
 	if end.Failure == nil && x.st.Schemata != nil {
 		if x.chunk == nil {
 			x.grow(ResultBatch{})

@@ -29,7 +29,7 @@ func targetOn(ctx context.Context, tx Tx, m machine.Machine) (*target, error) {
 // awaitTarget waits until the warehouse runs, and starts it if it is stopped. It returns nil when
 // this server stops. A caller that leaves does not end the statement here: it may write, and only
 // an engine knows.
-func (x *execution) awaitTarget(ctx context.Context) (*target, *StatementFailure) {
+func (x *execution) awaitTarget(ctx context.Context) (*target, *Failure) {
 	if to := x.submitted; to != nil {
 		x.submitted = nil
 		return to, nil
@@ -39,7 +39,7 @@ func (x *execution) awaitTarget(ctx context.Context) (*target, *StatementFailure
 	for !isClosed(x.t.draining) {
 		to, wait, err := x.findTarget(ctx)
 		if err != nil && !IsPassing(err) {
-			return nil, &StatementFailure{Fault: FaultEngine, Message: domain.AsError(err).Message}
+			return nil, &Failure{Fault: FaultEngine, Message: domain.AsError(err).Message}
 		}
 		if err == nil && to != nil {
 			return to, nil
@@ -70,7 +70,7 @@ func (x *execution) findTarget(ctx context.Context) (to *target, wait string, er
 		if err != nil {
 			return err
 		}
-		if m.State == machine.MachineRunning {
+		if m.State == machine.Running {
 			wait = "Waits for the agent of the warehouse " + m.Name + " to connect."
 			if to, err = targetOn(ctx, tx, m); err != nil || to == nil {
 				return err
@@ -109,7 +109,7 @@ func (x *execution) wakeWarehouse(ctx context.Context, tx Tx, m *machine.Machine
 	switch {
 	case m.HeldAt != nil && !came.After(*m.HeldAt):
 		return "", domain.Errorf(domain.CodeConflict, "The warehouse %s was stopped while the statement waited.", m.Name)
-	case m.State == machine.MachineFailed && !came.After(m.StateSince):
+	case m.State == machine.Failed && !came.After(m.StateSince):
 		return "", domain.Errorf(domain.CodeConflict, "The warehouse %s failed. %s", m.Name, m.Message)
 	case m.Resting():
 		return fmt.Sprintf("Waits for the warehouse %s, which is being started.", m.Name), machine.Start(ctx, tx, x.scope, m, "Started for a statement.", now)

@@ -13,7 +13,7 @@ import (
 // lock waits for a change of the catalog in progress, and the catalog refuses changes after the end
 // is written. So the end includes all changes. A statement that committed has succeeded, whatever
 // ended it.
-func (x *execution) finalize(ctx context.Context, end StatementEnd, result []byte) error {
+func (x *execution) finalize(ctx context.Context, end End, result []byte) error {
 	var st Statement
 	var lineage lake.Lineage
 	err := x.t.Store.In(ctx, x.scope, func(tx Tx) (err error) {
@@ -40,7 +40,7 @@ func (x *execution) finalize(ctx context.Context, end StatementEnd, result []byt
 }
 
 // finalizeIn writes the end of a locked statement, in the transaction that locked it.
-func (t *Statements) finalizeIn(ctx context.Context, tx Tx, s domain.Scope, st *Statement, lineage lake.Lineage, end StatementEnd, result []byte) (lake.Lineage, error) {
+func (t *Statements) finalizeIn(ctx context.Context, tx Tx, s domain.Scope, st *Statement, lineage lake.Lineage, end End, result []byte) (lake.Lineage, error) {
 	now := t.Clock.Now()
 	st.Rows, st.Bytes, st.Scanned, st.Truncated = end.Rows, end.Bytes, end.Scanned, end.Truncated
 	failure := end.Failure
@@ -79,7 +79,7 @@ func (s *Statement) audit(ctx context.Context, tx Tx, scope domain.Scope) error 
 
 // finalFailure adds to the failure's message whether anything was committed. Nothing is committed
 // after this.
-func (s *Statement) finalFailure(f *StatementFailure) *StatementFailure {
+func (s *Statement) finalFailure(f *Failure) *Failure {
 	if f == nil || !f.Unsure {
 		return f
 	}
@@ -102,12 +102,12 @@ func (s *Statement) Reads() bool { return s.Kind != "" && !s.Write }
 
 // unknown reports whether the statement changed the catalog and it is unknown whether that was all
 // of its work.
-func (s *Statement) unknown(f *StatementFailure) bool {
+func (s *Statement) unknown(f *Failure) bool {
 	return f.Unsure && s.Committed && (s.Write || s.Kind == "")
 }
 
 // releaseKey lets the same request run again under its key if the failure allows it.
-func (s *Statement) releaseKey(ctx context.Context, tx Tx, f *StatementFailure) error {
+func (s *Statement) releaseKey(ctx context.Context, tx Tx, f *Failure) error {
 	if s.Key == "" || f == nil || f.Fault != FaultEngine || s.unknown(f) {
 		return nil
 	}

@@ -67,11 +67,11 @@ func (x *execution) handOver() error {
 				lineage, err = x.t.finalizeIn(ctx, tx, x.scope, &st, lineage, cancelledEnd(), nil)
 				return err
 			case !st.Detached:
-				end := StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The server was stopped before the statement ran.", Unsure: true}}
+				end := End{Failure: &Failure{Fault: FaultEngine, Message: "The server was stopped before the statement ran.", Unsure: true}}
 				lineage, err = x.t.finalizeIn(ctx, tx, x.scope, &st, lineage, end, nil)
 				return err
 			}
-			st.State, st.StartedAt, st.Message = StatementQueued, nil, "Waits for a server: the one that had it was stopped."
+			st.State, st.StartedAt, st.Message = Queued, nil, "Waits for a server: the one that had it was stopped."
 			st.Replica, st.Sent = "", false
 			tx.Notify(domain.HandoverTopic, domain.StatementTopic(x.id), domain.StatementsTopic(x.scope.Workspace()))
 			return tx.UpdateStatement(ctx, st, nil)
@@ -87,7 +87,7 @@ func (x *execution) handOver() error {
 // the statement.
 func (x *execution) detach(ctx context.Context) {
 	x.mu.Lock()
-	queued := x.st.State == StatementQueued && !x.st.Detached
+	queued := x.st.State == Queued && !x.st.Detached
 	x.mu.Unlock()
 	if queued {
 		x.note(ctx, func(st *Statement) { st.Detached = true })
@@ -96,7 +96,7 @@ func (x *execution) detach(ctx context.Context) {
 
 // recoverLost continues a statement whose server is gone. It ends the statement instead if an
 // engine may have it, or if nobody could find its result.
-func (t *Statements) recoverLost(ctx context.Context, ref StatementRef) error {
+func (t *Statements) recoverLost(ctx context.Context, ref Ref) error {
 	if t.execution(ref.Statement) != nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (t *Statements) recoverLost(ctx context.Context, ref StatementRef) error {
 			tx.Notify(domain.StatementTopic(st.ID), domain.StatementsTopic(ref.Workspace))
 			return tx.UpdateStatement(ctx, st, nil)
 		}
-		end := StatementEnd{Failure: &StatementFailure{Fault: FaultEngine, Message: "The server that ran the statement ended.", Unsure: true}}
+		end := End{Failure: &Failure{Fault: FaultEngine, Message: "The server that ran the statement ended.", Unsure: true}}
 		if !st.Sent && st.CancelRequestedAt != nil {
 			end = cancelledEnd()
 		}

@@ -19,7 +19,7 @@ type Tx interface {
 type System interface {
 	// LostStatements returns the unfinished statements whose server is gone or has handed them
 	// over, and those of this replica that are not in live.
-	LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]StatementRef, error)
+	LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]Ref, error)
 	// ExpiredResults returns the statements with expired results that are still stored.
-	ExpiredResults(ctx context.Context, now time.Time, limit int) ([]StatementRef, error)
+	ExpiredResults(ctx context.Context, now time.Time, limit int) ([]Ref, error)
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // finalizeLineage corrects and stores the lineage of a statement that has ended, and returns it.
-func finalizeLineage(ctx context.Context, tx Tx, st *Statement, end StatementEnd, seen lake.Lineage) (lake.Lineage, error) {
+func finalizeLineage(ctx context.Context, tx Tx, st *Statement, end End, seen lake.Lineage) (lake.Lineage, error) {
 	owners, err := scanOwners(ctx, tx, end.Scans)
 	if err != nil {
 		return seen, err
 	}
 	after, resolution := settlement(*st, end, seen, owners)
-	if st.State == StatementSucceeded {
+	if st.State == Succeeded {
 		st.Resolution = resolution
 	}
 	s := changes(seen, after)
@@ -30,7 +30,7 @@ func finalizeLineage(ctx context.Context, tx Tx, st *Statement, end StatementEnd
 }
 
 // scanOwners returns the tables that own directories of scanned files.
-func scanOwners(ctx context.Context, tx Tx, scans []StatementScan) (map[string]domain.TableID, error) {
+func scanOwners(ctx context.Context, tx Tx, scans []Scan) (map[string]domain.TableID, error) {
 	var directories []string
 	known := map[string]bool{}
 	for _, scan := range scans {
@@ -76,17 +76,17 @@ func (u *tableUse) read(snapshot *int64) {
 // settlement returns the lineage of a statement: what the catalog recorded, corrected by the
 // engine's report. An engine also loads tables that it only writes, reloads a table after a commit
 // conflict, and commits nothing if no row changes.
-func settlement(st Statement, end StatementEnd, seen lake.Lineage, owners map[string]domain.TableID) (after lake.Lineage, resolution lineage.LineageResolution) {
+func settlement(st Statement, end End, seen lake.Lineage, owners map[string]domain.TableID) (after lake.Lineage, resolution lineage.Resolution) {
 	ids := byName(seen.Read)
 	for key, id := range byName(seen.Written) {
 		ids[key] = id
 	}
-	resolution = lineage.LineageResolved
+	resolution = lineage.Resolved
 	if len(end.Tables)+len(ids) == 0 {
-		resolution = lineage.LineageNone
+		resolution = lineage.None
 	}
 	if end.Failure != nil { // its engine was lost after the commit, and did not report the tables
-		resolution = lineage.LineageUnresolved
+		resolution = lineage.Unresolved
 	}
 	uses, columns := map[domain.TableID]*tableUse{}, columnsOf(end.Scans, owners)
 	var order []domain.TableID
@@ -94,7 +94,7 @@ func settlement(st Statement, end StatementEnd, seen lake.Lineage, owners map[st
 		id := ids[lineage.TableKey(t.Database, t.Schema, t.Table)]
 		if id == "" {
 			if !changesCatalog(st.Kind) {
-				resolution = lineage.LineageUnresolved
+				resolution = lineage.Unresolved
 			}
 			continue
 		}
@@ -111,7 +111,7 @@ func settlement(st Statement, end StatementEnd, seen lake.Lineage, owners map[st
 		}
 	}
 	for _, id := range order {
-		uses[id].finalize(id, seen, st.State == StatementSucceeded, &after)
+		uses[id].finalize(id, seen, st.State == Succeeded, &after)
 	}
 	for _, e := range seen.Read {
 		if uses[e.TableID] == nil {
@@ -173,14 +173,14 @@ func (u *tableUse) finalize(id domain.TableID, seen lake.Lineage, succeeded bool
 
 // leavesTarget reports whether the table is the statement's own target, read without changing a
 // row.
-func (s *Statement) leavesTarget(end StatementEnd, t StatementTable) bool {
-	return s.Rows == 0 && s.ChangesRows() && s.Kind != "INSERT" && slices.ContainsFunc(end.Tables, func(o StatementTable) bool {
+func (s *Statement) leavesTarget(end End, t Table) bool {
+	return s.Rows == 0 && s.ChangesRows() && s.Kind != "INSERT" && slices.ContainsFunc(end.Tables, func(o Table) bool {
 		return o.Target && lineage.TableKey(o.Database, o.Schema, o.Table) == lineage.TableKey(t.Database, t.Schema, t.Table)
 	})
 }
 
 // changes returns what changes the one lineage into the other.
-func changes(before, after lake.Lineage) (s lineage.LineageSettlement) {
+func changes(before, after lake.Lineage) (s lineage.Settlement) {
 	s.Columns = map[domain.TableID][]string{}
 	for _, pair := range [][2][]lake.LineageEntry{{before.Read, after.Read}, {before.Written, after.Written}} {
 		for _, e := range pair[0] {
@@ -201,7 +201,7 @@ func changes(before, after lake.Lineage) (s lineage.LineageSettlement) {
 }
 
 // columnsOf returns the columns read of each table, from the scanned files.
-func columnsOf(scans []StatementScan, owners map[string]domain.TableID) map[domain.TableID][]string {
+func columnsOf(scans []Scan, owners map[string]domain.TableID) map[domain.TableID][]string {
 	columns := map[domain.TableID][]string{}
 	for _, scan := range scans {
 		for d := range parents(scan.File) {

@@ -10,24 +10,24 @@ import (
 	"github.com/millpond/millpond/domain/lineage"
 )
 
-// StatementState is the state of a SQL statement.
-type StatementState string
+// State is the state of a SQL statement.
+type State string
 
 // The states of a statement. The last three are final.
 const (
-	StatementQueued    StatementState = "queued" // it waits for its warehouse, or for a free place there
-	StatementRunning   StatementState = "running"
-	StatementSucceeded StatementState = "succeeded"
-	StatementFailed    StatementState = "failed" // Failure says why
-	StatementCancelled StatementState = "cancelled"
+	Queued    State = "queued" // it waits for its warehouse, or for a free place there
+	Running   State = "running"
+	Succeeded State = "succeeded"
+	Failed    State = "failed" // Failure says why
+	Cancelled State = "cancelled"
 )
 
-// StatementStates lists the states.
-var StatementStates = []StatementState{StatementQueued, StatementRunning, StatementSucceeded, StatementFailed, StatementCancelled}
+// States lists the states.
+var States = []State{Queued, Running, Succeeded, Failed, Cancelled}
 
 // Final reports whether the state never changes again.
-func (s StatementState) Final() bool {
-	return s == StatementSucceeded || s == StatementFailed || s == StatementCancelled
+func (s State) Final() bool {
+	return s == Succeeded || s == Failed || s == Cancelled
 }
 
 // Statement is one SQL statement: the request, its progress and its result.
@@ -52,14 +52,14 @@ type Statement struct {
 	// its end on a connection.
 	Detached bool
 
-	State         StatementState
+	State         State
 	Message       string  // what it waits for
 	Progress      float64 // from 0 to 1; -1 if unknown
 	Kind          string  // such as SELECT or INSERT; empty until an engine has parsed it
 	Write         bool    // known with Kind
 	Engine        string  // the engine that serves it
 	RoutingReason string
-	Failure       *StatementFailure
+	Failure       *Failure
 	// Schemata is the result's Arrow IPC schema message; nil before there is one.
 	Schemata []byte
 	// Rows counts the result's rows or, for a write, the inserted, changed or deleted rows. It is
@@ -74,7 +74,7 @@ type Statement struct {
 	FinishedAt        *time.Time
 	CancelRequestedAt *time.Time
 	// Resolution says how much of its lineage is known; empty before its end, and if it failed.
-	Resolution lineage.LineageResolution
+	Resolution lineage.Resolution
 	// Replica is the server that runs it; empty while it waits for one.
 	Replica string
 	// Sent says that an engine has it, or may have it.
@@ -104,9 +104,9 @@ const (
 	FaultEngine    Fault = "engine"    // the engine or its machine failed
 )
 
-// StatementFailure says why a statement failed. Line and Column are the position in its text, in
+// Failure says why a statement failed. Line and Column are the position in its text, in
 // characters from 1; 0 if unknown.
-type StatementFailure struct {
+type Failure struct {
 	Fault   Fault
 	Message string
 	Line    int
@@ -125,7 +125,7 @@ var faultCodes = map[Fault]domain.Code{
 // Err returns the failure as an error, with the position in its message.
 func (s *Statement) Err() error {
 	switch {
-	case s.State == StatementCancelled:
+	case s.State == Cancelled:
 		return domain.Errorf(domain.CodeConflict, "The statement %s was cancelled.", s.ID)
 	case s.Failure == nil:
 		return nil
@@ -150,13 +150,13 @@ func (s *Statement) valueBytes() (n int) {
 
 // begin records that an engine has begun the statement.
 func (s *Statement) begin(now time.Time) {
-	if s.State == StatementQueued {
-		s.State, s.Message, s.StartedAt = StatementRunning, "", &now
+	if s.State == Queued {
+		s.State, s.Message, s.StartedAt = Running, "", &now
 	}
 }
 
 // advance records the engine's progress report: the statement waits for a place, or has one.
-func (s *Statement) advance(p StatementProgress, now time.Time) {
+func (s *Statement) advance(p Progress, now time.Time) {
 	if s.State.Final() {
 		return
 	}
@@ -171,7 +171,7 @@ func (s *Statement) advance(p StatementProgress, now time.Time) {
 	s.Progress = p.Done
 }
 
-func (s *Statement) know(head StatementHead) {
+func (s *Statement) know(head Head) {
 	s.Kind, s.Write, s.Engine, s.RoutingReason = head.Kind, head.Write, head.Engine, head.RoutingReason
 }
 
@@ -189,65 +189,65 @@ func (s *Statement) cancel(now time.Time) error {
 }
 
 // end ends the statement: success if f is nil. Later calls have no effect.
-func (s *Statement) end(f *StatementFailure, now time.Time) {
+func (s *Statement) end(f *Failure, now time.Time) {
 	if s.State.Final() {
 		return
 	}
-	s.State, s.Message, s.FinishedAt, s.Progress = StatementSucceeded, "", &now, 1
+	s.State, s.Message, s.FinishedAt, s.Progress = Succeeded, "", &now, 1
 	if f != nil {
-		s.State, s.Failure, s.Progress = StatementFailed, f, -1
+		s.State, s.Failure, s.Progress = Failed, f, -1
 	}
 	if f != nil && f.Fault == FaultCancelled {
-		s.State = StatementCancelled
+		s.State = Cancelled
 	}
 }
 
-// StatementHead is an engine's analysis of a statement's text.
-type StatementHead struct {
+// Head is an engine's analysis of a statement's text.
+type Head struct {
 	Kind          string
 	Write         bool
 	Engine        string
 	RoutingReason string
 }
 
-// StatementEnd is the end of a statement on its engine.
-type StatementEnd struct {
+// End is the end of a statement on its engine.
+type End struct {
 	Rows, Bytes, Scanned int64
 	Truncated            bool
-	Tables               []StatementTable
-	Scans                []StatementScan
-	Failure              *StatementFailure
+	Tables               []Table
+	Scans                []Scan
+	Failure              *Failure
 	Unstarted            bool // the engine has not begun it, and would accept it again
 }
 
-// StatementTable is a table that a statement names, directly or through a view, with the columns
+// Table is a table that a statement names, directly or through a view, with the columns
 // that it reads, if known. A table that is both written and read is listed twice, and so is a table
 // that is read as of two snapshots.
-type StatementTable struct {
+type Table struct {
 	Database, Schema, Table string
 	Columns                 []string
 	Target                  bool   // it is written, created, changed or dropped
 	Snapshot                *int64 // the snapshot read; 0 if the table had none, nil if unknown
 }
 
-// StatementScan lists the columns read from a file. The file's table is the one that owns its
+// Scan lists the columns read from a file. The file's table is the one that owns its
 // location.
-type StatementScan struct {
+type Scan struct {
 	File    string
 	Columns []string
 }
 
-// StatementEvent is one event from an engine. Exactly one field is set.
-type StatementEvent struct {
-	Progress *StatementProgress
-	Head     *StatementHead
+// Event is one event from an engine. Exactly one field is set.
+type Event struct {
+	Progress *Progress
+	Head     *Head
 	Schema   []byte       // schema message of Arrow IPC
 	Batch    *ResultBatch // of the rows
-	End      *StatementEnd
+	End      *End
 }
 
-// StatementProgress is a statement's progress.
-type StatementProgress struct {
+// Progress is a statement's progress.
+type Progress struct {
 	Queued  bool    // it waits
 	Message string  // what it waits for, as a sentence; empty for a free place
 	Done    float64 // from 0 to 1; -1 if unknown
@@ -294,28 +294,28 @@ type Engines interface {
 	// Execute starts the statement. After an error the statement has certainly not begun, except
 	// after CodeConflict. After CodeUnavailable, and after errors that are no domain errors, it may
 	// be sent again. Ending ctx ends a statement that reads.
-	Execute(ctx context.Context, agent domain.AgentID, st EngineStatement) (StatementStream, error)
+	Execute(ctx context.Context, agent domain.AgentID, st EngineStatement) (Stream, error)
 	// CancelStatement ends the statement, whatever its kind.
 	CancelStatement(ctx context.Context, agent domain.AgentID, id domain.StatementID) error
 }
 
-// StatementStream is the stream of an engine's events for one statement.
-type StatementStream interface {
+// Stream is the stream of an engine's events for one statement.
+type Stream interface {
 	// Next waits for the next event. The last event is the End; an error before it says that the
 	// stream broke off.
-	Next() (StatementEvent, error)
+	Next() (Event, error)
 	Close()
 }
 
-// StatementTokens makes catalog tokens for statements. They are valid while the statement is alive.
+// Tokens makes catalog tokens for statements. They are valid while the statement is alive.
 // Without write, the catalog refuses changes with the token.
-type StatementTokens interface {
+type Tokens interface {
 	StatementToken(id domain.StatementID, write bool) string
 }
 
-// StatementFilter narrows a list of statements. Zero fields are ignored.
-type StatementFilter struct {
-	States    []StatementState `json:"s,omitempty"`
+// Filter narrows a list of statements. Zero fields are ignored.
+type Filter struct {
+	States    []State          `json:"s,omitempty"`
 	Warehouse domain.MachineID `json:"w,omitempty"`
 	Run       domain.RunID     `json:"r,omitempty"`
 	Mine      string           `json:"m,omitempty"` // the actor's id
@@ -330,15 +330,15 @@ type statementTx interface {
 	LockStatement(ctx context.Context, id domain.StatementID) (Statement, error)
 	// UpdateStatement also stores the result unless it is nil.
 	UpdateStatement(ctx context.Context, st Statement, result []byte) error
-	// StatementResult returns the stored result; nil if there is none.
+	// Result returns the stored result; nil if there is none.
 	StatementResult(ctx context.Context, id domain.StatementID) ([]byte, error)
 	// Statements returns statements, newest first: at least one, and otherwise only those within so
 	// many bytes of texts and parameters.
-	Statements(ctx context.Context, f StatementFilter, before domain.StatementID, limit, bytes int) ([]Statement, error)
+	Statements(ctx context.Context, f Filter, before domain.StatementID, limit, bytes int) ([]Statement, error)
 }
 
-// StatementRef names a statement across workspaces.
-type StatementRef struct {
+// Ref names a statement across workspaces.
+type Ref struct {
 	Workspace domain.WorkspaceID
 	Statement domain.StatementID
 	Chunks    int

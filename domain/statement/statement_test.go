@@ -18,24 +18,24 @@ func TestStatementLifeCycle(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	events := map[string]func(*Statement) error{
 		"begin":     func(s *Statement) error { s.begin(now); return nil },
-		"placed":    func(s *Statement) error { s.advance(StatementProgress{Done: -1}, now); return nil },
-		"queued":    func(s *Statement) error { s.advance(StatementProgress{Queued: true}, now); return nil },
+		"placed":    func(s *Statement) error { s.advance(Progress{Done: -1}, now); return nil },
+		"queued":    func(s *Statement) error { s.advance(Progress{Queued: true}, now); return nil },
 		"succeed":   func(s *Statement) error { s.end(nil, now); return nil },
-		"fail":      func(s *Statement) error { s.end(&StatementFailure{Fault: FaultQuery, Message: "No."}, now); return nil },
-		"cancelled": func(s *Statement) error { s.end(&StatementFailure{Fault: FaultCancelled}, now); return nil },
+		"fail":      func(s *Statement) error { s.end(&Failure{Fault: FaultQuery, Message: "No."}, now); return nil },
+		"cancelled": func(s *Statement) error { s.end(&Failure{Fault: FaultCancelled}, now); return nil },
 		"cancel":    func(s *Statement) error { return s.cancel(now) },
 	}
-	next := map[StatementState]map[string]StatementState{
-		StatementQueued: {
-			"begin": StatementRunning, "placed": StatementRunning, "queued": StatementQueued, "succeed": StatementSucceeded, "fail": StatementFailed,
-			"cancelled": StatementCancelled, "cancel": StatementQueued,
+	next := map[State]map[string]State{
+		Queued: {
+			"begin": Running, "placed": Running, "queued": Queued, "succeed": Succeeded, "fail": Failed,
+			"cancelled": Cancelled, "cancel": Queued,
 		},
-		StatementRunning: {
-			"begin": StatementRunning, "placed": StatementRunning, "queued": StatementRunning, "succeed": StatementSucceeded, "fail": StatementFailed,
-			"cancelled": StatementCancelled, "cancel": StatementRunning,
+		Running: {
+			"begin": Running, "placed": Running, "queued": Running, "succeed": Succeeded, "fail": Failed,
+			"cancelled": Cancelled, "cancel": Running,
 		},
 	}
-	for _, state := range StatementStates {
+	for _, state := range States {
 		for name, event := range events {
 			st := Statement{ID: "stm_1", State: state}
 			if state.Final() {
@@ -54,7 +54,7 @@ func TestStatementLifeCycle(t *testing.T) {
 			require.Equal(t, name == "cancel", st.CancelRequestedAt != nil)
 		}
 	}
-	st := Statement{State: StatementRunning}
+	st := Statement{State: Running}
 	require.NoError(t, st.cancel(now))
 	require.True(t, domain.IsCode(st.cancel(now), domain.CodeConflict), "a second time")
 }
@@ -65,14 +65,14 @@ func TestStatementErrors(t *testing.T) {
 		FaultQuery: domain.CodeInvalid, FaultForbidden: domain.CodeForbidden, FaultConflict: domain.CodeConflict, FaultTimeout: domain.CodeInvalid, FaultResources: domain.CodeInvalid,
 		FaultEngine: domain.CodeUnavailable, "unheard of": domain.CodeUnavailable,
 	} {
-		st := Statement{State: StatementFailed, Failure: &StatementFailure{Fault: fault, Message: "It is so.", Line: 3, Column: 7}}
+		st := Statement{State: Failed, Failure: &Failure{Fault: fault, Message: "It is so.", Line: 3, Column: 7}}
 		e := domain.AsError(st.Err())
 		require.Equal(t, code, e.Code, fault)
 		require.Equal(t, "Line 3, column 7: It is so.", e.Message)
 		require.Equal(t, []int{3, 7}, []int{e.Line, e.Column})
 	}
-	require.NoError(t, (&Statement{State: StatementSucceeded}).Err())
-	require.Equal(t, domain.CodeConflict, domain.AsError((&Statement{ID: "stm_1", State: StatementCancelled}).Err()).Code)
+	require.NoError(t, (&Statement{State: Succeeded}).Err())
+	require.Equal(t, domain.CodeConflict, domain.AsError((&Statement{ID: "stm_1", State: Cancelled}).Err()).Code)
 }
 
 func TestWhatHadCommittedHasSucceeded(t *testing.T) {
@@ -118,12 +118,12 @@ func TestWhatBecameOfAStatementThatWasEndedIsTold(t *testing.T) {
 		{Statement{Kind: "SELECT"}, true, "It ended. Run the statement again."},
 		{Statement{Kind: "INSERT", Write: true}, false, "It ended."},
 	} {
-		f := &StatementFailure{Fault: FaultEngine, Message: "It ended.", Unsure: c.unsure}
+		f := &Failure{Fault: FaultEngine, Message: "It ended.", Unsure: c.unsure}
 		require.Equal(t, c.says, c.st.finalFailure(f).Message, "%+v", c.st)
 		require.Equal(t, "It ended.", f.Message)
 	}
 	require.Nil(t, (&Statement{}).finalFailure(nil))
-	late := &StatementFailure{Fault: FaultTimeout, Message: "It took too long.", Unsure: true}
+	late := &Failure{Fault: FaultTimeout, Message: "It took too long.", Unsure: true}
 	require.Equal(t, "It took too long.", (&Statement{Kind: "SELECT"}).finalFailure(late).Message)
 	require.Equal(t, "It took too long. Nothing of it was committed: run it again.", (&Statement{Kind: "INSERT", Write: true}).finalFailure(late).Message)
 }
@@ -134,11 +134,11 @@ func TestAnAbandonedStatementEndsOnceItIsKnownToRead(t *testing.T) {
 	for _, c := range []struct {
 		write, ends bool
 	}{{false, true}, {true, false}} {
-		x := newExecution(&Statements{StatementOptions: StatementOptions{Clock: domain.SystemClock{}}}, Statement{State: StatementQueued}, "ws_1")
+		x := newExecution(&Statements{Options: Options{Clock: domain.SystemClock{}}}, Statement{State: Queued}, "ws_1")
 		x.wait()
 		x.leave(false)
 		require.False(t, isClosed(x.abandoned))
-		require.NoError(t, x.receive(StatementEvent{Progress: &StatementProgress{Queued: true, Kind: "IT", Write: c.write}}))
+		require.NoError(t, x.receive(Event{Progress: &Progress{Queued: true, Kind: "IT", Write: c.write}}))
 		require.Equal(t, c.ends, isClosed(x.abandoned))
 	}
 }
@@ -185,7 +185,7 @@ func TestADatabaseThatIsAwayIsAskedAgain(t *testing.T) {
 func TestWhatKeepsAWarehouseFromAStatementIsNoAbsenceOfTheDatabase(t *testing.T) {
 	now := time.Now()
 	x := newExecution(nil, Statement{CreatedAt: now}, "ws_1")
-	for _, m := range []machine.Machine{{Name: "held", HeldAt: &now}, {Name: "broken", State: machine.MachineFailed, StateSince: now}} {
+	for _, m := range []machine.Machine{{Name: "held", HeldAt: &now}, {Name: "broken", State: machine.Failed, StateSince: now}} {
 		_, err := x.wakeWarehouse(t.Context(), nil, &m, now)
 		require.Error(t, err)
 		require.False(t, IsPassing(err), m.Name)

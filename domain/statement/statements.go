@@ -39,7 +39,7 @@ const (
 
 // Statements runs SQL on warehouses, and stores statements and their results.
 type Statements struct {
-	StatementOptions
+	Options
 	draining   chan struct{}   // closed when no statement may begin any more
 	open       context.Context // ends when running statements must end
 	close      context.CancelFunc
@@ -48,15 +48,15 @@ type Statements struct {
 	live       map[domain.StatementID]*execution
 }
 
-// StatementOptions are the dependencies and settings of Statements.
-type StatementOptions struct {
+// Options are the dependencies and settings of Statements.
+type Options struct {
 	Store      domain.Store[Tx]
 	System     System
 	Topics     domain.Topics
 	Clock      domain.Clock
 	Objects    domain.Objects
 	Engines    Engines
-	Tokens     StatementTokens
+	Tokens     Tokens
 	Tables     TableStorages
 	CatalogURL string // as engines reach it
 	Replica    string // this server
@@ -69,10 +69,10 @@ type TableStorages interface {
 	TableStorage(ctx context.Context, ws domain.WorkspaceID) (TableStorage, error)
 }
 
-// NewStatements returns the service. Drain or Close ends its statements.
-func NewStatements(o StatementOptions) *Statements {
+// New returns the service. Drain or Close ends its statements.
+func New(o Options) *Statements {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Statements{StatementOptions: o, draining: make(chan struct{}), open: ctx, close: cancel, live: map[domain.StatementID]*execution{}}
+	return &Statements{Options: o, draining: make(chan struct{}), open: ctx, close: cancel, live: map[domain.StatementID]*execution{}}
 }
 
 // NewStatement describes the statement to run. Zero fields stand for defaults, given below.
@@ -89,8 +89,8 @@ type NewStatement struct {
 	Timeout    time.Duration     `json:"timeout"`    // no timeout
 }
 
-// StatementResult is a statement's state with the first chunk of its result.
-type StatementResult struct {
+// Result is a statement's state with the first chunk of its result.
+type Result struct {
 	Statement Statement
 	Chunk     []byte // an Arrow IPC stream; nil if there is none yet
 	Next      int    // number of the next chunk; 0 if there is none
@@ -139,7 +139,7 @@ func (t *Statements) draft(s domain.Scope, n NewStatement) (Statement, error) {
 	st := Statement{
 		ID: domain.NewID[domain.StatementID](domain.PrefixStatement), Query: n.Query, Parameters: n.Parameters, Database: n.Database, Schema: n.Schema, Requested: n.Engine,
 		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, CreatedBy: s.Actor(), Role: domain.RoleEditor, CreatedAt: t.Clock.Now(),
-		State: StatementQueued, Progress: -1, Replica: t.Replica,
+		State: Queued, Progress: -1, Replica: t.Replica,
 	}
 	if s.Role().AtMost(domain.RoleEditor) {
 		st.Role = s.Role()
@@ -196,7 +196,7 @@ func (t *Statements) insert(ctx context.Context, tx Tx, s domain.Scope, st *Stat
 		return nil, err
 	}
 	st.Warehouse = m.ID
-	if m.State != machine.MachineRunning {
+	if m.State != machine.Running {
 		st.Message = "Waits for the warehouse " + m.Name + "."
 	} else if at, err = targetOn(ctx, tx, m); err != nil {
 		return nil, err
@@ -258,10 +258,10 @@ func (t *Statements) execution(id domain.StatementID) *execution {
 // waiting; the statement then continues. A failed statement is returned as an error. If ctx ends
 // first and no other caller waits, Execute cancels a statement that reads, after reconnectGrace if
 // it has a key. A statement that writes continues.
-func (t *Statements) Execute(ctx context.Context, s domain.Scope, n NewStatement, key domain.Idempotency, wait *time.Duration) (StatementResult, error) {
+func (t *Statements) Execute(ctx context.Context, s domain.Scope, n NewStatement, key domain.Idempotency, wait *time.Duration) (Result, error) {
 	st, err := t.submit(ctx, s, n, key, wait != nil && *wait == 0)
 	if err != nil {
-		return StatementResult{}, err
+		return Result{}, err
 	}
 	limit, cancel := ctx, context.CancelFunc(func() {})
 	if wait != nil {
@@ -282,21 +282,21 @@ func (t *Statements) Execute(ctx context.Context, s domain.Scope, n NewStatement
 	case result.Statement.State.Final() || result.Chunk != nil:
 		return result, result.Statement.Err()
 	case isClosed(x.first) && wait == nil && (!isClosed(t.draining) || result.Statement.Replica == t.Replica):
-		return StatementResult{}, domain.Errorf(domain.CodeUnavailable, "The end of the statement %s was not recorded: check its state before you run it again.", st.ID)
+		return Result{}, domain.Errorf(domain.CodeUnavailable, "The end of the statement %s was not recorded: check its state before you run it again.", st.ID)
 	case isClosed(x.first) && wait == nil:
-		return StatementResult{}, domain.Errorf(domain.CodeUnavailable, "The server is being stopped. The statement %s waits for another one: send it again with the same Idempotency-Key.", st.ID)
+		return Result{}, domain.Errorf(domain.CodeUnavailable, "The server is being stopped. The statement %s waits for another one: send it again with the same Idempotency-Key.", st.ID)
 	case ctx.Err() != nil && t.open.Err() != nil:
-		return StatementResult{}, domain.Errorf(domain.CodeUnavailable, "The server was stopped before it recorded the end of the statement %s: check its state before you run it again.", st.ID)
+		return Result{}, domain.Errorf(domain.CodeUnavailable, "The server was stopped before it recorded the end of the statement %s: check its state before you run it again.", st.ID)
 	case ctx.Err() != nil:
 		x.leave(key.Key != "")
-		return StatementResult{}, ctx.Err()
+		return Result{}, ctx.Err()
 	}
 	x.detach(ctx)
 	return t.Result(ctx, s, st.ID)
 }
 
 // await is Execute for a statement of another server, or of no server any more.
-func (t *Statements) await(ctx context.Context, s domain.Scope, id domain.StatementID) (StatementResult, error) {
+func (t *Statements) await(ctx context.Context, s domain.Scope, id domain.StatementID) (Result, error) {
 	wake, stop := t.Topics.Subscribe(domain.StatementTopic(id))
 	defer stop()
 	for {
@@ -328,7 +328,7 @@ func (t *Statements) Get(ctx context.Context, s domain.Scope, id domain.Statemen
 
 // Result returns a statement's state, with its first chunk if there is one. A failed statement is
 // returned as an error.
-func (t *Statements) Result(ctx context.Context, s domain.Scope, id domain.StatementID) (r StatementResult, err error) {
+func (t *Statements) Result(ctx context.Context, s domain.Scope, id domain.StatementID) (r Result, err error) {
 	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRead); err != nil {
 		return r, err
 	}
@@ -353,7 +353,7 @@ func (t *Statements) Result(ctx context.Context, s domain.Scope, id domain.State
 }
 
 // List returns statements, newest first.
-func (t *Statements) List(ctx context.Context, s domain.Scope, f StatementFilter, p domain.Page) (domain.List[Statement], error) {
+func (t *Statements) List(ctx context.Context, s domain.Scope, f Filter, p domain.Page) (domain.List[Statement], error) {
 	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRead); err != nil {
 		return domain.List[Statement]{}, err
 	}
@@ -383,8 +383,8 @@ func (t *Statements) List(ctx context.Context, s domain.Scope, f StatementFilter
 // statementPage bounds the texts and parameters on one page of statements, in bytes.
 const statementPage = 4 << 20
 
-func (s StatementState) known() bool {
-	for _, k := range StatementStates {
+func (s State) known() bool {
+	for _, k := range States {
 		if k == s {
 			return true
 		}

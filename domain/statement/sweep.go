@@ -34,7 +34,7 @@ func (t *Statements) Sweep(ctx context.Context) error {
 // sweepAtOnce is the maximum number of statements in one sweep.
 const sweepAtOnce = 200
 
-func (t *Statements) forget(ctx context.Context, ref StatementRef) error {
+func (t *Statements) forget(ctx context.Context, ref Ref) error {
 	for n := range ref.Chunks {
 		if err := t.Objects.Delete(ctx, chunkKey(ref.Workspace, ref.Statement, n)); err != nil {
 			return err

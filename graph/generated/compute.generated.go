@@ -26,7 +26,7 @@ type ComputeResolver interface {
 	PricePerHour(ctx context.Context, obj *model.Compute) (*string, error)
 	Currency(ctx context.Context, obj *model.Compute) (*string, error)
 
-	Metrics(ctx context.Context, obj *model.Compute, since *time.Time) ([]machine.MachineMetrics, error)
+	Metrics(ctx context.Context, obj *model.Compute, since *time.Time) ([]machine.Metrics, error)
 	Log(ctx context.Context, obj *model.Compute, bytes *int) ([]byte, error)
 }
 
@@ -147,8 +147,8 @@ func (ec *executionContext) _Compute_state(ctx context.Context, field graphql.Co
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
-			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.State) graphql.Marshaler {
+			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -170,8 +170,8 @@ func (ec *executionContext) _Compute_desired(ctx context.Context, field graphql.
 			return obj.Desired, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
-			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.State) graphql.Marshaler {
+			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -548,8 +548,8 @@ func (ec *executionContext) _Compute_metrics(ctx context.Context, field graphql.
 			return ec.Resolvers.Compute().Metrics(ctx, obj, fc.Args["since"].(*time.Time))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []machine.MachineMetrics) graphql.Marshaler {
-			return ec.marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetricsᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []machine.Metrics) graphql.Marshaler {
+			return ec.marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMetricsᚄ(ctx, selections, v)
 		},
 		true,
 		true,

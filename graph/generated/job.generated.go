@@ -1579,8 +1579,8 @@ func (ec *executionContext) unmarshalInputJobFileInput(ctx context.Context, obj 
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any) (job.JobFilter, error) {
-	var it job.JobFilter
+func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any) (job.Filter, error) {
+	var it job.Filter
 	if obj == nil {
 		return it, nil
 	}
@@ -2964,7 +2964,7 @@ func (ec *executionContext) unmarshalOJobFileInput2ᚕgithubᚗcomᚋmillpondᚋ
 	return res, nil
 }
 
-func (ec *executionContext) unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJobFilter(ctx context.Context, v any) (*job.JobFilter, error) {
+func (ec *executionContext) unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFilter(ctx context.Context, v any) (*job.Filter, error) {
 	if v == nil {
 		return nil, nil
 	}

@@ -689,8 +689,8 @@ func (ec *executionContext) _LineageNode_kind(ctx context.Context, field graphql
 			return obj.Kind, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v lineage.LineageNodeKind) graphql.Marshaler {
-			return ec.marshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageNodeKind(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v lineage.NodeKind) graphql.Marshaler {
+			return ec.marshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐNodeKind(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1548,12 +1548,12 @@ func (ec *executionContext) marshalNLineageNode2ᚕgithubᚗcomᚋmillpondᚋmil
 	return ret
 }
 
-func (ec *executionContext) unmarshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageNodeKind(ctx context.Context, v any) (lineage.LineageNodeKind, error) {
+func (ec *executionContext) unmarshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐNodeKind(ctx context.Context, v any) (lineage.NodeKind, error) {
 	res, err := scalar.UnmarshalLineageNodeKind(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageNodeKind(ctx context.Context, sel ast.SelectionSet, v lineage.LineageNodeKind) graphql.Marshaler {
+func (ec *executionContext) marshalNLineageNodeKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐNodeKind(ctx context.Context, sel ast.SelectionSet, v lineage.NodeKind) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalLineageNodeKind(v)
 	if res == graphql.Null {
@@ -1568,7 +1568,7 @@ func (ec *executionContext) marshalNRunLineage2githubᚗcomᚋmillpondᚋmillpon
 	return ec._RunLineage(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageWay(ctx context.Context, v any) (*lineage.LineageWay, error) {
+func (ec *executionContext) unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐWay(ctx context.Context, v any) (*lineage.Way, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -1576,7 +1576,7 @@ func (ec *executionContext) unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmi
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageWay(ctx context.Context, sel ast.SelectionSet, v *lineage.LineageWay) graphql.Marshaler {
+func (ec *executionContext) marshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐWay(ctx context.Context, sel ast.SelectionSet, v *lineage.Way) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -328,7 +328,7 @@ func (ec *executionContext) fieldContext_GPUSample_memoryTotal(_ context.Context
 	return graphql.NewScalarFieldContext("GPUSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_at(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_at(ctx context.Context, field graphql.CollectedField, obj *machine.Metrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -351,7 +351,7 @@ func (ec *executionContext) fieldContext_MachineSample_at(_ context.Context, fie
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_cpu(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_cpu(ctx context.Context, field graphql.CollectedField, obj *machine.Metrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -374,7 +374,7 @@ func (ec *executionContext) fieldContext_MachineSample_cpu(_ context.Context, fi
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_cores(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_cores(ctx context.Context, field graphql.CollectedField, obj *machine.Metrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -397,7 +397,7 @@ func (ec *executionContext) fieldContext_MachineSample_cores(_ context.Context, 
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_memory(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_memory(ctx context.Context, field graphql.CollectedField, obj *machine.Metrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -420,7 +420,7 @@ func (ec *executionContext) fieldContext_MachineSample_memory(_ context.Context,
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_memoryTotal(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_memoryTotal(ctx context.Context, field graphql.CollectedField, obj *machine.Metrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -443,7 +443,7 @@ func (ec *executionContext) fieldContext_MachineSample_memoryTotal(_ context.Con
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_disk(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_disk(ctx context.Context, field graphql.CollectedField, obj *machine.Metrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -466,7 +466,7 @@ func (ec *executionContext) fieldContext_MachineSample_disk(_ context.Context, f
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_diskTotal(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_diskTotal(ctx context.Context, field graphql.CollectedField, obj *machine.Metrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -489,7 +489,7 @@ func (ec *executionContext) fieldContext_MachineSample_diskTotal(_ context.Conte
 	return graphql.NewScalarFieldContext("MachineSample", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _MachineSample_gpus(ctx context.Context, field graphql.CollectedField, obj *machine.MachineMetrics) (ret graphql.Marshaler) {
+func (ec *executionContext) _MachineSample_gpus(ctx context.Context, field graphql.CollectedField, obj *machine.Metrics) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -693,7 +693,7 @@ func (ec *executionContext) _GPUSample(ctx context.Context, sel ast.SelectionSet
 
 var machineSampleImplementors = []string{"MachineSample"}
 
-func (ec *executionContext) _MachineSample(ctx context.Context, sel ast.SelectionSet, obj *machine.MachineMetrics) graphql.Marshaler {
+func (ec *executionContext) _MachineSample(ctx context.Context, sel ast.SelectionSet, obj *machine.Metrics) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, machineSampleImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -808,15 +808,15 @@ func (ec *executionContext) marshalNGPUSample2ᚕgithubᚗcomᚋmillpondᚋmillp
 	return ret
 }
 
-func (ec *executionContext) marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetrics(ctx context.Context, sel ast.SelectionSet, v machine.MachineMetrics) graphql.Marshaler {
+func (ec *executionContext) marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMetrics(ctx context.Context, sel ast.SelectionSet, v machine.Metrics) graphql.Marshaler {
 	return ec._MachineSample(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetricsᚄ(ctx context.Context, sel ast.SelectionSet, v []machine.MachineMetrics) graphql.Marshaler {
+func (ec *executionContext) marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMetricsᚄ(ctx context.Context, sel ast.SelectionSet, v []machine.Metrics) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetrics(ctx, sel, v[i])
+		return ec.marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMetrics(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -828,12 +828,12 @@ func (ec *executionContext) marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋm
 	return ret
 }
 
-func (ec *executionContext) unmarshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx context.Context, v any) (machine.MachineState, error) {
+func (ec *executionContext) unmarshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐState(ctx context.Context, v any) (machine.State, error) {
 	res, err := scalar.UnmarshalMachineState(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx context.Context, sel ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
+func (ec *executionContext) marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐState(ctx context.Context, sel ast.SelectionSet, v machine.State) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalMachineState(v)
 	if res == graphql.Null {

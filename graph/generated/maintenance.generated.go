@@ -415,8 +415,8 @@ func (ec *executionContext) _Maintenance_policy(ctx context.Context, field graph
 			return obj.Policy, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenancePolicy) graphql.Marshaler {
-			return ec.marshalNMaintenancePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.Policy) graphql.Marshaler {
+			return ec.marshalNMaintenancePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐPolicy(ctx, selections, v)
 		},
 		true,
 		true,
@@ -580,8 +580,8 @@ func (ec *executionContext) _MaintenanceOperation_kind(ctx context.Context, fiel
 			return obj.Kind, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenanceKind) graphql.Marshaler {
-			return ec.marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.Kind) graphql.Marshaler {
+			return ec.marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐKind(ctx, selections, v)
 		},
 		true,
 		true,
@@ -672,8 +672,8 @@ func (ec *executionContext) _MaintenanceOperation_state(ctx context.Context, fie
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v statement.StatementState) graphql.Marshaler {
-			return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v statement.State) graphql.Marshaler {
+			return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -998,8 +998,8 @@ func (ec *executionContext) _MaintenanceOrigin_level(ctx context.Context, field 
 			return obj.Level, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenanceLevel) graphql.Marshaler {
-			return ec.marshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceLevel(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.Level) graphql.Marshaler {
+			return ec.marshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐLevel(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1009,7 +1009,7 @@ func (ec *executionContext) fieldContext_MaintenanceOrigin_level(_ context.Conte
 	return graphql.NewScalarFieldContext("MaintenanceOrigin", field, false, false, errors.New("field of type MaintenanceLevel does not have child fields"))
 }
 
-func (ec *executionContext) _MaintenancePolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_enabled(ctx context.Context, field graphql.CollectedField, obj *maintenance.Policy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1032,7 +1032,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_enabled(_ context.Con
 	return graphql.NewScalarFieldContext("MaintenancePolicy", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _MaintenancePolicy_schedule(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_schedule(ctx context.Context, field graphql.CollectedField, obj *maintenance.Policy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1044,8 +1044,8 @@ func (ec *executionContext) _MaintenancePolicy_schedule(ctx context.Context, fie
 			return obj.Schedule, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *maintenance.MaintenanceSchedule) graphql.Marshaler {
-			return ec.marshalOMaintenanceSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *maintenance.Schedule) graphql.Marshaler {
+			return ec.marshalOMaintenanceSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐSchedule(ctx, selections, v)
 		},
 		true,
 		false,
@@ -1064,7 +1064,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_schedule(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenancePolicy_compact(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_compact(ctx context.Context, field graphql.CollectedField, obj *maintenance.Policy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1096,7 +1096,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_compact(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenancePolicy_expire(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_expire(ctx context.Context, field graphql.CollectedField, obj *maintenance.Policy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1128,7 +1128,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_expire(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenancePolicy_orphans(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_orphans(ctx context.Context, field graphql.CollectedField, obj *maintenance.Policy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1160,7 +1160,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_orphans(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenancePolicy_warehouseId(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_warehouseId(ctx context.Context, field graphql.CollectedField, obj *maintenance.Policy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1183,7 +1183,7 @@ func (ec *executionContext) fieldContext_MaintenancePolicy_warehouseId(_ context
 	return graphql.NewScalarFieldContext("MaintenancePolicy", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _MaintenancePolicy_startWarehouse(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenancePolicy) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenancePolicy_startWarehouse(ctx context.Context, field graphql.CollectedField, obj *maintenance.Policy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1411,8 +1411,8 @@ func (ec *executionContext) _MaintenanceRun_state(ctx context.Context, field gra
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenanceState) graphql.Marshaler {
-			return ec.marshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.State) graphql.Marshaler {
+			return ec.marshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1526,8 +1526,8 @@ func (ec *executionContext) _MaintenanceRun_todo(ctx context.Context, field grap
 			return obj.Todo, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []maintenance.MaintenanceKind) graphql.Marshaler {
-			return ec.marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKindᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []maintenance.Kind) graphql.Marshaler {
+			return ec.marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐKindᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1688,7 +1688,7 @@ func (ec *executionContext) fieldContext_MaintenanceRunEdge_node(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _MaintenanceSchedule_cron(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenanceSchedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenanceSchedule_cron(ctx context.Context, field graphql.CollectedField, obj *maintenance.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1711,7 +1711,7 @@ func (ec *executionContext) fieldContext_MaintenanceSchedule_cron(_ context.Cont
 	return graphql.NewScalarFieldContext("MaintenanceSchedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _MaintenanceSchedule_timeZone(ctx context.Context, field graphql.CollectedField, obj *maintenance.MaintenanceSchedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _MaintenanceSchedule_timeZone(ctx context.Context, field graphql.CollectedField, obj *maintenance.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1769,8 +1769,8 @@ func (ec *executionContext) _MaintenanceSettings_schedule(ctx context.Context, f
 			return obj.Schedule, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v maintenance.MaintenanceSchedule) graphql.Marshaler {
-			return ec.marshalNMaintenanceSchedule2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v maintenance.Schedule) graphql.Marshaler {
+			return ec.marshalNMaintenanceSchedule2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐSchedule(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2372,8 +2372,8 @@ func (ec *executionContext) unmarshalInputExpirePolicyInput(ctx context.Context,
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputMaintenancePolicyInput(ctx context.Context, obj any) (maintenance.MaintenancePolicy, error) {
-	var it maintenance.MaintenancePolicy
+func (ec *executionContext) unmarshalInputMaintenancePolicyInput(ctx context.Context, obj any) (maintenance.Policy, error) {
+	var it maintenance.Policy
 	if obj == nil {
 		return it, nil
 	}
@@ -2399,7 +2399,7 @@ func (ec *executionContext) unmarshalInputMaintenancePolicyInput(ctx context.Con
 			it.Enabled = data
 		case "schedule":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("schedule"))
-			data, err := ec.unmarshalOMaintenanceScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx, v)
+			data, err := ec.unmarshalOMaintenanceScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐSchedule(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2444,8 +2444,8 @@ func (ec *executionContext) unmarshalInputMaintenancePolicyInput(ctx context.Con
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputMaintenanceScheduleInput(ctx context.Context, obj any) (maintenance.MaintenanceSchedule, error) {
-	var it maintenance.MaintenanceSchedule
+func (ec *executionContext) unmarshalInputMaintenanceScheduleInput(ctx context.Context, obj any) (maintenance.Schedule, error) {
+	var it maintenance.Schedule
 	if obj == nil {
 		return it, nil
 	}
@@ -2619,7 +2619,7 @@ func (ec *executionContext) unmarshalInputUpdateDatabaseMaintenanceInput(ctx con
 			it.ID = data
 		case "policy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
-			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx, v)
+			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐPolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2649,7 +2649,7 @@ func (ec *executionContext) unmarshalInputUpdateMaintenanceInput(ctx context.Con
 		switch k {
 		case "policy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
-			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx, v)
+			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐPolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2686,7 +2686,7 @@ func (ec *executionContext) unmarshalInputUpdateTableMaintenanceInput(ctx contex
 			it.ID = data
 		case "policy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
-			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx, v)
+			data, err := ec.unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐPolicy(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -3170,7 +3170,7 @@ func (ec *executionContext) _MaintenanceOrigin(ctx context.Context, sel ast.Sele
 
 var maintenancePolicyImplementors = []string{"MaintenancePolicy"}
 
-func (ec *executionContext) _MaintenancePolicy(ctx context.Context, sel ast.SelectionSet, obj *maintenance.MaintenancePolicy) graphql.Marshaler {
+func (ec *executionContext) _MaintenancePolicy(ctx context.Context, sel ast.SelectionSet, obj *maintenance.Policy) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, maintenancePolicyImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3465,7 +3465,7 @@ func (ec *executionContext) _MaintenanceRunEdge(ctx context.Context, sel ast.Sel
 
 var maintenanceScheduleImplementors = []string{"MaintenanceSchedule"}
 
-func (ec *executionContext) _MaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, obj *maintenance.MaintenanceSchedule) graphql.Marshaler {
+func (ec *executionContext) _MaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, obj *maintenance.Schedule) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, maintenanceScheduleImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3927,12 +3927,12 @@ func (ec *executionContext) marshalNMaintenance2githubᚗcomᚋmillpondᚋmillpo
 	return ec._Maintenance(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx context.Context, v any) (maintenance.MaintenanceKind, error) {
+func (ec *executionContext) unmarshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐKind(ctx context.Context, v any) (maintenance.Kind, error) {
 	res, err := scalar.UnmarshalMaintenanceKind(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenanceKind) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐKind(ctx context.Context, sel ast.SelectionSet, v maintenance.Kind) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalMaintenanceKind(v)
 	if res == graphql.Null {
@@ -3943,13 +3943,13 @@ func (ec *executionContext) marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmi
 	return res
 }
 
-func (ec *executionContext) unmarshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKindᚄ(ctx context.Context, v any) ([]maintenance.MaintenanceKind, error) {
+func (ec *executionContext) unmarshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐKindᚄ(ctx context.Context, v any) ([]maintenance.Kind, error) {
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]maintenance.MaintenanceKind, len(vSlice))
+	res := make([]maintenance.Kind, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐKind(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -3957,11 +3957,11 @@ func (ec *executionContext) unmarshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpond
 	return res, nil
 }
 
-func (ec *executionContext) marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKindᚄ(ctx context.Context, sel ast.SelectionSet, v []maintenance.MaintenanceKind) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐKindᚄ(ctx context.Context, sel ast.SelectionSet, v []maintenance.Kind) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceKind(ctx, sel, v[i])
+		return ec.marshalNMaintenanceKind2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐKind(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3973,12 +3973,12 @@ func (ec *executionContext) marshalNMaintenanceKind2ᚕgithubᚗcomᚋmillpond�
 	return ret
 }
 
-func (ec *executionContext) unmarshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceLevel(ctx context.Context, v any) (maintenance.MaintenanceLevel, error) {
+func (ec *executionContext) unmarshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐLevel(ctx context.Context, v any) (maintenance.Level, error) {
 	res, err := scalar.UnmarshalMaintenanceLevel(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceLevel(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenanceLevel) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceLevel2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐLevel(ctx context.Context, sel ast.SelectionSet, v maintenance.Level) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalMaintenanceLevel(v)
 	if res == graphql.Null {
@@ -4049,11 +4049,11 @@ func (ec *executionContext) marshalNMaintenanceOrigin2ᚕgithubᚗcomᚋmillpond
 	return ret
 }
 
-func (ec *executionContext) marshalNMaintenancePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenancePolicy) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenancePolicy2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐPolicy(ctx context.Context, sel ast.SelectionSet, v maintenance.Policy) graphql.Marshaler {
 	return ec._MaintenancePolicy(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenancePolicy(ctx context.Context, v any) (maintenance.MaintenancePolicy, error) {
+func (ec *executionContext) unmarshalNMaintenancePolicyInput2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐPolicy(ctx context.Context, v any) (maintenance.Policy, error) {
 	res, err := ec.unmarshalInputMaintenancePolicyInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -4086,7 +4086,7 @@ func (ec *executionContext) marshalNMaintenanceRunEdge2ᚕgithubᚗcomᚋmillpon
 	return ret
 }
 
-func (ec *executionContext) marshalNMaintenanceSchedule2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenanceSchedule) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceSchedule2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐSchedule(ctx context.Context, sel ast.SelectionSet, v maintenance.Schedule) graphql.Marshaler {
 	return ec._MaintenanceSchedule(ctx, sel, &v)
 }
 
@@ -4094,12 +4094,12 @@ func (ec *executionContext) marshalNMaintenanceSettings2githubᚗcomᚋmillpond�
 	return ec._MaintenanceSettings(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceState(ctx context.Context, v any) (maintenance.MaintenanceState, error) {
+func (ec *executionContext) unmarshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐState(ctx context.Context, v any) (maintenance.State, error) {
 	res, err := scalar.UnmarshalMaintenanceState(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceState(ctx context.Context, sel ast.SelectionSet, v maintenance.MaintenanceState) graphql.Marshaler {
+func (ec *executionContext) marshalNMaintenanceState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐState(ctx context.Context, sel ast.SelectionSet, v maintenance.State) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalMaintenanceState(v)
 	if res == graphql.Null {
@@ -4187,14 +4187,14 @@ func (ec *executionContext) marshalOMaintenanceRun2ᚖgithubᚗcomᚋmillpondᚋ
 	return ec._MaintenanceRun(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOMaintenanceSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx context.Context, sel ast.SelectionSet, v *maintenance.MaintenanceSchedule) graphql.Marshaler {
+func (ec *executionContext) marshalOMaintenanceSchedule2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐSchedule(ctx context.Context, sel ast.SelectionSet, v *maintenance.Schedule) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._MaintenanceSchedule(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOMaintenanceScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐMaintenanceSchedule(ctx context.Context, v any) (*maintenance.MaintenanceSchedule, error) {
+func (ec *executionContext) unmarshalOMaintenanceScheduleInput2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmaintenanceᚐSchedule(ctx context.Context, v any) (*maintenance.Schedule, error) {
 	if v == nil {
 		return nil, nil
 	}

@@ -1598,13 +1598,13 @@ func (ec *executionContext) marshalNFloat2float64(ctx context.Context, sel ast.S
 	return graphql.WrapContextMarshaler(ctx, res)
 }
 
-func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx context.Context, v any) (quota.QuotaName, error) {
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐName(ctx context.Context, v any) (quota.Name, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := quota.QuotaName(tmp)
+	res := quota.Name(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx context.Context, sel ast.SelectionSet, v quota.QuotaName) graphql.Marshaler {
+func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐName(ctx context.Context, sel ast.SelectionSet, v quota.Name) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1931,13 +1931,13 @@ func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋ
 	return res
 }
 
-func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx context.Context, v any) (quota.QuotaName, error) {
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐName(ctx context.Context, v any) (quota.Name, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := quota.QuotaName(tmp)
+	res := quota.Name(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx context.Context, sel ast.SelectionSet, v quota.QuotaName) graphql.Marshaler {
+func (ec *executionContext) marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐName(ctx context.Context, sel ast.SelectionSet, v quota.Name) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {

@@ -177,8 +177,8 @@ func (ec *executionContext) _Quota_id(ctx context.Context, field graphql.Collect
 			return obj.Name, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v quota.QuotaName) graphql.Marshaler {
-			return ec.marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v quota.Name) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐName(ctx, selections, v)
 		},
 		true,
 		true,
@@ -200,8 +200,8 @@ func (ec *executionContext) _Quota_name(ctx context.Context, field graphql.Colle
 			return obj.Name, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v quota.QuotaName) graphql.Marshaler {
-			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐQuotaName(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v quota.Name) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐName(ctx, selections, v)
 		},
 		true,
 		true,

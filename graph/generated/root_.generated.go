@@ -401,7 +401,7 @@ type ComplexityRoot struct {
 		History          func(childComplexity int, first *int, after *string) int
 		ID               func(childComplexity int) int
 		Kind             func(childComplexity int) int
-		Lineage          func(childComplexity int, way *lineage.LineageWay, depth *int, at *time.Time) int
+		Lineage          func(childComplexity int, way *lineage.Way, depth *int, at *time.Time) int
 		Location         func(childComplexity int) int
 		Maintenance      func(childComplexity int) int
 		MaintenanceRuns  func(childComplexity int, first *int, after *string) int
@@ -723,8 +723,8 @@ type ComplexityRoot struct {
 		Flavors          func(childComplexity int) int
 		Instance         func(childComplexity int) int
 		Job              func(childComplexity int, id string) int
-		Jobs             func(childComplexity int, first *int, after *string, filter *job.JobFilter) int
-		Lineage          func(childComplexity int, table string, way *lineage.LineageWay, depth *int, at *time.Time) int
+		Jobs             func(childComplexity int, first *int, after *string, filter *job.Filter) int
+		Lineage          func(childComplexity int, table string, way *lineage.Way, depth *int, at *time.Time) int
 		Maintenance      func(childComplexity int) int
 		MaintenanceRun   func(childComplexity int, id string) int
 		MaintenanceRuns  func(childComplexity int, first *int, after *string, table *string, database *string) int
@@ -2490,7 +2490,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.LakeTable.Lineage(childComplexity, args["way"].(*lineage.LineageWay), args["depth"].(*int), args["at"].(*time.Time)), true
+		return e.ComplexityRoot.LakeTable.Lineage(childComplexity, args["way"].(*lineage.Way), args["depth"].(*int), args["at"].(*time.Time)), true
 	case "LakeTable.location":
 		if e.ComplexityRoot.LakeTable.Location == nil {
 			break
@@ -4135,7 +4135,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Jobs(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*job.JobFilter)), true
+		return e.ComplexityRoot.Query.Jobs(childComplexity, args["first"].(*int), args["after"].(*string), args["filter"].(*job.Filter)), true
 	case "Query.lineage":
 		if e.ComplexityRoot.Query.Lineage == nil {
 			break
@@ -4146,7 +4146,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Lineage(childComplexity, args["table"].(string), args["way"].(*lineage.LineageWay), args["depth"].(*int), args["at"].(*time.Time)), true
+		return e.ComplexityRoot.Query.Lineage(childComplexity, args["table"].(string), args["way"].(*lineage.Way), args["depth"].(*int), args["at"].(*time.Time)), true
 	case "Query.maintenance":
 		if e.ComplexityRoot.Query.Maintenance == nil {
 			break

@@ -82,10 +82,10 @@ type QueryResolver interface {
 	Compute(ctx context.Context, id string) (*model.Compute, error)
 	Databases(ctx context.Context, first *int, after *string) (model.Connection[model.Database], error)
 	Database(ctx context.Context, id string) (*model.Database, error)
-	Jobs(ctx context.Context, first *int, after *string, filter *job.JobFilter) (model.Connection[job.Job], error)
+	Jobs(ctx context.Context, first *int, after *string, filter *job.Filter) (model.Connection[job.Job], error)
 	Job(ctx context.Context, id string) (*job.Job, error)
 	CronPreview(ctx context.Context, cron string, timeZone string, count *int) ([]time.Time, error)
-	Lineage(ctx context.Context, table string, way *lineage.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error)
+	Lineage(ctx context.Context, table string, way *lineage.Way, depth *int, at *time.Time) (model.LineageGraph, error)
 	Flavors(ctx context.Context) ([]model.Flavor, error)
 	Maintenance(ctx context.Context) (model.Maintenance, error)
 	MaintenanceRuns(ctx context.Context, first *int, after *string, table *string, database *string) (model.Connection[model.MaintenanceRun], error)
@@ -109,7 +109,7 @@ type QueryResolver interface {
 type SubscriptionResolver interface {
 	AgentUpdated(ctx context.Context) (<-chan machine.Agent, error)
 	ComputeUpdated(ctx context.Context) (<-chan model.Compute, error)
-	MachineMetrics(ctx context.Context, id string, since *time.Time) (<-chan machine.MachineMetrics, error)
+	MachineMetrics(ctx context.Context, id string, since *time.Time) (<-chan machine.Metrics, error)
 	MaintenanceRunsUpdated(ctx context.Context, table *string, database *string) (<-chan model.MaintenanceRun, error)
 	Run(ctx context.Context, id string) (<-chan job.Run, error)
 	Runs(ctx context.Context, filter *job.RunFilter) (<-chan job.Run, error)
@@ -963,8 +963,8 @@ func (ec *executionContext) field_Query_jobs_args(ctx context.Context, rawArgs m
 	}
 	args["after"] = arg1
 	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
-		func(ctx context.Context, v any) (*job.JobFilter, error) {
-			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐJobFilter(ctx, v)
+		func(ctx context.Context, v any) (*job.Filter, error) {
+			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋjobᚐFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -985,8 +985,8 @@ func (ec *executionContext) field_Query_lineage_args(ctx context.Context, rawArg
 	}
 	args["table"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "way",
-		func(ctx context.Context, v any) (*lineage.LineageWay, error) {
-			return ec.unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageWay(ctx, v)
+		func(ctx context.Context, v any) (*lineage.Way, error) {
+			return ec.unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐWay(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3777,7 +3777,7 @@ func (ec *executionContext) _Query_jobs(ctx context.Context, field graphql.Colle
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Jobs(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["filter"].(*job.JobFilter))
+			return ec.Resolvers.Query().Jobs(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["filter"].(*job.Filter))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[job.Job]) graphql.Marshaler {
@@ -3909,7 +3909,7 @@ func (ec *executionContext) _Query_lineage(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Lineage(ctx, fc.Args["table"].(string), fc.Args["way"].(*lineage.LineageWay), fc.Args["depth"].(*int), fc.Args["at"].(*time.Time))
+			return ec.Resolvers.Query().Lineage(ctx, fc.Args["table"].(string), fc.Args["way"].(*lineage.Way), fc.Args["depth"].(*int), fc.Args["at"].(*time.Time))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.LineageGraph) graphql.Marshaler {
@@ -4848,8 +4848,8 @@ func (ec *executionContext) _Subscription_machineMetrics(ctx context.Context, fi
 			return ec.Resolvers.Subscription().MachineMetrics(ctx, fc.Args["id"].(string), fc.Args["since"].(*time.Time))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineMetrics) graphql.Marshaler {
-			return ec.marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetrics(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.Metrics) graphql.Marshaler {
+			return ec.marshalNMachineSample2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMetrics(ctx, selections, v)
 		},
 		true,
 		true,

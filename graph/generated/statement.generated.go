@@ -474,8 +474,8 @@ func (ec *executionContext) _Statement_state(ctx context.Context, field graphql.
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v statement.StatementState) graphql.Marshaler {
-			return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v statement.State) graphql.Marshaler {
+			return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1560,7 +1560,7 @@ func (ec *executionContext) unmarshalInputStatementFilter(ctx context.Context, o
 		switch k {
 		case "states":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("states"))
-			data, err := ec.unmarshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementStateᚄ(ctx, v)
+			data, err := ec.unmarshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStateᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2517,12 +2517,12 @@ func (ec *executionContext) marshalNStatementFault2githubᚗcomᚋmillpondᚋmil
 	return res
 }
 
-func (ec *executionContext) unmarshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx context.Context, v any) (statement.StatementState, error) {
+func (ec *executionContext) unmarshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐState(ctx context.Context, v any) (statement.State, error) {
 	res, err := scalar.UnmarshalStatementState(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx context.Context, sel ast.SelectionSet, v statement.StatementState) graphql.Marshaler {
+func (ec *executionContext) marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐState(ctx context.Context, sel ast.SelectionSet, v statement.State) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalStatementState(v)
 	if res == graphql.Null {
@@ -2609,16 +2609,16 @@ func (ec *executionContext) unmarshalOStatementFilter2ᚖgithubᚗcomᚋmillpond
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementStateᚄ(ctx context.Context, v any) ([]statement.StatementState, error) {
+func (ec *executionContext) unmarshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStateᚄ(ctx context.Context, v any) ([]statement.State, error) {
 	if v == nil {
 		return nil, nil
 	}
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]statement.StatementState, len(vSlice))
+	res := make([]statement.State, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐState(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -2626,14 +2626,14 @@ func (ec *executionContext) unmarshalOStatementState2ᚕgithubᚗcomᚋmillpond�
 	return res, nil
 }
 
-func (ec *executionContext) marshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementStateᚄ(ctx context.Context, sel ast.SelectionSet, v []statement.StatementState) graphql.Marshaler {
+func (ec *executionContext) marshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStateᚄ(ctx context.Context, sel ast.SelectionSet, v []statement.State) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStatementState(ctx, sel, v[i])
+		return ec.marshalNStatementState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐState(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

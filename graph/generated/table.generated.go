@@ -34,7 +34,7 @@ type LakeTableResolver interface {
 	SQL(ctx context.Context, obj *model.LakeTable) (*string, error)
 	Dialect(ctx context.Context, obj *model.LakeTable) (*string, error)
 
-	Lineage(ctx context.Context, obj *model.LakeTable, way *lineage.LineageWay, depth *int, at *time.Time) (model.LineageGraph, error)
+	Lineage(ctx context.Context, obj *model.LakeTable, way *lineage.Way, depth *int, at *time.Time) (model.LineageGraph, error)
 	Maintenance(ctx context.Context, obj *model.LakeTable) (*model.Maintenance, error)
 	MaintenanceRuns(ctx context.Context, obj *model.LakeTable, first *int, after *string) (model.Connection[model.MaintenanceRun], error)
 }
@@ -99,8 +99,8 @@ func (ec *executionContext) field_LakeTable_lineage_args(ctx context.Context, ra
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "way",
-		func(ctx context.Context, v any) (*lineage.LineageWay, error) {
-			return ec.unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐLineageWay(ctx, v)
+		func(ctx context.Context, v any) (*lineage.Way, error) {
+			return ec.unmarshalOLineageWay2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋlineageᚐWay(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1298,7 +1298,7 @@ func (ec *executionContext) _LakeTable_lineage(ctx context.Context, field graphq
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.LakeTable().Lineage(ctx, obj, fc.Args["way"].(*lineage.LineageWay), fc.Args["depth"].(*int), fc.Args["at"].(*time.Time))
+			return ec.Resolvers.LakeTable().Lineage(ctx, obj, fc.Args["way"].(*lineage.Way), fc.Args["depth"].(*int), fc.Args["at"].(*time.Time))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.LineageGraph) graphql.Marshaler {

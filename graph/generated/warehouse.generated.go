@@ -27,7 +27,7 @@ type WarehouseResolver interface {
 	PricePerHour(ctx context.Context, obj *model.Warehouse) (*string, error)
 	Currency(ctx context.Context, obj *model.Warehouse) (*string, error)
 
-	Metrics(ctx context.Context, obj *model.Warehouse, since *time.Time) ([]machine.MachineMetrics, error)
+	Metrics(ctx context.Context, obj *model.Warehouse, since *time.Time) ([]machine.Metrics, error)
 	Log(ctx context.Context, obj *model.Warehouse, bytes *int) ([]byte, error)
 }
 
@@ -414,8 +414,8 @@ func (ec *executionContext) _Warehouse_state(ctx context.Context, field graphql.
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
-			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.State) graphql.Marshaler {
+			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -437,8 +437,8 @@ func (ec *executionContext) _Warehouse_desired(ctx context.Context, field graphq
 			return obj.Desired, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v machine.MachineState) graphql.Marshaler {
-			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v machine.State) graphql.Marshaler {
+			return ec.marshalNMachineState2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -815,8 +815,8 @@ func (ec *executionContext) _Warehouse_metrics(ctx context.Context, field graphq
 			return ec.Resolvers.Warehouse().Metrics(ctx, obj, fc.Args["since"].(*time.Time))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []machine.MachineMetrics) graphql.Marshaler {
-			return ec.marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMachineMetricsᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []machine.Metrics) graphql.Marshaler {
+			return ec.marshalNMachineSample2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋmachineᚐMetricsᚄ(ctx, selections, v)
 		},
 		true,
 		true,

@@ -17,16 +17,16 @@ func NewDatabase(d lake.Database) Database { return Database{d} }
 func (d Database) CreatedBy() string { return d.Database.CreatedBy.Name }
 
 // LakeSchema is a namespace as the schema shows it.
-type LakeSchema struct{ lake.LakeSchema }
+type LakeSchema struct{ lake.Schema }
 
 // NewLakeSchema shows a namespace.
-func NewLakeSchema(l lake.LakeSchema) LakeSchema { return LakeSchema{l} }
+func NewLakeSchema(l lake.Schema) LakeSchema { return LakeSchema{l} }
 
 // Properties returns the properties in the order of their names.
-func (l LakeSchema) Properties() []Property { return NewProperties(l.LakeSchema.Properties) }
+func (l LakeSchema) Properties() []Property { return NewProperties(l.Schema.Properties) }
 
 // CreatedBy names who made it.
-func (l LakeSchema) CreatedBy() string { return l.LakeSchema.CreatedBy.Name }
+func (l LakeSchema) CreatedBy() string { return l.Schema.CreatedBy.Name }
 
 // Property is a name and its value.
 type Property struct {

@@ -22,7 +22,7 @@ type RunLineage struct {
 
 // LineageEntry is one read or write of a table.
 type LineageEntry struct {
-	lineage.LineageFact
+	lineage.Fact
 	External *lineage.External // set for a dataset outside the catalog
 }
 
@@ -40,10 +40,10 @@ func entries(all []lake.LineageEntry) []LineageEntry {
 }
 
 // NewRunLineage shows the tables that a run read and wrote.
-func NewRunLineage(l lineage.RunLineage) RunLineage {
+func NewRunLineage(l lineage.OfRun) RunLineage {
 	shown := RunLineage{Unresolved: l.Unresolved, Truncated: l.Truncated}
 	for _, f := range l.Facts {
-		e := LineageEntry{LineageFact: f}
+		e := LineageEntry{Fact: f}
 		if outside, is := l.Externals[f.TableID]; is {
 			e.External = &outside
 		}
@@ -84,22 +84,22 @@ func (e LineageEntry) Namespace() *string {
 }
 
 // SnapshotID returns the table's snapshot at that time.
-func (e LineageEntry) SnapshotID() *int64 { return snapshotOf(e.LineageFact) }
+func (e LineageEntry) SnapshotID() *int64 { return snapshotOf(e.Fact) }
 
 // StatementID returns the statement of the entry.
-func (e LineageEntry) StatementID() *domain.StatementID { return statementOf(e.LineageFact) }
+func (e LineageEntry) StatementID() *domain.StatementID { return statementOf(e.Fact) }
 
 // TaskKey returns the task of the entry.
-func (e LineageEntry) TaskKey() *string { return optional(e.LineageFact.TaskKey) }
+func (e LineageEntry) TaskKey() *string { return optional(e.Fact.TaskKey) }
 
-func snapshotOf(f lineage.LineageFact) *int64 {
+func snapshotOf(f lineage.Fact) *int64 {
 	if f.SnapshotID == 0 {
 		return nil
 	}
 	return &f.SnapshotID
 }
 
-func statementOf(f lineage.LineageFact) *domain.StatementID {
+func statementOf(f lineage.Fact) *domain.StatementID {
 	if f.Actor.Kind != domain.ActorStatement {
 		return nil
 	}
@@ -123,7 +123,7 @@ type LineageGraph struct {
 }
 
 // NewLineageGraph shows a graph.
-func NewLineageGraph(g lineage.LineageGraph) LineageGraph {
+func NewLineageGraph(g lineage.Graph) LineageGraph {
 	shown := LineageGraph{Root: g.Root, At: g.At, Nodes: make([]LineageNode, len(g.Nodes)), Edges: make([]LineageEdge, len(g.Edges)), Truncated: g.Truncated}
 	for i, n := range g.Nodes {
 		shown.Nodes[i] = LineageNode{n}
@@ -135,39 +135,39 @@ func NewLineageGraph(g lineage.LineageGraph) LineageGraph {
 }
 
 // LineageNode is a node as the schema shows it: empty text is null.
-type LineageNode struct{ lineage.LineageNode }
+type LineageNode struct{ lineage.Node }
 
 // Namespace returns the namespace of a node outside the platform.
-func (n LineageNode) Namespace() *string { return optional(n.LineageNode.Namespace) }
+func (n LineageNode) Namespace() *string { return optional(n.Node.Namespace) }
 
 // JobID returns a task's job.
 func (n LineageNode) JobID() *domain.JobID {
-	if n.LineageNode.JobID == "" {
+	if n.Node.JobID == "" {
 		return nil
 	}
-	return &n.LineageNode.JobID
+	return &n.Node.JobID
 }
 
 // TaskKey returns a task's key.
-func (n LineageNode) TaskKey() *string { return optional(n.LineageNode.TaskKey) }
+func (n LineageNode) TaskKey() *string { return optional(n.Node.TaskKey) }
 
 // RunID returns the latest run of a task.
-func (n LineageNode) RunID() *domain.RunID { return runOf(n.LineageNode.RunID) }
+func (n LineageNode) RunID() *domain.RunID { return runOf(n.Node.RunID) }
 
 // Text returns the beginning of a statement's text.
-func (n LineageNode) Text() *string { return optional(n.LineageNode.Text) }
+func (n LineageNode) Text() *string { return optional(n.Node.Text) }
 
 // By returns a statement's sender.
 func (n LineageNode) By() *string { return optional(n.Actor) }
 
 // LineageEdge is an edge as the schema shows it.
-type LineageEdge struct{ lineage.LineageEdge }
+type LineageEdge struct{ lineage.Edge }
 
 // SnapshotID returns the snapshot of the latest read or write.
-func (e LineageEdge) SnapshotID() *int64 { return snapshotOf(e.LineageFact) }
+func (e LineageEdge) SnapshotID() *int64 { return snapshotOf(e.Fact) }
 
 // StatementID returns the statement of the latest read or write.
-func (e LineageEdge) StatementID() *domain.StatementID { return statementOf(e.LineageFact) }
+func (e LineageEdge) StatementID() *domain.StatementID { return statementOf(e.Fact) }
 
 // RunID returns the run of the latest read or write.
-func (e LineageEdge) RunID() *domain.RunID { return runOf(e.LineageFact.RunID) }
+func (e LineageEdge) RunID() *domain.RunID { return runOf(e.Fact.RunID) }

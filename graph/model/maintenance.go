@@ -11,7 +11,7 @@ import (
 
 // Maintenance is a maintenance policy, and the settings in effect.
 type Maintenance struct {
-	Policy    maintenance.MaintenancePolicy
+	Policy    maintenance.Policy
 	Effective MaintenanceSettings
 	Origins   []MaintenanceOrigin
 	NextAt    *time.Time
@@ -20,7 +20,7 @@ type Maintenance struct {
 // NewMaintenance shows maintenance. Origins are in the order of the fields.
 func NewMaintenance(m maintenance.Maintenance) Maintenance {
 	shown := Maintenance{Policy: m.Policy, Effective: newMaintenanceSettings(m.Settings), NextAt: m.NextAt}
-	for _, field := range maintenance.MaintenanceFields {
+	for _, field := range maintenance.Fields {
 		shown.Origins = append(shown.Origins, MaintenanceOrigin{field, m.Settings.Origins[field]})
 	}
 	return shown
@@ -29,13 +29,13 @@ func NewMaintenance(m maintenance.Maintenance) Maintenance {
 // MaintenanceOrigin is the level that a field comes from.
 type MaintenanceOrigin struct {
 	Field string
-	Level maintenance.MaintenanceLevel
+	Level maintenance.Level
 }
 
 // MaintenanceSettings are the settings in effect.
 type MaintenanceSettings struct {
 	Enabled        bool
-	Schedule       maintenance.MaintenanceSchedule
+	Schedule       maintenance.Schedule
 	Compact        CompactSettings
 	Expire         ExpireSettings
 	Orphans        OrphansSettings
@@ -66,7 +66,7 @@ type OrphansSettings struct {
 	OlderThanDays int
 }
 
-func newMaintenanceSettings(s maintenance.MaintenanceSettings) MaintenanceSettings {
+func newMaintenanceSettings(s maintenance.Settings) MaintenanceSettings {
 	return MaintenanceSettings{
 		Enabled: s.Enabled, Schedule: s.Schedule, Compact: CompactSettings{s.Compact, s.Threshold, s.MinFiles, s.DeletePercent},
 		Expire: ExpireSettings{s.Expire, s.KeepDays, s.MaxSnapshots, s.EraseAfterDays}, Orphans: OrphansSettings{s.Orphans, s.OlderDays}, WarehouseID: optional(s.Warehouse), StartWarehouse: s.StartWarehouse,
@@ -74,25 +74,25 @@ func newMaintenanceSettings(s maintenance.MaintenanceSettings) MaintenanceSettin
 }
 
 // MaintenanceRun is one maintenance run of a table as the schema shows it. Empty fields are null.
-type MaintenanceRun struct{ maintenance.MaintenanceRun }
+type MaintenanceRun struct{ maintenance.Run }
 
 // NewMaintenanceRun shows a run.
-func NewMaintenanceRun(r maintenance.MaintenanceRun) MaintenanceRun { return MaintenanceRun{r} }
+func NewMaintenanceRun(r maintenance.Run) MaintenanceRun { return MaintenanceRun{r} }
 
 // FullName returns the names of the database, the schema and the table.
 func (r MaintenanceRun) FullName() string {
-	return FullName(r.Database, r.Schema, r.MaintenanceRun.Table)
+	return FullName(r.Database, r.Schema, r.Run.Table)
 }
 
 // CreatedBy returns the name of the run's originator.
-func (r MaintenanceRun) CreatedBy() string { return r.MaintenanceRun.CreatedBy.Name }
+func (r MaintenanceRun) CreatedBy() string { return r.Run.CreatedBy.Name }
 
 // Message returns what the run waits for, or why it ended as it did.
-func (r MaintenanceRun) Message() *string { return optional(r.MaintenanceRun.Message) }
+func (r MaintenanceRun) Message() *string { return optional(r.Run.Message) }
 
 // NextTryAt returns when a waiting run is tried again.
 func (r MaintenanceRun) NextTryAt() *time.Time {
-	if r.State != maintenance.MaintenanceQueued {
+	if r.State != maintenance.Queued {
 		return nil
 	}
 	return &r.LookAt
@@ -100,8 +100,8 @@ func (r MaintenanceRun) NextTryAt() *time.Time {
 
 // Operations returns the operations that have started.
 func (r MaintenanceRun) Operations() []MaintenanceOperation {
-	shown := make([]MaintenanceOperation, len(r.MaintenanceRun.Operations))
-	for i, o := range r.MaintenanceRun.Operations {
+	shown := make([]MaintenanceOperation, len(r.Run.Operations))
+	for i, o := range r.Run.Operations {
 		shown[i] = MaintenanceOperation{o}
 	}
 	return shown
@@ -109,7 +109,7 @@ func (r MaintenanceRun) Operations() []MaintenanceOperation {
 
 // MaintenanceOperation is one statement of a run. Unknown fields are null.
 type MaintenanceOperation struct {
-	maintenance.MaintenanceOperation
+	maintenance.Operation
 }
 
 // StatementID returns the operation's statement.
@@ -120,26 +120,26 @@ func (o MaintenanceOperation) WarehouseID() domain.MachineID { return o.Warehous
 
 // Metrics returns the metrics in the order of their names.
 func (o MaintenanceOperation) Metrics() []MaintenanceMetric {
-	shown := make([]MaintenanceMetric, 0, len(o.MaintenanceOperation.Metrics))
-	for _, name := range slices.Sorted(maps.Keys(o.MaintenanceOperation.Metrics)) {
-		shown = append(shown, MaintenanceMetric{name, o.MaintenanceOperation.Metrics[name]})
+	shown := make([]MaintenanceMetric, 0, len(o.Operation.Metrics))
+	for _, name := range slices.Sorted(maps.Keys(o.Operation.Metrics)) {
+		shown = append(shown, MaintenanceMetric{name, o.Operation.Metrics[name]})
 	}
 	return shown
 }
 
 // Cost returns a decimal with all its digits.
 func (o MaintenanceOperation) Cost() *string {
-	if o.MaintenanceOperation.Cost == nil {
+	if o.Operation.Cost == nil {
 		return nil
 	}
-	return new(o.MaintenanceOperation.Cost.String())
+	return new(o.Operation.Cost.String())
 }
 
 // Currency returns the cost's currency.
-func (o MaintenanceOperation) Currency() *string { return optional(o.MaintenanceOperation.Currency) }
+func (o MaintenanceOperation) Currency() *string { return optional(o.Operation.Currency) }
 
 // Message returns why the operation failed.
-func (o MaintenanceOperation) Message() *string { return optional(o.MaintenanceOperation.Message) }
+func (o MaintenanceOperation) Message() *string { return optional(o.Operation.Message) }
 
 // MaintenanceMetric is a number that an engine reported.
 type MaintenanceMetric struct {

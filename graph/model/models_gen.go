@@ -401,8 +401,8 @@ type UpdateComputePayload struct {
 
 type UpdateDatabaseMaintenanceInput struct {
 	// Id or name of the database.
-	ID     string                        `json:"id"`
-	Policy maintenance.MaintenancePolicy `json:"policy"`
+	ID     string             `json:"id"`
+	Policy maintenance.Policy `json:"policy"`
 }
 
 type UpdateDatabaseMaintenancePayload struct {
@@ -437,7 +437,7 @@ type UpdateJobPayload struct {
 }
 
 type UpdateMaintenanceInput struct {
-	Policy maintenance.MaintenancePolicy `json:"policy"`
+	Policy maintenance.Policy `json:"policy"`
 }
 
 type UpdateMaintenancePayload struct {
@@ -486,8 +486,8 @@ type UpdateStoragePayload struct {
 }
 
 type UpdateTableMaintenanceInput struct {
-	ID     string                        `json:"id"`
-	Policy maintenance.MaintenancePolicy `json:"policy"`
+	ID     string             `json:"id"`
+	Policy maintenance.Policy `json:"policy"`
 }
 
 type UpdateTableMaintenancePayload struct {

@@ -78,13 +78,13 @@ func (s Statement) RunID() *domain.RunID {
 func (s Statement) TaskKey() *string { return optional(s.Statement.TaskKey) }
 
 // StatementError is why a statement failed.
-type StatementError struct{ statement.StatementFailure }
+type StatementError struct{ statement.Failure }
 
 // Line returns the line of the error in the text.
-func (e StatementError) Line() *int { return position(e.StatementFailure.Line) }
+func (e StatementError) Line() *int { return position(e.Failure.Line) }
 
 // Column returns the column of the error in the text.
-func (e StatementError) Column() *int { return position(e.StatementFailure.Column) }
+func (e StatementError) Column() *int { return position(e.Failure.Column) }
 
 func position(n int) *int {
 	if n <= 0 {
@@ -101,7 +101,7 @@ type StatementChunk struct {
 
 // StatementFilter narrows a list of statements.
 type StatementFilter struct {
-	States      []statement.StatementState
+	States      []statement.State
 	WarehouseID *string
 	RunID       *string
 	Mine        *bool
@@ -109,11 +109,11 @@ type StatementFilter struct {
 }
 
 // Domain returns the filter as a domain filter.
-func (f *StatementFilter) Domain() statement.StatementFilter {
+func (f *StatementFilter) Domain() statement.Filter {
 	if f == nil {
-		return statement.StatementFilter{}
+		return statement.Filter{}
 	}
-	out := statement.StatementFilter{States: f.States}
+	out := statement.Filter{States: f.States}
 	if f.WarehouseID != nil {
 		out.Warehouse = domain.MachineID(*f.WarehouseID)
 	}

@@ -9,19 +9,19 @@ import (
 )
 
 // LakeTable is a table or a view as the schema shows it.
-type LakeTable struct{ lake.LakeTable }
+type LakeTable struct{ lake.Table }
 
 // NewLakeTable shows a table or a view.
-func NewLakeTable(t lake.LakeTable) LakeTable { return LakeTable{t} }
+func NewLakeTable(t lake.Table) LakeTable { return LakeTable{t} }
 
 // FullName returns the names of the database, the schema and the table.
 func (t LakeTable) FullName() string { return FullName(t.Database, t.Schema, t.Name) }
 
 // CreatedBy returns the creator's name.
-func (t LakeTable) CreatedBy() string { return t.LakeTable.CreatedBy.Name }
+func (t LakeTable) CreatedBy() string { return t.Table.CreatedBy.Name }
 
 // UpdatedBy returns the name of who last changed it.
-func (t LakeTable) UpdatedBy() string { return t.LakeTable.UpdatedBy.Name }
+func (t LakeTable) UpdatedBy() string { return t.Table.UpdatedBy.Name }
 
 // RestorableUntil returns until when a dropped table can be restored.
 func (t LakeTable) RestorableUntil() *time.Time { return t.PurgeAfter }

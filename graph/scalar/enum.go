@@ -88,11 +88,11 @@ func UnmarshalLogStream(v any) (job.LogStream, error) {
 }
 
 // MarshalMachineState writes a machine's state.
-func MarshalMachineState(v machine.MachineState) graphql.Marshaler { return marshalEnum(v) }
+func MarshalMachineState(v machine.State) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalMachineState reads a machine's state.
-func UnmarshalMachineState(v any) (machine.MachineState, error) {
-	return unmarshalEnum[machine.MachineState](v)
+func UnmarshalMachineState(v any) (machine.State, error) {
+	return unmarshalEnum[machine.State](v)
 }
 
 // MarshalEngineState writes an engine's state.
@@ -104,11 +104,11 @@ func UnmarshalEngineState(v any) (machine.EngineState, error) {
 }
 
 // MarshalStatementState writes a statement's state.
-func MarshalStatementState(v statement.StatementState) graphql.Marshaler { return marshalEnum(v) }
+func MarshalStatementState(v statement.State) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalStatementState reads a statement's state.
-func UnmarshalStatementState(v any) (statement.StatementState, error) {
-	return unmarshalEnum[statement.StatementState](v)
+func UnmarshalStatementState(v any) (statement.State, error) {
+	return unmarshalEnum[statement.State](v)
 }
 
 // MarshalStatementFault writes the cause of a failure.
@@ -126,19 +126,19 @@ func MarshalTableKind(v lake.TableKind) graphql.Marshaler { return marshalEnum(v
 func UnmarshalTableKind(v any) (lake.TableKind, error) { return unmarshalEnum[lake.TableKind](v) }
 
 // MarshalLineageWay writes the direction in which a graph is followed.
-func MarshalLineageWay(v lineage.LineageWay) graphql.Marshaler { return marshalEnum(v) }
+func MarshalLineageWay(v lineage.Way) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalLineageWay reads the direction in which a graph is followed.
-func UnmarshalLineageWay(v any) (lineage.LineageWay, error) {
-	return unmarshalEnum[lineage.LineageWay](v)
+func UnmarshalLineageWay(v any) (lineage.Way, error) {
+	return unmarshalEnum[lineage.Way](v)
 }
 
 // MarshalLineageNodeKind writes the kind of a graph's node.
-func MarshalLineageNodeKind(v lineage.LineageNodeKind) graphql.Marshaler { return marshalEnum(v) }
+func MarshalLineageNodeKind(v lineage.NodeKind) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalLineageNodeKind reads the kind of a graph's node.
-func UnmarshalLineageNodeKind(v any) (lineage.LineageNodeKind, error) {
-	return unmarshalEnum[lineage.LineageNodeKind](v)
+func UnmarshalLineageNodeKind(v any) (lineage.NodeKind, error) {
+	return unmarshalEnum[lineage.NodeKind](v)
 }
 
 // MarshalLineageDirection writes whether a table was read or written.
@@ -150,25 +150,25 @@ func UnmarshalLineageDirection(v any) (lake.LineageDirection, error) {
 }
 
 // MarshalMaintenanceKind writes the kind of a maintenance operation.
-func MarshalMaintenanceKind(v maintenance.MaintenanceKind) graphql.Marshaler { return marshalEnum(v) }
+func MarshalMaintenanceKind(v maintenance.Kind) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalMaintenanceKind reads the kind of a maintenance operation.
-func UnmarshalMaintenanceKind(v any) (maintenance.MaintenanceKind, error) {
-	return unmarshalEnum[maintenance.MaintenanceKind](v)
+func UnmarshalMaintenanceKind(v any) (maintenance.Kind, error) {
+	return unmarshalEnum[maintenance.Kind](v)
 }
 
 // MarshalMaintenanceLevel writes the level that a setting comes from.
-func MarshalMaintenanceLevel(v maintenance.MaintenanceLevel) graphql.Marshaler { return marshalEnum(v) }
+func MarshalMaintenanceLevel(v maintenance.Level) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalMaintenanceLevel reads the level that a setting comes from.
-func UnmarshalMaintenanceLevel(v any) (maintenance.MaintenanceLevel, error) {
-	return unmarshalEnum[maintenance.MaintenanceLevel](v)
+func UnmarshalMaintenanceLevel(v any) (maintenance.Level, error) {
+	return unmarshalEnum[maintenance.Level](v)
 }
 
 // MarshalMaintenanceState writes the state of a maintenance run.
-func MarshalMaintenanceState(v maintenance.MaintenanceState) graphql.Marshaler { return marshalEnum(v) }
+func MarshalMaintenanceState(v maintenance.State) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalMaintenanceState reads the state of a maintenance run.
-func UnmarshalMaintenanceState(v any) (maintenance.MaintenanceState, error) {
-	return unmarshalEnum[maintenance.MaintenanceState](v)
+func UnmarshalMaintenanceState(v any) (maintenance.State, error) {
+	return unmarshalEnum[maintenance.State](v)
 }

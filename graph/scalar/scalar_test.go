@@ -124,23 +124,23 @@ func TestEnumsAreTheDomains(t *testing.T) {
 		"RunTrigger": {names([]job.Trigger{
 			job.TriggerManual, job.TriggerSchedule, job.TriggerSample,
 		}), roundTrip(scalar.UnmarshalRunTrigger, scalar.MarshalRunTrigger)},
-		"MachineState":   {names(machine.MachineStates), roundTrip(scalar.UnmarshalMachineState, scalar.MarshalMachineState)},
-		"StatementState": {names(statement.StatementStates), roundTrip(scalar.UnmarshalStatementState, scalar.MarshalStatementState)},
+		"MachineState":   {names(machine.States), roundTrip(scalar.UnmarshalMachineState, scalar.MarshalMachineState)},
+		"StatementState": {names(statement.States), roundTrip(scalar.UnmarshalStatementState, scalar.MarshalStatementState)},
 		"StatementFault": {names([]statement.Fault{
 			statement.FaultQuery, statement.FaultForbidden, statement.FaultConflict, statement.FaultTimeout, statement.FaultCancelled, statement.FaultResources, statement.FaultEngine,
 		}), roundTrip(scalar.UnmarshalStatementFault, scalar.MarshalStatementFault)},
 		"TableKind":  {names([]lake.TableKind{lake.KindTable, lake.KindView}), roundTrip(scalar.UnmarshalTableKind, scalar.MarshalTableKind)},
-		"LineageWay": {names([]lineage.LineageWay{lineage.Upstream, lineage.Downstream, lineage.BothWays}), roundTrip(scalar.UnmarshalLineageWay, scalar.MarshalLineageWay)},
-		"LineageNodeKind": {names([]lineage.LineageNodeKind{
+		"LineageWay": {names([]lineage.Way{lineage.Upstream, lineage.Downstream, lineage.BothWays}), roundTrip(scalar.UnmarshalLineageWay, scalar.MarshalLineageWay)},
+		"LineageNodeKind": {names([]lineage.NodeKind{
 			lineage.NodeTable, lineage.NodeDataset, lineage.NodeTask, lineage.NodeStatement, lineage.NodeJob,
 		}), roundTrip(scalar.UnmarshalLineageNodeKind, scalar.MarshalLineageNodeKind)},
 		"LineageDirection": {names([]lake.LineageDirection{lake.LineageRead, lake.LineageWritten}), roundTrip(scalar.UnmarshalLineageDirection, scalar.MarshalLineageDirection)},
 		"EngineState":      {names(machine.EngineStates), roundTrip(scalar.UnmarshalEngineState, scalar.MarshalEngineState)},
-		"MaintenanceKind":  {names(maintenance.MaintenanceKinds), roundTrip(scalar.UnmarshalMaintenanceKind, scalar.MarshalMaintenanceKind)},
-		"MaintenanceLevel": {names([]maintenance.MaintenanceLevel{
-			maintenance.MaintenanceBuiltIn, maintenance.MaintenanceOfWorkspace, maintenance.MaintenanceOfDatabase, maintenance.MaintenanceOfTable, maintenance.MaintenanceRegistered,
+		"MaintenanceKind":  {names(maintenance.Kinds), roundTrip(scalar.UnmarshalMaintenanceKind, scalar.MarshalMaintenanceKind)},
+		"MaintenanceLevel": {names([]maintenance.Level{
+			maintenance.BuiltIn, maintenance.OfWorkspace, maintenance.OfDatabase, maintenance.OfTable, maintenance.Registered,
 		}), roundTrip(scalar.UnmarshalMaintenanceLevel, scalar.MarshalMaintenanceLevel)},
-		"MaintenanceState": {names(maintenance.MaintenanceStates), roundTrip(scalar.UnmarshalMaintenanceState, scalar.MarshalMaintenanceState)},
+		"MaintenanceState": {names(maintenance.States), roundTrip(scalar.UnmarshalMaintenanceState, scalar.MarshalMaintenanceState)},
 		"LogStream":        {[]string{job.Stdout.String(), job.Stderr.String()}, roundTrip(scalar.UnmarshalLogStream, scalar.MarshalLogStream)},
 	}
 	for name, def := range schema.Types {

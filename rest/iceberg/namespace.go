@@ -10,7 +10,7 @@ type described struct {
 	Properties map[string]string `json:"properties"`
 }
 
-func describe(s lake.LakeSchema) described {
+func describe(s lake.Schema) described {
 	return described{Namespace: levels(s.Name), Properties: s.Properties}
 }
 

@@ -185,7 +185,7 @@ func (w *world) statement(t tenant) string {
 	now := w.clock.Now()
 	st := statement.Statement{
 		ID: domain.StatementID("stm_" + string(t.id)), Query: "SELECT 1", Database: "lake", Schema: "public", CreatedBy: t.scope.Actor(), Role: domain.RoleEditor,
-		CreatedAt: now, State: statement.StatementRunning, Replica: "r1",
+		CreatedAt: now, State: statement.Running, Replica: "r1",
 	}
 	require.NoError(w.t, w.store.In(w.t.Context(), t.scope, func(tx *store.Tx) error { return tx.InsertStatement(w.t.Context(), st) }))
 	return w.keys.StatementToken(st.ID, true)

@@ -30,7 +30,7 @@ type receiver struct {
 
 // New returns the receiver at the address, which gets the token as a bearer. It is nil without an
 // address. It fails if the address is not an HTTP address.
-func New(address, token string) (lineage.LineageReceiver, error) {
+func New(address, token string) (lineage.Receiver, error) {
 	if address == "" {
 		return nil, nil //nolint:nilnil // no receiver
 	}
@@ -45,7 +45,7 @@ func New(address, token string) (lineage.LineageReceiver, error) {
 	return &receiver{url: u.String(), token: token, client: client}, nil
 }
 
-// Receive implements lineage.LineageReceiver. A wrong address, a refused token and an outage can all
+// Receive implements lineage.Receiver. A wrong address, a refused token and an outage can all
 // be fixed, so the event can be sent again.
 func (r *receiver) Receive(ctx context.Context, event []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(event))

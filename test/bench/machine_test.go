@@ -105,7 +105,7 @@ func (c counted) In(ctx context.Context, s domain.Scope, fn func(*store.Tx) erro
 	return c.Transactor.In(ctx, s, fn)
 }
 
-func (c counted) DueMachines(ctx context.Context, p []machine.ProviderKind, host string, limit int) ([]machine.DueMachine, error) {
+func (c counted) DueMachines(ctx context.Context, p []machine.ProviderKind, host string, limit int) ([]machine.Due, error) {
 	c.queries.Add(1)
 	return c.System.DueMachines(ctx, p, host, limit)
 }
@@ -209,7 +209,7 @@ func newSimulatedFleet(b *testing.B, p *platform, n int) simulatedFleet {
 	f := simulatedFleet{queries: &atomic.Int64{}, topics: s.Topics()}
 	c := counted{s, s.System(), f.queries}
 	f.reconciler = &machine.Reconciler{
-		Store: store.For[machine.Tx](c), System: c, Clock: clock, Topics: s.Topics(), Work: job.TaskWork{Runs: runs}, Providers: providers, Times: machine.DefaultMachineTimes, Heartbeat: 10 * time.Second, Host: ws.Name,
+		Store: store.For[machine.Tx](c), System: c, Clock: clock, Topics: s.Topics(), Work: job.TaskWork{Runs: runs}, Providers: providers, Times: machine.DefaultTimes, Heartbeat: 10 * time.Second, Host: ws.Name,
 		Server: p.url, Report: func(err error) { b.Error(err) },
 	}
 	machines := &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](s), Topics: s.Topics(), Clock: clock, Providers: providers}
@@ -223,7 +223,7 @@ func newSimulatedFleet(b *testing.B, p *platform, n int) simulatedFleet {
 	}
 	signIn := auth.NewService(s.System(), store.For[domain.Tx](s), keys, clock)
 	connected := map[string]bool{}
-	connect := func(spec machine.MachineSpec) {
+	connect := func(spec machine.Spec) {
 		_, token, err := agents.Enroll(b.Context(), spec.Bootstrap)
 		require.NoError(b, err)
 		agent, err := signIn.Bearer(b.Context(), token)

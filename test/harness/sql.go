@@ -75,7 +75,7 @@ func (p *Platform) AwaitStatement(id string, states ...string) (st StatementRow)
 			return false
 		}
 		reached := slices.Contains(states, st.State)
-		require.False(p.T, !reached && statement.StatementState(st.State).Final(), "%s should be %v and is %s: %+v", id, states, st.State, st.Error)
+		require.False(p.T, !reached && statement.State(st.State).Final(), "%s should be %v and is %s: %+v", id, states, st.State, st.Error)
 		return reached
 	})
 	return st

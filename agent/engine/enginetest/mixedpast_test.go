@@ -154,7 +154,7 @@ func (m *mixed) undrop() {
 	c := m.lakeAt(0)
 	dropped, err := c.Tables(m.t.Context(), scope, lake.TableFilter{Dropped: true}, domain.Page{Limit: 200})
 	require.NoError(m.t, err)
-	var last lake.LakeTable
+	var last lake.Table
 	for _, row := range dropped.Items {
 		if row.Name == m.table && (last.DroppedAt == nil || row.DroppedAt.After(*last.DroppedAt)) {
 			last = row

@@ -88,7 +88,7 @@ func (a *Agent) run(ctx context.Context) error {
 		}
 	}
 	a.Log.Info("the agent beside the server", "pid", running.Pid)
-	w := newWatch(machine.MachineRef{}, running)
+	w := newWatch(machine.Ref{}, running)
 	defer context.AfterFunc(ctx, w.stop)()
 	if w.wait() {
 		return errors.New(running.status())

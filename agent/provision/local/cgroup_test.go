@@ -108,7 +108,7 @@ func TestAnAgentIsBornInItsControlGroup(t *testing.T) {
 	dir := h.groups.path(m)
 	h.eventually(func() bool { return len(procsIn(dir)) > 1 }) // the agent and its shims
 	require.Contains(t, procsIn(dir), pid)
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 	require.NoDirExists(t, dir)
 }
 

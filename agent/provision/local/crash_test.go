@@ -18,7 +18,7 @@ import (
 
 // serverMain creates one incarnation of a machine after the other, until it is killed.
 func serverMain(arg string) int {
-	var first machine.MachineSpec
+	var first machine.Spec
 	var dir string
 	if err := json.Unmarshal([]byte(arg), &[]any{&dir, &first}); err != nil {
 		return 2
@@ -65,13 +65,13 @@ func TestAServerThatIsKilledLeavesNoProcessThatNobodyKnows(t *testing.T) {
 		}
 		s.Incarnation++
 	}
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 	require.Empty(t, h.agents(s.Machine))
 }
 
 // killedServer runs a server, kills it after a while, and returns the incarnation that it had
 // reached.
-func killedServer(h *house, s machine.MachineSpec, after time.Duration) (incarnation int) {
+func killedServer(h *house, s machine.Spec, after time.Duration) (incarnation int) {
 	h.Helper()
 	h.Close()
 	arg, err := json.Marshal([]any{h.dir, s})

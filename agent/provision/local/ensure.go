@@ -31,7 +31,7 @@ const (
 
 // Ensure implements machine.Provider. Tasks of a replaced incarnation continue under their shims,
 // and the new agent adopts them.
-func (p *Provider) Ensure(ctx context.Context, s machine.MachineSpec) error {
+func (p *Provider) Ensure(ctx context.Context, s machine.Spec) error {
 	m, flavor, err := p.checkSpec(s)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (p *Provider) Ensure(ctx context.Context, s machine.MachineSpec) error {
 	return p.start(m, r, s, binary)
 }
 
-func (p *Provider) checkSpec(s machine.MachineSpec) (machineDir, machine.Flavor, error) {
+func (p *Provider) checkSpec(s machine.Spec) (machineDir, machine.Flavor, error) {
 	if err := checkSettings(s.Provider); err != nil {
 		return machineDir{}, machine.Flavor{}, err
 	}
@@ -81,7 +81,7 @@ func (p *Provider) checkSpec(s machine.MachineSpec) (machineDir, machine.Flavor,
 }
 
 // reuse keeps the running process and stores the newest bootstrap token.
-func (p *Provider) reuse(m machineDir, r record, s machine.MachineSpec, recorded process) error {
+func (p *Provider) reuse(m machineDir, r record, s machine.Spec, recorded process) error {
 	if err := replaceFile(m.path(bootstrapFile), []byte(s.Bootstrap)); err != nil {
 		return fmt.Errorf("writing the bootstrap token: %w", err)
 	}
@@ -94,7 +94,7 @@ func (p *Provider) reuse(m machineDir, r record, s machine.MachineSpec, recorded
 
 // reserve gives the machine its part of the host by writing its record. The record still has the
 // previous process.
-func (p *Provider) reserve(m machineDir, was record, s machine.MachineSpec, f machine.Flavor) (record, error) {
+func (p *Provider) reserve(m machineDir, was record, s machine.Spec, f machine.Flavor) (record, error) {
 	unlock, err := p.lockHost()
 	if err != nil {
 		return record{}, err
@@ -107,7 +107,7 @@ func (p *Provider) reserve(m machineDir, was record, s machine.MachineSpec, f ma
 	if !p.host.fits(f, t.made) {
 		return record{}, p.host.full(f, t.made, s.Workspace)
 	}
-	r := record{Ref: s.MachineRef, Flavor: f.Name, Cores: f.Cores, Image: s.ImageRef, Args: p.args(m, s, f), Process: was.Process}
+	r := record{Ref: s.Ref, Flavor: f.Name, Cores: f.Cores, Image: s.ImageRef, Args: p.args(m, s, f), Process: was.Process}
 	if f.GPUs > 0 {
 		r.GPUs = p.host.freeGPUs(f.GPU, t.made)[:f.GPUs]
 	}
@@ -138,7 +138,7 @@ func oldGroups(was record, now string) []string {
 	return old
 }
 
-func (p *Provider) args(m machineDir, s machine.MachineSpec, f machine.Flavor) []string {
+func (p *Provider) args(m machineDir, s machine.Spec, f machine.Flavor) []string {
 	slots := s.Slots
 	if slots <= 0 {
 		slots = slotsPerCore * f.Cores
@@ -167,7 +167,7 @@ func (p *Provider) replace(ctx context.Context, m machineDir, r *record) error {
 }
 
 // start starts the agent and records its process.
-func (p *Provider) start(m machineDir, r record, s machine.MachineSpec, binary string) error {
+func (p *Provider) start(m machineDir, r record, s machine.Spec, binary string) error {
 	if err := replaceFile(m.path(bootstrapFile), []byte(s.Bootstrap)); err != nil {
 		return fmt.Errorf("writing the bootstrap token: %w", err)
 	}
@@ -182,7 +182,7 @@ func (p *Provider) start(m machineDir, r record, s machine.MachineSpec, binary s
 	return m.write(r) // on an error the process is found by its command line
 }
 
-func (p *Provider) fork(m machineDir, r *record, s machine.MachineSpec, binary string) (process, error) {
+func (p *Provider) fork(m machineDir, r *record, s machine.Spec, binary string) (process, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return process{}, err
@@ -254,7 +254,7 @@ func environment(gpus []int) []string {
 
 // warehouse is the additional environment of a warehouse's agent. An older image ignores unknown
 // variables, but would refuse unknown flags.
-func (p *Provider) warehouse(s machine.MachineSpec) []string {
+func (p *Provider) warehouse(s machine.Spec) []string {
 	if machine.KindOf(s.Machine) != machine.KindWarehouse {
 		return nil
 	}

@@ -97,13 +97,13 @@ func TestAFullHostSaysWhatRunsAndNothingOfOthers(t *testing.T) {
 	require.Equal(t, []string{"cpu.1"}, h.available())
 	h.kill(own.Machine)
 	require.True(t, domain.IsCode(h.Ensure(t.Context(), next), domain.CodeConflict), "one that died may be made again, until it is released")
-	require.NoError(t, h.Release(t.Context(), own.MachineRef))
+	require.NoError(t, h.Release(t.Context(), own.Ref))
 	h.ensure(next)
 }
 
 func TestWhyThereIsNoRoomIsSaidAsAPersonWould(t *testing.T) {
 	made := func(workspace, m string, cores int, gpus ...int) record {
-		return record{Ref: machine.MachineRef{Workspace: domain.WorkspaceID(workspace), Machine: domain.MachineID(m)}, Cores: cores, GPUs: gpus}
+		return record{Ref: machine.Ref{Workspace: domain.WorkspaceID(workspace), Machine: domain.MachineID(m)}, Cores: cores, GPUs: gpus}
 	}
 	a, b, c := made("ws_1", "cmp_a", 1), made("ws_1", "cmp_b", 1), made("ws_1", "cmp_c", 1)
 	small := host{cores: 2, memory: 2 << 30}
@@ -183,10 +183,10 @@ func TestAMachineWhoseRecordIsBrokenOrLostKeepsTheHostFromMore(t *testing.T) {
 			h.ensure(odd)
 			require.Equal(t, []string{"cpu.1", "cpu.2"}, h.available(), "made again, it is known")
 			require.NoError(t, spoil(h.file(odd, recordFile)))
-			require.NoError(t, h.Release(t.Context(), odd.MachineRef))
+			require.NoError(t, h.Release(t.Context(), odd.Ref))
 			require.Equal(t, []string{"cpu.1", "cpu.2", "cpu.3"}, h.available())
 			h.ensure(next)
-			require.NoError(t, h.Remove(t.Context(), next.MachineRef))
+			require.NoError(t, h.Remove(t.Context(), next.Ref))
 		})
 	}
 }
@@ -203,10 +203,10 @@ func TestWhatAnotherServerGivesAwayIsSeen(t *testing.T) {
 		require.NoError(t, other.Ensure(t.Context(), s))
 		require.NoError(t, os.Chtimes(h.file(s, recordFile), old, old), "its record counts as unchanged")
 		require.Equal(t, []string{"cpu.1"}, h.available())
-		require.NoError(t, other.Release(t.Context(), s.MachineRef))
+		require.NoError(t, other.Release(t.Context(), s.Ref))
 		require.NoError(t, os.Chtimes(h.file(s, recordFile), old, old))
 	}
-	require.NoError(t, other.Remove(t.Context(), s.MachineRef))
+	require.NoError(t, other.Remove(t.Context(), s.Ref))
 	require.Equal(t, []string{"cpu.1", "cpu.2"}, h.available())
 }
 
@@ -218,8 +218,8 @@ func BenchmarkFlavorsBesideAHundredMachines(b *testing.B) {
 		m, err := p.machineDir(domain.MachineID(fmt.Sprintf("cmp_%d", i)))
 		require.NoError(b, err)
 		require.NoError(b, os.MkdirAll(m.data(), 0o700))
-		s := machine.MachineSpec{MachineRef: machine.MachineRef{Workspace: "ws_1", Machine: m.id, Incarnation: 1}, Server: "http://127.0.0.1:9"}
-		require.NoError(b, m.write(record{Ref: s.MachineRef, Flavor: "cpu.1", Cores: 1, Image: "millpond:v1", Args: p.args(m, s, machine.Flavor{Cores: 1})}))
+		s := machine.Spec{Ref: machine.Ref{Workspace: "ws_1", Machine: m.id, Incarnation: 1}, Server: "http://127.0.0.1:9"}
+		require.NoError(b, m.write(record{Ref: s.Ref, Flavor: "cpu.1", Cores: 1, Image: "millpond:v1", Args: p.args(m, s, machine.Flavor{Cores: 1})}))
 		old := time.Now().Add(-time.Hour)
 		require.NoError(b, os.Chtimes(m.path(recordFile), old, old))
 	}

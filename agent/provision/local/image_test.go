@@ -54,10 +54,10 @@ func TestAPinnedImageOutlivesAnUpgrade(t *testing.T) {
 	require.True(t, domain.IsCode(err, domain.CodeInvalid))
 	require.Contains(t, err.Error(), "millpond:v2")
 
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
-	require.NoError(t, h.Remove(t.Context(), upgraded.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
+	require.NoError(t, h.Remove(t.Context(), upgraded.Ref))
 	require.Len(t, stored(t, h), 2, "a machine that is stopped keeps its image")
-	require.NoError(t, h.Remove(t.Context(), s.MachineRef))
+	require.NoError(t, h.Remove(t.Context(), s.Ref))
 	require.Len(t, stored(t, h), 1, "the next machine's image stays")
 }
 
@@ -75,7 +75,7 @@ func TestADamagedImageIsNotRun(t *testing.T) {
 	info, err := os.Stat(image)
 	require.NoError(t, err)
 	require.Greater(t, info.Size(), int64(1000), "the server's own binary is stored again")
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 
 	binaryOf(t, dir, "new")
 	damage()

@@ -106,30 +106,30 @@ func TestTrinoIsRefusedWithWhatToDo(t *testing.T) {
 }
 
 func TestWhyAMachineEndedIsKnown(t *testing.T) {
-	gone := make(chan machine.MachineRef, 10)
-	h := newHouse(t, func(h *house) { h.options.Gone = func(ref machine.MachineRef) { gone <- ref } })
+	gone := make(chan machine.Ref, 10)
+	h := newHouse(t, func(h *house) { h.options.Gone = func(ref machine.Ref) { gone <- ref } })
 	s := h.spec("cmp_a", 1)
 	s.Server = doExit
 	h.ensure(s)
-	require.Equal(t, s.MachineRef, <-gone)
-	_, detail, err := h.Alive(t.Context(), s.MachineRef)
+	require.Equal(t, s.Ref, <-gone)
+	_, detail, err := h.Alive(t.Context(), s.Ref)
 	require.NoError(t, err)
 	require.Equal(t, "The machine's process ended: exit status 3. Its log ends with: cannot go on", detail)
 }
 
 func TestGoneIsToldOfMachinesThatEndByThemselvesAndOfNoOthers(t *testing.T) {
-	gone := make(chan machine.MachineRef, 10)
-	h := newHouse(t, func(h *house) { h.options.Gone = func(ref machine.MachineRef) { gone <- ref } })
+	gone := make(chan machine.Ref, 10)
+	h := newHouse(t, func(h *house) { h.options.Gone = func(ref machine.Ref) { gone <- ref } })
 	adopted, replaced, released := h.spec("cmp_adopted", 1), h.spec("cmp_replaced", 1), h.spec("cmp_released", 1)
-	for _, s := range []machine.MachineSpec{adopted, replaced, released} {
+	for _, s := range []machine.Spec{adopted, replaced, released} {
 		h.ensure(s)
 	}
 	replaced.Incarnation = 2
 	h.ensure(replaced)
-	require.NoError(t, h.Release(t.Context(), released.MachineRef))
+	require.NoError(t, h.Release(t.Context(), released.Ref))
 	h.reopen()
 	h.kill(adopted.Machine)
-	require.Equal(t, adopted.MachineRef, <-gone)
+	require.Equal(t, adopted.Ref, <-gone)
 	h.Close()
 	h.kill(replaced.Machine)
 	h.Provider.watching.Wait()
@@ -167,7 +167,7 @@ func TestAProcessThatWasNotRecordedIsFound(t *testing.T) {
 	h.reopen()
 	refs, err := h.Machines(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []machine.MachineRef{{Machine: s.Machine}}, refs, "the id is all that is known")
+	require.Equal(t, []machine.Ref{{Machine: s.Machine}}, refs, "the id is all that is known")
 	require.NoError(t, h.Remove(t.Context(), refs[0]))
 	require.Empty(t, h.agents(s.Machine))
 }
@@ -178,7 +178,7 @@ func TestAMachineWhoseDirectoryIsLostCanBeReleased(t *testing.T) {
 	s.Server = doEnv
 	h.ensure(s)
 	require.NoError(t, os.RemoveAll(h.file(s, "")))
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 	require.Empty(t, h.agents(s.Machine))
 }
 
@@ -200,7 +200,7 @@ func TestAPidAloneIsSomebodyElse(t *testing.T) {
 	require.False(t, h.alive(s))
 	s.Incarnation = 2
 	h.ensure(s)
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 	require.NotEmpty(t, startOf(bystander.Process.Pid))
 }
 
@@ -209,8 +209,8 @@ func TestNamesThatReachElsewhereAreRefused(t *testing.T) {
 	for _, id := range []string{"", ".", "..", "../cmp_a", "a/b", "images", ".new-1", strings.Repeat("a", 200)} {
 		s := h.spec(id, 1)
 		require.True(t, domain.IsCode(h.Ensure(t.Context(), s), domain.CodeInvalid), id)
-		require.True(t, domain.IsCode(h.Remove(t.Context(), s.MachineRef), domain.CodeInvalid), id)
-		_, err := h.Log(t.Context(), s.MachineRef, 10)
+		require.True(t, domain.IsCode(h.Remove(t.Context(), s.Ref), domain.CodeInvalid), id)
+		_, err := h.Log(t.Context(), s.Ref, 10)
 		require.True(t, domain.IsCode(err, domain.CodeInvalid), id)
 	}
 	require.DirExists(t, h.dir)
@@ -225,7 +225,7 @@ func TestTheLogIsReadFromTheStartOfALine(t *testing.T) {
 	for limit, want := range map[int]string{
 		100: "one\ntwo\nthree\nfour\n", 19: "one\ntwo\nthree\nfour\n", 18: "two\nthree\nfour\n", 11: "three\nfour\n", 5: "four\n", 4: "our\n", 1: "\n", 0: "",
 	} {
-		log, err := h.Log(t.Context(), s.MachineRef, limit)
+		log, err := h.Log(t.Context(), s.Ref, limit)
 		require.NoError(t, err)
 		require.Equal(t, want, string(log), limit)
 	}
@@ -262,13 +262,13 @@ func TestCheckSaysWhatDoesNotWork(t *testing.T) {
 }
 
 func TestOneOddMachineDoesNotKeepTheServerFromStarting(t *testing.T) {
-	gone := make(chan machine.MachineRef, 10)
-	h := newHouse(t, func(h *house) { h.options.Gone = func(ref machine.MachineRef) { gone <- ref } })
+	gone := make(chan machine.Ref, 10)
+	h := newHouse(t, func(h *house) { h.options.Gone = func(ref machine.Ref) { gone <- ref } })
 	odd, sound := h.spec("cmp_odd", 1), h.spec("cmp_sound", 1)
 	h.ensure(odd)
 	h.ensure(sound)
 	h.kill(odd.Machine)
-	require.Equal(t, odd.MachineRef, <-gone)
+	require.Equal(t, odd.Ref, <-gone)
 	m, err := h.machineDir(odd.Machine)
 	require.NoError(t, err)
 	r, err := m.read()
@@ -282,11 +282,11 @@ func TestOneOddMachineDoesNotKeepTheServerFromStarting(t *testing.T) {
 	h.eventually(func() bool { return len(h.agents(odd.Machine)) == 2 })
 	h.reopen()
 	require.True(t, h.alive(sound))
-	_, _, err = h.Alive(t.Context(), odd.MachineRef)
+	_, _, err = h.Alive(t.Context(), odd.Ref)
 	require.ErrorContains(t, err, "all work in")
 	h.kill(sound.Machine)
-	require.Equal(t, sound.MachineRef, <-gone)
-	require.NoError(t, h.Release(t.Context(), odd.MachineRef))
+	require.Equal(t, sound.Ref, <-gone)
+	require.NoError(t, h.Release(t.Context(), odd.Ref))
 	require.Empty(t, h.agents(odd.Machine))
 }
 

@@ -257,36 +257,36 @@ func (h *house) eventually(is func() bool) {
 	require.Eventually(h, is, patience, tickle)
 }
 
-func (h *house) spec(name string, incarnation int) machine.MachineSpec {
+func (h *house) spec(name string, incarnation int) machine.Spec {
 	h.Helper()
 	image, err := h.Resolve(h.Context(), settings, "")
 	require.NoError(h, err)
-	return machine.MachineSpec{
-		MachineRef: machine.MachineRef{Workspace: "ws_1", Machine: domain.MachineID(name), Incarnation: incarnation},
-		Provider:   settings, Flavor: machine.Flavor{Name: "cpu.1"}, ImageRef: image, Server: "http://127.0.0.1:9", Bootstrap: "boot",
+	return machine.Spec{
+		Ref:      machine.Ref{Workspace: "ws_1", Machine: domain.MachineID(name), Incarnation: incarnation},
+		Provider: settings, Flavor: machine.Flavor{Name: "cpu.1"}, ImageRef: image, Server: "http://127.0.0.1:9", Bootstrap: "boot",
 	}
 }
 
-func (h *house) ensure(s machine.MachineSpec) {
+func (h *house) ensure(s machine.Spec) {
 	h.Helper()
 	require.NoError(h, h.Ensure(h.Context(), s))
 }
 
-func (h *house) alive(s machine.MachineSpec) bool {
+func (h *house) alive(s machine.Spec) bool {
 	h.Helper()
-	alive, _, err := h.Alive(h.Context(), s.MachineRef)
+	alive, _, err := h.Alive(h.Context(), s.Ref)
 	require.NoError(h, err)
 	return alive
 }
 
-func (h *house) said(s machine.MachineSpec) string {
+func (h *house) said(s machine.Spec) string {
 	h.Helper()
-	log, err := h.Log(h.Context(), s.MachineRef, 1<<20)
+	log, err := h.Log(h.Context(), s.Ref, 1<<20)
 	require.NoError(h, err)
 	return string(log)
 }
 
-func (h *house) file(s machine.MachineSpec, name string) string {
+func (h *house) file(s machine.Spec, name string) string {
 	return filepath.Join(h.dir, string(s.Machine), name)
 }
 

@@ -35,7 +35,7 @@ type Options struct {
 	TrinoUnfenced bool
 	// Gone is called for a machine when its process ended without Release or another Ensure. It is
 	// a hint, and may be nil. A goroutine of the provider calls it; it must not wait for Close.
-	Gone func(machine.MachineRef)
+	Gone func(machine.Ref)
 }
 
 // Provider creates machines on this host. It implements machine.Provider.
@@ -250,7 +250,7 @@ func (p *Provider) Resolve(_ context.Context, s machine.ProviderSettings, image 
 
 // Alive implements machine.Provider. The detail has the exit status, if known, and the last line of
 // the agent's log.
-func (p *Provider) Alive(_ context.Context, ref machine.MachineRef) (bool, string, error) {
+func (p *Provider) Alive(_ context.Context, ref machine.Ref) (bool, string, error) {
 	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return false, "", err
@@ -293,16 +293,16 @@ func (p *Provider) describeEnd(m machineDir, r record) string {
 }
 
 // Machines implements machine.Provider. For a machine with a lost record, only the id is known.
-func (p *Provider) Machines(context.Context) ([]machine.MachineRef, error) {
+func (p *Provider) Machines(context.Context) ([]machine.Ref, error) {
 	all, err := p.machineDirs()
 	if err != nil {
 		return nil, err
 	}
-	refs := make([]machine.MachineRef, 0, len(all))
+	refs := make([]machine.Ref, 0, len(all))
 	for _, m := range all {
 		r, err := m.read()
 		if err != nil {
-			r.Ref = machine.MachineRef{Machine: m.id}
+			r.Ref = machine.Ref{Machine: m.id}
 		}
 		refs = append(refs, r.Ref)
 	}
@@ -311,7 +311,7 @@ func (p *Provider) Machines(context.Context) ([]machine.MachineRef, error) {
 
 // Log implements machine.Provider. The log begins at the start of a line. It is empty for an unknown
 // machine.
-func (p *Provider) Log(_ context.Context, ref machine.MachineRef, limit int) ([]byte, error) {
+func (p *Provider) Log(_ context.Context, ref machine.Ref, limit int) ([]byte, error) {
 	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return nil, err

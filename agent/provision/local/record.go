@@ -66,7 +66,7 @@ func (p *Provider) machineDirs() ([]machineDir, error) {
 // record is the stored state of a machine. It is written before the process starts, so that a crash
 // cannot leave an unknown process.
 type record struct {
-	Ref        machine.MachineRef
+	Ref        machine.Ref
 	Directory  string // id of the provider's directory that it was written in; empty when an earlier version wrote it
 	Flavor     string
 	Cores      int
@@ -82,7 +82,7 @@ type record struct {
 var errBroken = errors.New("the record of a machine cannot be read")
 
 // processRef names the incarnation that runs. It may be older than the incarnation of the record.
-func (r record) processRef() machine.MachineRef {
+func (r record) processRef() machine.Ref {
 	ref := r.Ref
 	ref.Incarnation = r.Process.Incarnation
 	return ref

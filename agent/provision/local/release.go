@@ -24,7 +24,7 @@ const (
 )
 
 // Release implements machine.Provider. The log of the agent stays.
-func (p *Provider) Release(ctx context.Context, ref machine.MachineRef) error {
+func (p *Provider) Release(ctx context.Context, ref machine.Ref) error {
 	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (p *Provider) Release(ctx context.Context, ref machine.MachineRef) error {
 }
 
 // Remove implements machine.Provider. It also removes images that no machine uses any more.
-func (p *Provider) Remove(ctx context.Context, ref machine.MachineRef) error {
+func (p *Provider) Remove(ctx context.Context, ref machine.Ref) error {
 	m, err := p.machineDir(ref.Machine)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (p *Provider) release(ctx context.Context, m machineDir) error {
 			return fmt.Errorf("removing what the machine had: %w", err)
 		}
 	}
-	if r.Ref == (machine.MachineRef{}) { // the record is missing or unreadable
+	if r.Ref == (machine.Ref{}) { // the record is missing or unreadable
 		return removeTree(m.path(recordFile))
 	}
 	if r.Released {

@@ -29,7 +29,7 @@ func TestAnAgentThatDoesNotListenIsKilled(t *testing.T) {
 	s.Server = doDeaf
 	h.ensure(s)
 	h.eventually(func() bool { return strings.Contains(h.said(s), "deaf") })
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 	require.Empty(t, h.agents(s.Machine))
 	require.NoDirExists(t, h.file(s, "data"))
 	require.NoFileExists(t, h.file(s, "bootstrap"))
@@ -41,11 +41,11 @@ func TestWhatCannotBeEndedIsAnError(t *testing.T) {
 	s := h.spec("cmp_a", 1)
 	h.ensure(s)
 	require.NoError(t, os.WriteFile(filepath.Join(h.file(s, "data"), refuseClear), nil, 0o600))
-	err := h.Release(t.Context(), s.MachineRef)
+	err := h.Release(t.Context(), s.Ref)
 	require.ErrorContains(t, err, "the test refuses to clear")
 	require.DirExists(t, h.file(s, "data"), "nothing is forgotten")
 	require.NoError(t, os.Remove(filepath.Join(h.file(s, "data"), refuseClear)))
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 	require.NoDirExists(t, h.file(s, "data"))
 }
 
@@ -84,7 +84,7 @@ func TestReleaseEndsWhatTheAgentDoesNotKnowOf(t *testing.T) {
 	} {
 		others = append(others, start(p[0], p[1], p[2]))
 	}
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 	for _, pid := range tied {
 		require.Empty(t, startOf(pid), "process %d", pid)
 	}
@@ -227,7 +227,7 @@ func TestReleaseEndsEveryTaskAndItsDescendants(t *testing.T) {
 			h.kill(s.Machine)
 			require.NotEmpty(t, startOf(pids[0]), "tasks outlive their agent")
 			h.reopen()
-			require.NoError(t, h.Release(t.Context(), s.MachineRef))
+			require.NoError(t, h.Release(t.Context(), s.Ref))
 			requireEnded(t, h, s, pids)
 		})
 	}
@@ -246,11 +246,11 @@ func TestTheNextIncarnationAdoptsTheTasks(t *testing.T) {
 	for _, pid := range pids {
 		require.NotEmpty(t, startOf(pid))
 	}
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 	requireEnded(t, h, s, pids)
 }
 
-func requireEnded(t *testing.T, h *house, s machine.MachineSpec, pids []int) {
+func requireEnded(t *testing.T, h *house, s machine.Spec, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
 		require.Empty(t, startOf(pid), "process %d", pid)
@@ -293,7 +293,7 @@ func TestACopyLeavesTheOriginalsMachinesAlone(t *testing.T) {
 			s.Incarnation++
 			copied.ensure(s)
 			require.True(t, copied.alive(s))
-			require.NoError(t, copied.Release(t.Context(), s.MachineRef))
+			require.NoError(t, copied.Release(t.Context(), s.Ref))
 			require.Empty(t, copied.agents(s.Machine))
 
 			s.Incarnation--
@@ -330,7 +330,7 @@ func TestAnAgentOfAMovedDirectoryIsLeftAlone(t *testing.T) {
 	require.NoError(t, os.Rename(h.dir+".copy", h.dir))
 	h.reopen()
 	require.False(t, h.alive(s))
-	require.NoError(t, h.Release(t.Context(), s.MachineRef))
+	require.NoError(t, h.Release(t.Context(), s.Ref))
 	require.Equal(t, running, h.agents(s.Machine), "it is left alone")
 	h.kill(s.Machine)
 }

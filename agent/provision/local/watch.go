@@ -24,7 +24,7 @@ type exit struct {
 
 // watch waits for the end of an agent's process.
 type watch struct {
-	ref      machine.MachineRef // the zero value for the agent beside the server
+	ref      machine.Ref // the zero value for the agent beside the server
 	process  process
 	pidfd    *os.File // nil if the kernel does not support it
 	expected bool     // the provider itself ends the process; guarded by Provider.mu
@@ -34,7 +34,7 @@ type watch struct {
 
 // watch starts watching a process, unless it is watched already. The caller holds the machine's
 // lock, or the provider is not in use yet.
-func (p *Provider) watch(ref machine.MachineRef, proc process) {
+func (p *Provider) watch(ref machine.Ref, proc process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.watches[ref.Machine]; p.closed || w != nil && w.process == proc {
@@ -51,7 +51,7 @@ func (p *Provider) watch(ref machine.MachineRef, proc process) {
 }
 
 // newWatch returns a watch of a process. The caller must call wait, which releases it.
-func newWatch(ref machine.MachineRef, proc process) *watch {
+func newWatch(ref machine.Ref, proc process) *watch {
 	w := &watch{ref: ref, process: proc}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	if fd, err := unix.PidfdOpen(proc.Pid, unix.PIDFD_NONBLOCK); err == nil {

@@ -100,15 +100,15 @@ func testResolve(b *bench) {
 }
 
 func testRefusals(b *bench) {
-	for what, change := range map[string]func(*machine.MachineSpec){
-		"flavor": func(s *machine.MachineSpec) {
+	for what, change := range map[string]func(*machine.Spec){
+		"flavor": func(s *machine.Spec) {
 			s.Flavor = machine.Flavor{Name: "no.such.flavor", Cores: 1, Memory: 1 << 30}
 		},
-		"no flavor":   func(s *machine.MachineSpec) { s.Flavor = machine.Flavor{} },
-		"image":       func(s *machine.MachineSpec) { s.ImageRef = "no-such-image" },
-		"no image":    func(s *machine.MachineSpec) { s.ImageRef = "" },
-		"kind":        func(s *machine.MachineSpec) { s.Provider.Kind = "nowhere" },
-		"incarnation": func(s *machine.MachineSpec) { s.Incarnation = 0 },
+		"no flavor":   func(s *machine.Spec) { s.Flavor = machine.Flavor{} },
+		"image":       func(s *machine.Spec) { s.ImageRef = "no-such-image" },
+		"no image":    func(s *machine.Spec) { s.ImageRef = "" },
+		"kind":        func(s *machine.Spec) { s.Provider.Kind = "nowhere" },
+		"incarnation": func(s *machine.Spec) { s.Incarnation = 0 },
 	} {
 		s := b.spec("refused", 1)
 		change(&s)
@@ -123,15 +123,15 @@ func testRefusals(b *bench) {
 
 func testEnsureTwice(b *bench) {
 	s := b.spec("a", 1)
-	alive, detail := b.alive(s.MachineRef)
+	alive, detail := b.alive(s.Ref)
 	require.False(b, alive)
 	require.NotEmpty(b, detail)
 	made := b.ensure(s)
 	s.Bootstrap = "another-token"
 	require.Equal(b, made, b.ensure(s))
-	alive, _ = b.alive(s.MachineRef)
+	alive, _ = b.alive(s.Ref)
 	require.True(b, alive)
-	require.Equal(b, []machine.MachineRef{s.MachineRef}, b.machines())
+	require.Equal(b, []machine.Ref{s.Ref}, b.machines())
 }
 
 func testIncarnation(b *bench) {
@@ -143,24 +143,24 @@ func testIncarnation(b *bench) {
 	require.NotEmpty(b, detail)
 	alive, _ = b.alive(b.ref("a", 2))
 	require.True(b, alive)
-	require.Equal(b, []machine.MachineRef{b.ref("a", 2)}, b.machines())
+	require.Equal(b, []machine.Ref{b.ref("a", 2)}, b.machines())
 }
 
 func testMany(b *bench) {
 	specs := b.specs()
-	atOnce(specs, func(s machine.MachineSpec) { b.noError(b.Provider.Ensure(b.Context(), s)) })
+	atOnce(specs, func(s machine.Spec) { b.noError(b.Provider.Ensure(b.Context(), s)) })
 	for _, s := range specs {
 		b.one(s.Machine)
 	}
 	require.Len(b, b.machines(), many)
-	atOnce(specs, func(s machine.MachineSpec) { b.noError(b.Provider.Release(b.Context(), s.MachineRef)) })
+	atOnce(specs, func(s machine.Spec) { b.noError(b.Provider.Release(b.Context(), s.Ref)) })
 	for _, s := range specs {
 		require.Empty(b, b.Instances(b.T, s.Machine))
 	}
 }
 
-func (b *bench) specs() []machine.MachineSpec {
-	specs := make([]machine.MachineSpec, many)
+func (b *bench) specs() []machine.Spec {
+	specs := make([]machine.Spec, many)
 	for i := range specs {
 		specs[i] = b.spec(fmt.Sprintf("many-%d", i), 1)
 	}
@@ -174,7 +174,7 @@ func (b *bench) noError(err error) {
 	}
 }
 
-func atOnce(specs []machine.MachineSpec, do func(machine.MachineSpec)) {
+func atOnce(specs []machine.Spec, do func(machine.Spec)) {
 	var group sync.WaitGroup
 	for _, s := range specs {
 		group.Go(func() { do(s) })
@@ -188,12 +188,12 @@ func testDeath(b *bench) {
 	b.Kill(b.T, s.Machine)
 	var detail string
 	b.eventually("the provider sees that it is gone", func() bool {
-		alive, why := b.alive(s.MachineRef)
+		alive, why := b.alive(s.Ref)
 		detail = why
 		return !alive
 	})
 	require.NotEmpty(b, detail)
-	require.Equal(b, []machine.MachineRef{s.MachineRef}, b.machines(), "what is left of it is still to be released")
+	require.Equal(b, []machine.Ref{s.Ref}, b.machines(), "what is left of it is still to be released")
 	again := b.ensure(s)
 	require.NotEqual(b, first, again, "this incarnation was not there")
 	b.Kill(b.T, s.Machine)
@@ -203,19 +203,19 @@ func testDeath(b *bench) {
 func testRelease(b *bench) {
 	s := b.spec("a", 3)
 	b.ensure(s)
-	b.eventually("the agent logs something", func() bool { return b.log(s.MachineRef, 1<<20) != "" })
-	require.LessOrEqual(b, len(b.log(s.MachineRef, 10)), 10)
+	b.eventually("the agent logs something", func() bool { return b.log(s.Ref, 1<<20) != "" })
+	require.LessOrEqual(b, len(b.log(s.Ref, 10)), 10)
 	require.NoError(b, b.Provider.Release(b.Context(), b.ref("a", 1)), "whatever incarnation")
 	require.Empty(b, b.Instances(b.T, s.Machine), "it is gone when Release returns")
-	alive, detail := b.alive(s.MachineRef)
+	alive, detail := b.alive(s.Ref)
 	require.False(b, alive)
 	require.NotEmpty(b, detail)
-	require.NotEmpty(b, b.log(s.MachineRef, 1<<20))
-	require.NoError(b, b.Provider.Release(b.Context(), s.MachineRef), "again")
+	require.NotEmpty(b, b.log(s.Ref, 1<<20))
+	require.NoError(b, b.Provider.Release(b.Context(), s.Ref), "again")
 	require.NoError(b, b.Provider.Release(b.Context(), b.ref("unknown", 1)))
 	b.reopen()
-	require.NotEmpty(b, b.log(s.MachineRef, 1<<20))
-	require.NoError(b, b.Provider.Release(b.Context(), s.MachineRef), "by another server")
+	require.NotEmpty(b, b.log(s.Ref, 1<<20))
+	require.NoError(b, b.Provider.Release(b.Context(), s.Ref), "by another server")
 }
 
 func testReleaseAndMake(b *bench) {
@@ -232,7 +232,7 @@ func testRemove(b *bench) {
 	b.ensure(b.spec("b", 1))
 	require.NoError(b, b.Provider.Remove(b.Context(), b.ref("a", 1)))
 	require.Empty(b, b.Instances(b.T, b.ref("a", 1).Machine))
-	require.Equal(b, []machine.MachineRef{b.ref("b", 1)}, b.machines())
+	require.Equal(b, []machine.Ref{b.ref("b", 1)}, b.machines())
 	require.Empty(b, b.log(b.ref("a", 1), 1<<20))
 	require.NoError(b, b.Provider.Remove(b.Context(), b.ref("a", 1)), "again")
 	require.NoError(b, b.Provider.Release(b.Context(), b.ref("b", 1)))
@@ -250,7 +250,7 @@ func testReopen(b *bench) {
 	b.Kill(b.T, dead.Machine)
 	require.NoError(b, b.Provider.Release(b.Context(), released))
 	b.reopen()
-	require.Subset(b, b.machines(), []machine.MachineRef{running, dead})
+	require.Subset(b, b.machines(), []machine.Ref{running, dead})
 	alive, _ := b.alive(running)
 	require.True(b, alive)
 	b.eventually("the other server sees that it is gone", func() bool { alive, _ := b.alive(dead); return !alive })
@@ -275,16 +275,16 @@ func testInterrupted(b *bench) {
 		b.cutOff(after, func(ctx context.Context) error { return b.Provider.Ensure(ctx, s) })
 		b.reopen()
 		b.ensure(s)
-		alive, _ := b.alive(s.MachineRef)
+		alive, _ := b.alive(s.Ref)
 		require.True(b, alive)
-		b.cutOff(after, func(ctx context.Context) error { return b.Provider.Release(ctx, s.MachineRef) })
+		b.cutOff(after, func(ctx context.Context) error { return b.Provider.Release(ctx, s.Ref) })
 		b.reopen()
-		require.NoError(b, b.Provider.Release(b.Context(), s.MachineRef))
+		require.NoError(b, b.Provider.Release(b.Context(), s.Ref))
 		require.Empty(b, b.Instances(b.T, s.Machine))
 		b.cutOff(after, func(ctx context.Context) error { return b.Provider.Ensure(ctx, s) })
-		b.cutOff(after, func(ctx context.Context) error { return b.Provider.Remove(ctx, s.MachineRef) })
+		b.cutOff(after, func(ctx context.Context) error { return b.Provider.Remove(ctx, s.Ref) })
 		b.reopen()
-		require.NoError(b, b.Provider.Remove(b.Context(), s.MachineRef))
+		require.NoError(b, b.Provider.Remove(b.Context(), s.Ref))
 		require.Empty(b, b.Instances(b.T, s.Machine))
 		require.Empty(b, b.machines())
 	}
@@ -332,7 +332,7 @@ func testCapacityAtOnce(b *bench) {
 	require.NoError(b, b.Provider.Release(b.Context(), b.ref("filler-0", 1)))
 	specs := b.specs()
 	refused := make(chan error, len(specs))
-	atOnce(specs, func(s machine.MachineSpec) { refused <- b.Provider.Ensure(b.Context(), s) })
+	atOnce(specs, func(s machine.Spec) { refused <- b.Provider.Ensure(b.Context(), s) })
 	made, there := 0, 0
 	for _, s := range specs {
 		if err := <-refused; err == nil {

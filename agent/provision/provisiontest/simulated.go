@@ -33,14 +33,14 @@ const (
 type Hooks struct {
 	// Before is called first. If it returns an error, the operation does nothing and returns that
 	// error. It may wait, but not longer than ctx.
-	Before func(ctx context.Context, op Operation, m machine.MachineRef) error
+	Before func(ctx context.Context, op Operation, m machine.Ref) error
 	// After is called when the operation is done. The operation returns its error, as if the answer
 	// were lost.
-	After func(ctx context.Context, op Operation, m machine.MachineRef) error
+	After func(ctx context.Context, op Operation, m machine.Ref) error
 	// Made is called for each created machine before Ensure returns: its agent would start now.
-	Made func(m machine.MachineSpec)
+	Made func(m machine.Spec)
 	// Ended is called for each machine that Release, Remove, another incarnation or Kill ended.
-	Ended func(m machine.MachineRef)
+	Ended func(m machine.Ref)
 }
 
 // Simulated is a machine.Provider of unlimited capacity. Its machines exist only in memory. Its
@@ -63,7 +63,7 @@ type cloud struct {
 }
 
 type simulatedMachine struct {
-	spec     machine.MachineSpec
+	spec     machine.Spec
 	instance string // empty when it is not alive
 	end      string
 	log      string
@@ -87,8 +87,8 @@ func (s *Simulated) InstallTrino(installed bool) {
 }
 
 // Latency returns a Before hook that waits for d in each operation.
-func Latency(d time.Duration) func(context.Context, Operation, machine.MachineRef) error {
-	return func(ctx context.Context, _ Operation, _ machine.MachineRef) error {
+func Latency(d time.Duration) func(context.Context, Operation, machine.Ref) error {
+	return func(ctx context.Context, _ Operation, _ machine.Ref) error {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
@@ -118,13 +118,13 @@ func (s *Simulated) Instances(id domain.MachineID) []string {
 }
 
 // Spec returns the last spec that Ensure got for a machine, or the zero value.
-func (s *Simulated) Spec(id domain.MachineID) machine.MachineSpec {
+func (s *Simulated) Spec(id domain.MachineID) machine.Spec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.machines[id]; m != nil {
 		return m.spec
 	}
-	return machine.MachineSpec{}
+	return machine.Spec{}
 }
 
 // Living returns the number of living machines.
@@ -150,15 +150,15 @@ func (s *Simulated) Kill(id domain.MachineID, detail string) {
 }
 
 // kill returns the machine if it was alive. The caller holds the lock.
-func (m *simulatedMachine) kill(detail string) []machine.MachineRef {
+func (m *simulatedMachine) kill(detail string) []machine.Ref {
 	if m == nil || m.instance == "" {
 		return nil
 	}
 	m.instance, m.end = "", detail
-	return []machine.MachineRef{m.spec.MachineRef}
+	return []machine.Ref{m.spec.Ref}
 }
 
-func (s *Simulated) notifyEnded(ended []machine.MachineRef) {
+func (s *Simulated) notifyEnded(ended []machine.Ref) {
 	for _, ref := range ended {
 		if s.hooks.Ended != nil {
 			s.hooks.Ended(ref)
@@ -167,7 +167,7 @@ func (s *Simulated) notifyEnded(ended []machine.MachineRef) {
 }
 
 // call wraps every operation.
-func (s *Simulated) call(ctx context.Context, op Operation, m machine.MachineRef, do func() error) error {
+func (s *Simulated) call(ctx context.Context, op Operation, m machine.Ref, do func() error) error {
 	s.mu.Lock()
 	s.calls[op]++
 	s.mu.Unlock()
@@ -197,12 +197,12 @@ func checkSimulated(p machine.ProviderSettings) error {
 
 // Check implements machine.Provider.
 func (s *Simulated) Check(ctx context.Context, p machine.ProviderSettings) error {
-	return s.call(ctx, OpCheck, machine.MachineRef{}, func() error { return checkSimulated(p) })
+	return s.call(ctx, OpCheck, machine.Ref{}, func() error { return checkSimulated(p) })
 }
 
 // Flavors implements machine.Provider: cpu.1 to cpu.64.
 func (s *Simulated) Flavors(ctx context.Context, p machine.ProviderSettings) (all []machine.Flavor, err error) {
-	err = s.call(ctx, OpFlavors, machine.MachineRef{}, func() error {
+	err = s.call(ctx, OpFlavors, machine.Ref{}, func() error {
 		all = simulatedFlavors()
 		return checkSimulated(p)
 	})
@@ -219,7 +219,7 @@ func simulatedFlavors() []machine.Flavor {
 
 // CheckWriteEngine implements machine.Provider.
 func (s *Simulated) CheckWriteEngine(ctx context.Context, p machine.ProviderSettings, f machine.Flavor, engine string) error {
-	return s.call(ctx, OpEngine, machine.MachineRef{}, func() error {
+	return s.call(ctx, OpEngine, machine.Ref{}, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
@@ -238,7 +238,7 @@ func (s *Simulated) CheckWriteEngine(ctx context.Context, p machine.ProviderSett
 
 // Resolve implements machine.Provider. There is one image.
 func (s *Simulated) Resolve(ctx context.Context, p machine.ProviderSettings, image string) (string, error) {
-	return simulatedImage, s.call(ctx, OpResolve, machine.MachineRef{}, func() error {
+	return simulatedImage, s.call(ctx, OpResolve, machine.Ref{}, func() error {
 		switch image {
 		case "", "default", "simulated", "simulated:1", simulatedImage:
 			return checkSimulated(p)
@@ -248,8 +248,8 @@ func (s *Simulated) Resolve(ctx context.Context, p machine.ProviderSettings, ima
 }
 
 // Ensure implements machine.Provider.
-func (s *Simulated) Ensure(ctx context.Context, m machine.MachineSpec) error {
-	return s.call(ctx, OpEnsure, m.MachineRef, func() error {
+func (s *Simulated) Ensure(ctx context.Context, m machine.Spec) error {
+	return s.call(ctx, OpEnsure, m.Ref, func() error {
 		if err := checkSimulatedSpec(m); err != nil {
 			return err
 		}
@@ -262,7 +262,7 @@ func (s *Simulated) Ensure(ctx context.Context, m machine.MachineSpec) error {
 	})
 }
 
-func checkSimulatedSpec(m machine.MachineSpec) error {
+func checkSimulatedSpec(m machine.Spec) error {
 	if err := checkSimulated(m.Provider); err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func checkSimulatedSpec(m machine.MachineSpec) error {
 	return nil
 }
 
-func (c *cloud) make(spec machine.MachineSpec) (made bool, ended []machine.MachineRef) {
+func (c *cloud) make(spec machine.Spec) (made bool, ended []machine.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.machines[spec.Machine]
@@ -302,7 +302,7 @@ func (c *cloud) make(spec machine.MachineSpec) (made bool, ended []machine.Machi
 }
 
 // Alive implements machine.Provider.
-func (s *Simulated) Alive(ctx context.Context, ref machine.MachineRef) (alive bool, detail string, err error) {
+func (s *Simulated) Alive(ctx context.Context, ref machine.Ref) (alive bool, detail string, err error) {
 	err = s.call(ctx, OpAlive, ref, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -323,7 +323,7 @@ func (s *Simulated) Alive(ctx context.Context, ref machine.MachineRef) (alive bo
 }
 
 // Release implements machine.Provider.
-func (s *Simulated) Release(ctx context.Context, ref machine.MachineRef) error {
+func (s *Simulated) Release(ctx context.Context, ref machine.Ref) error {
 	return s.call(ctx, OpRelease, ref, func() error {
 		s.Kill(ref.Machine, "It was released.")
 		return nil
@@ -331,7 +331,7 @@ func (s *Simulated) Release(ctx context.Context, ref machine.MachineRef) error {
 }
 
 // Remove implements machine.Provider.
-func (s *Simulated) Remove(ctx context.Context, ref machine.MachineRef) error {
+func (s *Simulated) Remove(ctx context.Context, ref machine.Ref) error {
 	return s.call(ctx, OpRemove, ref, func() error {
 		s.Kill(ref.Machine, "It was removed.")
 		s.mu.Lock()
@@ -342,12 +342,12 @@ func (s *Simulated) Remove(ctx context.Context, ref machine.MachineRef) error {
 }
 
 // Machines implements machine.Provider.
-func (s *Simulated) Machines(ctx context.Context) (refs []machine.MachineRef, err error) {
-	err = s.call(ctx, OpMachines, machine.MachineRef{}, func() error {
+func (s *Simulated) Machines(ctx context.Context) (refs []machine.Ref, err error) {
+	err = s.call(ctx, OpMachines, machine.Ref{}, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, m := range s.machines {
-			refs = append(refs, m.spec.MachineRef)
+			refs = append(refs, m.spec.Ref)
 		}
 		return nil
 	})
@@ -355,7 +355,7 @@ func (s *Simulated) Machines(ctx context.Context) (refs []machine.MachineRef, er
 }
 
 // Log implements machine.Provider.
-func (s *Simulated) Log(ctx context.Context, ref machine.MachineRef, limit int) (log []byte, err error) {
+func (s *Simulated) Log(ctx context.Context, ref machine.Ref, limit int) (log []byte, err error) {
 	err = s.call(ctx, OpLog, ref, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -28,13 +28,13 @@ func TestTheSimulatedProviderKeepsThePromises(t *testing.T) {
 
 func TestAHookFailsAnOperationBeforeAndAfterItsEffect(t *testing.T) {
 	broken := errors.New("broken")
-	fail := func(context.Context, provisiontest.Operation, machine.MachineRef) error { return broken }
-	var made, ended []machine.MachineRef
+	fail := func(context.Context, provisiontest.Operation, machine.Ref) error { return broken }
+	var made, ended []machine.Ref
 	s := provisiontest.NewSimulated(provisiontest.Hooks{
-		After: fail, Made: func(m machine.MachineSpec) { made = append(made, m.MachineRef) }, Ended: func(m machine.MachineRef) { ended = append(ended, m) },
+		After: fail, Made: func(m machine.Spec) { made = append(made, m.Ref) }, Ended: func(m machine.Ref) { ended = append(ended, m) },
 	})
-	spec := machine.MachineSpec{
-		MachineRef: machine.MachineRef{Machine: "cmp_a", Incarnation: 1}, Provider: machine.ProviderSettings{Kind: machine.ProviderLocal},
+	spec := machine.Spec{
+		Ref: machine.Ref{Machine: "cmp_a", Incarnation: 1}, Provider: machine.ProviderSettings{Kind: machine.ProviderLocal},
 		Flavor: machine.Flavor{Name: "cpu.1"}, ImageRef: "simulated:1",
 	}
 	ref, err := s.Reopen(provisiontest.Hooks{}).Resolve(t.Context(), spec.Provider, spec.ImageRef)
@@ -44,9 +44,9 @@ func TestAHookFailsAnOperationBeforeAndAfterItsEffect(t *testing.T) {
 	require.Zero(t, s.Living())
 	require.ErrorIs(t, s.Ensure(t.Context(), spec), broken)
 	require.Equal(t, 1, s.Living(), "the answer was lost, and the machine is there")
-	require.ErrorIs(t, s.Release(t.Context(), spec.MachineRef), broken)
+	require.ErrorIs(t, s.Release(t.Context(), spec.Ref), broken)
 	require.Zero(t, s.Living())
-	require.Equal(t, []machine.MachineRef{spec.MachineRef}, made)
+	require.Equal(t, []machine.Ref{spec.Ref}, made)
 	require.Equal(t, made, ended)
 	require.Equal(t, 2, s.Calls(provisiontest.OpEnsure))
 }

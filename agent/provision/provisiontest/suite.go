@@ -98,19 +98,19 @@ func (s Suite) bench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) ref(name string, incarnation int) machine.MachineRef {
-	return machine.MachineRef{Workspace: workspace, Machine: domain.MachineID("cmp_" + name), Incarnation: incarnation}
+func (b *bench) ref(name string, incarnation int) machine.Ref {
+	return machine.Ref{Workspace: workspace, Machine: domain.MachineID("cmp_" + name), Incarnation: incarnation}
 }
 
-func (b *bench) spec(name string, incarnation int) machine.MachineSpec {
-	return machine.MachineSpec{
-		MachineRef: b.ref(name, incarnation), Provider: b.Settings, Flavor: b.flavor, ImageRef: b.image, Server: b.Server,
+func (b *bench) spec(name string, incarnation int) machine.Spec {
+	return machine.Spec{
+		Ref: b.ref(name, incarnation), Provider: b.Settings, Flavor: b.flavor, ImageRef: b.image, Server: b.Server,
 		Bootstrap: fmt.Sprintf("bootstrap-%s-%d", name, incarnation),
 	}
 }
 
 // ensure creates a machine and returns the name of its only instance.
-func (b *bench) ensure(s machine.MachineSpec) string {
+func (b *bench) ensure(s machine.Spec) string {
 	b.Helper()
 	require.NoError(b, b.Provider.Ensure(b.Context(), s))
 	return b.one(s.Machine)
@@ -123,21 +123,21 @@ func (b *bench) one(id domain.MachineID) string {
 	return instances[0]
 }
 
-func (b *bench) alive(ref machine.MachineRef) (alive bool, detail string) {
+func (b *bench) alive(ref machine.Ref) (alive bool, detail string) {
 	b.Helper()
 	alive, detail, err := b.Provider.Alive(b.Context(), ref)
 	require.NoError(b, err)
 	return alive, detail
 }
 
-func (b *bench) machines() []machine.MachineRef {
+func (b *bench) machines() []machine.Ref {
 	b.Helper()
 	refs, err := b.Provider.Machines(b.Context())
 	require.NoError(b, err)
 	return refs
 }
 
-func (b *bench) log(ref machine.MachineRef, limit int) string {
+func (b *bench) log(ref machine.Ref, limit int) string {
 	b.Helper()
 	log, err := b.Provider.Log(b.Context(), ref, limit)
 	require.NoError(b, err)

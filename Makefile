@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
-GO_SRC  := $(shell find . -name '*.go' -not -path './web/node_modules/*' -not -path './test/*' -not -name '*_test.go') go.mod go.sum $(wildcard store/migrations/*.sql domain/sample/*)
+GO_SRC  := $(shell find . -name '*.go' -not -path './web/node_modules/*' -not -path './test/*' -not -name '*_test.go') go.mod go.sum $(wildcard store/migrations/*.sql domain/setup/sample/*)
 WEB_SRC := $(shell find web/src web/public web/scripts -type f 2>/dev/null) $(wildcard web/*.json web/*.ts web/*.mjs web/*.html web/*.cjs graph/schema/*.graphqls)
 # DuckDB's extensions; the engine embeds them.
 EXTENSIONS := agent/engine/extensions/.stamp

@@ -43,10 +43,10 @@ func (r *mutationResolver) CreateCompute(ctx context.Context, input model.Create
 	if err != nil {
 		return model.CreateComputePayload{}, err
 	}
-	theMachine := machine.NewMachine{
+	n := machine.NewMachine{
 		Name: input.Name, Flavor: input.Flavor, AutoStop: value(input.AutoStop), Image: value(input.Image), Slots: value(input.Slots),
 	}
-	m, err := r.Services.Compute.Create(ctx, scope, theMachine, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	m, err := r.Services.Compute.Create(ctx, scope, n, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateComputePayload{Compute: model.NewCompute(m)}, err
 }
 

@@ -21,11 +21,11 @@ func (r *mutationResolver) CreateWarehouse(ctx context.Context, input model.Crea
 	if err != nil {
 		return model.CreateWarehousePayload{}, err
 	}
-	theMachine := machine.NewMachine{
+	n := machine.NewMachine{
 		Name: input.Name, Flavor: input.Size, AutoStop: value(input.AutoStop), Image: value(input.Image), Slots: value(input.Slots),
 		WriteEngine: value(input.WriteEngine), Nodes: input.Nodes, TrinoStart: machine.TrinoStart(value(input.TrinoStart)),
 	}
-	m, err := r.Services.Warehouses.Create(ctx, scope, theMachine, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	m, err := r.Services.Warehouses.Create(ctx, scope, n, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateWarehousePayload{Warehouse: model.NewWarehouse(m)}, err
 }
 

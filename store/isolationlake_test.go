@@ -206,6 +206,9 @@ var lakeTrespasses = map[string]trespass{
 	"StatementBriefs": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.StatementBriefs(ctx, []domain.StatementID{b.traced}))
 	}},
+	"EventStatement": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
+		return 0, second(tx.EventStatement(ctx, b.traced))
+	}},
 	"Statement": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return one(tx.Statement(ctx, b.traced))
 	}},

@@ -27,7 +27,7 @@ type APIKey struct {
 	LastUsedAt *time.Time // to the minute
 }
 
-// APIKeyTx reads and writes API keys.
+// apiKeyTx reads and writes API keys.
 type apiKeyTx interface {
 	APIKey(ctx context.Context, id domain.APIKeyID) (APIKey, error)
 	// APIKeys returns keys, newest first: one creator's, or all keys if maker is empty.

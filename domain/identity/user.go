@@ -37,10 +37,10 @@ type Invitation struct {
 	ExpiresAt time.Time
 }
 
-// invitationLife is how long a one-time link works.
+// InvitationLife is how long a one-time link works.
 const InvitationLife = 7 * 24 * time.Hour
 
-// MemberTx reads and writes the members of the workspace.
+// memberTx reads and writes the members of the workspace.
 type memberTx interface {
 	Member(ctx context.Context, id domain.UserID) (Member, error)
 	// Members returns at most limit members after the user with the id, in the order of their

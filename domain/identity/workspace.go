@@ -14,7 +14,7 @@ type Workspace struct {
 	CreatedAt time.Time
 }
 
-// WorkspaceTx reads the workspace of the transaction.
+// workspaceTx reads the workspace of the transaction.
 type workspaceTx interface {
 	Workspace(ctx context.Context) (Workspace, error)
 	// TakeSample reports whether the sample is still pending. The committing transaction must

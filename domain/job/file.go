@@ -23,7 +23,7 @@ type File struct {
 	Content []byte `json:"-"`
 }
 
-// FileTx stores the bytes of files.
+// fileTx stores the bytes of files.
 type fileTx interface {
 	// InsertFiles stores the contents that are set. It refuses a file without content that is not
 	// stored yet.

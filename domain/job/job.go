@@ -51,7 +51,7 @@ type Filter struct {
 	Search string // part of the name
 }
 
-// JobTx reads and writes jobs.
+// jobTx reads and writes jobs.
 type jobTx interface {
 	Job(ctx context.Context, id domain.JobID) (Job, error)
 	// JobsByID returns the existing jobs with the ids, without their specs.

@@ -73,7 +73,7 @@ type LogAppend struct {
 	LogChunk
 }
 
-// LogTx reads and writes the logs of attempts.
+// logTx reads and writes the logs of attempts.
 type logTx interface {
 	// FenceSession locks the agent's session against replacement until the transaction ends. It
 	// returns whether the session is current, and the agent's attempts that have not ended.

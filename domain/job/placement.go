@@ -42,7 +42,7 @@ func (s *Spec) resolveCompute(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// findMachine finds a machine of the kind by its id or its name.
+// FindMachine finds a machine of the kind by its id or its name.
 func FindMachine(ctx context.Context, tx Tx, kind machine.Kind, ref string) (machine.Machine, error) {
 	if strings.HasPrefix(ref, kind.Prefix()+"_") {
 		m, err := tx.Machine(ctx, domain.MachineID(ref))
@@ -105,19 +105,19 @@ func liftHold(ctx context.Context, tx Tx, run *Run) error {
 	return nil
 }
 
-// target returns the agent for tasks of the machine, or the workspace's agent if machine is empty.
+// target returns the agent for tasks of the machine, or the workspace's agent if the id is empty.
 // If the tasks must wait, it returns the reason. It starts a stopped machine.
-func (r *Runs) target(ctx context.Context, tx Tx, s domain.Scope, run *Run, theMachine domain.MachineID, now time.Time) (agent machine.Agent, reason string, err error) {
-	if theMachine == "" {
+func (r *Runs) target(ctx context.Context, tx Tx, s domain.Scope, run *Run, id domain.MachineID, now time.Time) (agent machine.Agent, reason string, err error) {
+	if id == "" {
 		if agent, err = tx.LockWorkspaceAgent(ctx); err == nil && agent.Session == "" {
 			reason = "Waits for the agent " + agent.Name + " to connect."
 		}
 		return agent, reason, err
 	}
-	m, agent, err := tx.LockMachine(ctx, theMachine)
+	m, agent, err := tx.LockMachine(ctx, id)
 	if domain.IsCode(err, domain.CodeNotFound) {
-		gone := fmt.Sprintf("Its compute instance %s was deleted.", theMachine)
-		run.TargetGone(theMachine, gone, now)
+		gone := fmt.Sprintf("Its compute instance %s was deleted.", id)
+		run.TargetGone(id, gone, now)
 		return agent, gone, nil
 	}
 	if err != nil {

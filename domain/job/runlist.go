@@ -11,7 +11,7 @@ import (
 // would exceed it ends earlier.
 const pageBytes = 8 << 20
 
-// runHead returns the run without spec, parameters and tasks.
+// RunHead returns the run without spec, parameters and tasks.
 func RunHead(ctx context.Context, tx Tx, id domain.RunID) (Run, error) {
 	runs, err := tx.RunsByID(ctx, []domain.RunID{id})
 	if err == nil && len(runs) == 0 {

@@ -15,7 +15,7 @@ type RunFilter struct {
 	Status []RunStatus
 }
 
-// RunTx reads and writes runs and their tasks.
+// runTx reads and writes runs and their tasks.
 type runTx interface {
 	// Run returns the run with its spec and parameters, without its tasks.
 	Run(ctx context.Context, id domain.RunID) (Run, error)
@@ -49,7 +49,7 @@ type runTx interface {
 	OtherReadyRuns(ctx context.Context, run domain.RunID, machine domain.MachineID, now time.Time) (bool, error)
 }
 
-// AttemptTx reads and writes attempts.
+// attemptTx reads and writes attempts.
 type attemptTx interface {
 	Attempt(ctx context.Context, id domain.AttemptID) (Attempt, error)
 	// Attempts returns the runs' attempts, oldest first.
@@ -94,7 +94,7 @@ func (r *Runs) Start(ctx context.Context, s domain.Scope, job domain.JobID, para
 	})
 }
 
-// Once starts a run or, for a key used before, returns the run that was started then.
+// once starts a run or, for a key used before, returns the run that was started then.
 func (r *Runs) once(ctx context.Context, s domain.Scope, key domain.Idempotency, operation domain.Action, request any, start func(Tx) (*Run, error)) (run *Run, err error) {
 	err = r.Store.In(ctx, s, func(tx Tx) error {
 		run = nil // left by an earlier try of the transaction

@@ -34,7 +34,7 @@ var reservedDatabases = []string{"main", "default", "system", "temp", "memory", 
 // FoldName returns the form in which names of the catalog are compared.
 func FoldName(name string) string { return strings.ToLower(name) }
 
-// DatabaseTx reads and writes databases.
+// databaseTx reads and writes databases.
 type databaseTx interface {
 	Database(ctx context.Context, id domain.DatabaseID) (Database, error)
 	// FindDatabase finds a database by its id, or by its name in any case.

@@ -24,7 +24,7 @@ type DueErasure struct {
 	DueAt     time.Time
 }
 
-// LakeErasureTx stores pending erasures.
+// erasureTx stores pending erasures.
 type erasureTx interface {
 	InsertLakeErasure(ctx context.Context, e DueErasure) error
 	LakeErasure(ctx context.Context, id string) (DueErasure, error)

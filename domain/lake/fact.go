@@ -35,7 +35,7 @@ type Lineage struct {
 	Read, Written []LineageEntry
 }
 
-// LineageTx stores lineage entries.
+// lineageTx stores lineage entries.
 type lineageTx interface {
 	// InsertLineage adds entries and leaves existing ones unchanged. It returns CodeConflict if the
 	// statement or attempt has ended.
@@ -49,7 +49,7 @@ type lineageTx interface {
 	LineageOf(ctx context.Context, actors ...domain.Actor) (Lineage, error)
 }
 
-// same reports whether both entries have the same table and snapshot.
+// Same reports whether both entries have the same table and snapshot.
 func (e LineageEntry) Same(o LineageEntry) bool {
 	return e.TableID == o.TableID && e.SnapshotID == o.SnapshotID
 }

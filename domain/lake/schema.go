@@ -48,7 +48,7 @@ const (
 	maxSchemaName   = 1024 // bytes
 )
 
-// LakeSchemaTx reads and writes schemas. It finds names in any case.
+// schemaTx reads and writes schemas. It finds names in any case.
 type schemaTx interface {
 	// Schema returns CodeNotFound if there is no such schema.
 	LakeSchema(ctx context.Context, database domain.DatabaseID, name string) (Schema, error)

@@ -82,7 +82,7 @@ type TableFilter struct {
 	Dropped  bool              `json:"x,omitempty"`
 }
 
-// LakeTableTx reads and writes tables and views. It finds names in any case.
+// tableTx reads and writes tables and views. It finds names in any case.
 type tableTx interface {
 	// FindLakeTable returns the live table of the name. The database is a name or an id.
 	FindLakeTable(ctx context.Context, database, schema, name string) (Table, error)
@@ -158,7 +158,7 @@ type tableTx interface {
 	PostponePurge(ctx context.Context, id domain.TableID, from time.Time) error
 }
 
-// LakeSystem reads across workspaces to find the catalog's work.
+// System reads across workspaces to find the catalog's work.
 type System interface {
 	// DueTables returns the dropped tables that can no longer be restored, oldest first. It omits
 	// postponed purges until they are due.
@@ -187,7 +187,7 @@ type Answer struct {
 	Body []byte // JSON
 }
 
-// LakeAnswerTx stores answers, by actor and key, for half an hour.
+// answerTx stores answers, by actor and key, for half an hour.
 type answerTx interface {
 	// Answer returns CodeNotFound if there is no answer.
 	LakeAnswer(ctx context.Context, actor, key string, since time.Time) (Answer, error)

@@ -99,7 +99,7 @@ type StatementBrief struct {
 	CreatedBy string
 }
 
-// LineageGraphTx reads the lineage graph, each method for many nodes at once.
+// graphTx reads the lineage graph, each method for many nodes at once.
 type graphTx interface {
 	// ProcessesOf returns edges of the direction from the tables, up to the time. Tasks and jobs
 	// come first, then statements, newest first.

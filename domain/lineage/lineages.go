@@ -86,7 +86,7 @@ type OfRun struct {
 // MaxOfRun bounds the entries that OfRun returns.
 const MaxOfRun = 10_000
 
-// LineageFactTx reads and writes lineage besides what the catalog records.
+// factTx reads and writes lineage besides what the catalog records.
 type factTx interface {
 	// InsertLineageFacts adds entries and leaves existing ones unchanged. It derives run, task and
 	// an empty process from the actor.

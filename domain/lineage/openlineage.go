@@ -423,7 +423,7 @@ func location(n RunEventName) string {
 	return ""
 }
 
-// tableKey identifies a table by its names, as SQL compares them.
+// TableKey identifies a table by its names, as SQL compares them.
 func TableKey(database, schema, name string) string {
 	return lake.FoldName(database + "." + schema + "." + name)
 }

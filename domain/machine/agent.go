@@ -53,7 +53,7 @@ func (a Agent) Status(now time.Time) AgentStatus {
 	return AgentLost
 }
 
-// noun names the agent in messages about its slots.
+// Noun names the agent in messages about its slots.
 func (a Agent) Noun() string {
 	if a.MachineID != "" {
 		return KindCompute.Noun()
@@ -61,7 +61,7 @@ func (a Agent) Noun() string {
 	return "agent"
 }
 
-// AgentTx reads and writes agents.
+// agentTx reads and writes agents.
 type agentTx interface {
 	Agent(ctx context.Context, id domain.AgentID) (Agent, error)
 	// Agents returns the agents without a machine, oldest first.
@@ -79,7 +79,7 @@ type agentTx interface {
 	UpdateAgentToken(ctx context.Context, id domain.AgentID, tokenHash []byte) error
 }
 
-// maxSlots bounds the tasks that an agent runs at once.
+// MaxSlots bounds the tasks that an agent runs at once.
 const MaxSlots = 4096
 
 // Lease is how long the server considers a silent agent alive.

@@ -37,7 +37,7 @@ type Change struct {
 	TrinoStart  *TrinoStart
 }
 
-// maxMachines bounds the machines of one kind in a workspace. It is far above a team's needs and
+// MaxMachines bounds the machines of one kind in a workspace. It is far above a team's needs and
 // stops runaway scripts.
 const MaxMachines = 500
 
@@ -147,7 +147,7 @@ func Make(kind Kind, name, flavor string, p ProviderSettings, by domain.Actor, n
 	return m
 }
 
-// newAgent returns the machine's agent, with an unusable token.
+// NewAgent returns the machine's agent, with an unusable token.
 func (m *Machine) NewAgent() Agent {
 	agent := NewAgent(m.Name, m.CreatedAt)
 	agent.MachineID, agent.TokenHash = m.ID, domain.HashSecret(NewAgentToken())

@@ -25,7 +25,7 @@ func KindOf(id domain.MachineID) Kind {
 	return KindCompute
 }
 
-// noun returns the machine's name in messages.
+// Noun returns the machine's name in messages.
 func (k Kind) Noun() string {
 	if k == KindWarehouse {
 		return "warehouse"
@@ -148,7 +148,7 @@ func (m Machine) AutoStopAt() *time.Time {
 	return &at
 }
 
-// resting reports whether the machine is stopped or failed, and nothing of it remains.
+// Resting reports whether the machine is stopped or failed, and nothing of it remains.
 func (m *Machine) Resting() bool {
 	return m.Released && (m.State == Stopped || m.State == Failed)
 }
@@ -277,7 +277,7 @@ func (m *Machine) enter(s State, message string, now time.Time) {
 	m.IdleSince, m.DueAt = nil, &now
 }
 
-// blocked returns the message of tasks that wait for a machine that a person has stopped.
+// Blocked returns the message of tasks that wait for a machine that a person has stopped.
 func (m *Machine) Blocked() string {
 	return fmt.Sprintf("Waits for the compute instance %s, which was stopped. Start it, or cancel the run.", m.Name)
 }

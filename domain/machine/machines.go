@@ -8,7 +8,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// MachineTx reads and writes machines, the bootstrap tokens of their agents, and their metrics.
+// machineTx reads and writes machines, the bootstrap tokens of their agents, and their metrics.
 type machineTx interface {
 	Machine(ctx context.Context, id domain.MachineID) (Machine, error)
 	// LockMachine returns the machine and its agent, both locked until the end of the transaction.
@@ -175,7 +175,7 @@ func (m *Machines) Start(ctx context.Context, s domain.Scope, id domain.MachineI
 	return machine, err
 }
 
-// startMachine starts a locked machine.
+// Start starts a locked machine.
 func Start(ctx context.Context, tx Tx, s domain.Scope, m *Machine, why string, now time.Time) error {
 	if err := m.Apply(EventStart, why, now); err != nil {
 		return err

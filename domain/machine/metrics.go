@@ -33,7 +33,7 @@ type GPUMetrics struct {
 	MemoryTotal int64   `json:"memory_total"`
 }
 
-// maxGPUs bounds the stored GPUs of one machine.
+// MaxGPUs bounds the stored GPUs of one machine.
 const MaxGPUs = 64
 
 // Metrics returns the machine's usage after since, at most the last hour, oldest first, one for

@@ -5,15 +5,11 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/lake"
-	"github.com/millpond/millpond/domain/quota"
 )
 
 // Tx is what this module uses of a transaction.
 type Tx interface {
 	domain.Tx
-	quota.Tx
-	lake.Tx
 	agentTx
 	machineTx
 	providerTx

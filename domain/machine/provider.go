@@ -107,7 +107,7 @@ type StorageSettings struct {
 	UpdatedAt  *time.Time
 }
 
-// ProviderTx reads and writes a workspace's own provider and storage.
+// providerTx reads and writes a workspace's own provider and storage.
 type providerTx interface {
 	// Provider returns DefaultProvider if the workspace has no own provider.
 	Provider(ctx context.Context) (ProviderSettings, error)

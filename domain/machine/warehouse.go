@@ -69,7 +69,7 @@ func (m Machine) EnginesNow() []Engine {
 	return now
 }
 
-// boundedEngines limits an agent's report of its engines. It removes unknown states.
+// BoundedEngines limits an agent's report of its engines. It removes unknown states.
 func BoundedEngines(reported []Engine) []Engine {
 	engines := make([]Engine, 0, len(reported))
 	for _, e := range reported[:min(len(reported), maxEngines)] {
@@ -89,7 +89,7 @@ type WarehouseSettings struct {
 	TrinoStart TrinoStart
 }
 
-// settings returns a warehouse's settings; nil for other machines.
+// Settings returns a warehouse's settings; nil for other machines.
 func (m Machine) Settings() *WarehouseSettings {
 	if m.Kind != KindWarehouse {
 		return nil

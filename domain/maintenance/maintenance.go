@@ -391,7 +391,7 @@ type Filter struct {
 	States   []State           `json:"s,omitempty"`
 }
 
-// MaintenanceTx reads and writes maintenance policies and runs.
+// maintenanceTx reads and writes maintenance policies and runs.
 type maintenanceTx interface {
 	// SharedMaintenance returns the holders above tables: the workspace's and the databases'.
 	SharedMaintenance(ctx context.Context) ([]Holder, error)

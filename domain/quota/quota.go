@@ -40,15 +40,6 @@ func (q Quota) Description() string {
 	return ""
 }
 
-// QuotaTx reads and writes quotas.
-type quotaTx interface {
-	Quotas(ctx context.Context) ([]Quota, error)
-	UpdateQuota(ctx context.Context, name Name, limit int) error
-	// LockQuota locks the quota's row until the end of the transaction and returns it, so that
-	// counting and inserting are atomic.
-	LockQuota(ctx context.Context, name Name) (Quota, error)
-}
-
 // Quotas manages the quotas of a workspace.
 type Quotas struct {
 	Store domain.Store[Tx]
@@ -92,7 +83,7 @@ func (q *Quotas) Update(ctx context.Context, s domain.Scope, name Name, limit in
 	return quota, err
 }
 
-// require returns CodeQuota if the limit is reached. The message has the exact form that the
+// Require returns CodeQuota if the limit is reached. The message has the exact form that the
 // specification gives for status 429.
 func (q Quota) Require() error {
 	if q.Current < q.Limit {

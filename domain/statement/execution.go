@@ -297,7 +297,7 @@ func (x *execution) awaitSent(sent <-chan struct{}, hangUp func()) {
 // begun: the catalog knows what it wrote.
 var refusals = map[domain.Code]Fault{domain.CodeInvalid: FaultQuery, domain.CodeConflict: FaultEngine}
 
-// isPassing reports whether the same call may succeed later: the database is away, or the error is
+// IsPassing reports whether the same call may succeed later: the database is away, or the error is
 // internal.
 func IsPassing(err error) bool {
 	code := domain.AsError(err).Code

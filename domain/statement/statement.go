@@ -322,7 +322,7 @@ type Filter struct {
 	Text      string           `json:"t,omitempty"` // part of the statement, in any case
 }
 
-// StatementTx reads and writes statements.
+// statementTx reads and writes statements.
 type statementTx interface {
 	InsertStatement(ctx context.Context, st Statement) error
 	// Statement returns the statement without its result.

@@ -1,10 +1,14 @@
 package lineage
 
-import "github.com/millpond/millpond/domain/job"
+import (
+	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
+)
 
 // Tx is what this module uses of a transaction.
 type Tx interface {
 	job.Tx
+	lake.Tx
 	factTx
 	graphTx
 }

@@ -1,9 +1,0 @@
-package quota
-
-import "github.com/millpond/millpond/domain"
-
-// Tx is what this module uses of a transaction.
-type Tx interface {
-	domain.Tx
-	quotaTx
-}

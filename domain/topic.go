@@ -19,6 +19,9 @@ func MaintenanceRunsTopic(ws WorkspaceID) Topic {
 	return Topic("maintenance:" + ws)
 }
 
+// StatementCancelTopic is for the server that runs the statement: its cancellation was requested.
+func StatementCancelTopic(id StatementID) Topic { return Topic("cancel:" + id) }
+
 // Topics that only the platform listens to.
 const (
 	DispatchTopic  Topic = "dispatch"  // there may be a task that can start

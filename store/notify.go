@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -16,8 +17,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// channel is the only channel of notifications. The payload is a topic, or another replica's list
-// of topics.
+// channel is the only channel of notifications. The payload is a topic, or "=", the replica that
+// sent it, and its topics, one a line.
 const channel = "millpond"
 
 // Intervals of notifications.
@@ -33,7 +34,7 @@ const (
 
 // Topics fans wake-ups out to the subscribers of this replica. It implements domain.Topics.
 type Topics struct {
-	origin   string // distinguishes this replica's own bulk notifications from others'
+	origin   string // distinguishes this replica's own notifications from others'
 	db       *sqlx.DB
 	listener *pq.Listener
 	line     *line // the listener's connection
@@ -42,6 +43,8 @@ type Topics struct {
 
 	mu          sync.Mutex
 	subscribers map[domain.Topic]map[chan struct{}]struct{}
+
+	doubtful atomic.Int64 // until when this replica heeds its own notifications, in Unix nanoseconds
 
 	pendingMu sync.Mutex
 	pending   map[domain.Topic]struct{}
@@ -142,8 +145,7 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// receive forwards notifications of other replicas and of this one's transactions. A nil
-// notification follows a lost connection: then notifications may be lost.
+// receive forwards notifications of other replicas. A nil notification follows a lost connection: then notifications may be lost.
 func (t *Topics) receive() {
 	tick := time.NewTicker(safetyTick)
 	defer tick.Stop()
@@ -166,13 +168,18 @@ func (t *Topics) receive() {
 	}
 }
 
-// parse reads a payload: a topic, or "=origin" and topics, one a line.
+// doubt says that the answer of a commit was lost. If it is committed later than its subscribers
+// look, its own notification wakes them.
+func (t *Topics) doubt() { t.doubtful.Store(time.Now().Add(safetyTick).UnixNano()) }
+
+// parse reads a payload. It returns nil for one of this replica, whose subscribers were woken when
+// it was sent.
 func (t *Topics) parse(payload string) []domain.Topic {
 	if !strings.HasPrefix(payload, "=") {
 		return []domain.Topic{domain.Topic(payload)}
 	}
 	lines := strings.Split(payload[1:], "\n")
-	if lines[0] == t.origin {
+	if lines[0] == t.origin && time.Now().UnixNano() > t.doubtful.Load() {
 		return nil
 	}
 	topics := make([]domain.Topic, 0, len(lines)-1)

@@ -58,6 +58,21 @@ func TestAChangeWakesEveryReplica(t *testing.T) {
 	}
 }
 
+// A change wakes the subscribers of its own replica once, as it commits: its notification does not
+// wake them again.
+func TestAChangeWakesItsOwnReplicaOnce(t *testing.T) {
+	here, there, scope := two(t)
+	near, stop := here.Topics().Subscribe("a")
+	defer stop()
+	far, stopFar := there.Topics().Subscribe("a")
+	defer stopFar()
+	notify(t, here, scope, "a", "b", "a")
+	woken(t, near, "here")
+	woken(t, far, "there")
+	settled(t, there, here, scope)
+	require.Empty(t, near)
+}
+
 func TestNothingWakesBeforeTheCommitOrAfterARollback(t *testing.T) {
 	here, there, scope := two(t)
 	near, stop := here.Topics().Subscribe("a")

@@ -162,12 +162,13 @@ func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(*Tx) error
 	if err := ctx.Err(); err != nil { // the driver may have succeeded before it noticed
 		return err
 	}
-	if _, err := conn.ExecContext(ctx, tx.end()); err != nil {
-		return err
+	_, err = conn.ExecContext(ctx, tx.end(s.topics))
+	committed = err == nil
+	if !committed {
+		s.topics.doubt() // it may be committed all the same, or soon
 	}
-	committed = true
 	s.topics.wake(tx.topics)
-	return nil
+	return err
 }
 
 // begin opens the transaction. It discards connections that broke while idle, as all do when the

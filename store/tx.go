@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,17 +45,18 @@ var (
 // Notify implements domain.Tx.
 func (t *Tx) Notify(topics ...domain.Topic) { t.topics = append(t.topics, topics...) }
 
-// end commits and sends the notifications in one round trip. The SELECT before fails if the error
-// of a failed statement was ignored. PostgreSQL would answer COMMIT with a rollback, and no error.
-func (t *Tx) end() string {
+// end commits and notifies the other replicas in one round trip. The SELECT before fails if the
+// error of a failed statement was ignored. PostgreSQL would answer COMMIT with a rollback, and no
+// error.
+func (t *Tx) end(to *Topics) string {
 	var b strings.Builder
 	b.WriteString("SELECT;")
-	seen := map[domain.Topic]bool{}
-	for _, topic := range t.topics {
-		if !seen[topic] {
-			seen[topic] = true
-			b.WriteString("SELECT pg_notify('" + channel + "', " + pq.QuoteLiteral(string(topic)) + ");")
-		}
+	slices.Sort(t.topics)
+	t.topics = slices.Compact(t.topics)
+	for topics := t.topics; len(topics) > 0; {
+		payload, n := to.payload(topics)
+		b.WriteString("SELECT pg_notify('" + channel + "', " + pq.QuoteLiteral(payload) + ");")
+		topics = topics[n:]
 	}
 	return b.String() + "COMMIT"
 }

@@ -23,7 +23,7 @@ type execution struct {
 	// first is closed when there is something to answer: the end, or a full first chunk.
 	first chan struct{}
 
-	changed     <-chan struct{} // receives when the statement has changed in the store
+	cancels     <-chan struct{} // receives when its cancellation may have been requested on any server
 	unsubscribe func()
 	urgent      chan struct{} // receives when the statement's state must be stored at once
 	storing     chan error    // result of the store call that runs; nil if none does
@@ -140,7 +140,7 @@ func (x *execution) run() {
 // watch detects a cancellation that was requested on any server.
 func (x *execution) watch(ctx context.Context) {
 	for {
-		pauseUntil(ctx, x.changed)
+		pauseUntil(ctx, x.cancels)
 		if ctx.Err() != nil {
 			return
 		}

@@ -227,8 +227,8 @@ func (t *Statements) enlist(st Statement, ws domain.WorkspaceID) (*execution, er
 		return nil, domain.Errorf(domain.CodeRate, "%d statements run or wait already; try again when some have ended.", len(t.live))
 	}
 	x := newExecution(t, st, ws)
-	// before the row exists, so that no change is missed
-	x.changed, x.unsubscribe = t.Topics.Subscribe(domain.StatementTopic(st.ID))
+	// before the row exists, so that no cancellation is missed
+	x.cancels, x.unsubscribe = t.Topics.Subscribe(domain.StatementCancelTopic(st.ID))
 	t.live[st.ID] = x
 	t.executions.Add(1)
 	return x, nil
@@ -408,7 +408,7 @@ func (t *Statements) Cancel(ctx context.Context, s domain.Scope, id domain.State
 		if err := st.cancel(t.Clock.Now()); err != nil {
 			return err
 		}
-		tx.Notify(domain.StatementTopic(id), domain.StatementsTopic(s.Workspace()))
+		tx.Notify(domain.StatementCancelTopic(id), domain.StatementTopic(id), domain.StatementsTopic(s.Workspace()))
 		if err := tx.UpdateStatement(ctx, st, nil); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/graph"
 	"github.com/millpond/millpond/store"
 )
 
@@ -36,7 +37,7 @@ const (
 type background struct {
 	repeater
 	db        *database
-	services  services
+	services  graph.Services
 	outbox    *job.Outbox
 	lake      *lake.Catalog
 	keys      *auth.Keys

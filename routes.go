@@ -30,7 +30,7 @@ import (
 
 // site is what the server serves over HTTP: the transports, the agents' channel and the console.
 type site struct {
-	services  services
+	services  graph.Services
 	lake      *lake.Catalog
 	auth      *auth.Service
 	topics    domain.Topics
@@ -51,7 +51,7 @@ func (s *site) handler() (http.Handler, error) {
 	}
 	shared := httpx.NewServer(httpx.Bounds{BodyTime: s.bodyTime})
 	plain := httpx.Face{Server: shared, Log: s.log, Fail: fail, Static: true}
-	api, err := rest.Handler(rest.Options{Services: s.services.rest(), Lake: s.lake, Auth: s.auth, Topics: s.topics, Log: s.log, HTTP: shared})
+	api, err := rest.Handler(rest.Options{Services: restServices(s.services), Lake: s.lake, Auth: s.auth, Topics: s.topics, Log: s.log, HTTP: shared})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s *site) handler() (http.Handler, error) {
 	})
 	r.With(s.auth.Middleware(auth.NoCookies)).Get(agent.ConnectPath, s.agents.Connect)
 	r.Get(hub.RelayPath, s.sessions.Relay)
-	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: s.services.graph(), Lake: s.lake, Auth: s.auth, Log: s.log, Topics: s.topics, Version: version, HTTP: shared}), "graphql"))
+	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: s.services, Lake: s.lake, Auth: s.auth, Log: s.log, Topics: s.topics, Version: version, HTTP: shared}), "graphql"))
 	r.Handle(iceberg.Prefix+"/*", otelhttp.NewHandler(catalog, "iceberg"))
 	r.Handle("/api/*", otelhttp.NewHandler(api, "rest"))
 	r.NotFound(console.ServeHTTP)

@@ -30,6 +30,7 @@ import (
 	"github.com/millpond/millpond/domain/rows"
 	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/domain/statement"
+	"github.com/millpond/millpond/graph"
 	"github.com/millpond/millpond/rest/iceberg"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
@@ -39,8 +40,8 @@ import (
 type server struct {
 	config     *serveCommand
 	log        *slog.Logger
-	url        string // for people, agents and tasks
-	services   services
+	url        string         // for people, agents and tasks
+	services   graph.Services // it uses all of them
 	site       *site
 	machines   machines
 	background background
@@ -147,7 +148,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 	})
 	size, engine := firstWarehouse(ctx, providers)
 	jobs := &job.Jobs{Store: store.For[job.Tx](st), Clock: clock}
-	all := services{
+	all := graph.Services{
 		Clock:      clock,
 		Instance:   &setup.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
 		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](st), Clock: clock},
@@ -182,7 +183,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		agent: &local.Agent{Dir: c.DataDir, Directory: directory.ID, Version: version, Args: c.agentArgs(url), Token: token.ensure, Log: log},
 		site: &site{
 			services: all, lake: catalog, auth: auth.NewService(system, store.For[domain.Tx](st), keys, clock), topics: topics, sessions: sessions, log: log,
-			agents:  &hub.Handler{Sessions: sessions, Services: all.agents(), Topics: topics, Scope: auth.FromAgent, Storage: catalog.Files.Prefix, Log: log},
+			agents:  &hub.Handler{Sessions: sessions, Services: agentServices(all), Topics: topics, Scope: auth.FromAgent, Storage: catalog.Files.Prefix, Log: log},
 			metrics: newMetrics(db, sessions, all.Logs), readiness: &readiness{store: st, objects: files}, proxies: c.TrustedProxies, bodyTime: c.bodyTime,
 		},
 		background: background{

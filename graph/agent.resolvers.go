@@ -9,7 +9,6 @@ import (
 	"context"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
@@ -36,11 +35,7 @@ func (r *agentResolver) Arch(ctx context.Context, obj *machine.Agent) (*string, 
 }
 
 func (r *mutationResolver) RotateAgentToken(ctx context.Context, input model.RotateAgentTokenInput) (model.RotateAgentTokenPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.RotateAgentTokenPayload{}, err
-	}
-	agent, token, err := r.Services.Agents.RotateToken(ctx, scope, domain.AgentID(input.ID))
+	agent, token, err := r.Services.Agents.RotateToken(ctx, scopeOf(ctx), domain.AgentID(input.ID))
 	return model.RotateAgentTokenPayload{Agent: agent, Token: token}, err
 }
 
@@ -51,23 +46,15 @@ func (r *queryResolver) Agents(ctx context.Context, first *int, after *string) (
 }
 
 func (r *queryResolver) Agent(ctx context.Context, id string) (*machine.Agent, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return found(r.Services.Agents.Get(ctx, scope, domain.AgentID(id)))
+	return found(r.Services.Agents.Get(ctx, scopeOf(ctx), domain.AgentID(id)))
 }
 
 func (r *subscriptionResolver) AgentUpdated(ctx context.Context) (<-chan machine.Agent, error) {
-	scope, err := auth.From(ctx)
+	wake, stop, err := r.Services.Agents.Watch(ctx, scopeOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	wake, stop, err := r.Services.Agents.Watch(ctx, scope)
-	if err != nil {
-		return nil, err
-	}
-	changes := &agentChanges{agents: r.Services.Agents, scope: scope, clock: r.Services.Clock}
+	changes := &agentChanges{agents: r.Services.Agents, scope: scopeOf(ctx), clock: r.Services.Clock}
 	return stream(ctx, r.server, stop, func(send func(machine.Agent) error) error {
 		return r.live(ctx, wake, func() error { return sendAll(ctx, changes.next, send) })
 	})

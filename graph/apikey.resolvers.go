@@ -9,35 +9,22 @@ import (
 	"context"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
 
 func (r *aPIKeyResolver) CreatedBy(ctx context.Context, obj *identity.APIKey) (*identity.User, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return load.User(ctx, obj.CreatedBy)
+	return r.loaders(ctx).User(ctx, obj.CreatedBy)
 }
 
 func (r *mutationResolver) CreateAPIKey(ctx context.Context, input identity.NewAPIKey) (model.CreateAPIKeyPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.CreateAPIKeyPayload{}, err
-	}
-	key, secret, err := r.Services.APIKeys.Create(ctx, scope, input)
+	key, secret, err := r.Services.APIKeys.Create(ctx, scopeOf(ctx), input)
 	return model.CreateAPIKeyPayload{APIKey: key, Secret: secret}, err
 }
 
 func (r *mutationResolver) RevokeAPIKey(ctx context.Context, input model.RevokeAPIKeyInput) (model.RevokeAPIKeyPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.RevokeAPIKeyPayload{}, err
-	}
-	key, err := r.Services.APIKeys.Revoke(ctx, scope, domain.APIKeyID(input.ID))
+	key, err := r.Services.APIKeys.Revoke(ctx, scopeOf(ctx), domain.APIKeyID(input.ID))
 	return model.RevokeAPIKeyPayload{APIKey: key}, err
 }
 

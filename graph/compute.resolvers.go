@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
@@ -39,51 +38,31 @@ func (r *computeResolver) Log(ctx context.Context, obj *model.Compute, bytes *in
 }
 
 func (r *mutationResolver) CreateCompute(ctx context.Context, input model.CreateComputeInput) (model.CreateComputePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.CreateComputePayload{}, err
-	}
 	n := machine.NewMachine{
 		Name: input.Name, Flavor: input.Flavor, AutoStop: value(input.AutoStop), Image: value(input.Image), Slots: value(input.Slots),
 	}
-	m, err := r.Services.Compute.Create(ctx, scope, n, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	m, err := r.Services.Compute.Create(ctx, scopeOf(ctx), n, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateComputePayload{Compute: model.NewCompute(m)}, err
 }
 
 func (r *mutationResolver) UpdateCompute(ctx context.Context, input model.UpdateComputeInput) (model.UpdateComputePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UpdateComputePayload{}, err
-	}
 	change := machine.Change{Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Flavor, Image: input.Image}
-	m, err := r.Services.Compute.Update(ctx, scope, domain.MachineID(input.ID), change)
+	m, err := r.Services.Compute.Update(ctx, scopeOf(ctx), domain.MachineID(input.ID), change)
 	return model.UpdateComputePayload{Compute: model.NewCompute(m)}, err
 }
 
 func (r *mutationResolver) StartCompute(ctx context.Context, input model.StartComputeInput) (model.StartComputePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.StartComputePayload{}, err
-	}
-	m, err := r.Services.Compute.Start(ctx, scope, domain.MachineID(input.ID), domain.Idempotency{Key: value(input.IdempotencyKey)})
+	m, err := r.Services.Compute.Start(ctx, scopeOf(ctx), domain.MachineID(input.ID), domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.StartComputePayload{Compute: model.NewCompute(m)}, err
 }
 
 func (r *mutationResolver) StopCompute(ctx context.Context, input model.StopComputeInput) (model.StopComputePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.StopComputePayload{}, err
-	}
-	m, err := r.Services.Compute.Stop(ctx, scope, domain.MachineID(input.ID))
+	m, err := r.Services.Compute.Stop(ctx, scopeOf(ctx), domain.MachineID(input.ID))
 	return model.StopComputePayload{Compute: model.NewCompute(m)}, err
 }
 
 func (r *mutationResolver) DeleteCompute(ctx context.Context, input model.DeleteComputeInput) (model.DeleteComputePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.DeleteComputePayload{}, err
-	}
-	return model.DeleteComputePayload(input), r.Services.Compute.Delete(ctx, scope, domain.MachineID(input.ID))
+	return model.DeleteComputePayload(input), r.Services.Compute.Delete(ctx, scopeOf(ctx), domain.MachineID(input.ID))
 }
 
 func (r *queryResolver) ComputeInstances(ctx context.Context, first *int, after *string) (model.Connection[model.Compute], error) {
@@ -94,11 +73,7 @@ func (r *queryResolver) ComputeInstances(ctx context.Context, first *int, after 
 }
 
 func (r *queryResolver) Compute(ctx context.Context, id string) (*model.Compute, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m, err := r.Services.Compute.Get(ctx, scope, domain.MachineID(id))
+	m, err := r.Services.Compute.Get(ctx, scopeOf(ctx), domain.MachineID(id))
 	return found(model.NewCompute(m), err)
 }
 

@@ -9,7 +9,6 @@ import (
 	"context"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
@@ -31,41 +30,25 @@ func (r *databaseResolver) Tables(ctx context.Context, obj *model.Database, firs
 }
 
 func (r *mutationResolver) CreateDatabase(ctx context.Context, input model.CreateDatabaseInput) (model.CreateDatabasePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.CreateDatabasePayload{}, err
-	}
-	made, err := r.Services.Databases.Create(ctx, scope, lake.NewDatabase{Name: input.Name}, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	made, err := r.Services.Databases.Create(ctx, scopeOf(ctx), lake.NewDatabase{Name: input.Name}, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateDatabasePayload{Database: model.NewDatabase(made)}, err
 }
 
 func (r *mutationResolver) DeleteDatabase(ctx context.Context, input model.DeleteDatabaseInput) (model.DeleteDatabasePayload, error) {
-	scope, err := auth.From(ctx)
+	d, err := r.Services.Databases.Find(ctx, scopeOf(ctx), input.ID)
 	if err != nil {
 		return model.DeleteDatabasePayload{}, err
 	}
-	d, err := r.Services.Databases.Find(ctx, scope, input.ID)
-	if err != nil {
-		return model.DeleteDatabasePayload{}, err
-	}
-	return model.DeleteDatabasePayload{ID: string(d.ID)}, r.Services.Databases.Delete(ctx, scope, d.ID)
+	return model.DeleteDatabasePayload{ID: string(d.ID)}, r.Services.Databases.Delete(ctx, scopeOf(ctx), d.ID)
 }
 
 func (r *mutationResolver) CreateSchema(ctx context.Context, input model.CreateSchemaInput) (model.CreateSchemaPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.CreateSchemaPayload{}, err
-	}
-	made, err := r.Lake.CreateSchema(ctx, scope, input.Database, input.Name, model.PropertyMap(input.Properties), lake.Key{})
+	made, err := r.Lake.CreateSchema(ctx, scopeOf(ctx), input.Database, input.Name, model.PropertyMap(input.Properties), lake.Key{})
 	return model.CreateSchemaPayload{Schema: model.NewLakeSchema(made)}, err
 }
 
 func (r *mutationResolver) DeleteSchema(ctx context.Context, input model.DeleteSchemaInput) (model.DeleteSchemaPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.DeleteSchemaPayload{}, err
-	}
-	return model.DeleteSchemaPayload{Name: input.Name}, r.Lake.DropSchema(ctx, scope, input.Database, input.Name, lake.Key{})
+	return model.DeleteSchemaPayload{Name: input.Name}, r.Lake.DropSchema(ctx, scopeOf(ctx), input.Database, input.Name, lake.Key{})
 }
 
 func (r *queryResolver) Databases(ctx context.Context, first *int, after *string) (model.Connection[model.Database], error) {
@@ -76,11 +59,7 @@ func (r *queryResolver) Databases(ctx context.Context, first *int, after *string
 }
 
 func (r *queryResolver) Database(ctx context.Context, id string) (*model.Database, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d, err := r.Services.Databases.Find(ctx, scope, id)
+	d, err := r.Services.Databases.Find(ctx, scopeOf(ctx), id)
 	return found(model.NewDatabase(d), err)
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
@@ -36,50 +35,30 @@ func (r *jobResolver) ComputeID(ctx context.Context, obj *job.Job) (*string, err
 }
 
 func (r *jobResolver) Runs(ctx context.Context, obj *job.Job, first *int, after *string, status []job.RunStatus) (model.Connection[job.Run], error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return model.Connection[job.Run]{}, err
-	}
 	return connection(ctx, first, after, func(s domain.Scope, p domain.Page) (domain.List[job.Run], error) {
 		if p.Cursor == "" {
-			return load.RecentRuns(ctx, obj.ID, status, p.Limit)
+			return r.loaders(ctx).RecentRuns(ctx, obj.ID, status, p.Limit)
 		}
 		return r.Services.Runs.Heads(ctx, s, job.RunFilter{JobID: obj.ID, Status: status}, p)
 	})
 }
 
 func (r *jobResolver) LatestRun(ctx context.Context, obj *job.Job) (*job.Run, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return load.LatestRun(ctx, obj.ID)
+	return r.loaders(ctx).LatestRun(ctx, obj.ID)
 }
 
 func (r *mutationResolver) CreateJob(ctx context.Context, input model.CreateJobInput) (model.CreateJobPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.CreateJobPayload{}, err
-	}
-	job, err := r.Services.Jobs.Create(ctx, scope, input.NewJob, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	job, err := r.Services.Jobs.Create(ctx, scopeOf(ctx), input.NewJob, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateJobPayload{Job: job}, err
 }
 
 func (r *mutationResolver) UpdateJob(ctx context.Context, input model.UpdateJobInput) (model.UpdateJobPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UpdateJobPayload{}, err
-	}
-	job, err := r.Services.Jobs.Update(ctx, scope, domain.JobID(input.ID), jobChange(input))
+	job, err := r.Services.Jobs.Update(ctx, scopeOf(ctx), domain.JobID(input.ID), jobChange(input))
 	return model.UpdateJobPayload{Job: job}, err
 }
 
 func (r *mutationResolver) DeleteJob(ctx context.Context, input model.DeleteJobInput) (model.DeleteJobPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.DeleteJobPayload{}, err
-	}
-	return model.DeleteJobPayload(input), r.Services.Jobs.Delete(ctx, scope, domain.JobID(input.ID))
+	return model.DeleteJobPayload(input), r.Services.Jobs.Delete(ctx, scopeOf(ctx), domain.JobID(input.ID))
 }
 
 func (r *queryResolver) Jobs(ctx context.Context, first *int, after *string, filter *job.Filter) (model.Connection[job.Job], error) {
@@ -89,17 +68,10 @@ func (r *queryResolver) Jobs(ctx context.Context, first *int, after *string, fil
 }
 
 func (r *queryResolver) Job(ctx context.Context, id string) (*job.Job, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return found(r.Services.Jobs.Get(ctx, scope, domain.JobID(id)))
+	return found(r.Services.Jobs.Get(ctx, scopeOf(ctx), domain.JobID(id)))
 }
 
 func (r *queryResolver) CronPreview(ctx context.Context, cron string, timeZone string, count *int) ([]time.Time, error) {
-	if _, err := auth.From(ctx); err != nil {
-		return nil, err
-	}
 	return job.PreviewSchedule(job.NewSchedule{Cron: cron, TimeZone: timeZone}, r.Services.Clock.Now(), value(count))
 }
 

@@ -9,7 +9,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/graph/generated"
@@ -28,11 +27,7 @@ func (r *queryResolver) Lineage(ctx context.Context, table string, way *lineage.
 }
 
 func (r *runResolver) Lineage(ctx context.Context, obj *job.Run) (model.RunLineage, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.RunLineage{}, err
-	}
-	found, err := r.Services.Lineages.OfRun(ctx, scope, obj.ID)
+	found, err := r.Services.Lineages.OfRun(ctx, scopeOf(ctx), obj.ID)
 	if err != nil {
 		return model.RunLineage{}, err
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -15,11 +14,7 @@ func (r *Resolver) computeOf(ctx context.Context, id domain.MachineID) (*model.C
 	if id == "" {
 		return nil, nil
 	}
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m, err := load.Compute(ctx, id)
+	m, err := r.loaders(ctx).Compute(ctx, id)
 	if err != nil || m == nil {
 		return nil, err
 	}
@@ -29,21 +24,13 @@ func (r *Resolver) computeOf(ctx context.Context, id domain.MachineID) (*model.C
 
 // agentOf returns the machine's own agent.
 func (r *Resolver) agentOf(ctx context.Context, m machine.Machine) (*machine.Agent, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return load.Agent(ctx, m.AgentID)
+	return r.loaders(ctx).Agent(ctx, m.AgentID)
 }
 
 // flavorOf returns the machine's flavor. It is zero if the workspace's provider does not have it,
 // or is not available on this server.
 func (r *Resolver) flavorOf(ctx context.Context, m machine.Machine) (model.Flavor, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return model.Flavor{}, err
-	}
-	flavor, err := load.Flavor(ctx, m.Flavor)
+	flavor, err := r.loaders(ctx).Flavor(ctx, m.Flavor)
 	if domain.IsCode(err, domain.CodeUnavailable) {
 		return model.Flavor{}, nil
 	}
@@ -51,11 +38,7 @@ func (r *Resolver) flavorOf(ctx context.Context, m machine.Machine) (model.Flavo
 }
 
 func machineMetrics(ctx context.Context, machines *machine.Machines, id domain.MachineID, since *time.Time) ([]machine.Metrics, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := machines.Metrics(ctx, scope, id, value(since))
+	all, err := machines.Metrics(ctx, scopeOf(ctx), id, value(since))
 	if err != nil {
 		return nil, err
 	}
@@ -63,28 +46,20 @@ func machineMetrics(ctx context.Context, machines *machine.Machines, id domain.M
 }
 
 func machineLog(ctx context.Context, machines *machine.Machines, id domain.MachineID, bytes int) ([]byte, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if err := affordTail(ctx, bytes); err != nil {
 		return nil, err
 	}
-	log, err := machines.Log(ctx, scope, id, bytes)
+	log, err := machines.Log(ctx, scopeOf(ctx), id, bytes)
 	return append([]byte{}, log...), err
 }
 
 // watchMachines sends the machines of one kind, and their changes.
 func watchMachines[T any](ctx context.Context, s *server, machines *machine.Machines, show func(machine.Machine) T) (<-chan T, error) {
-	scope, err := auth.From(ctx)
+	wake, stop, err := machines.Watch(ctx, scopeOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	wake, stop, err := machines.Watch(ctx, scope)
-	if err != nil {
-		return nil, err
-	}
-	changes := &machineChanges{machines: machines, scope: scope}
+	changes := &machineChanges{machines: machines, scope: scopeOf(ctx)}
 	return stream(ctx, s, stop, func(send func(T) error) error {
 		return s.live(ctx, wake, func() error {
 			return sendAll(ctx, changes.next, func(m machine.Machine) error { return send(show(m)) })
@@ -94,11 +69,7 @@ func watchMachines[T any](ctx context.Context, s *server, machines *machine.Mach
 
 // warehouseOf returns the warehouse with the id; nil if it is deleted.
 func (r *Resolver) warehouseOf(ctx context.Context, id domain.MachineID) (*model.Warehouse, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m, err := load.Warehouse(ctx, id)
+	m, err := r.loaders(ctx).Warehouse(ctx, id)
 	if err != nil || m == nil {
 		return nil, err
 	}

@@ -10,26 +10,17 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 )
 
 func (r *queryResolver) Flavors(ctx context.Context) ([]model.Flavor, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := r.Services.Compute.Flavors(ctx, scope)
+	all, err := r.Services.Compute.Flavors(ctx, scopeOf(ctx))
 	return model.NewFlavors(all), err
 }
 
 func (r *subscriptionResolver) MachineMetrics(ctx context.Context, id string, since *time.Time) (<-chan machine.Metrics, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	samples := &newSamples{scope: scope, id: domain.MachineID(id), since: value(since)}
+	samples := &newSamples{scope: scopeOf(ctx), id: domain.MachineID(id), since: value(since)}
 	wake, stop, err := samples.watch(ctx, r.Services.Compute, r.Services.Warehouses)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -34,11 +33,7 @@ func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *strin
 	if value(database) == "" {
 		return f, nil
 	}
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return f, err
-	}
-	d, err := r.Services.Databases.Find(ctx, scope, *database)
+	d, err := r.Services.Databases.Find(ctx, scopeOf(ctx), *database)
 	f.Database = d.ID
 	return f, err
 }

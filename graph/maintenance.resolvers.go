@@ -9,18 +9,13 @@ import (
 	"context"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
 
 func (r *databaseResolver) Maintenance(ctx context.Context, obj *model.Database) (model.Maintenance, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.Maintenance{}, err
-	}
-	return shownMaintenance(r.Services.Maintenance.OfDatabase(ctx, scope, obj.ID))
+	return shownMaintenance(r.Services.Maintenance.OfDatabase(ctx, scopeOf(ctx), obj.ID))
 }
 
 func (r *databaseResolver) MaintenanceRuns(ctx context.Context, obj *model.Database, first *int, after *string) (model.Connection[model.MaintenanceRun], error) {
@@ -28,11 +23,7 @@ func (r *databaseResolver) MaintenanceRuns(ctx context.Context, obj *model.Datab
 }
 
 func (r *lakeTableResolver) Maintenance(ctx context.Context, obj *model.LakeTable) (*model.Maintenance, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m, err := load.Maintenance(ctx, obj.ID)
+	m, err := r.loaders(ctx).Maintenance(ctx, obj.ID)
 	if err != nil || m == nil {
 		return nil, err
 	}
@@ -49,64 +40,40 @@ func (r *maintenanceRunResolver) Table(ctx context.Context, obj *model.Maintenan
 }
 
 func (r *mutationResolver) UpdateMaintenance(ctx context.Context, input model.UpdateMaintenanceInput) (model.UpdateMaintenancePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UpdateMaintenancePayload{}, err
-	}
-	m, err := shownMaintenance(r.Services.Maintenance.SetWorkspace(ctx, scope, input.Policy))
+	m, err := shownMaintenance(r.Services.Maintenance.SetWorkspace(ctx, scopeOf(ctx), input.Policy))
 	return model.UpdateMaintenancePayload{Maintenance: m}, err
 }
 
 func (r *mutationResolver) UpdateDatabaseMaintenance(ctx context.Context, input model.UpdateDatabaseMaintenanceInput) (model.UpdateDatabaseMaintenancePayload, error) {
-	scope, err := auth.From(ctx)
+	d, err := r.Services.Databases.Find(ctx, scopeOf(ctx), input.ID)
 	if err != nil {
 		return model.UpdateDatabaseMaintenancePayload{}, err
 	}
-	d, err := r.Services.Databases.Find(ctx, scope, input.ID)
-	if err != nil {
-		return model.UpdateDatabaseMaintenancePayload{}, err
-	}
-	m, err := shownMaintenance(r.Services.Maintenance.SetDatabase(ctx, scope, d.ID, input.Policy))
+	m, err := shownMaintenance(r.Services.Maintenance.SetDatabase(ctx, scopeOf(ctx), d.ID, input.Policy))
 	return model.UpdateDatabaseMaintenancePayload{Maintenance: m}, err
 }
 
 func (r *mutationResolver) UpdateTableMaintenance(ctx context.Context, input model.UpdateTableMaintenanceInput) (model.UpdateTableMaintenancePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UpdateTableMaintenancePayload{}, err
-	}
-	m, err := shownMaintenance(r.Services.Maintenance.SetTable(ctx, scope, domain.TableID(input.ID), input.Policy))
+	m, err := shownMaintenance(r.Services.Maintenance.SetTable(ctx, scopeOf(ctx), domain.TableID(input.ID), input.Policy))
 	return model.UpdateTableMaintenancePayload{Maintenance: m}, err
 }
 
 func (r *mutationResolver) RunDatabaseMaintenance(ctx context.Context, input model.RunDatabaseMaintenanceInput) (model.RunDatabaseMaintenancePayload, error) {
-	scope, err := auth.From(ctx)
+	d, err := r.Services.Databases.Find(ctx, scopeOf(ctx), input.ID)
 	if err != nil {
 		return model.RunDatabaseMaintenancePayload{}, err
 	}
-	d, err := r.Services.Databases.Find(ctx, scope, input.ID)
-	if err != nil {
-		return model.RunDatabaseMaintenancePayload{}, err
-	}
-	queued, err := r.Services.Maintenance.RunDatabase(ctx, scope, d.ID, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	queued, err := r.Services.Maintenance.RunDatabase(ctx, scopeOf(ctx), d.ID, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.RunDatabaseMaintenancePayload{Queued: queued}, err
 }
 
 func (r *mutationResolver) RunTableMaintenance(ctx context.Context, input model.RunTableMaintenanceInput) (model.RunTableMaintenancePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.RunTableMaintenancePayload{}, err
-	}
-	run, err := r.Services.Maintenance.RunTable(ctx, scope, domain.TableID(input.ID), domain.Idempotency{Key: value(input.IdempotencyKey)})
+	run, err := r.Services.Maintenance.RunTable(ctx, scopeOf(ctx), domain.TableID(input.ID), domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.RunTableMaintenancePayload{Run: model.NewMaintenanceRun(run)}, err
 }
 
 func (r *queryResolver) Maintenance(ctx context.Context) (model.Maintenance, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.Maintenance{}, err
-	}
-	return shownMaintenance(r.Services.Maintenance.OfWorkspace(ctx, scope))
+	return shownMaintenance(r.Services.Maintenance.OfWorkspace(ctx, scopeOf(ctx)))
 }
 
 func (r *queryResolver) MaintenanceRuns(ctx context.Context, first *int, after *string, table *string, database *string) (model.Connection[model.MaintenanceRun], error) {
@@ -118,25 +85,17 @@ func (r *queryResolver) MaintenanceRuns(ctx context.Context, first *int, after *
 }
 
 func (r *queryResolver) MaintenanceRun(ctx context.Context, id string) (*model.MaintenanceRun, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	run, err := r.Services.Maintenance.Run(ctx, scope, domain.MaintenanceRunID(id))
+	run, err := r.Services.Maintenance.Run(ctx, scopeOf(ctx), domain.MaintenanceRunID(id))
 	return found(model.NewMaintenanceRun(run), err)
 }
 
 func (r *subscriptionResolver) MaintenanceRunsUpdated(ctx context.Context, table *string, database *string) (<-chan model.MaintenanceRun, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
 	filter, err := r.maintenanceFilter(ctx, table, database)
 	if err != nil {
 		return nil, err
 	}
-	wake, stop := r.Topics.Subscribe(domain.MaintenanceRunsTopic(scope.Workspace()))
-	changes := &maintenanceChanges{maintenance: r.Services.Maintenance, scope: scope, filter: filter}
+	wake, stop := r.Topics.Subscribe(domain.MaintenanceRunsTopic(scopeOf(ctx).Workspace()))
+	changes := &maintenanceChanges{maintenance: r.Services.Maintenance, scope: scopeOf(ctx), filter: filter}
 	return stream(ctx, r.server, stop, func(send func(model.MaintenanceRun) error) error {
 		return r.live(ctx, wake, func() error {
 			return sendAll(ctx, changes.next, func(run maintenance.Run) error { return send(model.NewMaintenanceRun(run)) })

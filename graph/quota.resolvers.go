@@ -8,42 +8,25 @@ package graph
 import (
 	"context"
 
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/graph/model"
 )
 
 func (r *mutationResolver) UpdateQuota(ctx context.Context, input model.UpdateQuotaInput) (model.UpdateQuotaPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UpdateQuotaPayload{}, err
-	}
-	q, err := r.Services.Quotas.Update(ctx, scope, quota.Name(input.Name), input.Limit)
+	q, err := r.Services.Quotas.Update(ctx, scopeOf(ctx), quota.Name(input.Name), input.Limit)
 	return model.UpdateQuotaPayload{Quota: q}, err
 }
 
 func (r *mutationResolver) RemoveSamples(ctx context.Context) (model.RemoveSamplesPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.RemoveSamplesPayload{}, err
-	}
-	removed, err := r.Services.Samples.Remove(ctx, scope)
+	removed, err := r.Services.Samples.Remove(ctx, scopeOf(ctx))
 	return model.RemoveSamplesPayload{RemovedJobs: removed}, err
 }
 
 func (r *queryResolver) Quotas(ctx context.Context) ([]quota.Quota, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r.Services.Quotas.List(ctx, scope)
+	return r.Services.Quotas.List(ctx, scopeOf(ctx))
 }
 
 func (r *queryResolver) Overview(ctx context.Context) (identity.Overview, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return identity.Overview{}, err
-	}
-	return r.Services.Workspaces.Overview(ctx, scope)
+	return r.Services.Workspaces.Overview(ctx, scopeOf(ctx))
 }

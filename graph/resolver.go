@@ -15,15 +15,11 @@ type Resolver struct {
 }
 
 // loaders returns those of the current response, or new ones outside of a response.
-func (r *Resolver) loaders(ctx context.Context) (*loader.Loaders, error) {
+func (r *Resolver) loaders(ctx context.Context) *loader.Loaders {
 	if l, ok := loader.From(ctx); ok {
-		return l, nil
+		return l
 	}
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return loader.New(r.Services.loaded(), r.Lake, scope), nil
+	return loader.New(r.Services.loaded(), r.Lake, scopeOf(ctx))
 }
 
 // page reads a connection's arguments. first has a default.
@@ -40,15 +36,11 @@ func page(first *int, after *string) (domain.Page, error) {
 
 // connection reads one page of a list.
 func connection[T any](ctx context.Context, first *int, after *string, list func(domain.Scope, domain.Page) (domain.List[T], error)) (model.Connection[T], error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.Connection[T]{}, err
-	}
 	p, err := page(first, after)
 	if err != nil {
 		return model.Connection[T]{}, err
 	}
-	l, err := list(scope, p)
+	l, err := list(scopeOf(ctx), p)
 	if err != nil {
 		return model.Connection[T]{}, ofArguments(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"context"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/generated"
@@ -17,11 +16,7 @@ import (
 )
 
 func (r *attemptResolver) Agent(ctx context.Context, obj *job.Attempt) (*machine.Agent, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return load.Agent(ctx, obj.AgentID)
+	return r.loaders(ctx).Agent(ctx, obj.AgentID)
 }
 
 func (r *attemptResolver) Signal(ctx context.Context, obj *job.Attempt) (*string, error) {
@@ -40,50 +35,30 @@ func (r *attemptResolver) LogSize(ctx context.Context, obj *job.Attempt) (int64,
 	if obj.Status.Final() {
 		return obj.LogSize, nil
 	}
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return load.LogSize(ctx, obj.ID)
+	return r.loaders(ctx).LogSize(ctx, obj.ID)
 }
 
 func (r *attemptResolver) LogTail(ctx context.Context, obj *job.Attempt, bytes *int) ([]byte, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if err := affordTail(ctx, value(bytes)); err != nil {
 		return nil, err
 	}
-	tail, err := r.Services.Logs.Tail(ctx, scope, obj.ID, value(bytes))
+	tail, err := r.Services.Logs.Tail(ctx, scopeOf(ctx), obj.ID, value(bytes))
 	return append([]byte{}, tail...), err
 }
 
 func (r *mutationResolver) StartRun(ctx context.Context, input model.StartRunInput) (model.StartRunPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.StartRunPayload{}, err
-	}
 	key := domain.Idempotency{Key: value(input.IdempotencyKey)}
-	run, err := r.Services.Runs.Start(ctx, scope, domain.JobID(input.JobID), input.Parameters, key)
+	run, err := r.Services.Runs.Start(ctx, scopeOf(ctx), domain.JobID(input.JobID), input.Parameters, key)
 	return model.StartRunPayload{Run: value(run)}, err
 }
 
 func (r *mutationResolver) CancelRun(ctx context.Context, input model.CancelRunInput) (model.CancelRunPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.CancelRunPayload{}, err
-	}
-	run, err := r.Services.Runs.Cancel(ctx, scope, domain.RunID(input.ID))
+	run, err := r.Services.Runs.Cancel(ctx, scopeOf(ctx), domain.RunID(input.ID))
 	return model.CancelRunPayload{Run: value(run)}, err
 }
 
 func (r *mutationResolver) RepairRun(ctx context.Context, input model.RepairRunInput) (model.RepairRunPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.RepairRunPayload{}, err
-	}
-	run, err := r.Services.Runs.Repair(ctx, scope, domain.RunID(input.ID), domain.Idempotency{Key: value(input.IdempotencyKey)})
+	run, err := r.Services.Runs.Repair(ctx, scopeOf(ctx), domain.RunID(input.ID), domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.RepairRunPayload{Run: value(run)}, err
 }
 
@@ -94,27 +69,15 @@ func (r *queryResolver) Runs(ctx context.Context, first *int, after *string, fil
 }
 
 func (r *queryResolver) Run(ctx context.Context, id string) (*job.Run, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return found(r.Services.Runs.Get(ctx, scope, domain.RunID(id)))
+	return found(r.Services.Runs.Get(ctx, scopeOf(ctx), domain.RunID(id)))
 }
 
 func (r *queryResolver) AttemptLog(ctx context.Context, attempt string, offset *int64, maxBytes *int) (job.LogPage, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return job.LogPage{}, err
-	}
-	return r.Services.Logs.Read(ctx, scope, domain.AttemptID(attempt), value(offset), value(maxBytes))
+	return r.Services.Logs.Read(ctx, scopeOf(ctx), domain.AttemptID(attempt), value(offset), value(maxBytes))
 }
 
 func (r *runResolver) Job(ctx context.Context, obj *job.Run) (*job.Job, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return load.Job(ctx, obj.JobID)
+	return r.loaders(ctx).Job(ctx, obj.JobID)
 }
 
 func (r *runResolver) StartedBy(ctx context.Context, obj *job.Run) (string, error) {
@@ -126,11 +89,7 @@ func (r *runResolver) Message(ctx context.Context, obj *job.Run) (*string, error
 }
 
 func (r *runResolver) Parameters(ctx context.Context, obj *job.Run) ([]job.Variable, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	parameters, err := load.Parameters(ctx, *obj)
+	parameters, err := r.loaders(ctx).Parameters(ctx, *obj)
 	return append([]job.Variable{}, parameters...), err
 }
 
@@ -138,17 +97,14 @@ func (r *runResolver) Tasks(ctx context.Context, obj *job.Run) ([]model.Task, er
 	if obj.Single() {
 		return []model.Task{}, nil
 	}
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var spec job.Spec
+	var err error
 	if asksFor(ctx, "command", "dependsOn", "maxRetries", "timeoutSeconds") {
-		if spec, err = load.Spec(ctx, *obj); err != nil {
+		if spec, err = r.loaders(ctx).Spec(ctx, *obj); err != nil {
 			return nil, err
 		}
 	}
-	tasks, err := load.Tasks(ctx, *obj)
+	tasks, err := r.loaders(ctx).Tasks(ctx, *obj)
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +115,7 @@ func (r *runResolver) Attempts(ctx context.Context, obj *job.Run) ([]job.Attempt
 	if !obj.Single() {
 		return []job.Attempt{}, nil
 	}
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	attempts, err := load.Attempts(ctx, obj.ID, "")
+	attempts, err := r.loaders(ctx).Attempts(ctx, obj.ID, "")
 	if err != nil {
 		return nil, err
 	}
@@ -174,26 +126,18 @@ func (r *runResolver) Command(ctx context.Context, obj *job.Run) (*string, error
 	if !obj.Single() {
 		return nil, nil
 	}
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	spec, err := load.Spec(ctx, *obj)
+	spec, err := r.loaders(ctx).Spec(ctx, *obj)
 	return optional(spec.Command), err
 }
 
 func (r *subscriptionResolver) Run(ctx context.Context, id string) (<-chan job.Run, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wake, stop, err := r.Services.Runs.Watch(ctx, scope, domain.RunID(id))
+	wake, stop, err := r.Services.Runs.Watch(ctx, scopeOf(ctx), domain.RunID(id))
 	if err != nil {
 		return nil, err
 	}
 	return stream(ctx, r.server, stop, func(send func(job.Run) error) error {
 		return r.live(ctx, wake, func() error {
-			run, err := r.Services.Runs.Get(ctx, scope, domain.RunID(id))
+			run, err := r.Services.Runs.Get(ctx, scopeOf(ctx), domain.RunID(id))
 			if err != nil {
 				return err
 			}
@@ -203,27 +147,19 @@ func (r *subscriptionResolver) Run(ctx context.Context, id string) (<-chan job.R
 }
 
 func (r *subscriptionResolver) Runs(ctx context.Context, filter *job.RunFilter) (<-chan job.Run, error) {
-	scope, err := auth.From(ctx)
+	wake, stop, err := r.Services.Runs.WatchAll(ctx, scopeOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	wake, stop, err := r.Services.Runs.WatchAll(ctx, scope)
-	if err != nil {
-		return nil, err
-	}
-	changes := &runChanges{runs: r.Services.Runs, scope: scope, filter: value(filter), since: r.Services.Clock.Now().Add(-justNow)}
+	changes := &runChanges{runs: r.Services.Runs, scope: scopeOf(ctx), filter: value(filter), since: r.Services.Clock.Now().Add(-justNow)}
 	return stream(ctx, r.server, stop, func(send func(job.Run) error) error {
 		return r.live(ctx, wake, func() error { return sendAll(ctx, changes.next, send) })
 	})
 }
 
 func (r *subscriptionResolver) RunLogs(ctx context.Context, attempt string, offset *int64) (<-chan job.LogPage, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
 	return stream(ctx, r.server, func() {}, func(send func(job.LogPage) error) error {
-		return r.Services.Logs.Follow(ctx, scope, domain.AttemptID(attempt), value(offset), send)
+		return r.Services.Logs.Follow(ctx, scopeOf(ctx), domain.AttemptID(attempt), value(offset), send)
 	})
 }
 
@@ -236,11 +172,7 @@ func (r *taskResolver) Message(ctx context.Context, obj *model.Task) (*string, e
 }
 
 func (r *taskResolver) Attempts(ctx context.Context, obj *model.Task) ([]job.Attempt, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	attempts, err := load.Attempts(ctx, obj.RunID, obj.Key)
+	attempts, err := r.loaders(ctx).Attempts(ctx, obj.RunID, obj.Key)
 	if err != nil {
 		return nil, err
 	}

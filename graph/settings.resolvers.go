@@ -8,45 +8,28 @@ package graph
 import (
 	"context"
 
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/model"
 )
 
 func (r *mutationResolver) UpdateProvider(ctx context.Context, input model.UpdateProviderInput) (model.UpdateProviderPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UpdateProviderPayload{}, err
-	}
-	p, err := r.Services.Settings.UpdateProvider(ctx, scope, machine.ProviderSettings{
+	p, err := r.Services.Settings.UpdateProvider(ctx, scopeOf(ctx), machine.ProviderSettings{
 		Kind: machine.ProviderKind(input.Kind), Region: value(input.Region), Role: value(input.Role), ExternalID: value(input.ExternalID),
 	})
 	return model.UpdateProviderPayload{Provider: model.ProviderSettings{ProviderSettings: p}}, err
 }
 
 func (r *mutationResolver) UpdateStorage(ctx context.Context, input model.UpdateStorageInput) (model.UpdateStoragePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UpdateStoragePayload{}, err
-	}
-	p, err := r.Services.Settings.UpdateStorage(ctx, scope, machine.StorageSettings{URL: input.URL, Role: value(input.Role), ExternalID: value(input.ExternalID)})
+	p, err := r.Services.Settings.UpdateStorage(ctx, scopeOf(ctx), machine.StorageSettings{URL: input.URL, Role: value(input.Role), ExternalID: value(input.ExternalID)})
 	return model.UpdateStoragePayload{Storage: model.StorageSettings{StorageSettings: p}}, err
 }
 
 func (r *queryResolver) Provider(ctx context.Context) (model.ProviderSettings, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.ProviderSettings{}, err
-	}
-	p, err := r.Services.Settings.Provider(ctx, scope)
+	p, err := r.Services.Settings.Provider(ctx, scopeOf(ctx))
 	return model.ProviderSettings{ProviderSettings: p}, err
 }
 
 func (r *queryResolver) Storage(ctx context.Context) (model.StorageSettings, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.StorageSettings{}, err
-	}
-	p, err := r.Services.Settings.StorageOf(ctx, scope)
+	p, err := r.Services.Settings.StorageOf(ctx, scopeOf(ctx))
 	return model.StorageSettings{StorageSettings: p}, err
 }

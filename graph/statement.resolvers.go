@@ -9,7 +9,6 @@ import (
 	"context"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/graph/generated"
@@ -17,19 +16,11 @@ import (
 )
 
 func (r *mutationResolver) ExecuteStatement(ctx context.Context, input model.ExecuteStatementInput) (model.ExecuteStatementPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.ExecuteStatementPayload{}, err
-	}
-	return r.execute(ctx, scope, input)
+	return r.execute(ctx, scopeOf(ctx), input)
 }
 
 func (r *mutationResolver) CancelStatement(ctx context.Context, input model.CancelStatementInput) (model.CancelStatementPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.CancelStatementPayload{}, err
-	}
-	st, err := r.Services.Statements.Cancel(ctx, scope, domain.StatementID(input.ID))
+	st, err := r.Services.Statements.Cancel(ctx, scopeOf(ctx), domain.StatementID(input.ID))
 	return model.CancelStatementPayload{Statement: model.NewStatement(st)}, err
 }
 
@@ -41,11 +32,7 @@ func (r *queryResolver) Statements(ctx context.Context, first *int, after *strin
 }
 
 func (r *queryResolver) Statement(ctx context.Context, id string) (*model.Statement, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	st, err := r.Services.Statements.Get(ctx, scope, domain.StatementID(id))
+	st, err := r.Services.Statements.Get(ctx, scopeOf(ctx), domain.StatementID(id))
 	return found(model.NewStatement(st), err)
 }
 
@@ -54,14 +41,10 @@ func (r *statementResolver) Warehouse(ctx context.Context, obj *model.Statement)
 }
 
 func (r *statementResolver) Chunk(ctx context.Context, obj *model.Statement, n int) (*model.StatementChunk, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if !obj.State.Final() && n >= len(obj.Chunks) {
 		return nil, nil
 	}
-	st, chunk, more, err := r.Services.Statements.Chunk(ctx, scope, obj.ID, n, holdRead)
+	st, chunk, more, err := r.Services.Statements.Chunk(ctx, scopeOf(ctx), obj.ID, n, holdRead)
 	if err != nil || chunk == nil {
 		return nil, err
 	}
@@ -70,11 +53,10 @@ func (r *statementResolver) Chunk(ctx context.Context, obj *model.Statement, n i
 }
 
 func (r *statementResolver) Run(ctx context.Context, obj *model.Statement) (*job.Run, error) {
-	load, err := r.loaders(ctx)
-	if err != nil || obj.Statement.RunID == "" {
-		return nil, err
+	if obj.Statement.RunID == "" {
+		return nil, nil
 	}
-	return load.Run(ctx, obj.Statement.RunID)
+	return r.loaders(ctx).Run(ctx, obj.Statement.RunID)
 }
 
 func (r *statementResolver) QueuedMs(ctx context.Context, obj *model.Statement) (int64, error) {
@@ -93,11 +75,7 @@ func (r *statementResolver) RunMs(ctx context.Context, obj *model.Statement) (*i
 }
 
 func (r *statementResolver) Lineage(ctx context.Context, obj *model.Statement) (model.Lineage, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return model.Lineage{}, err
-	}
-	found, err := load.Lineage(ctx, obj.ID)
+	found, err := r.loaders(ctx).Lineage(ctx, obj.ID)
 	if err != nil {
 		return model.Lineage{}, err
 	}
@@ -105,20 +83,12 @@ func (r *statementResolver) Lineage(ctx context.Context, obj *model.Statement) (
 }
 
 func (r *subscriptionResolver) StatementUpdated(ctx context.Context, id string) (<-chan model.Statement, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r.watchStatement(ctx, scope, domain.StatementID(id))
+	return r.watchStatement(ctx, scopeOf(ctx), domain.StatementID(id))
 }
 
 func (r *subscriptionResolver) StatementsUpdated(ctx context.Context, filter *model.StatementFilter) (<-chan model.Statement, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wake, stop := r.Topics.Subscribe(domain.StatementsTopic(scope.Workspace()))
-	changes := &statementChanges{statements: r.Services.Statements, scope: scope, filter: filter.Domain(), since: r.Services.Clock.Now().Add(-justNow)}
+	wake, stop := r.Topics.Subscribe(domain.StatementsTopic(scopeOf(ctx).Workspace()))
+	changes := &statementChanges{statements: r.Services.Statements, scope: scopeOf(ctx), filter: filter.Domain(), since: r.Services.Clock.Now().Add(-justNow)}
 	return stream(ctx, r.server, stop, func(send func(model.Statement) error) error {
 		return r.live(ctx, wake, func() error {
 			return sendAll(ctx, changes.next, func(st statement.Statement) error { return send(model.NewStatement(st)) })

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/domain/loader"
@@ -15,11 +14,7 @@ import (
 
 // tableOf returns the table or view with the id, live or dropped; nil after it is removed.
 func (r *Resolver) tableOf(ctx context.Context, id domain.TableID) (*model.LakeTable, error) {
-	load, err := r.loaders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := load.Table(ctx, id)
+	t, err := r.loaders(ctx).Table(ctx, id)
 	if err != nil || t == nil {
 		return nil, err
 	}
@@ -36,11 +31,7 @@ func expectTables(ctx context.Context, ids []domain.TableID) {
 
 // lineageGraph returns the data flow into and out of a table.
 func (r *Resolver) lineageGraph(ctx context.Context, q lineage.Query) (model.LineageGraph, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.LineageGraph{}, err
-	}
-	g, err := r.Services.Lineages.Graph(ctx, scope, q)
+	g, err := r.Services.Lineages.Graph(ctx, scopeOf(ctx), q)
 	return model.NewLineageGraph(g), err
 }
 
@@ -129,11 +120,7 @@ func (r *Resolver) viewOf(ctx context.Context, t model.LakeTable) (viewText, err
 	if t.Kind != lake.KindView || t.DroppedAt != nil {
 		return viewText{}, nil
 	}
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return viewText{}, err
-	}
-	loaded, err := r.Lake.Load(ctx, scope, refOf(t.Table), lake.KindView, lake.LoadOptions{})
+	loaded, err := r.Lake.Load(ctx, scopeOf(ctx), refOf(t.Table), lake.KindView, lake.LoadOptions{})
 	if err != nil {
 		return viewText{}, err
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/graph/generated"
@@ -18,11 +17,7 @@ import (
 )
 
 func (r *lakeTableResolver) Columns(ctx context.Context, obj *model.LakeTable) ([]model.TableColumn, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := r.Lake.Columns(ctx, scope, obj.ID)
+	all, err := r.Lake.Columns(ctx, scopeOf(ctx), obj.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +47,10 @@ func (r *lakeTableResolver) Partitions(ctx context.Context, obj *model.LakeTable
 }
 
 func (r *lakeTableResolver) Sample(ctx context.Context, obj *model.LakeTable, limit *int) (model.TableSample, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.TableSample{}, err
-	}
 	if obj.Kind == lake.KindView {
 		return model.NewTableSample(lake.Rows{})
 	}
-	found, err := r.Lake.Sample(ctx, scope, obj.ID, value(limit))
+	found, err := r.Lake.Sample(ctx, scopeOf(ctx), obj.ID, value(limit))
 	if err != nil {
 		return model.TableSample{}, err
 	}
@@ -81,56 +72,32 @@ func (r *lakeTableResolver) Lineage(ctx context.Context, obj *model.LakeTable, w
 }
 
 func (r *mutationResolver) DropTable(ctx context.Context, input model.DropTableInput) (model.DropTablePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.DropTablePayload{}, err
-	}
-	t, err := r.dropTable(ctx, scope, domain.TableID(input.ID), value(input.Purge))
+	t, err := r.dropTable(ctx, scopeOf(ctx), domain.TableID(input.ID), value(input.Purge))
 	return model.DropTablePayload{Table: model.NewLakeTable(t)}, err
 }
 
 func (r *mutationResolver) UndropTable(ctx context.Context, input model.UndropTableInput) (model.UndropTablePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UndropTablePayload{}, err
-	}
-	t, err := r.Lake.Undrop(ctx, scope, domain.TableID(input.ID))
+	t, err := r.Lake.Undrop(ctx, scopeOf(ctx), domain.TableID(input.ID))
 	return model.UndropTablePayload{Table: model.NewLakeTable(t)}, err
 }
 
 func (r *mutationResolver) PurgeTable(ctx context.Context, input model.PurgeTableInput) (model.PurgeTablePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.PurgeTablePayload{}, err
-	}
-	t, err := r.Lake.PurgeDropped(ctx, scope, domain.TableID(input.ID))
+	t, err := r.Lake.PurgeDropped(ctx, scopeOf(ctx), domain.TableID(input.ID))
 	return model.PurgeTablePayload{Table: model.NewLakeTable(t)}, err
 }
 
 func (r *mutationResolver) RenameTable(ctx context.Context, input model.RenameTableInput) (model.RenameTablePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.RenameTablePayload{}, err
-	}
-	t, err := r.renameTable(ctx, scope, input)
+	t, err := r.renameTable(ctx, scopeOf(ctx), input)
 	return model.RenameTablePayload{Table: model.NewLakeTable(t)}, err
 }
 
 func (r *queryResolver) Table(ctx context.Context, id string) (*model.LakeTable, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := r.Lake.TableByID(ctx, scope, domain.TableID(id))
+	t, err := r.Lake.TableByID(ctx, scopeOf(ctx), domain.TableID(id))
 	return found(model.NewLakeTable(t), err)
 }
 
 func (r *queryResolver) TableByName(ctx context.Context, database string, schema string, name string) (*model.LakeTable, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := r.tableByName(ctx, scope, lake.Ref{Database: database, Schema: schema, Name: name})
+	t, err := r.tableByName(ctx, scopeOf(ctx), lake.Ref{Database: database, Schema: schema, Name: name})
 	return found(model.NewLakeTable(t), err)
 }
 

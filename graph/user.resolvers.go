@@ -37,11 +37,7 @@ func (r *mutationResolver) Logout(ctx context.Context) (model.LogoutPayload, err
 	if err := byPost(ctx); err != nil {
 		return model.LogoutPayload{}, err
 	}
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.LogoutPayload{}, err
-	}
-	if err := r.Auth.Logout(ctx, scope); err != nil {
+	if err := r.Auth.Logout(ctx, scopeOf(ctx)); err != nil {
 		return model.LogoutPayload{}, err
 	}
 	auth.ClearCookie(ctx)
@@ -61,38 +57,22 @@ func (r *mutationResolver) SetUp(ctx context.Context, input auth.SetUp) (model.S
 }
 
 func (r *mutationResolver) ChangePassword(ctx context.Context, input model.ChangePasswordInput) (model.ChangePasswordPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.ChangePasswordPayload{}, err
-	}
-	user, err := r.Auth.ChangePassword(ctx, scope, input.Current, input.New)
+	user, err := r.Auth.ChangePassword(ctx, scopeOf(ctx), input.Current, input.New)
 	return model.ChangePasswordPayload{User: user}, err
 }
 
 func (r *mutationResolver) AddMember(ctx context.Context, input model.AddMemberInput) (model.AddMemberPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.AddMemberPayload{}, err
-	}
-	member, token, err := r.Services.Members.Add(ctx, scope, input.Email, value(input.Name), input.Role)
+	member, token, err := r.Services.Members.Add(ctx, scopeOf(ctx), input.Email, value(input.Name), input.Role)
 	return model.AddMemberPayload{Member: member, SetUpURL: setUpURL(ctx, token, member)}, err
 }
 
 func (r *mutationResolver) UpdateMember(ctx context.Context, input model.UpdateMemberInput) (model.UpdateMemberPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UpdateMemberPayload{}, err
-	}
-	member, err := r.Services.Members.Update(ctx, scope, domain.UserID(input.ID), input.Role)
+	member, err := r.Services.Members.Update(ctx, scopeOf(ctx), domain.UserID(input.ID), input.Role)
 	return model.UpdateMemberPayload{Member: member}, err
 }
 
 func (r *mutationResolver) RemoveMember(ctx context.Context, input model.RemoveMemberInput) (model.RemoveMemberPayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.RemoveMemberPayload{}, err
-	}
-	return model.RemoveMemberPayload(input), r.Services.Members.Remove(ctx, scope, domain.UserID(input.ID))
+	return model.RemoveMemberPayload(input), r.Services.Members.Remove(ctx, scopeOf(ctx), domain.UserID(input.ID))
 }
 
 func (r *queryResolver) Viewer(ctx context.Context) (*model.Viewer, error) {

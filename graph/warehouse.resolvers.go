@@ -10,62 +10,41 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
 
 func (r *mutationResolver) CreateWarehouse(ctx context.Context, input model.CreateWarehouseInput) (model.CreateWarehousePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.CreateWarehousePayload{}, err
-	}
 	n := machine.NewMachine{
 		Name: input.Name, Flavor: input.Size, AutoStop: value(input.AutoStop), Image: value(input.Image), Slots: value(input.Slots),
 		WriteEngine: value(input.WriteEngine), Nodes: input.Nodes, TrinoStart: machine.TrinoStart(value(input.TrinoStart)),
 	}
-	m, err := r.Services.Warehouses.Create(ctx, scope, n, domain.Idempotency{Key: value(input.IdempotencyKey)})
+	m, err := r.Services.Warehouses.Create(ctx, scopeOf(ctx), n, domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.CreateWarehousePayload{Warehouse: model.NewWarehouse(m)}, err
 }
 
 func (r *mutationResolver) UpdateWarehouse(ctx context.Context, input model.UpdateWarehouseInput) (model.UpdateWarehousePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.UpdateWarehousePayload{}, err
-	}
 	change := machine.Change{
 		Name: input.Name, AutoStop: input.AutoStop, Slots: input.Slots, Flavor: input.Size, Image: input.Image,
 		WriteEngine: input.WriteEngine, Nodes: input.Nodes, TrinoStart: (*machine.TrinoStart)(input.TrinoStart),
 	}
-	m, err := r.Services.Warehouses.Update(ctx, scope, domain.MachineID(input.ID), change)
+	m, err := r.Services.Warehouses.Update(ctx, scopeOf(ctx), domain.MachineID(input.ID), change)
 	return model.UpdateWarehousePayload{Warehouse: model.NewWarehouse(m)}, err
 }
 
 func (r *mutationResolver) StartWarehouse(ctx context.Context, input model.StartWarehouseInput) (model.StartWarehousePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.StartWarehousePayload{}, err
-	}
-	m, err := r.Services.Warehouses.Start(ctx, scope, domain.MachineID(input.ID), domain.Idempotency{Key: value(input.IdempotencyKey)})
+	m, err := r.Services.Warehouses.Start(ctx, scopeOf(ctx), domain.MachineID(input.ID), domain.Idempotency{Key: value(input.IdempotencyKey)})
 	return model.StartWarehousePayload{Warehouse: model.NewWarehouse(m)}, err
 }
 
 func (r *mutationResolver) StopWarehouse(ctx context.Context, input model.StopWarehouseInput) (model.StopWarehousePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.StopWarehousePayload{}, err
-	}
-	m, err := r.Services.Warehouses.Stop(ctx, scope, domain.MachineID(input.ID))
+	m, err := r.Services.Warehouses.Stop(ctx, scopeOf(ctx), domain.MachineID(input.ID))
 	return model.StopWarehousePayload{Warehouse: model.NewWarehouse(m)}, err
 }
 
 func (r *mutationResolver) DeleteWarehouse(ctx context.Context, input model.DeleteWarehouseInput) (model.DeleteWarehousePayload, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return model.DeleteWarehousePayload{}, err
-	}
-	return model.DeleteWarehousePayload(input), r.Services.Warehouses.Delete(ctx, scope, domain.MachineID(input.ID))
+	return model.DeleteWarehousePayload(input), r.Services.Warehouses.Delete(ctx, scopeOf(ctx), domain.MachineID(input.ID))
 }
 
 func (r *queryResolver) Warehouses(ctx context.Context, first *int, after *string) (model.Connection[model.Warehouse], error) {
@@ -76,11 +55,7 @@ func (r *queryResolver) Warehouses(ctx context.Context, first *int, after *strin
 }
 
 func (r *queryResolver) Warehouse(ctx context.Context, id string) (*model.Warehouse, error) {
-	scope, err := auth.From(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m, err := r.Services.Warehouses.Get(ctx, scope, domain.MachineID(id))
+	m, err := r.Services.Warehouses.Get(ctx, scopeOf(ctx), domain.MachineID(id))
 	return found(model.NewWarehouse(m), err)
 }
 

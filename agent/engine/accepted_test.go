@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millpond/millpond/agent"
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent"
 )
 
 // A statement is accepted once, whether it runs, waits or has ended.

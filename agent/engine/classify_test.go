@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/sqltext"
-	"github.com/stretchr/testify/require"
 )
 
 // refusedStatements returns statements of every kind that the engine refuses, hidden in every way

@@ -20,13 +20,14 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sys/unix"
+
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/catalog"
 	"github.com/millpond/millpond/agent/engine/duckdb"
 	"github.com/millpond/millpond/agent/engine/extensions"
 	"github.com/millpond/millpond/agent/engine/trino"
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/sys/unix"
 )
 
 // GuardCommand is the program's argument that runs trino.GuardMain.

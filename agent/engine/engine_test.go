@@ -17,11 +17,12 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/duckdb"
 	"github.com/millpond/millpond/agent/engine/extensions"
-	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {

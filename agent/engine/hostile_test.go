@@ -132,7 +132,7 @@ func (s *served) idle(pid int) bool {
 	s.engine.pool.mu.Lock()
 	defer s.engine.pool.mu.Unlock()
 	for _, p := range s.engine.pool.idle {
-		if p.cmd.Process.Pid == pid {
+		if p.PID() == pid {
 			return true
 		}
 	}

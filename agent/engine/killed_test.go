@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millpond/millpond/agent"
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent"
 )
 
 // agentMain is an engine in a separate process, which prints its address.
@@ -63,7 +64,7 @@ func TestAKilledAgentLeavesNoChild(t *testing.T) {
 // A child that is killed during its start is replaced before a statement notices.
 func TestAChildThatIsKilledAsItStarts(t *testing.T) {
 	s := serve(t, nil)
-	require.NoError(t, s.engine.pool.idle[0].cmd.Process.Kill())
+	s.engine.pool.idle[0].Process.Kill()
 	s.ok("SELECT 1")
 }
 

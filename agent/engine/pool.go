@@ -62,7 +62,7 @@ func (p *pool) take(ctx context.Context, lock string) (*process, error) {
 		}
 		err = c.usable(ctx)
 		switch {
-		case err == nil && c.alive():
+		case err == nil && c.Alive():
 			c.lock, c.write, c.ended = lock, false, false
 			p.spare()
 			return c, nil

@@ -6,33 +6,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/spawned"
-	"golang.org/x/sys/unix"
+	"github.com/millpond/millpond/agent/engine/supervised"
 )
 
 // process is the engine's handle on a child.
 type process struct {
-	cmd    *exec.Cmd
+	*supervised.Process
 	dir    string
-	in     io.WriteCloser
 	out    *os.File
 	frames *bufio.Reader
-	stderr *head
 
 	ready   chan struct{} // closed when the child accepts statements or has failed
 	failure error         // valid once ready is closed
-	gone    chan struct{} // closed when the process has ended
-	state   *os.ProcessState
 
 	sending sync.Mutex
 	killed  bool // killed by the engine; guarded by sending
@@ -51,7 +47,7 @@ func startProcess(o Options, extensions string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{dir: dir, stderr: &head{}, ready: make(chan struct{}), gone: make(chan struct{}), ended: true}
+	p := &process{dir: dir, ready: make(chan struct{}), ended: true}
 	if err := p.start(o, extensions); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting a child of the engine: %w", err), os.RemoveAll(dir))
 	}
@@ -73,24 +69,17 @@ func (p *process) start(o Options, extensions string) error {
 		return err
 	}
 	defer childOut.Close()
-	p.cmd = exec.Command(o.Command[0], o.Command[1:]...)
-	p.cmd.Dir = p.dir
-	p.cmd.Env = []string{"HOME=" + p.dir, "TMPDIR=" + temp, "TZ=UTC", "LANG=C.UTF-8", "PATH=/usr/bin:/bin"}
-	p.cmd.ExtraFiles = []*os.File{childOut} // used by spawned.Output
-	p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.Credential}
-	p.cmd.WaitDelay = time.Second
-	if p.in, err = p.cmd.StdinPipe(); err == nil {
-		err = p.cmd.Start()
-	}
+	p.Process, err = supervised.Start(supervised.Options{
+		Command: o.Command, Dir: p.dir, Temp: temp, Credential: o.Credential,
+		Files:      []*os.File{childOut}, // used by spawned.Output
+		OOMScore:   900,                  // before the agent and its neighbors
+		KeepOutput: 16 << 10,
+	})
 	if err != nil {
 		out.Close()
 		return err
 	}
-	// If the host runs out of memory, the kernel kills a child before the agent or its neighbors.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.cmd.Process.Pid), []byte("900"), 0)
 	p.out, p.frames, p.limit = out, bufio.NewReaderSize(out, 1<<18), o.memory()
-	go p.wait()
 	go p.await(spawned.Options{Extensions: extensions, Dir: p.dir, Memory: o.memory(), Threads: o.Threads, TempLimit: o.TempLimit, CommitTime: o.CommitTime}, o.addresses)
 	return nil
 }
@@ -125,13 +114,7 @@ func (p *process) awaitReady() ([]byte, error) {
 }
 
 func (p *process) lost(err error) error {
-	return fmt.Errorf("the child ended (%w): %s", err, strings.TrimSpace(p.output()))
-}
-
-func (p *process) wait() {
-	defer close(p.gone)
-	_ = p.cmd.Wait() // ProcessState has the exit status
-	p.state = p.cmd.ProcessState
+	return fmt.Errorf("the child ended (%w): %s", err, strings.TrimSpace(p.Output()))
 }
 
 func (p *process) send(kind agent.FrameKind, v any) error {
@@ -141,26 +124,21 @@ func (p *process) send(kind agent.FrameKind, v any) error {
 	}
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	return agent.WriteFrame(p.in, kind, b)
+	return agent.WriteFrame(p.In, kind, b)
 }
 
 // cancel asks the child to end the running statement.
 func (p *process) cancel() {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	_ = agent.WriteFrame(p.in, spawned.FrameCancel) // a child that does not respond is killed
+	_ = agent.WriteFrame(p.In, spawned.FrameCancel) // a child that does not respond is killed
 }
 
 func (p *process) kill() {
 	p.sending.Lock()
 	p.killed = true
 	p.sending.Unlock()
-	// The process group exists until Wait has returned.
-	select {
-	case <-p.gone:
-	default:
-		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
-	}
+	p.Kill()
 }
 
 // usedUp reports whether the engine has killed the process. The process may not have ended yet.
@@ -173,7 +151,7 @@ func (p *process) usedUp() bool {
 // end ends the process and removes its files. It returns when that is done.
 func (p *process) end() {
 	p.kill()
-	<-p.gone
+	<-p.Gone()
 	<-p.ready
 	p.out.Close()
 	_ = os.RemoveAll(p.dir)
@@ -183,16 +161,7 @@ func (p *process) end() {
 func (p *process) awaitEnd() {
 	timer := time.AfterFunc(time.Second, p.kill)
 	defer timer.Stop()
-	<-p.gone
-}
-
-func (p *process) alive() bool {
-	select {
-	case <-p.gone:
-		return false
-	default:
-		return true
-	}
+	<-p.Gone()
 }
 
 func (p *process) writes() bool { return p.write }
@@ -201,44 +170,21 @@ func (p *process) writes() bool { return p.write }
 // ended.
 func (p *process) cause() (why string, memory bool) {
 	killed := p.usedUp()
-	status, ok := p.state.Sys().(syscall.WaitStatus)
-	said := strings.ToLower(p.output())
+	status, ok := p.State().Sys().(syscall.WaitStatus)
+	said := strings.ToLower(p.Output())
 	for _, sign := range []string{"out of memory", "cannot allocate", "bad_alloc", "failed to allocate"} {
 		if strings.Contains(said, sign) {
 			return "it ran out of memory", true
 		}
 	}
 	if ok && status.Signaled() && status.Signal() == unix.SIGKILL && !killed {
-		used, known := p.state.SysUsage().(*syscall.Rusage)
+		used, known := p.State().SysUsage().(*syscall.Rusage)
 		if known && used.Maxrss<<10 < p.limit/2 {
 			return "killed from outside", false
 		}
 		return "killed from outside, most likely because the host ran out of memory", true
 	}
-	return p.state.String(), false
-}
-
-func (p *process) output() string { return p.stderr.String() }
-
-// head keeps the first bytes written to it, where a crash states its reason.
-type head struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-const headBytes = 16 << 10
-
-func (t *head) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, b[:min(len(b), headBytes-len(t.b))]...)
-	return len(b), nil
-}
-
-func (t *head) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.b)
+	return p.State().String(), false
 }
 
 // usable waits until the child accepts statements.

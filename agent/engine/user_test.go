@@ -26,7 +26,7 @@ func TestChildrenRunAsAnotherUser(t *testing.T) {
 	s.ok("SELECT count(DISTINCT range) FROM range(1000)")
 	s.engine.pool.mu.Lock()
 	defer s.engine.pool.mu.Unlock()
-	pid := s.engine.pool.idle[0].cmd.Process.Pid
+	pid := s.engine.pool.idle[0].PID()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	require.Contains(t, string(status), "Uid:\t61999\t61999\t61999\t61999")

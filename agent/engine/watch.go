@@ -89,11 +89,11 @@ func watch(r *run, p *process, to *reader) (unwatch func()) {
 func (e *Engine) died(s *agent.Statement, p *process) *agent.StatementFailure {
 	p.awaitEnd()
 	why, memory := p.cause()
-	e.log.Warn("a child of the engine died", "statement", s.ID, "cause", why, "output", p.output())
+	e.log.Warn("a child of the engine died", "statement", s.ID, "cause", why, "output", p.Output())
 	if memory {
 		return &agent.StatementFailure{Fault: agent.FaultResources, Message: "The statement used all available memory, and its process was ended. Select or join less at once, or use a larger warehouse."}
 	}
-	if said := duckdb.Thrown(p.output()); said != "" {
+	if said := duckdb.Thrown(p.Output()); said != "" {
 		return &agent.StatementFailure{Fault: agent.FaultEngine, Message: said}
 	}
 	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The process that ran the statement ended (%s). Other statements go on.", why), Unsure: true}

@@ -64,26 +64,35 @@ const (
 // is retried with growing delays, and does not block others. Several replicas may run it at once.
 // An interrupted erasure starts again: erasing a file twice is harmless.
 func (c *Catalog) Erase(ctx context.Context) error {
-	var failed []error
-	for now := c.Clock.Now(); ; {
-		due, err := c.System.DueErasures(ctx, now, erasureBatch)
+	now := c.Clock.Now()
+	return eachDue(erasureBatch, func() ([]ErasureRef, error) { return c.System.DueErasures(ctx, now, erasureBatch) }, func(ref ErasureRef) (failed, fatal error) {
+		s := domain.SystemScope(ref.Workspace, "erasure")
+		if err := c.eraseList(ctx, s, ref.ID, now); err != nil {
+			return fmt.Errorf("erasing the files of the list %s: %w", ref.ID, err),
+				c.Store.In(ctx, s, func(tx Tx) error { return tx.PostponeLakeErasure(ctx, ref.ID, now) })
+		}
+		return nil, nil
+	})
+}
+
+// eachDue calls do for what is due, in batches, until nothing is left. What failed must be postponed
+// by do; if that fails too, which is fatal, it would be due again at once. It returns all failures.
+func eachDue[T any](batch int, next func() ([]T, error), do func(T) (failed, fatal error)) error {
+	var all []error
+	for {
+		due, err := next()
 		if err != nil {
-			return errors.Join(append(failed, err)...)
+			return errors.Join(append(all, err)...)
 		}
-		for _, ref := range due {
-			s := domain.SystemScope(ref.Workspace, "erasure")
-			err := c.eraseList(ctx, s, ref.ID, now)
-			if err == nil {
-				continue
-			}
-			failed = append(failed, fmt.Errorf("erasing the files of the list %s: %w", ref.ID, err))
-			err = c.Store.In(ctx, s, func(tx Tx) error { return tx.PostponeLakeErasure(ctx, ref.ID, now) })
-			if err != nil { // it would be due again at once
-				return errors.Join(append(failed, err)...)
+		for _, item := range due {
+			failed, fatal := do(item)
+			all = append(all, failed)
+			if fatal != nil {
+				return errors.Join(append(all, fatal)...)
 			}
 		}
-		if len(due) < erasureBatch {
-			return errors.Join(failed...)
+		if len(due) < batch {
+			return errors.Join(all...)
 		}
 	}
 }

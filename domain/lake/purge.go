@@ -19,31 +19,19 @@ const (
 // with growing delays, and does not block others. Several replicas may run it at once.
 func (c *Catalog) Purge(ctx context.Context) error {
 	now := c.Clock.Now()
-	failed := []error{
+	before := now.Add(-purgeMargin)
+	return errors.Join(
 		c.System.ForgetLakeAnswers(ctx, now.Add(-2*AnswerTime)), c.System.ForgetLakeStages(ctx, now.Add(-2*stageTime)),
 		c.System.ForgetLostRaces(ctx, now.Add(-AnswerTime)),
-	}
-	for before := now.Add(-purgeMargin); ; {
-		due, err := c.System.DueTables(ctx, before, purgeBatch)
-		if err != nil {
-			return errors.Join(append(failed, err)...)
-		}
-		for _, ref := range due {
+		eachDue(purgeBatch, func() ([]TableRef, error) { return c.System.DueTables(ctx, before, purgeBatch) }, func(ref TableRef) (failed, fatal error) {
 			s := domain.SystemScope(ref.Workspace, "purge")
-			err := c.purge(ctx, s, ref.Table)
-			if err == nil {
-				continue
+			if err := c.purge(ctx, s, ref.Table); err != nil {
+				return fmt.Errorf("purging the table %s: %w", ref.Table, err),
+					c.Store.In(ctx, s, func(tx Tx) error { return tx.PostponePurge(ctx, ref.Table, before) })
 			}
-			failed = append(failed, fmt.Errorf("purging the table %s: %w", ref.Table, err))
-			err = c.Store.In(ctx, s, func(tx Tx) error { return tx.PostponePurge(ctx, ref.Table, before) })
-			if err != nil { // it would be due again at once
-				return errors.Join(append(failed, err)...)
-			}
-		}
-		if len(due) < purgeBatch {
-			return errors.Join(failed...)
-		}
-	}
+			return nil, nil
+		}),
+	)
 }
 
 func (c *Catalog) purge(ctx context.Context, s domain.Scope, id domain.TableID) error {

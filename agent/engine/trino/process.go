@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent/engine/supervised"
 )
 
 // endGrace is how long a JVM may take to end before it is killed.
@@ -81,11 +83,8 @@ func GuardMain() int {
 // node is a process of Trino.
 type node struct {
 	layout
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	output *head
-	gone   chan struct{} // closed when the process has ended
-	once   sync.Once
+	*supervised.Process
+	once sync.Once
 }
 
 // startNode writes a node's configuration and starts it.
@@ -109,28 +108,17 @@ func startNode(o Options, l layout, storage Storage) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{layout: l, output: &head{}, gone: make(chan struct{})}
-	n.cmd = exec.Command(o.Command[0], o.Command[1:]...)
-	n.cmd.Dir = l.dir
-	n.cmd.Env = append([]string{"HOME=" + l.dir, "TMPDIR=" + l.spillDir(), "TZ=UTC", "LANG=C.UTF-8", "PATH=/usr/bin:/bin"}, l.spooling.environment()...)
-	n.cmd.Stdout, n.cmd.Stderr = n.output, n.output
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.Credential}
-	n.cmd.WaitDelay = time.Second
-	if n.in, err = n.cmd.StdinPipe(); err == nil {
-		err = n.cmd.Start()
-	}
+	p, err := supervised.Start(supervised.Options{
+		Command: o.Command, Dir: l.dir, Temp: l.spillDir(), Env: l.spooling.environment(), Credential: o.Credential,
+		OOMScore:   800, // after a read in a child, and before the agent
+		KeepOutput: 64 << 10,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("starting Trino: %w", err)
 	}
-	// If the host runs out of memory, the kernel kills a read in a child first, then Trino, then
-	// the agent.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", n.cmd.Process.Pid), []byte("800"), 0)
-	go func() {
-		_ = n.cmd.Wait() // ProcessState has the exit status
-		close(n.gone)
-	}()
+	n := &node{layout: l, Process: p}
 	command := slices.Concat([]string{o.Installation.Java}, o.JVM, named)
-	return n, json.NewEncoder(n.in).Encode(guarded{append(command, l.arguments(o.Installation.Dir)...), l.dir, o.Installation.Dir, fence})
+	return n, json.NewEncoder(n.In).Encode(guarded{append(command, l.arguments(o.Installation.Dir)...), l.dir, o.Installation.Dir, fence})
 }
 
 func chownAll(dir string, uid, gid int) error {
@@ -144,38 +132,20 @@ func chownAll(dir string, uid, gid int) error {
 
 // end ends the node and returns when it has ended.
 func (n *node) end() {
-	n.once.Do(func() { _ = n.in.Close() })
-	late := time.AfterFunc(endGrace+2*time.Second, n.kill)
+	n.once.Do(func() { _ = n.In.Close() })
+	late := time.AfterFunc(endGrace+2*time.Second, n.Kill)
 	defer late.Stop()
-	<-n.gone
-}
-
-// kill kills the node.
-func (n *node) kill() {
-	select {
-	case <-n.gone:
-	default:
-		_ = unix.Kill(-n.cmd.Process.Pid, unix.SIGKILL)
-	}
-}
-
-func (n *node) alive() bool {
-	select {
-	case <-n.gone:
-		return false
-	default:
-		return true
-	}
+	<-n.Gone()
 }
 
 // obituary returns why a node has ended, as far as known.
 func (n *node) obituary() string {
-	said := n.output.String()
+	said := n.Output()
 	if strings.Contains(said, "OutOfMemoryError") {
 		return "it ran out of memory"
 	}
-	why := n.cmd.ProcessState.String()
-	if reason := strings.TrimSpace(said); n.cmd.ProcessState.ExitCode() == startedNone && reason != "" {
+	why := n.State().String()
+	if reason := strings.TrimSpace(said); n.State().ExitCode() == startedNone && reason != "" {
 		return reason
 	}
 	for line := range strings.Lines(said) {
@@ -184,27 +154,6 @@ func (n *node) obituary() string {
 		}
 	}
 	return why
-}
-
-// head keeps the first bytes written to it, where a JVM states why it does not start.
-type head struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-const headBytes = 64 << 10
-
-func (h *head) Write(b []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.b = append(h.b, b[:min(len(b), headBytes-len(h.b))]...)
-	return len(b), nil
-}
-
-func (h *head) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return string(h.b)
 }
 
 // await polls the node until it accepts queries, it ends, or ctx ends.
@@ -216,7 +165,7 @@ func (n *node) await(ctx context.Context, ask func(context.Context) (bool, error
 			return nil
 		}
 		select {
-		case <-n.gone:
+		case <-n.Gone():
 			return errors.New("its process ended (" + n.obituary() + ")")
 		case <-ctx.Done():
 			return context.Cause(ctx)

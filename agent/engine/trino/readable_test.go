@@ -2,7 +2,6 @@ package trino
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/millpond/millpond/agent/engine/supervised"
 )
 
 // A path that Trino's user may not open is named: a directory above, a directory, a file, or the
@@ -74,9 +75,10 @@ func TestObituaryOfAGuard(t *testing.T) {
 		{"exit 2", "exit status 2"},
 		{"echo 'a line'; echo 'Error: of the JVM'; exit 1", "exit status 1: Error: of the JVM"},
 	} {
-		n := &node{output: &head{}, cmd: exec.Command("sh", "-c", c.script)}
-		n.cmd.Stdout, n.cmd.Stderr = n.output, n.output
-		require.Error(t, n.cmd.Run())
+		p, err := supervised.Start(supervised.Options{Command: []string{"sh", "-c", c.script}, Dir: t.TempDir(), KeepOutput: 1 << 10})
+		require.NoError(t, err)
+		<-p.Gone()
+		n := &node{Process: p}
 		require.Equal(t, c.want, strings.TrimSpace(n.obituary()))
 	}
 }

@@ -384,7 +384,7 @@ func (s *Server) run() error {
 	s.catalogs.Lock()
 	s.made = map[string]Database{}
 	s.catalogs.Unlock()
-	s.o.Log.Info("Trino runs", "version", s.o.Installation.Version, "pid", coordinator.cmd.Process.Pid, "after", time.Since(began).Round(time.Millisecond), "log", c.log())
+	s.o.Log.Info("Trino runs", "version", s.o.Installation.Version, "pid", coordinator.PID(), "after", time.Since(began).Round(time.Millisecond), "log", c.log())
 	w := &workers{server: s, coordinator: c, storage: storage, of: nodes}
 	defer w.end()
 	return s.watch(coordinator, w)
@@ -461,7 +461,7 @@ func (s *Server) watch(coordinator *node, w *workers) error {
 		select {
 		case <-s.ctx.Done():
 			return s.ctx.Err()
-		case <-coordinator.gone:
+		case <-coordinator.Gone():
 			return errors.New("its process ended: " + coordinator.obituary())
 		case <-changed:
 			continue
@@ -474,7 +474,7 @@ func (s *Server) watch(coordinator *node, w *workers) error {
 			continue
 		}
 		if missed++; missed == missedMost {
-			coordinator.kill()
+			coordinator.Kill()
 			return fmt.Errorf("it did not answer for %s", missedMost*checkTime)
 		}
 	}

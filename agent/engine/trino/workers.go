@@ -53,7 +53,7 @@ func (w *workers) adjust(nodes int) {
 	kept := w.all[:0]
 	staying := 0
 	for _, one := range w.all {
-		if !one.alive() {
+		if !one.Alive() {
 			if !one.leaving {
 				w.lost(one)
 			}
@@ -109,7 +109,7 @@ func (w *workers) start() error {
 		one.ready = w.server.ready(n) == nil && w.joined(n)
 		close(one.started)
 		w.wake()
-		<-n.gone
+		<-n.Gone()
 		w.wake()
 	})
 	return nil
@@ -148,7 +148,7 @@ func (w *workers) leave(one *worker) {
 		return
 	}
 	select {
-	case <-one.gone:
+	case <-one.Gone():
 	case <-w.server.ctx.Done():
 	case <-time.After(leaveTime):
 		one.end()
@@ -160,7 +160,7 @@ func (w *workers) active() (n int) {
 	for _, one := range w.all {
 		select {
 		case <-one.started:
-			if one.ready && !one.leaving && one.alive() {
+			if one.ready && !one.leaving && one.Alive() {
 				n++
 			}
 		default:
@@ -191,7 +191,7 @@ func (w *workers) doing(nodes int) string {
 // end ends all workers.
 func (w *workers) end() {
 	for _, one := range w.all {
-		one.kill()
+		one.Kill()
 	}
 	for _, one := range w.all {
 		one.end()

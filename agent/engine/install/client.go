@@ -21,12 +21,12 @@ func (i *installer) fromMaven(ctx context.Context, work string) (string, error) 
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
 		return "", fmt.Errorf("mvn was not found, which would fetch %s; install Maven (on Debian and Ubuntu: apt-get install maven), "+
-			"or give the archive with --file, or a Maven repository with --mirror", artifact)
+			"or give the archive with --file", artifact)
 	}
 	i.say("Fetching %s (%s) with mvn, which may take minutes.", artifact, size(i.pins.trino.size))
 	err = run(ctx, work, mvn, "-q", "-B", "dependency:copy", "-Dartifact="+artifact, "-DoutputDirectory="+work)
 	if err != nil {
-		return "", fmt.Errorf("mvn could not fetch %s; give Maven a repository that has it, or give the archive with --file, or a repository with --mirror: %w", artifact, err)
+		return "", fmt.Errorf("mvn could not fetch %s; name a repository that has it in Maven's settings.xml, or give the archive with --file: %w", artifact, err)
 	}
 	return only(work, "*.tar.gz")
 }

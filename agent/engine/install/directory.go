@@ -15,9 +15,8 @@ import (
 )
 
 const (
-	lockFile    = ".lock"
-	tempPrefix  = ".tmp-"
-	downloadDir = ".download"
+	lockFile   = ".lock"
+	tempPrefix = ".tmp-"
 )
 
 // makeDir creates the directory of engines, readable by every user.
@@ -78,21 +77,15 @@ func (i *installer) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// sweep removes the rest of an interrupted installation, except a partial download of the pinned
-// version. The caller holds the lock.
+// sweep removes the rest of an interrupted installation. The caller holds the lock.
 func (i *installer) sweep() error {
-	for _, pattern := range []string{tempPrefix + "*", filepath.Join(downloadDir, "*")} {
-		left, err := filepath.Glob(filepath.Join(escape(i.Dir), pattern))
-		if err != nil {
-			return err
-		}
-		for _, path := range left {
-			if path == i.part() {
-				continue
-			}
-			if err := os.RemoveAll(path); err != nil {
-				return fmt.Errorf("cannot remove the rest of an interrupted installation: %w", err)
-			}
+	left, err := filepath.Glob(filepath.Join(escape(i.Dir), tempPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("cannot remove the rest of an interrupted installation: %w", err)
 		}
 	}
 	return nil

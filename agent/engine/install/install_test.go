@@ -159,9 +159,7 @@ func TestAnInterruptedInstallationLeavesNothing(t *testing.T) {
 
 func TestWhatAKilledInstallationHasLeftIsRemoved(t *testing.T) {
 	f := newFixture(t).withFiles()
-	for _, name := range []string{tempPrefix + "1/tree/lib", downloadDir + "/trino-server-475.tar.gz.part"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(f.Dir, name), 0o755))
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(f.Dir, tempPrefix+"1/tree/lib"), 0o755))
 	f.installed()
 }
 
@@ -220,13 +218,26 @@ func TestTheDiskIsAskedFirst(t *testing.T) {
 		return 300_000_000, nil
 	}
 	require.ErrorContains(t, f.fails(), "installing Trino 476 needs 937 MB in "+f.Dir+", and 300 MB are free; make room there")
+	f = f.again(func(i *installer) { i.File, i.pins.trino.size = "", 821_045_832 })
+	require.ErrorContains(t, f.fails(), "installing Trino 476 needs 1.8 GB in "+f.Dir, "the archive too")
 	free, err := freeSpace(t.TempDir())
 	require.NoError(t, err)
 	require.Positive(t, free)
 }
 
+func TestADirectoryThatCannotBeWrittenIsRefused(t *testing.T) {
+	f := newFixture(t).withFiles()
+	f.Dir = filepath.Join(f.put("file", nil), "engines")
+	_, err := f.run(t.Context())
+	require.ErrorContains(t, err, "the directory of engines cannot be created; choose another with --engines-dir")
+	f.Dir = f.outside
+	require.NoError(t, os.Mkdir(filepath.Join(f.Dir, lockFile), 0o755)) // nor may root open it
+	_, err = f.run(t.Context())
+	require.ErrorContains(t, err, "cannot install in "+f.Dir+"; run this as its owner, or choose another with --engines-dir")
+}
+
 func TestFlagsThatExclude(t *testing.T) {
-	for _, o := range []Options{{}, {Dir: "x", File: "a", Mirror: "b"}, {Dir: "x", Java: "a", JavaFile: "b"}} {
+	for _, o := range []Options{{}, {Dir: "x", Java: "a", JavaFile: "b"}} {
 		_, err := InstallTrino(t.Context(), o)
 		require.ErrorContains(t, err, "--")
 	}

@@ -55,6 +55,85 @@ type wholeJobRow struct {
 	Spec []byte `db:"spec"`
 }
 
+// storedSpec is the format of the column spec, of jobs and of runs.
+type storedSpec struct {
+	Command           string           `json:"command,omitempty"`
+	Tasks             []storedTask     `json:"tasks,omitempty"`
+	MaxRetries        int              `json:"max_retries,omitempty"`
+	TimeoutSeconds    int              `json:"timeout_seconds,omitempty"`
+	Environment       []storedVariable `json:"environment,omitempty"`
+	Parameters        []storedVariable `json:"parameters,omitempty"`
+	MaxConcurrentRuns int              `json:"max_concurrent_runs,omitempty"`
+	Files             []storedFile     `json:"files,omitempty"`
+	Compute           string           `json:"compute,omitempty"`
+	ComputeFallback   bool             `json:"compute_fallback,omitempty"`
+}
+
+type storedTask struct {
+	Key            string           `json:"key"`
+	Command        string           `json:"command"`
+	DependsOn      []string         `json:"depends_on,omitempty"`
+	MaxRetries     int              `json:"max_retries,omitempty"`
+	TimeoutSeconds int              `json:"timeout_seconds,omitempty"`
+	Environment    []storedVariable `json:"environment,omitempty"`
+	Compute        string           `json:"compute,omitempty"`
+}
+
+type storedVariable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// storedFile has no content, which is a row of its own.
+type storedFile struct {
+	Path       string `json:"path"`
+	SHA256     string `json:"sha256"`
+	Size       int    `json:"size"`
+	Executable bool   `json:"executable,omitempty"`
+}
+
+func storeSpec(s job.Spec) storedSpec {
+	return storedSpec{
+		Command: s.Command, Tasks: each(s.Tasks, storeTask), MaxRetries: s.MaxRetries, TimeoutSeconds: s.TimeoutSeconds, Environment: each(s.Environment, storeVariable),
+		Parameters: each(s.Parameters, storeVariable), MaxConcurrentRuns: s.MaxConcurrentRuns, Files: each(s.Files, storeFile), Compute: s.Compute,
+		ComputeFallback: s.ComputeFallback,
+	}
+}
+
+func (s storedSpec) toDomain() job.Spec {
+	return job.Spec{
+		Command: s.Command, Tasks: each(s.Tasks, storedTask.toDomain), MaxRetries: s.MaxRetries, TimeoutSeconds: s.TimeoutSeconds,
+		Environment: each(s.Environment, storedVariable.toDomain), Parameters: each(s.Parameters, storedVariable.toDomain), MaxConcurrentRuns: s.MaxConcurrentRuns,
+		Files: each(s.Files, storedFile.toDomain), Compute: s.Compute, ComputeFallback: s.ComputeFallback,
+	}
+}
+
+func storeTask(t job.TaskSpec) storedTask {
+	return storedTask{
+		Key: t.Key, Command: t.Command, DependsOn: t.DependsOn, MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds,
+		Environment: each(t.Environment, storeVariable), Compute: t.Compute,
+	}
+}
+
+func (t storedTask) toDomain() job.TaskSpec {
+	return job.TaskSpec{
+		Key: t.Key, Command: t.Command, DependsOn: t.DependsOn, MaxRetries: t.MaxRetries, TimeoutSeconds: t.TimeoutSeconds,
+		Environment: each(t.Environment, storedVariable.toDomain), Compute: t.Compute,
+	}
+}
+
+func storeVariable(v job.Variable) storedVariable { return storedVariable(v) }
+
+func (v storedVariable) toDomain() job.Variable { return job.Variable(v) }
+
+func storeFile(f job.File) storedFile {
+	return storedFile{Path: f.Path, SHA256: f.SHA256, Size: f.Size, Executable: f.Executable}
+}
+
+func (f storedFile) toDomain() job.File {
+	return job.File{Path: f.Path, SHA256: f.SHA256, Size: f.Size, Executable: f.Executable}
+}
+
 // scheduleArgs are the schedule's columns, all null without a schedule.
 func scheduleArgs(s *job.Schedule) []any {
 	if s == nil {
@@ -72,7 +151,8 @@ func (t *Tx) job(ctx context.Context, id domain.JobID, lock string) (job.Job, er
 	if err != nil {
 		return j, err
 	}
-	return j, json.Unmarshal(row.Spec, &j.Spec)
+	j.Spec, err = decode(row.Spec, storedSpec.toDomain)
+	return j, err
 }
 
 // Job implements job.Tx.
@@ -90,7 +170,7 @@ func (t *Tx) JobsByID(ctx context.Context, ids []domain.JobID) ([]job.Job, error
 
 // JobSpecs implements job.Tx.
 func (t *Tx) JobSpecs(ctx context.Context, ids []domain.JobID) (map[domain.JobID]job.Spec, error) {
-	return documents[domain.JobID, job.Spec](ctx, t, `SELECT id, spec AS document FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+	return documents(ctx, t, `SELECT id, spec AS document FROM jobs WHERE workspace_id = $1 AND id = ANY($2)`, ids, storedSpec.toDomain)
 }
 
 // Jobs implements job.Tx. A search reads the jobs in order until the page is full: a
@@ -115,7 +195,7 @@ func escapeLike(s string) string {
 
 // InsertJob implements job.Tx.
 func (t *Tx) InsertJob(ctx context.Context, j job.Job) error {
-	spec, err := json.Marshal(j.Spec)
+	spec, err := json.Marshal(storeSpec(j.Spec))
 	if err != nil {
 		return err
 	}
@@ -135,7 +215,7 @@ func (t *Tx) UpdateJob(ctx context.Context, id domain.JobID, fn func(*job.Job) e
 	if err := fn(&j); err != nil {
 		return job.Job{}, err
 	}
-	spec, err := json.Marshal(j.Spec)
+	spec, err := json.Marshal(storeSpec(j.Spec))
 	if err != nil {
 		return job.Job{}, err
 	}

@@ -65,8 +65,23 @@ func (r machineRow) toDomain() (machine.Machine, error) {
 		Incarnation: r.Incarnation, Restarts: r.Restarts, Made: r.Made, Released: r.Released, IdleSince: timePtr(r.IdleSince),
 		HeldAt: timePtr(r.HeldAt), DueAt: timePtr(r.DueAt),
 	}
-	return m, json.Unmarshal(r.Engines, &m.Engines)
+	var err error
+	m.Engines, err = decodeEach(r.Engines, storedEngine.toDomain)
+	return m, err
 }
+
+// storedEngine is the format of an element of the column engines.
+type storedEngine struct {
+	Name    string              `json:"name"`
+	Version string              `json:"version"`
+	State   machine.EngineState `json:"state,omitempty"`
+	Message string              `json:"message,omitempty"`
+	Nodes   int                 `json:"nodes,omitempty"`
+}
+
+func storeEngine(e machine.Engine) storedEngine { return storedEngine(e) }
+
+func (e storedEngine) toDomain() machine.Engine { return machine.Engine(e) }
 
 func (t *Tx) machine(ctx context.Context, missing error, where string, args ...any) (machine.Machine, error) {
 	var row machineRow
@@ -165,7 +180,7 @@ func (t *Tx) TakeBootstrap(ctx context.Context, agent domain.AgentID, hash []byt
 
 // SetEngines implements machine.Tx.
 func (t *Tx) SetEngines(ctx context.Context, agent domain.AgentID, engines []machine.Engine) error {
-	body, err := json.Marshal(engines)
+	body, err := json.Marshal(each(engines, storeEngine))
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,8 @@ type maintenanceHolderRow struct {
 const maintenanceHolderColumns = `COALESCE(database_id, '') AS database_id, COALESCE(table_id, '') AS table_id, policy, next_at, sweep_after`
 
 func (r maintenanceHolderRow) toDomain() (maintenance.Holder, error) {
-	h := maintenance.Holder{Database: r.Database, Table: r.Table, NextAt: timePtr(r.NextAt), SweepAfter: r.SweepAfter}
-	return h, json.Unmarshal(r.Policy, &h.Policy)
+	policy, err := decode(r.Policy, storedPolicy.toDomain)
+	return maintenance.Holder{Database: r.Database, Table: r.Table, Policy: policy, NextAt: timePtr(r.NextAt), SweepAfter: r.SweepAfter}, err
 }
 
 // SharedMaintenance implements maintenance.Tx.
@@ -53,7 +53,7 @@ func (t *Tx) LockMaintenance(ctx context.Context, h maintenance.Holder) (mainten
 
 // UpdateMaintenance implements maintenance.Tx.
 func (t *Tx) UpdateMaintenance(ctx context.Context, h maintenance.Holder) error {
-	policy, err := json.Marshal(h.Policy)
+	policy, err := json.Marshal(storePolicy(h.Policy))
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,8 @@ func (r maintainedRow) toDomain() (maintenance.MaintainedTable, error) {
 	if r.Policy == nil {
 		return m, nil
 	}
-	return m, json.Unmarshal(r.Policy, &m.Policy)
+	m.Policy, err = decode(r.Policy, storedPolicy.toDomain)
+	return m, err
 }
 
 // maintained reads the live tables of the condition with the facts that decide about their
@@ -182,7 +183,9 @@ func (r maintenanceRunRow) toDomain() (maintenance.Run, error) {
 	for _, kind := range r.Todo {
 		run.Todo = append(run.Todo, maintenance.Kind(kind))
 	}
-	return run, json.Unmarshal(r.Operations, &run.Operations)
+	var err error
+	run.Operations, err = decodeEach(r.Operations, storedOperation.toDomain)
+	return run, err
 }
 
 // InsertMaintenanceRuns implements maintenance.Tx, with one statement for all of them.
@@ -250,7 +253,7 @@ func (t *Tx) maintenanceRun(ctx context.Context, id domain.MaintenanceRunID, loc
 
 // UpdateMaintenanceRun implements maintenance.Tx.
 func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r maintenance.Run) error {
-	operations, err := json.Marshal(r.Operations)
+	operations, err := json.Marshal(each(r.Operations, storeOperation))
 	if err != nil {
 		return err
 	}

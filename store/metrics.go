@@ -14,7 +14,7 @@ const metricsSlots = int64(machine.MetricsKept / machine.MetricsEvery)
 
 // SaveMetrics implements machine.Tx.
 func (t *Tx) SaveMetrics(ctx context.Context, id domain.MachineID, m machine.Metrics) error {
-	gpus, err := json.Marshal(m.GPUs)
+	gpus, err := json.Marshal(each(m.GPUs, storeGPU))
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,22 @@ func (r metricsRow) toDomain() (machine.Metrics, error) {
 	m := machine.Metrics{
 		At: r.At.UTC(), CPU: r.CPU, Cores: r.Cores, Memory: r.Memory, MemoryTotal: r.MemoryTotal, Disk: r.Disk, DiskTotal: r.DiskTotal,
 	}
-	return m, json.Unmarshal(r.GPUs, &m.GPUs)
+	var err error
+	m.GPUs, err = decodeEach(r.GPUs, storedGPU.toDomain)
+	return m, err
 }
+
+// storedGPU is the format of an element of the column gpus.
+type storedGPU struct {
+	Name        string  `json:"name"`
+	Load        float64 `json:"load"`
+	Memory      int64   `json:"memory"`
+	MemoryTotal int64   `json:"memory_total"`
+}
+
+func storeGPU(g machine.GPUMetrics) storedGPU { return storedGPU(g) }
+
+func (g storedGPU) toDomain() machine.GPUMetrics { return machine.GPUMetrics(g) }
 
 // Metrics implements machine.Tx.
 func (t *Tx) Metrics(ctx context.Context, id domain.MachineID, since, until time.Time) ([]machine.Metrics, error) {

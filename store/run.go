@@ -65,10 +65,11 @@ func (t *Tx) run(ctx context.Context, id domain.RunID, lock string) (job.Run, er
 	if err != nil {
 		return run, err
 	}
-	if err := json.Unmarshal(row.Spec, &run.Spec); err != nil {
+	if run.Spec, err = decode(row.Spec, storedSpec.toDomain); err != nil {
 		return run, err
 	}
-	return run, json.Unmarshal(row.Parameters, &run.Parameters)
+	run.Parameters, err = decodeEach(row.Parameters, storedVariable.toDomain)
+	return run, err
 }
 
 // Run implements job.Tx.
@@ -81,12 +82,13 @@ func (t *Tx) RunsByID(ctx context.Context, ids []domain.RunID) ([]job.Run, error
 
 // RunSpecs implements job.Tx.
 func (t *Tx) RunSpecs(ctx context.Context, ids []domain.RunID) (map[domain.RunID]job.Spec, error) {
-	return documents[domain.RunID, job.Spec](ctx, t, `SELECT id, spec AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+	return documents(ctx, t, `SELECT id, spec AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids, storedSpec.toDomain)
 }
 
 // RunParameters implements job.Tx.
 func (t *Tx) RunParameters(ctx context.Context, ids []domain.RunID) (map[domain.RunID][]job.Variable, error) {
-	return documents[domain.RunID, []job.Variable](ctx, t, `SELECT id, parameters AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids)
+	translate := func(all []storedVariable) []job.Variable { return each(all, storedVariable.toDomain) }
+	return documents(ctx, t, `SELECT id, parameters AS document FROM runs WHERE workspace_id = $1 AND id = ANY($2)`, ids, translate)
 }
 
 // Runs implements job.Tx. Each combination of filters has an index in the order of the list,
@@ -157,11 +159,11 @@ func (t *Tx) OtherReadyRuns(ctx context.Context, run domain.RunID, machine domai
 
 // InsertRun implements job.Tx.
 func (t *Tx) InsertRun(ctx context.Context, r *job.Run) error {
-	spec, err := json.Marshal(r.Spec)
+	spec, err := json.Marshal(storeSpec(r.Spec))
 	if err != nil {
 		return err
 	}
-	parameters, err := json.Marshal(r.Parameters)
+	parameters, err := json.Marshal(each(r.Parameters, storeVariable))
 	if err != nil {
 		return err
 	}

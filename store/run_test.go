@@ -125,6 +125,10 @@ func TestSameRequestSameJob(t *testing.T) {
 	again, err := w.services.Jobs.Create(t.Context(), w.admin, n, domain.Idempotency{Key: "k"})
 	require.NoError(t, err)
 	require.Equal(t, first, again)
+	n.Files = first.Files
+	again, err = w.services.Jobs.Create(t.Context(), w.admin, n, domain.Idempotency{Key: "k"})
+	require.NoError(t, err, "a file's hash stands for its content")
+	require.Equal(t, first, again)
 	n.Files = []job.File{{Path: "a", Content: []byte("2")}}
 	_, err = w.services.Jobs.Create(t.Context(), w.admin, n, domain.Idempotency{Key: "k"})
 	require.Equal(t, domain.CodeConflict, code(err), "the files are part of the request")

@@ -78,11 +78,23 @@ func (r statementRow) toDomain() (statement.Statement, error) {
 	if r.Fault != "" {
 		st.Failure = &statement.Failure{Fault: r.Fault, Message: r.Failure, Line: r.FailureLine, Column: r.FailureColumn}
 	}
-	if err := json.Unmarshal(r.Parameters, &st.Parameters); err != nil {
+	err := json.Unmarshal(r.Parameters, &st.Parameters)
+	if err != nil {
 		return st, err
 	}
-	return st, json.Unmarshal(r.Chunks, &st.Chunks)
+	st.Chunks, err = decodeEach(r.Chunks, storedChunk.toDomain)
+	return st, err
 }
+
+// storedChunk is the format of an element of the column chunks.
+type storedChunk struct {
+	Rows  int64 `json:"rows"`
+	Bytes int64 `json:"bytes"`
+}
+
+func storeChunk(c statement.ResultChunk) storedChunk { return storedChunk(c) }
+
+func (c storedChunk) toDomain() statement.ResultChunk { return statement.ResultChunk(c) }
 
 // InsertStatement implements statement.Tx.
 func (t *Tx) InsertStatement(ctx context.Context, st statement.Statement) error {
@@ -122,7 +134,7 @@ func (t *Tx) statement(ctx context.Context, id domain.StatementID, lock string) 
 
 // UpdateStatement implements statement.Tx.
 func (t *Tx) UpdateStatement(ctx context.Context, st statement.Statement, result []byte) error {
-	chunks, err := json.Marshal(st.Chunks)
+	chunks, err := json.Marshal(each(st.Chunks, storeChunk))
 	if err != nil {
 		return err
 	}

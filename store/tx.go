@@ -110,6 +110,34 @@ func rows[R, T any](ctx context.Context, q sqlx.QueryerContext, translate func(R
 	return all, nil
 }
 
+// decode reads a JSON document of a row. Its format S is a type of the store: the domain's types
+// have no tags, and can change without the rows.
+func decode[S, V any](document []byte, translate func(S) V) (v V, err error) {
+	var s S
+	if err := json.Unmarshal(document, &s); err != nil {
+		return v, err
+	}
+	return translate(s), nil
+}
+
+// decodeEach is decode for a list.
+func decodeEach[S, V any](document []byte, translate func(S) V) ([]V, error) {
+	return decode(document, func(list []S) []V { return each(list, translate) })
+}
+
+// each translates a list between a row's format and the domain. JSON tells nil from an empty list,
+// so nil remains nil.
+func each[A, B any](list []A, translate func(A) B) []B {
+	if list == nil {
+		return nil
+	}
+	all := make([]B, len(list))
+	for i, v := range list {
+		all[i] = translate(v)
+	}
+	return all
+}
+
 type documentRow struct {
 	ID       string `db:"id"`
 	Document []byte `db:"document"`
@@ -117,15 +145,15 @@ type documentRow struct {
 
 // documents reads the JSON documents of the ids, which are $2 of the query. The query returns the
 // columns id and document.
-func documents[K ~string, V any](ctx context.Context, t *Tx, query string, ids []K) (map[K]V, error) {
+func documents[K ~string, S, V any](ctx context.Context, t *Tx, query string, ids []K, translate func(S) V) (map[K]V, error) {
 	var found []documentRow
 	if err := t.sel(ctx, &found, query, t.workspace, texts(ids)); err != nil {
 		return nil, err
 	}
 	all := make(map[K]V, len(found))
 	for _, row := range found {
-		var v V
-		if err := json.Unmarshal(row.Document, &v); err != nil {
+		v, err := decode(row.Document, translate)
+		if err != nil {
 			return nil, err
 		}
 		all[K(row.ID)] = v

@@ -9,13 +9,13 @@ import (
 
 // TaskSpec declares one task of a DAG.
 type TaskSpec struct {
-	Key            string     `json:"key"`
-	Command        string     `json:"command"`
-	DependsOn      []string   `json:"depends_on,omitempty"`
-	MaxRetries     int        `json:"max_retries,omitempty"`
-	TimeoutSeconds int        `json:"timeout_seconds,omitempty"`
-	Environment    []Variable `json:"environment,omitempty"`
-	Compute        string     `json:"compute,omitempty"` // overrides the job's
+	Key            string
+	Command        string
+	DependsOn      []string
+	MaxRetries     int
+	TimeoutSeconds int
+	Environment    []Variable
+	Compute        string // overrides the job's
 }
 
 // maxTasks bounds a DAG; split larger ones into several jobs.

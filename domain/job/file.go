@@ -14,12 +14,12 @@ import (
 // File is one of a job's files, copied into the working directory of each of its tasks. Its bytes
 // are stored once, by their hash, so a run's frozen copy holds only the hash.
 type File struct {
-	Path       string `json:"path"` // relative, slash-separated
-	SHA256     string `json:"sha256"`
-	Size       int    `json:"size"`
-	Executable bool   `json:"executable,omitempty"`
+	Path       string // relative, slash-separated
+	SHA256     string
+	Size       int
+	Executable bool
 	// Content is set on input and on the way to an agent. Nil on input refers to a stored file with
-	// that SHA256.
+	// that SHA256. The hash of a request under an idempotency key has only SHA256.
 	Content []byte `json:"-"`
 }
 

@@ -24,26 +24,26 @@ type Job struct {
 
 // Spec is the part of a job that a run freezes.
 type Spec struct {
-	Command           string     `json:"command,omitempty"`
-	Tasks             []TaskSpec `json:"tasks,omitempty"` // nil or empty: a single command
-	MaxRetries        int        `json:"max_retries,omitempty"`
-	TimeoutSeconds    int        `json:"timeout_seconds,omitempty"`
-	Environment       []Variable `json:"environment,omitempty"`
-	Parameters        []Variable `json:"parameters,omitempty"` // names and defaults
-	MaxConcurrentRuns int        `json:"max_concurrent_runs,omitempty"`
-	Files             []File     `json:"files,omitempty"`
+	Command           string
+	Tasks             []TaskSpec // nil or empty: a single command
+	MaxRetries        int
+	TimeoutSeconds    int
+	Environment       []Variable
+	Parameters        []Variable // names and defaults
+	MaxConcurrentRuns int
+	Files             []File
 	// Compute is the id of the compute instance that the tasks run on; on input also its name.
 	// Empty: the workspace's agent.
-	Compute string `json:"compute,omitempty"`
+	Compute string
 	// ComputeFallback runs the tasks on the workspace's agent if the compute instance is not
 	// available.
-	ComputeFallback bool `json:"compute_fallback,omitempty"`
+	ComputeFallback bool
 }
 
 // Variable is a name and a value, for environments and parameters; their order is preserved.
 type Variable struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name  string
+	Value string
 }
 
 // Filter narrows a list of jobs.

@@ -27,10 +27,10 @@ type Metrics struct {
 
 // GPUMetrics is the usage of one GPU.
 type GPUMetrics struct {
-	Name        string  `json:"name"`
-	Load        float64 `json:"load"` // from 0 to 1
-	Memory      int64   `json:"memory"`
-	MemoryTotal int64   `json:"memory_total"`
+	Name        string
+	Load        float64 // from 0 to 1
+	Memory      int64
+	MemoryTotal int64
 }
 
 // MaxGPUs bounds the stored GPUs of one machine.

@@ -27,11 +27,11 @@ const maxNodes = 16
 
 // Engine is a SQL engine on a machine.
 type Engine struct {
-	Name    string      `json:"name"` // such as duckdb
-	Version string      `json:"version"`
-	State   EngineState `json:"state,omitempty"`   // empty for an engine that always runs
-	Message string      `json:"message,omitempty"` // why it failed, or what it does
-	Nodes   int         `json:"nodes,omitempty"`   // number of nodes it runs on; 0 if unknown
+	Name    string // such as duckdb
+	Version string
+	State   EngineState // empty for an engine that always runs
+	Message string      // why it failed, or what it does
+	Nodes   int         // number of nodes it runs on; 0 if unknown
 }
 
 // EngineState is the state of an engine that starts and stops by itself.

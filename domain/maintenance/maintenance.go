@@ -47,42 +47,42 @@ var Levels = []Level{BuiltIn, OfWorkspace, OfDatabase, OfTable, Registered}
 
 // Schedule is when tables are checked.
 type Schedule struct {
-	Cron     string `json:"cron"`
-	TimeZone string `json:"time_zone"` // IANA name; empty stands for UTC
+	Cron     string
+	TimeZone string // IANA name; empty stands for UTC
 }
 
 // Policy is the policy of one level. Nil fields are inherited, each separately.
 type Policy struct {
-	Enabled        *bool             `json:"enabled,omitempty"`
-	Schedule       *Schedule         `json:"schedule,omitempty"`
-	Compact        CompactPolicy     `json:"compact"`
-	Expire         ExpirePolicy      `json:"expire"`
-	Orphans        OrphansPolicy     `json:"orphans"`
-	Warehouse      *domain.MachineID `json:"warehouse,omitempty"` // empty stands for any
-	StartWarehouse *bool             `json:"start_warehouse,omitempty"`
+	Enabled        *bool
+	Schedule       *Schedule
+	Compact        CompactPolicy
+	Expire         ExpirePolicy
+	Orphans        OrphansPolicy
+	Warehouse      *domain.MachineID // empty stands for any
+	StartWarehouse *bool
 }
 
 // CompactPolicy is one level's policy for compaction.
 type CompactPolicy struct {
-	Enabled       *bool  `json:"enabled,omitempty"`
-	Threshold     *int64 `json:"threshold,omitempty"`      // bytes: smaller files are small
-	MinFiles      *int   `json:"min_files,omitempty"`      // small files from which compaction starts
-	DeletePercent *int   `json:"delete_percent,omitempty"` // share of deletes, in files or rows, from which compaction starts
+	Enabled       *bool
+	Threshold     *int64 // bytes: smaller files are small
+	MinFiles      *int   // small files from which compaction starts
+	DeletePercent *int   // share of deletes, in files or rows, from which compaction starts
 }
 
 // ExpirePolicy is one level's policy for old snapshots.
 type ExpirePolicy struct {
-	Enabled  *bool `json:"enabled,omitempty"`
-	KeepDays *int  `json:"keep_days,omitempty"`
+	Enabled  *bool
+	KeepDays *int
 
-	MaxSnapshots   *int `json:"max_snapshots,omitempty"`    // snapshots above this number expire even if they are younger
-	EraseAfterDays *int `json:"erase_after_days,omitempty"` // delay before the files that only they needed are erased
+	MaxSnapshots   *int // snapshots above this number expire even if they are younger
+	EraseAfterDays *int // delay before the files that only they needed are erased
 }
 
 // OrphansPolicy is one level's policy for files that no snapshot names.
 type OrphansPolicy struct {
-	Enabled   *bool `json:"enabled,omitempty"`
-	OlderDays *int  `json:"older_days,omitempty"`
+	Enabled   *bool
+	OlderDays *int
 }
 
 // Settings are the effective settings of a table, a database or the workspace, after
@@ -353,31 +353,31 @@ type Run struct {
 
 // Operation is one statement of a run.
 type Operation struct {
-	Kind             Kind               `json:"kind"`
-	Query            string             `json:"query"`
-	Warehouse        domain.MachineID   `json:"warehouse"`
-	Statement        domain.StatementID `json:"statement"` // empty until it is submitted
-	State            statement.State    `json:"state"`
-	StartedAt        time.Time          `json:"started_at"`
-	FinishedAt       *time.Time         `json:"finished_at,omitempty"`
-	Before           *TableTotals       `json:"before,omitempty"`
-	After            *TableTotals       `json:"after,omitempty"` // including other writers' commits
-	SnapshotsExpired *int64             `json:"snapshots_expired,omitempty"`
-	FilesRemoved     *int64             `json:"files_removed,omitempty"` // nil if the engine does not report it
-	Metrics          map[string]int64   `json:"metrics,omitempty"`       // as the engine reports them
-	Seconds          float64            `json:"seconds"`                 // run time of its statement
-	Cost             *decimal.Decimal   `json:"cost,omitempty"`          // cost of its warehouse for that time; nil without a price
-	Currency         string             `json:"currency,omitempty"`
-	Fault            statement.Fault    `json:"fault,omitempty"`
-	Message          string             `json:"message,omitempty"` // why it failed
+	Kind             Kind
+	Query            string
+	Warehouse        domain.MachineID
+	Statement        domain.StatementID // empty until it is submitted
+	State            statement.State
+	StartedAt        time.Time
+	FinishedAt       *time.Time
+	Before           *TableTotals
+	After            *TableTotals // including other writers' commits
+	SnapshotsExpired *int64
+	FilesRemoved     *int64           // nil if the engine does not report it
+	Metrics          map[string]int64 // as the engine reports them
+	Seconds          float64          // run time of its statement
+	Cost             *decimal.Decimal // cost of its warehouse for that time; nil without a price
+	Currency         string
+	Fault            statement.Fault
+	Message          string // why it failed
 }
 
 // TableTotals is the contents of a table. Nil fields are unknown.
 type TableTotals struct {
-	Files       *int64 `json:"files"` // data files
-	Bytes       *int64 `json:"bytes"` // size of all files of the current snapshot
-	DeleteFiles *int64 `json:"delete_files"`
-	Snapshots   *int64 `json:"snapshots"`
+	Files       *int64 // data files
+	Bytes       *int64 // size of all files of the current snapshot
+	DeleteFiles *int64
+	Snapshots   *int64
 }
 
 func totalsOf(t lake.Table) *TableTotals {

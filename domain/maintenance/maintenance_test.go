@@ -1,7 +1,6 @@
 package maintenance
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"testing"
@@ -64,16 +63,6 @@ func TestAPolicyIsInheritedFieldByField(t *testing.T) {
 	require.Equal(t, OfDatabase, mixed.Origins[fieldKeepDays])
 	require.Equal(t, OfWorkspace, mixed.Origins[fieldStartWarehouse])
 	require.Equal(t, BuiltIn, mixed.Origins[fieldSchedule])
-}
-
-func TestAPolicyIsKeptAsItIs(t *testing.T) {
-	for _, p := range []Policy{{}, everything()} {
-		kept, err := json.Marshal(p)
-		require.NoError(t, err)
-		var back Policy
-		require.NoError(t, json.Unmarshal(kept, &back))
-		require.Equal(t, p, back)
-	}
 }
 
 // Orphan removal never applies to a registered table. Its snapshots expire only if its own policy

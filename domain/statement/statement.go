@@ -86,8 +86,8 @@ type Statement struct {
 
 // ResultChunk describes one chunk of a result, a separate Arrow IPC stream.
 type ResultChunk struct {
-	Rows  int64 `json:"rows"`
-	Bytes int64 `json:"bytes"`
+	Rows  int64
+	Bytes int64
 }
 
 // Fault is the cause of a statement's failure.

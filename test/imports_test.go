@@ -1,5 +1,5 @@
-// Package test checks two rules of the whole repository: who may import whom, and that the texts of
-// both APIs are plain. The packages below it are the black-box tests.
+// Package test checks rules of the whole repository: who may import whom, how large a package is,
+// and that the texts of both APIs are plain. The packages below it are the black-box tests.
 package test
 
 import (
@@ -9,6 +9,7 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -159,5 +160,28 @@ func TestTransportsAndAgentsAreApart(t *testing.T) {
 				require.False(t, reached != "rest/httpx" && fits(pattern, reached), "%s reaches %s", from, reached)
 			}
 		}
+	}
+}
+
+// Packages stay small enough that a newcomer guesses the file: 35 hand-written files, and 25 in the
+// domain's kernel. store, rest and graph have a file for each noun.
+func TestPackagesStaySmall(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{len .GoFiles}}", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		path, files, _ := strings.Cut(strings.TrimSpace(line), " ")
+		path = strings.TrimPrefix(strings.TrimPrefix(path, modulePath), "/")
+		limit := 35
+		switch {
+		case slices.Contains([]string{"store", "rest", "graph", "graph/generated"}, path) || strings.HasPrefix(path, "test"):
+			continue
+		case path == "domain":
+			limit = 25
+		}
+		n, err := strconv.Atoi(files)
+		require.NoError(t, err)
+		require.LessOrEqual(t, n, limit, "%q has too many files; give a part of it a package", path)
 	}
 }

@@ -51,7 +51,7 @@ func (s *site) handler() (http.Handler, error) {
 	}
 	shared := httpx.NewServer(httpx.Bounds{BodyTime: s.bodyTime})
 	plain := httpx.Face{Server: shared, Log: s.log, Fail: fail, Static: true}
-	api, err := rest.Handler(rest.Options{Services: restServices(s.services), Lake: s.lake, Auth: s.auth, Topics: s.topics, Log: s.log, HTTP: shared})
+	api, err := rest.Handler(rest.Options{Services: restServices(s.services), Lake: s.lake, Auth: s.auth, Log: s.log, HTTP: shared})
 	if err != nil {
 		return nil, err
 	}

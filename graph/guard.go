@@ -3,20 +3,12 @@ package graph
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql/handler/transport"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/auth"
 )
-
-// credential is what a WebSocket was opened with: a bearer token, or the console's session if the
-// token is empty.
-type credential struct {
-	token string
-	scope domain.Scope
-}
 
 // initSocket authenticates the opener of the WebSocket, by connection_init's {"authorization":
 // "Bearer …"} or by the upgrade request. An invalid credential closes it with 4401.
@@ -27,28 +19,34 @@ func (s *server) initSocket(ctx context.Context, payload transport.InitPayload) 
 		return transport.WithWebsocketCloseCode(transport.AppendCloseReason(ctx, short(e.Message)), closeCode(err)), nil, e
 	}
 	c := socketOf(ctx)
-	c.spawn(func() { s.guard(ctx, c, cred) })
-	known := auth.With(ctx, cred.scope) // not ctx, which the guard reads concurrently
+	c.spawn(func() {
+		if err := s.Auth.Watch(ctx, cred); err != nil {
+			c.end(closeUnauthenticated, domain.AsError(err).Message)
+		}
+	})
+	known := auth.With(ctx, cred.Scope) // not ctx, which the watch reads concurrently
 	c.known(known)
 	return known, &transport.InitPayload{"version": s.Version}, nil
 }
 
-func (s *server) credential(ctx context.Context, payload transport.InitPayload) (credential, error) {
+// credential is the bearer token, or the console's session. The WebSocket closes when its rights
+// change.
+func (s *server) credential(ctx context.Context, payload transport.InitPayload) (auth.Credential, error) {
 	header := payload.Authorization()
 	if header == "" {
 		header = requestOf(ctx).authorization
 	}
 	if header == "" {
 		scope, err := auth.From(ctx)
-		return credential{scope: scope}, err
+		return auth.Credential{Scope: scope, SameRole: true}, err
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return credential{}, domain.Errorf(domain.CodeUnauthenticated, `Send the token as {"authorization": "Bearer <token>"}.`)
+		return auth.Credential{}, domain.Errorf(domain.CodeUnauthenticated, `Send the token as {"authorization": "Bearer <token>"}.`)
 	}
 	token = strings.TrimSpace(token)
 	scope, err := s.bearer(ctx, token)
-	return credential{token: token, scope: scope}, err
+	return auth.Credential{Scope: scope, Token: token, SameRole: true}, err
 }
 
 // bearer accepts the callers of auth's bearer tokens, except agents.
@@ -69,49 +67,6 @@ func closeCode(err error) int {
 		return closeForbidden
 	}
 	return closeTryAgain
-}
-
-// guard closes the WebSocket as soon as its credential ends, or its rights change.
-func (s *server) guard(ctx context.Context, c *socket, cred credential) {
-	actor := cred.scope.Actor()
-	wake, stop := s.Topics.Subscribe(domain.SessionTopic(actor.Session), domain.APIKeyTopic(domain.APIKeyID(actor.ID)))
-	defer stop()
-	tick := time.NewTicker(s.timing.recheck)
-	defer tick.Stop()
-	for {
-		if reason := s.ended(ctx, cred); reason != "" {
-			c.end(closeUnauthenticated, reason)
-			return
-		}
-		select {
-		case <-wake:
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// ended returns why the credential is no longer valid. A database that does not answer ends no
-// session.
-func (s *server) ended(ctx context.Context, cred credential) string {
-	role, err := s.role(ctx, cred)
-	switch {
-	case domain.IsCode(err, domain.CodeUnauthenticated) || domain.IsCode(err, domain.CodeForbidden):
-		return "The session has ended."
-	case err == nil && role != cred.scope.Role():
-		return "The role has changed."
-	}
-	return ""
-}
-
-func (s *server) role(ctx context.Context, cred credential) (domain.Role, error) {
-	if cred.token != "" {
-		scope, err := s.bearer(ctx, cred.token)
-		return scope.Role(), err
-	}
-	session, err := s.Auth.Session(ctx, cred.scope)
-	return session.Role, err
 }
 
 // short cuts a reason to the length of a close frame.

@@ -78,14 +78,13 @@ type timing struct {
 	ping      time.Duration // between pings; a peer is disconnected after two unanswered pings
 	write     time.Duration // for one message to be received: a reader that stopped is cut after it
 	closeWait time.Duration // for the peer's answer to a close
-	recheck   time.Duration // between checks of the credential, besides the notification of its end
 	pace      time.Duration // minimum between two reads of a live query: a burst of changes is read once
 	retry     time.Duration // after a failed read
 }
 
 var defaultTiming = timing{
 	init: 10 * time.Second, ping: 20 * time.Second, write: 10 * time.Second, closeWait: 2 * time.Second,
-	recheck: 20 * time.Second, pace: 100 * time.Millisecond, retry: time.Second,
+	pace: 100 * time.Millisecond, retry: time.Second,
 }
 
 // Handler serves POST /graphql and its WebSocket (graphql-transport-ws) at its mount path.

@@ -102,7 +102,7 @@ func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return
 
 var quick = timing{
 	init: 5 * time.Second, ping: 20 * time.Second, write: time.Second, closeWait: time.Second,
-	recheck: time.Minute, pace: 5 * time.Millisecond, retry: 20 * time.Millisecond,
+	pace: 5 * time.Millisecond, retry: 20 * time.Millisecond,
 }
 
 func newWorld(t testing.TB, wait timing) *world {
@@ -116,6 +116,7 @@ func newWorld(t testing.TB, wait timing) *world {
 	w.keys, err = auth.NewKeys(ctx, db.System(), clock)
 	require.NoError(t, err)
 	w.auth = auth.NewService(db.System(), store.For[domain.Tx](db), w.keys, clock)
+	w.auth.Recheck = time.Minute
 	w.cloud = provisiontest.NewSimulated(provisiontest.Hooks{})
 	require.NoError(t, db.System().InsertPrices(ctx, machine.ProviderLocal, machine.DefaultProvider.Region, time.Unix(0, 0), map[string]machine.Price{
 		"cpu.1": {Hourly: decimal.RequireFromString("0.0400"), Currency: "USD"}, "cpu.2": {Hourly: decimal.RequireFromString("0.08"), Currency: "USD"},

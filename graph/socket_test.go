@@ -112,9 +112,8 @@ func TestAPasswordChangeClosesTheOtherSessions(t *testing.T) {
 }
 
 func TestAChangedRoleAndARevokedKeyCloseTheSocket(t *testing.T) {
-	soon := quick
-	soon.recheck = 20 * time.Millisecond
-	w := newWorld(t, soon)
+	w := newWorld(t, quick)
+	w.auth.Recheck = 20 * time.Millisecond
 	a := w.tenant("acme")
 	key, secret, err := w.services.APIKeys.Create(t.Context(), a.editor.scope, identity.NewAPIKey{Name: "ci", Role: domain.RoleEditor})
 	require.NoError(t, err)

@@ -299,7 +299,8 @@ func TestFollowedLogs(t *testing.T) {
 
 // TestAFollowedLogEndsSoonAfterAKeyExpires, although an expiry sends no notification.
 func TestAFollowedLogEndsSoonAfterAKeyExpires(t *testing.T) {
-	w := newWorldThatLooks(t, 20*time.Millisecond)
+	w := newWorld(t)
+	w.auth.Recheck = 20 * time.Millisecond
 	_, run, _ := w.running(t)
 	expires := w.clock.Now().Add(time.Hour).Format(time.RFC3339)
 	secret, _ := w.call(w.ours.admin, "POST", "/settings/api-keys", `{"name":"tail","role":"viewer","expires_at":"`+expires+`"}`).object(201)["secret"].(string)

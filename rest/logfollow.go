@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/auth"
 	"github.com/millpond/millpond/domain/job"
 )
 
@@ -20,7 +19,7 @@ func (l *logAnswer) followed() error {
 	}
 	ctx, cancel := context.WithCancelCause(l.r.Context())
 	var watch sync.WaitGroup
-	watch.Go(func() { l.watchCredential(ctx, cancel) })
+	watch.Go(func() { cancel(l.auth.Watch(ctx, l.credential())) })
 	defer watch.Wait()
 	defer cancel(nil)
 	next, err := l.follow(ctx)
@@ -97,34 +96,12 @@ func (l *logAnswer) taskOver(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// watchCredential ends the answer as soon as its session or API key ends. For a run's token it ends
-// the answer soon after the run.
-func (l *logAnswer) watchCredential(ctx context.Context, end context.CancelCauseFunc) {
-	actor := l.scope.Actor()
-	wake, stop := l.topics.Subscribe(domain.SessionTopic(actor.Session), domain.APIKeyTopic(domain.APIKeyID(actor.ID)))
-	defer stop()
-	tick := time.NewTicker(l.recheck)
-	defer tick.Stop()
-	for { // checked first: the credential may have ended since the request arrived
-		if err := l.credential(ctx); domain.IsCode(err, domain.CodeUnauthenticated) {
-			end(err)
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-wake:
-		case <-tick.C:
-		}
-	}
-}
-
-func (l *logAnswer) credential(ctx context.Context) error {
+// credential is the session or, if there is none, the bearer token: a followed log outlives the
+// access token that it was opened with.
+func (l *logAnswer) credential() auth.Credential {
 	if l.scope.Actor().Session != "" {
-		_, err := l.auth.Session(ctx, l.scope)
-		return err
+		return auth.Credential{Scope: l.scope}
 	}
 	_, token, _ := strings.Cut(l.r.Header.Get("Authorization"), " ")
-	_, err := l.auth.Bearer(ctx, strings.TrimSpace(token))
-	return err
+	return auth.Credential{Scope: l.scope, Token: strings.TrimSpace(token)}
 }

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write openapi.yaml instead of comparing
 // described is the API without services, for tests of its description.
 var described = sync.OnceValues(func() (http.Handler, error) {
 	return Handler(Options{
-		Services: Services{Clock: domain.SystemClock{}}, Auth: &auth.Service{}, Topics: struct{ domain.Topics }{}, Log: slog.New(slog.DiscardHandler),
+		Services: Services{Clock: domain.SystemClock{}}, Auth: &auth.Service{}, Log: slog.New(slog.DiscardHandler),
 	})
 })
 

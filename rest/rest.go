@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
@@ -61,7 +60,6 @@ type Options struct {
 	Services Services
 	Lake     *lake.Catalog
 	Auth     *auth.Service
-	Topics   domain.Topics
 	Log      *slog.Logger  // logs internal errors, each with its request id
 	MaxBody  int64         // of a request, in bytes; 0 means 8 MiB
 	HTTP     *httpx.Server // shared by the server's HTTP faces; nil for a new one
@@ -73,34 +71,25 @@ type api struct {
 	Services
 	lake    *lake.Catalog
 	auth    *auth.Service
-	topics  domain.Topics
 	log     *slog.Logger
 	maxBody int64
 	http    *httpx.Server
-	recheck time.Duration // how often a followed log checks its credential, besides the notification of its end
 }
-
-// recheckCredential bounds how long a followed log outlives a credential that expires: an expiry
-// sends no notification.
-const recheckCredential = 30 * time.Second
 
 // Handler serves the operations below Prefix, their description at Prefix/openapi.json and
 // Prefix/openapi.yaml, and a page to read it at Prefix/docs. Everything else is 404.
 func Handler(o Options) (http.Handler, error) {
-	if o.Auth == nil || o.Topics == nil || o.Log == nil {
-		return nil, errors.New("rest: Auth, Topics and Log are required")
+	if o.Auth == nil || o.Log == nil {
+		return nil, errors.New("rest: Auth and Log are required")
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody
 	}
-	return newAPI(o).routes()
-}
-
-func newAPI(o Options) *api {
 	if o.HTTP == nil {
 		o.HTTP = httpx.NewServer(httpx.Bounds{})
 	}
-	return &api{Services: o.Services, lake: o.Lake, auth: o.Auth, topics: o.Topics, log: o.Log, maxBody: o.MaxBody, http: o.HTTP, recheck: recheckCredential}
+	a := &api{Services: o.Services, lake: o.Lake, auth: o.Auth, log: o.Log, maxBody: o.MaxBody, http: o.HTTP}
+	return a.routes()
 }
 
 func (a *api) routes() (http.Handler, error) {

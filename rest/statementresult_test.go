@@ -52,10 +52,10 @@ func TestResultsAreCountedOnce(t *testing.T) {
 	w.becomes(id, "succeeded")
 	chunk := "/sql/statements/" + id + "/chunks/0"
 	bounded := func(bytes int64) {
-		handler, err := routesWith(Options{
-			Services: w.services, Lake: w.lake, Auth: w.auth, Topics: w.services.Statements.Topics, Log: slog.New(slog.DiscardHandler), MaxBody: 1 << 20,
+		handler, err := Handler(Options{
+			Services: w.services, Lake: w.lake, Auth: w.auth, Log: slog.New(slog.DiscardHandler), MaxBody: 1 << 20,
 			HTTP: httpx.NewServer(httpx.Bounds{ServerBytes: bytes}),
-		}, time.Minute)
+		})
 		require.NoError(t, err)
 		server := httptest.NewServer(handler)
 		t.Cleanup(server.Close)

@@ -123,12 +123,6 @@ func (b *buffer) String() string {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldThatLooks(t, time.Minute)
-}
-
-// newWorldThatLooks checks the credentials of followed logs at this interval.
-func newWorldThatLooks(t *testing.T, recheck time.Duration) *world {
-	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
@@ -140,7 +134,7 @@ func newWorldThatLooks(t *testing.T, recheck time.Duration) *world {
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	w.assemble(st)
 	log := slog.New(slog.NewJSONHandler(w.logged, nil))
-	handler, err := routesWith(Options{Services: w.services, Lake: w.lake, Auth: w.auth, Topics: st.Topics(), Log: log, MaxBody: 1 << 20}, recheck)
+	handler, err := Handler(Options{Services: w.services, Lake: w.lake, Auth: w.auth, Log: log, MaxBody: 1 << 20})
 	require.NoError(t, err)
 	mounted := chi.NewRouter() // mounted like the server
 	mounted.Handle("/api/*", handler)
@@ -150,13 +144,6 @@ func newWorldThatLooks(t *testing.T, recheck time.Duration) *world {
 	w.url = server.URL
 	w.ours, w.theirs = populated.ours, populated.theirs
 	return w
-}
-
-// routesWith is Handler with another interval for the credential checks of followed logs.
-func routesWith(o Options, recheck time.Duration) (http.Handler, error) {
-	a := newAPI(o)
-	a.recheck = recheck
-	return a.routes()
 }
 
 func (w *world) assemble(st *store.Store) {
@@ -170,6 +157,7 @@ func (w *world) assemble(st *store.Store) {
 	archive, err := objects.NewArchive()
 	require.NoError(w.t, err)
 	w.auth = auth.NewService(system, store.For[domain.Tx](st), keys, w.clock)
+	w.auth.Recheck = time.Minute
 	outbox := job.NewOutbox(w.cloud, func(err error) { w.t.Log("undelivered:", err) })
 	ctx, cancel := context.WithCancel(context.Background())
 	var carrier sync.WaitGroup

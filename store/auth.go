@@ -16,6 +16,11 @@ var _ auth.Store = (*System)(nil)
 
 var errUnknown = domain.Errorf(domain.CodeNotFound, "There is no such credential.")
 
+// Subscribe implements auth.Store.
+func (s *System) Subscribe(topics ...domain.Topic) (wake <-chan struct{}, stop func()) {
+	return s.topics.Subscribe(topics...)
+}
+
 // UserByEmail implements auth.Store.
 func (s *System) UserByEmail(ctx context.Context, email string) (identity.User, string, error) {
 	var row struct {

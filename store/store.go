@@ -59,6 +59,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		s.closePools()
 		return nil, err
 	}
+	s.system.topics = s.topics
 	return s, nil
 }
 

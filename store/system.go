@@ -21,8 +21,9 @@ import (
 // grants. They find work for schedulers, recognise credentials (auth.go), create workspaces
 // (instance.go), and clean up.
 type System struct {
-	db   *sqlx.DB
-	keys *shared[string, auth.Key] // by the hash of their secret; see APIKey
+	db     *sqlx.DB
+	keys   *shared[string, auth.Key] // by the hash of their secret; see APIKey
+	topics *Topics
 }
 
 var (

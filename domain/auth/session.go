@@ -23,6 +23,8 @@ const (
 
 // Service signs users in and out, and authenticates every kind of credential.
 type Service struct {
+	Recheck time.Duration // between Watch's checks, besides the notification of a credential's end
+
 	store   Store
 	tenants domain.Store[domain.Tx]
 	clock   domain.Clock
@@ -35,7 +37,7 @@ type Service struct {
 // NewService returns the service.
 func NewService(store Store, tenants domain.Store[domain.Tx], keys *Keys, clock domain.Clock) *Service {
 	return &Service{
-		store: store, tenants: tenants, clock: clock, keys: keys, hashing: newHashing(),
+		store: store, tenants: tenants, clock: clock, keys: keys, hashing: newHashing(), Recheck: recheckEvery,
 		byAddress: newFailures(failuresByAddress),
 		byEmail:   newFailures(failuresByEmail),
 	}

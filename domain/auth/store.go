@@ -55,6 +55,8 @@ type Store interface {
 	SigningKeys(ctx context.Context) ([]SigningKey, error)
 	// InsertSigningKey adds a key unless a key newer than the given time exists.
 	InsertSigningKey(ctx context.Context, k SigningKey, unlessAfter time.Time) error
+	// Subscribe is that of domain.Topics.
+	Subscribe(topics ...domain.Topic) (wake <-chan struct{}, stop func())
 }
 
 // Membership is a workspace that a user belongs to.

@@ -1,3 +1,5 @@
+// Package domain is the kernel that all modules below it share: scopes and permissions, errors,
+// ids, pages, audit, idempotency, topics, and the port of the store.
 package domain
 
 import "errors"

@@ -66,7 +66,8 @@ func (limits) MutateOperationParameters(_ context.Context, p *graphql.RawParams)
 	return nil
 }
 
-// MutateOperationContext bounds the cost, and shows the schema only to signed-in callers.
+// MutateOperationContext bounds the cost, and refuses what is not public to callers without a
+// credential: the schema too.
 func (l limits) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
 	cost := complexity.Calculate(ctx, l.schema, op.Operation, op.Variables)
 	if cost > maxCost {
@@ -74,7 +75,7 @@ func (l limits) MutateOperationContext(ctx context.Context, op *graphql.Operatio
 	}
 	_, err := auth.From(ctx)
 	op.DisableIntrospection = err != nil
-	if err != nil && introspects(op.Operation.SelectionSet) {
+	if err != nil && !isPublic(op.Operation.SelectionSet) {
 		return refusal(domain.AsError(err))
 	}
 	return nil
@@ -137,22 +138,24 @@ func (m measure) fragment(name string) size {
 	return m.known[name]
 }
 
-func introspects(set ast.SelectionSet) bool {
+// publicFields are the root fields that need no credential.
+var publicFields = map[string]bool{"instance": true, "viewer": true, "login": true, "setUp": true, "__typename": true}
+
+// isPublic reports whether all root fields of an operation are public.
+func isPublic(set ast.SelectionSet) bool {
 	for _, s := range set {
+		public := true
 		switch s := s.(type) {
 		case *ast.Field:
-			if s.Name == "__schema" || s.Name == "__type" {
-				return true
-			}
+			public = publicFields[s.Name]
 		case *ast.InlineFragment:
-			if introspects(s.SelectionSet) {
-				return true
-			}
+			public = isPublic(s.SelectionSet)
 		case *ast.FragmentSpread:
-			if s.Definition != nil && introspects(s.Definition.SelectionSet) {
-				return true
-			}
+			public = s.Definition != nil && isPublic(s.Definition.SelectionSet)
+		}
+		if !public {
+			return false
 		}
 	}
-	return false
+	return true
 }

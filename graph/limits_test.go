@@ -156,6 +156,32 @@ func TestTheSchemaIsShownToThoseSignedIn(t *testing.T) {
 	require.Equal(t, "Query", at(data, "__schema", "queryType", "name"))
 }
 
+// An operation is public only if all its root fields are, however they are written.
+func TestStrangersHaveThePublicFieldsAlone(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	for _, query := range []string{
+		`{ jobs(first: 1) { edges { node { id } } } }`,
+		`{ instance { version } jobs(first: 1) { edges { node { id } } } }`,
+		`{ instance: overview { agents } }`,
+		`{ ... { overview { agents } } }`,
+		`{ ...F } fragment F on Query { instance { version } ...G } fragment G on Query { overview { agents } }`,
+		`mutation { deleteJob(input: {id: "job_1"}) { id } }`,
+		`subscription { agentUpdated { id } }`,
+	} {
+		res := w.query(nobody, query, nil)
+		require.Equal(t, "UNAUTHENTICATED", res.code(), query)
+		require.Nil(t, res.Data, query)
+	}
+	for _, query := range []string{
+		`{ __typename instance { version } }`, `{ viewer { role } }`,
+		`{ ...F } fragment F on Query { ... { overview: instance { version } } }`,
+	} {
+		w.ok(nobody, query, nil)
+	}
+	w.ok(bearer(a.viewer.token), `{ instance { version } jobs(first: 1) { edges { node { id } } } }`, nil)
+}
+
 // The schema files are the contract: the generated schema matches them.
 func TestGeneratedSchemaIsTheFiles(t *testing.T) {
 	es := testSchema()

@@ -225,20 +225,20 @@ func (r machineRefRow) due() (machine.Due, error) {
 
 func kinds(all []machine.ProviderKind) any { return texts(all) }
 
-// DueMachines implements domain.System.
+// DueMachines implements machine.System.
 func (s *System) DueMachines(ctx context.Context, from []machine.ProviderKind, host string, limit int) ([]machine.Due, error) {
 	all, err := rows(ctx, s.db, machineRefRow.due, `SELECT workspace_id, id, due_at FROM machines WHERE due_at IS NOT NULL AND provider = ANY($1)
 		AND host IN ('', $2) ORDER BY due_at LIMIT $3`, kinds(from), host, limit)
 	return all, mapError(err)
 }
 
-// CheckMachines implements domain.System.
+// CheckMachines implements machine.System.
 func (s *System) CheckMachines(ctx context.Context, host string, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `UPDATE machines SET due_at = $2 WHERE host = $1 AND NOT (released AND state IN ('stopped', 'failed'))`, host, now)
 	return mapError(err)
 }
 
-// ShiftMachines implements domain.System.
+// ShiftMachines implements machine.System.
 func (s *System) ShiftMachines(ctx context.Context, host string, by time.Duration) error {
 	_, err := s.db.ExecContext(ctx, `UPDATE machines SET state_since = state_since + $1 * interval '1 microsecond', idle_since = idle_since + $1 * interval '1 microsecond',
 		due_at = due_at + $1 * interval '1 microsecond' WHERE host = $2
@@ -246,7 +246,7 @@ func (s *System) ShiftMachines(ctx context.Context, host string, by time.Duratio
 	return mapError(err)
 }
 
-// OverdueMachines implements domain.System.
+// OverdueMachines implements machine.System.
 func (s *System) OverdueMachines(ctx context.Context, starting, stopping time.Time) ([]machine.Ref, error) {
 	due, err := rows(ctx, s.db, machineRefRow.due, `SELECT workspace_id, id, due_at FROM machines WHERE due_at IS NOT NULL
 		AND (state = 'starting' AND state_since <= $1 OR state = 'stopping' AND state_since <= $2) AND due_at <= GREATEST($1, $2)`, starting, stopping)
@@ -257,20 +257,20 @@ func (s *System) OverdueMachines(ctx context.Context, starting, stopping time.Ti
 	return refs, mapError(err)
 }
 
-// KnownMachines implements domain.System.
+// KnownMachines implements machine.System.
 func (s *System) KnownMachines(ctx context.Context, ids []domain.MachineID) (known []domain.MachineID, err error) {
 	err = s.db.SelectContext(ctx, &known, `SELECT id FROM machines WHERE id = ANY($1)`, texts(ids))
 	return known, mapError(err)
 }
 
-// BootstrapAgent implements domain.System.
+// BootstrapAgent implements job.System.
 func (s *System) BootstrapAgent(ctx context.Context, hash []byte) (domain.AgentRef, error) {
 	var r refRow
 	err := s.db.GetContext(ctx, &r, `SELECT workspace_id, id FROM agents WHERE bootstrap_hash = $1`, hash)
 	return domain.AgentRef{Workspace: r.Workspace, Agent: domain.AgentID(r.ID)}, mapError(orMissing(err, errUnknown))
 }
 
-// InsertPrices implements domain.System.
+// InsertPrices implements machine.System.
 func (s *System) InsertPrices(ctx context.Context, provider machine.ProviderKind, region string, from time.Time, prices map[string]machine.Price) error {
 	for flavor, p := range prices {
 		_, err := s.db.ExecContext(ctx, `INSERT INTO prices (provider, region, flavor, effective_from, hourly, currency) SELECT $1, $2, $3, $4, $5, $6

@@ -305,16 +305,16 @@ func (t *Tx) WaitingMaintenance(ctx context.Context, now time.Time, limit int) (
 	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'queued' AND look_at <= $2 ORDER BY look_at, id LIMIT $3 FOR UPDATE`, t.workspace, now, limit)
 }
 
-// CrowdedTables implements domain.System. It reads all tables: an index on the number of snapshots
-// would slow each commit down.
+// CrowdedTables implements maintenance.System. It reads all tables: an index on the number of
+// snapshots would slow each commit down.
 func (s *System) CrowdedTables(ctx context.Context, snapshots int, after lake.TableRef, limit int) ([]lake.TableRef, error) {
 	return refs(ctx, s, refRow.table, `SELECT workspace_id, id FROM lake_tables WHERE kind = 'table' AND dropped_at IS NULL AND snapshots > $1
 		AND (workspace_id, id) > ($2, $3) ORDER BY workspace_id, id LIMIT $4`, snapshots, after.Workspace, after.Table, limit)
 }
 
-// DueMaintenance implements domain.System. It returns holders with a schedule, new workspaces, and
-// workspaces whose runs can continue. Those have a statement that ended, a claim that expired, or
-// room for another run.
+// DueMaintenance implements maintenance.System. It returns holders with a schedule, new workspaces,
+// and workspaces whose runs can continue. Those have a statement that ended, a claim that expired,
+// or room for another run.
 func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.Due, error) {
 	type row struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`

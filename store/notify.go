@@ -145,7 +145,8 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// receive forwards notifications of other replicas. A nil notification follows a lost connection: then notifications may be lost.
+// receive forwards notifications of other replicas. A nil notification follows a lost connection:
+// then notifications may be lost.
 func (t *Topics) receive() {
 	tick := time.NewTicker(safetyTick)
 	defer tick.Stop()

@@ -12,7 +12,10 @@ type Transactor interface {
 }
 
 // For returns the store as a module declares it: T is the module's Tx, which *Tx must implement.
-func For[T any](t Transactor) domain.Store[T] { return port[T]{t} }
+func For[T any](t Transactor) domain.Store[T] {
+	_ = any((*Tx)(nil)).(T) // a mistake shows as the server starts
+	return port[T]{t}
+}
 
 // port narrows transactions to what a module uses of them.
 type port[T any] struct{ all Transactor }

@@ -194,14 +194,14 @@ func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.S
 		SELECT `+statementColumns+` FROM statements JOIN page USING (id) WHERE workspace_id = $1 AND page.before <= $%d ORDER BY id DESC`, where, len(args)-1, len(args)), args...)
 }
 
-// LostStatements implements domain.System.
+// LostStatements implements statement.System.
 func (s *System) LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]statement.Ref, error) {
 	return s.statementRefs(ctx, `state IN ('queued', 'running')
 		AND (replica = '' OR created_at < $1 AND (replica = $3 AND id <> ALL($4)
 			OR replica <> $3 AND NOT EXISTS (SELECT FROM replicas r WHERE r.id = replica AND r.seen_at > $1)))`, now.Add(-replicaSilence), limit, replica, pq.Array(live))
 }
 
-// ExpiredResults implements domain.System.
+// ExpiredResults implements statement.System.
 func (s *System) ExpiredResults(ctx context.Context, now time.Time, limit int) ([]statement.Ref, error) {
 	return s.statementRefs(ctx, `chunks <> '[]' AND result_until <= $1`, now, limit)
 }

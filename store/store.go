@@ -165,6 +165,9 @@ func (s *Store) once(ctx context.Context, scope domain.Scope, fn func(*Tx) error
 	}
 	_, err = conn.ExecContext(ctx, tx.end(s.topics))
 	committed = err == nil
+	if pq.As(err, pqerror.TRDeadlockDetected, pqerror.TRSerializationFailure) != nil {
+		return err
+	}
 	if !committed {
 		s.topics.doubt() // it may be committed all the same, or soon
 	}

@@ -33,7 +33,7 @@ var (
 	_ maintenance.System = (*System)(nil)
 )
 
-// DueRuns implements domain.System. It returns runs with a ready task whose agent is connected and
+// DueRuns implements job.System. It returns runs with a ready task whose agent is connected and
 // has a free slot. It also returns, of the pending runs blocked by their job's limit, the oldest
 // that can start now. A stopped machine counts, since it can be started, unless a person stopped it
 // after the run began.
@@ -93,12 +93,12 @@ func refs[T any](ctx context.Context, s *System, translate func(refRow) (T, erro
 	return all, mapError(err)
 }
 
-// NextRetry implements domain.System.
+// NextRetry implements job.System.
 func (s *System) NextRetry(ctx context.Context, now time.Time) (time.Time, error) {
 	return s.nextTime(ctx, `SELECT min(not_before) FROM tasks WHERE status = 'queued' AND current IS NULL AND not_before > $1`, now)
 }
 
-// DueSchedules implements domain.System. Ticks that wait for their workspace's quota are due when
+// DueSchedules implements job.System. Ticks that wait for their workspace's quota are due when
 // there is room, so that they do not hide others.
 func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]job.Ref, error) {
 	return refs(ctx, s, refRow.job, `SELECT workspace_id, id FROM jobs j WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL)
@@ -107,7 +107,7 @@ func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]
 		ORDER BY LEAST(next_at, waiting_since) LIMIT $2`, now, limit)
 }
 
-// NextSchedule implements domain.System.
+// NextSchedule implements job.System.
 func (s *System) NextSchedule(ctx context.Context) (time.Time, error) {
 	return s.nextTime(ctx, `SELECT min(next_at) FROM jobs WHERE next_at IS NOT NULL`)
 }
@@ -120,13 +120,13 @@ func (s *System) nextTime(ctx context.Context, query string, args ...any) (time.
 	return at.Time.UTC(), nil
 }
 
-// ExpiredAgents implements domain.System.
+// ExpiredAgents implements job.System.
 func (s *System) ExpiredAgents(ctx context.Context, now time.Time) ([]domain.AgentRef, error) {
 	return refs(ctx, s, refRow.agent, `SELECT workspace_id, id FROM agents a WHERE lease_expires_at <= $1 AND (session <> '' OR EXISTS (
 		SELECT FROM attempts r WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))`, now)
 }
 
-// ExtendLeases implements domain.System.
+// ExtendLeases implements job.System.
 func (s *System) ExtendLeases(ctx context.Context, now, until time.Time) error {
 	away := min(replicaSilence, until.Sub(now)/4) // a replica seen since then, such as this one's previous process, has given the agents time to reconnect
 	_, err := s.db.ExecContext(ctx, `UPDATE agents SET lease_expires_at = $1 WHERE lease_expires_at < $1
@@ -134,13 +134,13 @@ func (s *System) ExtendLeases(ctx context.Context, now, until time.Time) error {
 	return mapError(err)
 }
 
-// ForgetInstances implements domain.System.
+// ForgetInstances implements job.System.
 func (s *System) ForgetInstances(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `UPDATE agents SET instance = '' WHERE instance <> ''`)
 	return mapError(err)
 }
 
-// RenewLeases implements domain.System.
+// RenewLeases implements job.System.
 func (s *System) RenewLeases(ctx context.Context, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `UPDATE agents a SET lease_expires_at = $1 WHERE lease_expires_at IS NOT NULL AND (session <> '' OR EXISTS (
 		SELECT FROM attempts r WHERE r.workspace_id = a.workspace_id AND r.agent_id = a.id AND r.status IN ('starting', 'running')))`, until)
@@ -150,7 +150,7 @@ func (s *System) RenewLeases(ctx context.Context, until time.Time) error {
 // sealBacklog is the number of unsealed log bytes at which a running attempt's log is sealed.
 const sealBacklog = 8 << 20
 
-// UnsealedAttempts implements domain.System.
+// UnsealedAttempts implements job.System.
 func (s *System) UnsealedAttempts(ctx context.Context, limit int) ([]domain.AttemptRef, error) {
 	return refs(ctx, s, refRow.attempt, `SELECT workspace_id, id FROM attempts a WHERE NOT log_sealed AND (status NOT IN ('starting', 'running') OR
 		COALESCE((SELECT start FROM log_chunks c WHERE c.workspace_id = a.workspace_id AND c.attempt_id = a.id ORDER BY start DESC LIMIT 1), 0) -
@@ -158,7 +158,9 @@ func (s *System) UnsealedAttempts(ctx context.Context, limit int) ([]domain.Atte
 		ORDER BY id LIMIT $1`, limit, sealBacklog)
 }
 
-// Housekeep implements domain.System.
+// Housekeep creates the log partitions of the coming days and drops those that are fully archived
+// and older than a day. It deletes old idempotency keys, API keys 30 days after their expiry,
+// sessions, and maintenance runs after 90 days.
 func (s *System) Housekeep(ctx context.Context, now time.Time) error {
 	if err := ensurePartitions(ctx, s.db, now); err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 	"github.com/millpond/millpond/domain/statement"
 )
 
-// Tx is one transaction in one workspace. It implements domain.Tx: one file per noun.
+// Tx is one transaction in one workspace. It implements the Tx of every module: one file per noun.
 type Tx struct {
 	conn      *sqlx.Conn
 	workspace domain.WorkspaceID

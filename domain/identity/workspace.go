@@ -1,3 +1,4 @@
+// Package identity has the workspaces, their members and users, and API keys.
 package identity
 
 import (
@@ -17,9 +18,6 @@ type Workspace struct {
 // workspaceTx reads the workspace of the transaction.
 type workspaceTx interface {
 	Workspace(ctx context.Context) (Workspace, error)
-	// TakeSample reports whether the sample is still pending. The committing transaction must
-	// create it.
-	TakeSample(ctx context.Context) (due bool, err error)
 	// Overview counts the overview's values; finished runs since the given time.
 	Overview(ctx context.Context, since time.Time) (Overview, error)
 }

@@ -1,3 +1,5 @@
+// Package job has jobs, their schedules and their runs: tasks and attempts, the agents that run
+// them, and their logs.
 package job
 
 import (
@@ -53,6 +55,9 @@ type Filter struct {
 
 // jobTx reads and writes jobs.
 type jobTx interface {
+	// TakeSample reports whether the sample is still pending. The committing transaction must
+	// create it.
+	TakeSample(ctx context.Context) (due bool, err error)
 	Job(ctx context.Context, id domain.JobID) (Job, error)
 	// JobsByID returns the existing jobs with the ids, without their specs.
 	JobsByID(ctx context.Context, ids []domain.JobID) ([]Job, error)

@@ -21,7 +21,7 @@ func (s *Spec) resolveCompute(ctx context.Context, tx Tx) error {
 			*ref = id
 			return nil
 		}
-		m, err := FindMachine(ctx, tx, machine.KindCompute, *ref)
+		m, err := machine.Find(ctx, tx, machine.KindCompute, *ref)
 		if domain.IsCode(err, domain.CodeNotFound) {
 			return domain.Invalid(field, "There is no compute instance %q in this workspace; make it first, or leave %s out to run on the workspace's agent.", *ref, field)
 		}
@@ -40,17 +40,6 @@ func (s *Spec) resolveCompute(ctx context.Context, tx Tx) error {
 		}
 	}
 	return nil
-}
-
-// FindMachine finds a machine of the kind by its id or its name.
-func FindMachine(ctx context.Context, tx Tx, kind machine.Kind, ref string) (machine.Machine, error) {
-	if strings.HasPrefix(ref, kind.Prefix()+"_") {
-		m, err := tx.Machine(ctx, domain.MachineID(ref))
-		if !domain.IsCode(err, domain.CodeNotFound) {
-			return m, err
-		}
-	}
-	return tx.MachineByName(ctx, kind, ref)
 }
 
 // lockTargets locks all agents that the run's tasks use or may fall back to, unless it is only the

@@ -5,15 +5,13 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/quota"
 )
 
-// Tx is what this module uses of a transaction.
+// Tx is what job uses of a transaction.
 type Tx interface {
 	machine.Tx
-	identity.Tx
 	quota.Tx
 	jobTx
 	fileTx

@@ -124,7 +124,7 @@ func (d *Databases) Create(ctx context.Context, s domain.Scope, n NewDatabase, k
 	}
 	err = d.Store.In(ctx, s, func(tx Tx) error {
 		id, err := domain.Once(ctx, tx, s, key, domain.DatabaseCreate, n, func() (domain.DatabaseID, error) {
-			fresh := Describe(n.Name, s.Actor(), d.Clock.Now())
+			fresh := n.Database(s.Actor(), d.Clock.Now())
 			if err := tx.InsertDatabase(ctx, fresh); err != nil {
 				return "", err
 			}
@@ -139,8 +139,9 @@ func (d *Databases) Create(ctx context.Context, s domain.Scope, n NewDatabase, k
 	return made, err
 }
 
-func Describe(name string, by domain.Actor, now time.Time) Database {
-	return Database{ID: domain.NewID[domain.DatabaseID](domain.PrefixDatabase), Name: name, CreatedBy: by, CreatedAt: now}
+// Database returns the database, with a new id.
+func (n NewDatabase) Database(by domain.Actor, now time.Time) Database {
+	return Database{ID: domain.NewID[domain.DatabaseID](domain.PrefixDatabase), Name: n.Name, CreatedBy: by, CreatedAt: now}
 }
 
 // Delete removes a database without tables and views. Its dropped tables can no longer be restored.

@@ -19,7 +19,7 @@ import (
 // in a list. They are erased after the given time.
 type Erasure struct {
 	List  string        // UUID, which names the list (see listFile)
-	After time.Duration // between the bounds in package domain
+	After time.Duration // from MinEraseAfter to MaxEraseAfter
 }
 
 func (e *Erasure) validate() error {
@@ -75,8 +75,9 @@ func (c *Catalog) Erase(ctx context.Context) error {
 	})
 }
 
-// eachDue calls do for what is due, in batches, until nothing is left. What failed must be postponed
-// by do; if that fails too, which is fatal, it would be due again at once. It returns all failures.
+// eachDue calls do for what is due, in batches, until nothing is left. What failed must be
+// postponed by do; if that fails too, which is fatal, it would be due again at once. It returns all
+// failures.
 func eachDue[T any](batch int, next func() ([]T, error), do func(T) (failed, fatal error)) error {
 	var all []error
 	for {

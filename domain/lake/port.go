@@ -2,7 +2,7 @@ package lake
 
 import "github.com/millpond/millpond/domain"
 
-// Tx is what this module uses of a transaction.
+// Tx is what lake uses of a transaction.
 type Tx interface {
 	domain.Tx
 	databaseTx

@@ -50,7 +50,7 @@ const (
 
 // schemaTx reads and writes schemas. It finds names in any case.
 type schemaTx interface {
-	// Schema returns CodeNotFound if there is no such schema.
+	// LakeSchema returns CodeNotFound if there is no such schema.
 	LakeSchema(ctx context.Context, database domain.DatabaseID, name string) (Schema, error)
 	// LakeSchemas returns the schemas directly below the parent or, with all, at every level below
 	// it. They are in the order of their folded names. The parent is empty for the first level.

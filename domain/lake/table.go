@@ -2,354 +2,199 @@ package lake
 
 import (
 	"context"
+	"time"
 
 	"github.com/millpond/millpond/domain"
 )
 
-func missingTable(kind TableKind, r Ref) error {
-	reason := NoSuchTable
-	if kind == KindView {
-		reason = NoSuchView
-	}
-	return failed(reason, "There is no %s %q in the schema %q.", kind, r.Name, r.Schema)
+// TableKind is the kind of a name in a schema.
+type TableKind string
+
+// The kinds.
+const (
+	KindTable TableKind = "table"
+	KindView  TableKind = "view"
+)
+
+// UndropTime is how long a dropped table can be restored. Its files stay until then.
+const UndropTime = 7 * 24 * time.Hour
+
+// Table is the row of a table or a view: the location of its metadata, and values from it. Each
+// commit writes everything except names and drops.
+type Table struct {
+	ID               domain.TableID
+	Kind             TableKind
+	DatabaseID       domain.DatabaseID
+	Database         string // the database's name
+	Schema           string // the schema's name, levels joined by "."
+	Name             string // unique among the live tables and views of its schema
+	UUID             string
+	Location         string // without a slash at the end
+	MetadataLocation string
+	Version          int // increases with each commit, from 0
+	FormatVersion    int
+	Registered       bool // its files came from elsewhere and are never removed
+	Snapshot         *TableSnapshot
+	// RowCount is total-records less total-position-deletes; nil if unknown or wrong by equality
+	// deletes.
+	RowCount    *int64
+	DataBytes   *int64     // size of the data files; nil if unknown
+	DataFiles   *int64     // nil if unknown
+	DeleteFiles *int64     // nil if unknown
+	DeletedRows *int64     // rows in delete files; nil if unknown
+	Snapshots   *int64     // nil if unknown
+	ExpirableAt *time.Time // when the oldest expirable snapshot was replaced; nil if there is none or Snapshots is nil
+	CreatedBy   domain.Actor
+	UpdatedBy   domain.Actor
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	DroppedAt   *time.Time
+	Purge       bool       // when dropped: its files are deleted too
+	PurgeAfter  *time.Time // when dropped: it can be restored until then
 }
 
-func exists(name string) error {
-	return failed(AlreadyExists, "A table or view of the name %q exists already; choose another name.", name)
+// Detached reports whether the table was dropped without purge. Its files stay until it is purged,
+// or its metadata file is registered.
+func (t Table) Detached() bool {
+	return t.DroppedAt != nil && !t.Purge && !t.Registered && t.Kind == KindTable
 }
 
-// uniqueViolation is the SQLSTATE of a row that conflicts with one inserted meanwhile.
-const uniqueViolation = "23505"
-
-// orTaken turns a unique violation into AlreadyExists: another transaction took the name.
-func orTaken(err error, name string) error {
-	if sqlState(err) != uniqueViolation {
-		return err
-	}
-	return failed(AlreadyExists, "A table or view of the name %q exists already; choose another name.", name).because(err)
+// TableSnapshot is the current snapshot of a table.
+type TableSnapshot struct {
+	ID        int64
+	At        time.Time
+	Operation string // append, overwrite, delete, replace
 }
 
-// find returns the live table or view with the name, ignoring case.
-func find(ctx context.Context, tx Tx, r Ref, kind TableKind) (Table, error) {
-	row, err := tx.FindLakeTable(ctx, r.Database, r.Schema, r.Name)
-	if err == nil && row.Kind == kind {
-		return row, nil
-	}
-	if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
-		return row, err
-	}
-	if _, err := warehouse(ctx, tx, r.Database); err != nil {
-		return Table{}, err
-	}
-	return Table{}, missingTable(kind, r)
+// TableName names a table or a view.
+type TableName struct {
+	Database string // its name or id
+	Schema   string // levels joined by "."
+	Name     string
 }
 
-// row returns the live table or view with the name. It is one round trip if the store is quick and
-// the table exists.
-func (c *Catalog) row(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row Table, err error) {
-	if c.Quick != nil {
-		row, err = c.Quick.FindLakeTable(ctx, s, r.Database, r.Schema, r.Name)
-		if err == nil && row.Kind == kind || err != nil && !domain.IsCode(err, domain.CodeNotFound) {
-			return row, err
-		}
-	}
-	err = c.Store.In(ctx, s, func(tx Tx) (err error) {
-		row, err = find(ctx, tx, r, kind)
-		return err
-	})
-	return row, err
+// TableFilter narrows a list of tables. Zero fields are ignored, except Dropped: dropped tables
+// have a separate list.
+type TableFilter struct {
+	Database domain.DatabaseID `json:"d,omitempty"`
+	Schema   string            `json:"s,omitempty"`
+	Kind     TableKind         `json:"k,omitempty"`
+	Dropped  bool              `json:"x,omitempty"`
 }
 
-// Names returns the names of the tables or views in the schema, after the given name. It returns at
-// most limit names; 0 means all. next is where to continue, empty at the end. NoSuchWarehouse,
-// NoSuchNamespace.
-func (c *Catalog) Names(ctx context.Context, s domain.Scope, database, schema string, kind TableKind, after string, limit int) (names []string, next string, err error) {
-	err = c.read(ctx, s, func(tx Tx) error {
-		d, err := warehouse(ctx, tx, database)
-		if err != nil {
-			return err
-		}
-		if _, err := namespace(ctx, tx, d, schema); err != nil {
-			return err
-		}
-		names, err = tx.LakeTableNames(ctx, d.ID, schema, kind, after, oneMore(limit))
-		return err
-	})
-	names, next = cut(names, limit)
-	return names, next, err
+// tableTx reads and writes tables and views. It finds names in any case.
+type tableTx interface {
+	// FindLakeTable returns the live table of the name. The database is a name or an id.
+	FindLakeTable(ctx context.Context, database, schema, name string) (Table, error)
+	// LakeTable returns a live or dropped table.
+	LakeTable(ctx context.Context, id domain.TableID) (Table, error)
+	LockLakeTable(ctx context.Context, id domain.TableID) (Table, error)
+	// LakeTables returns tables, oldest first.
+	LakeTables(ctx context.Context, f TableFilter, after domain.TableID, limit int) ([]Table, error)
+	// LakeTableNames returns the names of the schema's live tables or views, in the order of their
+	// folded names.
+	LakeTableNames(ctx context.Context, database domain.DatabaseID, schema string, kind TableKind, after string, limit int) ([]string, error)
+	LakeTablesByID(ctx context.Context, ids []domain.TableID) ([]Table, error)
+	// InsertLakeTable adds the table, claims its location, and prevents that its schema is dropped
+	// meanwhile. It compares a location that a client chose with all others.
+	InsertLakeTable(ctx context.Context, t Table, chosen bool) (Inserted, error)
+	// SwapLakeTable writes the row of a commit, and ends the exclusive turn of its writer,
+	// UpdatedBy. The table must be live, and have the row's database, schema and name. Its metadata
+	// location must be old, and its version below the row's. No other writer may have an exclusive
+	// turn.
+	SwapLakeTable(ctx context.Context, t Table, old string) (swapped bool, err error)
+	// FenceLakeTable raises the version of a row whose metadata location is still old, regardless
+	// of turns. Later swaps to a version that is not above it fail.
+	FenceLakeTable(ctx context.Context, id domain.TableID, old string, version int) (fenced bool, err error)
+	// NoteLostRace records that the writer lost the race for the table. After the third loss within
+	// a minute the writer gets an exclusive turn until the given time, unless another writer has
+	// one. After an unused turn there is none for a minute.
+	NoteLostRace(ctx context.Context, id domain.TableID, writer domain.Actor, now, until time.Time) error
+	// TurnOfAnother reports whether another writer has an exclusive turn on the table now.
+	TurnOfAnother(ctx context.Context, id domain.TableID, writer domain.Actor, now time.Time) (bool, error)
+	// LockLocations prevents all other transactions in the workspace from claiming locations that
+	// are compared. Call it before locking rows.
+	LockLocations(ctx context.Context) error
+	// TakeLocation adds a location to the table; false if it overlaps with another table's.
+	TakeLocation(ctx context.Context, id domain.TableID, location string) (bool, error)
+	// TakePath is TakeLocation for a directory from a property of the table.
+	TakePath(ctx context.Context, id domain.TableID, directory string) (bool, error)
+	// LocationOwners returns the tables that own exactly these locations, or name them in a
+	// property.
+	LocationOwners(ctx context.Context, locations []string) (map[string]domain.TableID, error)
+	// TableLocations returns the table's past and present locations, and the directories of its
+	// write.*.path properties, unchanged.
+	TableLocations(ctx context.Context, id domain.TableID) ([]string, error)
+	// TableAt returns the table that owns or owned exactly this location, or CodeNotFound.
+	TableAt(ctx context.Context, location string) (Table, error)
+	// StageLocations records that the locations held no file at the time; false if the workspace
+	// would have more than most of them.
+	StageLocations(ctx context.Context, locations []string, at time.Time, most int) (bool, error)
+	// StagedLocations returns those of the locations that were staged since the given time.
+	StagedLocations(ctx context.Context, locations []string, since time.Time) ([]string, error)
+	// ForgetStages removes staged locations.
+	ForgetStages(ctx context.Context, locations []string) error
+	// LakeTablesNamed returns the live tables of the names, in any case and without an order.
+	LakeTablesNamed(ctx context.Context, names []TableName) ([]Table, error)
+	// LakeTablesAt returns the live tables that own or owned exactly these locations, by location.
+	LakeTablesAt(ctx context.Context, locations []string) (map[string]Table, error)
+	// RenameLakeTable changes a live table's schema and name. The result is as for an insert.
+	RenameLakeTable(ctx context.Context, id domain.TableID, database domain.DatabaseID, schema, name string) (Inserted, error)
+	// DropLakeTable drops a live table; false if it was not live. Without purge it becomes
+	// detached, unless it is registered.
+	DropLakeTable(ctx context.Context, id domain.TableID, at, purgeAfter time.Time, purge bool) (bool, error)
+	// UndropLakeTable restores a dropped table. The result is as for an insert.
+	UndropLakeTable(ctx context.Context, id domain.TableID) (Inserted, error)
+	// PurgeLakeTable schedules the purge of a dropped table, not before the time and not while it
+	// can be restored.
+	PurgeLakeTable(ctx context.Context, id domain.TableID, at time.Time) error
+	// ForgetLakeTable removes a dropped table's row and locations.
+	ForgetLakeTable(ctx context.Context, id domain.TableID) error
+	// AdoptLakeTable is ForgetLakeTable, but moves the locations to the heir. The heir's row must
+	// exist by the end of the transaction.
+	AdoptLakeTable(ctx context.Context, id, heir domain.TableID) error
+	// PostponePurge records that the purge of a dropped table has failed. It is due again an hour
+	// after from; the delay doubles each time, up to a day.
+	PostponePurge(ctx context.Context, id domain.TableID, from time.Time) error
 }
 
-// Tables lists tables and views, oldest first. It reads only their rows.
-func (c *Catalog) Tables(ctx context.Context, s domain.Scope, f TableFilter, p domain.Page) (domain.List[Table], error) {
-	const list = "tables"
-	after, limit, err := p.After(domain.ListName(list, f))
-	if err != nil {
-		return domain.List[Table]{}, err
-	}
-	var found []Table
-	err = c.read(ctx, s, func(tx Tx) (err error) {
-		if f.Database != "" {
-			if _, err := tx.Database(ctx, f.Database); err != nil {
-				return err
-			}
-		}
-		found, err = tx.LakeTables(ctx, f, domain.TableID(after), limit+1)
-		return err
-	})
-	return domain.PageOf(domain.ListName(list, f), found, limit, func(t Table) string { return string(t.ID) }), err
+// System reads across workspaces to find the catalog's work.
+type System interface {
+	// DueTables returns the dropped tables that can no longer be restored, oldest first. It omits
+	// postponed purges until they are due.
+	DueTables(ctx context.Context, now time.Time, limit int) ([]TableRef, error)
+	// DueErasures returns the due erasures, oldest first. It omits postponed ones until they are
+	// due.
+	DueErasures(ctx context.Context, now time.Time, limit int) ([]ErasureRef, error)
+	// ForgetLakeStages removes the locations that were staged before the given time.
+	ForgetLakeStages(ctx context.Context, before time.Time) error
+	// ForgetLostRaces removes the records of races that were lost before the given time.
+	ForgetLostRaces(ctx context.Context, before time.Time) error
+	// ForgetLakeAnswers removes the answers that were stored before the given time.
+	ForgetLakeAnswers(ctx context.Context, before time.Time) error
 }
 
-// Table returns the row of a live table or view, in one query; NoSuchWarehouse, NoSuchTable,
-// NoSuchView.
-func (c *Catalog) Table(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (Table, error) {
-	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
-		return Table{}, err
-	}
-	return c.row(ctx, s, r, kind)
+// TableRef names a table across workspaces.
+type TableRef struct {
+	Workspace domain.WorkspaceID
+	Table     domain.TableID
 }
 
-// TableByID returns the row of a table or view, live or dropped; CodeNotFound.
-func (c *Catalog) TableByID(ctx context.Context, s domain.Scope, id domain.TableID) (row Table, err error) {
-	err = c.read(ctx, s, func(tx Tx) (err error) {
-		row, err = tx.LakeTable(ctx, id)
-		return err
-	})
-	return row, err
+// Answer is the answer to a catalog change with an idempotency key.
+type Answer struct {
+	Key  string
+	Hash []byte // hash of the request
+	Body []byte // JSON
 }
 
-// TablesByID returns the rows of the tables and views that exist in the workspace.
-func (c *Catalog) TablesByID(ctx context.Context, s domain.Scope, ids []domain.TableID) (found []Table, err error) {
-	err = c.read(ctx, s, func(tx Tx) (err error) {
-		found, err = tx.LakeTablesByID(ctx, ids)
-		return err
-	})
-	return found, err
+// answerTx stores answers, by actor and key, for half an hour.
+type answerTx interface {
+	// LakeAnswer returns CodeNotFound if there is no answer.
+	LakeAnswer(ctx context.Context, actor, key string, since time.Time) (Answer, error)
+	// KeepLakeAnswer stores the answer; false if the key has one already. It waits for a
+	// transaction that is storing one.
+	KeepLakeAnswer(ctx context.Context, actor string, a Answer, at, since time.Time) (bool, error)
 }
 
-// Load returns the table or view with its metadata; NoSuchWarehouse, NoSuchTable, NoSuchView,
-// NoSuchFile. It takes one query, and one file unless that is cached. A run or statement is
-// recorded as reader, with one more statement.
-func (c *Catalog) Load(ctx context.Context, s domain.Scope, r Ref, kind TableKind, o LoadOptions) (Loaded, error) {
-	row, err := c.opening(ctx, s, r, kind)
-	if err != nil {
-		return Loaded{}, err
-	}
-	l := Loaded{Table: row}
-	l.MetadataLocation, l.Tag = row.MetadataLocation, stateOf(row).tag()
-	if o.Unchanged != nil && o.Unchanged(l.Tag) {
-		l.Unchanged = true
-		return l, nil
-	}
-	d, err := c.document(ctx, stateOf(row))
-	if err != nil {
-		return Loaded{}, err
-	}
-	l.Metadata = d.json
-	if o.RefsOnly && kind == KindTable {
-		l.Metadata, err = d.refsOnly()
-	}
-	return l, err
-}
-
-// opening returns the row to load, and records lineage for runs and statements.
-func (c *Catalog) opening(ctx context.Context, s domain.Scope, r Ref, kind TableKind) (row Table, err error) {
-	if !noted(s) {
-		return c.Table(ctx, s, r, kind)
-	}
-	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
-		return row, err
-	}
-	if c.Quick != nil {
-		row, err = c.Quick.NoteLakeTable(ctx, s, r.Database, r.Schema, r.Name, kind, c.Clock.Now())
-		if err == nil && row.Kind == kind || err != nil && !domain.IsCode(err, domain.CodeNotFound) {
-			return row, err
-		}
-	}
-	err = c.Store.In(ctx, s, func(tx Tx) error {
-		if row, err = find(ctx, tx, r, kind); err != nil {
-			return err
-		}
-		return c.note(ctx, tx, s, LineageRead, row)
-	})
-	return row, err
-}
-
-// noted reports whether lineage is recorded for the scope's actor: for runs and statements. Actions
-// of people and keys are in the audit log.
-func noted(s domain.Scope) bool {
-	kind := s.Actor().Kind
-	return kind == domain.ActorRun || kind == domain.ActorStatement
-}
-
-// note records that a run or statement read or wrote the table: its current snapshot, or the given
-// ones. A snapshot of 0 means that there is no snapshot.
-func (c *Catalog) note(ctx context.Context, tx Tx, s domain.Scope, d LineageDirection, row Table, snapshots ...int64) error {
-	if !noted(s) {
-		return nil
-	}
-	if len(snapshots) == 0 {
-		snapshots = []int64{0}
-		if row.Snapshot != nil {
-			snapshots[0] = row.Snapshot.ID
-		}
-	}
-	entries := make([]LineageEntry, len(snapshots))
-	for i, snapshot := range snapshots {
-		entries[i] = LineageEntry{
-			At: c.Clock.Now(), Actor: s.Actor(), Direction: d, TableID: row.ID, Database: row.Database, Schema: row.Schema, Name: row.Name, SnapshotID: snapshot,
-		}
-	}
-	return tx.InsertLineage(ctx, entries)
-}
-
-// action returns the action for the kind: views have their own.
-func action(kind TableKind, table, view domain.Action) domain.Action {
-	if kind == KindView {
-		return view
-	}
-	return table
-}
-
-func audit(ctx context.Context, tx Tx, s domain.Scope, a domain.Action, row Table) error {
-	return domain.Audited(ctx, tx, s, a, string(row.Kind), row.ID)
-}
-
-// Drop drops a table or view. It can be restored for lake.UndropTime. With purge its files are
-// removed after that. Without, the table is detached: its files stay until it is purged or
-// registered. A view's files are always removed, and those of a registered table never.
-// NoSuchWarehouse, NoSuchTable, NoSuchView.
-func (c *Catalog) Drop(ctx context.Context, s domain.Scope, r Ref, kind TableKind, purge bool, key Key) error {
-	if err := c.mayWrite(ctx, s); err != nil {
-		return err
-	}
-	return c.onceDone(ctx, s, key, func(ctx context.Context, tx Tx) error {
-		row, err := find(ctx, tx, r, kind)
-		if err != nil {
-			return err
-		}
-		now := c.Clock.Now()
-		dropped, err := tx.DropLakeTable(ctx, row.ID, now, now.Add(UndropTime), (purge || kind == KindView) && !row.Registered)
-		if err != nil {
-			return err
-		}
-		if !dropped {
-			return missingTable(kind, r)
-		}
-		if err := c.note(ctx, tx, s, LineageWritten, row, 0); err != nil {
-			return err
-		}
-		return audit(ctx, tx, s, action(kind, domain.TableDrop, domain.ViewDrop), row)
-	})
-}
-
-// Undrop restores a dropped table or view with its former name, in the schema that now has its
-// schema's name. CodeNotFound if it is purged; CodeConflict if it is live, or its restore time is
-// over; NoSuchNamespace, AlreadyExists.
-func (c *Catalog) Undrop(ctx context.Context, s domain.Scope, id domain.TableID) (row Table, err error) {
-	if err := c.mayWrite(ctx, s); err != nil {
-		return row, err
-	}
-	err = c.changing(ctx, s, func(tx Tx) (err error) {
-		if row, err = tx.LockLakeTable(ctx, id); err != nil {
-			return err
-		}
-		switch {
-		case row.DroppedAt == nil:
-			return domain.Errorf(domain.CodeConflict, "The %s %s is not dropped.", row.Kind, row.Name)
-		case !c.Clock.Now().Before(*row.PurgeAfter):
-			return domain.Errorf(domain.CodeConflict, "The %s %s was dropped too long ago to be restored.", row.Kind, row.Name)
-		}
-		done, err := tx.UndropLakeTable(ctx, id)
-		switch {
-		case err != nil:
-			return err
-		case done == InsertedNowhere:
-			return failed(NoSuchNamespace, "The schema %q of the %s is gone; make it again first.", row.Schema, row.Kind)
-		case done != InsertedNow:
-			return exists(row.Name)
-		}
-		if err := audit(ctx, tx, s, action(row.Kind, domain.TableUndrop, domain.ViewUndrop), row); err != nil {
-			return err
-		}
-		row, err = tx.LakeTable(ctx, id)
-		return err
-	})
-	return row, orTaken(err, row.Name)
-}
-
-// PurgeDropped schedules the removal of a detached table's files, once it can no longer be
-// restored. CodeNotFound; CodeConflict for a table that is not detached.
-func (c *Catalog) PurgeDropped(ctx context.Context, s domain.Scope, id domain.TableID) (row Table, err error) {
-	if err := c.mayWrite(ctx, s); err != nil {
-		return row, err
-	}
-	err = c.changing(ctx, s, func(tx Tx) (err error) {
-		if row, err = tx.LockLakeTable(ctx, id); err != nil {
-			return err
-		}
-		switch {
-		case row.DroppedAt == nil:
-			return domain.Errorf(domain.CodeConflict, "The %s %s is not dropped; drop it first.", row.Kind, row.Name)
-		case row.Registered:
-			return domain.Errorf(domain.CodeConflict, "The files of the %s %s came from elsewhere and are not removed here; remove them where they came from.", row.Kind, row.Name)
-		case row.Purge:
-			return domain.Errorf(domain.CodeConflict, "The %s %s is to be purged already.", row.Kind, row.Name)
-		}
-		if err := tx.PurgeLakeTable(ctx, id, c.Clock.Now()); err != nil {
-			return err
-		}
-		if err := audit(ctx, tx, s, domain.TablePurge, row); err != nil {
-			return err
-		}
-		row, err = tx.LakeTable(ctx, id)
-		return err
-	})
-	return row, err
-}
-
-// Rename gives a table or view another name, or another schema in the same workspace. Its files
-// stay where they are. NoSuchWarehouse, NoSuchTable, NoSuchView, NoSuchNamespace for the new
-// schema, AlreadyExists.
-func (c *Catalog) Rename(ctx context.Context, s domain.Scope, kind TableKind, from, to Ref, key Key) error {
-	if err := c.mayWrite(ctx, s); err != nil {
-		return err
-	}
-	return c.onceDone(ctx, s, key, func(ctx context.Context, tx Tx) error {
-		if err := ValidLakeName("name", to.Name); err != nil {
-			return err
-		}
-		row, err := find(ctx, tx, from, kind)
-		if err != nil {
-			return err
-		}
-		d, err := warehouse(ctx, tx, to.Database)
-		if err != nil {
-			return err
-		}
-		done, err := tx.RenameLakeTable(ctx, row.ID, d.ID, to.Schema, to.Name)
-		err = orTaken(err, to.Name)
-		switch {
-		case domain.IsCode(err, domain.CodeNotFound): // dropped meanwhile
-			return missingTable(kind, from)
-		case err != nil:
-			return err
-		case done == InsertedNowhere:
-			return missingSchema(to.Schema)
-		case done != InsertedNow:
-			return exists(to.Name)
-		}
-		if err := c.note(ctx, tx, s, LineageWritten, row, 0); err != nil {
-			return err
-		}
-		return audit(ctx, tx, s, action(kind, domain.TableRename, domain.ViewRename), row)
-	})
-}
-
-// Access returns how an engine reaches the workspace's files. The caller decides who may receive
-// it.
-func (c *Catalog) Access(ctx context.Context, s domain.Scope) (Access, error) {
-	if err := domain.Authorize(ctx, c.Store, s, domain.CatalogRead); err != nil {
-		return Access{}, err
-	}
-	return c.Files.Access(ctx, s.Workspace())
-}
+// NewTableID generates the id of a table or a view.
+func NewTableID() domain.TableID { return domain.NewID[domain.TableID](domain.PrefixTable) }

@@ -1,3 +1,5 @@
+// Package lineage answers which runs and statements read and wrote which tables, and exchanges
+// OpenLineage events.
 package lineage
 
 import (
@@ -96,7 +98,7 @@ type factTx interface {
 	// SaveExternals adds the new ones.
 	SaveExternals(ctx context.Context, all []External, now time.Time) error
 	Externals(ctx context.Context, ids []string) (map[string]External, error)
-	// OfRun returns entries, oldest first.
+	// RunLineage returns entries, oldest first.
 	RunLineage(ctx context.Context, id domain.RunID, limit int) ([]Fact, error)
 	// UnresolvedStatements returns the run's statements with incomplete lineage.
 	UnresolvedStatements(ctx context.Context, id domain.RunID) ([]domain.StatementID, error)

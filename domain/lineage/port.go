@@ -5,7 +5,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 )
 
-// Tx is what this module uses of a transaction.
+// Tx is what lineage uses of a transaction.
 type Tx interface {
 	job.Tx
 	lake.Tx

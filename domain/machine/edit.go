@@ -123,7 +123,7 @@ func (m *Machines) settings(ctx context.Context, s domain.Scope) (p ProviderSett
 
 func (m *Machines) draft(s domain.Scope, n NewMachine, p ProviderSettings) (Machine, error) {
 	now := m.Clock.Now()
-	machine := Make(m.Kind, n.Name, n.Flavor, p, s.Actor(), now)
+	machine := New(m.Kind, n.Name, n.Flavor, p, s.Actor(), now)
 	machine.Image, machine.Slots, machine.WriteEngine = n.Image, n.Slots, n.WriteEngine
 	domain.SetIfGiven(&machine.Nodes, n.Nodes)
 	if n.TrinoStart != "" {
@@ -136,7 +136,8 @@ func (m *Machines) draft(s domain.Scope, n NewMachine, p ProviderSettings) (Mach
 	return machine, machine.validate()
 }
 
-func Make(kind Kind, name, flavor string, p ProviderSettings, by domain.Actor, now time.Time) Machine {
+// New returns a stopped machine of the kind with the usual settings.
+func New(kind Kind, name, flavor string, p ProviderSettings, by domain.Actor, now time.Time) Machine {
 	m := Machine{
 		ID: domain.NewID[domain.MachineID](kind.Prefix()), Kind: kind, Name: name, Flavor: flavor, Provider: p.Kind, Region: p.Region, AutoStop: AutoStop1h,
 		Nodes: 1, CreatedBy: by, CreatedAt: now, Desired: Stopped, State: Stopped, StateSince: now, Released: true,

@@ -1,3 +1,5 @@
+// Package machine has the machines of a workspace, compute instances and warehouses: their life
+// cycle, their providers and their agents.
 package machine
 
 import (

@@ -75,7 +75,7 @@ var moment = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
 // machineIn returns a machine that reached the state in the usual way.
 func machineIn(s State) Machine {
-	m := Make(KindCompute, "m", "cpu.1", DefaultProvider, domain.Actor{}, moment)
+	m := New(KindCompute, "m", "cpu.1", DefaultProvider, domain.Actor{}, moment)
 	m.State, m.Desired, m.Released, m.Incarnation = s, Running, false, 1
 	switch s {
 	case Stopped:

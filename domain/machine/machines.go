@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millpond/millpond/domain"
@@ -273,3 +274,14 @@ func (m *Machines) Log(ctx context.Context, s domain.Scope, id domain.MachineID,
 
 // MaxLog bounds the limit of Log, in bytes.
 const MaxLog = 1 << 20
+
+// Find finds a machine of the kind by its id or its name.
+func Find(ctx context.Context, tx Tx, kind Kind, ref string) (Machine, error) {
+	if strings.HasPrefix(ref, kind.Prefix()+"_") {
+		m, err := tx.Machine(ctx, domain.MachineID(ref))
+		if !domain.IsCode(err, domain.CodeNotFound) {
+			return m, err
+		}
+	}
+	return tx.MachineByName(ctx, kind, ref)
+}

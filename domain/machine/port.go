@@ -7,7 +7,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Tx is what this module uses of a transaction.
+// Tx is what machine uses of a transaction.
 type Tx interface {
 	domain.Tx
 	agentTx

@@ -1,3 +1,5 @@
+// Package maintenance keeps tables small and fast: policies, their schedules, and the runs that
+// compact, expire and clean up.
 package maintenance
 
 import (

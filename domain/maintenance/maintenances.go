@@ -265,7 +265,7 @@ func (p *Policy) locate(ctx context.Context, tx Tx) error {
 	if p.Warehouse == nil || *p.Warehouse == "" {
 		return nil
 	}
-	found, err := job.FindMachine(ctx, tx, machine.KindWarehouse, string(*p.Warehouse))
+	found, err := machine.Find(ctx, tx, machine.KindWarehouse, string(*p.Warehouse))
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return domain.Invalid(fieldWarehouse, "There is no warehouse %q; GET /sql/warehouses lists the warehouses.", *p.Warehouse)
 	}

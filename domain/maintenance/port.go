@@ -8,7 +8,7 @@ import (
 	"github.com/millpond/millpond/domain/statement"
 )
 
-// Tx is what this module uses of a transaction.
+// Tx is what maintenance uses of a transaction.
 type Tx interface {
 	statement.Tx
 	maintenanceTx
@@ -20,6 +20,6 @@ type System interface {
 	// CrowdedTables returns live tables with more snapshots than given, by workspace and id, after
 	// the given one.
 	CrowdedTables(ctx context.Context, snapshots int, after lake.TableRef, limit int) ([]lake.TableRef, error)
-	// Due returns the due times of maintenance, earliest first.
+	// DueMaintenance returns the due times of maintenance, earliest first.
 	DueMaintenance(ctx context.Context, now time.Time, limit int) ([]Due, error)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// Tx is what this module uses of a transaction.
+// Tx is what quota uses of a transaction.
 type Tx interface {
 	domain.Tx
 	Quotas(ctx context.Context) ([]Quota, error)

@@ -1,3 +1,4 @@
+// Package quota bounds what a workspace may use.
 package quota
 
 import (

@@ -1,3 +1,4 @@
+// Package setup makes workspaces with what they begin with, and their sample.
 package setup
 
 import (
@@ -80,7 +81,7 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (identi
 		Sample:         sample,
 	}
 	n.Warehouse, n.WarehouseAgent = i.warehouse(n.Workspace)
-	n.Database = lake.Describe(lake.DefaultDatabase, domain.SystemScope(n.Workspace.ID, "workspace").Actor(), now)
+	n.Database = lake.NewDatabase{Name: lake.DefaultDatabase}.Database(domain.SystemScope(n.Workspace.ID, "workspace").Actor(), now)
 	if err := i.Store.InsertWorkspace(ctx, n, operated(n.Workspace.ID, domain.WorkspaceCreate)); err != nil {
 		return identity.Workspace{}, machine.Agent{}, Credentials{}, err
 	}
@@ -90,7 +91,7 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (identi
 // warehouse returns the workspace's first warehouse and its agent.
 func (i *Instance) warehouse(ws identity.Workspace) (machine.Machine, machine.Agent) {
 	by := domain.SystemScope(ws.ID, "workspace").Actor()
-	m := machine.Make(machine.KindWarehouse, "default", cmp.Or(i.Size, "cpu.1"), machine.DefaultProvider, by, ws.CreatedAt)
+	m := machine.New(machine.KindWarehouse, "default", cmp.Or(i.Size, "cpu.1"), machine.DefaultProvider, by, ws.CreatedAt)
 	m.WriteEngine = cmp.Or(i.WriteEngine, machine.EngineDuckDB)
 	return m, m.NewAgent()
 }

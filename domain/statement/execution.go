@@ -137,29 +137,28 @@ func (x *execution) run() {
 	}
 }
 
-// watch detects a cancellation that was requested on any server.
+// watch detects a cancellation that was requested on any server. It retries failed reads: a
+// cancellation is requested once.
 func (x *execution) watch(ctx context.Context) {
+	var retry <-chan time.Time
 	for {
-		pauseUntil(ctx, x.cancels)
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return
+		case <-x.cancels:
+		case <-retry:
 		}
-		// if the database is away, the next wake-up asks again
-		_ = x.t.Store.In(ctx, x.scope, func(tx Tx) error {
+		retry = nil
+		err := x.t.Store.In(ctx, x.scope, func(tx Tx) error {
 			st, err := tx.Statement(ctx, x.id)
 			if err == nil && st.CancelRequestedAt != nil {
 				x.cancel()
 			}
 			return err
 		})
-	}
-}
-
-// pauseUntil returns at a wake-up, or when ctx has ended.
-func pauseUntil(ctx context.Context, wake <-chan struct{}) {
-	select {
-	case <-ctx.Done():
-	case <-wake:
+		if err != nil {
+			retry = time.After(retryDelay)
+		}
 	}
 }
 

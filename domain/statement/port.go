@@ -8,7 +8,7 @@ import (
 	"github.com/millpond/millpond/domain/lineage"
 )
 
-// Tx is what this module uses of a transaction.
+// Tx is what statement uses of a transaction.
 type Tx interface {
 	lineage.Tx
 	statementTx

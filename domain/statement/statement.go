@@ -1,3 +1,4 @@
+// Package statement runs SQL statements on warehouses and keeps their results.
 package statement
 
 import (
@@ -330,7 +331,7 @@ type statementTx interface {
 	LockStatement(ctx context.Context, id domain.StatementID) (Statement, error)
 	// UpdateStatement also stores the result unless it is nil.
 	UpdateStatement(ctx context.Context, st Statement, result []byte) error
-	// Result returns the stored result; nil if there is none.
+	// StatementResult returns the stored result; nil if there is none.
 	StatementResult(ctx context.Context, id domain.StatementID) ([]byte, error)
 	// Statements returns statements, newest first: at least one, and otherwise only those within so
 	// many bytes of texts and parameters.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/millpond/millpond/domain"
-	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/machine"
 )
@@ -188,7 +187,7 @@ func validStatement(n NewStatement) error {
 // insert completes the statement in the transaction and stores it. It returns the target if the
 // statement can run at once.
 func (t *Statements) insert(ctx context.Context, tx Tx, s domain.Scope, st *Statement, n NewStatement) (at *target, err error) {
-	m, err := job.FindMachine(ctx, tx, machine.KindWarehouse, n.Warehouse)
+	m, err := machine.Find(ctx, tx, machine.KindWarehouse, n.Warehouse)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return nil, domain.NotFound("warehouse", n.Warehouse)
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
+
 	"github.com/millpond/millpond/agent/engine/result"
 	"github.com/millpond/millpond/agent/engine/sqltext"
 )
@@ -77,8 +78,8 @@ func (e *execution) sendResult(r *duckdb.Result, names []string, types []duckdb.
 	return err
 }
 
-// sendRows sends DuckDB's result. It stops at the limit of rows or bytes. It checks the columns that
-// huge marks by checkHuge.
+// sendRows sends DuckDB's result. It stops at the limit of rows or bytes. It checks the columns
+// that huge marks by checkHuge.
 func sendRows(r *result.Sender, huge []bool, from *duckdb.Result, options duckdb.ArrowOptions) error {
 	defer r.Drop()
 	if err := r.SendSchema(); err != nil {

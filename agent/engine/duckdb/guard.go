@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
+
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/sqltext"
 )

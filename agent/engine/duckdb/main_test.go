@@ -5,8 +5,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/millpond/millpond/agent/engine/extensions"
 	"go.uber.org/goleak"
+
+	"github.com/millpond/millpond/agent/engine/extensions"
 )
 
 // unpacked is the directory of the extensions. They are unpacked once for all tests.

@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
+	"github.com/stretchr/testify/require"
+
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/spawned"
 	"github.com/millpond/millpond/agent/engine/sqltext"
-	"github.com/stretchr/testify/require"
 )
 
 // opened returns a DuckDB connection as a child opens it.

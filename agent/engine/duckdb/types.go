@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	duckdb "github.com/duckdb/duckdb-go-bindings"
+
 	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
+
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/sqltext"
 )

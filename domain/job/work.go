@@ -12,12 +12,12 @@ import (
 // TaskWork is the Work of runs' tasks.
 type TaskWork struct{ Runs *Runs }
 
-// Starting implements Work.
+// Starting implements machine.Work.
 func (w TaskWork) Starting(ctx context.Context, s domain.Scope, m machine.Machine) error {
 	return w.Runs.eachWaiting(ctx, s, m, func(*Run) {})
 }
 
-// Evict implements Work.
+// Evict implements machine.Work.
 func (w TaskWork) Evict(ctx context.Context, s domain.Scope, m machine.Machine, why string) error {
 	var live []Attempt
 	err := w.Runs.Store.In(ctx, s, func(tx Tx) (err error) {
@@ -33,7 +33,7 @@ func (w TaskWork) Evict(ctx context.Context, s domain.Scope, m machine.Machine, 
 	return err
 }
 
-// End implements Work: attempts are lost, without a report from their agent.
+// End implements machine.Work: attempts are lost, without a report from their agent.
 func (w TaskWork) End(ctx context.Context, s domain.Scope, m machine.Machine, why string) error {
 	var live []Attempt
 	err := w.Runs.Store.In(ctx, s, func(tx Tx) (err error) {
@@ -46,13 +46,13 @@ func (w TaskWork) End(ctx context.Context, s domain.Scope, m machine.Machine, wh
 	return err
 }
 
-// Failed implements Work.
+// Failed implements machine.Work.
 func (w TaskWork) Failed(ctx context.Context, s domain.Scope, m machine.Machine) error {
 	message := fmt.Sprintf("The %s %s failed. %s", m.Kind.Noun(), m.Name, m.Message)
 	return w.Runs.eachWaiting(ctx, s, m, func(run *Run) { run.TargetFailed(m.ID, message, w.Runs.Clock.Now()) })
 }
 
-// Held implements Work.
+// Held implements machine.Work.
 func (w TaskWork) Held(ctx context.Context, s domain.Scope, m machine.Machine) error {
 	return w.Runs.eachWaiting(ctx, s, m, func(run *Run) {
 		for i := range run.Tasks {

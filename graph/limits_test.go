@@ -167,7 +167,6 @@ func TestStrangersHaveThePublicFieldsAlone(t *testing.T) {
 		`{ ... { overview { agents } } }`,
 		`{ ...F } fragment F on Query { instance { version } ...G } fragment G on Query { overview { agents } }`,
 		`mutation { deleteJob(input: {id: "job_1"}) { id } }`,
-		`subscription { agentUpdated { id } }`,
 	} {
 		res := w.query(nobody, query, nil)
 		require.Equal(t, "UNAUTHENTICATED", res.code(), query)

@@ -19,10 +19,10 @@ type routed struct {
 	reason string // why that engine runs it
 }
 
-// route chooses the engine of a statement by its text. A statement runs in the engine that it names.
-// Otherwise writes run in the warehouse's write engine and all else in DuckDB. Maintenance always
-// runs in iceberg-go: Trino's procedures of those names do not apply the platform's rules. Views are
-// stored in the catalog in DuckDB's dialect, which reads use.
+// route chooses the engine of a statement by its text. A statement runs in the engine that it
+// names. Otherwise writes run in the warehouse's write engine and all else in DuckDB. Maintenance
+// always runs in iceberg-go: Trino's procedures of those names do not apply the platform's rules.
+// Views are stored in the catalog in DuckDB's dialect, which reads use.
 func (e *Engine) route(s *agent.Statement) (routed, error) {
 	switch {
 	case s.Engine == TrinoName && e.trino == nil:

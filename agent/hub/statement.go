@@ -18,7 +18,8 @@ import (
 	"github.com/millpond/millpond/domain/statement"
 )
 
-// Execute implements statement.Engines. A statement that was sent but got no answer counts as begun.
+// Execute implements statement.Engines. A statement that was sent but got no answer counts as
+// begun.
 func (s *Sessions) Execute(ctx context.Context, id domain.AgentID, st statement.EngineStatement) (statement.Stream, error) {
 	payload, err := json.Marshal(wireStatement(st))
 	if err != nil {
@@ -73,7 +74,8 @@ func refusal(id domain.AgentID, res *http.Response) error {
 	return fmt.Errorf("agent %s answered %s to a statement: %s", id, res.Status, said)
 }
 
-// CancelStatement implements statement.Engines. It succeeds if the agent does not have the statement.
+// CancelStatement implements statement.Engines. It succeeds if the agent does not have the
+// statement.
 func (s *Sessions) CancelStatement(ctx context.Context, id domain.AgentID, st domain.StatementID) error {
 	return s.send(ctx, id, http.MethodDelete, fmt.Sprintf(agent.StatementPath, st), nil)
 }

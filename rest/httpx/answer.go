@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// pieceBytes is the size of an answer's piece. A reader of 18 kB/s receives a whole answer; a client
-// that stopped reading is cut. Smaller pieces cost a large answer noticeable time on the server,
-// because the kernel takes megabytes at once.
+// pieceBytes is the size of an answer's piece. A reader of 18 kB/s receives a whole answer; a
+// client that stopped reading is cut. Smaller pieces cost a large answer noticeable time on the
+// server, because the kernel takes megabytes at once.
 const pieceBytes = 1 << 20
 
 // largeBytes is the size from which an answer counts as memory.

@@ -117,8 +117,8 @@ func (l lakeOfLives) table(name string) *life {
 }
 
 // commit appends a snapshot, and returns the bytes that it wrote. Each hour it checks whether the
-// table has many snapshots, as maintenance.Maintenances does. The expiry is part of the commit, so that
-// the table has only simulated times.
+// table has many snapshots, as maintenance.Maintenances does. The expiry is part of the commit, so
+// that the table has only simulated times.
 func (l *life) commit() int {
 	n := l.commits
 	l.commits++

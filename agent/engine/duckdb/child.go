@@ -1,5 +1,5 @@
-// Package duckdb is the process that holds DuckDB and runs statements in it, one after another. Each
-// has its own connection. The engine starts the process and ends it.
+// Package duckdb is the process that holds DuckDB and runs statements in it, one after another.
+// Each has its own connection. The engine starts the process and ends it.
 package duckdb
 
 import (

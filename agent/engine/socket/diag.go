@@ -20,10 +20,10 @@ const (
 	uidOffset        = headerSize + 64
 )
 
-// userOf returns the user of the established TCP socket with these two addresses. It asks the kernel
-// for this one socket, which takes some 30 µs; the tables in /proc/net are walked whole, which takes
-// milliseconds on a host that is large. It returns ErrOther if there is no such socket, and other
-// errors where the kernel does not answer such questions.
+// userOf returns the user of the established TCP socket with these two addresses. It asks the
+// kernel for this one socket, which takes some 30 µs; the tables in /proc/net are walked whole,
+// which takes milliseconds on a host that is large. It returns ErrOther if there is no such socket,
+// and other errors where the kernel does not answer such questions.
 func userOf(local, remote net.Addr) (int, error) {
 	l, err := netip.ParseAddrPort(local.String())
 	if err != nil {

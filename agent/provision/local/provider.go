@@ -309,8 +309,8 @@ func (p *Provider) Machines(context.Context) ([]machine.Ref, error) {
 	return refs, nil
 }
 
-// Log implements machine.Provider. The log begins at the start of a line. It is empty for an unknown
-// machine.
+// Log implements machine.Provider. The log begins at the start of a line. It is empty for an
+// unknown machine.
 func (p *Provider) Log(_ context.Context, ref machine.Ref, limit int) ([]byte, error) {
 	m, err := p.machineDir(ref.Machine)
 	if err != nil {

@@ -99,16 +99,19 @@ func (t *Tx) LockWorkspaceAgent(ctx context.Context) (machine.Agent, error) {
 
 // InsertAgent implements machine.Tx.
 func (t *Tx) InsertAgent(ctx context.Context, a machine.Agent, tokenHash []byte) error {
-	return t.exec(ctx, insertAgent, t.workspace, a.ID, a.Name, tokenHash, a.CreatedAt)
+	return insertAgent(ctx, t.conn, t.workspace, a, tokenHash)
 }
 
-const insertAgent = `INSERT INTO agents (workspace_id, id, name, token_hash, created_at) VALUES ($1, $2, $3, $4, $5)`
+func insertAgent(ctx context.Context, db execer, ws domain.WorkspaceID, a machine.Agent, tokenHash []byte) error {
+	return insert(ctx, db, "agents", values{"workspace_id": ws, "id": a.ID, "name": a.Name, "token_hash": tokenHash, "created_at": a.CreatedAt})
+}
 
 // UpdateAgent implements machine.Tx.
 func (t *Tx) UpdateAgent(ctx context.Context, a machine.Agent) error {
-	return t.execOne(ctx, domain.NotFound("agent", a.ID), `UPDATE agents SET name = $3, version = $4, hostname = $5, os = $6, arch = $7, slots = $8,
-		session = $9, replica = $10, connected_at = $11, last_seen_at = $12, lease_expires_at = $13, instance = $14 WHERE workspace_id = $1 AND id = $2`,
-		t.workspace, a.ID, a.Name, a.Version, a.Hostname, a.OS, a.Arch, a.Slots, a.Session, a.Replica, a.ConnectedAt, a.LastSeenAt, a.LeaseExpiresAt, a.Instance)
+	return t.update(ctx, domain.NotFound("agent", a.ID), "agents", string(a.ID), values{
+		"name": a.Name, "version": a.Version, "hostname": a.Hostname, "os": a.OS, "arch": a.Arch, "slots": a.Slots, "session": a.Session, "replica": a.Replica,
+		"connected_at": a.ConnectedAt, "last_seen_at": a.LastSeenAt, "lease_expires_at": a.LeaseExpiresAt, "instance": a.Instance,
+	})
 }
 
 // UpdateAgentToken implements machine.Tx.

@@ -52,8 +52,9 @@ func (t *Tx) APIKeys(ctx context.Context, maker domain.UserID, before domain.API
 
 // InsertAPIKey implements identity.Tx.
 func (t *Tx) InsertAPIKey(ctx context.Context, k identity.APIKey, hash []byte) error {
-	return t.exec(ctx, `INSERT INTO api_keys (workspace_id, id, name, hint, role, secret_hash, created_by, created_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, t.workspace, k.ID, k.Name, k.Hint, k.Role, hash, k.CreatedBy, k.CreatedAt, k.ExpiresAt)
+	return t.insert(ctx, "api_keys", values{
+		"id": k.ID, "name": k.Name, "hint": k.Hint, "role": k.Role, "secret_hash": hash, "created_by": k.CreatedBy, "created_at": k.CreatedAt, "expires_at": k.ExpiresAt,
+	})
 }
 
 // RevokeAPIKey implements identity.Tx.

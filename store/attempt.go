@@ -60,8 +60,9 @@ func (t *Tx) Attempts(ctx context.Context, runs []domain.RunID) ([]job.Attempt, 
 
 // InsertAttempt implements job.Tx.
 func (t *Tx) InsertAttempt(ctx context.Context, a job.Attempt) error {
-	return t.exec(ctx, `INSERT INTO attempts (workspace_id, id, run_id, task_key, number, agent_id, status, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		t.workspace, a.ID, a.RunID, a.TaskKey, a.Number, a.AgentID, a.Status, a.CreatedAt)
+	return t.insert(ctx, "attempts", values{
+		"id": a.ID, "run_id": a.RunID, "task_key": a.TaskKey, "number": a.Number, "agent_id": a.AgentID, "status": a.Status, "created_at": a.CreatedAt,
+	})
 }
 
 // UpdateAttempt implements job.Tx.
@@ -73,8 +74,10 @@ func (t *Tx) UpdateAttempt(ctx context.Context, id domain.AttemptID, fn func(*jo
 	if err := fn(&a); err != nil {
 		return job.Attempt{}, err
 	}
-	return a, t.exec(ctx, `UPDATE attempts SET status = $3, exit_code = $4, signal = $5, message = $6, held = $7, started_at = $8, finished_at = $9, log_size = $10
-		WHERE workspace_id = $1 AND id = $2`, t.workspace, id, a.Status, a.ExitCode, a.Signal, a.Message, a.Held, a.StartedAt, a.FinishedAt, a.LogSize)
+	return a, t.update(ctx, nil, "attempts", string(id), values{
+		"status": a.Status, "exit_code": a.ExitCode, "signal": a.Signal, "message": a.Message, "held": a.Held, "started_at": a.StartedAt, "finished_at": a.FinishedAt,
+		"log_size": a.LogSize,
+	})
 }
 
 // Evict implements job.Tx.

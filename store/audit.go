@@ -12,8 +12,7 @@ func (t *Tx) InsertAudit(ctx context.Context, e domain.AuditEvent) error {
 }
 
 func insertAudit(ctx context.Context, db execer, ws domain.WorkspaceID, e domain.AuditEvent) error {
-	_, err := db.ExecContext(ctx, `INSERT INTO audit_events (workspace_id, id, actor_kind, actor_id, actor_name, action, resource_type, resource_id, outcome, detail)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		ws, e.ID, e.Actor.Kind, e.Actor.ID, e.Actor.Name, e.Action, e.ResourceType, e.ResourceID, e.Outcome, e.Detail)
-	return err
+	return insert(ctx, db, "audit_events", values{
+		"workspace_id": ws, "id": e.ID, "action": e.Action, "resource_type": e.ResourceType, "resource_id": e.ResourceID, "outcome": e.Outcome, "detail": e.Detail,
+	}.actor("actor", e.Actor))
 }

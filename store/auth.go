@@ -54,8 +54,9 @@ func (s *System) InsertSession(ctx context.Context, n auth.NewSession, row domai
 }
 
 func insertSession(ctx context.Context, tx *sqlx.Tx, n auth.NewSession, row domain.AuditEvent) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO sessions (workspace_id, id, user_id, secret_hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-		n.Workspace, n.ID, n.User, n.Secret, n.CreatedAt, n.ExpiresAt)
+	err := insert(ctx, tx, "sessions", values{
+		"workspace_id": n.Workspace, "id": n.ID, "user_id": n.User, "secret_hash": n.Secret, "created_at": n.CreatedAt, "expires_at": n.ExpiresAt,
+	})
 	if err != nil {
 		return err
 	}

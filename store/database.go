@@ -63,14 +63,15 @@ func (t *Tx) DatabaseNames(ctx context.Context) (names []string, err error) {
 
 // insertDatabase adds a database with its first schema. The caller checks permissions.
 func insertDatabase(ctx context.Context, db execer, ws domain.WorkspaceID, d lake.Database) error {
-	_, err := db.ExecContext(ctx, `INSERT INTO databases (workspace_id, id, name, key, created_by_kind, created_by_id, created_by_name, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, ws, d.ID, d.Name, lake.FoldName(d.Name), d.CreatedBy.Kind, d.CreatedBy.ID, d.CreatedBy.Name, d.CreatedAt)
+	err := insert(ctx, db, "databases", values{
+		"workspace_id": ws, "id": d.ID, "name": d.Name, "key": lake.FoldName(d.Name), "created_at": d.CreatedAt,
+	}.actor("created_by", d.CreatedBy))
 	if err != nil {
 		return err
 	}
-	_, err = db.ExecContext(ctx, `INSERT INTO lake_schemas (workspace_id, database_id, key, parent_key, name, created_by_kind, created_by_id, created_by_name, created_at)
-		VALUES ($1, $2, $3, '', $3, $4, $5, $6, $7)`, ws, d.ID, lake.DefaultSchema, d.CreatedBy.Kind, d.CreatedBy.ID, d.CreatedBy.Name, d.CreatedAt)
-	return err
+	return insert(ctx, db, "lake_schemas", values{
+		"workspace_id": ws, "database_id": d.ID, "key": lake.DefaultSchema, "parent_key": "", "name": lake.DefaultSchema, "created_at": d.CreatedAt,
+	}.actor("created_by", d.CreatedBy))
 }
 
 // InsertDatabase implements lake.Tx.

@@ -22,8 +22,9 @@ func (r erasureRow) toDomain() lake.DueErasure {
 
 // InsertLakeErasure implements lake.Tx.
 func (t *Tx) InsertLakeErasure(ctx context.Context, e lake.DueErasure) error {
-	return t.exec(ctx, `INSERT INTO lake_erasures (workspace_id, id, table_id, list, created_at, due_at, next_at) VALUES ($1, $2, $3, $4, $5, $6, $6)`,
-		t.workspace, e.ID, e.TableID, e.List, e.CreatedAt, e.DueAt)
+	return t.insert(ctx, "lake_erasures", values{
+		"id": e.ID, "table_id": e.TableID, "list": e.List, "created_at": e.CreatedAt, "due_at": e.DueAt, "next_at": e.DueAt,
+	})
 }
 
 // LakeErasure implements lake.Tx.

@@ -27,14 +27,10 @@ func (s *System) InsertWorkspace(ctx context.Context, n setup.NewWorkspace, row 
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, insertAgent, ws, n.Agent.ID, n.Agent.Name, n.AgentTokenHash, n.Agent.CreatedAt); err != nil {
+		if err := insertAgent(ctx, tx, ws, n.Agent, n.AgentTokenHash); err != nil {
 			return err
 		}
-		w, agent := n.Warehouse, n.WarehouseAgent
-		if _, err := tx.ExecContext(ctx, insertMachineAgent, ws, agent.ID, agent.Name, agent.TokenHash, agent.CreatedAt, w.ID); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, insertMachine, machineArgs(ws, w)...); err != nil {
+		if err := insertMachine(ctx, tx, ws, n.Warehouse, n.WarehouseAgent); err != nil {
 			return err
 		}
 		if err := insertDatabase(ctx, tx, ws, n.Database); err != nil {

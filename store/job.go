@@ -134,12 +134,18 @@ func (f storedFile) toDomain() job.File {
 	return job.File{Path: f.Path, SHA256: f.SHA256, Size: f.Size, Executable: f.Executable}
 }
 
-// scheduleArgs are the schedule's columns, all null without a schedule.
-func scheduleArgs(s *job.Schedule) []any {
-	if s == nil {
-		return []any{nil, nil, false, nil, nil, 0, nil}
+// jobValues are the columns of a job that change. Without a schedule, its columns are null.
+func jobValues(j job.Job) (values, error) {
+	spec, err := json.Marshal(storeSpec(j.Spec))
+	row := values{
+		"name": j.Name, "description": j.Description, "spec": string(spec), "updated_at": j.UpdatedAt,
+		"cron": nil, "time_zone": nil, "paused": false, "next_at": nil, "waiting_since": nil, "missed": 0, "last_missed_at": nil,
 	}
-	return []any{s.Cron, s.TimeZone, s.Paused, s.NextAt, s.WaitingSince, s.Missed, s.LastMissedAt}
+	if s := j.Schedule; s != nil {
+		row["cron"], row["time_zone"], row["paused"], row["next_at"] = s.Cron, s.TimeZone, s.Paused, s.NextAt
+		row["waiting_since"], row["missed"], row["last_missed_at"] = s.WaitingSince, s.Missed, s.LastMissedAt
+	}
+	return row, err
 }
 
 func (t *Tx) job(ctx context.Context, id domain.JobID, lock string) (job.Job, error) {
@@ -195,15 +201,12 @@ func escapeLike(s string) string {
 
 // InsertJob implements job.Tx.
 func (t *Tx) InsertJob(ctx context.Context, j job.Job) error {
-	spec, err := json.Marshal(storeSpec(j.Spec))
+	row, err := jobValues(j)
 	if err != nil {
 		return err
 	}
-	args := append([]any{t.workspace, j.ID, j.Name, j.Description, string(spec)}, scheduleArgs(j.Schedule)...)
-	return t.exec(ctx, `INSERT INTO jobs (workspace_id, id, name, description, spec, cron, time_zone, paused, next_at, waiting_since, missed, last_missed_at,
-		sample, created_by_kind, created_by_id, created_by_name, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
-		append(args, j.Sample, j.CreatedBy.Kind, j.CreatedBy.ID, j.CreatedBy.Name, j.CreatedAt, j.UpdatedAt)...)
+	row["id"], row["sample"], row["created_at"] = j.ID, j.Sample, j.CreatedAt
+	return t.insert(ctx, "jobs", row.actor("created_by", j.CreatedBy))
 }
 
 // UpdateJob implements job.Tx.
@@ -215,13 +218,11 @@ func (t *Tx) UpdateJob(ctx context.Context, id domain.JobID, fn func(*job.Job) e
 	if err := fn(&j); err != nil {
 		return job.Job{}, err
 	}
-	spec, err := json.Marshal(storeSpec(j.Spec))
+	row, err := jobValues(j)
 	if err != nil {
 		return job.Job{}, err
 	}
-	args := append([]any{t.workspace, id, j.Name, j.Description, string(spec)}, scheduleArgs(j.Schedule)...)
-	return j, t.exec(ctx, `UPDATE jobs SET name = $3, description = $4, spec = $5, cron = $6, time_zone = $7, paused = $8, next_at = $9,
-		waiting_since = $10, missed = $11, last_missed_at = $12, updated_at = $13 WHERE workspace_id = $1 AND id = $2`, append(args, j.UpdatedAt)...)
+	return j, t.update(ctx, nil, "jobs", string(id), row)
 }
 
 // DeleteJob implements job.Tx.

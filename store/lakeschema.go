@@ -82,21 +82,22 @@ func (t *Tx) InsertLakeSchema(ctx context.Context, l lake.Schema) (lake.Inserted
 	if err != nil {
 		return 0, err
 	}
-	parent := `SELECT name || '.' AS prefix FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND key = $4 FOR KEY SHARE`
+	parent := `SELECT name || '.' AS prefix FROM lake_schemas WHERE workspace_id = :workspace_id AND database_id = :database AND key = :parent_key FOR KEY SHARE`
 	above := l.Parent()
 	level := l.Name
 	if above == "" {
-		parent = `SELECT $4::text AS prefix FROM databases WHERE workspace_id = $1 AND id = $2 FOR KEY SHARE`
+		parent = `SELECT '' AS prefix FROM databases WHERE workspace_id = :workspace_id AND id = :database FOR KEY SHARE`
 	} else {
 		level = l.Name[len(above)+1:]
 	}
 	var done inserted
-	err = t.get(ctx, &done, `WITH parent AS (`+parent+`), made AS (
+	err = t.getNamed(ctx, &done, `WITH parent AS (`+parent+`), made AS (
 			INSERT INTO lake_schemas (workspace_id, database_id, key, parent_key, name, properties, created_by_kind, created_by_id, created_by_name, created_at)
-			SELECT $1, $2, $3, $4, prefix || $5, $6, $7, $8, $9, $10 FROM parent ON CONFLICT DO NOTHING RETURNING 1
+			SELECT :workspace_id, :database, :key, :parent_key, prefix || :level, :properties, :by_kind, :by_id, :by_name, :at FROM parent ON CONFLICT DO NOTHING RETURNING 1
 		) SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM made) AS made`,
-		t.workspace, l.DatabaseID, lake.FoldName(l.Name), lake.FoldName(above), level, string(properties), l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name,
-		l.CreatedAt)
+		values{
+			"database": l.DatabaseID, "key": lake.FoldName(l.Name), "parent_key": lake.FoldName(above), "level": level, "properties": string(properties), "at": l.CreatedAt,
+		}.actor("by", l.CreatedBy))
 	return done.toDomain(), err
 }
 

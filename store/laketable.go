@@ -146,8 +146,8 @@ func snapshotArgs(s *lake.TableSnapshot) (id *int64, at *time.Time, operation st
 	return &s.ID, &s.At, s.Operation
 }
 
-// holdSchema reads the schema of $2 and $3, and locks it against a drop until the transaction ends.
-const holdSchema = `SELECT name FROM lake_schemas WHERE workspace_id = $1 AND database_id = $2 AND key = $3 FOR KEY SHARE`
+// holdSchema reads a schema, and locks it against a drop until the transaction ends.
+const holdSchema = `SELECT name FROM lake_schemas WHERE workspace_id = :workspace_id AND database_id = :database AND key = :schema FOR KEY SHARE`
 
 // InsertLakeTable implements lake.Tx. Locations that the catalog chooses contain the
 // table's new id, so they cannot overlap others.
@@ -159,30 +159,24 @@ func (t *Tx) InsertLakeTable(ctx context.Context, l lake.Table, chosen bool) (la
 	}
 	snapshot, at, operation := snapshotArgs(l.Snapshot)
 	var done inserted
-	err := t.get(ctx, &done, `WITH parent AS (`+holdSchema+`), made AS (
+	err := t.getNamed(ctx, &done, `WITH parent AS (`+holdSchema+`), made AS (
 			INSERT INTO lake_tables (workspace_id, id, kind, database_id, schema, schema_key, name, name_key, uuid, location, metadata_location, version, format_version,
 				registered, snapshot_id, snapshot_at, operation, row_count, data_bytes, data_files, created_by_kind, created_by_id, created_by_name,
 				updated_by_kind, updated_by_id, updated_by_name, created_at, updated_at, delete_files, deleted_rows, snapshots, expirable_at)
-			SELECT $1, $4, $5, $2, parent.name, $3, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $20, $21, $22, $23, $23,
-				$24, $25, $26, $27 FROM parent
+			SELECT :workspace_id, :id, :kind, :database, parent.name, :schema, :name, :name_key, :uuid, :location, :metadata_location, :version, :format_version,
+				:registered, :snapshot, :snapshot_at, :operation, :row_count, :data_bytes, :data_files, :by_kind, :by_id, :by_name,
+				:by_kind, :by_id, :by_name, :at, :at, :delete_files, :deleted_rows, :snapshots, :expirable_at FROM parent
 			ON CONFLICT DO NOTHING RETURNING id
-		), placed AS (INSERT INTO lake_locations AS l (workspace_id, location, table_id) SELECT $1, $9, id FROM made
+		), placed AS (INSERT INTO lake_locations AS l (workspace_id, location, table_id) SELECT :workspace_id, :location, id FROM made
 			ON CONFLICT (workspace_id, location) DO UPDATE SET property = false WHERE l.table_id = excluded.table_id)
 		SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM made) AS made`,
-		t.workspace, l.DatabaseID, lake.FoldName(l.Schema), l.ID, l.Kind, l.Name, lake.FoldName(l.Name), l.UUID, l.Location, l.MetadataLocation, l.Version,
-		l.FormatVersion, l.Registered, snapshot, at, operation, l.RowCount, l.DataBytes, l.DataFiles, l.CreatedBy.Kind, l.CreatedBy.ID, l.CreatedBy.Name, l.CreatedAt,
-		l.DeleteFiles, l.DeletedRows, l.Snapshots, l.ExpirableAt)
+		values{
+			"database": l.DatabaseID, "schema": lake.FoldName(l.Schema), "id": l.ID, "kind": l.Kind, "name": l.Name, "name_key": lake.FoldName(l.Name), "uuid": l.UUID,
+			"location": l.Location, "metadata_location": l.MetadataLocation, "version": l.Version, "format_version": l.FormatVersion, "registered": l.Registered,
+			"snapshot": snapshot, "snapshot_at": at, "operation": operation, "row_count": l.RowCount, "data_bytes": l.DataBytes, "data_files": l.DataFiles,
+			"at": l.CreatedAt, "delete_files": l.DeleteFiles, "deleted_rows": l.DeletedRows, "snapshots": l.Snapshots, "expirable_at": l.ExpirableAt,
+		}.actor("by", l.CreatedBy))
 	return done.toDomain(), err
-}
-
-// touched reports whether the statement changed a row.
-func (t *Tx) touched(ctx context.Context, query string, args ...any) (bool, error) {
-	res, err := t.conn.ExecContext(ctx, query, args...)
-	if err != nil {
-		return false, err
-	}
-	n, err := res.RowsAffected()
-	return n > 0, err
 }
 
 // locationFree reports whether no other table's location is this one, in it or around it. It locks
@@ -307,13 +301,14 @@ type moved struct {
 // RenameLakeTable implements lake.Tx.
 func (t *Tx) RenameLakeTable(ctx context.Context, id domain.TableID, database domain.DatabaseID, schema, name string) (lake.Inserted, error) {
 	var done moved
-	err := t.get(ctx, &done, `WITH parent AS (`+holdSchema+`), taken AS (
-			SELECT 1 FROM lake_tables WHERE workspace_id = $1 AND database_id = $2 AND schema_key = $3 AND name_key = $4 AND id <> $5 AND dropped_at IS NULL
+	err := t.getNamed(ctx, &done, `WITH parent AS (`+holdSchema+`), taken AS (
+			SELECT 1 FROM lake_tables WHERE workspace_id = :workspace_id AND database_id = :database AND schema_key = :schema AND name_key = :key AND id <> :id
+				AND dropped_at IS NULL
 		), made AS (
-			UPDATE lake_tables t SET database_id = $2, schema = parent.name, schema_key = $3, name = $6, name_key = $4 FROM parent
-			WHERE t.workspace_id = $1 AND t.id = $5 AND t.dropped_at IS NULL AND NOT EXISTS (SELECT FROM taken) RETURNING 1
+			UPDATE lake_tables t SET database_id = :database, schema = parent.name, schema_key = :schema, name = :name, name_key = :key FROM parent
+			WHERE t.workspace_id = :workspace_id AND t.id = :id AND t.dropped_at IS NULL AND NOT EXISTS (SELECT FROM taken) RETURNING 1
 		) SELECT EXISTS (SELECT FROM parent) AS parent, EXISTS (SELECT FROM taken) AS taken, EXISTS (SELECT FROM made) AS made`,
-		t.workspace, database, lake.FoldName(schema), lake.FoldName(name), id, name)
+		values{"database": database, "schema": lake.FoldName(schema), "key": lake.FoldName(name), "id": id, "name": name})
 	return done.of(id, err)
 }
 

@@ -109,7 +109,7 @@ func (t *Tx) LakeAnswer(ctx context.Context, actor, key string, since time.Time)
 
 // KeepLakeAnswer implements lake.Tx.
 func (t *Tx) KeepLakeAnswer(ctx context.Context, actor string, a lake.Answer, at, since time.Time) (bool, error) {
-	return t.touched(ctx, `INSERT INTO lake_answers AS k (workspace_id, actor, key, hash, body, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (workspace_id, actor, key) DO UPDATE SET hash = excluded.hash, body = excluded.body, created_at = excluded.created_at WHERE k.created_at < $7`,
-		t.workspace, actor, a.Key, a.Hash, string(a.Body), at, since)
+	return changed(t.write(ctx, `INSERT INTO lake_answers AS k (workspace_id, actor, key, hash, body, created_at) VALUES (:workspace_id, :actor, :key, :hash, :body, :at)
+		ON CONFLICT (workspace_id, actor, key) DO UPDATE SET hash = excluded.hash, body = excluded.body, created_at = excluded.created_at WHERE k.created_at < :since`,
+		values{"actor": actor, "key": a.Key, "hash": a.Hash, "body": string(a.Body), "at": at, "since": since}))
 }

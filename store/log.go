@@ -190,8 +190,9 @@ func (t *Tx) LockSealing(ctx context.Context, id domain.AttemptID) (sealed job.L
 
 // InsertLogSegment implements job.Tx.
 func (t *Tx) InsertLogSegment(ctx context.Context, id domain.AttemptID, s job.LogSegment) error {
-	return t.exec(ctx, `INSERT INTO log_segments (workspace_id, attempt_id, start, stop, first_line, next_line, object_key, size)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, t.workspace, id, s.Start, s.End, s.FirstLine, s.NextLine, s.Key, s.Size)
+	return t.insert(ctx, "log_segments", values{
+		"attempt_id": id, "start": s.Start, "stop": s.End, "first_line": s.FirstLine, "next_line": s.NextLine, "object_key": s.Key, "size": s.Size,
+	})
 }
 
 // SetSealed implements job.Tx.

@@ -126,34 +126,34 @@ func (t *Tx) MachinesByID(ctx context.Context, ids []domain.MachineID) ([]machin
 	return rows(ctx, t.conn, machineRow.toDomain, selectMachines+`m.id = ANY($2)`, t.workspace, texts(ids))
 }
 
-const insertMachine = `INSERT INTO machines (workspace_id, id, kind, name, flavor, provider, region, image, auto_stop, slots, write_engine, nodes,
-	trino_start, agent_id, created_by_kind, created_by_id, created_by_name, created_at, state_since)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)`
-
-func machineArgs(ws domain.WorkspaceID, m machine.Machine) []any {
-	return []any{
-		ws, m.ID, m.Kind, m.Name, m.Flavor, m.Provider, m.Region, m.Image, m.AutoStop, m.Slots, m.WriteEngine, m.Nodes, m.TrinoStart, m.AgentID,
-		m.CreatedBy.Kind, m.CreatedBy.ID, m.CreatedBy.Name, m.CreatedAt,
+// insertMachine adds a machine with its agent.
+func insertMachine(ctx context.Context, db execer, ws domain.WorkspaceID, m machine.Machine, agent machine.Agent) error {
+	err := insert(ctx, db, "agents", values{
+		"workspace_id": ws, "id": agent.ID, "name": agent.Name, "token_hash": agent.TokenHash, "created_at": agent.CreatedAt, "machine_id": m.ID,
+	})
+	if err != nil {
+		return err
 	}
+	return insert(ctx, db, "machines", values{
+		"workspace_id": ws, "id": m.ID, "kind": m.Kind, "name": m.Name, "flavor": m.Flavor, "provider": m.Provider, "region": m.Region, "image": m.Image,
+		"auto_stop": m.AutoStop, "slots": m.Slots, "write_engine": m.WriteEngine, "nodes": m.Nodes, "trino_start": m.TrinoStart, "agent_id": m.AgentID,
+		"created_at": m.CreatedAt, "state_since": m.CreatedAt,
+	}.actor("created_by", m.CreatedBy))
 }
-
-const insertMachineAgent = `INSERT INTO agents (workspace_id, id, name, token_hash, created_at, machine_id) VALUES ($1, $2, $3, $4, $5, $6)`
 
 // InsertMachine implements machine.Tx.
 func (t *Tx) InsertMachine(ctx context.Context, m machine.Machine, agent machine.Agent) error {
-	if err := t.exec(ctx, insertMachineAgent, t.workspace, agent.ID, agent.Name, agent.TokenHash, agent.CreatedAt, m.ID); err != nil {
-		return err
-	}
-	return t.exec(ctx, insertMachine, machineArgs(t.workspace, m)...)
+	return insertMachine(ctx, t.conn, t.workspace, m, agent)
 }
 
 // UpdateMachine implements machine.Tx.
 func (t *Tx) UpdateMachine(ctx context.Context, m machine.Machine) error {
-	return t.execOne(ctx, domain.NotFound("machine", m.ID), `UPDATE machines SET name = $3, flavor = $4, image = $5, image_ref = $6, auto_stop = $7, slots = $8,
-		host = $9, last_used_at = $10, desired = $11, state = $12, message = $13, state_since = $14, incarnation = $15, restarts = $16, made = $17,
-		released = $18, idle_since = $19, held_at = $20, due_at = $21, write_engine = $22, nodes = $23, trino_start = $24 WHERE workspace_id = $1 AND id = $2`,
-		t.workspace, m.ID, m.Name, m.Flavor, m.Image, m.ImageRef, m.AutoStop, m.Slots, m.Host, m.LastUsedAt, m.Desired, m.State, m.Message, m.StateSince,
-		m.Incarnation, m.Restarts, m.Made, m.Released, m.IdleSince, m.HeldAt, m.DueAt, m.WriteEngine, m.Nodes, m.TrinoStart)
+	return t.update(ctx, domain.NotFound("machine", m.ID), "machines", string(m.ID), values{
+		"name": m.Name, "flavor": m.Flavor, "image": m.Image, "image_ref": m.ImageRef, "auto_stop": m.AutoStop, "slots": m.Slots, "host": m.Host,
+		"last_used_at": m.LastUsedAt, "desired": m.Desired, "state": m.State, "message": m.Message, "state_since": m.StateSince, "incarnation": m.Incarnation,
+		"restarts": m.Restarts, "made": m.Made, "released": m.Released, "idle_since": m.IdleSince, "held_at": m.HeldAt, "due_at": m.DueAt,
+		"write_engine": m.WriteEngine, "nodes": m.Nodes, "trino_start": m.TrinoStart,
+	})
 }
 
 // DeleteMachine implements machine.Tx.
@@ -169,13 +169,8 @@ func (t *Tx) SetBootstrap(ctx context.Context, agent domain.AgentID, hash []byte
 
 // TakeBootstrap implements machine.Tx.
 func (t *Tx) TakeBootstrap(ctx context.Context, agent domain.AgentID, hash []byte, now time.Time) (taken bool, err error) {
-	res, err := t.conn.ExecContext(ctx, `UPDATE agents SET bootstrap_hash = NULL, bootstrap_expires_at = NULL
+	return t.touched(ctx, `UPDATE agents SET bootstrap_hash = NULL, bootstrap_expires_at = NULL
 		WHERE workspace_id = $1 AND id = $2 AND bootstrap_hash = $3 AND bootstrap_expires_at > $4`, t.workspace, agent, hash, now)
-	if err != nil {
-		return false, err
-	}
-	n, err := res.RowsAffected()
-	return n > 0, err
 }
 
 // SetEngines implements machine.Tx.

@@ -19,11 +19,10 @@ func (t *Tx) SaveMetrics(ctx context.Context, id domain.MachineID, m machine.Met
 		return err
 	}
 	slot := m.At.Unix() / int64(machine.MetricsEvery/time.Second) % metricsSlots
-	return t.exec(ctx, `INSERT INTO machine_metrics (workspace_id, machine_id, slot, at, cpu, cores, memory, memory_total, disk, disk_total, gpus)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (workspace_id, machine_id, slot) DO UPDATE SET at = EXCLUDED.at, cpu = EXCLUDED.cpu,
-		cores = EXCLUDED.cores, memory = EXCLUDED.memory, memory_total = EXCLUDED.memory_total, disk = EXCLUDED.disk, disk_total = EXCLUDED.disk_total,
-		gpus = EXCLUDED.gpus`,
-		t.workspace, id, slot, m.At, m.CPU, m.Cores, m.Memory, m.MemoryTotal, m.Disk, m.DiskTotal, string(gpus))
+	return t.save(ctx, "machine_metrics", "workspace_id, machine_id, slot", values{
+		"machine_id": id, "slot": slot, "at": m.At, "cpu": m.CPU, "cores": m.Cores, "memory": m.Memory, "memory_total": m.MemoryTotal, "disk": m.Disk,
+		"disk_total": m.DiskTotal, "gpus": string(gpus),
+	})
 }
 
 type metricsRow struct {

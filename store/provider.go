@@ -27,9 +27,7 @@ func (t *Tx) Provider(ctx context.Context) (machine.ProviderSettings, error) {
 
 // SaveProvider implements machine.Tx.
 func (t *Tx) SaveProvider(ctx context.Context, p machine.ProviderSettings) error {
-	return t.exec(ctx, `INSERT INTO providers (workspace_id, kind, region, role, external_id, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (workspace_id) DO UPDATE SET kind = EXCLUDED.kind, region = EXCLUDED.region, role = EXCLUDED.role, external_id = EXCLUDED.external_id,
-		updated_at = EXCLUDED.updated_at`, t.workspace, p.Kind, p.Region, p.Role, p.ExternalID, p.UpdatedAt)
+	return t.save(ctx, "providers", "workspace_id", values{"kind": p.Kind, "region": p.Region, "role": p.Role, "external_id": p.ExternalID, "updated_at": p.UpdatedAt})
 }
 
 // Storage implements machine.Tx.
@@ -49,7 +47,5 @@ func (t *Tx) Storage(ctx context.Context) (machine.StorageSettings, error) {
 
 // SaveStorage implements machine.Tx.
 func (t *Tx) SaveStorage(ctx context.Context, p machine.StorageSettings) error {
-	return t.exec(ctx, `INSERT INTO storages (workspace_id, url, role, external_id, updated_at) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (workspace_id) DO UPDATE SET url = EXCLUDED.url, role = EXCLUDED.role, external_id = EXCLUDED.external_id, updated_at = EXCLUDED.updated_at`,
-		t.workspace, p.URL, p.Role, p.ExternalID, p.UpdatedAt)
+	return t.save(ctx, "storages", "workspace_id", values{"url": p.URL, "role": p.Role, "external_id": p.ExternalID, "updated_at": p.UpdatedAt})
 }

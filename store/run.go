@@ -167,11 +167,10 @@ func (t *Tx) InsertRun(ctx context.Context, r *job.Run) error {
 	if err != nil {
 		return err
 	}
-	err = t.exec(ctx, `INSERT INTO runs (workspace_id, id, job_id, job_name, spec, parameters, status, run_trigger, started_by_kind, started_by_id,
-		started_by_name, message, admitted, created_at, started_at, finished_at, cancel_requested_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
-		t.workspace, r.ID, r.JobID, r.JobName, string(spec), string(parameters), r.Status, r.Trigger, r.StartedBy.Kind, r.StartedBy.ID, r.StartedBy.Name,
-		r.Message, r.Admitted, r.CreatedAt, r.StartedAt, r.FinishedAt, r.CancelRequestedAt)
+	row := runValues(*r).actor("started_by", r.StartedBy)
+	row["id"], row["job_id"], row["job_name"], row["run_trigger"], row["created_at"] = r.ID, r.JobID, r.JobName, r.Trigger, r.CreatedAt
+	row["spec"], row["parameters"] = string(spec), string(parameters)
+	err = t.insert(ctx, "runs", row)
 	if err != nil {
 		return err
 	}
@@ -216,6 +215,12 @@ func (t *Tx) writeRun(ctx context.Context, before, r *job.Run) error {
 	if same {
 		return nil
 	}
-	return t.exec(ctx, `UPDATE runs SET status = $3, message = $4, admitted = $5, started_at = $6, finished_at = $7, cancel_requested_at = $8
-		WHERE workspace_id = $1 AND id = $2`, t.workspace, r.ID, r.Status, r.Message, r.Admitted, r.StartedAt, r.FinishedAt, r.CancelRequestedAt)
+	return t.update(ctx, nil, "runs", string(r.ID), runValues(*r))
+}
+
+// runValues are the columns of a run that change.
+func runValues(r job.Run) values {
+	return values{
+		"status": r.Status, "message": r.Message, "admitted": r.Admitted, "started_at": r.StartedAt, "finished_at": r.FinishedAt, "cancel_requested_at": r.CancelRequestedAt,
+	}
 }

@@ -74,13 +74,14 @@ func (t *Tx) exec(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
+// touched reports whether the statement changed a row.
+func (t *Tx) touched(ctx context.Context, query string, args ...any) (bool, error) {
+	return changed(t.conn.ExecContext(ctx, query, args...))
+}
+
 // execOne is exec for a statement that must change a row; missing is the error when it does not.
 func (t *Tx) execOne(ctx context.Context, missing error, query string, args ...any) error {
-	res, err := t.conn.ExecContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	if n, err := res.RowsAffected(); err != nil || n > 0 {
+	if did, err := t.touched(ctx, query, args...); did || err != nil {
 		return err
 	}
 	return missing

@@ -61,6 +61,11 @@ func TestTrinoCluster(t *testing.T) {
 	nodes := javas(t, filepath.Join(e.Dir(), "trino"))
 	require.Len(t, nodes, 3)
 	for name, pid := range nodes {
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+		require.NoError(t, err)
+		require.Contains(t, string(maps), o.Trino.Installation.StartupCache, "%s starts from the cache", name)
+	}
+	for name, pid := range nodes {
 		if name != "coordinator" {
 			require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 			break

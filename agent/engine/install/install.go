@@ -22,6 +22,8 @@ type Trino struct {
 	Version     string // such as 476
 	Java        string // absolute path of the java binary
 	JavaVersion string // such as 25.0.2
+	// StartupCache is the path of the JVM's cache for a faster start; empty without one.
+	StartupCache string
 }
 
 // Options say where to install Trino, and from which sources. Without File, mvn fetches the
@@ -71,7 +73,7 @@ func find(dir, version string) (Trino, error) {
 	case err != nil:
 		return Trino{}, fmt.Errorf("the installation of Trino in %s cannot be read; give this user the right to: %w", home, err)
 	}
-	t := Trino{Dir: home, Version: r.Version, Java: r.javaIn(dir), JavaVersion: r.JavaVersion}
+	t := Trino{Dir: home, Version: r.Version, Java: r.javaIn(dir), JavaVersion: r.JavaVersion, StartupCache: startupCache(home)}
 	if !runs(t.Java) {
 		return Trino{}, notInstalled(dir, "the Java that Trino was installed with, %s, is missing, or this user cannot run it", t.Java)
 	}
@@ -106,8 +108,8 @@ func (i *installer) run(ctx context.Context) (Trino, error) {
 	if err := i.complete(); err != nil {
 		return Trino{}, err
 	}
-	if t, ok := i.already(); ok {
-		return t, nil
+	if i.already() && i.triedStartup() {
+		return i.installed()
 	}
 	if err := i.makeDir(); err != nil {
 		return Trino{}, err
@@ -117,13 +119,18 @@ func (i *installer) run(ctx context.Context) (Trino, error) {
 		return Trino{}, err
 	}
 	defer unlock()
-	if t, ok := i.already(); ok { // another process has installed it meanwhile
-		return t, nil
-	}
 	if err := i.sweep(); err != nil {
 		return Trino{}, err
 	}
-	return i.install(ctx)
+	if !i.already() { // else another process has installed it meanwhile
+		if err := i.install(ctx); err != nil {
+			return Trino{}, err
+		}
+	}
+	if err := i.speedUp(ctx); err != nil {
+		return Trino{}, err
+	}
+	return i.installed()
 }
 
 func (i *installer) complete() (err error) {
@@ -138,32 +145,32 @@ func (i *installer) complete() (err error) {
 	return err
 }
 
-// already finds a complete installation. A given Java must be the installation's.
-func (i *installer) already() (Trino, bool) {
+// already reports whether the installation is complete, and has the Java that is asked for.
+func (i *installer) already() bool {
 	t, err := find(i.Dir, i.pins.trino.version)
-	if err != nil || i.Java != "" || i.JavaFile != "" || !whole(i.home(), i.pins.trino) || !i.javaWhole(t.Java) {
-		return t, false
+	return err == nil && i.Java == "" && i.JavaFile == "" && whole(i.home(), i.pins.trino) && i.javaWhole(t.Java)
+}
+
+func (i *installer) install(ctx context.Context) error {
+	j, err := i.findJava(ctx) // before the large download, so that it fails early
+	if err != nil {
+		return err
+	}
+	if whole(i.home(), i.pins.trino) {
+		return i.changeJava(j)
+	}
+	return i.installServer(ctx, j)
+}
+
+// installed returns the installation, and tells about it.
+func (i *installer) installed() (Trino, error) {
+	t, err := find(i.Dir, i.pins.trino.version)
+	if err != nil {
+		return t, err
 	}
 	i.say("Trino %s is installed in %s, with Java %s at %s.", t.Version, t.Dir, t.JavaVersion, t.Java)
 	i.warn(t.Java)
-	return t, true
-}
-
-func (i *installer) install(ctx context.Context) (Trino, error) {
-	j, err := i.findJava(ctx) // before the large download, so that it fails early
-	if err != nil {
-		return Trino{}, err
-	}
-	if whole(i.home(), i.pins.trino) {
-		err = i.changeJava(j)
-	} else {
-		err = i.installServer(ctx, j)
-	}
-	if err != nil {
-		return Trino{}, err
-	}
-	i.warn(j.path)
-	return find(i.Dir, i.pins.trino.version)
+	return t, nil
 }
 
 // home returns the directory of the pinned version.
@@ -176,11 +183,7 @@ func (i *installer) changeJava(j javaBinary) error {
 		return err
 	}
 	r.setJava(i.Dir, j)
-	if err := i.replaceRecord(i.home(), r); err != nil {
-		return err
-	}
-	i.say("Trino %s in %s runs with Java %s at %s now.", r.Version, i.home(), j.version, j.path)
-	return nil
+	return errors.Join(os.RemoveAll(filepath.Join(i.home(), startupFile)), i.replaceRecord(i.home(), r))
 }
 
 func (i *installer) installServer(ctx context.Context, j javaBinary) error {
@@ -203,7 +206,7 @@ func (i *installer) installServer(ctx context.Context, j javaBinary) error {
 	if err != nil {
 		return err
 	}
-	i.say("Installed Trino %s in %s (%s), with Java %s at %s, in %s.", pin.version, i.home(), size(u.disk), j.version, j.path, time.Since(began).Round(time.Second))
+	i.say("Unpacked Trino %s (%s) in %s.", pin.version, size(u.disk), time.Since(began).Round(time.Second))
 	return nil
 }
 

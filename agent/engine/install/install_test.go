@@ -272,3 +272,45 @@ func TestList(t *testing.T) {
 		Engine: "trino", Version: "476", Dir: got.Dir, Java: got.Java, JavaVersion: "25.0.2", Bytes: server + java, InstalledAt: all[0].InstalledAt,
 	}, all[0])
 }
+
+// recording is a Java that makes a startup cache as the JVM does: when it is asked to end.
+const recording = `for a in "$@"; do case "$a" in -XX:AOTCacheOutput=*) made="${a#*=}" ;; esac; done
+[ -n "$made" ] || exit 0
+trap 'echo cache > "$made"; exit 143' TERM
+echo "======== SERVER STARTED ========"
+while :; do read -t 1 line < /dev/zero || :; done
+`
+
+// Trino is started once to record the classes that it loads. Another Java needs another recording.
+func TestTheStartIsRecordedOnce(t *testing.T) {
+	f := newFixture(t).withFiles()
+	f.JavaFile = ""
+	java := writeProgram(t, filepath.Join(f.outside, "java"), strings.Replace(javaScript("25.0.1"), "#!/bin/sh", "#!/bin/bash", 1)+recording)
+	f.Java = java
+	got, err := f.run(t.Context())
+	require.NoError(t, err, f.said)
+	require.Equal(t, filepath.Join(got.Dir, startupFile), got.StartupCache)
+	require.Contains(t, f.said.String(), "Starting Trino once")
+	info, err := os.Stat(got.StartupCache)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o644), info.Mode().Perm())
+
+	f = f.again(func(i *installer) { i.File, i.Java = "", "" })
+	again, err := f.run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, got, again, "the cache is no change to the installation")
+	require.NotContains(t, f.said.String(), "Starting Trino once")
+
+	f = f.again(func(i *installer) {
+		i.Java = writeProgram(t, filepath.Join(f.outside, "other", "java"), javaScript("26.0.1"))
+	})
+	other, err := f.run(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, other.StartupCache, "the former Java's cache is gone")
+	require.Contains(t, f.said.String(), "so Trino starts slower: it ended before it had started (exit status 0)")
+	require.NoFileExists(t, got.StartupCache)
+	f = f.again(func(i *installer) { i.Java = "" })
+	_, err = f.run(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, f.said.String(), "Starting Trino once", "it is not tried in vain again")
+}

@@ -84,7 +84,7 @@ func TestAGivenJavaIsTakenOrRefused(t *testing.T) {
 	other := writeProgram(t, filepath.Join(t.TempDir(), "java"), javaScript("26.0.1"))
 	f = f.again(func(i *installer) { i.Java, i.File = other, "/gone" })
 	require.Equal(t, other, f.installed().Java)
-	require.Contains(t, f.said.String(), "runs with Java 26.0.1 at "+other+" now")
+	require.Contains(t, f.said.String(), "with Java 26.0.1 at "+other)
 
 	require.NoError(t, os.Remove(other))
 	f = f.again(func(i *installer) { i.Java, i.File = "", "/gone" })

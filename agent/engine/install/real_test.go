@@ -16,6 +16,7 @@ import (
 func TestTheRealTrino(t *testing.T) {
 	trino := installtest.Trino(t)
 	require.Equal(t, "476", trino.Version)
+	require.FileExists(t, trino.StartupCache)
 	out, err := exec.CommandContext(t.Context(), trino.Java, "-version").CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Contains(t, string(out), trino.JavaVersion)

@@ -19,14 +19,16 @@ var errBroken = errors.New("its record is invalid")
 
 // record describes an installation.
 type record struct {
-	Engine      string    `json:"engine"` // trino, or java for a runtime
-	Version     string    `json:"version"`
-	SHA256      string    `json:"sha256"`         // of the archive
-	Files       int       `json:"files"`          // number of files without this one
-	Bytes       int64     `json:"bytes"`          // of those files; each link counts
-	Java        string    `json:"java,omitempty"` // path of the java binary, relative if it is in the directory of engines
-	JavaVersion string    `json:"java_version,omitempty"`
-	InstalledAt time.Time `json:"installed_at"`
+	Engine      string `json:"engine"` // trino, or java for a runtime
+	Version     string `json:"version"`
+	SHA256      string `json:"sha256"`         // of the archive
+	Files       int    `json:"files"`          // number of files without this one
+	Bytes       int64  `json:"bytes"`          // of those files; each link counts
+	Java        string `json:"java,omitempty"` // path of the java binary, relative if it is in the directory of engines
+	JavaVersion string `json:"java_version,omitempty"`
+	// StartupCache says that the cache of this Java was made, or could not be.
+	StartupCache bool      `json:"startup_cache,omitempty"`
+	InstalledAt  time.Time `json:"installed_at"`
 }
 
 func readRecord(home string) (r record, err error) {
@@ -51,7 +53,7 @@ func (r record) javaIn(dir string) string {
 // setJava records a Java. A path in the directory of engines becomes relative, so that the
 // directory can be moved.
 func (r *record) setJava(dir string, j javaBinary) {
-	r.Java, r.JavaVersion = j.path, j.version
+	r.Java, r.JavaVersion, r.StartupCache = j.path, j.version, false
 	if below, ok := strings.CutPrefix(j.path, dir+string(filepath.Separator)); ok {
 		r.Java = below
 	}
@@ -94,7 +96,7 @@ func whole(home string, pin release) bool {
 	return err == nil && u.files == r.Files && u.bytes == r.Bytes
 }
 
-// usage is the size of a directory without its record.
+// usage is the size of a directory without its record and startup cache.
 type usage struct {
 	files int
 	bytes int64 // of all files
@@ -102,9 +104,9 @@ type usage struct {
 }
 
 func measure(home string) (u usage, err error) {
-	record, seen := filepath.Join(home, recordFile), map[uint64]bool{}
+	seen := map[uint64]bool{}
 	err = filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || path == record {
+		if err != nil || d.IsDir() || path == filepath.Join(home, recordFile) || path == filepath.Join(home, startupFile) {
 			return err
 		}
 		info, err := d.Info()

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/millpond/millpond/agent/engine/install"
 	"github.com/millpond/millpond/agent/engine/supervised"
 )
 
@@ -117,8 +118,16 @@ func startNode(o Options, l layout, storage Storage) (*node, error) {
 		return nil, fmt.Errorf("starting Trino: %w", err)
 	}
 	n := &node{layout: l, Process: p}
-	command := slices.Concat([]string{o.Installation.Java}, o.JVM, named)
+	command := slices.Concat([]string{o.Installation.Java}, startup(o.Installation), o.JVM, named)
 	return n, json.NewEncoder(n.In).Encode(guarded{append(command, l.arguments(o.Installation.Dir)...), l.dir, o.Installation.Dir, fence})
+}
+
+// startup returns the JVM's option for a faster start. The JVM ignores a cache that does not fit.
+func startup(i install.Trino) []string {
+	if i.StartupCache == "" {
+		return nil
+	}
+	return []string{"-XX:AOTCache=" + i.StartupCache}
 }
 
 func chownAll(dir string, uid, gid int) error {

@@ -4,6 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { type RunRowFragment, RunTrigger } from "@/gql/gen";
 import { CopyId } from "./Copy";
 import { runWord, StatusBadge } from "./Status";
+import { TableHead } from "./Table";
 import { Ago, Duration } from "./Time";
 
 const triggers = {
@@ -40,16 +41,16 @@ export function RunsTable({
   return (
     <Table.ScrollContainer minWidth={640}>
       <Table aria-label={label} className="rows">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Status</Table.Th>
-            {job && <Table.Th>Job</Table.Th>}
-            {(ids || !job) && <Table.Th>Run</Table.Th>}
-            <Table.Th>Started by</Table.Th>
-            <Table.Th>Created</Table.Th>
-            <Table.Th ta="right">Duration</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
+        <TableHead
+          columns={[
+            "Status",
+            job && "Job",
+            (ids || !job) && "Run",
+            "Started by",
+            "Created",
+            { right: "Duration" },
+          ]}
+        />
         <Table.Tbody>
           {runs.map((r) => (
             <Table.Tr key={r.id} className="row-link">

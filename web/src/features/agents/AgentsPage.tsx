@@ -1,4 +1,4 @@
-import { Button, Progress, Table, Text, VisuallyHidden } from "@mantine/core";
+import { Button, Progress, Table, Text } from "@mantine/core";
 import { IconRefresh, IconServer2 } from "@tabler/icons-react";
 import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
 import { type AgentRowFragment, Role, RotateAgentTokenDocument } from "@/gql/gen";
@@ -11,6 +11,7 @@ import { confirm, showSecret } from "@/ui/dialogs";
 import { PageHeader } from "@/ui/PageHeader";
 import { EmptyState, ErrorPanel, TableSkeleton } from "@/ui/States";
 import { StatusBadge } from "@/ui/Status";
+import { ShowMore, TableHead } from "@/ui/Table";
 import { Ago } from "@/ui/Time";
 import { agentsQuery } from "./queries";
 import { agentCommand, StartByHand } from "./StartByHand";
@@ -35,18 +36,7 @@ export function AgentsPage() {
             Without an agent nothing runs. At its start the server creates one for each workspace.
           </EmptyState>
         )}
-        {q.hasNextPage && (
-          <div className="table-foot">
-            <Button
-              variant="default"
-              size="xs"
-              loading={q.isFetchingNextPage}
-              onClick={() => void q.fetchNextPage()}
-            >
-              Show more agents
-            </Button>
-          </div>
-        )}
+        <ShowMore of={q}>Show more agents</ShowMore>
       </div>
       <StartByHand />
     </div>
@@ -78,18 +68,9 @@ function AgentsTable({ agents }: { agents: readonly AgentRowFragment[] }) {
   return (
     <Table.ScrollContainer minWidth={700}>
       <Table aria-label="Agents" className="rows">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Agent</Table.Th>
-            <Table.Th>Status</Table.Th>
-            <Table.Th>Slots in use</Table.Th>
-            <Table.Th>Machine</Table.Th>
-            <Table.Th>Last seen</Table.Th>
-            <Table.Th>
-              <VisuallyHidden>Actions</VisuallyHidden>
-            </Table.Th>
-          </Table.Tr>
-        </Table.Thead>
+        <TableHead
+          columns={["Agent", "Status", "Slots in use", "Machine", "Last seen", { hidden: "Actions" }]}
+        />
         <Table.Tbody>
           {agents.map((a) => (
             <Table.Tr key={a.id}>

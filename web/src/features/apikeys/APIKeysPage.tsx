@@ -1,4 +1,4 @@
-import { Button, Modal, Table, VisuallyHidden } from "@mantine/core";
+import { Button, Modal, Table } from "@mantine/core";
 import { IconKey, IconPlus } from "@tabler/icons-react";
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
@@ -12,6 +12,7 @@ import { patchEntity } from "@/lib/patch";
 import { confirm } from "@/ui/dialogs";
 import { PageHeader } from "@/ui/PageHeader";
 import { EmptyState, ErrorPanel, TableSkeleton } from "@/ui/States";
+import { ShowMore, TableHead } from "@/ui/Table";
 import { Ago } from "@/ui/Time";
 import { CreateKey } from "./CreateKey";
 import { apiKeysQuery } from "./queries";
@@ -46,18 +47,7 @@ export function APIKeysPage({ create }: { create: boolean }) {
             A key is a credential with a role and an expiry. Its secret is shown once, when the key is made.
           </EmptyState>
         )}
-        {q.hasNextPage && (
-          <div className="table-foot">
-            <Button
-              variant="default"
-              size="xs"
-              loading={q.isFetchingNextPage}
-              onClick={() => void q.fetchNextPage()}
-            >
-              Show older keys
-            </Button>
-          </div>
-        )}
+        <ShowMore of={q}>Show older keys</ShowMore>
       </div>
       <Modal opened={create} onClose={() => show(false)} title="New API key">
         <CreateKey onClose={() => show(false)} />
@@ -87,19 +77,7 @@ function KeysTable({ keys }: { keys: readonly ApiKeyRowFragment[] }) {
   return (
     <Table.ScrollContainer minWidth={740}>
       <Table aria-label="API keys" className="rows">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Name</Table.Th>
-            <Table.Th>Secret</Table.Th>
-            <Table.Th>Role</Table.Th>
-            <Table.Th>Made</Table.Th>
-            <Table.Th>Last used</Table.Th>
-            <Table.Th>Ends</Table.Th>
-            <Table.Th>
-              <VisuallyHidden>Actions</VisuallyHidden>
-            </Table.Th>
-          </Table.Tr>
-        </Table.Thead>
+        <TableHead columns={["Name", "Secret", "Role", "Made", "Last used", "Ends", { hidden: "Actions" }]} />
         <Table.Tbody>
           {keys.map((k) => (
             <Table.Tr key={k.id}>

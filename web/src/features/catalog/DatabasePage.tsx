@@ -13,6 +13,7 @@ import { CopyId, CopyMenu } from "@/ui/Copy";
 import { LostPage } from "@/ui/Fallbacks";
 import { PageHeader } from "@/ui/PageHeader";
 import { EmptyState, ErrorPanel, NoMatch, TableSkeleton } from "@/ui/States";
+import { ShowMore } from "@/ui/Table";
 import { useCatalogActions } from "./actions";
 import { MaintenancePanel } from "./MaintenancePanel";
 import { NameForm } from "./NameForm";
@@ -87,18 +88,7 @@ export function DatabasePage({
             {q.isSuccess && rows.length === 0 && !narrowed && (
               <None dropped={filter.dropped === true} name={database?.name} />
             )}
-            {q.hasNextPage && (
-              <div className="table-foot">
-                <Button
-                  variant="default"
-                  size="xs"
-                  loading={q.isFetchingNextPage}
-                  onClick={() => void q.fetchNextPage()}
-                >
-                  Show more
-                </Button>
-              </div>
-            )}
+            <ShowMore of={q}>Show more</ShowMore>
           </>
         )}
       </section>

@@ -1,6 +1,7 @@
 import { Table } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { CronText } from "@/ui/CronText";
+import { TableHead } from "@/ui/Table";
 import {
   boundsOf,
   type FieldName,
@@ -30,13 +31,7 @@ export function MaintenancePolicy({ maintenance: m }: { maintenance: Maintenance
   const v = valuesOf(m);
   return (
     <Table aria-label="Policy" className="rows maintenance-policy">
-      <Table.Thead>
-        <Table.Tr>
-          <Table.Th>Setting</Table.Th>
-          <Table.Th>Holds</Table.Th>
-          <Table.Th>Comes from</Table.Th>
-        </Table.Tr>
-      </Table.Thead>
+      <TableHead columns={["Setting", "Holds", "Comes from"]} />
       <Table.Tbody>
         {fieldNames.map((f) => {
           const part = parts[f];

@@ -1,10 +1,11 @@
-import { Button, Table, Text } from "@mantine/core";
+import { Table, Text } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { formatDuration } from "@/lib/format";
 import { Trigger } from "@/ui/RunsTable";
 import { ErrorPanel, TableSkeleton } from "@/ui/States";
 import { StatusBadge } from "@/ui/Status";
+import { ShowMore, TableHead } from "@/ui/Table";
 import { Ago } from "@/ui/Time";
 import {
   costText,
@@ -38,18 +39,7 @@ export function MaintenanceRuns({ subject: s }: { subject: Subject }) {
   return (
     <>
       <RunsTable rows={rows} tables={s.level !== "table"} />
-      {q.hasNextPage && (
-        <div className="table-foot">
-          <Button
-            variant="default"
-            size="xs"
-            loading={q.isFetchingNextPage}
-            onClick={() => void q.fetchNextPage()}
-          >
-            Show more
-          </Button>
-        </div>
-      )}
+      <ShowMore of={q}>Show more</ShowMore>
     </>
   );
 }
@@ -58,15 +48,7 @@ function RunsTable({ rows, tables }: { rows: readonly MaintenanceRun[]; tables: 
   return (
     <Table.ScrollContainer minWidth={tables ? 640 : 520}>
       <Table aria-label="What was done" className="rows maintenance-runs">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>State</Table.Th>
-            {tables && <Table.Th>Table</Table.Th>}
-            <Table.Th>Work</Table.Th>
-            <Table.Th>Time and cost</Table.Th>
-            <Table.Th>When</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
+        <TableHead columns={["State", tables && "Table", "Work", "Time and cost", "When"]} />
         <Table.Tbody>
           {rows.map((r) => (
             <Table.Tr key={r.id}>

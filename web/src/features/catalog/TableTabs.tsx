@@ -1,4 +1,4 @@
-import { Badge, Button, Table, Text, VisuallyHidden } from "@mantine/core";
+import { Badge, Button, Table, Text } from "@mantine/core";
 import { IconTerminal2 } from "@tabler/icons-react";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -8,6 +8,7 @@ import { quoteName } from "@/lib/sqlText";
 import { CopyId } from "@/ui/Copy";
 import { ResultGrid } from "@/ui/ResultGrid";
 import { ErrorPanel, TableSkeleton } from "@/ui/States";
+import { ShowMore, TableHead } from "@/ui/Table";
 import { Ago } from "@/ui/Time";
 import {
   filesQuery,
@@ -52,18 +53,7 @@ function List({ q, empty, none, children }: { q: Paged; empty: boolean; none: st
   return (
     <>
       {children}
-      {q.hasNextPage && (
-        <div className="table-foot">
-          <Button
-            variant="default"
-            size="xs"
-            loading={q.isFetchingNextPage}
-            onClick={() => void q.fetchNextPage()}
-          >
-            Show more
-          </Button>
-        </div>
-      )}
+      <ShowMore of={q}>Show more</ShowMore>
     </>
   );
 }
@@ -72,14 +62,7 @@ export function SchemaTab({ table: t }: { table: TableFull }) {
   return (
     <Table.ScrollContainer minWidth={480}>
       <Table aria-label="Columns" className="rows">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Column</Table.Th>
-            <Table.Th>Type</Table.Th>
-            <Table.Th>May be NULL</Table.Th>
-            <Table.Th>Description</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
+        <TableHead columns={["Column", "Type", "May be NULL", "Description"]} />
         <Table.Tbody>
           {t.columns.map((c) => (
             <Table.Tr key={c.name}>
@@ -133,17 +116,7 @@ export function SnapshotsTab({ table: t }: { table: TableFull }) {
     <List q={q} empty={rows.length === 0} none="It was never written, so there is no snapshot yet.">
       <Table.ScrollContainer minWidth={680}>
         <Table aria-label="Snapshots" className="rows">
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Snapshot</Table.Th>
-              <Table.Th>Operation</Table.Th>
-              <Table.Th>Written</Table.Th>
-              <Table.Th>Rows</Table.Th>
-              <Table.Th>
-                <VisuallyHidden>Actions</VisuallyHidden>
-              </Table.Th>
-            </Table.Tr>
-          </Table.Thead>
+          <TableHead columns={["Snapshot", "Operation", "Written", "Rows", { hidden: "Actions" }]} />
           <Table.Tbody>
             {rows.map((s) => (
               <Table.Tr key={s.id}>
@@ -217,15 +190,7 @@ export function FilesTab({ table: t, snapshot }: { table: TableFull; snapshot: s
       <List q={q} empty={rows.length === 0} none="There are no files: the table has no rows.">
         <Table.ScrollContainer minWidth={680}>
           <Table aria-label="Files" className="rows">
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>File</Table.Th>
-                <Table.Th>Holds</Table.Th>
-                <Table.Th>Partition</Table.Th>
-                <Table.Th ta="right">Records</Table.Th>
-                <Table.Th ta="right">Size</Table.Th>
-              </Table.Tr>
-            </Table.Thead>
+            <TableHead columns={["File", "Holds", "Partition", { right: "Records" }, { right: "Size" }]} />
             <Table.Tbody>
               {rows.map((f) => (
                 <Table.Tr key={f.path}>
@@ -261,17 +226,15 @@ export function PartitionsTab({ table: t }: { table: TableFull }) {
     <List q={q} empty={rows.length === 0} none="The table is not partitioned, or has no rows.">
       <Table.ScrollContainer minWidth={480}>
         <Table aria-label="Partitions" className="rows">
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Partition</Table.Th>
-              <Table.Th ta="right">Records</Table.Th>
-              <Table.Th ta="right">Files</Table.Th>
-              <Table.Th ta="right">Size</Table.Th>
-              <Table.Th>
-                <VisuallyHidden>Share</VisuallyHidden>
-              </Table.Th>
-            </Table.Tr>
-          </Table.Thead>
+          <TableHead
+            columns={[
+              "Partition",
+              { right: "Records" },
+              { right: "Files" },
+              { right: "Size" },
+              { hidden: "Share" },
+            ]}
+          />
           <Table.Tbody>
             {rows.map((p) => (
               <Table.Tr key={p.partition}>
@@ -305,14 +268,7 @@ export function HistoryTab({ table: t }: { table: TableFull }) {
     <List q={q} empty={rows.length === 0} none="It was never written.">
       <Table.ScrollContainer minWidth={480}>
         <Table aria-label="History" className="rows">
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Current from</Table.Th>
-              <Table.Th>Snapshot</Table.Th>
-              <Table.Th>Made from</Table.Th>
-              <Table.Th>Now</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
+          <TableHead columns={["Current from", "Snapshot", "Made from", "Now"]} />
           <Table.Tbody>
             {rows.map((h) => (
               <Table.Tr key={`${h.at} ${h.snapshotId}`}>

@@ -1,10 +1,11 @@
-import { Button, Table, VisuallyHidden } from "@mantine/core";
+import { Button, Table } from "@mantine/core";
 import { IconArrowBackUp, IconEye, IconTable, IconTrash } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import { Role } from "@/gql/gen";
 import { includes } from "@/lib/auth";
 import { formatBytes, formatCount } from "@/lib/format";
 import { useRole } from "@/lib/session";
+import { TableHead } from "@/ui/Table";
 import { Ago } from "@/ui/Time";
 import { useTableActions } from "./actions";
 import type { TableRow } from "./queries";
@@ -16,21 +17,17 @@ export function TablesTable({ rows, dropped }: { rows: readonly TableRow[]; drop
   return (
     <Table.ScrollContainer minWidth={680}>
       <Table aria-label="Tables" className="rows">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Name</Table.Th>
-            <Table.Th>Schema</Table.Th>
-            <Table.Th ta="right">Rows</Table.Th>
-            <Table.Th ta="right">Size</Table.Th>
-            <Table.Th>{dropped ? "Dropped" : "Changed"}</Table.Th>
-            <Table.Th>{dropped ? "Restorable" : "By"}</Table.Th>
-            {dropped && editor && (
-              <Table.Th>
-                <VisuallyHidden>Actions</VisuallyHidden>
-              </Table.Th>
-            )}
-          </Table.Tr>
-        </Table.Thead>
+        <TableHead
+          columns={[
+            "Name",
+            "Schema",
+            { right: "Rows" },
+            { right: "Size" },
+            dropped ? "Dropped" : "Changed",
+            dropped ? "Restorable" : "By",
+            dropped && editor && { hidden: "Actions" },
+          ]}
+        />
         <Table.Tbody>
           {rows.map((t) => (
             <Table.Tr key={t.id} className="row-link">

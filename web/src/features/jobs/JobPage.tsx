@@ -19,6 +19,7 @@ import { RunsTable } from "@/ui/RunsTable";
 import { useStartRun } from "@/ui/StartRun";
 import { EmptyState, ErrorPanel, NoMatch, PanelSkeleton, TableSkeleton, UnknownChoice } from "@/ui/States";
 import { statusWord } from "@/ui/Status";
+import { ShowMore } from "@/ui/Table";
 import { useDeleteJob } from "./actions";
 import { JobFacts } from "./JobFacts";
 import { JobWork } from "./JobWork";
@@ -193,18 +194,7 @@ function Runs({ job, status: chosen }: { job: JobFullFragment; status: string[] 
           {job.schedule ? ", or wait for its schedule." : ", or give it a schedule under Edit."}
         </EmptyState>
       )}
-      {valid && q.hasNextPage && (
-        <div className="table-foot">
-          <Button
-            variant="default"
-            size="xs"
-            loading={q.isFetchingNextPage}
-            onClick={() => void q.fetchNextPage()}
-          >
-            Show older runs
-          </Button>
-        </div>
-      )}
+      {valid && <ShowMore of={q}>Show older runs</ShowMore>}
       {runs.length > 0 && !q.hasNextPage && (
         <Text size="xs" c="dimmed" ta="center" py={8}>
           {plural(runs.length, "run")} in all

@@ -15,6 +15,7 @@ import { RunBars } from "@/ui/RunBars";
 import { useStartRun } from "@/ui/StartRun";
 import { EmptyState, ErrorPanel, NoMatch, TableSkeleton } from "@/ui/States";
 import { StatusBadge } from "@/ui/Status";
+import { ShowMore } from "@/ui/Table";
 import { Ago } from "@/ui/Time";
 import { jobsQuery } from "./queries";
 import { NextRun } from "./ScheduleText";
@@ -50,18 +51,7 @@ export function JobsPage({ q: search }: { q: string | undefined }) {
             parameters and a schedule.
           </EmptyState>
         )}
-        {q.hasNextPage && (
-          <div className="table-foot">
-            <Button
-              variant="default"
-              size="xs"
-              loading={q.isFetchingNextPage}
-              onClick={() => void q.fetchNextPage()}
-            >
-              Show more jobs
-            </Button>
-          </div>
-        )}
+        <ShowMore of={q}>Show more jobs</ShowMore>
       </div>
     </div>
   );

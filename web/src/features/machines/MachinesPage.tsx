@@ -14,6 +14,7 @@ import { useRole } from "@/lib/session";
 import { AutoStop, MachineBadge } from "@/ui/Machine";
 import { PageHeader } from "@/ui/PageHeader";
 import { EmptyState, ErrorPanel, TableSkeleton } from "@/ui/States";
+import { ShowMore } from "@/ui/Table";
 import { Ago } from "@/ui/Time";
 import { possible, useMachineActions } from "./actions";
 import type { Kind } from "./kinds";
@@ -43,18 +44,7 @@ export function MachinesPage({ kind, create }: { kind: Kind; create: boolean }) 
         {q.isPending && !q.error && <TableSkeleton rows={4} columns={7} />}
         {machines.length > 0 && <MachinesTable kind={kind} machines={machines} />}
         {q.isSuccess && machines.length === 0 && <None kind={kind} editor={editor} button={button} />}
-        {q.hasNextPage && (
-          <div className="table-foot">
-            <Button
-              variant="default"
-              size="xs"
-              loading={q.isFetchingNextPage}
-              onClick={() => void q.fetchNextPage()}
-            >
-              Show more
-            </Button>
-          </div>
-        )}
+        <ShowMore of={q}>Show more</ShowMore>
       </div>
       <Modal opened={create && editor} onClose={() => show(false)} title={`New ${kind.noun}`}>
         <CreateMachine kind={kind} onClose={() => show(false)} />

@@ -1,16 +1,4 @@
-import {
-  ActionIcon,
-  Avatar,
-  Badge,
-  Button,
-  Group,
-  Modal,
-  Select,
-  Table,
-  Text,
-  Tooltip,
-  VisuallyHidden,
-} from "@mantine/core";
+import { ActionIcon, Avatar, Badge, Button, Group, Modal, Select, Table, Text, Tooltip } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconLink, IconPlus, IconUserMinus } from "@tabler/icons-react";
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
@@ -31,6 +19,7 @@ import { Allowed } from "@/ui/Allowed";
 import { confirm } from "@/ui/dialogs";
 import { PageHeader } from "@/ui/PageHeader";
 import { ErrorPanel, TableSkeleton } from "@/ui/States";
+import { ShowMore, TableHead } from "@/ui/Table";
 import { Ago } from "@/ui/Time";
 import { AddMember } from "./AddMember";
 import { showInvitation } from "./invite";
@@ -62,18 +51,7 @@ export function MembersPage() {
       <div className="card">
         {q.isPending && !q.error && <TableSkeleton rows={4} columns={4} />}
         {members.length > 0 && <MembersTable members={members} />}
-        {q.hasNextPage && (
-          <div className="table-foot">
-            <Button
-              variant="default"
-              size="xs"
-              loading={q.isFetchingNextPage}
-              onClick={() => void q.fetchNextPage()}
-            >
-              Show more members
-            </Button>
-          </div>
-        )}
+        <ShowMore of={q}>Show more members</ShowMore>
       </div>
       <Modal opened={adding} onClose={dialog.close} title="Add a member">
         <AddMember onClose={dialog.close} />
@@ -129,16 +107,7 @@ function MembersTable({ members }: { members: readonly MemberRowFragment[] }) {
   return (
     <Table.ScrollContainer minWidth={640}>
       <Table aria-label="Members" className="rows">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Member</Table.Th>
-            <Table.Th>Role</Table.Th>
-            <Table.Th>Since</Table.Th>
-            <Table.Th>
-              <VisuallyHidden>Actions</VisuallyHidden>
-            </Table.Th>
-          </Table.Tr>
-        </Table.Thead>
+        <TableHead columns={["Member", "Role", "Since", { hidden: "Actions" }]} />
         <Table.Tbody>
           {members.map((m) => {
             const name = m.user.name || m.user.email;

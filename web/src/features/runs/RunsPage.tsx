@@ -11,6 +11,7 @@ import { PageHeader } from "@/ui/PageHeader";
 import { RunsTable } from "@/ui/RunsTable";
 import { EmptyState, ErrorPanel, NoMatch, TableSkeleton, UnknownChoice } from "@/ui/States";
 import { statusWord } from "@/ui/Status";
+import { ShowMore } from "@/ui/Table";
 import { type RunsFilter, runsJobsQuery, runsQuery } from "./queries";
 
 const statuses = Object.values(RunStatus).map((value) => ({ value, label: statusWord(value) }));
@@ -57,18 +58,7 @@ export function RunsPage({ filter, unknown }: { filter: RunsFilter; unknown: rea
           <NoMatch what="runs" onClear={() => set({ status: undefined, job: undefined })} />
         )}
         {data && rows.length === 0 && !filtered && <Nothing />}
-        {valid && q.hasNextPage && (
-          <div className="table-foot">
-            <Button
-              variant="default"
-              size="xs"
-              loading={q.isFetchingNextPage}
-              onClick={() => void q.fetchNextPage()}
-            >
-              Show older runs
-            </Button>
-          </div>
-        )}
+        {valid && <ShowMore of={q}>Show older runs</ShowMore>}
       </div>
     </div>
   );

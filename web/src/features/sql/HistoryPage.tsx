@@ -9,7 +9,6 @@ import {
   Text,
   TextInput,
   Tooltip,
-  VisuallyHidden,
 } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { IconFilter, IconPlayerPlay, IconSearch, IconTerminal2 } from "@tabler/icons-react";
@@ -27,6 +26,7 @@ import { confirm } from "@/ui/dialogs";
 import { PageHeader } from "@/ui/PageHeader";
 import { EmptyState, ErrorPanel, NoMatch, TableSkeleton, UnknownChoice } from "@/ui/States";
 import { StatusBadge, statusWord } from "@/ui/Status";
+import { ShowMore, TableHead } from "@/ui/Table";
 import { Ago, Duration } from "@/ui/Time";
 import { danger, useExecute } from "./actions";
 import { namedEngine } from "./engine";
@@ -97,18 +97,7 @@ export function HistoryPage({ filter, unknown }: { filter: HistoryFilter; unknow
             Statements come from the SQL page, from tasks of jobs, and through the API.
           </EmptyState>
         )}
-        {valid && q.hasNextPage && (
-          <div className="table-foot">
-            <Button
-              variant="default"
-              size="xs"
-              loading={q.isFetchingNextPage}
-              onClick={() => void q.fetchNextPage()}
-            >
-              Show older statements
-            </Button>
-          </div>
-        )}
+        {valid && <ShowMore of={q}>Show older statements</ShowMore>}
       </div>
     </div>
   );
@@ -235,20 +224,18 @@ function StatementsTable({ rows }: { rows: readonly StatementRow[] }) {
   return (
     <Table.ScrollContainer minWidth={760}>
       <Table aria-label="Statements" className="rows">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>State</Table.Th>
-            <Table.Th>Statement</Table.Th>
-            <Table.Th>Warehouse</Table.Th>
-            <Table.Th>By</Table.Th>
-            <Table.Th ta="right">Rows</Table.Th>
-            <Table.Th ta="right">Time</Table.Th>
-            <Table.Th>Sent</Table.Th>
-            <Table.Th>
-              <VisuallyHidden>Actions</VisuallyHidden>
-            </Table.Th>
-          </Table.Tr>
-        </Table.Thead>
+        <TableHead
+          columns={[
+            "State",
+            "Statement",
+            "Warehouse",
+            "By",
+            { right: "Rows" },
+            { right: "Time" },
+            "Sent",
+            { hidden: "Actions" },
+          ]}
+        />
         <Table.Tbody>
           {rows.map((s) => (
             <Table.Tr key={s.id} className="row-link">

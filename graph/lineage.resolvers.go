@@ -15,6 +15,10 @@ import (
 	"github.com/millpond/millpond/graph/model"
 )
 
+func (r *lakeTableResolver) Lineage(ctx context.Context, obj *model.LakeTable, way *lineage.Way, depth *int, at *time.Time) (model.LineageGraph, error) {
+	return r.lineageGraph(ctx, lineage.Query{Table: string(obj.ID), Way: value(way), Depth: value(depth), At: at})
+}
+
 func (r *lineageEntryResolver) Table(ctx context.Context, obj *model.LineageEntry) (*model.LakeTable, error) {
 	if obj.External != nil {
 		return nil, nil

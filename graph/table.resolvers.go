@@ -7,11 +7,9 @@ package graph
 
 import (
 	"context"
-	"time"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/lake"
-	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -65,10 +63,6 @@ func (r *lakeTableResolver) SQL(ctx context.Context, obj *model.LakeTable) (*str
 func (r *lakeTableResolver) Dialect(ctx context.Context, obj *model.LakeTable) (*string, error) {
 	text, err := r.viewOf(ctx, *obj)
 	return optional(text.Dialect), err
-}
-
-func (r *lakeTableResolver) Lineage(ctx context.Context, obj *model.LakeTable, way *lineage.Way, depth *int, at *time.Time) (model.LineageGraph, error) {
-	return r.lineageGraph(ctx, lineage.Query{Table: string(obj.ID), Way: value(way), Depth: value(depth), At: at})
 }
 
 func (r *mutationResolver) DropTable(ctx context.Context, input model.DropTableInput) (model.DropTablePayload, error) {

@@ -6592,6 +6592,14 @@ extend type Run {
   "The tables that the run read and wrote."
   lineage: RunLineage!
 }
+
+extend type LakeTable {
+  """
+  The data flow into and out of it, up to depth tables away (1 to 10). at selects a past time.
+  Query.lineage also takes names.
+  """
+  lineage(way: LineageWay = BOTH, depth: Int = 1, at: Time): LineageGraph!
+}
 `, BuiltIn: false},
 	{Name: "../schema/machine.graphqls", Input: `"""
 State of a machine. RUNNING means that its agent is connected and ready. A FAILED machine has a
@@ -7599,11 +7607,6 @@ type LakeTable {
   detached: Boolean!
   "The current metadata file. The table can be registered by it."
   metadataLocation: String!
-  """
-  The data flow into and out of it, up to depth tables away (1 to 10). at selects a past time.
-  Query.lineage also takes names.
-  """
-  lineage(way: LineageWay = BOTH, depth: Int = 1, at: Time): LineageGraph!
 }
 type LakeTableEdge { cursor: String! node: LakeTable! }
 type LakeTableConnection { edges: [LakeTableEdge!]! pageInfo: PageInfo! }

@@ -102,17 +102,22 @@ func (t openTx) OldestOpen(context.Context) (domain.Change, error) { return t.ol
 
 // A transaction that was open at the round's first page may have ended at the second, behind it.
 func TestARoundIsFollowedFromItsFirstPage(t *testing.T) {
-	page := func(tx openTx, p domain.Position, more bool) domain.Position {
-		c, err := domain.ChangedSince(t.Context(), tx, p, func(context.Context, domain.Position) ([]changing, bool, error) {
-			return []changing{{"a", 15, "new"}}, more, nil
-		})
-		require.NoError(t, err)
-		require.Equal(t, more, c.More)
-		return c.Next
-	}
-	second := page(openTx{oldest: 10}, domain.Position{Change: 5}, true)
+	second := nextOf(t, openTx{oldest: 10}, domain.Position{Change: 5}, true, 15)
 	require.Equal(t, domain.Position{Change: 15, ID: "a", Next: 10}, second)
-	third := page(openTx{oldest: 20}, second, false)
-	require.Equal(t, domain.Position{Change: 10}, third)
-	require.Equal(t, domain.Position{Change: 20}, page(openTx{oldest: 20}, third, false))
+	require.Equal(t, domain.Position{Change: 10}, nextOf(t, openTx{oldest: 20}, second, false, 17))
+	require.Equal(t, domain.Position{Change: 20}, nextOf(t, openTx{oldest: 20}, domain.Position{Change: 10}, false))
+}
+
+// nextOf returns the position after a page of items with the changes.
+func nextOf(t *testing.T, tx openTx, p domain.Position, more bool, changes ...domain.Change) domain.Position {
+	t.Helper()
+	c, err := domain.ChangedSince(t.Context(), tx, p, func(context.Context, domain.Position) (items []changing, _ bool, _ error) {
+		for _, c := range changes {
+			items = append(items, changing{"a", c, "new"})
+		}
+		return items, more, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, more, c.More)
+	return c.Next
 }

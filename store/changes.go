@@ -12,8 +12,8 @@ func (t *Tx) OldestOpen(ctx context.Context) (c domain.Change, err error) {
 	return c, err
 }
 
-// past is true except in rows that were dumped from a database with more transactions. They count
-// as unchanged.
+// past excludes the rows of a restored dump that have changes of its source which are ahead of this
+// database. They count as unchanged.
 const past = `changed < pg_snapshot_xmax(pg_current_snapshot())`
 
 // changedSince returns the condition of a page of changed rows and its arguments, the last of which

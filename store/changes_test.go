@@ -58,7 +58,8 @@ func TestALateCommitIsNotMissed(t *testing.T) {
 	require.Empty(t, changes(t, f))
 }
 
-// TestTheFirstRoundOfRuns has the active ones, however old they are, and those that have just ended.
+// TestTheFirstRoundOfRuns has the active ones, however old they are, and those that have just
+// ended.
 func TestTheFirstRoundOfRuns(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
@@ -300,8 +301,8 @@ func TestChangesGoByIndex(t *testing.T) {
 	require.LessOrEqual(t, scanned(t, plan), 2*(2*8000/50+domain.MaxLimit), plan)
 }
 
-// TestRowsOfAnotherDatabase: a dump keeps the changes of the database that it was made of, which may
-// be ahead of this one. Such rows count as unchanged, until they change.
+// TestRowsOfAnotherDatabase: a restored dump has the changes of its source, which may be ahead of
+// this database. Such rows count as unchanged until they change.
 func TestRowsOfAnotherDatabase(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)

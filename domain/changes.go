@@ -36,18 +36,25 @@ type Changes[T any] struct {
 // ChangedSince reads a page of changes. read returns the items at the position, and whether there
 // may be more. The next round begins at the oldest transaction that is open before the round's
 // first read: so no change is missed however late it is committed, and some are read twice.
-func ChangedSince[T Changing](ctx context.Context, tx Tx, p Position, read func(context.Context, Position) ([]T, bool, error)) (c Changes[T], err error) {
-	if p.Next == 0 {
-		if p.Next, err = tx.OldestOpen(ctx); err != nil {
-			return c, err
+func ChangedSince[X Tx, T Changing](ctx context.Context, store Store[X], s Scope, a Action, p Position, read func(X, context.Context, Position) ([]T, bool, error)) (c Changes[T], err error) {
+	if err := Authorize(ctx, store, s, a); err != nil {
+		return c, err
+	}
+	err = store.In(ctx, s, func(tx X) (err error) {
+		next := p
+		if next.Next == 0 {
+			if next.Next, err = tx.OldestOpen(ctx); err != nil {
+				return err
+			}
 		}
-	}
-	c.Items, c.More, err = read(ctx, p)
-	c.Next = Position{Change: p.Next}
-	if c.More {
-		p.Change, p.ID = c.Items[len(c.Items)-1].LastChange()
-		c.Next = p
-	}
+		c.Items, c.More, err = read(tx, ctx, p)
+		c.Next = Position{Change: next.Next}
+		if c.More {
+			next.Change, next.ID = c.Items[len(c.Items)-1].LastChange()
+			c.Next = next
+		}
+		return err
+	})
 	return c, err
 }
 

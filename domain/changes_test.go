@@ -92,13 +92,15 @@ func TestAFollowerTellsWhatStopsMatching(t *testing.T) {
 	require.Equal(t, []string{"a done", "b running"}, each(t, f))
 }
 
-// openTx is a transaction while others are open.
+// openTx is a transaction while others are open, and the store that has only it.
 type openTx struct {
 	domain.Tx
 	oldest domain.Change
 }
 
 func (t openTx) OldestOpen(context.Context) (domain.Change, error) { return t.oldest, nil }
+
+func (t openTx) In(_ context.Context, _ domain.Scope, fn func(openTx) error) error { return fn(t) }
 
 // A transaction that was open at the round's first page may have ended at the second, behind it.
 func TestARoundIsFollowedFromItsFirstPage(t *testing.T) {
@@ -111,12 +113,13 @@ func TestARoundIsFollowedFromItsFirstPage(t *testing.T) {
 // nextOf returns the position after a page of items with the changes.
 func nextOf(t *testing.T, tx openTx, p domain.Position, more bool, changes ...domain.Change) domain.Position {
 	t.Helper()
-	c, err := domain.ChangedSince(t.Context(), tx, p, func(context.Context, domain.Position) (items []changing, _ bool, _ error) {
+	read := func(openTx, context.Context, domain.Position) (items []changing, _ bool, _ error) {
 		for _, c := range changes {
 			items = append(items, changing{"a", c, "new"})
 		}
 		return items, more, nil
-	})
+	}
+	c, err := domain.ChangedSince(t.Context(), tx, domain.SystemScope("ws_1", "test"), domain.RunRead, p, read)
 	require.NoError(t, err)
 	require.Equal(t, more, c.More)
 	return c.Next

@@ -103,15 +103,8 @@ func (r *Runs) list(ctx context.Context, s domain.Scope, f RunFilter, p domain.P
 }
 
 // ChangedSince returns the heads of runs that changed since the position.
-func (r *Runs) ChangedSince(ctx context.Context, s domain.Scope, p domain.Position) (c domain.Changes[Run], err error) {
-	if err := domain.Authorize(ctx, r.Store, s, domain.RunRead); err != nil {
-		return c, err
-	}
-	err = r.Store.In(ctx, s, func(tx Tx) (err error) {
-		c, err = domain.ChangedSince(ctx, tx, p, tx.ChangedRuns)
-		return err
-	})
-	return c, err
+func (r *Runs) ChangedSince(ctx context.Context, s domain.Scope, p domain.Position) (domain.Changes[Run], error) {
+	return domain.ChangedSince(ctx, r.Store, s, domain.RunRead, p, Tx.ChangedRuns)
 }
 
 // Follow returns a follower of the matching runs' heads.

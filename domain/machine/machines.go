@@ -146,17 +146,11 @@ func (m *Machines) ByID(ctx context.Context, s domain.Scope, ids []domain.Machin
 }
 
 // ChangedSince returns machines that changed since the position: all in the first round.
-func (m *Machines) ChangedSince(ctx context.Context, s domain.Scope, p domain.Position) (c domain.Changes[Machine], err error) {
-	if err := domain.Authorize(ctx, m.Store, s, m.may(verbRead)); err != nil {
-		return c, err
+func (m *Machines) ChangedSince(ctx context.Context, s domain.Scope, p domain.Position) (domain.Changes[Machine], error) {
+	read := func(tx Tx, ctx context.Context, p domain.Position) ([]Machine, bool, error) {
+		return tx.ChangedMachines(ctx, m.Kind, p)
 	}
-	err = m.Store.In(ctx, s, func(tx Tx) (err error) {
-		c, err = domain.ChangedSince(ctx, tx, p, func(ctx context.Context, p domain.Position) ([]Machine, bool, error) {
-			return tx.ChangedMachines(ctx, m.Kind, p)
-		})
-		return err
-	})
-	return c, err
+	return domain.ChangedSince(ctx, m.Store, s, m.may(verbRead), p, read)
 }
 
 // Follow returns a follower of the machines, which returns all of them first. Deletions are not

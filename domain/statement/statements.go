@@ -386,18 +386,12 @@ func (f *Filter) own(s domain.Scope) {
 
 // ChangedSince returns statements that changed since the position. The filter's states do not
 // count: a statement also changes by leaving them.
-func (t *Statements) ChangedSince(ctx context.Context, s domain.Scope, f Filter, p domain.Position) (c domain.Changes[Statement], err error) {
-	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRead); err != nil {
-		return c, err
-	}
+func (t *Statements) ChangedSince(ctx context.Context, s domain.Scope, f Filter, p domain.Position) (domain.Changes[Statement], error) {
 	f.own(s)
-	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
-		c, err = domain.ChangedSince(ctx, tx, p, func(ctx context.Context, p domain.Position) ([]Statement, bool, error) {
-			return tx.ChangedStatements(ctx, f, p, statementPage)
-		})
-		return err
-	})
-	return c, err
+	read := func(tx Tx, ctx context.Context, p domain.Position) ([]Statement, bool, error) {
+		return tx.ChangedStatements(ctx, f, p, statementPage)
+	}
+	return domain.ChangedSince(ctx, t.Store, s, domain.StatementRead, p, read)
 }
 
 // Follow returns a follower of the matching statements.

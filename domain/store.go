@@ -15,6 +15,9 @@ type Store[T any] interface {
 type Tx interface {
 	AuditTx
 	IdempotencyTx
+	// OldestOpen returns the oldest transaction that has not ended. All changes of earlier ones are
+	// visible to later reads of this transaction.
+	OldestOpen(ctx context.Context) (Change, error)
 	// Notify wakes the topics' subscribers on every replica, once the transaction commits.
 	Notify(topics ...Topic)
 }

@@ -54,10 +54,7 @@ func (r *subscriptionResolver) AgentUpdated(ctx context.Context) (<-chan machine
 	if err != nil {
 		return nil, err
 	}
-	changes := &agentChanges{agents: r.Services.Agents, scope: scopeOf(ctx), clock: r.Services.Clock}
-	return stream(ctx, r.server, stop, func(send func(machine.Agent) error) error {
-		return r.live(ctx, wake, func() error { return sendAll(ctx, changes.next, send) })
-	})
+	return follow(ctx, r.server, wake, stop, r.Services.Agents.Follow(scopeOf(ctx)).Each, same)
 }
 
 func (r *Resolver) Agent() generated.AgentResolver { return &agentResolver{r} }

@@ -88,3 +88,15 @@ func sendAll[T any](ctx context.Context, changed func(context.Context) ([]T, err
 	}
 	return nil
 }
+
+// follow sends what each yields, as show presents it: at first, and again after each notification.
+func follow[T, V any](ctx context.Context, s *server, wake <-chan struct{}, stop func(), each func(context.Context, func(T) error) error, show func(T) V) (<-chan V, error) {
+	return stream(ctx, s, stop, func(send func(V) error) error {
+		return s.live(ctx, wake, func() error {
+			return each(ctx, func(v T) error { return send(show(v)) })
+		})
+	})
+}
+
+// same presents a domain type that the schema binds.
+func same[T any](v T) T { return v }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/job"
-	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/store"
 )
 
@@ -111,37 +110,6 @@ func TestRunsOfAStatusTellWhenARunLeavesIt(t *testing.T) {
 	require.Equal(t, "RUNNING", at(c.event(id), "runs", "status"), "while it was pending it did not match")
 	a.exit(a.attempt(run.ID).ID, 0, 0)
 	require.Equal(t, "SUCCESS", at(c.event(id), "runs", "status"))
-}
-
-// An active run is followed to its end, even if it is no longer among the newest.
-func TestRunsFollowsOldRunsThatAreActive(t *testing.T) {
-	w := newWorld(t, quick)
-	a := w.tenant("acme")
-	a.connect(200)
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 200)
-	require.NoError(t, err)
-	j := a.job(job.Spec{Command: "true"})
-	old := a.run(j)
-	attempt := a.attempt(old.ID).ID
-	a.begin(attempt)
-	for range recent + 5 {
-		run := a.run(j)
-		a.exit(a.attempt(run.ID).ID, 0, 0)
-	}
-	changes := &runChanges{runs: w.services.Runs, scope: a.viewer.scope, since: w.services.Clock.Now()}
-	first, err := changes.next(t.Context())
-	require.NoError(t, err)
-	require.Len(t, first, 1, "a finished run is not sent at the start")
-	require.Equal(t, old.ID, first[0].ID)
-	a.exit(attempt, 0, 0)
-	next, err := changes.next(t.Context())
-	require.NoError(t, err)
-	require.Len(t, next, 1)
-	require.Equal(t, job.RunSuccess, next[0].Status)
-	none, err := changes.next(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, none)
-	require.LessOrEqual(t, len(changes.seen), recent+1)
 }
 
 func TestAgentsAreToldAsTheyComeAndGo(t *testing.T) {

@@ -59,12 +59,34 @@ func watchMachines[T any](ctx context.Context, s *server, machines *machine.Mach
 	if err != nil {
 		return nil, err
 	}
-	changes := &machineChanges{machines: machines, scope: scopeOf(ctx)}
-	return stream(ctx, s, stop, func(send func(T) error) error {
-		return s.live(ctx, wake, func() error {
-			return sendAll(ctx, changes.next, func(m machine.Machine) error { return send(show(m)) })
-		})
-	})
+	return follow(ctx, s, wake, stop, machines.Follow(scopeOf(ctx)).Each, show)
+}
+
+// newSamples finds a machine's samples since its last read.
+type newSamples struct {
+	machines *machine.Machines // of the machine's kind; set by watch
+	scope    domain.Scope
+	id       domain.MachineID
+	since    time.Time
+}
+
+// watch finds the machine among the kinds, and wakes the channel on each new sample.
+func (n *newSamples) watch(ctx context.Context, kinds ...*machine.Machines) (wake <-chan struct{}, stop func(), err error) {
+	for _, n.machines = range kinds {
+		wake, stop, err = n.machines.WatchMetrics(ctx, n.scope, n.id)
+		if !domain.IsCode(err, domain.CodeNotFound) {
+			return wake, stop, err
+		}
+	}
+	return nil, nil, domain.NotFound("machine", n.id)
+}
+
+func (n *newSamples) next(ctx context.Context) ([]machine.Metrics, error) {
+	all, err := n.machines.Metrics(ctx, n.scope, n.id, n.since)
+	if len(all) > 0 {
+		n.since = all[len(all)-1].At
+	}
+	return all, err
 }
 
 // warehouseOf returns the warehouse with the id; nil if it is deleted.

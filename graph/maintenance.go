@@ -38,8 +38,10 @@ func (r *Resolver) maintenanceFilter(ctx context.Context, table, database *strin
 	return f, err
 }
 
-// maintenanceChanges finds the maintenance runs that are new or have changed since its last read,
-// as statementChanges does for statements.
+// recent is how many of the newest runs are watched for changes, besides all active runs.
+const recent = 50
+
+// maintenanceChanges finds the maintenance runs that are new or have changed since its last read.
 type maintenanceChanges struct {
 	maintenance *maintenance.Maintenances
 	scope       domain.Scope

@@ -151,10 +151,7 @@ func (r *subscriptionResolver) Runs(ctx context.Context, filter *job.RunFilter) 
 	if err != nil {
 		return nil, err
 	}
-	changes := &runChanges{runs: r.Services.Runs, scope: scopeOf(ctx), filter: value(filter), since: r.Services.Clock.Now().Add(-justNow)}
-	return stream(ctx, r.server, stop, func(send func(job.Run) error) error {
-		return r.live(ctx, wake, func() error { return sendAll(ctx, changes.next, send) })
-	})
+	return follow(ctx, r.server, wake, stop, r.Services.Runs.Follow(scopeOf(ctx), value(filter)).Each, same)
 }
 
 func (r *subscriptionResolver) RunLogs(ctx context.Context, attempt string, offset *int64) (<-chan job.LogPage, error) {

@@ -118,7 +118,7 @@ func (s *server) watchStatement(ctx context.Context, scope domain.Scope, id doma
 	return stream(ctx, s, stop, func(send func(model.Statement) error) error {
 		ctx, over := context.WithCancel(ctx)
 		defer over()
-		var sent *statementState
+		var sent domain.Change
 		return s.live(ctx, wake, func() error {
 			if ctx.Err() != nil {
 				return nil
@@ -127,8 +127,8 @@ func (s *server) watchStatement(ctx context.Context, scope domain.Scope, id doma
 			if err != nil {
 				return err
 			}
-			if state := stateOfStatement(st); sent == nil || *sent != state {
-				sent = &state
+			if sent != st.Changed {
+				sent = st.Changed
 				err = send(model.NewStatement(st))
 			}
 			if st.State.Final() {
@@ -137,21 +137,4 @@ func (s *server) watchStatement(ctx context.Context, scope domain.Scope, id doma
 			return err
 		})
 	})
-}
-
-// statementState is the changing part of a statement.
-type statementState struct {
-	state, message, kind, engine, reason string
-	progress                             float64
-	chunks                               int
-	rows                                 int64
-	schema                               bool
-	started, finished, cancelled         int64
-}
-
-func stateOfStatement(st statement.Statement) statementState {
-	return statementState{
-		string(st.State), st.Message, st.Kind, st.Engine, st.RoutingReason, st.Progress, len(st.Chunks), st.Rows, st.Schemata != nil,
-		nanos(st.StartedAt), nanos(st.FinishedAt), nanos(st.CancelRequestedAt),
-	}
 }

@@ -88,12 +88,7 @@ func (r *subscriptionResolver) StatementUpdated(ctx context.Context, id string) 
 
 func (r *subscriptionResolver) StatementsUpdated(ctx context.Context, filter *model.StatementFilter) (<-chan model.Statement, error) {
 	wake, stop := r.Topics.Subscribe(domain.StatementsTopic(scopeOf(ctx).Workspace()))
-	changes := &statementChanges{statements: r.Services.Statements, scope: scopeOf(ctx), filter: filter.Domain(), since: r.Services.Clock.Now().Add(-justNow)}
-	return stream(ctx, r.server, stop, func(send func(model.Statement) error) error {
-		return r.live(ctx, wake, func() error {
-			return sendAll(ctx, changes.next, func(st statement.Statement) error { return send(model.NewStatement(st)) })
-		})
-	})
+	return follow(ctx, r.server, wake, stop, r.Services.Statements.Follow(scopeOf(ctx), filter.Domain()).Each, model.NewStatement)
 }
 
 func (r *Resolver) Statement() generated.StatementResolver { return &statementResolver{r} }

@@ -28,10 +28,11 @@ type agentRow struct {
 	ConnectedAt    sql.NullTime     `db:"connected_at"`
 	LastSeenAt     sql.NullTime     `db:"last_seen_at"`
 	LeaseExpiresAt sql.NullTime     `db:"lease_expires_at"`
+	Changed        domain.Change    `db:"changed"`
 }
 
 const agentColumns = `a.id, a.name, a.version, a.hostname, a.os, a.arch, a.slots, a.instance, a.machine_id, a.token_hash, a.session, a.replica, a.created_at, a.connected_at,
-	a.last_seen_at, a.lease_expires_at, (SELECT count(*) FROM attempts t WHERE t.workspace_id = a.workspace_id AND t.agent_id = a.id
+	a.last_seen_at, a.lease_expires_at, a.changed, (SELECT count(*) FROM attempts t WHERE t.workspace_id = a.workspace_id AND t.agent_id = a.id
 	AND t.status IN ('starting', 'running')) AS busy`
 
 func (r agentRow) toDomain() (machine.Agent, error) {
@@ -39,7 +40,7 @@ func (r agentRow) toDomain() (machine.Agent, error) {
 		ID: r.ID, Name: r.Name, Version: r.Version, Hostname: r.Hostname, OS: r.OS, Arch: r.Arch, Slots: r.Slots, Busy: r.Busy,
 		Instance: r.Instance, TokenHash: r.TokenHash, MachineID: r.MachineID,
 		Session: r.Session, Replica: r.Replica, CreatedAt: r.CreatedAt.UTC(), ConnectedAt: timePtr(r.ConnectedAt),
-		LastSeenAt: timePtr(r.LastSeenAt), LeaseExpiresAt: timePtr(r.LeaseExpiresAt),
+		LastSeenAt: timePtr(r.LastSeenAt), LeaseExpiresAt: timePtr(r.LeaseExpiresAt), Changed: r.Changed,
 	}, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 )
 
@@ -275,6 +276,7 @@ var own = []string{
 	"SampleJobs", "InsertRun", "OtherReadyRuns", "InsertLog", "Quotas", "UpdateQuota", "LockQuota", "InsertAudit", "Notify", "InsertMachine", "Prices",
 	"Databases", "DatabaseNames", "InsertDatabase", "KeepLakeAnswer", "InsertLineage",
 	"Provider", "SaveProvider", "Storage", "SaveStorage", "SaveExternals", "InsertStatement",
+	"OldestOpen", "ChangedRuns", "ChangedStatements", "ChangedMachines",
 }
 
 // TestWorkspacesAreApart calls every method of a transaction in one workspace with the ids of
@@ -316,6 +318,15 @@ func TestWorkspacesAreApart(t *testing.T) {
 		require.NoError(t, err)
 		runs, err := tx.Runs(ctx, job.RunFilter{}, "", 100)
 		require.Empty(t, runs)
+		require.NoError(t, err)
+		runs, _, err = tx.ChangedRuns(ctx, domain.Position{})
+		require.Empty(t, runs)
+		require.NoError(t, err)
+		statements, _, err := tx.ChangedStatements(ctx, statement.Filter{}, domain.Position{}, 1000)
+		require.Empty(t, statements)
+		require.NoError(t, err)
+		machines, _, err := tx.ChangedMachines(ctx, machine.KindCompute, domain.Position{})
+		require.Empty(t, machines)
 		require.NoError(t, err)
 		agents, err := tx.Agents(ctx, "", 100)
 		require.Len(t, agents, 1)

@@ -44,13 +44,14 @@ type machineRow struct {
 	IdleSince     sql.NullTime         `db:"idle_since"`
 	HeldAt        sql.NullTime         `db:"held_at"`
 	DueAt         sql.NullTime         `db:"due_at"`
+	Changed       domain.Change        `db:"changed"`
 	Engines       []byte               `db:"engines"`
 }
 
 const machineColumns = `m.id, m.kind, m.name, m.flavor, m.provider, m.region, m.image, m.image_ref, m.auto_stop, m.slots, m.write_engine, m.nodes, m.trino_start,
 	m.agent_id, m.host,
 	m.created_by_kind, m.created_by_id, m.created_by_name, m.created_at, m.last_used_at, m.desired, m.state, m.message, m.state_since, m.incarnation,
-	m.restarts, m.made, m.released, m.idle_since, m.held_at, m.due_at, a.engines`
+	m.restarts, m.made, m.released, m.idle_since, m.held_at, m.due_at, m.changed, a.engines`
 
 // selectMachines reads machines, with the engines that their agents have reported.
 const selectMachines = `SELECT ` + machineColumns + ` FROM machines m JOIN agents a ON a.workspace_id = m.workspace_id AND a.id = m.agent_id
@@ -63,7 +64,7 @@ func (r machineRow) toDomain() (machine.Machine, error) {
 		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, CreatedAt: r.CreatedAt.UTC(),
 		LastUsedAt: timePtr(r.LastUsedAt), Desired: r.Desired, State: r.State, Message: r.Message, StateSince: r.StateSince.UTC(),
 		Incarnation: r.Incarnation, Restarts: r.Restarts, Made: r.Made, Released: r.Released, IdleSince: timePtr(r.IdleSince),
-		HeldAt: timePtr(r.HeldAt), DueAt: timePtr(r.DueAt),
+		HeldAt: timePtr(r.HeldAt), DueAt: timePtr(r.DueAt), Changed: r.Changed,
 	}
 	var err error
 	m.Engines, err = decodeEach(r.Engines, storedEngine.toDomain)
@@ -119,6 +120,14 @@ func (t *Tx) MachineByName(ctx context.Context, kind machine.Kind, name string) 
 // Machines implements machine.Tx.
 func (t *Tx) Machines(ctx context.Context, kind machine.Kind, after domain.MachineID, limit int) ([]machine.Machine, error) {
 	return rows(ctx, t.conn, machineRow.toDomain, selectMachines+`m.kind = $2 AND m.id > $3 ORDER BY m.id LIMIT $4`, t.workspace, kind, after, limit)
+}
+
+// ChangedMachines implements machine.Tx.
+func (t *Tx) ChangedMachines(ctx context.Context, kind machine.Kind, p domain.Position) ([]machine.Machine, bool, error) {
+	where, args := t.changedSince(p)
+	machines, err := rows(ctx, t.conn, machineRow.toDomain, selectMachines+`m.id IN (
+		SELECT id FROM machines WHERE `+where+` AND kind = $5 ORDER BY changed, id LIMIT $4) ORDER BY m.changed, m.id`, append(args, kind)...)
+	return machines, len(machines) == domain.MaxLimit, err
 }
 
 // MachinesByID implements machine.Tx.
@@ -179,7 +188,8 @@ func (t *Tx) SetEngines(ctx context.Context, agent domain.AgentID, engines []mac
 	if err != nil {
 		return err
 	}
-	return t.exec(ctx, `UPDATE agents SET engines = $3 WHERE workspace_id = $1 AND id = $2 AND engines <> $3::jsonb`, t.workspace, agent, string(body))
+	return t.exec(ctx, `WITH other AS (UPDATE agents SET engines = $3 WHERE workspace_id = $1 AND id = $2 AND engines <> $3::jsonb RETURNING id)
+		UPDATE machines SET changed = pg_current_xact_id() WHERE workspace_id = $1 AND agent_id = $2 AND EXISTS (SELECT FROM other)`, t.workspace, agent, string(body))
 }
 
 // Busy implements machine.Tx.

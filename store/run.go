@@ -33,11 +33,12 @@ type runRow struct {
 	StartedAt         sql.NullTime     `db:"started_at"`
 	FinishedAt        sql.NullTime     `db:"finished_at"`
 	CancelRequestedAt sql.NullTime     `db:"cancel_requested_at"`
+	Changed           domain.Change    `db:"changed"`
 }
 
 // runColumns are a run's columns without spec and parameters, which may have megabytes.
 const runColumns = `id, job_id, job_name, spec_size, parameters_size, task_count, max_concurrent_runs, status, run_trigger,
-	started_by_kind, started_by_id, started_by_name, message, admitted, created_at, started_at, finished_at, cancel_requested_at`
+	started_by_kind, started_by_id, started_by_name, message, admitted, created_at, started_at, finished_at, cancel_requested_at, changed`
 
 func (r runRow) toDomain() (job.Run, error) {
 	return job.Run{
@@ -45,6 +46,7 @@ func (r runRow) toDomain() (job.Run, error) {
 		SpecSize: r.SpecSize, ParametersSize: r.ParametersSize, TaskCount: r.TaskCount, MaxConcurrentRuns: r.MaxConcurrentRuns,
 		StartedBy: domain.Actor{Kind: r.StartedByKind, ID: r.StartedByID, Name: r.StartedByName}, CreatedAt: r.CreatedAt.UTC(),
 		StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt), CancelRequestedAt: timePtr(r.CancelRequestedAt),
+		Changed: r.Changed,
 	}, nil
 }
 
@@ -112,6 +114,14 @@ func (t *Tx) Runs(ctx context.Context, f job.RunFilter, before domain.RunID, lim
 	return rows(ctx, t.conn, runRow.toDomain, `SELECT r.* FROM (SELECT DISTINCT unnest(`+placeholder(len(args))+`::text[]) AS s) wanted
 		CROSS JOIN LATERAL (SELECT `+runColumns+` FROM runs WHERE `+where+` AND status = wanted.s ORDER BY id DESC LIMIT $2) r
 		ORDER BY r.id DESC LIMIT $2`, args...)
+}
+
+// ChangedRuns implements job.Tx.
+func (t *Tx) ChangedRuns(ctx context.Context, p domain.Position) ([]job.Run, bool, error) {
+	where, args := t.changedSince(p)
+	where, args = t.firstRound(where, args, p, "runs", "status IN ('pending', 'running')")
+	runs, err := rows(ctx, t.conn, runRow.toDomain, `SELECT `+runColumns+` FROM runs WHERE `+where+` ORDER BY changed, id LIMIT $4`, args...)
+	return runs, len(runs) == domain.MaxLimit, err
 }
 
 func placeholder(n int) string { return fmt.Sprintf("$%d", n) }

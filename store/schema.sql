@@ -21,6 +21,7 @@ CREATE TABLE agents (
     bootstrap_hash bytea,
     bootstrap_expires_at timestamp with time zone,
     engines jsonb DEFAULT '[]'::jsonb NOT NULL,
+    changed xid8 DEFAULT pg_current_xact_id() NOT NULL,
     CONSTRAINT agents_bootstrap_hash_key UNIQUE (bootstrap_hash),
     CONSTRAINT agents_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT agents_token_hash_key UNIQUE (token_hash),
@@ -430,6 +431,7 @@ CREATE TABLE machines (
     due_at timestamp with time zone,
     nodes integer DEFAULT 1 NOT NULL,
     trino_start text DEFAULT ''::text NOT NULL,
+    changed xid8 DEFAULT pg_current_xact_id() NOT NULL,
     CONSTRAINT machines_auto_stop_check CHECK ((auto_stop = ANY (ARRAY['30m'::text, '1h'::text, '2h'::text, 'never'::text]))),
     CONSTRAINT machines_desired_check CHECK ((desired = ANY (ARRAY['stopped'::text, 'running'::text]))),
     CONSTRAINT machines_kind_check CHECK ((kind = ANY (ARRAY['compute'::text, 'warehouse'::text]))),
@@ -581,6 +583,7 @@ CREATE TABLE runs (
     started_at timestamp with time zone,
     finished_at timestamp with time zone,
     cancel_requested_at timestamp with time zone,
+    changed xid8 DEFAULT pg_current_xact_id() NOT NULL,
     CONSTRAINT runs_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT runs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'running'::text, 'success'::text, 'failed'::text, 'cancelled'::text]))),
     CONSTRAINT runs_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
@@ -655,6 +658,7 @@ CREATE TABLE statements (
     detached boolean DEFAULT false NOT NULL,
     sent boolean DEFAULT true NOT NULL,
     committed boolean DEFAULT true NOT NULL,
+    changed xid8 DEFAULT pg_current_xact_id() NOT NULL,
     CONSTRAINT statements_lineage_check CHECK ((lineage = ANY (ARRAY[''::text, 'none'::text, 'resolved'::text, 'unresolved'::text]))),
     CONSTRAINT statements_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT statements_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text]))),
@@ -785,6 +789,8 @@ CREATE INDEX maintenance_runs_table ON public.maintenance_runs USING btree (work
 
 CREATE INDEX members_user ON public.members USING btree (user_id);
 
+CREATE INDEX runs_changed ON public.runs USING btree (workspace_id, changed, id);
+
 CREATE INDEX runs_finished ON public.runs USING btree (workspace_id, finished_at) WHERE (finished_at IS NOT NULL);
 
 CREATE INDEX runs_held ON public.runs USING btree (id) WHERE ((status = 'pending'::text) AND (NOT admitted));
@@ -796,6 +802,8 @@ CREATE INDEX runs_job_status ON public.runs USING btree (workspace_id, job_id, s
 CREATE INDEX runs_status ON public.runs USING btree (workspace_id, status, id);
 
 CREATE INDEX sessions_user ON public.sessions USING btree (workspace_id, user_id);
+
+CREATE INDEX statements_changed ON public.statements USING btree (workspace_id, changed, id);
 
 CREATE INDEX statements_expired ON public.statements USING btree (result_until) WHERE (chunks <> '[]'::jsonb);
 
@@ -967,6 +975,22 @@ CREATE POLICY app ON workspaces FOR ALL TO millpond_app USING ((workspace_id = c
 
 CREATE POLICY system ON workspaces FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
+CREATE TRIGGER changed BEFORE UPDATE ON agents FOR EACH ROW WHEN ((((((((old.name IS DISTINCT FROM new.name) OR (old.version IS DISTINCT FROM new.version)) OR (old.hostname IS DISTINCT FROM new.hostname)) OR (old.os IS DISTINCT FROM new.os)) OR (old.arch IS DISTINCT FROM new.arch)) OR (old.slots IS DISTINCT FROM new.slots)) OR (old.session IS DISTINCT FROM new.session))) EXECUTE FUNCTION mark_changed();
+
+CREATE TRIGGER lineage_outbox AFTER UPDATE OF status ON attempts FOR EACH ROW WHEN ((old.status <> new.status)) EXECUTE FUNCTION lineage_transition('attempt');
+
+CREATE TRIGGER lineage_seen BEFORE INSERT ON lineage FOR EACH ROW WHEN (((new.actor_kind <> 'statement'::text) AND ((new.source = ''::text) OR (new.snapshot_id <> 0)))) EXECUTE FUNCTION lineage_seen();
+
+CREATE TRIGGER changed BEFORE UPDATE ON machines FOR EACH ROW WHEN ((((((((((((((((((old.name IS DISTINCT FROM new.name) OR (old.flavor IS DISTINCT FROM new.flavor)) OR (old.image IS DISTINCT FROM new.image)) OR (old.image_ref IS DISTINCT FROM new.image_ref)) OR (old.auto_stop IS DISTINCT FROM new.auto_stop)) OR (old.slots IS DISTINCT FROM new.slots)) OR (old.write_engine IS DISTINCT FROM new.write_engine)) OR (old.nodes IS DISTINCT FROM new.nodes)) OR (old.trino_start IS DISTINCT FROM new.trino_start)) OR (old.last_used_at IS DISTINCT FROM new.last_used_at)) OR (old.desired IS DISTINCT FROM new.desired)) OR (old.state IS DISTINCT FROM new.state)) OR (old.message IS DISTINCT FROM new.message)) OR (old.state_since IS DISTINCT FROM new.state_since)) OR (old.incarnation IS DISTINCT FROM new.incarnation)) OR (old.restarts IS DISTINCT FROM new.restarts)) OR (old.idle_since IS DISTINCT FROM new.idle_since))) EXECUTE FUNCTION mark_changed();
+
+CREATE TRIGGER changed BEFORE UPDATE ON runs FOR EACH ROW WHEN ((((((old.status IS DISTINCT FROM new.status) OR (old.message IS DISTINCT FROM new.message)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)) OR (old.cancel_requested_at IS DISTINCT FROM new.cancel_requested_at))) EXECUTE FUNCTION mark_changed();
+
+CREATE TRIGGER lineage_outbox AFTER UPDATE OF status ON runs FOR EACH ROW WHEN ((old.status <> new.status)) EXECUTE FUNCTION lineage_transition('run');
+
+CREATE TRIGGER changed BEFORE UPDATE ON statements FOR EACH ROW WHEN (((((((((((((old.state IS DISTINCT FROM new.state) OR (old.message IS DISTINCT FROM new.message)) OR (old.progress IS DISTINCT FROM new.progress)) OR (old.kind IS DISTINCT FROM new.kind)) OR (old.engine IS DISTINCT FROM new.engine)) OR (old.routing_reason IS DISTINCT FROM new.routing_reason)) OR ((old.schema_message IS NULL) IS DISTINCT FROM (new.schema_message IS NULL))) OR (old.rows IS DISTINCT FROM new.rows)) OR (old.chunks IS DISTINCT FROM new.chunks)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)) OR (old.cancel_requested_at IS DISTINCT FROM new.cancel_requested_at))) EXECUTE FUNCTION mark_changed();
+
+CREATE TRIGGER lineage_outbox AFTER UPDATE OF state ON statements FOR EACH ROW WHEN ((old.state <> new.state)) EXECUTE FUNCTION lineage_transition('statement');
+
 CREATE OR REPLACE FUNCTION public.create_log_partition(day date, lower_id text, upper_id text)
  RETURNS void
  LANGUAGE plpgsql
@@ -1068,6 +1092,16 @@ BEGIN
             VALUES (NEW.workspace_id, TG_ARGV[0], NEW.id, after, COALESCE(NEW.finished_at, now()));
     END IF;
     RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION public.mark_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    NEW.changed := pg_catalog.pg_current_xact_id();
+    RETURN NEW;
 END
 $function$;
 

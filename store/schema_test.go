@@ -48,6 +48,9 @@ var schemaQueries = []string{
 	`SELECT format('CREATE POLICY %I ON %I FOR %s TO %s', policyname, tablename, cmd, array_to_string(roles, ', '))
 			|| COALESCE(' USING (' || qual || ')', '') || COALESCE(' WITH CHECK (' || with_check || ')', '') || ';'
 		FROM pg_policies WHERE schemaname = 'public' ORDER BY tablename, policyname`,
+	// triggers
+	`SELECT replace(pg_get_triggerdef(t.oid), ' ON public.', ' ON ') || ';' FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+		WHERE NOT t.tgisinternal AND NOT c.relispartition ORDER BY c.relname, t.tgname`,
 	// functions
 	`SELECT rtrim(pg_get_functiondef(p.oid), E'\n') || ';' FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace ORDER BY p.proname`,
 	// grants on tables, on functions, on the schema

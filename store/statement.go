@@ -54,6 +54,7 @@ type statementRow struct {
 	StartedAt     sql.NullTime       `db:"started_at"`
 	FinishedAt    sql.NullTime       `db:"finished_at"`
 	CancelledAt   sql.NullTime       `db:"cancel_requested_at"`
+	Changed       domain.Change      `db:"changed"`
 	Resolution    lineage.Resolution `db:"lineage"`
 	Replica       string             `db:"replica"`
 	Key           string             `db:"idempotency_key"`
@@ -64,7 +65,7 @@ type statementRow struct {
 
 const statementColumns = `id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit, timeout_ms, created_by_kind,
 	created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, progress, kind, write, engine, routing_reason, fault, failure, failure_line,
-	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, lineage, replica, idempotency_key, detached, sent, committed`
+	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, changed, lineage, replica, idempotency_key, detached, sent, committed`
 
 func (r statementRow) toDomain() (statement.Statement, error) {
 	st := statement.Statement{
@@ -73,7 +74,7 @@ func (r statementRow) toDomain() (statement.Statement, error) {
 		RunID: r.RunID, TaskKey: r.TaskKey, CreatedAt: r.CreatedAt.UTC(), State: r.State, Message: r.Message, Progress: r.Progress, Kind: r.Kind, Write: r.Write,
 		Engine: r.Engine, RoutingReason: r.RoutingReason, Schemata: r.Schemata, Rows: r.Rows, Bytes: r.Bytes, Scanned: r.Scanned, Truncated: r.Truncated,
 		ResultUntil: timePtr(r.ResultUntil), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt), CancelRequestedAt: timePtr(r.CancelledAt),
-		Resolution: r.Resolution, Replica: r.Replica, Key: r.Key, Detached: r.Detached, Sent: r.Sent, Committed: r.Committed,
+		Resolution: r.Resolution, Replica: r.Replica, Key: r.Key, Detached: r.Detached, Sent: r.Sent, Committed: r.Committed, Changed: r.Changed,
 	}
 	if r.Fault != "" {
 		st.Failure = &statement.Failure{Fault: r.Fault, Message: r.Failure, Line: r.FailureLine, Column: r.FailureColumn}
@@ -161,37 +162,56 @@ func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result
 }
 
 // Statements implements statement.Tx. The primary key, or an index of the warehouse or run,
-// finds the page. Only texts in the page are read.
+// finds the page.
 func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.StatementID, limit, bytes int) ([]statement.Statement, error) {
-	args := []any{t.workspace}
-	where := "workspace_id = $1"
-	and := func(clause string, arg any) {
-		args = append(args, arg)
-		where += fmt.Sprintf(" AND "+clause, len(args))
-	}
+	where, args := `workspace_id = $1`, []any{t.workspace, limit}
 	if before != "" {
-		and("id < $%d", before)
+		args = append(args, before)
+		where += ` AND id < ` + placeholder(len(args))
 	}
 	if len(f.States) > 0 {
-		and("state = ANY($%d)", texts(f.States))
+		args = append(args, texts(f.States))
+		where += ` AND state = ANY(` + placeholder(len(args)) + `)`
 	}
-	if f.Warehouse != "" {
-		and("warehouse_id = $%d", f.Warehouse)
+	where, args = statementsOf(f, where, args)
+	return t.statementPage(ctx, where, `id DESC`, `$2`, bytes, args)
+}
+
+// ChangedStatements implements statement.Tx.
+func (t *Tx) ChangedStatements(ctx context.Context, f statement.Filter, p domain.Position, bytes int) ([]statement.Statement, bool, error) {
+	where, args := t.changedSince(p)
+	where, args = t.firstRound(where, args, p, "statements", "state IN ('queued', 'running')")
+	where, args = statementsOf(f, where, args)
+	page, err := t.statementPage(ctx, where, `changed, id`, `$4`, bytes, args)
+	for _, st := range page {
+		bytes -= st.Size()
 	}
-	if f.Run != "" {
-		and("run_id = $%d", f.Run)
+	return page, len(page) == domain.MaxLimit || bytes < 0, err
+}
+
+// statementsOf adds the conditions of the filter that a statement meets always or never.
+func statementsOf(f statement.Filter, where string, args []any) (string, []any) {
+	and := func(given bool, condition string, arg any) {
+		if given {
+			args = append(args, arg)
+			where += fmt.Sprintf(" AND "+condition, len(args))
+		}
 	}
-	if f.Mine != "" {
-		and("created_by_id = $%d", f.Mine)
-	}
-	if f.Text != "" {
-		and("position($%d in lower(query)) > 0", strings.ToLower(f.Text))
-	}
-	args = append(args, limit, bytes)
-	return rows(ctx, t.conn, statementRow.toDomain, fmt.Sprintf(`WITH page AS (
-		SELECT id, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) - size AS before
-		FROM (SELECT id, octet_length(query) + octet_length(parameters::text) AS size FROM statements WHERE %s ORDER BY id DESC LIMIT $%d) AS sized)
-		SELECT `+statementColumns+` FROM statements JOIN page USING (id) WHERE workspace_id = $1 AND page.before <= $%d ORDER BY id DESC`, where, len(args)-1, len(args)), args...)
+	and(f.Warehouse != "", "warehouse_id = $%d", f.Warehouse)
+	and(f.Run != "", "run_id = $%d", f.Run)
+	and(f.Mine != "", "created_by_id = $%d", f.Mine)
+	and(f.Text != "", "position($%d in lower(query)) > 0", strings.ToLower(f.Text))
+	return where, args
+}
+
+// statementPage reads only the texts in the page: at least one statement, and otherwise those that
+// begin within so many bytes.
+func (t *Tx) statementPage(ctx context.Context, where, order, limit string, bytes int, args []any) ([]statement.Statement, error) {
+	args = append(args, bytes)
+	return rows(ctx, t.conn, statementRow.toDomain, `WITH page AS (
+		SELECT id, sum(size) OVER (ORDER BY `+order+` ROWS UNBOUNDED PRECEDING) - size AS before
+		FROM (SELECT id, changed, octet_length(query) + octet_length(parameters::text) AS size FROM statements WHERE `+where+` ORDER BY `+order+` LIMIT `+limit+`) AS sized)
+		SELECT `+statementColumns+` FROM statements JOIN page USING (id) WHERE workspace_id = $1 AND page.before <= `+placeholder(len(args))+` ORDER BY `+order, args...)
 }
 
 // LostStatements implements statement.System.

@@ -69,6 +69,49 @@ func (a *Agents) Watch(ctx context.Context, s domain.Scope) (wake <-chan struct{
 	return wake, stop, nil
 }
 
+// Follow returns a follower of the workspace's own agents.
+func (a *Agents) Follow(s domain.Scope) *AgentFollower {
+	return &AgentFollower{agents: a, scope: s, sent: map[domain.AgentID]shownAgent{}}
+}
+
+// AgentFollower finds changes of agents for one subscriber. It compares all agents, which are few:
+// attempts and the clock change what readers see of an agent without a write of its row.
+type AgentFollower struct {
+	agents *Agents
+	scope  domain.Scope
+	sent   map[domain.AgentID]shownAgent
+}
+
+type shownAgent struct {
+	row    domain.Change
+	busy   int
+	status machine.AgentStatus
+}
+
+// Each calls send with each agent that is new or has changed since the last call.
+func (f *AgentFollower) Each(ctx context.Context, send func(machine.Agent) error) error {
+	now := f.agents.Clock.Now()
+	for p := (domain.Page{Limit: domain.MaxLimit}); ; {
+		l, err := f.agents.List(ctx, f.scope, p)
+		if err != nil {
+			return err
+		}
+		for _, agent := range l.Items {
+			shown := shownAgent{agent.Changed, agent.Busy, agent.Status(now)}
+			if before, known := f.sent[agent.ID]; known && before == shown {
+				continue
+			}
+			f.sent[agent.ID] = shown
+			if err := send(agent); err != nil {
+				return err
+			}
+		}
+		if p.Cursor = l.Next; p.Cursor == "" {
+			return nil
+		}
+	}
+}
+
 // RotateToken gives the agent a new token and ends the connection made with the old one.
 func (a *Agents) RotateToken(ctx context.Context, s domain.Scope, id domain.AgentID) (agent machine.Agent, token string, err error) {
 	if err := domain.Authorize(ctx, a.Store, s, domain.AgentManage); err != nil {

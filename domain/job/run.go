@@ -75,11 +75,15 @@ type Run struct {
 	StartedAt         *time.Time
 	FinishedAt        *time.Time
 	CancelRequestedAt *time.Time
-	Tasks             []Task // in the order of the spec; not always loaded
+	Changed           domain.Change // set when read
+	Tasks             []Task        // in the order of the spec; not always loaded
 
 	assigned []Attempt // assigned since the last commit, to be delivered
 	files    []File    // for assigned, with their contents
 }
+
+// LastChange implements domain.Changing.
+func (r Run) LastChange() (domain.Change, string) { return r.Changed, string(r.ID) }
 
 // Single reports whether the run has a single command. Such a run has one task with an empty key,
 // which is not shown as a task.

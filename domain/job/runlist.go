@@ -102,6 +102,24 @@ func (r *Runs) list(ctx context.Context, s domain.Scope, f RunFilter, p domain.P
 	return l, err
 }
 
+// ChangedSince returns the heads of runs that changed since the position.
+func (r *Runs) ChangedSince(ctx context.Context, s domain.Scope, p domain.Position) (domain.Changes[Run], error) {
+	return domain.ChangedSince(ctx, r.Store, s, domain.RunRead, p, Tx.ChangedRuns)
+}
+
+// Follow returns a follower of the matching runs' heads.
+func (r *Runs) Follow(s domain.Scope, f RunFilter) *domain.Follower[Run] {
+	read := func(ctx context.Context, p domain.Position) (domain.Changes[Run], error) {
+		return r.ChangedSince(ctx, s, p)
+	}
+	leaves := func(r Run) bool { return len(f.Status) > 0 && r.Status != RunSuccess } // other final states can be repaired
+	return domain.Follow(r.Clock.Now(), read, f.matches, leaves)
+}
+
+func (f RunFilter) matches(r Run) bool {
+	return (f.JobID == "" || r.JobID == f.JobID) && (len(f.Status) == 0 || slices.Contains(f.Status, r.Status))
+}
+
 // list returns the list's name; nil and empty Status are the same.
 func (f RunFilter) list() string {
 	if len(f.Status) == 0 {

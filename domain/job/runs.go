@@ -23,6 +23,8 @@ type runTx interface {
 	RunsByID(ctx context.Context, ids []domain.RunID) ([]Run, error)
 	// Runs returns heads, newest first.
 	Runs(ctx context.Context, f RunFilter, before domain.RunID, limit int) ([]Run, error)
+	// ChangedRuns returns the heads of a page of changed runs, and whether there may be more.
+	ChangedRuns(ctx context.Context, p domain.Position) ([]Run, bool, error)
 	// RunSpecs returns the frozen specs.
 	RunSpecs(ctx context.Context, ids []domain.RunID) (map[domain.RunID]Spec, error)
 	// RunParameters returns the runs' parameters.

@@ -38,6 +38,7 @@ type Agent struct {
 	ConnectedAt    *time.Time
 	LastSeenAt     *time.Time
 	LeaseExpiresAt *time.Time
+	Changed        domain.Change // of its row, without Busy; set when read
 }
 
 // Status derives the agent's status at the time given.

@@ -128,16 +128,20 @@ type Machine struct {
 
 	Desired     State // stopped or running, as last requested
 	State       State
-	Message     string     // why it failed, or what it is doing
-	StateSince  time.Time  // of State
-	Incarnation int        // counts its starts, including restarts
-	Restarts    int        // number of restarts after unexpected ends since the last start
-	Made        bool       // the provider has made this incarnation
-	Released    bool       // the provider holds nothing of it any more
-	IdleSince   *time.Time // set while it runs idle
-	HeldAt      *time.Time // when a person stopped it: older runs do not start it
-	DueAt       *time.Time // when the reconciler must check it; nil at rest
+	Message     string        // why it failed, or what it is doing
+	StateSince  time.Time     // of State
+	Incarnation int           // counts its starts, including restarts
+	Restarts    int           // number of restarts after unexpected ends since the last start
+	Made        bool          // the provider has made this incarnation
+	Released    bool          // the provider holds nothing of it any more
+	IdleSince   *time.Time    // set while it runs idle
+	HeldAt      *time.Time    // when a person stopped it: older runs do not start it
+	DueAt       *time.Time    // when the reconciler must check it; nil at rest
+	Changed     domain.Change // set when read
 }
+
+// LastChange implements domain.Changing.
+func (m Machine) LastChange() (domain.Change, string) { return m.Changed, string(m.ID) }
 
 // AutoStopAt returns when the idle machine stops; nil while it is busy, or if it never stops by
 // itself.

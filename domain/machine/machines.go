@@ -17,6 +17,9 @@ type machineTx interface {
 	MachineByName(ctx context.Context, kind Kind, name string) (Machine, error)
 	// Machines returns machines, oldest first.
 	Machines(ctx context.Context, kind Kind, after domain.MachineID, limit int) ([]Machine, error)
+	// ChangedMachines returns a page of changed machines, and whether there may be more. In the first
+	// round it returns all.
+	ChangedMachines(ctx context.Context, kind Kind, p domain.Position) ([]Machine, bool, error)
 	MachinesByID(ctx context.Context, ids []domain.MachineID) ([]Machine, error)
 	// InsertMachine adds the machine with its agent. It returns CodeConflict if the name is in use.
 	InsertMachine(ctx context.Context, m Machine, agent Agent) error
@@ -27,6 +30,7 @@ type machineTx interface {
 	SetBootstrap(ctx context.Context, agent domain.AgentID, hash []byte, expires time.Time) error
 	// TakeBootstrap consumes the token; false if it is no longer valid.
 	TakeBootstrap(ctx context.Context, agent domain.AgentID, hash []byte, now time.Time) (bool, error)
+	// SetEngines sets the engines of the agent's machine.
 	SetEngines(ctx context.Context, agent domain.AgentID, engines []Engine) error
 	// Busy returns the machine's work.
 	Busy(ctx context.Context, id domain.MachineID) (Busy, error)
@@ -139,6 +143,23 @@ func (m *Machines) ByID(ctx context.Context, s domain.Scope, ids []domain.Machin
 		return err
 	})
 	return slices.DeleteFunc(machines, func(f Machine) bool { return f.Kind != m.Kind }), err
+}
+
+// ChangedSince returns machines that changed since the position: all in the first round.
+func (m *Machines) ChangedSince(ctx context.Context, s domain.Scope, p domain.Position) (domain.Changes[Machine], error) {
+	read := func(tx Tx, ctx context.Context, p domain.Position) ([]Machine, bool, error) {
+		return tx.ChangedMachines(ctx, m.Kind, p)
+	}
+	return domain.ChangedSince(ctx, m.Store, s, m.may(verbRead), p, read)
+}
+
+// Follow returns a follower of the machines, which returns all of them first. Deletions are not
+// reported.
+func (m *Machines) Follow(s domain.Scope) *domain.Follower[Machine] {
+	read := func(ctx context.Context, p domain.Position) (domain.Changes[Machine], error) {
+		return m.ChangedSince(ctx, s, p)
+	}
+	return domain.Follow(m.Clock.Now(), read, nil, nil)
 }
 
 // Watch wakes the channel whenever a machine of the workspace may have changed.

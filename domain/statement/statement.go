@@ -74,6 +74,7 @@ type Statement struct {
 	StartedAt         *time.Time // when an engine began it
 	FinishedAt        *time.Time
 	CancelRequestedAt *time.Time
+	Changed           domain.Change // set when read
 	// Resolution says how much of its lineage is known; empty before its end, and if it failed.
 	Resolution lineage.Resolution
 	// Replica is the server that runs it; empty while it waits for one.
@@ -142,7 +143,12 @@ func (s *Statement) Err() error {
 	return e
 }
 
-func (s *Statement) valueBytes() (n int) {
+// LastChange implements domain.Changing.
+func (s Statement) LastChange() (domain.Change, string) { return s.Changed, string(s.ID) }
+
+// Size returns the bytes of the statement's text and parameters.
+func (s *Statement) Size() int {
+	n := len(s.Query)
 	for _, p := range s.Parameters {
 		n += len(p)
 	}
@@ -336,6 +342,9 @@ type statementTx interface {
 	// Statements returns statements, newest first: at least one, and otherwise only those within so
 	// many bytes of texts and parameters.
 	Statements(ctx context.Context, f Filter, before domain.StatementID, limit, bytes int) ([]Statement, error)
+	// ChangedStatements returns a page of changed statements, bounded as by Statements, and whether
+	// there may be more. The filter's states do not count.
+	ChangedStatements(ctx context.Context, f Filter, p domain.Position, bytes int) ([]Statement, bool, error)
 }
 
 // Ref names a statement across workspaces.

@@ -356,9 +356,7 @@ func (t *Statements) List(ctx context.Context, s domain.Scope, f Filter, p domai
 	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRead); err != nil {
 		return domain.List[Statement]{}, err
 	}
-	if f.Mine != "" {
-		f.Mine = s.Actor().ID
-	}
+	f.own(s)
 	for _, state := range f.States {
 		if !state.known() {
 			return domain.List[Statement]{}, domain.Invalid("state", "%q is not a state of a statement; use queued, running, succeeded, failed or cancelled.", string(state))
@@ -375,8 +373,35 @@ func (t *Statements) List(ctx context.Context, s domain.Scope, f Filter, p domai
 		return err
 	})
 	l := domain.PageOf(name, all, limit, func(st Statement) string { return string(st.ID) })
-	l.Fit(statementPage, func(st Statement) int { return len(st.Query) + st.valueBytes() })
+	l.Fit(statementPage, func(st Statement) int { return st.Size() })
 	return l, err
+}
+
+// own replaces any value of Mine by the actor's id.
+func (f *Filter) own(s domain.Scope) {
+	if f.Mine != "" {
+		f.Mine = s.Actor().ID
+	}
+}
+
+// ChangedSince returns statements that changed since the position. The filter's states do not
+// count: a statement also changes by leaving them.
+func (t *Statements) ChangedSince(ctx context.Context, s domain.Scope, f Filter, p domain.Position) (domain.Changes[Statement], error) {
+	f.own(s)
+	read := func(tx Tx, ctx context.Context, p domain.Position) ([]Statement, bool, error) {
+		return tx.ChangedStatements(ctx, f, p, statementPage)
+	}
+	return domain.ChangedSince(ctx, t.Store, s, domain.StatementRead, p, read)
+}
+
+// Follow returns a follower of the matching statements.
+func (t *Statements) Follow(s domain.Scope, f Filter) *domain.Follower[Statement] {
+	read := func(ctx context.Context, p domain.Position) (domain.Changes[Statement], error) {
+		return t.ChangedSince(ctx, s, f, p)
+	}
+	matches := func(st Statement) bool { return len(f.States) == 0 || slices.Contains(f.States, st.State) }
+	leaves := func(st Statement) bool { return len(f.States) > 0 && !st.State.Final() }
+	return domain.Follow(t.Clock.Now(), read, matches, leaves)
 }
 
 // statementPage bounds the texts and parameters on one page of statements, in bytes.

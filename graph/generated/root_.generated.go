@@ -7214,10 +7214,9 @@ extend type Subscription {
   "Sends the run now, and again whenever it or one of its tasks changes."
   run(id: ID!): Run!
   """
-  Sends matching runs of the workspace. At first it sends those that are active or ended in the last
-  minute. Then it sends each run that is new, changes or stops matching. It watches the newest 50
-  runs and the newest 200 pending or running runs, each to its end. Changes in quick succession are
-  sent as one.
+  Sends matching runs of the workspace. At first it sends those that are active, and those that ended
+  in the last minute and are among the 200 that changed last. Then it sends each run that is new,
+  changes or stops matching. Changes in quick succession are sent as one.
   """
   runs(filter: RunFilter): Run!
   "Sends an attempt's log from offset, then new bytes as they arrive, until eof."
@@ -7535,10 +7534,9 @@ extend type Subscription {
   """
   statementUpdated(id: ID!): Statement!
   """
-  Sends matching statements of the workspace. At first it sends those that are not over or ended in
-  the last minute. Then it sends each statement that is new, changes or stops matching. It watches
-  the newest 50 statements and the newest 200 that are not over, each to its end. Changes in quick
-  succession are sent as one.
+  Sends matching statements of the workspace. At first it sends those that are not over, and those
+  that ended in the last minute and are among the 200 that changed last. Then it sends each statement
+  that is new, changes or stops matching. Changes in quick succession are sent as one.
   """
   statementsUpdated(filter: StatementFilter): Statement!
 }

@@ -118,7 +118,7 @@ func TestRunsFollowsOldRunsThatAreActive(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(200)
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 200)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, new(int64(200)))
 	require.NoError(t, err)
 	j := a.job(job.Spec{Command: "true"})
 	old := a.run(j)

@@ -27,7 +27,7 @@ func TestAResponseIsBounded(t *testing.T) {
 	a := w.tenant("acme")
 	a.connect(300)
 	me := bearer(a.viewer.token)
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 100)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, new(int64(100)))
 	require.NoError(t, err)
 	job := a.job(wide(1000, 1))
 	first := a.run(job)

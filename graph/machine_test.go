@@ -291,7 +291,7 @@ func TestPagesOfMachinesAndOfWhatRunsOnThemAreReadAtOnce(t *testing.T) {
 	a := w.tenant("acme")
 	a.connect(100)
 	me := bearer(a.viewer.token)
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 100)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, new(int64(100)))
 	require.NoError(t, err)
 	for i := range 12 {
 		m := a.machine(w.services.Compute, fmt.Sprintf("machine %d", i))

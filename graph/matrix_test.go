@@ -231,7 +231,7 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	w := newWorld(t, quick)
 	f := &matrixWorld{w: w, alpha: w.tenant(secret), beta: w.tenant("beta")}
 	f.alpha.connect(500)
-	_, err := w.services.Quotas.Update(t.Context(), f.alpha.admin.scope, quota.MaxRunningRuns, 1000)
+	_, err := w.services.Quotas.Update(t.Context(), f.alpha.admin.scope, quota.MaxRunningRuns, new(int64(1000)))
 	require.NoError(t, err)
 	f.machines()
 	schedule := job.NewSchedule{Cron: "0 3 * * *", TimeZone: "Europe/Rome"}

@@ -23,7 +23,7 @@ func TestAPageCostsAConstantNumberOfReads(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
 	a.connect(200)
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 200)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, new(int64(200)))
 	require.NoError(t, err)
 	for range 5 {
 		j := a.job(job.Spec{Tasks: []job.TaskSpec{{Key: "one", Command: "true"}, {Key: "two", Command: "true"}}})
@@ -195,7 +195,7 @@ func TestAnIdempotentCreateAndRepairAreDoneOnce(t *testing.T) {
 func TestAQuotaSaysExactlyHowItStands(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")
-	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, 1)
+	_, err := w.services.Quotas.Update(t.Context(), a.admin.scope, quota.MaxRunningRuns, new(int64(1)))
 	require.NoError(t, err)
 	j := a.job(job.Spec{Command: "true"})
 	a.run(j)

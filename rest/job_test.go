@@ -187,10 +187,13 @@ func TestQuotaOfRuns(t *testing.T) {
 	require.Equal(t, map[int]int{201: 10, 429: 40}, statuses)
 
 	quota := w.call(w.ours.admin, "PATCH", "/settings/quotas/max_running_runs", `{"limit":11}`).object(200)
-	require.Equal(t, map[string]any{"name": "max_running_runs", "limit": 11.0, "current": 10.0, "description": quota["description"]}, quota)
+	require.Equal(t, map[string]any{"name": "max_running_runs", "unit": "count", "limit": 11.0, "default": 10.0, "current": 10.0, "description": quota["description"]}, quota)
 	w.start(w.ours.editor, job)
 	require.Equal(t, `{"error":"max_running_runs=11, current=11"}`, w.call(w.ours.editor, "POST", "/jobs/"+job+"/run", nil).body)
 	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_running_runs", `{"limit":-1}`).refused(400)
+	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_running_runs", `{"limit":1000001}`).refused(400)
+	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_running_runs", `{}`).refused(400)
+	require.Equal(t, 10.0, w.call(w.ours.admin, "PATCH", "/settings/quotas/max_running_runs", `{"limit":null}`).object(200)["limit"])
 	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_jokes", `{"limit":1}`).refused(404)
 }
 

@@ -15,25 +15,27 @@ import (
 // Quota is a limit of the workspace and its current use.
 type Quota struct {
 	Name        string `json:"name" example:"max_running_runs"`
-	Limit       int    `json:"limit"`
-	Current     int    `json:"current"`
+	Unit        string `json:"unit" enum:"count,bytes"`
+	Limit       int64  `json:"limit"`
+	Default     int64  `json:"default" doc:"The limit of a workspace without one of its own."`
+	Current     int64  `json:"current"`
 	Description string `json:"description" doc:"What it counts."`
 }
 
 // QuotaChange sets a quota's limit.
 type QuotaChange struct {
-	Limit int `json:"limit" doc:"A limit below the current use stops nothing that runs."`
+	Limit *int64 `json:"limit" nullable:"true" doc:"A limit below the current use stops nothing that runs. null stands for the default."`
 }
 
 func showQuota(q quota.Quota) Quota {
-	return Quota{Name: string(q.Name), Limit: q.Limit, Current: q.Current, Description: q.Description()}
+	return Quota{Name: string(q.Name), Unit: string(q.Unit), Limit: q.Limit, Default: q.Default, Current: q.Current, Description: q.Description}
 }
 
 func (a *api) quotaRoutes() {
 	const tag = "Quotas"
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/settings/quotas", OperationID: "list-quotas", Tags: []string{tag}, Summary: "List quotas with their current use",
-		Description: "Decided here: max_running_runs and max_endpoints are 10 in a new workspace.",
+		Description: "Decided here: max_running_runs and max_endpoints are 10 by default.",
 	}, a.listQuotas)
 	operate(a, huma.Operation{
 		Method: http.MethodPatch, Path: "/settings/quotas/{name}", OperationID: "update-quota", Tags: []string{tag}, Summary: "Set a quota's limit",

@@ -273,7 +273,7 @@ func TestHelloAgainstDispatch(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	ctx := t.Context()
-	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 1000)))
+	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, new(int64(1000)))))
 	j := w.job(job.Spec{Command: "true", MaxRetries: 3})
 	w.connect("s", 5)
 	var all sync.WaitGroup

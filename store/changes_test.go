@@ -64,7 +64,7 @@ func TestTheFirstRoundOfRuns(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	w.connect("s1", 100)
-	_, err := w.services.Quotas.Update(t.Context(), w.admin, quota.MaxRunningRuns, 100)
+	_, err := w.services.Quotas.Update(t.Context(), w.admin, quota.MaxRunningRuns, new(int64(100)))
 	require.NoError(t, err)
 	old := w.start(w.job(job.Spec{Command: "true"}).ID).ID
 	attempt := w.delivered().Attempt.ID

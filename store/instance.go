@@ -36,11 +36,6 @@ func (s *System) InsertWorkspace(ctx context.Context, n setup.NewWorkspace, row 
 		if err := insertDatabase(ctx, tx, ws, n.Database); err != nil {
 			return err
 		}
-		for name, limit := range n.Quotas {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO quotas (workspace_id, name, value) VALUES ($1, $2, $3)`, ws, name, limit); err != nil {
-				return err
-			}
-		}
 		return invite(ctx, tx, ws, n.Invitation, row)
 	})
 }

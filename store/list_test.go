@@ -136,7 +136,7 @@ func TestEveryListGoesByIndex(t *testing.T) {
 		return second(tx.RecentRuns(ctx, []domain.JobID{"job_1", "job_2"}, nil, 15))
 	})
 	require.LessOrEqual(t, scanned(t, plan), 30, plan)
-	plan = w.plan(db, []any{w.admin.Workspace(), quota.MaxRunningRuns}, func(ctx context.Context, tx *store.Tx) error {
+	plan = w.plan(db, []any{w.admin.Workspace(), pq.Array([]string{string(quota.MaxRunningRuns)})}, func(ctx context.Context, tx *store.Tx) error {
 		return second(tx.LockQuota(ctx, quota.MaxRunningRuns))
 	})
 	require.NotContains(t, plan, "Seq Scan on runs", "the quota counts what is active, not history")

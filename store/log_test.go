@@ -94,7 +94,7 @@ func TestAnyReadReturnsTheBytes(t *testing.T) {
 	s, dsn := openDSN(t)
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	ctx := t.Context()
-	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 100_000)))
+	require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, new(int64(100_000)))))
 	w.connect("s", 1000)
 	written := map[domain.AttemptID][]byte{}
 	rapid.Check(t, func(r *rapid.T) {

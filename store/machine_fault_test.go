@@ -25,7 +25,7 @@ func (a machineAgent) end(id domain.AttemptID) error {
 // do not deadlock with starts that need both.
 func TestMachinesAndTheWorkspaceAgentAreLockedInOneOrder(t *testing.T) {
 	r := newRig(t)
-	_, err := r.services.Quotas.Update(t.Context(), r.admin, quota.MaxRunningRuns, 1000)
+	_, err := r.services.Quotas.Update(t.Context(), r.admin, quota.MaxRunningRuns, new(int64(1000)))
 	require.NoError(t, err)
 	agent := r.running()
 	_, err = r.services.Agents.Hello(t.Context(), agent.scope, job.AgentHello{Session: "s2", Token: domain.HashSecret(agent.token), Instance: "disk", Slots: 500})

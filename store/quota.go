@@ -2,45 +2,73 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
 
-	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/quota"
 )
 
-type quotaRow struct {
-	Name    quota.Name `db:"name"`
-	Value   int        `db:"value"`
-	Current int        `db:"current"`
+// counters count what a workspace ($1) has of what a quota limits. What has no counter yet is 0.
+var counters = map[quota.Name]string{
+	quota.MaxRunningRuns: `SELECT count(*) FROM runs WHERE workspace_id = $1 AND status IN ('pending', 'running')`,
 }
 
-// quotaColumns includes the current count; max_endpoints has nothing to count yet.
-const quotaColumns = `q.name, q.value, CASE q.name WHEN 'max_running_runs'
-	THEN (SELECT count(*) FROM runs r WHERE r.workspace_id = q.workspace_id AND r.status IN ('pending', 'running')) ELSE 0 END AS current`
+var selectQuotas = func() string {
+	var use strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(counters)) {
+		use.WriteString(` WHEN '` + string(name) + `' THEN (` + counters[name] + `)`)
+	}
+	return `SELECT n.name, q.value, CASE n.name` + use.String() + ` ELSE 0 END AS current FROM unnest($2::text[]) WITH ORDINALITY AS n (name, place)
+		LEFT JOIN quotas q ON q.workspace_id = $1 AND q.name = n.name ORDER BY n.place`
+}()
 
-func (r quotaRow) toDomain() (quota.Quota, error) {
-	return quota.Quota{Name: r.Name, Limit: r.Value, Current: r.Current}, nil
+type quotaRow struct {
+	Name    quota.Name `db:"name"`
+	Value   *int64     `db:"value"`
+	Current int64      `db:"current"`
+}
+
+func (r quotaRow) toDomain() (quota.Quota, error) { return quota.Of(r.Name, r.Value, r.Current), nil }
+
+func (t *Tx) quotas(ctx context.Context, names ...quota.Name) ([]quota.Quota, error) {
+	return rows(ctx, t.conn, quotaRow.toDomain, selectQuotas, t.workspace, texts(names))
 }
 
 // Quotas implements quota.Tx.
 func (t *Tx) Quotas(ctx context.Context) ([]quota.Quota, error) {
-	return rows(ctx, t.conn, quotaRow.toDomain, `SELECT `+quotaColumns+` FROM quotas q WHERE q.workspace_id = $1 ORDER BY q.name DESC`, t.workspace)
+	names := make([]quota.Name, len(quota.Definitions))
+	for i, d := range quota.Definitions {
+		names[i] = d.Name
+	}
+	return t.quotas(ctx, names...)
 }
 
 // UpdateQuota implements quota.Tx.
-func (t *Tx) UpdateQuota(ctx context.Context, name quota.Name, limit int) error {
-	return t.execOne(ctx, domain.NotFound("quota", name), `UPDATE quotas SET value = $3 WHERE workspace_id = $1 AND name = $2`, t.workspace, name, limit)
+func (t *Tx) UpdateQuota(ctx context.Context, name quota.Name, limit *int64) error {
+	return t.save(ctx, "quotas", "workspace_id, name", values{"name": name, "value": limit})
 }
 
 // LockQuota implements quota.Tx. The count is a separate statement after the lock, so it sees
-// what earlier holders of the lock inserted.
+// what earlier holders of the lock inserted. The first to lock a quota makes its row, without a
+// value.
 func (t *Tx) LockQuota(ctx context.Context, name quota.Name) (quota.Quota, error) {
+	const lock = `SELECT 1 FROM quotas WHERE workspace_id = $1 AND name = $2 FOR UPDATE`
 	var locked int
-	if err := t.get(ctx, &locked, `SELECT 1 FROM quotas WHERE workspace_id = $1 AND name = $2 FOR UPDATE`, t.workspace, name); err != nil {
-		return quota.Quota{}, orMissing(err, domain.NotFound("quota", name))
+	err := t.get(ctx, &locked, lock, t.workspace, name)
+	if errors.Is(err, sql.ErrNoRows) {
+		if err = t.insert(ctx, "quotas", values{"name": name}, "ON CONFLICT DO NOTHING"); err == nil {
+			err = t.get(ctx, &locked, lock, t.workspace, name)
+		}
 	}
-	var row quotaRow
-	if err := t.get(ctx, &row, `SELECT `+quotaColumns+` FROM quotas q WHERE q.workspace_id = $1 AND q.name = $2`, t.workspace, name); err != nil {
+	if err != nil {
 		return quota.Quota{}, err
 	}
-	return row.toDomain()
+	found, err := t.quotas(ctx, name)
+	if err != nil {
+		return quota.Quota{}, err
+	}
+	return found[0], nil
 }

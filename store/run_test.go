@@ -53,17 +53,21 @@ func TestTheQuotaIsExactUnderFiftyStarts(t *testing.T) {
 	_, err := w.services.Runs.Start(t.Context(), w.admin, j.ID, nil, domain.Idempotency{})
 	require.Equal(t, "max_running_runs=10, current=10", domain.AsError(err).Message)
 
-	q, err := w.services.Quotas.Update(t.Context(), w.admin, quota.MaxRunningRuns, 11)
+	q, err := w.services.Quotas.Update(t.Context(), w.admin, quota.MaxRunningRuns, new(int64(11)))
 	require.NoError(t, err)
-	require.Equal(t, quota.Quota{Name: quota.MaxRunningRuns, Limit: 11, Current: 10}, q)
+	require.Equal(t, quota.Of(quota.MaxRunningRuns, new(int64(11)), 10), q)
 	w.start(j.ID)
-	_, err = w.services.Quotas.Update(t.Context(), w.admin, "max_cats", 11)
+	_, err = w.services.Quotas.Update(t.Context(), w.admin, "max_cats", new(int64(11)))
 	require.Equal(t, domain.CodeNotFound, code(err))
-	_, err = w.services.Quotas.Update(t.Context(), w.admin, quota.MaxRunningRuns, -1)
+	_, err = w.services.Quotas.Update(t.Context(), w.admin, quota.MaxRunningRuns, new(int64(-1)))
 	require.Equal(t, domain.CodeInvalid, code(err))
 	all, err := w.services.Quotas.List(t.Context(), w.admin)
 	require.NoError(t, err)
-	require.Len(t, all, len(quota.Defaults))
+	require.Len(t, all, len(quota.Definitions))
+	q, err = w.services.Quotas.Update(t.Context(), w.admin, quota.MaxRunningRuns, nil)
+	require.NoError(t, err)
+	require.Equal(t, quota.Of(quota.MaxRunningRuns, nil, 11), q)
+	require.EqualValues(t, 10, q.Limit, "the default again")
 }
 
 func TestAnIdempotencyKeyMakesOneRun(t *testing.T) {
@@ -274,7 +278,7 @@ func TestRepairCountsToTheQuota(t *testing.T) {
 			require.NoError(t, second(w.services.Runs.Cancel(ctx, w.admin, run.ID)))
 			over = append(over, run.ID)
 		}
-		require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 5)))
+		require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, new(int64(5)))))
 		codes := atOnce(16, func(i int) error {
 			if i%2 == 0 {
 				return second(w.services.Runs.Start(ctx, w.admin, j.ID, nil, domain.Idempotency{}))
@@ -297,7 +301,7 @@ func TestRepairCountsToTheQuota(t *testing.T) {
 		if limit > 0 {
 			require.Equal(t, limit, admitted)
 		}
-		require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, 100)))
+		require.NoError(t, second(w.services.Quotas.Update(ctx, w.admin, quota.MaxRunningRuns, new(int64(100)))))
 	}
 }
 

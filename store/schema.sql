@@ -547,7 +547,7 @@ ALTER TABLE providers ENABLE ROW LEVEL SECURITY;
 CREATE TABLE quotas (
     workspace_id text COLLATE "C" NOT NULL,
     name text NOT NULL,
-    value integer NOT NULL,
+    value bigint,
     CONSTRAINT quotas_pkey PRIMARY KEY (workspace_id, name),
     CONSTRAINT quotas_value_check CHECK ((value >= 0)),
     CONSTRAINT quotas_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)

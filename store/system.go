@@ -14,6 +14,7 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/statement"
 )
 
@@ -102,9 +103,9 @@ func (s *System) NextRetry(ctx context.Context, now time.Time) (time.Time, error
 // there is room, so that they do not hide others.
 func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]job.Ref, error) {
 	return refs(ctx, s, refRow.job, `SELECT workspace_id, id FROM jobs j WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL)
-		AND LEAST(next_at, waiting_since) <= $1 AND (next_at <= $1 OR EXISTS (SELECT FROM quotas q WHERE q.workspace_id = j.workspace_id
-			AND q.name = 'max_running_runs' AND q.value > (SELECT count(*) FROM runs r WHERE r.workspace_id = q.workspace_id AND r.status IN ('pending', 'running'))))
-		ORDER BY LEAST(next_at, waiting_since) LIMIT $2`, now, limit)
+		AND LEAST(next_at, waiting_since) <= $1 AND (next_at <= $1 OR (SELECT count(*) FROM runs r WHERE r.workspace_id = j.workspace_id AND r.status IN ('pending', 'running'))
+			< COALESCE((SELECT value FROM quotas q WHERE q.workspace_id = j.workspace_id AND q.name = 'max_running_runs'), $3))
+		ORDER BY LEAST(next_at, waiting_since) LIMIT $2`, now, limit, quota.Of(quota.MaxRunningRuns, nil, 0).Limit)
 }
 
 // NextSchedule implements job.System.

@@ -252,7 +252,7 @@ func TestNULBytesAreTheCallersMistake(t *testing.T) {
 		"a search":        second(w.services.Jobs.List(ctx, w.admin, job.Filter{Search: "\x00"}, domain.Page{})),
 		"a key":           second(w.services.Jobs.Create(ctx, w.admin, job.NewJob{Name: "x"}, domain.Idempotency{Key: "\x00"})),
 		"a command":       second(w.services.Jobs.Create(ctx, w.admin, job.NewJob{Name: "x", Spec: job.Spec{Command: "\x00"}}, domain.Idempotency{})),
-		"a member's name": second(w.services.Quotas.Update(ctx, w.admin, "max\x00", 1)),
+		"a member's name": second(w.services.Quotas.Update(ctx, w.admin, "max\x00", new(int64(1)))),
 	} {
 		require.Contains(t, []domain.Code{domain.CodeInvalid, domain.CodeNotFound}, code(err), "%s: %v", name, err)
 	}

@@ -3,6 +3,7 @@ package quota
 
 import (
 	"context"
+	"slices"
 
 	"github.com/millpond/millpond/domain"
 )
@@ -10,35 +11,66 @@ import (
 // Name names a quota of a workspace.
 type Name string
 
-// The quotas, from the specification.
+// The quotas. Those of the specification have its names.
 const (
-	MaxRunningRuns Name = "max_running_runs" // runs pending or running
-	MaxEndpoints   Name = "max_endpoints"    // serving endpoints
+	MaxRunningRuns Name = "max_running_runs"
+	MaxEndpoints   Name = "max_endpoints"
 )
 
-// Defaults are the limits of a new workspace.
-var Defaults = map[Name]int{MaxRunningRuns: 10, MaxEndpoints: 10}
+// Unit is what the numbers of a quota count.
+type Unit string
 
-// maxQuota bounds the limits that an admin can set. It is far above one database's capacity and
-// catches typing errors.
-const maxQuota = 1_000_000
+// The units.
+const (
+	Count Unit = "count"
+	Bytes Unit = "bytes"
+)
+
+// Units lists the units.
+var Units = []Unit{Count, Bytes}
+
+// Definition describes a quota. Its counter, if it counts rows, is in store/quota.go.
+type Definition struct {
+	Name        Name
+	Unit        Unit
+	Default     int64  // the limit of a workspace without one of its own
+	Max         int64  // the highest limit that an admin can set; it catches typing errors
+	Description string // what it counts
+}
+
+// million bounds limits of what a workspace has at once.
+const million = 1_000_000
+
+// Definitions lists the quotas, in the order in which they are shown.
+var Definitions = []Definition{
+	{MaxRunningRuns, Count, 10, million, "Runs that are pending or running at the same time."},
+	{MaxEndpoints, Count, 10, million, "Model serving endpoints."},
+}
+
+// define returns the definition of the name.
+func define(name Name) (Definition, bool) {
+	i := slices.IndexFunc(Definitions, func(d Definition) bool { return d.Name == name })
+	if i < 0 {
+		return Definition{}, false
+	}
+	return Definitions[i], true
+}
 
 // Quota is a limit and its current use.
 type Quota struct {
-	Name    Name
-	Limit   int
-	Current int
+	Definition
+	Limit   int64
+	Current int64
 }
 
-// Description says what the quota counts.
-func (q Quota) Description() string {
-	switch q.Name {
-	case MaxRunningRuns:
-		return "Runs that are pending or running at the same time."
-	case MaxEndpoints:
-		return "Model serving endpoints."
+// Of returns the quota of the name. A workspace without a limit of its own has the default.
+func Of(name Name, limit *int64, current int64) Quota {
+	d, _ := define(name)
+	q := Quota{Definition: d, Limit: d.Default, Current: current}
+	if limit != nil {
+		q.Limit = *limit
 	}
-	return ""
+	return q
 }
 
 // Quotas manages the quotas of a workspace.
@@ -59,16 +91,18 @@ func (q *Quotas) List(ctx context.Context, s domain.Scope) ([]Quota, error) {
 	return quotas, err
 }
 
-// Update sets a quota's limit. A limit below the current use stops nothing.
-func (q *Quotas) Update(ctx context.Context, s domain.Scope, name Name, limit int) (Quota, error) {
+// Update sets a quota's limit; nil stands for the default. A limit below the current use stops
+// nothing.
+func (q *Quotas) Update(ctx context.Context, s domain.Scope, name Name, limit *int64) (Quota, error) {
 	if err := domain.Authorize(ctx, q.Store, s, domain.QuotaUpdate); err != nil {
 		return Quota{}, err
 	}
-	if _, known := Defaults[name]; !known {
+	d, known := define(name)
+	if !known {
 		return Quota{}, domain.NotFound("quota", name)
 	}
-	if limit < 0 || limit > maxQuota {
-		return Quota{}, domain.Invalid("limit", "A quota is a number from 0 to %d.", maxQuota)
+	if limit != nil && (*limit < 0 || *limit > d.Max) {
+		return Quota{}, domain.Invalid("limit", "The limit of %s is a number from 0 to %d, or null for the default, %d.", name, d.Max, d.Default)
 	}
 	var quota Quota
 	err := q.Store.In(ctx, s, func(tx Tx) (err error) {
@@ -86,8 +120,11 @@ func (q *Quotas) Update(ctx context.Context, s domain.Scope, name Name, limit in
 
 // Require returns CodeQuota if the limit is reached. The message has the exact form that the
 // specification gives for status 429.
-func (q Quota) Require() error {
-	if q.Current < q.Limit {
+func (q Quota) Require() error { return q.RequireFor(1) }
+
+// RequireFor is Require for several more at once.
+func (q Quota) RequireFor(more int64) error {
+	if q.Current <= q.Limit-more {
 		return nil
 	}
 	return domain.Errorf(domain.CodeQuota, "%s=%d, current=%d", q.Name, q.Limit, q.Current)

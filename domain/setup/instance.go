@@ -9,7 +9,6 @@ import (
 	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/machine"
-	"github.com/millpond/millpond/domain/quota"
 )
 
 // NewWorkspace is a workspace with its initial contents. Only hashes of its tokens are stored.
@@ -20,7 +19,6 @@ type NewWorkspace struct {
 	Warehouse      machine.Machine
 	WarehouseAgent machine.Agent
 	Database       lake.Database // with the schema DefaultSchema
-	Quotas         map[quota.Name]int
 	Invitation     identity.Invitation
 	Sample         bool // Samples.Create must make the sample
 }
@@ -53,7 +51,7 @@ type Credentials struct {
 	SetUpToken string // of the first administrator's one-time link
 }
 
-// CreateWorkspace makes a workspace with its agent, its quotas and a one-time link for its first
+// CreateWorkspace makes a workspace with its agent and a one-time link for its first
 // administrator.
 func (i *Instance) CreateWorkspace(ctx context.Context, name string) (identity.Workspace, machine.Agent, Credentials, error) {
 	return i.create(ctx, name, false)
@@ -76,7 +74,6 @@ func (i *Instance) create(ctx context.Context, name string, sample bool) (identi
 		Workspace:      identity.Workspace{ID: domain.NewID[domain.WorkspaceID](domain.PrefixWorkspace), Name: name, CreatedAt: now},
 		Agent:          machine.NewAgent(name+" agent", now),
 		AgentTokenHash: domain.HashSecret(c.AgentToken),
-		Quotas:         quota.Defaults,
 		Invitation:     identity.Invitation{TokenHash: domain.HashSecret(c.SetUpToken), Role: domain.RoleAdmin, ExpiresAt: now.Add(identity.InvitationLife)},
 		Sample:         sample,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/graph/model"
+	"github.com/millpond/millpond/graph/scalar"
 )
 
 // region    ************************** generated!.gotpl **************************
@@ -220,7 +221,7 @@ func (ec *executionContext) _Quota_description(ctx context.Context, field graphq
 			return ec.fieldContext_Quota_description(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Description(), nil
+			return obj.Description, nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
@@ -231,7 +232,30 @@ func (ec *executionContext) _Quota_description(ctx context.Context, field graphq
 	)
 }
 func (ec *executionContext) fieldContext_Quota_description(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Quota", field, true, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Quota_unit(ctx context.Context, field graphql.CollectedField, obj *quota.Quota) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quota_unit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Unit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v quota.Unit) graphql.Marshaler {
+			return ec.marshalNQuotaUnit2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐUnit(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Quota_unit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type QuotaUnit does not have child fields"))
 }
 
 func (ec *executionContext) _Quota_limit(ctx context.Context, field graphql.CollectedField, obj *quota.Quota) (ret graphql.Marshaler) {
@@ -246,15 +270,38 @@ func (ec *executionContext) _Quota_limit(ctx context.Context, field graphql.Coll
 			return obj.Limit, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_Quota_limit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Quota_default(ctx context.Context, field graphql.CollectedField, obj *quota.Quota) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quota_default(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Default, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Quota_default(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _Quota_current(ctx context.Context, field graphql.CollectedField, obj *quota.Quota) (ret graphql.Marshaler) {
@@ -269,15 +316,15 @@ func (ec *executionContext) _Quota_current(ctx context.Context, field graphql.Co
 			return obj.Current, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_Quota_current(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("Quota", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _RemoveSamplesPayload_removedJobs(ctx context.Context, field graphql.CollectedField, obj *model.RemoveSamplesPayload) (ret graphql.Marshaler) {
@@ -366,7 +413,7 @@ func (ec *executionContext) unmarshalInputUpdateQuotaInput(ctx context.Context, 
 			it.Name = data
 		case "limit":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("limit"))
-			data, err := ec.unmarshalNInt2int(ctx, v)
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -474,8 +521,18 @@ func (ec *executionContext) _Quota(ctx context.Context, sel ast.SelectionSet, ob
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "unit":
+			out.Values[i] = ec._Quota_unit(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "limit":
 			out.Values[i] = ec._Quota_limit(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "default":
+			out.Values[i] = ec._Quota_default(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -607,6 +664,22 @@ func (ec *executionContext) marshalNQuota2ᚕgithubᚗcomᚋmillpondᚋmillpond�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNQuotaUnit2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐUnit(ctx context.Context, v any) (quota.Unit, error) {
+	res, err := scalar.UnmarshalQuotaUnit(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNQuotaUnit2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚋquotaᚐUnit(ctx context.Context, sel ast.SelectionSet, v quota.Unit) graphql.Marshaler {
+	_ = sel
+	res := scalar.MarshalQuotaUnit(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNRemoveSamplesPayload2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐRemoveSamplesPayload(ctx context.Context, sel ast.SelectionSet, v model.RemoveSamplesPayload) graphql.Marshaler {

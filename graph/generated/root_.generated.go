@@ -746,9 +746,11 @@ type ComplexityRoot struct {
 
 	Quota struct {
 		Current     func(childComplexity int) int
+		Default     func(childComplexity int) int
 		Description func(childComplexity int) int
 		Limit       func(childComplexity int) int
 		Name        func(childComplexity int) int
+		Unit        func(childComplexity int) int
 	}
 
 	RemoveMemberPayload struct {
@@ -4311,6 +4313,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Quota.Current(childComplexity), true
+	case "Quota.default":
+		if e.ComplexityRoot.Quota.Default == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quota.Default(childComplexity), true
 	case "Quota.description":
 		if e.ComplexityRoot.Quota.Description == nil {
 			break
@@ -4329,6 +4337,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Quota.Name(childComplexity), true
+	case "Quota.unit":
+		if e.ComplexityRoot.Quota.Unit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quota.Unit(childComplexity), true
 
 	case "RemoveMemberPayload.id":
 		if e.ComplexityRoot.RemoveMemberPayload.ID == nil {
@@ -7030,11 +7044,20 @@ type Quota {
   "Such as max_running_runs."
   name: String!
   description: String!
-  limit: Int!
-  current: Int!
+  unit: QuotaUnit!
+  limit: Int64!
+  "The limit of a workspace without one of its own."
+  default: Int64!
+  current: Int64!
 }
+"What the numbers of a quota count."
+enum QuotaUnit { COUNT BYTES }
 extend type Query { quotas: [Quota!]! }
-input UpdateQuotaInput { name: String! limit: Int! }
+input UpdateQuotaInput {
+  name: String!
+  "null stands for the default."
+  limit: Int64
+}
 type UpdateQuotaPayload { quota: Quota! }
 extend type Mutation { "For admins." updateQuota(input: UpdateQuotaInput!): UpdateQuotaPayload! }
 
@@ -9216,8 +9239,12 @@ func (ec *executionContext) childFields_Quota(ctx context.Context, field graphql
 		return ec.fieldContext_Quota_name(ctx, field)
 	case "description":
 		return ec.fieldContext_Quota_description(ctx, field)
+	case "unit":
+		return ec.fieldContext_Quota_unit(ctx, field)
 	case "limit":
 		return ec.fieldContext_Quota_limit(ctx, field)
+	case "default":
+		return ec.fieldContext_Quota_default(ctx, field)
 	case "current":
 		return ec.fieldContext_Quota_current(ctx, field)
 	}

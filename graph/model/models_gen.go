@@ -467,8 +467,9 @@ type UpdateProviderPayload struct {
 }
 
 type UpdateQuotaInput struct {
-	Name  string `json:"name"`
-	Limit int    `json:"limit"`
+	Name string `json:"name"`
+	// null stands for the default.
+	Limit *int64 `json:"limit,omitempty"`
 }
 
 type UpdateQuotaPayload struct {

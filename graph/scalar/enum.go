@@ -12,6 +12,7 @@ import (
 	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/statement"
 )
 
@@ -36,6 +37,12 @@ func MarshalRole(v domain.Role) graphql.Marshaler { return marshalEnum(v) }
 
 // UnmarshalRole reads a role.
 func UnmarshalRole(v any) (domain.Role, error) { return unmarshalEnum[domain.Role](v) }
+
+// MarshalQuotaUnit writes what a quota counts.
+func MarshalQuotaUnit(v quota.Unit) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalQuotaUnit reads what a quota counts.
+func UnmarshalQuotaUnit(v any) (quota.Unit, error) { return unmarshalEnum[quota.Unit](v) }
 
 // MarshalRunStatus writes a run's status.
 func MarshalRunStatus(v job.RunStatus) graphql.Marshaler { return marshalEnum(v) }

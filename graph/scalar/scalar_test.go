@@ -16,6 +16,7 @@ import (
 	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/scalar"
@@ -111,6 +112,7 @@ func TestEnumsAreTheDomains(t *testing.T) {
 		trip   func(string) (string, error)
 	}{
 		"Role":      {names(domain.Roles), roundTrip(scalar.UnmarshalRole, scalar.MarshalRole)},
+		"QuotaUnit": {names(quota.Units), roundTrip(scalar.UnmarshalQuotaUnit, scalar.MarshalQuotaUnit)},
 		"RunStatus": {names(job.RunStatuses), roundTrip(scalar.UnmarshalRunStatus, scalar.MarshalRunStatus)},
 		"TaskStatus": {names([]job.TaskStatus{
 			job.TaskPending, job.TaskQueued, job.TaskRunning, job.TaskSuccess, job.TaskFailed, job.TaskCancelled, job.TaskSkipped,

@@ -312,9 +312,17 @@ export type OrphansPolicyInput = {
   readonly olderThanDays?: number | null | undefined;
 };
 
+/** What the numbers of a quota count. */
+export const QuotaUnit = {
+  Count: 'COUNT',
+  Bytes: 'BYTES'
+} as const;
+
+export type QuotaUnit = typeof QuotaUnit[keyof typeof QuotaUnit];
 export type UpdateQuotaInput = {
   readonly name: string;
-  readonly limit: number;
+  /** null stands for the default. */
+  readonly limit?: string | null | undefined;
 };
 
 export const RunStatus = {
@@ -1254,14 +1262,14 @@ export type RunLogsSubscription = { readonly runLogs: { readonly nextOffset: str
 export type SettingsQueryVariables = Exact<{ [key: string]: never; }>;
 
 
-export type SettingsQuery = { readonly quotas: ReadonlyArray<{ readonly __typename: 'Quota', readonly id: string, readonly name: string, readonly description: string, readonly limit: number, readonly current: number }> };
+export type SettingsQuery = { readonly quotas: ReadonlyArray<{ readonly __typename: 'Quota', readonly id: string, readonly name: string, readonly description: string, readonly unit: QuotaUnit, readonly limit: string, readonly default: string, readonly current: string }> };
 
 export type UpdateQuotaMutationVariables = Exact<{
   input: UpdateQuotaInput;
 }>;
 
 
-export type UpdateQuotaMutation = { readonly updateQuota: { readonly quota: { readonly __typename: 'Quota', readonly id: string, readonly name: string, readonly description: string, readonly limit: number, readonly current: number } } };
+export type UpdateQuotaMutation = { readonly updateQuota: { readonly quota: { readonly __typename: 'Quota', readonly id: string, readonly name: string, readonly description: string, readonly unit: QuotaUnit, readonly limit: string, readonly default: string, readonly current: string } } };
 
 export type RemoveSamplesMutationVariables = Exact<{ [key: string]: never; }>;
 
@@ -5281,7 +5289,9 @@ export const SettingsDocument = new TypedDocumentString(`
     id
     name
     description
+    unit
     limit
+    default
     current
   }
 }
@@ -5294,7 +5304,9 @@ export const UpdateQuotaDocument = new TypedDocumentString(`
       id
       name
       description
+      unit
       limit
+      default
       current
     }
   }

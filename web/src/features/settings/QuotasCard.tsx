@@ -1,8 +1,8 @@
 import { Button, Group, NumberInput, Progress, Text } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { Role, type SettingsQuery, UpdateQuotaDocument } from "@/gql/gen";
-import { formatCount } from "@/lib/format";
+import { QuotaUnit, Role, type SettingsQuery, UpdateQuotaDocument } from "@/gql/gen";
+import { formatBytes, formatCount } from "@/lib/format";
 import { request } from "@/lib/graphql";
 import { done } from "@/lib/notify";
 import { patchEntity } from "@/lib/patch";
@@ -24,21 +24,25 @@ export function QuotasCard({ quotas }: { quotas: readonly Quota[] }) {
   );
 }
 
+function amount(q: Quota, n: string) {
+  return q.unit === QuotaUnit.Bytes ? formatBytes(Number(n)) : formatCount(Number(n));
+}
+
 function QuotaRow({ quota: q }: { quota: Quota }) {
   const qc = useQueryClient();
-  const [limit, setLimit] = useState<number | string>(q.limit);
+  const [limit, setLimit] = useState<number | string>(Number(q.limit));
   const update = useMutation({
-    mutationFn: (n: number) => request(UpdateQuotaDocument, { input: { name: q.name, limit: n } }),
+    mutationFn: (n: number) => request(UpdateQuotaDocument, { input: { name: q.name, limit: String(n) } }),
     onSuccess: (d) => {
       patchEntity(qc, d.updateQuota.quota);
-      done(`${q.name} is ${formatCount(d.updateQuota.quota.limit)} now.`);
+      done(`${q.name} is ${amount(q, d.updateQuota.quota.limit)} now.`);
     },
   });
   const submit = (e: FormEvent) => {
     e.preventDefault();
     if (typeof limit === "number") update.mutate(limit);
   };
-  const share = q.limit ? Math.min(100, (q.current / q.limit) * 100) : 100;
+  const share = Number(q.limit) ? Math.min(100, (Number(q.current) / Number(q.limit)) * 100) : 100;
   return (
     <form className="card-pad" style={{ paddingTop: 0 }} onSubmit={submit}>
       <Group justify="space-between" wrap="nowrap" align="flex-end">
@@ -55,10 +59,10 @@ function QuotaRow({ quota: q }: { quota: Quota }) {
               size={6}
               style={{ flex: 1 }}
               color={share >= 100 ? "red" : undefined}
-              aria-label={`${q.current} of ${q.limit} in use`}
+              aria-label={`${amount(q, q.current)} of ${amount(q, q.limit)} in use`}
             />
             <Text size="xs" c="dimmed" className="nowrap">
-              {formatCount(q.current)} of {formatCount(q.limit)} in use
+              {amount(q, q.current)} of {amount(q, q.limit)} in use
             </Text>
           </Group>
         </div>
@@ -67,7 +71,8 @@ function QuotaRow({ quota: q }: { quota: Quota }) {
             <Group gap={8} wrap="nowrap" align="flex-start">
               <NumberInput
                 size="xs"
-                w={90}
+                w={130}
+                title={`The default is ${amount(q, q.default)}.`}
                 aria-label={`Limit of ${q.name}`}
                 min={0}
                 allowDecimal={false}
@@ -80,7 +85,7 @@ function QuotaRow({ quota: q }: { quota: Quota }) {
                 type="submit"
                 size="xs"
                 variant="default"
-                disabled={disabled || limit === q.limit || limit === ""}
+                disabled={disabled || limit === Number(q.limit) || limit === ""}
                 loading={update.isPending}
               >
                 Set

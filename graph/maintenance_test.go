@@ -108,6 +108,12 @@ func TestMaintenanceOfATable(t *testing.T) {
 		require.Equal(t, at(run, "id"), at(found, path...), path)
 	}
 	require.Equal(t, "DATABASE", origin(at(found, "database", "maintenance"), "schedule"))
+
+	listed := w.ok(viewer, `{ all: statements { edges { node { id } } } it: statements(filter: {purpose: MAINTENANCE}) { edges { node { id purpose tableId table { name } notBefore } } } }`, nil)
+	require.Empty(t, at(listed, "all", "edges"), "a list leaves them out")
+	require.Len(t, at(listed, "it", "edges"), 2)
+	require.Equal(t, []any{"MAINTENANCE", string(table.ID), "events"},
+		[]any{at(listed, "it", "edges", 0, "node", "purpose"), at(listed, "it", "edges", 0, "node", "tableId"), at(listed, "it", "edges", 0, "node", "table", "name")})
 }
 
 // The maintenance of a page of tables is read at once. Views have no maintenance.

@@ -87,6 +87,10 @@ func TestMaintenanceOfATable(t *testing.T) {
 	require.Contains(t, expire["metrics"], "kept")
 	st := w.statement(fmt.Sprint(compact["statement_id"]))
 	require.Equal(t, map[string]any{"kind": "system", "id": "system", "name": "maintenance"}, st["created_by"])
+	require.Equal(t, []any{"maintenance", run["table_id"]}, []any{st["purpose"], st["table_id"]})
+	require.Empty(t, w.call(w.ours.viewer, "GET", "/sql/statements", nil).data(200), "a list leaves them out")
+	require.Len(t, w.call(w.ours.viewer, "GET", "/sql/statements?purpose=maintenance", nil).data(200), 2)
+	w.call(w.ours.viewer, "GET", "/sql/statements?purpose=none", nil).refused(400)
 
 	require.Len(t, w.call(w.ours.viewer, "GET", "/maintenance/runs?database=lake", nil).data(200), 1)
 	require.Empty(t, w.call(w.ours.viewer, "GET", "/maintenance/runs?table=tbl_other", nil).data(200))

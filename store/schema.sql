@@ -655,8 +655,12 @@ CREATE TABLE statements (
     detached boolean DEFAULT false NOT NULL,
     sent boolean DEFAULT true NOT NULL,
     committed boolean DEFAULT true NOT NULL,
+    purpose text DEFAULT ''::text NOT NULL,
+    table_id text COLLATE "C" DEFAULT ''::text NOT NULL,
+    not_before timestamp with time zone,
     CONSTRAINT statements_lineage_check CHECK ((lineage = ANY (ARRAY[''::text, 'none'::text, 'resolved'::text, 'unresolved'::text]))),
     CONSTRAINT statements_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT statements_purpose_check CHECK ((purpose = ANY (ARRAY[''::text, 'maintenance'::text]))),
     CONSTRAINT statements_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text]))),
     CONSTRAINT statements_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
 );
@@ -805,11 +809,13 @@ CREATE INDEX statements_lineage ON public.statements USING btree (workspace_id, 
 
 CREATE INDEX statements_live ON public.statements USING btree (workspace_id, warehouse_id) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]));
 
+CREATE INDEX statements_purpose ON public.statements USING btree (workspace_id, purpose, id);
+
 CREATE INDEX statements_replica ON public.statements USING btree (replica) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]));
 
 CREATE INDEX statements_run ON public.statements USING btree (workspace_id, run_id, id) WHERE (run_id <> ''::text);
 
-CREATE INDEX statements_warehouse ON public.statements USING btree (workspace_id, warehouse_id, id);
+CREATE INDEX statements_warehouse ON public.statements USING btree (workspace_id, warehouse_id, purpose, id);
 
 CREATE INDEX tasks_machine ON public.tasks USING btree (workspace_id, machine_id) WHERE ((status = 'queued'::text) AND (current IS NULL) AND (machine_id <> ''::text));
 

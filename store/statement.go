@@ -32,6 +32,9 @@ type statementRow struct {
 	Role          domain.Role        `db:"role"`
 	RunID         domain.RunID       `db:"run_id"`
 	TaskKey       string             `db:"task_key"`
+	Purpose       statement.Purpose  `db:"purpose"`
+	TableID       domain.TableID     `db:"table_id"`
+	NotBefore     sql.NullTime       `db:"not_before"`
 	CreatedAt     time.Time          `db:"created_at"`
 	State         statement.State    `db:"state"`
 	Message       string             `db:"message"`
@@ -63,14 +66,14 @@ type statementRow struct {
 }
 
 const statementColumns = `id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit, timeout_ms, created_by_kind,
-	created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, progress, kind, write, engine, routing_reason, fault, failure, failure_line,
+	created_by_id, created_by_name, role, run_id, task_key, purpose, table_id, not_before, created_at, state, message, progress, kind, write, engine, routing_reason, fault, failure, failure_line,
 	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, lineage, replica, idempotency_key, detached, sent, committed`
 
 func (r statementRow) toDomain() (statement.Statement, error) {
 	st := statement.Statement{
 		ID: r.ID, Warehouse: r.Warehouse, Query: r.Query, Database: r.Database, Schema: r.Schema, Requested: r.Requested, RowLimit: r.RowLimit, ByteLimit: r.ByteLimit,
 		Timeout: time.Duration(r.TimeoutMS) * time.Millisecond, CreatedBy: domain.Actor{Kind: r.ByKind, ID: r.ByID, Name: r.ByName}, Role: r.Role,
-		RunID: r.RunID, TaskKey: r.TaskKey, CreatedAt: r.CreatedAt.UTC(), State: r.State, Message: r.Message, Progress: r.Progress, Kind: r.Kind, Write: r.Write,
+		RunID: r.RunID, TaskKey: r.TaskKey, Purpose: r.Purpose, TableID: r.TableID, NotBefore: timePtr(r.NotBefore), CreatedAt: r.CreatedAt.UTC(), State: r.State, Message: r.Message, Progress: r.Progress, Kind: r.Kind, Write: r.Write,
 		Engine: r.Engine, RoutingReason: r.RoutingReason, Schemata: r.Schemata, Rows: r.Rows, Bytes: r.Bytes, Scanned: r.Scanned, Truncated: r.Truncated,
 		ResultUntil: timePtr(r.ResultUntil), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt), CancelRequestedAt: timePtr(r.CancelledAt),
 		Resolution: r.Resolution, Replica: r.Replica, Key: r.Key, Detached: r.Detached, Sent: r.Sent, Committed: r.Committed,
@@ -107,10 +110,11 @@ func (t *Tx) InsertStatement(ctx context.Context, st statement.Statement) error 
 	}
 	return t.exec(prepared(ctx), `INSERT INTO statements (workspace_id, id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit,
 		timeout_ms, created_by_kind, created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, replica,
-		idempotency_key, detached, sent, committed)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, false)`,
+		idempotency_key, detached, sent, purpose, table_id, not_before, committed)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, false)`,
 		t.workspace, st.ID, st.Warehouse, st.Query, string(parameters), st.Database, st.Schema, st.Requested, st.RowLimit, st.ByteLimit, st.Timeout.Milliseconds(),
-		st.CreatedBy.Kind, st.CreatedBy.ID, st.CreatedBy.Name, st.Role, st.RunID, st.TaskKey, st.CreatedAt, st.State, st.Message, st.Replica, st.Key, st.Detached, st.Sent)
+		st.CreatedBy.Kind, st.CreatedBy.ID, st.CreatedBy.Name, st.Role, st.RunID, st.TaskKey, st.CreatedAt, st.State, st.Message, st.Replica, st.Key, st.Detached, st.Sent,
+		st.Purpose, st.TableID, st.NotBefore)
 }
 
 // Statement implements statement.Tx.
@@ -160,11 +164,11 @@ func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result
 	return result, orMissing(err, domain.NotFound("statement", id))
 }
 
-// Statements implements statement.Tx. The primary key, or an index of the warehouse or run,
-// finds the page. Only texts in the page are read.
+// Statements implements statement.Tx. An index of the purpose, the warehouse or the run finds the
+// page. Only texts in the page are read.
 func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.StatementID, limit, bytes int) ([]statement.Statement, error) {
-	args := []any{t.workspace}
-	where := "workspace_id = $1"
+	args := []any{t.workspace, f.Purpose}
+	where := "workspace_id = $1 AND purpose = $2"
 	and := func(clause string, arg any) {
 		args = append(args, arg)
 		where += fmt.Sprintf(" AND "+clause, len(args))

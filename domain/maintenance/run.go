@@ -46,7 +46,7 @@ func (r *Run) key() domain.Idempotency {
 // statement returns the statement of the current operation.
 func (r *Run) statement() statement.NewStatement {
 	o := r.current()
-	return statement.NewStatement{Query: o.Query, Warehouse: string(o.Warehouse), Timeout: maintenanceTime}
+	return statement.NewStatement{Query: o.Query, Warehouse: string(o.Warehouse), Timeout: maintenanceTime, Purpose: statement.Maintenance, TableID: r.TableID}
 }
 
 // submitted records the statement of the current operation.

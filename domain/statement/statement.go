@@ -31,6 +31,13 @@ func (s State) Final() bool {
 	return s == Succeeded || s == Failed || s == Cancelled
 }
 
+// Purpose is what the platform runs a statement for. It is empty for a statement of a person, a
+// task or a client.
+type Purpose string
+
+// Maintenance keeps a table small and fast.
+const Maintenance Purpose = "maintenance"
+
 // Statement is one SQL statement: the request, its progress and its result.
 type Statement struct {
 	ID         domain.StatementID
@@ -47,8 +54,11 @@ type Statement struct {
 	Role       domain.Role // the role it runs with: at most an editor
 	RunID      domain.RunID
 	TaskKey    string
+	Purpose    Purpose
+	TableID    domain.TableID // the table that it maintains; empty without a purpose
 	CreatedAt  time.Time
-	Key        string // its Idempotency-Key; empty without one
+	NotBefore  *time.Time // earliest start; nil if it may start at once
+	Key        string     // its Idempotency-Key; empty without one
 	// Detached says that the statement can be found by its key or its id. No caller must wait for
 	// its end on a connection.
 	Detached bool
@@ -314,9 +324,10 @@ type Tokens interface {
 	StatementToken(id domain.StatementID, write bool) string
 }
 
-// Filter narrows a list of statements. Zero fields are ignored.
+// Filter narrows a list of statements. Zero fields are ignored, except Purpose.
 type Filter struct {
 	States    []State          `json:"s,omitempty"`
+	Purpose   Purpose          `json:"p,omitempty"` // empty leaves out statements with a purpose
 	Warehouse domain.MachineID `json:"w,omitempty"`
 	Run       domain.RunID     `json:"r,omitempty"`
 	Mine      string           `json:"m,omitempty"` // the actor's id

@@ -86,6 +86,8 @@ type NewStatement struct {
 	RowLimit   int64             `json:"row_limit"`  // no limit
 	ByteLimit  int64             `json:"byte_limit"` // 8 GiB
 	Timeout    time.Duration     `json:"timeout"`    // no timeout
+	Purpose    Purpose           `json:"-"`          // none
+	TableID    domain.TableID    `json:"-"`          // none
 }
 
 // Result is a statement's state with the first chunk of its result.
@@ -137,8 +139,8 @@ func (t *Statements) submit(ctx context.Context, s domain.Scope, n NewStatement,
 func (t *Statements) draft(s domain.Scope, n NewStatement) (Statement, error) {
 	st := Statement{
 		ID: domain.NewID[domain.StatementID](domain.PrefixStatement), Query: n.Query, Parameters: n.Parameters, Database: n.Database, Schema: n.Schema, Requested: n.Engine,
-		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, CreatedBy: s.Actor(), Role: domain.RoleEditor, CreatedAt: t.Clock.Now(),
-		State: Queued, Progress: -1, Replica: t.Replica,
+		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, Purpose: n.Purpose, TableID: n.TableID, CreatedBy: s.Actor(), Role: domain.RoleEditor,
+		CreatedAt: t.Clock.Now(), State: Queued, Progress: -1, Replica: t.Replica,
 	}
 	if s.Role().AtMost(domain.RoleEditor) {
 		st.Role = s.Role()

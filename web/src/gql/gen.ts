@@ -429,9 +429,17 @@ export const StatementFault = {
 } as const;
 
 export type StatementFault = typeof StatementFault[keyof typeof StatementFault];
+/** What the platform runs a statement for. MAINTENANCE keeps a table small and fast. */
+export const StatementPurpose = {
+  Maintenance: 'MAINTENANCE'
+} as const;
+
+export type StatementPurpose = typeof StatementPurpose[keyof typeof StatementPurpose];
 /** A field that is left out or null does not filter. */
 export type StatementFilter = {
   readonly states?: ReadonlyArray<StatementState> | null | undefined;
+  /** Only statements that the platform runs for this purpose. They are left out by default. */
+  readonly purpose?: StatementPurpose | null | undefined;
   readonly warehouseId?: string | null | undefined;
   /** Only statements of this run's tasks. */
   readonly runId?: string | null | undefined;
@@ -1333,18 +1341,18 @@ export type WarehousesChangedSubscriptionVariables = Exact<{ [key: string]: neve
 
 export type WarehousesChangedSubscription = { readonly warehouseUpdated: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }> } };
 
-export type StatementRowFragment = { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
+export type StatementRowFragment = { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
 
 export type LineageEntryFragment = { readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null };
 
-export type StatementFullFragment = { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
+export type StatementFullFragment = { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
 
 export type StatementDetailQueryVariables = Exact<{
   id: string;
 }>;
 
 
-export type StatementDetailQuery = { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } | null };
+export type StatementDetailQuery = { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } | null };
 
 export type StatementChunkQueryVariables = Exact<{
   id: string;
@@ -1361,35 +1369,35 @@ export type StatementsListQueryVariables = Exact<{
 }>;
 
 
-export type StatementsListQuery = { readonly statements: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } }> } };
+export type StatementsListQuery = { readonly statements: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } }> } };
 
 export type ExecuteStatementMutationVariables = Exact<{
   input: ExecuteStatementInput;
 }>;
 
 
-export type ExecuteStatementMutation = { readonly executeStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
+export type ExecuteStatementMutation = { readonly executeStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
 
 export type CancelStatementMutationVariables = Exact<{
   id: string;
 }>;
 
 
-export type CancelStatementMutation = { readonly cancelStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
+export type CancelStatementMutation = { readonly cancelStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
 
 export type StatementChangedSubscriptionVariables = Exact<{
   id: string;
 }>;
 
 
-export type StatementChangedSubscription = { readonly statementUpdated: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
+export type StatementChangedSubscription = { readonly statementUpdated: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
 
 export type StatementsChangedSubscriptionVariables = Exact<{
   filter?: StatementFilter | null | undefined;
 }>;
 
 
-export type StatementsChangedSubscription = { readonly statementsUpdated: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
+export type StatementsChangedSubscription = { readonly statementsUpdated: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
 
 export type SqlWarehousesQueryVariables = Exact<{ [key: string]: never; }>;
 
@@ -2163,7 +2171,10 @@ export const StatementRowFragmentDoc = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -2190,6 +2201,11 @@ export const LineageEntryFragmentDoc = new TypedDocumentString(`
 export const StatementFullFragmentDoc = new TypedDocumentString(`
     fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -2250,7 +2266,10 @@ export const StatementFullFragmentDoc = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5566,7 +5585,10 @@ export const StatementDetailDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5589,6 +5611,11 @@ fragment LineageEntry on LineageEntry {
 }
 fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -5675,7 +5702,10 @@ export const StatementsListDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5721,7 +5751,10 @@ export const ExecuteStatementDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5744,6 +5777,11 @@ fragment LineageEntry on LineageEntry {
 }
 fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -5812,7 +5850,10 @@ export const CancelStatementDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5835,6 +5876,11 @@ fragment LineageEntry on LineageEntry {
 }
 fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -5901,7 +5947,10 @@ export const StatementChangedDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5924,6 +5973,11 @@ fragment LineageEntry on LineageEntry {
 }
 fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -5990,7 +6044,10 @@ export const StatementsChangedDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -22,12 +23,13 @@ const (
 
 // upkeeps runs the server's maintenance after every change, until the test ends.
 func (w *world) upkeeps() {
-	wake, stop := w.db.Topics().Subscribe(domain.MaintenanceTopic)
+	wake, stop := w.db.Topics().Subscribe(domain.MaintenanceTopic, domain.HandoverTopic)
 	ctx, cancel := context.WithCancel(context.Background())
 	var server sync.WaitGroup
 	server.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := w.services.Maintenance.Tick(ctx); err != nil && ctx.Err() == nil {
+			_, err := w.services.Maintenance.Tick(ctx)
+			if err = errors.Join(err, w.services.Statements.Sweep(ctx)); err != nil && ctx.Err() == nil {
 				w.t.Error(err)
 			}
 			select {

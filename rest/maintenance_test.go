@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
 )
 
 // scattered creates a table in lake.public with one file per id.
@@ -28,12 +30,13 @@ func (w *world) maintained() string {
 // upkeep runs the server's maintenance after every change, until the run is over.
 func (w *world) upkeep(run string) map[string]any {
 	w.t.Helper()
-	wake, stop := w.services.Maintenance.Topics.Subscribe("maintenance")
+	wake, stop := w.services.Maintenance.Topics.Subscribe(domain.MaintenanceTopic, domain.HandoverTopic)
 	defer stop()
 	late := time.After(testTimeout)
 	for {
 		_, err := w.services.Maintenance.Tick(w.t.Context())
 		require.NoError(w.t, err)
+		require.NoError(w.t, w.services.Statements.Sweep(w.t.Context()))
 		r := w.call(w.ours.viewer, "GET", "/maintenance/runs/"+run, nil).object(200)
 		if r["state"] != "queued" && r["state"] != "running" {
 			return r

@@ -313,8 +313,8 @@ func (s *System) CrowdedTables(ctx context.Context, snapshots int, after lake.Ta
 }
 
 // DueMaintenance implements maintenance.System. It returns holders with a schedule, new workspaces,
-// and workspaces whose runs can continue. Those have a statement that ended, a claim that expired,
-// or room for another run.
+// and workspaces whose runs can continue. Those have a statement that ended, or room for another
+// run.
 func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.Due, error) {
 	type row struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
@@ -334,9 +334,8 @@ func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) (
 		SELECT workspace_id, false, '', '', $1 FROM workspaces w WHERE NOT EXISTS (
 			SELECT FROM maintenance_policies p WHERE p.workspace_id = w.workspace_id AND p.subject_id = '' AND p.next_at IS NOT NULL)
 		UNION ALL
-		SELECT r.workspace_id, true, '', '', min(CASE r.statement_id WHEN '' THEN r.look_at ELSE r.created_at END) FROM maintenance_runs r
-			LEFT JOIN statements s ON s.workspace_id = r.workspace_id AND s.id = r.statement_id
-			WHERE r.state = 'running' AND (r.statement_id = '' OR s.id IS NULL OR s.state NOT IN ('queued', 'running')) GROUP BY r.workspace_id
+		SELECT r.workspace_id, true, '', '', min(r.created_at) FROM maintenance_runs r JOIN statements s ON s.workspace_id = r.workspace_id AND s.id = r.statement_id
+			WHERE r.state = 'running' AND s.state NOT IN ('queued', 'running') GROUP BY r.workspace_id
 		UNION ALL
 		SELECT q.workspace_id, true, '', '', q.at FROM (SELECT workspace_id, min(look_at) AS at FROM maintenance_runs WHERE state = 'queued' GROUP BY workspace_id) q
 			WHERE (SELECT count(*) FROM maintenance_runs b WHERE b.workspace_id = q.workspace_id AND b.state = 'running') < $3

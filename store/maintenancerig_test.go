@@ -25,9 +25,22 @@ import (
 type upkeep struct {
 	*tenant
 	dsn      string
-	server   *maintenance.Maintenances
+	server   *upkeeper
+	replicas []string
 	engines  *scripted
 	database domain.DatabaseID
+}
+
+// upkeeper is a server that maintains tables.
+type upkeeper struct {
+	maintenance.Maintenances
+	statements *statement.Statements
+}
+
+// work does what the server does in the background.
+func (u *upkeeper) work(ctx context.Context) error {
+	_, err := u.Tick(ctx)
+	return errors.Join(err, u.statements.Sweep(ctx))
 }
 
 // scripted simulates the engines of warehouses: it applies a maintenance statement to the table's
@@ -60,18 +73,20 @@ func newUpkeep(t *testing.T) *upkeep {
 }
 
 // replica creates another server.
-func (w *upkeep) replica(s *store.Store) *maintenance.Maintenances {
+func (w *upkeep) replica(s *store.Store) *upkeeper {
 	bucket, err := objects.Open("file://" + w.t.(*testing.T).TempDir())
 	require.NoError(w.t, err)
+	id := fmt.Sprint("rep_", len(w.replicas))
+	w.replicas = append(w.replicas, id)
 	statements := statement.New(statement.Options{
-		Store: store.For[statement.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: "rep_1",
+		Store: store.For[statement.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: id,
 		Report: func(err error) { w.t.Log(err) },
 	})
 	w.t.Cleanup(func() { statements.Close(); _ = bucket.Close() })
-	return &maintenance.Maintenances{
-		Store: store.For[maintenance.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Statements: statements,
+	return &upkeeper{maintenance.Maintenances{
+		Store: store.For[maintenance.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock,
 		Rows: func([]byte) ([]byte, error) { return []byte(`[["deleted_data_files_count", 4]]`), nil },
-	}
+	}, statements}
 }
 
 type noTokens struct{}
@@ -256,16 +271,19 @@ func (w *upkeep) rests(m machine.Machine) {
 func (w *upkeep) tick() { w.t.Helper(); require.NoError(w.t, second(w.server.Tick(w.t.Context()))) }
 
 // until runs maintenance, like the server, after every change until is returns true.
-func (w *upkeep) until(is func() bool, servers ...*maintenance.Maintenances) {
+func (w *upkeep) until(is func() bool, servers ...*upkeeper) {
 	w.t.Helper()
 	if len(servers) == 0 {
-		servers = []*maintenance.Maintenances{w.server}
+		servers = []*upkeeper{w.server}
 	}
-	wake, stop := w.store.Topics().Subscribe(domain.MaintenanceTopic, domain.StatementsTopic(w.admin.Workspace()))
+	wake, stop := w.store.Topics().Subscribe(domain.MaintenanceTopic, domain.HandoverTopic, domain.StatementsTopic(w.admin.Workspace()))
 	defer stop()
 	late := time.After(time.Minute)
 	for {
-		require.Equal(w.t, map[domain.Code]int{"": len(servers)}, atOnce(len(servers), func(i int) error { return second(servers[i].Tick(w.t.Context())) }))
+		for _, id := range w.replicas {
+			require.NoError(w.t, w.system.SaveReplica(w.t.Context(), id, "", w.clock.Now()))
+		}
+		require.Equal(w.t, map[domain.Code]int{"": len(servers)}, atOnce(len(servers), func(i int) error { return servers[i].work(w.t.Context()) }))
 		if is() {
 			return
 		}

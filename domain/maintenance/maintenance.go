@@ -348,7 +348,7 @@ type Run struct {
 	Statement  domain.StatementID // the current statement
 	Warehouse  domain.MachineID   // of the current statement
 	Tries      int                // tries that were lost with an engine or a server
-	LookAt     time.Time          // when to check it again: while it waits, or has no statement yet
+	LookAt     time.Time          // when to check it again while it waits
 	StartedAt  *time.Time
 	FinishedAt *time.Time
 }
@@ -358,7 +358,7 @@ type Operation struct {
 	Kind             Kind
 	Query            string
 	Warehouse        domain.MachineID
-	Statement        domain.StatementID // empty until it is submitted
+	Statement        domain.StatementID
 	State            statement.State
 	StartedAt        time.Time
 	FinishedAt       *time.Time
@@ -416,7 +416,7 @@ type maintenanceTx interface {
 	UpdateMaintenanceRun(ctx context.Context, r Run) error
 	// MaintenanceRuns returns runs, newest first.
 	MaintenanceRuns(ctx context.Context, f Filter, before domain.MaintenanceRunID, limit int) ([]Run, error)
-	// RunningMaintenance returns the running runs, including those without a statement yet.
+	// RunningMaintenance returns the running runs.
 	RunningMaintenance(ctx context.Context) ([]Run, error)
 	// WaitingMaintenance returns the queued runs that are due for a check, longest waiting first.
 	WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]Run, error)

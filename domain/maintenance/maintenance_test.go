@@ -249,11 +249,12 @@ func TestTheStatementsOfMaintenance(t *testing.T) {
 	}
 }
 
+var system = domain.SystemScope("ws_1", "maintenance")
+
 // runOf is a run that has begun its first operation.
 func runOf(todo ...Kind) Run {
 	r := newMaintenanceRun(small().Table, todo, job.TriggerSchedule, domain.Actor{Kind: domain.ActorSystem}, start, start)
-	r.begin(small().Table, builtIn(), "wh_1", start)
-	r.submitted("stm_1")
+	r.begin(system, small().Table, builtIn(), "wh_1", start)
 	return r
 }
 
@@ -299,7 +300,7 @@ func TestWhatBecomesOfARun(t *testing.T) {
 			require.Equal(t, start.Add(time.Duration(c.tries+1)*maintenanceAgain), r.LookAt, c.name)
 		}
 		if r.State == Running { // the next statement succeeds
-			r.begin(small().Table, builtIn(), "wh_1", start)
+			r.begin(system, small().Table, builtIn(), "wh_1", start)
 			r.finalize(endedStatement(statement.Succeeded, ""), large().Table, nil, machine.Price{}, start)
 			require.Equal(t, c.end.State == statement.Succeeded, r.State == Succeeded, c.name)
 			require.Equal(t, c.end.State != statement.Succeeded, r.State == Failed, c.name)

@@ -10,18 +10,16 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/machine"
-	"github.com/millpond/millpond/domain/statement"
 )
 
 // Maintenances runs table maintenance by schedules that users can see and turn off, and stores its
 // history.
 type Maintenances struct {
-	Store      domain.Store[Tx]
-	System     System
-	Topics     domain.Topics
-	Clock      domain.Clock
-	Statements *statement.Statements
-	Rows       func(stream []byte) ([]byte, error) // converts Arrow IPC into a JSON array of arrays
+	Store  domain.Store[Tx]
+	System System
+	Topics domain.Topics
+	Clock  domain.Clock
+	Rows   func(stream []byte) ([]byte, error) // converts Arrow IPC into a JSON array of arrays
 }
 
 // subject is the holder of a policy: the workspace, a database or a table.

@@ -1,7 +1,6 @@
 package maintenance
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -22,37 +21,22 @@ func newMaintenanceRun(t lake.Table, todo []Kind, trigger job.Trigger, by domain
 	}
 }
 
-// begin adds the run's next operation. Its statement must still be submitted.
-func (r *Run) begin(t lake.Table, s Settings, warehouse domain.MachineID, now time.Time) {
+// begin adds the run's next operation, and returns its statement.
+func (r *Run) begin(by domain.Scope, t lake.Table, s Settings, warehouse domain.MachineID, now time.Time) statement.Statement {
 	if r.StartedAt == nil {
 		r.StartedAt = &now
 	}
-	r.State, r.Message, r.Warehouse, r.Statement = Running, "", warehouse, ""
-	r.LookAt = now.Add(maintenanceClaim)
+	st := statement.ForTable(by, t.ID, statement.NewStatement{Query: r.Todo[0].sql(t, s), Timeout: maintenanceTime}, now)
+	st.Warehouse = warehouse
+	r.State, r.Message, r.Warehouse, r.Statement = Running, "", warehouse, st.ID
 	r.Operations = append(r.Operations, Operation{
-		Kind: r.Todo[0], Query: r.Todo[0].sql(t, s), Warehouse: warehouse, State: statement.Queued, StartedAt: now, Before: totalsOf(t),
+		Kind: r.Todo[0], Query: st.Query, Warehouse: warehouse, Statement: st.ID, State: statement.Running, StartedAt: now, Before: totalsOf(t),
 	})
+	return st
 }
 
 // current returns the run's last operation.
 func (r *Run) current() *Operation { return &r.Operations[len(r.Operations)-1] }
-
-// key returns the idempotency key of the current operation's statement, so that it is submitted
-// only once.
-func (r *Run) key() domain.Idempotency {
-	return domain.Idempotency{Key: fmt.Sprintf("%s/%d", r.ID, len(r.Operations))}
-}
-
-// statement returns the statement of the current operation.
-func (r *Run) statement() statement.NewStatement {
-	o := r.current()
-	return statement.NewStatement{Query: o.Query, Warehouse: string(o.Warehouse), Timeout: maintenanceTime, Purpose: statement.Maintenance, TableID: r.TableID}
-}
-
-// submitted records the statement of the current operation.
-func (r *Run) submitted(id domain.StatementID) {
-	r.Statement, r.current().Statement, r.current().State = id, id, statement.Running
-}
 
 // finalize records the end of the current operation's statement. The run stays running if there is
 // more to do now.

@@ -89,58 +89,20 @@ func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s domain.Scope, of 
 	return more, tx.UpdateMaintenance(ctx, h)
 }
 
-// advance advances the runs of a workspace: it records ended statements, starts queued runs while
-// there is room, and submits their statements.
+// advance advances the runs of a workspace: it records ended statements, and starts queued runs
+// while there is room.
 func (m *Maintenances) advance(ctx context.Context, ws domain.WorkspaceID) error {
 	s := domain.SystemScope(ws, "maintenance")
-	var submit []Run
-	err := m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := m.Store.In(ctx, s, func(tx Tx) error {
 		if _, err := tx.LockMaintenance(ctx, Holder{}); err != nil { // one replica at a time
 			return err
 		}
-		t := &maintenancePass{m: m, tx: tx, scope: s, now: m.Clock.Now()}
-		err = t.run(ctx)
-		submit = t.submit
-		return err
+		return (&maintenancePass{m: m, tx: tx, scope: s, now: m.Clock.Now()}).run(ctx)
 	})
 	if err != nil {
 		return fmt.Errorf("maintenance of %s: %w", ws, err)
 	}
-	var failed []error
-	for _, run := range submit {
-		failed = append(failed, m.submit(ctx, s, run))
-	}
-	return errors.Join(failed...)
-}
-
-// submit submits the statement of the run's current operation. If this server stops meanwhile,
-// another one submits it after maintenanceClaim with the same key, so it runs only once.
-func (m *Maintenances) submit(ctx context.Context, s domain.Scope, run Run) error {
-	st, refused := m.Statements.Submit(ctx, s, run.statement(), run.key())
-	passing := refused != nil && (statement.IsPassing(refused) || domain.IsCode(refused, domain.CodeRate))
-	if passing {
-		return refused
-	}
-	return m.Store.In(ctx, s, func(tx Tx) error {
-		now, err := tx.LockMaintenanceRun(ctx, run.ID)
-		if err != nil || now.State != Running || now.Statement != "" || len(now.Operations) != len(run.Operations) {
-			return err // another replica has advanced it meanwhile
-		}
-		if refused != nil {
-			t, err := tx.LakeTable(ctx, run.TableID)
-			if err != nil {
-				return err
-			}
-			failure := &statement.Failure{Fault: statement.FaultQuery, Message: domain.AsError(refused).Message}
-			now.finalize(statement.Statement{State: statement.Failed, Failure: failure}, t, nil, machine.Price{}, m.Clock.Now())
-			tx.Notify(domain.MaintenanceTopic)
-		} else {
-			now.submitted(st.ID)
-			tx.Notify(domain.MaintenanceTopic) // it may have ended already
-		}
-		tx.Notify(domain.MaintenanceRunsTopic(s.Workspace()))
-		return tx.UpdateMaintenanceRun(ctx, now)
-	})
+	return nil
 }
 
 // maintenancePass is one pass over the runs of a workspace, in a transaction that locks them.
@@ -152,7 +114,6 @@ type maintenancePass struct {
 	shared     levels
 	warehouses []machine.Machine
 	busy       []domain.MachineID // warehouses with a statement of maintenance
-	submit     []Run
 }
 
 func (t *maintenancePass) run(ctx context.Context) error {
@@ -209,52 +170,39 @@ func (t *maintenancePass) tables(ctx context.Context, runs []Run) (map[domain.Ta
 
 // advance records the end of the run's statement, and begins its next operation.
 func (t *maintenancePass) advance(ctx context.Context, r Run) error {
-	if r.Statement != "" {
-		st, err := t.tx.Statement(ctx, r.Statement)
-		if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
-			return err
-		}
-		if err == nil && !st.State.Final() {
-			t.busy = append(t.busy, r.Warehouse)
-			return nil
-		}
-		if err != nil {
-			st = statement.Statement{State: statement.Failed}
-		}
-		if err := t.finalize(ctx, &r, st); err != nil {
-			return err
-		}
+	st, err := t.tx.Statement(ctx, r.Statement)
+	if err != nil {
+		return err
 	}
-	if r.State == Running {
-		if err := t.proceed(ctx, &r); err != nil {
-			return err
-		}
-	}
-	if r.State == Running {
+	if !st.State.Final() {
 		t.busy = append(t.busy, r.Warehouse)
-	}
-	return t.save(ctx, r)
-}
-
-// proceed begins the next operation after one has ended. It submits the current one again if its
-// submission was interrupted.
-func (t *maintenancePass) proceed(ctx context.Context, r *Run) error {
-	if r.current().State.Final() {
-		table, err := maintainable(ctx, t.tx, r.TableID)
-		if domain.IsCode(err, domain.CodeNotFound) {
-			r.end(Skipped, droppedMeanwhile, t.now)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		r.begin(table.Table, t.shared.settings(table), r.Warehouse, t.now)
-	} else if r.LookAt.After(t.now) {
 		return nil
 	}
-	r.LookAt = t.now.Add(maintenanceClaim)
-	t.submit = append(t.submit, *r)
-	return nil
+	if err := t.finalize(ctx, &r, st); err != nil {
+		return err
+	}
+	if r.State != Running {
+		return t.save(ctx, r)
+	}
+	table, err := maintainable(ctx, t.tx, r.TableID)
+	if domain.IsCode(err, domain.CodeNotFound) {
+		r.end(Skipped, droppedMeanwhile, t.now)
+		return t.save(ctx, r)
+	}
+	if err != nil {
+		return err
+	}
+	return t.begin(ctx, r, table, t.shared.settings(table), r.Warehouse)
+}
+
+// begin begins the run's next operation: it queues its statement.
+func (t *maintenancePass) begin(ctx context.Context, r Run, table MaintainedTable, s Settings, warehouse domain.MachineID) error {
+	st := r.begin(t.scope, table.Table, s, warehouse, t.now)
+	t.busy = append(t.busy, warehouse)
+	if err := statement.Queue(ctx, t.tx, t.scope, st); err != nil {
+		return err
+	}
+	return t.save(ctx, r)
 }
 
 const droppedMeanwhile = "The table was dropped."
@@ -387,9 +335,7 @@ func (t *maintenancePass) startOn(ctx context.Context, r Run, table MaintainedTa
 	case at.wait != "":
 		r.putOff(t.now.Add(maintenanceLook), at.wait, t.now)
 	default:
-		r.begin(table.Table, s, at.id, t.now)
-		t.busy = append(t.busy, at.id)
-		t.submit = append(t.submit, r)
+		return t.begin(ctx, r, table, s, at.id)
 	}
 	return t.save(ctx, r)
 }

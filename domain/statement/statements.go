@@ -86,8 +86,6 @@ type NewStatement struct {
 	RowLimit   int64             `json:"row_limit"`  // no limit
 	ByteLimit  int64             `json:"byte_limit"` // 8 GiB
 	Timeout    time.Duration     `json:"timeout"`    // no timeout
-	Purpose    Purpose           `json:"-"`          // none
-	TableID    domain.TableID    `json:"-"`          // none
 }
 
 // Result is a statement's state with the first chunk of its result.
@@ -107,11 +105,11 @@ func (t *Statements) submit(ctx context.Context, s domain.Scope, n NewStatement,
 	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRun); err != nil {
 		return Statement{}, err
 	}
-	st, err := t.draft(s, n)
-	if err != nil {
+	if err := validStatement(n); err != nil {
 		return Statement{}, err
 	}
-	st.Key, st.Detached = key.Key, detached || key.Key != ""
+	st := draft(s, n, t.Clock.Now())
+	st.Replica, st.Key, st.Detached = t.Replica, key.Key, detached || key.Key != ""
 	x, err := t.enlist(st, s.Workspace())
 	if err != nil {
 		return Statement{}, err
@@ -136,11 +134,11 @@ func (t *Statements) submit(ctx context.Context, s domain.Scope, n NewStatement,
 	return st, nil
 }
 
-func (t *Statements) draft(s domain.Scope, n NewStatement) (Statement, error) {
+// draft returns the statement as it is inserted, without its warehouse and its server.
+func draft(s domain.Scope, n NewStatement, now time.Time) Statement {
 	st := Statement{
 		ID: domain.NewID[domain.StatementID](domain.PrefixStatement), Query: n.Query, Parameters: n.Parameters, Database: n.Database, Schema: n.Schema, Requested: n.Engine,
-		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, Purpose: n.Purpose, TableID: n.TableID, CreatedBy: s.Actor(), Role: domain.RoleEditor,
-		CreatedAt: t.Clock.Now(), State: Queued, Progress: -1, Replica: t.Replica,
+		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, CreatedBy: s.Actor(), Role: domain.RoleEditor, CreatedAt: now, State: Queued, Progress: -1,
 	}
 	if s.Role().AtMost(domain.RoleEditor) {
 		st.Role = s.Role()
@@ -154,7 +152,7 @@ func (t *Statements) draft(s domain.Scope, n NewStatement) (Statement, error) {
 	if st.Schema == "" {
 		st.Schema = lake.DefaultSchema
 	}
-	return st, validStatement(n)
+	return st
 }
 
 func validStatement(n NewStatement) error {

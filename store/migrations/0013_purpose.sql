@@ -10,6 +10,9 @@ UPDATE statements SET purpose = 'maintenance' WHERE created_by_kind = 'system' A
 UPDATE statements s SET table_id = r.table_id FROM maintenance_runs r, jsonb_array_elements(r.operations) o
     WHERE s.workspace_id = r.workspace_id AND s.id = o ->> 'statement' AND s.purpose = 'maintenance';
 
+-- An operation whose statement was not submitted yet begins again.
+UPDATE maintenance_runs SET state = 'queued', operations = operations - -1, warehouse_id = '' WHERE state = 'running' AND statement_id = '';
+
 -- A list reads only the statements that it shows.
 CREATE INDEX statements_purpose ON statements (workspace_id, purpose, id);
 DROP INDEX statements_warehouse;

@@ -87,7 +87,7 @@ type Statement struct {
 	StatementID       string            `json:"statement_id"`
 	Query             string            `json:"query"`
 	Parameters        []json.RawMessage `json:"parameters"`
-	WarehouseID       string            `json:"warehouse_id"`
+	WarehouseID       string            `json:"warehouse_id" doc:"Empty while a statement of maintenance waits for its turn."`
 	Database          string            `json:"database"`
 	Schema            string            `json:"schema"`
 	State             string            `json:"state" enum:"queued,running,succeeded,failed,cancelled"`
@@ -111,7 +111,7 @@ type Statement struct {
 	Purpose           *string           `json:"purpose" nullable:"true" enum:"maintenance" doc:"What the platform runs it for. Null for a statement of a person, a task or a client."`
 	TableID           *string           `json:"table_id" nullable:"true" doc:"The table that it maintains."`
 	CreatedAt         Time              `json:"created_at"`
-	NotBefore         *Time             `json:"not_before" nullable:"true" doc:"The earliest time of its start. Null if it may start at once."`
+	NotBefore         *Time             `json:"not_before" nullable:"true" doc:"The earliest time of its start, if one is set."`
 	StartedAt         *Time             `json:"started_at" nullable:"true"`
 	FinishedAt        *Time             `json:"finished_at" nullable:"true"`
 	QueuedMS          *int64            `json:"queued_ms" nullable:"true" doc:"From its arrival to its start, or to now while it waits."`

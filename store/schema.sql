@@ -476,13 +476,7 @@ CREATE TABLE maintenance_runs (
     due_at timestamp with time zone NOT NULL,
     state text NOT NULL,
     message text DEFAULT ''::text NOT NULL,
-    todo text[] NOT NULL,
     operations jsonb DEFAULT '[]'::jsonb NOT NULL,
-    statement_id text COLLATE "C" DEFAULT ''::text NOT NULL,
-    warehouse_id text COLLATE "C" DEFAULT ''::text NOT NULL,
-    tries integer DEFAULT 0 NOT NULL,
-    look_at timestamp with time zone NOT NULL,
-    started_at timestamp with time zone,
     finished_at timestamp with time zone,
     CONSTRAINT maintenance_runs_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT maintenance_runs_run_trigger_check CHECK ((run_trigger = ANY (ARRAY['schedule'::text, 'manual'::text]))),
@@ -781,8 +775,6 @@ CREATE UNIQUE INDEX maintenance_runs_open ON public.maintenance_runs USING btree
 
 CREATE INDEX maintenance_runs_over ON public.maintenance_runs USING btree (finished_at) WHERE (finished_at IS NOT NULL);
 
-CREATE INDEX maintenance_runs_queued ON public.maintenance_runs USING btree (workspace_id, look_at) WHERE (state = 'queued'::text);
-
 CREATE INDEX maintenance_runs_running ON public.maintenance_runs USING btree (workspace_id) WHERE (state = 'running'::text);
 
 CREATE INDEX maintenance_runs_table ON public.maintenance_runs USING btree (workspace_id, table_id, id);
@@ -803,6 +795,8 @@ CREATE INDEX sessions_user ON public.sessions USING btree (workspace_id, user_id
 
 CREATE INDEX statements_expired ON public.statements USING btree (result_until) WHERE (chunks <> '[]'::jsonb);
 
+CREATE INDEX statements_held ON public.statements USING btree (workspace_id, cancel_requested_at, not_before, id) WHERE ((state = 'queued'::text) AND (warehouse_id = ''::text));
+
 CREATE UNIQUE INDEX statements_id ON public.statements USING btree (id);
 
 CREATE INDEX statements_lineage ON public.statements USING btree (workspace_id, finished_at, lineage) WHERE (lineage <> ''::text);
@@ -811,7 +805,7 @@ CREATE INDEX statements_live ON public.statements USING btree (workspace_id, war
 
 CREATE INDEX statements_purpose ON public.statements USING btree (workspace_id, purpose, id);
 
-CREATE INDEX statements_replica ON public.statements USING btree (replica) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]));
+CREATE INDEX statements_replica ON public.statements USING btree (replica) WHERE ((state = ANY (ARRAY['queued'::text, 'running'::text])) AND (warehouse_id <> ''::text));
 
 CREATE INDEX statements_run ON public.statements USING btree (workspace_id, run_id, id) WHERE (run_id <> ''::text);
 

@@ -158,6 +158,12 @@ func (t *Tx) UpdateStatement(ctx context.Context, st statement.Statement, result
 		st.Resolution, st.Replica, st.Detached, st.Sent)
 }
 
+// UpdateHeld implements statement.Tx.
+func (t *Tx) UpdateHeld(ctx context.Context, st statement.Statement) error {
+	return t.execOne(ctx, domain.NotFound("held statement", st.ID), `UPDATE statements SET query = $3, warehouse_id = $4, message = $5, not_before = $6
+		WHERE workspace_id = $1 AND id = $2 AND state = 'queued' AND warehouse_id = ''`, t.workspace, st.ID, st.Query, st.Warehouse, st.Message, st.NotBefore)
+}
+
 // StatementResult implements statement.Tx.
 func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result []byte, err error) {
 	err = t.get(ctx, &result, `SELECT result FROM statements WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
@@ -198,9 +204,9 @@ func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.S
 		SELECT `+statementColumns+` FROM statements JOIN page USING (id) WHERE workspace_id = $1 AND page.before <= $%d ORDER BY id DESC`, where, len(args)-1, len(args)), args...)
 }
 
-// LostStatements implements statement.System.
+// LostStatements implements statement.System. Its index has no held statements.
 func (s *System) LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]statement.Ref, error) {
-	return s.statementRefs(ctx, `state IN ('queued', 'running')
+	return s.statementRefs(ctx, `state IN ('queued', 'running') AND warehouse_id <> ''
 		AND (replica = '' OR created_at < $1 AND (replica = $3 AND id <> ALL($4)
 			OR replica <> $3 AND NOT EXISTS (SELECT FROM replicas r WHERE r.id = replica AND r.seen_at > $1)))`, now.Add(-replicaSilence), limit, replica, pq.Array(live))
 }

@@ -16,7 +16,7 @@ type State string
 
 // The states of a statement. The last three are final.
 const (
-	Queued    State = "queued" // it waits for its warehouse, or for a free place there
+	Queued    State = "queued" // it is held, or waits for its warehouse or for a free place there
 	Running   State = "running"
 	Succeeded State = "succeeded"
 	Failed    State = "failed" // Failure says why
@@ -41,7 +41,7 @@ const Maintenance Purpose = "maintenance"
 // Statement is one SQL statement: the request, its progress and its result.
 type Statement struct {
 	ID         domain.StatementID
-	Warehouse  domain.MachineID
+	Warehouse  domain.MachineID // empty while it is held
 	Query      string
 	Parameters []json.RawMessage // null, booleans, numbers and strings
 	Database   string            // where names without a database resolve
@@ -57,7 +57,7 @@ type Statement struct {
 	Purpose    Purpose
 	TableID    domain.TableID // the table that it maintains; empty without a purpose
 	CreatedAt  time.Time
-	NotBefore  *time.Time // earliest start; nil if it may start at once
+	NotBefore  *time.Time // earliest start, if one is set
 	Key        string     // its Idempotency-Key; empty without one
 	// Detached says that the statement can be found by its key or its id. No caller must wait for
 	// its end on a connection.
@@ -337,6 +337,9 @@ type Filter struct {
 // statementTx reads and writes statements.
 type statementTx interface {
 	InsertStatement(ctx context.Context, st Statement) error
+	// UpdateHeld changes the text, the warehouse, the message and the earliest start of a held
+	// statement.
+	UpdateHeld(ctx context.Context, st Statement) error
 	// Statement returns the statement without its result.
 	Statement(ctx context.Context, id domain.StatementID) (Statement, error)
 	LockStatement(ctx context.Context, id domain.StatementID) (Statement, error)

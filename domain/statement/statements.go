@@ -408,6 +408,9 @@ func (t *Statements) Cancel(ctx context.Context, s domain.Scope, id domain.State
 			return err
 		}
 		tx.Notify(domain.StatementCancelTopic(id), domain.StatementTopic(id), domain.StatementsTopic(s.Workspace()))
+		if st.Held() {
+			tx.Notify(domain.MaintenanceTopic)
+		}
 		if err := tx.UpdateStatement(ctx, st, nil); err != nil {
 			return err
 		}

@@ -6766,8 +6766,8 @@ removed unless the table's own policy says so.
 enum MaintenanceLevel { DEFAULT WORKSPACE DATABASE TABLE REGISTERED }
 
 """
-State of a maintenance run. The last four are final. SKIPPED means that nothing was left to do when
-the run could start, or that it waited too long.
+State of a maintenance run. The last four are final. CANCELLED also means that nothing was left to
+do when the run could start, or that it waited too long. Old runs have SKIPPED for these.
 """
 enum MaintenanceState { QUEUED RUNNING SUCCEEDED FAILED CANCELLED SKIPPED }
 
@@ -6872,7 +6872,7 @@ type MaintenanceRun {
   createdAt: Time!
   dueAt: Time!
   state: MaintenanceState!
-  "What it waits for, or why it was postponed, failed or was skipped."
+  "What it waits for, or why it was postponed, failed or was cancelled."
   message: String
   "When a waiting run is tried again."
   nextTryAt: Time
@@ -6890,7 +6890,7 @@ type MaintenanceRunConnection { edges: [MaintenanceRunEdge!]! pageInfo: PageInfo
 type MaintenanceOperation {
   kind: MaintenanceKind!
   query: String!
-  "Null until it is submitted. To cancel the operation, cancel the statement."
+  "To cancel the operation, cancel the statement."
   statementId: ID
   warehouseId: ID!
   state: StatementState!
@@ -7364,8 +7364,11 @@ type Statement {
   query: String!
   "Values for $1, $2 and so on, or for each ? in order: null, booleans, numbers and strings."
   parameters: [JSON]!
-  "Null after the warehouse is deleted."
+  """
+  Null after the warehouse is deleted, and while a statement of maintenance waits for its turn.
+  """
   warehouse: Warehouse
+  "Empty while a statement of maintenance waits for its turn."
   warehouseId: ID!
   "The database for names without a database."
   database: String!
@@ -7426,7 +7429,7 @@ type Statement {
   table: LakeTable
   tableId: ID
   createdAt: Time!
-  "The earliest time of its start. Null if it may start at once."
+  "The earliest time of its start, if one is set."
   notBefore: Time
   "When an engine started it."
   startedAt: Time

@@ -254,8 +254,8 @@ export const MaintenanceLevel = {
 
 export type MaintenanceLevel = typeof MaintenanceLevel[keyof typeof MaintenanceLevel];
 /**
- * State of a maintenance run. The last four are final. SKIPPED means that nothing was left to do when
- * the run could start, or that it waited too long.
+ * State of a maintenance run. The last four are final. CANCELLED also means that nothing was left to
+ * do when the run could start, or that it waited too long. Old runs have SKIPPED for these.
  */
 export const MaintenanceState = {
   Queued: 'QUEUED',

@@ -296,7 +296,7 @@ function StatementsTable({ rows }: { rows: readonly StatementRow[] }) {
                     {s.warehouse.name}
                   </Link>
                 ) : (
-                  <span className="dim">deleted</span>
+                  <span className="dim">{s.warehouseId ? "deleted" : "not chosen yet"}</span>
                 )}
               </Table.Td>
               <Table.Td className="wraps" miw={104}>
@@ -333,6 +333,7 @@ function StatementsTable({ rows }: { rows: readonly StatementRow[] }) {
                     variant="subtle"
                     color="gray"
                     aria-label="Run it again"
+                    disabled={!s.warehouseId}
                     onClick={() => rerun(s)}
                   >
                     <IconPlayerPlay size={15} />

@@ -34,7 +34,7 @@ export function StatementFacts({ statement: s }: { statement: Statement }) {
               {s.warehouse.name}
             </Link>
           ) : (
-            <span className="dim">deleted</span>
+            <span className="dim">{s.warehouseId ? "deleted" : "not chosen yet"}</span>
           )}
         </dd>
         <dt>Engine</dt>

@@ -28,7 +28,7 @@ func (w *world) upkeeps() {
 	var server sync.WaitGroup
 	server.Go(func() {
 		for ctx.Err() == nil {
-			_, err := w.services.Maintenance.Tick(ctx)
+			_, err := domain.Tick(ctx, w.services.Clock, w.services.Maintenance.Due)
 			if err = errors.Join(err, w.services.Statements.Sweep(ctx)); err != nil && ctx.Err() == nil {
 				w.t.Error(err)
 			}

@@ -34,7 +34,7 @@ func (w *world) upkeep(run string) map[string]any {
 	defer stop()
 	late := time.After(testTimeout)
 	for {
-		_, err := w.services.Maintenance.Tick(w.t.Context())
+		_, err := domain.Tick(w.t.Context(), w.clock, w.services.Maintenance.Due)
 		require.NoError(w.t, err)
 		require.NoError(w.t, w.services.Statements.Sweep(w.t.Context()))
 		r := w.call(w.ours.viewer, "GET", "/maintenance/runs/"+run, nil).object(200)

@@ -168,7 +168,7 @@ func TestManyTablesAreGoneThrough(t *testing.T) {
 		'data_files', CASE WHEN i % 600 = 0 THEN 10 ELSE 1 END))).* FROM lake_tables l, generate_series(1, 1200) i WHERE l.id = $1`, table.ID)
 	w.night()
 	counted := &flaky{Transactor: w.store}
-	server := w.server.Maintenances
+	server := upkeeper{Maintenances: w.server.Maintenances}
 	server.Store = store.For[maintenance.Tx](counted)
 	release := w.engines.hold()
 	defer release()

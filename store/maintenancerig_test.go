@@ -37,6 +37,11 @@ type upkeeper struct {
 	statements *statement.Statements
 }
 
+// Tick does what is due.
+func (u *upkeeper) Tick(ctx context.Context) (time.Time, error) {
+	return domain.Tick(ctx, u.Clock, u.Due)
+}
+
 // work does what the server does in the background.
 func (u *upkeeper) work(ctx context.Context) error {
 	_, err := u.Tick(ctx)
@@ -249,11 +254,11 @@ func (w *upkeep) warehouse(name string) machine.Machine {
 func (w *upkeep) runs(m machine.Machine) {
 	w.t.Helper()
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		m.State, m.Released, m.Made = machine.Running, false, true
-		require.NoError(w.t, tx.UpdateMachine(ctx, m))
 		agent, err := tx.LockAgent(ctx, m.AgentID)
 		require.NoError(w.t, err)
 		agent.Session = "s1"
+		m.State, m.Released, m.Made = machine.Running, false, true
+		require.NoError(w.t, tx.UpdateMachine(ctx, m))
 		tx.Notify(domain.MachinesTopic(w.admin.Workspace()))
 		return tx.UpdateAgent(ctx, agent)
 	})

@@ -2,7 +2,6 @@ package maintenance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,28 +13,19 @@ import (
 	"github.com/millpond/millpond/domain/statement"
 )
 
-// Tick queues runs for due tables and advances the runs. It returns when to call it next, or the
-// zero time if nothing is due. Any replica may call it: row locks ensure that each step happens
-// once. At rest it costs one query.
-func (m *Maintenances) Tick(ctx context.Context) (next time.Time, err error) {
-	due, err := m.System.DueMaintenance(ctx, m.Clock.Now(), domain.MaxLimit)
-	if err != nil {
-		return time.Time{}, err
+// Due returns the tables to check, and the workspaces whose runs go on. At rest it costs one query.
+func (m *Maintenances) Due(ctx context.Context, now time.Time, limit int) ([]domain.Due, error) {
+	found, err := m.System.DueMaintenance(ctx, now, limit)
+	all := make([]domain.Due, len(found))
+	for i, d := range found {
+		all[i] = domain.Due{At: d.At, Do: func(ctx context.Context) error {
+			if d.Runs {
+				return m.advance(ctx, d.Workspace)
+			}
+			return m.sweep(ctx, d)
+		}}
 	}
-	now := m.Clock.Now()
-	var failed []error
-	for _, d := range due {
-		switch {
-		case d.At.After(now):
-			return d.At, errors.Join(failed...)
-		case d.Runs:
-			err = m.advance(ctx, d.Workspace)
-		default:
-			err = m.sweep(ctx, d)
-		}
-		failed = append(failed, err)
-	}
-	return time.Time{}, errors.Join(failed...)
+	return all, err
 }
 
 // sweep queues runs for the tables of a due holder, one transaction for each page. After an

@@ -12,9 +12,10 @@ type Due struct {
 	Do func(context.Context) error
 }
 
-// Tick does the work that is due, and returns when to call it next, or the zero time if no work
-// comes. due returns at most limit items, earliest first. Any replica may call Tick: locks ensure
-// that work is done once. Failed work delays no other.
+// Tick does the work that is due, MaxLimit items at most, and returns when the next is due, or the
+// zero time if due knows none. due returns work in the order of its times; more than limit items
+// make Tick return at once to the rest. Any replica may call Tick: locks ensure that work is done
+// once. Failed work delays no other.
 func Tick(ctx context.Context, clock Clock, due func(ctx context.Context, now time.Time, limit int) ([]Due, error)) (next time.Time, err error) {
 	all, err := due(ctx, clock.Now(), MaxLimit)
 	if err != nil {
@@ -22,8 +23,8 @@ func Tick(ctx context.Context, clock Clock, due func(ctx context.Context, now ti
 	}
 	now := clock.Now()
 	var failed []error
-	for _, d := range all {
-		if d.At.After(now) {
+	for i, d := range all {
+		if i == MaxLimit || d.At.After(now) {
 			return d.At, errors.Join(failed...)
 		}
 		failed = append(failed, d.Do(ctx))

@@ -3,6 +3,7 @@ package domain_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,6 +35,11 @@ func TestATickDoesWhatIsDue(t *testing.T) {
 	next, err = tick(0, nil)
 	require.NoError(t, err)
 	require.Zero(t, next)
+	did, all = nil, slices.Repeat([]domain.Due{work("many", 0, nil)}, domain.MaxLimit+1)
+	next, err = tick(len(all), nil)
+	require.NoError(t, err)
+	require.Equal(t, []any{domain.MaxLimit, now}, []any{len(did), next}, "the rest is due at once")
+	did = did[:2]
 	require.ErrorIs(t, second(tick(4, broken)), broken)
 	require.Len(t, did, 2)
 }

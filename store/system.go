@@ -98,8 +98,8 @@ func (s *System) NextRetry(ctx context.Context, now time.Time) (time.Time, error
 	return s.nextTime(ctx, `SELECT min(not_before) FROM tasks WHERE status = 'queued' AND current IS NULL AND not_before > $1`, now)
 }
 
-// Schedules implements job.System. Ticks that wait for their workspace's quota would hide others, so
-// they are left out until there is room.
+// Schedules implements job.System. Ticks that wait for their workspace's quota would hide others,
+// so they are left out until there is room.
 func (s *System) Schedules(ctx context.Context, now time.Time, limit int) ([]job.DueTick, error) {
 	type row struct {
 		refRow
@@ -110,9 +110,9 @@ func (s *System) Schedules(ctx context.Context, now time.Time, limit int) ([]job
 		return job.DueTick{Ref: ref, At: r.At.UTC()}, err
 	}
 	const tick, ticks = `LEAST(next_at, waiting_since)`, `SELECT workspace_id, id, LEAST(next_at, waiting_since) AS at FROM jobs j WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL) AND `
-	all, err := rows(ctx, s.db, translate, `(`+ticks+tick+` <= $1 AND (next_at <= $1 OR EXISTS (SELECT FROM quotas q WHERE q.workspace_id = j.workspace_id
+	all, err := rows(ctx, s.db, translate, `SELECT * FROM ((`+ticks+tick+` <= $1 AND (next_at <= $1 OR EXISTS (SELECT FROM quotas q WHERE q.workspace_id = j.workspace_id
 			AND q.name = 'max_running_runs' AND q.value > (SELECT count(*) FROM runs r WHERE r.workspace_id = q.workspace_id AND r.status IN ('pending', 'running'))))
-		ORDER BY at LIMIT $2) UNION ALL (`+ticks+tick+` > $1 ORDER BY at LIMIT 1)`, now, limit)
+		ORDER BY at LIMIT $2) UNION ALL (`+ticks+tick+` > $1 ORDER BY at LIMIT 1)) due ORDER BY at`, now, limit)
 	return all, mapError(err)
 }
 

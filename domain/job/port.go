@@ -28,8 +28,8 @@ type System interface {
 	DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error)
 	// NextRetry returns when the next queued task's back-off ends, or the zero time.
 	NextRetry(ctx context.Context, now time.Time) (time.Time, error)
-	// Schedules returns the jobs with a due or waiting tick and the one whose tick comes next, earliest
-	// first. A tick that waits for its workspace's quota is returned when there is room.
+	// Schedules returns the jobs with a due or waiting tick, earliest first, and then the one whose
+	// tick comes next. A tick that waits for its workspace's quota is returned when there is room.
 	Schedules(ctx context.Context, now time.Time, limit int) ([]DueTick, error)
 	// ExpiredAgents returns the agents with an expired lease and live attempts.
 	ExpiredAgents(ctx context.Context, now time.Time) ([]domain.AgentRef, error)

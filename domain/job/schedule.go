@@ -211,9 +211,9 @@ type Scheduler struct {
 	Clock  domain.Clock
 }
 
-// Due returns the ticks of the schedules.
+// Due returns the ticks of the schedules, and the first beyond the limit.
 func (c *Scheduler) Due(ctx context.Context, now time.Time, limit int) ([]domain.Due, error) {
-	found, err := c.System.Schedules(ctx, now, limit)
+	found, err := c.System.Schedules(ctx, now, limit+1)
 	all := make([]domain.Due, len(found))
 	for i, d := range found {
 		all[i] = domain.Due{At: d.At, Do: func(ctx context.Context) error { return c.tick(ctx, d.Ref) }}

@@ -25,7 +25,8 @@ UPDATE statements SET purpose = 'maintenance' WHERE created_by_kind = 'system' A
 UPDATE statements s SET table_id = r.table_id, not_before = (o ->> 'started_at')::timestamptz
     FROM maintenance_runs r, jsonb_array_elements(r.operations) o WHERE s.workspace_id = r.workspace_id AND s.id = o ->> 'statement' AND s.purpose = 'maintenance';
 
--- What is still to do becomes held statements. The first kind of a running run is the one that runs.
+-- What is still to do becomes held statements. The first kind of a running run is the one that
+-- runs.
 UPDATE maintenance_runs SET todo = todo[2:] WHERE state = 'running';
 INSERT INTO statements (workspace_id, id, warehouse_id, query, database_name, schema_name, timeout_ms, byte_limit, created_by_kind, created_by_id, created_by_name, role, created_at,
         state, message, replica, detached, sent, committed, purpose, table_id, not_before)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -62,13 +61,10 @@ func (b background) run(ctx, upkeep context.Context) {
 	lasting.Go(func() { b.replica.run(upkeep) })
 	var group sync.WaitGroup
 	group.Go(func() { b.loop(ctx, "dispatch", dispatchEvery, domain.DispatchTopic, b.services.Runs.Dispatch) })
-	group.Go(func() {
-		b.loop(ctx, "schedules", scheduleEvery, domain.ScheduleTopic, func(ctx context.Context) (time.Time, error) {
-			failed := scheduler.Tick(ctx) // a failed schedule delays no other
-			next, err := system.NextSchedule(ctx)
-			return next, errors.Join(failed, err)
-		})
-	})
+	tick := func(due func(context.Context, time.Time, int) ([]domain.Due, error)) func(context.Context) (time.Time, error) {
+		return func(ctx context.Context) (time.Time, error) { return domain.Tick(ctx, clock, due) }
+	}
+	group.Go(func() { b.loop(ctx, "schedules", scheduleEvery, domain.ScheduleTopic, tick(scheduler.Due)) })
 	group.Go(func() { b.machines.run(ctx) })
 	group.Go(func() { b.leases.run(ctx) })
 	group.Go(func() {
@@ -83,7 +79,7 @@ func (b background) run(ctx, upkeep context.Context) {
 		})
 	})
 	group.Go(func() {
-		b.loop(ctx, "maintenance", maintenanceEvery, domain.MaintenanceTopic, b.services.Maintenance.Tick)
+		b.loop(ctx, "maintenance", maintenanceEvery, domain.MaintenanceTopic, tick(b.services.Maintenance.Due))
 	})
 	group.Go(func() { b.every(ctx, "tables with many snapshots", houseEvery, b.services.Maintenance.Relieve) })
 	group.Go(func() { b.every(ctx, "purge of tables", houseEvery, b.lake.Purge) })

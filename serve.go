@@ -166,7 +166,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		Lineages:   &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: clock, CatalogURL: url + iceberg.Prefix},
 		Statements: statements,
 		Maintenance: &maintenance.Maintenances{
-			Store: store.For[maintenance.Tx](st), System: system, Topics: topics, Clock: clock, Statements: statements,
+			Store: store.For[maintenance.Tx](st), System: system, Topics: topics, Clock: clock,
 			Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 		},
 		Settings: &machine.Settings{Store: store.For[machine.Tx](st), Clock: clock, Providers: providers, Objects: files, Storage: c.Storage},

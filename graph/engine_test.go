@@ -54,7 +54,7 @@ func (w *world) catalog(results domain.Objects) {
 		Tables: prefixes{files}, CatalogURL: "http://localhost/catalog", Replica: "here", Report: func(err error) { w.log.Write([]byte(err.Error() + "\n")) },
 	})
 	w.services.Maintenance = &maintenance.Maintenances{
-		Store: store.For[maintenance.Tx](w.counted), System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock, Statements: w.services.Statements,
+		Store: store.For[maintenance.Tx](w.counted), System: w.db.System(), Topics: w.db.Topics(), Clock: w.services.Clock,
 		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 	}
 	w.t.Cleanup(func() {

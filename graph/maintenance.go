@@ -63,7 +63,7 @@ func (c *maintenanceChanges) next(ctx context.Context) ([]maintenance.Run, error
 	var changed []maintenance.Run
 	seen := make(map[domain.MaintenanceRunID]seenMaintenance, len(all))
 	for _, r := range all {
-		now := seenMaintenance{fmt.Sprint(r.State, r.Message, r.Statement, r.LookAt, len(r.Todo), len(r.Operations), r.Trigger), !r.State.Final()}
+		now := seenMaintenance{fmt.Sprint(r.State, r.Message, r.NextTryAt(), r.Todo(), len(r.Started()), r.Trigger), !r.State.Final()}
 		if before, known := c.seen[r.ID]; c.seen == nil && now.live || c.seen != nil && (!known || before != now) {
 			changed = append(changed, r)
 		}

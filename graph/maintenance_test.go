@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -22,12 +23,13 @@ const (
 
 // upkeeps runs the server's maintenance after every change, until the test ends.
 func (w *world) upkeeps() {
-	wake, stop := w.db.Topics().Subscribe(domain.MaintenanceTopic)
+	wake, stop := w.db.Topics().Subscribe(domain.MaintenanceTopic, domain.HandoverTopic)
 	ctx, cancel := context.WithCancel(context.Background())
 	var server sync.WaitGroup
 	server.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := w.services.Maintenance.Tick(ctx); err != nil && ctx.Err() == nil {
+			_, err := domain.Tick(ctx, w.services.Clock, w.services.Maintenance.Due)
+			if err = errors.Join(err, w.services.Statements.Sweep(ctx)); err != nil && ctx.Err() == nil {
 				w.t.Error(err)
 			}
 			select {
@@ -108,6 +110,12 @@ func TestMaintenanceOfATable(t *testing.T) {
 		require.Equal(t, at(run, "id"), at(found, path...), path)
 	}
 	require.Equal(t, "DATABASE", origin(at(found, "database", "maintenance"), "schedule"))
+
+	listed := w.ok(viewer, `{ all: statements { edges { node { id } } } it: statements(filter: {purpose: MAINTENANCE}) { edges { node { id purpose tableId table { name } notBefore } } } }`, nil)
+	require.Empty(t, at(listed, "all", "edges"), "a list leaves them out")
+	require.Len(t, at(listed, "it", "edges"), 2)
+	require.Equal(t, []any{"MAINTENANCE", string(table.ID), "events"},
+		[]any{at(listed, "it", "edges", 0, "node", "purpose"), at(listed, "it", "edges", 0, "node", "tableId"), at(listed, "it", "edges", 0, "node", "table", "name")})
 }
 
 // The maintenance of a page of tables is read at once. Views have no maintenance.

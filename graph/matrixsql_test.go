@@ -45,11 +45,15 @@ func (n *tenant) maintained(t lake.Table) maintenance.Run {
 	ctx := n.w.t.Context()
 	run, err := n.w.services.Maintenance.RunTable(ctx, n.editor.scope, t.ID, domain.Idempotency{})
 	require.NoError(n.w.t, err)
-	done := maintenance.Operation{
-		Kind: maintenance.Compact, Before: &maintenance.TableTotals{}, After: &maintenance.TableTotals{}, State: statement.Succeeded, Metrics: map[string]int64{"files": 1},
-	}
-	run.Operations = append(run.Operations, done)
-	require.NoError(n.w.t, n.w.db.In(ctx, n.editor.scope, func(tx *store.Tx) error { return tx.UpdateMaintenanceRun(ctx, run) }))
+	done := &run.Operations[0]
+	done.Before, done.After, done.Metrics = &maintenance.TableTotals{}, &maintenance.TableTotals{}, map[string]int64{"files": 1}
+	done.Statement.Warehouse = n.warehouse().ID
+	require.NoError(n.w.t, n.w.db.In(ctx, n.editor.scope, func(tx *store.Tx) error {
+		require.NoError(n.w.t, tx.UpdateHeld(ctx, done.Statement))
+		done.Statement.State = statement.Succeeded
+		require.NoError(n.w.t, tx.UpdateStatement(ctx, done.Statement, nil))
+		return tx.UpdateMaintenanceRun(ctx, run)
+	}))
 	return run
 }
 

@@ -59,6 +59,13 @@ func (r *statementResolver) Run(ctx context.Context, obj *model.Statement) (*job
 	return r.loaders(ctx).Run(ctx, obj.Statement.RunID)
 }
 
+func (r *statementResolver) Table(ctx context.Context, obj *model.Statement) (*model.LakeTable, error) {
+	if obj.Statement.TableID == "" {
+		return nil, nil
+	}
+	return r.tableOf(ctx, obj.Statement.TableID)
+}
+
 func (r *statementResolver) QueuedMs(ctx context.Context, obj *model.Statement) (int64, error) {
 	began := obj.StartedAt
 	if began == nil {

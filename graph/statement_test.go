@@ -17,7 +17,7 @@ import (
 const (
 	executeMutation = `mutation($input: ExecuteStatementInput!) { it: executeStatement(input: $input) { chunk { rows next } statement { ` + statementFields + ` } } }`
 	statementFields = `id query parameters warehouseId database schema state message progress kind write engine routingReason error { fault message line column }
-		columns { name type } rowCount resultBytes bytesScanned truncated chunks { rows bytes } resultUntil createdBy runId taskKey createdAt startedAt finishedAt
+		columns { name type } rowCount resultBytes bytesScanned truncated chunks { rows bytes } resultUntil createdBy runId taskKey purpose tableId table { name } createdAt notBefore startedAt finishedAt
 		cancelRequestedAt queuedMs runMs warehouse { name } run { id jobName } `
 )
 
@@ -57,7 +57,7 @@ func TestAStatementFromItsSendingToItsRows(t *testing.T) {
 	for field, want := range map[string]any{
 		"query": "SELECT 3", "state": "SUCCEEDED", "message": nil, "progress": 1.0, "kind": "SELECT", "write": false, "engine": "duckdb", "routingReason": "It reads.",
 		"error": nil, "rowCount": "3", "resultBytes": "30", "bytesScanned": "100", "truncated": false, "database": "lake", "schema": "public",
-		"createdBy": "acme-viewer@example.com", "runId": nil, "taskKey": nil, "run": nil, "cancelRequestedAt": nil,
+		"createdBy": "acme-viewer@example.com", "runId": nil, "taskKey": nil, "run": nil, "purpose": nil, "tableId": nil, "table": nil, "notBefore": nil, "cancelRequestedAt": nil,
 	} {
 		require.Equal(t, want, at(got, field), field)
 	}

@@ -61,7 +61,7 @@ func (w *world) catalog(st *store.Store, keys statement.Tokens, results domain.O
 		Tables: prefixes{files}, CatalogURL: "http://here/api/v1/iceberg", Replica: "r1", Report: func(err error) { w.t.Log("statements:", err) },
 	})
 	w.services.Maintenance = &maintenance.Maintenances{
-		Store: store.For[maintenance.Tx](st), System: st.System(), Topics: st.Topics(), Clock: w.clock, Statements: w.services.Statements,
+		Store: store.For[maintenance.Tx](st), System: st.System(), Topics: st.Topics(), Clock: w.clock,
 		Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },
 	}
 	w.t.Cleanup(func() {

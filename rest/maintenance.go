@@ -140,8 +140,8 @@ type MaintenanceRun struct {
 	CreatedBy  Actor                  `json:"created_by"`
 	CreatedAt  Time                   `json:"created_at"`
 	DueAt      Time                   `json:"due_at"`
-	State      string                 `json:"state" enum:"queued,running,succeeded,failed,cancelled,skipped" doc:"skipped: nothing was left to do when the run could start, or it waited too long."`
-	Message    string                 `json:"message" doc:"What it waits for, or why it was postponed, failed or was skipped; else empty."`
+	State      string                 `json:"state" enum:"queued,running,succeeded,failed,cancelled,skipped" doc:"cancelled: a statement was cancelled, nothing was left to do when the run could start, or it waited too long. Old runs have skipped for the last two."`
+	Message    string                 `json:"message" doc:"What it waits for, or why it was postponed, failed or was cancelled; else empty."`
 	NextTryAt  *Time                  `json:"next_try_at" nullable:"true" doc:"When a waiting run is tried again."`
 	StartedAt  *Time                  `json:"started_at" nullable:"true"`
 	FinishedAt *Time                  `json:"finished_at" nullable:"true"`
@@ -177,25 +177,19 @@ type TableTotals struct {
 }
 
 func showMaintenanceRun(r maintenance.Run) MaintenanceRun {
-	shown := MaintenanceRun{
+	return MaintenanceRun{
 		ID: string(r.ID), TableID: string(r.TableID), Database: r.Database, Schema: r.Schema, Table: r.Table, Trigger: string(r.Trigger), CreatedBy: showActor(r.CreatedBy),
-		CreatedAt: Time(r.CreatedAt), DueAt: Time(r.DueAt), State: string(r.State), Message: r.Message, StartedAt: optionalTime(r.StartedAt),
-		FinishedAt: optionalTime(r.FinishedAt), Operations: each(r.Operations, showMaintenanceOperation),
+		CreatedAt: Time(r.CreatedAt), DueAt: Time(r.DueAt), State: string(r.State), Message: r.Message, NextTryAt: optionalTime(r.NextTryAt()),
+		StartedAt: optionalTime(r.StartedAt()), FinishedAt: optionalTime(r.FinishedAt), Operations: each(r.Started(), showMaintenanceOperation),
 	}
-	if r.State == maintenance.Queued {
-		shown.NextTryAt = optionalTime(&r.LookAt)
-	}
-	return shown
 }
 
 func showMaintenanceOperation(o maintenance.Operation) MaintenanceOperation {
+	st := o.Statement
 	shown := MaintenanceOperation{
-		Kind: string(o.Kind), Query: o.Query, WarehouseID: string(o.Warehouse), State: string(o.State), StartedAt: Time(o.StartedAt), FinishedAt: optionalTime(o.FinishedAt),
-		Before: (*TableTotals)(o.Before), After: (*TableTotals)(o.After), SnapshotsExpired: o.SnapshotsExpired, FilesRemoved: o.FilesRemoved, Metrics: o.Metrics,
-		Seconds: o.Seconds, Currency: o.Currency, Message: o.Message,
-	}
-	if o.Statement != "" {
-		shown.StatementID = new(string(o.Statement))
+		Kind: string(o.Kind), Query: st.Query, StatementID: new(string(st.ID)), WarehouseID: string(st.Warehouse), State: string(st.State), StartedAt: Time(o.StartedAt()),
+		FinishedAt: optionalTime(st.FinishedAt), Before: (*TableTotals)(o.Before), After: (*TableTotals)(o.After), SnapshotsExpired: o.SnapshotsExpired, FilesRemoved: o.FilesRemoved,
+		Metrics: o.Metrics, Seconds: o.Seconds(), Currency: o.Currency, Message: o.Message(),
 	}
 	if o.Cost != nil {
 		shown.Cost = new(Number(o.Cost.String()))
@@ -255,7 +249,7 @@ func (a *api) maintenanceRoutes() {
 	}, a.listMaintenanceRuns)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/maintenance/runs/{id}", OperationID: "get-maintenance-run", Tags: tags, Summary: "Get a maintenance run",
-		Description: "To cancel a run that is running, cancel its statement.",
+		Description: "To cancel a run that is running, cancel its statement. Operations that have not started are queued statements of the table: GET /sql/statements?purpose=maintenance.",
 	}, a.getMaintenanceRun)
 }
 

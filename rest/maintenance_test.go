@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/domain"
 )
 
 // scattered creates a table in lake.public with one file per id.
@@ -28,12 +30,13 @@ func (w *world) maintained() string {
 // upkeep runs the server's maintenance after every change, until the run is over.
 func (w *world) upkeep(run string) map[string]any {
 	w.t.Helper()
-	wake, stop := w.services.Maintenance.Topics.Subscribe("maintenance")
+	wake, stop := w.services.Maintenance.Topics.Subscribe(domain.MaintenanceTopic, domain.HandoverTopic)
 	defer stop()
 	late := time.After(testTimeout)
 	for {
-		_, err := w.services.Maintenance.Tick(w.t.Context())
+		_, err := domain.Tick(w.t.Context(), w.clock, w.services.Maintenance.Due)
 		require.NoError(w.t, err)
+		require.NoError(w.t, w.services.Statements.Sweep(w.t.Context()))
 		r := w.call(w.ours.viewer, "GET", "/maintenance/runs/"+run, nil).object(200)
 		if r["state"] != "queued" && r["state"] != "running" {
 			return r
@@ -87,6 +90,10 @@ func TestMaintenanceOfATable(t *testing.T) {
 	require.Contains(t, expire["metrics"], "kept")
 	st := w.statement(fmt.Sprint(compact["statement_id"]))
 	require.Equal(t, map[string]any{"kind": "system", "id": "system", "name": "maintenance"}, st["created_by"])
+	require.Equal(t, []any{"maintenance", run["table_id"]}, []any{st["purpose"], st["table_id"]})
+	require.Empty(t, w.call(w.ours.viewer, "GET", "/sql/statements", nil).data(200), "a list leaves them out")
+	require.Len(t, w.call(w.ours.viewer, "GET", "/sql/statements?purpose=maintenance", nil).data(200), 2)
+	w.call(w.ours.viewer, "GET", "/sql/statements?purpose=none", nil).refused(400)
 
 	require.Len(t, w.call(w.ours.viewer, "GET", "/maintenance/runs?database=lake", nil).data(200), 1)
 	require.Empty(t, w.call(w.ours.viewer, "GET", "/maintenance/runs?table=tbl_other", nil).data(200))

@@ -87,7 +87,7 @@ type Statement struct {
 	StatementID       string            `json:"statement_id"`
 	Query             string            `json:"query"`
 	Parameters        []json.RawMessage `json:"parameters"`
-	WarehouseID       string            `json:"warehouse_id"`
+	WarehouseID       string            `json:"warehouse_id" doc:"Empty while a statement of maintenance waits for its turn."`
 	Database          string            `json:"database"`
 	Schema            string            `json:"schema"`
 	State             string            `json:"state" enum:"queued,running,succeeded,failed,cancelled"`
@@ -108,7 +108,10 @@ type Statement struct {
 	CreatedBy         Actor             `json:"created_by"`
 	RunID             *string           `json:"run_id" nullable:"true" doc:"The run whose task sent it."`
 	TaskKey           *string           `json:"task_key" nullable:"true"`
+	Purpose           *string           `json:"purpose" nullable:"true" enum:"maintenance" doc:"What the platform runs it for. Null for a statement of a person, a task or a client."`
+	TableID           *string           `json:"table_id" nullable:"true" doc:"The table that it maintains."`
 	CreatedAt         Time              `json:"created_at"`
+	NotBefore         *Time             `json:"not_before" nullable:"true" doc:"The earliest time of its start, if one is set."`
 	StartedAt         *Time             `json:"started_at" nullable:"true"`
 	FinishedAt        *Time             `json:"finished_at" nullable:"true"`
 	QueuedMS          *int64            `json:"queued_ms" nullable:"true" doc:"From its arrival to its start, or to now while it waits."`
@@ -136,7 +139,7 @@ func (a *api) showStatement(st statement.Statement) Statement {
 		State: string(st.State), Message: st.Message, Kind: st.Kind, Write: st.Write, Engine: st.Engine, RoutingReason: st.RoutingReason,
 		Columns: showColumns(st.Schemata), RowCount: known(st.Rows), ResultBytes: st.Bytes, BytesScanned: st.Scanned, Truncated: st.Truncated,
 		Chunks: each(st.Chunks, func(c statement.ResultChunk) ResultChunk { return ResultChunk(c) }), ResultUntil: optionalTime(st.ResultUntil),
-		CreatedBy: showActor(st.CreatedBy), CreatedAt: Time(st.CreatedAt), StartedAt: optionalTime(st.StartedAt), FinishedAt: optionalTime(st.FinishedAt),
+		CreatedBy: showActor(st.CreatedBy), CreatedAt: Time(st.CreatedAt), NotBefore: optionalTime(st.NotBefore), StartedAt: optionalTime(st.StartedAt), FinishedAt: optionalTime(st.FinishedAt),
 		RunMS: a.duration(st.StartedAt, st.FinishedAt), CancelRequestedAt: optionalTime(st.CancelRequestedAt),
 	}
 	if st.Parameters == nil {
@@ -147,6 +150,9 @@ func (a *api) showStatement(st statement.Statement) Statement {
 	}
 	if st.RunID != "" {
 		shown.RunID, shown.TaskKey = new(string(st.RunID)), new(st.TaskKey)
+	}
+	if st.Purpose != "" {
+		shown.Purpose, shown.TableID = new(string(st.Purpose)), new(string(st.TableID))
 	}
 	began := st.StartedAt
 	if began == nil {
@@ -183,13 +189,14 @@ type StatementQuery struct {
 	PageQuery
 	State       []string `query:"state,explode" doc:"Any of queued, running, succeeded, failed, cancelled. Repeat the parameter, or separate values by commas."`
 	WarehouseID string   `query:"warehouse_id" doc:"Only statements of this warehouse."`
+	Purpose     string   `query:"purpose" enum:"maintenance" doc:"Only statements that the platform runs for this purpose. They are left out by default."`
 	RunID       string   `query:"run_id" doc:"Only statements of this run's tasks."`
 	Mine        bool     `query:"mine" doc:"Only one's own statements."`
 	Search      string   `query:"search" doc:"Only statements that contain this text, in any case."`
 }
 
 func (q StatementQuery) filter() statement.Filter {
-	f := statement.Filter{Warehouse: domain.MachineID(q.WarehouseID), Run: domain.RunID(q.RunID), Text: q.Search}
+	f := statement.Filter{Purpose: statement.Purpose(q.Purpose), Warehouse: domain.MachineID(q.WarehouseID), Run: domain.RunID(q.RunID), Text: q.Search}
 	if q.Mine {
 		f.Mine = "me"
 	}
@@ -216,7 +223,7 @@ func (a *api) statementRoutes() {
 	}, a.executeStatement)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/sql/statements", OperationID: "list-statements", Tags: []string{tag}, Summary: "List statements, newest first",
-		Description: "Statements of all users, with their texts. A page holds at most 4 MiB of texts, so it may be shorter than limit.",
+		Description: "Statements of all users, with their texts. Those of the platform are listed only with purpose. A page holds at most 4 MiB of texts, so it may be shorter than limit.",
 	}, a.listStatements)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/sql/statements/{id}", OperationID: "get-statement", Tags: []string{tag}, Summary: "Get a statement",

@@ -203,7 +203,7 @@ var (
 	countedColumns = map[string]map[string]string{
 		"runs": {"status": "'failed'", "message": "'x'", "started_at": "now()", "finished_at": "now()", "cancel_requested_at": "now()"},
 		"statements": {
-			"state": "'failed'", "message": "'x'", "progress": "0.5", "kind": "'x'", "engine": "'x'", "routing_reason": "'x'", "schema_message": "'x'", "rows": "7",
+			"warehouse_id": "'x'", "query": "'x'", "not_before": "now()", "state": "'failed'", "message": "'x'", "progress": "0.5", "kind": "'x'", "engine": "'x'", "routing_reason": "'x'", "schema_message": "'x'", "rows": "7",
 			"chunks": `'[{"rows":1}]'`, "started_at": "now()", "finished_at": "now()", "cancel_requested_at": "now()",
 		},
 		"machines": {
@@ -228,8 +228,8 @@ var (
 	// fixedColumns are the columns that never change.
 	fixedColumns = map[string]string{
 		"runs": "workspace_id id job_id job_name spec spec_size task_count max_concurrent_runs parameters parameters_size run_trigger started_by_kind started_by_id started_by_name created_at",
-		"statements": "workspace_id id warehouse_id query parameters database_name schema_name requested_engine row_limit byte_limit timeout_ms created_by_kind created_by_id created_by_name " +
-			"role run_id task_key created_at idempotency_key",
+		"statements": "workspace_id id parameters database_name schema_name requested_engine row_limit byte_limit timeout_ms created_by_kind created_by_id created_by_name " +
+			"role run_id task_key purpose table_id created_at idempotency_key",
 		"machines": "workspace_id id kind provider region agent_id created_by_kind created_by_id created_by_name created_at",
 		"agents":   "workspace_id id created_at machine_id",
 	}

@@ -9,14 +9,17 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/store"
 )
 
 // furnishMaintenance gives the table a policy, a history, and a waiting run.
 func (w *tenant) furnishMaintenance(table lake.Table) domain.MaintenanceRunID {
+	held := statement.ForTable(w.admin, table.ID, statement.NewStatement{Query: "OPTIMIZE"}, now)
+	held.ID, held.NotBefore = heldBy(w.admin.Workspace()), &now
 	run := maintenance.Run{
 		ID: domain.MaintenanceRunID("mnt_" + string(w.admin.Workspace())), TableID: table.ID, DatabaseID: table.DatabaseID, Trigger: job.TriggerManual, CreatedAt: now, DueAt: now,
-		State: maintenance.Queued, Todo: []maintenance.Kind{maintenance.Compact}, LookAt: now,
+		State: maintenance.Queued, Operations: []maintenance.Operation{{Kind: maintenance.Compact, Statement: held}},
 	}
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		for _, h := range []maintenance.Holder{{}, {Database: table.DatabaseID}, {Table: table.ID}} {
@@ -32,6 +35,9 @@ func (w *tenant) furnishMaintenance(table lake.Table) domain.MaintenanceRunID {
 	})
 	return run.ID
 }
+
+// heldBy is the held statement of the workspace's maintenance.
+func heldBy(ws domain.WorkspaceID) domain.StatementID { return domain.StatementID("stm_held_" + ws) }
 
 // failing is for rows that refer to a missing table.
 func failing(err error) bool { return err != nil }
@@ -70,7 +76,8 @@ var maintenanceTrespasses = map[string]trespass{
 	// So does a run for another workspace's table.
 	"InsertMaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		_, err := tx.InsertMaintenanceRuns(ctx, []maintenance.Run{{
-			ID: "mnt_forged", TableID: b.table.ID, DatabaseID: b.catalog, Trigger: job.TriggerManual, State: maintenance.Queued, Todo: []maintenance.Kind{},
+			ID: "mnt_forged", TableID: b.table.ID, DatabaseID: b.catalog, Trigger: job.TriggerManual, State: maintenance.Queued,
+			Operations: []maintenance.Operation{},
 		}})
 		return 0, err
 	}},
@@ -82,6 +89,9 @@ var maintenanceTrespasses = map[string]trespass{
 	}},
 	"UpdateMaintenanceRun": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateMaintenanceRun(ctx, maintenance.Run{ID: b.upkeep, Trigger: job.TriggerManual, State: maintenance.Failed}))
+	}},
+	"UpdateHeld": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
+		return none(tx.UpdateHeld(ctx, statement.Statement{ID: heldBy(b.ws), Warehouse: "wh_stolen"}))
 	}},
 	"MaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		all, err := tx.MaintenanceRuns(ctx, maintenance.Filter{Table: b.table.ID}, "", 100)

@@ -235,7 +235,7 @@ func (t *Tx) ProcessesOf(ctx context.Context, tables []domain.TableID, d lake.Li
 		UNION ALL
 		(SELECT s.* FROM wanted w CROSS JOIN LATERAL (SELECT `+factColumns+`, 1 AS count FROM lineage l WHERE l.workspace_id = $1 AND l.table_id = w.table_id
 			AND l.direction = $3 AND l.adhoc AND l.at <= $4 AND NOT EXISTS (SELECT FROM statements m WHERE m.workspace_id = $1 AND m.id = l.actor_id
-				AND m.created_by_kind = 'system' AND m.created_by_name = 'maintenance')
+				AND m.purpose = 'maintenance')
 			ORDER BY l.at DESC LIMIT $5) s ORDER BY s.at DESC LIMIT $5)
 		LIMIT $5`, t.workspace, texts(tables), d, at, limit, lineage.MaxCount)
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
-
-	"github.com/lib/pq"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/job"
@@ -142,7 +142,7 @@ func (t *Tx) SetMaintained(ctx context.Context, id domain.TableID, m maintenance
 // that each opened.
 func (t *Tx) BeingWritten(ctx context.Context, id domain.TableID) (busy bool, err error) {
 	err = t.get(ctx, &busy, `SELECT EXISTS (SELECT FROM statements s JOIN lineage l ON l.workspace_id = s.workspace_id AND l.actor_kind = 'statement' AND l.actor_id = s.id
-		WHERE s.workspace_id = $1 AND s.state IN ('queued', 'running') AND s.write AND l.table_id = $2)`, t.workspace, id)
+		WHERE s.workspace_id = $1 AND s.warehouse_id > '' AND s.state IN ('queued', 'running') AND s.write AND l.table_id = $2)`, t.workspace, id)
 	return busy, err
 }
 
@@ -161,34 +161,25 @@ type maintenanceRunRow struct {
 	DueAt         time.Time               `db:"due_at"`
 	State         maintenance.State       `db:"state"`
 	Message       string                  `db:"message"`
-	Todo          pq.StringArray          `db:"todo"`
 	Operations    []byte                  `db:"operations"`
-	Statement     domain.StatementID      `db:"statement_id"`
-	Warehouse     domain.MachineID        `db:"warehouse_id"`
-	Tries         int                     `db:"tries"`
-	LookAt        time.Time               `db:"look_at"`
-	StartedAt     sql.NullTime            `db:"started_at"`
 	FinishedAt    sql.NullTime            `db:"finished_at"`
 }
 
 const maintenanceRunColumns = `id, table_id, database_id, database, schema, name, run_trigger, created_by_kind, created_by_id, created_by_name, created_at, due_at, state,
-	message, todo, operations, statement_id, warehouse_id, tries, look_at, started_at, finished_at`
+	message, operations, finished_at`
 
 func (r maintenanceRunRow) toDomain() (maintenance.Run, error) {
 	run := maintenance.Run{
 		ID: r.ID, TableID: r.TableID, DatabaseID: r.DatabaseID, Database: r.Database, Schema: r.Schema, Table: r.Name, Trigger: r.Trigger,
 		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, CreatedAt: r.CreatedAt.UTC(), DueAt: r.DueAt.UTC(), State: r.State,
-		Message: r.Message, Statement: r.Statement, Warehouse: r.Warehouse, Tries: r.Tries, LookAt: r.LookAt.UTC(), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt),
-	}
-	for _, kind := range r.Todo {
-		run.Todo = append(run.Todo, maintenance.Kind(kind))
+		Message: r.Message, FinishedAt: timePtr(r.FinishedAt),
 	}
 	var err error
 	run.Operations, err = decodeEach(r.Operations, storedOperation.toDomain)
 	return run, err
 }
 
-// InsertMaintenanceRuns implements maintenance.Tx, with one statement for all of them.
+// InsertMaintenanceRuns implements maintenance.Tx, with one statement for all runs.
 func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []maintenance.Run) (int, error) {
 	if len(runs) == 0 {
 		return 0, nil
@@ -208,29 +199,36 @@ func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []maintenance.Run) 
 		DueAt         time.Time               `json:"due_at"`
 		State         maintenance.State       `json:"state"`
 		Message       string                  `json:"message"`
-		Todo          []maintenance.Kind      `json:"todo"`
-		LookAt        time.Time               `json:"look_at"`
+		Operations    []storedOperation       `json:"operations"`
 	}
-	all := make([]record, len(runs))
+	all, byID := make([]record, len(runs)), make(map[domain.MaintenanceRunID]maintenance.Run, len(runs))
 	for i, r := range runs {
+		byID[r.ID] = r
 		all[i] = record{
 			r.ID, r.TableID, r.DatabaseID, r.Database, r.Schema, r.Table, r.Trigger, r.CreatedBy.Kind, r.CreatedBy.ID, r.CreatedBy.Name, r.CreatedAt, r.DueAt, r.State,
-			r.Message, r.Todo, r.LookAt,
+			r.Message, each(r.Operations, storeOperation),
 		}
 	}
 	body, err := json.Marshal(all)
 	if err != nil {
 		return 0, err
 	}
-	const columns = `id, table_id, database_id, database, schema, name, run_trigger, created_by_kind, created_by_id, created_by_name, created_at, due_at, state, message, todo, look_at`
-	res, err := t.conn.ExecContext(ctx, `INSERT INTO maintenance_runs (workspace_id, `+columns+`) SELECT $1, `+columns+` FROM jsonb_to_recordset($2::jsonb) AS r (id text,
+	const columns = `id, table_id, database_id, database, schema, name, run_trigger, created_by_kind, created_by_id, created_by_name, created_at, due_at, state, message, operations`
+	var made []domain.MaintenanceRunID
+	err = t.sel(ctx, &made, `INSERT INTO maintenance_runs (workspace_id, `+columns+`) SELECT $1, `+columns+` FROM jsonb_to_recordset($2::jsonb) AS r (id text,
 		table_id text, database_id text, database text, schema text, name text, run_trigger text, created_by_kind text, created_by_id text, created_by_name text,
-		created_at timestamptz, due_at timestamptz, state text, message text, todo text[], look_at timestamptz) ON CONFLICT DO NOTHING`, t.workspace, string(body))
+		created_at timestamptz, due_at timestamptz, state text, message text, operations jsonb) ON CONFLICT DO NOTHING RETURNING id`, t.workspace, string(body))
 	if err != nil {
 		return 0, err
 	}
-	made, err := res.RowsAffected()
-	return int(made), err
+	for _, id := range made {
+		for _, o := range byID[id].Operations {
+			if err := t.InsertStatement(ctx, o.Statement); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return len(made), nil
 }
 
 // MaintenanceRun implements maintenance.Tx.
@@ -244,11 +242,14 @@ func (t *Tx) LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID)
 }
 
 func (t *Tx) maintenanceRun(ctx context.Context, id domain.MaintenanceRunID, lock string) (maintenance.Run, error) {
-	var row maintenanceRunRow
-	if err := t.get(ctx, &row, `SELECT `+maintenanceRunColumns+` FROM maintenance_runs WHERE workspace_id = $1 AND id = $2`+lock, t.workspace, id); err != nil {
-		return maintenance.Run{}, orMissing(err, domain.NotFound("run of maintenance", id))
+	found, err := t.maintenanceRuns(ctx, `workspace_id = $1 AND id = $2`+lock, t.workspace, id)
+	if err == nil && len(found) == 0 {
+		err = domain.NotFound("run of maintenance", id)
 	}
-	return row.toDomain()
+	if err != nil {
+		return maintenance.Run{}, err
+	}
+	return found[0], nil
 }
 
 // UpdateMaintenanceRun implements maintenance.Tx.
@@ -261,10 +262,8 @@ func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r maintenance.Run) error 
 		operations = []byte("[]")
 	}
 	return t.execOne(ctx, domain.NotFound("run of maintenance", r.ID), `UPDATE maintenance_runs SET run_trigger = $3, created_by_kind = $4, created_by_id = $5,
-		created_by_name = $6, state = $7, message = $8, todo = $9, operations = $10, statement_id = $11, warehouse_id = $12, tries = $13, look_at = $14, started_at = $15,
-		finished_at = $16 WHERE workspace_id = $1 AND id = $2`,
-		t.workspace, r.ID, r.Trigger, r.CreatedBy.Kind, r.CreatedBy.ID, r.CreatedBy.Name, r.State, r.Message, texts(r.Todo), string(operations), r.Statement, r.Warehouse,
-		r.Tries, r.LookAt, r.StartedAt, r.FinishedAt)
+		created_by_name = $6, state = $7, message = $8, operations = $9, finished_at = $10 WHERE workspace_id = $1 AND id = $2`,
+		t.workspace, r.ID, r.Trigger, r.CreatedBy.Kind, r.CreatedBy.ID, r.CreatedBy.Name, r.State, r.Message, string(operations), r.FinishedAt)
 }
 
 // MaintenanceRuns implements maintenance.Tx. Each filter has an index in the order of the
@@ -291,8 +290,24 @@ func (t *Tx) MaintenanceRuns(ctx context.Context, f maintenance.Filter, before d
 	return t.maintenanceRuns(ctx, where+` ORDER BY id DESC LIMIT $2`, args...)
 }
 
+// maintenanceRuns reads the runs of the condition, with their statements.
 func (t *Tx) maintenanceRuns(ctx context.Context, where string, args ...any) ([]maintenance.Run, error) {
-	return rows(ctx, t.conn, maintenanceRunRow.toDomain, `SELECT `+maintenanceRunColumns+` FROM maintenance_runs WHERE `+where, args...)
+	found, err := rows(ctx, t.conn, maintenanceRunRow.toDomain, `SELECT `+maintenanceRunColumns+` FROM maintenance_runs WHERE `+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	operations := map[domain.StatementID]*maintenance.Operation{}
+	for _, r := range found {
+		for i := range r.Operations {
+			operations[r.Operations[i].Statement.ID] = &r.Operations[i]
+		}
+	}
+	all, err := rows(ctx, t.conn, statementRow.toDomain, `SELECT `+statementColumns+` FROM statements WHERE workspace_id = $1 AND id = ANY($2)`,
+		t.workspace, texts(slices.Collect(maps.Keys(operations))))
+	for _, st := range all {
+		operations[st.ID].Statement = st
+	}
+	return found, err
 }
 
 // RunningMaintenance implements maintenance.Tx.
@@ -300,9 +315,13 @@ func (t *Tx) RunningMaintenance(ctx context.Context) ([]maintenance.Run, error) 
 	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'running' ORDER BY id FOR UPDATE`, t.workspace)
 }
 
-// WaitingMaintenance implements maintenance.Tx.
+// WaitingMaintenance implements maintenance.Tx. The index of held statements has the cancelled ones
+// first, and then the others in the order of their earliest start.
 func (t *Tx) WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.Run, error) {
-	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state = 'queued' AND look_at <= $2 ORDER BY look_at, id LIMIT $3 FOR UPDATE`, t.workspace, now, limit)
+	const held = `SELECT table_id, not_before, id FROM statements WHERE workspace_id = $1 AND state = 'queued' AND warehouse_id = '' AND cancel_requested_at `
+	return t.maintenanceRuns(ctx, `workspace_id = $1 AND state IN ('queued', 'running') AND table_id IN (
+		(SELECT table_id FROM (`+held+`IS NOT NULL LIMIT $3) c) UNION ALL (SELECT table_id FROM (`+held+`IS NULL AND not_before <= $2 ORDER BY not_before, id LIMIT $3) n))
+		ORDER BY created_at, id FOR UPDATE`, t.workspace, now, limit)
 }
 
 // CrowdedTables implements maintenance.System. It reads all tables: an index on the number of
@@ -313,8 +332,8 @@ func (s *System) CrowdedTables(ctx context.Context, snapshots int, after lake.Ta
 }
 
 // DueMaintenance implements maintenance.System. It returns holders with a schedule, new workspaces,
-// and workspaces whose runs can continue. Those have a statement that ended, a claim that expired,
-// or room for another run.
+// and workspaces whose runs can continue. Those have a statement that ended, or room for another
+// run.
 func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) ([]maintenance.Due, error) {
 	type row struct {
 		Workspace domain.WorkspaceID `db:"workspace_id"`
@@ -334,12 +353,14 @@ func (s *System) DueMaintenance(ctx context.Context, now time.Time, limit int) (
 		SELECT workspace_id, false, '', '', $1 FROM workspaces w WHERE NOT EXISTS (
 			SELECT FROM maintenance_policies p WHERE p.workspace_id = w.workspace_id AND p.subject_id = '' AND p.next_at IS NOT NULL)
 		UNION ALL
-		SELECT r.workspace_id, true, '', '', min(CASE r.statement_id WHEN '' THEN r.look_at ELSE r.created_at END) FROM maintenance_runs r
-			LEFT JOIN statements s ON s.workspace_id = r.workspace_id AND s.id = r.statement_id
-			WHERE r.state = 'running' AND (r.statement_id = '' OR s.id IS NULL OR s.state NOT IN ('queued', 'running')) GROUP BY r.workspace_id
+		SELECT r.workspace_id, true, '', '', min(r.created_at) FROM maintenance_runs r WHERE r.state = 'running' AND NOT EXISTS (SELECT FROM statements s
+			WHERE s.workspace_id = r.workspace_id AND s.warehouse_id > '' AND s.state IN ('queued', 'running') AND s.table_id = r.table_id) GROUP BY r.workspace_id
 		UNION ALL
-		SELECT q.workspace_id, true, '', '', q.at FROM (SELECT workspace_id, min(look_at) AS at FROM maintenance_runs WHERE state = 'queued' GROUP BY workspace_id) q
-			WHERE (SELECT count(*) FROM maintenance_runs b WHERE b.workspace_id = q.workspace_id AND b.state = 'running') < $3
+		SELECT w.workspace_id, true, '', '', CASE WHEN h.cancel_requested_at IS NULL THEN h.not_before ELSE h.cancel_requested_at END FROM workspaces w
+			CROSS JOIN LATERAL (SELECT cancel_requested_at, not_before FROM statements WHERE workspace_id = w.workspace_id AND state = 'queued' AND warehouse_id = ''
+				ORDER BY cancel_requested_at, not_before LIMIT 1) h
+			WHERE h.cancel_requested_at IS NOT NULL OR h.not_before IS NOT NULL
+				AND (SELECT count(*) FROM maintenance_runs b WHERE b.workspace_id = w.workspace_id AND b.state = 'running') < $3
 		) due ORDER BY at LIMIT $2`, now, limit, maintenance.AtOnce)
 	return all, mapError(err)
 }

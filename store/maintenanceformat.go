@@ -1,8 +1,6 @@
 package store
 
 import (
-	"time"
-
 	"github.com/shopspring/decimal"
 
 	"github.com/millpond/millpond/domain"
@@ -59,25 +57,18 @@ func (p storedPolicy) toDomain() maintenance.Policy {
 	}
 }
 
-// storedOperation is the format of an element of the column operations.
+// storedOperation is the format of an element of the column operations. The rest is in the
+// statement.
 type storedOperation struct {
 	Kind             maintenance.Kind   `json:"kind"`
-	Query            string             `json:"query"`
-	Warehouse        domain.MachineID   `json:"warehouse"`
 	Statement        domain.StatementID `json:"statement"`
-	State            statement.State    `json:"state"`
-	StartedAt        time.Time          `json:"started_at"`
-	FinishedAt       *time.Time         `json:"finished_at,omitempty"`
 	Before           *storedTotals      `json:"before,omitempty"`
 	After            *storedTotals      `json:"after,omitempty"`
 	SnapshotsExpired *int64             `json:"snapshots_expired,omitempty"`
 	FilesRemoved     *int64             `json:"files_removed,omitempty"`
 	Metrics          map[string]int64   `json:"metrics,omitempty"`
-	Seconds          float64            `json:"seconds"`
 	Cost             *decimal.Decimal   `json:"cost,omitempty"`
 	Currency         string             `json:"currency,omitempty"`
-	Fault            statement.Fault    `json:"fault,omitempty"`
-	Message          string             `json:"message,omitempty"`
 }
 
 type storedTotals struct {
@@ -89,16 +80,14 @@ type storedTotals struct {
 
 func storeOperation(o maintenance.Operation) storedOperation {
 	return storedOperation{
-		Kind: o.Kind, Query: o.Query, Warehouse: o.Warehouse, Statement: o.Statement, State: o.State, StartedAt: o.StartedAt, FinishedAt: o.FinishedAt,
-		Before: (*storedTotals)(o.Before), After: (*storedTotals)(o.After), SnapshotsExpired: o.SnapshotsExpired, FilesRemoved: o.FilesRemoved, Metrics: o.Metrics,
-		Seconds: o.Seconds, Cost: o.Cost, Currency: o.Currency, Fault: o.Fault, Message: o.Message,
+		Kind: o.Kind, Statement: o.Statement.ID, Before: (*storedTotals)(o.Before), After: (*storedTotals)(o.After),
+		SnapshotsExpired: o.SnapshotsExpired, FilesRemoved: o.FilesRemoved, Metrics: o.Metrics, Cost: o.Cost, Currency: o.Currency,
 	}
 }
 
 func (o storedOperation) toDomain() maintenance.Operation {
 	return maintenance.Operation{
-		Kind: o.Kind, Query: o.Query, Warehouse: o.Warehouse, Statement: o.Statement, State: o.State, StartedAt: o.StartedAt, FinishedAt: o.FinishedAt,
-		Before: (*maintenance.TableTotals)(o.Before), After: (*maintenance.TableTotals)(o.After), SnapshotsExpired: o.SnapshotsExpired, FilesRemoved: o.FilesRemoved,
-		Metrics: o.Metrics, Seconds: o.Seconds, Cost: o.Cost, Currency: o.Currency, Fault: o.Fault, Message: o.Message,
+		Kind: o.Kind, Statement: statement.Statement{ID: o.Statement}, Before: (*maintenance.TableTotals)(o.Before), After: (*maintenance.TableTotals)(o.After),
+		SnapshotsExpired: o.SnapshotsExpired, FilesRemoved: o.FilesRemoved, Metrics: o.Metrics, Cost: o.Cost, Currency: o.Currency,
 	}
 }

@@ -26,7 +26,7 @@ func TestMaintenanceNow(t *testing.T) {
 	again, err := w.server.RunTable(ctx, w.admin, table.ID, key)
 	require.NoError(t, err)
 	require.Equal(t, run, again)
-	require.Equal(t, []any{job.TriggerManual, w.admin.Actor().Name, []maintenance.Kind{maintenance.Compact, maintenance.Expire}}, []any{run.Trigger, run.CreatedBy.Name, run.Todo})
+	require.Equal(t, []any{job.TriggerManual, w.admin.Actor().Name, []maintenance.Kind{maintenance.Compact, maintenance.Expire}}, []any{run.Trigger, run.CreatedBy.Name, run.Todo()})
 	release := w.engines.hold()
 	w.until(func() bool { return len(w.engines.statements()) == 1 })
 	require.Equal(t, domain.CodeConflict, code(second(w.server.RunTable(ctx, w.admin, table.ID, domain.Idempotency{}))))
@@ -111,7 +111,7 @@ func TestMaintenanceTurnedOffAndMoved(t *testing.T) {
 	w.until(w.over)
 	for _, run := range w.history() {
 		if run.Table == "late" {
-			require.Equal(t, maintenance.Skipped, run.State, run.Message)
+			require.Equal(t, maintenance.Cancelled, run.State, run.Message)
 			require.Contains(t, run.Message, "turned off")
 		}
 	}

@@ -25,9 +25,27 @@ import (
 type upkeep struct {
 	*tenant
 	dsn      string
-	server   *maintenance.Maintenances
+	server   *upkeeper
+	replicas []string
 	engines  *scripted
 	database domain.DatabaseID
+}
+
+// upkeeper is a server that maintains tables.
+type upkeeper struct {
+	maintenance.Maintenances
+	statements *statement.Statements
+}
+
+// Tick does what is due.
+func (u *upkeeper) Tick(ctx context.Context) (time.Time, error) {
+	return domain.Tick(ctx, u.Clock, u.Due)
+}
+
+// work does what the server does in the background.
+func (u *upkeeper) work(ctx context.Context) error {
+	_, err := u.Tick(ctx)
+	return errors.Join(err, u.statements.Sweep(ctx))
 }
 
 // scripted simulates the engines of warehouses: it applies a maintenance statement to the table's
@@ -60,18 +78,20 @@ func newUpkeep(t *testing.T) *upkeep {
 }
 
 // replica creates another server.
-func (w *upkeep) replica(s *store.Store) *maintenance.Maintenances {
+func (w *upkeep) replica(s *store.Store) *upkeeper {
 	bucket, err := objects.Open("file://" + w.t.(*testing.T).TempDir())
 	require.NoError(w.t, err)
+	id := fmt.Sprint("rep_", len(w.replicas))
+	w.replicas = append(w.replicas, id)
 	statements := statement.New(statement.Options{
-		Store: store.For[statement.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: "rep_1",
+		Store: store.For[statement.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Objects: bucket, Engines: w.engines, Tokens: noTokens{}, Tables: noTokens{}, Replica: id,
 		Report: func(err error) { w.t.Log(err) },
 	})
 	w.t.Cleanup(func() { statements.Close(); _ = bucket.Close() })
-	return &maintenance.Maintenances{
-		Store: store.For[maintenance.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock, Statements: statements,
+	return &upkeeper{maintenance.Maintenances{
+		Store: store.For[maintenance.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock,
 		Rows: func([]byte) ([]byte, error) { return []byte(`[["deleted_data_files_count", 4]]`), nil },
-	}
+	}, statements}
 }
 
 type noTokens struct{}
@@ -234,11 +254,11 @@ func (w *upkeep) warehouse(name string) machine.Machine {
 func (w *upkeep) runs(m machine.Machine) {
 	w.t.Helper()
 	in(w.t, w.store, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		m.State, m.Released, m.Made = machine.Running, false, true
-		require.NoError(w.t, tx.UpdateMachine(ctx, m))
 		agent, err := tx.LockAgent(ctx, m.AgentID)
 		require.NoError(w.t, err)
 		agent.Session = "s1"
+		m.State, m.Released, m.Made = machine.Running, false, true
+		require.NoError(w.t, tx.UpdateMachine(ctx, m))
 		tx.Notify(domain.MachinesTopic(w.admin.Workspace()))
 		return tx.UpdateAgent(ctx, agent)
 	})
@@ -256,16 +276,19 @@ func (w *upkeep) rests(m machine.Machine) {
 func (w *upkeep) tick() { w.t.Helper(); require.NoError(w.t, second(w.server.Tick(w.t.Context()))) }
 
 // until runs maintenance, like the server, after every change until is returns true.
-func (w *upkeep) until(is func() bool, servers ...*maintenance.Maintenances) {
+func (w *upkeep) until(is func() bool, servers ...*upkeeper) {
 	w.t.Helper()
 	if len(servers) == 0 {
-		servers = []*maintenance.Maintenances{w.server}
+		servers = []*upkeeper{w.server}
 	}
-	wake, stop := w.store.Topics().Subscribe(domain.MaintenanceTopic, domain.StatementsTopic(w.admin.Workspace()))
+	wake, stop := w.store.Topics().Subscribe(domain.MaintenanceTopic, domain.HandoverTopic, domain.StatementsTopic(w.admin.Workspace()))
 	defer stop()
 	late := time.After(time.Minute)
 	for {
-		require.Equal(w.t, map[domain.Code]int{"": len(servers)}, atOnce(len(servers), func(i int) error { return second(servers[i].Tick(w.t.Context())) }))
+		for _, id := range w.replicas {
+			require.NoError(w.t, w.system.SaveReplica(w.t.Context(), id, "", w.clock.Now()))
+		}
+		require.Equal(w.t, map[domain.Code]int{"": len(servers)}, atOnce(len(servers), func(i int) error { return servers[i].work(w.t.Context()) }))
 		if is() {
 			return
 		}

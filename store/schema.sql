@@ -478,13 +478,7 @@ CREATE TABLE maintenance_runs (
     due_at timestamp with time zone NOT NULL,
     state text NOT NULL,
     message text DEFAULT ''::text NOT NULL,
-    todo text[] NOT NULL,
     operations jsonb DEFAULT '[]'::jsonb NOT NULL,
-    statement_id text COLLATE "C" DEFAULT ''::text NOT NULL,
-    warehouse_id text COLLATE "C" DEFAULT ''::text NOT NULL,
-    tries integer DEFAULT 0 NOT NULL,
-    look_at timestamp with time zone NOT NULL,
-    started_at timestamp with time zone,
     finished_at timestamp with time zone,
     CONSTRAINT maintenance_runs_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT maintenance_runs_run_trigger_check CHECK ((run_trigger = ANY (ARRAY['schedule'::text, 'manual'::text]))),
@@ -658,9 +652,13 @@ CREATE TABLE statements (
     detached boolean DEFAULT false NOT NULL,
     sent boolean DEFAULT true NOT NULL,
     committed boolean DEFAULT true NOT NULL,
+    purpose text DEFAULT ''::text NOT NULL,
+    table_id text COLLATE "C" DEFAULT ''::text NOT NULL,
+    not_before timestamp with time zone,
     changed xid8 DEFAULT pg_current_xact_id() NOT NULL,
     CONSTRAINT statements_lineage_check CHECK ((lineage = ANY (ARRAY[''::text, 'none'::text, 'resolved'::text, 'unresolved'::text]))),
     CONSTRAINT statements_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT statements_purpose_check CHECK ((purpose = ANY (ARRAY[''::text, 'maintenance'::text]))),
     CONSTRAINT statements_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text]))),
     CONSTRAINT statements_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
 );
@@ -781,8 +779,6 @@ CREATE UNIQUE INDEX maintenance_runs_open ON public.maintenance_runs USING btree
 
 CREATE INDEX maintenance_runs_over ON public.maintenance_runs USING btree (finished_at) WHERE (finished_at IS NOT NULL);
 
-CREATE INDEX maintenance_runs_queued ON public.maintenance_runs USING btree (workspace_id, look_at) WHERE (state = 'queued'::text);
-
 CREATE INDEX maintenance_runs_running ON public.maintenance_runs USING btree (workspace_id) WHERE (state = 'running'::text);
 
 CREATE INDEX maintenance_runs_table ON public.maintenance_runs USING btree (workspace_id, table_id, id);
@@ -807,17 +803,21 @@ CREATE INDEX statements_changed ON public.statements USING btree (workspace_id, 
 
 CREATE INDEX statements_expired ON public.statements USING btree (result_until) WHERE (chunks <> '[]'::jsonb);
 
+CREATE INDEX statements_held ON public.statements USING btree (workspace_id, cancel_requested_at, not_before, id) WHERE ((state = 'queued'::text) AND (warehouse_id = ''::text));
+
 CREATE UNIQUE INDEX statements_id ON public.statements USING btree (id);
 
 CREATE INDEX statements_lineage ON public.statements USING btree (workspace_id, finished_at, lineage) WHERE (lineage <> ''::text);
 
 CREATE INDEX statements_live ON public.statements USING btree (workspace_id, warehouse_id) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]));
 
-CREATE INDEX statements_replica ON public.statements USING btree (replica) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]));
+CREATE INDEX statements_purpose ON public.statements USING btree (workspace_id, purpose, id);
+
+CREATE INDEX statements_replica ON public.statements USING btree (replica) WHERE ((state = ANY (ARRAY['queued'::text, 'running'::text])) AND (warehouse_id <> ''::text));
 
 CREATE INDEX statements_run ON public.statements USING btree (workspace_id, run_id, id) WHERE (run_id <> ''::text);
 
-CREATE INDEX statements_warehouse ON public.statements USING btree (workspace_id, warehouse_id, id);
+CREATE INDEX statements_warehouse ON public.statements USING btree (workspace_id, warehouse_id, purpose, id);
 
 CREATE INDEX tasks_machine ON public.tasks USING btree (workspace_id, machine_id) WHERE ((status = 'queued'::text) AND (current IS NULL) AND (machine_id <> ''::text));
 
@@ -987,7 +987,7 @@ CREATE TRIGGER changed BEFORE UPDATE ON runs FOR EACH ROW WHEN ((((((old.status 
 
 CREATE TRIGGER lineage_outbox AFTER UPDATE OF status ON runs FOR EACH ROW WHEN ((old.status <> new.status)) EXECUTE FUNCTION lineage_transition('run');
 
-CREATE TRIGGER changed BEFORE UPDATE ON statements FOR EACH ROW WHEN (((((((((((((old.state IS DISTINCT FROM new.state) OR (old.message IS DISTINCT FROM new.message)) OR (old.progress IS DISTINCT FROM new.progress)) OR (old.kind IS DISTINCT FROM new.kind)) OR (old.engine IS DISTINCT FROM new.engine)) OR (old.routing_reason IS DISTINCT FROM new.routing_reason)) OR ((old.schema_message IS NULL) IS DISTINCT FROM (new.schema_message IS NULL))) OR (old.rows IS DISTINCT FROM new.rows)) OR (old.chunks IS DISTINCT FROM new.chunks)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)) OR (old.cancel_requested_at IS DISTINCT FROM new.cancel_requested_at))) EXECUTE FUNCTION mark_changed();
+CREATE TRIGGER changed BEFORE UPDATE ON statements FOR EACH ROW WHEN ((((((((((((((((old.warehouse_id IS DISTINCT FROM new.warehouse_id) OR (old.query IS DISTINCT FROM new.query)) OR (old.not_before IS DISTINCT FROM new.not_before)) OR (old.state IS DISTINCT FROM new.state)) OR (old.message IS DISTINCT FROM new.message)) OR (old.progress IS DISTINCT FROM new.progress)) OR (old.kind IS DISTINCT FROM new.kind)) OR (old.engine IS DISTINCT FROM new.engine)) OR (old.routing_reason IS DISTINCT FROM new.routing_reason)) OR ((old.schema_message IS NULL) IS DISTINCT FROM (new.schema_message IS NULL))) OR (old.rows IS DISTINCT FROM new.rows)) OR (old.chunks IS DISTINCT FROM new.chunks)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)) OR (old.cancel_requested_at IS DISTINCT FROM new.cancel_requested_at))) EXECUTE FUNCTION mark_changed();
 
 CREATE TRIGGER lineage_outbox AFTER UPDATE OF state ON statements FOR EACH ROW WHEN ((old.state <> new.state)) EXECUTE FUNCTION lineage_transition('statement');
 

@@ -32,6 +32,9 @@ type statementRow struct {
 	Role          domain.Role        `db:"role"`
 	RunID         domain.RunID       `db:"run_id"`
 	TaskKey       string             `db:"task_key"`
+	Purpose       statement.Purpose  `db:"purpose"`
+	TableID       domain.TableID     `db:"table_id"`
+	NotBefore     sql.NullTime       `db:"not_before"`
 	CreatedAt     time.Time          `db:"created_at"`
 	State         statement.State    `db:"state"`
 	Message       string             `db:"message"`
@@ -64,14 +67,14 @@ type statementRow struct {
 }
 
 const statementColumns = `id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit, timeout_ms, created_by_kind,
-	created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, progress, kind, write, engine, routing_reason, fault, failure, failure_line,
+	created_by_id, created_by_name, role, run_id, task_key, purpose, table_id, not_before, created_at, state, message, progress, kind, write, engine, routing_reason, fault, failure, failure_line,
 	failure_column, schema_message, rows, bytes, scanned, truncated, chunks, result_until, started_at, finished_at, cancel_requested_at, changed, lineage, replica, idempotency_key, detached, sent, committed`
 
 func (r statementRow) toDomain() (statement.Statement, error) {
 	st := statement.Statement{
 		ID: r.ID, Warehouse: r.Warehouse, Query: r.Query, Database: r.Database, Schema: r.Schema, Requested: r.Requested, RowLimit: r.RowLimit, ByteLimit: r.ByteLimit,
 		Timeout: time.Duration(r.TimeoutMS) * time.Millisecond, CreatedBy: domain.Actor{Kind: r.ByKind, ID: r.ByID, Name: r.ByName}, Role: r.Role,
-		RunID: r.RunID, TaskKey: r.TaskKey, CreatedAt: r.CreatedAt.UTC(), State: r.State, Message: r.Message, Progress: r.Progress, Kind: r.Kind, Write: r.Write,
+		RunID: r.RunID, TaskKey: r.TaskKey, Purpose: r.Purpose, TableID: r.TableID, NotBefore: timePtr(r.NotBefore), CreatedAt: r.CreatedAt.UTC(), State: r.State, Message: r.Message, Progress: r.Progress, Kind: r.Kind, Write: r.Write,
 		Engine: r.Engine, RoutingReason: r.RoutingReason, Schemata: r.Schemata, Rows: r.Rows, Bytes: r.Bytes, Scanned: r.Scanned, Truncated: r.Truncated,
 		ResultUntil: timePtr(r.ResultUntil), StartedAt: timePtr(r.StartedAt), FinishedAt: timePtr(r.FinishedAt), CancelRequestedAt: timePtr(r.CancelledAt),
 		Resolution: r.Resolution, Replica: r.Replica, Key: r.Key, Detached: r.Detached, Sent: r.Sent, Committed: r.Committed, Changed: r.Changed,
@@ -108,10 +111,11 @@ func (t *Tx) InsertStatement(ctx context.Context, st statement.Statement) error 
 	}
 	return t.exec(prepared(ctx), `INSERT INTO statements (workspace_id, id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit,
 		timeout_ms, created_by_kind, created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, replica,
-		idempotency_key, detached, sent, committed)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, false)`,
+		idempotency_key, detached, sent, purpose, table_id, not_before, committed)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, false)`,
 		t.workspace, st.ID, st.Warehouse, st.Query, string(parameters), st.Database, st.Schema, st.Requested, st.RowLimit, st.ByteLimit, st.Timeout.Milliseconds(),
-		st.CreatedBy.Kind, st.CreatedBy.ID, st.CreatedBy.Name, st.Role, st.RunID, st.TaskKey, st.CreatedAt, st.State, st.Message, st.Replica, st.Key, st.Detached, st.Sent)
+		st.CreatedBy.Kind, st.CreatedBy.ID, st.CreatedBy.Name, st.Role, st.RunID, st.TaskKey, st.CreatedAt, st.State, st.Message, st.Replica, st.Key, st.Detached, st.Sent,
+		st.Purpose, st.TableID, st.NotBefore)
 }
 
 // Statement implements statement.Tx.
@@ -155,14 +159,20 @@ func (t *Tx) UpdateStatement(ctx context.Context, st statement.Statement, result
 		st.Resolution, st.Replica, st.Detached, st.Sent)
 }
 
+// UpdateHeld implements statement.Tx.
+func (t *Tx) UpdateHeld(ctx context.Context, st statement.Statement) error {
+	return t.execOne(ctx, domain.NotFound("held statement", st.ID), `UPDATE statements SET query = $3, warehouse_id = $4, message = $5, not_before = $6
+		WHERE workspace_id = $1 AND id = $2 AND state = 'queued' AND warehouse_id = ''`, t.workspace, st.ID, st.Query, st.Warehouse, st.Message, st.NotBefore)
+}
+
 // StatementResult implements statement.Tx.
 func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result []byte, err error) {
 	err = t.get(ctx, &result, `SELECT result FROM statements WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
 	return result, orMissing(err, domain.NotFound("statement", id))
 }
 
-// Statements implements statement.Tx. The primary key, or an index of the warehouse or run,
-// finds the page.
+// Statements implements statement.Tx. An index of the purpose, the warehouse or the run finds the
+// page.
 func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.StatementID, limit, bytes int) ([]statement.Statement, error) {
 	where, args := `workspace_id = $1`, []any{t.workspace, limit}
 	if before != "" {
@@ -180,7 +190,11 @@ func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.S
 // ChangedStatements implements statement.Tx.
 func (t *Tx) ChangedStatements(ctx context.Context, f statement.Filter, p domain.Position, bytes int) ([]statement.Statement, bool, error) {
 	where, args := t.changedSince(p)
-	where, args = t.firstRound(where, args, p, "statements", "state IN ('queued', 'running')")
+	live := `state IN ('queued', 'running')`
+	if f.Purpose == "" {
+		live += ` AND warehouse_id <> ''` // not held: held ones are many, and have a purpose
+	}
+	where, args = t.firstRound(where, args, p, "statements", live)
 	where, args = statementsOf(f, where, args)
 	page, err := t.statementPage(ctx, where, `changed, id`, `$4`, bytes, args)
 	for _, st := range page {
@@ -197,6 +211,7 @@ func statementsOf(f statement.Filter, where string, args []any) (string, []any) 
 			where += fmt.Sprintf(" AND "+condition, len(args))
 		}
 	}
+	and(true, "purpose = $%d", f.Purpose)
 	and(f.Warehouse != "", "warehouse_id = $%d", f.Warehouse)
 	and(f.Run != "", "run_id = $%d", f.Run)
 	and(f.Mine != "", "created_by_id = $%d", f.Mine)
@@ -214,9 +229,9 @@ func (t *Tx) statementPage(ctx context.Context, where, order, limit string, byte
 		SELECT `+statementColumns+` FROM statements JOIN page USING (id) WHERE workspace_id = $1 AND page.before <= `+placeholder(len(args))+` ORDER BY `+order, args...)
 }
 
-// LostStatements implements statement.System.
+// LostStatements implements statement.System. Its index has no held statements.
 func (s *System) LostStatements(ctx context.Context, now time.Time, replica string, live []domain.StatementID, limit int) ([]statement.Ref, error) {
-	return s.statementRefs(ctx, `state IN ('queued', 'running')
+	return s.statementRefs(ctx, `state IN ('queued', 'running') AND warehouse_id <> ''
 		AND (replica = '' OR created_at < $1 AND (replica = $3 AND id <> ALL($4)
 			OR replica <> $3 AND NOT EXISTS (SELECT FROM replicas r WHERE r.id = replica AND r.seen_at > $1)))`, now.Add(-replicaSilence), limit, replica, pq.Array(live))
 }

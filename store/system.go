@@ -99,18 +99,23 @@ func (s *System) NextRetry(ctx context.Context, now time.Time) (time.Time, error
 	return s.nextTime(ctx, `SELECT min(not_before) FROM tasks WHERE status = 'queued' AND current IS NULL AND not_before > $1`, now)
 }
 
-// DueSchedules implements job.System. Ticks that wait for their workspace's quota are due when
-// there is room, so that they do not hide others.
-func (s *System) DueSchedules(ctx context.Context, now time.Time, limit int) ([]job.Ref, error) {
-	return refs(ctx, s, refRow.job, `SELECT workspace_id, id FROM jobs j WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL)
-		AND LEAST(next_at, waiting_since) <= $1 AND (next_at <= $1 OR (SELECT count(*) FROM runs r WHERE r.workspace_id = j.workspace_id AND r.status IN ('pending', 'running'))
-			< COALESCE((SELECT value FROM quotas q WHERE q.workspace_id = j.workspace_id AND q.name = 'max_running_runs'), $3))
-		ORDER BY LEAST(next_at, waiting_since) LIMIT $2`, now, limit, quota.Of(quota.MaxRunningRuns, nil, 0).Limit)
-}
-
-// NextSchedule implements job.System.
-func (s *System) NextSchedule(ctx context.Context) (time.Time, error) {
-	return s.nextTime(ctx, `SELECT min(next_at) FROM jobs WHERE next_at IS NOT NULL`)
+// Schedules implements job.System. Ticks that wait for their workspace's quota would hide others,
+// so they are left out until there is room.
+func (s *System) Schedules(ctx context.Context, now time.Time, limit int) ([]job.DueTick, error) {
+	type row struct {
+		refRow
+		At time.Time `db:"at"`
+	}
+	translate := func(r row) (job.DueTick, error) {
+		ref, err := r.job()
+		return job.DueTick{Ref: ref, At: r.At.UTC()}, err
+	}
+	const tick, ticks = `LEAST(next_at, waiting_since)`, `SELECT workspace_id, id, LEAST(next_at, waiting_since) AS at FROM jobs j WHERE (next_at IS NOT NULL OR waiting_since IS NOT NULL) AND `
+	all, err := rows(ctx, s.db, translate, `SELECT * FROM ((`+ticks+tick+` <= $1
+			AND (next_at <= $1 OR (SELECT count(*) FROM runs r WHERE r.workspace_id = j.workspace_id AND r.status IN ('pending', 'running'))
+				< COALESCE((SELECT value FROM quotas q WHERE q.workspace_id = j.workspace_id AND q.name = 'max_running_runs'), $3))
+		ORDER BY at LIMIT $2) UNION ALL (`+ticks+tick+` > $1 ORDER BY at LIMIT 1)) due ORDER BY at`, now, limit, quota.Of(quota.MaxRunningRuns, nil, 0).Limit)
+	return all, mapError(err)
 }
 
 func (s *System) nextTime(ctx context.Context, query string, args ...any) (time.Time, error) {

@@ -28,10 +28,9 @@ type System interface {
 	DueRuns(ctx context.Context, now time.Time, limit int) ([]domain.RunRef, error)
 	// NextRetry returns when the next queued task's back-off ends, or the zero time.
 	NextRetry(ctx context.Context, now time.Time) (time.Time, error)
-	// DueSchedules returns the jobs with a due or waiting tick, oldest first.
-	DueSchedules(ctx context.Context, now time.Time, limit int) ([]Ref, error)
-	// NextSchedule returns the time of the next tick, or the zero time.
-	NextSchedule(ctx context.Context) (time.Time, error)
+	// Schedules returns the jobs with a due or waiting tick, earliest first, and then the one whose
+	// tick comes next. A tick that waits for its workspace's quota is returned when there is room.
+	Schedules(ctx context.Context, now time.Time, limit int) ([]DueTick, error)
 	// ExpiredAgents returns the agents with an expired lease and live attempts.
 	ExpiredAgents(ctx context.Context, now time.Time) ([]domain.AgentRef, error)
 	// ExtendLeases extends all leases to at least until, unless another replica ran all the time:
@@ -53,4 +52,10 @@ type System interface {
 type Ref struct {
 	Workspace domain.WorkspaceID
 	Job       domain.JobID
+}
+
+// DueTick is the time of a job's next tick, or of its tick that waits.
+type DueTick struct {
+	Ref
+	At time.Time
 }

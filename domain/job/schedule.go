@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 	_ "time/tzdata" // time zones for machines without a database of them
@@ -212,17 +211,14 @@ type Scheduler struct {
 	Clock  domain.Clock
 }
 
-// Tick handles every schedule that is due.
-func (c *Scheduler) Tick(ctx context.Context) error {
-	due, err := c.System.DueSchedules(ctx, c.Clock.Now(), domain.MaxLimit)
-	if err != nil {
-		return err
+// Due returns the ticks of the schedules, and the first beyond the limit.
+func (c *Scheduler) Due(ctx context.Context, now time.Time, limit int) ([]domain.Due, error) {
+	found, err := c.System.Schedules(ctx, now, limit+1)
+	all := make([]domain.Due, len(found))
+	for i, d := range found {
+		all[i] = domain.Due{At: d.At, Do: func(ctx context.Context) error { return c.tick(ctx, d.Ref) }}
 	}
-	var failed []error
-	for _, ref := range due {
-		failed = append(failed, c.tick(ctx, ref))
-	}
-	return errors.Join(failed...)
+	return all, err
 }
 
 // tick processes the job's ticks and starts its run in one transaction, so that a tick starts

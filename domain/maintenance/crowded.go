@@ -59,12 +59,12 @@ func (m *Maintenances) relieve(ctx context.Context, tx Tx, s domain.Scope, ids [
 	var runs []Run
 	for _, t := range tables {
 		if set := shared.settings(t); set.Enabled && set.Expire && !t.Open && t.overcrowded(set) {
-			runs = append(runs, newMaintenanceRun(t.Table, []Kind{Expire}, job.TriggerSchedule, s.Actor(), now, now))
+			runs = append(runs, newRun(s, t.Table, set, []Kind{Expire}, job.TriggerSchedule, now, now))
 		}
 	}
 	made, err := tx.InsertMaintenanceRuns(ctx, runs)
 	if err == nil && made > 0 {
-		tx.Notify(domain.MaintenanceTopic, domain.MaintenanceRunsTopic(s.Workspace()))
+		announce(tx, s)
 	}
 	return err
 }

@@ -310,14 +310,14 @@ type Maintenance struct {
 // State is the state of a maintenance run.
 type State string
 
-// The states. The last four are final.
+// The states, see Run.derive. The last four are final.
 const (
 	Queued    State = "queued" // its message says what it waits for
 	Running   State = "running"
 	Succeeded State = "succeeded"
 	Failed    State = "failed"    // its message says why
-	Cancelled State = "cancelled" // its statement was cancelled
-	Skipped   State = "skipped"   // nothing to do; its message says why
+	Cancelled State = "cancelled" // a statement was cancelled, or none was needed; its message says why
+	Skipped   State = "skipped"   // like Cancelled, in runs from before their operations were statements
 )
 
 // States lists the states.
@@ -343,35 +343,21 @@ type Run struct {
 
 	State      State
 	Message    string
-	Todo       []Kind // the remaining kinds, in order
-	Operations []Operation
-	Statement  domain.StatementID // the current statement
-	Warehouse  domain.MachineID   // of the current statement
-	Tries      int                // tries that were lost with an engine or a server
-	LookAt     time.Time          // when to check it again: while it waits, or has no statement yet
-	StartedAt  *time.Time
 	FinishedAt *time.Time
+	Operations []Operation // in order: those that have ended, the one that runs, and those that are held
 }
 
 // Operation is one statement of a run.
 type Operation struct {
 	Kind             Kind
-	Query            string
-	Warehouse        domain.MachineID
-	Statement        domain.StatementID // empty until it is submitted
-	State            statement.State
-	StartedAt        time.Time
-	FinishedAt       *time.Time
+	Statement        statement.Statement
 	Before           *TableTotals
 	After            *TableTotals // including other writers' commits
 	SnapshotsExpired *int64
 	FilesRemoved     *int64           // nil if the engine does not report it
 	Metrics          map[string]int64 // as the engine reports them
-	Seconds          float64          // run time of its statement
-	Cost             *decimal.Decimal // cost of its warehouse for that time; nil without a price
+	Cost             *decimal.Decimal // cost of its warehouse for the run time of its statement; nil without a price
 	Currency         string
-	Fault            statement.Fault
-	Message          string // why it failed
 }
 
 // TableTotals is the contents of a table. Nil fields are unknown.
@@ -408,17 +394,19 @@ type maintenanceTx interface {
 	SetMaintained(ctx context.Context, id domain.TableID, m Maintained) error
 	// BeingWritten reports whether a live statement that writes has opened the table.
 	BeingWritten(ctx context.Context, id domain.TableID) (bool, error)
-	// InsertMaintenanceRuns adds the runs of tables without a queued or running run, and returns
-	// their number.
+	// InsertMaintenanceRuns adds the runs of tables without a queued or running run, with their
+	// statements, and returns their number.
 	InsertMaintenanceRuns(ctx context.Context, runs []Run) (int, error)
 	MaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (Run, error)
 	LockMaintenanceRun(ctx context.Context, id domain.MaintenanceRunID) (Run, error)
+	// UpdateMaintenanceRun stores the run without its statements.
 	UpdateMaintenanceRun(ctx context.Context, r Run) error
 	// MaintenanceRuns returns runs, newest first.
 	MaintenanceRuns(ctx context.Context, f Filter, before domain.MaintenanceRunID, limit int) ([]Run, error)
-	// RunningMaintenance returns the running runs, including those without a statement yet.
+	// RunningMaintenance returns the running runs.
 	RunningMaintenance(ctx context.Context) ([]Run, error)
-	// WaitingMaintenance returns the queued runs that are due for a check, longest waiting first.
+	// WaitingMaintenance returns the runs with a held statement to cancel, and those whose next
+	// statement may start, longest waiting first.
 	WaitingMaintenance(ctx context.Context, now time.Time, limit int) ([]Run, error)
 }
 

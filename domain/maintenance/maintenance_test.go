@@ -249,121 +249,171 @@ func TestTheStatementsOfMaintenance(t *testing.T) {
 	}
 }
 
-// runOf is a run that has begun its first operation.
+var system = domain.SystemScope("ws_1", "maintenance")
+
+// runOf is a run whose first operation runs.
 func runOf(todo ...Kind) Run {
-	r := newMaintenanceRun(small().Table, todo, job.TriggerSchedule, domain.Actor{Kind: domain.ActorSystem}, start, start)
-	r.begin(small().Table, builtIn(), "wh_1", start)
-	r.submitted("stm_1")
+	r := newRun(system, small().Table, builtIn(), todo, job.TriggerSchedule, start, start)
+	r.begun()
 	return r
 }
 
-func endedStatement(state statement.State, fault statement.Fault) statement.Statement {
-	st := statement.Statement{State: state, StartedAt: &start, FinishedAt: new(start.Add(90 * time.Second))}
+// begun starts the run's next operation.
+func (r *Run) begun() {
+	r.head().Before, r.head().Statement.Warehouse = totalsOf(small().Table), "wh_1"
+	r.derive(start)
+}
+
+// ended ends the current operation's statement.
+func (r *Run) ended(state statement.State, fault statement.Fault) {
+	st := &r.Operations[r.current()].Statement
+	st.State, st.StartedAt, st.FinishedAt = state, &start, new(start.Add(90*time.Second))
 	if fault != "" {
 		st.Failure = &statement.Failure{Fault: fault, Message: "Why."}
 	}
-	return st
+	if fault == statement.FaultCancelled {
+		st.CancelRequestedAt = &start
+	}
 }
 
-// The state of a run after its statement ends.
+// A run's state is that of its statements.
+func TestTheStateOfARun(t *testing.T) {
+	r := newRun(system, small().Table, builtIn(), []Kind{Compact, Expire}, job.TriggerSchedule, start, start)
+	require.Equal(t, []any{Queued, waitsForTurn, &start, []Kind{Compact, Expire}}, []any{r.State, r.Message, r.NextTryAt(), r.Todo()})
+	require.Nil(t, r.StartedAt())
+	for _, o := range r.Operations {
+		require.True(t, o.held())
+		require.Equal(t, []any{statement.Maintenance, r.TableID, domain.ActorSystem}, []any{o.Statement.Purpose, o.Statement.TableID, o.Statement.CreatedBy.Kind})
+	}
+	require.Equal(t, waitsForEarlier, r.Operations[1].Statement.Message)
+	require.Nil(t, r.Operations[1].Statement.NotBefore)
+	r.begun()
+	require.Equal(t, []any{Running, "", []Kind{Expire}}, []any{r.State, r.Message, r.Todo()})
+	require.Nil(t, r.NextTryAt())
+	require.Equal(t, &start, r.StartedAt())
+	r.ended(statement.Succeeded, "")
+	r.line(start)
+	r.derive(start)
+	require.Equal(t, []any{Queued, waitsForTurn, &start}, []any{r.State, r.Message, r.NextTryAt()})
+	require.Nil(t, r.FinishedAt)
+	r.begun()
+	r.ended(statement.Succeeded, "")
+	r.derive(start)
+	require.Equal(t, []any{Succeeded, &start}, []any{r.State, r.FinishedAt})
+}
+
+// The state of a run after the ends of its statements.
 func TestWhatBecomesOfARun(t *testing.T) {
+	type end struct {
+		state statement.State
+		fault statement.Fault
+	}
+	ok, lost, notNeeded := end{statement.Succeeded, ""}, end{statement.Failed, statement.FaultEngine}, end{statement.Cancelled, "withdrawn"}
 	for _, c := range []struct {
-		name  string
-		end   statement.Statement
-		tries int
-		todo  int // kinds left of two
-		state State
+		name string
+		ends []end
+		want State
 	}{
-		{"it is done", endedStatement(statement.Succeeded, ""), 0, 1, Running},
-		{"it lost a race", endedStatement(statement.Failed, statement.FaultConflict), 0, 1, Running},
-		{"it is refused", endedStatement(statement.Failed, statement.FaultQuery), 0, 1, Running},
-		{"it is too large", endedStatement(statement.Failed, statement.FaultResources), 0, 1, Running},
-		{"it is too slow", endedStatement(statement.Failed, statement.FaultTimeout), 0, 1, Running},
-		{"it may not", endedStatement(statement.Failed, statement.FaultForbidden), 0, 1, Running},
-		{"it is cancelled", endedStatement(statement.Cancelled, statement.FaultCancelled), 0, 2, Cancelled},
-		{"its engine is lost", endedStatement(statement.Failed, statement.FaultEngine), 0, 2, Queued},
-		{"it is gone", statement.Statement{State: statement.Failed}, 0, 2, Queued},
-		{"its engine is lost again", endedStatement(statement.Failed, statement.FaultEngine), 1, 2, Queued},
-		{"its engine is lost too often", endedStatement(statement.Failed, statement.FaultEngine), 2, 2, Failed},
+		{"it is done", []end{ok, ok}, Succeeded},
+		{"it lost a race", []end{{statement.Failed, statement.FaultConflict}, ok}, Failed},
+		{"it is refused", []end{{statement.Failed, statement.FaultQuery}, ok}, Failed},
+		{"it is too large", []end{{statement.Failed, statement.FaultResources}, ok}, Failed},
+		{"it is too slow", []end{{statement.Failed, statement.FaultTimeout}, ok}, Failed},
+		{"it may not", []end{{statement.Failed, statement.FaultForbidden}, ok}, Failed},
+		{"it is cancelled", []end{ok, {statement.Cancelled, statement.FaultCancelled}}, Cancelled},
+		{"another is cancelled while it fails", []end{{statement.Failed, statement.FaultQuery}, {statement.Cancelled, statement.FaultCancelled}}, Cancelled},
+		{"it was not needed", []end{notNeeded, notNeeded}, Cancelled},
+		{"one was not needed", []end{ok, notNeeded}, Succeeded},
+		{"its engine was lost, and not again", []end{lost, lost, ok}, Succeeded},
+		{"its engine was lost too often", []end{lost, lost, lost, notNeeded}, Failed},
 	} {
-		r := runOf(Compact, Expire)
-		r.Tries = c.tries
-		r.finalize(c.end, large().Table, nil, machine.Price{}, start)
-		require.Equal(t, c.state, r.State, c.name)
-		require.Len(t, r.Todo, c.todo, c.name)
-		require.Equal(t, c.state.Final(), r.FinishedAt != nil, c.name)
-		require.Empty(t, r.Statement, c.name)
-		require.True(t, r.current().State.Final(), c.name)
-		require.Equal(t, c.end.State != statement.Succeeded, r.current().Message != "", c.name)
-		if r.State == Queued {
-			require.Equal(t, start.Add(time.Duration(c.tries+1)*maintenanceAgain), r.LookAt, c.name)
+		r := Run{}
+		for _, e := range c.ends {
+			r.Operations = append(r.Operations, Operation{Statement: statement.Statement{Warehouse: "wh_1", State: statement.Running}})
+			if e.fault == "withdrawn" {
+				r.ended(e.state, "")
+				r.Operations[r.current()].Statement.Failure = &statement.Failure{Fault: statement.FaultCancelled, Message: "Why."}
+				continue
+			}
+			r.ended(e.state, e.fault)
 		}
-		if r.State == Running { // the next statement succeeds
-			r.begin(small().Table, builtIn(), "wh_1", start)
-			r.finalize(endedStatement(statement.Succeeded, ""), large().Table, nil, machine.Price{}, start)
-			require.Equal(t, c.end.State == statement.Succeeded, r.State == Succeeded, c.name)
-			require.Equal(t, c.end.State != statement.Succeeded, r.State == Failed, c.name)
-			require.Equal(t, r.State == Failed, r.Message != "", c.name)
-		}
+		r.derive(start)
+		require.Equal(t, c.want, r.State, c.name)
+		require.True(t, r.Message != "" || c.want == Succeeded, c.name)
+	}
+}
+
+// After a lost engine the operation comes once more, before those after it.
+func TestALostOperationIsRetried(t *testing.T) {
+	r := runOf(Compact, Expire)
+	for tries := 1; tries < maintenanceTries; tries++ {
+		r.ended(statement.Failed, statement.FaultEngine)
+		again := r.retry(system, start)
+		r.derive(start)
+		require.Equal(t, tries, r.lost())
+		require.Equal(t, []any{Queued, "It is retried: Why.", start.Add(time.Duration(tries) * maintenanceAgain)}, []any{r.State, r.Message, *r.NextTryAt()})
+		require.Equal(t, []Kind{Compact, Expire}, r.Todo())
+		require.Equal(t, []any{again.Statement.ID, again.Statement.Query}, []any{r.head().Statement.ID, r.Operations[0].Statement.Query})
+		r.begun()
 	}
 }
 
 // The history shows the operation's results and cost.
 func TestWhatAnOperationTells(t *testing.T) {
-	r := runOf(Expire)
-	after := small().Table
-	after.Snapshots = new(int64(1))
+	recorded := func(kind Kind, reported map[string]int64, price machine.Price) Operation {
+		r, after := runOf(kind), small().Table
+		after.Snapshots = new(int64(1))
+		r.ended(statement.Succeeded, "")
+		r.Operations[0].record(after, reported, price)
+		return r.Operations[0]
+	}
 	told := metrics([]byte(`[["deleted_data_files_count", 7], ["deleted_manifests", 2], ["deleted_bytes", 900], ["kept", 5], ["odd", "x"], [1, 2], ["short"]]`))
-	r.finalize(endedStatement(statement.Succeeded, ""), after, told, machine.Price{Hourly: decimal.RequireFromString("0.40"), Currency: "USD"}, start)
-	o := r.current()
-	require.Equal(t, Succeeded, r.State)
+	o := recorded(Expire, told, machine.Price{Hourly: decimal.RequireFromString("0.40"), Currency: "USD"})
 	require.Equal(t, map[string]int64{"deleted_data_files_count": 7, "deleted_manifests": 2, "deleted_bytes": 900, "kept": 5}, o.Metrics)
 	require.Equal(t, int64(2), *o.SnapshotsExpired)
 	require.Equal(t, int64(9), *o.FilesRemoved)
-	require.Equal(t, 90.0, o.Seconds)
+	require.Equal(t, 90.0, o.Seconds())
 	require.Equal(t, "0.01", o.Cost.String())
 	require.Equal(t, "USD", o.Currency)
 	require.Equal(t, int64(3), *o.Before.Snapshots)
 	require.Equal(t, int64(1), *o.After.Snapshots)
 
-	r = runOf(Expire)
-	r.finalize(endedStatement(statement.Succeeded, ""), after, map[string]int64{"expired_snapshots": 1}, machine.Price{}, start)
-	require.Equal(t, int64(1), *r.current().SnapshotsExpired, "others have committed meanwhile")
+	require.Equal(t, int64(1), *recorded(Expire, map[string]int64{"expired_snapshots": 1}, machine.Price{}).SnapshotsExpired, "others have committed meanwhile")
 
-	r = runOf(Compact)
-	r.finalize(endedStatement(statement.Succeeded, ""), after, metrics([]byte(`nothing`)), machine.Price{}, start)
-	require.Nil(t, r.current().Cost)
-	require.Nil(t, r.current().SnapshotsExpired)
-	require.Nil(t, r.current().FilesRemoved)
+	o = recorded(Compact, metrics([]byte(`nothing`)), machine.Price{})
+	require.Nil(t, o.Cost)
+	require.Nil(t, o.SnapshotsExpired)
+	require.Nil(t, o.FilesRemoved)
 }
 
-func TestARunIsPutOffForSixHoursAtMost(t *testing.T) {
-	r := newMaintenanceRun(small().Table, Kinds, job.TriggerSchedule, domain.Actor{}, start, start)
-	until := start.Add(time.Hour)
+func TestARunWaitsForSixHoursAtMost(t *testing.T) {
+	r := newRun(system, small().Table, builtIn(), Kinds, job.TriggerSchedule, start, start)
 	require.True(t, r.waitsForQuiet(start))
-	r.putOff(until, "It is written.", start.Add(maintenanceWait-time.Second))
-	require.Equal(t, Queued, r.State)
-	require.Equal(t, until, r.LookAt)
+	require.False(t, r.waited(start.Add(maintenanceWait-time.Second)))
+	require.True(t, r.waited(start.Add(maintenanceWait)))
 	require.False(t, r.waitsForQuiet(start.Add(maintenanceWait)), "then it is done all the same")
-	r.putOff(until, "No warehouse.", start.Add(maintenanceWait))
-	require.Equal(t, Skipped, r.State)
-	require.Contains(t, r.Message, "No warehouse.")
 
-	require.False(t, (&Run{Trigger: job.TriggerManual, CreatedAt: start, Todo: Kinds}).waitsForQuiet(start), "somebody wants it now")
-	require.False(t, (&Run{Trigger: job.TriggerSchedule, CreatedAt: start, Todo: Kinds[1:]}).waitsForQuiet(start), "it holds nobody up")
+	require.False(t, newRun(system, small().Table, builtIn(), Kinds, job.TriggerManual, start, start).waitsForQuiet(start), "somebody wants it now")
+	require.False(t, newRun(system, small().Table, builtIn(), Kinds[1:], job.TriggerSchedule, start, start).waitsForQuiet(start), "it holds nobody up")
 }
 
 func TestWhoHurriesARun(t *testing.T) {
 	me := domain.Actor{Kind: domain.ActorUser, ID: "usr_1"}
+	now := start.Add(time.Hour)
+	all := newRun(system, small().Table, builtIn(), Kinds, job.TriggerManual, now, now).Operations
 	for _, state := range States {
-		r := Run{State: state, Trigger: job.TriggerSchedule, LookAt: start.Add(time.Hour)}
-		err := r.expedite(me, Kinds, start)
+		r := newRun(system, small().Table, builtIn(), []Kind{Expire}, job.TriggerSchedule, start, start)
+		waits := r.Operations[0].Statement.ID
+		r.State = state
+		added, err := r.expedite(me, all, now)
 		require.Equal(t, state == Queued, err == nil, state)
 		if err != nil {
 			require.True(t, domain.IsCode(err, domain.CodeConflict))
 			continue
 		}
-		require.Equal(t, Run{State: state, Trigger: job.TriggerManual, CreatedBy: me, Todo: Kinds, LookAt: start, Message: r.Message}, r)
+		require.Len(t, added, 2)
+		require.Equal(t, []any{Kinds, waits, job.TriggerManual, me, Queued, now}, []any{r.Todo(), r.Operations[1].Statement.ID, r.Trigger, r.CreatedBy, r.State, *r.NextTryAt()})
+		require.Nil(t, r.Operations[1].Statement.NotBefore, "it comes after the compaction")
 	}
 }
 

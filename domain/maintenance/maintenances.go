@@ -10,18 +10,16 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/machine"
-	"github.com/millpond/millpond/domain/statement"
 )
 
 // Maintenances runs table maintenance by schedules that users can see and turn off, and stores its
 // history.
 type Maintenances struct {
-	Store      domain.Store[Tx]
-	System     System
-	Topics     domain.Topics
-	Clock      domain.Clock
-	Statements *statement.Statements
-	Rows       func(stream []byte) ([]byte, error) // converts Arrow IPC into a JSON array of arrays
+	Store  domain.Store[Tx]
+	System System
+	Topics domain.Topics
+	Clock  domain.Clock
+	Rows   func(stream []byte) ([]byte, error) // converts Arrow IPC into a JSON array of arrays
 }
 
 // subject is the holder of a policy: the workspace, a database or a table.
@@ -299,7 +297,8 @@ func (m *Maintenances) runTable(ctx context.Context, tx Tx, s domain.Scope, id d
 	if err != nil {
 		return "", err
 	}
-	todo := shared.settings(t).kinds()
+	set := shared.settings(t)
+	todo := set.kinds()
 	switch {
 	case t.Snapshot == nil:
 		return "", domain.Errorf(domain.CodeConflict, "The table %s was never written, so there is nothing to do.", t.Name)
@@ -307,21 +306,22 @@ func (m *Maintenances) runTable(ctx context.Context, tx Tx, s domain.Scope, id d
 		return "", domain.Errorf(domain.CodeConflict, "Compaction, expiry and the removal of orphans are all turned off for the table %s; turn one of them on first.", t.Name)
 	}
 	now := m.Clock.Now()
-	run := newMaintenanceRun(t.Table, todo, job.TriggerManual, s.Actor(), now, now)
+	run := newRun(s, t.Table, set, todo, job.TriggerManual, now, now)
 	made, err := tx.InsertMaintenanceRuns(ctx, []Run{run})
 	if err == nil && made == 0 {
-		run, err = expedited(ctx, tx, s, id, todo, now)
+		run, err = expedited(ctx, tx, s, run, now)
 	}
 	if err != nil {
 		return "", err
 	}
-	tx.Notify(domain.MaintenanceTopic, domain.MaintenanceRunsTopic(s.Workspace()))
+	announce(tx, s)
 	return run.ID, domain.Audited(ctx, tx, s, domain.MaintenanceStart, string(lake.KindTable), id)
 }
 
-// expedited makes the table's queued run due now, and returns it.
-func expedited(ctx context.Context, tx Tx, s domain.Scope, id domain.TableID, todo []Kind, now time.Time) (Run, error) {
-	open, err := tx.MaintenanceRuns(ctx, Filter{Table: id, States: []State{Queued, Running}}, "", 1)
+// expedited makes the queued run of the table due now, with the operations of the wanted run, and
+// returns it.
+func expedited(ctx context.Context, tx Tx, s domain.Scope, wanted Run, now time.Time) (Run, error) {
+	open, err := tx.MaintenanceRuns(ctx, Filter{Table: wanted.TableID, States: []State{Queued, Running}}, "", 1)
 	if err != nil || len(open) == 0 {
 		return Run{}, orEnded(err)
 	}
@@ -329,10 +329,26 @@ func expedited(ctx context.Context, tx Tx, s domain.Scope, id domain.TableID, to
 	if err != nil {
 		return run, err
 	}
-	if err := run.expedite(s.Actor(), todo, now); err != nil {
+	added, err := run.expedite(s.Actor(), wanted.Operations, now)
+	if err != nil {
 		return run, err
 	}
+	for _, o := range added {
+		if err := tx.InsertStatement(ctx, o.Statement); err != nil {
+			return run, err
+		}
+	}
+	for _, o := range selected(run.Operations, Operation.held) {
+		if err := tx.UpdateHeld(ctx, o.Statement); err != nil {
+			return run, err
+		}
+	}
 	return run, tx.UpdateMaintenanceRun(ctx, run)
+}
+
+// announce wakes the maintenance, and those who follow its runs or statements.
+func announce(tx Tx, s domain.Scope) {
+	tx.Notify(domain.MaintenanceTopic, domain.MaintenanceRunsTopic(s.Workspace()), domain.StatementsTopic(s.Workspace()))
 }
 
 func orEnded(err error) error {
@@ -376,7 +392,7 @@ func (m *Maintenances) runDatabase(ctx context.Context, tx Tx, s domain.Scope, i
 		if err != nil {
 			return 0, err
 		}
-		n, err := tx.InsertMaintenanceRuns(ctx, shared.runs(tables, job.TriggerManual, s.Actor(), now, now))
+		n, err := tx.InsertMaintenanceRuns(ctx, shared.runs(s, tables, job.TriggerManual, now, now))
 		if err != nil {
 			return 0, err
 		}
@@ -385,19 +401,19 @@ func (m *Maintenances) runDatabase(ctx context.Context, tx Tx, s domain.Scope, i
 			after = tables[len(tables)-1].ID
 		}
 	}
-	tx.Notify(domain.MaintenanceTopic, domain.MaintenanceRunsTopic(s.Workspace()))
+	announce(tx, s)
 	return queued, domain.Audited(ctx, tx, s, domain.MaintenanceStart, "database", id)
 }
 
 // runs returns runs for the tables that need maintenance.
-func (l levels) runs(tables []MaintainedTable, trigger job.Trigger, by domain.Actor, due, now time.Time) (runs []Run) {
+func (l levels) runs(by domain.Scope, tables []MaintainedTable, trigger job.Trigger, due, now time.Time) (runs []Run) {
 	for _, t := range tables {
 		s := l.settings(t)
 		if !s.Enabled || t.Open {
 			continue
 		}
 		if todo := t.needs(s, now); len(todo) > 0 {
-			runs = append(runs, newMaintenanceRun(t.Table, todo, trigger, by, due, now))
+			runs = append(runs, newRun(by, t.Table, s, todo, trigger, due, now))
 		}
 	}
 	return runs

@@ -19,8 +19,6 @@ const (
 	maintenanceAgain = 5 * time.Minute
 	// interval of checks for a stopped warehouse that must not be started
 	maintenanceLook = 10 * time.Minute
-	// time for a replica to submit a statement, before another replica does
-	maintenanceClaim = time.Minute
 	// tries that may be lost with an engine or a server
 	maintenanceTries = 3
 	// timeout of one statement

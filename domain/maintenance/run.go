@@ -1,7 +1,7 @@
 package maintenance
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,65 +14,146 @@ import (
 	"github.com/millpond/millpond/domain/statement"
 )
 
-// newMaintenanceRun returns a queued run for the table.
-func newMaintenanceRun(t lake.Table, todo []Kind, trigger job.Trigger, by domain.Actor, due, now time.Time) Run {
-	return Run{
+// What a held operation waits for.
+const (
+	waitsForTurn    = "Waits for its turn."
+	waitsForEarlier = "Waits for the earlier operations on its table."
+)
+
+// newRun returns a queued run for the table, with a held statement for each kind.
+func newRun(s domain.Scope, t lake.Table, set Settings, todo []Kind, trigger job.Trigger, due, now time.Time) Run {
+	r := Run{
 		ID: domain.NewID[domain.MaintenanceRunID](domain.PrefixMaintenance), TableID: t.ID, DatabaseID: t.DatabaseID, Database: t.Database, Schema: t.Schema, Table: t.Name, Trigger: trigger,
-		CreatedBy: by, CreatedAt: now, DueAt: due, State: Queued, Message: "Waits for its turn.", Todo: todo, LookAt: now,
+		CreatedBy: s.Actor(), CreatedAt: now, DueAt: due,
+	}
+	for _, kind := range todo {
+		r.Operations = append(r.Operations, newOperation(s, kind, t.ID, kind.sql(t, set), now))
+	}
+	r.line(now)
+	r.derive(now)
+	return r
+}
+
+// newOperation returns an operation that is held. Its statement is the platform's own, whoever
+// wants it.
+func newOperation(s domain.Scope, k Kind, t domain.TableID, query string, now time.Time) Operation {
+	own := domain.SystemScope(s.Workspace(), "maintenance")
+	return Operation{Kind: k, Statement: statement.ForTable(own, t, statement.NewStatement{Query: query, Timeout: maintenanceTime}, now)}
+}
+
+// line lets the first held operation start now, and the others after it.
+func (r *Run) line(now time.Time) {
+	for i := range r.Operations {
+		o := &r.Operations[i]
+		switch {
+		case !o.held():
+		case o == r.head():
+			o.Statement.NotBefore, o.Statement.Message = &now, waitsForTurn
+		default:
+			o.Statement.NotBefore, o.Statement.Message = nil, waitsForEarlier
+		}
 	}
 }
 
-// begin adds the run's next operation. Its statement must still be submitted.
-func (r *Run) begin(t lake.Table, s Settings, warehouse domain.MachineID, now time.Time) {
-	if r.StartedAt == nil {
-		r.StartedAt = &now
+// head returns the first operation that has not ended: it runs or comes next. It is nil at the end.
+func (r Run) head() *Operation {
+	i := slices.IndexFunc(r.Operations, func(o Operation) bool { return !o.Statement.State.Final() })
+	if i < 0 {
+		return nil
 	}
-	r.State, r.Message, r.Warehouse, r.Statement = Running, "", warehouse, ""
-	r.LookAt = now.Add(maintenanceClaim)
-	r.Operations = append(r.Operations, Operation{
-		Kind: r.Todo[0], Query: r.Todo[0].sql(t, s), Warehouse: warehouse, State: statement.Queued, StartedAt: now, Before: totalsOf(t),
-	})
+	return &r.Operations[i]
 }
 
-// current returns the run's last operation.
-func (r *Run) current() *Operation { return &r.Operations[len(r.Operations)-1] }
-
-// key returns the idempotency key of the current operation's statement, so that it is submitted
-// only once.
-func (r *Run) key() domain.Idempotency {
-	return domain.Idempotency{Key: fmt.Sprintf("%s/%d", r.ID, len(r.Operations))}
-}
-
-// statement returns the statement of the current operation.
-func (r *Run) statement() statement.NewStatement {
-	o := r.current()
-	return statement.NewStatement{Query: o.Query, Warehouse: string(o.Warehouse), Timeout: maintenanceTime}
-}
-
-// submitted records the statement of the current operation.
-func (r *Run) submitted(id domain.StatementID) {
-	r.Statement, r.current().Statement, r.current().State = id, id, statement.Running
-}
-
-// finalize records the end of the current operation's statement. The run stays running if there is
-// more to do now.
-func (r *Run) finalize(st statement.Statement, after lake.Table, reported map[string]int64, price machine.Price, now time.Time) {
-	o := r.current()
-	o.State, o.FinishedAt, o.After, o.Metrics = st.State, &now, totalsOf(after), reported
-	if st.StartedAt != nil && st.FinishedAt != nil {
-		o.Seconds = st.FinishedAt.Sub(*st.StartedAt).Seconds()
+// current returns the index of the operation that has started last.
+func (r Run) current() int {
+	last := 0
+	for i, o := range r.Operations {
+		if o.started() {
+			last = i
+		}
 	}
+	return last
+}
+
+func (o Operation) started() bool { return o.Statement.Warehouse != "" }
+
+func (o Operation) held() bool { return o.Statement.Held() }
+
+// Started returns the operations that have started, in order.
+func (r Run) Started() []Operation { return selected(r.Operations, Operation.started) }
+
+// selected returns the elements for which is holds.
+func selected[T any](all []T, is func(T) bool) (found []T) {
+	for _, v := range all {
+		if is(v) {
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
+// Todo returns the kinds that are still to do, in order.
+func (r Run) Todo() (kinds []Kind) {
+	for _, o := range selected(r.Operations, Operation.held) {
+		kinds = append(kinds, o.Kind)
+	}
+	return kinds
+}
+
+// StartedAt returns when the first operation started; nil before.
+func (r Run) StartedAt() *time.Time {
+	if started := r.Started(); len(started) > 0 {
+		return new(started[0].StartedAt())
+	}
+	return nil
+}
+
+// StartedAt returns when the operation's turn came.
+func (o Operation) StartedAt() time.Time {
+	if o.Statement.NotBefore == nil {
+		return o.Statement.CreatedAt
+	}
+	return *o.Statement.NotBefore
+}
+
+// NextTryAt returns when a queued run is tried again; nil for others.
+func (r Run) NextTryAt() *time.Time {
+	if r.State != Queued || r.head() == nil {
+		return nil
+	}
+	return r.head().Statement.NotBefore
+}
+
+// Seconds returns the run time of the operation's statement.
+func (o Operation) Seconds() float64 {
+	if o.Statement.StartedAt == nil || o.Statement.FinishedAt == nil {
+		return 0
+	}
+	return o.Statement.FinishedAt.Sub(*o.Statement.StartedAt).Seconds()
+}
+
+// Message returns why the operation failed; else it is empty.
+func (o Operation) Message() string {
+	if o.Statement.Failure == nil {
+		return ""
+	}
+	return o.Statement.Failure.Message
+}
+
+func (o Operation) fault() statement.Fault {
+	if o.Statement.Failure == nil {
+		return ""
+	}
+	return o.Statement.Failure.Fault
+}
+
+// record records the result of an operation whose statement has ended.
+func (o *Operation) record(after lake.Table, reported map[string]int64, price machine.Price) {
+	o.After, o.Metrics = totalsOf(after), reported
 	if price.Currency != "" {
-		o.Cost, o.Currency = new(price.Hourly.Mul(decimal.NewFromFloat(o.Seconds)).Div(secondsAnHour).Round(6)), price.Currency
+		o.Cost, o.Currency = new(price.Hourly.Mul(decimal.NewFromFloat(o.Seconds())).Div(secondsAnHour).Round(6)), price.Currency
 	}
 	o.SnapshotsExpired, o.FilesRemoved = o.expired(), o.removed()
-	r.Statement, r.LookAt = "", now
-	if st.State == statement.Succeeded {
-		r.Todo = r.Todo[1:]
-		r.next(now)
-		return
-	}
-	r.fail(o, st.Failure, now)
 }
 
 var secondsAnHour = decimal.NewFromInt(3600)
@@ -83,7 +164,7 @@ func (o *Operation) expired() *int64 {
 	if n, reported := o.Metrics["expired_snapshots"]; reported {
 		return &n
 	}
-	if o.Kind != Expire || o.Before.Snapshots == nil || o.After.Snapshots == nil {
+	if o.Kind != Expire || o.Before == nil || o.Before.Snapshots == nil || o.After.Snapshots == nil {
 		return nil
 	}
 	return new(max(0, *o.Before.Snapshots-*o.After.Snapshots))
@@ -103,75 +184,87 @@ func (o *Operation) removed() (n *int64) {
 	return n
 }
 
-// fail records the failure of an operation. After a lost engine the operation is retried. After a
-// conflict or a refusal the run continues with the next kind.
-func (r *Run) fail(o *Operation, f *statement.Failure, now time.Time) {
-	if f == nil {
-		f = &statement.Failure{Fault: statement.FaultEngine, Message: "Its statement is gone."}
-	}
-	o.Fault, o.Message = f.Fault, f.Message
-	switch f.Fault {
-	case statement.FaultCancelled:
-		r.end(Cancelled, "Its statement was cancelled.", now)
-	case statement.FaultEngine:
-		r.Tries++
-		if r.Tries >= maintenanceTries {
-			r.end(Failed, f.Message, now)
-			return
+// lost returns the number of tries that were lost with an engine or a server.
+func (r Run) lost() (n int) {
+	for _, o := range r.Operations {
+		if o.fault() == statement.FaultEngine {
+			n++
 		}
-		r.State, r.Warehouse = Queued, ""
-		r.LookAt = now.Add(time.Duration(r.Tries) * maintenanceAgain)
-		r.Message = "It is retried: " + f.Message
+	}
+	return n
+}
+
+// retry adds an operation that repeats the current one after a pause, and returns it.
+func (r *Run) retry(s domain.Scope, now time.Time) Operation {
+	at, i := now.Add(time.Duration(r.lost())*maintenanceAgain), r.current()
+	o := r.Operations[i]
+	again := newOperation(s, o.Kind, r.TableID, o.Statement.Query, now)
+	again.Statement.NotBefore, again.Statement.Message = &at, "It is retried: "+o.Message()
+	r.Operations = slices.Insert(r.Operations, i+1, again)
+	return again
+}
+
+// derive sets the run's state by its statements. Nothing else sets it.
+func (r *Run) derive(now time.Time) {
+	switch head := r.head(); {
+	case head == nil:
+		r.State, r.Message = r.outcome()
+		r.FinishedAt = &now
+	case head.Statement.Held():
+		r.State, r.Message = Queued, head.Statement.Message
 	default:
-		r.Todo = r.Todo[1:]
-		r.next(now)
+		r.State, r.Message = Running, ""
 	}
 }
 
-// next ends the run if no kinds are left.
-func (r *Run) next(now time.Time) {
-	if len(r.Todo) > 0 {
-		return
+// outcome returns the state of a run whose operations have all ended, and why.
+func (r Run) outcome() (state State, message string) {
+	state = Cancelled
+	for _, o := range r.Operations {
+		if o.Statement.State == statement.Cancelled && o.Statement.CancelRequestedAt != nil {
+			return Cancelled, "Its statement was cancelled."
+		}
 	}
 	for _, o := range r.Operations {
-		switch o.Fault {
-		case "", statement.FaultEngine: // it was retried
+		switch o.fault() {
+		case "":
+			state = Succeeded
+		case statement.FaultCancelled: // it was not needed
+			message = o.Message()
+		case statement.FaultEngine: // it was retried
+			if r.lost() >= maintenanceTries {
+				return Failed, o.Message()
+			}
 		case statement.FaultConflict:
-			r.end(Failed, "It lost the race with another writer and runs again at its next due time: "+o.Message, now)
-			return
+			return Failed, "It lost the race with another writer and runs again at its next due time: " + o.Message()
 		default:
-			r.end(Failed, o.Message, now)
-			return
+			return Failed, o.Message()
 		}
 	}
-	r.end(Succeeded, "", now)
-}
-
-func (r *Run) end(state State, message string, now time.Time) {
-	r.State, r.Message, r.FinishedAt, r.Warehouse, r.Statement = state, message, &now, "", ""
-}
-
-// putOff delays the run until then; after maintenanceWait it is skipped.
-func (r *Run) putOff(until time.Time, why string, now time.Time) {
-	if now.Sub(r.CreatedAt) >= maintenanceWait {
-		r.end(Skipped, why+" It has waited for six hours; it is due again at the next time.", now)
-		return
-	}
-	r.LookAt, r.Message = until, why
+	return state, message
 }
 
 // waitsForQuiet reports whether the run may still wait until its table is quiet.
-func (r *Run) waitsForQuiet(now time.Time) bool {
-	return r.Trigger == job.TriggerSchedule && now.Sub(r.CreatedAt) < maintenanceWait && r.compacts()
+func (r Run) waitsForQuiet(now time.Time) bool {
+	return r.Trigger == job.TriggerSchedule && !r.waited(now) && r.head().Kind == Compact
 }
 
-func (r *Run) compacts() bool { return len(r.Todo) > 0 && r.Todo[0] == Compact }
+// waited reports whether the run has waited for as long as it may.
+func (r Run) waited(now time.Time) bool { return now.Sub(r.CreatedAt) >= maintenanceWait }
 
-// expedite turns a queued run into a manual one that is due now.
-func (r *Run) expedite(by domain.Actor, todo []Kind, now time.Time) error {
+// expedite turns a queued run into a manual one that is due now, with these operations beside those
+// that are held. It returns the operations that are new to it.
+func (r *Run) expedite(by domain.Actor, all []Operation, now time.Time) (added []Operation, err error) {
 	if r.State != Queued {
-		return domain.Errorf(domain.CodeConflict, "Maintenance of the table is already running (%s); wait for its end.", r.ID)
+		return nil, domain.Errorf(domain.CodeConflict, "Maintenance of the table is already running (%s); wait for its end.", r.ID)
 	}
-	r.Trigger, r.CreatedBy, r.Todo, r.LookAt, r.Message = job.TriggerManual, by, todo, now, "Waits for its turn."
-	return nil
+	r.Trigger, r.CreatedBy = job.TriggerManual, by
+	todo := r.Todo()
+	added = selected(all, func(o Operation) bool { return !slices.Contains(todo, o.Kind) })
+	held := append(selected(r.Operations, Operation.held), added...)
+	slices.SortFunc(held, func(a, b Operation) int { return slices.Index(Kinds, a.Kind) - slices.Index(Kinds, b.Kind) })
+	r.Operations = append(selected(r.Operations, func(o Operation) bool { return !o.held() }), held...)
+	r.line(now)
+	r.derive(now)
+	return added, nil
 }

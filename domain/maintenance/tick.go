@@ -2,39 +2,30 @@ package maintenance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/job"
+	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/statement"
 )
 
-// Tick queues runs for due tables and advances the runs. It returns when to call it next, or the
-// zero time if nothing is due. Any replica may call it: row locks ensure that each step happens
-// once. At rest it costs one query.
-func (m *Maintenances) Tick(ctx context.Context) (next time.Time, err error) {
-	due, err := m.System.DueMaintenance(ctx, m.Clock.Now(), domain.MaxLimit)
-	if err != nil {
-		return time.Time{}, err
+// Due returns the tables to check, and the workspaces whose runs go on. At rest it costs one query.
+func (m *Maintenances) Due(ctx context.Context, now time.Time, limit int) ([]domain.Due, error) {
+	found, err := m.System.DueMaintenance(ctx, now, limit)
+	all := make([]domain.Due, len(found))
+	for i, d := range found {
+		all[i] = domain.Due{At: d.At, Do: func(ctx context.Context) error {
+			if d.Runs {
+				return m.advance(ctx, d.Workspace)
+			}
+			return m.sweep(ctx, d)
+		}}
 	}
-	now := m.Clock.Now()
-	var failed []error
-	for _, d := range due {
-		switch {
-		case d.At.After(now):
-			return d.At, errors.Join(failed...)
-		case d.Runs:
-			err = m.advance(ctx, d.Workspace)
-		default:
-			err = m.sweep(ctx, d)
-		}
-		failed = append(failed, err)
-	}
-	return time.Time{}, errors.Join(failed...)
+	return all, err
 }
 
 // sweep queues runs for the tables of a due holder, one transaction for each page. After an
@@ -74,12 +65,12 @@ func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s domain.Scope, of 
 	if err != nil {
 		return false, err
 	}
-	made, err := tx.InsertMaintenanceRuns(ctx, shared.runs(tables, job.TriggerSchedule, s.Actor(), *h.NextAt, now))
+	made, err := tx.InsertMaintenanceRuns(ctx, shared.runs(s, tables, job.TriggerSchedule, *h.NextAt, now))
 	if err != nil {
 		return false, err
 	}
 	if made > 0 {
-		tx.Notify(domain.MaintenanceTopic, domain.MaintenanceRunsTopic(s.Workspace()))
+		announce(tx, s)
 	}
 	if more = len(tables) == maintenanceSweep; more {
 		h.SweepAfter = tables[len(tables)-1].ID
@@ -89,58 +80,20 @@ func (m *Maintenances) sweepPage(ctx context.Context, tx Tx, s domain.Scope, of 
 	return more, tx.UpdateMaintenance(ctx, h)
 }
 
-// advance advances the runs of a workspace: it records ended statements, starts queued runs while
-// there is room, and submits their statements.
+// advance advances the runs of a workspace: it records ended statements, and starts queued runs
+// while there is room.
 func (m *Maintenances) advance(ctx context.Context, ws domain.WorkspaceID) error {
 	s := domain.SystemScope(ws, "maintenance")
-	var submit []Run
-	err := m.Store.In(ctx, s, func(tx Tx) (err error) {
+	err := m.Store.In(ctx, s, func(tx Tx) error {
 		if _, err := tx.LockMaintenance(ctx, Holder{}); err != nil { // one replica at a time
 			return err
 		}
-		t := &maintenancePass{m: m, tx: tx, scope: s, now: m.Clock.Now()}
-		err = t.run(ctx)
-		submit = t.submit
-		return err
+		return (&maintenancePass{m: m, tx: tx, scope: s, now: m.Clock.Now()}).run(ctx)
 	})
 	if err != nil {
 		return fmt.Errorf("maintenance of %s: %w", ws, err)
 	}
-	var failed []error
-	for _, run := range submit {
-		failed = append(failed, m.submit(ctx, s, run))
-	}
-	return errors.Join(failed...)
-}
-
-// submit submits the statement of the run's current operation. If this server stops meanwhile,
-// another one submits it after maintenanceClaim with the same key, so it runs only once.
-func (m *Maintenances) submit(ctx context.Context, s domain.Scope, run Run) error {
-	st, refused := m.Statements.Submit(ctx, s, run.statement(), run.key())
-	passing := refused != nil && (statement.IsPassing(refused) || domain.IsCode(refused, domain.CodeRate))
-	if passing {
-		return refused
-	}
-	return m.Store.In(ctx, s, func(tx Tx) error {
-		now, err := tx.LockMaintenanceRun(ctx, run.ID)
-		if err != nil || now.State != Running || now.Statement != "" || len(now.Operations) != len(run.Operations) {
-			return err // another replica has advanced it meanwhile
-		}
-		if refused != nil {
-			t, err := tx.LakeTable(ctx, run.TableID)
-			if err != nil {
-				return err
-			}
-			failure := &statement.Failure{Fault: statement.FaultQuery, Message: domain.AsError(refused).Message}
-			now.finalize(statement.Statement{State: statement.Failed, Failure: failure}, t, nil, machine.Price{}, m.Clock.Now())
-			tx.Notify(domain.MaintenanceTopic)
-		} else {
-			now.submitted(st.ID)
-			tx.Notify(domain.MaintenanceTopic) // it may have ended already
-		}
-		tx.Notify(domain.MaintenanceRunsTopic(s.Workspace()))
-		return tx.UpdateMaintenanceRun(ctx, now)
-	})
+	return nil
 }
 
 // maintenancePass is one pass over the runs of a workspace, in a transaction that locks them.
@@ -151,145 +104,158 @@ type maintenancePass struct {
 	now        time.Time
 	shared     levels
 	warehouses []machine.Machine
-	busy       []domain.MachineID // warehouses with a statement of maintenance
-	submit     []Run
+	tables     map[domain.TableID]MaintainedTable // of the runs that may start; the live ones
+	busy       []domain.MachineID                 // warehouses with a statement of maintenance
 }
 
-func (t *maintenancePass) run(ctx context.Context) error {
-	running, err := t.tx.RunningMaintenance(ctx)
-	if err != nil {
-		return err
-	}
+func (t *maintenancePass) run(ctx context.Context) (err error) {
 	if t.shared, err = readLevels(ctx, t.tx); err != nil {
 		return err
 	}
-	for _, r := range running {
-		if err := t.advance(ctx, r); err != nil {
-			return err
-		}
-	}
-	if len(t.busy) >= AtOnce {
-		return nil
+	ready, err := t.recordAll(ctx)
+	if err != nil {
+		return err
 	}
 	waiting, err := t.tx.WaitingMaintenance(ctx, t.now, maintenanceRead)
-	if err != nil || len(waiting) == 0 {
-		return err
-	}
-	if t.warehouses, err = t.tx.Machines(ctx, machine.KindWarehouse, "", machine.MaxMachines); err != nil {
-		return err
-	}
-	tables, err := t.tables(ctx, waiting)
 	if err != nil {
 		return err
 	}
 	for _, r := range waiting {
-		if len(t.busy) >= AtOnce {
-			return nil
+		if !slices.ContainsFunc(ready, func(o Run) bool { return o.ID == r.ID }) {
+			ready = append(ready, r)
 		}
-		if err := t.start(ctx, r, tables); err != nil {
+	}
+	if err := t.read(ctx, ready); err != nil {
+		return err
+	}
+	for _, r := range ready {
+		if err := t.proceed(ctx, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tables returns the live tables of the runs.
-func (t *maintenancePass) tables(ctx context.Context, runs []Run) (map[domain.TableID]MaintainedTable, error) {
+// recordAll records the ended statements of the running runs, and returns the runs that go on.
+func (t *maintenancePass) recordAll(ctx context.Context) (ready []Run, err error) {
+	running, err := t.tx.RunningMaintenance(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range running {
+		if o := r.Operations[r.current()]; !o.Statement.State.Final() {
+			t.busy = append(t.busy, o.Statement.Warehouse)
+			continue
+		}
+		if err := t.record(ctx, &r); err != nil {
+			return nil, err
+		}
+		if r.State == Queued {
+			ready = append(ready, r)
+		}
+	}
+	return ready, nil
+}
+
+// read reads the warehouses and the runs' tables.
+func (t *maintenancePass) read(ctx context.Context, runs []Run) (err error) {
+	if len(runs) == 0 {
+		return nil
+	}
+	if t.warehouses, err = t.tx.Machines(ctx, machine.KindWarehouse, "", machine.MaxMachines); err != nil {
+		return err
+	}
 	ids := make([]domain.TableID, len(runs))
 	for i, r := range runs {
 		ids[i] = r.TableID
 	}
 	all, err := t.tx.MaintainedByID(ctx, ids)
-	found := make(map[domain.TableID]MaintainedTable, len(all))
+	t.tables = make(map[domain.TableID]MaintainedTable, len(all))
 	for _, table := range all {
-		found[table.ID] = table
+		t.tables[table.ID] = table
 	}
-	return found, err
+	return err
 }
 
-// advance records the end of the run's statement, and begins its next operation.
-func (t *maintenancePass) advance(ctx context.Context, r Run) error {
-	if r.Statement != "" {
-		st, err := t.tx.Statement(ctx, r.Statement)
-		if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
+// save stores the run with its state. The operation that comes next may start now.
+func (t *maintenancePass) save(ctx context.Context, r *Run) error {
+	if o := r.head(); o != nil && o.held() && o.Statement.NotBefore == nil {
+		r.line(t.now)
+		if err := t.tx.UpdateHeld(ctx, o.Statement); err != nil {
 			return err
 		}
-		if err == nil && !st.State.Final() {
-			t.busy = append(t.busy, r.Warehouse)
-			return nil
+	}
+	r.derive(t.now)
+	t.tx.Notify(domain.MaintenanceRunsTopic(t.scope.Workspace()))
+	return t.tx.UpdateMaintenanceRun(ctx, *r)
+}
+
+// withdraw ends the operations that are held and selected.
+func (t *maintenancePass) withdraw(ctx context.Context, r *Run, fault statement.Fault, why string, is func(Operation) bool) (err error) {
+	for i, o := range r.Operations {
+		if !o.held() || !is(o) {
+			continue
 		}
+		r.Operations[i].Statement, err = statement.Withdraw(ctx, t.tx, t.scope, o.Statement.ID, statement.Failure{Fault: fault, Message: why}, t.now)
 		if err != nil {
-			st = statement.Statement{State: statement.Failed}
-		}
-		if err := t.finalize(ctx, &r, st); err != nil {
 			return err
 		}
 	}
-	if r.State == Running {
-		if err := t.proceed(ctx, &r); err != nil {
-			return err
-		}
-	}
-	if r.State == Running {
-		t.busy = append(t.busy, r.Warehouse)
+	return nil
+}
+
+// end ends the run: what is held will not run.
+func (t *maintenancePass) end(ctx context.Context, r *Run, fault statement.Fault, why string) error {
+	if err := t.withdraw(ctx, r, fault, why, Operation.held); err != nil {
+		return err
 	}
 	return t.save(ctx, r)
 }
 
-// proceed begins the next operation after one has ended. It submits the current one again if its
-// submission was interrupted.
-func (t *maintenancePass) proceed(ctx context.Context, r *Run) error {
-	if r.current().State.Final() {
-		table, err := maintainable(ctx, t.tx, r.TableID)
-		if domain.IsCode(err, domain.CodeNotFound) {
-			r.end(Skipped, droppedMeanwhile, t.now)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		r.begin(table.Table, t.shared.settings(table), r.Warehouse, t.now)
-	} else if r.LookAt.After(t.now) {
-		return nil
-	}
-	r.LookAt = t.now.Add(maintenanceClaim)
-	t.submit = append(t.submit, *r)
-	return nil
-}
-
-const droppedMeanwhile = "The table was dropped."
-
-func (t *maintenancePass) save(ctx context.Context, r Run) error {
-	t.tx.Notify(domain.MaintenanceRunsTopic(t.scope.Workspace()))
-	return t.tx.UpdateMaintenanceRun(ctx, r)
-}
-
-// finalize records the end of a statement: the table's totals, the engine's metrics, and the cost.
-func (t *maintenancePass) finalize(ctx context.Context, r *Run, st statement.Statement) error {
-	kind := r.current().Kind
+// record records the end of a statement: the table's totals, the engine's metrics, and the cost.
+// After a lost engine the operation is retried. After a conflict or a refusal the run goes on with
+// its next operation.
+func (t *maintenancePass) record(ctx context.Context, r *Run) error {
+	o := &r.Operations[r.current()]
 	after, err := t.tx.LakeTable(ctx, r.TableID)
 	if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
 		return err
 	}
-	price, err := t.price(ctx, r.Warehouse)
+	price, err := t.price(ctx, o.Statement.Warehouse)
 	if err != nil {
 		return err
 	}
-	reported, err := t.reported(ctx, st)
+	reported, err := t.reported(ctx, o.Statement)
 	if err != nil {
 		return err
 	}
-	r.finalize(st, after, reported, price, t.now)
-	if st.State != statement.Succeeded || after.ID == "" {
-		return nil
+	o.record(after, reported, price)
+	switch o.fault() {
+	case "":
+		err = t.maintained(ctx, o.Kind, after)
+	case statement.FaultCancelled:
+		return t.end(ctx, r, statement.FaultCancelled, "An earlier operation of the run was cancelled.")
+	case statement.FaultEngine:
+		if r.lost() >= maintenanceTries {
+			return t.end(ctx, r, statement.FaultCancelled, "An earlier operation of the run has failed.")
+		}
+		err = t.tx.InsertStatement(ctx, r.retry(t.scope, t.now).Statement)
 	}
-	found, err := t.tx.MaintainedByID(ctx, []domain.TableID{r.TableID})
+	if err != nil {
+		return err
+	}
+	return t.save(ctx, r)
+}
+
+// maintained records the operation in the table's past, unless the table is gone.
+func (t *maintenancePass) maintained(ctx context.Context, k Kind, after lake.Table) error {
+	found, err := t.tx.MaintainedByID(ctx, []domain.TableID{after.ID})
 	if err != nil || len(found) == 0 {
 		return err
 	}
 	done := found[0].Done
-	done.note(kind, after, t.now)
-	return t.tx.SetMaintained(ctx, r.TableID, done)
+	done.note(k, after, t.now)
+	return t.tx.SetMaintained(ctx, after.ID, done)
 }
 
 // price returns the hourly price of the warehouse; the zero value without a price or a warehouse.
@@ -321,17 +287,26 @@ func (t *maintenancePass) reported(ctx context.Context, st statement.Statement) 
 	return metrics(rows), nil
 }
 
-// start starts a queued run, delays it, or ends it if there is nothing left to do. It leaves the
-// run unchanged while its warehouse is busy: the end of the statement there triggers the next pass.
-func (t *maintenancePass) start(ctx context.Context, r Run, tables map[domain.TableID]MaintainedTable) error {
-	table, live := tables[r.TableID]
+// proceed ends what is cancelled or not needed any more, and starts the run's next operation. It
+// leaves the run unchanged while its warehouse is busy: the end of the statement there triggers the
+// next pass.
+func (t *maintenancePass) proceed(ctx context.Context, r Run) error {
+	table, live := t.tables[r.TableID]
 	if !live {
-		r.end(Skipped, droppedMeanwhile, t.now)
-		return t.save(ctx, r)
+		return t.end(ctx, &r, statement.FaultCancelled, "The table was dropped.")
 	}
 	s := t.shared.settings(table)
-	if r.review(table, s, t.now); r.State.Final() {
-		return t.save(ctx, r)
+	before := len(r.Todo())
+	if err := t.review(ctx, &r, table, s); err != nil {
+		return err
+	}
+	if len(r.Todo()) < before {
+		if err := t.save(ctx, &r); err != nil {
+			return err
+		}
+	}
+	if r.State != Queued || r.NextTryAt().After(t.now) || len(t.busy) >= AtOnce {
+		return nil
 	}
 	at := t.choose(s)
 	if at.busy {
@@ -342,25 +317,45 @@ func (t *maintenancePass) start(ctx context.Context, r Run, tables map[domain.Ta
 		return err
 	}
 	if why != "" {
-		r.putOff(until, why, t.now)
-		return t.save(ctx, r)
+		return t.putOff(ctx, &r, until, why)
 	}
-	return t.startOn(ctx, r, table, s, at)
+	return t.startOn(ctx, &r, table, s, at)
 }
 
-// review updates the kinds of a scheduled run, which may have waited for hours.
-func (r *Run) review(t MaintainedTable, s Settings, now time.Time) {
-	if r.Trigger != job.TriggerSchedule {
-		return
+// review withdraws what is cancelled, and each operation that is not needed any more when its turn
+// comes: the run may have waited for hours.
+func (t *maintenancePass) review(ctx context.Context, r *Run, table MaintainedTable, s Settings) error {
+	err := t.withdraw(ctx, r, statement.FaultCancelled, "The statement was cancelled.", func(o Operation) bool { return o.Statement.CancelRequestedAt != nil })
+	if err != nil {
+		return err
 	}
-	needs := t.needs(s, now)
-	r.Todo = slices.DeleteFunc(slices.Clone(r.Todo), func(k Kind) bool { return !slices.Contains(needs, k) })
-	switch {
-	case !s.Enabled:
-		r.end(Skipped, "Maintenance was turned off meanwhile.", now)
-	case len(r.Todo) == 0:
-		r.end(Skipped, "There was nothing left to do when its turn came.", now)
+	if r.Trigger == job.TriggerSchedule && !s.Enabled {
+		return t.withdraw(ctx, r, statement.FaultCancelled, "Maintenance was turned off meanwhile.", Operation.held)
 	}
+	needs := s.kinds()
+	if r.Trigger == job.TriggerSchedule {
+		needs = table.needs(s, t.now)
+	}
+	for o := r.head(); o != nil && o.held() && !slices.Contains(needs, o.Kind); o = r.head() {
+		err := t.withdraw(ctx, r, statement.FaultCancelled, "There was nothing left to do when its turn came.", func(other Operation) bool { return other.Statement.ID == o.Statement.ID })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putOff delays the run until then; after maintenanceWait it ends.
+func (t *maintenancePass) putOff(ctx context.Context, r *Run, until time.Time, why string) error {
+	if r.waited(t.now) {
+		return t.end(ctx, r, statement.FaultCancelled, why+" It has waited for six hours; it is due again at the next time.")
+	}
+	o := r.head()
+	o.Statement.NotBefore, o.Statement.Message = &until, why
+	if err := t.tx.UpdateHeld(ctx, o.Statement); err != nil {
+		return err
+	}
+	return t.save(ctx, r)
 }
 
 // written returns why and until when a run must wait for writers of its table. Only compaction
@@ -379,17 +374,20 @@ func (t *maintenancePass) written(ctx context.Context, r Run, table MaintainedTa
 	return t.now.Add(maintenanceQuiet), "A statement that writes has the table open. Compaction waits for its end.", nil
 }
 
-// startOn starts the run on the chosen warehouse.
-func (t *maintenancePass) startOn(ctx context.Context, r Run, table MaintainedTable, s Settings, at choice) error {
+// startOn starts the run's next operation on the chosen warehouse.
+func (t *maintenancePass) startOn(ctx context.Context, r *Run, table MaintainedTable, s Settings, at choice) error {
 	switch {
 	case at.fail != "":
-		r.end(Failed, at.fail, t.now)
+		return t.end(ctx, r, statement.FaultQuery, at.fail)
 	case at.wait != "":
-		r.putOff(t.now.Add(maintenanceLook), at.wait, t.now)
-	default:
-		r.begin(table.Table, s, at.id, t.now)
-		t.busy = append(t.busy, at.id)
-		t.submit = append(t.submit, r)
+		return t.putOff(ctx, r, t.now.Add(maintenanceLook), at.wait)
+	}
+	o := r.head()
+	o.Before = totalsOf(table.Table)
+	o.Statement.Query, o.Statement.Warehouse, o.Statement.Message, o.Statement.NotBefore = o.Kind.sql(table.Table, s), at.id, "Waits for a server.", &t.now
+	t.busy = append(t.busy, at.id)
+	if err := statement.Release(ctx, t.tx, t.scope, o.Statement); err != nil {
+		return err
 	}
 	return t.save(ctx, r)
 }

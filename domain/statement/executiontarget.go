@@ -106,6 +106,9 @@ func (x *execution) markSent(ctx context.Context, tx Tx) error {
 // away.
 func (x *execution) wakeWarehouse(ctx context.Context, tx Tx, m *machine.Machine, now time.Time) (wait string, err error) {
 	came := x.st.CreatedAt
+	if at := x.st.NotBefore; at != nil { // it was held until then
+		came = *at
+	}
 	switch {
 	case m.HeldAt != nil && !came.After(*m.HeldAt):
 		return "", domain.Errorf(domain.CodeConflict, "The warehouse %s was stopped while the statement waited.", m.Name)

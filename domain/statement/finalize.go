@@ -55,7 +55,7 @@ func (t *Statements) finalizeIn(ctx context.Context, tx Tx, s domain.Scope, st *
 		return lineage, err
 	}
 	tx.Notify(domain.StatementTopic(st.ID), domain.StatementsTopic(s.Workspace()))
-	if st.CreatedBy.Kind == domain.ActorSystem {
+	if st.Purpose == Maintenance {
 		tx.Notify(domain.MaintenanceTopic)
 	}
 	if err := tx.UpdateStatement(ctx, *st, result); err != nil {

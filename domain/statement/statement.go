@@ -16,7 +16,7 @@ type State string
 
 // The states of a statement. The last three are final.
 const (
-	Queued    State = "queued" // it waits for its warehouse, or for a free place there
+	Queued    State = "queued" // it is held, or waits for its warehouse or for a free place there
 	Running   State = "running"
 	Succeeded State = "succeeded"
 	Failed    State = "failed" // Failure says why
@@ -31,10 +31,17 @@ func (s State) Final() bool {
 	return s == Succeeded || s == Failed || s == Cancelled
 }
 
+// Purpose is what the platform runs a statement for. It is empty for a statement of a person, a
+// task or a client.
+type Purpose string
+
+// Maintenance keeps a table small and fast.
+const Maintenance Purpose = "maintenance"
+
 // Statement is one SQL statement: the request, its progress and its result.
 type Statement struct {
 	ID         domain.StatementID
-	Warehouse  domain.MachineID
+	Warehouse  domain.MachineID // empty while it is held
 	Query      string
 	Parameters []json.RawMessage // null, booleans, numbers and strings
 	Database   string            // where names without a database resolve
@@ -47,8 +54,11 @@ type Statement struct {
 	Role       domain.Role // the role it runs with: at most an editor
 	RunID      domain.RunID
 	TaskKey    string
+	Purpose    Purpose
+	TableID    domain.TableID // the table that it maintains; empty without a purpose
 	CreatedAt  time.Time
-	Key        string // its Idempotency-Key; empty without one
+	NotBefore  *time.Time // earliest start, if one is set
+	Key        string     // its Idempotency-Key; empty without one
 	// Detached says that the statement can be found by its key or its id. No caller must wait for
 	// its end on a connection.
 	Detached bool
@@ -320,9 +330,10 @@ type Tokens interface {
 	StatementToken(id domain.StatementID, write bool) string
 }
 
-// Filter narrows a list of statements. Zero fields are ignored.
+// Filter narrows a list of statements. Zero fields are ignored, except Purpose.
 type Filter struct {
 	States    []State          `json:"s,omitempty"`
+	Purpose   Purpose          `json:"p,omitempty"` // empty leaves out statements with a purpose
 	Warehouse domain.MachineID `json:"w,omitempty"`
 	Run       domain.RunID     `json:"r,omitempty"`
 	Mine      string           `json:"m,omitempty"` // the actor's id
@@ -332,6 +343,9 @@ type Filter struct {
 // statementTx reads and writes statements.
 type statementTx interface {
 	InsertStatement(ctx context.Context, st Statement) error
+	// UpdateHeld changes the text, the warehouse, the message and the earliest start of a held
+	// statement.
+	UpdateHeld(ctx context.Context, st Statement) error
 	// Statement returns the statement without its result.
 	Statement(ctx context.Context, id domain.StatementID) (Statement, error)
 	LockStatement(ctx context.Context, id domain.StatementID) (Statement, error)

@@ -105,11 +105,11 @@ func (t *Statements) submit(ctx context.Context, s domain.Scope, n NewStatement,
 	if err := domain.Authorize(ctx, t.Store, s, domain.StatementRun); err != nil {
 		return Statement{}, err
 	}
-	st, err := t.draft(s, n)
-	if err != nil {
+	if err := validStatement(n); err != nil {
 		return Statement{}, err
 	}
-	st.Key, st.Detached = key.Key, detached || key.Key != ""
+	st := draft(s, n, t.Clock.Now())
+	st.Replica, st.Key, st.Detached = t.Replica, key.Key, detached || key.Key != ""
 	x, err := t.enlist(st, s.Workspace())
 	if err != nil {
 		return Statement{}, err
@@ -134,11 +134,11 @@ func (t *Statements) submit(ctx context.Context, s domain.Scope, n NewStatement,
 	return st, nil
 }
 
-func (t *Statements) draft(s domain.Scope, n NewStatement) (Statement, error) {
+// draft returns the statement as it is inserted, without its warehouse and its server.
+func draft(s domain.Scope, n NewStatement, now time.Time) Statement {
 	st := Statement{
 		ID: domain.NewID[domain.StatementID](domain.PrefixStatement), Query: n.Query, Parameters: n.Parameters, Database: n.Database, Schema: n.Schema, Requested: n.Engine,
-		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, CreatedBy: s.Actor(), Role: domain.RoleEditor, CreatedAt: t.Clock.Now(),
-		State: Queued, Progress: -1, Replica: t.Replica,
+		RowLimit: n.RowLimit, ByteLimit: n.ByteLimit, Timeout: n.Timeout, CreatedBy: s.Actor(), Role: domain.RoleEditor, CreatedAt: now, State: Queued, Progress: -1,
 	}
 	if s.Role().AtMost(domain.RoleEditor) {
 		st.Role = s.Role()
@@ -152,7 +152,7 @@ func (t *Statements) draft(s domain.Scope, n NewStatement) (Statement, error) {
 	if st.Schema == "" {
 		st.Schema = lake.DefaultSchema
 	}
-	return st, validStatement(n)
+	return st
 }
 
 func validStatement(n NewStatement) error {
@@ -433,6 +433,9 @@ func (t *Statements) Cancel(ctx context.Context, s domain.Scope, id domain.State
 			return err
 		}
 		tx.Notify(domain.StatementCancelTopic(id), domain.StatementTopic(id), domain.StatementsTopic(s.Workspace()))
+		if st.Held() {
+			tx.Notify(domain.MaintenanceTopic)
+		}
 		if err := tx.UpdateStatement(ctx, st, nil); err != nil {
 			return err
 		}

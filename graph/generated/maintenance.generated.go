@@ -600,7 +600,7 @@ func (ec *executionContext) _MaintenanceOperation_query(ctx context.Context, fie
 			return ec.fieldContext_MaintenanceOperation_query(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Query, nil
+			return obj.Query(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
@@ -611,7 +611,7 @@ func (ec *executionContext) _MaintenanceOperation_query(ctx context.Context, fie
 	)
 }
 func (ec *executionContext) fieldContext_MaintenanceOperation_query(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("MaintenanceOperation", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("MaintenanceOperation", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _MaintenanceOperation_statementId(ctx context.Context, field graphql.CollectedField, obj *model.MaintenanceOperation) (ret graphql.Marshaler) {
@@ -669,7 +669,7 @@ func (ec *executionContext) _MaintenanceOperation_state(ctx context.Context, fie
 			return ec.fieldContext_MaintenanceOperation_state(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.State, nil
+			return obj.State(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v statement.State) graphql.Marshaler {
@@ -680,7 +680,7 @@ func (ec *executionContext) _MaintenanceOperation_state(ctx context.Context, fie
 	)
 }
 func (ec *executionContext) fieldContext_MaintenanceOperation_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("MaintenanceOperation", field, false, false, errors.New("field of type StatementState does not have child fields"))
+	return graphql.NewScalarFieldContext("MaintenanceOperation", field, true, false, errors.New("field of type StatementState does not have child fields"))
 }
 
 func (ec *executionContext) _MaintenanceOperation_startedAt(ctx context.Context, field graphql.CollectedField, obj *model.MaintenanceOperation) (ret graphql.Marshaler) {
@@ -692,7 +692,7 @@ func (ec *executionContext) _MaintenanceOperation_startedAt(ctx context.Context,
 			return ec.fieldContext_MaintenanceOperation_startedAt(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.StartedAt, nil
+			return obj.StartedAt(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
@@ -703,7 +703,7 @@ func (ec *executionContext) _MaintenanceOperation_startedAt(ctx context.Context,
 	)
 }
 func (ec *executionContext) fieldContext_MaintenanceOperation_startedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("MaintenanceOperation", field, false, false, errors.New("field of type Time does not have child fields"))
+	return graphql.NewScalarFieldContext("MaintenanceOperation", field, true, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _MaintenanceOperation_finishedAt(ctx context.Context, field graphql.CollectedField, obj *model.MaintenanceOperation) (ret graphql.Marshaler) {
@@ -715,7 +715,7 @@ func (ec *executionContext) _MaintenanceOperation_finishedAt(ctx context.Context
 			return ec.fieldContext_MaintenanceOperation_finishedAt(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.FinishedAt, nil
+			return obj.FinishedAt(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
@@ -726,7 +726,7 @@ func (ec *executionContext) _MaintenanceOperation_finishedAt(ctx context.Context
 	)
 }
 func (ec *executionContext) fieldContext_MaintenanceOperation_finishedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("MaintenanceOperation", field, false, false, errors.New("field of type Time does not have child fields"))
+	return graphql.NewScalarFieldContext("MaintenanceOperation", field, true, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _MaintenanceOperation_before(ctx context.Context, field graphql.CollectedField, obj *model.MaintenanceOperation) (ret graphql.Marshaler) {
@@ -880,7 +880,7 @@ func (ec *executionContext) _MaintenanceOperation_seconds(ctx context.Context, f
 			return ec.fieldContext_MaintenanceOperation_seconds(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Seconds, nil
+			return obj.Seconds(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
@@ -891,7 +891,7 @@ func (ec *executionContext) _MaintenanceOperation_seconds(ctx context.Context, f
 	)
 }
 func (ec *executionContext) fieldContext_MaintenanceOperation_seconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("MaintenanceOperation", field, false, false, errors.New("field of type Float does not have child fields"))
+	return graphql.NewScalarFieldContext("MaintenanceOperation", field, true, false, errors.New("field of type Float does not have child fields"))
 }
 
 func (ec *executionContext) _MaintenanceOperation_cost(ctx context.Context, field graphql.CollectedField, obj *model.MaintenanceOperation) (ret graphql.Marshaler) {
@@ -1477,7 +1477,7 @@ func (ec *executionContext) _MaintenanceRun_startedAt(ctx context.Context, field
 			return ec.fieldContext_MaintenanceRun_startedAt(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.StartedAt, nil
+			return obj.StartedAt(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
@@ -1488,7 +1488,7 @@ func (ec *executionContext) _MaintenanceRun_startedAt(ctx context.Context, field
 	)
 }
 func (ec *executionContext) fieldContext_MaintenanceRun_startedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("MaintenanceRun", field, false, false, errors.New("field of type Time does not have child fields"))
+	return graphql.NewScalarFieldContext("MaintenanceRun", field, true, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _MaintenanceRun_finishedAt(ctx context.Context, field graphql.CollectedField, obj *model.MaintenanceRun) (ret graphql.Marshaler) {
@@ -1523,7 +1523,7 @@ func (ec *executionContext) _MaintenanceRun_todo(ctx context.Context, field grap
 			return ec.fieldContext_MaintenanceRun_todo(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Todo, nil
+			return obj.Todo(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []maintenance.Kind) graphql.Marshaler {
@@ -1534,7 +1534,7 @@ func (ec *executionContext) _MaintenanceRun_todo(ctx context.Context, field grap
 	)
 }
 func (ec *executionContext) fieldContext_MaintenanceRun_todo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("MaintenanceRun", field, false, false, errors.New("field of type MaintenanceKind does not have child fields"))
+	return graphql.NewScalarFieldContext("MaintenanceRun", field, true, false, errors.New("field of type MaintenanceKind does not have child fields"))
 }
 
 func (ec *executionContext) _MaintenanceRun_operations(ctx context.Context, field graphql.CollectedField, obj *model.MaintenanceRun) (ret graphql.Marshaler) {

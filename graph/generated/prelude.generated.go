@@ -2269,6 +2269,25 @@ func (ec *executionContext) marshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋd
 	return res
 }
 
+func (ec *executionContext) unmarshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableID(ctx context.Context, v any) (*domain.TableID, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.TableID(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableID(ctx context.Context, sel ast.SelectionSet, v *domain.TableID) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(*v))
+	return res
+}
+
 func (ec *executionContext) unmarshalOID2ᚖstring(ctx context.Context, v any) (*string, error) {
 	if v == nil {
 		return nil, nil

@@ -897,8 +897,10 @@ type ComplexityRoot struct {
 		Kind              func(childComplexity int) int
 		Lineage           func(childComplexity int) int
 		Message           func(childComplexity int) int
+		NotBefore         func(childComplexity int) int
 		Parameters        func(childComplexity int) int
 		Progress          func(childComplexity int) int
+		Purpose           func(childComplexity int) int
 		Query             func(childComplexity int) int
 		QueuedMs          func(childComplexity int) int
 		ResultUntil       func(childComplexity int) int
@@ -912,6 +914,8 @@ type ComplexityRoot struct {
 		Schema            func(childComplexity int) int
 		StartedAt         func(childComplexity int) int
 		State             func(childComplexity int) int
+		Table             func(childComplexity int) int
+		TableID           func(childComplexity int) int
 		TaskKey           func(childComplexity int) int
 		Truncated         func(childComplexity int) int
 		Warehouse         func(childComplexity int) int
@@ -4838,6 +4842,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Statement.Message(childComplexity), true
+	case "Statement.notBefore":
+		if e.ComplexityRoot.Statement.NotBefore == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.NotBefore(childComplexity), true
 	case "Statement.parameters":
 		if e.ComplexityRoot.Statement.Parameters == nil {
 			break
@@ -4850,6 +4860,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Statement.Progress(childComplexity), true
+	case "Statement.purpose":
+		if e.ComplexityRoot.Statement.Purpose == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Purpose(childComplexity), true
 	case "Statement.query":
 		if e.ComplexityRoot.Statement.Query == nil {
 			break
@@ -4928,6 +4944,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Statement.State(childComplexity), true
+	case "Statement.table":
+		if e.ComplexityRoot.Statement.Table == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.Table(childComplexity), true
+	case "Statement.tableId":
+		if e.ComplexityRoot.Statement.TableID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Statement.TableID(childComplexity), true
 	case "Statement.taskKey":
 		if e.ComplexityRoot.Statement.TaskKey == nil {
 			break
@@ -6760,8 +6788,8 @@ removed unless the table's own policy says so.
 enum MaintenanceLevel { DEFAULT WORKSPACE DATABASE TABLE REGISTERED }
 
 """
-State of a maintenance run. The last four are final. SKIPPED means that nothing was left to do when
-the run could start, or that it waited too long.
+State of a maintenance run. The last four are final. CANCELLED also means that nothing was left to
+do when the run could start, or that it waited too long. Old runs have SKIPPED for these.
 """
 enum MaintenanceState { QUEUED RUNNING SUCCEEDED FAILED CANCELLED SKIPPED }
 
@@ -6866,7 +6894,7 @@ type MaintenanceRun {
   createdAt: Time!
   dueAt: Time!
   state: MaintenanceState!
-  "What it waits for, or why it was postponed, failed or was skipped."
+  "What it waits for, or why it was postponed, failed or was cancelled."
   message: String
   "When a waiting run is tried again."
   nextTryAt: Time
@@ -6884,7 +6912,7 @@ type MaintenanceRunConnection { edges: [MaintenanceRunEdge!]! pageInfo: PageInfo
 type MaintenanceOperation {
   kind: MaintenanceKind!
   query: String!
-  "Null until it is submitted. To cancel the operation, cancel the statement."
+  "To cancel the operation, cancel the statement."
   statementId: ID
   warehouseId: ID!
   state: StatementState!
@@ -7355,14 +7383,22 @@ ENGINE: the engine or its machine failed.
 """
 enum StatementFault { QUERY FORBIDDEN CONFLICT TIMEOUT CANCELLED RESOURCES ENGINE }
 
+"""
+What the platform runs a statement for. MAINTENANCE keeps a table small and fast.
+"""
+enum StatementPurpose { MAINTENANCE }
+
 "One SQL statement, with its state and its result."
 type Statement {
   id: ID!
   query: String!
   "Values for $1, $2 and so on, or for each ? in order: null, booleans, numbers and strings."
   parameters: [JSON]!
-  "Null after the warehouse is deleted."
+  """
+  Null after the warehouse is deleted, and while a statement of maintenance waits for its turn.
+  """
   warehouse: Warehouse
+  "Empty while a statement of maintenance waits for its turn."
   warehouseId: ID!
   "The database for names without a database."
   database: String!
@@ -7417,7 +7453,14 @@ type Statement {
   runId: ID
   "Key of the task that sent it. Null for other statements, and for a run with a single command."
   taskKey: String
+  "What the platform runs it for. Null for a statement of a person, a task or a client."
+  purpose: StatementPurpose
+  "The table that it maintains. Null for other statements, and after the table is removed."
+  table: LakeTable
+  tableId: ID
   createdAt: Time!
+  "The earliest time of its start, if one is set."
+  notBefore: Time
   "When an engine started it."
   startedAt: Time
   finishedAt: Time
@@ -7470,6 +7513,8 @@ type StatementConnection { edges: [StatementEdge!]! pageInfo: PageInfo! }
 "A field that is left out or null does not filter."
 input StatementFilter {
   states: [StatementState!]
+  "Only statements that the platform runs for this purpose. They are left out by default."
+  purpose: StatementPurpose
   warehouseId: ID
   "Only statements of this run's tasks."
   runId: ID
@@ -7481,7 +7526,7 @@ input StatementFilter {
 
 extend type Query {
   """
-  Statements of all users, newest first. A page holds at most 4 MiB of text, so it may be shorter
+  Statements of all users, newest first. Those of the platform are listed only with purpose. A page holds at most 4 MiB of text, so it may be shorter
   than requested.
   """
   statements(first: Int = 50, after: String, filter: StatementFilter): StatementConnection!
@@ -9565,8 +9610,16 @@ func (ec *executionContext) childFields_Statement(ctx context.Context, field gra
 		return ec.fieldContext_Statement_runId(ctx, field)
 	case "taskKey":
 		return ec.fieldContext_Statement_taskKey(ctx, field)
+	case "purpose":
+		return ec.fieldContext_Statement_purpose(ctx, field)
+	case "table":
+		return ec.fieldContext_Statement_table(ctx, field)
+	case "tableId":
+		return ec.fieldContext_Statement_tableId(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Statement_createdAt(ctx, field)
+	case "notBefore":
+		return ec.fieldContext_Statement_notBefore(ctx, field)
 	case "startedAt":
 		return ec.fieldContext_Statement_startedAt(ctx, field)
 	case "finishedAt":

@@ -31,6 +31,8 @@ type StatementResolver interface {
 
 	Run(ctx context.Context, obj *model.Statement) (*job.Run, error)
 
+	Table(ctx context.Context, obj *model.Statement) (*model.LakeTable, error)
+
 	QueuedMs(ctx context.Context, obj *model.Statement) (int64, error)
 	RunMs(ctx context.Context, obj *model.Statement) (*int64, error)
 	Lineage(ctx context.Context, obj *model.Statement) (model.Lineage, error)
@@ -979,6 +981,84 @@ func (ec *executionContext) fieldContext_Statement_taskKey(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Statement", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Statement_purpose(ctx context.Context, field graphql.CollectedField, obj *model.Statement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Statement_purpose(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Purpose(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *statement.Purpose) graphql.Marshaler {
+			return ec.marshalOStatementPurpose2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐPurpose(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Statement_purpose(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Statement", field, true, false, errors.New("field of type StatementPurpose does not have child fields"))
+}
+
+func (ec *executionContext) _Statement_table(ctx context.Context, field graphql.CollectedField, obj *model.Statement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Statement_table(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Statement().Table(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.LakeTable) graphql.Marshaler {
+			return ec.marshalOLakeTable2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐLakeTable(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Statement_table(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Statement",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_LakeTable(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Statement_tableId(ctx context.Context, field graphql.CollectedField, obj *model.Statement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Statement_tableId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TableID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *domain.TableID) graphql.Marshaler {
+			return ec.marshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTableID(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Statement_tableId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Statement", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
 func (ec *executionContext) _Statement_createdAt(ctx context.Context, field graphql.CollectedField, obj *model.Statement) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -999,6 +1079,29 @@ func (ec *executionContext) _Statement_createdAt(ctx context.Context, field grap
 	)
 }
 func (ec *executionContext) fieldContext_Statement_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Statement", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Statement_notBefore(ctx context.Context, field graphql.CollectedField, obj *model.Statement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Statement_notBefore(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NotBefore, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Statement_notBefore(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Statement", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
@@ -1551,7 +1654,7 @@ func (ec *executionContext) unmarshalInputStatementFilter(ctx context.Context, o
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"states", "warehouseId", "runId", "mine", "search"}
+	fieldsInOrder := [...]string{"states", "purpose", "warehouseId", "runId", "mine", "search"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1565,6 +1668,13 @@ func (ec *executionContext) unmarshalInputStatementFilter(ctx context.Context, o
 				return it, err
 			}
 			it.States = data
+		case "purpose":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("purpose"))
+			data, err := ec.unmarshalOStatementPurpose2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐPurpose(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Purpose = data
 		case "warehouseId":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("warehouseId"))
 			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
@@ -2029,9 +2139,62 @@ func (ec *executionContext) _Statement(ctx context.Context, sel ast.SelectionSet
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "purpose":
+			out.Values[i] = ec._Statement_purpose(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "table":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Statement_table(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "tableId":
+			out.Values[i] = ec._Statement_tableId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "createdAt":
 			out.Values[i] = ec._Statement_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "notBefore":
+			out.Values[i] = ec._Statement_notBefore(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "startedAt":
@@ -2607,6 +2770,24 @@ func (ec *executionContext) unmarshalOStatementFilter2ᚖgithubᚗcomᚋmillpond
 	}
 	res, err := ec.unmarshalInputStatementFilter(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOStatementPurpose2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐPurpose(ctx context.Context, v any) (*statement.Purpose, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := scalar.UnmarshalStatementPurpose(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOStatementPurpose2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐPurpose(ctx context.Context, sel ast.SelectionSet, v *statement.Purpose) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalStatementPurpose(*v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOStatementState2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋstatementᚐStateᚄ(ctx context.Context, v any) ([]statement.State, error) {

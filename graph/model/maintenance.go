@@ -7,6 +7,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/maintenance"
+	"github.com/millpond/millpond/domain/statement"
 )
 
 // Maintenance is a maintenance policy, and the settings in effect.
@@ -90,18 +91,11 @@ func (r MaintenanceRun) CreatedBy() string { return r.Run.CreatedBy.Name }
 // Message returns what the run waits for, or why it ended as it did.
 func (r MaintenanceRun) Message() *string { return optional(r.Run.Message) }
 
-// NextTryAt returns when a waiting run is tried again.
-func (r MaintenanceRun) NextTryAt() *time.Time {
-	if r.State != maintenance.Queued {
-		return nil
-	}
-	return &r.LookAt
-}
-
 // Operations returns the operations that have started.
 func (r MaintenanceRun) Operations() []MaintenanceOperation {
-	shown := make([]MaintenanceOperation, len(r.Run.Operations))
-	for i, o := range r.Run.Operations {
+	started := r.Started()
+	shown := make([]MaintenanceOperation, len(started))
+	for i, o := range started {
 		shown[i] = MaintenanceOperation{o}
 	}
 	return shown
@@ -112,11 +106,20 @@ type MaintenanceOperation struct {
 	maintenance.Operation
 }
 
+// Query returns the statement's text.
+func (o MaintenanceOperation) Query() string { return o.Statement.Query }
+
 // StatementID returns the operation's statement.
-func (o MaintenanceOperation) StatementID() *domain.StatementID { return optional(o.Statement) }
+func (o MaintenanceOperation) StatementID() *domain.StatementID { return &o.Statement.ID }
 
 // WarehouseID returns the operation's warehouse.
-func (o MaintenanceOperation) WarehouseID() domain.MachineID { return o.Warehouse }
+func (o MaintenanceOperation) WarehouseID() domain.MachineID { return o.Statement.Warehouse }
+
+// State returns the statement's state.
+func (o MaintenanceOperation) State() statement.State { return o.Statement.State }
+
+// FinishedAt returns when the statement ended.
+func (o MaintenanceOperation) FinishedAt() *time.Time { return o.Statement.FinishedAt }
 
 // Metrics returns the metrics in the order of their names.
 func (o MaintenanceOperation) Metrics() []MaintenanceMetric {
@@ -139,7 +142,7 @@ func (o MaintenanceOperation) Cost() *string {
 func (o MaintenanceOperation) Currency() *string { return optional(o.Operation.Currency) }
 
 // Message returns why the operation failed.
-func (o MaintenanceOperation) Message() *string { return optional(o.Operation.Message) }
+func (o MaintenanceOperation) Message() *string { return optional(o.Operation.Message()) }
 
 // MaintenanceMetric is a number that an engine reported.
 type MaintenanceMetric struct {

@@ -77,6 +77,12 @@ func (s Statement) RunID() *domain.RunID {
 // TaskKey returns the task that sent it.
 func (s Statement) TaskKey() *string { return optional(s.Statement.TaskKey) }
 
+// Purpose returns what the platform runs the statement for.
+func (s Statement) Purpose() *statement.Purpose { return optional(s.Statement.Purpose) }
+
+// TableID returns the table that the statement maintains.
+func (s Statement) TableID() *domain.TableID { return optional(s.Statement.TableID) }
+
 // StatementError is why a statement failed.
 type StatementError struct{ statement.Failure }
 
@@ -102,6 +108,7 @@ type StatementChunk struct {
 // StatementFilter narrows a list of statements.
 type StatementFilter struct {
 	States      []statement.State
+	Purpose     *statement.Purpose
 	WarehouseID *string
 	RunID       *string
 	Mine        *bool
@@ -114,6 +121,9 @@ func (f *StatementFilter) Domain() statement.Filter {
 		return statement.Filter{}
 	}
 	out := statement.Filter{States: f.States}
+	if f.Purpose != nil {
+		out.Purpose = *f.Purpose
+	}
 	if f.WarehouseID != nil {
 		out.Warehouse = domain.MachineID(*f.WarehouseID)
 	}

@@ -118,6 +118,14 @@ func UnmarshalStatementState(v any) (statement.State, error) {
 	return unmarshalEnum[statement.State](v)
 }
 
+// MarshalStatementPurpose writes a statement's purpose.
+func MarshalStatementPurpose(v statement.Purpose) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalStatementPurpose reads a statement's purpose.
+func UnmarshalStatementPurpose(v any) (statement.Purpose, error) {
+	return unmarshalEnum[statement.Purpose](v)
+}
+
 // MarshalStatementFault writes the cause of a failure.
 func MarshalStatementFault(v statement.Fault) graphql.Marshaler { return marshalEnum(v) }
 

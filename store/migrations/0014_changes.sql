@@ -27,9 +27,9 @@ CREATE TRIGGER changed BEFORE UPDATE ON runs FOR EACH ROW
     EXECUTE FUNCTION mark_changed();
 
 CREATE TRIGGER changed BEFORE UPDATE ON statements FOR EACH ROW
-    WHEN ((OLD.state, OLD.message, OLD.progress, OLD.kind, OLD.engine, OLD.routing_reason, OLD.schema_message IS NULL, OLD.rows, OLD.chunks,
+    WHEN ((OLD.warehouse_id, OLD.query, OLD.not_before, OLD.state, OLD.message, OLD.progress, OLD.kind, OLD.engine, OLD.routing_reason, OLD.schema_message IS NULL, OLD.rows, OLD.chunks,
             OLD.started_at, OLD.finished_at, OLD.cancel_requested_at)
-        IS DISTINCT FROM (NEW.state, NEW.message, NEW.progress, NEW.kind, NEW.engine, NEW.routing_reason, NEW.schema_message IS NULL, NEW.rows, NEW.chunks,
+        IS DISTINCT FROM (NEW.warehouse_id, NEW.query, NEW.not_before, NEW.state, NEW.message, NEW.progress, NEW.kind, NEW.engine, NEW.routing_reason, NEW.schema_message IS NULL, NEW.rows, NEW.chunks,
             NEW.started_at, NEW.finished_at, NEW.cancel_requested_at))
     EXECUTE FUNCTION mark_changed();
 

@@ -254,8 +254,8 @@ export const MaintenanceLevel = {
 
 export type MaintenanceLevel = typeof MaintenanceLevel[keyof typeof MaintenanceLevel];
 /**
- * State of a maintenance run. The last four are final. SKIPPED means that nothing was left to do when
- * the run could start, or that it waited too long.
+ * State of a maintenance run. The last four are final. CANCELLED also means that nothing was left to
+ * do when the run could start, or that it waited too long. Old runs have SKIPPED for these.
  */
 export const MaintenanceState = {
   Queued: 'QUEUED',
@@ -437,9 +437,17 @@ export const StatementFault = {
 } as const;
 
 export type StatementFault = typeof StatementFault[keyof typeof StatementFault];
+/** What the platform runs a statement for. MAINTENANCE keeps a table small and fast. */
+export const StatementPurpose = {
+  Maintenance: 'MAINTENANCE'
+} as const;
+
+export type StatementPurpose = typeof StatementPurpose[keyof typeof StatementPurpose];
 /** A field that is left out or null does not filter. */
 export type StatementFilter = {
   readonly states?: ReadonlyArray<StatementState> | null | undefined;
+  /** Only statements that the platform runs for this purpose. They are left out by default. */
+  readonly purpose?: StatementPurpose | null | undefined;
   readonly warehouseId?: string | null | undefined;
   /** Only statements of this run's tasks. */
   readonly runId?: string | null | undefined;
@@ -1341,18 +1349,18 @@ export type WarehousesChangedSubscriptionVariables = Exact<{ [key: string]: neve
 
 export type WarehousesChangedSubscription = { readonly warehouseUpdated: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }> } };
 
-export type StatementRowFragment = { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
+export type StatementRowFragment = { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
 
 export type LineageEntryFragment = { readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null };
 
-export type StatementFullFragment = { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
+export type StatementFullFragment = { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
 
 export type StatementDetailQueryVariables = Exact<{
   id: string;
 }>;
 
 
-export type StatementDetailQuery = { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } | null };
+export type StatementDetailQuery = { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } | null };
 
 export type StatementChunkQueryVariables = Exact<{
   id: string;
@@ -1369,35 +1377,35 @@ export type StatementsListQueryVariables = Exact<{
 }>;
 
 
-export type StatementsListQuery = { readonly statements: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } }> } };
+export type StatementsListQuery = { readonly statements: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } }> } };
 
 export type ExecuteStatementMutationVariables = Exact<{
   input: ExecuteStatementInput;
 }>;
 
 
-export type ExecuteStatementMutation = { readonly executeStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
+export type ExecuteStatementMutation = { readonly executeStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
 
 export type CancelStatementMutationVariables = Exact<{
   id: string;
 }>;
 
 
-export type CancelStatementMutation = { readonly cancelStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
+export type CancelStatementMutation = { readonly cancelStatement: { readonly statement: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } } };
 
 export type StatementChangedSubscriptionVariables = Exact<{
   id: string;
 }>;
 
 
-export type StatementChangedSubscription = { readonly statementUpdated: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
+export type StatementChangedSubscription = { readonly statementUpdated: { readonly __typename: 'Statement', readonly parameters: ReadonlyArray<unknown>, readonly database: string, readonly schema: string, readonly rowLimit: string, readonly byteLimit: string, readonly resultBytes: string, readonly bytesScanned: string, readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly fullName: string } | null, readonly columns: ReadonlyArray<{ readonly name: string, readonly type: string }>, readonly chunks: ReadonlyArray<{ readonly rows: string, readonly bytes: string }>, readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobName: string } | null, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> }, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
 
 export type StatementsChangedSubscriptionVariables = Exact<{
   filter?: StatementFilter | null | undefined;
 }>;
 
 
-export type StatementsChangedSubscription = { readonly statementsUpdated: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
+export type StatementsChangedSubscription = { readonly statementsUpdated: { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null } };
 
 export type SqlWarehousesQueryVariables = Exact<{ [key: string]: never; }>;
 
@@ -2171,7 +2179,10 @@ export const StatementRowFragmentDoc = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -2198,6 +2209,11 @@ export const LineageEntryFragmentDoc = new TypedDocumentString(`
 export const StatementFullFragmentDoc = new TypedDocumentString(`
     fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -2258,7 +2274,10 @@ export const StatementFullFragmentDoc = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5578,7 +5597,10 @@ export const StatementDetailDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5601,6 +5623,11 @@ fragment LineageEntry on LineageEntry {
 }
 fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -5687,7 +5714,10 @@ export const StatementsListDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5733,7 +5763,10 @@ export const ExecuteStatementDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5756,6 +5789,11 @@ fragment LineageEntry on LineageEntry {
 }
 fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -5824,7 +5862,10 @@ export const CancelStatementDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5847,6 +5888,11 @@ fragment LineageEntry on LineageEntry {
 }
 fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -5913,7 +5959,10 @@ export const StatementChangedDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt
@@ -5936,6 +5985,11 @@ fragment LineageEntry on LineageEntry {
 }
 fragment StatementFull on Statement {
   ...StatementRow
+  table {
+    __typename
+    id
+    fullName
+  }
   parameters
   database
   schema
@@ -6002,7 +6056,10 @@ export const StatementsChangedDocument = new TypedDocumentString(`
   createdBy
   runId
   taskKey
+  purpose
+  tableId
   createdAt
+  notBefore
   startedAt
   finishedAt
   cancelRequestedAt

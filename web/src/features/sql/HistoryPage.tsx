@@ -15,7 +15,7 @@ import { IconFilter, IconPlayerPlay, IconSearch, IconTerminal2 } from "@tabler/i
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { StatementState, StatementsChangedDocument } from "@/gql/gen";
+import { StatementPurpose, StatementState, StatementsChangedDocument } from "@/gql/gen";
 import { engineName } from "@/lib/engine";
 import { useTab } from "@/lib/favicon";
 import { formatCount, plural } from "@/lib/format";
@@ -138,6 +138,11 @@ function Filters({ filter, set }: { filter: HistoryFilter; set: (f: Partial<Hist
         onChange={(v) => set({ warehouse: v ?? undefined })}
         clearable
         w={{ base: "100%", xs: 170 }}
+      />
+      <Switch
+        label="Maintenance"
+        checked={filter.purpose === StatementPurpose.Maintenance}
+        onChange={(e) => set({ purpose: e.currentTarget.checked ? StatementPurpose.Maintenance : undefined })}
       />
       <Switch
         label="Mine"
@@ -278,7 +283,7 @@ function StatementsTable({ rows }: { rows: readonly StatementRow[] }) {
                     {s.warehouse.name}
                   </Link>
                 ) : (
-                  <span className="dim">deleted</span>
+                  <span className="dim">{s.warehouseId ? "deleted" : "not chosen yet"}</span>
                 )}
               </Table.Td>
               <Table.Td className="wraps" miw={104}>
@@ -315,6 +320,7 @@ function StatementsTable({ rows }: { rows: readonly StatementRow[] }) {
                     variant="subtle"
                     color="gray"
                     aria-label="Run it again"
+                    disabled={!s.warehouseId}
                     onClick={() => rerun(s)}
                   >
                     <IconPlayerPlay size={15} />

@@ -34,7 +34,7 @@ export function StatementFacts({ statement: s }: { statement: Statement }) {
               {s.warehouse.name}
             </Link>
           ) : (
-            <span className="dim">deleted</span>
+            <span className="dim">{s.warehouseId ? "deleted" : "not chosen yet"}</span>
           )}
         </dd>
         <dt>Engine</dt>
@@ -65,6 +65,24 @@ export function StatementFacts({ statement: s }: { statement: Statement }) {
             </>
           )}
         </dd>
+        {s.tableId && (
+          <>
+            <dt>Maintains</dt>
+            <dd>
+              {s.table ? (
+                <Link
+                  to="/catalog/table/$tableId"
+                  params={{ tableId: s.table.id }}
+                  search={{ tab: "maintenance" }}
+                >
+                  {s.table.fullName}
+                </Link>
+              ) : (
+                <span className="dim">a table that was removed</span>
+              )}
+            </dd>
+          </>
+        )}
         <dt>Sent</dt>
         <dd>
           <When at={s.createdAt} />

@@ -4,6 +4,7 @@ import {
   StatementDetailDocument,
   type StatementFilter,
   type StatementFullFragment,
+  type StatementPurpose,
   type StatementRowFragment,
   StatementState,
   StatementsListDocument,
@@ -26,6 +27,7 @@ export const warehousesQuery = gql(SqlWarehousesDocument, {}, { staleTime: 5_000
 /** Filters of the history, from the address. */
 export interface HistoryFilter {
   state?: StatementState[] | undefined;
+  purpose?: StatementPurpose | undefined;
   warehouse?: string | undefined;
   run?: string | undefined;
   mine?: boolean | undefined;
@@ -41,6 +43,7 @@ export function historyFilter(a: Omit<HistoryFilter, "state"> & { state?: string
 
 export const toFilter = (f: HistoryFilter): StatementFilter => ({
   states: f.state ?? null,
+  purpose: f.purpose ?? null,
   warehouseId: f.warehouse ?? null,
   runId: f.run ?? null,
   mine: f.mine ?? null,

@@ -29,15 +29,9 @@ func (o Options) maintaining() Options {
 
 // runMaintenance maintains a table in a separate process and returns how the statement ended.
 func (e *Engine) runMaintenance(r *run, s *agent.Statement, chosen routed, to *reader) *agent.StatementEnd {
-	if name := sqltext.DatabaseNamed(s.Catalog.Databases, s.Database); name != "" {
-		s.Database = name
-	}
 	m, err := sqltext.ParseMaintenance(s, chosen.class)
-	if err == nil && !s.Write {
-		err = &sqltext.Refusal{Fault: agent.FaultForbidden, Message: chosen.class.Kind + " writes, but the sender of this statement may only read. Writing needs an editor, or an editor's key.", Pos: -1}
-	}
 	if err != nil {
-		return &agent.StatementEnd{Error: result.Failure(err, sqltext.PlainSpace(s.Query))}
+		return &agent.StatementEnd{Error: result.Failure(err, s.Query)}
 	}
 	p, err := e.pool.lend(r.ctx)
 	if err != nil {

@@ -69,7 +69,6 @@ type inTrino struct {
 	run     *run
 	s       *agent.Statement
 	class   sqltext.Class
-	query   string // the original text
 	text    string // the text for Trino
 	order   []int  // the number of each parameter's value
 	asking  *catalog.Statement
@@ -82,10 +81,7 @@ type inTrino struct {
 
 // runTrino runs a statement in Trino and returns how it ended.
 func (e *Engine) runTrino(r *run, s *agent.Statement, chosen routed, to *reader) *agent.StatementEnd {
-	x := &inTrino{trinoEngine: e.trino, e: e, run: r, s: s, class: chosen.class, query: sqltext.PlainSpace(s.Query), to: to}
-	if name := sqltext.DatabaseNamed(s.Catalog.Databases, s.Database); name != "" {
-		s.Database = name
-	}
+	x := &inTrino{trinoEngine: e.trino, e: e, run: r, s: s, class: chosen.class, to: to}
 	x.asking = e.trino.proxy.Open(s)
 	defer x.asking.Close()
 	stop := context.AfterFunc(r.ctx, func() { to.hurry(readerGrace) })
@@ -117,14 +113,8 @@ func (x *inTrino) json(kind agent.FrameKind, v any) {
 }
 
 func (x *inTrino) perform(reason string) error {
-	if x.class.Write && !x.s.Write {
-		return &sqltext.Refusal{Fault: agent.FaultForbidden, Message: x.class.Kind + " writes, but the sender of this statement may only read. Writing needs an editor, or an editor's key.", Pos: -1}
-	}
 	arguments, err := x.prepare()
 	if err != nil {
-		return err
-	}
-	if err := x.collected(); err != nil {
 		return err
 	}
 	if err := x.open(); err != nil {
@@ -153,10 +143,10 @@ func (x *inTrino) prepare() ([]any, error) {
 	if sqltext.DatabaseNamed(x.s.Catalog.Databases, x.s.Database) == "" {
 		return nil, sqltext.Refuse(-1, "There is no database %q here. Name one that exists, as the request's database.", sqltext.Cut(x.s.Database, 60))
 	}
-	if err := sqltext.CheckProperties(x.class); err != nil {
+	if err := sqltext.CheckTrino(x.s.Query, x.class); err != nil {
 		return nil, err
 	}
-	x.text, x.order = sqltext.TrinoText(x.query, x.class.Tokens)
+	x.text, x.order = sqltext.TrinoText(x.s.Query, x.class.Tokens)
 	wanted := 0
 	for _, n := range x.order {
 		if n < 1 {
@@ -176,32 +166,6 @@ func (x *inTrino) prepare() ([]any, error) {
 		arguments = append(arguments, v)
 	}
 	return arguments, nil
-}
-
-// collected refuses to remove files of a table whose properties say that others share them. Trino
-// does not check that.
-func (x *inTrino) collected() error {
-	if o := x.class.Operation(); o == "" || o == spawned.Optimize {
-		return nil
-	}
-	named, _ := sqltext.QualifiedName(x.class.Tokens, 2)
-	t := sqltext.Canonical([]sqltext.TableRef{named}, x.s.Catalog.Databases)[0].Resolve(x.s.Database, x.s.Schema)
-	prefix, err := x.warehouse(t.Database)
-	if err != nil {
-		return err
-	}
-	var loaded struct {
-		Metadata struct{ Properties map[string]string }
-	}
-	address := "/v1/" + url.PathEscape(prefix) + "/namespaces/" + url.PathEscape(strings.ReplaceAll(t.Schema, ".", "\x1f")) + "/tables/" + url.PathEscape(t.Table)
-	err = x.asking.Call(x.run.ctx, http.MethodGet, address, nil, &loaded)
-	if catalog.IsMissing(err) {
-		return nil // Trino reports the error
-	}
-	if err != nil || !strings.EqualFold(loaded.Metadata.Properties["gc.enabled"], "false") {
-		return err
-	}
-	return sqltext.Refuse(-1, "The table has the property gc.enabled=false, by which none of its files is ever removed: others may need them. Set it to true if that is not so.")
 }
 
 // argument converts a JSON value to an argument of Trino. A number keeps all its digits.

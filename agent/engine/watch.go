@@ -11,6 +11,7 @@ import (
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/duckdb"
 	"github.com/millpond/millpond/agent/engine/spawned"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // Grace periods after a statement is stopped: until its child is killed, and until its reader must
@@ -21,7 +22,7 @@ const (
 )
 
 // runOn runs a statement on a child and returns how it ended.
-func (e *Engine) runOn(r *run, s *agent.Statement, to *reader) *agent.StatementEnd {
+func (e *Engine) runOn(r *run, s *agent.Statement, class sqltext.Class, to *reader) *agent.StatementEnd {
 	p, err := e.pool.take(r.ctx, lockOf(s.Storage))
 	if err != nil {
 		if r.ctx.Err() != nil {
@@ -36,9 +37,9 @@ func (e *Engine) runOn(r *run, s *agent.Statement, to *reader) *agent.StatementE
 		defer timer.Stop()
 	}
 	defer watch(r, p, to)()
-	end, err := p.run(s, func(kind agent.FrameKind, payload []byte) {
+	end, err := p.run(duckdb.Statement{Statement: *s, Class: class}, func(kind agent.FrameKind, payload []byte) {
 		to.frame(kind, payload)
-		if to.gone != nil && r.ctx.Err() == nil && !p.writes() {
+		if to.gone != nil && r.ctx.Err() == nil && !class.Write {
 			r.stop(errReader)
 		}
 	})
@@ -46,7 +47,7 @@ func (e *Engine) runOn(r *run, s *agent.Statement, to *reader) *agent.StatementE
 		end = &agent.StatementEnd{Error: e.died(s, p)}
 	}
 	if end.Error != nil {
-		explain(end.Error, r.ctx, s, p.writes() && err != nil)
+		explain(end.Error, r.ctx, s, class.Write && p.headed && err != nil)
 	}
 	return end
 }
@@ -135,11 +136,7 @@ func (p *process) run(what any, emit func(agent.FrameKind, []byte)) (*agent.Stat
 			p.ended = true
 			return &end, nil
 		case agent.FrameHead:
-			var head agent.StatementHead
-			if err := json.Unmarshal(payload, &head); err != nil {
-				return nil, err
-			}
-			p.write = head.Write
+			p.headed = true
 		}
 		emit(kind, payload)
 	}

@@ -20,6 +20,12 @@ import (
 // Name is the name of the engine in statements.
 const Name = "duckdb"
 
+// Statement is a statement for the process, as the agent classified it.
+type Statement struct {
+	agent.Statement
+	Class sqltext.Class `json:"class"`
+}
+
 // Main is the hidden command of the process that holds DuckDB. It reads statements from
 // standard input until EOF and returns the exit code.
 func Main() int {
@@ -44,7 +50,7 @@ func Main() int {
 	if err := out.Frame(spawned.FrameReady, []byte(c.proxy.Address())); err != nil {
 		return 2
 	}
-	jobs := make(chan agent.Statement)
+	jobs := make(chan Statement)
 	go c.listen(in, jobs) // ends the process when the engine is gone
 	for s := range jobs {
 		c.serve(&s)
@@ -77,7 +83,7 @@ type child struct {
 }
 
 // listen reads the engine's frames. EOF ends the process, even while a statement runs.
-func (c *child) listen(in *bufio.Reader, jobs chan<- agent.Statement) {
+func (c *child) listen(in *bufio.Reader, jobs chan<- Statement) {
 	for {
 		kind, payload, err := agent.ReadFrame(in)
 		if err != nil {
@@ -85,7 +91,7 @@ func (c *child) listen(in *bufio.Reader, jobs chan<- agent.Statement) {
 		}
 		switch kind {
 		case spawned.FrameRun:
-			var s agent.Statement
+			var s Statement
 			if err := json.Unmarshal(payload, &s); err != nil {
 				os.Exit(2)
 			}
@@ -115,7 +121,7 @@ func (c *child) cancel() {
 }
 
 // serve runs a statement and ends its stream. A child that cannot run another statement ends.
-func (c *child) serve(s *agent.Statement) {
+func (c *child) serve(s *Statement) {
 	started := time.Now()
 	end := c.run(s)
 	end.RunMS = time.Since(started).Milliseconds()

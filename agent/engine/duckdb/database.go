@@ -27,9 +27,7 @@ type database struct {
 	connections []*connection // not used yet
 	dir         string
 
-	// Names in lower case: functions that are forbidden everywhere, functions that are forbidden as
-	// tables, and DuckDB's own tables.
-	forbidden, forbiddenTables, system map[string]bool
+	own sqltext.Engine // the names that no statement may use
 }
 
 // connection runs one statement at a time.
@@ -146,16 +144,14 @@ func (d *database) learn(c *connection) error {
 	if err != nil {
 		return err
 	}
-	d.system = set(views)
-	d.forbiddenTables = set(tables)
+	d.own = sqltext.Engine{Functions: set(scalarsForbidden), TableFunctions: set(tables), Tables: set(views)}
 	for _, name := range tableFunctions {
-		delete(d.forbiddenTables, name)
+		delete(d.own.TableFunctions, name)
 	}
-	d.forbidden = set(scalarsForbidden)
 	alsoValue := set(values)
-	for name := range d.forbiddenTables {
+	for name := range d.own.TableFunctions {
 		if !alsoValue[name] {
-			d.forbidden[name] = true
+			d.own.Functions[name] = true
 		}
 	}
 	return nil

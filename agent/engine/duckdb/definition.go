@@ -129,7 +129,7 @@ func (d *definition) createView() error {
 	if len(d.Columns) > 0 {
 		query = "SELECT * FROM (\n" + query + "\n) AS _(" + strings.Join(d.Columns, ", ") + ")"
 	}
-	c, err := sqltext.Classify(query, d.db.forbidden)
+	c, err := sqltext.Classify(query)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (e *execution) guard() error {
 			}
 			continue
 		}
-		travel := sqltext.TravelOf(e.query, m)
+		travel := sqltext.TravelOf(e.query, e.class.Tokens, m)
 		needed = needed || travel != nil
 		hazards, err := e.examine(t, travel != nil)
 		if err != nil {
@@ -240,11 +240,7 @@ func (v *viewMaker) guarded(t agent.StatementTable) (bool, error) {
 	if len(opaque) > 0 {
 		columns = "* REPLACE (" + strings.Join(opaque, ", ") + ")"
 	}
-	in := sqltext.Quote(sqltext.Views) + "." + sqltext.Quote(t.Database+"."+t.Schema)
-	if err := v.conn.exec("CREATE SCHEMA IF NOT EXISTS " + in); err != nil {
-		return false, err
-	}
-	return true, v.conn.exec("CREATE VIEW " + in + "." + sqltext.Quote(t.Table) + " AS SELECT " + columns + " FROM " + source)
+	return true, v.create(t, "SELECT "+columns+" FROM "+source)
 }
 
 // travelled returns the SQL for a table with AT, and its snapshot id if known. A branch or tag name

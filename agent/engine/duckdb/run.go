@@ -22,6 +22,7 @@ type execution struct {
 	s     *agent.Statement
 	query string // as sent to DuckDB
 	class sqltext.Class
+	found []sqltext.TableRef // the names in place of a table, with table functions and common table expressions
 	named []sqltext.TableRef // tables and views
 	end   agent.StatementEnd
 
@@ -39,13 +40,13 @@ type execution struct {
 }
 
 // run runs a statement and returns how it ended.
-func (c *child) run(s *agent.Statement) agent.StatementEnd {
+func (c *child) run(s *Statement) agent.StatementEnd {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if name := sqltext.DatabaseNamed(s.Catalog.Databases, s.Database); name != "" {
-		s.Database = name
-	}
-	e := &execution{child: c, s: s, query: sqltext.PlainSpace(s.Query), ctx: ctx, loaded: map[string]int64{}}
+	e := &execution{child: c, s: &s.Statement, query: s.Query, class: s.Class, ctx: ctx, loaded: map[string]int64{}}
+	e.class.Tokens = sqltext.Tokens(s.Query)
+	e.found = sqltext.TableRefs(e.class.Tokens)
+	e.named = sqltext.Canonical(sqltext.Tables(e.found, e.class.Tokens), s.Catalog.Databases)
 	c.interruptible(cancel)
 	defer c.interruptible(nil)
 	if err := e.perform(); err != nil {
@@ -64,9 +65,6 @@ func (c *child) run(s *agent.Statement) agent.StatementEnd {
 }
 
 func (e *execution) perform() (err error) {
-	if err := e.check(); err != nil {
-		return err
-	}
 	if !e.locked {
 		if err := e.db.lock(e.s.Storage); err != nil {
 			e.broken = true
@@ -88,12 +86,13 @@ func (e *execution) perform() (err error) {
 		e.rejected = e.asking.Rejected()
 		e.asking.Close()
 	}()
-	if l, ok := sqltext.ListingOf(e.class.Tokens); ok {
-		if err := e.list(l); err != nil {
-			return err
-		}
+	l, listing := sqltext.ListingOf(e.class.Tokens)
+	if listing {
+		err = e.list(l)
+	} else {
+		err = e.check()
 	}
-	if err := e.parse(); err != nil && !strings.HasSuffix(e.class.Kind, " SCHEMA") { // DuckDB knows no schemas within schemas
+	if err != nil {
 		return err
 	}
 	defer e.detach()
@@ -119,42 +118,39 @@ func (e *execution) noteSnapshots() {
 	}
 }
 
-// check refuses statements by their text alone.
-func (e *execution) check() (err error) {
-	if e.class, err = sqltext.Classify(e.query, e.db.forbidden); err != nil {
+// check decides whether DuckDB may run the statement: a read by DuckDB's own syntax tree, a write by
+// its tokens. Nothing runs before it, and no statement passes it by.
+func (e *execution) check() error {
+	if e.class.Query || e.class.Explain {
+		return e.checkRead(e.query, e.class.Begins, e.class.Tokens, e.found)
+	}
+	if err := e.db.own.CheckWrite(e.class, e.found, e.s.Catalog.Databases); err != nil {
 		return err
 	}
-	if e.class.Write && !e.s.Write {
-		return &sqltext.Refusal{Fault: agent.FaultForbidden, Message: e.class.Kind + " writes, but the sender of this statement may only read. Writing needs an editor, or an editor's key.", Pos: -1}
-	}
-	// Drop the semicolon, so that the query can be part of another one.
-	e.query = e.query[:e.class.Tokens[len(e.class.Tokens)-1].End]
-	found := sqltext.TableRefs(e.class.Tokens)
-	e.named = sqltext.Canonical(sqltext.Tables(found, e.class.Tokens), e.s.Catalog.Databases)
-	if _, ok := sqltext.ListingOf(e.class.Tokens); ok {
-		return nil
-	}
-	if err := sqltext.CheckColumns(e.class, found); err != nil {
-		return err
-	}
-	return sqltext.CheckTableRefs(found, e.db.forbiddenTables, e.db.system, e.s.Catalog.Databases)
-}
-
-// parse checks with DuckDB's parser that the text is one statement.
-func (e *execution) parse() error {
 	n, err := e.conn.count(e.query)
 	switch {
-	case err != nil:
-		return err
-	case n == 1 && (e.class.Query || e.class.Explain) && !e.rewritten: // text that the engine wrote is not checked
-		return e.checkParsed(e.query[e.class.Begins:], e.class.Begins, sqltext.TableRefs(e.class.Tokens))
-	case n == 1:
+	case strings.HasSuffix(e.class.Kind, " SCHEMA"): // DuckDB knows no schemas within schemas, and does not run it
 		return nil
-	case slices.ContainsFunc(e.class.Tokens, func(t sqltext.Token) bool { return t.IsWord("pivot", "pivot_wider") }):
+	case err == nil && n != 1:
+		return refuseSeveral(e.class.Tokens)
+	}
+	return err
+}
+
+// refuseSeveral refuses a text that is several statements for DuckDB. A PIVOT without its values is.
+func refuseSeveral(all []sqltext.Token) error {
+	if pivots(all) {
 		return sqltext.Refuse(-1, "A PIVOT needs the values of its columns here: write ON column IN (value, …).")
 	}
 	return sqltext.Refuse(-1, "Run one statement at a time: this is more than one.")
 }
+
+func pivots(all []sqltext.Token) bool {
+	return slices.ContainsFunc(all, func(t sqltext.Token) bool { return t.IsWord("pivot", "pivot_wider") })
+}
+
+// errKind refuses a statement that is of another kind for DuckDB than by its text.
+var errKind = sqltext.Refuse(-1, "This kind of statement is not run here. %s.", sqltext.Allowed)
 
 // expected reports whether DuckDB's statement type fits the type by the text.
 func (e *execution) expected(t duckdb.StatementType) bool {
@@ -186,7 +182,7 @@ func (e *execution) prepare(query string) (statement duckdb.PreparedStatement, e
 	}
 	if t := duckdb.PreparedStatementType(statement); !e.expected(t) {
 		duckdb.DestroyPrepare(&statement)
-		return statement, sqltext.Refuse(-1, "This kind of statement is not run here. %s.", sqltext.Allowed)
+		return statement, errKind
 	}
 	if err := bind(statement, e.s.Parameters); err != nil {
 		duckdb.DestroyPrepare(&statement)

@@ -77,7 +77,7 @@ func ParseMaintenance(s *agent.Statement, c Class) (spawned.Maintenance, error) 
 		return m, Refuse(-1, "ALTER TABLE … EXECUTE takes no parameters from the request: write the values out.")
 	}
 	named, _ := QualifiedName(c.Tokens, 2)
-	if err := CheckTableRefs([]TableRef{named}, nil, nil, s.Catalog.Databases); err != nil {
+	if err := (Engine{}).CheckTable(named, s.Catalog.Databases); err != nil {
 		return m, err
 	}
 	m.Table = Canonical([]TableRef{named}, s.Catalog.Databases)[0].Resolve(s.Database, s.Schema)

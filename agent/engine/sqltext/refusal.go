@@ -24,11 +24,6 @@ func Refuse(pos int, format string, args ...any) *Refusal {
 	return &Refusal{Fault: agent.FaultQuery, Message: fmt.Sprintf(format, args...), Pos: pos}
 }
 
-// RefuseFunction refuses the call of a forbidden function.
-func RefuseFunction(pos int, name string) error {
-	return Refuse(pos, "The function %s is not run here: it reads files, addresses, settings or the engine's own state. Tables are read by their names.", name)
-}
-
 // RefuseShow refuses SHOW, DESCRIBE and SUMMARIZE within another statement.
 func RefuseShow(pos int) error {
 	return Refuse(pos, "SHOW, DESCRIBE and SUMMARIZE are statements here and cannot be part of another one.")

@@ -263,7 +263,7 @@ func (u *unneeded) keep(uri string) {
 // It refuses a table with a wrong location in its metadata. A registered table has no such
 // directories: others may use all its files.
 func (j *job) directories(t *table.Table) (all []string, err error) {
-	if j.lake.registered() {
+	if j.lake.registered.Load() {
 		return nil, nil
 	}
 	location, err := j.files.name(t.Location())

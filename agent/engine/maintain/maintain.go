@@ -201,8 +201,8 @@ func (j *job) failed(err error) *agent.StatementFailure {
 	if j.ctx.Err() != nil {
 		return &agent.StatementFailure{Fault: agent.FaultCancelled, Message: "The statement was cancelled."}
 	}
-	if c, ok := errors.AsType[*answeredError](err); ok {
-		return &agent.StatementFailure{Fault: c.fault(), Message: "The catalog refused it: " + c.message}
+	if c, ok := errors.AsType[*catalog.AnsweredError](err); ok {
+		return &agent.StatementFailure{Fault: c.Fault(), Message: "The catalog refused it: " + c.Message}
 	}
 	if errors.Is(err, iceberg.ErrNoSuchTable) {
 		return &agent.StatementFailure{Fault: agent.FaultQuery, Message: fmt.Sprintf("There is no table %s.%s in the database %s.", j.Table.Schema, j.Table.Table, j.Table.Database)}

@@ -25,7 +25,7 @@ func (j *job) removeOrphans() error {
 	if err := collected(t); err != nil {
 		return err
 	}
-	if j.lake.registered() {
+	if j.lake.registered.Load() {
 		return refuse(agent.FaultQuery, "The table was registered with files from elsewhere, or its location may contain files of others. No file is removed as an orphan.")
 	}
 	if _, err := j.directories(t); err != nil {

@@ -2,7 +2,8 @@ package sqltext
 
 // WithOpaqueCondition wraps the condition of a MERGE in a CASE that DuckDB evaluates for each row.
 // It returns false if the MERGE has no ON.
-func WithOpaqueCondition(query string, all []Token) (text string, ok bool) {
+func WithOpaqueCondition(query string) (text string, ok bool) {
+	all := Tokens(query)
 	depth, cases, on := 0, 0, -1
 	for i, t := range all {
 		switch {

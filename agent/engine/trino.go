@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -121,10 +120,7 @@ func (x *inTrino) perform(reason string) error {
 		return err
 	}
 	defer x.session.Leave()
-	if x.s.Timeout > 0 {
-		timer := time.AfterFunc(time.Duration(x.s.Timeout), func() { x.run.stop(errTimeout) })
-		defer timer.Stop()
-	}
+	defer x.run.limit(time.Duration(x.s.Timeout))()
 	x.end.Tables = x.targets()
 	x.json(agent.FrameHead, agent.StatementHead{Kind: x.class.Kind, Write: x.class.Write, Engine: TrinoName, RoutingReason: reason})
 	if err := x.reach(); err != nil {
@@ -265,10 +261,8 @@ func (x *inTrino) execute(st trino.Statement) error {
 		if !x.class.Write || !trinoConflict(err) || attempt == catalog.CommitAttempts {
 			return err
 		}
-		select {
-		case <-x.run.ctx.Done():
-			return context.Cause(x.run.ctx)
-		case <-time.After(time.Duration(rand.Int64N(int64(catalog.CommitBackoff) * int64(min(attempt, 10))))):
+		if err := catalog.PauseAfter(x.run.ctx, attempt); err != nil {
+			return err
 		}
 	}
 }

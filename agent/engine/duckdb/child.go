@@ -170,27 +170,4 @@ func (c *child) stopped() bool {
 	return c.cancelled
 }
 
-var errInterrupted = &sqltext.Refusal{Fault: agent.FaultCancelled, Message: "The statement was interrupted.", Pos: -1}
-
-// report sends a statement's progress until stop is called. stop waits for it to end.
-func (c *child) report(conn *connection) (stop func()) {
-	ended := make(chan struct{})
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		tick := time.NewTicker(spawned.ProgressEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-tick.C:
-			}
-			// The sender of the result reports a write failure.
-			_ = c.out.JSON(agent.FrameProgress, agent.StatementProgress{Done: conn.progress()})
-		}
-	})
-	return func() {
-		close(ended)
-		wait.Wait()
-	}
-}
+var errInterrupted = sqltext.Fail(agent.FaultCancelled, "The statement was interrupted.")

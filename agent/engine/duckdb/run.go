@@ -3,10 +3,8 @@ package duckdb
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 
@@ -80,7 +78,7 @@ func (e *execution) perform() (err error) {
 		return err
 	}
 	defer func() { _ = e.begin(nil) }()
-	defer e.report(e.conn)()
+	defer e.out.Report(e.conn.progress)()
 	e.asking = e.proxy.Open(e.s)
 	defer func() {
 		e.rejected = e.asking.Rejected()
@@ -238,10 +236,8 @@ func (e *execution) execute() error {
 		if !ok || !e.class.Write || !conflict(lost) || attempt == catalog.CommitAttempts {
 			return err
 		}
-		select {
-		case <-e.ctx.Done():
+		if catalog.PauseAfter(e.ctx, attempt) != nil {
 			return errInterrupted
-		case <-time.After(time.Duration(rand.Int64N(int64(catalog.CommitBackoff) * int64(min(attempt, 10))))):
 		}
 		if err := e.renew(given); err != nil {
 			return err

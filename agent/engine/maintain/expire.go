@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 	"github.com/millpond/millpond/expiry"
 )
 
@@ -276,7 +277,7 @@ func (j *job) directories(t *table.Table) (all []string, err error) {
 		return nil, err
 	}
 	if !strings.HasPrefix(metadata, location) || strings.Count(location, "/") < 2 {
-		return nil, refuse(agent.FaultQuery, "The table's metadata file does not lie in the table's location (%s), so the table's own files cannot be determined. Nothing was removed.", cut(t.Location(), 300))
+		return nil, sqltext.Fail(agent.FaultQuery, "The table's metadata file does not lie in the table's location (%s), so the table's own files cannot be determined. Nothing was removed.", sqltext.Cut(t.Location(), 300))
 	}
 	all = append(all, location)
 	for _, property := range []string{table.WriteDataPathKey, table.WriteMetadataPathKey, "write.object-storage.path", "write.folder-storage.path"} {

@@ -5,19 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/apache/iceberg-go/catalog/rest"
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/catalog"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // lake is the platform's catalog, for one table. It implements table.CatalogIO. Its tables read and
@@ -154,12 +153,9 @@ func (l *lake) counted(u table.Update) (table.Update, error) {
 	return all[0], nil
 }
 
-// A job that loses the race for its table restarts on the table's new state. These bound the
-// attempts and their pause.
-const (
-	attempts = 30
-	backoff  = 20 * time.Millisecond
-)
+// attempts bounds how often a job that loses the race for its table restarts on the table's new
+// state.
+const attempts = 30
 
 // racing retries try until it wins the race.
 func (j *job) racing(try func() error) error {
@@ -169,12 +165,10 @@ func (j *job) racing(try func() error) error {
 			return err
 		}
 		if n == attempts {
-			return refuse(agent.FaultConflict, "The statement lost the race for its table %d times: others commit to it all the time. Run it again when less is written.", attempts)
+			return sqltext.Fail(agent.FaultConflict, "The statement lost the race for its table %d times: others commit to it all the time. Run it again when less is written.", attempts)
 		}
-		select {
-		case <-j.ctx.Done():
-			return j.ctx.Err()
-		case <-time.After(time.Duration(rand.Int64N(int64(backoff) * int64(min(n, 10))))):
+		if err := catalog.PauseAfter(j.ctx, n); err != nil {
+			return err
 		}
 	}
 }
@@ -184,5 +178,5 @@ func collected(t *table.Table) error {
 	if t.Properties().GetBool("gc.enabled", true) {
 		return nil
 	}
-	return refuse(agent.FaultQuery, "The table has the property gc.enabled=false, by which none of its files is ever removed: others may need them. Set it to true if that is not so.")
+	return sqltext.Fail(agent.FaultQuery, "The table has the property gc.enabled=false, by which none of its files is ever removed: others may need them. Set it to true if that is not so.")
 }

@@ -1,5 +1,5 @@
 // Package result sends what a statement returns: its rows in batches of Arrow, or its failure. The
-// supervisor and DuckDB's child use it.
+// supervisor and its processes use it.
 package result
 
 import (

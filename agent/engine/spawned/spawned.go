@@ -78,6 +78,9 @@ type Maintenance struct {
 	RetainLast   int           `json:"retain_last"`   // minimum snapshots of a branch that stay; 0 for the table's setting
 	MaxSnapshots int           `json:"max_snapshots"` // maximum snapshots of any age; 0 for no limit
 	EraseAfter   time.Duration `json:"erase_after"`   // delay after which the unneeded files are erased
+
+	MaxRows  int64 `json:"max_rows"`  // of the result; 0 for no limit
+	MaxBytes int64 `json:"max_bytes"` // of the result in Arrow; 0 for no limit
 }
 
 // ReadOptions reads the first frame.
@@ -123,11 +126,25 @@ func (o *Output) Failed(err error) int {
 	return 2
 }
 
-// FrameMetrics is sent at the end by a process that maintains a table: []Metric as JSON.
-const FrameMetrics agent.FrameKind = 'M'
-
-// Metric is one row of the result of maintenance.
-type Metric struct {
-	Name  string `json:"name"`
-	Value int64  `json:"value"`
+// Report sends the progress, from 0 to 1 or -1 if unknown, until stop is called. stop waits for it
+// to end.
+func (o *Output) Report(done func() float64) (stop func()) {
+	ended := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		tick := time.NewTicker(ProgressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+			}
+			_ = o.JSON(agent.FrameProgress, agent.StatementProgress{Done: done()}) // the end frame fails too
+		}
+	})
+	return func() {
+		close(ended)
+		wait.Wait()
+	}
 }

@@ -68,7 +68,10 @@ func (c Class) Executes() bool {
 
 // ParseMaintenance parses a maintenance statement.
 func ParseMaintenance(s *agent.Statement, c Class) (spawned.Maintenance, error) {
-	m := spawned.Maintenance{Statement: s.ID, Catalog: s.Catalog, Storage: s.Storage, Threshold: defaultThreshold, Retention: defaultRetention, EraseAfter: day}
+	m := spawned.Maintenance{
+		Statement: s.ID, Catalog: s.Catalog, Storage: s.Storage, MaxRows: s.MaxRows, MaxBytes: s.MaxBytes,
+		Threshold: defaultThreshold, Retention: defaultRetention, EraseAfter: day,
+	}
 	procedure, at := executed(c.Tokens)
 	if m.Operation = operationOf(procedure); m.Operation == "" {
 		return m, Refuse(procedure.Pos, "ALTER TABLE … EXECUTE %s is not run here; there are %s.", Cut(procedure.Text, 40), operationNames())

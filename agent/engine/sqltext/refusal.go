@@ -24,6 +24,11 @@ func Refuse(pos int, format string, args ...any) *Refusal {
 	return &Refusal{Fault: agent.FaultQuery, Message: fmt.Sprintf(format, args...), Pos: pos}
 }
 
+// Fail returns a refusal with another fault than the statement's own.
+func Fail(fault agent.StatementFault, format string, args ...any) *Refusal {
+	return &Refusal{Fault: fault, Message: fmt.Sprintf(format, args...), Pos: -1}
+}
+
 // RefuseShow refuses SHOW, DESCRIBE and SUMMARIZE within another statement.
 func RefuseShow(pos int) error {
 	return Refuse(pos, "SHOW, DESCRIBE and SUMMARIZE are statements here and cannot be part of another one.")

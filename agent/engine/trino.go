@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,7 +68,6 @@ type inTrino struct {
 	s       *agent.Statement
 	class   sqltext.Class
 	text    string // the text for Trino
-	order   []int  // the number of each parameter's value
 	asking  *catalog.Statement
 	session *trino.Session // nil until opened
 	end     agent.StatementEnd
@@ -132,7 +130,7 @@ func (x *inTrino) perform(reason string) error {
 }
 
 // prepare sets the text for Trino and returns the parameters.
-func (x *inTrino) prepare() ([]any, error) {
+func (x *inTrino) prepare() ([]string, error) {
 	if trino.Reserved(x.s.Database) {
 		return nil, sqltext.Refuse(-1, "The database %q has the name of a catalog of Trino's own, and cannot be reached there. Rename it.", x.s.Database)
 	}
@@ -142,9 +140,10 @@ func (x *inTrino) prepare() ([]any, error) {
 	if err := sqltext.CheckTrino(x.s.Query, x.class); err != nil {
 		return nil, err
 	}
-	x.text, x.order = sqltext.TrinoText(x.s.Query, x.class.Tokens)
+	text, order := sqltext.TrinoText(x.s.Query, x.class.Tokens)
+	x.text = text
 	wanted := 0
-	for _, n := range x.order {
+	for _, n := range order {
 		if n < 1 {
 			return nil, sqltext.Refuse(-1, "Parameters are $1, $2 and so on, or ? for each value: Trino supports no others.")
 		}
@@ -153,32 +152,15 @@ func (x *inTrino) prepare() ([]any, error) {
 	if wanted != len(x.s.Parameters) {
 		return nil, sqltext.Refuse(-1, "The statement has %d parameters, but %d were given. Give one value for each of $1, $2 and so on, or for each ?.", wanted, len(x.s.Parameters))
 	}
-	var arguments []any
-	for _, n := range x.order {
-		v, err := argument(x.s.Parameters[n-1])
+	var arguments []string
+	for _, n := range order {
+		v, err := trino.Literal(x.s.Parameters[n-1])
 		if err != nil {
 			return nil, sqltext.Refuse(-1, "Parameter $%d is %s: give null, a boolean, a number or a string.", n, sqltext.Cut(string(x.s.Parameters[n-1]), 40))
 		}
 		arguments = append(arguments, v)
 	}
 	return arguments, nil
-}
-
-// argument converts a JSON value to an argument of Trino. A number keeps all its digits.
-func argument(p json.RawMessage) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(p))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	switch v := v.(type) {
-	case nil, bool, string:
-		return v, nil
-	case json.Number:
-		return trino.Number(v), nil
-	}
-	return nil, errors.New("no scalar")
 }
 
 // open waits for Trino and reports that it waits.
@@ -280,14 +262,10 @@ func (x *inTrino) hasRows() bool { return x.class.Query || x.class.Explain }
 func (x *inTrino) succeeded(o trino.Outcome) error {
 	x.end.Scanned = o.Scanned
 	targets := x.end.Tables
-	if t := o.Written; t != nil {
-		targets = []agent.StatementTable{{Database: t.Database, Schema: t.Schema, Table: t.Name, Target: true}}
+	if o.Written != nil {
+		targets = []agent.StatementTable{*o.Written}
 	}
-	x.end.Tables = nil
-	for _, t := range o.Read {
-		x.end.Tables = append(x.end.Tables, agent.StatementTable{Database: t.Database, Schema: t.Schema, Table: t.Name, Columns: t.Columns, Snapshot: t.Snapshot})
-	}
-	x.end.Tables = append(x.end.Tables, targets...)
+	x.end.Tables = slices.Concat(o.Read, targets)
 	if x.result == nil {
 		x.end.Rows = o.Rows
 		return nil

@@ -340,7 +340,7 @@ func (c Class) AddTable(all []agent.StatementTable, t agent.StatementTable, targ
 	}
 	for _, t.Target = range uses {
 		if !slices.ContainsFunc(all, func(o agent.StatementTable) bool {
-			return SameTable(o, t) && o.Target == t.Target && value(o.Snapshot) == value(t.Snapshot)
+			return SameTable(o, t) && o.Target == t.Target && SameSnapshot(o, t)
 		}) {
 			all = append(all, t)
 		}
@@ -348,12 +348,12 @@ func (c Class) AddTable(all []agent.StatementTable, t agent.StatementTable, targ
 	return all
 }
 
-// value returns -1 for nil: no snapshot has that id.
-func value(snapshot *int64) int64 {
-	if snapshot == nil {
-		return -1
+// SameSnapshot reports whether both name one snapshot, or neither names one.
+func SameSnapshot(a, b agent.StatementTable) bool {
+	if a.Snapshot == nil || b.Snapshot == nil {
+		return a.Snapshot == b.Snapshot
 	}
-	return *snapshot
+	return *a.Snapshot == *b.Snapshot
 }
 
 // Resolve returns the table's full name.

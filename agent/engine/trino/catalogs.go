@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // Storage is the workspace's storage and how Trino opens it.
@@ -85,9 +87,9 @@ func (d Database) create() string {
 	p := d.properties()
 	var with []string
 	for _, k := range slices.Sorted(maps.Keys(p)) {
-		with = append(with, quote(k)+" = "+literal(p[k]))
+		with = append(with, sqltext.Quote(k)+" = "+sqltext.Literal(p[k]))
 	}
-	return "CREATE CATALOG " + quote(CatalogName(d.Name)) + " USING iceberg WITH (" + strings.Join(with, ", ") + ")"
+	return "CREATE CATALOG " + sqltext.Quote(CatalogName(d.Name)) + " USING iceberg WITH (" + strings.Join(with, ", ") + ")"
 }
 
 // Reach creates Trino catalogs for the wanted databases and drops those of databases that are not
@@ -107,7 +109,7 @@ func (s *Session) Reach(ctx context.Context, wanted []Database, all []string) er
 		if !stale && slices.ContainsFunc(all, func(n string) bool { return CatalogName(n) == name }) {
 			continue
 		}
-		if err := s.platform(ctx, "DROP CATALOG "+quote(name)); err != nil {
+		if err := s.platform(ctx, "DROP CATALOG "+sqltext.Quote(name)); err != nil {
 			return err
 		}
 		delete(made, name)
@@ -177,6 +179,3 @@ func (s *Server) database(catalog string) string {
 	}
 	return catalog
 }
-
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-func quote(s string) string   { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }

@@ -180,9 +180,9 @@ func (x *inTrino) open() (err error) {
 func (x *inTrino) storage() trino.Storage {
 	storage := trino.Storage{Prefix: x.s.Storage.Prefix}
 	if s3 := x.s.Storage.S3; s3 != nil {
-		storage.S3 = &trino.S3{Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle}
-		if s3.SessionToken == "" { // temporary keys expire, so the catalog vends new ones
-			storage.S3.AccessKey, storage.S3.SecretKey = s3.AccessKeyID, s3.SecretKey
+		storage.S3 = new(*s3)
+		if s3.SessionToken != "" { // temporary keys expire, so the catalog vends new ones
+			storage.S3.AccessKeyID, storage.S3.SecretKey, storage.S3.SessionToken = "", "", ""
 		}
 	}
 	return storage

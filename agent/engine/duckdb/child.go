@@ -4,11 +4,10 @@ package duckdb
 
 import (
 	"bufio"
-	"encoding/json"
+	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/millpond/millpond/agent"
@@ -50,10 +49,8 @@ func Main() int {
 	if err := out.Frame(spawned.FrameReady, []byte(c.proxy.Address())); err != nil {
 		return 2
 	}
-	jobs := make(chan Statement)
-	go c.listen(in, jobs) // ends the process when the engine is gone
-	for s := range jobs {
-		c.serve(&s)
+	for job := range spawned.Receive[Statement](in) {
+		c.serve(job.Ctx, &job.Work)
 	}
 	return 0
 }
@@ -74,60 +71,13 @@ type child struct {
 	locked bool
 	broken bool            // a statement left state that cannot be cleared; no other may run
 	plain  map[string]bool // manifest lists without delete manifests
-
-	mu        sync.Mutex
-	current   *connection // of the running statement
-	stop      func()      // cancels the statement's catalog requests
-	cancelled bool        // the running statement was cancelled
-	running   bool
-}
-
-// listen reads the engine's frames. EOF ends the process, even while a statement runs.
-func (c *child) listen(in *bufio.Reader, jobs chan<- Statement) {
-	for {
-		kind, payload, err := agent.ReadFrame(in)
-		if err != nil {
-			os.Exit(0)
-		}
-		switch kind {
-		case spawned.FrameRun:
-			var s Statement
-			if err := json.Unmarshal(payload, &s); err != nil {
-				os.Exit(2)
-			}
-			c.mu.Lock()
-			c.cancelled, c.running = false, true
-			c.mu.Unlock()
-			jobs <- s
-		case spawned.FrameCancel:
-			c.cancel()
-		}
-	}
-}
-
-func (c *child) cancel() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.running {
-		return
-	}
-	c.cancelled = true
-	if c.stop != nil {
-		c.stop()
-	}
-	if c.current != nil {
-		c.current.interrupt()
-	}
 }
 
 // serve runs a statement and ends its stream. A child that cannot run another statement ends.
-func (c *child) serve(s *Statement) {
+func (c *child) serve(ctx context.Context, s *Statement) {
 	started := time.Now()
-	end := c.run(s)
+	end := c.run(ctx, s)
 	end.RunMS = time.Since(started).Milliseconds()
-	c.mu.Lock()
-	c.running = false
-	c.mu.Unlock()
 	if end.Error != nil && (end.Error.Fault == agent.FaultEngine || end.Error.Fault == agent.FaultResources) {
 		c.broken = true // DuckDB does not return all memory that it allocated up to the limit
 	}
@@ -144,30 +94,6 @@ func (c *child) serve(s *Statement) {
 func (c *child) unsure(err *catalog.UnsureError) {
 	_ = c.out.JSON(agent.FrameEnd, agent.StatementEnd{Error: err.Failure()})
 	os.Exit(0)
-}
-
-// begin sets the connection that a cancellation interrupts.
-func (c *child) begin(conn *connection) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current = conn
-	if c.cancelled {
-		return errInterrupted
-	}
-	return nil
-}
-
-// interruptible sets a function that a cancellation calls in addition.
-func (c *child) interruptible(stop func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stop = stop
-}
-
-func (c *child) stopped() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cancelled
 }
 
 var errInterrupted = sqltext.Fail(agent.FaultCancelled, "The statement was interrupted.")

@@ -38,15 +38,11 @@ type execution struct {
 }
 
 // run runs a statement and returns how it ended.
-func (c *child) run(s *Statement) agent.StatementEnd {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+func (c *child) run(ctx context.Context, s *Statement) agent.StatementEnd {
 	e := &execution{child: c, s: &s.Statement, query: s.Query, class: s.Class, ctx: ctx, loaded: map[string]int64{}}
 	e.class.Tokens = sqltext.Tokens(s.Query)
 	e.found = sqltext.TableRefs(e.class.Tokens)
 	e.named = sqltext.Canonical(sqltext.Tables(e.found, e.class.Tokens), s.Catalog.Databases)
-	c.interruptible(cancel)
-	defer c.interruptible(nil)
 	if err := e.perform(); err != nil {
 		if name := e.rejected; name != "" {
 			err = sqltext.Refuse(-1, "The table %s is named in a form that the engine does not support. Write FROM database.schema.table AS alias.", name)
@@ -56,7 +52,7 @@ func (c *child) run(s *Statement) agent.StatementEnd {
 			e.end.Error.Line, e.end.Error.Column = 0, 0
 		}
 	}
-	if e.end.Error != nil && c.stopped() && !e.end.Error.Unsure {
+	if e.end.Error != nil && ctx.Err() != nil && !e.end.Error.Unsure {
 		e.end.Error = &agent.StatementFailure{Fault: agent.FaultCancelled, Message: "The statement was cancelled."}
 	}
 	return e.end
@@ -74,10 +70,10 @@ func (e *execution) perform() (err error) {
 		return err
 	}
 	defer e.conn.close()
-	if err := e.begin(e.conn); err != nil {
-		return err
+	if e.ctx.Err() != nil {
+		return errInterrupted
 	}
-	defer func() { _ = e.begin(nil) }()
+	defer context.AfterFunc(e.ctx, e.conn.interrupt)()
 	defer e.out.Report(e.conn.progress)()
 	e.asking = e.proxy.Open(e.s)
 	defer func() {

@@ -6,10 +6,8 @@ package maintain
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -47,46 +45,13 @@ func Main() int {
 	if err := out.Frame(spawned.FrameReady); err != nil {
 		return 2
 	}
-	m, err := statement(in)
-	if err != nil {
-		return 2
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go listen(in, cancel)
-	j := &job{ctx: ctx, Maintenance: m, memory: o.Memory, commitTime: o.CommitTime, metrics: array.NewRecordBuilder(memory.DefaultAllocator, metricsSchema)}
+	work := <-spawned.Receive[spawned.Maintenance](in)
+	j := &job{ctx: work.Ctx, Maintenance: work.Work, memory: o.Memory, commitTime: o.CommitTime, metrics: array.NewRecordBuilder(memory.DefaultAllocator, metricsSchema)}
 	end := j.serve(out)
-	cancel()
 	if err := out.JSON(agent.FrameEnd, end); err != nil {
 		return 2
 	}
 	return 0
-}
-
-func statement(in *bufio.Reader) (m spawned.Maintenance, err error) {
-	kind, payload, err := agent.ReadFrame(in)
-	switch {
-	case errors.Is(err, io.EOF): // the engine no longer needs the process
-		os.Exit(0)
-	case err == nil && kind != spawned.FrameRun:
-		err = fmt.Errorf("got the frame %q instead of a statement", byte(kind))
-	}
-	if err != nil {
-		return m, err
-	}
-	return m, json.Unmarshal(payload, &m)
-}
-
-// listen waits for a cancellation. EOF ends the process, even while a job runs.
-func listen(in *bufio.Reader, cancel func()) {
-	for {
-		kind, _, err := agent.ReadFrame(in)
-		if err != nil {
-			os.Exit(0)
-		}
-		if kind == spawned.FrameCancel {
-			cancel()
-		}
-	}
 }
 
 // job is one maintenance statement.

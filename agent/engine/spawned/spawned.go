@@ -3,6 +3,7 @@ package spawned
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -93,6 +94,38 @@ func ReadOptions(in *bufio.Reader) (o Options, err error) {
 		return o, errors.New("this command is internal to the engine; do not run it by hand")
 	}
 	return o, json.Unmarshal(payload, &o)
+}
+
+// Job is a piece of work for the process.
+type Job[T any] struct {
+	Work T
+	Ctx  context.Context // ends when the engine cancels the work
+}
+
+// Receive returns the engine's work, piece by piece. EOF ends the process, even while it works.
+func Receive[T any](in *bufio.Reader) <-chan Job[T] {
+	jobs := make(chan Job[T])
+	go func() {
+		cancel := func() {}
+		for {
+			kind, payload, err := agent.ReadFrame(in)
+			if err != nil {
+				os.Exit(0)
+			}
+			switch kind {
+			case FrameRun:
+				var j Job[T]
+				if err := json.Unmarshal(payload, &j.Work); err != nil {
+					os.Exit(2)
+				}
+				j.Ctx, cancel = context.WithCancel(context.Background())
+				jobs <- j
+			case FrameCancel:
+				cancel()
+			}
+		}
+	}()
+	return jobs
 }
 
 // Output writes frames, one at a time.

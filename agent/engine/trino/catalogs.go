@@ -12,21 +12,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // Storage is the workspace's storage and how Trino opens it.
 type Storage struct {
 	Prefix string // of everything that Trino may open there, with a trailing slash
-	S3     *S3    // nil for files
+	// S3 is nil for files. Without keys, the catalog vends keys for each table.
+	S3 *agent.S3Storage
 
 	fence string // path of the file that restricts Trino to this storage
-}
-
-// S3 opens a bucket. Without keys, the catalog vends keys for each table.
-type S3 struct {
-	Endpoint, Region, AccessKey, SecretKey string
-	PathStyle                              bool
 }
 
 // Database is a database of the workspace and its catalog in Trino.
@@ -62,7 +58,7 @@ func (d Database) properties() map[string]string {
 		"iceberg.extended-statistics.collect-on-write": "false",
 	}
 	if s := d.Storage.S3; s != nil {
-		maps.Copy(p, s.properties())
+		maps.Copy(p, bucketProperties(s))
 		p["s3.security-mapping.enabled"], p["s3.security-mapping.config-file"] = "true", d.Storage.fence
 	} else {
 		p["fs.hadoop.enabled"], p["hive.config.resources"] = "true", d.Storage.fence
@@ -70,16 +66,16 @@ func (d Database) properties() map[string]string {
 	return p
 }
 
-func (s *S3) properties() map[string]string {
+func bucketProperties(s *agent.S3Storage) map[string]string {
 	p := map[string]string{"fs.native-s3.enabled": "true", "s3.region": s.Region, "s3.path-style-access": fmt.Sprint(s.PathStyle)}
 	if s.Endpoint != "" {
 		p["s3.endpoint"] = s.Endpoint
 	}
-	if s.AccessKey == "" {
+	if s.AccessKeyID == "" {
 		p["iceberg.rest-catalog.vended-credentials-enabled"] = "true"
 		return p
 	}
-	p["s3.aws-access-key"], p["s3.aws-secret-key"] = s.AccessKey, s.SecretKey
+	p["s3.aws-access-key"], p["s3.aws-secret-key"] = s.AccessKeyID, s.SecretKey
 	return p
 }
 

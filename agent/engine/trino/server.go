@@ -385,7 +385,7 @@ func (s *Server) run() error {
 	s.made = map[string]Database{}
 	s.catalogs.Unlock()
 	s.o.Log.Info("Trino runs", "version", s.o.Installation.Version, "pid", coordinator.PID(), "after", time.Since(began).Round(time.Millisecond), "log", c.log())
-	w := &workers{server: s, coordinator: c, storage: storage, of: nodes}
+	w := &workers{server: s, coordinator: c, storage: storage, of: nodes, changed: make(chan struct{}, 1)}
 	defer w.end()
 	return s.watch(coordinator, w)
 }
@@ -465,7 +465,7 @@ func (s *Server) watch(coordinator *node, w *workers) error {
 			return errors.New("its process ended: " + coordinator.obituary())
 		case <-changed:
 			continue
-		case <-w.news():
+		case <-w.changed:
 			continue
 		case <-tick.C:
 		}

@@ -35,13 +35,6 @@ type worker struct {
 	started chan struct{}
 }
 
-func (w *workers) news() <-chan struct{} {
-	if w.changed == nil {
-		w.changed = make(chan struct{}, 1)
-	}
-	return w.changed
-}
-
 func (w *workers) wake() {
 	select {
 	case w.changed <- struct{}{}:
@@ -51,7 +44,6 @@ func (w *workers) wake() {
 
 // adjust removes ended workers. It starts missing ones and drains surplus ones.
 func (w *workers) adjust(nodes int) {
-	w.news()
 	kept := w.all[:0]
 	staying := 0
 	for _, one := range w.all {

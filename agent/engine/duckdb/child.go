@@ -3,9 +3,7 @@
 package duckdb
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"os"
 	"runtime/debug"
 	"time"
@@ -28,39 +26,19 @@ type Statement struct {
 // Main is the hidden command of the process that holds DuckDB. It reads statements from
 // standard input until EOF and returns the exit code.
 func Main() int {
-	in := bufio.NewReaderSize(os.Stdin, 1<<16)
-	out := spawned.NewOutput()
-	o, err := spawned.ReadOptions(in)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the engine's child:", err)
-		return 2
-	}
-	if err := limitChild(o); err != nil {
-		return out.Failed(err)
-	}
-	db, err := openDatabase(o)
-	if err != nil {
-		return out.Failed(err)
-	}
-	c := &child{db: db, out: out}
-	if c.proxy, err = catalog.Listen(catalog.Options{UID: os.Getuid(), CommitTime: o.CommitTime, Steady: true, Unsure: c.unsure}); err != nil {
-		return out.Failed(err)
-	}
-	if err := out.Frame(spawned.FrameReady, []byte(c.proxy.Address())); err != nil {
-		return 2
-	}
-	for job := range spawned.Receive[Statement](in) {
-		c.serve(job.Ctx, &job.Work)
-	}
-	return 0
-}
-
-// limitChild bounds the process's memory beyond DuckDB's own limit. DuckDB does not count what
-// parsers, extensions and conversions allocate.
-func limitChild(o spawned.Options) error {
-	debug.SetGCPercent(50)
-	debug.SetMemoryLimit(o.Memory / 4)
-	return spawned.Bound(o.Memory)
+	return spawned.Serve(func(o spawned.Options, out *spawned.Output) (ready string, work func(context.Context, Statement) bool, err error) {
+		// DuckDB's own limit does not count what parsers, extensions and conversions allocate.
+		debug.SetGCPercent(50)
+		debug.SetMemoryLimit(o.Memory / 4)
+		c := &child{out: out}
+		if c.db, err = openDatabase(o); err != nil {
+			return "", nil, err
+		}
+		if c.proxy, err = catalog.Listen(catalog.Options{UID: os.Getuid(), CommitTime: o.CommitTime, Steady: true, Unsure: c.unsure}); err != nil {
+			return "", nil, err
+		}
+		return c.proxy.Address(), c.serve, nil
+	})
 }
 
 // child runs statements one after another.
@@ -73,20 +51,16 @@ type child struct {
 	plain  map[string]bool // manifest lists without delete manifests
 }
 
-// serve runs a statement and ends its stream. A child that cannot run another statement ends.
-func (c *child) serve(ctx context.Context, s *Statement) {
+// serve runs a statement and ends its stream. It returns false if the child cannot run another.
+func (c *child) serve(ctx context.Context, s Statement) bool {
 	started := time.Now()
-	end := c.run(ctx, s)
+	end := c.run(ctx, &s)
 	end.RunMS = time.Since(started).Milliseconds()
 	if end.Error != nil && (end.Error.Fault == agent.FaultEngine || end.Error.Fault == agent.FaultResources) {
 		c.broken = true // DuckDB does not return all memory that it allocated up to the limit
 	}
-	if err := c.out.JSON(agent.FrameEnd, end); err != nil || c.broken || len(c.db.connections) == 0 {
-		os.Exit(0)
-	}
-	if err := c.out.Frame(spawned.FrameReady); err != nil {
-		os.Exit(0)
-	}
+	err := c.out.JSON(agent.FrameEnd, end)
+	return err == nil && !c.broken && len(c.db.connections) > 0
 }
 
 // unsure ends the running statement and the process. Otherwise DuckDB would report a change with an

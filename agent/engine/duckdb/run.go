@@ -76,6 +76,7 @@ func (e *execution) perform() (err error) {
 	defer context.AfterFunc(e.ctx, e.conn.interrupt)()
 	defer e.out.Report(e.conn.progress)()
 	e.asking = e.proxy.Open(e.s)
+	e.catalog = &catalogClient{ctx: e.ctx, asking: e.asking, prefixes: map[string]string{}}
 	defer func() {
 		e.rejected = e.asking.Rejected()
 		e.asking.Close()
@@ -210,13 +211,6 @@ func (e *execution) head() error {
 	return e.out.JSON(agent.FrameHead, agent.StatementHead{Kind: e.class.Kind, Write: e.class.Write, Engine: Name, RoutingReason: e.s.RoutingReason})
 }
 
-func (e *execution) client() *catalogClient {
-	if e.catalog == nil {
-		e.catalog = newCatalogClient(e.ctx, e.asking)
-	}
-	return e.catalog
-}
-
 // execute runs a statement. It retries a write that lost a race.
 func (e *execution) execute() error {
 	given := e.query
@@ -271,7 +265,7 @@ func (e *execution) admit(which func(sqltext.TableRef) bool) error {
 		if !which(m) || !slices.Contains(e.attached, t.Database) {
 			continue
 		}
-		path, err := e.client().tablePath(t)
+		path, err := e.catalog.tablePath(t)
 		if err != nil {
 			return err
 		}

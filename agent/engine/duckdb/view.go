@@ -116,7 +116,7 @@ func (v *viewMaker) make(t agent.StatementTable) (bool, error) {
 	var version *viewVersion
 	if _, table := v.examined[fmt.Sprint(viewKey(t), false)]; !table {
 		var err error
-		if version, err = v.client().view(t); err != nil {
+		if version, err = v.catalog.view(t); err != nil {
 			return false, err
 		}
 	}

@@ -4,12 +4,10 @@
 package maintain
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
@@ -30,28 +28,15 @@ import (
 // Main is the hidden command of the process. It reads one statement from standard input, runs it,
 // and returns the exit code.
 func Main() int {
-	in := bufio.NewReaderSize(os.Stdin, 1<<16)
-	out := spawned.NewOutput()
-	o, err := spawned.ReadOptions(in)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "what maintains tables:", err)
-		return 2
-	}
-	debug.SetMemoryLimit(o.Memory)
-	runtime.GOMAXPROCS(max(1, o.Threads))
-	if err := spawned.Bound(o.Memory); err != nil {
-		return out.Failed(err)
-	}
-	if err := out.Frame(spawned.FrameReady); err != nil {
-		return 2
-	}
-	work := <-spawned.Receive[spawned.Maintenance](in)
-	j := &job{ctx: work.Ctx, Maintenance: work.Work, memory: o.Memory, commitTime: o.CommitTime, metrics: array.NewRecordBuilder(memory.DefaultAllocator, metricsSchema)}
-	end := j.serve(out)
-	if err := out.JSON(agent.FrameEnd, end); err != nil {
-		return 2
-	}
-	return 0
+	return spawned.Serve(func(o spawned.Options, out *spawned.Output) (ready string, work func(context.Context, spawned.Maintenance) bool, err error) {
+		debug.SetMemoryLimit(o.Memory)
+		runtime.GOMAXPROCS(max(1, o.Threads))
+		return "", func(ctx context.Context, m spawned.Maintenance) bool {
+			j := &job{ctx: ctx, Maintenance: m, memory: o.Memory, commitTime: o.CommitTime, metrics: array.NewRecordBuilder(memory.DefaultAllocator, metricsSchema)}
+			_ = out.JSON(agent.FrameEnd, j.serve(out)) // the engine sees that the process ends
+			return false
+		}, nil
+	})
 }
 
 // job is one maintenance statement.

@@ -202,7 +202,7 @@ func classifyDefinition(all []Token, verb string) (Class, error) {
 		return Class{}, Refuse(what.Pos, "%s %s is not run here: only tables, views and schemas are made, changed and dropped by SQL.", verb, strings.ToUpper(Cut(what.Text, 40)))
 	}
 	if operation := (Class{Tokens: all}).Operation(); operation != "" {
-		return Class{Kind: operation.Kind(), Write: true}, nil
+		return Class{Kind: operations[operation].kind, Write: true}, nil
 	}
 	return Class{Kind: verb + " " + strings.ToUpper(what.Text), Write: true}, nil
 }

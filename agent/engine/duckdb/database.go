@@ -132,16 +132,10 @@ func (d *database) take() (*connection, error) {
 
 // learn reads the names of DuckDB's own functions and tables.
 func (d *database) learn(c *connection) error {
-	tables, err := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro', 'pragma')")
-	if err != nil {
-		return err
-	}
-	values, err := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'macro')")
-	if err != nil {
-		return err
-	}
-	views, err := c.strings("SELECT DISTINCT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'")
-	if err != nil {
+	tables, tablesErr := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro', 'pragma')")
+	values, valuesErr := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'macro')")
+	views, viewsErr := c.strings("SELECT DISTINCT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'")
+	if err := errors.Join(tablesErr, valuesErr, viewsErr); err != nil {
 		return err
 	}
 	d.own = sqltext.Engine{Functions: set(scalarsForbidden), TableFunctions: set(tables), Tables: set(views)}

@@ -250,8 +250,8 @@ func (s *Statement) change(ctx context.Context, r *Request) (*Answer, error) {
 	return again, err
 }
 
-// send sends a change under its idempotency key until its result is known. After a refusal, the same
-// change has a new key, because the refusal may have been temporary.
+// send sends a change under its idempotency key until its result is known. After a refusal, the
+// same change has a new key, because the refusal may have been temporary.
 func (s *Statement) send(ctx context.Context, r *Request) (*Answer, error) {
 	s.mu.Lock()
 	key := r.Key(fmt.Sprint(s.id, "/", s.refusals))

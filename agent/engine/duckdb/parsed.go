@@ -64,8 +64,8 @@ func (e *execution) checkNode(n parsedNode, offset int, found []sqltext.TableRef
 	return nil
 }
 
-// parsedWalk calls visit for each node of a query in DuckDB's JSON form. It decodes no more of it at
-// once than it needs: a long query has a large tree.
+// parsedWalk calls visit for each node of a query in DuckDB's JSON form. It decodes no more of it
+// at once than it needs: a long query has a large tree.
 type parsedWalk struct {
 	d          *json.Decoder
 	visit      func(parsedNode) error

@@ -113,8 +113,8 @@ func (e *execution) noteSnapshots() {
 	}
 }
 
-// check decides whether DuckDB may run the statement: a read by DuckDB's own syntax tree, a write by
-// its tokens. Nothing runs before it, and no statement passes it by.
+// check decides whether DuckDB may run the statement: a read by DuckDB's own syntax tree, a write
+// by its tokens. No statement runs without it.
 func (e *execution) check() error {
 	if e.class.Query || e.class.Explain {
 		return e.checkRead(e.query, e.class.Begins, e.class.Tokens, e.found)
@@ -132,7 +132,8 @@ func (e *execution) check() error {
 	return err
 }
 
-// refuseSeveral refuses a text that is several statements for DuckDB. A PIVOT without its values is.
+// refuseSeveral refuses a text that is several statements for DuckDB, as is a PIVOT without its
+// values.
 func refuseSeveral(all []sqltext.Token) error {
 	if pivots(all) {
 		return sqltext.Refuse(-1, "A PIVOT needs the values of its columns here: write ON column IN (value, …).")

@@ -12,8 +12,8 @@ import (
 	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
-// texts maps types without a widely supported, lossless Arrow type to text. They become JSON if text
-// would be ambiguous.
+// texts maps types without a widely supported, lossless Arrow type to text. They become JSON if
+// text would be ambiguous.
 var texts = map[duckdb.Type]string{
 	duckdb.TypeUHugeInt: "VARCHAR", duckdb.TypeBigNum: "VARCHAR", duckdb.TypeBit: "VARCHAR", duckdb.TypeTimeTZ: "VARCHAR", duckdb.TypeInterval: "VARCHAR", duckdb.TypeEnum: "VARCHAR",
 	duckdb.TypeGeometry: "VARCHAR", duckdb.TypeUnion: "JSON", duckdb.TypeVariant: "JSON",

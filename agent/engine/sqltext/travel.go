@@ -14,8 +14,8 @@ type Travel struct {
 	End    int  // of the clause, in bytes
 }
 
-// TravelOf reads the AT clause after a table's name, in a query with these tokens. It returns nil if
-// there is none.
+// TravelOf reads the AT clause after a table's name, in a query with these tokens. It returns nil
+// if there is none.
 func TravelOf(query string, all []Token, m TableRef) *Travel {
 	next, _ := slices.BinarySearchFunc(all, m.End, func(t Token, end int) int { return t.Pos - end })
 	all = all[next:]

@@ -36,6 +36,11 @@ func (e *execution) checkRead(text string, offset int, all []sqltext.Token, foun
 	case err != nil:
 		return err
 	case w.failure == "parser":
+		for _, m := range found { // DuckDB's message about a name of four parts says nothing
+			if err := e.db.own.CheckTable(m, e.s.Catalog.Databases); err != nil {
+				return err
+			}
+		}
 		return &exception{Type: "Parser", Message: w.message, Position: w.position, offset: -offset}
 	case w.statements > 1, w.failure != "" && pivots(all):
 		return refuseSeveral(all)

@@ -80,7 +80,7 @@ func TestWhatAReadMayNotDo(t *testing.T) {
 		"SELECT getenv('x')": "getenv", "SELECT GETENV('x') OVER ()": "getenv", "SELECT 1 ORDER BY getenv('x')": "getenv", "FROM a LIMIT getenv('x')": "getenv", "FROM a AT (VERSION => getenv('x'))": "getenv",
 		"SELECT list_transform([1], x -> current_setting('x'))": "current_setting", "SELECT DISTINCT ON (getvariable('x')) 1": "getvariable", "FROM (VALUES (nextval('q')))": "nextval",
 		"FROM 'x.csv'": "read as a table", "FROM \"/etc/x\"": "read as a table", "DESCRIBE 's3://a/b'": "read as a table", "FROM o: 'x'": "read as a table",
-		"FROM duckdb_tables": "belongs to the engine", "DESCRIBE memory.main.a": "belongs to the engine", "FROM information_schema.tables": "belongs to the engine", "FROM lake.a": "name its schema too",
+		"FROM duckdb_tables": "belongs to the engine", "DESCRIBE memory.main.a": "belongs to the engine", "FROM information_schema.tables": "belongs to the engine", "FROM lake.a": "name its schema too", "FROM lake.a.b.c": "three parts",
 	} {
 		all := sqltext.Tokens(query)
 		require.ErrorContains(t, e.checkRead(query, 0, all, sqltext.TableRefs(all)), why, query)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/duckdb"
 	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
@@ -166,4 +167,30 @@ func TestAStatementTooLarge(t *testing.T) {
 	s := serve(t, nil)
 	require.Contains(t, s.fails("SELECT '"+strings.Repeat("x", 10<<20)+"'").Message, "bytes")
 	require.Contains(t, s.ok("SELECT length('"+strings.Repeat("x", sqltext.MaxQuery-100)+"')").value(t), "104")
+}
+
+// A child runs no statement of another kind than its class, by the kind that DuckDB prepares.
+func TestAChildBelievesNoClass(t *testing.T) {
+	s := serve(t, nil)
+	read := sqltext.Class{Kind: "SELECT", Query: true}
+	for _, c := range []struct {
+		query string
+		class sqltext.Class
+	}{
+		{"ATTACH ':memory:' AS x", read},
+		{"SELECT 1; ATTACH ':memory:' AS x", read},
+		{"INSERT INTO t VALUES (1)", read},
+		{"SET threads = 1", sqltext.Class{Kind: "EXPLAIN", Explain: true}},
+		{"SELECT 1", sqltext.Class{}},
+		{"ATTACH ':memory:' AS x", sqltext.Class{}},
+	} {
+		p, err := s.engine.pool.take(t.Context(), lockOf(s.statement("").Storage))
+		require.NoError(t, err)
+		end, err := p.run(duckdb.Statement{Statement: s.statement(c.query), Class: c.class}, func(agent.FrameKind, []byte) {})
+		s.engine.pool.give(p)
+		require.NoError(t, err)
+		require.NotNil(t, end.Error, c.query)
+		require.Equal(t, agent.FaultQuery, end.Error.Fault, "%s: %s", c.query, end.Error.Message)
+	}
+	s.ok("SELECT 1")
 }

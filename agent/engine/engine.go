@@ -7,6 +7,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,11 +131,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	o.Dir = dir
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	o.addresses = &addresses{}
-	o.Log = slog.New(redacted{o.Log.Handler(), o.addresses})
+	o.Log = slog.New(redacted{cmp.Or(o.Log, slog.New(slog.DiscardHandler)).Handler(), o.addresses})
 	if o.Memory == 0 {
 		var host unix.Sysinfo_t
 		if err := unix.Sysinfo(&host); err != nil {
@@ -145,24 +143,16 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Slots == 0 {
 		o.Slots = int(max(1, min(o.Memory>>30, int64(2*runtime.NumCPU()))))
 	}
-	if o.Queue == 0 {
-		o.Queue = 100
-	}
-	if o.Threads == 0 {
-		o.Threads = runtime.NumCPU()
-	}
+	o.Queue = cmp.Or(o.Queue, 100)
+	o.Threads = cmp.Or(o.Threads, runtime.NumCPU())
 	if o.Slots < 1 || o.Queue < 0 || o.Threads < 1 {
 		return o, fmt.Errorf("the engine cannot have %d slots, a queue of %d and %d threads", o.Slots, o.Queue, o.Threads)
 	}
 	if o.memory() < minMemory {
 		return o, fmt.Errorf("%d bytes of memory for each of %d statements are too few: give the engine more memory or fewer slots, so that each has %d", o.memory(), o.Slots, minMemory)
 	}
-	if o.TempLimit == 0 {
-		o.TempLimit = 4 * o.memory()
-	}
-	if o.CommitTime == 0 {
-		o.CommitTime = catalog.CommitTime
-	}
+	o.TempLimit = cmp.Or(o.TempLimit, 4*o.memory())
+	o.CommitTime = cmp.Or(o.CommitTime, catalog.CommitTime)
 	if len(o.Command) == 0 {
 		program, err := os.Executable()
 		if err != nil {

@@ -63,7 +63,7 @@ func (p *pool) take(ctx context.Context, lock string) (*process, error) {
 		err = c.usable(ctx)
 		switch {
 		case err == nil && c.Alive():
-			c.lock, c.write, c.ended = lock, false, false
+			c.lock, c.begun, c.ended = lock, false, false
 			p.spare()
 			return c, nil
 		case ctx.Err() != nil:
@@ -170,7 +170,7 @@ func (p *pool) lend(ctx context.Context) (*process, error) {
 		err = c.usable(ctx)
 	}
 	if err == nil {
-		c.write = true
+		c.maintains, c.begun = true, true
 		return c, nil
 	}
 	p.reclaim(c)

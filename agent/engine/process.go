@@ -34,10 +34,11 @@ type process struct {
 	killed  bool // killed by the engine; guarded by sending
 
 	// Used only by the holder of the process.
-	lock  string // the storage to which it is locked; empty if unlocked
-	write bool   // the running statement writes
-	ended bool   // the last statement's end frame arrived
-	limit int64  // bytes of memory for a statement
+	lock      string // the storage to which it is locked; empty if unlocked
+	maintains bool   // it maintains a table
+	begun     bool   // the running statement may have written
+	ended     bool   // the last statement's end frame arrived
+	limit     int64  // bytes of memory for a statement
 }
 
 // startProcess starts a child in a new directory below the engine's. The child is usable once ready
@@ -163,8 +164,6 @@ func (p *process) awaitEnd() {
 	defer timer.Stop()
 	<-p.Gone()
 }
-
-func (p *process) writes() bool { return p.write }
 
 // cause returns why the process ended, and whether it ran out of memory. The process must have
 // ended.

@@ -19,7 +19,7 @@ type routed struct {
 	reason string // why that engine runs it
 }
 
-// route chooses the engine of a statement by its text. A statement runs in the engine that it
+// route classifies a statement and chooses its engine. A statement runs in the engine that it
 // names. Otherwise writes run in the warehouse's write engine and all else in DuckDB. Maintenance
 // always runs in iceberg-go: Trino's procedures of those names do not apply the platform's rules.
 // Views are stored in the catalog in DuckDB's dialect, which reads use.
@@ -30,20 +30,27 @@ func (e *Engine) route(s *agent.Statement) (routed, error) {
 	case s.Engine != "" && !slices.Contains(e.names(), s.Engine):
 		return routed{}, sqltext.Refuse(-1, "This warehouse has no engine %q; it has %s.", sqltext.Cut(s.Engine, 40), strings.Join(e.names(), " and "))
 	}
-	c, err := sqltext.Classify(sqltext.PlainSpace(s.Query), nil)
-	if e.trino == nil || s.Engine == duckdb.Name {
-		return routed{class: c, reason: routing(c, s)}, err
-	}
-	t, refused := sqltext.ClassifyTrino(sqltext.PlainSpace(s.Query))
+	c, err := sqltext.Classify(s.Query)
+	chosen := routed{class: c}
 	switch {
-	case t.Operation() != "":
-		return routed{class: t, reason: routing(t, s)}, refused
+	case err != nil:
+		return chosen, err
+	case c.Operation() != "":
+		chosen.reason = "Tables are maintained by iceberg-go on every warehouse."
 	case s.Engine == TrinoName:
-		return routed{t, true, "The request names Trino."}, refused
-	case refused == nil && t.Write && !strings.HasSuffix(t.Kind, " VIEW"):
-		return routed{t, true, "The write engine of this warehouse is Trino."}, nil
+		chosen.trino, chosen.reason = true, "The request names Trino."
+	case s.Engine == duckdb.Name:
+		chosen.reason = "The request names DuckDB."
+	case strings.HasSuffix(c.Kind, " VIEW"):
+		chosen.reason = "Views are kept by the catalog, in DuckDB's dialect, which is that of reads."
+	case c.Write && e.trino != nil:
+		chosen.trino, chosen.reason = true, "The write engine of this warehouse is Trino."
+	case c.Write:
+		chosen.reason = "The write engine of this warehouse is DuckDB."
+	default:
+		chosen.reason = "DuckDB serves reads."
 	}
-	return routed{class: c, reason: routing(c, s)}, err
+	return chosen, nil
 }
 
 func (e *Engine) names() []string {
@@ -51,18 +58,4 @@ func (e *Engine) names() []string {
 		return []string{duckdb.Name}
 	}
 	return []string{duckdb.Name, TrinoName}
-}
-
-func routing(c sqltext.Class, s *agent.Statement) string {
-	switch {
-	case c.Operation() != "":
-		return "Tables are maintained by iceberg-go on every warehouse."
-	case s.Engine == duckdb.Name:
-		return "The request names DuckDB."
-	case strings.HasSuffix(c.Kind, " VIEW"):
-		return "Views are kept by the catalog, in DuckDB's dialect, which is that of reads."
-	case c.Write:
-		return "The write engine of this warehouse is DuckDB."
-	}
-	return "DuckDB serves reads."
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/result"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // bodyLimit bounds a statement with its parameters, in bytes. Within it, a query longer than
@@ -47,13 +48,17 @@ func (e *Engine) post(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, "The statement has no id.")
 		return
 	}
+	s.Query = sqltext.PlainSpace(s.Query)
+	if name := sqltext.DatabaseNamed(s.Catalog.Databases, s.Database); name != "" {
+		s.Database = name
+	}
 	chosen, err := e.route(&s)
 	if err != nil { // refused without a child
 		to := newReader(w, e.o.addresses)
 		to.end(&agent.StatementEnd{Error: result.Failure(err, s.Query)})
 		return
 	}
-	s.Catalog = s.Catalog.For(chosen.class.Write)
+	s.Query, s.Catalog = chosen.class.Text(s.Query), s.Catalog.For(chosen.class.Write)
 	run, done, refused := e.register(r.Context(), &s, chosen)
 	if refused != nil {
 		answer(w, refused.status, refused.message)
@@ -83,13 +88,17 @@ func (e *Engine) serve(run *run, s *agent.Statement, chosen routed, to *reader) 
 	started := time.Now()
 	var end *agent.StatementEnd
 	switch {
+	case chosen.class.Write && !s.Write:
+		end = &agent.StatementEnd{Error: &agent.StatementFailure{
+			Fault: agent.FaultForbidden, Message: chosen.class.Kind + " writes, but the sender of this statement may only read. Writing needs an editor, or an editor's key.",
+		}}
 	case chosen.trino:
 		end = e.runTrino(run, s, chosen, to)
 	case chosen.class.Executes(): // DuckDB has no table procedures
 		end = e.runMaintenance(run, s, chosen, to)
 	default:
 		s.Engine, s.RoutingReason = "", chosen.reason
-		end = e.runOn(run, s, to)
+		end = e.runOn(run, s, chosen.class, to)
 	}
 	end.QueuedMS, end.RunMS = queued, time.Since(started).Milliseconds()
 	to.end(end)

@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -69,9 +67,7 @@ type inTrino struct {
 	run     *run
 	s       *agent.Statement
 	class   sqltext.Class
-	query   string // the original text
 	text    string // the text for Trino
-	order   []int  // the number of each parameter's value
 	asking  *catalog.Statement
 	session *trino.Session // nil until opened
 	end     agent.StatementEnd
@@ -82,10 +78,7 @@ type inTrino struct {
 
 // runTrino runs a statement in Trino and returns how it ended.
 func (e *Engine) runTrino(r *run, s *agent.Statement, chosen routed, to *reader) *agent.StatementEnd {
-	x := &inTrino{trinoEngine: e.trino, e: e, run: r, s: s, class: chosen.class, query: sqltext.PlainSpace(s.Query), to: to}
-	if name := sqltext.DatabaseNamed(s.Catalog.Databases, s.Database); name != "" {
-		s.Database = name
-	}
+	x := &inTrino{trinoEngine: e.trino, e: e, run: r, s: s, class: chosen.class, to: to}
 	x.asking = e.trino.proxy.Open(s)
 	defer x.asking.Close()
 	stop := context.AfterFunc(r.ctx, func() { to.hurry(readerGrace) })
@@ -117,24 +110,15 @@ func (x *inTrino) json(kind agent.FrameKind, v any) {
 }
 
 func (x *inTrino) perform(reason string) error {
-	if x.class.Write && !x.s.Write {
-		return &sqltext.Refusal{Fault: agent.FaultForbidden, Message: x.class.Kind + " writes, but the sender of this statement may only read. Writing needs an editor, or an editor's key.", Pos: -1}
-	}
 	arguments, err := x.prepare()
 	if err != nil {
-		return err
-	}
-	if err := x.collected(); err != nil {
 		return err
 	}
 	if err := x.open(); err != nil {
 		return err
 	}
 	defer x.session.Leave()
-	if x.s.Timeout > 0 {
-		timer := time.AfterFunc(time.Duration(x.s.Timeout), func() { x.run.stop(errTimeout) })
-		defer timer.Stop()
-	}
+	defer x.run.limit(time.Duration(x.s.Timeout))()
 	x.end.Tables = x.targets()
 	x.json(agent.FrameHead, agent.StatementHead{Kind: x.class.Kind, Write: x.class.Write, Engine: TrinoName, RoutingReason: reason})
 	if err := x.reach(); err != nil {
@@ -146,19 +130,20 @@ func (x *inTrino) perform(reason string) error {
 }
 
 // prepare sets the text for Trino and returns the parameters.
-func (x *inTrino) prepare() ([]any, error) {
+func (x *inTrino) prepare() ([]string, error) {
 	if trino.Reserved(x.s.Database) {
 		return nil, sqltext.Refuse(-1, "The database %q has the name of a catalog of Trino's own, and cannot be reached there. Rename it.", x.s.Database)
 	}
 	if sqltext.DatabaseNamed(x.s.Catalog.Databases, x.s.Database) == "" {
 		return nil, sqltext.Refuse(-1, "There is no database %q here. Name one that exists, as the request's database.", sqltext.Cut(x.s.Database, 60))
 	}
-	if err := sqltext.CheckProperties(x.class); err != nil {
+	if err := sqltext.CheckTrino(x.s.Query, x.class); err != nil {
 		return nil, err
 	}
-	x.text, x.order = sqltext.TrinoText(x.query, x.class.Tokens)
+	text, order := sqltext.TrinoText(x.s.Query, x.class.Tokens)
+	x.text = text
 	wanted := 0
-	for _, n := range x.order {
+	for _, n := range order {
 		if n < 1 {
 			return nil, sqltext.Refuse(-1, "Parameters are $1, $2 and so on, or ? for each value: Trino supports no others.")
 		}
@@ -167,58 +152,15 @@ func (x *inTrino) prepare() ([]any, error) {
 	if wanted != len(x.s.Parameters) {
 		return nil, sqltext.Refuse(-1, "The statement has %d parameters, but %d were given. Give one value for each of $1, $2 and so on, or for each ?.", wanted, len(x.s.Parameters))
 	}
-	var arguments []any
-	for _, n := range x.order {
-		v, err := argument(x.s.Parameters[n-1])
+	var arguments []string
+	for _, n := range order {
+		v, err := trino.Literal(x.s.Parameters[n-1])
 		if err != nil {
 			return nil, sqltext.Refuse(-1, "Parameter $%d is %s: give null, a boolean, a number or a string.", n, sqltext.Cut(string(x.s.Parameters[n-1]), 40))
 		}
 		arguments = append(arguments, v)
 	}
 	return arguments, nil
-}
-
-// collected refuses to remove files of a table whose properties say that others share them. Trino
-// does not check that.
-func (x *inTrino) collected() error {
-	if o := x.class.Operation(); o == "" || o == spawned.Optimize {
-		return nil
-	}
-	named, _ := sqltext.QualifiedName(x.class.Tokens, 2)
-	t := sqltext.Canonical([]sqltext.TableRef{named}, x.s.Catalog.Databases)[0].Resolve(x.s.Database, x.s.Schema)
-	prefix, err := x.warehouse(t.Database)
-	if err != nil {
-		return err
-	}
-	var loaded struct {
-		Metadata struct{ Properties map[string]string }
-	}
-	address := "/v1/" + url.PathEscape(prefix) + "/namespaces/" + url.PathEscape(strings.ReplaceAll(t.Schema, ".", "\x1f")) + "/tables/" + url.PathEscape(t.Table)
-	err = x.asking.Call(x.run.ctx, http.MethodGet, address, nil, &loaded)
-	if catalog.IsMissing(err) {
-		return nil // Trino reports the error
-	}
-	if err != nil || !strings.EqualFold(loaded.Metadata.Properties["gc.enabled"], "false") {
-		return err
-	}
-	return sqltext.Refuse(-1, "The table has the property gc.enabled=false, by which none of its files is ever removed: others may need them. Set it to true if that is not so.")
-}
-
-// argument converts a JSON value to an argument of Trino. A number keeps all its digits.
-func argument(p json.RawMessage) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(p))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	switch v := v.(type) {
-	case nil, bool, string:
-		return v, nil
-	case json.Number:
-		return trino.Number(v), nil
-	}
-	return nil, errors.New("no scalar")
 }
 
 // open waits for Trino and reports that it waits.
@@ -238,9 +180,9 @@ func (x *inTrino) open() (err error) {
 func (x *inTrino) storage() trino.Storage {
 	storage := trino.Storage{Prefix: x.s.Storage.Prefix}
 	if s3 := x.s.Storage.S3; s3 != nil {
-		storage.S3 = &trino.S3{Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle}
-		if s3.SessionToken == "" { // temporary keys expire, so the catalog vends new ones
-			storage.S3.AccessKey, storage.S3.SecretKey = s3.AccessKeyID, s3.SecretKey
+		storage.S3 = new(*s3)
+		if s3.SessionToken != "" { // temporary keys expire, so the catalog vends new ones
+			storage.S3.AccessKeyID, storage.S3.SecretKey, storage.S3.SessionToken = "", "", ""
 		}
 	}
 	return storage
@@ -301,10 +243,8 @@ func (x *inTrino) execute(st trino.Statement) error {
 		if !x.class.Write || !trinoConflict(err) || attempt == catalog.CommitAttempts {
 			return err
 		}
-		select {
-		case <-x.run.ctx.Done():
-			return context.Cause(x.run.ctx)
-		case <-time.After(time.Duration(rand.Int64N(int64(catalog.CommitBackoff) * int64(min(attempt, 10))))):
+		if err := catalog.PauseAfter(x.run.ctx, attempt); err != nil {
+			return err
 		}
 	}
 }
@@ -322,14 +262,10 @@ func (x *inTrino) hasRows() bool { return x.class.Query || x.class.Explain }
 func (x *inTrino) succeeded(o trino.Outcome) error {
 	x.end.Scanned = o.Scanned
 	targets := x.end.Tables
-	if t := o.Written; t != nil {
-		targets = []agent.StatementTable{{Database: t.Database, Schema: t.Schema, Table: t.Name, Target: true}}
+	if o.Written != nil {
+		targets = []agent.StatementTable{*o.Written}
 	}
-	x.end.Tables = nil
-	for _, t := range o.Read {
-		x.end.Tables = append(x.end.Tables, agent.StatementTable{Database: t.Database, Schema: t.Schema, Table: t.Name, Columns: t.Columns, Snapshot: t.Snapshot})
-	}
-	x.end.Tables = append(x.end.Tables, targets...)
+	x.end.Tables = slices.Concat(o.Read, targets)
 	if x.result == nil {
 		x.end.Rows = o.Rows
 		return nil

@@ -42,7 +42,7 @@ func (x *inTrino) failure(err error) *agent.StatementFailure {
 	if x.run.ctx.Err() != nil {
 		return stoppedBefore(context.Cause(x.run.ctx))
 	}
-	if f := result.Failure(err, x.query); f.Fault != agent.FaultEngine {
+	if f := result.Failure(err, x.s.Query); f.Fault != agent.FaultEngine {
 		return f
 	}
 	return &agent.StatementFailure{Fault: agent.FaultEngine, Message: strings.ToUpper(err.Error()[:1]) + strings.TrimSuffix(err.Error()[1:], ".") + "."}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/millpond/millpond/agent/engine/sqltext"
@@ -166,31 +164,6 @@ func appendTrinoText(to array.Builder, text string) error {
 		b.AppendNull()
 	case *array.StringBuilder:
 		b.Append(text)
-	case *array.BooleanBuilder:
-		b.Append(text == "true")
-	case *array.Int8Builder:
-		err = appendInteger(text, 8, func(n int64) { b.Append(int8(n)) })
-	case *array.Int16Builder:
-		err = appendInteger(text, 16, func(n int64) { b.Append(int16(n)) })
-	case *array.Int32Builder:
-		err = appendInteger(text, 32, func(n int64) { b.Append(int32(n)) })
-	case *array.Int64Builder:
-		err = appendInteger(text, 64, b.Append)
-	case *array.Float32Builder:
-		err = appendFloat(text, 32, func(f float64) { b.Append(float32(f)) })
-	case *array.Float64Builder:
-		err = appendFloat(text, 64, b.Append)
-	case *array.Decimal128Builder:
-		t := b.Type().(*arrow.Decimal128Type)
-		var n decimal128.Num
-		if n, err = decimal128.FromString(text, t.Precision, t.Scale); err == nil {
-			b.Append(n)
-		}
-	case *array.BinaryBuilder:
-		var data []byte
-		if data, err = base64.StdEncoding.DecodeString(text); err == nil {
-			b.Append(data)
-		}
 	case *array.Date32Builder:
 		var at time.Time
 		if at, err = parseTrinoTime(text + " 00:00:00"); err == nil {
@@ -207,23 +180,7 @@ func appendTrinoText(to array.Builder, text string) error {
 			b.Append(arrow.Timestamp(at.UnixMicro()))
 		}
 	default:
-		err = fmt.Errorf("the type %s", to.Type())
-	}
-	return err
-}
-
-func appendInteger(text string, bits int, to func(int64)) error {
-	n, err := strconv.ParseInt(text, 10, bits)
-	if err == nil {
-		to(n)
-	}
-	return err
-}
-
-func appendFloat(text string, bits int, to func(float64)) error {
-	f, err := strconv.ParseFloat(text, bits) // also NaN and Infinity
-	if err == nil {
-		to(f)
+		err = to.AppendValueFromString(text)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/duckdb"
 	"github.com/millpond/millpond/agent/engine/spawned"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // Grace periods after a statement is stopped: until its child is killed, and until its reader must
@@ -21,24 +22,31 @@ const (
 )
 
 // runOn runs a statement on a child and returns how it ended.
-func (e *Engine) runOn(r *run, s *agent.Statement, to *reader) *agent.StatementEnd {
+func (e *Engine) runOn(r *run, s *agent.Statement, class sqltext.Class, to *reader) *agent.StatementEnd {
 	p, err := e.pool.take(r.ctx, lockOf(s.Storage))
 	if err != nil {
-		if r.ctx.Err() != nil {
-			return &agent.StatementEnd{Error: stoppedBefore(context.Cause(r.ctx))}
-		}
-		e.log.Error("cannot get a child of the engine", "error", err)
-		return &agent.StatementEnd{Error: &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("The engine cannot start: %v.", err)}}
+		return e.unstarted(r, "The engine", err)
 	}
 	defer e.pool.give(p)
-	if s.Timeout > 0 {
-		timer := time.AfterFunc(time.Duration(s.Timeout), func() { r.stop(errTimeout) })
-		defer timer.Stop()
+	return e.supervise(r, s, p, duckdb.Statement{Statement: *s, Class: class}, class.Write, to)
+}
+
+// unstarted is the end of a statement for which no process could be started.
+func (e *Engine) unstarted(r *run, what string, err error) *agent.StatementEnd {
+	if r.ctx.Err() != nil {
+		return &agent.StatementEnd{Error: stoppedBefore(context.Cause(r.ctx))}
 	}
+	e.log.Error("cannot get a process of the engine", "error", err)
+	return &agent.StatementEnd{Error: &agent.StatementFailure{Fault: agent.FaultEngine, Message: fmt.Sprintf("%s cannot start: %v.", what, err)}}
+}
+
+// supervise sends work to a process, passes its frames on and returns how the work ended.
+func (e *Engine) supervise(r *run, s *agent.Statement, p *process, work any, write bool, to *reader) *agent.StatementEnd {
+	defer r.limit(time.Duration(s.Timeout))()
 	defer watch(r, p, to)()
-	end, err := p.run(s, func(kind agent.FrameKind, payload []byte) {
+	end, err := p.run(work, func(kind agent.FrameKind, payload []byte) {
 		to.frame(kind, payload)
-		if to.gone != nil && r.ctx.Err() == nil && !p.writes() {
+		if to.gone != nil && r.ctx.Err() == nil && !write {
 			r.stop(errReader)
 		}
 	})
@@ -46,9 +54,18 @@ func (e *Engine) runOn(r *run, s *agent.Statement, to *reader) *agent.StatementE
 		end = &agent.StatementEnd{Error: e.died(s, p)}
 	}
 	if end.Error != nil {
-		explain(end.Error, r.ctx, s, p.writes() && err != nil)
+		explain(end.Error, r.ctx, s, write && p.begun && err != nil)
 	}
 	return end
+}
+
+// limit stops the statement after its time-out, unless that is 0. release ends the limit.
+func (r *run) limit(timeout time.Duration) (release func()) {
+	if timeout == 0 {
+		return func() {}
+	}
+	timer := time.AfterFunc(timeout, func() { r.stop(errTimeout) })
+	return func() { timer.Stop() }
 }
 
 // watch interrupts the child's statement when the run is stopped. It kills a child that does not
@@ -90,7 +107,10 @@ func (e *Engine) died(s *agent.Statement, p *process) *agent.StatementFailure {
 	p.awaitEnd()
 	why, memory := p.cause()
 	e.log.Warn("a child of the engine died", "statement", s.ID, "cause", why, "output", p.Output())
-	if memory {
+	switch {
+	case memory && p.maintains:
+		return &agent.StatementFailure{Fault: agent.FaultResources, Message: "Maintaining the table took more memory than a statement may have, and its process was ended. What was committed by then stays. Use a larger warehouse."}
+	case memory:
 		return &agent.StatementFailure{Fault: agent.FaultResources, Message: "The statement used all available memory, and its process was ended. Select or join less at once, or use a larger warehouse."}
 	}
 	if said := duckdb.Thrown(p.Output()); said != "" {
@@ -115,10 +135,10 @@ func explain(f *agent.StatementFailure, ctx context.Context, s *agent.Statement,
 	}
 }
 
-// run sends a statement or maintenance job and passes the process's frames to emit. It returns the
+// run sends work and passes the process's frames to emit. It returns the
 // end frame. An error means that the child has ended.
-func (p *process) run(what any, emit func(agent.FrameKind, []byte)) (*agent.StatementEnd, error) {
-	if err := p.send(spawned.FrameRun, what); err != nil {
+func (p *process) run(work any, emit func(agent.FrameKind, []byte)) (*agent.StatementEnd, error) {
+	if err := p.send(spawned.FrameRun, work); err != nil {
 		return nil, err
 	}
 	for {
@@ -135,11 +155,7 @@ func (p *process) run(what any, emit func(agent.FrameKind, []byte)) (*agent.Stat
 			p.ended = true
 			return &end, nil
 		case agent.FrameHead:
-			var head agent.StatementHead
-			if err := json.Unmarshal(payload, &head); err != nil {
-				return nil, err
-			}
-			p.write = head.Write
+			p.begun = true
 		}
 		emit(kind, payload)
 	}

@@ -27,7 +27,7 @@ const Connections = 32
 
 // Options are the settings that differ between the engines.
 type Options struct {
-	UID        int           // user that the engine runs as; other users are not served
+	UID        int           // user that the engine runs as; Listen serves no other user
 	CommitTime time.Duration // bounds the retries of a change with a lost response
 
 	// Steady shows a statement one state of each table, and only admitted tables. It is for an
@@ -65,17 +65,23 @@ type config struct {
 // configTime is how long a configuration is used. It changes only with the server's version.
 const configTime = time.Minute
 
-// Listen starts a proxy on a free port of the loopback interface.
+// New returns a proxy for an engine in this process, which sends its requests by
+// Statement.RoundTrip.
+func New(o Options) *Proxy {
+	return &Proxy{
+		Options: o, own: rand.Text(), running: map[string]*Statement{}, configs: map[string]config{},
+		client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: Connections}},
+	}
+}
+
+// Listen starts a proxy on a free port of the loopback interface, for an engine in another process.
 func Listen(o Options) (*Proxy, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for requests to the catalog: %w", err)
 	}
-	p := &Proxy{
-		Options: o, address: l.Addr().String(), own: rand.Text(), running: map[string]*Statement{}, configs: map[string]config{},
-		client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: Connections}},
-	}
-	p.server = &http.Server{Handler: p, ReadHeaderTimeout: Timeout}
+	p := New(o)
+	p.address, p.server = l.Addr().String(), &http.Server{Handler: p, ReadHeaderTimeout: Timeout}
 	go func() { _ = p.server.Serve(&socket.Listener{Listener: l, UID: o.UID}) }() // until Close
 	return p, nil
 }
@@ -91,7 +97,9 @@ func (p *Proxy) ConfigHandle() string { return p.own }
 
 // Close stops the proxy.
 func (p *Proxy) Close() {
-	_ = p.server.Close()
+	if p.server != nil {
+		_ = p.server.Close()
+	}
 	p.client.CloseIdleConnections()
 }
 
@@ -140,7 +148,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "BadRequestException", "The request cannot be read.")
 		return
 	}
-	a, err := of.forward(r.Context(), &Request{Method: r.Method, URL: r.URL.RequestURI(), Header: Passed(r.Header), Body: body})
+	a, err := of.forward(r.Context(), &Request{Method: r.Method, URL: of.upstream + r.URL.RequestURI(), Header: Passed(r.Header), Body: body})
 	unsure, lost := err.(*UnsureError)
 	switch {
 	case lost && p.Unsure != nil:

@@ -1,10 +1,12 @@
 package catalog
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -126,4 +128,39 @@ func TestErrorsHaveNoAddress(t *testing.T) {
 		require.ErrorContains(t, err, "refused")
 		require.NotContains(t, err.Error(), "127.0.0.1")
 	}
+}
+
+// An Iceberg client of this process sends its requests with the statement's token. A refused change
+// that is sent again has another key; the catalog remembers its answers by the keys.
+func TestAClientOfTheProcess(t *testing.T) {
+	var keys []string
+	status := http.StatusForbidden
+	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "Bearer real", r.Header.Get("Authorization"))
+		require.Equal(t, "/iceberg/v1/db/tables", r.URL.Path)
+		keys = append(keys, r.Header.Get("Idempotency-Key"))
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"error": {"message": "not yours"}}`)
+	}))
+	defer platform.Close()
+	p := New(Options{CommitTime: time.Second, Repeat: true})
+	defer p.Close()
+	s := p.Open(&agent.Statement{ID: "stm_1", Catalog: agent.Catalog{URL: platform.URL + "/iceberg/", Token: "real"}})
+	client := &http.Client{Transport: s}
+	post := func() (*http.Response, error) {
+		return client.Post(platform.URL+"/iceberg/v1/db/tables", "application/json", strings.NewReader("{}"))
+	}
+	_, err := post()
+	refused, ok := errors.AsType[*AnsweredError](err)
+	require.True(t, ok, err)
+	require.Equal(t, "not yours", refused.Message)
+	require.Equal(t, agent.FaultForbidden, refused.Fault())
+	for _, status = range []int{http.StatusNotFound, http.StatusOK, http.StatusOK} {
+		res, err := post()
+		require.NoError(t, err)
+		require.Equal(t, status, res.StatusCode)
+		require.NoError(t, res.Body.Close())
+	}
+	require.Len(t, slices.Compact(slices.Clone(keys)), 3, "%v", keys)
+	require.Equal(t, keys[2], keys[3], "the same change has the same key")
 }

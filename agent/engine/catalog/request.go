@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,12 +21,23 @@ import (
 const CommitTime = 20 * time.Second
 
 // A write that loses the race for a table restarts on the table's new state. CommitAttempts bounds
-// the attempts. CommitBackoff, times the number of attempts so far, bounds the random wait before
+// the attempts. commitBackoff, times the number of attempts so far, bounds the random wait before
 // the next.
 const (
 	CommitAttempts = 100
-	CommitBackoff  = 20 * time.Millisecond
+	commitBackoff  = 20 * time.Millisecond
 )
+
+// PauseAfter waits before a write that lost its race runs again. It returns the cause if ctx ends
+// meanwhile.
+func PauseAfter(ctx context.Context, attempt int) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(time.Duration(rand.Int64N(int64(commitBackoff) * int64(min(attempt, 10))))):
+		return nil
+	}
+}
 
 const retryDelay = 200 * time.Millisecond
 

@@ -1,10 +1,12 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -29,6 +31,7 @@ type Statement struct {
 	admitted map[string]bool // tables that the engine may load
 	rejected string          // a requested table that was not admitted
 	changed  bool
+	refusals int   // of changes
 	unsure   error // why the result of a change is unknown
 	read     map[string]*Answer
 	size     int // bytes in read
@@ -127,7 +130,7 @@ func (s *Statement) forget() {
 // Call sends a request of the engine itself and decodes the answer into out, unless out is nil. in
 // is the body, or nil. A non-success status returns an AnsweredError.
 func (s *Statement) Call(ctx context.Context, method, path string, in, out any) error {
-	r := &Request{Method: method, URL: path, Header: http.Header{}}
+	r := &Request{Method: method, URL: s.upstream + path, Header: http.Header{}}
 	if method == http.MethodGet {
 		s.Admit(path)
 	}
@@ -143,17 +146,40 @@ func (s *Statement) Call(ctx context.Context, method, path string, in, out any) 
 	case err != nil:
 		return fmt.Errorf("asking the catalog: %w", err)
 	case a.Status/100 != 2:
-		return answered(a)
+		return a.refused()
 	case out == nil:
 		return nil
 	}
 	return json.Unmarshal(a.Body, out)
 }
 
-// forward sends a request whose URL is a path.
+// RoundTrip implements http.RoundTripper, for an Iceberg client in this process. An answer that is
+// neither a success nor a 404 is an AnsweredError.
+func (s *Statement) RoundTrip(r *http.Request) (*http.Response, error) {
+	asked := &Request{Method: r.Method, URL: r.URL.String(), Header: Passed(r.Header)}
+	if r.Body != nil {
+		var err error
+		asked.Body, err = io.ReadAll(r.Body)
+		if err = errors.Join(err, r.Body.Close()); err != nil {
+			return nil, err
+		}
+	}
+	a, err := s.forward(r.Context(), asked)
+	if err != nil {
+		return nil, err
+	}
+	if a.Status >= http.StatusBadRequest && a.Status != http.StatusNotFound {
+		return nil, a.refused()
+	}
+	return &http.Response{
+		Status: http.StatusText(a.Status), StatusCode: a.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: Passed(a.Header), Body: io.NopCloser(bytes.NewReader(a.Body)), ContentLength: int64(len(a.Body)), Request: r,
+	}, nil
+}
+
+// forward sends a request with the statement's token.
 func (s *Statement) forward(ctx context.Context, r *Request) (*Answer, error) {
 	p := s.proxy
-	r.URL = s.upstream + r.URL
 	r.Header.Set("Authorization", s.authorized().Get("Authorization"))
 	switch {
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL, "/metrics"): // may be lost
@@ -224,9 +250,13 @@ func (s *Statement) change(ctx context.Context, r *Request) (*Answer, error) {
 	return again, err
 }
 
-// send sends a change under its idempotency key until its result is known.
+// send sends a change under its idempotency key until its result is known. After a refusal, the
+// same change has a new key, because the refusal may have been temporary.
 func (s *Statement) send(ctx context.Context, r *Request) (*Answer, error) {
-	r.Header.Set("Idempotency-Key", r.Key(s.id))
+	s.mu.Lock()
+	key := r.Key(fmt.Sprint(s.id, "/", s.refusals))
+	s.mu.Unlock()
+	r.Header.Set("Idempotency-Key", key)
 	a, err := r.Until(ctx, &s.proxy.client, s.proxy.CommitTime)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +264,11 @@ func (s *Statement) send(ctx context.Context, r *Request) (*Answer, error) {
 		s.unsure = err
 		return nil, &UnsureError{Why: err}
 	}
-	s.changed = s.changed || a.Status/100 == 2
+	if a.Status/100 == 2 {
+		s.changed = true
+	} else {
+		s.refusals++
+	}
 	return a, nil
 }
 
@@ -264,7 +298,8 @@ func IsMissing(err error) bool {
 	return ok && e.Status == http.StatusNotFound
 }
 
-func answered(a *Answer) error {
+// refused returns the error of an answer with a non-success status.
+func (a *Answer) refused() error {
 	var e struct {
 		Error struct {
 			Message string `json:"message"`

@@ -19,10 +19,6 @@ type catalogClient struct {
 	prefixes map[string]string  // of databases by name
 }
 
-func newCatalogClient(ctx context.Context, asking *catalog.Statement) *catalogClient {
-	return &catalogClient{ctx: ctx, asking: asking, prefixes: map[string]string{}}
-}
-
 // call sends a request and decodes the response into out, unless out is nil.
 func (c *catalogClient) call(method, path string, in, out any) error {
 	return c.asking.Call(c.ctx, method, path, in, out)

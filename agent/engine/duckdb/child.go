@@ -3,12 +3,9 @@
 package duckdb
 
 import (
-	"bufio"
-	"encoding/json"
-	"fmt"
+	"context"
 	"os"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/millpond/millpond/agent"
@@ -20,44 +17,28 @@ import (
 // Name is the name of the engine in statements.
 const Name = "duckdb"
 
+// Statement is a statement for the process, as the agent classified it.
+type Statement struct {
+	agent.Statement
+	Class sqltext.Class `json:"class"`
+}
+
 // Main is the hidden command of the process that holds DuckDB. It reads statements from
 // standard input until EOF and returns the exit code.
 func Main() int {
-	in := bufio.NewReaderSize(os.Stdin, 1<<16)
-	out := spawned.NewOutput()
-	o, err := spawned.ReadOptions(in)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the engine's child:", err)
-		return 2
-	}
-	if err := limitChild(o); err != nil {
-		return out.Failed(err)
-	}
-	db, err := openDatabase(o)
-	if err != nil {
-		return out.Failed(err)
-	}
-	c := &child{db: db, out: out}
-	if c.proxy, err = catalog.Listen(catalog.Options{UID: os.Getuid(), CommitTime: o.CommitTime, Steady: true, Unsure: c.unsure}); err != nil {
-		return out.Failed(err)
-	}
-	if err := out.Frame(spawned.FrameReady, []byte(c.proxy.Address())); err != nil {
-		return 2
-	}
-	jobs := make(chan agent.Statement)
-	go c.listen(in, jobs) // ends the process when the engine is gone
-	for s := range jobs {
-		c.serve(&s)
-	}
-	return 0
-}
-
-// limitChild bounds the process's memory beyond DuckDB's own limit. DuckDB does not count what
-// parsers, extensions and conversions allocate.
-func limitChild(o spawned.Options) error {
-	debug.SetGCPercent(50)
-	debug.SetMemoryLimit(o.Memory / 4)
-	return spawned.Bound(o.Memory)
+	return spawned.Serve(func(o spawned.Options, out *spawned.Output) (ready string, work func(context.Context, Statement) bool, err error) {
+		// DuckDB's own limit does not count what parsers, extensions and conversions allocate.
+		debug.SetGCPercent(50)
+		debug.SetMemoryLimit(o.Memory / 4)
+		c := &child{out: out}
+		if c.db, err = openDatabase(o); err != nil {
+			return "", nil, err
+		}
+		if c.proxy, err = catalog.Listen(catalog.Options{UID: os.Getuid(), CommitTime: o.CommitTime, Steady: true, Unsure: c.unsure}); err != nil {
+			return "", nil, err
+		}
+		return c.proxy.Address(), c.serve, nil
+	})
 }
 
 // child runs statements one after another.
@@ -68,69 +49,18 @@ type child struct {
 	locked bool
 	broken bool            // a statement left state that cannot be cleared; no other may run
 	plain  map[string]bool // manifest lists without delete manifests
-
-	mu        sync.Mutex
-	current   *connection // of the running statement
-	stop      func()      // cancels the statement's catalog requests
-	cancelled bool        // the running statement was cancelled
-	running   bool
 }
 
-// listen reads the engine's frames. EOF ends the process, even while a statement runs.
-func (c *child) listen(in *bufio.Reader, jobs chan<- agent.Statement) {
-	for {
-		kind, payload, err := agent.ReadFrame(in)
-		if err != nil {
-			os.Exit(0)
-		}
-		switch kind {
-		case spawned.FrameRun:
-			var s agent.Statement
-			if err := json.Unmarshal(payload, &s); err != nil {
-				os.Exit(2)
-			}
-			c.mu.Lock()
-			c.cancelled, c.running = false, true
-			c.mu.Unlock()
-			jobs <- s
-		case spawned.FrameCancel:
-			c.cancel()
-		}
-	}
-}
-
-func (c *child) cancel() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.running {
-		return
-	}
-	c.cancelled = true
-	if c.stop != nil {
-		c.stop()
-	}
-	if c.current != nil {
-		c.current.interrupt()
-	}
-}
-
-// serve runs a statement and ends its stream. A child that cannot run another statement ends.
-func (c *child) serve(s *agent.Statement) {
+// serve runs a statement and ends its stream. It returns false if the child cannot run another.
+func (c *child) serve(ctx context.Context, s Statement) bool {
 	started := time.Now()
-	end := c.run(s)
+	end := c.run(ctx, &s)
 	end.RunMS = time.Since(started).Milliseconds()
-	c.mu.Lock()
-	c.running = false
-	c.mu.Unlock()
 	if end.Error != nil && (end.Error.Fault == agent.FaultEngine || end.Error.Fault == agent.FaultResources) {
 		c.broken = true // DuckDB does not return all memory that it allocated up to the limit
 	}
-	if err := c.out.JSON(agent.FrameEnd, end); err != nil || c.broken || len(c.db.connections) == 0 {
-		os.Exit(0)
-	}
-	if err := c.out.Frame(spawned.FrameReady); err != nil {
-		os.Exit(0)
-	}
+	err := c.out.JSON(agent.FrameEnd, end)
+	return err == nil && !c.broken && len(c.db.connections) > 0
 }
 
 // unsure ends the running statement and the process. Otherwise DuckDB would report a change with an
@@ -140,51 +70,4 @@ func (c *child) unsure(err *catalog.UnsureError) {
 	os.Exit(0)
 }
 
-// begin sets the connection that a cancellation interrupts.
-func (c *child) begin(conn *connection) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current = conn
-	if c.cancelled {
-		return errInterrupted
-	}
-	return nil
-}
-
-// interruptible sets a function that a cancellation calls in addition.
-func (c *child) interruptible(stop func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stop = stop
-}
-
-func (c *child) stopped() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cancelled
-}
-
-var errInterrupted = &sqltext.Refusal{Fault: agent.FaultCancelled, Message: "The statement was interrupted.", Pos: -1}
-
-// report sends a statement's progress until stop is called. stop waits for it to end.
-func (c *child) report(conn *connection) (stop func()) {
-	ended := make(chan struct{})
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		tick := time.NewTicker(spawned.ProgressEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-tick.C:
-			}
-			// The sender of the result reports a write failure.
-			_ = c.out.JSON(agent.FrameProgress, agent.StatementProgress{Done: conn.progress()})
-		}
-	})
-	return func() {
-		close(ended)
-		wait.Wait()
-	}
-}
+var errInterrupted = sqltext.Fail(agent.FaultCancelled, "The statement was interrupted.")

@@ -27,9 +27,7 @@ type database struct {
 	connections []*connection // not used yet
 	dir         string
 
-	// Names in lower case: functions that are forbidden everywhere, functions that are forbidden as
-	// tables, and DuckDB's own tables.
-	forbidden, forbiddenTables, system map[string]bool
+	own sqltext.Engine // the names that no statement may use
 }
 
 // connection runs one statement at a time.
@@ -134,28 +132,20 @@ func (d *database) take() (*connection, error) {
 
 // learn reads the names of DuckDB's own functions and tables.
 func (d *database) learn(c *connection) error {
-	tables, err := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro', 'pragma')")
-	if err != nil {
+	tables, tablesErr := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro', 'pragma')")
+	values, valuesErr := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'macro')")
+	views, viewsErr := c.strings("SELECT DISTINCT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'")
+	if err := errors.Join(tablesErr, valuesErr, viewsErr); err != nil {
 		return err
 	}
-	values, err := c.strings("SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'macro')")
-	if err != nil {
-		return err
-	}
-	views, err := c.strings("SELECT DISTINCT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'")
-	if err != nil {
-		return err
-	}
-	d.system = set(views)
-	d.forbiddenTables = set(tables)
+	d.own = sqltext.Engine{Functions: set(scalarsForbidden), TableFunctions: set(tables), Tables: set(views)}
 	for _, name := range tableFunctions {
-		delete(d.forbiddenTables, name)
+		delete(d.own.TableFunctions, name)
 	}
-	d.forbidden = set(scalarsForbidden)
 	alsoValue := set(values)
-	for name := range d.forbiddenTables {
+	for name := range d.own.TableFunctions {
 		if !alsoValue[name] {
-			d.forbidden[name] = true
+			d.own.Functions[name] = true
 		}
 	}
 	return nil

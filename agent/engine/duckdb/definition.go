@@ -61,14 +61,14 @@ func (d *definition) schema(parts []string) (database, schema string) {
 
 func (d *definition) createSchema() error {
 	database, schema := d.schema(d.Parts)
-	prefix, err := d.client().prefix(database)
+	prefix, err := d.catalog.prefix(database)
 	if err != nil {
 		return err
 	}
 	if d.Replace || len(d.Columns) > 0 {
 		return sqltext.Refuse(-1, "A schema is not replaced: its tables would go. Drop it first.")
 	}
-	err = d.client().call(http.MethodPost, "/v1"+prefix+"/namespaces", map[string]any{"namespace": strings.Split(schema, "."), "properties": map[string]string{}}, nil)
+	err = d.catalog.call(http.MethodPost, "/v1"+prefix+"/namespaces", map[string]any{"namespace": strings.Split(schema, "."), "properties": map[string]string{}}, nil)
 	return d.unless(err, http.StatusConflict)
 }
 
@@ -76,11 +76,11 @@ func (d *definition) dropSchema() error {
 	if d.Cascade {
 		return sqltext.Refuse(d.Rest[0].Pos, "DROP SCHEMA … CASCADE is not run here: drop the schema's tables one by one.")
 	}
-	path, err := d.client().namespacePath(d.schema(d.Parts))
+	path, err := d.catalog.namespacePath(d.schema(d.Parts))
 	if err != nil {
 		return err
 	}
-	return d.unless(d.client().call(http.MethodDelete, path, nil, nil), http.StatusNotFound)
+	return d.unless(d.catalog.call(http.MethodDelete, path, nil, nil), http.StatusNotFound)
 }
 
 // unless ignores an error with the given status if the statement has IF EXISTS or IF NOT EXISTS.
@@ -96,11 +96,11 @@ func (d *definition) view() agent.StatementTable {
 }
 
 func (d *definition) dropView() error {
-	path, err := d.client().viewPath(d.view())
+	path, err := d.catalog.viewPath(d.view())
 	if err != nil {
 		return err
 	}
-	return d.unless(d.client().call(http.MethodDelete, path, nil, nil), http.StatusNotFound)
+	return d.unless(d.catalog.call(http.MethodDelete, path, nil, nil), http.StatusNotFound)
 }
 
 func (d *definition) renameView() error {
@@ -108,13 +108,13 @@ func (d *definition) renameView() error {
 		return sqltext.Refuse(-1, "Only a view's name can be altered: ALTER VIEW name RENAME TO other. CREATE OR REPLACE VIEW changes its query.")
 	}
 	from := d.view()
-	prefix, err := d.client().prefix(from.Database)
+	prefix, err := d.catalog.prefix(from.Database)
 	if err != nil {
 		return err
 	}
 	namespace := strings.Split(from.Schema, ".")
 	name := d.Rest[2].Identifier()
-	return d.unless(d.client().call(http.MethodPost, "/v1"+prefix+"/views/rename", map[string]any{
+	return d.unless(d.catalog.call(http.MethodPost, "/v1"+prefix+"/views/rename", map[string]any{
 		"source": map[string]any{"namespace": namespace, "name": from.Table}, "destination": map[string]any{"namespace": namespace, "name": name},
 	}, nil), http.StatusNotFound)
 }
@@ -129,7 +129,7 @@ func (d *definition) createView() error {
 	if len(d.Columns) > 0 {
 		query = "SELECT * FROM (\n" + query + "\n) AS _(" + strings.Join(d.Columns, ", ") + ")"
 	}
-	c, err := sqltext.Classify(query, d.db.forbidden)
+	c, err := sqltext.Classify(query)
 	if err != nil {
 		return err
 	}
@@ -154,18 +154,18 @@ func (d *definition) createView() error {
 		ID: 1, Timestamp: time.Now().UnixMilli(), Summary: map[string]string{"engine-name": Name, "statement-id": d.s.ID}, Catalog: d.s.Database, Namespace: strings.Split(d.s.Schema, "."),
 		Representations: []viewRepresentation{{Type: "sql", SQL: query, Dialect: Name}},
 	}
-	namespace, err := d.client().namespacePath(view.Database, view.Schema)
+	namespace, err := d.catalog.namespacePath(view.Database, view.Schema)
 	if err != nil {
 		return err
 	}
-	err = d.client().call(http.MethodPost, namespace+"/views", map[string]any{"name": view.Table, "schema": schema, "view-version": version, "properties": map[string]string{}}, nil)
+	err = d.catalog.call(http.MethodPost, namespace+"/views", map[string]any{"name": view.Table, "schema": schema, "view-version": version, "properties": map[string]string{}}, nil)
 	if e, ok := errors.AsType[*catalog.AnsweredError](err); !ok || e.Status != http.StatusConflict || !d.Replace && !d.Exists {
 		return err
 	}
 	if d.Replace {
 		return d.replaceView(view, version, schema)
 	}
-	if known, readErr := d.client().view(view); readErr != nil || known == nil { // a table has this name
+	if known, readErr := d.catalog.view(view); readErr != nil || known == nil { // a table has this name
 		return err
 	}
 	return nil
@@ -173,12 +173,12 @@ func (d *definition) createView() error {
 
 // replaceView adds a version to a view and makes it the current one.
 func (d *definition) replaceView(view agent.StatementTable, version viewVersion, schema map[string]any) error {
-	path, err := d.client().viewPath(view)
+	path, err := d.catalog.viewPath(view)
 	if err != nil {
 		return err
 	}
 	var known viewBody
-	if err := d.client().call(http.MethodGet, path, nil, &known); err != nil {
+	if err := d.catalog.call(http.MethodGet, path, nil, &known); err != nil {
 		return err
 	}
 	updates := []any{}
@@ -186,7 +186,7 @@ func (d *definition) replaceView(view agent.StatementTable, version viewVersion,
 	if version.Schema < 0 { // the schema that this update adds
 		updates = append(updates, map[string]any{"action": "add-schema", "schema": schema})
 	}
-	return d.client().call(http.MethodPost, path, map[string]any{"requirements": []any{map[string]any{"type": "assert-view-uuid", "uuid": known.Metadata.UUID}}, "updates": append(updates,
+	return d.catalog.call(http.MethodPost, path, map[string]any{"requirements": []any{map[string]any{"type": "assert-view-uuid", "uuid": known.Metadata.UUID}}, "updates": append(updates,
 		map[string]any{"action": "add-view-version", "view-version": version},
 		map[string]any{"action": "set-current-view-version", "view-version-id": -1},
 	)}, nil)

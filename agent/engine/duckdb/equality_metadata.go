@@ -1,18 +1,11 @@
 package duckdb
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
 )
-
-// rawTable is a table's metadata; most fields stay undecoded.
-type rawTable map[string]json.RawMessage
-
-type rawFields struct {
-	ID     int                          `json:"schema-id"`
-	Fields []map[string]json.RawMessage `json:"fields"`
-}
 
 // partitioned reports whether a spec's deletes apply only within their partition.
 func (s *shape) partitioned(spec int64) bool {
@@ -25,22 +18,30 @@ func (s *shape) partitioned(spec int64) bool {
 }
 
 // rawFields returns the fields of a schema as the metadata has them.
-func (s *shape) rawFields(id int) ([]map[string]json.RawMessage, error) {
-	var m struct{ Schemas []rawFields }
-	if err := json.Unmarshal(s.raw, &m); err != nil {
+func (s *shape) rawFields(id int) (fields []map[string]any, err error) {
+	m, err := s.decoded()
+	if err != nil {
 		return nil, err
 	}
-	for _, schema := range m.Schemas {
-		if schema.ID == id {
-			return schema.Fields, nil
+	schemas, _ := m["schemas"].([]any)
+	for _, one := range schemas {
+		schema, _ := one.(map[string]any)
+		if !is(schema["schema-id"], id) {
+			continue
 		}
+		all, _ := schema["fields"].([]any)
+		for _, f := range all {
+			field, _ := f.(map[string]any)
+			fields = append(fields, field)
+		}
+		return fields, nil
 	}
 	return nil, fmt.Errorf("the table's metadata has no schema %d", id)
 }
 
 // lastColumnOf returns the column that is or contains a field, from the newest schema that has it.
 // It returns nil if no schema has it.
-func (s *shape) lastColumnOf(id int) (*shapeField, map[string]json.RawMessage, error) {
+func (s *shape) lastColumnOf(id int) (*shapeField, map[string]any, error) {
 	newest := -1
 	var column shapeField
 	for _, schema := range s.Schemas {
@@ -55,7 +56,7 @@ func (s *shape) lastColumnOf(id int) (*shapeField, map[string]json.RawMessage, e
 	if err != nil {
 		return nil, nil, err
 	}
-	at := slices.IndexFunc(fields, func(f map[string]json.RawMessage) bool { return string(f["id"]) == fmt.Sprint(column.ID) })
+	at := slices.IndexFunc(fields, func(f map[string]any) bool { return is(f["id"], column.ID) })
 	if at < 0 {
 		return nil, nil, fmt.Errorf("the table's metadata has no field %d", column.ID)
 	}
@@ -86,50 +87,40 @@ func addFieldPaths(all map[int][]string, f shapeField, above []string) {
 
 // metadataOf returns the table's metadata reduced to one snapshot. The snapshot has this manifest
 // list and these fields as its schema.
-func (s *shape) metadataOf(snapshot int64, list string, schema int, fields []map[string]json.RawMessage) ([]byte, error) {
-	var m rawTable
-	if err := json.Unmarshal(s.raw, &m); err != nil {
+func (s *shape) metadataOf(snapshot int64, list string, schema int, fields []map[string]any) ([]byte, error) {
+	m, err := s.decoded()
+	if err != nil {
 		return nil, err
 	}
-	var snapshots []rawTable
-	var schemas []rawTable
-	if err := json.Unmarshal(m["snapshots"], &snapshots); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(m["schemas"], &schemas); err != nil {
-		return nil, err
-	}
+	schemas, _ := m["schemas"].([]any)
 	for _, one := range schemas {
-		if string(one["schema-id"]) == fmt.Sprint(schema) {
-			if err := one.put("fields", fields); err != nil {
-				return nil, err
-			}
+		if one, _ := one.(map[string]any); is(one["schema-id"], schema) {
+			one["fields"] = fields
 		}
 	}
-	snapshots = slices.DeleteFunc(snapshots, func(one rawTable) bool { return string(one["snapshot-id"]) != fmt.Sprint(snapshot) })
-	for _, one := range snapshots {
-		for key, value := range map[string]any{"manifest-list": list, "schema-id": schema} {
-			if err := one.put(key, value); err != nil {
-				return nil, err
-			}
+	snapshots, _ := m["snapshots"].([]any)
+	m["snapshots"] = slices.DeleteFunc(snapshots, func(one any) bool {
+		of, _ := one.(map[string]any)
+		if !is(of["snapshot-id"], snapshot) {
+			return true
 		}
-	}
-	for key, value := range map[string]any{
-		"snapshots": snapshots, "schemas": schemas, "current-snapshot-id": snapshot, "current-schema-id": schema,
-		"refs": map[string]any{"main": map[string]any{"type": "branch", "snapshot-id": snapshot}},
-	} {
-		if err := m.put(key, value); err != nil {
-			return nil, err
-		}
-	}
+		of["manifest-list"], of["schema-id"] = list, schema
+		return false
+	})
+	m["current-snapshot-id"], m["current-schema-id"] = snapshot, schema
+	m["refs"] = map[string]any{"main": map[string]any{"type": "branch", "snapshot-id": snapshot}}
 	for _, other := range []string{"snapshot-log", "metadata-log", "statistics", "partition-statistics"} {
 		delete(m, other)
 	}
 	return json.Marshal(m)
 }
 
-func (m rawTable) put(key string, value any) error {
-	b, err := json.Marshal(value)
-	m[key] = b
-	return err
+// decoded returns the complete metadata. Numbers keep all their digits.
+func (s *shape) decoded() (m map[string]any, err error) {
+	d := json.NewDecoder(bytes.NewReader(s.raw))
+	d.UseNumber()
+	return m, d.Decode(&m)
 }
+
+// is reports whether a number of the metadata is an id.
+func is[T int | int64](number any, id T) bool { return number == json.Number(fmt.Sprint(id)) }

@@ -1,7 +1,6 @@
 package duckdb
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ func (r *equalityRows) readSchema() error {
 		read := f.Name
 		if name := strings.ToLower(read); name == "filename" || name == "file_row_number" {
 			read = unused(read, used)
-			fields[i]["name"] = jsonText(read)
+			fields[i]["name"] = read
 		}
 		r.columns = append(r.columns, equalityColumn{read, f.Name})
 		r.addPaths(f, read)
@@ -43,7 +42,7 @@ func (r *equalityRows) readSchema() error {
 				r.table.Schema, r.table.Table)
 		}
 		read := unused(column.Name, used)
-		raw["name"], raw["required"] = jsonText(read), json.RawMessage("false")
+		raw["name"], raw["required"] = read, false
 		fields = append(fields, raw)
 		r.addPaths(*column, read)
 	}
@@ -70,11 +69,6 @@ func unused(name string, used map[string]bool) string {
 	}
 	used[strings.ToLower(name)] = true
 	return name
-}
-
-func jsonText(s string) json.RawMessage {
-	b, _ := json.Marshal(s) // a string always marshals
-	return b
 }
 
 // addPaths records how a column, and the fields in it, are read.

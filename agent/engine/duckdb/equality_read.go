@@ -2,7 +2,6 @@ package duckdb
 
 import (
 	"encoding/base64"
-	"fmt"
 	"strings"
 
 	"github.com/millpond/millpond/agent"
@@ -52,7 +51,7 @@ func (c *connection) blobs(paths []string) ([][]byte, error) {
 	for i, p := range paths {
 		text, ok := contents[strings.TrimPrefix(p, "file://")]
 		if !ok {
-			return nil, &sqltext.Refusal{Fault: agent.FaultEngine, Message: fmt.Sprintf("A file of the table is missing: %s. Restore the file, or roll the table back to a snapshot without it.", sqltext.Cut(p, 300)), Pos: -1}
+			return nil, sqltext.Fail(agent.FaultEngine, "A file of the table is missing: %s. Restore the file, or roll the table back to a snapshot without it.", sqltext.Cut(p, 300))
 		}
 		if all[i], err = base64.StdEncoding.DecodeString(text); err != nil {
 			return nil, err

@@ -33,7 +33,7 @@ type equalityRows struct {
 	dir, name string
 	columns   []equalityColumn
 	paths     map[int]string // SQL paths to the key columns
-	fields    []map[string]json.RawMessage
+	fields    []map[string]any
 	scopes    map[string]int64 // by partition
 	hidden    string           // prefix of the names of added columns
 }

@@ -171,7 +171,7 @@ func (e *execution) createdRows() int64 {
 		if !m.Target {
 			continue
 		}
-		s, err := e.client().shape(m.Resolve(e.s.Database, e.s.Schema))
+		s, err := e.catalog.shape(m.Resolve(e.s.Database, e.s.Schema))
 		if err != nil || s == nil || s.current() == nil {
 			return 0
 		}

@@ -36,7 +36,7 @@ func (e *execution) guard() error {
 			}
 			continue
 		}
-		travel := sqltext.TravelOf(e.query, m)
+		travel := sqltext.TravelOf(e.query, e.class.Tokens, m)
 		needed = needed || travel != nil
 		hazards, err := e.examine(t, travel != nil)
 		if err != nil {
@@ -78,14 +78,14 @@ func (e *execution) preload() error {
 	defer group.Wait()
 	slots := make(chan struct{}, preloadsAtOnce)
 	for _, t := range all {
-		path, err := e.client().tablePath(t)
+		path, err := e.catalog.tablePath(t)
 		if err != nil {
 			return err
 		}
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			_ = e.client().call(http.MethodGet, path, nil, nil)
+			_ = e.catalog.call(http.MethodGet, path, nil, nil)
 		})
 	}
 	return nil
@@ -114,7 +114,7 @@ func (e *execution) examine(t agent.StatementTable, travels bool) ([]hazard, err
 	if known, ok := e.examined[key]; ok {
 		return known, nil
 	}
-	s, err := e.client().shape(t)
+	s, err := e.catalog.shape(t)
 	if err != nil || s == nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (e *execution) examine(t agent.StatementTable, travels bool) ([]hazard, err
 // spec. DuckDB would write its deletes with the partition fields of all specs, and no engine would
 // find them. It reads the manifest list only if the table has more than one spec.
 func (e *execution) guardPartitions(t agent.StatementTable) error {
-	s, err := e.client().shape(t)
+	s, err := e.catalog.shape(t)
 	if err != nil || s == nil || len(s.Specs) < 2 || s.current() == nil || s.current().Manifests == "" {
 		return err
 	}
@@ -173,7 +173,7 @@ func (e *execution) guardTarget(t agent.StatementTable) error {
 	if !e.class.ChangesRows() {
 		return nil
 	}
-	if s, err := e.client().shape(t); err != nil {
+	if s, err := e.catalog.shape(t); err != nil {
 		return err
 	} else if s != nil && s.Version < 2 {
 		return sqltext.Refuse(-1, "The table %s.%s is of Iceberg's format version 1, which DuckDB reads and does not write: others could not read what it wrote. Upgrade the table to version 2.", t.Schema, t.Table)
@@ -240,11 +240,7 @@ func (v *viewMaker) guarded(t agent.StatementTable) (bool, error) {
 	if len(opaque) > 0 {
 		columns = "* REPLACE (" + strings.Join(opaque, ", ") + ")"
 	}
-	in := sqltext.Quote(sqltext.Views) + "." + sqltext.Quote(t.Database+"."+t.Schema)
-	if err := v.conn.exec("CREATE SCHEMA IF NOT EXISTS " + in); err != nil {
-		return false, err
-	}
-	return true, v.conn.exec("CREATE VIEW " + in + "." + sqltext.Quote(t.Table) + " AS SELECT " + columns + " FROM " + source)
+	return true, v.create(t, "SELECT "+columns+" FROM "+source)
 }
 
 // travelled returns the SQL for a table with AT, and its snapshot id if known. A branch or tag name
@@ -254,7 +250,7 @@ func (v *viewMaker) travelled(t agent.StatementTable, at *sqltext.Travel) (text 
 	if alias == "" {
 		alias = sqltext.Quote(t.Table)
 	}
-	s, err := v.client().shape(t)
+	s, err := v.catalog.shape(t)
 	if err != nil {
 		return "", nil, err
 	}

@@ -71,7 +71,7 @@ func (e *execution) tablesIn(in []string) (rows [][]string, err error) {
 	case len(in) > 0:
 		schema = strings.Join(in, ".")
 	}
-	names, err := e.client().names(database, schema)
+	names, err := e.catalog.names(database, schema)
 	for _, name := range names {
 		rows = append(rows, []string{name})
 	}
@@ -87,7 +87,7 @@ func (e *execution) database(name string) string {
 }
 
 func (e *execution) schemas(database string) (rows [][]string, err error) {
-	names, err := e.client().schemas(database, "")
+	names, err := e.catalog.schemas(database, "")
 	for _, name := range names {
 		rows = append(rows, []string{database, name})
 	}
@@ -96,12 +96,12 @@ func (e *execution) schemas(database string) (rows [][]string, err error) {
 
 func (e *execution) allTables() (rows [][]string, err error) {
 	for _, database := range e.s.Catalog.Databases {
-		schemas, err := e.client().schemas(database, "")
+		schemas, err := e.catalog.schemas(database, "")
 		if err != nil {
 			return nil, err
 		}
 		for _, schema := range schemas {
-			names, err := e.client().names(database, schema)
+			names, err := e.catalog.names(database, schema)
 			if err != nil {
 				return nil, err
 			}

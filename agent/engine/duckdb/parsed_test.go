@@ -51,11 +51,11 @@ var corpus = []string{
 // The tokenizer finds the same tables at the same positions as DuckDB's parser.
 func TestTheSameTablesAsDuckDB(t *testing.T) {
 	db, c := opened(t)
-	e := &execution{child: &child{db: db}, conn: c}
+	e := &execution{child: &child{db: db}, conn: c, s: &agent.Statement{}}
 	for _, q := range corpus {
 		all := sqltext.Tokens(q)
 		found := sqltext.TableRefs(all)
-		require.NoError(t, e.checkParsed(q, 0, found), q)
+		require.NoError(t, e.checkRead(q, 0, all, found), q)
 		var tables []sqltext.TableRef
 		for _, m := range found {
 			if !m.Call {
@@ -63,13 +63,28 @@ func TestTheSameTablesAsDuckDB(t *testing.T) {
 			}
 		}
 		for i := range tables {
-			require.Error(t, e.checkParsed(q, 0, slices.Delete(slices.Clone(tables), i, i+1)), "%s names %s", q, tables[i].Parts)
+			require.Error(t, e.checkRead(q, 0, all, slices.Delete(slices.Clone(tables), i, i+1)), "%s names %s", q, tables[i].Parts)
 		}
 	}
-	require.ErrorContains(t, e.checkParsed("FROM a", 0, nil), "named here in a form")
-	require.ErrorContains(t, e.checkParsed("FROM (SHOW TABLES)", 0, nil), "cannot be part of another one")
-	require.ErrorContains(t, e.checkParsed("SELECT * FROM read_text('x')", 0, nil), "read_text")
-	require.ErrorContains(t, e.checkParsed("SELECT getenv('x')", 0, nil), "getenv")
+	require.ErrorContains(t, e.checkRead("FROM a", 0, nil, nil), "named here in a form")
+}
+
+// The syntax tree alone holds each fence of a read, wherever what it forbids stands.
+func TestWhatAReadMayNotDo(t *testing.T) {
+	db, c := opened(t)
+	e := &execution{child: &child{db: db}, conn: c, s: &agent.Statement{Catalog: agent.Catalog{Databases: []string{"lake"}}}}
+	for query, why := range map[string]string{
+		"SELECT 1; SELECT 2": "more than one", "PIVOT a ON i": "needs the values", "INSERT INTO a VALUES (1)": "kind of statement", "SET threads = 1": "kind of statement", "SELECT 1 FROM": "syntax error",
+		"FROM (SHOW TABLES)": "cannot be part of another one", "FROM (DESCRIBE a)": "cannot be part of another one", "SELECT (FROM (SUMMARIZE a))": "cannot be part of another one",
+		"SELECT * FROM read_text('x')": "read_text", "FROM x.main.read_csv('x')": "read_csv", "FROM a, glob('/*')": "glob", "FROM query('SELECT 1')": "query", "FROM histogram('x', a)": "histogram", "FROM duckdb_settings()": "duckdb_settings",
+		"SELECT getenv('x')": "getenv", "SELECT GETENV('x') OVER ()": "getenv", "SELECT 1 ORDER BY getenv('x')": "getenv", "FROM a LIMIT getenv('x')": "getenv", "FROM a AT (VERSION => getenv('x'))": "getenv",
+		"SELECT list_transform([1], x -> current_setting('x'))": "current_setting", "SELECT DISTINCT ON (getvariable('x')) 1": "getvariable", "FROM (VALUES (nextval('q')))": "nextval",
+		"FROM 'x.csv'": "read as a table", "FROM \"/etc/x\"": "read as a table", "DESCRIBE 's3://a/b'": "read as a table", "FROM o: 'x'": "read as a table",
+		"FROM duckdb_tables": "belongs to the engine", "DESCRIBE memory.main.a": "belongs to the engine", "FROM information_schema.tables": "belongs to the engine", "FROM lake.a": "name its schema too", "FROM lake.a.b.c": "three parts",
+	} {
+		all := sqltext.Tokens(query)
+		require.ErrorContains(t, e.checkRead(query, 0, all, sqltext.TableRefs(all)), why, query)
+	}
 }
 
 // A function that a new DuckDB version adds must be allowed or forbidden explicitly.
@@ -106,7 +121,7 @@ func FuzzTokens(f *testing.F) {
 		if len(q) > 1000 || strings.Count(q, "(") > 100 {
 			return
 		}
-		if _, err := sqltext.Classify(q, nil); err != nil {
+		if _, err := sqltext.Classify(q); err != nil {
 			return
 		}
 		n, err := c.count(q)

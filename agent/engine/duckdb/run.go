@@ -3,10 +3,8 @@ package duckdb
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 
@@ -22,6 +20,7 @@ type execution struct {
 	s     *agent.Statement
 	query string // as sent to DuckDB
 	class sqltext.Class
+	found []sqltext.TableRef // the names in place of a table, with table functions and common table expressions
 	named []sqltext.TableRef // tables and views
 	end   agent.StatementEnd
 
@@ -39,15 +38,11 @@ type execution struct {
 }
 
 // run runs a statement and returns how it ended.
-func (c *child) run(s *agent.Statement) agent.StatementEnd {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if name := sqltext.DatabaseNamed(s.Catalog.Databases, s.Database); name != "" {
-		s.Database = name
-	}
-	e := &execution{child: c, s: s, query: sqltext.PlainSpace(s.Query), ctx: ctx, loaded: map[string]int64{}}
-	c.interruptible(cancel)
-	defer c.interruptible(nil)
+func (c *child) run(ctx context.Context, s *Statement) agent.StatementEnd {
+	e := &execution{child: c, s: &s.Statement, query: s.Query, class: s.Class, ctx: ctx, loaded: map[string]int64{}}
+	e.class.Tokens = sqltext.Tokens(s.Query)
+	e.found = sqltext.TableRefs(e.class.Tokens)
+	e.named = sqltext.Canonical(sqltext.Tables(e.found, e.class.Tokens), s.Catalog.Databases)
 	if err := e.perform(); err != nil {
 		if name := e.rejected; name != "" {
 			err = sqltext.Refuse(-1, "The table %s is named in a form that the engine does not support. Write FROM database.schema.table AS alias.", name)
@@ -57,16 +52,13 @@ func (c *child) run(s *agent.Statement) agent.StatementEnd {
 			e.end.Error.Line, e.end.Error.Column = 0, 0
 		}
 	}
-	if e.end.Error != nil && c.stopped() && !e.end.Error.Unsure {
+	if e.end.Error != nil && ctx.Err() != nil && !e.end.Error.Unsure {
 		e.end.Error = &agent.StatementFailure{Fault: agent.FaultCancelled, Message: "The statement was cancelled."}
 	}
 	return e.end
 }
 
 func (e *execution) perform() (err error) {
-	if err := e.check(); err != nil {
-		return err
-	}
 	if !e.locked {
 		if err := e.db.lock(e.s.Storage); err != nil {
 			e.broken = true
@@ -78,22 +70,24 @@ func (e *execution) perform() (err error) {
 		return err
 	}
 	defer e.conn.close()
-	if err := e.begin(e.conn); err != nil {
-		return err
+	if e.ctx.Err() != nil {
+		return errInterrupted
 	}
-	defer func() { _ = e.begin(nil) }()
-	defer e.report(e.conn)()
+	defer context.AfterFunc(e.ctx, e.conn.interrupt)()
+	defer e.out.Report(e.conn.progress)()
 	e.asking = e.proxy.Open(e.s)
+	e.catalog = &catalogClient{ctx: e.ctx, asking: e.asking, prefixes: map[string]string{}}
 	defer func() {
 		e.rejected = e.asking.Rejected()
 		e.asking.Close()
 	}()
-	if l, ok := sqltext.ListingOf(e.class.Tokens); ok {
-		if err := e.list(l); err != nil {
-			return err
-		}
+	l, listing := sqltext.ListingOf(e.class.Tokens)
+	if listing {
+		err = e.list(l)
+	} else {
+		err = e.check()
 	}
-	if err := e.parse(); err != nil && !strings.HasSuffix(e.class.Kind, " SCHEMA") { // DuckDB knows no schemas within schemas
+	if err != nil {
 		return err
 	}
 	defer e.detach()
@@ -119,42 +113,40 @@ func (e *execution) noteSnapshots() {
 	}
 }
 
-// check refuses statements by their text alone.
-func (e *execution) check() (err error) {
-	if e.class, err = sqltext.Classify(e.query, e.db.forbidden); err != nil {
+// check decides whether DuckDB may run the statement: a read by DuckDB's own syntax tree, a write
+// by its tokens. No statement runs without it.
+func (e *execution) check() error {
+	if e.class.Query || e.class.Explain {
+		return e.checkRead(e.query, e.class.Begins, e.class.Tokens, e.found)
+	}
+	if err := e.db.own.CheckWrite(e.class, e.found, e.s.Catalog.Databases); err != nil {
 		return err
 	}
-	if e.class.Write && !e.s.Write {
-		return &sqltext.Refusal{Fault: agent.FaultForbidden, Message: e.class.Kind + " writes, but the sender of this statement may only read. Writing needs an editor, or an editor's key.", Pos: -1}
-	}
-	// Drop the semicolon, so that the query can be part of another one.
-	e.query = e.query[:e.class.Tokens[len(e.class.Tokens)-1].End]
-	found := sqltext.TableRefs(e.class.Tokens)
-	e.named = sqltext.Canonical(sqltext.Tables(found, e.class.Tokens), e.s.Catalog.Databases)
-	if _, ok := sqltext.ListingOf(e.class.Tokens); ok {
+	if strings.HasSuffix(e.class.Kind, " SCHEMA") { // DuckDB does not run it, and knows no schemas within schemas
 		return nil
 	}
-	if err := sqltext.CheckColumns(e.class, found); err != nil {
-		return err
+	n, err := e.conn.count(e.query)
+	if err == nil && n != 1 {
+		return refuseSeveral(e.class.Tokens)
 	}
-	return sqltext.CheckTableRefs(found, e.db.forbiddenTables, e.db.system, e.s.Catalog.Databases)
+	return err
 }
 
-// parse checks with DuckDB's parser that the text is one statement.
-func (e *execution) parse() error {
-	n, err := e.conn.count(e.query)
-	switch {
-	case err != nil:
-		return err
-	case n == 1 && (e.class.Query || e.class.Explain) && !e.rewritten: // text that the engine wrote is not checked
-		return e.checkParsed(e.query[e.class.Begins:], e.class.Begins, sqltext.TableRefs(e.class.Tokens))
-	case n == 1:
-		return nil
-	case slices.ContainsFunc(e.class.Tokens, func(t sqltext.Token) bool { return t.IsWord("pivot", "pivot_wider") }):
+// refuseSeveral refuses a text that is several statements for DuckDB, as is a PIVOT without its
+// values.
+func refuseSeveral(all []sqltext.Token) error {
+	if pivots(all) {
 		return sqltext.Refuse(-1, "A PIVOT needs the values of its columns here: write ON column IN (value, …).")
 	}
 	return sqltext.Refuse(-1, "Run one statement at a time: this is more than one.")
 }
+
+func pivots(all []sqltext.Token) bool {
+	return slices.ContainsFunc(all, func(t sqltext.Token) bool { return t.IsWord("pivot", "pivot_wider") })
+}
+
+// errKind refuses a statement that is of another kind for DuckDB than by its text.
+var errKind = sqltext.Refuse(-1, "This kind of statement is not run here. %s.", sqltext.Allowed)
 
 // expected reports whether DuckDB's statement type fits the type by the text.
 func (e *execution) expected(t duckdb.StatementType) bool {
@@ -186,7 +178,7 @@ func (e *execution) prepare(query string) (statement duckdb.PreparedStatement, e
 	}
 	if t := duckdb.PreparedStatementType(statement); !e.expected(t) {
 		duckdb.DestroyPrepare(&statement)
-		return statement, sqltext.Refuse(-1, "This kind of statement is not run here. %s.", sqltext.Allowed)
+		return statement, errKind
 	}
 	if err := bind(statement, e.s.Parameters); err != nil {
 		duckdb.DestroyPrepare(&statement)
@@ -220,13 +212,6 @@ func (e *execution) head() error {
 	return e.out.JSON(agent.FrameHead, agent.StatementHead{Kind: e.class.Kind, Write: e.class.Write, Engine: Name, RoutingReason: e.s.RoutingReason})
 }
 
-func (e *execution) client() *catalogClient {
-	if e.catalog == nil {
-		e.catalog = newCatalogClient(e.ctx, e.asking)
-	}
-	return e.catalog
-}
-
 // execute runs a statement. It retries a write that lost a race.
 func (e *execution) execute() error {
 	given := e.query
@@ -242,10 +227,8 @@ func (e *execution) execute() error {
 		if !ok || !e.class.Write || !conflict(lost) || attempt == catalog.CommitAttempts {
 			return err
 		}
-		select {
-		case <-e.ctx.Done():
+		if catalog.PauseAfter(e.ctx, attempt) != nil {
 			return errInterrupted
-		case <-time.After(time.Duration(rand.Int64N(int64(catalog.CommitBackoff) * int64(min(attempt, 10))))):
 		}
 		if err := e.renew(given); err != nil {
 			return err
@@ -283,7 +266,7 @@ func (e *execution) admit(which func(sqltext.TableRef) bool) error {
 		if !which(m) || !slices.Contains(e.attached, t.Database) {
 			continue
 		}
-		path, err := e.client().tablePath(t)
+		path, err := e.catalog.tablePath(t)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package duckdb
 import (
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,14 +59,14 @@ type shapeLink struct {
 // shape loads a table's metadata through the same requests as DuckDB, so that both see the same. It
 // returns nil if the table does not exist.
 func (c *catalogClient) shape(t agent.StatementTable) (*shape, error) {
-	path, err := c.namespacePath(t.Database, t.Schema)
+	path, err := c.tablePath(t)
 	if err != nil {
 		return nil, err
 	}
 	var body struct {
 		Metadata json.RawMessage `json:"metadata"`
 	}
-	err = c.call(http.MethodGet, path+"/tables/"+url.PathEscape(t.Table), nil, &body)
+	err = c.call(http.MethodGet, path, nil, &body)
 	if catalog.IsMissing(err) {
 		return nil, nil
 	}

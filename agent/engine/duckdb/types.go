@@ -12,13 +12,9 @@ import (
 	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
-// leaves maps types without a widely supported, lossless Arrow type to text. They become JSON if
-// text would be ambiguous. An empty string leaves the type unchanged.
-var leaves = map[duckdb.Type]string{
-	duckdb.TypeBoolean: "", duckdb.TypeTinyInt: "", duckdb.TypeSmallInt: "", duckdb.TypeInteger: "", duckdb.TypeBigInt: "", duckdb.TypeUTinyInt: "", duckdb.TypeUSmallInt: "",
-	duckdb.TypeUInteger: "", duckdb.TypeUBigInt: "", duckdb.TypeFloat: "", duckdb.TypeDouble: "", duckdb.TypeTimestamp: "", duckdb.TypeDate: "", duckdb.TypeTime: "", duckdb.TypeVarchar: "",
-	duckdb.TypeBlob: "", duckdb.TypeDecimal: "", duckdb.TypeTimestampS: "", duckdb.TypeTimestampMS: "", duckdb.TypeTimestampNS: "", duckdb.TypeTimestampTZ: "", duckdb.TypeUUID: "",
-	duckdb.TypeSQLNull: "", duckdb.TypeTimeNS: "", duckdb.TypeHugeInt: "",
+// texts maps types without a widely supported, lossless Arrow type to text. They become JSON if
+// text would be ambiguous.
+var texts = map[duckdb.Type]string{
 	duckdb.TypeUHugeInt: "VARCHAR", duckdb.TypeBigNum: "VARCHAR", duckdb.TypeBit: "VARCHAR", duckdb.TypeTimeTZ: "VARCHAR", duckdb.TypeInterval: "VARCHAR", duckdb.TypeEnum: "VARCHAR",
 	duckdb.TypeGeometry: "VARCHAR", duckdb.TypeUnion: "JSON", duckdb.TypeVariant: "JSON",
 }
@@ -46,14 +42,13 @@ func exactType(t duckdb.LogicalType) exact {
 	case duckdb.TypeStruct:
 		return exactStruct(t)
 	}
-	to, known := leaves[id]
-	switch {
-	case !known:
-		return exact{sql: "VARCHAR", changed: true, unknown: id == duckdb.TypeInvalid || id == duckdb.TypeAny}
-	case to != "":
+	if to := texts[id]; to != "" {
 		return exact{sql: to, changed: true}
 	}
-	return exact{sql: leafName(t, id), huge: id == duckdb.TypeHugeInt}
+	if name := leafName(t, id); name != "" {
+		return exact{sql: name, huge: id == duckdb.TypeHugeInt}
+	}
+	return exact{sql: "VARCHAR", changed: true, unknown: id == duckdb.TypeInvalid || id == duckdb.TypeAny}
 }
 
 func (e exact) with(o exact) exact {

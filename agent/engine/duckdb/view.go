@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	duckdb "github.com/duckdb/duckdb-go-bindings"
-
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/sqltext"
 )
@@ -29,7 +27,7 @@ func (e *execution) withViews(query string, missed error) (string, error) {
 	e.attached = append(e.attached, sqltext.Views)
 	all := sqltext.Tokens(query)
 	v := &viewMaker{execution: e, known: map[string]bool{}}
-	text, found, err := v.rewrite(query, sqltext.Canonical(sqltext.Tables(sqltext.TableRefs(all), all), e.s.Catalog.Databases), e.s.Database, e.s.Schema)
+	text, found, err := v.rewrite(query, all, sqltext.TableRefs(all), e.s.Database, e.s.Schema)
 	if err == nil && !found {
 		err = missed
 	}
@@ -48,11 +46,11 @@ type viewMaker struct {
 	path   []agent.StatementTable // the views being created, outermost first
 }
 
-// rewrite completes names, and replaces those of views with the statement's own.
-func (v *viewMaker) rewrite(query string, named []sqltext.TableRef, database, schema string) (text string, found bool, err error) {
+// rewrite completes the names in a query, and replaces those of views with the statement's own.
+func (v *viewMaker) rewrite(query string, all []sqltext.Token, refs []sqltext.TableRef, database, schema string) (text string, found bool, err error) {
 	var b strings.Builder
 	last := 0
-	for _, m := range named {
+	for _, m := range sqltext.Canonical(sqltext.Tables(refs, all), v.s.Catalog.Databases) {
 		t := m.Resolve(database, schema)
 		if m.Unsure {
 			if err := v.refuseAmbiguous(m, t); err != nil {
@@ -60,7 +58,7 @@ func (v *viewMaker) rewrite(query string, named []sqltext.TableRef, database, sc
 			}
 			continue
 		}
-		if at := sqltext.TravelOf(query, m); at != nil {
+		if at := sqltext.TravelOf(query, all, m); at != nil {
 			text, snapshot, err := v.travelled(t, at)
 			if err != nil {
 				return "", false, err
@@ -91,33 +89,6 @@ func (v *viewMaker) rewrite(query string, named []sqltext.TableRef, database, sc
 	return b.String(), found, nil
 }
 
-// checkQuery refuses a view's text unless DuckDB's parser also reads it as one query. It runs
-// before the text becomes part of another.
-func (v *viewMaker) checkQuery(query string, found []sqltext.TableRef, text string) error {
-	for _, q := range []string{query, text, "CREATE VIEW x AS " + text} {
-		n, err := v.conn.count(q)
-		if err == nil && n != 1 {
-			err = sqltext.Refuse(-1, "its text is more than one statement")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if err := v.checkParsed(query, 0, found); err != nil {
-		return err
-	}
-	var statement duckdb.PreparedStatement
-	state := duckdb.Prepare(v.conn.handle, text, &statement)
-	defer duckdb.DestroyPrepare(&statement)
-	if state != duckdb.StateSuccess {
-		return parseException(duckdb.PrepareError(statement))
-	}
-	if duckdb.PreparedStatementType(statement) != duckdb.StatementTypeSelect {
-		return sqltext.Refuse(-1, "its text is no query")
-	}
-	return nil
-}
-
 // refuseAmbiguous refuses a name that may be a table or the enclosing recursive expression, if the
 // two differ.
 func (v *viewMaker) refuseAmbiguous(m sqltext.TableRef, t agent.StatementTable) error {
@@ -145,7 +116,7 @@ func (v *viewMaker) make(t agent.StatementTable) (bool, error) {
 	var version *viewVersion
 	if _, table := v.examined[fmt.Sprint(viewKey(t), false)]; !table {
 		var err error
-		if version, err = v.client().view(t); err != nil {
+		if version, err = v.catalog.view(t); err != nil {
 			return false, err
 		}
 	}
@@ -173,17 +144,18 @@ func (v *viewMaker) define(t agent.StatementTable, version *viewVersion) error {
 		return sqltext.Refuse(-1, "The view %s is written for %s and cannot be read by DuckDB exactly. Drop it and create it here, or have that engine run the statement: name it as the request's engine.", name, strings.Join(dialects, ", "))
 	}
 	query := sqltext.PlainSpace(version.Representations[i].SQL)
-	c, err := sqltext.Classify(query, v.db.forbidden)
+	c, err := sqltext.Classify(query)
 	if err == nil && !c.OfView() {
 		err = sqltext.Refuse(-1, "its text is no query")
 	}
+	found := sqltext.TableRefs(c.Tokens)
 	if err == nil {
-		err = sqltext.CheckTableRefs(sqltext.TableRefs(c.Tokens), v.db.forbiddenTables, v.db.system, v.s.Catalog.Databases)
+		query = c.Text(query)
+		err = v.checkRead(query, 0, c.Tokens, found)
 	}
 	if err != nil {
 		return sqltext.Refuse(-1, "The view %s cannot be read: %v", name, err)
 	}
-	query = query[:c.Tokens[len(c.Tokens)-1].End]
 	if c.ComparesDistinct() && !v.viewsDistinct && !v.class.ComparesDistinct() {
 		if len(v.known) > 1 {
 			return sqltext.Refuse(-1, "The view %s has IS DISTINCT FROM, and is read here together with other tables, of which DuckDB would then not find all rows. Write a = b and IS NULL out in the view.", name)
@@ -197,21 +169,29 @@ func (v *viewMaker) define(t agent.StatementTable, version *viewVersion) error {
 		database = t.Database
 	}
 	v.path = append(v.path, t)
-	text, _, err := v.rewrite(query, sqltext.Canonical(sqltext.Tables(sqltext.TableRefs(c.Tokens), c.Tokens), v.s.Catalog.Databases), database, strings.Join(version.Namespace, "."))
+	text, _, err := v.rewrite(query, c.Tokens, found, database, strings.Join(version.Namespace, "."))
 	v.path = v.path[:len(v.path)-1]
 	if err != nil {
 		return err
 	}
-	if err := v.checkQuery(query, sqltext.TableRefs(c.Tokens), text); err != nil {
+	if err := v.create(t, text); err != nil {
 		return sqltext.Refuse(-1, "The view %s cannot be read: %v", name, err)
 	}
-	for _, sql := range []string{
-		"CREATE SCHEMA IF NOT EXISTS " + sqltext.Quote(sqltext.Views) + "." + sqltext.Quote(t.Database+"."+t.Schema),
-		"CREATE VIEW " + sqltext.Quote(sqltext.Views) + "." + sqltext.Quote(t.Database+"."+t.Schema) + "." + sqltext.Quote(t.Table) + " AS " + text,
-	} {
-		if err := v.conn.exec(sql); err != nil {
-			return sqltext.Refuse(-1, "The view %s cannot be read: %v", name, err)
-		}
-	}
 	return nil
+}
+
+// create creates a view in the statement's own database. It is the last look at a text that holds
+// names from the catalog: the whole must be one statement.
+func (v *viewMaker) create(t agent.StatementTable, query string) error {
+	in := sqltext.Quote(sqltext.Views) + "." + sqltext.Quote(t.Database+"."+t.Schema)
+	if err := v.conn.exec("CREATE SCHEMA IF NOT EXISTS " + in); err != nil {
+		return err
+	}
+	sql := "CREATE VIEW " + in + "." + sqltext.Quote(t.Table) + " AS " + query
+	if n, err := v.conn.count(sql); err != nil {
+		return err
+	} else if n != 1 {
+		return sqltext.Refuse(-1, "its text is more than one statement")
+	}
+	return v.conn.exec(sql)
 }

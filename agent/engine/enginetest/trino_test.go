@@ -243,6 +243,7 @@ func trinoComments(t *testing.T, r trinoRig) {
 	require.Equal(t, []int{2, 3}, []int{f.Line, f.Column}, f.Message)
 	require.Contains(t, r.failsTrino("SELECT E'\\''").Message, "supports only strings in single quotes")
 	require.Contains(t, r.failsTrino("SELECT $$x$$").Message, "supports only strings in single quotes")
+	require.Contains(t, r.fails("CREATE TABLE dollars AS SELECT $$x$$ AS a").Message, "supports only strings in single quotes", "no other engine runs a write of Trino's")
 }
 
 func trinoEnds(t *testing.T, r trinoRig) {

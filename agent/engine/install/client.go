@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,12 +95,12 @@ func lastLines(said []byte) string {
 }
 
 func only(dir, pattern string) (string, error) {
-	found, err := filepath.Glob(filepath.Join(escape(dir), pattern))
+	found, err := fs.Glob(os.DirFS(dir), pattern)
 	if err == nil && len(found) != 1 {
 		err = errors.New("the package client succeeded, but left no archive; try again, or give the archive as a file")
 	}
 	if err != nil {
 		return "", err
 	}
-	return found[0], nil
+	return filepath.Join(dir, found[0]), nil
 }

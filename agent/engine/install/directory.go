@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -79,21 +78,16 @@ func (i *installer) lock(ctx context.Context) (unlock func(), err error) {
 
 // sweep removes the rest of an interrupted installation. The caller holds the lock.
 func (i *installer) sweep() error {
-	left, err := filepath.Glob(filepath.Join(escape(i.Dir), tempPrefix+"*"))
+	left, err := fs.Glob(os.DirFS(i.Dir), tempPrefix+"*")
 	if err != nil {
 		return err
 	}
-	for _, path := range left {
-		if err := os.RemoveAll(path); err != nil {
+	for _, name := range left {
+		if err := os.RemoveAll(filepath.Join(i.Dir, name)); err != nil {
 			return fmt.Errorf("cannot remove the rest of an interrupted installation: %w", err)
 		}
 	}
 	return nil
-}
-
-// escape returns a glob pattern that matches only the path.
-func escape(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // room returns an error if the disk has too little free space.

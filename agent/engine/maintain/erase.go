@@ -14,6 +14,7 @@ import (
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // eraser filters out the rows that were deleted by equality. iceberg-go compares the raw bytes in
@@ -95,7 +96,7 @@ func (e *eraser) keys(f iceberg.DataFile) (*keys, error) {
 		return k, nil
 	}
 	if e.held += f.Count(); e.held*keyBytes > e.job.memory/3 {
-		return nil, refuse(agent.FaultResources, "Rows of the table were deleted by equality with %d keys or more, which do not fit into the memory of a statement. Use a larger warehouse.", e.held)
+		return nil, sqltext.Fail(agent.FaultResources, "Rows of the table were deleted by equality with %d keys or more, which do not fit into the memory of a statement. Use a larger warehouse.", e.held)
 	}
 	k := &keys{values: map[string]bool{}}
 	var names []string
@@ -108,7 +109,7 @@ func (e *eraser) keys(f iceberg.DataFile) (*keys, error) {
 		names = append(names, name)
 	}
 	if len(names) == 0 {
-		return nil, refuse(agent.FaultQuery, "The equality delete file %s has no key columns. Roll the table back to a snapshot without it.", cut(f.FilePath(), 300))
+		return nil, sqltext.Fail(agent.FaultQuery, "The equality delete file %s has no key columns. Roll the table back to a snapshot without it.", sqltext.Cut(f.FilePath(), 300))
 	}
 	scan := e.table.Scan(table.WithMaxConcurrency(1), table.WithSelectedFields(names...))
 	_, batches, err := scan.ReadTasks(e.job.ctx, []table.FileScanTask{{File: f, Length: f.FileSizeBytes()}})

@@ -2,7 +2,6 @@ package maintain
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -12,8 +11,10 @@ import (
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 	"github.com/millpond/millpond/expiry"
 )
 
@@ -163,24 +164,30 @@ func (u *unneeded) manifests(of []table.Snapshot) (map[string]iceberg.ManifestFi
 	return all, nil
 }
 
-func (u *unneeded) gather(of table.Metadata, goes []table.Snapshot, kept map[int64]bool, shared map[string]iceberg.ManifestFile) error {
-	for _, s := range goes {
-		if err := u.add(s.ManifestList); err != nil {
-			return err
+// listed returns the files that the metadata names for the chosen snapshots.
+func listed(of table.Metadata, chosen func(snapshot int64) bool) (files []string) {
+	for _, s := range of.Snapshots() {
+		if chosen(s.SnapshotID) {
+			files = append(files, s.ManifestList)
 		}
 	}
 	for s := range of.Statistics() {
-		if !kept[s.SnapshotID] {
-			if err := u.add(s.StatisticsPath); err != nil {
-				return err
-			}
+		if chosen(s.SnapshotID) {
+			files = append(files, s.StatisticsPath)
 		}
 	}
 	for s := range of.PartitionStatistics() {
-		if !kept[s.SnapshotID] {
-			if err := u.add(s.StatisticsPath); err != nil {
-				return err
-			}
+		if chosen(s.SnapshotID) {
+			files = append(files, s.StatisticsPath)
+		}
+	}
+	return files
+}
+
+func (u *unneeded) gather(of table.Metadata, goes []table.Snapshot, kept map[int64]bool, shared map[string]iceberg.ManifestFile) error {
+	for _, f := range listed(of, func(snapshot int64) bool { return !kept[snapshot] }) {
+		if err := u.add(f); err != nil {
+			return err
 		}
 	}
 	manifests, err := u.manifests(goes)
@@ -226,14 +233,8 @@ func (u *unneeded) add(uri string) error {
 
 // spare removes from the list what the snapshots of the metadata need.
 func (u *unneeded) spare(of table.Metadata) error {
-	for s := range of.Statistics() {
-		u.keep(s.StatisticsPath)
-	}
-	for s := range of.PartitionStatistics() {
-		u.keep(s.StatisticsPath)
-	}
-	for _, s := range of.Snapshots() {
-		u.keep(s.ManifestList)
+	for _, f := range listed(of, func(int64) bool { return true }) {
+		u.keep(f)
 	}
 	manifests, err := u.manifests(of.Snapshots())
 	if err != nil {
@@ -263,7 +264,7 @@ func (u *unneeded) keep(uri string) {
 // It refuses a table with a wrong location in its metadata. A registered table has no such
 // directories: others may use all its files.
 func (j *job) directories(t *table.Table) (all []string, err error) {
-	if j.lake.registered() {
+	if j.lake.registered.Load() {
 		return nil, nil
 	}
 	location, err := j.files.name(t.Location())
@@ -276,7 +277,7 @@ func (j *job) directories(t *table.Table) (all []string, err error) {
 		return nil, err
 	}
 	if !strings.HasPrefix(metadata, location) || strings.Count(location, "/") < 2 {
-		return nil, refuse(agent.FaultQuery, "The table's metadata file does not lie in the table's location (%s), so the table's own files cannot be determined. Nothing was removed.", cut(t.Location(), 300))
+		return nil, sqltext.Fail(agent.FaultQuery, "The table's metadata file does not lie in the table's location (%s), so the table's own files cannot be determined. Nothing was removed.", sqltext.Cut(t.Location(), 300))
 	}
 	all = append(all, location)
 	for _, property := range []string{table.WriteDataPathKey, table.WriteMetadataPathKey, "write.object-storage.path", "write.folder-storage.path"} {
@@ -297,35 +298,25 @@ const erasers = 16
 // erase removes files and returns the removed ones. The removal of orphans handles files that
 // cannot be removed now.
 func (j *job) erase(names []string) (erased []string) {
-	var group sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(erasers)
 	var mu sync.Mutex
-	work := make(chan string)
 	j.done.Store(0)
 	j.all.Store(int64(len(names)))
-	for range erasers {
-		group.Go(func() {
-			for name := range work {
-				if j.files.erase(j.files.prefix+name) == nil {
-					mu.Lock()
-					erased = append(erased, name)
-					mu.Unlock()
-				}
-				j.done.Add(1)
+	for _, name := range names {
+		if j.ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			defer j.done.Add(1)
+			if j.files.erase(j.files.prefix+name) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				erased = append(erased, name)
 			}
+			return nil
 		})
 	}
-	feed(j.ctx, names, work)
-	close(work)
-	group.Wait()
+	_ = group.Wait() // what cannot be removed stays
 	return erased
-}
-
-func feed(ctx context.Context, names []string, work chan<- string) {
-	for _, name := range names {
-		select {
-		case work <- name:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -15,6 +15,7 @@ import (
 	iceio "github.com/apache/iceberg-go/io"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // backend is one kind of storage. Names are relative to the workspace's prefix.
@@ -52,7 +53,7 @@ func openFiles(ctx context.Context, s agent.Storage, memory int64) (f *files, er
 	case s.S3 != nil && strings.HasPrefix(s.Prefix, "s3://"):
 		f.backend, err = openBucket(ctx, s)
 	default:
-		err = refuse(agent.FaultQuery, "Tables are maintained in directories and in S3. The storage of this workspace is neither.")
+		err = sqltext.Fail(agent.FaultQuery, "Tables are maintained in directories and in S3. The storage of this workspace is neither.")
 	}
 	return f, err
 }
@@ -67,7 +68,7 @@ func (f *files) name(uri string) (string, error) {
 	if ok && straight(name) {
 		return name, nil
 	}
-	return "", refuse(agent.FaultQuery, "The file %q is not in the workspace's storage, or its name is not a plain path. It is neither read nor removed. Nothing was changed; roll the table back to a snapshot without it.", cut(uri, 300))
+	return "", sqltext.Fail(agent.FaultQuery, "The file %q is not in the workspace's storage, or its name is not a plain path. It is neither read nor removed. Nothing was changed; roll the table back to a snapshot without it.", sqltext.Cut(uri, 300))
 }
 
 func (f *files) relative(uri string) (string, bool) {
@@ -100,13 +101,6 @@ func straight(name string) bool {
 	return true
 }
 
-func cut(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n]) + "…"
-	}
-	return s
-}
-
 // io returns the storage for a table.
 func (f *files) io(context.Context) (iceio.IO, error) { return f, nil }
 
@@ -126,7 +120,7 @@ func (f *files) Open(uri string) (iceio.File, error) {
 		file, err = f.open(name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refuse(agent.FaultEngine, "A file of the table is missing: %s. Restore the file, or roll the table back to a snapshot without it.", cut(uri, 300))
+		return nil, sqltext.Fail(agent.FaultEngine, "A file of the table is missing: %s. Restore the file, or roll the table back to a snapshot without it.", sqltext.Cut(uri, 300))
 	}
 	return file, err
 }
@@ -176,7 +170,7 @@ func (f *files) erase(uri string) error {
 		return err
 	}
 	if err := f.remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing %s: %w", cut(uri, 300), err)
+		return fmt.Errorf("removing %s: %w", sqltext.Cut(uri, 300), err)
 	}
 	return nil
 }

@@ -1,51 +1,67 @@
 package maintain
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/apache/iceberg-go/catalog/rest"
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/catalog"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // lake is the platform's catalog, for one table. It implements table.CatalogIO. Its tables read and
 // write through files.
 type lake struct {
-	job              *job
-	catalog          *rest.Catalog
-	catalogTransport *catalogTransport
-	name             table.Identifier
-	totals           map[string]int64 // of the committed snapshot; nil to use iceberg-go's
+	job     *job
+	catalog *rest.Catalog
+	proxy   *catalog.Proxy
+	asking  *catalog.Statement
+	name    table.Identifier
+	totals  map[string]int64 // of the committed snapshot; nil to use iceberg-go's
+	forgets http.Header      // for the next change
+
+	registered atomic.Bool // the loaded table is registered: its files came from elsewhere
 }
 
-func openLake(j *job) (*lake, error) {
-	c := &catalogTransport{token: j.Catalog.Token, statement: j.Statement, commitTime: j.commitTime}
-	c.client.Transport = &http.Transport{MaxIdleConnsPerHost: 4}
-	opened, err := rest.NewCatalog(j.ctx, "lake", strings.TrimSuffix(j.Catalog.URL, "/"), rest.WithCustomTransport(c), rest.WithOAuthToken(j.Catalog.Token), rest.WithWarehouseLocation(j.Table.Database))
+func openLake(j *job) (_ *lake, err error) {
+	l := &lake{job: j, proxy: catalog.New(catalog.Options{CommitTime: j.commitTime, Repeat: true}), name: append(strings.Split(j.Table.Schema, "."), j.Table.Table)}
+	l.asking = l.proxy.Open(&agent.Statement{ID: j.Statement, Catalog: j.Catalog})
+	l.catalog, err = rest.NewCatalog(j.ctx, "lake", strings.TrimSuffix(j.Catalog.URL, "/"), rest.WithCustomTransport(l), rest.WithOAuthToken(l.asking.Handle()), rest.WithWarehouseLocation(j.Table.Database))
 	if err != nil {
-		return nil, err
+		l.proxy.Close()
 	}
-	return &lake{job: j, catalog: opened, catalogTransport: c, name: append(strings.Split(j.Table.Schema, "."), j.Table.Table)}, nil
+	return l, err
 }
 
 func (l *lake) close() {
 	_ = l.catalog.Close()
-	l.catalogTransport.client.CloseIdleConnections()
+	l.proxy.Close()
+}
+
+// registeredHeader marks a registered table in the catalog's answers. Its files are never removed.
+const registeredHeader = "Millpond-Registered"
+
+// RoundTrip sends the requests of iceberg-go, with what a change forgets.
+func (l *lake) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPost && l.forgets != nil {
+		r = r.Clone(r.Context())
+		maps.Copy(r.Header, l.forgets)
+	}
+	res, err := l.asking.RoundTrip(r)
+	if err == nil && res.Header.Get(registeredHeader) == "true" {
+		l.registered.Store(true)
+	}
+	return res, err
 }
 
 // load loads the table's current state.
@@ -77,7 +93,7 @@ func (l *lake) CommitTable(ctx context.Context, name table.Identifier, requireme
 		updates[i] = counted
 	}
 	meta, location, err := l.catalog.CommitTable(context.WithoutCancel(ctx), name, requirements, updates)
-	if a, ok := errors.AsType[*answeredError](err); ok && a.status == http.StatusConflict {
+	if a, ok := errors.AsType[*catalog.AnsweredError](err); ok && a.Status == http.StatusConflict {
 		return nil, "", errLost
 	}
 	if err == nil {
@@ -85,7 +101,7 @@ func (l *lake) CommitTable(ctx context.Context, name table.Identifier, requireme
 		l.job.files.keep()
 		return meta, location, nil
 	}
-	if _, said := errors.AsType[*answeredError](err); !said { // or an unreadable answer: the files may be in the table
+	if _, said := errors.AsType[*catalog.AnsweredError](err); !said { // or an unreadable answer: the files may be in the table
 		if _, unsure := errors.AsType[*catalog.UnsureError](err); !unsure {
 			err = &catalog.UnsureError{Why: err}
 		}
@@ -97,8 +113,8 @@ func (l *lake) CommitTable(ctx context.Context, name table.Identifier, requireme
 // with the commit. An empty list means that no files are erased.
 func (l *lake) forget(t *table.Table, requirements []table.Requirement, updates []table.Update, list string) error {
 	if list != "" {
-		l.catalogTransport.forgets = http.Header{"Millpond-Erase-List": {list}, "Millpond-Erase-After": {l.job.EraseAfter.String()}}
-		defer func() { l.catalogTransport.forgets = nil }()
+		l.forgets = http.Header{"Millpond-Erase-List": {list}, "Millpond-Erase-After": {l.job.EraseAfter.String()}}
+		defer func() { l.forgets = nil }()
 	}
 	_, _, err := l.CommitTable(l.job.ctx, t.Identifier(), requirements, updates)
 	return err
@@ -137,12 +153,9 @@ func (l *lake) counted(u table.Update) (table.Update, error) {
 	return all[0], nil
 }
 
-// A job that loses the race for its table restarts on the table's new state. These bound the
-// attempts and their pause.
-const (
-	attempts = 30
-	backoff  = 20 * time.Millisecond
-)
+// attempts bounds how often a job that loses the race for its table restarts on the table's new
+// state.
+const attempts = 30
 
 // racing retries try until it wins the race.
 func (j *job) racing(try func() error) error {
@@ -152,119 +165,12 @@ func (j *job) racing(try func() error) error {
 			return err
 		}
 		if n == attempts {
-			return refuse(agent.FaultConflict, "The statement lost the race for its table %d times: others commit to it all the time. Run it again when less is written.", attempts)
+			return sqltext.Fail(agent.FaultConflict, "The statement lost the race for its table %d times: others commit to it all the time. Run it again when less is written.", attempts)
 		}
-		select {
-		case <-j.ctx.Done():
-			return j.ctx.Err()
-		case <-time.After(time.Duration(rand.Int64N(int64(backoff) * int64(min(n, 10))))):
+		if err := catalog.PauseAfter(j.ctx, n); err != nil {
+			return err
 		}
 	}
-}
-
-// catalogTransport sends iceberg-go's catalog requests with the statement's token. It sends a
-// change under an idempotency key until its result is known.
-type catalogTransport struct {
-	client     http.Client
-	token      string
-	statement  string
-	commitTime time.Duration
-
-	forgets http.Header // for the next change
-
-	mu         sync.Mutex
-	sent       int  // number of changes
-	registered bool // the loaded table is registered: its files came from elsewhere
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c *catalogTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	asked := &catalog.Request{Method: r.Method, URL: r.URL.String(), Header: catalog.Passed(r.Header)}
-	if r.Body != nil {
-		var err error
-		asked.Body, err = io.ReadAll(r.Body)
-		_ = r.Body.Close()
-		if err != nil {
-			return nil, err
-		}
-	}
-	asked.Header.Set("Authorization", "Bearer "+c.token)
-	a, err := c.send(r.Context(), asked)
-	if err != nil {
-		return nil, err
-	}
-	if a.Status >= http.StatusBadRequest && a.Status != http.StatusNotFound {
-		return nil, answered(a)
-	}
-	if a.Header.Get(registeredHeader) == "true" {
-		c.mu.Lock()
-		c.registered = true
-		c.mu.Unlock()
-	}
-	return &http.Response{
-		Status: http.StatusText(a.Status), StatusCode: a.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: catalog.Passed(a.Header), Body: io.NopCloser(bytes.NewReader(a.Body)), ContentLength: int64(len(a.Body)), Request: r,
-	}, nil
-}
-
-// registeredHeader marks a registered table in the catalog's answers. Its files are never removed.
-const registeredHeader = "Millpond-Registered"
-
-// registered reports whether the loaded table is a registered one.
-func (l *lake) registered() bool {
-	l.catalogTransport.mu.Lock()
-	defer l.catalogTransport.mu.Unlock()
-	return l.catalogTransport.registered
-}
-
-func (c *catalogTransport) send(ctx context.Context, asked *catalog.Request) (*catalog.Answer, error) {
-	if asked.Method == http.MethodGet || asked.Method == http.MethodHead {
-		return asked.Until(ctx, &c.client, c.commitTime)
-	}
-	c.mu.Lock()
-	c.sent++
-	// A refused change gets a new key, because a refusal may be temporary.
-	key := fmt.Sprint(c.statement, "/", c.sent)
-	c.mu.Unlock()
-	asked.Header.Set("Idempotency-Key", asked.Key(key))
-	maps.Copy(asked.Header, c.forgets)
-	a, err := asked.Until(context.WithoutCancel(ctx), &c.client, c.commitTime)
-	if err != nil {
-		return nil, &catalog.UnsureError{Why: err}
-	}
-	return a, nil
-}
-
-// answeredError is an answer of the catalog with a non-success status.
-type answeredError struct {
-	status  int
-	message string
-}
-
-func (e *answeredError) Error() string { return e.message }
-
-func (e *answeredError) fault() agent.StatementFault {
-	switch {
-	case e.status == http.StatusForbidden || e.status == http.StatusUnauthorized:
-		return agent.FaultForbidden
-	case e.status == http.StatusConflict:
-		return agent.FaultConflict
-	case e.status >= http.StatusInternalServerError:
-		return agent.FaultEngine
-	}
-	return agent.FaultQuery
-}
-
-func answered(a *catalog.Answer) error {
-	var e struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(a.Body, &e) != nil || e.Error.Message == "" {
-		e.Error.Message = fmt.Sprintf("the catalog answered %d", a.Status)
-	}
-	return &answeredError{a.Status, e.Error.Message}
 }
 
 // collected refuses a table whose properties say that others share its files.
@@ -272,5 +178,5 @@ func collected(t *table.Table) error {
 	if t.Properties().GetBool("gc.enabled", true) {
 		return nil
 	}
-	return refuse(agent.FaultQuery, "The table has the property gc.enabled=false, by which none of its files is ever removed: others may need them. Set it to true if that is not so.")
+	return sqltext.Fail(agent.FaultQuery, "The table has the property gc.enabled=false, by which none of its files is ever removed: others may need them. Set it to true if that is not so.")
 }

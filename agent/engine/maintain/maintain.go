@@ -4,84 +4,39 @@
 package maintain
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	iceberg "github.com/apache/iceberg-go/catalog"
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/catalog"
+	"github.com/millpond/millpond/agent/engine/result"
 	"github.com/millpond/millpond/agent/engine/spawned"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // Main is the hidden command of the process. It reads one statement from standard input, runs it,
 // and returns the exit code.
 func Main() int {
-	in := bufio.NewReaderSize(os.Stdin, 1<<16)
-	out := spawned.NewOutput()
-	o, err := spawned.ReadOptions(in)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "what maintains tables:", err)
-		return 2
-	}
-	debug.SetMemoryLimit(o.Memory)
-	runtime.GOMAXPROCS(max(1, o.Threads))
-	if err := spawned.Bound(o.Memory); err != nil {
-		return out.Failed(err)
-	}
-	if err := out.Frame(spawned.FrameReady); err != nil {
-		return 2
-	}
-	m, err := statement(in)
-	if err != nil {
-		return 2
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go listen(in, cancel)
-	j := &job{ctx: ctx, Maintenance: m, memory: o.Memory, commitTime: o.CommitTime}
-	end, metrics := j.serve(out)
-	cancel()
-	if err := errors.Join(out.JSON(spawned.FrameMetrics, metrics), out.JSON(agent.FrameEnd, end)); err != nil {
-		return 2
-	}
-	return 0
-}
-
-func statement(in *bufio.Reader) (m spawned.Maintenance, err error) {
-	kind, payload, err := agent.ReadFrame(in)
-	switch {
-	case errors.Is(err, io.EOF): // the engine no longer needs the process
-		os.Exit(0)
-	case err == nil && kind != spawned.FrameRun:
-		err = fmt.Errorf("got the frame %q instead of a statement", byte(kind))
-	}
-	if err != nil {
-		return m, err
-	}
-	return m, json.Unmarshal(payload, &m)
-}
-
-// listen waits for a cancellation. EOF ends the process, even while a job runs.
-func listen(in *bufio.Reader, cancel func()) {
-	for {
-		kind, _, err := agent.ReadFrame(in)
-		if err != nil {
-			os.Exit(0)
-		}
-		if kind == spawned.FrameCancel {
-			cancel()
-		}
-	}
+	return spawned.Serve(func(o spawned.Options, out *spawned.Output) (ready string, work func(context.Context, spawned.Maintenance) bool, err error) {
+		debug.SetMemoryLimit(o.Memory)
+		runtime.GOMAXPROCS(max(1, o.Threads))
+		return "", func(ctx context.Context, m spawned.Maintenance) bool {
+			j := &job{ctx: ctx, Maintenance: m, memory: o.Memory, commitTime: o.CommitTime, metrics: array.NewRecordBuilder(memory.DefaultAllocator, metricsSchema)}
+			_ = out.JSON(agent.FrameEnd, j.serve(out)) // the engine sees that the process ends
+			return false
+		}, nil
+	})
 }
 
 // job is one maintenance statement.
@@ -92,7 +47,7 @@ type job struct {
 	commitTime time.Duration
 	lake       *lake
 	files      *files
-	metrics    []spawned.Metric
+	metrics    *array.RecordBuilder
 	scanned    int64
 	done       atomic.Int64 // out of all, in the same unit
 	all        atomic.Int64
@@ -101,16 +56,19 @@ type job struct {
 	targets map[string]map[string]bool // targets of position delete files that were read, by path
 }
 
-func (j *job) serve(out *spawned.Output) (agent.StatementEnd, []spawned.Metric) {
+func (j *job) serve(out *spawned.Output) agent.StatementEnd {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // discard iceberg-go's per-file messages
-	stop := j.report(out)
+	stop := out.Report(j.progress)
 	err := j.perform()
 	stop()
 	end := agent.StatementEnd{Scanned: j.scanned}
+	if err == nil {
+		err = j.sendMetrics(out, &end)
+	}
 	if err != nil {
 		end.Error = j.failure(err)
 	}
-	return end, j.metrics
+	return end
 }
 
 func (j *job) perform() (err error) {
@@ -130,49 +88,41 @@ func (j *job) perform() (err error) {
 	case spawned.RemoveOrphanFiles:
 		return j.removeOrphans()
 	}
-	return refuse(agent.FaultQuery, "There is no operation %q.", j.Operation)
+	return sqltext.Fail(agent.FaultQuery, "There is no operation %q.", j.Operation)
 }
+
+// progress returns the part of the job that is done, or -1 if it is unknown.
+func (j *job) progress() float64 {
+	all := j.all.Load()
+	if all == 0 {
+		return -1
+	}
+	return min(1, float64(j.done.Load())/float64(all))
+}
+
+// metricsSchema is the schema of a job's result.
+var metricsSchema = arrow.NewSchema([]arrow.Field{
+	{Name: "metric_name", Type: arrow.BinaryTypes.String}, {Name: "metric_value", Type: arrow.PrimitiveTypes.Int64},
+}, nil)
 
 func (j *job) metric(name string, value int64) {
-	j.metrics = append(j.metrics, spawned.Metric{Name: name, Value: value})
+	j.metrics.Field(0).(*array.StringBuilder).Append(name)
+	j.metrics.Field(1).(*array.Int64Builder).Append(value)
 }
 
-// report sends the job's progress until stop is called. stop waits for it to end.
-func (j *job) report(out *spawned.Output) (stop func()) {
-	ended, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
-		tick := time.NewTicker(spawned.ProgressEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-tick.C:
-			}
-			p := agent.StatementProgress{Done: -1}
-			if all := j.all.Load(); all > 0 {
-				p.Done = min(1, float64(j.done.Load())/float64(all))
-			}
-			_ = out.JSON(agent.FrameProgress, p) // the end frame fails too
-		}
-	}()
-	return func() {
-		close(ended)
-		<-over
+// sendMetrics sends the metrics as rows.
+func (j *job) sendMetrics(out *spawned.Output, end *agent.StatementEnd) error {
+	to := &result.Sender{Out: out, Schema: metricsSchema, MaxRows: j.MaxRows, MaxBytes: j.MaxBytes}
+	defer to.Drop()
+	if err := to.SendSchema(); err != nil {
+		return err
 	}
-}
-
-// refusal is a failure with a message for people.
-type refusal struct {
-	fault   agent.StatementFault
-	message string
-}
-
-func (r *refusal) Error() string { return r.message }
-
-func refuse(fault agent.StatementFault, format string, args ...any) error {
-	return &refusal{fault, fmt.Sprintf(format, args...)}
+	err := to.Hold(j.metrics.NewRecordBatch())
+	if err == nil {
+		err = to.Flush()
+	}
+	end.Rows, end.Bytes, end.Truncated = to.Rows, to.Bytes, to.Truncated
+	return err
 }
 
 // failure describes what failed.
@@ -195,14 +145,14 @@ func (j *job) failed(err error) *agent.StatementFailure {
 	if unsure, ok := errors.AsType[*catalog.UnsureError](err); ok {
 		return unsure.Failure()
 	}
-	if r, ok := errors.AsType[*refusal](err); ok {
-		return &agent.StatementFailure{Fault: r.fault, Message: r.message}
+	if r, ok := errors.AsType[*sqltext.Refusal](err); ok {
+		return &agent.StatementFailure{Fault: r.Fault, Message: r.Message}
 	}
 	if j.ctx.Err() != nil {
 		return &agent.StatementFailure{Fault: agent.FaultCancelled, Message: "The statement was cancelled."}
 	}
-	if c, ok := errors.AsType[*answeredError](err); ok {
-		return &agent.StatementFailure{Fault: c.fault(), Message: "The catalog refused it: " + c.message}
+	if c, ok := errors.AsType[*catalog.AnsweredError](err); ok {
+		return &agent.StatementFailure{Fault: c.Fault(), Message: "The catalog refused it: " + c.Message}
 	}
 	if errors.Is(err, iceberg.ErrNoSuchTable) {
 		return &agent.StatementFailure{Fault: agent.FaultQuery, Message: fmt.Sprintf("There is no table %s.%s in the database %s.", j.Table.Schema, j.Table.Table, j.Table.Database)}

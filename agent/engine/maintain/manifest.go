@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/avrofile"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // manifest opens a manifest or a manifest list. iceberg-go expects file formats in capital letters.
@@ -35,10 +36,10 @@ func (f *files) manifest(name string) (iceio.File, error) {
 		return nil, err
 	}
 	if int64(len(content)) > f.most {
-		return nil, refuse(agent.FaultResources, "A manifest of the table has more than %d bytes, which do not fit into the memory of a statement: %s. Use a larger warehouse.", f.most, cut(name, 300))
+		return nil, sqltext.Fail(agent.FaultResources, "A manifest of the table has more than %d bytes, which do not fit into the memory of a statement: %s. Use a larger warehouse.", f.most, sqltext.Cut(name, 300))
 	}
 	if content, err = capital(content); err != nil {
-		return nil, refuse(agent.FaultQuery, "A manifest of the table is damaged, so that it cannot be read: %s: %v. Restore the file, or roll the table back to a snapshot without it.", cut(name, 300), err)
+		return nil, sqltext.Fail(agent.FaultQuery, "A manifest of the table is damaged, so that it cannot be read: %s: %v. Restore the file, or roll the table back to a snapshot without it.", sqltext.Cut(name, 300), err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

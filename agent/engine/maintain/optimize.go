@@ -8,6 +8,7 @@ import (
 
 	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/catalog"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // A statement commits each time it has rewritten this many bytes, in at most this many parts.
@@ -94,7 +95,7 @@ func (j *job) replace(t *table.Table, groups []group, sum *tally) (next *table.T
 			return err
 		}
 		if t.Metadata().TableUUID() != planned.Metadata().TableUUID() {
-			return refuse(agent.FaultConflict, "The table was dropped and created again meanwhile. Run the statement again.")
+			return sqltext.Fail(agent.FaultConflict, "The table was dropped and created again meanwhile. Run the statement again.")
 		}
 		if written, err = j.renew(planned, t, written); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // removeOrphans removes files in a table's location that its metadata does not name and that are
@@ -25,8 +26,8 @@ func (j *job) removeOrphans() error {
 	if err := collected(t); err != nil {
 		return err
 	}
-	if j.lake.registered() {
-		return refuse(agent.FaultQuery, "The table was registered with files from elsewhere, or its location may contain files of others. No file is removed as an orphan.")
+	if j.lake.registered.Load() {
+		return sqltext.Fail(agent.FaultQuery, "The table was registered with files from elsewhere, or its location may contain files of others. No file is removed as an orphan.")
 	}
 	if _, err := j.directories(t); err != nil {
 		return err

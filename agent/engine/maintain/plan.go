@@ -10,6 +10,7 @@ import (
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // group is a set of files of one partition that are rewritten together.
@@ -142,7 +143,7 @@ func (j *job) wanted(t *table.Table, task table.FileScanTask) (bool, error) {
 	}
 	for _, f := range gone {
 		if f.FileFormat() != iceberg.ParquetFile && !table.IsDeletionVector(f) {
-			return false, refuse(agent.FaultQuery, "Rows of the table were deleted by a file that is neither Parquet nor a deletion vector, %s, which is not read here. Have the engine that wrote it rewrite the table.", cut(f.FilePath(), 300))
+			return false, sqltext.Fail(agent.FaultQuery, "Rows of the table were deleted by a file that is neither Parquet nor a deletion vector, %s, which is not read here. Have the engine that wrote it rewrite the table.", sqltext.Cut(f.FilePath(), 300))
 		}
 	}
 	return true, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // droppedPrefix starts the names of dropped columns while they are read. No other column name
@@ -86,7 +87,7 @@ func lastColumn(t *table.Table, id int) (iceberg.NestedField, error) {
 		}
 		break
 	}
-	return iceberg.NestedField{}, refuse(agent.FaultQuery, "Rows of the table were deleted by equality in a field of a column that was dropped since, without the column: what the deletes compare is not read any more. Have the engine that deleted the rows rewrite the table, or roll it back to a snapshot before that.")
+	return iceberg.NestedField{}, sqltext.Fail(agent.FaultQuery, "Rows of the table were deleted by equality in a field of a column that was dropped since, without the column: what the deletes compare is not read any more. Have the engine that deleted the rows rewrite the table, or roll it back to a snapshot before that.")
 }
 
 // narrowed returns a batch without the dropped columns. It releases its argument.

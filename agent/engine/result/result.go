@@ -1,11 +1,10 @@
 // Package result sends what a statement returns: its rows in batches of Arrow, or its failure. The
-// supervisor and DuckDB's child use it.
+// supervisor and its processes use it.
 package result
 
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -203,25 +202,12 @@ func (r *Sender) SendSchema() error {
 		}
 	}
 	var message bytes.Buffer
-	w := ipc.NewWriterWithPayloadWriter(&schemaWriter{&message}, ipc.WithSchema(r.Schema))
-	if err := w.Close(); err != nil { // writes the schema of a stream without batches
+	payload := ipc.GetSchemaPayload(r.Schema, memory.DefaultAllocator)
+	defer payload.Release()
+	if _, err := payload.WritePayload(&message); err != nil {
 		return err
 	}
-	if message.Len() == 0 {
-		return fmt.Errorf("the schema of the result was not written")
-	}
 	return r.Out.Frame(agent.FrameSchema, message.Bytes())
-}
-
-// schemaWriter writes the messages of a stream without its end marker.
-type schemaWriter struct{ to *bytes.Buffer }
-
-func (w *schemaWriter) Start() error { return nil }
-func (w *schemaWriter) Close() error { return nil }
-
-func (w *schemaWriter) WritePayload(p ipc.Payload) error {
-	_, err := p.WritePayload(w.to)
-	return err
 }
 
 // sizeOf estimates the size of a batch's rows in bytes.

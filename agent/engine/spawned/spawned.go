@@ -1,10 +1,12 @@
-// Package spawned defines the messages between the engine and the processes that it starts.
+// Package spawned runs the processes that the engine starts, and defines the messages between both.
 package spawned
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -51,19 +53,6 @@ const (
 	RemoveOrphanFiles Operation = "remove_orphan_files"
 )
 
-// Kind returns the statement kind of the operation, or "" if it is unknown.
-func (o Operation) Kind() string {
-	switch o {
-	case Optimize:
-		return "OPTIMIZE"
-	case ExpireSnapshots:
-		return "EXPIRE SNAPSHOTS"
-	case RemoveOrphanFiles:
-		return "REMOVE ORPHAN FILES"
-	}
-	return ""
-}
-
 // Maintenance is one maintenance statement on one table.
 type Maintenance struct {
 	Statement string               `json:"statement"` // id of the statement
@@ -78,10 +67,45 @@ type Maintenance struct {
 	RetainLast   int           `json:"retain_last"`   // minimum snapshots of a branch that stay; 0 for the table's setting
 	MaxSnapshots int           `json:"max_snapshots"` // maximum snapshots of any age; 0 for no limit
 	EraseAfter   time.Duration `json:"erase_after"`   // delay after which the unneeded files are erased
+
+	MaxRows  int64 `json:"max_rows"`  // of the result; 0 for no limit
+	MaxBytes int64 `json:"max_bytes"` // of the result in Arrow; 0 for no limit
 }
 
-// ReadOptions reads the first frame.
-func ReadOptions(in *bufio.Reader) (o Options, err error) {
+// Serve is the main function of a process, and returns its exit code. It reads the options, bounds
+// the memory, reports that the process is ready, and does the engine's work, one job after another.
+// start prepares the process. It returns the text of the ready frame, and a function that does one
+// job, which returns false if the process must end after it. A job's context ends when the engine
+// cancels it. EOF ends the process, even while it works.
+func Serve[T any](start func(Options, *Output) (ready string, work func(context.Context, T) bool, err error)) int {
+	in := bufio.NewReaderSize(os.Stdin, 1<<16)
+	out := &Output{to: os.NewFile(descriptor, "frames")}
+	o, err := readOptions(in)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "a process of the engine:", err)
+		return 2
+	}
+	var ready string
+	var work func(context.Context, T) bool
+	if err = bound(o.Memory); err == nil {
+		ready, work, err = start(o, out)
+	}
+	if err != nil {
+		_ = out.Frame(FrameFailed, []byte(err.Error()))
+		return 2
+	}
+	jobs := receive[T](in)
+	for out.Frame(FrameReady, []byte(ready)) == nil {
+		if next := <-jobs; !work(next.ctx, next.work) {
+			break
+		}
+		ready = ""
+	}
+	return 0
+}
+
+// readOptions reads the first frame.
+func readOptions(in *bufio.Reader) (o Options, err error) {
 	kind, payload, err := agent.ReadFrame(in)
 	if err != nil {
 		return o, err
@@ -92,14 +116,42 @@ func ReadOptions(in *bufio.Reader) (o Options, err error) {
 	return o, json.Unmarshal(payload, &o)
 }
 
+type job[T any] struct {
+	work T
+	ctx  context.Context // ends when the engine cancels the work
+}
+
+// receive returns the engine's work, piece by piece.
+func receive[T any](in *bufio.Reader) <-chan job[T] {
+	jobs := make(chan job[T])
+	go func() {
+		cancel := func() {}
+		for {
+			kind, payload, err := agent.ReadFrame(in)
+			if err != nil {
+				os.Exit(0)
+			}
+			switch kind {
+			case FrameRun:
+				var j job[T]
+				if err := json.Unmarshal(payload, &j.work); err != nil {
+					os.Exit(2)
+				}
+				j.ctx, cancel = context.WithCancel(context.Background())
+				jobs <- j
+			case FrameCancel:
+				cancel()
+			}
+		}
+	}()
+	return jobs
+}
+
 // Output writes frames, one at a time.
 type Output struct {
 	mu sync.Mutex
 	to io.Writer
 }
-
-// NewOutput returns the output of this process.
-func NewOutput() *Output { return &Output{to: os.NewFile(descriptor, "frames")} }
 
 // Frame sends one frame.
 func (o *Output) Frame(kind agent.FrameKind, payload ...[]byte) error {
@@ -117,17 +169,25 @@ func (o *Output) JSON(kind agent.FrameKind, v any) error {
 	return o.Frame(kind, b)
 }
 
-// Failed reports that the process cannot start, and returns its exit code.
-func (o *Output) Failed(err error) int {
-	_ = o.Frame(FrameFailed, []byte(err.Error()))
-	return 2
-}
-
-// FrameMetrics is sent at the end by a process that maintains a table: []Metric as JSON.
-const FrameMetrics agent.FrameKind = 'M'
-
-// Metric is one row of the result of maintenance.
-type Metric struct {
-	Name  string `json:"name"`
-	Value int64  `json:"value"`
+// Report sends the progress, from 0 to 1 or -1 if unknown, until stop is called. stop waits for it
+// to end.
+func (o *Output) Report(done func() float64) (stop func()) {
+	ended := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		tick := time.NewTicker(ProgressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+			}
+			_ = o.JSON(agent.FrameProgress, agent.StatementProgress{Done: done()}) // the end frame fails too
+		}
+	})
+	return func() {
+		close(ended)
+		wait.Wait()
+	}
 }

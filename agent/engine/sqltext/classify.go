@@ -9,15 +9,19 @@ import (
 // MaxQuery is the maximum size of a statement's text, in bytes.
 const MaxQuery = 1 << 20
 
-// Class describes a statement, derived from its text.
+// Class describes a statement, derived from its text. The agent classifies each statement once, and
+// sends the class along with it.
 type Class struct {
 	Kind    string // such as SELECT, CREATE TABLE
 	Write   bool
-	Explain bool // EXPLAIN of a read
-	Query   bool // its result can be selected from
-	Begins  int  // offset of the explained statement, in bytes; 0 unless the statement is EXPLAIN
-	Tokens  []Token
+	Explain bool    // EXPLAIN of a read
+	Query   bool    // its result can be selected from
+	Begins  int     // offset of the explained statement, in bytes; 0 unless the statement is EXPLAIN
+	Tokens  []Token `json:"-"` // of the text without the semicolons that end it
 }
+
+// Text returns the classified text without what follows its last token.
+func (c Class) Text(query string) string { return query[:c.Tokens[len(c.Tokens)-1].End] }
 
 // reasons maps a statement's first word to why it is refused and what to do instead.
 var reasons = map[string]string{
@@ -36,51 +40,48 @@ var reasons = map[string]string{
 // Allowed names the statements that are run, as the end of a message.
 const Allowed = "Run one of SELECT, VALUES, DESCRIBE, SHOW, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, and CREATE, ALTER, DROP of tables, views and schemas"
 
-// Classify accepts one statement of an allowed kind that calls no forbidden function. It refuses
+// Classify accepts one statement of an allowed kind, in the dialect of any engine. It refuses
 // everything else.
-func Classify(query string, forbidden map[string]bool) (Class, error) {
-	text, err := checkText(query)
+func Classify(query string) (Class, error) {
+	all, err := readText(query)
 	if err != nil {
 		return Class{}, err
 	}
-	c, err := classifyTokens(text.Tokens)
+	c, err := classifyTokens(all)
 	if err != nil {
 		return Class{}, err
 	}
-	c.Tokens = text.Tokens
-	if err := checkShows(c); err != nil {
-		return Class{}, err
-	}
-	return c, checkCalls(c.Tokens, forbidden)
+	c.Tokens = all
+	return c, nil
 }
 
-// checkText tokenizes the text. It refuses a text that is not exactly one statement.
-func checkText(query string) (Class, error) {
+// readText tokenizes the text. It refuses a text that is not exactly one statement.
+func readText(query string) ([]Token, error) {
 	if len(query) > MaxQuery {
-		return Class{}, Refuse(-1, "The statement has %d bytes; at most %d are run. Put its values into a table and join that.", len(query), MaxQuery)
+		return nil, Refuse(-1, "The statement has %d bytes; at most %d are run. Put its values into a table and join that.", len(query), MaxQuery)
 	}
 	if !utf8.ValidString(query) || strings.ContainsRune(query, 0) {
-		return Class{}, Refuse(-1, "The statement is not text in UTF-8, or holds a zero byte.")
+		return nil, Refuse(-1, "The statement is not text in UTF-8, or holds a zero byte.")
 	}
 	all := Tokens(query)
 	if err := unclear(query, all); err != nil {
-		return Class{}, err
+		return nil, err
 	}
 	for len(all) > 0 && all[len(all)-1].Is(";") {
 		all = all[:len(all)-1]
 	}
 	if len(all) == 0 {
-		return Class{}, Refuse(-1, "There is no statement: the text is empty or a comment.")
+		return nil, Refuse(-1, "There is no statement: the text is empty or a comment.")
 	}
 	for i, t := range all {
 		if t.Is(";") {
-			return Class{}, Refuse(t.Pos, "Run one statement at a time: another one begins after this semicolon.")
+			return nil, Refuse(t.Pos, "Run one statement at a time: another one begins after this semicolon.")
 		}
 		if t.Is("&") && i > 0 && all[i-1].IsWord("u") && all[i-1].End == t.Pos && i+1 < len(all) && all[i+1].Pos == t.End && (all[i+1].Kind == Quoted || all[i+1].Kind == String) {
-			return Class{}, Refuse(all[i-1].Pos, "Names and strings with U& before them are not read here: write the characters themselves.")
+			return nil, Refuse(all[i-1].Pos, "Names and strings with U& before them are not read here: write the characters themselves.")
 		}
 	}
-	return Class{Tokens: all}, checkNesting(all)
+	return all, checkNesting(all)
 }
 
 func classifyTokens(all []Token) (Class, error) {
@@ -189,9 +190,6 @@ func classifyDefinition(all []Token, verb string) (Class, error) {
 	rest := all[1:]
 	if len(rest) > 1 && rest[0].IsWord("or") && rest[1].IsWord("replace") {
 		rest = rest[2:]
-		if len(rest) > 0 && rest[0].IsWord("table") {
-			return Class{}, Refuse(all[1].Pos, "CREATE OR REPLACE TABLE is not run here: the old table would be gone before the new one is made. Use DELETE FROM and INSERT, which keep the table's history, or DROP TABLE and CREATE TABLE.")
-		}
 	}
 	if len(rest) == 0 || all[0].Is("(") {
 		return Class{}, Refuse(all[0].Pos, "%s needs TABLE, VIEW or SCHEMA and a name.", verb)
@@ -204,7 +202,7 @@ func classifyDefinition(all []Token, verb string) (Class, error) {
 		return Class{}, Refuse(what.Pos, "%s %s is not run here: only tables, views and schemas are made, changed and dropped by SQL.", verb, strings.ToUpper(Cut(what.Text, 40)))
 	}
 	if operation := (Class{Tokens: all}).Operation(); operation != "" {
-		return Class{Kind: operation.Kind(), Write: true}, nil
+		return Class{Kind: operations[operation].kind, Write: true}, nil
 	}
 	return Class{Kind: verb + " " + strings.ToUpper(what.Text), Write: true}, nil
 }
@@ -232,36 +230,6 @@ func checkNesting(all []Token) error {
 				depth--
 			}
 			counted = counted[:len(counted)-1]
-		}
-	}
-	return nil
-}
-
-// checkShows refuses SHOW and the like within another statement.
-func checkShows(c Class) error {
-	begun := false
-	for i, t := range c.Tokens {
-		if t.Is("(") || t.Pos < c.Begins {
-			continue
-		}
-		before := Token{}
-		if i > 0 {
-			before = c.Tokens[i-1]
-		}
-		inner := t.IsWord("show", "describe", "summarize") && (!before.IsWord("as") || c.Write) || t.IsWord("desc") && (before.Is("(") || before.IsWord("as"))
-		if begun && inner && !before.Is(".") {
-			return RefuseShow(t.Pos)
-		}
-		begun = true
-	}
-	return nil
-}
-
-// checkCalls refuses calls of forbidden functions, wherever they stand.
-func checkCalls(all []Token, forbidden map[string]bool) error {
-	for i, t := range all[:len(all)-1] {
-		if t.IsName() && all[i+1].Is("(") && forbidden[LowerASCII(t.Text)] {
-			return RefuseFunction(t.Pos, LowerASCII(t.Text))
 		}
 	}
 	return nil

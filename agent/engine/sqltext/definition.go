@@ -1,9 +1,6 @@
 package sqltext
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Definition is CREATE, ALTER or DROP of a view or a schema.
 type Definition struct {
@@ -55,39 +52,4 @@ func (d *Definition) checkRest(c Class) error {
 		return Refuse(d.Rest[0].Pos, "%s takes one name: run it for each.", c.Kind)
 	}
 	return Refuse(d.Rest[0].Pos, "%s ends after the name here; leave out what follows.", c.Kind)
-}
-
-// constraints maps a keyword to a constraint that SQL can declare and Iceberg cannot store.
-var constraints = map[string]string{"check": "CHECK", "unique": "UNIQUE", "primary": "PRIMARY KEY", "references": "REFERENCES", "collate": "COLLATE", "foreign": "FOREIGN KEY"}
-
-// CheckColumns refuses parts of CREATE TABLE and ALTER TABLE that would otherwise be ignored
-// silently. It checks the columns in parentheses, and the text after an altered table's name.
-func CheckColumns(c Class, found []TableRef) error {
-	if c.Kind != "CREATE TABLE" && c.Kind != "ALTER TABLE" {
-		return nil
-	}
-	depth := 0
-	for i, t := range c.Tokens {
-		switch {
-		case t.Is("("):
-			depth++
-		case t.Is(")"):
-			depth--
-		case t.IsWord("as") && depth == 0:
-			return nil
-		}
-		why := constraints[t.Text]
-		if why == "" || t.Kind != Word || (depth == 0 && c.Kind == "CREATE TABLE") || i == 0 || depth > 1 || slices.ContainsFunc(found, func(m TableRef) bool { return m.Pos <= t.Pos && t.Pos < m.End }) {
-			continue
-		}
-		next := Token{}
-		if i+1 < len(c.Tokens) {
-			next = c.Tokens[i+1]
-		}
-		names := !c.Tokens[i-1].Is("(") && !c.Tokens[i-1].Is(",")
-		if t.IsWord("primary", "foreign") && next.IsWord("key") || t.IsWord("check") && next.Is("(") || t.IsWord("unique") && (names || next.Is("(")) || t.IsWord("references", "collate") && names {
-			return Refuse(t.Pos, "%s is not supported here: Iceberg cannot store it, and nothing would enforce it. Leave it out.", why)
-		}
-	}
-	return nil
 }

@@ -23,14 +23,14 @@ const (
 	day              = 24 * time.Hour
 )
 
-// operations lists the maintenance operations with the parameters of each.
-var operations = []struct {
-	operation  spawned.Operation
+// operations are the maintenance operations, with their statement kinds and their parameters.
+var operations = map[spawned.Operation]struct {
+	kind       string
 	parameters []string
 }{
-	{spawned.Optimize, []string{"file_size_threshold"}},
-	{spawned.ExpireSnapshots, []string{"retention_threshold", "retain_last", "max_snapshots", "erase_after"}},
-	{spawned.RemoveOrphanFiles, []string{"retention_threshold"}},
+	spawned.Optimize:          {"OPTIMIZE", []string{"file_size_threshold"}},
+	spawned.ExpireSnapshots:   {"EXPIRE SNAPSHOTS", []string{"retention_threshold", "retain_last", "max_snapshots", "erase_after"}},
+	spawned.RemoveOrphanFiles: {"REMOVE ORPHAN FILES", []string{"retention_threshold"}},
 }
 
 // executed returns the procedure that ALTER TABLE … EXECUTE names, and the index of its token. It
@@ -48,10 +48,14 @@ func executed(all []Token) (procedure *Token, at int) {
 
 // operationOf returns the operation of a procedure, or "" if the procedure is unknown.
 func operationOf(procedure *Token) spawned.Operation {
-	if procedure != nil && spawned.Operation(LowerASCII(procedure.Text)).Kind() != "" {
-		return spawned.Operation(LowerASCII(procedure.Text))
+	if procedure == nil {
+		return ""
 	}
-	return ""
+	o := spawned.Operation(LowerASCII(procedure.Text))
+	if operations[o].kind == "" {
+		return ""
+	}
+	return o
 }
 
 // Operation returns the maintenance operation that the statement runs, or "" if it runs none.
@@ -68,16 +72,19 @@ func (c Class) Executes() bool {
 
 // ParseMaintenance parses a maintenance statement.
 func ParseMaintenance(s *agent.Statement, c Class) (spawned.Maintenance, error) {
-	m := spawned.Maintenance{Statement: s.ID, Catalog: s.Catalog, Storage: s.Storage, Threshold: defaultThreshold, Retention: defaultRetention, EraseAfter: day}
+	m := spawned.Maintenance{
+		Statement: s.ID, Catalog: s.Catalog, Storage: s.Storage, MaxRows: s.MaxRows, MaxBytes: s.MaxBytes,
+		Threshold: defaultThreshold, Retention: defaultRetention, EraseAfter: day,
+	}
 	procedure, at := executed(c.Tokens)
 	if m.Operation = operationOf(procedure); m.Operation == "" {
-		return m, Refuse(procedure.Pos, "ALTER TABLE … EXECUTE %s is not run here; there are %s.", Cut(procedure.Text, 40), operationNames())
+		return m, Refuse(procedure.Pos, "ALTER TABLE … EXECUTE %s is not run here; there are optimize, expire_snapshots, remove_orphan_files.", Cut(procedure.Text, 40))
 	}
 	if len(s.Parameters) > 0 {
 		return m, Refuse(-1, "ALTER TABLE … EXECUTE takes no parameters from the request: write the values out.")
 	}
 	named, _ := QualifiedName(c.Tokens, 2)
-	if err := CheckTableRefs([]TableRef{named}, nil, nil, s.Catalog.Databases); err != nil {
+	if err := (Engine{}).CheckTable(named, s.Catalog.Databases); err != nil {
 		return m, err
 	}
 	m.Table = Canonical([]TableRef{named}, s.Catalog.Databases)[0].Resolve(s.Database, s.Schema)
@@ -86,26 +93,6 @@ func ParseMaintenance(s *agent.Statement, c Class) (spawned.Maintenance, error) 
 		return m, Refuse(named.Pos, "There is no database %q here.", Cut(m.Table.Database, 60))
 	}
 	return m, readArguments(&m, c.Tokens[at+1:])
-}
-
-func operationNames() string {
-	var all []string
-	for _, o := range operations {
-		all = append(all, string(o.operation))
-	}
-	return strings.Join(all, ", ")
-}
-
-// parameters returns the names of an operation's parameters.
-func parameters(of spawned.Operation) []string {
-	i := slices.IndexFunc(operations, func(o struct {
-		operation  spawned.Operation
-		parameters []string
-	},
-	) bool {
-		return o.operation == of
-	})
-	return operations[i].parameters
 }
 
 // readArguments parses (name => value, …).
@@ -120,14 +107,15 @@ func readArguments(m *spawned.Maintenance, rest []Token) error {
 	if !rest[0].Is("(") || !rest[last].Is(")") {
 		return Refuse(rest[0].Pos, "After EXECUTE %s come its parameters, as in (name => value), and nothing else.", m.Operation)
 	}
+	parameters := operations[m.Operation].parameters
 	given := map[string]bool{}
 	for i := 1; i < last; i += 5 {
 		if last-i < 4 || !rest[i].IsName() || !rest[i+1].Is("=") || !rest[i+2].Is(">") || rest[i+1].End != rest[i+2].Pos || i+4 < last && !rest[i+4].Is(",") {
-			return Refuse(rest[i].Pos, "Write the parameters of %s as name => value, with commas between them; it takes %s.", m.Operation, strings.Join(parameters(m.Operation), ", "))
+			return Refuse(rest[i].Pos, "Write the parameters of %s as name => value, with commas between them; it takes %s.", m.Operation, strings.Join(parameters, ", "))
 		}
 		name := LowerASCII(rest[i].Text)
-		if !slices.Contains(parameters(m.Operation), name) {
-			return Refuse(rest[i].Pos, "%s takes no parameter %s; it takes %s.", m.Operation, Cut(name, 40), strings.Join(parameters(m.Operation), ", "))
+		if !slices.Contains(parameters, name) {
+			return Refuse(rest[i].Pos, "%s takes no parameter %s; it takes %s.", m.Operation, Cut(name, 40), strings.Join(parameters, ", "))
 		}
 		if given[name] {
 			return Refuse(rest[i].Pos, "The parameter %s is given twice.", name)

@@ -26,16 +26,12 @@ func TestKindsOfMaintenance(t *testing.T) {
 		"ALTER TABLE execute EXECUTE":                                                             "ALTER TABLE",
 		"ALTER VIEW t EXECUTE optimize":                                                           "ALTER VIEW",
 	} {
-		c, err := Classify(query, nil)
-		require.NoError(t, err, query)
-		require.Equal(t, kind, c.Kind, query)
-		require.True(t, c.Write)
-		c, err = ClassifyTrino(query)
+		c, err := Classify(query)
 		require.NoError(t, err, query)
 		require.Equal(t, kind, c.Kind, query)
 		require.True(t, c.Write)
 	}
-	_, err := Classify("EXPLAIN ALTER TABLE t EXECUTE optimize", nil)
+	_, err := Classify("EXPLAIN ALTER TABLE t EXECUTE optimize")
 	require.ErrorContains(t, err, "only reads can be explained")
 }
 
@@ -50,7 +46,7 @@ func TestParametersOfMaintenance(t *testing.T) {
 		"ALTER TABLE t EXECUTE expire_snapshots(max_snapshots => 50, erase_after => '72h')":     {Operation: spawned.ExpireSnapshots, Threshold: 100 << 20, Retention: 7 * day, MaxSnapshots: 50, EraseAfter: 3 * day},
 		"ALTER TABLE t EXECUTE remove_orphan_files(\"Retention_Threshold\" => '36h')":           {Operation: spawned.RemoveOrphanFiles, Threshold: 100 << 20, Retention: 36 * time.Hour},
 	} {
-		c, err := Classify(query, nil)
+		c, err := Classify(query)
 		require.NoError(t, err, query)
 		m, err := ParseMaintenance(s, c)
 		require.NoError(t, err, query)
@@ -58,7 +54,7 @@ func TestParametersOfMaintenance(t *testing.T) {
 		want.Table = agent.StatementTable{Database: "lake", Schema: "public", Table: "t", Target: true}
 		require.Equal(t, want, m, query)
 	}
-	c, err := Classify(`ALTER TABLE OTHER."a.b"."T" EXECUTE optimize`, nil)
+	c, err := Classify(`ALTER TABLE OTHER."a.b"."T" EXECUTE optimize`)
 	require.NoError(t, err)
 	m, err := ParseMaintenance(s, c)
 	require.NoError(t, err)

@@ -305,38 +305,6 @@ func closing(all []Token) map[int]int {
 	return closes
 }
 
-// CheckTableRefs refuses files as tables, forbidden table functions, the engine's own tables, and
-// names with a database but no schema.
-func CheckTableRefs(found []TableRef, forbidden, system map[string]bool, databases []string) error {
-	for _, m := range found {
-		last := LowerASCII(m.Parts[len(m.Parts)-1])
-		first := m.Parts[0]
-		switch {
-		case m.Call && forbidden[last]:
-			return RefuseFunction(m.Pos, last)
-		case m.Call:
-		case m.text || slices.ContainsFunc(m.Parts, func(p string) bool { return strings.ContainsAny(p, `/\`) }):
-			return Refuse(m.Pos, "No file or address can be read as a table (%q). Name a table as database.schema.table, or register the file's data as one.", Cut(first, 60))
-		case system[last], slices.ContainsFunc(m.Parts[:len(m.Parts)-1], enginesOwn):
-			return Refuse(m.Pos, "%s belongs to the engine and holds nothing of the platform. SHOW TABLES lists tables, and DESCRIBE describes one.", strings.Join(m.Parts, "."))
-		case len(m.Parts) == 2 && DatabaseNamed(databases, first) != "":
-			return Refuse(m.Pos, "%s is a database: name its schema too, as in %s.public.%s.", first, DatabaseNamed(databases, first), m.Parts[1])
-		case len(m.Parts) > 3:
-			return Refuse(m.Pos, "A table's name has three parts at most: database.schema.table. Quote a schema within a schema: \"outer.inner\".")
-		}
-	}
-	return nil
-}
-
-// enginesOwn reports whether a qualifier is a database or a schema of DuckDB's own.
-func enginesOwn(part string) bool {
-	switch LowerASCII(part) {
-	case "memory", "temp", "system", "information_schema", "pg_catalog", "main":
-		return true
-	}
-	return LowerASCII(part) == Views
-}
-
 // DatabaseNamed returns a database's name as the catalog writes it, or "" if there is none.
 func DatabaseNamed(databases []string, name string) string {
 	if i := slices.IndexFunc(databases, func(d string) bool { return strings.EqualFold(d, name) }); i >= 0 {
@@ -372,7 +340,7 @@ func (c Class) AddTable(all []agent.StatementTable, t agent.StatementTable, targ
 	}
 	for _, t.Target = range uses {
 		if !slices.ContainsFunc(all, func(o agent.StatementTable) bool {
-			return SameTable(o, t) && o.Target == t.Target && value(o.Snapshot) == value(t.Snapshot)
+			return SameTable(o, t) && o.Target == t.Target && SameSnapshot(o, t)
 		}) {
 			all = append(all, t)
 		}
@@ -380,12 +348,12 @@ func (c Class) AddTable(all []agent.StatementTable, t agent.StatementTable, targ
 	return all
 }
 
-// value returns -1 for nil: no snapshot has that id.
-func value(snapshot *int64) int64 {
-	if snapshot == nil {
-		return -1
+// SameSnapshot reports whether both name one snapshot, or neither names one.
+func SameSnapshot(a, b agent.StatementTable) bool {
+	if a.Snapshot == nil || b.Snapshot == nil {
+		return a.Snapshot == b.Snapshot
 	}
-	return *snapshot
+	return *a.Snapshot == *b.Snapshot
 }
 
 // Resolve returns the table's full name.

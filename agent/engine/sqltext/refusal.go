@@ -24,9 +24,9 @@ func Refuse(pos int, format string, args ...any) *Refusal {
 	return &Refusal{Fault: agent.FaultQuery, Message: fmt.Sprintf(format, args...), Pos: pos}
 }
 
-// RefuseFunction refuses the call of a forbidden function.
-func RefuseFunction(pos int, name string) error {
-	return Refuse(pos, "The function %s is not run here: it reads files, addresses, settings or the engine's own state. Tables are read by their names.", name)
+// Fail returns a refusal with another fault than the statement's own.
+func Fail(fault agent.StatementFault, format string, args ...any) *Refusal {
+	return &Refusal{Fault: fault, Message: fmt.Sprintf(format, args...), Pos: -1}
 }
 
 // RefuseShow refuses SHOW, DESCRIBE and SUMMARIZE within another statement.

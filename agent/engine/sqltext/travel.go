@@ -1,5 +1,7 @@
 package sqltext
 
+import "slices"
+
 // Travel is the AT clause of a table in a statement.
 type Travel struct {
 	Alias  string
@@ -12,15 +14,17 @@ type Travel struct {
 	End    int  // of the clause, in bytes
 }
 
-// TravelOf reads the AT clause after a table's name. It returns nil if there is none.
-func TravelOf(query string, m TableRef) *Travel {
-	all := Tokens(query[m.End:])
+// TravelOf reads the AT clause after a table's name, in a query with these tokens. It returns nil
+// if there is none.
+func TravelOf(query string, all []Token, m TableRef) *Travel {
+	next, _ := slices.BinarySearchFunc(all, m.End, func(t Token, end int) int { return t.Pos - end })
+	all = all[next:]
 	at := &Travel{}
 	if len(all) > 1 && all[0].IsWord("as") {
 		all = all[1:]
 	}
 	if n := aliasOf(all); n > 0 && n < len(all) && all[n].IsWord("at") {
-		at.Alias, all = query[m.End+all[0].Pos:m.End+all[n-1].End], all[n:]
+		at.Alias, all = query[all[0].Pos:all[n-1].End], all[n:]
 	}
 	if len(all) < 4 || !all[0].IsWord("at") || !all[1].Is("(") {
 		return nil
@@ -40,8 +44,8 @@ func TravelOf(query string, m TableRef) *Travel {
 			at.Values++
 		case all[i].Is(")"):
 			if depth--; depth == 0 {
-				at.End = m.End + all[i].End
-				at.Clause = query[m.End+all[0].Pos : at.End]
+				at.End = all[i].End
+				at.Clause = query[all[0].Pos:at.End]
 				return at
 			}
 		}

@@ -5,29 +5,19 @@ import (
 	"strings"
 )
 
-// ClassifyTrino classifies a statement in Trino's dialect by its first words. Trino itself would
-// run CREATE CATALOG, GRANT, SET ROLE and CALL.
-func ClassifyTrino(query string) (Class, error) {
-	text, err := checkText(query)
-	if err != nil {
-		return Class{}, err
-	}
-	c, err := classifyTokens(withoutReplace(text.Tokens))
-	if err != nil {
-		return Class{}, err
-	}
-	c.Tokens = text.Tokens
+// CheckTrino refuses what Trino would read as something else, and tables that DuckDB, and so a
+// warehouse's reads, cannot open. Their files must be Parquet, and their format version must
+// support deletes.
+func CheckTrino(query string, c Class) error {
 	for _, t := range c.Tokens {
 		if t.Kind == String && query[t.Pos] != '\'' && query[t.Pos]|0x20 != 'x' {
-			return c, Refuse(t.Pos, "Trino supports only strings in single quotes.")
+			return Refuse(t.Pos, "Trino supports only strings in single quotes.")
 		}
 	}
-	return c, nil
+	return checkProperties(c)
 }
 
-// CheckProperties refuses tables that DuckDB, and so a warehouse's reads, cannot open. Their files
-// must be Parquet, and their format version must support deletes.
-func CheckProperties(c Class) error {
+func checkProperties(c Class) error {
 	if c.Kind != "CREATE TABLE" && c.Kind != "ALTER TABLE" {
 		return nil
 	}
@@ -50,17 +40,8 @@ func CheckProperties(c Class) error {
 	return nil
 }
 
-// withoutReplace removes OR REPLACE of a table. Trino replaces a table in one commit, which keeps
-// its history.
-func withoutReplace(all []Token) []Token {
-	if len(all) > 3 && all[0].IsWord("create") && all[1].IsWord("or") && all[2].IsWord("replace") && all[3].IsWord("table") {
-		return append([]Token{all[0]}, all[3:]...)
-	}
-	return all
-}
-
 // TrinoText returns the text for Trino: only the tokens that the engine recognized. The two differ
-// In what they parse as a comment. Each parameter becomes ?. order has the number of its value, or
+// in what they parse as a comment. Each parameter becomes ?. order has the number of its value, or
 // 0 for a named parameter. Positions in the text do not change.
 func TrinoText(query string, all []Token) (text string, order []int) {
 	b := []byte(query[:all[len(all)-1].End])

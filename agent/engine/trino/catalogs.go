@@ -11,20 +11,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/millpond/millpond/agent"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // Storage is the workspace's storage and how Trino opens it.
 type Storage struct {
 	Prefix string // of everything that Trino may open there, with a trailing slash
-	S3     *S3    // nil for files
+	// S3 is nil for files. Without keys, the catalog vends keys for each table.
+	S3 *agent.S3Storage
 
 	fence string // path of the file that restricts Trino to this storage
-}
-
-// S3 opens a bucket. Without keys, the catalog vends keys for each table.
-type S3 struct {
-	Endpoint, Region, AccessKey, SecretKey string
-	PathStyle                              bool
 }
 
 // Database is a database of the workspace and its catalog in Trino.
@@ -60,7 +58,7 @@ func (d Database) properties() map[string]string {
 		"iceberg.extended-statistics.collect-on-write": "false",
 	}
 	if s := d.Storage.S3; s != nil {
-		maps.Copy(p, s.properties())
+		maps.Copy(p, bucketProperties(s))
 		p["s3.security-mapping.enabled"], p["s3.security-mapping.config-file"] = "true", d.Storage.fence
 	} else {
 		p["fs.hadoop.enabled"], p["hive.config.resources"] = "true", d.Storage.fence
@@ -68,16 +66,16 @@ func (d Database) properties() map[string]string {
 	return p
 }
 
-func (s *S3) properties() map[string]string {
+func bucketProperties(s *agent.S3Storage) map[string]string {
 	p := map[string]string{"fs.native-s3.enabled": "true", "s3.region": s.Region, "s3.path-style-access": fmt.Sprint(s.PathStyle)}
 	if s.Endpoint != "" {
 		p["s3.endpoint"] = s.Endpoint
 	}
-	if s.AccessKey == "" {
+	if s.AccessKeyID == "" {
 		p["iceberg.rest-catalog.vended-credentials-enabled"] = "true"
 		return p
 	}
-	p["s3.aws-access-key"], p["s3.aws-secret-key"] = s.AccessKey, s.SecretKey
+	p["s3.aws-access-key"], p["s3.aws-secret-key"] = s.AccessKeyID, s.SecretKey
 	return p
 }
 
@@ -85,9 +83,9 @@ func (d Database) create() string {
 	p := d.properties()
 	var with []string
 	for _, k := range slices.Sorted(maps.Keys(p)) {
-		with = append(with, quote(k)+" = "+literal(p[k]))
+		with = append(with, sqltext.Quote(k)+" = "+sqltext.Literal(p[k]))
 	}
-	return "CREATE CATALOG " + quote(CatalogName(d.Name)) + " USING iceberg WITH (" + strings.Join(with, ", ") + ")"
+	return "CREATE CATALOG " + sqltext.Quote(CatalogName(d.Name)) + " USING iceberg WITH (" + strings.Join(with, ", ") + ")"
 }
 
 // Reach creates Trino catalogs for the wanted databases and drops those of databases that are not
@@ -107,7 +105,7 @@ func (s *Session) Reach(ctx context.Context, wanted []Database, all []string) er
 		if !stale && slices.ContainsFunc(all, func(n string) bool { return CatalogName(n) == name }) {
 			continue
 		}
-		if err := s.platform(ctx, "DROP CATALOG "+quote(name)); err != nil {
+		if err := s.platform(ctx, "DROP CATALOG "+sqltext.Quote(name)); err != nil {
 			return err
 		}
 		delete(made, name)
@@ -177,6 +175,3 @@ func (s *Server) database(catalog string) string {
 	}
 	return catalog
 }
-
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-func quote(s string) string   { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millpond/millpond/agent/engine/install"
+
+	"github.com/millpond/millpond/agent"
 )
 
 // behind runs fn on a fenced thread, which ends afterwards.
@@ -91,7 +93,7 @@ func TestFence(t *testing.T) {
 
 // Tables that are files are not opened without a fence, unless the operator accepts the risk.
 func TestWithoutLandlock(t *testing.T) {
-	files, s3 := Storage{Prefix: "file://" + t.TempDir() + "/"}, Storage{Prefix: "s3://bucket/ws_1/", S3: &S3{}}
+	files, s3 := Storage{Prefix: "file://" + t.TempDir() + "/"}, Storage{Prefix: "s3://bucket/ws_1/", S3: &agent.S3Storage{}}
 	o := Options{MaxABI: -1, Installation: install.Trino{Dir: "/opt/trino", Java: "/opt/java/bin/java"}}
 	var unfenced *UnfencedError
 	require.ErrorAs(t, o.Fenceable(files), &unfenced)

@@ -7,6 +7,7 @@
 package trino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,12 +101,7 @@ func New(o Options) (*Server, error) {
 	if o.Memory < MinMemory {
 		return nil, fmt.Errorf("%d MiB of memory are too few for Trino, which needs %d: use a larger warehouse", o.Memory>>20, int64(MinMemory)>>20)
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Grace == 0 {
-		o.Grace = 5 * time.Second
-	}
+	o.Grace = cmp.Or(o.Grace, 5*time.Second)
 	if err := os.MkdirAll(o.Dir, 0o711); err != nil {
 		return nil, fmt.Errorf("making Trino's directory: %w", err)
 	}
@@ -385,7 +381,7 @@ func (s *Server) run() error {
 	s.made = map[string]Database{}
 	s.catalogs.Unlock()
 	s.o.Log.Info("Trino runs", "version", s.o.Installation.Version, "pid", coordinator.PID(), "after", time.Since(began).Round(time.Millisecond), "log", c.log())
-	w := &workers{server: s, coordinator: c, storage: storage, of: nodes}
+	w := &workers{server: s, coordinator: c, storage: storage, of: nodes, changed: make(chan struct{}, 1)}
 	defer w.end()
 	return s.watch(coordinator, w)
 }
@@ -414,12 +410,8 @@ func (s *Server) layout(id string, nodes int) (layout, error) {
 		return layout{}, err
 	}
 	share := max(s.o.Memory/int64(nodes), MinMemory)
-	spill := s.o.Spill
-	if spill == 0 {
-		spill = 4 * share
-	}
 	return layout{
-		dir: filepath.Join(s.o.Dir, id), id: id, port: port, coordinator: port, memory: divide(share), spill: spill, cores: max(1, s.o.Cores),
+		dir: filepath.Join(s.o.Dir, id), id: id, port: port, coordinator: port, memory: divide(share), spill: cmp.Or(s.o.Spill, 4*share), cores: max(1, s.o.Cores),
 		secrets: s.secrets, spooling: s.spooling, grace: fmt.Sprintf("%dms", s.o.Grace.Milliseconds()),
 	}, nil
 }
@@ -465,7 +457,7 @@ func (s *Server) watch(coordinator *node, w *workers) error {
 			return errors.New("its process ended: " + coordinator.obituary())
 		case <-changed:
 			continue
-		case <-w.news():
+		case <-w.changed:
 			continue
 		case <-tick.C:
 		}

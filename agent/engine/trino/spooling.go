@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/millpond/millpond/agent"
 )
 
 // spooling is the location in an object store where Trino writes large results for clients to
 // fetch.
 type spooling struct {
 	location string // such as s3://bucket/path/
-	s3       S3
+	s3       agent.S3Storage
 }
 
 // spoolDir is a directory below a workspace's prefix. Tables are at least two directories deep
@@ -28,7 +30,7 @@ const spoolDir = ".trino-spool/"
 // spooling returns the location of results in a storage. It returns nil if the storage is files or
 // has expiring keys.
 func (s Storage) spooling() *spooling {
-	if s.S3 == nil || s.S3.AccessKey == "" {
+	if s.S3 == nil || s.S3.AccessKeyID == "" {
 		return nil
 	}
 	return &spooling{location: s.Prefix + spoolDir, s3: *s.S3}
@@ -65,7 +67,7 @@ func (s *spooling) environment() []string {
 	if s == nil {
 		return nil
 	}
-	return []string{accessKeyEnv + "=" + s.s3.AccessKey, secretKeyEnv + "=" + s.s3.SecretKey}
+	return []string{accessKeyEnv + "=" + s.s3.AccessKeyID, secretKeyEnv + "=" + s.s3.SecretKey}
 }
 
 // encodings are the supported encodings of segments, by preference.

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/millpond/millpond/agent"
 )
 
 // All rows arrive, in parts between which a cancellation takes effect. An incomplete result is an
@@ -87,16 +89,16 @@ func TestWhatIsNotReadIsReleased(t *testing.T) {
 
 // The keys of spooling are in no file.
 func TestSpoolingKeys(t *testing.T) {
-	storage := Storage{Prefix: "s3://bucket/ws_1/", S3: &S3{Region: "r", AccessKey: "AKIA", SecretKey: "shh"}}
+	storage := Storage{Prefix: "s3://bucket/ws_1/", S3: &agent.S3Storage{Region: "r", AccessKeyID: "AKIA", SecretKey: "shh"}}
 	s := storage.spooling()
 	require.Equal(t, "s3://bucket/ws_1/.trino-spool/", s.properties()["fs.location"])
 	require.NotContains(t, properties(s.properties()), "AKIA")
 	require.NotContains(t, properties(s.properties()), "shh")
 	require.Equal(t, []string{"SPOOLING_ACCESS_KEY=AKIA", "SPOOLING_SECRET_KEY=shh"}, s.environment())
 	require.True(t, s.is(storage.spooling()))
-	storage.S3 = &S3{Region: "r", AccessKey: "AKIA", SecretKey: "other"}
+	storage.S3 = &agent.S3Storage{Region: "r", AccessKeyID: "AKIA", SecretKey: "other"}
 	require.False(t, s.is(storage.spooling()))
-	require.Nil(t, Storage{S3: &S3{Region: "r"}}.spooling(), "the catalog gives keys that expire")
+	require.Nil(t, Storage{S3: &agent.S3Storage{Region: "r"}}.spooling(), "the catalog gives keys that expire")
 	require.Nil(t, Storage{Prefix: "file:///x/"}.spooling())
 	require.False(t, s.is(nil))
 }

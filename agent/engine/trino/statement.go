@@ -1,17 +1,20 @@
 package trino
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/millpond/millpond/agent"
 	"github.com/millpond/millpond/agent/engine/catalog"
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // Statement is one statement in Trino's dialect.
@@ -19,30 +22,20 @@ type Statement struct {
 	ID        string // separates the catalog's answers to it from those to others
 	Token     string // the statement's token for the catalog
 	Query     string
-	Arguments []any  // values of ?, in order: nil, bool, string or Number
-	Database  string // resolves unqualified names
+	Arguments []string // values of ?, in order, by Literal
+	Database  string   // resolves unqualified names
 	Schema    string
 	// Progress is called at intervals, from 0 to 1, or with -1 if unknown. It may be nil.
 	Progress func(done float64)
 }
 
-// Number is a number parameter in its JSON form.
-type Number string
-
 // Outcome describes a successful statement.
 type Outcome struct {
-	Query   string // Trino's query id
-	Rows    int64  // inserted, changed or deleted rows
-	Scanned int64  // bytes read from the storage
-	Read    []Table
-	Written *Table // nil if no table was written or Trino reports none
-}
-
-// Table is a table that a statement read or wrote.
-type Table struct {
-	Database, Schema, Name string
-	Columns                []string // read or written columns as Trino reports them, sorted
-	Snapshot               *int64   // the snapshot read; nil if unknown
+	Query   string                 // Trino's query id
+	Rows    int64                  // inserted, changed or deleted rows
+	Scanned int64                  // bytes read from the storage
+	Read    []agent.StatementTable // with the columns that Trino reports, sorted
+	Written *agent.StatementTable  // nil if no table was written or Trino reports none
 }
 
 // Session is a statement's use of a running Trino.
@@ -58,13 +51,9 @@ type Session struct {
 // Trino was lost, or take's error. With take's error, the Outcome covers what was read until then.
 // Otherwise ctx has ended, and the statement was cancelled.
 func (s *Session) Query(ctx context.Context, st Statement, take func(columns []Column, rows []json.RawMessage) error) (Outcome, error) {
-	text, err := st.text()
-	if err != nil {
-		return Outcome{}, err
-	}
 	q := &query{caller: s.caller}
 	enough := false
-	data, err := q.fetch(ctx, http.MethodPost, s.address+"/v1/statement", text, st.header(s.spools && take != nil))
+	data, err := q.fetch(ctx, http.MethodPost, s.address+"/v1/statement", st.text(), st.header(s.spools && take != nil))
 	for err == nil {
 		if st.Progress != nil {
 			st.Progress(q.done)
@@ -124,34 +113,36 @@ func (st Statement) header(spools bool) http.Header {
 }
 
 // text returns the text for Trino. Parameters are bound with EXECUTE IMMEDIATE.
-func (st Statement) text() (string, error) {
+func (st Statement) text() string {
 	if len(st.Arguments) == 0 {
-		return st.Query, nil
+		return st.Query
 	}
-	var values []string
-	for i, a := range st.Arguments {
-		switch v := a.(type) {
-		case nil:
-			values = append(values, "NULL")
-		case bool:
-			values = append(values, fmt.Sprint(v))
-		case string:
-			values = append(values, literal(v))
-		case Number:
-			values = append(values, v.literal())
-		default:
-			return "", fmt.Errorf("parameter %d is a %T", i+1, a)
-		}
-	}
-	return "EXECUTE IMMEDIATE " + literal(st.Query) + " USING " + strings.Join(values, ", "), nil
+	return "EXECUTE IMMEDIATE " + sqltext.Literal(st.Query) + " USING " + strings.Join(st.Arguments, ", ")
 }
 
-// literal returns the number in SQL. Integers beyond BIGINT become decimals.
-func (n Number) literal() string {
-	if _, err := strconv.ParseInt(string(n), 10, 64); err != nil && !strings.ContainsAny(string(n), ".eE") {
-		return "DECIMAL " + literal(string(n))
+// Literal returns a JSON scalar in SQL. A number keeps all its digits: an integer beyond BIGINT
+// becomes a decimal.
+func Literal(p json.RawMessage) (string, error) {
+	d := json.NewDecoder(bytes.NewReader(p))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return "", err
 	}
-	return string(n)
+	switch v := v.(type) {
+	case nil:
+		return "NULL", nil
+	case bool:
+		return fmt.Sprint(v), nil
+	case string:
+		return sqltext.Literal(v), nil
+	case json.Number:
+		if _, err := v.Int64(); err != nil && !strings.ContainsAny(string(v), ".eE") {
+			return "DECIMAL " + sqltext.Literal(string(v)), nil
+		}
+		return string(v), nil
+	}
+	return "", errors.New("no scalar")
 }
 
 // recordTime bounds the wait for the record of a successful statement. The statement ends without
@@ -180,7 +171,6 @@ func (s *Session) record(ctx context.Context, id string) Outcome {
 			Catalog string `json:"catalogName"`
 			Schema  string
 			Table   string
-			Columns []struct{ Column struct{ Name string } }
 		}
 	}
 	if err := s.caller.get(ctx, s.address+"/v1/query/"+url.PathEscape(o.Query)+"?pruned=true", &q); err != nil {
@@ -189,18 +179,14 @@ func (s *Session) record(ctx context.Context, id string) Outcome {
 	}
 	o.Scanned = dataSize(q.Stats.Input)
 	for _, in := range q.Inputs {
-		t := Table{Database: s.server.database(in.Catalog), Schema: in.Schema, Name: baseTable(in.Table), Snapshot: in.Info.Snapshot}
+		t := agent.StatementTable{Database: s.server.database(in.Catalog), Schema: in.Schema, Table: baseTable(in.Table), Snapshot: in.Info.Snapshot}
 		for _, c := range in.Columns {
-			t.addColumn(c.Name)
+			addColumn(&t, c.Name)
 		}
 		o.addRead(t)
 	}
 	if out := q.Output; out != nil {
-		t := Table{Database: s.server.database(out.Catalog), Schema: out.Schema, Name: baseTable(out.Table)}
-		for _, c := range out.Columns {
-			t.addColumn(c.Column.Name)
-		}
-		o.Written = &t
+		o.Written = &agent.StatementTable{Database: s.server.database(out.Catalog), Schema: out.Schema, Table: baseTable(out.Table), Target: true}
 	}
 	return o
 }
@@ -212,23 +198,21 @@ func baseTable(name string) string {
 }
 
 // addColumn adds a column, except Trino's hidden ones, such as a row's position in its file.
-func (t *Table) addColumn(name string) {
+func addColumn(t *agent.StatementTable, name string) {
 	if i, found := slices.BinarySearch(t.Columns, name); !found && !strings.HasPrefix(name, "$") {
 		t.Columns = slices.Insert(t.Columns, i, name)
 	}
 }
 
 // addRead merges the scans of one table and snapshot.
-func (o *Outcome) addRead(t Table) {
-	i := slices.IndexFunc(o.Read, func(r Table) bool {
-		return r.Database == t.Database && r.Schema == t.Schema && r.Name == t.Name && (r.Snapshot == nil) == (t.Snapshot == nil) && (t.Snapshot == nil || *r.Snapshot == *t.Snapshot)
-	})
+func (o *Outcome) addRead(t agent.StatementTable) {
+	i := slices.IndexFunc(o.Read, func(r agent.StatementTable) bool { return sqltext.SameTable(r, t) && sqltext.SameSnapshot(r, t) })
 	if i < 0 {
 		o.Read = append(o.Read, t)
 		return
 	}
 	for _, c := range t.Columns {
-		o.Read[i].addColumn(c)
+		addColumn(&o.Read[i], c)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/millpond/millpond/agent/engine/sqltext"
 )
 
 // workers are the nodes of a cluster except its coordinator.
@@ -33,13 +35,6 @@ type worker struct {
 	started chan struct{}
 }
 
-func (w *workers) news() <-chan struct{} {
-	if w.changed == nil {
-		w.changed = make(chan struct{}, 1)
-	}
-	return w.changed
-}
-
 func (w *workers) wake() {
 	select {
 	case w.changed <- struct{}{}:
@@ -49,7 +44,6 @@ func (w *workers) wake() {
 
 // adjust removes ended workers. It starts missing ones and drains surplus ones.
 func (w *workers) adjust(nodes int) {
-	w.news()
 	kept := w.all[:0]
 	staying := 0
 	for _, one := range w.all {
@@ -121,7 +115,7 @@ func (w *workers) joined(n *node) bool {
 	defer cancel()
 	own := &Session{server: w.server, caller: w.server.caller(platformUser), address: w.coordinator.url()}
 	return n.await(ctx, func(ctx context.Context) (known bool, err error) {
-		active := Statement{ID: platformUser, Query: "SELECT node_id FROM system.runtime.nodes WHERE state = 'active' AND node_id = " + literal(n.id)}
+		active := Statement{ID: platformUser, Query: "SELECT node_id FROM system.runtime.nodes WHERE state = 'active' AND node_id = " + sqltext.Literal(n.id)}
 		_, err = own.Query(ctx, active, func(_ []Column, rows []json.RawMessage) error {
 			known = known || len(rows) > 0
 			return nil

@@ -126,7 +126,7 @@ func TestLargeStatementsComeInSmallPages(t *testing.T) {
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	for i := range 10 {
 		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
-			return tx.InsertStatement(ctx, statement.Statement{ID: domain.StatementID(fmt.Sprintf("stm_%d", i)), Query: "SELECT " + strings.Repeat("x", 1<<20), State: statement.Queued, CreatedAt: now})
+			return tx.InsertStatement(ctx, statement.Statement{ID: domain.StatementID(fmt.Sprintf("stm_%d", i)), Warehouse: "wh_1", Query: "SELECT " + strings.Repeat("x", 1<<20), State: statement.Queued, CreatedAt: now})
 		})
 	}
 	statements := statement.New(statement.Options{Store: store.For[statement.Tx](s), System: s.System(), Topics: s.Topics(), Clock: w.clock})

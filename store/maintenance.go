@@ -132,10 +132,10 @@ func (t *Tx) MaintainedByID(ctx context.Context, ids []domain.TableID) ([]mainte
 
 // SetMaintained implements maintenance.Tx.
 func (t *Tx) SetMaintained(ctx context.Context, id domain.TableID, m maintenance.Maintained) error {
-	return t.exec(ctx, `INSERT INTO maintenance_tables (workspace_id, table_id, compacted_at, compacted_files, compacted_deletes, expired_at, cleaned_at, cleaned_version, expired_snapshots)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (workspace_id, table_id) DO UPDATE SET compacted_at = $3, compacted_files = $4, compacted_deletes = $5,
-		expired_at = $6, cleaned_at = $7, cleaned_version = $8, expired_snapshots = $9`,
-		t.workspace, id, m.CompactedAt, m.CompactedFiles, m.CompactedDeletes, m.ExpiredAt, m.CleanedAt, m.CleanedVersion, m.ExpiredSnapshots)
+	return t.save(ctx, "maintenance_tables", "workspace_id, table_id", values{
+		"table_id": id, "compacted_at": m.CompactedAt, "compacted_files": m.CompactedFiles, "compacted_deletes": m.CompactedDeletes, "expired_at": m.ExpiredAt,
+		"cleaned_at": m.CleanedAt, "cleaned_version": m.CleanedVersion, "expired_snapshots": m.ExpiredSnapshots,
+	})
 }
 
 // BeingWritten implements maintenance.Tx. It reads the few open statements, and the tables
@@ -261,9 +261,9 @@ func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r maintenance.Run) error 
 	if r.Operations == nil {
 		operations = []byte("[]")
 	}
-	return t.execOne(ctx, domain.NotFound("run of maintenance", r.ID), `UPDATE maintenance_runs SET run_trigger = $3, created_by_kind = $4, created_by_id = $5,
-		created_by_name = $6, state = $7, message = $8, operations = $9, finished_at = $10 WHERE workspace_id = $1 AND id = $2`,
-		t.workspace, r.ID, r.Trigger, r.CreatedBy.Kind, r.CreatedBy.ID, r.CreatedBy.Name, r.State, r.Message, string(operations), r.FinishedAt)
+	return t.update(ctx, domain.NotFound("run of maintenance", r.ID), "maintenance_runs", string(r.ID), values{
+		"run_trigger": r.Trigger, "state": r.State, "message": r.Message, "operations": string(operations), "finished_at": r.FinishedAt,
+	}.actor("created_by", r.CreatedBy))
 }
 
 // MaintenanceRuns implements maintenance.Tx. Each filter has an index in the order of the

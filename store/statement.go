@@ -109,13 +109,12 @@ func (t *Tx) InsertStatement(ctx context.Context, st statement.Statement) error 
 	if st.Parameters == nil {
 		parameters = []byte("[]")
 	}
-	return t.exec(prepared(ctx), `INSERT INTO statements (workspace_id, id, warehouse_id, query, parameters, database_name, schema_name, requested_engine, row_limit, byte_limit,
-		timeout_ms, created_by_kind, created_by_id, created_by_name, role, run_id, task_key, created_at, state, message, replica,
-		idempotency_key, detached, sent, purpose, table_id, not_before, committed)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, false)`,
-		t.workspace, st.ID, st.Warehouse, st.Query, string(parameters), st.Database, st.Schema, st.Requested, st.RowLimit, st.ByteLimit, st.Timeout.Milliseconds(),
-		st.CreatedBy.Kind, st.CreatedBy.ID, st.CreatedBy.Name, st.Role, st.RunID, st.TaskKey, st.CreatedAt, st.State, st.Message, st.Replica, st.Key, st.Detached, st.Sent,
-		st.Purpose, st.TableID, st.NotBefore)
+	return t.insert(prepared(ctx), "statements", values{
+		"id": st.ID, "warehouse_id": st.Warehouse, "query": st.Query, "parameters": string(parameters), "database_name": st.Database, "schema_name": st.Schema,
+		"requested_engine": st.Requested, "row_limit": st.RowLimit, "byte_limit": st.ByteLimit, "timeout_ms": st.Timeout.Milliseconds(), "role": st.Role,
+		"run_id": st.RunID, "task_key": st.TaskKey, "purpose": st.Purpose, "table_id": st.TableID, "not_before": st.NotBefore, "created_at": st.CreatedAt,
+		"state": st.State, "message": st.Message, "replica": st.Replica, "idempotency_key": st.Key, "detached": st.Detached, "sent": st.Sent, "committed": false,
+	}.actor("created_by", st.CreatedBy))
 }
 
 // Statement implements statement.Tx.
@@ -150,13 +149,19 @@ func (t *Tx) UpdateStatement(ctx context.Context, st statement.Statement, result
 	if st.Failure != nil {
 		f = *st.Failure
 	}
-	return t.execOne(prepared(ctx), domain.NotFound("statement", st.ID), `UPDATE statements SET state = $3, message = $4, progress = $5, kind = $6, write = $7, engine = $8,
-		routing_reason = $9, fault = $10, failure = $11, failure_line = $12, failure_column = $13, schema_message = $14, rows = $15, bytes = $16, scanned = $17,
-		truncated = $18, chunks = $19, result = CASE WHEN $20 THEN nullif($21::bytea, '') ELSE result END, result_until = $22, started_at = $23, finished_at = $24,
-		cancel_requested_at = $25, lineage = $26, replica = $27, detached = $28, sent = $29 WHERE workspace_id = $1 AND id = $2`,
-		t.workspace, st.ID, st.State, st.Message, st.Progress, st.Kind, st.Write, st.Engine, st.RoutingReason, f.Fault, f.Message, f.Line, f.Column,
-		st.Schemata, st.Rows, st.Bytes, st.Scanned, st.Truncated, string(chunks), result != nil, result, st.ResultUntil, st.StartedAt, st.FinishedAt, st.CancelRequestedAt,
-		st.Resolution, st.Replica, st.Detached, st.Sent)
+	row := values{
+		"state": st.State, "message": st.Message, "progress": st.Progress, "kind": st.Kind, "write": st.Write, "engine": st.Engine, "routing_reason": st.RoutingReason,
+		"fault": f.Fault, "failure": f.Message, "failure_line": f.Line, "failure_column": f.Column, "schema_message": st.Schemata, "rows": st.Rows, "bytes": st.Bytes,
+		"scanned": st.Scanned, "truncated": st.Truncated, "chunks": string(chunks), "result_until": st.ResultUntil, "started_at": st.StartedAt,
+		"finished_at": st.FinishedAt, "cancel_requested_at": st.CancelRequestedAt, "lineage": st.Resolution, "replica": st.Replica, "detached": st.Detached, "sent": st.Sent,
+	}
+	switch {
+	case len(result) > 0:
+		row["result"] = result
+	case result != nil:
+		row["result"] = nil
+	}
+	return t.update(prepared(ctx), domain.NotFound("statement", st.ID), "statements", string(st.ID), row)
 }
 
 // UpdateHeld implements statement.Tx.

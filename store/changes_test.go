@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -138,6 +139,31 @@ func TestLargeStatementsComeInSmallPages(t *testing.T) {
 	require.Len(t, changes(t, all), 10)
 	some := statements.Follow(w.admin, statement.Filter{States: []statement.State{statement.Queued}, Text: "select X"})
 	require.Len(t, changes(t, some), 10)
+	values := make([]json.RawMessage, 1000)
+	for i := range values {
+		values[i] = json.RawMessage(`"` + strings.Repeat("x", 1<<10) + `"`)
+	}
+	for i := range 9 { // the bytes of commas and brackets count too
+		in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
+			return tx.InsertStatement(ctx, statement.Statement{
+				ID: domain.StatementID(fmt.Sprintf("stm_v%d", i)), Warehouse: "wh_1", Query: "SELECT 1", Parameters: values, State: statement.Queued, CreatedAt: now,
+			})
+		})
+	}
+	require.Len(t, changes(t, all), 9)
+	listed := map[domain.StatementID]bool{}
+	for p := (domain.Page{Limit: 200}); len(listed) == 0 || p.Cursor != ""; {
+		l, err := statements.List(t.Context(), w.admin, statement.Filter{}, p)
+		require.NoError(t, err)
+		for _, st := range l.Items {
+			listed[st.ID] = true
+		}
+		p.Cursor = l.Next
+	}
+	require.Len(t, listed, 19, "no page ends the list before its end")
+	execute(t, db, `UPDATE statements SET state = 'succeeded' WHERE id LIKE 'stm_v%'`)
+	changes(t, all)
+	changes(t, some)
 	none := statements.Follow(w.admin, statement.Filter{Warehouse: "wh_none"})
 	execute(t, db, `UPDATE statements SET state = 'succeeded' WHERE id = 'stm_3'`)
 	execute(t, db, `UPDATE statements SET bytes = 3, scanned = 3 WHERE id = 'stm_4'`)

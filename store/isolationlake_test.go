@@ -222,7 +222,8 @@ var lakeTrespasses = map[string]trespass{
 		return nobody(tx.StatementResult(ctx, b.traced))
 	}},
 	"Statements": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		return nobody(tx.Statements(ctx, statement.Filter{Run: b.run}, "", 100, 1<<20))
+		found, _, err := tx.Statements(ctx, statement.Filter{Run: b.run}, "", 100, 1<<20)
+		return len(found), err
 	}},
 }
 

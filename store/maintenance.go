@@ -179,56 +179,31 @@ func (r maintenanceRunRow) toDomain() (maintenance.Run, error) {
 	return run, err
 }
 
-// InsertMaintenanceRuns implements maintenance.Tx, with one statement for all runs.
+// InsertMaintenanceRuns implements maintenance.Tx, with one statement for all runs and one for their
+// operations.
 func (t *Tx) InsertMaintenanceRuns(ctx context.Context, runs []maintenance.Run) (int, error) {
-	if len(runs) == 0 {
-		return 0, nil
-	}
-	type record struct {
-		ID            domain.MaintenanceRunID `json:"id"`
-		TableID       domain.TableID          `json:"table_id"`
-		DatabaseID    domain.DatabaseID       `json:"database_id"`
-		Database      string                  `json:"database"`
-		Schema        string                  `json:"schema"`
-		Name          string                  `json:"name"`
-		Trigger       job.Trigger             `json:"run_trigger"`
-		CreatedByKind domain.ActorKind        `json:"created_by_kind"`
-		CreatedByID   string                  `json:"created_by_id"`
-		CreatedByName string                  `json:"created_by_name"`
-		CreatedAt     time.Time               `json:"created_at"`
-		DueAt         time.Time               `json:"due_at"`
-		State         maintenance.State       `json:"state"`
-		Message       string                  `json:"message"`
-		Operations    []storedOperation       `json:"operations"`
-	}
-	all, byID := make([]record, len(runs)), make(map[domain.MaintenanceRunID]maintenance.Run, len(runs))
+	all := make([]values, len(runs))
 	for i, r := range runs {
-		byID[r.ID] = r
-		all[i] = record{
-			r.ID, r.TableID, r.DatabaseID, r.Database, r.Schema, r.Table, r.Trigger, r.CreatedBy.Kind, r.CreatedBy.ID, r.CreatedBy.Name, r.CreatedAt, r.DueAt, r.State,
-			r.Message, each(r.Operations, storeOperation),
-		}
+		all[i] = values{
+			"id": r.ID, "table_id": r.TableID, "database_id": r.DatabaseID, "database": r.Database, "schema": r.Schema, "name": r.Table, "run_trigger": r.Trigger,
+			"created_at": r.CreatedAt, "due_at": r.DueAt, "state": r.State, "message": r.Message, "operations": each(r.Operations, storeOperation),
+		}.actor("created_by", r.CreatedBy)
 	}
-	body, err := json.Marshal(all)
+	made, err := t.insertAll(ctx, "maintenance_runs", all, "ON CONFLICT DO NOTHING")
 	if err != nil {
 		return 0, err
 	}
-	const columns = `id, table_id, database_id, database, schema, name, run_trigger, created_by_kind, created_by_id, created_by_name, created_at, due_at, state, message, operations`
-	var made []domain.MaintenanceRunID
-	err = t.sel(ctx, &made, `INSERT INTO maintenance_runs (workspace_id, `+columns+`) SELECT $1, `+columns+` FROM jsonb_to_recordset($2::jsonb) AS r (id text,
-		table_id text, database_id text, database text, schema text, name text, run_trigger text, created_by_kind text, created_by_id text, created_by_name text,
-		created_at timestamptz, due_at timestamptz, state text, message text, operations jsonb) ON CONFLICT DO NOTHING RETURNING id`, t.workspace, string(body))
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range made {
-		for _, o := range byID[id].Operations {
-			if err := t.InsertStatement(ctx, o.Statement); err != nil {
-				return 0, err
-			}
+	var held []values
+	for _, r := range runs {
+		if !slices.Contains(made, string(r.ID)) {
+			continue
+		}
+		for _, o := range r.Operations {
+			held = append(held, statementValues(o.Statement, []any{}))
 		}
 	}
-	return len(made), nil
+	_, err = t.insertAll(ctx, "statements", held)
+	return len(made), err
 }
 
 // MaintenanceRun implements maintenance.Tx.

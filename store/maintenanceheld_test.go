@@ -132,6 +132,8 @@ func TestTheRunningOperationIsCancelled(t *testing.T) {
 // An operation that is not needed any more when its turn comes is cancelled and says why.
 func TestAnOperationThatIsNotNeededAnyMore(t *testing.T) {
 	w := newUpkeep(t)
+	db := superuser(t, w.dsn)
+	execute(t, db, `INSERT INTO lineage_receiver (wanted_until) VALUES (now() + interval '1 hour')`)
 	w.old("events")
 	w.night()
 	release := w.engines.hold()
@@ -140,8 +142,29 @@ func TestAnOperationThatIsNotNeededAnyMore(t *testing.T) {
 	release()
 	w.until(w.over)
 	require.Equal(t, []statement.State{statement.Succeeded, statement.Cancelled, statement.Succeeded}, w.operations())
-	require.Contains(t, w.latest().Operations[1].Message(), "nothing left to do")
-	require.Equal(t, maintenance.Succeeded, w.latest().State)
+	require.Contains(t, w.latest().Operations[1].Message(), "turned off before its turn")
+	require.Equal(t, []any{maintenance.Succeeded, ""}, []any{w.latest().State, w.latest().Message})
+	for i, ran := range []bool{true, false, true} {
+		events := count(t, db, `SELECT count(*) FROM lineage_outbox WHERE subject_id = '`+string(w.latest().Operations[i].Statement.ID)+`'`)
+		require.Equal(t, ran, events > 0, "what never ran has no event of lineage")
+	}
+}
+
+// Who follows statements is woken when a held one is put off.
+func TestAHeldStatementThatIsPutOffWakes(t *testing.T) {
+	w := newUpkeep(t)
+	w.table("events")
+	w.night()
+	w.change(t.Context(), "events", func(*lake.Table) {})
+	w.tick()
+	wake, stop := w.store.Topics().Subscribe(domain.StatementsTopic(w.admin.Workspace()))
+	defer stop()
+	one, stopOne := w.store.Topics().Subscribe(domain.StatementTopic(w.latest().Operations[0].Statement.ID))
+	defer stopOne()
+	w.tick()
+	require.Contains(t, w.latest().Message, "is being written")
+	woken(t, wake, "the list")
+	woken(t, one, "the statement")
 }
 
 // A warehouse that a person stopped while the operation was held is started when its turn comes.

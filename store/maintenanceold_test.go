@@ -84,7 +84,7 @@ func TestMaintenanceFromBeforeItsOperationsWereStatements(t *testing.T) {
 		due, err := tx.WaitingMaintenance(ctx, *at(1), 10)
 		require.NoError(t, err)
 		require.Len(t, due, 2)
-		mine, err := tx.Statements(ctx, statement.Filter{}, "", 10, 1000)
+		mine, _, err := tx.Statements(ctx, statement.Filter{}, "", 10, 1000)
 		require.NoError(t, err)
 		require.Len(t, mine, 1, "a list leaves them out")
 		forgotten, err := tx.Statement(ctx, "stm_forgotten")

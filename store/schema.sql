@@ -989,7 +989,7 @@ CREATE TRIGGER lineage_outbox AFTER UPDATE OF status ON runs FOR EACH ROW WHEN (
 
 CREATE TRIGGER changed BEFORE UPDATE ON statements FOR EACH ROW WHEN ((((((((((((((((old.warehouse_id IS DISTINCT FROM new.warehouse_id) OR (old.query IS DISTINCT FROM new.query)) OR (old.not_before IS DISTINCT FROM new.not_before)) OR (old.state IS DISTINCT FROM new.state)) OR (old.message IS DISTINCT FROM new.message)) OR (old.progress IS DISTINCT FROM new.progress)) OR (old.kind IS DISTINCT FROM new.kind)) OR (old.engine IS DISTINCT FROM new.engine)) OR (old.routing_reason IS DISTINCT FROM new.routing_reason)) OR ((old.schema_message IS NULL) IS DISTINCT FROM (new.schema_message IS NULL))) OR (old.rows IS DISTINCT FROM new.rows)) OR (old.chunks IS DISTINCT FROM new.chunks)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)) OR (old.cancel_requested_at IS DISTINCT FROM new.cancel_requested_at))) EXECUTE FUNCTION mark_changed();
 
-CREATE TRIGGER lineage_outbox AFTER UPDATE OF state ON statements FOR EACH ROW WHEN ((old.state <> new.state)) EXECUTE FUNCTION lineage_transition('statement');
+CREATE TRIGGER lineage_outbox AFTER UPDATE OF state ON statements FOR EACH ROW WHEN (((old.state <> new.state) AND (new.warehouse_id <> ''::text))) EXECUTE FUNCTION lineage_transition('statement');
 
 CREATE OR REPLACE FUNCTION public.create_log_partition(day date, lower_id text, upper_id text)
  RETURNS void

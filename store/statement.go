@@ -109,12 +109,17 @@ func (t *Tx) InsertStatement(ctx context.Context, st statement.Statement) error 
 	if st.Parameters == nil {
 		parameters = []byte("[]")
 	}
-	return t.insert(prepared(ctx), "statements", values{
-		"id": st.ID, "warehouse_id": st.Warehouse, "query": st.Query, "parameters": string(parameters), "database_name": st.Database, "schema_name": st.Schema,
+	return t.insert(prepared(ctx), "statements", statementValues(st, string(parameters)))
+}
+
+// statementValues are the columns of a new statement.
+func statementValues(st statement.Statement, parameters any) values {
+	return values{
+		"id": st.ID, "warehouse_id": st.Warehouse, "query": st.Query, "parameters": parameters, "database_name": st.Database, "schema_name": st.Schema,
 		"requested_engine": st.Requested, "row_limit": st.RowLimit, "byte_limit": st.ByteLimit, "timeout_ms": st.Timeout.Milliseconds(), "role": st.Role,
 		"run_id": st.RunID, "task_key": st.TaskKey, "purpose": st.Purpose, "table_id": st.TableID, "not_before": st.NotBefore, "created_at": st.CreatedAt,
 		"state": st.State, "message": st.Message, "replica": st.Replica, "idempotency_key": st.Key, "detached": st.Detached, "sent": st.Sent, "committed": false,
-	}.actor("created_by", st.CreatedBy))
+	}.actor("created_by", st.CreatedBy)
 }
 
 // Statement implements statement.Tx.
@@ -178,7 +183,7 @@ func (t *Tx) StatementResult(ctx context.Context, id domain.StatementID) (result
 
 // Statements implements statement.Tx. An index of the purpose, the warehouse or the run finds the
 // page.
-func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.StatementID, limit, bytes int) ([]statement.Statement, error) {
+func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.StatementID, limit, bytes int) ([]statement.Statement, bool, error) {
 	where, args := `workspace_id = $1`, []any{t.workspace, limit}
 	if before != "" {
 		args = append(args, before)
@@ -195,17 +200,10 @@ func (t *Tx) Statements(ctx context.Context, f statement.Filter, before domain.S
 // ChangedStatements implements statement.Tx.
 func (t *Tx) ChangedStatements(ctx context.Context, f statement.Filter, p domain.Position, bytes int) ([]statement.Statement, bool, error) {
 	where, args := t.changedSince(p)
-	live := `state IN ('queued', 'running')`
-	if f.Purpose == "" {
-		live += ` AND warehouse_id <> ''` // not held: held ones are many, and have a purpose
-	}
-	where, args = t.firstRound(where, args, p, "statements", live)
+	where, args = t.firstRound(where, args, p, "statements", `state IN ('queued', 'running') AND warehouse_id <> ''`) // held ones are many
 	where, args = statementsOf(f, where, args)
-	page, err := t.statementPage(ctx, where, `changed, id`, `$4`, bytes, args)
-	for _, st := range page {
-		bytes -= st.Size()
-	}
-	return page, len(page) == domain.MaxLimit || bytes < 0, err
+	page, cut, err := t.statementPage(ctx, where, `changed, id`, `$4`, bytes, args)
+	return page, len(page) == domain.MaxLimit || cut, err
 }
 
 // statementsOf adds the conditions of the filter that a statement meets always or never.
@@ -225,13 +223,24 @@ func statementsOf(f statement.Filter, where string, args []any) (string, []any) 
 }
 
 // statementPage reads only the texts in the page: at least one statement, and otherwise those that
-// begin within so many bytes.
-func (t *Tx) statementPage(ctx context.Context, where, order, limit string, bytes int, args []any) ([]statement.Statement, error) {
+// begin within so many bytes. cut reports whether the bytes have left some out.
+func (t *Tx) statementPage(ctx context.Context, where, order, limit string, bytes int, args []any) (page []statement.Statement, cut bool, err error) {
+	type row struct {
+		statementRow
+		Found int `db:"found"`
+	}
+	found := 0
+	translate := func(r row) (statement.Statement, error) {
+		found = r.Found
+		return r.toDomain()
+	}
 	args = append(args, bytes)
-	return rows(ctx, t.conn, statementRow.toDomain, `WITH page AS (
+	page, err = rows(ctx, t.conn, translate, `WITH page AS (
 		SELECT id, sum(size) OVER (ORDER BY `+order+` ROWS UNBOUNDED PRECEDING) - size AS before
 		FROM (SELECT id, changed, octet_length(query) + octet_length(parameters::text) AS size FROM statements WHERE `+where+` ORDER BY `+order+` LIMIT `+limit+`) AS sized)
-		SELECT `+statementColumns+` FROM statements JOIN page USING (id) WHERE workspace_id = $1 AND page.before <= `+placeholder(len(args))+` ORDER BY `+order, args...)
+		SELECT `+statementColumns+`, (SELECT count(*) FROM page) AS found FROM statements JOIN page USING (id)
+		WHERE workspace_id = $1 AND page.before <= `+placeholder(len(args))+` ORDER BY `+order, args...)
+	return page, len(page) < found, err
 }
 
 // LostStatements implements statement.System. Its index has no held statements.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,6 +75,25 @@ func (t *Tx) getNamed(ctx context.Context, dest any, query string, v values) err
 func (t *Tx) insert(ctx context.Context, table string, row values, conflict ...string) error {
 	row["workspace_id"] = t.workspace
 	return insert(ctx, t.conn, table, row, conflict...)
+}
+
+// insertAll adds rows of the workspace with the same columns, by one statement, and returns the ids
+// of those that it has added. JSON columns are values, not texts.
+func (t *Tx) insertAll(ctx context.Context, table string, all []values, conflict ...string) (ids []string, err error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	for _, row := range all {
+		row["workspace_id"] = t.workspace
+	}
+	body, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	columns := all[0].each("%s")
+	err = t.sel(ctx, &ids, `INSERT INTO `+table+` (`+columns+`) SELECT `+columns+` FROM jsonb_populate_recordset(NULL::`+table+`, $1::jsonb) `+
+		strings.Join(conflict, " ")+` RETURNING id`, string(body))
+	return ids, err
 }
 
 // save is insert, but updates the row with the same key if there is one.

@@ -135,8 +135,8 @@ func explain(f *agent.StatementFailure, ctx context.Context, s *agent.Statement,
 	}
 }
 
-// run sends work and passes the process's frames to emit. It returns the
-// end frame. An error means that the child has ended.
+// run sends work and passes the process's frames to emit. It returns the end frame. An error means
+// that the child has ended.
 func (p *process) run(work any, emit func(agent.FrameKind, []byte)) (*agent.StatementEnd, error) {
 	if err := p.send(spawned.FrameRun, work); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -471,4 +472,24 @@ func TestATableWithTooManySnapshots(t *testing.T) {
 		table.Done.ExpiredSnapshots = 111
 		require.False(t, table.overcrowded(s), "the last expiry had to leave as many")
 	}
+}
+
+// asked is a System that counts how many due items it is asked for.
+type asked struct{ limit int }
+
+func (*asked) CrowdedTables(context.Context, int, lake.TableRef, int) ([]lake.TableRef, error) {
+	return nil, nil
+}
+
+func (a *asked) DueMaintenance(_ context.Context, _ time.Time, limit int) ([]Due, error) {
+	a.limit = limit
+	return nil, nil
+}
+
+// One item more than a tick takes says that there is more.
+func TestATickSeesThatMoreIsDue(t *testing.T) {
+	var a asked
+	_, err := (&Maintenances{System: &a}).Due(t.Context(), time.Time{}, 200)
+	require.NoError(t, err)
+	require.Equal(t, 201, a.limit)
 }

@@ -339,6 +339,7 @@ func expedited(ctx context.Context, tx Tx, s domain.Scope, wanted Run, now time.
 		}
 	}
 	for _, o := range selected(run.Operations, Operation.held) {
+		tx.Notify(domain.StatementTopic(o.Statement.ID))
 		if err := tx.UpdateHeld(ctx, o.Statement); err != nil {
 			return run, err
 		}

@@ -241,6 +241,9 @@ func (r Run) outcome() (state State, message string) {
 			return Failed, o.Message()
 		}
 	}
+	if state == Succeeded {
+		message = ""
+	}
 	return state, message
 }
 

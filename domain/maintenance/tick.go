@@ -15,7 +15,7 @@ import (
 
 // Due returns the tables to check, and the workspaces whose runs go on. At rest it costs one query.
 func (m *Maintenances) Due(ctx context.Context, now time.Time, limit int) ([]domain.Due, error) {
-	found, err := m.System.DueMaintenance(ctx, now, limit)
+	found, err := m.System.DueMaintenance(ctx, now, limit+1) // one more tells Tick that there is more
 	all := make([]domain.Due, len(found))
 	for i, d := range found {
 		all[i] = domain.Due{At: d.At, Do: func(ctx context.Context) error {
@@ -186,7 +186,10 @@ func (t *maintenancePass) save(ctx context.Context, r *Run) error {
 		}
 	}
 	r.derive(t.now)
-	t.tx.Notify(domain.MaintenanceRunsTopic(t.scope.Workspace()))
+	t.tx.Notify(domain.MaintenanceRunsTopic(t.scope.Workspace()), domain.StatementsTopic(t.scope.Workspace()))
+	if o := r.head(); o != nil {
+		t.tx.Notify(domain.StatementTopic(o.Statement.ID))
+	}
 	return t.tx.UpdateMaintenanceRun(ctx, *r)
 }
 
@@ -337,7 +340,11 @@ func (t *maintenancePass) review(ctx context.Context, r *Run, table MaintainedTa
 		needs = table.needs(s, t.now)
 	}
 	for o := r.head(); o != nil && o.held() && !slices.Contains(needs, o.Kind); o = r.head() {
-		err := t.withdraw(ctx, r, statement.FaultCancelled, "There was nothing left to do when its turn came.", func(other Operation) bool { return other.Statement.ID == o.Statement.ID })
+		why := "There was nothing left to do when its turn came."
+		if !s.does(o.Kind) {
+			why = "It was turned off before its turn came."
+		}
+		err := t.withdraw(ctx, r, statement.FaultCancelled, why, func(other Operation) bool { return other.Statement.ID == o.Statement.ID })
 		if err != nil {
 			return err
 		}

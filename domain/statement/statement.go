@@ -353,9 +353,9 @@ type statementTx interface {
 	UpdateStatement(ctx context.Context, st Statement, result []byte) error
 	// StatementResult returns the stored result; nil if there is none.
 	StatementResult(ctx context.Context, id domain.StatementID) ([]byte, error)
-	// Statements returns statements, newest first: at least one, and otherwise only those within so
-	// many bytes of texts and parameters.
-	Statements(ctx context.Context, f Filter, before domain.StatementID, limit, bytes int) ([]Statement, error)
+	// Statements returns statements, newest first: at least one, and otherwise only those that begin
+	// within so many bytes of texts and parameters. cut reports whether the bytes have left some out.
+	Statements(ctx context.Context, f Filter, before domain.StatementID, limit, bytes int) (all []Statement, cut bool, err error)
 	// ChangedStatements returns a page of changed statements, bounded as by Statements, and whether
 	// there may be more. The filter's states do not count.
 	ChangedStatements(ctx context.Context, f Filter, p domain.Position, bytes int) ([]Statement, bool, error)

@@ -368,8 +368,11 @@ func (t *Statements) List(ctx context.Context, s domain.Scope, f Filter, p domai
 		return domain.List[Statement]{}, err
 	}
 	var all []Statement
-	err = t.Store.In(ctx, s, func(tx Tx) (err error) {
-		all, err = tx.Statements(ctx, f, domain.StatementID(before), limit+1, statementPage)
+	err = t.Store.In(ctx, s, func(tx Tx) error {
+		found, cut, err := tx.Statements(ctx, f, domain.StatementID(before), limit+1, statementPage)
+		if all = found; cut { // there are two at least: one has half of the bytes at most
+			limit = len(all) - 1
+		}
 		return err
 	})
 	l := domain.PageOf(name, all, limit, func(st Statement) string { return string(st.ID) })

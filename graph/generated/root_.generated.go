@@ -7602,9 +7602,10 @@ extend type Subscription {
   """
   statementUpdated(id: ID!): Statement!
   """
-  Sends matching statements of the workspace. At first it sends those that are not over, and those
-  that ended in the last minute and are among the 200 that changed last. Then it sends each statement
-  that is new, changes or stops matching. Changes in quick succession are sent as one.
+  Sends matching statements of the workspace. At first it sends those that run or wait for a place on
+  their warehouse, and those that ended in the last minute and are among the 200 that changed last.
+  Then it sends each statement that is new, changes or stops matching. Changes in quick succession are
+  sent as one.
   """
   statementsUpdated(filter: StatementFilter): Statement!
 }

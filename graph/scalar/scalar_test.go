@@ -111,9 +111,10 @@ func TestEnumsAreTheDomains(t *testing.T) {
 		domain []string
 		trip   func(string) (string, error)
 	}{
-		"Role":      {names(domain.Roles), roundTrip(scalar.UnmarshalRole, scalar.MarshalRole)},
-		"QuotaUnit": {names(quota.Units), roundTrip(scalar.UnmarshalQuotaUnit, scalar.MarshalQuotaUnit)},
-		"RunStatus": {names(job.RunStatuses), roundTrip(scalar.UnmarshalRunStatus, scalar.MarshalRunStatus)},
+		"Role":             {names(domain.Roles), roundTrip(scalar.UnmarshalRole, scalar.MarshalRole)},
+		"StatementPurpose": {[]string{string(statement.Maintenance)}, roundTrip(scalar.UnmarshalStatementPurpose, scalar.MarshalStatementPurpose)},
+		"QuotaUnit":        {names(quota.Units), roundTrip(scalar.UnmarshalQuotaUnit, scalar.MarshalQuotaUnit)},
+		"RunStatus":        {names(job.RunStatuses), roundTrip(scalar.UnmarshalRunStatus, scalar.MarshalRunStatus)},
 		"TaskStatus": {names([]job.TaskStatus{
 			job.TaskPending, job.TaskQueued, job.TaskRunning, job.TaskSuccess, job.TaskFailed, job.TaskCancelled, job.TaskSkipped,
 		}), roundTrip(scalar.UnmarshalTaskStatus, scalar.MarshalTaskStatus)},

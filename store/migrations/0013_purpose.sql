@@ -55,7 +55,13 @@ DROP INDEX statements_warehouse, statements_replica;
 CREATE INDEX statements_warehouse ON statements (workspace_id, warehouse_id, purpose, id);
 CREATE INDEX statements_replica ON statements (replica) WHERE state IN ('queued', 'running') AND warehouse_id <> '';
 
+-- A held statement that is withdrawn never ran, and has no event of lineage.
+DROP TRIGGER lineage_outbox ON statements;
+CREATE TRIGGER lineage_outbox AFTER UPDATE OF state ON statements FOR EACH ROW WHEN (OLD.state <> NEW.state AND NEW.warehouse_id <> '') EXECUTE FUNCTION lineage_transition('statement');
+
 -- +goose Down
+DROP TRIGGER lineage_outbox ON statements;
+CREATE TRIGGER lineage_outbox AFTER UPDATE OF state ON statements FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION lineage_transition('statement');
 DROP INDEX statements_purpose, statements_held, statements_warehouse, statements_replica;
 CREATE INDEX statements_warehouse ON statements (workspace_id, warehouse_id, id);
 CREATE INDEX statements_replica ON statements (replica) WHERE state IN ('queued', 'running');

@@ -164,3 +164,24 @@ func TestAClientOfTheProcess(t *testing.T) {
 	require.Len(t, slices.Compact(slices.Clone(keys)), 3, "%v", keys)
 	require.Equal(t, keys[2], keys[3], "the same change has the same key")
 }
+
+// A report of metrics may be lost. A table with the name metrics is changed like any other.
+func TestATableMayHaveTheNameOfAReport(t *testing.T) {
+	keys := map[string]string{}
+	platform := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		keys[r.URL.Path] = r.Header.Get("Idempotency-Key")
+	}))
+	defer platform.Close()
+	p := New(Options{CommitTime: time.Second, Repeat: true})
+	defer p.Close()
+	s := p.Open(&agent.Statement{ID: "stm_1", Catalog: agent.Catalog{URL: platform.URL, Token: "real"}})
+	for path, change := range map[string]bool{
+		"/v1/db/namespaces/public/tables/metrics": true, "/v1/db/namespaces/public/views/metrics": true, "/v1/db/namespaces/metrics": true,
+		"/v1/db/namespaces/public/tables/metrics/metrics": false, "/v1/db/namespaces/public/tables/t/metrics": false,
+	} {
+		res, err := (&http.Client{Transport: s}).Post(platform.URL+path, "application/json", strings.NewReader("{}"))
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, change, keys[path] != "", path)
+	}
+}

@@ -182,7 +182,7 @@ func (s *Statement) forward(ctx context.Context, r *Request) (*Answer, error) {
 	p := s.proxy
 	r.Header.Set("Authorization", s.authorized().Get("Authorization"))
 	switch {
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL, "/metrics"): // may be lost
+	case r.Method == http.MethodPost && isReport(r.URL): // may be lost
 		return r.Once(ctx, &p.client)
 	case r.Method == http.MethodGet && p.Steady:
 		return s.get(ctx, r)
@@ -190,6 +190,14 @@ func (s *Statement) forward(ctx context.Context, r *Request) (*Answer, error) {
 		return s.ask(ctx, r)
 	}
 	return s.change(ctx, r)
+}
+
+// isReport reports whether the address is that of a table's metrics, …/namespaces/NS/tables/T/metrics.
+// A table may have that name too.
+func isReport(address string) bool {
+	parts := strings.Split(address, "/")
+	n := len(parts)
+	return n >= 5 && parts[n-1] == "metrics" && parts[n-3] == "tables" && parts[n-5] == "namespaces"
 }
 
 func (s *Statement) ask(ctx context.Context, r *Request) (*Answer, error) {

@@ -182,6 +182,9 @@ func (i *installer) changeJava(j javaBinary) error {
 	if err != nil {
 		return err
 	}
+	if r.javaIn(i.Dir) == j.path && r.JavaVersion == j.version {
+		return nil
+	}
 	r.setJava(i.Dir, j)
 	return errors.Join(os.RemoveAll(filepath.Join(i.home(), startupFile)), i.replaceRecord(i.home(), r))
 }

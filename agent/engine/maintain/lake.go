@@ -93,7 +93,8 @@ func (l *lake) CommitTable(ctx context.Context, name table.Identifier, requireme
 		updates[i] = counted
 	}
 	meta, location, err := l.catalog.CommitTable(context.WithoutCancel(ctx), name, requirements, updates)
-	if a, ok := errors.AsType[*catalog.AnsweredError](err); ok && a.Status == http.StatusConflict {
+	a, said := errors.AsType[*catalog.AnsweredError](err)
+	if said && a.Status == http.StatusConflict {
 		return nil, "", errLost
 	}
 	if err == nil {
@@ -101,7 +102,7 @@ func (l *lake) CommitTable(ctx context.Context, name table.Identifier, requireme
 		l.job.files.keep()
 		return meta, location, nil
 	}
-	if _, said := errors.AsType[*catalog.AnsweredError](err); !said { // or an unreadable answer: the files may be in the table
+	if !said || a.Status >= http.StatusInternalServerError { // or an unreadable answer: the files may be in the table
 		if _, unsure := errors.AsType[*catalog.UnsureError](err); !unsure {
 			err = &catalog.UnsureError{Why: err}
 		}

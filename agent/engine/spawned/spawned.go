@@ -21,7 +21,7 @@ const (
 	FrameOptions agent.FrameKind = 'O' // to the process, first: Options
 	FrameReady   agent.FrameKind = 'R' // from the process, at start and after each statement
 	FrameFailed  agent.FrameKind = 'F' // from the process: cannot start; the reason as text
-	FrameRun     agent.FrameKind = 'Q' // to the process: agent.Statement or Maintenance
+	FrameRun     agent.FrameKind = 'Q' // to the process: a statement or Maintenance
 	FrameCancel  agent.FrameKind = 'C' // to the process: end the running statement
 )
 

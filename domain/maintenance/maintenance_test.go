@@ -453,8 +453,8 @@ func TestWhereMaintenanceRuns(t *testing.T) {
 		{"the one that is named is at work", []machine.Machine{trino("wh_1", machine.Running), duck("wh_2", machine.Running)}, []domain.MachineID{"wh_2"}, named, "", "busy"},
 		{"the one that is named is gone", []machine.Machine{trino("wh_1", machine.Running)}, nil, named, "", "fail"},
 	} {
-		pass := maintenancePass{warehouses: c.all, busy: c.busy}
-		got := pass.choose(settingsOf(c.policy, Policy{}, Policy{}))
+		p := pass{warehouses: c.all, busy: c.busy}
+		got := p.choose(settingsOf(c.policy, Policy{}, Policy{}))
 		require.Equal(t, c.want, got.id, c.name)
 		require.Equal(t, c.not == "busy", got.busy, c.name)
 		require.Equal(t, c.not == "wait", got.wait != "", c.name)

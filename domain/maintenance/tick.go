@@ -88,7 +88,7 @@ func (m *Maintenances) advance(ctx context.Context, ws domain.WorkspaceID) error
 		if _, err := tx.LockMaintenance(ctx, Holder{}); err != nil { // one replica at a time
 			return err
 		}
-		return (&maintenancePass{m: m, tx: tx, scope: s, now: m.Clock.Now()}).run(ctx)
+		return (&pass{m: m, tx: tx, scope: s, now: m.Clock.Now()}).run(ctx)
 	})
 	if err != nil {
 		return fmt.Errorf("maintenance of %s: %w", ws, err)
@@ -96,8 +96,8 @@ func (m *Maintenances) advance(ctx context.Context, ws domain.WorkspaceID) error
 	return nil
 }
 
-// maintenancePass is one pass over the runs of a workspace, in a transaction that locks them.
-type maintenancePass struct {
+// pass is one pass over the runs of a workspace, in a transaction that locks them.
+type pass struct {
 	m          *Maintenances
 	tx         Tx
 	scope      domain.Scope
@@ -108,7 +108,7 @@ type maintenancePass struct {
 	busy       []domain.MachineID                 // warehouses with a statement of maintenance
 }
 
-func (t *maintenancePass) run(ctx context.Context) (err error) {
+func (t *pass) run(ctx context.Context) (err error) {
 	if t.shared, err = readLevels(ctx, t.tx); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (t *maintenancePass) run(ctx context.Context) (err error) {
 }
 
 // recordAll records the ended statements of the running runs, and returns the runs that go on.
-func (t *maintenancePass) recordAll(ctx context.Context) (ready []Run, err error) {
+func (t *pass) recordAll(ctx context.Context) (ready []Run, err error) {
 	running, err := t.tx.RunningMaintenance(ctx)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (t *maintenancePass) recordAll(ctx context.Context) (ready []Run, err error
 }
 
 // read reads the warehouses and the runs' tables.
-func (t *maintenancePass) read(ctx context.Context, runs []Run) (err error) {
+func (t *pass) read(ctx context.Context, runs []Run) (err error) {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (t *maintenancePass) read(ctx context.Context, runs []Run) (err error) {
 }
 
 // save stores the run with its state. The operation that comes next may start now.
-func (t *maintenancePass) save(ctx context.Context, r *Run) error {
+func (t *pass) save(ctx context.Context, r *Run) error {
 	if o := r.head(); o != nil && o.held() && o.Statement.NotBefore == nil {
 		r.line(t.now)
 		if err := t.tx.UpdateHeld(ctx, o.Statement); err != nil {
@@ -194,7 +194,7 @@ func (t *maintenancePass) save(ctx context.Context, r *Run) error {
 }
 
 // withdraw ends the operations that are held and selected.
-func (t *maintenancePass) withdraw(ctx context.Context, r *Run, fault statement.Fault, why string, is func(Operation) bool) (err error) {
+func (t *pass) withdraw(ctx context.Context, r *Run, fault statement.Fault, why string, is func(Operation) bool) (err error) {
 	for i, o := range r.Operations {
 		if !o.held() || !is(o) {
 			continue
@@ -208,7 +208,7 @@ func (t *maintenancePass) withdraw(ctx context.Context, r *Run, fault statement.
 }
 
 // end ends the run: what is held will not run.
-func (t *maintenancePass) end(ctx context.Context, r *Run, fault statement.Fault, why string) error {
+func (t *pass) end(ctx context.Context, r *Run, fault statement.Fault, why string) error {
 	if err := t.withdraw(ctx, r, fault, why, Operation.held); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (t *maintenancePass) end(ctx context.Context, r *Run, fault statement.Fault
 // record records the end of a statement: the table's totals, the engine's metrics, and the cost.
 // After a lost engine the operation is retried. After a conflict or a refusal the run goes on with
 // its next operation.
-func (t *maintenancePass) record(ctx context.Context, r *Run) error {
+func (t *pass) record(ctx context.Context, r *Run) error {
 	o := &r.Operations[r.current()]
 	after, err := t.tx.LakeTable(ctx, r.TableID)
 	if err != nil && !domain.IsCode(err, domain.CodeNotFound) {
@@ -251,7 +251,7 @@ func (t *maintenancePass) record(ctx context.Context, r *Run) error {
 }
 
 // maintained records the operation in the table's past, unless the table is gone.
-func (t *maintenancePass) maintained(ctx context.Context, k Kind, after lake.Table) error {
+func (t *pass) maintained(ctx context.Context, k Kind, after lake.Table) error {
 	found, err := t.tx.MaintainedByID(ctx, []domain.TableID{after.ID})
 	if err != nil || len(found) == 0 {
 		return err
@@ -262,7 +262,7 @@ func (t *maintenancePass) maintained(ctx context.Context, k Kind, after lake.Tab
 }
 
 // price returns the hourly price of the warehouse; the zero value without a price or a warehouse.
-func (t *maintenancePass) price(ctx context.Context, id domain.MachineID) (machine.Price, error) {
+func (t *pass) price(ctx context.Context, id domain.MachineID) (machine.Price, error) {
 	w, err := t.tx.Machine(ctx, id)
 	if domain.IsCode(err, domain.CodeNotFound) {
 		return machine.Price{}, nil
@@ -275,7 +275,7 @@ func (t *maintenancePass) price(ctx context.Context, id domain.MachineID) (machi
 }
 
 // reported returns the engine's answer, if it consists of names and numbers.
-func (t *maintenancePass) reported(ctx context.Context, st statement.Statement) (map[string]int64, error) {
+func (t *pass) reported(ctx context.Context, st statement.Statement) (map[string]int64, error) {
 	if st.State != statement.Succeeded || len(st.Chunks) != 1 {
 		return nil, nil
 	}
@@ -293,7 +293,7 @@ func (t *maintenancePass) reported(ctx context.Context, st statement.Statement) 
 // proceed ends what is cancelled or not needed any more, and starts the run's next operation. It
 // leaves the run unchanged while its warehouse is busy: the end of the statement there triggers the
 // next pass.
-func (t *maintenancePass) proceed(ctx context.Context, r Run) error {
+func (t *pass) proceed(ctx context.Context, r Run) error {
 	table, live := t.tables[r.TableID]
 	if !live {
 		return t.end(ctx, &r, statement.FaultCancelled, "The table was dropped.")
@@ -327,7 +327,7 @@ func (t *maintenancePass) proceed(ctx context.Context, r Run) error {
 
 // review withdraws what is cancelled, and each operation that is not needed any more when its turn
 // comes: the run may have waited for hours.
-func (t *maintenancePass) review(ctx context.Context, r *Run, table MaintainedTable, s Settings) error {
+func (t *pass) review(ctx context.Context, r *Run, table MaintainedTable, s Settings) error {
 	err := t.withdraw(ctx, r, statement.FaultCancelled, "The statement was cancelled.", func(o Operation) bool { return o.Statement.CancelRequestedAt != nil })
 	if err != nil {
 		return err
@@ -353,7 +353,7 @@ func (t *maintenancePass) review(ctx context.Context, r *Run, table MaintainedTa
 }
 
 // putOff delays the run until then; after maintenanceWait it ends.
-func (t *maintenancePass) putOff(ctx context.Context, r *Run, until time.Time, why string) error {
+func (t *pass) putOff(ctx context.Context, r *Run, until time.Time, why string) error {
 	if r.waited(t.now) {
 		return t.end(ctx, r, statement.FaultCancelled, why+" It has waited for six hours; it is due again at the next time.")
 	}
@@ -367,7 +367,7 @@ func (t *maintenancePass) putOff(ctx context.Context, r *Run, until time.Time, w
 
 // written returns why and until when a run must wait for writers of its table. Only compaction
 // waits: it would conflict with a writer.
-func (t *maintenancePass) written(ctx context.Context, r Run, table MaintainedTable) (until time.Time, why string, err error) {
+func (t *pass) written(ctx context.Context, r Run, table MaintainedTable) (until time.Time, why string, err error) {
 	if !r.waitsForQuiet(t.now) {
 		return time.Time{}, "", nil
 	}
@@ -382,7 +382,7 @@ func (t *maintenancePass) written(ctx context.Context, r Run, table MaintainedTa
 }
 
 // startOn starts the run's next operation on the chosen warehouse.
-func (t *maintenancePass) startOn(ctx context.Context, r *Run, table MaintainedTable, s Settings, at choice) error {
+func (t *pass) startOn(ctx context.Context, r *Run, table MaintainedTable, s Settings, at choice) error {
 	switch {
 	case at.fail != "":
 		return t.end(ctx, r, statement.FaultQuery, at.fail)
@@ -409,7 +409,7 @@ type choice struct {
 
 // choose returns the policy's warehouse if it names one; otherwise a running one, or one to start
 // if the policy allows it.
-func (t *maintenancePass) choose(s Settings) choice {
+func (t *pass) choose(s Settings) choice {
 	all := t.warehouses
 	if s.Warehouse != "" {
 		all = slices.DeleteFunc(slices.Clone(all), func(w machine.Machine) bool { return w.ID != s.Warehouse })
@@ -420,7 +420,7 @@ func (t *maintenancePass) choose(s Settings) choice {
 	case len(all) == 0:
 		return choice{fail: "The workspace has no warehouse; create one for maintenance to run on."}
 	}
-	all = slices.SortedStableFunc(slices.Values(all), func(a, b machine.Machine) int { return maintenanceRank(b) - maintenanceRank(a) })
+	all = slices.SortedStableFunc(slices.Values(all), func(a, b machine.Machine) int { return rank(b) - rank(a) })
 	free := slices.DeleteFunc(slices.Clone(all), func(w machine.Machine) bool { return slices.Contains(t.busy, w.ID) })
 	switch {
 	case len(free) > 0 && free[0].State == machine.Running:
@@ -434,8 +434,8 @@ func (t *maintenancePass) choose(s Settings) choice {
 	return choice{wait: "No warehouse is running, and the policy does not start one."}
 }
 
-// maintenanceRank orders warehouses: running, starting, stopped, others.
-func maintenanceRank(w machine.Machine) int {
+// rank orders warehouses: running, starting, stopped, others.
+func rank(w machine.Machine) int {
 	switch w.State {
 	case machine.Running:
 		return 3

@@ -192,7 +192,7 @@ func (s *Statement) forward(ctx context.Context, r *Request) (*Answer, error) {
 	return s.change(ctx, r)
 }
 
-// isReport reports whether the address is that of a table's metrics, …/namespaces/NS/tables/T/metrics.
+// isReport reports whether the address is that of a table's metrics: namespaces/NS/tables/T/metrics.
 // A table may have that name too.
 func isReport(address string) bool {
 	parts := strings.Split(address, "/")

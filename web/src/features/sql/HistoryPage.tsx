@@ -65,7 +65,7 @@ export function HistoryPage({ filter, unknown }: { filter: HistoryFilter; unknow
           </Link>,
         ]}
         title="Statements"
-        description="All statements of this workspace, newest first. Results are kept for a day."
+        description="The statements of this workspace, newest first; those of maintenance by the switch. Results are kept for a day."
         actions={<Filters filter={filter} set={set} />}
       />
       {valid && q.error && <ErrorPanel error={q.error} retry={() => q.refetch()} />}

@@ -16,8 +16,8 @@ func (t *Tx) OldestOpen(ctx context.Context) (c domain.Change, err error) {
 // database. They count as unchanged.
 const past = `changed < pg_snapshot_xmax(pg_current_snapshot())`
 
-// changedSince returns the condition of a page of changed rows and its arguments, the last of which
-// is the page's limit, $4. The page is in the order of changed, id.
+// changedSince returns the condition of a page of changed rows in the order of changed, id, and its
+// arguments. $4 is the page's limit.
 func (t *Tx) changedSince(p domain.Position) (where string, args []any) {
 	where = `workspace_id = $1 AND (changed, id) > ($2, $3)`
 	if p.From.IsZero() {

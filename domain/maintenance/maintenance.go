@@ -344,7 +344,7 @@ type Run struct {
 	State      State
 	Message    string
 	FinishedAt *time.Time
-	Operations []Operation // in order: those that have ended, the one that runs, and those that are held
+	Operations []Operation // in the order in which they run
 }
 
 // Operation is one statement of a run.

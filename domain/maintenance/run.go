@@ -255,8 +255,8 @@ func (r Run) waitsForQuiet(now time.Time) bool {
 // waited reports whether the run has waited for as long as it may.
 func (r Run) waited(now time.Time) bool { return now.Sub(r.CreatedAt) >= maintenanceWait }
 
-// expedite turns a queued run into a manual one that is due now, with these operations beside those
-// that are held. It returns the operations that are new to it.
+// expedite makes a queued run a manual one that is due now. It adds the given operations of kinds
+// that the run does not hold yet, and returns them.
 func (r *Run) expedite(by domain.Actor, all []Operation, now time.Time) (added []Operation, err error) {
 	if r.State != Queued {
 		return nil, domain.Errorf(domain.CodeConflict, "Maintenance of the table is already running (%s); wait for its end.", r.ID)

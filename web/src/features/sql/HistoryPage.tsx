@@ -286,7 +286,7 @@ function StatementsTable({ rows }: { rows: readonly StatementRow[] }) {
                   <span className="dim">{s.warehouseId ? "deleted" : "not chosen yet"}</span>
                 )}
               </Table.Td>
-              <Table.Td className="wraps" miw={104}>
+              <Table.Td className="wraps" miw={120}>
                 {s.createdBy}
                 {s.runId && (
                   <Text size="xs">
